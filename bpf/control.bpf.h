@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Programs that the loader runs by BPF_PROG_TEST_RUN: one per request that
+ * needs more than a store to a setting.
+ */
+#ifndef TL_CONTROL_BPF_H
+#define TL_CONTROL_BPF_H
+
+/* Move queued tasks whose queue is no longer theirs, e.g. wide work that
+ * waits for a CPU which has just become scalar. */
+static __noinline int requeue(u32 id)
+{
+	struct task_struct *p;
+	int moved = 0;
+
+	tl_for_each_queued(p, id) {
+		struct task_ctx *tc = try_lookup_task(p);
+		u32 now;
+
+		if (!tc)
+			continue;
+		refresh_caps(p, tc);
+		now = tl_queue_id((id >> 8) - 1, tl_task_queue(&tc->t));
+		if (now == id)
+			continue;
+		tl_vtime_place(&tc->t, now, *queue_clock(id),
+			       *queue_clock(now), cfg.slice_ns);
+		scx_bpf_dsq_move_set_vtime(tl_queue_iter, tc->t.vtime_ns);
+		if (scx_bpf_dsq_move_vtime(tl_queue_iter, p, now, 0))
+			moved++;
+	}
+	return moved;
+}
+
+/* Look at every queued task again, then have every CPU look for work. Returns
+ * the number of tasks moved. */
+SEC("syscall")
+int tl_requeue_all(void *unused)
+{
+	u32 llc, queue, cpu;
+	int moved = 0;
+
+	bpf_for(llc, 0, nr_llcs) {
+		bpf_for(queue, 0, TL_NR_QUEUES) {
+			bpf_rcu_read_lock();
+			moved += requeue(tl_queue_id(llc, queue));
+			bpf_rcu_read_unlock();
+		}
+	}
+	bpf_for(cpu, 0, nr_cpus)
+		scx_bpf_kick_cpu(cpu, TL_KICK_PREEMPT);
+	return moved;
+}
+
+/* Put want_class[] into force. To be followed by tl_requeue_all. */
+SEC("syscall")
+int tl_apply_classes(void *unused)
+{
+	return apply_classes();
+}
+
+/* The daemon gave a slot of the hint page to a thread. */
+SEC("syscall")
+int tl_set_slot(struct tl_slot_args *args)
+{
+	struct task_struct *p = bpf_task_from_pid(args->tid);
+	struct task_ctx *tc;
+	int err = -ESRCH;
+
+	if (!p)
+		return err;
+	tc = try_lookup_task(p);
+	if (tc) {
+		tc->hint_seq = 0;
+		tc->hint_want = TL_HINT_SILENT;
+		tc->slot = args->slot + 1;
+		err = 0;
+	}
+	bpf_task_release(p);
+	return err;
+}
+
+/* A task is scalar unless it proves wide; its children inherit that. */
+SEC("syscall")
+int tl_classify_scalar(struct tl_classify_args *args)
+{
+	struct task_struct *p = bpf_task_from_pid(args->tid);
+	struct task_ctx *tc;
+	int err = -ESRCH;
+
+	if (!p)
+		return err;
+	tc = try_lookup_task(p);
+	if (tc) {
+		tl_task_classify_scalar(&tc->t);
+		err = 0;
+	}
+	bpf_task_release(p);
+	return err;
+}
+
+#endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Detection: what turns into an event of the policy (policy/task.h).
+ *
+ *   hint     the task's slot on the hint page, read when it stops and at
+ *            ticks. The slot changes only while its thread runs, so a task
+ *            that waits or sleeps was read in time.
+ *   mark     uprobe at a function's entry, uretprobe at its return. These
+ *            programs may call no sched_ext function: they leave a note
+ *            (tc->move), and a program at the end of the kernel's uprobe
+ *            handling kicks.
+ *   syscall  entry and return; attached only if a heuristic needs them
+ *   trap     the trap module's event (trap_event.h)
+ *
+ * All but the tick concern the current task, so its context has one writer.
+ */
+#ifndef TL_DETECT_BPF_H
+#define TL_DETECT_BPF_H
+
+#include "trap_event.h"
+
+/* System calls that the kernel itself puts in a task's way for uprobes; not
+ * the program's own. */
+#define NR_URETPROBE 335
+#define NR_UPROBE 336
+
+/* Charge the running task, and count for its CPU, what it ran since the last
+ * time, as a task of this type and level. At ticks too: a task that is alone on
+ * its CPU may not stop for minutes. */
+static __always_inline void account_run(struct task_ctx *tc, struct tl_cpu *c,
+					u32 type, u32 level)
+{
+	u64 now_ns = bpf_ktime_get_ns(), used_ns = now_ns - tc->t.started_ns;
+
+	if (type >= TL_NR_TYPES)
+		return;
+	tc->t.started_ns = now_ns;
+	tl_vtime_charge(&tc->t, used_ns);
+	c->run_ns[type] += used_ns;
+	if (level > c->class)
+		c->degraded_ns += used_ns;
+	if (type == TL_SCALAR && c->class)
+		c->guest_ns += used_ns;
+}
+
+/* Tell the policy; true if type or level changed. The task is running: until
+ * now it ran as what it was before. */
+static __always_inline u32 tell(struct task_ctx *tc, struct tl_cpu *c,
+				u32 event, u32 level)
+{
+	u32 old_type = tc->t.type, old_level = tc->t.level, changed;
+
+	changed = tl_task_event(&tc->t, &cfg, event, level,
+				bpf_ktime_get_ns());
+	if (changed)
+		account_run(tc, c, old_type, old_level);
+	c->type_changes += changed;
+	return changed;
+}
+
+/* The same for the events that only end periods. */
+static __always_inline u32 tell_end(struct task_ctx *tc, struct tl_cpu *c,
+				    u32 event)
+{
+	u32 changed = tell(tc, c, event, 0);
+
+	c->heuristic_ends += changed;
+	return changed;
+}
+
+static __always_inline struct tl_hint_slot *try_lookup_slot(u32 slot)
+{
+	struct tl_hint_page *page = lookup_page();
+
+	if (!page || !slot || slot > TL_HINT_SLOTS)
+		return NULL;
+	return &page->slot[slot - 1];
+}
+
+static __always_inline u32 read_hint(struct task_struct *p,
+				     struct task_ctx *tc, struct tl_cpu *c)
+{
+	struct tl_hint_slot *slot = try_lookup_slot(tc->slot);
+	u32 seq, want;
+
+	if (!slot || slot->tid != (u32)p->pid)
+		return 0;
+	seq = slot->seq;
+	want = slot->want;
+	if (seq == tc->hint_seq && want == tc->hint_want)
+		return 0;
+	tc->hint_seq = seq;
+	tc->hint_want = want;
+	c->hint_events++;
+	if (want == TL_HINT_SILENT)
+		return 0;
+	return want ? tell(tc, c, TL_EV_HINT_BEGIN, want) :
+		      tell(tc, c, TL_EV_HINT_END, 0);
+}
+
+/* Whether a running task should give up its CPU after its type changed. */
+static __always_inline bool must_leave(struct task_struct *p,
+				       struct task_ctx *tc, struct tl_cpu *c)
+{
+	refresh_caps(p, tc);
+	return !tl_task_fits(&tc->t, c->class) ||
+	       tl_task_is_guest(&tc->t, c->class);
+}
+
+/* Make the current task leave its CPU before it returns to user space. */
+static __always_inline void kick_current(void)
+{
+	scx_bpf_kick_cpu(bpf_get_smp_processor_id(), TL_KICK_PREEMPT);
+}
+
+/* The current task and its CPU, for programs outside the scheduler. */
+struct here {
+	struct task_struct *p;
+	struct task_ctx *tc;
+	struct tl_cpu *c;
+};
+
+static __always_inline bool try_lookup_here(struct here *h)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	h->p = bpf_get_current_task_btf();
+	h->tc = try_lookup_task(h->p);
+	if (!h->tc || cpu >= TL_CPUS_MAX)
+		return false;
+	h->c = &cpus[cpu];
+	return true;
+}
+
+/* ---- marked functions; the cookie is the level ---- */
+
+static __always_inline int on_mark(u32 event, u32 level)
+{
+	struct here h;
+
+	if (!try_lookup_here(&h))
+		return 0;
+	h.c->mark_events++;
+	if (tell(h.tc, h.c, event, level))
+		h.tc->move = 1;
+	return 0;
+}
+
+SEC("uprobe")
+int tl_mark_enter(void *regs)
+{
+	return on_mark(TL_EV_MARK_ENTER, bpf_get_attach_cookie(regs));
+}
+
+SEC("uretprobe")
+int tl_mark_return(void *regs)
+{
+	return on_mark(TL_EV_MARK_RETURN, 0);
+}
+
+static __always_inline int move_if_noted(void)
+{
+	struct here h;
+
+	if (!try_lookup_here(&h) || !h.tc->move)
+		return 0;
+	h.tc->move = 0;
+	if (must_leave(h.p, h.tc, h.c))
+		kick_current();
+	return 0;
+}
+
+/* The three ways by which the kernel gets to uprobe programs: the breakpoint;
+ * since 6.11 the return trampoline's system call; since 6.18 the system call
+ * that replaces a breakpoint on a five-byte nop. */
+SEC("?fexit/uprobe_notify_resume")
+int BPF_PROG(tl_uprobe_done, struct pt_regs *regs)
+{
+	return move_if_noted();
+}
+
+SEC("?fexit/__x64_sys_uretprobe")
+int BPF_PROG(tl_uretprobe_syscall_done, const struct pt_regs *regs)
+{
+	return move_if_noted();
+}
+
+SEC("?fexit/__x64_sys_uprobe")
+int BPF_PROG(tl_uprobe_syscall_done, const struct pt_regs *regs)
+{
+	return move_if_noted();
+}
+
+/* ---- system calls ---- */
+
+static __always_inline int on_syscall(u32 event)
+{
+	struct here h;
+
+	if (try_lookup_here(&h) && tell_end(h.tc, h.c, event) &&
+	    must_leave(h.p, h.tc, h.c))
+		kick_current();
+	return 0;
+}
+
+SEC("?tp_btf/sys_enter")
+int BPF_PROG(tl_syscall_enter, struct pt_regs *regs, long nr)
+{
+	if (nr == NR_URETPROBE || nr == NR_UPROBE)
+		return 0;
+	return on_syscall(TL_EV_SYSCALL_ENTRY);
+}
+
+SEC("?tp_btf/sys_exit")
+int BPF_PROG(tl_syscall_exit, struct pt_regs *regs, long ret)
+{
+	return on_syscall(TL_EV_SYSCALL_RETURN);
+}
+
+/* ---- the trap module ---- */
+
+SEC("?tp_btf/turbolane_wide")
+int BPF_PROG(tl_trap, struct task_struct *task, u32 level, unsigned long ip)
+{
+	struct here h;
+
+	if (!try_lookup_here(&h))
+		return 0;
+	h.c->trap_events++;
+	tell(h.tc, h.c, TL_EV_TRAP, level);
+	if (must_leave(h.p, h.tc, h.c))
+		kick_current();
+	return 0;
+}
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The hint page: memory shared by the BPF scheduler (or the affinity
+ * fallback), the daemon that loaded it, and every application that links
+ * libturbolane.
+ *
+ * Problem: an application knows when a wide section begins and ends, often
+ * many thousand times a second. Telling the kernel by a system call each
+ * time costs more than most sections gain.
+ *
+ * Idea: the thread stores what it is about to run in its own slot, then looks
+ * at the flags of the CPU it stands on. If the CPU may run it, nothing else
+ * happens: a few stores. If not, the thread gives up the CPU (sched_yield);
+ * the scheduler reads the slot whenever the task stops running, and places
+ * it where it belongs.
+ *
+ * Order: the store to the slot comes before the look at the CPU, both by the
+ * same thread. A migration between the two goes through the scheduler, which
+ * then already sees the store. So a thread that found its CPU fit is fit
+ * until the scheduler decides otherwise.
+ *
+ *   0      64            1024           4096       5120          1052672
+ *   +------+------------+--------------+----------+-- .. --------+
+ *   |header| reserved   | reserved     | cpu      | slot[16384]  |
+ *   |      |            |              | [1024]   | 64 bytes each|
+ *   +------+------------+--------------+----------+-- .. --------+
+ *
+ * cpu[i]:   7        6..4       3..0
+ *         +--------+----------+-------+
+ *         | scalar | 0        | level |  level: highest licence level CPU i
+ *         | leaves |          |       |  may run, 0 = scalar CPU
+ *         +--------+----------+-------+
+ *
+ * The Rust twin is crates/turbolane/src/page.rs; both sides assert the layout.
+ */
+#ifndef TL_HINT_PAGE_H
+#define TL_HINT_PAGE_H
+
+#define TL_HINT_MAGIC 0x31484c54u /* "TLH1", little endian */
+#define TL_HINT_ABI 1u
+#define TL_HINT_CPUS 1024u
+#define TL_HINT_SLOTS 16384u
+
+/* tl_hint_header.mode */
+#define TL_HINT_MODE_SCX 1u
+#define TL_HINT_MODE_AFFINITY 2u
+
+/* tl_hint_page.cpu[] */
+#define TL_HINT_CPU_LEVEL 0x0fu
+/* A task that turns scalar on this CPU should give it up: it is a wide CPU,
+ * and the machine has scalar ones. */
+#define TL_HINT_CPU_SCALAR_LEAVES 0x80u
+
+/* tl_hint_slot.want */
+#define TL_HINT_SILENT 0xffffffffu /* the thread has not said anything yet */
+
+struct tl_hint_header {
+	u32 magic;	/* TL_HINT_MAGIC once the page is ready; by the daemon */
+	u32 abi;	/* TL_HINT_ABI; by the daemon */
+	u32 active;	/* 1 while a scheduler reads the slots, else 0; set by the
+			 * daemon, cleared by whoever sees the scheduler end */
+	u32 mode;	/* TL_HINT_MODE_*; by the daemon */
+	u32 nr_cpus;	/* entries of cpu[] in use; by the daemon */
+	u32 nr_slots;	/* TL_HINT_SLOTS; by the daemon */
+	u64 generation; /* changes with each change of cpu[]; by the daemon */
+	u64 reserved[4];
+};
+
+struct tl_hint_slot {
+	u32 tid;	/* owner, as the initial PID namespace counts, 0 = free;
+			 * set by the daemon, cleared when the task ends */
+	u32 want;	/* licence level of the section the thread is in, 0 =
+			 * none (scalar), or TL_HINT_SILENT; by the thread */
+	u32 seq;	/* number of outermost sections begun, wraps; by the
+			 * thread, before want */
+	u32 reserved0;
+	u64 reserved[6];
+};
+
+struct tl_hint_page {
+	struct tl_hint_header header;
+	u8 reserved0[4096 - sizeof(struct tl_hint_header)];
+	u8 cpu[TL_HINT_CPUS];
+	struct tl_hint_slot slot[TL_HINT_SLOTS];
+};
+
+_Static_assert(sizeof(struct tl_hint_header) == 64, "header is one cache line");
+_Static_assert(sizeof(struct tl_hint_slot) == 64, "a slot is one cache line");
+_Static_assert(__builtin_offsetof(struct tl_hint_page, cpu) == 4096, "cpu[]");
+_Static_assert(__builtin_offsetof(struct tl_hint_page, slot) == 5120, "slot[]");
+_Static_assert(sizeof(struct tl_hint_page) == 1053696, "page size");
+
+#endif

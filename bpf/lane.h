@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What the scheduler shares with the program that loaded it (crates/sched).
+ * The skeleton generates the Rust side from this header's BTF.
+ */
+#ifndef TL_LANE_H
+#define TL_LANE_H
+
+#include "../policy/types.h"
+
+/*
+ * One CPU: what it is, what it does, what it has counted. Written by the CPU
+ * itself but for class and llc; read by all. Counters only grow.
+ */
+struct tl_cpu {
+	/* what it is; by the loader before it applies the classes */
+	u32 class;	       /* highest level that may run here, 0 = scalar */
+	u32 llc;	       /* index of its last-level cache */
+	/* what it does */
+	u32 running_queue;     /* enum tl_queue of its task, TL_Q_NONE = none */
+	u32 reserved;
+	/* what it has counted */
+	u64 run_ns[TL_NR_TYPES];  /* CPU time by type of task */
+	u64 wait_ns[TL_NR_TYPES]; /* time tasks that started here had waited */
+	u64 runs[TL_NR_TYPES];	  /* tasks started */
+	u64 degraded_ns;	  /* wide tasks' time here although the class
+				   * is too low: affinity left no other CPU */
+	u64 guest_ns;		  /* scalar tasks' time on this wide CPU */
+	u64 migrations;		  /* tasks started that ran elsewhere before */
+	u64 misfits;		  /* tasks started here that were sent on */
+	u64 type_changes;	  /* by events seen on this CPU */
+	u64 hint_events;	  /* begins and ends told by hints */
+	u64 mark_events;	  /* entries to and returns from marks */
+	u64 trap_events;	  /* from the trap module */
+	u64 heuristic_ends;	  /* periods ended by a heuristic or timeout */
+	u64 preemptions;	  /* kicks sent to displace non-wide work */
+	u64 steals;		  /* tasks taken from another LLC's queue */
+	u64 tick_wide_on_scalar;  /* ticks that saw wide code where it must
+				   * not be (degraded tasks not counted) */
+	u64 ticks;
+} __attribute__((aligned(64)));
+
+/* How the scheduler ended. */
+struct tl_exit {
+	u32 kind;	  /* enum scx_exit_kind, 0 = still there */
+	u32 reserved;
+	s64 code;	  /* exit code, bits of enum scx_exit_code */
+	char reason[64];
+	char message[256];
+};
+
+/* Argument of the syscall program tl_set_slot. */
+struct tl_slot_args {
+	u32 tid;
+	u32 slot;
+};
+
+/* Argument of the syscall program tl_classify_scalar. */
+struct tl_classify_args {
+	u32 tid;
+};
+
+/* Faults that tests provoke on purpose. */
+enum tl_fault {
+	TL_FAULT_NONE = 0,
+	TL_FAULT_ERROR = 1, /* report an impossible state after a while */
+	TL_FAULT_STALL = 2, /* leave every task in its queue */
+};
+
+#endif

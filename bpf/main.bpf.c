@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The sched_ext adapter: kernel callbacks in, calls of policy/, kernel actions
+ * out. What a task is and where it belongs is decided in policy/; here it is
+ * carried out.
+ *
+ *   state.bpf.h    tables, per-task and per-CPU state, look-ups
+ *   classes.bpf.h  CPU classes as masks, what an affinity reaches
+ *   place.bpf.h    select_cpu, enqueue: an idle CPU or a queue
+ *   detect.bpf.h   hints, marks, system calls, traps -> events
+ *   serve.bpf.h    dispatch: the next task of a CPU
+ *   control.bpf.h  requests of the loader
+ *
+ * Life of a task on a CPU: (select_cpu) -> enqueue -> dispatch -> running ->
+ * tick ... -> stopping -> enqueue or sleep. Its type is settled in stopping,
+ * before enqueue asks where it belongs. One case is left: a task that was
+ * placed when its type or the classes were different. running() sees it and
+ * sends it on, so that wide code is on a scalar CPU for no more than one
+ * reschedule.
+ *
+ * SCX_OPS_ENQ_LAST: without it the kernel would let a task that must move go on
+ * where it is when nothing else is there to run.
+ */
+#include "kernel.bpf.h"
+#include "compat.bpf.h"
+#include "../policy/cpus.h"
+#include "hint_page.h"
+#include "lane.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+#include "state.bpf.h"
+#include "classes.bpf.h"
+#include "place.bpf.h"
+#include "detect.bpf.h"
+#include "serve.bpf.h"
+#include "control.bpf.h"
+
+SEC("struct_ops/tl_select_cpu")
+s32 BPF_PROG(tl_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	struct task_ctx *tc = lookup_task(p);
+	s32 cpu;
+
+	if (!tc)
+		return prev_cpu;
+	refresh_caps(p, tc);
+	cpu = claim_idle(p, tc, prev_cpu);
+	if (cpu < 0)
+		return prev_cpu;
+	tl_scx_insert(p, TL_DSQ_LOCAL, tl_task_slice_ns(&tc->t, &cfg), 0);
+	return cpu;
+}
+
+SEC("struct_ops/tl_enqueue")
+void BPF_PROG(tl_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	struct task_ctx *tc = lookup_task(p);
+	struct tl_cpu *c = lookup_cpu(scx_bpf_task_cpu(p));
+
+	if (!tc || !c)
+		return;
+	if ((enq_flags & TL_ENQ_LAST) && may_stay(p, tc, c->class))
+		tl_scx_insert(p, TL_DSQ_LOCAL, tl_task_slice_ns(&tc->t, &cfg),
+			      enq_flags);
+	else
+		place(p, tc, enq_flags);
+}
+
+SEC("struct_ops/tl_dispatch")
+void BPF_PROG(tl_dispatch, s32 cpu, struct task_struct *prev)
+{
+	serve(cpu, prev);
+}
+
+static __always_inline void account_start(struct task_ctx *tc,
+					  struct tl_cpu *c, s32 cpu,
+					  u64 now_ns)
+{
+	u32 type = tc->t.type & 3;
+
+	if (type >= TL_NR_TYPES)
+		return;
+	if (tc->t.enqueued_ns) {
+		c->wait_ns[type] += now_ns - tc->t.enqueued_ns;
+		tc->t.enqueued_ns = 0;
+	}
+	c->runs[type]++;
+	c->migrations += tc->last_cpu >= 0 && tc->last_cpu != cpu;
+	tc->last_cpu = cpu;
+}
+
+SEC("struct_ops/tl_running")
+void BPF_PROG(tl_running, struct task_struct *p)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct task_ctx *tc = lookup_task(p);
+	struct tl_cpu *c = lookup_cpu(cpu);
+	u64 now_ns = bpf_ktime_get_ns();
+
+	if (!tc || !c)
+		return;
+	account_start(tc, c, cpu, now_ns);
+	tc->t.started_ns = now_ns;
+	if (tc->t.clock) {
+		u64 *clock_ns = queue_clock(tc->t.clock);
+
+		*clock_ns = tl_vtime_clock(*clock_ns, &tc->t);
+	}
+	refresh_caps(p, tc);
+	c->running_queue = tl_task_queue(&tc->t);
+	if (!tl_task_fits(&tc->t, c->class)) {
+		c->misfits++;
+		tl_scx_set_slice(p, 0);
+		scx_bpf_kick_cpu(cpu, TL_KICK_PREEMPT);
+		return;
+	}
+	if (tc->t.type == TL_WIDE)
+		tc->t.flags |= TL_TASK_RAN_FIT;
+}
+
+SEC("struct_ops/tl_stopping")
+void BPF_PROG(tl_stopping, struct task_struct *p, bool runnable)
+{
+	struct task_ctx *tc = lookup_task(p);
+	struct tl_cpu *c = lookup_cpu(scx_bpf_task_cpu(p));
+
+	if (!tc || !c)
+		return;
+	account_run(tc, c, tc->t.type, tc->t.level);
+	tell_end(tc, c, TL_EV_SWITCH_OUT);
+	read_hint(p, tc, c);
+	c->running_queue = TL_Q_NONE;
+	tc->move = 0;
+}
+
+SEC("struct_ops/tl_tick")
+void BPF_PROG(tl_tick, struct task_struct *p)
+{
+	struct task_ctx *tc = lookup_task(p);
+	struct tl_cpu *c = lookup_cpu(scx_bpf_task_cpu(p));
+	u32 changed;
+
+	if (!tc || !c)
+		return;
+	c->ticks++;
+	account_run(tc, c, tc->t.type, tc->t.level);
+	changed = read_hint(p, tc, c);
+	changed |= tell_end(tc, c, TL_EV_TICK);
+	refresh_caps(p, tc);
+	if (!tl_task_fits(&tc->t, c->class)) {
+		c->tick_wide_on_scalar++;
+		tl_scx_set_slice(p, 0);
+	} else if (changed && tl_task_is_guest(&tc->t, c->class)) {
+		tl_scx_set_slice(p, 0);
+	}
+	c->running_queue = tl_task_queue(&tc->t);
+	if (fault == TL_FAULT_ERROR && c->ticks > 50)
+		tl_scx_error("provoked on purpose (--fault error)");
+}
+
+SEC("struct_ops/tl_set_weight")
+void BPF_PROG(tl_set_weight, struct task_struct *p, u32 weight)
+{
+	struct task_ctx *tc = lookup_task(p);
+
+	if (tc)
+		tc->t.weight = weight;
+}
+
+SEC("struct_ops/tl_set_cpumask")
+void BPF_PROG(tl_set_cpumask, struct task_struct *p, const struct cpumask *mask)
+{
+	struct task_ctx *tc = lookup_task(p);
+
+	if (tc)
+		tc->caps_generation = 0;
+}
+
+/*
+ * A task may be queued between this CPU's last look and its idle bit: the
+ * kernel sets the bit before it calls us, so either the one who queues sees
+ * the bit, or we see the task.
+ */
+SEC("struct_ops/tl_update_idle")
+void BPF_PROG(tl_update_idle, s32 cpu, bool idle)
+{
+	struct tl_cpu *c = lookup_cpu(cpu);
+
+	if (idle && c && has_work_for(c))
+		scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
+}
+
+SEC("struct_ops/tl_init_task")
+s32 BPF_PROG(tl_init_task, struct task_struct *p,
+	     struct scx_init_task_args *args)
+{
+	struct task_ctx *tc, *parent = NULL;
+	u8 type = TL_DEFAULT, level = 0;
+
+	tc = bpf_task_storage_get(&tasks, p, NULL,
+				   BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!tc)
+		return -ENOMEM;
+	if (args->fork)
+		parent = try_lookup_task(bpf_get_current_task_btf());
+	if (parent) {
+		type = parent->t.type;
+		level = parent->t.level;
+	}
+	tl_task_init(&tc->t, &cfg, type, level, bpf_ktime_get_ns());
+	if (p->flags & PF_KTHREAD) {
+		tc->t.type = TL_DEFAULT;
+		tc->t.level = 0;
+		tc->t.loose_level = 0;
+	}
+	tc->t.weight = p->scx.weight;
+	tc->caps_generation = 0;
+	tc->slot = 0;
+	tc->last_cpu = -1;
+	tc->move = 0;
+	return 0;
+}
+
+SEC("struct_ops/tl_exit_task")
+void BPF_PROG(tl_exit_task, struct task_struct *p,
+	      struct scx_exit_task_args *args)
+{
+	struct task_ctx *tc = try_lookup_task(p);
+	struct tl_hint_slot *slot = tc ? try_lookup_slot(tc->slot) : NULL;
+
+	if (slot && slot->tid == (u32)p->pid)
+		slot->tid = 0;
+}
+
+/* A realtime or deadline task took the CPU: what waits on its local queue may
+ * go elsewhere. */
+SEC("struct_ops/tl_cpu_release")
+void BPF_PROG(tl_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	if (bpf_ksym_exists(scx_bpf_reenqueue_local))
+		scx_bpf_reenqueue_local();
+}
+
+static __always_inline int create_queues(void)
+{
+	u32 llc, queue;
+	int err;
+
+	bpf_for(llc, 0, nr_llcs) {
+		bpf_for(queue, 0, TL_NR_QUEUES) {
+			err = scx_bpf_create_dsq(tl_queue_id(llc, queue), -1);
+			if (err)
+				return err;
+		}
+	}
+	return 0;
+}
+
+SEC("struct_ops.s/tl_init")
+s32 BPF_PROG(tl_init)
+{
+	int err = create_queues();
+
+	if (!err)
+		err = create_scratch_masks();
+	return err ? err : apply_classes();
+}
+
+SEC("struct_ops/tl_exit")
+void BPF_PROG(tl_exit, struct scx_exit_info *info)
+{
+	struct tl_hint_page *page = lookup_page();
+
+	if (page)
+		page->header.active = 0;
+	exited.code = info->exit_code;
+	bpf_probe_read_kernel_str(exited.reason, sizeof(exited.reason),
+				  info->reason);
+	bpf_probe_read_kernel_str(exited.message, sizeof(exited.message),
+				  info->msg);
+	exited.kind = info->kind;
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops lane_ops = {
+	.select_cpu = (void *)tl_select_cpu,
+	.enqueue = (void *)tl_enqueue,
+	.dispatch = (void *)tl_dispatch,
+	.tick = (void *)tl_tick,
+	.running = (void *)tl_running,
+	.stopping = (void *)tl_stopping,
+	.set_weight = (void *)tl_set_weight,
+	.set_cpumask = (void *)tl_set_cpumask,
+	.update_idle = (void *)tl_update_idle,
+	.init_task = (void *)tl_init_task,
+	.exit_task = (void *)tl_exit_task,
+	.init = (void *)tl_init,
+	.exit = (void *)tl_exit,
+	.cpu_release = (void *)tl_cpu_release,
+	.flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ENQ_LAST,
+	.timeout_ms = 10000,
+	.name = "turbolane",
+};

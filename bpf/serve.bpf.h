@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A CPU looks for its next task: the policy's steps, each through all LLCs,
+ * nearest first.
+ *
+ * The task that ran until now (prev) is not in a queue yet. If it could go on,
+ * it does so, with a new slice, unless a queue of its own step or an earlier
+ * one has a task: then the CPU changes hands, and prev queues up behind.
+ */
+#ifndef TL_SERVE_BPF_H
+#define TL_SERVE_BPF_H
+
+static __always_inline bool queue_is_empty(u32 id)
+{
+	return scx_bpf_dsq_nr_queued(id) <= 0;
+}
+
+/* Urgency of the head of a queue; the least there is if it has none. */
+static __noinline s64 head_urgency_ns(u32 id, u64 now_ns)
+{
+	struct task_struct *p;
+	s64 urgency_ns = -(1ll << 62);
+
+	tl_for_each_queued(p, id) {
+		struct task_ctx *tc = try_lookup_task(p);
+
+		if (tc)
+			urgency_ns = tl_head_urgency_ns(
+				&tc->t, *queue_clock(id), now_ns);
+		break;
+	}
+	return urgency_ns;
+}
+
+/* Whether a step's own queue goes before the default queue; both hold tasks. */
+static __always_inline bool own_is_more_urgent(u32 own, u32 shared)
+{
+	u64 now_ns = bpf_ktime_get_ns();
+
+	return head_urgency_ns(own, now_ns) >= head_urgency_ns(shared, now_ns);
+}
+
+/* Take a task from one of the step's queues in this LLC. */
+static __always_inline bool take_from(u32 class, u32 step, u32 llc)
+{
+	u32 own = tl_queue_id(llc, tl_step_queue(class, step));
+	u32 shared = tl_queue_id(llc, TL_Q_DEFAULT);
+
+	if (!tl_step_has_default(step) || queue_is_empty(shared))
+		return !queue_is_empty(own) && tl_scx_move_to_local(own);
+	if (queue_is_empty(own))
+		return tl_scx_move_to_local(shared);
+	/* a queue may hold only tasks that this CPU may not run: try both */
+	if (own_is_more_urgent(own, shared))
+		return tl_scx_move_to_local(own) ||
+		       tl_scx_move_to_local(shared);
+	return tl_scx_move_to_local(shared) || tl_scx_move_to_local(own);
+}
+
+static __noinline int take_step(struct tl_cpu *c, u32 step)
+{
+	u32 class, llc, i;
+
+	if (!c)
+		return 0;
+	class = c->class & 3;
+	llc = c->llc & (TL_LLCS_MAX - 1);
+	bpf_for(i, 0, nr_llcs) {
+		u32 other;
+
+		if (i >= TL_LLCS_MAX)
+			break;
+		other = llc_order[llc][i] & (TL_LLCS_MAX - 1);
+		if (take_from(class, step, other)) {
+			c->steals += other != llc;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* The context of prev if it wants to go on and may, else NULL. */
+static __always_inline struct task_ctx *
+context_if_it_stays(struct task_struct *prev, struct tl_cpu *c)
+{
+	struct task_ctx *tc;
+
+	if (!prev || !(prev->scx.flags & TL_TASK_QUEUED))
+		return NULL;
+	tc = lookup_task(prev);
+	if (!tc)
+		return NULL;
+	read_hint(prev, tc, c);
+	return may_stay(prev, tc, c->class) ? tc : NULL;
+}
+
+/* The number of steps whose tasks go before this one on this CPU: its own step
+ * is among them, so that equals take turns. */
+static __always_inline u32 nr_steps_before(struct task_ctx *tc, u32 class)
+{
+	u32 step = tl_queue_step(class, tl_task_queue(&tc->t));
+
+	return step < tl_nr_steps(class) ? step + 1 : tl_nr_steps(class);
+}
+
+static __always_inline void serve(s32 cpu, struct task_struct *prev)
+{
+	struct tl_cpu *c = lookup_cpu(cpu);
+	struct task_ctx *stays;
+	u32 step, nr_steps;
+
+	if (!c || fault == TL_FAULT_STALL)
+		return;
+	stays = context_if_it_stays(prev, c);
+	nr_steps = stays ? nr_steps_before(stays, c->class) :
+			   tl_nr_steps(c->class);
+	bpf_for(step, 0, nr_steps) {
+		if (step >= TL_NR_CLASSES)
+			break;
+		if (take_step(c, step))
+			return;
+	}
+	if (stays && prev)
+		tl_scx_set_slice(prev, tl_task_slice_ns(&stays->t, &cfg));
+}
+
+/* Whether a queue that the CPU serves holds anything. */
+static __always_inline bool has_work_for(struct tl_cpu *c)
+{
+	u32 queue, i;
+
+	bpf_for(i, 0, nr_llcs) {
+		bpf_for(queue, 0, TL_NR_QUEUES) {
+			if (tl_queue_step(c->class & 3, queue) >=
+			    tl_nr_steps(c->class & 3))
+				continue;
+			if (!queue_is_empty(tl_queue_id(i, queue)))
+				return true;
+		}
+	}
+	return false;
+}
+
+#endif

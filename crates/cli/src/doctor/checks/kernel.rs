@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Checks of the kernel: can a scheduler, probes and a module be loaded.
+
+use hw::Facts;
+use report::doctor::Check;
+
+use super::{Seen, no, ok, unknown, warn};
+
+pub(super) fn checks(facts: &Facts) -> Vec<Check> {
+    vec![sched_ext(facts), btf(facts), uprobes(facts), rights(facts), modules(facts)]
+}
+
+fn sched_ext(facts: &Facts) -> Check {
+    let release = &facts.kernel.release;
+    let seen = match &facts.kernel.sched_ext {
+        None if !release.at_least(6, 12) => {
+            no(format!("Linux {release} is older than sched_ext (6.12)"), "boot a newer kernel")
+        }
+        None => no(
+            format!("Linux {release} was built without CONFIG_SCHED_CLASS_EXT"),
+            "boot a kernel that has it",
+        ),
+        Some(state) if state.state == "disabled" => ok("there, no scheduler is loaded"),
+        Some(state) => warn(
+            format!("the scheduler \"{}\" is loaded", state.ops.as_deref().unwrap_or("unnamed")),
+            "stop it before turbolane run: the kernel runs one at a time",
+        ),
+    };
+    seen.check(
+        "sched-ext",
+        "sched_ext",
+        "the scheduler that keeps wide code on its CPUs is loaded into the kernel through it",
+    )
+}
+
+fn btf(facts: &Facts) -> Check {
+    let seen = if facts.kernel.btf {
+        ok("there")
+    } else {
+        no("/sys/kernel/btf/vmlinux is missing", "boot a kernel with CONFIG_DEBUG_INFO_BTF")
+    };
+    seen.check("btf", "Kernel types (BTF)", "BPF programs find the kernel's fields by them")
+}
+
+fn uprobes(facts: &Facts) -> Check {
+    let seen = if facts.kernel.uprobes {
+        ok("there")
+    } else {
+        no(
+            "the kernel cannot place uprobes",
+            "boot a kernel with CONFIG_UPROBE_EVENTS, or use hints",
+        )
+    };
+    seen.check("uprobes", "Marks (uprobes)", "--mark tells wide functions apart by uprobes")
+}
+
+fn rights(facts: &Facts) -> Check {
+    let seen = if facts.rights.can_load_bpf() {
+        ok(if facts.rights.root { "root" } else { "not root, but allowed to load BPF" })
+    } else if facts.rights.root {
+        warn("root without CAP_SYS_ADMIN or CAP_BPF", "run it outside of the container")
+    } else {
+        warn("not root", "run turbolane run, ctl and stats by sudo")
+    };
+    seen.check("rights", "Rights", "loading a scheduler takes root; this report does not")
+}
+
+fn modules(facts: &Facts) -> Check {
+    let modules = &facts.kernel.modules;
+    let seen: Seen = if !modules.supported {
+        no("the kernel loads no modules", "use hints and marks")
+    } else if modules.disabled {
+        no("loading is switched off (modules_disabled or nomodule)", "boot without that setting")
+    } else {
+        match (modules.signatures_enforced, modules.lockdown.as_deref()) {
+            (_, Some(mode @ ("integrity" | "confidentiality"))) => warn(
+                format!("signed ones only (lockdown: {mode})"),
+                "sign the module with a key that the firmware knows",
+            ),
+            (Some(true), _) => {
+                warn("signed ones only", "sign the module with a key that the kernel knows")
+            }
+            (None, None) => unknown("loadable; whether unsigned ones are is not said", "try it"),
+            _ if !modules.build_files => warn(
+                "loadable, but the files to build one for this kernel are missing",
+                "install the kernel's headers package",
+            ),
+            _ => ok("loadable, and the files to build one are there"),
+        }
+    };
+    seen.check(
+        "modules",
+        "Kernel modules",
+        "a module can catch wide instructions that neither a hint nor a mark tells about",
+    )
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The checks of `turbolane doctor`, by section.
+
+mod cpu;
+mod kernel;
+mod measure;
+mod verdict;
+
+use hw::Facts;
+use report::doctor::{Check, Section, Status};
+
+/// All checks of a machine.
+pub(super) fn sections(facts: &Facts) -> Vec<Section> {
+    let section = |title: &str, checks| Section { title: title.into(), checks };
+    vec![
+        section("CPU", cpu::checks(facts)),
+        section("Kernel", kernel::checks(facts)),
+        section("Counters and frequency", measure::checks(facts)),
+        section("What works here", verdict::checks(facts)),
+    ]
+}
+
+/// A check that came out as `status` and saw `seen`.
+struct Seen {
+    status: Status,
+    seen: String,
+    next: &'static str,
+}
+
+fn ok(seen: impl Into<String>) -> Seen {
+    Seen { status: Status::Ok, seen: seen.into(), next: "" }
+}
+
+fn warn(seen: impl Into<String>, next: &'static str) -> Seen {
+    Seen { status: Status::Warn, seen: seen.into(), next }
+}
+
+fn no(seen: impl Into<String>, next: &'static str) -> Seen {
+    Seen { status: Status::No, seen: seen.into(), next }
+}
+
+fn unknown(seen: impl Into<String>, next: &'static str) -> Seen {
+    Seen { status: Status::Unknown, seen: seen.into(), next }
+}
+
+impl Seen {
+    /// Names the check and says why it matters.
+    fn check(self, id: &str, title: &str, why: &str) -> Check {
+        Check {
+            id: id.into(),
+            title: title.into(),
+            status: self.status,
+            seen: self.seen,
+            why: why.into(),
+            next: self.next.into(),
+        }
+    }
+}

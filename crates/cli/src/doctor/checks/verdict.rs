@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The sum of it: which ways of running work here.
+
+use hw::Facts;
+use report::doctor::Check;
+
+use super::{Seen, no, ok, warn};
+use crate::obstacles::{Obstacle, rights_obstacle, scx_obstacle};
+
+pub(super) fn checks(facts: &Facts) -> Vec<Check> {
+    vec![run_scx(facts), run_affinity(facts)]
+}
+
+fn run_scx(facts: &Facts) -> Check {
+    let title = "run --mode scx";
+    let why = "the whole of it: every task, hints and marks, placed by the kernel itself";
+    match scx_obstacle(facts) {
+        Some(Obstacle { problem, .. }) => {
+            let mut check = no(problem.why, "").check("run-scx", title, why);
+            check.next = problem.next;
+            check
+        }
+        None => by_rights(facts, "works").check("run-scx", title, why),
+    }
+}
+
+fn run_affinity(facts: &Facts) -> Check {
+    let seen = if facts.topology.cores().len() < 2 {
+        no("one core: there is nowhere to go", "use a machine with two cores or more")
+    } else {
+        by_rights(facts, "works, for threads that give hints")
+    };
+    seen.check(
+        "run-affinity",
+        "run --mode affinity",
+        "what user space can do without sched_ext: masks of threads that use libturbolane",
+    )
+}
+
+fn by_rights(facts: &Facts, works: &str) -> Seen {
+    match rights_obstacle(facts) {
+        None => ok(works),
+        Some(_) => warn(format!("{works}, as root"), "run it by sudo"),
+    }
+}

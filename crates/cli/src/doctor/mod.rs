@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `turbolane doctor`: what this machine can and cannot do for Turbolane, and why.
+//!
+//! Reading only, no root. Every check says what was seen; one that is not fine also says why it
+//! matters and what to do. The checks are pure functions of [`Facts`], so each can be tried on
+//! recorded machines.
+
+mod checks;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use hw::{Facts, Live, Recorded, Source};
+use report::doctor::Doctor;
+use report::json_line;
+use report::problem::Problem;
+
+use crate::failure::{FOUND, Failure, print};
+use crate::{obstacles, terminal};
+
+/// Tell what this machine can and cannot do, and why
+///
+/// Looks at the CPU, the kernel, the counters and the frequency control. Changes nothing and
+/// needs no root. Exits with 0 if `turbolane run` can use its sched_ext scheduler here (as root),
+/// with 1 if not.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  turbolane doctor                  this machine
+  turbolane doctor --json           the same for a program
+  turbolane doctor --record here    a recording, to send along with a question
+  turbolane doctor --machine here   the machine that was recorded")]
+pub(crate) struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Look at a recorded machine instead of this one
+    #[arg(long, value_name = "DIR")]
+    machine: Option<PathBuf>,
+    /// Write a recording of what was looked at to a folder
+    ///
+    /// Two text files with the contents of some files of /sys and /proc and the answers of
+    /// CPUID; no names of users, hosts or programs.
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+}
+
+/// Looks, and prints what was found.
+pub(crate) fn main(args: &DoctorArgs) -> Result<ExitCode, Failure> {
+    let source = open(args.machine.as_ref())?;
+    let facts = read_facts(source.as_ref())?;
+    if let Some(dir) = &args.record {
+        let recording = hw::record(source.as_ref(), |source| _ = Facts::read(source));
+        recording.save(dir).map_err(|error| {
+            let what = format!("cannot write the recording to {}", dir.display());
+            Failure::failed(Problem::new(what, error.to_string(), "name another folder"))
+        })?;
+    }
+    let report = examine(&facts);
+    let text = if args.json { json_line(&report) + "\n" } else { report.text(terminal::width()) };
+    print(&text)?;
+    let can_run = obstacles::scx_obstacle(&facts).is_none();
+    Ok(if can_run { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
+}
+
+/// This machine, or the recorded one.
+pub(crate) fn open(recording: Option<&PathBuf>) -> Result<Box<dyn Source>, Failure> {
+    let Some(dir) = recording else { return Ok(Box::new(Live)) };
+    let recorded = Recorded::open(dir).map_err(|error| {
+        let what = format!("cannot read the recorded machine {}", dir.display());
+        let next = "name a folder that turbolane doctor --record wrote";
+        Failure::failed(Problem::new(what, error.to_string(), next))
+    })?;
+    Ok(Box::new(recorded))
+}
+
+/// The facts of a machine.
+pub(crate) fn read_facts(source: &dyn Source) -> Result<Facts, Failure> {
+    Facts::read(source).map_err(|error| {
+        let next = "is /sys mounted? If it is, report this with turbolane doctor --record";
+        Failure::failed(Problem::new("cannot tell which CPUs there are", error.to_string(), next))
+    })
+}
+
+fn examine(facts: &Facts) -> Doctor {
+    Doctor::new(headline(facts), checks::sections(facts))
+}
+
+fn headline(facts: &Facts) -> String {
+    let cpu = &facts.cpu;
+    let name = if cpu.name.is_empty() { cpu.vendor_id.as_str() } else { cpu.name.as_str() };
+    let topology = &facts.topology;
+    format!(
+        "{name} (family {} model {} stepping {}), {}, {}, {}, Linux {}",
+        cpu.family,
+        cpu.model,
+        cpu.stepping,
+        count(topology.packages().len(), "package"),
+        count(topology.cores().len(), "core"),
+        count(topology.online().len(), "CPU"),
+        facts.kernel.release,
+    )
+}
+
+/// A number and its noun, in the plural where it must be.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a subcommand fails: a problem and an exit code.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use report::problem::Problem;
+use report::text::wrap;
+
+use crate::terminal;
+
+/// The scheduler can not run here, or something else was found.
+pub(crate) const FOUND: u8 = 1;
+const FAILED: u8 = 2;
+const UNSUPPORTED: u8 = 77;
+
+/// A problem that ends the program.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    told: Told,
+    code: u8,
+}
+
+#[derive(Debug)]
+enum Told {
+    Problem(Problem),
+    /// What, why and what next in one text, as `sched` words it.
+    Text(String),
+}
+
+impl Failure {
+    /// It should have worked, or the input makes no sense.
+    pub(crate) fn failed(problem: Problem) -> Self {
+        Failure { told: Told::Problem(problem), code: FAILED }
+    }
+
+    /// This machine, kernel or user cannot do it.
+    pub(crate) fn unsupported(problem: Problem) -> Self {
+        Failure { told: Told::Problem(problem), code: UNSUPPORTED }
+    }
+
+    /// Tells the user and returns the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        let text = match &self.told {
+            Told::Problem(problem) => problem.text(terminal::width()),
+            Told::Text(text) => wrap("error: ", text, terminal::width()),
+        };
+        // Nothing is left to do about a standard error that is closed.
+        _ = io::stderr().write_all(text.as_bytes());
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<sched::error::Error> for Failure {
+    fn from(error: sched::error::Error) -> Self {
+        Failure { code: error.exit_code(), told: Told::Text(error.to_string()) }
+    }
+}
+
+/// Prints to standard output. A reader that has gone away (`| head`) is no error.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let written = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(
+            Problem::new("cannot write the output", error.to_string(), "check where it goes"),
+        )),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The `turbolane` command: one module per subcommand, and what they share.
+//!
+//! A subcommand is a clap `Args` struct and a function that returns an exit code or a
+//! [`failure::Failure`]; printing the failure and leaving with its code happens here alone.
+
+#![forbid(unsafe_op_in_unsafe_fn)]
+
+mod completions;
+mod ctl;
+mod doctor;
+mod failure;
+mod man;
+mod obstacles;
+mod run;
+mod stats;
+mod terminal;
+mod usage;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failure;
+
+/// Keeps wide code (heavy AVX2, AVX-512, AMX) in its own lane, so that all other code keeps its
+/// turbo
+///
+/// Intel CPUs lower their frequency for wide code, keep it low for a while after the last wide
+/// instruction, and so slow whatever runs next on the core or beside it on the SMT sibling.
+/// Turbolane keeps wide code on a few CPUs and everything else on the others.
+#[derive(Parser)]
+#[command(name = "turbolane", version, after_long_help = EXIT_CODES)]
+#[command(max_term_width = 100, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0   done, nothing found
+  1   done, and something was found (doctor: no scheduler can run here)
+  2   failed, or the input makes no sense
+  77  cannot be answered on this machine, by this kernel or for this user
+turbolane run -- CMD exits as CMD does, with 128 + N if signal N ended it.";
+
+#[derive(Subcommand)]
+enum Command {
+    Doctor(doctor::DoctorArgs),
+    Run(run::RunArgs),
+    Ctl(ctl::CtlArgs),
+    Stats(stats::StatsArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage::report(&error),
+    };
+    let outcome = match cli.command {
+        Command::Doctor(args) => doctor::main(&args),
+        Command::Run(args) => run::main(args),
+        Command::Ctl(args) => ctl::main(args),
+        Command::Stats(args) => stats::main(&args),
+        Command::Completions(args) => completions::main(&args),
+        Command::Man(args) => man::main(&args),
+    };
+    outcome.unwrap_or_else(|failure: Failure| failure.report())
+}

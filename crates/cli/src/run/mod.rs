@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `turbolane run`: core specialisation, until Ctrl-C or until a command ends.
+//!
+//! Order: read the settings, look at the machine, refuse what cannot work ([`preflight`]), and
+//! only then take over ([`supervise`]). Up to that point nothing has changed.
+
+mod preflight;
+mod supervise;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use sched::config::{Config, Mark, Mode, Remigrate, Unclassified, WideCpus};
+use sched::parse::duration_ns;
+use sched::scx::Fault;
+use sched::settings::slice;
+
+use crate::doctor::{open, read_facts};
+use crate::failure::{Failure, print};
+use crate::stats::{self, interval};
+use crate::terminal;
+
+/// Keep wide code on its own CPUs, until Ctrl-C or until CMD ends
+///
+/// Loads the sched_ext scheduler (or, where the kernel has none, works by affinity masks), and
+/// tells wide code apart by hints that programs give through libturbolane and by the functions
+/// named by --mark. Settings can be changed while it runs: see `turbolane ctl`. However it ends,
+/// kill -9 included, the kernel's own scheduler takes over again.
+#[derive(Args)]
+#[command(after_long_help = AFTER_HELP)]
+pub(crate) struct RunArgs {
+    /// CPUs that wide code runs on
+    ///
+    /// auto: as many whole cores as the load needs. N: that many whole cores, the last ones of the
+    /// machine. A list (2-3,6) or one CPU (cpu:3): these, and their SMT siblings, since a core
+    /// has one licence.
+    #[arg(long, value_name = "LIST|N|auto", default_value_t = Config::default().wide_cpus)]
+    #[arg(help_heading = LANE)]
+    wide_cpus: WideCpus,
+
+    /// One class of wide CPUs per licence level instead of one for all
+    #[arg(long, help_heading = LANE)]
+    tiers: bool,
+
+    /// Scheduler or affinity masks; auto takes the scheduler where the kernel has sched_ext
+    #[arg(long, default_value_t = Config::default().mode, help_heading = LANE)]
+    #[arg(value_parser = words::<Mode>(&["scx", "affinity", "auto"]))]
+    mode: Mode,
+
+    /// Mark a function as wide code; repeatable
+    ///
+    /// FILE:FUNCTION or FILE:+0xOFFSET, with @LEVEL behind it (1 heavy AVX2 or light AVX-512,
+    /// 2 heavy AVX-512, 3 AMX; 1 if none is given). A task is wide from the entry of the function
+    /// to its return.
+    #[arg(long = "mark", value_name = "FILE:FUNCTION[@LEVEL]", help_heading = DETECTION)]
+    marks: Vec<Mark>,
+
+    /// Accept marks that the kernel must single-step (about 4.6 us per call instead of 0.5 us)
+    #[arg(long, help_heading = DETECTION)]
+    force_single_step: bool,
+
+    /// Type of tasks that nothing has classified
+    ///
+    /// default: they share all CPUs. scalar: they are kept off wide CPUs while these have wide work.
+    #[arg(long, default_value_t = Config::default().unclassified, help_heading = DETECTION)]
+    #[arg(value_parser = words::<Unclassified>(&["default", "scalar"]))]
+    unclassified: Unclassified,
+
+    /// What ends a wide period
+    ///
+    /// Joined by commas: hint, uprobe-return (both always on), syscall-entry, syscall-return,
+    /// context-switch, timeout:DURATION.
+    #[arg(long, value_name = "LIST", default_value_t = Config::default().remigrate)]
+    #[arg(help_heading = DETECTION)]
+    remigrate: Remigrate,
+
+    /// Time after its last event at which a task with no open section turns scalar; 0ms: never
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = duration_ns)]
+    #[arg(help_heading = DETECTION)]
+    wide_timeout: u64,
+
+    /// Time that a scalar or unclassified task may run before others get their turn
+    #[arg(long, value_name = "DURATION", default_value = "5ms", value_parser = slice)]
+    #[arg(help_heading = LANE)]
+    slice: u64,
+
+    /// The same for wide tasks
+    #[arg(long, value_name = "DURATION", default_value = "5ms", value_parser = slice)]
+    #[arg(help_heading = LANE)]
+    slice_wide: u64,
+
+    /// Print a line of statistics per interval, to standard error
+    #[arg(long, value_name = "INTERVAL", value_parser = interval, help_heading = OUTPUT)]
+    stats: Option<Duration>,
+
+    /// Print the statistics as JSON, one document per line
+    #[arg(long, requires = "stats", help_heading = OUTPUT)]
+    json: bool,
+
+    /// Explain every statistic and exit
+    #[arg(long, help_heading = OUTPUT)]
+    help_stats: bool,
+
+    /// Say nothing but errors
+    #[arg(long, short, help_heading = OUTPUT)]
+    quiet: bool,
+
+    /// Check settings and machine, say what would be done, and exit
+    #[arg(long, help_heading = OUTPUT)]
+    check: bool,
+
+    /// With --check: look at a recorded machine instead of this one
+    #[arg(long, value_name = "DIR", requires = "check", hide = true)]
+    machine: Option<PathBuf>,
+
+    /// Break the scheduler on purpose, for tests of what happens then
+    #[arg(long, value_enum, hide = true)]
+    fault: Option<FaultArg>,
+
+    /// Command to run; its exit code becomes that of turbolane
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+const LANE: &str = "Wide and scalar CPUs";
+const DETECTION: &str = "What is wide, and until when";
+const OUTPUT: &str = "Output";
+
+const AFTER_HELP: &str = "\
+Signals:
+  Without CMD, Ctrl-C, SIGTERM and SIGHUP end the run with exit code 0.
+  With CMD, the run ends when CMD does. SIGTERM and SIGHUP are passed on to it,
+  Ctrl-C reaches it from the terminal. A second signal sends it SIGTERM, a third
+  one ends the run without waiting.
+
+Examples:
+  sudo turbolane run --mark /usr/lib/libcrypto.so.3:EVP_EncryptUpdate@2
+      until Ctrl-C; OpenSSL's encryption is wide code, whoever calls it
+  sudo turbolane run --wide-cpus 2-3 --stats 1s -- ./server --threads 8
+      CPUs 2 and 3 are wide while the server runs; a line of statistics a second
+  turbolane run --check --wide-cpus 2-3
+      would that work here?";
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FaultArg {
+    Error,
+    Stall,
+}
+
+/// A parser for a setting that is one of a few words; completions and help list them.
+fn words<T>(values: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: std::str::FromStr<Err = sched::parse::ParseError> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(values).try_map(|word| word.parse::<T>())
+}
+
+impl RunArgs {
+    fn config(&self) -> Config {
+        Config {
+            wide_cpus: self.wide_cpus.clone(),
+            tiers: self.tiers,
+            remigrate: self.remigrate,
+            slice_ns: self.slice,
+            slice_wide_ns: self.slice_wide,
+            wide_timeout_ns: self.wide_timeout,
+            unclassified: self.unclassified,
+            marks: self.marks.clone(),
+            force_single_step: self.force_single_step,
+            mode: self.mode,
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        match self.fault {
+            None => Fault::None,
+            Some(FaultArg::Error) => Fault::Error,
+            Some(FaultArg::Stall) => Fault::Stall,
+        }
+    }
+}
+
+/// Checks, takes over, and gives back.
+pub(crate) fn main(args: RunArgs) -> Result<ExitCode, Failure> {
+    if args.help_stats {
+        print(&stats::help())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let config = args.config();
+    let facts = read_facts(open(args.machine.as_ref())?.as_ref())?;
+    let plan = preflight::check(&config, &facts)?;
+    if args.check {
+        print(&plan.text(terminal::width()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    supervise::run(supervise::Run {
+        config: Config { mode: plan.mode, ..config },
+        fault: args.fault(),
+        command: args.command,
+        stats: args.stats,
+        json: args.json,
+        quiet: args.quiet,
+        notes: plan.notes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Command, FromArgMatches};
+    use sched::settings::SETTINGS;
+
+    fn run_command() -> Command {
+        RunArgs::augment_args(Command::new("run"))
+    }
+
+    /// A run without flags is a run with the library's defaults.
+    #[test]
+    fn defaults_are_those_of_the_library() {
+        let matches = run_command().get_matches_from(["run"]);
+        let config = RunArgs::from_arg_matches(&matches).unwrap().config();
+        for setting in SETTINGS {
+            assert_eq!(setting.get(&config), setting.get(&Config::default()), "{}", setting.key);
+        }
+    }
+
+    /// Every setting that `ctl` knows has a flag of its name, and the other way round.
+    #[test]
+    fn flags_and_settings_are_the_same() {
+        let command = run_command();
+        let mut flags: Vec<&str> = command
+            .get_arguments()
+            .filter(|arg| [LANE, DETECTION].map(Some).contains(&arg.get_help_heading()))
+            .filter_map(|arg| arg.get_long())
+            .filter(|flag| *flag != "mark")
+            .collect();
+        let mut settings: Vec<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
+        flags.sort_unstable();
+        settings.sort_unstable();
+        assert_eq!(flags, settings);
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `turbolane stats`: what a running scheduler has counted.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use report::ctl::{Reply, Request};
+use report::lane::LaneStats;
+use report::stats::Statistics;
+use report::text::wrap;
+use report::{Document, json_line};
+use sched::parse::{ParseError, duration_ns};
+
+use crate::ctl::{At, Client};
+use crate::failure::{Failure, print};
+use crate::terminal;
+
+/// Show what a running scheduler has counted
+///
+/// Without --monitor: everything since its start, with the meaning of each number. With it: one
+/// line per interval, each about that interval alone, until Ctrl-C.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  turbolane stats                      everything since the start
+  turbolane stats --monitor 1s         one line per second
+  turbolane stats --monitor 1s --json  the same for a program")]
+pub(crate) struct StatsArgs {
+    /// Print a line per interval until Ctrl-C
+    #[arg(long, value_name = "INTERVAL", value_parser = interval)]
+    monitor: Option<Duration>,
+    /// Print JSON, one document per line
+    #[arg(long)]
+    json: bool,
+    /// Explain every statistic and exit
+    #[arg(long)]
+    help_stats: bool,
+    #[command(flatten)]
+    at: At,
+}
+
+/// Lines between two repetitions of the titles.
+const LINES_PER_HEAD: usize = 20;
+
+/// Shortest interval: shorter ones measure the monitor.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Reads an interval between two lines of statistics.
+pub(crate) fn interval(text: &str) -> Result<Duration, ParseError> {
+    match Duration::from_nanos(duration_ns(text)?) {
+        interval if interval >= MIN_INTERVAL => Ok(interval),
+        _ => Err(ParseError {
+            why: "an interval below 100ms measures the monitor".into(),
+            next: "choose a longer one".into(),
+        }),
+    }
+}
+
+/// What `--help-stats` prints.
+pub(crate) fn help() -> String {
+    let width = terminal::width();
+    let head = "Statistics of turbolane run and turbolane stats. JSON keys are the names below; null \
+        is unknown. COLUMN is the title in the line per interval. A counter is shown as its growth \
+        over the interval, a gauge as its latest value.";
+    format!("{}\n{}", wrap("", head, width), LaneStats::help(width))
+}
+
+/// Statistics over one interval after the other, as lines.
+pub(crate) struct Lines {
+    json: bool,
+    printed: usize,
+    last: LaneStats,
+}
+
+impl Lines {
+    /// Lines that start from `first`.
+    pub(crate) fn new(json: bool, first: LaneStats) -> Self {
+        Lines { json, printed: 0, last: first }
+    }
+
+    /// What happened since the last call, with titles above it now and then.
+    pub(crate) fn next(&mut self, now: LaneStats) -> String {
+        let interval = now.since(&self.last);
+        self.last = now;
+        if self.json {
+            return json_line(&Document::new(interval)) + "\n";
+        }
+        let head = self.printed.is_multiple_of(LINES_PER_HEAD);
+        self.printed += 1;
+        let head = if head { LaneStats::line_head() + "\n" } else { String::new() };
+        format!("{head}{}\n", interval.line())
+    }
+}
+
+/// Prints the statistics of the running scheduler.
+pub(crate) fn main(args: &StatsArgs) -> Result<ExitCode, Failure> {
+    if args.help_stats {
+        print(&help())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut client = Client::connect(&args.at)?;
+    let first = fetch(&mut client)?;
+    let Some(interval) = args.monitor else {
+        let text = if args.json {
+            json_line(&Document::new(first)) + "\n"
+        } else {
+            first.table(terminal::width())
+        };
+        print(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut lines = Lines::new(args.json, first);
+    loop {
+        std::thread::sleep(interval);
+        let line = lines.next(fetch(&mut client)?);
+        print(&line)?;
+    }
+}
+
+fn fetch(client: &mut Client) -> Result<LaneStats, Failure> {
+    match client.ask(&Request::Stats)? {
+        Reply::Stats(stats) => Ok(*stats),
+        other => Err(crate::ctl::unexpected(&other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Titles come first and again after a screenful; each line is about its own interval.
+    #[test]
+    fn lines_repeat_their_titles() {
+        let at = |migrations| LaneStats { migrations: Some(migrations), ..LaneStats::default() };
+        let mut lines = Lines::new(false, at(10));
+        let first = lines.next(at(15));
+        assert!(first.starts_with(&LaneStats::line_head()), "{first}");
+        assert!(first.lines().nth(1).is_some_and(|line| line.contains(" 5 ")), "{first}");
+        for _ in 1..LINES_PER_HEAD {
+            assert_eq!(lines.next(at(15)).lines().count(), 1);
+        }
+        assert_eq!(lines.next(at(15)).lines().count(), 2);
+    }
+
+    /// An interval needs its unit and a sensible length.
+    #[test]
+    fn bad_intervals_fail() {
+        assert_eq!(interval("1s"), Ok(Duration::from_secs(1)));
+        assert!(interval("1").unwrap_err().why.contains("has no unit"));
+        assert!(interval("1ms").unwrap_err().why.contains("below 100ms"));
+    }
+}

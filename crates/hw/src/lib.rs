@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The only crate that looks at the machine: /sys, /proc, CPUID.
+//!
+//! Everything else works on what is returned from here, and everything here reads through a
+//! [`Source`], which is the live machine or a recording of one. So what Turbolane does on a
+//! two-socket server or a kernel without BTF is a test on any laptop.
+//!
+//! Reading changes nothing and needs no rights: what may not be read is reported as unknown.
+
+pub mod cpu;
+mod facts;
+pub mod kernel;
+pub mod license;
+pub mod power;
+mod recorded;
+pub mod sched_ext;
+mod source;
+pub mod task;
+mod topology;
+
+pub use facts::Facts;
+pub use recorded::{Recorded, RecordingError, record};
+pub use source::{Cpuid, Live, Source};
+pub use topology::topology;

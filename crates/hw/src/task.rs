@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Threads of other processes: what they are called here, whether they live, where they may run.
+//!
+//! A thread has a number in each PID namespace it is in, and knows only its own; the daemon, the
+//! kernel's scheduler and `sched_setaffinity` need the number that counts *here*. Numbers are used
+//! again, so a thread is named for good by its number together with its start time.
+//!
+//! Everything but [`set_affinity`] only reads. Errors are the kernel's; a thread that ended is
+//! `ESRCH` or "not found".
+
+use std::fs;
+use std::io::{self, Error, ErrorKind};
+
+use machine::CpuSet;
+
+/// Threads of a process that are looked at, at most: as many as can be registered in all.
+const THREADS_MAX: usize = 16384;
+
+/// What /proc says about a thread's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    state: char,
+    start_ticks: u64,
+}
+
+/// The number, here, of the thread of process `tgid` (here) that its own PID namespace calls
+/// `ns_tid`.
+pub fn global_tid(tgid: u32, ns_tid: u32) -> io::Result<u32> {
+    // Without containers, both numbers are the same: one look instead of a search.
+    if innermost_tid(tgid, ns_tid).is_ok_and(|found| found == ns_tid) {
+        return Ok(ns_tid);
+    }
+    for tid in threads(tgid)? {
+        if innermost_tid(tgid, tid).is_ok_and(|found| found == ns_tid) {
+            return Ok(tid);
+        }
+    }
+    Err(Error::from_raw_os_error(libc::ESRCH))
+}
+
+/// The threads of a process, in no order; not more than 16384 of them.
+pub fn threads(tgid: u32) -> io::Result<Vec<u32>> {
+    let names = fs::read_dir(format!("/proc/{tgid}/task"))?.take(THREADS_MAX);
+    Ok(names.filter_map(|name| name.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// When the thread started, in clock ticks since boot: with the number, a name that is never used
+/// again.
+pub fn start_ticks(tid: u32) -> io::Result<u64> {
+    stat(tid).map(|stat| stat.start_ticks)
+}
+
+/// True while the thread lives; false for a zombie, which runs no more.
+pub fn task_alive(tid: u32) -> bool {
+    stat(tid).is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X' | 'x'))
+}
+
+/// The CPUs the thread may run on.
+pub fn get_affinity(tid: u32) -> io::Result<CpuSet> {
+    let mut words = [0u64; machine::MAX_CPUS / 64];
+    let bytes = size_of_val(&words);
+    // SAFETY: writes at most the given number of bytes to the local array.
+    let result = unsafe { libc::sched_getaffinity(pid(tid)?, bytes, words.as_mut_ptr().cast()) };
+    if result != 0 {
+        return Err(Error::last_os_error());
+    }
+    Ok(set_of(&words))
+}
+
+/// Lets the thread run on these CPUs only. Changes the machine.
+pub fn set_affinity(tid: u32, cpus: &CpuSet) -> io::Result<()> {
+    let words = cpus.words();
+    // SAFETY: reads the given number of bytes of the set.
+    let result =
+        unsafe { libc::sched_setaffinity(pid(tid)?, size_of_val(words), words.as_ptr().cast()) };
+    if result != 0 {
+        return Err(Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn set_of(words: &[u64]) -> CpuSet {
+    (0..64 * words.len()).filter(|cpu| words[cpu / 64] >> (cpu % 64) & 1 == 1).collect()
+}
+
+/// 0 would mean the calling thread.
+fn pid(tid: u32) -> io::Result<libc::pid_t> {
+    match libc::pid_t::try_from(tid) {
+        Ok(pid) if pid > 0 => Ok(pid),
+        _ => Err(Error::from_raw_os_error(libc::ESRCH)),
+    }
+}
+
+fn innermost_tid(tgid: u32, tid: u32) -> io::Result<u32> {
+    let status = fs::read_to_string(format!("/proc/{tgid}/task/{tid}/status"))?;
+    innermost_of(&status).ok_or_else(|| ErrorKind::InvalidData.into())
+}
+
+/// `NSpid:` lists the thread's numbers from this namespace (as /proc was mounted) to its own.
+fn innermost_of(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
+fn stat(tid: u32) -> io::Result<Stat> {
+    let text = fs::read(format!("/proc/{tid}/stat"))?;
+    stat_of(&text).ok_or_else(|| ErrorKind::InvalidData.into())
+}
+
+/// `tid (comm) state ... starttime ...` (proc_pid_stat(5), fields 3 and 22). The name may hold
+/// anything, blanks, parentheses and bytes that are no UTF-8 included, so the fields are counted
+/// from its last parenthesis.
+fn stat_of(text: &[u8]) -> Option<Stat> {
+    let after_name = text.iter().rposition(|&byte| byte == b')')? + 1;
+    let mut fields = std::str::from_utf8(&text[after_name..]).ok()?.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let start_ticks = fields.nth(22 - 4)?.parse().ok()?;
+    Some(Stat { state, start_ticks })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The innermost number counts, whether there is one namespace or three.
+    #[test]
+    fn innermost_number() {
+        assert_eq!(innermost_of("Name:\tx\nNStgid:\t9\nNSpid:\t77\nNSpgid:\t5\n"), Some(77));
+        assert_eq!(innermost_of("NSpid:\t4000\t70\t3\n"), Some(3));
+        assert_eq!(innermost_of("NSpid:\t\n"), None);
+        assert_eq!(innermost_of("Pid:\t3\n"), None);
+    }
+
+    /// A name with parentheses and blanks does not shift the fields; a cut line is no answer.
+    #[test]
+    fn stat_with_a_hostile_name() {
+        let fields = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
+        let text = [b"12 (a) Z 9 \xff(", b") ".as_slice(), fields.as_bytes()].concat();
+        assert_eq!(stat_of(&text), Some(Stat { state: 'S', start_ticks: 4711 }));
+        assert_eq!(stat_of(b"12 (a) S 1 2"), None);
+        assert_eq!(stat_of(b"12 a S"), None);
+    }
+
+    /// This process's own threads are found by their own number; others are not.
+    #[test]
+    fn own_threads_are_found() {
+        let tgid = std::process::id();
+        let (ask, asked) = std::sync::mpsc::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            // SAFETY: no arguments.
+            tell.send(unsafe { libc::gettid() } as u32).unwrap();
+            asked.recv().unwrap_err();
+        });
+        let tid = told.recv().unwrap();
+        let own_number = innermost_tid(tgid, tid).unwrap();
+        assert_eq!(global_tid(tgid, own_number).unwrap(), tid);
+        assert!(threads(tgid).unwrap().contains(&tid));
+        assert!(task_alive(tid));
+        assert!(start_ticks(tid).unwrap() >= start_ticks(1).unwrap());
+        drop(ask);
+        thread.join().unwrap();
+        // No thread of this process is called 1: that is the namespace's init.
+        assert_eq!(global_tid(tgid, 1).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+
+    /// A zombie is not alive, though it still has a number.
+    #[test]
+    fn zombies_are_dead() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        while task_alive(child.id()) {
+            std::thread::yield_now();
+        }
+        start_ticks(child.id()).unwrap();
+        child.wait().unwrap();
+        start_ticks(child.id()).unwrap_err();
+    }
+
+    /// A thread's mask can be narrowed and is read back as set; thread 0 does not mean "myself".
+    #[test]
+    fn affinity_round_trip() {
+        std::thread::spawn(|| {
+            // SAFETY: no arguments.
+            let tid = unsafe { libc::gettid() } as u32;
+            let all = get_affinity(tid).unwrap();
+            let one: CpuSet = all.lowest().into_iter().collect();
+            set_affinity(tid, &one).unwrap();
+            assert_eq!(get_affinity(tid).unwrap(), one);
+            set_affinity(tid, &all).unwrap();
+            assert_eq!(get_affinity(tid).unwrap(), all);
+            set_affinity(tid, &CpuSet::EMPTY).unwrap_err();
+        })
+        .join()
+        .unwrap();
+        assert_eq!(get_affinity(0).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The policy, as it runs in the kernel, for everything that is not the kernel.
+//!
+//! `policy/` is C that is compiled twice: to BPF, and natively by this crate. Nothing is decided
+//! here; each function calls its namesake in C, whose header has the explanation. Times are
+//! nanoseconds of whatever clock the caller uses throughout.
+
+mod ffi;
+
+/// Highest licence level.
+pub const LEVEL_MAX: u32 = 3;
+/// CPU classes: 0 is scalar, the others the highest level that may run there.
+pub const NR_CLASSES: u32 = LEVEL_MAX + 1;
+/// CPUs that the tables of the kernel build hold.
+pub const CPUS_MAX: usize = 1024;
+/// LLCs that the tables of the kernel build hold.
+pub const LLCS_MAX: usize = 64;
+/// Weight of a task of nice 0.
+pub const WEIGHT_NICE0: u32 = 100;
+
+/// `tl_type`: never classified.
+pub const TYPE_DEFAULT: u32 = 0;
+/// `tl_type`: known to be scalar.
+pub const TYPE_SCALAR: u32 = 1;
+/// `tl_type`: in a wide period.
+pub const TYPE_WIDE: u32 = 2;
+
+/// Queue of default tasks.
+pub const QUEUE_DEFAULT: u32 = 0;
+/// Queue of scalar tasks.
+pub const QUEUE_SCALAR: u32 = 1;
+/// Queue of wide tasks for class 1; those of higher classes follow.
+pub const QUEUE_WIDE: u32 = 2;
+/// Number of queues per LLC.
+pub const NR_QUEUES: u32 = QUEUE_WIDE + LEVEL_MAX;
+/// "No queue", e.g. of an idle CPU.
+pub const QUEUE_NONE: u32 = 255;
+
+/// [`Task::flags`]: ran on a fit CPU in this wide period.
+pub const FLAG_RAN_FIT: u8 = 1;
+/// [`Task::flags`]: was wide when it entered its system call.
+pub const FLAG_SYSCALL_WIDE: u8 = 2;
+
+/// `tl_event`: what may change a task's type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Event {
+    /// A hint: a wide section begins.
+    HintBegin = 0,
+    /// A hint: it ends.
+    HintEnd,
+    /// A marked function is entered.
+    MarkEnter,
+    /// It returns.
+    MarkReturn,
+    /// A wide instruction trapped.
+    Trap,
+    /// System call entry.
+    SyscallEntry,
+    /// System call return.
+    SyscallReturn,
+    /// The task stops running.
+    SwitchOut,
+    /// Time has passed.
+    Tick,
+}
+
+impl Event {
+    /// All events, in the order of the C enum.
+    pub const ALL: [Event; 9] = [
+        Event::HintBegin,
+        Event::HintEnd,
+        Event::MarkEnter,
+        Event::MarkReturn,
+        Event::Trap,
+        Event::SyscallEntry,
+        Event::SyscallReturn,
+        Event::SwitchOut,
+        Event::Tick,
+    ];
+}
+
+/// `tl_remigrate` as named switches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remigrate {
+    /// End at the next system call's entry.
+    pub syscall_entry: bool,
+    /// End at the next system call's return.
+    pub syscall_return: bool,
+    /// End at the first context switch after having run on a fit CPU.
+    pub context_switch: bool,
+    /// End a fixed time after the last event.
+    pub timeout: bool,
+}
+
+impl Remigrate {
+    /// As the bits that C knows.
+    pub fn bits(self) -> u32 {
+        u32::from(self.syscall_entry)
+            | u32::from(self.syscall_return) << 1
+            | u32::from(self.context_switch) << 2
+            | u32::from(self.timeout) << 3
+    }
+}
+
+/// `tl_cfg`: the settings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Cfg {
+    /// Slice of scalar and default tasks.
+    pub slice_ns: u64,
+    /// Slice of wide tasks.
+    pub slice_wide_ns: u64,
+    /// Fallback timeout of wide periods without an open section; 0 = none.
+    pub wide_timeout_ns: u64,
+    /// Timeout of [`Remigrate::timeout`].
+    pub remigrate_timeout_ns: u64,
+    /// [`Remigrate::bits`].
+    pub remigrate: u32,
+    /// Type of tasks nobody classified.
+    pub unclassified: u32,
+}
+
+/// `tl_task`: what the policy knows of a task. See policy/task.h.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[allow(missing_docs)] // each field is explained where it is defined
+pub struct Task {
+    pub vtime_ns: u64,
+    pub evidence_ns: u64,
+    pub enqueued_ns: u64,
+    pub started_ns: u64,
+    pub weight: u32,
+    pub clock: u32,
+    pub task_type: u8,
+    pub level: u8,
+    pub hint_level: u8,
+    pub mark_level: u8,
+    pub loose_level: u8,
+    pub mark_depth: u8,
+    pub caps: u8,
+    pub flags: u8,
+}
+const _: () = assert!(size_of::<Task>() == 48);
+
+/// `tl_sizing`: state of the automatic sizing. Start with `nr_wide` = the cores wide now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Sizing {
+    pub wide_q10: u64,
+    pub rest_q10: u64,
+    pub low_ns: u64,
+    pub nr_wide: u32,
+    pub nr_changes: u32,
+}
+
+/// `tl_sizing_input`: what was seen since the last call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct SizingInput {
+    pub elapsed_ns: u64,
+    pub wide_run_ns: u64,
+    pub wide_wait_ns: u64,
+    pub rest_run_ns: u64,
+    pub rest_wait_ns: u64,
+    pub nr_cores: u32,
+    pub nr_cpus_per_core: u32,
+}
+
+impl Task {
+    /// A task that has just come to be, from a parent of this type and level.
+    pub fn new(cfg: &Cfg, parent_type: u32, parent_level: u32, now_ns: u64) -> Self {
+        let mut task = Task::default();
+        // SAFETY: plain data on both sides, layout asserted.
+        unsafe { ffi::tlp_task_init(&mut task, cfg, parent_type as u8, parent_level as u8, now_ns) };
+        task
+    }
+
+    /// Say that a task nobody classified is scalar.
+    pub fn classify_scalar(&mut self) {
+        // SAFETY: as in `new`.
+        unsafe { ffi::tlp_task_classify_scalar(self) }
+    }
+
+    /// An event; true if type or level changed.
+    pub fn event(&mut self, cfg: &Cfg, event: Event, level: u32, now_ns: u64) -> bool {
+        // SAFETY: as in `new`.
+        unsafe { ffi::tlp_task_event(self, cfg, event as u32, level, now_ns) != 0 }
+    }
+
+    /// Class of CPU that it needs.
+    pub fn need(&self) -> u32 {
+        // SAFETY: as in `new`; the task is only read.
+        unsafe { ffi::tlp_task_need(self) }
+    }
+
+    /// Queue that it waits in.
+    pub fn queue(&self) -> u32 {
+        // SAFETY: as in `need`.
+        unsafe { ffi::tlp_task_queue(self) }
+    }
+
+    /// Whether a CPU of the class may run it at all.
+    pub fn fits(&self, class: u32) -> bool {
+        // SAFETY: as in `need`.
+        unsafe { ffi::tlp_task_fits(self, class) != 0 }
+    }
+
+    /// Whether it only fills idle time of a CPU of the class.
+    pub fn is_guest(&self, class: u32) -> bool {
+        // SAFETY: as in `need`.
+        unsafe { ffi::tlp_task_is_guest(self, class) != 0 }
+    }
+
+    /// Its time slice.
+    pub fn slice_ns(&self, cfg: &Cfg) -> u64 {
+        // SAFETY: as in `need`.
+        unsafe { ffi::tlp_task_slice_ns(self, cfg) }
+    }
+
+    /// Charge CPU time.
+    pub fn charge(&mut self, used_ns: u64) {
+        // SAFETY: as in `new`.
+        unsafe { ffi::tlp_vtime_charge(self, used_ns) }
+    }
+
+    /// Enter the queue with this id.
+    pub fn place(&mut self, id: u32, old_clock_ns: u64, new_clock_ns: u64, slice_ns: u64) {
+        // SAFETY: as in `new`.
+        unsafe { ffi::tlp_vtime_place(self, id, old_clock_ns, new_clock_ns, slice_ns) }
+    }
+
+    /// Clock of its queue after it started.
+    pub fn clock_after(&self, clock_ns: u64) -> u64 {
+        // SAFETY: as in `need`.
+        unsafe { ffi::tlp_vtime_clock(clock_ns, self) }
+    }
+
+    /// Urgency as head of its queue.
+    pub fn urgency_ns(&self, clock_ns: u64, now_ns: u64) -> i64 {
+        // SAFETY: as in `need`.
+        unsafe { ffi::tlp_head_urgency_ns(self, clock_ns, now_ns) }
+    }
+
+    /// Class to search for an idle CPU as the `i`-th; [`NR_CLASSES`] when there is none left.
+    pub fn idle_class(&self, i: u32) -> u32 {
+        // SAFETY: as in `need`.
+        unsafe { ffi::tlp_idle_class(self, i) }
+    }
+}
+
+impl Sizing {
+    /// Take in what was seen; returns how many cores should be wide.
+    pub fn update(&mut self, input: &SizingInput) -> u32 {
+        // SAFETY: plain data on both sides.
+        unsafe { ffi::tlp_sizing_update(self, input) }
+    }
+}
+
+/// Defines safe functions over C functions of plain integers.
+macro_rules! plain {
+    ($($(#[$doc:meta])* $name:ident = $c:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
+        $($(#[$doc])*
+        pub fn $name($($arg: $ty),*) -> $ret {
+            // SAFETY: integers in, an integer out, no memory.
+            unsafe { ffi::$c($($arg),*) }
+        })*
+    };
+}
+
+plain! {
+    /// Id of a queue of an LLC.
+    queue_id = tlp_queue_id(llc: u32, queue: u32) -> u32;
+    /// Steps in which a CPU of the class looks for work.
+    nr_steps = tlp_nr_steps(class: u32) -> u32;
+    /// The step's queue beside the default queue.
+    step_queue = tlp_step_queue(class: u32, step: u32) -> u32;
+    /// Step at which the class serves the queue; `nr_steps(class)` or more if never.
+    queue_step = tlp_queue_step(class: u32, queue: u32) -> u32;
+    /// Rank of a CPU as victim; 0 = none.
+    victim_rank = tlp_victim_rank(need: u32, class: u32, running_queue: u32) -> u32;
+    /// The best rank there is.
+    victim_best = tlp_victim_best(need: u32) -> u32;
+    /// Flags of a CPU on the hint page.
+    cpu_flags = tlp_cpu_flags(class: u32, nr_scalar_cpus: u32) -> u8;
+}
+
+/// Whether the default queue belongs to the step.
+pub fn step_has_default(step: u32) -> bool {
+    // SAFETY: integers in, an integer out.
+    unsafe { ffi::tlp_step_has_default(step) != 0 }
+}
+
+/// Class of the core with this rank from the end, when `nr_wide` are wide.
+pub fn core_class(rank: u32, nr_wide: u32, tiers: bool) -> u32 {
+    // SAFETY: integers in, an integer out.
+    unsafe { ffi::tlp_core_class(rank, nr_wide, u32::from(tiers)) }
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Queues and classes: what every task and CPU can rely on, for all of them.
+
+use policy::{
+    Cfg, LEVEL_MAX, NR_CLASSES, NR_QUEUES, QUEUE_DEFAULT, QUEUE_NONE, QUEUE_SCALAR, QUEUE_WIDE, TYPE_DEFAULT,
+    TYPE_SCALAR, TYPE_WIDE, Task,
+};
+use proptest::prelude::*;
+
+/// Every type, level and affinity (as the classes it reaches; never none).
+fn all_tasks() -> Vec<Task> {
+    let mut tasks = Vec::new();
+    for caps in 1..1u8 << NR_CLASSES {
+        for task_type in [TYPE_DEFAULT, TYPE_SCALAR] {
+            tasks.push(Task { task_type: task_type as u8, caps, ..Task::default() });
+        }
+        for level in 1..=LEVEL_MAX as u8 {
+            tasks.push(Task { task_type: TYPE_WIDE as u8, level, caps, ..Task::default() });
+        }
+    }
+    tasks
+}
+
+fn reaches(task: &Task, class: u32) -> bool {
+    task.caps >> class & 1 == 1
+}
+
+/// Nobody is left without a CPU: some class that the affinity reaches serves the task's queue.
+#[test]
+fn every_task_has_a_cpu() {
+    for task in all_tasks() {
+        assert!((0..NR_CLASSES).any(|class| reaches(&task, class) && task.fits(class)), "{task:?}");
+    }
+}
+
+/// A wide task fits no CPU below its level if its affinity reaches one at or above it; then it
+/// needs the lowest of those.
+#[test]
+fn wide_tasks_need_their_level() {
+    for task in all_tasks().into_iter().filter(|t| t.task_type == TYPE_WIDE as u8) {
+        let level = u32::from(task.level);
+        match (level..NR_CLASSES).find(|&class| reaches(&task, class)) {
+            Some(lowest) => {
+                assert_eq!(task.need(), lowest, "{task:?}");
+                assert!((0..level).all(|class| !task.fits(class)), "{task:?}");
+            }
+            None => {
+                let highest = (0..NR_CLASSES).rev().find(|&class| reaches(&task, class)).unwrap();
+                assert_eq!(task.need(), highest, "{task:?}");
+            }
+        }
+    }
+}
+
+/// SYSTOR 3.2: scalar tasks that reach wide CPUs only count as default; default tasks stay so.
+#[test]
+fn corner_cases_of_affinity() {
+    for task in all_tasks() {
+        let queue = task.queue();
+        match u32::from(task.task_type) {
+            TYPE_DEFAULT => assert_eq!(queue, QUEUE_DEFAULT),
+            TYPE_SCALAR if task.caps & 1 == 1 => assert_eq!(queue, QUEUE_SCALAR),
+            TYPE_SCALAR => assert_eq!(queue, QUEUE_DEFAULT),
+            _ if task.need() > 0 => assert_eq!(queue, QUEUE_WIDE + task.need() - 1),
+            _ => assert_eq!(queue, QUEUE_SCALAR, "a wide task on scalar CPUs waits with the scalar ones"),
+        }
+    }
+}
+
+/// The steps of each class: wide queues from its own downwards, scalar last, default with the
+/// first; each queue in at most one step, and `queue_step` agrees.
+#[test]
+fn order_of_steps() {
+    for class in 0..NR_CLASSES {
+        let steps = policy::nr_steps(class);
+        let own: Vec<u32> = (0..steps).map(|step| policy::step_queue(class, step)).collect();
+        let mut expected: Vec<u32> = (1..=class).rev().map(|c| QUEUE_WIDE + c - 1).collect();
+        expected.push(QUEUE_SCALAR);
+        assert_eq!(own, expected, "class {class}");
+        for (step, &queue) in own.iter().enumerate() {
+            assert_eq!(policy::queue_step(class, queue), step as u32);
+            assert_eq!(policy::step_has_default(step as u32), step == 0);
+        }
+        for queue in 0..NR_QUEUES {
+            let served = queue == QUEUE_DEFAULT || own.contains(&queue);
+            assert_eq!(policy::queue_step(class, queue) < steps, served, "class {class}, queue {queue}");
+        }
+    }
+}
+
+/// Idle CPUs are searched from the needed class upwards, each once.
+#[test]
+fn idle_search_goes_upwards() {
+    for task in all_tasks() {
+        let order: Vec<u32> = (0..).map(|i| task.idle_class(i)).take_while(|&class| class < NR_CLASSES).collect();
+        assert_eq!(order, (task.need()..NR_CLASSES).collect::<Vec<_>>(), "{task:?}");
+    }
+}
+
+/// Victims: never for scalar work, never wide work, never a class too low; scalar guests before
+/// default work; `victim_best` is reached and not exceeded.
+#[test]
+fn victims() {
+    for need in 0..NR_CLASSES {
+        let mut best = 0;
+        for class in 0..NR_CLASSES {
+            let rank = |queue| policy::victim_rank(need, class, queue);
+            for wide in 0..LEVEL_MAX {
+                assert_eq!(rank(QUEUE_WIDE + wide), 0);
+            }
+            assert_eq!(rank(QUEUE_NONE), 0);
+            let allowed = need > 0 && class >= need;
+            assert_eq!(rank(QUEUE_SCALAR) > 0, allowed);
+            assert_eq!(rank(QUEUE_DEFAULT) > 0, allowed);
+            if allowed {
+                assert!(rank(QUEUE_SCALAR) > (need..NR_CLASSES).map(|c| policy::victim_rank(need, c, QUEUE_DEFAULT)).max().unwrap());
+            }
+            best = best.max(rank(QUEUE_SCALAR));
+        }
+        if need > 0 {
+            assert_eq!(best, policy::victim_best(need));
+        }
+    }
+}
+
+/// Guests are scalar tasks on wide CPUs, and only those that have scalar CPUs to go to.
+#[test]
+fn guests() {
+    for task in all_tasks() {
+        for class in 0..NR_CLASSES {
+            assert_eq!(task.is_guest(class), class > 0 && task.queue() == QUEUE_SCALAR, "{task:?}");
+        }
+    }
+}
+
+/// Cores become wide from the end; one wide core takes every level; tiers are in order and
+/// differ by at most one core in size.
+#[test]
+fn classes_of_cores() {
+    for nr_wide in 0..40 {
+        for rank in 0..60 {
+            let plain = policy::core_class(rank, nr_wide, false);
+            assert_eq!(plain, if rank < nr_wide { LEVEL_MAX } else { 0 });
+            assert_eq!(policy::core_class(rank, nr_wide, true) > 0, rank < nr_wide);
+        }
+        let classes: Vec<u32> = (0..nr_wide).map(|rank| policy::core_class(rank, nr_wide, true)).collect();
+        assert!(classes.is_sorted_by(|a, b| a >= b), "{classes:?}");
+        if nr_wide > 0 {
+            assert_eq!(classes[0], LEVEL_MAX);
+        }
+        if nr_wide >= LEVEL_MAX {
+            let sizes: Vec<usize> = (1..=LEVEL_MAX).map(|c| classes.iter().filter(|&&x| x == c).count()).collect();
+            assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1, "{nr_wide}: {sizes:?}");
+        }
+    }
+}
+
+/// What applications see: the class, and that scalar code should leave if there is somewhere to go.
+#[test]
+fn flags_of_cpus() {
+    assert_eq!(policy::cpu_flags(0, 4), 0);
+    assert_eq!(policy::cpu_flags(3, 4), 0x83);
+    assert_eq!(policy::cpu_flags(3, 0), 3);
+}
+
+proptest! {
+    /// CPU time counts inversely to weight.
+    #[test]
+    fn charge_follows_weight(weight in 1u32..10_000, used_ns in 0u64..1 << 40) {
+        let mut task = Task { weight, vtime_ns: 7, ..Task::default() };
+        task.charge(used_ns);
+        prop_assert_eq!(task.vtime_ns, 7 + used_ns * 100 / u64::from(weight));
+    }
+
+    /// Entering a queue never carries more than a slice of lag behind its clock, nor, from
+    /// another queue, ahead of it; within that the lag is kept.
+    #[test]
+    fn lag_is_kept_and_limited(vtime_ns in 0u64..1 << 50, old in 0u64..1 << 50, new in 0u64..1 << 50, slice_ns in 1u64..1 << 30) {
+        let mut task = Task { vtime_ns, clock: 1, ..Task::default() };
+        task.place(2, old, new, slice_ns);
+        let lag = vtime_ns as i64 - old as i64;
+        prop_assert_eq!(task.vtime_ns.wrapping_sub(new) as i64, lag.clamp(-(slice_ns as i64), slice_ns as i64));
+        prop_assert_eq!(task.clock, 2);
+        // In its own queue a task that is ahead stays ahead.
+        let mut same = Task { vtime_ns, clock: 1, ..Task::default() };
+        same.place(1, old, old, slice_ns);
+        prop_assert_eq!(same.vtime_ns.wrapping_sub(old) as i64, lag.max(-(slice_ns as i64)));
+    }
+
+    /// A clock never goes back.
+    #[test]
+    fn clocks_are_monotonic(vtime_ns in 0u64..1 << 50, clock_ns in 0u64..1 << 50) {
+        let task = Task { vtime_ns, ..Task::default() };
+        prop_assert_eq!(task.clock_after(clock_ns), vtime_ns.max(clock_ns));
+    }
+
+    /// Waiting makes a head more urgent, ns for ns.
+    #[test]
+    fn urgency_grows_with_waiting(enqueued_ns in 0u64..1 << 40, wait_ns in 0u64..1 << 40, lead in -(1i64 << 30)..1 << 30) {
+        let clock_ns = 1u64 << 45;
+        let task = Task { enqueued_ns, vtime_ns: clock_ns.wrapping_sub(lead as u64), ..Task::default() };
+        prop_assert_eq!(task.urgency_ns(clock_ns, enqueued_ns + wait_ns), wait_ns as i64 + lead);
+    }
+}
+
+/// Wide tasks have a slice of their own.
+#[test]
+fn slices() {
+    let cfg = Cfg { slice_ns: 5, slice_wide_ns: 9, ..Cfg::default() };
+    for task in all_tasks() {
+        assert_eq!(task.slice_ns(&cfg), if task.task_type == TYPE_WIDE as u8 { 9 } else { 5 });
+    }
+}

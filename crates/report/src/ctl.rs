@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The language of the control socket, [`SOCKET`]: one JSON document per line, a request from the
+//! client, then one reply from the scheduler. A connection may carry many of them.
+//!
+//! ```text
+//! {"schema":1,"get":{"keys":["slice"]}}
+//! {"schema":1,"settings":[{"key":"slice","value":"5ms","meaning":"...","live":true}]}
+//! {"schema":1,"set":{"changes":[{"key":"slice","value":"3ms"}]}}
+//! {"schema":1,"error":{"what":"...","why":"...","next":"..."}}
+//! ```
+//!
+//! A `set` is all or nothing: if one value is refused, none is changed.
+
+use std::io::{self, BufRead, Write};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::lane::{LaneStats, LaneStatus};
+use crate::problem::Problem;
+use crate::settings::Setting;
+use crate::{Document, SCHEMA, json_line};
+
+/// Where the scheduler listens; readable by root alone.
+pub const SOCKET: &str = "/run/turbolane/ctl.sock";
+
+/// Longest line that is read: a peer that sends more is not one of ours.
+const MAX_LINE_BYTES: u64 = 1 << 20;
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// The settings of these names, or all if there is none.
+    Get {
+        /// Names.
+        keys: Vec<String>,
+    },
+    /// Change settings; answered by the changed settings.
+    Set {
+        /// The changes.
+        changes: Vec<Change>,
+    },
+    /// Place a mark; answered by the status.
+    MarkAdd {
+        /// As `--mark` takes it.
+        mark: String,
+    },
+    /// Take a mark away; answered by the status.
+    MarkRemove {
+        /// As `--mark` takes it.
+        mark: String,
+    },
+    /// What the scheduler does now.
+    Status,
+    /// What it has counted since its start.
+    Stats,
+}
+
+/// A setting and its new value, both as written on the command line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Name.
+    pub key: String,
+    /// New value.
+    pub value: String,
+}
+
+/// What the scheduler answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// To [`Request::Get`] and [`Request::Set`].
+    Settings(Vec<Setting>),
+    /// To [`Request::Status`] and the requests about marks.
+    Status(LaneStatus),
+    /// To [`Request::Stats`].
+    Stats(Box<LaneStats>),
+    /// The request was refused, and nothing has changed.
+    Error(Problem),
+}
+
+/// Writes a request or a reply as one line.
+pub fn send<T: Serialize>(to: &mut impl Write, body: &T) -> io::Result<()> {
+    let mut line = json_line(&Document::new(body));
+    line.push('\n');
+    to.write_all(line.as_bytes())?;
+    to.flush()
+}
+
+/// Reads a request or a reply; `None` when the peer is done.
+pub fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
+    let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+    let mut text = String::new();
+    io::Read::take(from, MAX_LINE_BYTES).read_line(&mut text)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    if !text.ends_with('\n') {
+        return Err(invalid("the line is cut off or too long".into()));
+    }
+    let value: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
+    match value.get("schema").and_then(serde_json::Value::as_u64) {
+        Some(schema) if schema == u64::from(SCHEMA) => {}
+        Some(schema) => {
+            return Err(invalid(format!("the peer speaks schema {schema}, this program {SCHEMA}")));
+        }
+        None => return Err(invalid("the line has no schema number".into())),
+    }
+    let line: Document<T> =
+        serde_json::from_value(value).map_err(|error| invalid(error.to_string()))?;
+    Ok(Some(line.body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip<T: Serialize + DeserializeOwned>(body: &T) -> T {
+        let mut wire = Vec::new();
+        send(&mut wire, body).unwrap();
+        assert!(wire.starts_with(b"{\"schema\":1,") && wire.ends_with(b"\n"));
+        assert_eq!(wire.iter().filter(|&&byte| byte == b'\n').count(), 1);
+        receive(&mut wire.as_slice()).unwrap().unwrap()
+    }
+
+    fn refusal(line: &str) -> String {
+        receive::<Request>(&mut line.as_bytes()).unwrap_err().to_string()
+    }
+
+    /// Every request and reply arrives as it was sent.
+    #[test]
+    fn messages_survive_the_wire() {
+        let change = Change { key: "slice".into(), value: "5ms".into() };
+        for request in [
+            Request::Get { keys: vec!["slice".into()] },
+            Request::Set { changes: vec![change] },
+            Request::MarkAdd { mark: "a\nb:f".into() },
+            Request::MarkRemove { mark: "a:f".into() },
+            Request::Status,
+            Request::Stats,
+        ] {
+            assert_eq!(round_trip(&request), request);
+        }
+        let status = LaneStatus {
+            pid: 1,
+            mode: "scx".into(),
+            uptime_ns: 2,
+            wide_cpus: "3".into(),
+            scalar_cpus: "0-2".into(),
+            marks: vec![],
+        };
+        for reply in [
+            Reply::Settings(vec![]),
+            Reply::Status(status),
+            Reply::Stats(Box::default()),
+            Reply::Error(Problem::new("a", "b", "c")),
+        ] {
+            assert_eq!(round_trip(&reply), reply);
+        }
+    }
+
+    /// Several messages share a connection; its end is no error.
+    #[test]
+    fn a_connection_carries_many_messages() {
+        let mut wire = Vec::new();
+        send(&mut wire, &Request::Status).unwrap();
+        send(&mut wire, &Request::Stats).unwrap();
+        let mut from = wire.as_slice();
+        assert_eq!(receive(&mut from).unwrap(), Some(Request::Status));
+        assert_eq!(receive(&mut from).unwrap(), Some(Request::Stats));
+        assert_eq!(receive::<Request>(&mut from).unwrap(), None);
+    }
+
+    /// Strangers are refused with a reason.
+    #[test]
+    fn foreign_lines_fail() {
+        assert_eq!(
+            refusal("{\"schema\":2,\"status\":null}\n"),
+            "the peer speaks schema 2, this program 1"
+        );
+        assert_eq!(refusal("{\"status\":null}\n"), "the line has no schema number");
+        assert_eq!(refusal("{\"schema\":1"), "the line is cut off or too long");
+        assert!(refusal("{\"schema\":1,\"fly\":null}\n").contains("no variant of enum Request"));
+        assert!(refusal("hello\n").contains("expected value"));
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a running scheduler tells about itself.
+
+use serde::{Deserialize, Serialize};
+
+use crate::text::{Align, Table};
+
+crate::statistics! {
+    /// What the scheduler did: all CPUs together. Counters count from its start.
+    pub struct LaneStats {
+        counter interval_ns "" "time that the counters cover",
+        gauge wide_cpus "widecpu" "wide CPUs",
+        counter wide_run_ns "wide" "CPU time of wide tasks",
+        counter scalar_run_ns "scalar" "CPU time of scalar tasks",
+        counter default_run_ns "default" "CPU time of tasks that nobody classified",
+        counter wide_wait_ns "widewait" "time that wide tasks waited for a CPU",
+        counter scalar_wait_ns "" "time that scalar tasks waited for a CPU",
+        counter default_wait_ns "" "time that unclassified tasks waited for a CPU",
+        counter wide_runs "" "times a wide task was given a CPU",
+        counter scalar_runs "" "times a scalar task was given a CPU",
+        counter default_runs "" "times an unclassified task was given a CPU",
+        counter degraded_ns "degraded"
+            "time of wide tasks on CPUs that are too low for them, where their affinity left no other",
+        counter guest_ns "guest" "time of scalar tasks on wide CPUs that had nothing wide to run",
+        counter migrations "migr" "tasks that started on another CPU than they last ran on",
+        counter misfits "misfit" "tasks that started on a CPU of a wrong class and were sent on",
+        counter type_changes "types" "tasks that turned wide or turned scalar",
+        counter hint_events "" "begins and ends that hints told",
+        counter mark_events "" "entries to marked functions and returns from them",
+        counter trap_events "" "wide instructions that the trap module caught",
+        counter heuristic_ends "" "wide periods that a heuristic or a timeout ended",
+        counter preemptions "preempt" "other work sent away from wide CPUs for wide work",
+        counter steals "" "tasks taken from the queue of another last-level cache",
+        counter wide_on_scalar_ticks "wrong"
+            "timer ticks that saw wide code on a scalar CPU, degraded tasks not counted",
+        counter ticks "" "timer ticks",
+    }
+}
+
+/// State of a running scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneStatus {
+    /// Process that holds it.
+    pub pid: u32,
+    /// `scx` or `affinity`.
+    pub mode: String,
+    /// Time since its start, ns.
+    pub uptime_ns: u64,
+    /// CPUs that are wide now, as a CPU list.
+    pub wide_cpus: String,
+    /// The other online CPUs, as a CPU list.
+    pub scalar_cpus: String,
+    /// Marks in place, as `--mark` takes them.
+    pub marks: Vec<String>,
+}
+
+impl LaneStatus {
+    /// The status as text of at most `width` columns.
+    pub fn text(&self, width: usize) -> String {
+        let mut table = Table::new(&[("WHAT", Align::Left), ("VALUE", Align::Left)]);
+        let none_if_empty =
+            |text: &str| if text.is_empty() { "none".to_string() } else { text.to_string() };
+        for (what, value) in [
+            ("process", self.pid.to_string()),
+            ("mode", self.mode.clone()),
+            ("running for", crate::text::duration(self.uptime_ns)),
+            ("wide CPUs", none_if_empty(&self.wide_cpus)),
+            ("scalar CPUs", none_if_empty(&self.scalar_cpus)),
+            ("marks", none_if_empty(&self.marks.join(", "))),
+        ] {
+            table.row(vec![what.into(), value]);
+        }
+        table.text(width)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Statistics;
+
+    /// Names are unique, times end in their unit, and every meaning is told.
+    #[test]
+    fn statistics_follow_the_rules() {
+        let mut keys: Vec<&str> = LaneStats::ABOUT.iter().map(|about| about.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), LaneStats::ABOUT.len());
+        for about in LaneStats::ABOUT {
+            let is_time = about.about.starts_with("time ") && !about.about.starts_with("times ")
+                || about.about.starts_with("CPU time");
+            assert_eq!(about.key.ends_with("_ns"), is_time, "{}", about.key);
+        }
+    }
+
+    /// A periodic line fits into a usual window.
+    #[test]
+    fn the_line_is_not_too_long() {
+        assert!(LaneStats::line_head().len() <= 120, "{}", LaneStats::line_head().len());
+    }
+
+    /// The document has its schema first and the statistics beside it.
+    #[test]
+    fn json_round_trip() {
+        let stats = LaneStats { wide_cpus: Some(2), ..LaneStats::default() };
+        let report = crate::Document::new(stats);
+        let line = crate::json_line(&report);
+        assert!(line.starts_with(r#"{"schema":1,"interval_ns":null,"wide_cpus":2,"#), "{line}");
+        assert_eq!(serde_json::from_str::<crate::Document<LaneStats>>(&line).unwrap(), report);
+    }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An error as a user meets it: what happened, why, and what to do next.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::text::wrap;
+
+/// What happened, why, what next. Each part is one sentence without its full stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// What could not be done.
+    pub what: String,
+    /// Why not.
+    pub why: String,
+    /// What the user can do now.
+    pub next: String,
+}
+
+impl Problem {
+    /// A problem from its three parts.
+    pub fn new(what: impl Into<String>, why: impl Into<String>, next: impl Into<String>) -> Self {
+        Problem { what: what.into(), why: why.into(), next: next.into() }
+    }
+
+    /// The problem as text of at most `width` columns.
+    pub fn text(&self, width: usize) -> String {
+        let mut text = wrap("error: ", &self.what, width);
+        text += &wrap("  why:  ", &self.why, width);
+        text += &wrap("  next: ", &self.next, width);
+        text
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.what, self.why, self.next)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each part stands behind its label.
+    #[test]
+    fn has_three_labelled_parts() {
+        let problem = Problem::new("cannot do it", "it is broken", "mend it");
+        assert_eq!(
+            problem.text(80),
+            "error: cannot do it\n  why:  it is broken\n  next: mend it\n"
+        );
+        assert_eq!(problem.to_string(), "cannot do it: it is broken; mend it");
+    }
+}

@@ -1,0 +1,111 @@
+//! What a run is asked to do, and how each setting is written on the command line.
+
+use std::path::PathBuf;
+
+/// Which CPUs are wide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WideCpus {
+    /// These CPUs; the siblings of a named CPU are added, since a core has one licence.
+    List(machine::CpuSet),
+    /// This many whole cores, chosen in topology order from the last core down.
+    Cores(usize),
+    /// As many whole cores as the measured demand asks for (THESIS 4.3).
+    Auto,
+}
+
+/// What ends a wide period (THESIS 4.4). The explicit ends (hint, uprobe return) always
+/// end a period that they opened; the others are added to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Remigrate {
+    /// At the entry of the next system call, which then runs on a scalar CPU.
+    pub syscall_entry: bool,
+    /// At the return of the next system call.
+    pub syscall_return: bool,
+    /// At the first context switch after the task ran on a wide CPU.
+    pub context_switch: bool,
+    /// This long after the last event that made the task wide, ns; `None`: no such limit.
+    pub timeout_ns: Option<u64>,
+}
+
+/// How scalar and wide code are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The sched_ext scheduler.
+    Scx,
+    /// `sched_setaffinity` on hinted threads, from user space.
+    Affinity,
+    /// `Scx` where the kernel has it, else `Affinity`.
+    Auto,
+}
+
+/// A function that is wide code: `FILE:FUNCTION` or `FILE:+0xOFFSET`, with an optional `@LEVEL`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The ELF file, as given.
+    pub file: PathBuf,
+    /// The function.
+    pub site: MarkSite,
+    /// Licence level of the function's code, 1..=3.
+    pub level: u32,
+}
+
+/// Where in its file a mark stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MarkSite {
+    /// A symbol of .symtab or .dynsym.
+    Symbol(String),
+    /// A file offset, bytes.
+    Offset(u64),
+}
+
+/// Type of user tasks that neither an event nor a parent has classified (SYSTOR 3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unclassified {
+    /// Shares scalar and wide CPUs alike.
+    Default,
+    /// Kept off the wide CPUs while these have wide work.
+    Scalar,
+}
+
+/// All settings of a run. Those from `wide_cpus` to `unclassified` can be changed while it runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which CPUs are wide.
+    pub wide_cpus: WideCpus,
+    /// One class of wide CPUs per licence level instead of one for all.
+    pub tiers: bool,
+    /// What ends a wide period.
+    pub remigrate: Remigrate,
+    /// Time a scalar or default task may run before others get their turn, ns.
+    pub slice_ns: u64,
+    /// The same for wide tasks, ns.
+    pub slice_wide_ns: u64,
+    /// How long a task stays wide with no open section and no new event, ns: the fallback
+    /// behind every heuristic.
+    pub wide_timeout_ns: u64,
+    /// Type of tasks nobody classified.
+    pub unclassified: Unclassified,
+    /// Functions that are wide code.
+    pub marks: Vec<Mark>,
+    /// Accept marks whose first instruction the kernel must single-step (20 times slower).
+    pub force_single_step: bool,
+    /// Scheduler or affinity.
+    pub mode: Mode,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            wide_cpus: WideCpus::Auto,
+            tiers: false,
+            remigrate: Remigrate::default(),
+            slice_ns: 5_000_000,
+            slice_wide_ns: 5_000_000,
+            wide_timeout_ns: 100_000_000,
+            unclassified: Unclassified::Default,
+            marks: Vec::new(),
+            force_single_step: false,
+            mode: Mode::Auto,
+        }
+    }
+}

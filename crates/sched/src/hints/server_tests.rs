@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The server against the real library, in processes of their own, and against peers that are
+//! anything but the library.
+
+use super::*;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use turbolane::page::{MODE_SCX, SLOTS};
+use turbolane::protocol::SOCKET_ENV;
+
+/// Longer than anything here takes; a test that waits this long has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Setup {
+    folder: tempfile::TempDir,
+    page: Arc<Page>,
+    server: HintServer,
+    registrations: mpsc::Receiver<Registration>,
+}
+
+impl Setup {
+    /// A server that takes everybody. All CPUs are fit.
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (page, fd) = Page::memfd().unwrap();
+        page.publish(MODE_SCX, 1024);
+        page.set_flags(&[3; 1024]);
+        let page = Arc::new(page);
+        let (tell, registrations) = mpsc::channel();
+        let on_register = Box::new(move |registration| {
+            tell.send(registration).unwrap();
+            Ok(())
+        });
+        let path = folder.path().join("run").join("hint.sock");
+        let server = HintServer::start(&path, Arc::clone(&page), fd, on_register).unwrap();
+        Setup { folder, page, server, registrations }
+    }
+
+    fn path(&self) -> &Path {
+        &self.server.path
+    }
+
+    /// A client that has connected and said nothing.
+    fn connect(&self) -> OwnedFd {
+        let socket = socket().unwrap();
+        let (address, bytes) = address(self.path()).unwrap();
+        // SAFETY: reads the local address, whose length is given; the other call touches no memory.
+        unsafe {
+            let address = (&raw const address).cast();
+            assert_eq!(libc::connect(socket.as_raw_fd(), address, bytes), 0);
+            libc::fcntl(socket.as_raw_fd(), libc::F_SETFL, 0); // wait for replies
+        }
+        socket
+    }
+
+    /// What comes back when a client says this: a message, or `None` if the server hangs up.
+    fn reply_to(&self, said: &[u8]) -> Option<Reply> {
+        let socket = self.connect();
+        say(&socket, said);
+        hear(&socket)
+    }
+}
+
+fn say(socket: &OwnedFd, bytes: &[u8]) {
+    // SAFETY: reads the given number of bytes.
+    unsafe {
+        libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL)
+    };
+}
+
+fn hear(socket: &OwnedFd) -> Option<Reply> {
+    let mut message = Message::default();
+    // SAFETY: writes at most the given number of bytes to the local message.
+    let bytes =
+        unsafe { libc::recv(socket.as_raw_fd(), message.as_mut_ptr().cast(), MESSAGE_BYTES, 0) };
+    (bytes == MESSAGE_BYTES as isize).then(|| Reply::from_bytes(&message))
+}
+
+fn my_tid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { libc::gettid() as u32 }
+}
+
+fn request() -> Request {
+    Request { magic: MAGIC, abi: page::ABI, op: OP_REGISTER, tid: my_tid() }
+}
+
+/// Starts this test program again, to run `application` only, as a user of the library.
+fn start_application(socket: &Path, what: &str, namespace: bool) -> Child {
+    let program = std::env::current_exe().unwrap();
+    let mut command = match namespace {
+        true => {
+            let mut command = Command::new("unshare");
+            command.args(["--pid", "--fork", "--kill-child"]).arg(program);
+            command
+        }
+        false => Command::new(program),
+    };
+    let name = std::any::type_name_of_val(&application);
+    let name = name.split_once("::").unwrap().1;
+    command
+        .args(["--exact", name, "--nocapture"])
+        .env(SOCKET_ENV, socket)
+        .env("TURBOLANE_TEST_APPLICATION", what)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null()) // the harness's talk
+        .spawn()
+        .unwrap()
+}
+
+/// Not a test but the other process of some: does what it is asked to until its stdin ends.
+#[test]
+fn application() {
+    let Ok(what) = std::env::var("TURBOLANE_TEST_APPLICATION") else { return };
+    match what.as_str() {
+        "refused" => assert_eq!(turbolane::wide_status(), turbolane::Status::None),
+        _ => eventually("served", || turbolane::wide_status() == turbolane::Status::Scx),
+    }
+    turbolane::wide_begin(2).unwrap();
+    std::io::read_to_string(std::io::stdin()).unwrap();
+    turbolane::wide_end().unwrap();
+}
+
+fn finish(mut application: Child) {
+    drop(application.stdin.take());
+    assert!(application.wait().unwrap().success());
+}
+
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A thread of another process gets a slot with its own tid in it, and its hints arrive there.
+#[test]
+fn library_registers_and_hints_arrive() {
+    let setup = Setup::new();
+    let application = start_application(setup.path(), "served", false);
+    let registration = setup.registrations.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(registration.tgid, application.id());
+    assert_eq!(
+        hw::task::global_tid(registration.tgid, registration.tid).unwrap(),
+        registration.tid
+    );
+    let slot = &setup.page.slot[registration.slot as usize];
+    eventually("the hint arrives", || slot.want.load(Relaxed) == 2);
+    assert_eq!(slot.seq.load(Relaxed), 1);
+    assert_eq!(slot.tid.load(Relaxed), registration.tid);
+    finish(application);
+    assert_eq!(slot.want.load(Relaxed), 0);
+}
+
+/// A thread in a PID namespace of its own, which knows itself by another number, is found too.
+#[test]
+fn thread_in_a_pid_namespace_is_found() {
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        return eprintln!("skipped: a PID namespace needs root");
+    }
+    let setup = Setup::new();
+    let application = start_application(setup.path(), "served", true);
+    let registration = setup.registrations.recv_timeout(PATIENCE).unwrap();
+    assert_ne!(registration.tgid, application.id(), "unshare's child registers");
+    let status = fs::read_to_string(format!("/proc/{}/status", registration.tid)).unwrap();
+    let numbers = status.lines().find(|line| line.starts_with("NSpid:")).unwrap();
+    assert_eq!(numbers.split_whitespace().count(), 3, "{numbers}: here and in there");
+    // Registered first, named on the page after it.
+    let slot = &setup.page.slot[registration.slot as usize];
+    eventually("the slot is named", || slot.tid.load(Relaxed) == registration.tid);
+    finish(application);
+}
+
+/// Whoever says what is no request gets no reply or a refusal, and the next one is served.
+#[test]
+fn nonsense_is_refused() {
+    let setup = Setup::new();
+    let bytes = request().to_bytes();
+    assert_eq!(setup.reply_to(&bytes[..15]), None);
+    assert_eq!(setup.reply_to(&[&bytes[..], &[0]].concat()), None);
+    assert_eq!(setup.reply_to(&[0; 4096]), None);
+    assert_eq!(setup.reply_to(&Request { magic: 1, ..request() }.to_bytes()), None);
+    let status = |request: Request| setup.reply_to(&request.to_bytes()).unwrap().status;
+    assert_eq!(status(Request { abi: 9, ..request() }), -libc::EPROTONOSUPPORT);
+    assert_eq!(status(Request { op: 0, ..request() }), -libc::EOPNOTSUPP);
+    for tid in [0, 1, u32::MAX] {
+        assert_eq!(status(Request { tid, ..request() }), -libc::ESRCH, "tid {tid} is not ours");
+    }
+    assert!(setup.registrations.try_recv().is_err());
+    assert_eq!(status(request()), 0);
+}
+
+/// Silent peers, more than there are places for, do not keep out one that speaks.
+#[test]
+fn silent_peers_do_not_block_others() {
+    let setup = Setup::new();
+    let _silent: Vec<OwnedFd> = (0..3 * PEERS_MAX).map(|_| setup.connect()).collect();
+    assert_eq!(setup.reply_to(&request().to_bytes()).unwrap().status, 0);
+}
+
+/// Who hangs up before the reply, or says its request twice, harms nobody.
+#[test]
+fn rude_peers_harm_nobody() {
+    let setup = Setup::new();
+    for _ in 0..200 {
+        let socket = setup.connect();
+        say(&socket, &request().to_bytes());
+        say(&socket, &request().to_bytes());
+    }
+    assert_eq!(setup.reply_to(&request().to_bytes()).unwrap().status, 0);
+    let slots = setup.registrations.try_iter().map(|registration| registration.slot);
+    assert!(slots.into_iter().all(|slot| slot == 0), "one thread has one slot");
+}
+
+/// With all slots taken by the living the library goes unserved; a slot whose tid the scheduler
+/// has cleared is given again.
+#[test]
+fn full_table() {
+    let setup = Setup::new();
+    {
+        let mut desk = lock(&setup.server.desk);
+        desk.slots = Slots::new(1);
+    }
+    assert_eq!(setup.reply_to(&request().to_bytes()).unwrap().status, 0);
+    finish(start_application(setup.path(), "refused", false));
+    lock(&setup.server.desk).slots = Slots::new(1); // forget the sweep, too recent to be repeated
+    assert_eq!(setup.reply_to(&request().to_bytes()).unwrap().status, 0);
+    setup.page.slot[0].tid.store(0, Relaxed); // as the scheduler does when the thread ends
+    finish(start_application(setup.path(), "served", false));
+}
+
+/// A registration that the scheduler refuses leaves no trace.
+#[test]
+fn refused_registration_leaves_no_trace() {
+    let setup = Setup::new();
+    setup.server.hand_over(Box::new(|_| Err(Error::from_raw_os_error(libc::ESRCH))));
+    let reply = setup.reply_to(&request().to_bytes()).unwrap();
+    assert_eq!(reply.status, -libc::ESRCH);
+    assert_eq!(setup.page.slot[0].tid.load(Relaxed), 0);
+    assert_eq!(lock(&setup.server.desk).slots.iter().count(), 0);
+}
+
+/// A scheduler loaded anew learns of the living threads, in their slots, and of no others.
+#[test]
+fn hand_over_introduces_the_living() {
+    let setup = Setup::new();
+    finish(start_application(setup.path(), "served", false));
+    let ended = setup.registrations.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(setup.reply_to(&request().to_bytes()).unwrap().status, 0);
+    let living = setup.registrations.recv_timeout(PATIENCE).unwrap();
+    assert_ne!(ended.slot, living.slot);
+    setup.page.slot.iter().for_each(|slot| slot.tid.store(0, Relaxed)); // the old one's goodbye
+    let (tell, told) = mpsc::channel();
+    setup.server.hand_over(Box::new(move |registration| {
+        tell.send(registration).unwrap();
+        Ok(())
+    }));
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [living]);
+    assert_eq!(setup.page.slot[living.slot as usize].tid.load(Relaxed), my_tid());
+}
+
+/// The socket is everybody's, its folder is not; the file is gone with the server.
+#[test]
+fn socket_file_comes_and_goes() {
+    let setup = Setup::new();
+    let path = setup.path().to_owned();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o666);
+    assert_eq!(mode(path.parent().unwrap()) & 0o022, 0);
+    drop(setup.server);
+    assert!(!path.exists());
+    drop(setup.folder);
+}
+
+/// A second server is told that there is one; a dead one's socket is replaced; another file is not.
+#[test]
+fn second_server_fails() {
+    let setup = Setup::new();
+    let start = |path: &Path| {
+        let (page, fd) = Page::memfd().unwrap();
+        HintServer::start(path, Arc::new(page), fd, Box::new(|_| Ok(())))
+    };
+    let refusal = start(setup.path()).err().unwrap();
+    assert_eq!(refusal.kind(), ErrorKind::AddrInUse);
+    assert!(refusal.to_string().contains("another scheduler"), "{refusal}");
+    assert_eq!(setup.reply_to(&request().to_bytes()).unwrap().status, 0, "the first serves on");
+
+    let stale = setup.folder.path().join("stale.sock");
+    drop(listen(&stale).unwrap());
+    drop(start(&stale).unwrap());
+
+    let precious = setup.folder.path().join("precious");
+    fs::write(&precious, "text").unwrap();
+    assert_eq!(start(&precious).err().unwrap().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "text");
+}
+
+/// The page has as many slots as the table.
+#[test]
+fn table_is_as_large_as_the_page() {
+    assert_eq!(Setup::new().page.slot.len(), SLOTS);
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One scheduler at a time: a lock file that the kernel releases when its holder ends, however
+//! it ends, so that a stale file means nothing.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// Where sockets and the lock live.
+pub const RUN_DIR: &str = "/run/turbolane";
+
+/// Held while this process is the one instance.
+pub struct Instance {
+    _lock: File,
+}
+
+impl Instance {
+    /// Become the one instance, or say who is.
+    pub fn acquire() -> Result<Self> {
+        Self::acquire_in(Path::new(RUN_DIR))
+    }
+
+    fn acquire_in(dir: &Path) -> Result<Self> {
+        let failed = |e| Error::failed(&format!("{} cannot be used", dir.display()), e);
+        fs::create_dir_all(dir).map_err(failed)?;
+        let path = dir.join("lock");
+        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut lock = options.map_err(failed)?;
+        // SAFETY: a plain system call on a descriptor that we own.
+        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            let mut pid = String::new();
+            let _ = lock.read_to_string(&mut pid);
+            return Err(Error::BadInput(format!(
+                "Turbolane already runs here (process {}). Stop it first, or change its settings with \
+                 `turbolane ctl set`.",
+                pid.trim()
+            )));
+        }
+        lock.set_len(0).and_then(|()| lock.rewind()).map_err(failed)?;
+        writeln!(lock, "{}", std::process::id()).map_err(failed)?;
+        Ok(Instance { _lock: lock })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The second is refused and told who the first is; after the first ends, it may.
+    #[test]
+    fn only_one_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Instance::acquire_in(dir.path()).unwrap();
+        let refusal = Instance::acquire_in(dir.path()).err().unwrap().to_string();
+        assert!(refusal.contains(&format!("process {}", std::process::id())), "{refusal}");
+        drop(first);
+        Instance::acquire_in(dir.path()).unwrap();
+    }
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs the lane: loads the scheduler, serves hints, marks and settings, and gives the machine
+//! back.
+//!
+//! [`lane::Lane`] is what a command starts and stops. Behind it is either [`scx_lane::ScxLane`]
+//! (the BPF scheduler, [`scx`]) or [`affinity`] (masks of hinted threads). Both serve hints
+//! ([`hints`]) and requests ([`control`]).
+
+pub mod affinity;
+pub mod autosize;
+mod bpf;
+pub mod config;
+pub mod control;
+pub mod error;
+pub mod hints;
+pub mod instance;
+pub mod lane;
+pub mod layout;
+pub mod marks;
+pub mod parse;
+pub mod require;
+pub mod scx;
+pub mod scx_lane;
+pub mod settings;
+pub mod stats;

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Functions of an ELF file: by name or by file offset, with their bytes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use object::elf::{
+    EM_X86_64, ET_DYN, ET_EXEC, PF_X, PT_LOAD, STT_FILE, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE,
+    STT_SECTION, STT_TLS,
+};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym};
+use object::{Endianness, Object, ObjectSymbol, SymbolIndex};
+
+use super::error::MarkError;
+use super::near::near_names;
+
+/// A function that is longer is taken to be cut off: its end only bounds a search for branches.
+const MAX_FUNCTION_BYTES: u64 = 1 << 20;
+
+/// The bytes of a file.
+pub(super) struct ElfFile {
+    /// Its canonical path.
+    pub path: PathBuf,
+    /// Its path as the user gave it: what errors show.
+    pub given: PathBuf,
+    bytes: Vec<u8>,
+}
+
+/// A function with its place.
+#[derive(Debug)]
+pub(super) struct Function<'a> {
+    /// Its name, if the file has one.
+    pub name: Option<String>,
+    /// File offset of its entry, bytes.
+    pub offset: u64,
+    /// Its instructions.
+    pub code: &'a [u8],
+}
+
+/// A parsed file.
+pub(super) struct Image<'a> {
+    path: &'a Path,
+    bytes: &'a [u8],
+    segments: Vec<Segment>,
+    symbols: Vec<Symbol<'a>>,
+    stripped: bool,
+}
+
+/// A part of the file that is loaded into memory.
+struct Segment {
+    address: u64,
+    offset: u64,
+    size: u64,
+    executable: bool,
+}
+
+struct Symbol<'a> {
+    name: &'a str,
+    kind: u8,
+    defined: bool,
+    address: u64,
+    size: u64,
+}
+
+impl Symbol<'_> {
+    fn is_function(&self) -> bool {
+        self.kind == STT_FUNC && self.defined
+    }
+}
+
+impl ElfFile {
+    /// Reads the file.
+    pub fn open(path: &Path) -> Result<Self, MarkError> {
+        let unreadable = |source| MarkError::File { path: path.to_path_buf(), source };
+        let canonical = fs::canonicalize(path).map_err(unreadable)?;
+        let bytes = fs::read(&canonical).map_err(unreadable)?;
+        Ok(ElfFile { path: canonical, given: path.to_path_buf(), bytes })
+    }
+
+    /// Reads its segments and symbols.
+    pub fn parse(&self) -> Result<Image<'_>, MarkError> {
+        let refuse = |why: &str| MarkError::NotElf { path: self.given.clone(), why: why.into() };
+        if !self.bytes.starts_with(b"\x7fELF") {
+            return Err(refuse("it does not start as ELF files do"));
+        }
+        let elf = ElfFile64::<Endianness>::parse(self.bytes.as_slice())
+            .map_err(|error| refuse(&error.to_string()))?;
+        let (header, endian) = (elf.elf_header(), elf.endian());
+        if header.e_machine(endian) != EM_X86_64 {
+            return Err(refuse("it is for another kind of CPU"));
+        }
+        if !matches!(header.e_type(endian), ET_EXEC | ET_DYN) {
+            return Err(refuse("it is not linked"));
+        }
+        let segments = elf
+            .elf_program_headers()
+            .iter()
+            .filter(|segment| segment.p_type(endian) == PT_LOAD)
+            .map(|segment| Segment {
+                address: segment.p_vaddr(endian),
+                offset: segment.p_offset(endian),
+                size: segment.p_filesz(endian),
+                executable: segment.p_flags(endian) & PF_X != 0,
+            })
+            .collect();
+        let symbols = elf
+            .symbols()
+            .chain(elf.dynamic_symbols())
+            .filter(|symbol| symbol.index() != SymbolIndex(0))
+            .filter_map(|symbol| {
+                let raw = symbol.elf_symbol();
+                Some(Symbol {
+                    name: symbol.name().ok()?,
+                    kind: raw.st_type(),
+                    defined: !raw.is_undefined(endian),
+                    address: symbol.address(),
+                    size: symbol.size(),
+                })
+            })
+            .collect();
+        let stripped = elf.symbols().next().is_none();
+        Ok(Image { path: &self.given, bytes: &self.bytes, segments, symbols, stripped })
+    }
+}
+
+impl<'a> Image<'a> {
+    /// The function of that name.
+    pub fn function_named(&self, name: &str) -> Result<Function<'a>, MarkError> {
+        let (path, name_owned) = (self.path.to_path_buf(), name.to_string());
+        let named: Vec<&Symbol> =
+            self.symbols.iter().filter(|symbol| symbol.name == name).collect();
+        let Some(any) = named.first() else {
+            let functions = self.symbols.iter().filter(|symbol| symbol.is_function());
+            let near = near_names(name, functions.map(|symbol| symbol.name));
+            return Err(MarkError::NoSymbol {
+                path,
+                name: name_owned,
+                near,
+                stripped: self.stripped,
+            });
+        };
+        let Some(symbol) = named.iter().find(|symbol| symbol.defined) else {
+            return Err(MarkError::Imported { path, name: name_owned });
+        };
+        if let Some(kind) = no_function(any.kind) {
+            return Err(MarkError::NotAFunction { path, name: name_owned, kind });
+        }
+        if symbol.kind == STT_GNU_IFUNC {
+            return Err(MarkError::Indirect { path, name: name_owned });
+        }
+        let mut offsets = named
+            .iter()
+            .filter(|symbol| symbol.defined)
+            .map(|symbol| self.offset_of(symbol.address))
+            .collect::<Result<Vec<u64>, MarkError>>()?;
+        offsets.sort_unstable();
+        offsets.dedup();
+        match offsets[..] {
+            [offset] => self.function(Some(name_owned), offset, symbol.address, symbol.size),
+            _ => Err(MarkError::Ambiguous { path, name: name_owned, offsets }),
+        }
+    }
+
+    /// The function whose entry is at file offset `offset`.
+    pub fn function_at(&self, offset: u64) -> Result<Function<'a>, MarkError> {
+        let segment = self.executable_segment(offset)?;
+        let address = segment.address + (offset - segment.offset);
+        let mut functions = self.symbols.iter().filter(|symbol| symbol.is_function());
+        if let Some(symbol) = functions.clone().find(|symbol| symbol.address == address) {
+            return self.function(Some(symbol.name.into()), offset, address, symbol.size);
+        }
+        let around = functions
+            .find(|symbol| symbol.address < address && address - symbol.address < symbol.size);
+        match around {
+            Some(symbol) => Err(MarkError::NotAnEntry {
+                path: self.path.to_path_buf(),
+                offset,
+                function: symbol.name.to_string(),
+                entry_offset: self.offset_of(symbol.address)?,
+            }),
+            None => self.function(None, offset, address, 0),
+        }
+    }
+
+    /// A function with its bytes, up to its size, or where that is unknown to the next function.
+    fn function(
+        &self,
+        name: Option<String>,
+        offset: u64,
+        address: u64,
+        size: u64,
+    ) -> Result<Function<'a>, MarkError> {
+        let segment = self.executable_segment(offset)?;
+        let left = segment.offset + segment.size - offset;
+        let to_next = self
+            .symbols
+            .iter()
+            .filter(|symbol| symbol.is_function() && symbol.address > address)
+            .map(|symbol| symbol.address - address)
+            .min()
+            .unwrap_or(left);
+        let length = if size > 0 { size } else { to_next }.min(left).min(MAX_FUNCTION_BYTES);
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let code = self.bytes.get(start..).unwrap_or_default();
+        Ok(Function { name, offset, code: &code[..code.len().min(length as usize)] })
+    }
+
+    fn offset_of(&self, address: u64) -> Result<u64, MarkError> {
+        self.segments
+            .iter()
+            .find(|segment| address >= segment.address && address - segment.address < segment.size)
+            .map(|segment| segment.offset + (address - segment.address))
+            .ok_or(MarkError::NotExecutable { path: self.path.to_path_buf(), offset: address })
+    }
+
+    fn executable_segment(&self, offset: u64) -> Result<&Segment, MarkError> {
+        self.segments
+            .iter()
+            .filter(|segment| segment.executable)
+            .find(|segment| offset >= segment.offset && offset - segment.offset < segment.size)
+            .ok_or(MarkError::NotExecutable { path: self.path.to_path_buf(), offset })
+    }
+}
+
+/// What a symbol is if it cannot be a function. Assemblers leave functions without a type.
+fn no_function(kind: u8) -> Option<&'static str> {
+    match kind {
+        STT_FUNC | STT_GNU_IFUNC | STT_NOTYPE => None,
+        STT_SECTION => Some("a section"),
+        STT_FILE => Some("the name of a source file"),
+        STT_TLS => Some("thread-local data"),
+        _ => Some("data"),
+    }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Marks: functions that are wide code, found in their ELF file and probed by uprobes.
+//!
+//! **Problem.** A uprobe replaces the first byte of an instruction by `int3`. After the event
+//! the kernel must still have that instruction executed. A few kinds it emulates; all others it
+//! copies out of line and single-steps, two more exceptions: 4,600 ns per hit instead of 220 to
+//! 470 (measured, kernel 6.18). A cipher function is called ten thousand times a second, so the
+//! choice of the byte decides whether a mark costs 0.5 % or 5 % of a CPU. And the usual first
+//! instruction today, `endbr64`, is one that must be stepped.
+//!
+//! **Idea.** The event need not fire at the very first instruction. Any instruction will do that
+//! every call passes exactly once before anything wide. So walk on from the entry, over at most
+//! [`MAX_SKIPPED`] instructions, to the first that the kernel emulates; in compiled code that is
+//! nearly always a `push` right behind `endbr64`.
+//!
+//! **One site for both probes.** The end of the function is seen by a return probe. It works by
+//! replacing the return address, which it takes from where the stack pointer points when the
+//! breakpoint is hit. So nothing that was skipped may have moved the stack pointer. An
+//! instruction that is itself a `push` is fine: the breakpoint fires before it. With that rule
+//! begin and end share one site, and one price.
+//!
+//! **What must hold for a skipped instruction**: it goes on to the next one (no jump, call,
+//! system call), leaves the stack pointer alone, uses no wide register (it runs before the
+//! event), and no branch of the function leads behind the entry up to the site: else the event
+//! would fire again in a loop, or be jumped over.
+//!
+//! **Limits.** Indirect branches cannot be seen; no compiler aims one at a prologue. Where
+//! symbols tell no size, the function is taken to end where the next one begins. A function
+//! reached only through an inlined copy has no entry to probe.
+
+mod elf;
+mod error;
+mod near;
+mod site;
+
+pub use error::MarkError;
+pub use site::MAX_SKIPPED;
+
+use std::path::PathBuf;
+
+use crate::config::{Mark, MarkSite};
+
+/// What the kernel that will place the probes can emulate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Emulation {
+    /// The 5-byte nop: kernel 6.18 and later.
+    pub nop5: bool,
+}
+
+impl Emulation {
+    /// What kernel `release` emulates.
+    pub fn of(release: &hw::kernel::Release) -> Self {
+        Emulation { nop5: release.at_least(6, 18) }
+    }
+}
+
+/// A mark whose site in its file is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedMark {
+    /// The file, canonical: what the kernel identifies by inode has one name here.
+    pub path: PathBuf,
+    /// File offset for the entry probe and the return probe, bytes.
+    pub offset: u64,
+    /// File offset of the function's first instruction, bytes.
+    pub entry_offset: u64,
+    /// Licence level of the function's code, 1..=3.
+    pub level: u32,
+    /// Name of the function, if the file names it.
+    pub symbol: Option<String>,
+    /// The instruction at `offset`: its mnemonic and bytes.
+    pub instruction: String,
+    /// Instructions between the entry and the site.
+    pub skipped: usize,
+    /// The kernel must single-step the instruction at the site (forced by the user).
+    pub single_step: bool,
+}
+
+/// Finds the site of `mark`. With `force_single_step` a function without a cheap site is probed
+/// at its entry; without, it is refused with [`MarkError::SingleStep`].
+pub fn resolve(
+    mark: &Mark,
+    emulation: Emulation,
+    force_single_step: bool,
+) -> Result<ResolvedMark, MarkError> {
+    let file = elf::ElfFile::open(&mark.file)?;
+    let image = file.parse()?;
+    let function = match &mark.site {
+        MarkSite::Symbol(name) => image.function_named(name)?,
+        MarkSite::Offset(offset) => image.function_at(*offset)?,
+    };
+    let entry = site::entry(function.code)
+        .ok_or_else(|| MarkError::NotCode { path: file.given.clone(), offset: function.offset })?;
+    let (found, single_step) = match site::cheap_site(function.code, emulation) {
+        Some(found) => (found, false),
+        None if force_single_step => (entry, true),
+        None => {
+            return Err(MarkError::SingleStep {
+                path: file.given.clone(),
+                function: mark.site.to_string(),
+                instruction: entry.instruction,
+            });
+        }
+    };
+    Ok(ResolvedMark {
+        offset: function.offset + found.at as u64,
+        entry_offset: function.offset,
+        level: mark.level,
+        symbol: function.name,
+        instruction: found.instruction,
+        skipped: found.skipped,
+        single_step,
+        path: file.path.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

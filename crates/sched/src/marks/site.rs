@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Chooses the instruction of a function that a uprobe can sit on cheaply. The rules and their
+//! reasons are at the head of `marks/mod.rs`.
+//!
+//! What Linux emulates on x86-64 (arch/x86/kernel/uprobes.c, `branch_setup_xol_ops` and
+//! `push_setup_xol_ops`): the one-byte `nop`, `jmp` and `jcc` and `call` to relative addresses,
+//! `push` of a register in its one-byte form or with the prefix 41. From 6.18 on also the
+//! five-byte nop. Newer kernels know other nops and prologue instructions too; these are not
+//! relied on, so that a mark costs the same on every supported kernel.
+
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess,
+    OpKind, Register,
+};
+
+use super::Emulation;
+
+/// How many instructions may stand between the entry and the site.
+pub const MAX_SKIPPED: usize = 3;
+
+/// The five-byte nop that compilers and the kernel use: `nopl 0(%rax,%rax,1)`.
+const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+
+/// An instruction to probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Site {
+    /// Its place behind the entry, bytes.
+    pub at: usize,
+    /// Instructions before it.
+    pub skipped: usize,
+    /// Its mnemonic and bytes.
+    pub instruction: String,
+}
+
+/// The entry itself; `None` if there is no valid instruction.
+pub(super) fn entry(code: &[u8]) -> Option<Site> {
+    let instruction = decoder(code).iter().next().filter(|first| !first.is_invalid())?;
+    Some(site(code, &instruction, 0))
+}
+
+/// The first site that needs no single-stepping; `code` is the whole function.
+pub(super) fn cheap_site(code: &[u8], emulation: Emulation) -> Option<Site> {
+    let mut info = InstructionInfoFactory::new();
+    for (skipped, instruction) in decoder(code).iter().take(MAX_SKIPPED + 1).enumerate() {
+        if instruction.is_invalid() {
+            return None;
+        }
+        if is_emulated(bytes_of(code, &instruction), &instruction, emulation) {
+            let found = site(code, &instruction, skipped);
+            return (!has_branch_into_prologue(code, found.at)).then_some(found);
+        }
+        if !may_be_skipped(&instruction, &mut info) {
+            return None;
+        }
+    }
+    None
+}
+
+fn decoder(code: &[u8]) -> Decoder<'_> {
+    Decoder::with_ip(64, code, 0, DecoderOptions::NONE)
+}
+
+fn site(code: &[u8], instruction: &Instruction, skipped: usize) -> Site {
+    let bytes: Vec<String> =
+        bytes_of(code, instruction).iter().map(|byte| format!("{byte:02x}")).collect();
+    let mnemonic = format!("{:?}", instruction.mnemonic()).to_lowercase();
+    Site {
+        at: instruction.ip() as usize,
+        skipped,
+        instruction: format!("{mnemonic} ({})", bytes.join(" ")),
+    }
+}
+
+/// The bytes of an instruction that was decoded at address 0 of `code`.
+fn bytes_of<'a>(code: &'a [u8], instruction: &Instruction) -> &'a [u8] {
+    &code[instruction.ip() as usize..instruction.next_ip() as usize]
+}
+
+fn is_emulated(bytes: &[u8], instruction: &Instruction, emulation: Emulation) -> bool {
+    match *bytes {
+        [0x90] => true,
+        [0x50..=0x57] | [0x41, 0x50..=0x57] => true,
+        _ if bytes == NOP5 => emulation.nop5,
+        // Any prefix before a branch makes the kernel refuse it or step it.
+        [0xeb | 0xe9 | 0xe8 | 0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..] => {
+            matches!(
+                instruction.op0_kind(),
+                OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
+            )
+        }
+        _ => false,
+    }
+}
+
+/// True if the event may come after this instruction as well as before it.
+fn may_be_skipped(instruction: &Instruction, info: &mut InstructionInfoFactory) -> bool {
+    if instruction.flow_control() != FlowControl::Next || instruction.stack_pointer_increment() != 0
+    {
+        return false;
+    }
+    // Operands, not used registers: a 128-bit VEX instruction clears the upper halves and so
+    // "uses" all of zmm, but raises no licence level.
+    let is_wide = (0..instruction.op_count())
+        .map(|operand| instruction.op_register(operand))
+        .any(|register| register.is_ymm() || register.is_zmm() || register.is_tmm());
+    let moves_stack = info.info(instruction).used_registers().iter().any(|used| {
+        let written = !matches!(used.access(), OpAccess::Read | OpAccess::CondRead);
+        written && used.register().full_register() == Register::RSP
+    });
+    !is_wide && !moves_stack
+}
+
+/// True if a branch of the function leads behind the entry, up to and including the site.
+fn has_branch_into_prologue(code: &[u8], site: usize) -> bool {
+    if site == 0 {
+        return false;
+    }
+    decoder(code).iter().filter(|instruction| instruction.code() != Code::INVALID).any(|branch| {
+        let is_branch = matches!(
+            branch.op0_kind(),
+            OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
+        );
+        is_branch && (1..=site as u64).contains(&branch.near_branch_target())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: Emulation = Emulation { nop5: false };
+    const NEW: Emulation = Emulation { nop5: true };
+    const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+    const RET: u8 = 0xc3;
+
+    /// (offset, skipped) of the site in a function made of `parts`.
+    fn found(parts: &[&[u8]], emulation: Emulation) -> Option<(usize, usize)> {
+        cheap_site(&parts.concat(), emulation).map(|site| (site.at, site.skipped))
+    }
+
+    /// Each instruction that the kernel emulates is taken at the entry.
+    #[test]
+    fn takes_every_emulated_instruction() {
+        for bytes in [
+            &[0x90][..],               // nop
+            &[0x55],                   // push rbp
+            &[0x41, 0x57],             // push r15
+            &[0xeb, 0x05],             // jmp short
+            &[0xe9, 0, 0, 0, 1],       // jmp near
+            &[0xe8, 0, 0, 0, 1],       // call
+            &[0x74, 0x05],             // je short
+            &[0x0f, 0x84, 0, 0, 0, 1], // je near
+        ] {
+            assert_eq!(found(&[bytes, &[RET]], OLD), Some((0, 0)), "{bytes:02x?}");
+        }
+        assert_eq!(found(&[&NOP5, &[RET]], NEW), Some((0, 0)));
+    }
+
+    /// What looks like one of them but is stepped or refused is not taken.
+    #[test]
+    fn leaves_what_the_kernel_steps() {
+        for bytes in [
+            &[RET][..],
+            &[0x66, 0x90],             // nop with a prefix
+            &[0x0f, 0x1f, 0x40, 0x00], // nop, 4 bytes
+            &[0x48, 0x55],             // push rbp with a useless prefix
+            &[0xf2, 0xe9, 0, 0, 0, 1], // bnd jmp
+            &[0xff, 0xe0],             // jmp rax
+            &[0xff, 0xd0],             // call rax
+            &[0x6a, 0x01],             // push 1
+            &[0x0f, 0x05],             // syscall
+        ] {
+            assert_eq!(found(&[bytes, &[RET]], NEW), None, "{bytes:02x?}");
+        }
+        assert_eq!(found(&[&NOP5, &[RET]], OLD), None, "stepped before 6.18");
+    }
+
+    /// The common prologue: the push behind endbr64.
+    #[test]
+    fn walks_over_harmless_instructions() {
+        assert_eq!(found(&[&ENDBR64, &[0x41, 0x57, RET]], OLD), Some((4, 1)));
+        // mov eax, edi between them
+        assert_eq!(found(&[&ENDBR64, &[0x89, 0xf8], &[0x53, RET]], OLD), Some((6, 2)));
+    }
+
+    /// One more than the limit is too far.
+    #[test]
+    fn walks_no_further_than_the_limit() {
+        let mov: &[u8] = &[0x89, 0xf8];
+        assert_eq!(found(&[mov, mov, mov, &[0x53, RET]], OLD), Some((6, 3)));
+        assert_eq!(found(&[mov, mov, mov, mov, &[0x53, RET]], OLD), None);
+    }
+
+    /// A return probe behind a moved stack pointer would replace the wrong word.
+    #[test]
+    fn does_not_skip_what_moves_the_stack_pointer_fail() {
+        for bytes in [
+            &[0x48, 0x83, 0xec, 0x08][..],   // sub rsp, 8
+            &[0x48, 0x8d, 0x64, 0x24, 0xf8], // lea rsp, [rsp-8]
+            &[0x48, 0x89, 0xec],             // mov rsp, rbp
+            &[0x6a, 0x01],                   // push 1
+            &[0xc8, 0, 0, 0],                // enter 0, 0
+        ] {
+            assert_eq!(found(&[bytes, &[0x53, RET]], OLD), None, "{bytes:02x?}");
+        }
+        // mov rax, rsp only reads it
+        assert_eq!(found(&[&[0x48, 0x89, 0xe0], &[0x53, RET]], OLD), Some((3, 1)));
+    }
+
+    /// A wide instruction before the event would run on a scalar CPU.
+    #[test]
+    fn does_not_skip_wide_instructions_fail() {
+        // vpaddd zmm0, zmm0, zmm0
+        assert_eq!(found(&[&[0x62, 0xf1, 0x7d, 0x48, 0xfe, 0xc0], &[0x53, RET]], OLD), None);
+        // vpaddd ymm0, ymm0, ymm0; then its 128-bit form, which is harmless
+        assert_eq!(found(&[&[0xc5, 0xfd, 0xfe, 0xc0], &[0x53, RET]], OLD), None);
+        assert_eq!(found(&[&[0xc5, 0xf9, 0xfe, 0xc0], &[0x53, RET]], OLD), Some((4, 1)));
+    }
+
+    /// A loop back to the site would raise the event once per turn, one behind it over it.
+    #[test]
+    fn refuses_sites_that_are_jumped_to_fail() {
+        // endbr64; l: push rbx; pop rbx; dec edi; jne l; ret
+        let looped = [0x53, 0x5b, 0xff, 0xcf, 0x75, 0xfa, RET];
+        assert_eq!(found(&[&ENDBR64, &looped], OLD), None);
+        // The same loop back to the entry is a new round of the function: fine at the entry.
+        assert_eq!(found(&[&[0x53, 0x5b, 0xff, 0xcf, 0x75, 0xfa, RET]], OLD), Some((0, 0)));
+        // A branch to what follows the site is no problem.
+        let behind = [0x53, 0x5b, 0xff, 0xcf, 0x75, 0xfb, RET];
+        assert_eq!(found(&[&ENDBR64, &behind], OLD), Some((4, 1)));
+    }
+
+    /// The instruction is shown with its bytes.
+    #[test]
+    fn describes_the_instruction() {
+        assert_eq!(cheap_site(&[0x41, 0x57, RET], OLD).unwrap().instruction, "push (41 57)");
+        assert_eq!(entry(&ENDBR64).unwrap().instruction, "endbr64 (f3 0f 1e fa)");
+        assert_eq!(entry(&[0x06]), None);
+        assert_eq!(entry(&[]), None);
+    }
+}

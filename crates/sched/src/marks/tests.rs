@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Marks in real ELF files: a library assembled here and, where there is one, OpenSSL's.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::*;
+
+const NEW: Emulation = Emulation { nop5: true };
+
+/// A library with one function of each kind that matters.
+const SOURCE: &str = r#"
+    .text
+    .globl cheap, walked, stepped, looped, chosen
+    .type cheap, @function
+cheap:      push %rbx
+            pop %rbx
+            ret
+    .size cheap, . - cheap
+    .type walked, @function
+walked:     endbr64
+            push %r12
+            pop %r12
+            ret
+    .size walked, . - walked
+    .type stepped, @function
+stepped:    sub $8, %rsp
+            add $8, %rsp
+            ret
+    .size stepped, . - stepped
+    .type looped, @function
+looped:     endbr64
+1:          push %rbx
+            pop %rbx
+            dec %edi
+            jne 1b
+            ret
+    .size looped, . - looped
+    .type chosen, @gnu_indirect_function
+chosen:     lea untyped(%rip), %rax
+            ret
+    .size chosen, . - chosen
+untyped:    push %rbx
+            pop %rbx
+            ret
+    .type twice, @function
+twice:      push %rbx
+            jmp other@plt
+    .size twice, . - twice
+    .data
+    .globl number
+    .type number, @object
+number:     .long 42
+    .size number, 4
+    .section .note.GNU-stack, "", @progbits
+"#;
+
+/// Builds the library in `dir`; a compiler is part of building this project.
+fn library(dir: &Path) -> PathBuf {
+    let (first, second) = (dir.join("first.s"), dir.join("second.s"));
+    std::fs::write(&first, SOURCE).unwrap();
+    let twin = ".text\n.type twice, @function\ntwice: push %rbp\npop %rbp\nret\n\
+        .size twice, . - twice\n.section .note.GNU-stack, \"\", @progbits\n";
+    std::fs::write(&second, twin).unwrap();
+    let library = dir.join("libmarks.so");
+    let status = Command::new("cc")
+        .args(["-shared", "-nostdlib", "-o"])
+        .args([&library, &first, &second])
+        .status()
+        .expect("a C compiler");
+    assert!(status.success());
+    library
+}
+
+fn resolve_text(text: &str, force: bool) -> Result<ResolvedMark, MarkError> {
+    resolve(&text.parse().unwrap(), NEW, force)
+}
+
+/// Message and advice of a refusal, with the folder cut out.
+fn refusal(library: &Path, site: &str) -> (String, String) {
+    let error = resolve_text(&format!("{}:{site}", library.display()), false).unwrap_err();
+    let folder = format!("{}/", library.parent().unwrap().display());
+    (error.to_string().replace(&folder, ""), error.next())
+}
+
+/// The byte at the site is the instruction that was promised, for names and for offsets.
+#[test]
+fn finds_sites_in_a_library() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = library(dir.path());
+    let bytes = std::fs::read(&library).unwrap();
+    for (name, skipped, first_byte) in
+        [("cheap", 0, 0x53), ("walked", 1, 0x41), ("untyped", 0, 0x53)]
+    {
+        let text = format!("{}:{name}@2", library.display());
+        let mark = resolve_text(&text, false).unwrap();
+        assert_eq!((mark.skipped, mark.level, mark.single_step), (skipped, 2, false), "{name}");
+        assert_eq!(bytes[mark.offset as usize], first_byte, "{name}");
+        assert_eq!(mark.path, library.canonicalize().unwrap());
+
+        let by_offset = format!("{}:+{:#x}@2", library.display(), mark.entry_offset);
+        let again = resolve_text(&by_offset, false).unwrap();
+        assert_eq!((again.offset, again.skipped), (mark.offset, mark.skipped), "{name}");
+    }
+}
+
+/// A function without a cheap site is refused, and probed at its entry when forced.
+#[test]
+fn single_step_sites_need_force_fail() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = library(dir.path());
+    for name in ["stepped", "looped"] {
+        let (message, next) = refusal(&library, name);
+        assert!(
+            message.starts_with(&format!("\"{name}\" in libmarks.so starts with ")),
+            "{message}"
+        );
+        assert!(next.contains("--force-single-step"));
+        let forced = resolve_text(&format!("{}:{name}", library.display()), true).unwrap();
+        assert!(forced.single_step && forced.offset == forced.entry_offset);
+    }
+}
+
+/// Everything that is no function is refused by what it is.
+#[test]
+fn what_is_no_function_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = library(dir.path());
+    let message = |site| refusal(&library, site).0;
+    let next = |site| refusal(&library, site).1;
+
+    assert_eq!(message("chep"), "libmarks.so has no function \"chep\"");
+    assert_eq!(next("chep"), "did you mean cheap?");
+    assert_eq!(message("number"), "\"number\" in libmarks.so is not a function but data");
+    assert_eq!(message("other"), "libmarks.so only imports \"other\", another library defines it");
+    assert!(message("chosen").contains("is chosen when the library is loaded"));
+    assert_eq!(message("twice"), "libmarks.so has 2 functions \"twice\"");
+    assert!(next("twice").starts_with("choose one by its offset: +0x"));
+    assert_eq!(message("+0x0"), "offset 0x0 of libmarks.so is not executable");
+    assert!(message("+0xffffffffffffffff").ends_with("is not executable"));
+
+    let entry = resolve_text(&format!("{}:walked", library.display()), false).unwrap().entry_offset;
+    let inside = format!("+{:#x}", entry + 4);
+    assert!(message(&inside).contains("is not the entry of a function but inside \"walked\""));
+    assert_eq!(next(&inside), format!("mark walked or +{entry:#x}"));
+}
+
+/// A stripped library says that it is stripped.
+#[test]
+fn stripped_libraries_say_so_fail() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = library(dir.path());
+    let status = Command::new("strip").arg(&library).status().expect("binutils");
+    assert!(status.success());
+    assert!(refusal(&library, "twice").0.contains("it is stripped of all others"));
+    assert!(resolve_text(&format!("{}:cheap", library.display()), false).is_ok());
+}
+
+/// Files that are no programs.
+#[test]
+fn what_is_no_elf_file_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let message = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        resolve_text(&format!("{}:f", path.display()), false).unwrap_err().to_string()
+    };
+    assert!(message(b"#!/bin/sh").ends_with("it does not start as ELF files do"));
+    assert!(message(b"\x7fELF").contains("is not an x86-64 ELF program or library"));
+    let missing = resolve_text("/no/such/file:f", false).unwrap_err();
+    assert_eq!(
+        missing.to_string(),
+        "cannot read /no/such/file: No such file or directory (os error 2)"
+    );
+}
+
+/// The functions that the demonstration marks have cheap sites in this system's OpenSSL.
+#[test]
+fn openssl_functions_have_cheap_sites() {
+    let library = Path::new("/usr/lib/x86_64-linux-gnu/libcrypto.so.3");
+    if !library.exists() {
+        eprintln!("skipped: there is no {}", library.display());
+        return;
+    }
+    for name in ["EVP_EncryptUpdate", "EVP_DecryptUpdate", "EVP_CipherUpdate"] {
+        let mark = resolve_text(&format!("{}:{name}", library.display()), false).unwrap();
+        assert!(!mark.single_step && mark.skipped <= MAX_SKIPPED, "{mark:?}");
+    }
+}

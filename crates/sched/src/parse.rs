@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How settings are written: one syntax for the command line, for `turbolane ctl`, and for
+//! what these print back. For every setting `parse(print(x)) == x`.
+//!
+//! | setting | syntax |
+//! |---|---|
+//! | wide CPUs | `auto`; `N`: that many whole cores, 0 for none; a list with a comma or dash: `2-3,6`; `cpu:3`: the one CPU 3 |
+//! | re-migration | words joined by commas: `hint`, `uprobe-return`, `syscall-entry`, `syscall-return`, `context-switch`, `timeout:50ms` |
+//! | mark | `FILE:FUNCTION` or `FILE:+0xOFFSET`, then `@LEVEL` (1 to 3) if it is not 1 |
+//! | mode | `scx`, `affinity`, `auto` |
+//! | unclassified | `default`, `scalar` |
+//! | duration | a number and its unit: `500us`, `1.5ms`; units ns, us, ms, s; a bare number is refused |
+//!
+//! A bare number is a count of cores and not a CPU, since a count is what people tune; a list
+//! that holds one CPU is therefore written with `cpu:`, which every list may carry.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::config::{Mark, MarkSite, Mode, Remigrate, Unclassified, WideCpus};
+
+/// Why a text is no setting. Printed as "why; next": the caller says which setting it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}; {next}")]
+pub struct ParseError {
+    /// What is wrong with the text.
+    pub why: String,
+    /// What to write instead.
+    pub next: String,
+}
+
+fn refuse<T>(why: impl Into<String>, next: impl Into<String>) -> Result<T, ParseError> {
+    Err(ParseError { why: why.into(), next: next.into() })
+}
+
+/// Units of a duration with their length, ns; the longest first.
+const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+
+/// Reads a duration such as `5ms` or `1.5s`; returns ns.
+pub fn duration_ns(text: &str) -> Result<u64, ParseError> {
+    let next = || format!("write it as {}", duration_example(text));
+    let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits_end);
+    if number.is_empty() {
+        return refuse(format!("\"{text}\" is not a duration"), next());
+    }
+    if unit.is_empty() {
+        return refuse(format!("\"{text}\" has no unit"), next());
+    }
+    let Some(&(_, unit_ns)) = UNITS.iter().find(|(name, _)| *name == unit.trim_start()) else {
+        return refuse(format!("\"{unit}\" is not a unit of time"), "use ns, us, ms or s");
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    match scale(whole, fraction, unit_ns) {
+        Some(ns) => Ok(ns),
+        None if number.matches('.').count() > 1 || whole.is_empty() || fraction.is_empty() => {
+            refuse(format!("\"{number}\" is not a number"), next())
+        }
+        None => refuse(
+            format!("\"{text}\" is too long or finer than a nanosecond"),
+            "use a whole number of ns below 500 years",
+        ),
+    }
+}
+
+/// `whole.fraction` units of `unit_ns` each, exactly; `None` if that is no whole number of ns.
+fn scale(whole: &str, fraction: &str, unit_ns: u64) -> Option<u64> {
+    let digits = u32::try_from(fraction.len()).ok().filter(|&digits| digits <= 9)?;
+    let parts_ns = fraction.parse::<u64>().ok()?.checked_mul(unit_ns)?;
+    let denominator = 10u64.pow(digits);
+    if !parts_ns.is_multiple_of(denominator) {
+        return None;
+    }
+    whole.parse::<u64>().ok()?.checked_mul(unit_ns)?.checked_add(parts_ns / denominator)
+}
+
+/// What somebody who wrote `text` may have meant.
+fn duration_example(text: &str) -> String {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        format!("{text}us, {text}ms or {text}s")
+    } else {
+        "500us, 5ms or 1s".to_string()
+    }
+}
+
+/// A duration as [`duration_ns`] reads it, in the longest unit that needs no fraction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DurationText(
+    /// The duration, ns.
+    pub u64,
+);
+
+impl fmt::Display for DurationText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DurationText(ns) = *self;
+        let (name, unit_ns) = UNITS
+            .into_iter()
+            .find(|(_, unit_ns)| ns > 0 && ns.is_multiple_of(*unit_ns))
+            .unwrap_or(("ns", 1));
+        write!(f, "{}{name}", ns / unit_ns)
+    }
+}
+
+impl FromStr for WideCpus {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let next = "write auto, a number of cores (2), a list of CPUs (2-3,6) or one CPU (cpu:3)";
+        if text == "auto" {
+            return Ok(WideCpus::Auto);
+        }
+        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return match text.parse::<usize>() {
+                Ok(cores) if cores <= machine::MAX_CPUS => Ok(WideCpus::Cores(cores)),
+                _ => refuse(format!("{text} cores are more than any machine has"), next),
+            };
+        }
+        match text.strip_prefix("cpu:").unwrap_or(text).parse::<machine::CpuSet>() {
+            Ok(cpus) if cpus.is_empty() => refuse("the set of wide CPUs is empty", next),
+            Ok(cpus) => Ok(WideCpus::List(cpus)),
+            Err(error) => refuse(error.to_string(), next),
+        }
+    }
+}
+
+impl fmt::Display for WideCpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WideCpus::Auto => f.write_str("auto"),
+            WideCpus::Cores(cores) => write!(f, "{cores}"),
+            WideCpus::List(cpus) if cpus.len() == 1 => write!(f, "cpu:{cpus}"),
+            WideCpus::List(cpus) => write!(f, "{cpus}"),
+        }
+    }
+}
+
+impl FromStr for Remigrate {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let mut ends = Remigrate::default();
+        for word in text.split(',').map(str::trim) {
+            match word.split_once(':') {
+                Some(("timeout", value)) => {
+                    let timeout_ns = duration_ns(value)?;
+                    if timeout_ns == 0 {
+                        return refuse(
+                            "a timeout of 0 ends a wide period before it starts",
+                            "give it some time, such as timeout:50ms",
+                        );
+                    }
+                    if ends.timeout_ns.is_some_and(|known| known != timeout_ns) {
+                        return refuse("two different timeouts are given", "keep one of them");
+                    }
+                    ends.timeout_ns = Some(timeout_ns);
+                }
+                None => set_end(&mut ends, word)?,
+                Some(_) => return unknown_end(word),
+            }
+        }
+        Ok(ends)
+    }
+}
+
+fn set_end(ends: &mut Remigrate, word: &str) -> Result<(), ParseError> {
+    match word {
+        // Always on: an explicit end closes the period that its begin opened.
+        "hint" | "uprobe-return" => {}
+        "syscall-entry" => ends.syscall_entry = true,
+        "syscall-return" => ends.syscall_return = true,
+        "context-switch" => ends.context_switch = true,
+        "timeout" => return refuse("timeout has no duration", "write it as timeout:50ms"),
+        _ => return unknown_end(word),
+    }
+    Ok(())
+}
+
+fn unknown_end<T>(word: &str) -> Result<T, ParseError> {
+    refuse(
+        format!("\"{word}\" ends no wide period"),
+        "choose from hint, uprobe-return, syscall-entry, syscall-return, context-switch and \
+         timeout:DURATION, joined by commas",
+    )
+}
+
+impl fmt::Display for Remigrate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("hint,uprobe-return")?;
+        for (on, word) in [
+            (self.syscall_entry, "syscall-entry"),
+            (self.syscall_return, "syscall-return"),
+            (self.context_switch, "context-switch"),
+        ] {
+            if on {
+                write!(f, ",{word}")?;
+            }
+        }
+        match self.timeout_ns {
+            Some(timeout_ns) => write!(f, ",timeout:{}", DurationText(timeout_ns)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Highest licence level that a mark can name (AMX).
+const MAX_LEVEL: u32 = 3;
+/// Level of a mark that names none.
+const DEFAULT_LEVEL: u32 = 1;
+
+impl FromStr for Mark {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let next =
+            "write FILE:FUNCTION or FILE:+0xOFFSET, with @1, @2 or @3 behind it for the level";
+        let Some((file, site)) = split_file(text) else {
+            return refuse(format!("\"{text}\" names no function"), next);
+        };
+        let (site, level) = match site.rsplit_once('@') {
+            None => (site, DEFAULT_LEVEL),
+            Some((site, level)) => match level.parse() {
+                Ok(level @ 1..=MAX_LEVEL) => (site, level),
+                _ => return refuse(format!("\"{level}\" is not a licence level"), next),
+            },
+        };
+        if file.is_empty() || site.is_empty() {
+            let missing = if file.is_empty() { "file" } else { "function" };
+            return refuse(format!("\"{text}\" names no {missing}"), next);
+        }
+        Ok(Mark { file: PathBuf::from(file), site: parse_site(site)?, level })
+    }
+}
+
+/// Splits at the last colon that stands alone, so that a name such as `ns::function` stays whole.
+fn split_file(text: &str) -> Option<(&str, &str)> {
+    let bytes = text.as_bytes();
+    let alone = |at: usize| {
+        bytes[at] == b':' && bytes.get(at + 1) != Some(&b':') && (at == 0 || bytes[at - 1] != b':')
+    };
+    let at = (0..bytes.len()).rev().find(|&at| alone(at))?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
+fn parse_site(site: &str) -> Result<MarkSite, ParseError> {
+    let Some(offset) = site.strip_prefix('+') else {
+        return Ok(MarkSite::Symbol(site.to_string()));
+    };
+    match offset.strip_prefix("0x").map(|hex| u64::from_str_radix(hex, 16)) {
+        Some(Ok(offset)) => Ok(MarkSite::Offset(offset)),
+        _ => refuse(
+            format!("\"{site}\" is not a file offset"),
+            "write it in hexadecimal, as in FILE:+0x1234",
+        ),
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", Path::display(&self.file), self.site)?;
+        if self.level == DEFAULT_LEVEL { Ok(()) } else { write!(f, "@{}", self.level) }
+    }
+}
+
+impl fmt::Display for MarkSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MarkSite::Symbol(name) => f.write_str(name),
+            MarkSite::Offset(offset) => write!(f, "+{offset:#x}"),
+        }
+    }
+}
+
+/// Defines both directions of a setting that is one of a few words.
+macro_rules! words {
+    ($type:ident: $($word:literal => $variant:ident),+) => {
+        impl FromStr for $type {
+            type Err = ParseError;
+
+            fn from_str(text: &str) -> Result<Self, ParseError> {
+                match text {
+                    $($word => Ok($type::$variant),)+
+                    _ => refuse(
+                        format!("\"{text}\" is not one of its values"),
+                        concat!("choose from:" $(, " ", $word)+),
+                    ),
+                }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $($type::$variant => $word),+ })
+            }
+        }
+    };
+}
+
+words!(Mode: "scx" => Scx, "affinity" => Affinity, "auto" => Auto);
+words!(Unclassified: "default" => Default, "scalar" => Scalar);
+
+#[cfg(test)]
+#[path = "parse_tests.rs"]
+mod tests;

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The BPF scheduler as an object: load, attach, change, count, and why it ended.
+//!
+//! The scheduler lives as long as its struct_ops link. The link is a file descriptor of this
+//! process, so any end of the process, kill -9 included, gives the machine back to the kernel's
+//! own scheduler.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr;
+
+use libbpf_rs::btf::{self, Btf};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, OpenObject, ProgramMut, UprobeOpts};
+use machine::Topology;
+
+use crate::bpf::{MainSkel, MainSkelBuilder, OpenMainSkel, types};
+use crate::config::{Config, Unclassified};
+use crate::error::{Error, Result};
+use crate::layout;
+use crate::marks::ResolvedMark;
+
+/// Counters of one CPU; see bpf/lane.h for the meaning of each field.
+pub type CpuCounters = types::tl_cpu;
+
+/// What tests make the scheduler do wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// Report an impossible state after some ticks.
+    Error,
+    /// Serve no queue, so that the kernel's watchdog must step in.
+    Stall,
+}
+
+/// Why the scheduler is not there any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The kernel's `enum scx_exit_kind`; 64..1023 are orderly, 1024 and above errors.
+    pub kind: u32,
+    /// Exit code given with it.
+    pub code: i64,
+    /// The kernel's words for the kind.
+    pub reason: String,
+    /// Details.
+    pub message: String,
+}
+
+/// `SCX_ECODE_ACT_RESTART`: the kernel asks for the scheduler to be loaded again.
+const EXIT_CODE_RESTART: i64 = 1 << 48;
+const EXIT_KIND_ERROR: u32 = 1024;
+
+impl Ended {
+    /// CPUs came or went: load again with the new topology.
+    pub fn wants_restart(&self) -> bool {
+        self.code & EXIT_CODE_RESTART != 0
+    }
+
+    /// The scheduler was thrown out for an error.
+    pub fn is_error(&self) -> bool {
+        self.kind >= EXIT_KIND_ERROR
+    }
+}
+
+/// A loaded scheduler.
+pub struct Scheduler {
+    skel: MainSkel<'static>,
+    // Links detach when dropped; the scheduler itself last.
+    mark_links: Vec<(ResolvedMark, Vec<Link>)>,
+    uprobe_done: Vec<Link>,
+    syscall_links: Vec<Link>,
+    trap_link: Option<Link>,
+    scheduler_link: Option<Link>,
+}
+
+impl Scheduler {
+    /// Load the programs and set everything up, without taking over yet. `hint_page` is the
+    /// page of a scheduler that this one replaces: applications have it mapped.
+    pub fn load(
+        topology: &Topology,
+        config: &Config,
+        hint_page: Option<BorrowedFd<'_>>,
+        fault: Fault,
+    ) -> Result<Self> {
+        let object = Box::leak(Box::new(MaybeUninit::<OpenObject>::uninit()));
+        let mut open =
+            MainSkelBuilder::default().open(object).map_err(|e| Error::failed("the BPF object does not open", e))?;
+        fill_constants(&mut open, topology, fault);
+        choose_programs(&mut open)?;
+        if let Some(fd) = hint_page {
+            open.maps.hint_page.reuse_fd(fd).map_err(|e| Error::failed("the hint page cannot be kept", e))?;
+        }
+        let ops = open.struct_ops.lane_ops_mut();
+        ops.hotplug_seq = hw::sched_ext::hotplug_seq();
+        let skel = open.load().map_err(load_error)?;
+        let mut scheduler = Scheduler {
+            skel,
+            mark_links: Vec::new(),
+            uprobe_done: Vec::new(),
+            syscall_links: Vec::new(),
+            trap_link: None,
+            scheduler_link: None,
+        };
+        scheduler.store_settings(config);
+        Ok(scheduler)
+    }
+
+    /// Take over from the kernel's scheduler. `classes` has one entry per CPU.
+    pub fn attach(&mut self, classes: &[u8]) -> Result<()> {
+        self.store_classes(classes);
+        let link = self
+            .skel
+            .maps
+            .lane_ops
+            .attach_struct_ops()
+            .map_err(|e| Error::failed("the kernel refuses the scheduler", format!("{e:#}{}", self.ended_note())))?;
+        self.scheduler_link = Some(link);
+        if hw::sched_ext::has_trap_module() {
+            let link = self.skel.progs.tl_trap.attach();
+            self.trap_link = Some(link.map_err(|e| Error::failed("the trap module's event cannot be used", e))?);
+        }
+        Ok(())
+    }
+
+    /// Make `classes` the classes of the CPUs; tasks that now stand wrong move.
+    pub fn set_classes(&mut self, classes: &[u8]) -> Result<()> {
+        self.store_classes(classes);
+        let err = run(&self.skel.progs.tl_apply_classes, &mut [])?;
+        if err != 0 {
+            return Err(Error::failed("the CPU classes cannot be changed", errno_text(err)));
+        }
+        // A task that was being queued while the classes changed may have been queued by the
+        // old ones after the first pass; the second comes when every such call has ended.
+        run(&self.skel.progs.tl_requeue_all, &mut [])?;
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        run(&self.skel.progs.tl_requeue_all, &mut [])?;
+        Ok(())
+    }
+
+    /// Put the settings into force that are plain values, and the programs that the
+    /// re-migration heuristics need.
+    pub fn set_settings(&mut self, config: &Config) -> Result<()> {
+        self.store_settings(config);
+        let remigrate = config.remigrate;
+        if !remigrate.syscall_entry && !remigrate.syscall_return {
+            self.syscall_links.clear();
+        } else if self.syscall_links.is_empty() {
+            for program in [&self.skel.progs.tl_syscall_enter, &self.skel.progs.tl_syscall_exit] {
+                let link = program.attach().map_err(|e| Error::failed("system calls cannot be watched", e))?;
+                self.syscall_links.push(link);
+            }
+        }
+        Ok(())
+    }
+
+    /// Watch a marked function from now on.
+    pub fn add_mark(&mut self, mark: &ResolvedMark) -> Result<()> {
+        if self.uprobe_done.is_empty() {
+            self.attach_uprobe_done()?;
+        }
+        let enter = attach_probe(&self.skel.progs.tl_mark_enter, mark, false)?;
+        let ret = attach_probe(&self.skel.progs.tl_mark_return, mark, true)?;
+        self.mark_links.push((mark.clone(), vec![ret, enter]));
+        Ok(())
+    }
+
+    /// Stop watching the marks for which `matches` holds; returns how many there were.
+    pub fn remove_marks(&mut self, matches: impl Fn(&ResolvedMark) -> bool) -> usize {
+        let before = self.mark_links.len();
+        self.mark_links.retain(|(mark, _)| !matches(mark));
+        before - self.mark_links.len()
+    }
+
+    /// The marks that are watched.
+    pub fn marks(&self) -> impl Iterator<Item = &ResolvedMark> {
+        self.mark_links.iter().map(|(mark, _)| mark)
+    }
+
+    /// Tell the scheduler which slot of the hint page is a thread's.
+    pub fn slot_setter(&self) -> Result<SlotSetter> {
+        let fd = self.skel.progs.tl_set_slot.as_fd().try_clone_to_owned();
+        Ok(SlotSetter(fd.map_err(|e| Error::failed("a file descriptor cannot be copied", e))?))
+    }
+
+    /// Say that a task is scalar until it proves wide; its children inherit that.
+    pub fn classify_scalar(&self, tid: u32) -> Result<()> {
+        let err = run(&self.skel.progs.tl_classify_scalar, &mut tid.to_ne_bytes())?;
+        if err != 0 {
+            return Err(Error::failed(&format!("task {tid} cannot be classified"), errno_text(err)));
+        }
+        Ok(())
+    }
+
+    /// The hint page's map.
+    pub fn hint_page_fd(&self) -> BorrowedFd<'_> {
+        self.skel.maps.hint_page.as_fd()
+    }
+
+    /// Counters of every CPU.
+    pub fn counters(&self, nr_cpus: usize) -> Vec<CpuCounters> {
+        let cpus = &raw const self.bss().cpus;
+        (0..nr_cpus.min(policy::CPUS_MAX))
+            // SAFETY: in bounds of the mapped array; the kernel writes it concurrently, so each
+            // counter is read as it is at that moment.
+            .map(|cpu| unsafe { ptr::read_volatile((cpus as *const CpuCounters).add(cpu)) })
+            .collect()
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&self) -> Option<Ended> {
+        // SAFETY: a field of the mapped section; written once, by the kernel, kind last.
+        let exit = unsafe { ptr::read_volatile(&raw const self.bss().exited) };
+        (exit.kind != 0).then(|| Ended {
+            kind: exit.kind,
+            code: exit.code,
+            reason: c_text(&exit.reason),
+            message: c_text(&exit.message),
+        })
+    }
+
+    /// Give the machine back, and say why the scheduler ended.
+    pub fn detach(&mut self) -> Option<Ended> {
+        self.mark_links.clear();
+        self.uprobe_done.clear();
+        self.syscall_links.clear();
+        self.trap_link = None;
+        self.scheduler_link = None;
+        self.ended()
+    }
+
+    fn bss(&self) -> &types::bss {
+        self.skel.maps.bss_data.as_deref().expect("the skeleton maps .bss")
+    }
+
+    fn bss_mut(&mut self) -> &mut types::bss {
+        self.skel.maps.bss_data.as_deref_mut().expect("the skeleton maps .bss")
+    }
+
+    fn store_settings(&mut self, config: &Config) {
+        let cfg = settings_of(config);
+        // SAFETY: a field of the mapped section; the kernel only reads it, value by value.
+        unsafe { ptr::write_volatile(&raw mut self.bss_mut().cfg, cfg) };
+    }
+
+    fn store_classes(&mut self, classes: &[u8]) {
+        let want = &mut self.bss_mut().want_class;
+        let n = classes.len().min(want.len());
+        want[..n].copy_from_slice(&classes[..n]);
+    }
+
+    fn attach_uprobe_done(&mut self) -> Result<()> {
+        let progs = &self.skel.progs;
+        for program in [&progs.tl_uprobe_done, &progs.tl_uretprobe_syscall_done, &progs.tl_uprobe_syscall_done] {
+            if program.autoload() {
+                let link = program.attach().map_err(|e| Error::failed("the end of uprobes cannot be watched", e))?;
+                self.uprobe_done.push(link);
+            }
+        }
+        Ok(())
+    }
+
+    fn ended_note(&self) -> String {
+        self.ended().map(|e| format!(" ({}: {})", e.reason, e.message)).unwrap_or_default()
+    }
+}
+
+/// Assigns slots of the hint page to threads, from the hint server's thread.
+pub struct SlotSetter(std::os::fd::OwnedFd);
+
+impl SlotSetter {
+    /// The slot `slot` is thread `tid`'s (initial PID namespace).
+    pub fn set(&self, tid: u32, slot: u32) -> std::io::Result<()> {
+        let mut args = [0u8; 8];
+        args[..4].copy_from_slice(&tid.to_ne_bytes());
+        args[4..].copy_from_slice(&slot.to_ne_bytes());
+        match test_run(self.0.as_fd(), &mut args)? {
+            0 => Ok(()),
+            err => Err(std::io::Error::from_raw_os_error(-err)),
+        }
+    }
+}
+
+fn fill_constants(open: &mut OpenMainSkel<'_>, topology: &Topology, fault: Fault) {
+    let rodata = open.maps.rodata_data.as_deref_mut().expect("the skeleton maps .rodata");
+    rodata.nr_cpus = layout::nr_cpus(topology) as u32;
+    rodata.nr_llcs = topology.llcs().len().clamp(1, policy::LLCS_MAX) as u32;
+    rodata.loader_tgid = std::process::id() as i32;
+    rodata.fault = match fault {
+        Fault::None => 0,
+        Fault::Error => 1,
+        Fault::Stall => 2,
+    };
+    for (llc, order) in layout::llc_order(topology).iter().enumerate() {
+        rodata.llc_order[llc][..order.len()].copy_from_slice(order);
+    }
+    let bss = open.maps.bss_data.as_deref_mut().expect("the skeleton maps .bss");
+    for place in topology.cpus() {
+        bss.cpus[place.cpu].llc = place.llc.min(policy::LLCS_MAX - 1) as u32;
+        bss.cpus[place.cpu].running_queue = policy::QUEUE_NONE;
+    }
+}
+
+/// Leave out the programs whose attach point this kernel does not have.
+fn choose_programs(open: &mut OpenMainSkel<'_>) -> Result<()> {
+    let btf = Btf::from_vmlinux().map_err(|e| Error::failed("the kernel's BTF cannot be read", e))?;
+    let has = |name: &str| btf.type_by_name::<btf::types::Func<'_>>(name).is_some();
+    let progs = &mut open.progs;
+    progs.tl_uprobe_done.set_autoload(has("uprobe_notify_resume"));
+    progs.tl_uretprobe_syscall_done.set_autoload(has("__x64_sys_uretprobe"));
+    progs.tl_uprobe_syscall_done.set_autoload(has("__x64_sys_uprobe"));
+    progs.tl_syscall_enter.set_autoload(true);
+    progs.tl_syscall_exit.set_autoload(true);
+    progs.tl_trap.set_autoload(hw::sched_ext::has_trap_module());
+    Ok(())
+}
+
+fn settings_of(config: &Config) -> types::tl_cfg {
+    let remigrate = config.remigrate;
+    types::tl_cfg {
+        slice_ns: config.slice_ns,
+        slice_wide_ns: config.slice_wide_ns,
+        wide_timeout_ns: config.wide_timeout_ns,
+        remigrate_timeout_ns: remigrate.timeout_ns.unwrap_or(0),
+        remigrate: policy::Remigrate {
+            syscall_entry: remigrate.syscall_entry,
+            syscall_return: remigrate.syscall_return,
+            context_switch: remigrate.context_switch,
+            timeout: remigrate.timeout_ns.is_some(),
+        }
+        .bits(),
+        unclassified: match config.unclassified {
+            Unclassified::Default => policy::TYPE_DEFAULT,
+            Unclassified::Scalar => policy::TYPE_SCALAR,
+        },
+    }
+}
+
+fn attach_probe(program: &ProgramMut<'_>, mark: &ResolvedMark, retprobe: bool) -> Result<Link> {
+    let opts = UprobeOpts { cookie: u64::from(mark.level), retprobe, ..Default::default() };
+    program.attach_uprobe_with_opts(-1, &mark.path, mark.offset as usize, opts).map_err(|e| {
+        Error::Failed(format!(
+            "the kernel does not accept a probe at {}+{:#x} ({}): {e:#}",
+            mark.path.display(),
+            mark.offset,
+            mark.symbol.as_deref().unwrap_or("no symbol"),
+        ))
+    })
+}
+
+fn run(program: &ProgramMut<'_>, args: &mut [u8]) -> Result<i32> {
+    test_run(program.as_fd(), args).map_err(|e| Error::failed("a program of the scheduler cannot be run", e))
+}
+
+/// Run a `SEC("syscall")` program and return what it returned.
+fn test_run(program: BorrowedFd<'_>, args: &mut [u8]) -> std::io::Result<i32> {
+    use std::os::fd::AsRawFd;
+    let mut opts = libbpf_rs::libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_rs::libbpf_sys::bpf_test_run_opts>() as _,
+        ctx_in: if args.is_empty() { ptr::null() } else { args.as_ptr().cast() },
+        ctx_size_in: args.len() as u32,
+        ..Default::default()
+    };
+    // SAFETY: the descriptor is a program's, opts outlives the call and names args' bounds.
+    let err = unsafe { libbpf_rs::libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut opts) };
+    if err != 0 {
+        return Err(std::io::Error::from_raw_os_error(-err));
+    }
+    Ok(opts.retval as i32)
+}
+
+fn load_error(e: libbpf_rs::Error) -> Error {
+    Error::Failed(format!(
+        "the kernel does not accept the scheduler's BPF programs: {e:#}\n\
+         Run `turbolane doctor` to see what this kernel offers; with RUST_LOG-like detail set TURBOLANE_BPF_LOG=1."
+    ))
+}
+
+fn errno_text(err: i32) -> String {
+    std::io::Error::from_raw_os_error(-err).to_string()
+}
+
+fn c_text(bytes: &[i8]) -> String {
+    let bytes: Vec<u8> = bytes.iter().take_while(|b| **b != 0).map(|b| *b as u8).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

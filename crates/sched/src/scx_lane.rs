@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A run in scx mode: the scheduler, the settings it runs with, and what keeps them together
+//! while CPUs come and go.
+//!
+//! CPU hotplug: the kernel ends a scheduler that was built for another set of CPUs and asks for
+//! a restart. The new one is loaded for the new topology with the same settings and marks, and
+//! keeps the hint page, so applications notice nothing but a moment on the kernel's scheduler.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use machine::{CpuSet, Topology};
+use report::lane::LaneStats;
+
+use crate::autosize::{AutoSize, PERIOD};
+use crate::config::{Config, Mark, WideCpus};
+use crate::error::{Error, Result};
+use crate::layout;
+use crate::marks::{self, Emulation, ResolvedMark};
+use crate::scx::{CpuCounters, Ended, Fault, Scheduler, SlotSetter};
+use crate::stats::lane_stats;
+
+/// The scheduler and everything it was told.
+pub struct ScxLane {
+    scheduler: Scheduler,
+    topology: Topology,
+    config: Config,
+    fault: Fault,
+    emulation: Emulation,
+    wide_cores: Vec<usize>,
+    auto: Option<(AutoSize, Instant)>,
+    /// Counters of the schedulers before a restart, by CPU.
+    before: Vec<CpuCounters>,
+}
+
+/// What [`ScxLane::poll`] found.
+pub enum Polled {
+    /// All is well.
+    Running,
+    /// A new scheduler was loaded, behind the same hint page: it knows no slots yet.
+    Restarted,
+    /// The scheduler is gone for good.
+    Ended(Ended),
+}
+
+impl ScxLane {
+    /// Load and attach.
+    pub fn start(config: Config, fault: Fault) -> Result<Self> {
+        let topology = topology()?;
+        let wide_cores = layout::wide_cores(&topology, &config.wide_cpus)?;
+        refuse_all_wide(&topology, &config.wide_cpus)?;
+        let emulation = Emulation::of(&hw::kernel::read_kernel(&hw::Live).release);
+        let marks = resolve_all(&config, emulation)?;
+        let scheduler = Scheduler::load(&topology, &config, None, fault)?;
+        let mut lane =
+            ScxLane { scheduler, topology, config, fault, emulation, wide_cores, auto: None, before: Vec::new() };
+        lane.attach(&marks)?;
+        Ok(lane)
+    }
+
+    /// The hint page's map, for the server that hands it out.
+    pub fn hint_page_fd(&self) -> Result<OwnedFd> {
+        let fd = self.scheduler.hint_page_fd().try_clone_to_owned();
+        fd.map_err(|e| Error::failed("a file descriptor cannot be copied", e))
+    }
+
+    /// For the hint server's thread.
+    pub fn slot_setter(&self) -> Result<SlotSetter> {
+        self.scheduler.slot_setter()
+    }
+
+    /// The CPUs as the scheduler knows them.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Change to these settings: all of them, or none and an error.
+    pub fn reconfigure(&mut self, config: Config) -> Result<()> {
+        let moved = config.wide_cpus != self.config.wide_cpus || config.tiers != self.config.tiers;
+        if moved {
+            let wide_cores = layout::wide_cores(&self.topology, &config.wide_cpus)?;
+            refuse_all_wide(&self.topology, &config.wide_cpus)?;
+            self.scheduler.set_classes(&layout::classes(&self.topology, &wide_cores, config.tiers))?;
+            self.wide_cores = wide_cores;
+        }
+        self.scheduler.set_settings(&config)?;
+        self.config = config;
+        if moved {
+            self.start_sizing();
+        }
+        Ok(())
+    }
+
+    /// Watch one more function.
+    pub fn add_mark(&mut self, mark: Mark) -> Result<()> {
+        let resolved = resolve(&mark, self.emulation, self.config.force_single_step)?;
+        if self.scheduler.marks().any(|m| same_site(m, &resolved)) {
+            return Err(Error::BadInput(format!("{mark} is marked already.")));
+        }
+        self.scheduler.add_mark(&resolved)?;
+        self.config.marks.push(mark);
+        Ok(())
+    }
+
+    /// Stop watching a function.
+    pub fn remove_mark(&mut self, mark: &Mark) -> Result<()> {
+        let resolved = resolve(mark, self.emulation, true)?;
+        if self.scheduler.remove_marks(|m| same_site(m, &resolved)) == 0 {
+            return Err(Error::BadInput(format!(
+                "{mark} is not marked. `turbolane ctl status` shows the marks in place."
+            )));
+        }
+        let emulation = self.emulation;
+        self.config
+            .marks
+            .retain(|m| resolve(m, emulation, true).map_or(true, |resolved_m| !same_site(&resolved_m, &resolved)));
+        Ok(())
+    }
+
+    /// Say that a task is scalar until it proves wide; its children inherit that.
+    pub fn classify_scalar(&self, tid: u32) -> Result<()> {
+        self.scheduler.classify_scalar(tid)
+    }
+
+    /// CPUs that are wide now, and the other online ones.
+    pub fn cpus(&self) -> (CpuSet, CpuSet) {
+        let classes = layout::classes(&self.topology, &self.wide_cores, self.config.tiers);
+        let wide = layout::wide_cpus(&classes);
+        let mut scalar = self.topology.online();
+        for cpu in wide.iter() {
+            scalar.remove(cpu);
+        }
+        (wide, scalar)
+    }
+
+    /// What was counted since the start.
+    pub fn stats(&self, interval_ns: u64) -> LaneStats {
+        let mut counters = self.counters();
+        counters.extend_from_slice(&self.before);
+        lane_stats(&counters, interval_ns, self.cpus().0.len())
+    }
+
+    /// To be called every [`PERIOD`]: automatic sizing, and a restart if the kernel asks for one.
+    pub fn poll(&mut self) -> Result<Polled> {
+        match self.scheduler.ended() {
+            Some(ended) if ended.wants_restart() && !ended.is_error() => {
+                self.restart()?;
+                Ok(Polled::Restarted)
+            }
+            Some(ended) => Ok(Polled::Ended(ended)),
+            None => self.resize().map(|()| Polled::Running),
+        }
+    }
+
+    /// Give the machine back; says how the scheduler ended.
+    pub fn stop(&mut self) -> Option<Ended> {
+        self.scheduler.detach()
+    }
+
+    fn attach(&mut self, marks: &[ResolvedMark]) -> Result<()> {
+        self.scheduler.attach(&layout::classes(&self.topology, &self.wide_cores, self.config.tiers))?;
+        self.scheduler.set_settings(&self.config)?;
+        for mark in marks {
+            self.scheduler.add_mark(mark)?;
+        }
+        self.start_sizing();
+        Ok(())
+    }
+
+    fn start_sizing(&mut self) {
+        self.auto = (self.config.wide_cpus == WideCpus::Auto)
+            .then(|| (AutoSize::new(self.wide_cores.len(), &self.counters()), Instant::now()));
+    }
+
+    fn resize(&mut self) -> Result<()> {
+        let counters = self.counters();
+        let Some((auto, last)) = &mut self.auto else { return Ok(()) };
+        let elapsed = last.elapsed();
+        if elapsed < PERIOD {
+            return Ok(());
+        }
+        *last = Instant::now();
+        let nr_wide = auto.update(&self.topology, &counters, elapsed);
+        if nr_wide == self.wide_cores.len() {
+            return Ok(());
+        }
+        let wide_cores = layout::wide_cores(&self.topology, &WideCpus::Cores(nr_wide))?;
+        self.scheduler.set_classes(&layout::classes(&self.topology, &wide_cores, self.config.tiers))?;
+        self.wide_cores = wide_cores;
+        Ok(())
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        // The kernel counts a hotplug event before the CPU's topology has settled in sysfs.
+        std::thread::sleep(Duration::from_millis(20));
+        self.before.extend(self.counters());
+        self.scheduler.detach();
+        self.topology = topology()?;
+        self.wide_cores = self.wide_cores_left();
+        let page = self.hint_page_fd()?;
+        self.scheduler = Scheduler::load(&self.topology, &self.config, Some(page.as_fd()), self.fault)?;
+        let marks = resolve_all(&self.config, self.emulation)?;
+        self.attach(&marks)
+    }
+
+    /// The wide cores after a hotplug event: of a list those that are still there.
+    fn wide_cores_left(&self) -> Vec<usize> {
+        let wide = match &self.config.wide_cpus {
+            WideCpus::List(list) => {
+                let mut left = CpuSet::new();
+                list.iter().filter(|cpu| self.topology.online().contains(*cpu)).for_each(|cpu| {
+                    left.insert(cpu);
+                });
+                if left.is_empty() { WideCpus::Cores(0) } else { WideCpus::List(left) }
+            }
+            WideCpus::Cores(n) => WideCpus::Cores((*n).min(self.topology.cores().len())),
+            WideCpus::Auto => WideCpus::Auto,
+        };
+        layout::wide_cores(&self.topology, &wide).unwrap_or_default()
+    }
+
+    fn counters(&self) -> Vec<CpuCounters> {
+        self.scheduler.counters(layout::nr_cpus(&self.topology))
+    }
+}
+
+pub(crate) fn topology() -> Result<Topology> {
+    hw::topology(&hw::Live).map_err(|e| Error::Unsupported(format!("the CPU topology cannot be read: {e}")))
+}
+
+/// A list that names every CPU is a slip of the pen; a number that covers all cores is meant.
+pub(crate) fn refuse_all_wide(topology: &Topology, wide: &WideCpus) -> Result<()> {
+    match wide {
+        WideCpus::List(list) if topology.online().is_subset(&topology.whole_cores(list)) => {
+            Err(Error::BadInput(format!(
+                "--wide-cpus {list}: with their siblings these are all CPUs, so nothing would be kept apart. \
+                 Leave at least one core out, or write the number of cores ({}) if that is what you want.",
+                topology.cores().len()
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn resolve(mark: &Mark, emulation: Emulation, force: bool) -> Result<ResolvedMark> {
+    marks::resolve(mark, emulation, force).map_err(|e| Error::BadInput(e.to_string()))
+}
+
+fn resolve_all(config: &Config, emulation: Emulation) -> Result<Vec<ResolvedMark>> {
+    config.marks.iter().map(|mark| resolve(mark, emulation, config.force_single_step)).collect()
+}
+
+fn same_site(a: &ResolvedMark, b: &ResolvedMark) -> bool {
+    a.path == b.path && a.entry_offset == b.entry_offset
+}

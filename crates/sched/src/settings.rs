@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The settings of a run by name, so that `turbolane ctl` can read and change them.
+//!
+//! Each setting is one row of [`SETTINGS`]: its name, which is the flag of `turbolane run`
+//! without the dashes, what it means, and how its value is written and read. Marks are not in
+//! the table: they are added and removed one by one, each with its own errors.
+
+use crate::config::Config;
+use crate::parse::{DurationText, ParseError, duration_ns};
+
+/// One setting.
+pub struct Setting {
+    /// Its name: the flag without the dashes.
+    pub key: &'static str,
+    /// What it means, with what the values mean.
+    pub meaning: &'static str,
+    /// It can be changed while the scheduler runs.
+    pub live: bool,
+    get: fn(&Config) -> String,
+    set: fn(&mut Config, &str) -> Result<(), ParseError>,
+}
+
+impl Setting {
+    /// The value in `config`, in the syntax that the flag takes.
+    pub fn get(&self, config: &Config) -> String {
+        (self.get)(config)
+    }
+
+    /// Reads `value` into `config`; on a refusal `config` is as it was.
+    pub fn set(&self, config: &mut Config, value: &str) -> Result<(), ParseError> {
+        (self.set)(config, value)
+    }
+}
+
+/// Shortest time slice: below it the machine does little but switch (a switch costs 1 to 2 us).
+const MIN_SLICE_NS: u64 = 100_000;
+/// Longest time slice: the kernel's watchdog wants every task to run within its timeout.
+const MAX_SLICE_NS: u64 = 1_000_000_000;
+
+/// All settings, in the order in which they are shown.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        key: "wide-cpus",
+        meaning: "CPUs that wide code runs on: a list (2-3,6 or cpu:3), a number of whole cores, \
+            or auto for as many as the load needs",
+        live: true,
+        get: |config| config.wide_cpus.to_string(),
+        set: |config, value| value.parse().map(|wide_cpus| config.wide_cpus = wide_cpus),
+    },
+    Setting {
+        key: "tiers",
+        meaning: "one class of wide CPUs per licence level (true) or one for all (false)",
+        live: true,
+        get: |config| config.tiers.to_string(),
+        set: |config, value| boolean(value).map(|tiers| config.tiers = tiers),
+    },
+    Setting {
+        key: "remigrate",
+        meaning: "what ends a wide period: hint and uprobe-return always, and any of \
+            syscall-entry, syscall-return, context-switch, timeout:DURATION",
+        live: true,
+        get: |config| config.remigrate.to_string(),
+        set: |config, value| value.parse().map(|remigrate| config.remigrate = remigrate),
+    },
+    Setting {
+        key: "slice",
+        meaning: "time that a scalar or unclassified task may run before others get their turn",
+        live: true,
+        get: |config| DurationText(config.slice_ns).to_string(),
+        set: |config, value| slice(value).map(|slice_ns| config.slice_ns = slice_ns),
+    },
+    Setting {
+        key: "slice-wide",
+        meaning: "the same for wide tasks",
+        live: true,
+        get: |config| DurationText(config.slice_wide_ns).to_string(),
+        set: |config, value| slice(value).map(|slice_ns| config.slice_wide_ns = slice_ns),
+    },
+    Setting {
+        key: "wide-timeout",
+        meaning: "time after its last event at which a task with no open section turns scalar: \
+            the fallback behind every heuristic; 0ms is never",
+        live: true,
+        get: |config| DurationText(config.wide_timeout_ns).to_string(),
+        set: |config, value| duration_ns(value).map(|ns| config.wide_timeout_ns = ns),
+    },
+    Setting {
+        key: "unclassified",
+        meaning: "type of tasks that nothing has classified: default shares all CPUs, scalar is \
+            kept off wide CPUs while these have wide work",
+        live: true,
+        get: |config| config.unclassified.to_string(),
+        set: |config, value| value.parse().map(|kind| config.unclassified = kind),
+    },
+    Setting {
+        key: "force-single-step",
+        meaning: "accept marks that the kernel must single-step, about 4.6 us per call (true), or \
+            refuse them (false)",
+        live: true,
+        get: |config| config.force_single_step.to_string(),
+        set: |config, value| boolean(value).map(|force| config.force_single_step = force),
+    },
+    Setting {
+        key: "mode",
+        meaning: "scx: the sched_ext scheduler; affinity: masks of hinted threads; auto: scx where \
+            the kernel has it",
+        live: false,
+        get: |config| config.mode.to_string(),
+        set: |config, value| value.parse().map(|mode| config.mode = mode),
+    },
+];
+
+/// The setting of that name.
+pub fn setting(key: &str) -> Result<&'static Setting, ParseError> {
+    SETTINGS.iter().find(|setting| setting.key == key).ok_or_else(|| {
+        let keys: Vec<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
+        ParseError {
+            why: format!("there is no setting \"{key}\""),
+            next: format!("choose from: {}", keys.join(" ")),
+        }
+    })
+}
+
+/// A copy of `config` with all `changes` (name, value) made, or the first refusal. Settings that
+/// cannot change while the scheduler runs are refused.
+pub fn changed<'a>(
+    config: &Config,
+    changes: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Config, ParseError> {
+    let mut changed = config.clone();
+    for (key, value) in changes {
+        let setting = setting(key)?;
+        if !setting.live {
+            return Err(ParseError {
+                why: format!("{key} cannot be changed while the scheduler runs"),
+                next: format!("stop it and start it again with --{key} {value}"),
+            });
+        }
+        setting.set(&mut changed, value)?;
+    }
+    Ok(changed)
+}
+
+/// Reads a time slice; returns ns.
+pub fn slice(value: &str) -> Result<u64, ParseError> {
+    match duration_ns(value)? {
+        ns @ MIN_SLICE_NS..=MAX_SLICE_NS => Ok(ns),
+        ns => Err(ParseError {
+            why: format!("a slice of {} is out of range", DurationText(ns)),
+            next: format!(
+                "choose from {} to {}",
+                DurationText(MIN_SLICE_NS),
+                DurationText(MAX_SLICE_NS)
+            ),
+        }),
+    }
+}
+
+fn boolean(value: &str) -> Result<bool, ParseError> {
+    value.parse().map_err(|_| ParseError {
+        why: format!("\"{value}\" is neither true nor false"),
+        next: "write true or false".into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a setting prints it also reads, and another value really changes it.
+    #[test]
+    fn every_setting_round_trips() {
+        let others = [
+            ("wide-cpus", "2"),
+            ("tiers", "true"),
+            ("remigrate", "hint,uprobe-return,syscall-entry"),
+            ("slice", "3ms"),
+            ("slice-wide", "20ms"),
+            ("wide-timeout", "0ns"),
+            ("unclassified", "scalar"),
+            ("force-single-step", "true"),
+            ("mode", "affinity"),
+        ];
+        assert_eq!(others.len(), SETTINGS.len());
+        for (key, other) in others {
+            let setting = setting(key).unwrap();
+            let mut config = Config::default();
+            let before = setting.get(&config);
+            setting.set(&mut config, &before).unwrap();
+            assert_eq!(setting.get(&config), before);
+            setting.set(&mut config, other).unwrap();
+            assert_eq!(setting.get(&config), other);
+            assert_ne!(before, other, "{key}");
+        }
+    }
+
+    /// One refusal refuses all changes, with its reason.
+    #[test]
+    fn bad_changes_fail() {
+        let refusal = |changes: &[(&str, &str)]| {
+            changed(&Config::default(), changes.iter().copied()).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refusal(&[("slice", "3ms"), ("tiers", "yes")]),
+            "\"yes\" is neither true nor false; write true or false"
+        );
+        assert!(
+            refusal(&[("colour", "red")])
+                .starts_with("there is no setting \"colour\"; choose from: wide-cpus tiers")
+        );
+        assert!(refusal(&[("mode", "scx")]).contains("start it again with --mode scx"));
+        assert!(refusal(&[("slice", "5")]).contains("has no unit"));
+        assert_eq!(
+            refusal(&[("slice", "1us")]),
+            "a slice of 1us is out of range; choose from 100us to 1s"
+        );
+    }
+
+    /// Several changes arrive together.
+    #[test]
+    fn good_changes_arrive() {
+        let config =
+            changed(&Config::default(), [("slice", "3ms"), ("unclassified", "scalar")]).unwrap();
+        assert_eq!(config.slice_ns, 3_000_000);
+        assert_eq!(config.unclassified, crate::config::Unclassified::Scalar);
+    }
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From the CPUs' counters to the statistics that are reported.
+
+use report::lane::LaneStats;
+
+use crate::scx::CpuCounters;
+
+const DEFAULT: usize = policy::TYPE_DEFAULT as usize;
+const SCALAR: usize = policy::TYPE_SCALAR as usize;
+const WIDE: usize = policy::TYPE_WIDE as usize;
+
+/// Statistics of all CPUs together over `interval_ns`, of which `wide_cpus` are wide.
+pub fn lane_stats(counters: &[CpuCounters], interval_ns: u64, wide_cpus: usize) -> LaneStats {
+    let sum = |field: fn(&CpuCounters) -> u64| Some(counters.iter().map(field).sum());
+    LaneStats {
+        interval_ns: Some(interval_ns),
+        wide_cpus: Some(wide_cpus as u64),
+        wide_run_ns: sum(|c| c.run_ns[WIDE]),
+        scalar_run_ns: sum(|c| c.run_ns[SCALAR]),
+        default_run_ns: sum(|c| c.run_ns[DEFAULT]),
+        wide_wait_ns: sum(|c| c.wait_ns[WIDE]),
+        scalar_wait_ns: sum(|c| c.wait_ns[SCALAR]),
+        default_wait_ns: sum(|c| c.wait_ns[DEFAULT]),
+        wide_runs: sum(|c| c.runs[WIDE]),
+        scalar_runs: sum(|c| c.runs[SCALAR]),
+        default_runs: sum(|c| c.runs[DEFAULT]),
+        degraded_ns: sum(|c| c.degraded_ns),
+        guest_ns: sum(|c| c.guest_ns),
+        migrations: sum(|c| c.migrations),
+        misfits: sum(|c| c.misfits),
+        type_changes: sum(|c| c.type_changes),
+        hint_events: sum(|c| c.hint_events),
+        mark_events: sum(|c| c.mark_events),
+        trap_events: sum(|c| c.trap_events),
+        heuristic_ends: sum(|c| c.heuristic_ends),
+        preemptions: sum(|c| c.preemptions),
+        steals: sum(|c| c.steals),
+        wide_on_scalar_ticks: sum(|c| c.tick_wide_on_scalar),
+        ticks: sum(|c| c.ticks),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every counter is a sum over the CPUs and lands in the field of its own name.
+    #[test]
+    fn sums_over_cpus() {
+        let cpu = CpuCounters { run_ns: [1, 2, 3], wait_ns: [4, 5, 6], misfits: 7, ticks: 8, ..Default::default() };
+        let stats = lane_stats(&[cpu, cpu], 9, 1);
+        assert_eq!((stats.default_run_ns, stats.scalar_run_ns, stats.wide_run_ns), (Some(2), Some(4), Some(6)));
+        assert_eq!((stats.default_wait_ns, stats.scalar_wait_ns, stats.wide_wait_ns), (Some(8), Some(10), Some(12)));
+        assert_eq!((stats.misfits, stats.ticks, stats.interval_ns), (Some(14), Some(16), Some(9)));
+    }
+}

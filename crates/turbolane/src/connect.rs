@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The thread's side of `protocol`: one exchange with the daemon, without allocation.
+//!
+//! It runs inside somebody else's thread, which may take signals, have few file descriptors left,
+//! or be a set-user-ID program: so the descriptors are close-on-exec from the start and closed
+//! again at once, nothing raises SIGPIPE, all waiting is bounded, and interrupted calls are
+//! repeated a bounded number of times.
+
+use crate::errno::errno;
+use crate::page;
+use crate::protocol::{
+    MAGIC, MESSAGE_BYTES, Message, OP_REGISTER, Reply, Request, SOCKET, SOCKET_ENV, TIMEOUT_MS,
+};
+use std::ffi::{CStr, c_char};
+use std::mem::{MaybeUninit, offset_of};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+unsafe extern "C" {
+    /// `getenv`, but null in programs that run with more rights than their user has
+    /// (secure_getenv(3); glibc and musl). The `libc` crate lacks it.
+    fn secure_getenv(name: *const c_char) -> *const c_char;
+}
+
+/// A slot was given.
+pub(crate) struct Registered {
+    pub slot: u32,
+    pub page_id: u32,
+    pub page_fd: OwnedFd,
+}
+
+/// Why there is no slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Nobody listens, or the answer was no.
+    Refused,
+    /// Somebody listens but does not answer in time.
+    Hangs,
+}
+
+/// Interrupted system calls are repeated this often: a profiler's signals may hit each of a few.
+const INTERRUPTED_MAX: usize = 16;
+
+/// Asks the daemon for a slot for the calling thread.
+pub(crate) fn register() -> Result<Registered, Failure> {
+    let socket = connect()?;
+    // SAFETY: no arguments, cannot fail.
+    let tid = unsafe { libc::syscall(libc::SYS_gettid) };
+    let request = Request {
+        magic: MAGIC,
+        abi: page::ABI,
+        op: OP_REGISTER,
+        tid: u32::try_from(tid).map_err(|_| Failure::Refused)?,
+    };
+    let message = request.to_bytes();
+    // SAFETY: reads the local message.
+    let sent = retried(|| unsafe {
+        let bytes = message.as_ptr().cast();
+        libc::send(socket.as_raw_fd(), bytes, MESSAGE_BYTES, libc::MSG_NOSIGNAL)
+    })?;
+    if sent != MESSAGE_BYTES as isize {
+        return Err(Failure::Refused);
+    }
+    let (reply, page_fd) = receive(&socket)?;
+    let reply = Reply::from_bytes(&reply);
+    match page_fd {
+        Some(page_fd) if reply.magic == MAGIC && reply.status == 0 => {
+            Ok(Registered { slot: reply.slot, page_id: reply.page_id, page_fd })
+        }
+        _ => Err(Failure::Refused),
+    }
+}
+
+fn connect() -> Result<OwnedFd, Failure> {
+    let (address, address_bytes) = address()?;
+    // SAFETY: no memory of ours.
+    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(Failure::Refused);
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    set_timeout(&socket, libc::SO_RCVTIMEO)?;
+    set_timeout(&socket, libc::SO_SNDTIMEO)?; // connect waits for it too, if the queue is full
+    // SAFETY: reads the local address, whose length is given.
+    retried(|| unsafe {
+        let address = (&raw const address).cast();
+        libc::connect(socket.as_raw_fd(), address, address_bytes) as isize
+    })?;
+    Ok(socket)
+}
+
+/// The daemon's address: the environment's, unless the program runs with another user's rights.
+fn address() -> Result<(libc::sockaddr_un, libc::socklen_t), Failure> {
+    let name = const {
+        let mut name = [0; SOCKET_ENV.len() + 1];
+        name.split_at_mut(SOCKET_ENV.len()).0.copy_from_slice(SOCKET_ENV.as_bytes());
+        name
+    };
+    // SAFETY: the name ends in a zero byte; the result is null or a string in the environment,
+    // which is copied below, before anything else can change the environment in this thread.
+    let path = unsafe {
+        let value = secure_getenv(name.as_ptr().cast());
+        match value.is_null() {
+            true => SOCKET.as_bytes(),
+            false => CStr::from_ptr(value).to_bytes(),
+        }
+    };
+    let mut address =
+        libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
+    if path.is_empty() || path.len() >= address.sun_path.len() {
+        return Err(Failure::Refused);
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(path) {
+        *to = from.cast_signed();
+    }
+    let bytes = offset_of!(libc::sockaddr_un, sun_path) + path.len() + 1;
+    Ok((address, bytes as libc::socklen_t))
+}
+
+fn set_timeout(socket: &OwnedFd, option: libc::c_int) -> Result<(), Failure> {
+    let timeout = libc::timeval { tv_sec: 0, tv_usec: TIMEOUT_MS as libc::suseconds_t * 1000 };
+    // SAFETY: reads the local structure, whose size is given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw const timeout).cast(),
+            size_of::<libc::timeval>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(Failure::Refused) }
+}
+
+/// The reply and the descriptor that came along. All descriptors beyond the first are closed: the
+/// buffer holds two, so that a second one is seen rather than cut off and lost.
+fn receive(socket: &OwnedFd) -> Result<(Message, Option<OwnedFd>), Failure> {
+    let mut message = Message::default();
+    let mut part = libc::iovec { iov_base: message.as_mut_ptr().cast(), iov_len: MESSAGE_BYTES };
+    let mut control = MaybeUninit::<[libc::cmsghdr; 4]>::zeroed();
+    // SAFETY: msghdr is plain data, all zeroes is a value of it.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = &mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    // SAFETY: arithmetic only.
+    header.msg_controllen = unsafe { libc::CMSG_SPACE(2 * size_of::<i32>() as u32) } as _;
+    // SAFETY: the header points to the local buffers above, with their sizes (64 bytes of control
+    // buffer are more than the 24 that are offered).
+    let received = retried(|| unsafe {
+        libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC)
+    })?;
+    // SAFETY: recvmsg has filled in the header.
+    let fd = unsafe { first_descriptor(&header) };
+    match received == MESSAGE_BYTES as isize {
+        true => Ok((message, fd)),
+        false => Err(Failure::Refused),
+    }
+}
+
+/// Takes ownership of the descriptors in a received message; returns the first.
+///
+/// # Safety
+/// `header` must be as `recvmsg` left it, and not looked at before.
+unsafe fn first_descriptor(header: &libc::msghdr) -> Option<OwnedFd> {
+    let mut first = None;
+    // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR walk the control buffer within the length that recvmsg
+    // has set; an SCM_RIGHTS entry holds descriptors, all new and ours.
+    unsafe {
+        let mut entry = libc::CMSG_FIRSTHDR(header);
+        while let Some(control) = entry.as_ref() {
+            if control.cmsg_level == libc::SOL_SOCKET && control.cmsg_type == libc::SCM_RIGHTS {
+                #[allow(clippy::unnecessary_cast)] // with musl it is a u32
+                let bytes = control.cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                let data: *const i32 = libc::CMSG_DATA(entry).cast();
+                for i in 0..bytes / size_of::<i32>() {
+                    let fd = OwnedFd::from_raw_fd(data.add(i).read_unaligned());
+                    first.get_or_insert(fd);
+                }
+            }
+            entry = libc::CMSG_NXTHDR(header, entry);
+        }
+    }
+    first
+}
+
+/// Repeats a system call while signals interrupt it. A call that ran into the socket's timeout
+/// fails with EAGAIN.
+fn retried(mut call: impl FnMut() -> isize) -> Result<isize, Failure> {
+    for _ in 0..INTERRUPTED_MAX {
+        let result = call();
+        if result >= 0 {
+            return Ok(result);
+        }
+        match errno() {
+            libc::EINTR => continue,
+            libc::EAGAIN => return Err(Failure::Hangs),
+            _ => return Err(Failure::Refused),
+        }
+    }
+    Err(Failure::Hangs)
+}

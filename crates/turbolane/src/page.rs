@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The hint page: the Rust twin of `bpf/hint_page.h`, which has the picture and the argument
+//! about the order of stores and loads.
+//!
+//! Every field is an atomic, since the daemon, the kernel and other processes write while we read.
+//! All accesses are relaxed, which on x86 costs nothing over a plain one; where order matters the
+//! place says so.
+//!
+//! Trust: every application that links the library maps the whole page, writable, so any local
+//! user can write any field. Nobody may therefore take more from the page than an opinion about
+//! placement: the daemon keeps its own table of slots, and indices from the page are checked.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// `TL_HINT_MAGIC`: "TLH1", little endian.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"TLH1");
+/// `TL_HINT_ABI`: version of the layout.
+pub const ABI: u32 = 1;
+/// `TL_HINT_CPUS`: entries of [`HintPage::cpu`].
+pub const CPUS: usize = 1024;
+/// `TL_HINT_SLOTS`: entries of [`HintPage::slot`].
+pub const SLOTS: usize = 16384;
+/// `TL_HINT_MODE_SCX`: the scheduler moves threads that yield.
+pub const MODE_SCX: u32 = 1;
+/// `TL_HINT_MODE_AFFINITY`: threads move themselves by `sched_setaffinity`.
+pub const MODE_AFFINITY: u32 = 2;
+/// `TL_HINT_CPU_LEVEL`: bits of a [`HintPage::cpu`] entry: highest level the CPU may run, 0 = scalar.
+pub const CPU_LEVEL: u8 = 0x0f;
+/// `TL_HINT_CPU_SCALAR_LEAVES`: a task that turns scalar on this CPU should give it up.
+pub const CPU_SCALAR_LEAVES: u8 = 0x80;
+/// `TL_HINT_SILENT`: value of [`Slot::want`] before the thread has said anything.
+pub const SILENT: u32 = u32::MAX;
+
+/// What the whole page is about; one cache line.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Header {
+    /// [`MAGIC`] once the page is ready; by the daemon.
+    pub magic: AtomicU32,
+    /// [`ABI`]; by the daemon.
+    pub abi: AtomicU32,
+    /// 1 while a scheduler reads the slots, else 0; set by the daemon, cleared by whoever sees
+    /// the scheduler end.
+    pub active: AtomicU32,
+    /// [`MODE_SCX`] or [`MODE_AFFINITY`]; by the daemon.
+    pub mode: AtomicU32,
+    /// Entries of [`HintPage::cpu`] in use; by the daemon.
+    pub nr_cpus: AtomicU32,
+    /// [`SLOTS`]; by the daemon.
+    pub nr_slots: AtomicU32,
+    /// Changes with each change of [`HintPage::cpu`]; by the daemon.
+    pub generation: AtomicU64,
+    /// Not used, 0.
+    pub reserved: [AtomicU64; 4],
+}
+
+/// What one thread says; one cache line, so that threads do not disturb each other.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Slot {
+    /// Owner, as the initial PID namespace counts, 0 = free; set by the daemon, cleared when the
+    /// task ends.
+    pub tid: AtomicU32,
+    /// Licence level of the section the thread is in, 0 = none (scalar), or [`SILENT`]; by the
+    /// thread.
+    pub want: AtomicU32,
+    /// Number of outermost sections begun, wraps; by the thread, before `want`.
+    pub seq: AtomicU32,
+    /// Not used, 0.
+    pub reserved0: AtomicU32,
+    /// Affinity mode: [`mask_hash`] of the affinity mask that the thread last gave itself to run
+    /// code of level i, 0 = none yet; by the thread, before it takes that mask. By it the daemon
+    /// tells our masks, which it undoes, from the user's. `reserved` in the C header: the BPF side
+    /// does not use it.
+    pub narrowed: [AtomicU64; 4],
+    /// Not used, 0.
+    pub reserved: [AtomicU64; 2],
+}
+
+/// The whole page.
+#[repr(C)]
+#[derive(Debug)]
+pub struct HintPage {
+    /// What the page is about.
+    pub header: Header,
+    /// Not used, 0.
+    pub reserved0: [AtomicU8; 4096 - size_of::<Header>()],
+    /// Per CPU: [`CPU_LEVEL`] and [`CPU_SCALAR_LEAVES`]; by the daemon.
+    pub cpu: [AtomicU8; CPUS],
+    /// Per registered thread.
+    pub slot: [Slot; SLOTS],
+}
+
+const _: () = {
+    assert!(size_of::<Header>() == 64);
+    assert!(size_of::<Slot>() == 64);
+    assert!(std::mem::offset_of!(HintPage, cpu) == 4096);
+    assert!(std::mem::offset_of!(HintPage, slot) == 5120);
+    assert!(size_of::<HintPage>() == 1_053_696);
+};
+
+impl HintPage {
+    /// True while a scheduler acts on what the slots say.
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        self.header.active.load(Relaxed) != 0
+    }
+
+    /// The flags of a CPU; `None` for a number that the page has no entry for.
+    #[inline]
+    pub fn cpu_flags(&self, cpu: u32) -> Option<u8> {
+        self.cpu.get(cpu as usize).map(|flags| flags.load(Relaxed))
+    }
+
+    /// True if this is a page of our magic and layout.
+    pub fn is_ours(&self) -> bool {
+        self.header.magic.load(Relaxed) == MAGIC
+            && self.header.abi.load(Relaxed) == ABI
+            && self.header.nr_slots.load(Relaxed) as usize == SLOTS
+    }
+}
+
+/// An affinity mask as the page names it: CPU 0 in bit 0 of word 0.
+pub type Mask = [u64; CPUS / 64];
+
+/// Hash of an affinity mask, never 0: FNV-1a over its words.
+pub fn mask_hash(mask: &Mask) -> u64 {
+    const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let hash = mask.iter().fold(OFFSET_BASIS, |hash, word| (hash ^ word).wrapping_mul(PRIME));
+    hash.max(1)
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! include/turbolane.h is what cbindgen makes of src/capi.rs. `UPDATE=1` makes it so.
+
+use std::path::Path;
+
+/// The header in the tree is the generated one.
+#[test]
+fn header_is_up_to_date() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
+    let source = root.join("src/capi.rs");
+    let bindings =
+        cbindgen::Builder::new().with_config(config).with_src(source).generate().unwrap();
+    let mut generated = Vec::new();
+    bindings.write(&mut generated);
+    let generated = String::from_utf8(generated).unwrap();
+    let path = root.join("../../include/turbolane.h");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &generated).unwrap();
+    }
+    let checked_in = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        checked_in == generated,
+        "include/turbolane.h is stale. Run: UPDATE=1 cargo test -p turbolane --test header"
+    );
+}

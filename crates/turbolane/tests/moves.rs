@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! When a thread gives up its CPU: counted by a `sched_yield` of this program's own, which the
+//! library, linked in, calls in libc's place.
+
+mod common;
+
+use common::{FakeDaemon, in_process};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use turbolane::page::{CPU_SCALAR_LEAVES, MODE_SCX};
+use turbolane::{WideSection, wide_begin, wide_end};
+
+static YIELDS: AtomicU32 = AtomicU32::new(0);
+/// At this yield all CPUs become fit, as if the scheduler had moved the thread; 0: never.
+static FIT_AT: AtomicU32 = AtomicU32::new(0);
+static PAGE: std::sync::OnceLock<&turbolane::page::HintPage> = std::sync::OnceLock::new();
+
+#[unsafe(no_mangle)]
+extern "C" fn sched_yield() -> i32 {
+    let count = YIELDS.fetch_add(1, Relaxed) + 1;
+    if count == FIT_AT.load(Relaxed) {
+        PAGE.get().unwrap().cpu.iter().for_each(|flags| flags.store(3, Relaxed));
+    }
+    0
+}
+
+/// How often `body` yields; the page's CPUs become fit at yield number `fit_at`.
+fn yields(fit_at: u32, body: impl FnOnce()) -> u32 {
+    YIELDS.store(0, Relaxed);
+    FIT_AT.store(fit_at, Relaxed);
+    body();
+    YIELDS.load(Relaxed)
+}
+
+fn section(level: u32) {
+    wide_begin(level).unwrap();
+    wide_end().unwrap();
+}
+
+fn start(socket: &Path) -> FakeDaemon {
+    let daemon = FakeDaemon::start(socket, MODE_SCX, 8).unwrap();
+    PAGE.set(daemon.page).unwrap();
+    daemon.make_all_fit();
+    common::await_served();
+    daemon.set_cpus(|_| 0);
+    daemon
+}
+
+/// On a CPU that may run the section nothing moves; at a lower level it yields, and once it has
+/// been moved it yields no more.
+#[test]
+fn yields_until_fit() {
+    in_process("yields_until_fit", |socket| {
+        let daemon = start(socket);
+        daemon.set_cpus(|_| 2);
+        assert_eq!(yields(0, || section(1)), 0);
+        assert_eq!(yields(0, || section(2)), 0);
+        assert_eq!(yields(1, || section(3)), 1);
+        daemon.set_cpus(|_| 0);
+        assert_eq!(yields(2, || section(1)), 2);
+    });
+}
+
+/// A thread that cannot be helped yields three times, then not again for 63 sections.
+#[test]
+fn resigns_where_no_cpu_is_fit() {
+    in_process("resigns_where_no_cpu_is_fit", |socket| {
+        let _daemon = start(socket);
+        assert_eq!(yields(0, || section(1)), 3);
+        assert_eq!(yields(0, || (0..63).for_each(|_| section(1))), 0);
+        assert_eq!(yields(0, || section(1)), 3);
+    });
+}
+
+/// Only a section that raises the level has to move; only the end of the outermost one leaves.
+#[test]
+fn nested_sections_move_as_little_as_possible() {
+    in_process("nested_sections_move_as_little_as_possible", |socket| {
+        let daemon = start(socket);
+        daemon.set_cpus(|_| 2 | CPU_SCALAR_LEAVES);
+        let outer = WideSection::enter(1).unwrap();
+        assert_eq!(yields(0, || section(1)), 0);
+        assert_eq!(yields(0, || section(2)), 0);
+        assert_eq!(yields(1, || wide_begin(3).unwrap()), 1);
+        daemon.set_cpus(|_| 2 | CPU_SCALAR_LEAVES);
+        assert_eq!(yields(0, || wide_end().unwrap()), 0, "back to level 1, stays");
+        assert_eq!(yields(0, || drop(outer)), 1, "scalar now, leaves");
+    });
+}
+
+/// A scalar thread leaves a wide CPU only if it was asked to, and only while a scheduler runs.
+#[test]
+fn scalar_leaves_when_asked() {
+    in_process("scalar_leaves_when_asked", |socket| {
+        let daemon = start(socket);
+        daemon.set_cpus(|_| 3);
+        assert_eq!(yields(0, || section(1)), 0);
+        daemon.set_cpus(|_| 3 | CPU_SCALAR_LEAVES);
+        assert_eq!(yields(0, || section(1)), 1);
+        daemon.page.header.active.store(0, Relaxed);
+        assert_eq!(yields(0, || section(1)), 0);
+    });
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * CPUs: which are wide, where a waking task looks for an idle one, and whom
+ * a wide task may displace.
+ *
+ * Whole cores: the siblings of a core share its licence, so they share their
+ * class (SYSTOR 2.2, DESIGN 3).
+ *
+ * Which cores: the last ones in topology order. Interrupts, housekeeping and
+ * most affinity masks written by hand begin at CPU 0, so the low CPUs stay
+ * scalar longest. Growing and shrinking the set then touches one core at its
+ * edge, never moves the rest.
+ *
+ * Tiers (SYSTOR 5): the wide cores are split evenly over the classes, the
+ * highest class last. One wide core has the highest class, because it must
+ * take every level.
+ */
+#ifndef TL_POLICY_CPUS_H
+#define TL_POLICY_CPUS_H
+
+#include "queues.h"
+
+/* Class of the core with this rank from the end of the topology order (0 is
+ * the last core), when nr_wide cores are wide. */
+tl_inline u32 tl_core_class(u32 rank, u32 nr_wide, u32 tiers)
+{
+	if (rank >= nr_wide)
+		return 0;
+	if (!tiers)
+		return TL_LEVEL_MAX;
+	return TL_LEVEL_MAX - rank * TL_LEVEL_MAX / nr_wide;
+}
+
+/*
+ * Order in which a task looks for an idle CPU: the class to try as the i-th,
+ * TL_NR_CLASSES when there is none left. Wide: the lowest class that fits,
+ * then upwards, never below. Others: scalar CPUs, then wide ones, which would
+ * stand idle otherwise, the one that loses least frequency first.
+ */
+tl_inline u32 tl_idle_class(const struct tl_task *t, u32 i)
+{
+	u32 class = tl_task_need(t) + i;
+
+	return class < TL_NR_CLASSES ? class : TL_NR_CLASSES;
+}
+
+/*
+ * How good a victim the CPU is for a task that needs class `need` and finds no
+ * idle CPU: 0 not at all, else the more the better. running_queue is the
+ * queue of what runs there, TL_Q_NONE if it is idle or not ours to preempt.
+ * Scalar work is only a guest on a wide CPU; default work has equal rights
+ * but other places to go; wide work is never displaced (SYSTOR 3.2).
+ */
+tl_inline u32 tl_victim_rank(u32 need, u32 class, u32 running_queue)
+{
+	u32 near = TL_NR_CLASSES - class;
+
+	if (!need || class < need || running_queue == TL_Q_NONE)
+		return 0;
+	if (running_queue == TL_Q_SCALAR)
+		return TL_NR_CLASSES + near;
+	return running_queue == TL_Q_DEFAULT ? near : 0;
+}
+
+/* The best rank there is for this need: no use to look further. */
+tl_inline u32 tl_victim_best(u32 need)
+{
+	return 2 * TL_NR_CLASSES - need;
+}
+
+/* Flags of a CPU on the hint page, see bpf/hint_page.h. */
+tl_inline u8 tl_cpu_flags(u32 class, u32 nr_scalar_cpus)
+{
+	return class | (class && nr_scalar_cpus ? 0x80 : 0);
+}
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Queues: where a runnable task waits, and in which order a CPU serves them.
+ *
+ * Problem: wide work must never wait behind scalar work on a wide CPU and
+ * never run on a scalar CPU; scalar work must not starve; tasks that nobody
+ * classified, and those whose affinity leaves no choice, must run whatever
+ * the others do (SYSTOR 3.2, figure 4).
+ *
+ * Idea: per LLC one queue for default tasks, one for scalar tasks and one
+ * for each class of wide CPUs (one in all without tiers). A CPU goes through
+ * *steps*; the queues of a step share the CPU, an earlier step goes strictly
+ * before a later one:
+ *
+ *   class  step 0              step 1         step 2         last step
+ *   0      scalar + default
+ *   1      wide[1] + default   scalar
+ *   2      wide[2] + default   wide[1]        scalar
+ *   3      wide[3] + default   wide[2]        wide[1]        scalar
+ *
+ * A step is looked for in the CPU's own LLC first, then in the others, nearest
+ * first, before the next step. So a wide CPU takes any wide work of the
+ * machine before it takes scalar work of its own LLC.
+ *
+ * Strict order starves nobody: wide tasks have the wide CPUs of their class
+ * and above; scalar tasks have the scalar CPUs, and a scalar task that may
+ * use none counts as default. The queues of step 0 share by age, below.
+ *
+ * Within a queue tasks are ordered by virtual time: CPU time divided by
+ * weight, on a clock that each queue has for itself (the greatest virtual
+ * time that started from it). One clock for all would be wrong: scalar CPUs
+ * with one task each and wide CPUs with twenty advance at different speeds,
+ * and a task from the quick side would wait without end on the slow one. A
+ * task that changes its queue takes along its *lag*, how far it was ahead of
+ * the old clock, limited to one slice either way.
+ *
+ * Between two queues of a step the one whose head has the greater
+ * (time waited + lead over its clock) goes first. In the long run both heads
+ * then wait the same time, so by Little's law each queue is served in
+ * proportion to its tasks; and since waiting adds up while lead is limited to
+ * a slice, either is served at the latest a slice after the other's wait.
+ *
+ * Queue ids, which are DSQ ids in the kernel:
+ *
+ *   63 .. 16     15 .. 8    7 .. 0
+ *   +----------+----------+--------+
+ *   | 0        | llc + 1  | queue  |     llc + 1: an id is never 0
+ *   +----------+----------+--------+
+ */
+#ifndef TL_POLICY_QUEUES_H
+#define TL_POLICY_QUEUES_H
+
+#include "task.h"
+
+enum tl_queue {
+	TL_Q_DEFAULT = 0,
+	TL_Q_SCALAR = 1,
+	TL_Q_WIDE = 2, /* + class - 1 */
+	TL_NR_QUEUES = 2 + TL_LEVEL_MAX,
+	TL_Q_NONE = 255,
+};
+
+tl_inline u32 tl_queue_id(u32 llc, u32 queue)
+{
+	return ((llc + 1) << 8) | queue;
+}
+_Static_assert(TL_NR_QUEUES <= 255, "a queue fits its byte");
+_Static_assert(TL_LLCS_MAX < 255, "an llc fits its byte");
+
+/* Highest class in caps, 0 if none: caps is never empty for a task that can
+ * run at all. */
+tl_inline u32 tl_highest_class(u32 caps)
+{
+	u32 c = TL_LEVEL_MAX;
+
+#pragma unroll
+	for (u32 i = 0; i < TL_LEVEL_MAX; i++)
+		if (c && !(caps >> c & 1))
+			c--;
+	return c;
+}
+
+/*
+ * Class of CPU the task needs: the lowest of those its affinity holds that is
+ * at least its level. Where there is none, the highest it may use: a wide
+ * task that is allowed scalar CPUs only runs there (SYSTOR 3.2, case 2).
+ */
+tl_inline u32 tl_task_need(const struct tl_task *t)
+{
+	if (t->type != TL_WIDE)
+		return 0;
+#pragma unroll
+	for (u32 c = 1; c <= TL_LEVEL_MAX; c++)
+		if (c >= t->level && (t->caps >> c & 1))
+			return c;
+	return tl_highest_class(t->caps);
+}
+
+/* Queue of its LLC that the task waits in. A scalar task that may use wide
+ * CPUs only counts as default there (SYSTOR 3.2, case 1). */
+tl_inline u32 tl_task_queue(const struct tl_task *t)
+{
+	u32 need = tl_task_need(t);
+
+	if (need)
+		return TL_Q_WIDE + need - 1;
+	if (t->type == TL_DEFAULT || !(t->caps & 1))
+		return TL_Q_DEFAULT;
+	return TL_Q_SCALAR;
+}
+
+tl_inline u32 tl_nr_steps(u32 class)
+{
+	return class + 1;
+}
+
+/* The queue of a step that is not TL_Q_DEFAULT. */
+tl_inline u32 tl_step_queue(u32 class, u32 step)
+{
+	return class > step ? TL_Q_WIDE + class - step - 1 : TL_Q_SCALAR;
+}
+
+/* Whether the default queue belongs to a step. */
+tl_inline u32 tl_step_has_default(u32 step)
+{
+	return step == 0;
+}
+
+/* Step at which a CPU of this class serves the queue; tl_nr_steps(class) if
+ * never. */
+tl_inline u32 tl_queue_step(u32 class, u32 queue)
+{
+	if (queue == TL_Q_DEFAULT)
+		return 0;
+	if (queue == TL_Q_SCALAR)
+		return class;
+	queue -= TL_Q_WIDE - 1;
+	return queue <= class ? class - queue : class + 1;
+}
+
+/* Whether a CPU of this class may run the task at all. */
+tl_inline u32 tl_task_fits(const struct tl_task *t, u32 class)
+{
+	return tl_queue_step(class, tl_task_queue(t)) < tl_nr_steps(class);
+}
+
+/* Whether the task, on a CPU of this class, only fills time that wide work
+ * may claim at any moment: it leaves as soon as there is a better place. */
+tl_inline u32 tl_task_is_guest(const struct tl_task *t, u32 class)
+{
+	return class && tl_task_queue(t) == TL_Q_SCALAR;
+}
+
+tl_inline u64 tl_task_slice_ns(const struct tl_task *t,
+			       const struct tl_cfg *cfg)
+{
+	return t->type == TL_WIDE ? cfg->slice_wide_ns : cfg->slice_ns;
+}
+
+/* Charge CPU time. */
+tl_inline void tl_vtime_charge(struct tl_task *t, u64 used_ns)
+{
+	u32 weight = t->weight ? t->weight : 1;
+
+	t->vtime_ns += used_ns * TL_WEIGHT_NICE0 / weight;
+}
+
+/*
+ * Enter the queue with the given id, from the clock value of the queue it
+ * used last (old_clock_ns) to that of the new one. A task that slept does not
+ * save up more than a slice, one that ran far ahead elsewhere does not pay
+ * more than a slice.
+ */
+tl_inline void tl_vtime_place(struct tl_task *t, u32 id, u64 old_clock_ns,
+			      u64 new_clock_ns, u64 slice_ns)
+{
+	s64 lag_ns = (s64)(t->vtime_ns - old_clock_ns);
+
+	if (lag_ns < -(s64)slice_ns)
+		lag_ns = -(s64)slice_ns;
+	if (id != t->clock && lag_ns > (s64)slice_ns)
+		lag_ns = (s64)slice_ns;
+	t->vtime_ns = new_clock_ns + (u64)lag_ns;
+	t->clock = id;
+}
+
+/* The clock of a queue after a task started from it. */
+tl_inline u64 tl_vtime_clock(u64 clock_ns, const struct tl_task *t)
+{
+	return (s64)(t->vtime_ns - clock_ns) > 0 ? t->vtime_ns : clock_ns;
+}
+
+/* How urgent the head of a queue is, against the head of the other queue of
+ * its step: time waited + lead over its clock. */
+tl_inline s64 tl_head_urgency_ns(const struct tl_task *head, u64 clock_ns,
+				 u64 now_ns)
+{
+	return (s64)(now_ns - head->enqueued_ns) +
+	       (s64)(clock_ns - head->vtime_ns);
+}
+
+#endif

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Task types: which events make a task wide, and which end it.
+ *
+ * Problem: the begin of wide code is seen exactly (a hint, a probe at a
+ * function, a trap), its end often is not (SYSTOR 3.3, THESIS 4.4).
+ *
+ * Idea: a task holds up to three pieces of evidence, each with a level:
+ *
+ *   hint   between tl_wide_begin() and tl_wide_end()
+ *   mark   between entry to and return from a marked function
+ *   loose  a trap, or inheritance from a wide parent: no end of its own
+ *
+ *   level = max(hint, mark, loose), and the task is wide while level > 0.
+ *
+ *   event                 hint    mark    loose   then
+ *   --------------------  ------  ------  ------  ----------------------
+ *   HINT_BEGIN level      level   .       .       wide
+ *   HINT_END              0       .       .       scalar if nothing left
+ *   MARK_ENTER level      .       max     .       wide; depth + 1
+ *   MARK_RETURN           .       0 (*)   .       scalar if nothing left
+ *   TRAP level            .       .       max     wide
+ *   INHERIT level         .       .       level   wide
+ *   SYSCALL_ENTRY   (1)   0       0       0       scalar
+ *   SYSCALL_RETURN  (1,2) 0       0       0       scalar
+ *   SWITCH_OUT      (1,3) 0       0       0       scalar
+ *   TICK, remigrate timeout (1,4) 0  0    0       scalar
+ *   TICK, wide timeout      (4)   .  .    0       scalar if nothing left
+ *
+ *   (*) when the outermost marked function returns
+ *   (1) only if the settings name this heuristic
+ *   (2) only if the task was wide when it entered the system call: the very
+ *       call that announced the wide period must not end it
+ *   (3) only after the task has run on a CPU fit for it: the switch that
+ *       carries it there must not end the period
+ *   (4) counted from the last event that was evidence
+ *
+ * A heuristic ends open sections too: whoever sets it says that it is a better
+ * guess than the program's own words. A section that was ended so stays ended
+ * until the next begin.
+ *
+ * A task whose wide period ended is scalar, never default again (SFMA 3.2:
+ * default is for tasks that have never executed wide code).
+ */
+#ifndef TL_POLICY_TASK_H
+#define TL_POLICY_TASK_H
+
+#include "types.h"
+
+enum tl_event {
+	TL_EV_HINT_BEGIN,
+	TL_EV_HINT_END,
+	TL_EV_MARK_ENTER,
+	TL_EV_MARK_RETURN,
+	TL_EV_TRAP,
+	TL_EV_SYSCALL_ENTRY,
+	TL_EV_SYSCALL_RETURN,
+	TL_EV_SWITCH_OUT,
+	TL_EV_TICK,
+	TL_NR_EVENTS,
+};
+
+/*
+ * What the policy knows of a task. Times are of the caller's clock, ns.
+ *
+ *   0        8          16         24        32       36      40
+ *   +--------+----------+----------+---------+--------+-------+
+ *   | vtime  | evidence | enqueued | started | weight | clock |
+ *   +--------+----------+----------+---------+--------+-------+
+ *   | type level hint mark loose depth caps flags |   48
+ */
+struct tl_task {
+	u64 vtime_ns;	 /* weighted CPU time on the clock named below */
+	u64 evidence_ns; /* time of the last event that was evidence */
+	u64 enqueued_ns; /* when it entered the queue it waits in, 0 = none */
+	u64 started_ns;	 /* when it was put on its CPU, 0 = not running */
+	u32 weight;	 /* 1..10000, 100 is nice 0 (cgroup v2 cpu.weight) */
+	u32 clock;	 /* queue id whose clock vtime_ns is measured on */
+	u8 type;	 /* enum tl_type */
+	u8 level;	 /* licence level, 0 unless type is TL_WIDE */
+	u8 hint_level;	 /* evidence by kind, 0 = none */
+	u8 mark_level;
+	u8 loose_level;
+	u8 mark_depth;	 /* marked functions it is inside of, saturates */
+	u8 caps;	 /* bit c set: its affinity holds a CPU of class c */
+	u8 flags;	 /* TL_TASK_* */
+};
+_Static_assert(sizeof(struct tl_task) == 48, "drawn above; mirrored in Rust");
+
+#define TL_TASK_RAN_FIT 1u	/* ran on a fit CPU in this wide period */
+#define TL_TASK_SYSCALL_WIDE 2u /* was wide at the entry of its system call */
+
+#define TL_WEIGHT_NICE0 100u
+
+/* A task that has just come to be. parent_type and parent_level are those of
+ * the forking task, TL_DEFAULT and 0 if there is none (SYSTOR 3.2: a child
+ * inherits a non-default type). */
+tl_inline void tl_task_init(struct tl_task *t, const struct tl_cfg *cfg,
+			    u8 parent_type, u8 parent_level, u64 now_ns)
+{
+	*t = (struct tl_task){
+		.weight = TL_WEIGHT_NICE0,
+		.type = parent_type != TL_DEFAULT ? parent_type :
+						    (u8)cfg->unclassified,
+		.caps = (1u << TL_NR_CLASSES) - 1,
+	};
+	if (t->type == TL_WIDE) {
+		t->level = parent_level;
+		t->loose_level = parent_level;
+		t->evidence_ns = now_ns;
+	}
+}
+
+/* Say that a task that nobody classified is scalar. */
+tl_inline void tl_task_classify_scalar(struct tl_task *t)
+{
+	if (t->type == TL_DEFAULT)
+		t->type = TL_SCALAR;
+}
+
+tl_inline u8 tl_max_u8(u8 a, u8 b)
+{
+	return a > b ? a : b;
+}
+
+/* Derive type and level from the evidence; true if either changed. */
+tl_inline u32 tl_task_settle(struct tl_task *t)
+{
+	u8 level = tl_max_u8(t->hint_level,
+			     tl_max_u8(t->mark_level, t->loose_level));
+	u8 old_type = t->type, old_level = t->level;
+
+	t->level = level;
+	if (level)
+		t->type = TL_WIDE;
+	else if (t->type == TL_WIDE)
+		t->type = TL_SCALAR;
+	if (old_type != TL_WIDE && t->type == TL_WIDE)
+		t->flags &= ~TL_TASK_RAN_FIT;
+	return old_type != t->type || old_level != level;
+}
+
+tl_inline u32 tl_task_end_all(struct tl_task *t)
+{
+	t->hint_level = 0;
+	t->mark_level = 0;
+	t->loose_level = 0;
+	return tl_task_settle(t);
+}
+
+tl_inline u32 tl_task_mark_return(struct tl_task *t)
+{
+	if (t->mark_depth)
+		t->mark_depth--;
+	if (!t->mark_depth)
+		t->mark_level = 0;
+	return tl_task_settle(t);
+}
+
+tl_inline u32 tl_task_tick(struct tl_task *t, const struct tl_cfg *cfg,
+			   u64 now_ns)
+{
+	u64 age_ns = now_ns > t->evidence_ns ? now_ns - t->evidence_ns : 0;
+
+	if (t->type != TL_WIDE)
+		return 0;
+	if ((cfg->remigrate & TL_REMIGRATE_TIMEOUT) &&
+	    age_ns >= cfg->remigrate_timeout_ns)
+		return tl_task_end_all(t);
+	if (!cfg->wide_timeout_ns || age_ns < cfg->wide_timeout_ns)
+		return 0;
+	t->loose_level = 0;
+	return tl_task_settle(t);
+}
+
+tl_inline u32 tl_task_syscall(struct tl_task *t, const struct tl_cfg *cfg,
+			      u32 event)
+{
+	if (event == TL_EV_SYSCALL_ENTRY) {
+		t->flags &= ~TL_TASK_SYSCALL_WIDE;
+		if (t->type != TL_WIDE)
+			return 0;
+		t->flags |= TL_TASK_SYSCALL_WIDE;
+		return cfg->remigrate & TL_REMIGRATE_SYSCALL_ENTRY ?
+			       tl_task_end_all(t) :
+			       0;
+	}
+	if (!(t->flags & TL_TASK_SYSCALL_WIDE))
+		return 0;
+	t->flags &= ~TL_TASK_SYSCALL_WIDE;
+	return cfg->remigrate & TL_REMIGRATE_SYSCALL_RETURN ?
+		       tl_task_end_all(t) :
+		       0;
+}
+
+/*
+ * An event of the table above. level is 1..TL_LEVEL_MAX for those that have
+ * one (larger ones count as TL_LEVEL_MAX, 0 as 1) and ignored otherwise.
+ * Returns 1 if the task's type or level changed, so that its place must be
+ * looked at again, else 0.
+ */
+tl_inline u32 tl_task_event(struct tl_task *t, const struct tl_cfg *cfg,
+			    u32 event, u32 level, u64 now_ns)
+{
+	u8 lv = level > TL_LEVEL_MAX ? TL_LEVEL_MAX : level ? level : 1;
+
+	switch (event) {
+	case TL_EV_HINT_BEGIN:
+		t->hint_level = lv;
+		break;
+	case TL_EV_HINT_END:
+		t->hint_level = 0;
+		return tl_task_settle(t);
+	case TL_EV_MARK_ENTER:
+		if (t->mark_depth < 255)
+			t->mark_depth++;
+		t->mark_level = tl_max_u8(t->mark_level, lv);
+		break;
+	case TL_EV_MARK_RETURN:
+		return tl_task_mark_return(t);
+	case TL_EV_TRAP:
+		t->loose_level = tl_max_u8(t->loose_level, lv);
+		break;
+	case TL_EV_SYSCALL_ENTRY:
+	case TL_EV_SYSCALL_RETURN:
+		return tl_task_syscall(t, cfg, event);
+	case TL_EV_SWITCH_OUT:
+		if (!(cfg->remigrate & TL_REMIGRATE_CONTEXT_SWITCH) ||
+		    !(t->flags & TL_TASK_RAN_FIT) || t->type != TL_WIDE)
+			return 0;
+		return tl_task_end_all(t);
+	case TL_EV_TICK:
+		return tl_task_tick(t, cfg, now_ns);
+	default:
+		return 0;
+	}
+	/* what is left was evidence */
+	t->evidence_ns = now_ns;
+	return tl_task_settle(t);
+}
+
+#endif

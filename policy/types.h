@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Words of the policy: task types, licence levels, CPU classes, settings.
+ *
+ * The policy is freestanding C: no libc, no BPF, no kernel headers, no
+ * floating point, no loop without a constant bound, no state of its own. It
+ * is compiled twice, to BPF (bpf/main.bpf.c) and natively (crates/policy), so
+ * whoever includes it provides u8, u16, u32, u64, s32, s64 first.
+ *
+ * Licence level: Intel's power-delivery level. 0 is full turbo; 1 heavy AVX2
+ * or light AVX-512; 2 heavy AVX-512; 3 AMX. Levels are data: nothing below
+ * asks for a particular one (DESIGN 3, SYSTOR 5).
+ *
+ * CPU class: the highest level that may run on the CPU. Class 0 is a scalar
+ * CPU. Without tiers every wide CPU has class TL_LEVEL_MAX; with tiers the
+ * wide CPUs are spread over the classes.
+ */
+#ifndef TL_POLICY_TYPES_H
+#define TL_POLICY_TYPES_H
+
+#define TL_LEVEL_MAX 3u
+#define TL_NR_CLASSES (TL_LEVEL_MAX + 1u)
+
+/* CPUs, LLCs: what the fixed-size tables of both builds hold. */
+#define TL_CPUS_MAX 1024u
+#define TL_LLCS_MAX 64u
+
+#define tl_inline static inline __attribute__((always_inline, unused))
+
+enum tl_type {
+	TL_DEFAULT = 0, /* never classified: shares all CPUs (SYSTOR 3.2) */
+	TL_SCALAR = 1,	/* known to be scalar: kept off wide CPUs under load */
+	TL_WIDE = 2,	/* in a wide period, with a level of 1..TL_LEVEL_MAX */
+	TL_NR_TYPES = 3,
+};
+
+/* tl_cfg.remigrate: what ends a wide period (THESIS 4.4), bits. The explicit
+ * ends, a hint and the return from a marked function, always count. */
+enum tl_remigrate {
+	TL_REMIGRATE_SYSCALL_ENTRY = 1u << 0,
+	TL_REMIGRATE_SYSCALL_RETURN = 1u << 1,
+	TL_REMIGRATE_CONTEXT_SWITCH = 1u << 2,
+	TL_REMIGRATE_TIMEOUT = 1u << 3,
+};
+
+/* Settings. All may change between two calls. */
+struct tl_cfg {
+	u64 slice_ns;		   /* time slice of scalar and default tasks */
+	u64 slice_wide_ns;	   /* time slice of wide tasks */
+	u64 wide_timeout_ns;	   /* fallback: a wide task with no open section
+				    * turns scalar this long after its last
+				    * event; 0 = never */
+	u64 remigrate_timeout_ns;  /* with TL_REMIGRATE_TIMEOUT: the same, for
+				    * open sections too */
+	u32 remigrate;		   /* bits of enum tl_remigrate */
+	u32 unclassified;	   /* type of tasks nobody classified:
+				    * TL_DEFAULT or TL_SCALAR */
+};
+
+#endif

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The guests' disk: a Debian root as one read-only squashfs file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cache::{self, Cache};
+use crate::kernel::Kernel;
+use crate::versions::Guest;
+use crate::{apt, process};
+
+/// Raised when the way the image is made changes, so that old ones are rebuilt.
+const RECIPE: &str = "1";
+
+/// Installed files that no test reads: they would make up a quarter of the image.
+const LEFT_OUT: [&str; 4] =
+    ["/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/man/*"];
+
+/// Returns the disk image, building it when it is missing.
+pub(crate) fn prepare(cache: &Cache, pins: &Guest, kernel: &Kernel) -> Result<PathBuf> {
+    let packages = pins.packages.join(",");
+    let inputs = [RECIPE, &pins.suite, &packages, &kernel.release];
+    let what = format!("guest image (Debian {}, about a minute)", pins.suite);
+    cache.get("image", &inputs, &what, |image| {
+        // SAFETY: geteuid takes nothing and cannot fail.
+        let root = unsafe { libc::geteuid() } == 0;
+        ensure!(root, "only root can make a Debian root folder; run `./x vm build` as root once");
+        let root = image.with_extension("root");
+        let built = install(cache, pins, &packages, &root)
+            .and_then(|()| add_modules(cache, kernel, &root))
+            .and_then(|()| pack(cache, &root, image));
+        // Never left behind: a failed build must not cost half a gigabyte.
+        built.and(cache::remove(&root))
+    })
+}
+
+/// Installs the packages into an empty folder.
+fn install(cache: &Cache, pins: &Guest, packages: &str, root: &Path) -> Result<()> {
+    cache::remove(root)?;
+    // mmdebstrap mounts into the new root. In a mount namespace of its own
+    // those mounts vanish with it, whatever becomes of the process.
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--propagation", "private", "mmdebstrap"])
+        .args(["--mode=root", "--skip=output/mknod", "--variant=minbase"])
+        .arg(format!("--include={packages}"))
+        .arg("--aptopt=Acquire::Languages \"none\"");
+    for option in apt::acquire_options()? {
+        command.arg(format!("--aptopt={option}"));
+    }
+    for pattern in LEFT_OUT {
+        command.arg(format!("--dpkgopt=path-exclude={pattern}"));
+    }
+    command
+        .arg(&pins.suite)
+        .arg(root)
+        .arg(apt::source_line(&pins.suite)?)
+        // Time stamps inside do not depend on the day of the build.
+        .env("SOURCE_DATE_EPOCH", "0")
+        .env("LC_ALL", "C");
+    process::run_logged(&mut command, &cache.log("image"))
+}
+
+/// Adds the kernel's modules, for tests that load some.
+fn add_modules(cache: &Cache, kernel: &Kernel, root: &Path) -> Result<()> {
+    let modules = root.join("usr/lib/modules");
+    fs::create_dir_all(&modules).with_context(|| format!("cannot make {}", modules.display()))?;
+    process::run_logged(
+        Command::new("cp").arg("-r").arg(kernel.modules()).arg(&modules),
+        &cache.log("modules"),
+    )?;
+    process::run_logged(
+        Command::new("chroot").arg(root).args(["/usr/sbin/depmod", &kernel.release]),
+        &cache.log("depmod"),
+    )
+}
+
+fn pack(cache: &Cache, root: &Path, image: &Path) -> Result<()> {
+    process::run_logged(
+        Command::new("mksquashfs")
+            .args([root, image])
+            // lz4: a third larger than zstd, and far cheaper to read under TCG.
+            .args(["-comp", "lz4", "-noappend", "-no-progress"])
+            .args(["-all-time", "0", "-mkfs-time", "0"]),
+        &cache.log("squashfs"),
+    )
+}

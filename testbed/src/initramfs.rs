@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The initial root file system: a part that is cached (busybox, the modules
+//! needed to mount the disk, our init), and a part per boot (the payload).
+//! The kernel unpacks archives that stand one behind the other.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::cache::Cache;
+use crate::cpio::Archive;
+use crate::kernel::Kernel;
+use crate::process;
+
+const INIT: &str = include_str!("../guest/init");
+const BUSYBOX: &str = "/bin/busybox";
+
+/// What the disk needs that the kernel does not have built in, in load order.
+const MODULES: [&str; 3] = ["virtio_blk", "squashfs", "overlay"];
+
+/// Returns the cached part, building it when it is missing.
+pub(crate) fn prepare(cache: &Cache, kernel: &Kernel) -> Result<PathBuf> {
+    let busybox = fs::read(BUSYBOX)
+        .with_context(|| format!("cannot read {BUSYBOX}; install the package busybox-static"))?;
+    let size = busybox.len().to_string();
+    let order = MODULES.join(" ");
+    let inputs = [INIT, &order, &kernel.release, &size];
+    cache.get("initramfs", &inputs, "guest initramfs", |path| {
+        let mut archive = Archive::new(create(path)?);
+        archive.bytes(Path::new("/init"), 0o755, INIT.as_bytes())?;
+        archive.bytes(Path::new("/bin/busybox"), 0o755, &busybox)?;
+        let applets = process::output(Command::new(BUSYBOX).arg("--list"))?;
+        for name in applets.lines().filter(|&name| name != "busybox") {
+            archive.link(&Path::new("/bin").join(name), Path::new("busybox"))?;
+        }
+        for folder in ["/dev", "/proc", "/sys", "/payload"] {
+            archive.folder(Path::new(folder))?;
+        }
+        add_modules(&mut archive, kernel)?;
+        archive.finish()?;
+        Ok(())
+    })
+}
+
+/// Adds the modules uncompressed: unpacking them here is cheaper than in the
+/// guest.
+fn add_modules(archive: &mut Archive<impl Write>, kernel: &Kernel) -> Result<()> {
+    let mut order = String::new();
+    for name in MODULES {
+        let compressed = kernel.module(name)?;
+        let data = Command::new("xz")
+            .args(["--decompress", "--stdout"])
+            .arg(&compressed)
+            .output()
+            .context("cannot start xz; install the package xz-utils")?;
+        anyhow::ensure!(data.status.success(), "xz cannot unpack {}", compressed.display());
+        let file = format!("{name}.ko");
+        archive.bytes(&Path::new("/modules").join(&file), 0o644, &data.stdout)?;
+        order.push_str(&file);
+        order.push('\n');
+    }
+    archive.bytes(Path::new("/modules/order"), 0o644, order.as_bytes())
+}
+
+/// Writes the cached part and this boot's payload to `path`.
+pub(crate) fn with_payload(
+    base: &Path,
+    payload: &[(PathBuf, PathBuf)],
+    command: &str,
+    path: &Path,
+) -> Result<()> {
+    let mut out = create(path)?;
+    let mut cached = File::open(base).with_context(|| format!("cannot read {}", base.display()))?;
+    io::copy(&mut cached, &mut out).context("cannot copy the initramfs")?;
+    let mut archive = Archive::new(out);
+    let root = Path::new("/payload");
+    for (host, guest) in payload {
+        archive.tree(host, &root.join(merged(guest)))?;
+    }
+    archive.bytes(&root.join(".turbolane-command"), 0o755, command.as_bytes())?;
+    archive.finish()?;
+    Ok(())
+}
+
+/// Debian's `/bin`, `/sbin`, `/lib` and `/lib64` are links into `/usr`; a folder
+/// of that name in the payload would hide the link and all that is behind it.
+fn merged(guest: &Path) -> PathBuf {
+    let guest = guest.strip_prefix("/").unwrap_or(guest);
+    let linked = ["bin", "sbin", "lib", "lib64"];
+    if linked.iter().any(|top| guest.starts_with(top)) {
+        Path::new("usr").join(guest)
+    } else {
+        guest.to_owned()
+    }
+}
+
+fn create(path: &Path) -> Result<BufWriter<File>> {
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(BufWriter::new(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merged_folders_lead_into_usr() {
+        for (given, want) in [
+            ("/bin/turbolane", "usr/bin/turbolane"),
+            ("/usr/bin/turbolane", "usr/bin/turbolane"),
+            ("/lib/modules/x.ko", "usr/lib/modules/x.ko"),
+            ("/library", "library"),
+        ] {
+            assert_eq!(merged(Path::new(given)), Path::new(want));
+        }
+    }
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How the project's test machines are fetched, built, cached and booted.
+//!
+//! [`prepare`] gives a Debian kernel with sched_ext and a Debian root, both
+//! from the mirror that this machine already uses; [`Guest`] boots them in
+//! QEMU without hardware support, runs one command, and brings its output, its
+//! exit code, the kernel's log and the files in `/out` back.
+//!
+//! ```text
+//!   versions.toml --> kernel ----+--> initramfs --+
+//!                     (dpkg -x)  |    (cached)    +--> QEMU --> Outcome
+//!                                +--> disk image  |
+//!                     (mmdebstrap, squashfs)      |
+//!   this boot's payload and command --------------+
+//! ```
+//!
+//! Invariant: nothing is left behind. Guests end with this process, however it
+//! ends; nothing is written outside the cache folder.
+
+mod apt;
+mod boot;
+mod cache;
+mod cpio;
+mod guest;
+mod image;
+mod initramfs;
+mod kernel;
+pub mod logscan;
+mod mirror;
+mod outcome;
+mod peers;
+mod process;
+mod progress;
+mod qemu;
+mod versions;
+mod vmlinux;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+pub use cache::Cache;
+pub use guest::Guest;
+pub use kernel::Kernel;
+pub use outcome::{End, Outcome};
+pub use peers::peer;
+pub use process::{end_children_on_signals, last_lines, run_child};
+pub use progress::Step;
+
+/// What every guest boots from; all of it lies in the cache.
+#[derive(Debug, Clone)]
+pub struct Images {
+    /// The kernel and its modules.
+    pub kernel: Kernel,
+    /// The read-only root disk, a squashfs.
+    pub disk: PathBuf,
+    /// The part of the initramfs that is the same for all boots.
+    pub initramfs: PathBuf,
+}
+
+/// Makes sure that the cache has everything a guest boots from. The first call
+/// downloads about 150 MB and takes one to two minutes; later ones take none.
+///
+/// # Errors
+/// When the mirror cannot be reached or a tool is missing or fails.
+pub fn prepare(cache: &Cache) -> Result<Images> {
+    let pins = versions::Versions::pinned();
+    let kernel = kernel::prepare(cache, &pins.kernel)?;
+    let disk = image::prepare(cache, &pins.guest, &kernel)?;
+    let initramfs = initramfs::prepare(cache, &kernel)?;
+    Ok(Images { kernel, disk, initramfs })
+}

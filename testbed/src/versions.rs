@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `versions.toml`, parsed.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// What the testbed fetches, as pinned in `versions.toml`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Versions {
+    pub(crate) kernel: Kernel,
+    pub(crate) guest: Guest,
+    /// Versions by name.
+    pub(crate) peers: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Kernel {
+    pub(crate) release: String,
+    pub(crate) fallback_prefix: String,
+    pub(crate) fallback_flavour: String,
+    pub(crate) suite: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Guest {
+    pub(crate) suite: String,
+    pub(crate) packages: Vec<String>,
+}
+
+impl Versions {
+    pub(crate) fn pinned() -> Self {
+        toml::from_str(include_str!("../versions.toml"))
+            .expect("versions.toml is part of this build and a test parses it")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_pins_parse() {
+        let versions = super::Versions::pinned();
+        let kernel = versions.kernel;
+        assert!(kernel.release.starts_with(&kernel.fallback_prefix));
+        assert!(kernel.release.ends_with(&kernel.fallback_flavour));
+    }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `turbolane run` for real, in affinity mode, which any kernel has: start, signals, exit codes,
+//! control socket. As root; skipped without, and while another Turbolane runs.
+
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::turbolane;
+
+/// One run at a time: a machine has one lane.
+static LANE: Mutex<()> = Mutex::new(());
+
+/// Long enough for a machine that builds something else meanwhile.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The right to run, or `None` where a run is not possible.
+fn lane() -> Option<MutexGuard<'static, ()>> {
+    let guard = LANE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let output = run(&["true"]);
+    if output.status.success() {
+        return Some(guard);
+    }
+    let why = text(&output.stderr);
+    let expected = ["only root", "already runs", "no scalar CPU"];
+    assert!(expected.iter().any(|words| why.contains(words)), "{why}");
+    eprintln!("skipped: {why}");
+    None
+}
+
+fn affinity_run() -> Command {
+    let mut command = turbolane();
+    command.args(["run", "--mode", "affinity", "--wide-cpus", "1"]);
+    command
+}
+
+fn run(command: &[&str]) -> Output {
+    affinity_run().arg("--").args(command).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Starts a run and waits until it answers on its socket.
+fn started(command: &[&str]) -> Child {
+    let mut child = affinity_run()
+        .arg("--")
+        .args(command)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    loop {
+        let status = turbolane().args(["ctl", "status", "--json"]).output().unwrap();
+        if text(&status.stdout).contains(&format!("\"pid\":{},", child.id())) {
+            return child;
+        }
+        assert!(child.try_wait().unwrap().is_none(), "the run ended at once");
+        assert!(begun.elapsed() < PATIENCE, "the run does not answer");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+fn send(child: &Child, signal: &str) {
+    let status = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+/// The command's exit code is passed on, and 128 + N says that signal N ended it.
+#[test]
+fn exit_codes_are_those_of_the_command() {
+    let Some(_lane) = lane() else { return };
+    assert_eq!(run(&["sh", "-c", "exit 3"]).status.code(), Some(3));
+    assert_eq!(run(&["sh", "-c", "kill -9 $$"]).status.code(), Some(137));
+    let missing = run(&["/no/such/program"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(text(&missing.stderr).contains("error: cannot run /no/such/program"));
+}
+
+/// Standard output belongs to the command; what the run has to say goes to standard error.
+#[test]
+fn output_is_left_to_the_command() {
+    let Some(_lane) = lane() else { return };
+    let output = run(&["echo", "hello"]);
+    assert_eq!(text(&output.stdout), "hello\n");
+    assert!(text(&output.stderr).starts_with("turbolane: affinity mode, wide CPUs "));
+}
+
+/// Without a command a signal is the regular end; with one, SIGTERM is passed on to it.
+#[test]
+fn signals_end_a_run() {
+    let Some(_lane) = lane() else { return };
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        let mut run = started(&[]);
+        send(&run, signal);
+        assert_eq!(run.wait().unwrap().code(), Some(0), "{signal}");
+    }
+    let mut run = started(&["sleep", "60"]);
+    send(&run, "-TERM");
+    assert_eq!(run.wait().unwrap().code(), Some(143));
+}
+
+/// Settings change while it runs; a refused change says why and changes nothing.
+#[test]
+fn settings_change_while_it_runs() {
+    let Some(_lane) = lane() else { return };
+    let mut run = started(&[]);
+    let ctl = |arguments: &[&str]| turbolane().arg("ctl").args(arguments).output().unwrap();
+    assert!(ctl(&["set", "slice=3ms"]).status.success());
+    let settings = text(&ctl(&["get", "--json", "slice"]).stdout);
+    assert!(settings.contains(r#""value":"3ms""#), "{settings}");
+
+    let refused = ctl(&["set", "wide-cpus=1000"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("next:"));
+    let settings = text(&ctl(&["get", "--json", "wide-cpus"]).stdout);
+    assert!(settings.contains(r#""value":"1""#), "{settings}");
+
+    send(&run, "-INT");
+    assert!(run.wait().unwrap().success());
+}
+
+/// The second one is refused and told about the first.
+#[test]
+fn two_runs_at_once_fail() {
+    let Some(_lane) = lane() else { return };
+    let mut first = started(&[]);
+    let second = run(&["true"]);
+    assert_eq!(second.status.code(), Some(2));
+    assert!(text(&second.stderr).contains(&first.id().to_string()));
+    send(&first, "-INT");
+    assert!(first.wait().unwrap().success());
+}
+
+/// After kill -9 nothing stands in the way of the next run.
+#[test]
+fn a_killed_run_leaves_nothing_in_the_way() {
+    let Some(_lane) = lane() else { return };
+    let mut first = started(&[]);
+    send(&first, "-KILL");
+    first.wait().unwrap();
+    assert!(run(&["true"]).status.success());
+}

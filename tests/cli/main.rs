@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command line as users see it: each `*.trycmd` file holds commands with their output and
+//! exit code. After a change on purpose, `TRYCMD=overwrite cargo test -p turbolane-cli` rewrites
+//! them; review the difference.
+
+mod live;
+mod socket;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The repository's root: the tests run in the package's folder, two below.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn turbolane() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turbolane"));
+    command.env("COLUMNS", "80");
+    command
+}
+
+/// Help, reports on recorded machines, and every refusal that needs no scheduler.
+#[test]
+fn snapshots() {
+    trycmd::TestCases::new()
+        .env("COLUMNS", "80")
+        .register_bin("turbolane", Path::new(env!("CARGO_BIN_EXE_turbolane")))
+        .case("../../tests/cli/*.trycmd");
+}
+
+/// Every recorded machine has a snapshot of what doctor says about it.
+#[test]
+fn every_machine_is_examined() {
+    let snapshots = fs::read_to_string(root().join("tests/cli/doctor.trycmd")).unwrap();
+    for entry in fs::read_dir(root().join("tests/data/machines")).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if entry.path().is_dir() {
+            assert!(snapshots.contains(&format!("machines/{name}\n")), "{name} has no snapshot");
+        }
+    }
+}
+
+/// The manual pages that are checked in are those of this program. To renew them:
+/// `cargo run -p turbolane-cli -- man docs/man`.
+#[test]
+fn manual_pages_are_current() {
+    let fresh = tempfile::tempdir().unwrap();
+    assert!(turbolane().arg("man").arg(fresh.path()).status().unwrap().success());
+    let pages = |dir: &Path| {
+        let mut pages: Vec<(String, String)> = fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            // Section 3 is the library's.
+            .filter(|entry| entry.path().extension().is_some_and(|section| section == "1"))
+            .map(|entry| {
+                let name = entry.file_name().into_string().unwrap();
+                (name, fs::read_to_string(entry.path()).unwrap())
+            })
+            .collect();
+        pages.sort();
+        pages
+    };
+    let (now, checked_in) = (pages(fresh.path()), pages(&root().join("docs/man")));
+    let names = |pages: &[(String, String)]| -> Vec<String> {
+        pages.iter().map(|(name, _)| name.clone()).collect()
+    };
+    assert_eq!(names(&now), names(&checked_in));
+    for (now, checked_in) in now.iter().zip(&checked_in) {
+        assert!(now == checked_in, "docs/man/{} is stale", now.0);
+    }
+}
+
+/// A recording of this machine says the same as the machine.
+#[test]
+fn a_recorded_machine_looks_like_the_live_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let live = turbolane().args(["doctor", "--record"]).arg(dir.path()).output().unwrap();
+    let replayed = turbolane().args(["doctor", "--machine"]).arg(dir.path()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&live.stdout), String::from_utf8_lossy(&replayed.stdout));
+    assert_eq!(live.status.code(), replayed.status.code());
+}
+
+/// Every shell gets a script that knows the subcommands.
+#[test]
+fn completions_know_the_subcommands() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = turbolane().args(["completions", shell]).output().unwrap();
+        assert!(output.status.success());
+        let script = String::from_utf8(output.stdout).unwrap();
+        for word in ["doctor", "wide-cpus", "affinity"] {
+            assert!(script.contains(word), "{shell} does not know {word}");
+        }
+    }
+}
+
+/// A reader that goes away early (`| head -1`) is no error.
+#[test]
+fn a_closed_pipe_is_no_error() {
+    use std::process::Stdio;
+    let mut child = turbolane()
+        .args(["run", "--help-stats"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `lane.idle_while_runnable_pct`: under loads with more runnable tasks than CPUs that may run
+//! them, the share of time that these CPUs stood idle, by the kernel's own accounting.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::lane::{Lane, read};
+use crate::load::{self, Ending, Role, Source};
+use crate::measure::{Figure, publish};
+use crate::samples::Samples;
+
+/// Name, workers, CPUs that the load can keep busy. CPUs 2 and 3 are wide.
+pub const LOADS: [(&str, &[(Role, usize)], &[usize]); 5] = [
+    ("scalar-only", &[(Role::ScalarHog, 8)], &[0, 1, 2, 3]),
+    ("default-only", &[(Role::DefaultHog, 8)], &[0, 1, 2, 3]),
+    ("wide-only", &[(Role::WideHog, 6)], &[2, 3]),
+    ("mixed", &[(Role::WideHog, 4), (Role::ScalarHog, 4)], &[0, 1, 2, 3]),
+    (
+        "bursts",
+        &[(Role::ScalarBursts, 16), (Role::Mixed(Source::Hint, Ending::Explicit), 8)],
+        &[0, 1, 2, 3],
+    ),
+];
+
+/// Idle time of these CPUs together since boot, seconds. Idle time is exact; of busy time an
+/// emulated machine loses ticks, so it is not used.
+fn idle_s(cpus: &[usize]) -> Result<f64> {
+    const TICKS_PER_S: f64 = 100.0;
+    let text = read("/proc/stat");
+    let mut ticks = 0.0;
+    for cpu in cpus {
+        let line = text.lines().find(|l| l.starts_with(&format!("cpu{cpu} "))).context("CPU not in /proc/stat")?;
+        let fields: Vec<f64> = line.split_whitespace().skip(1).filter_map(|f| f.parse().ok()).collect();
+        ticks += fields[3] + fields[4];
+    }
+    Ok(ticks / TICKS_PER_S)
+}
+
+/// Share of time that these CPUs idle under the load, %.
+pub fn idle_pct(roles: &[(Role, usize)], cpus: &[usize], time: Duration) -> Result<f64> {
+    let samples = Samples::shared();
+    samples.end_ns.store(u64::MAX, Ordering::Relaxed);
+    let mut workers = Vec::new();
+    for &(role, count) in roles {
+        workers.extend(load::start(samples, role, count)?);
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    let (start, before) = (Instant::now(), idle_s(cpus)?);
+    std::thread::sleep(time);
+    let idle = idle_s(cpus)? - before;
+    Ok(100.0 * idle / (start.elapsed().as_secs_f64() * cpus.len() as f64))
+}
+
+/// Measure and publish: the kernel's scheduler on the same loads is the baseline (without wide
+/// and scalar CPUs, so all CPUs count).
+pub fn run() -> Result<()> {
+    let mut figures = Vec::new();
+    let mut worst = Vec::new();
+    for (name, roles, cpus) in LOADS {
+        let kernel = idle_pct(roles, &[0, 1, 2, 3], Duration::from_secs(4))?;
+        let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
+        let mut values = Vec::new();
+        for _ in 0..3 {
+            values.push(idle_pct(roles, cpus, Duration::from_secs(4))?);
+        }
+        lane.stop()?;
+        let name = format!("lane.idle_while_runnable_pct.{name}");
+        let figure = Figure::of(&name, "%", "lower", &values)?;
+        worst.push(figure.value);
+        figures.push(figure.against("kernel scheduler", kernel));
+    }
+    let worst = worst.into_iter().fold(0.0, f64::max);
+    let mut all = Figure::of("lane.idle_while_runnable_pct", "%", "lower", &[worst])?;
+    all.n = 3 * LOADS.len() as u64;
+    figures.push(all);
+    publish("conservation", &figures)
+}

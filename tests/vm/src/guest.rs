@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Small things every test needs: clocks, CPU numbers, affinity, waiting, forks.
+
+use std::fs;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// Time in ns, comparable between processes, without a system call: in an emulated machine the
+/// kernel's clock is not the time stamp counter, so clock_gettime would be one, and end wide
+/// sections that end with system calls.
+pub fn now_ns() -> u64 {
+    (tsc() as f64 * *NS_PER_TICK) as u64
+}
+
+static NS_PER_TICK: LazyLock<f64> = LazyLock::new(|| {
+    let (clock, ticks) = (Instant::now(), tsc());
+    while clock.elapsed() < Duration::from_millis(20) {}
+    clock.elapsed().as_nanos() as f64 / (tsc() - ticks) as f64
+});
+
+/// Measure the clock: once, in the first process, so that all its children agree.
+pub fn calibrate() {
+    LazyLock::force(&NS_PER_TICK);
+}
+
+/// The CPU this thread runs on.
+pub fn cpu() -> usize {
+    // SAFETY: no arguments.
+    unsafe { libc::sched_getcpu() as usize }
+}
+
+/// Time stamp counter; in a counting guest, the instructions of all CPUs.
+pub fn tsc() -> u64 {
+    // SAFETY: every x86-64 CPU has it.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// Online CPUs.
+pub fn nr_cpus() -> usize {
+    // SAFETY: no memory involved.
+    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) as usize }
+}
+
+/// Spin for about this long. It checks the clock rarely enough to be mostly computation.
+pub fn spin(time: Duration) {
+    let end_ns = now_ns() + time.as_nanos() as u64;
+    while now_ns() < end_ns {
+        work(200);
+    }
+}
+
+/// A fixed amount of scalar computation.
+pub fn work(rounds: u64) -> u64 {
+    let mut x = rounds | 1;
+    for _ in 0..rounds {
+        x = std::hint::black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+    }
+    x
+}
+
+/// Restrict a task (0 = this thread) to these CPUs.
+pub fn set_affinity(tid: i32, cpus: &[usize]) -> Result<()> {
+    // SAFETY: an all-zero cpu_set_t is an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for &cpu in cpus {
+        // SAFETY: cpu numbers here are far below the set's size.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
+    // SAFETY: the set is valid for its size.
+    if unsafe { libc::sched_setaffinity(tid, size_of_val(&set), &set) } != 0 {
+        return Err(std::io::Error::last_os_error()).context(format!("sched_setaffinity to {cpus:?}"));
+    }
+    Ok(())
+}
+
+/// Switches of this thread so far, voluntary and not.
+pub fn context_switches() -> u64 {
+    // SAFETY: an all-zero rusage is valid, the kernel fills it.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+    (usage.ru_nvcsw + usage.ru_nivcsw) as u64
+}
+
+/// Wait until a condition holds.
+pub fn wait_for(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> Result<()> {
+    let start = Instant::now();
+    while !holds() {
+        if start.elapsed() > limit {
+            bail!("{what}: not within {limit:?}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// State of sched_ext: `enabled` or `disabled`.
+pub fn scx_state() -> String {
+    fs::read_to_string("/sys/kernel/sched_ext/state").unwrap_or_default().trim().to_owned()
+}
+
+/// A forked child running a closure; killed when dropped.
+pub struct Child {
+    /// Its process id.
+    pub pid: i32,
+}
+
+impl Child {
+    /// Fork; the child exits 0 when the closure returns.
+    pub fn fork(body: impl FnOnce()) -> Result<Self> {
+        // SAFETY: the harness is single-threaded when it forks.
+        match unsafe { libc::fork() } {
+            -1 => Err(std::io::Error::last_os_error()).context("fork"),
+            0 => {
+                body();
+                // SAFETY: ends the child without running the parent's destructors.
+                unsafe { libc::_exit(0) }
+            }
+            pid => Ok(Child { pid }),
+        }
+    }
+
+    /// Wait for its end; its exit status, or 128 + signal.
+    pub fn wait(&mut self) -> Result<i32> {
+        let mut status = 0;
+        // SAFETY: our own child.
+        if unsafe { libc::waitpid(self.pid, &mut status, 0) } != self.pid {
+            bail!("child {} is gone", self.pid);
+        }
+        self.pid = 0;
+        Ok(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) })
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.pid > 0 {
+            // SAFETY: our own child, not yet waited for.
+            unsafe {
+                libc::kill(self.pid, libc::SIGKILL);
+                libc::waitpid(self.pid, std::ptr::null_mut(), 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What runs inside the guest: tests, benchmarks and the demo's load, on a real kernel with the
+//! real `turbolane` binary.
+//!
+//! ```text
+//! vmtests --list            one JSON line per test: what guest it needs
+//! vmtests --list-benches    the same for benchmarks
+//! vmtests run NAME          run a test: exit 0 passed, 77 skipped, else failed
+//! vmtests bench NAME        run a benchmark; its results go to $TURBOLANE_OUT
+//! vmtests demo              the guest's part of ./x demo
+//! ```
+
+mod bench;
+mod debug;
+mod demo;
+mod guest;
+mod lane;
+mod load;
+mod measure;
+mod probe_site;
+mod samples;
+mod suite;
+mod tests;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["--list"] => suite::list(tests::ALL),
+        ["--list-benches"] => suite::list(bench::ALL),
+        ["run", name] => suite::run(tests::ALL, name),
+        ["bench", name] => suite::run(bench::ALL, name),
+        ["debug", rest @ ..] => debug::run(rest),
+        ["demo"] => demo::run(),
+        _ => Err(anyhow::anyhow!("usage: vmtests --list | --list-benches | run NAME | bench NAME | demo")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("vmtests: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

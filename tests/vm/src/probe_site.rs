@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A function to mark: as a compiler would begin it, calling back into the test.
+
+use std::arch::global_asm;
+
+global_asm!(
+    ".text",
+    ".balign 64",
+    ".globl vmtests_wide_section",
+    ".type vmtests_wide_section, @function",
+    "vmtests_wide_section:",
+    "push rbp",
+    "mov rbp, rsp",
+    "call rsi",
+    "pop rbp",
+    "ret",
+    ".size vmtests_wide_section, . - vmtests_wide_section",
+);
+
+unsafe extern "C" {
+    fn vmtests_wide_section(context: *mut u8, body: extern "C" fn(*mut u8));
+}
+
+/// Name of the function, for `--mark`.
+pub const SYMBOL: &str = "vmtests_wide_section";
+
+/// Run the body inside the marked function.
+pub fn marked<F: FnMut()>(mut body: F) {
+    extern "C" fn call<F: FnMut()>(context: *mut u8) {
+        // SAFETY: context is the closure that `marked` passed, alive until it returns.
+        unsafe { (*context.cast::<F>())() }
+    }
+    // SAFETY: the function calls its second argument with its first, once.
+    unsafe { vmtests_wide_section((&raw mut body).cast(), call::<F>) }
+}
+
+/// `FILE:FUNCTION` of this binary, for `--mark`.
+pub fn mark() -> String {
+    format!("/proc/self/exe:{SYMBOL}").replace("/proc/self/exe", &exe())
+}
+
+fn exe() -> String {
+    std::fs::read_link("/proc/self/exe").map_or_else(|_| "/proc/self/exe".into(), |p| p.display().to_string())
+}

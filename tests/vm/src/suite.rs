@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A test or benchmark: its name, the guest it needs, the function. What is printed is read by
+//! xtask's `suite.rs`.
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// One entry of a list.
+#[derive(Serialize)]
+pub struct Case {
+    /// Unique in its list.
+    pub name: &'static str,
+    /// Benchmarks: the group of `./x bench GROUP`.
+    pub group: &'static str,
+    /// Benchmarks: runs on the developer's machine, not in a guest.
+    pub host: bool,
+    /// CPUs of the guest.
+    pub cpus: u32,
+    /// QEMU's topology, empty for one core per CPU.
+    pub topology: &'static str,
+    /// Whether the time stamp counter must count instructions.
+    pub icount: bool,
+    /// Wall-clock limit for boot and test.
+    pub limit_s: u32,
+    /// Kernel log lines that the test provokes on purpose.
+    pub allow_log: &'static [&'static str],
+    /// Other schedulers to put into the guest.
+    pub peers: &'static [&'static str],
+    #[serde(skip)]
+    run: fn() -> Result<()>,
+}
+
+impl Case {
+    /// A test on four CPUs.
+    pub const fn new(name: &'static str, run: fn() -> Result<()>) -> Self {
+        Case {
+            name,
+            group: "",
+            host: false,
+            cpus: 4,
+            topology: "",
+            icount: false,
+            limit_s: 180,
+            allow_log: &[],
+            peers: &[],
+            run,
+        }
+    }
+
+    /// A benchmark of group `vm`.
+    pub const fn bench(name: &'static str, run: fn() -> Result<()>) -> Self {
+        let mut case = Self::new(name, run);
+        case.group = "vm";
+        case
+    }
+
+    /// The same on the developer's machine.
+    pub const fn host(mut self) -> Self {
+        self.host = true;
+        self
+    }
+
+    /// The same with this scheduler in the guest.
+    pub const fn peers(mut self, peers: &'static [&'static str]) -> Self {
+        self.peers = peers;
+        self
+    }
+
+    /// The same with another number of CPUs.
+    pub const fn cpus(mut self, cpus: u32) -> Self {
+        self.cpus = cpus;
+        self
+    }
+
+    /// The same on this topology.
+    pub const fn topology(mut self, topology: &'static str) -> Self {
+        self.topology = topology;
+        self
+    }
+
+    /// The same counting instructions.
+    pub const fn icount(mut self) -> Self {
+        self.icount = true;
+        self
+    }
+
+    /// The same with another limit.
+    pub const fn limit_s(mut self, limit_s: u32) -> Self {
+        self.limit_s = limit_s;
+        self
+    }
+
+    /// The same, expecting these lines in the kernel log.
+    pub const fn allow_log(mut self, lines: &'static [&'static str]) -> Self {
+        self.allow_log = lines;
+        self
+    }
+}
+
+/// Print the cases as JSON lines.
+pub fn list(cases: &[Case]) -> Result<()> {
+    for case in cases {
+        println!("{}", serde_json::to_string(case)?);
+    }
+    Ok(())
+}
+
+/// Run the case of this name.
+pub fn run(cases: &[Case], name: &str) -> Result<()> {
+    crate::guest::calibrate();
+    let case = cases.iter().find(|case| case.name == name);
+    (case.with_context(|| format!("there is no \"{name}\"; --list and --list-benches say what there is"))?.run)()
+}

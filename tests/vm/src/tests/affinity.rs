@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Affinity masks that leave the policy little choice (SYSTOR 3.2), and that nobody starves.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::guest::{Child, cpu, now_ns, set_affinity, spin, work};
+use crate::lane::{Lane, read, stat, stats, turbolane};
+use crate::load::{self, Role, become_scalar};
+use crate::samples::Samples;
+
+/// Every mask of four CPUs, wide and scalar: the task runs within its mask, wide work on the
+/// wide CPUs of it if there are any.
+pub fn odd_masks() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
+    let samples = Samples::shared();
+    samples.end_ns.store(u64::MAX, Ordering::Relaxed);
+    let _background = load::start(samples, Role::WideHog, 2)?;
+    let _more = load::start(samples, Role::ScalarHog, 2)?;
+    for bits in 1..16u32 {
+        let mask: Vec<usize> = (0..4).filter(|cpu| bits >> cpu & 1 == 1).collect();
+        for wide in [false, true] {
+            let allowed = mask.clone();
+            let mut child = Child::fork(move || odd_mask_worker(&allowed, wide))?;
+            let code = child.wait()?;
+            ensure!(code == 0, "mask {mask:?}, wide {wide}: {}", ["", "left its mask", "wide on a scalar CPU"][code.min(2) as usize]);
+        }
+    }
+    ensure!(stat(&stats()?, "degraded_ns")? > 0, "wide tasks without a wide CPU were not counted");
+    lane.stop().map(drop)
+}
+
+fn odd_mask_worker(mask: &[usize], wide: bool) {
+    let exit = |code| -> ! {
+        // SAFETY: ends this child.
+        unsafe { libc::_exit(code) }
+    };
+    if set_affinity(0, mask).is_err() {
+        exit(3);
+    }
+    if wide {
+        let _ = turbolane::wide_begin(2);
+    } else {
+        become_scalar();
+    }
+    let has_wide = mask.iter().any(|&cpu| cpu >= 2);
+    for _ in 0..60 {
+        spin(Duration::from_micros(500));
+        let here = cpu();
+        if !mask.contains(&here) {
+            exit(1);
+        }
+        if wide && has_wide && here < 2 {
+            exit(2);
+        }
+    }
+}
+
+/// Under eight wide hogs and eight scalar hogs, tasks pinned to each CPU, of each type, all get
+/// CPU time within a bound.
+pub fn nobody_starves() -> Result<()> {
+    const BOUND: Duration = Duration::from_secs(3);
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
+    let samples = Samples::shared();
+    samples.end_ns.store(u64::MAX, Ordering::Relaxed);
+    let _wide = load::start(samples, Role::WideHog, 8)?;
+    let _scalar = load::start(samples, Role::ScalarHog, 8)?;
+    std::thread::sleep(Duration::from_millis(500));
+    for pinned in 0..4usize {
+        for kind in 0..3 {
+            let longest: &'static AtomicU64 = &Samples::shared().units;
+            let mut child = Child::fork(move || {
+                let _ = set_affinity(0, &[pinned]);
+                match kind {
+                    0 => {}
+                    1 => become_scalar(),
+                    _ => drop(turbolane::wide_begin(2)),
+                }
+                longest_gap(longest);
+            })?;
+            ensure!(child.wait()? == 0, "the pinned task failed");
+            let gap = Duration::from_nanos(longest.load(Ordering::Relaxed));
+            ensure!(gap < BOUND, "kind {kind} pinned to CPU {pinned} waited {gap:?}");
+        }
+    }
+    lane.stop().map(drop)
+}
+
+/// Work for some milliseconds of CPU time; store the longest time that it was not running.
+fn longest_gap(longest: &AtomicU64) {
+    let mut last_ns = now_ns();
+    for _ in 0..400 {
+        work(20_000);
+        let now = now_ns();
+        longest.fetch_max(now - last_ns, Ordering::Relaxed);
+        last_ns = now;
+    }
+}
+
+/// Affinity mode: hinted threads move, masks are restored at the end, even after kill -9.
+pub fn affinity_mode() -> Result<()> {
+    for signal in [libc::SIGINT, libc::SIGKILL] {
+        let lane = Lane::spawn(&["--mode", "affinity", "--wide-cpus", "2-3"])?;
+        crate::guest::wait_for("affinity mode is not up", Duration::from_secs(20), || {
+            turbolane(&["ctl", "status"]).is_ok()
+        })?;
+        let wrong: &'static AtomicU64 = &Samples::shared().units;
+        let worker = Child::fork(move || {
+            for round in 0.. {
+                let _ = turbolane::wide_begin(2);
+                spin(Duration::from_millis(2));
+                // The first section of a thread connects; from then on it must be right.
+                if round > 0 && round < 200 && cpu() < 2 {
+                    wrong.fetch_add(1, Ordering::Relaxed);
+                }
+                let _ = turbolane::wide_end();
+                spin(Duration::from_millis(2));
+            }
+        })?;
+        std::thread::sleep(Duration::from_millis(800));
+        ensure!(wrong.load(Ordering::Relaxed) == 0, "wide sections on scalar CPUs in affinity mode");
+        lane.signal(signal);
+        lane.wait()?;
+        crate::guest::wait_for("the mask is not restored", Duration::from_secs(5), || {
+            read(&format!("/proc/{}/status", worker.pid)).lines().any(|l| l == "Cpus_allowed_list:\t0-3")
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Machines and sets at the edge: one CPU, two, no wide CPU, all wide.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::lane::{Lane, set, stat, stats};
+use crate::load::{self, Ending, Role, Source};
+use crate::samples::{Phase, Samples};
+
+const ALL_ROLES: [(Role, usize); 4] = [
+    (Role::WideHog, 2),
+    (Role::ScalarHog, 2),
+    (Role::DefaultHog, 2),
+    (Role::Mixed(Source::Hint, Ending::Explicit), 2),
+];
+
+/// Everyone gets on under this set; returns the samples.
+fn everyone_runs(what: &str) -> Result<&'static Samples> {
+    let samples = Samples::shared();
+    load::run(samples, Duration::from_millis(300), Duration::from_secs(2), &ALL_ROLES)?;
+    for phase in [Phase::Wide, Phase::Scalar, Phase::Default] {
+        ensure!(samples.total(phase) > 0, "{what}: no {phase:?} work was done: {}", samples.text());
+    }
+    Ok(samples)
+}
+
+/// One CPU, which is wide by `auto`, scalar by `0`: all types share it.
+pub fn one_cpu() -> Result<()> {
+    for wide in ["auto", "0", "1"] {
+        let lane = Lane::start(&["--mode", "scx", "--wide-cpus", wide])?;
+        everyone_runs(&format!("one CPU, --wide-cpus {wide}"))?;
+        lane.stop()?;
+    }
+    Ok(())
+}
+
+/// Two CPUs, one of them wide.
+pub fn two_cpus() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "1"])?;
+    let samples = everyone_runs("two CPUs")?;
+    ensure!(samples.on(Phase::Wide, &[0]) == 0, "wide on CPU 0: {}", samples.text());
+    lane.stop().map(drop)
+}
+
+/// No wide CPU: wide work runs where it is, counted as degraded. All wide: nothing is kept apart.
+pub fn all_wide_and_none() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "0"])?;
+    everyone_runs("no wide CPU")?;
+    ensure!(stat(&stats()?, "degraded_ns")? > 0, "degraded time was not counted");
+    set(&["wide-cpus=4"])?;
+    everyone_runs("all CPUs wide")?;
+    set(&["wide-cpus=auto"])?;
+    everyone_runs("auto")?;
+    lane.stop().map(drop)
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! However a run ends, the kernel's scheduler is back and the reason is told.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::guest::{scx_state, wait_for};
+use crate::lane::{Lane, TURBOLANE, turbolane};
+use crate::load::{self, Role};
+use crate::samples::Samples;
+
+fn scx_is(state: &str) -> Result<()> {
+    wait_for(&format!("sched_ext is not {state}"), Duration::from_secs(20), || scx_state() == state)
+}
+
+/// Start, status, Ctrl-C; the exit code of a command is passed on.
+pub fn start_and_stop() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "3"])?;
+    scx_is("enabled")?;
+    let status = turbolane(&["ctl", "status"])?;
+    ensure!(status.contains("scx") && status.contains("1-3"), "status: {status}");
+    let end = lane.stop()?;
+    ensure!(end.code == 130 || end.code == 0, "Ctrl-C gave {end:?}");
+    for code in [0, 7] {
+        let status = Command::new(TURBOLANE)
+            .args(["run", "--mode", "scx", "--wide-cpus", "1", "--", "sh", "-c", &format!("exit {code}")])
+            .stdin(Stdio::null())
+            .status()?;
+        ensure!(status.code() == Some(code), "exit {code} became {status}");
+        scx_is("disabled")?;
+    }
+    ensure!(!Path::new("/run/turbolane/ctl.sock").exists(), "the control socket was left behind");
+    Ok(())
+}
+
+/// kill -9 of the loader under load: the kernel's scheduler takes over, and a new run starts.
+pub fn kill_9() -> Result<()> {
+    for _ in 0..3 {
+        let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
+        let samples = Samples::shared();
+        let workers = std::thread::spawn(move || {
+            load::run(samples, Duration::ZERO, Duration::from_secs(3), &[(Role::WideHog, 3), (Role::ScalarHog, 3)])
+        });
+        std::thread::sleep(Duration::from_secs(1));
+        lane.signal(libc::SIGKILL);
+        ensure!(lane.wait()?.code == 128 + libc::SIGKILL, "it survived kill -9");
+        scx_is("disabled")?;
+        workers.join().expect("the load does not panic")?;
+    }
+    Ok(())
+}
+
+/// The second loader is refused with a reason, and the first is not disturbed.
+pub fn two_loaders_fail() -> Result<()> {
+    let first = Lane::start(&["--mode", "scx", "--wide-cpus", "1"])?;
+    let second = Lane::spawn(&["--mode", "scx", "--wide-cpus", "1"])?.wait()?;
+    ensure!(second.code == 2, "the second loader: {second:?}");
+    ensure!(second.stderr.contains("is loaded"), "no reason: {}", second.stderr);
+    ensure!(scx_state() == "enabled", "the first scheduler is gone");
+    turbolane(&["ctl", "status"])?;
+    first.stop().map(drop)
+}
+
+/// An impossible state unloads the scheduler; the loader says so and fails.
+pub fn bpf_error_fail() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3", "--fault", "error"])?;
+    let samples = Samples::shared();
+    load::run(samples, Duration::ZERO, Duration::from_secs(4), &[(Role::DefaultHog, 6)])?;
+    let end = lane.wait()?;
+    ensure!(end.code == 2, "{end:?}");
+    ensure!(end.stderr.contains("provoked on purpose"), "no reason: {}", end.stderr);
+    scx_is("disabled")
+}
+
+/// A scheduler that serves nobody is thrown out by the kernel's watchdog.
+pub fn stall_fail() -> Result<()> {
+    let lane = Lane::spawn(&["--mode", "scx", "--wide-cpus", "2-3", "--fault", "stall"])?;
+    std::thread::sleep(Duration::from_secs(20));
+    let end = lane.wait()?;
+    ensure!(end.code == 2, "{end:?}");
+    ensure!(end.stderr.contains("stall"), "no reason: {}", end.stderr);
+    scx_is("disabled")
+}
+
+/// What cannot be is refused with exit code 2 before anything is loaded.
+pub fn bad_input_fail() -> Result<()> {
+    fs::write("/tmp/no-elf", "hello")?;
+    let cases: [(&[&str], &str); 8] = [
+        (&["--wide-cpus", "77-78"], "CPUs 77-78 are not online"),
+        (&["--wide-cpus", "0-3"], "all CPUs"),
+        (&["--wide-cpus", "9"], "4 online cores"),
+        (&["--wide-cpus", ","], "wide-cpus"),
+        (&["--slice", "5"], "unit"),
+        (&["--mark", "/nowhere:f"], "/nowhere"),
+        (&["--mark", "/tmp/no-elf:f"], "ELF"),
+        (&["--mark", "/usr/lib/x86_64-linux-gnu/libcrypto.so.3:no_such_function"], "no_such_function"),
+    ];
+    for (args, word) in cases {
+        let enabled = fs::read_to_string("/sys/kernel/sched_ext/enable_seq")?;
+        let end = Lane::spawn(&[&["--mode", "scx"], args].concat())?.wait()?;
+        ensure!(end.code == 2, "{args:?}: {end:?}");
+        ensure!(end.stderr.contains(word), "{args:?} does not tell \"{word}\": {}", end.stderr);
+        ensure!(fs::read_to_string("/sys/kernel/sched_ext/enable_seq")? == enabled, "{args:?}: something was loaded");
+    }
+    let user = Command::new("setpriv")
+        .args(["--reuid=65534", "--clear-groups", TURBOLANE, "run", "--mode", "scx"])
+        .stdin(Stdio::null())
+        .output()?;
+    ensure!(user.status.code() == Some(77), "without root: {user:?}");
+    Ok(())
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Wide code runs on wide CPUs only, scalar code leaves them while wide work waits, and no CPU
+//! idles while it could work.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::guest::{Child, cpu, spin};
+use crate::lane::{Lane, set, stat, stats};
+use crate::load::{self, Ending, Role, Source};
+use crate::probe_site;
+use crate::samples::{Phase, Samples};
+
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// For each source and ending: no sample of a wide section on a scalar CPU.
+pub fn every_source_and_ending() -> Result<()> {
+    let mark = probe_site::mark();
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3", "--mark", &mark])?;
+    for source in [Source::Hint, Source::Mark] {
+        for ending in Ending::ALL {
+            set(&[&format!("remigrate={}", ending.flag())])?;
+            let samples = Samples::shared();
+            load::run(samples, SETTLE, Duration::from_secs(2), &[(Role::Mixed(source, ending), 8)])?;
+            let (wide, wrong) = (samples.total(Phase::Wide), samples.on(Phase::Wide, &[0, 1]));
+            ensure!(wide >= 200, "{source:?} {ending:?}: only {wide} samples");
+            ensure!(wrong == 0, "{source:?} {ending:?}: {wrong} of {wide} on scalar CPUs: {}", samples.text());
+        }
+    }
+    let counted = stats()?;
+    ensure!(stat(&counted, "mark_events")? > 0, "the mark was never hit");
+    ensure!(stat(&counted, "wide_on_scalar_ticks")? == 0, "the scheduler saw wide code on a scalar CPU");
+    lane.stop().map(drop)
+}
+
+/// One named CPU makes its sibling wide too.
+pub fn siblings_share_their_class() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "cpu:3"])?;
+    let samples = Samples::shared();
+    load::run(
+        samples,
+        SETTLE,
+        Duration::from_secs(2),
+        &[(Role::WideHog, 4), (Role::ScalarHog, 3)],
+    )?;
+    ensure!(samples.on(Phase::Wide, &[0, 1]) == 0, "wide on the scalar core: {}", samples.text());
+    ensure!(samples.on(Phase::Wide, &[2]) > 0 && samples.on(Phase::Wide, &[3]) > 0, "{}", samples.text());
+    ensure!(samples.on(Phase::Scalar, &[2, 3]) == 0, "scalar on the wide core: {}", samples.text());
+    lane.stop().map(drop)
+}
+
+/// With tiers on four cores, three of them wide: classes 1, 2 and 3 from CPU 1 up. A level runs
+/// on its class or above.
+pub fn tiers() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "3", "--tiers"])?;
+    for level in 1..=3usize {
+        let mut child = Child::fork(move || {
+            let _ = turbolane::wide_begin(level as u32);
+            for _ in 0..200 {
+                spin(Duration::from_millis(1));
+                if cpu() < level {
+                    // SAFETY: ends this child.
+                    unsafe { libc::_exit(1) }
+                }
+            }
+        })?;
+        ensure!(child.wait()? == 0, "level {level} ran on a CPU of a lower class");
+    }
+    lane.stop().map(drop)
+}
+
+/// Busy loads leave no CPU idle that could run them.
+pub fn work_conservation() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
+    for (name, roles, cpus) in crate::bench::conservation::LOADS {
+        let idle_pct = crate::bench::conservation::idle_pct(roles, cpus, Duration::from_secs(3))?;
+        // The bar of the benchmark is 1 %; here only a CPU that is left out must show.
+        ensure!(idle_pct < 10.0, "{name}: CPUs {cpus:?} idle for {idle_pct:.1} % of the time");
+    }
+    lane.stop().map(drop)
+}

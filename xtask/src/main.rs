@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The project's own tool: tests, benchmarks and the test machines. Called
+//! through `./x`, which first installs what is missing.
+
+mod bench;
+mod binaries;
+mod demo;
+mod format;
+mod repo;
+mod suite;
+mod test;
+mod tidy;
+mod vm;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "x", bin_name = "./x", about = "Turbolane's own tool")]
+struct Args {
+    #[command(subcommand)]
+    command: Sub,
+}
+
+#[derive(Subcommand)]
+enum Sub {
+    /// See it work: on this machine, then in a small emulated one
+    Demo,
+    /// Run all checks and tests
+    Test(test::Args),
+    /// Run a group of benchmarks
+    Bench(bench::Args),
+    /// Build everything in release mode and say where it lies
+    Build,
+    /// Format all Rust and C sources
+    Fmt,
+    /// Check the tree's own rules
+    Tidy,
+    /// Build or boot the test machines
+    Vm(vm::Args),
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<ExitCode> {
+    testbed::end_children_on_signals()?;
+    match &args.command {
+        Sub::Demo => demo::main(),
+        Sub::Test(args) => test::main(args),
+        Sub::Bench(args) => bench::main(args),
+        Sub::Build => build(),
+        Sub::Fmt => format::main(),
+        Sub::Tidy => tidy::main(),
+        Sub::Vm(args) => vm::main(args),
+    }
+}
+
+fn build() -> Result<ExitCode> {
+    for (file, _) in binaries::Binaries::build()?.payload {
+        println!("{}", file.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The suites that run in guests. `tests/vm` is their registry: `vmtests
+//! --list` and `vmtests --list-benches` print one JSON object per line.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use testbed::{Cache, Guest, Images, Outcome};
+
+use crate::binaries::Binaries;
+
+/// What a suite wants to run on, as the registry states it. Only the name is
+/// required.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Suite {
+    /// What `vmtests run NAME` or `vmtests bench NAME` takes.
+    pub(crate) name: String,
+    /// Benchmarks only: the GROUP of `./x bench GROUP`.
+    #[serde(default)]
+    pub(crate) group: String,
+    /// Benchmarks only: runs on this machine, not in a guest.
+    #[serde(default)]
+    pub(crate) host: bool,
+    #[serde(default = "four")]
+    cpus: u32,
+    /// As QEMU's `-smp` takes it, e.g. "cores=2,threads=2".
+    #[serde(default)]
+    topology: String,
+    #[serde(default = "two_gib")]
+    memory_mib: u32,
+    /// As QEMU's `-cpu` takes it.
+    #[serde(default = "max")]
+    cpu: String,
+    /// The time stamp counter counts instructions.
+    #[serde(default)]
+    icount: bool,
+    /// As `icount`, with 2^shift ticks per instruction.
+    #[serde(default)]
+    icount_shift: Option<u8>,
+    /// Added to the kernel command line.
+    #[serde(default)]
+    kernel_args: String,
+    #[serde(default = "two_minutes")]
+    limit_s: u64,
+    /// Kernel log lines with one of these texts are no findings.
+    #[serde(default)]
+    allow_log: Vec<String>,
+    /// Other schedulers to put into the guest, to compare with: "scx_layered".
+    #[serde(default)]
+    peers: Vec<String>,
+}
+
+fn four() -> u32 {
+    4
+}
+
+fn two_gib() -> u32 {
+    2048
+}
+
+fn two_minutes() -> u64 {
+    120
+}
+
+fn max() -> String {
+    "max".to_owned()
+}
+
+/// Asks the registry for its suites.
+pub(crate) fn list(registry: &Path, question: &str) -> Result<Vec<Suite>> {
+    let out = Command::new(registry)
+        .arg(question)
+        .output()
+        .with_context(|| format!("cannot start {}", registry.display()))?;
+    ensure!(
+        out.status.success(),
+        "vmtests {question} ended with {}: {}",
+        out.status,
+        String::from_utf8_lossy(&out.stderr).trim()
+    );
+    parse(&String::from_utf8_lossy(&out.stdout))
+}
+
+fn parse(text: &str) -> Result<Vec<Suite>> {
+    text.lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| {
+            serde_json::from_str(line)
+                .with_context(|| format!("vmtests lists a suite that xtask cannot read: {line}"))
+        })
+        .collect()
+}
+
+impl Suite {
+    /// Boots a guest as the suite wants it and runs `command` there.
+    pub(crate) fn run(
+        &self,
+        cache: &Cache,
+        images: &Images,
+        binaries: &Binaries,
+        command: &[&str],
+    ) -> Result<Outcome> {
+        let mut guest = Guest::new(cache, images)
+            .cpus(self.cpus)
+            .topology(&self.topology)
+            .memory_mib(self.memory_mib)
+            .cpu(&self.cpu)
+            .icount_shift(self.icount_shift.or(self.icount.then_some(0)))
+            .kernel_args(&self.kernel_args)
+            .limit(Duration::from_secs(self.limit_s))
+            .env("TURBOLANE_OUT", "/out");
+        for (host, place) in &binaries.payload {
+            guest = guest.payload(host, place);
+        }
+        for peer in &self.peers {
+            let program = testbed::peer(cache, peer)?;
+            guest = guest.payload(program, Path::new("/usr/bin").join(peer));
+        }
+        for text in &self.allow_log {
+            guest = guest.allow_log(text);
+        }
+        guest.run(command)
+    }
+}
+
+/// Does `work` for each suite, as many at a time as there are CPUs: a guest
+/// keeps one busy, whatever number it has itself.
+pub(crate) fn for_each(suites: &[Suite], work: impl Fn(&Suite) + Sync) {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(suites.len());
+    let queue = Mutex::new(suites.iter());
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().expect("no worker panics in next()").next();
+                    match next {
+                        Some(suite) => work(suite),
+                        None => break,
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_name_is_required() {
+        let suites = parse("{\"name\":\"a\"}\n\n{\"name\":\"b\",\"cpus\":2}\n").unwrap();
+        assert_eq!(suites.len(), 2);
+        assert_eq!((suites[0].cpus, suites[1].cpus), (4, 2));
+    }
+
+    #[test]
+    fn a_misspelt_wish_is_refused() {
+        assert!(parse(r#"{"name":"a","cpu_count":2}"#).is_err());
+    }
+
+    #[test]
+    fn every_suite_is_run_once() {
+        let suites = parse(&"{\"name\":\"a\"}\n".repeat(50)).unwrap();
+        let count = std::sync::atomic::AtomicUsize::new(0);
+        for_each(&suites, |_| {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert_eq!(count.into_inner(), 50);
+    }
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `./x test`: all checks and tests, in the order in which they are cheapest to
+//! fail.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use testbed::{Cache, End, Outcome, Step};
+
+use crate::binaries::Binaries;
+use crate::suite::{self, Suite};
+use crate::{format, repo, tidy};
+
+/// What `vmtests run` exits with when the guest cannot answer the question.
+const SKIPPED: i32 = 77;
+
+/// Lines that a failed stage may print; the rest is in its log.
+const DETAILS: usize = 150;
+
+/// Arguments of `./x test`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only stages and suites whose name contains this: format, lint, tidy,
+    /// unit, testbed, vm/SUITE
+    filter: Option<String>,
+}
+
+/// Counts of single tests; a check such as the format counts as one.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Tally {
+    passed: u32,
+    failed: u32,
+    skipped: u32,
+}
+
+/// What a stage has to say.
+struct Verdict {
+    tally: Tally,
+    /// Stands behind the time.
+    note: String,
+    /// Printed if it failed.
+    details: String,
+}
+
+type Stage = fn() -> Result<Verdict>;
+
+const STAGES: [(&str, Stage); 5] = [
+    ("format", formatting),
+    ("lint", lint),
+    ("tidy", tree),
+    ("unit", unit),
+    ("testbed", guests_boot),
+];
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let filter = args.filter.as_deref().unwrap_or("");
+    let mut total = Tally::default();
+    let mut ran = 0;
+    for (name, stage) in STAGES.iter().filter(|(name, _)| name.contains(filter)) {
+        let start = Instant::now();
+        let step = Step::start(name);
+        let verdict = stage();
+        drop(step);
+        total.add(report(name, start, verdict));
+        ran += 1;
+    }
+    // A filter that names a stage asks for nothing else.
+    if filter.is_empty() || ran == 0 || filter.starts_with("vm") {
+        let start = Instant::now();
+        match guests(filter) {
+            Ok((tally, suites)) => {
+                total.add(tally);
+                ran += suites;
+            }
+            Err(error) => {
+                total.add(report("vm", start, Err(error)));
+                ran += 1;
+            }
+        }
+    }
+    if ran == 0 && !filter.is_empty() {
+        bail!("no stage or suite has \"{filter}\" in its name; see ./x test --help");
+    }
+    println!("{} passed, {} failed, {} skipped", total.passed, total.failed, total.skipped);
+    Ok(ExitCode::from(u8::from(total.failed > 0)))
+}
+
+/// Prints a stage's line, and what it has to say if it failed.
+fn report(name: &str, start: Instant, verdict: Result<Verdict>) -> Tally {
+    let verdict = verdict.unwrap_or_else(|error| Verdict::failed(format!("{error:#}")));
+    let seconds = start.elapsed().as_secs_f64();
+    let word = match verdict.tally {
+        Tally { failed: 1.., .. } => "FAILED",
+        Tally { passed: 0, .. } => "skipped",
+        _ => "ok",
+    };
+    let mut text = format!("{name:<24} {word:<7} {seconds:>6.1} s  {}", verdict.note);
+    if verdict.tally.failed > 0 {
+        for line in verdict.details.lines().take(DETAILS) {
+            text += &format!("\n    {line}");
+        }
+    }
+    // One call, so that lines of parallel suites do not mix.
+    println!("{}", text.trim_end());
+    verdict.tally
+}
+
+fn formatting() -> Result<Verdict> {
+    let files = format::misformatted()?;
+    let details = format!("not formatted; ./x fmt does it:\n{}", files.join("\n"));
+    Ok(Verdict::of(files.is_empty(), &details))
+}
+
+fn lint() -> Result<Verdict> {
+    let mut clippy = repo::cargo();
+    clippy.args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]);
+    let done = repo::logged(&mut clippy, "clippy")?;
+    Ok(Verdict::of(done.success, &done.text))
+}
+
+fn tree() -> Result<Verdict> {
+    let complaints = tidy::check(&tidy::Tree::load()?);
+    Ok(Verdict::of(complaints.is_empty(), &complaints.join("\n")))
+}
+
+fn unit() -> Result<Verdict> {
+    // All of them, however many fail: one run shows everything.
+    cargo_test("unit", &["--workspace", "--no-fail-fast"])
+}
+
+/// The tests of the test machines themselves, which boot some.
+fn guests_boot() -> Result<Verdict> {
+    testbed::prepare(&Cache::open()?)?;
+    cargo_test("testbed", &["-p", "testbed", "--test", "guest", "--", "--ignored"])
+}
+
+fn cargo_test(name: &str, args: &[&str]) -> Result<Verdict> {
+    let done = repo::logged(repo::cargo().arg("test").args(args), name)?;
+    let mut tally = count(&done.text);
+    if !done.success && tally.failed == 0 {
+        // It did not build, or a test program crashed.
+        tally.failed = 1;
+    }
+    let note = format!("{} passed", tally.passed);
+    // An ignored test is not skipped: a later stage runs it.
+    tally.skipped = 0;
+    Ok(Verdict { tally, note, details: excerpt(&done.text) })
+}
+
+/// Adds up the "test result:" lines of `cargo test`.
+fn count(text: &str) -> Tally {
+    let mut tally = Tally::default();
+    for line in text.lines().filter(|line| line.starts_with("test result: ")) {
+        let number = |what: &str| {
+            line.split("; ")
+                .flat_map(|part| part.split(". "))
+                .find_map(|part| part.strip_suffix(what)?.trim().parse::<u32>().ok())
+                .unwrap_or(0)
+        };
+        tally.add(Tally {
+            passed: number("passed"),
+            failed: number("failed"),
+            skipped: number("ignored"),
+        });
+    }
+    tally
+}
+
+/// What of a long log helps to see why it failed: errors with what follows
+/// them, and the output of failed tests.
+fn excerpt(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_start = |line: &&str| {
+        line.starts_with("error") || line.starts_with("---- ") || line.starts_with("failures:")
+    };
+    let mut kept: Vec<&str> = Vec::new();
+    let mut until = 0;
+    for (index, line) in lines.iter().enumerate() {
+        if is_start(line) {
+            until = index + 25;
+        }
+        if index < until {
+            kept.push(line);
+        }
+    }
+    if kept.is_empty() {
+        kept = lines[lines.len().saturating_sub(30)..].to_vec();
+    }
+    kept.join("\n")
+}
+
+/// Boots a guest for each suite whose name fits. Returns also how many did.
+fn guests(filter: &str) -> Result<(Tally, usize)> {
+    let binaries = Binaries::build()?;
+    let mut suites = suite::list(binaries.program("vmtests")?, "--list")?;
+    suites.retain(|suite| format!("vm/{}", suite.name).contains(filter));
+    if suites.is_empty() {
+        return Ok((Tally::default(), 0));
+    }
+    let cache = Cache::open()?;
+    let images = testbed::prepare(&cache)?;
+    let total = Mutex::new(Tally::default());
+    suite::for_each(&suites, |suite| {
+        let start = Instant::now();
+        let outcome = suite.run(&cache, &images, &binaries, &["vmtests", "run", &suite.name]);
+        let verdict = outcome.map(|outcome| judge(suite, &outcome));
+        let tally = report(&format!("vm/{}", suite.name), start, verdict);
+        total.lock().expect("nobody panics holding it").add(tally);
+    });
+    Ok((total.into_inner().expect("nobody panicked holding it"), suites.len()))
+}
+
+/// A suite passes if it says so and the kernel has nothing to complain about.
+fn judge(suite: &Suite, outcome: &Outcome) -> Verdict {
+    let mut verdict = match outcome.end {
+        End::Exited(0) if outcome.findings.is_empty() => Verdict::passed(),
+        End::Exited(SKIPPED) if outcome.findings.is_empty() => Verdict::skipped(),
+        _ => Verdict::failed(details(outcome)),
+    };
+    verdict.note = outcome.summary();
+    if verdict.tally.skipped > 0 {
+        verdict.note = last_line(&outcome.stdout).unwrap_or("no reason given").to_owned();
+    }
+    if verdict.tally.failed > 0 {
+        verdict.details += &format!("repeat it: ./x test vm/{}\n", suite.name);
+    }
+    verdict
+}
+
+fn details(outcome: &Outcome) -> String {
+    let mut text = String::new();
+    if let End::Died(why) = &outcome.end {
+        text += &format!("{why}\n");
+    }
+    for finding in &outcome.findings {
+        text += &format!("kernel log, line {}: {}\n", finding.number, finding.line);
+    }
+    for (name, output) in [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)] {
+        if !output.trim().is_empty() {
+            text += &format!("{name}:\n{}\n", testbed::last_lines(output, 40));
+        }
+    }
+    if !outcome.findings.is_empty() {
+        text += &format!("kernel log:\n{}\n", testbed::last_lines(&outcome.kernel_log, 60));
+    }
+    text
+}
+
+fn last_line(text: &str) -> Option<&str> {
+    text.lines().rfind(|line| !line.trim().is_empty())
+}
+
+impl Tally {
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl Verdict {
+    fn of(good: bool, details: &str) -> Self {
+        if good { Self::passed() } else { Self::failed(details.to_owned()) }
+    }
+
+    fn passed() -> Self {
+        let tally = Tally { passed: 1, ..Tally::default() };
+        Self { tally, note: String::new(), details: String::new() }
+    }
+
+    fn failed(details: String) -> Self {
+        let tally = Tally { failed: 1, ..Tally::default() };
+        Self { tally, note: String::new(), details }
+    }
+
+    fn skipped() -> Self {
+        let tally = Tally { skipped: 1, ..Tally::default() };
+        Self { tally, note: String::new(), details: String::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_all_test_programs_are_added_up() {
+        let text = "running 3 tests\n\
+            test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.0s\n\
+            test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
+        assert_eq!(count(text), Tally { passed: 13, failed: 2, skipped: 1 });
+    }
+
+    #[test]
+    fn the_excerpt_shows_the_failure_not_the_noise() {
+        let noise = "   Compiling x\n".repeat(500);
+        let text = format!("{noise}---- tests::bad stdout ----\nleft: 1\nright: 2\n");
+        let shown = excerpt(&text);
+        assert!(shown.contains("left: 1") && !shown.contains("Compiling"));
+    }
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who may use what: the arrows of ARCHITECTURE.md.
+
+use super::tree::{File, Tree};
+
+/// What each of our packages may use of the others. A new crate gets its row
+/// here, and ARCHITECTURE.md its two sentences.
+const MAY_USE: [(&str, &[&str]); 14] = [
+    ("machine", &[]),
+    ("policy", &[]),
+    ("hw", &["machine"]),
+    ("report", &["machine"]),
+    ("scan", &["machine", "report"]),
+    ("trace", &["hw", "machine", "report"]),
+    ("sim", &["machine", "policy", "trace"]),
+    ("probe", &["hw", "machine", "report"]),
+    ("turbolane", &["hw", "machine"]),
+    ("sched", &["hw", "machine", "policy", "report", "scan", "trace", "turbolane"]),
+    (
+        "turbolane-cli",
+        &[
+            "hw",
+            "machine",
+            "policy",
+            "probe",
+            "report",
+            "scan",
+            "sched",
+            "sim",
+            "trace",
+            "turbolane",
+        ],
+    ),
+    ("testbed", &[]),
+    ("vmtests", &["hw", "machine", "policy", "report", "sched", "sim", "trace", "turbolane"]),
+    ("xtask", &["testbed"]),
+];
+
+/// Packages that may turn our types into JSON; the last three do it for their
+/// own plumbing.
+const SERIALISERS: [&str; 4] = ["report", "testbed", "vmtests", "xtask"];
+
+/// Where the machine is touched, and the crate that does it. Test plumbing,
+/// outside `crates/`, is free.
+const MACHINE_PATHS: [&str; 3] = ["/sys/devices", "/sys/kernel", "/proc/sys"];
+const MACHINE_CRATE: &str = "crates/hw/";
+
+/// Dependencies between our packages follow the table.
+pub(crate) fn crates_use_only_what_they_may(tree: &Tree) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (file, manifest) in manifests(tree) {
+        let name = package(&manifest);
+        let Some((_, allowed)) = MAY_USE.iter().find(|(package, _)| *package == name) else {
+            complaints.push(file.at(1, &format!("package {name} has no row in the layer table")));
+            continue;
+        };
+        for used in dependencies(&manifest) {
+            let ours = MAY_USE.iter().any(|(package, _)| *package == used);
+            if ours && !allowed.contains(&used.as_str()) {
+                complaints.push(file.at(1, &format!("{name} must not use {used}")));
+            }
+        }
+    }
+    complaints
+}
+
+/// Only `report` knows JSON; everybody else hands it values.
+pub(crate) fn only_report_serialises(tree: &Tree) -> Vec<String> {
+    manifests(tree)
+        .filter(|(_, manifest)| !SERIALISERS.contains(&package(manifest)))
+        .filter(|(_, manifest)| dependencies(manifest).iter().any(|used| used == "serde_json"))
+        .map(|(file, manifest)| {
+            file.at(
+                1,
+                &format!("{} must not use serde_json; go through report", package(&manifest)),
+            )
+        })
+        .collect()
+}
+
+/// Only `hw` reads and writes the machine's own files.
+pub(crate) fn only_hw_touches_the_machine(tree: &Tree) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let sources = tree.below("crates").filter(|file| file.extension() == "rs");
+    for file in sources.filter(|file| !file.path.starts_with(MACHINE_CRATE)) {
+        for (number, line) in file.lines() {
+            if let Some(path) = MACHINE_PATHS.iter().find(|path| opens(line, path)) {
+                let what = format!("{path}: only {MACHINE_CRATE} goes there");
+                complaints.push(file.at(number, &what));
+            }
+        }
+    }
+    complaints
+}
+
+/// Whether a string in the line is such a path. One with blanks is a message
+/// that mentions it, and that is fine.
+fn opens(line: &str, path: &str) -> bool {
+    let quoted = format!("\"{path}");
+    !line.trim_start().starts_with("//")
+        && line.match_indices(&quoted).any(|(start, _)| {
+            let rest = &line[start + 1..];
+            !rest[..rest.find('"').unwrap_or(rest.len())].contains(' ')
+        })
+}
+
+fn manifests(tree: &Tree) -> impl Iterator<Item = (&File, toml::Table)> {
+    tree.files
+        .iter()
+        .filter(|file| file.path.ends_with("/Cargo.toml"))
+        .filter_map(|file| Some((file, file.text.parse::<toml::Table>().ok()?)))
+        .filter(|(_, manifest)| manifest.contains_key("package"))
+}
+
+fn package(manifest: &toml::Table) -> &str {
+    manifest["package"].get("name").and_then(toml::Value::as_str).unwrap_or("unnamed")
+}
+
+/// What the package is built from. Dependencies of its tests are free.
+fn dependencies(manifest: &toml::Table) -> Vec<String> {
+    ["dependencies", "build-dependencies"]
+        .iter()
+        .filter_map(|section| manifest.get(*section)?.as_table())
+        .flat_map(toml::Table::keys)
+        .cloned()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(name: &str, uses: &str) -> String {
+        format!("[package]\nname = \"{name}\"\n[dependencies]\n{uses}.workspace = true\n")
+    }
+
+    #[test]
+    fn an_arrow_against_the_table_is_found() {
+        let (bad, good) = (manifest("policy", "hw"), manifest("sched", "hw"));
+        let unknown = manifest("newcomer", "hw");
+        let tree = Tree::of(&[
+            ("crates/policy/Cargo.toml", &bad),
+            ("crates/sched/Cargo.toml", &good),
+            ("crates/newcomer/Cargo.toml", &unknown),
+        ]);
+        let complaints = crates_use_only_what_they_may(&tree);
+        assert_eq!(complaints.len(), 2, "{complaints:?}");
+        assert!(complaints[0].contains("policy must not use hw"));
+        assert!(complaints[1].contains("newcomer has no row"));
+    }
+
+    #[test]
+    fn json_outside_report_is_found_except_in_tests() {
+        let bad = manifest("sched", "serde_json");
+        let good = manifest("report", "serde_json");
+        let tests = "[package]\nname = \"cli\"\n[dev-dependencies]\nserde_json = \"1\"\n";
+        let tree = Tree::of(&[
+            ("crates/sched/Cargo.toml", &bad),
+            ("crates/report/Cargo.toml", &good),
+            ("crates/cli/Cargo.toml", tests),
+        ]);
+        assert_eq!(only_report_serialises(&tree).len(), 1);
+    }
+
+    #[test]
+    fn a_look_at_the_machine_outside_hw_is_found() {
+        let code = "// reads \"/sys/devices\"\nlet a = \"/sys/devices/system/cpu\";\n\
+                    say(\"/sys/kernel/btf is missing\");\n";
+        let tree = Tree::of(&[
+            ("crates/sched/src/a.rs", code),
+            ("crates/hw/src/a.rs", code),
+            ("testbed/src/a.rs", code),
+        ]);
+        let complaints = only_hw_touches_the_machine(&tree);
+        assert_eq!(complaints.len(), 1, "{complaints:?}");
+        assert!(complaints[0].starts_with("crates/sched/src/a.rs:2:"));
+    }
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `./x tidy`: the tree's own rules, those that a program can check. Each rule
+//! is a function from the tree to complaints, with a test that shows what it
+//! complains about.
+
+mod layers;
+mod license;
+mod text;
+mod tree;
+mod units;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+pub(crate) use tree::Tree;
+
+type Rule = fn(&Tree) -> Vec<String>;
+
+const RULES: [Rule; 9] = [
+    license::every_source_names_its_license,
+    layers::crates_use_only_what_they_may,
+    layers::only_report_serialises,
+    layers::only_hw_touches_the_machine,
+    units::names_end_in_canonical_units,
+    text::no_host_names_or_machine_paths,
+    text::no_file_is_too_long,
+    text::no_trailing_whitespace,
+    text::no_unfinished_work,
+];
+
+/// All complaints about the tree, each one line: `file:line: what`.
+pub(crate) fn check(tree: &Tree) -> Vec<String> {
+    RULES.iter().flat_map(|rule| rule(tree)).collect()
+}
+
+pub(crate) fn main() -> Result<ExitCode> {
+    let complaints = check(&Tree::load()?);
+    for complaint in &complaints {
+        println!("{complaint}");
+    }
+    if complaints.is_empty() {
+        println!("tidy");
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("{} complaints", complaints.len());
+    Ok(ExitCode::FAILURE)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_tree_is_tidy() {
+        let complaints = super::check(&super::Tree::load().unwrap());
+        assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+    }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `./x vm`: the test machines by hand.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use testbed::{Cache, Guest, Images};
+
+/// Arguments of `./x vm`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Sub,
+}
+
+#[derive(Subcommand)]
+enum Sub {
+    /// Fetch and build what guests boot from, and say where it lies
+    Build,
+    /// Boot a guest, run a command in it, and exit with the command's exit code
+    Run(RunArgs),
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    /// Logical CPUs
+    #[arg(long, default_value_t = 4)]
+    cpus: u32,
+    /// Sockets, cores and threads, e.g. "cores=2,threads=2"
+    #[arg(long, default_value = "")]
+    topology: String,
+    /// Memory in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 2048)]
+    memory: u32,
+    /// Let the time stamp counter count the guest's instructions
+    #[arg(long)]
+    icount: bool,
+    /// As --icount, with 2^SHIFT ticks per instruction; 2 boots thrice as fast
+    #[arg(long, value_name = "SHIFT", conflicts_with = "icount")]
+    icount_shift: Option<u8>,
+    /// The CPU, as QEMU's -cpu takes it
+    #[arg(long, default_value = "max")]
+    cpu: String,
+    /// Time for boot and command together, e.g. 90s or 5m
+    #[arg(long, default_value = "120s", value_parser = duration)]
+    limit: Duration,
+    /// Add to the kernel command line
+    #[arg(long, value_name = "ARGS", default_value = "")]
+    append: String,
+    /// Put a file or folder of this machine into the guest
+    #[arg(long, value_name = "HOST:GUEST", value_parser = pair)]
+    payload: Vec<(PathBuf, PathBuf)>,
+    /// Do not report kernel log lines with this text
+    #[arg(long, value_name = "TEXT")]
+    allow_log: Vec<String>,
+    /// Copy what the command leaves in /out to this folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the kernel log at the end
+    #[arg(long)]
+    dmesg: bool,
+    /// The command and its arguments
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let cache = Cache::open()?;
+    let images = testbed::prepare(&cache)?;
+    match &args.command {
+        Sub::Build => build(&images),
+        Sub::Run(args) => run(&cache, &images, args),
+    }
+}
+
+fn build(images: &Images) -> Result<ExitCode> {
+    println!("kernel     {}", images.kernel.image().display());
+    println!("disk       {}", images.disk.display());
+    println!("initramfs  {}", images.initramfs.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(cache: &Cache, images: &Images, args: &RunArgs) -> Result<ExitCode> {
+    let mut guest = Guest::new(cache, images)
+        .cpus(args.cpus)
+        .topology(&args.topology)
+        .memory_mib(args.memory)
+        .cpu(&args.cpu)
+        .icount_shift(args.icount_shift.or(args.icount.then_some(0)))
+        .limit(args.limit)
+        .kernel_args(&args.append)
+        .echo(true);
+    for (host, path) in &args.payload {
+        guest = guest.payload(host, path);
+    }
+    for text in &args.allow_log {
+        guest = guest.allow_log(text);
+    }
+    let words: Vec<&str> = args.command.iter().map(String::as_str).collect();
+    let outcome = guest.run(&words)?;
+    if let testbed::End::Died(why) = &outcome.end {
+        eprintln!("{why}");
+    } else if args.dmesg {
+        eprint!("{}", outcome.kernel_log);
+    }
+    for finding in &outcome.findings {
+        eprintln!("kernel log, line {}: {}", finding.number, finding.line);
+    }
+    if let Some(folder) = &args.out {
+        outcome.copy_out(folder)?;
+    }
+    eprintln!("guest: {}", outcome.summary());
+    let code = match outcome.exit_code() {
+        0 if !outcome.findings.is_empty() => 1,
+        code => u8::try_from(code).unwrap_or(u8::MAX),
+    };
+    Ok(ExitCode::from(code))
+}
+
+/// Reads a duration with its unit; a bare number is refused.
+pub(crate) fn duration(text: &str) -> Result<Duration> {
+    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0)];
+    let (number, factor) = units
+        .iter()
+        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))
+        .context("a duration needs its unit: 500ms, 90s or 5m")?;
+    let number: f64 = number.parse().context("a duration is like 500ms, 90s or 5m")?;
+    Duration::try_from_secs_f64(number * factor).context("not a duration")
+}
+
+fn pair(text: &str) -> Result<(PathBuf, PathBuf)> {
+    let (host, guest) =
+        text.split_once(':').context("give HOST:GUEST, e.g. ./tool:/usr/bin/tool")?;
+    Ok((host.into(), guest.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("500ms").unwrap(), Duration::from_millis(500));
+        assert_eq!(duration("5m").unwrap(), Duration::from_secs(300));
+        for bad in ["5", "s", "-1s", "5h"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}
