@@ -7,7 +7,7 @@
  *            that waits or sleeps was read in time.
  *   mark     uprobe at a function's entry, uretprobe at its return. These
  *            programs may call no sched_ext function: they leave a note
- *            (tc->move), and a program at the end of the kernel's uprobe
+ *            (tc->look), and a program at the end of the kernel's uprobe
  *            handling kicks.
  *   syscall  entry and return; attached only if a heuristic needs them
  *   trap     the trap module's event (trap_event.h)
@@ -17,6 +17,7 @@
 #ifndef TL_DETECT_BPF_H
 #define TL_DETECT_BPF_H
 
+#include "leave.bpf.h"
 #include "trap_event.h"
 
 /* System calls that the kernel itself puts in a task's way for uprobes; not
@@ -107,12 +108,6 @@ static __always_inline bool must_leave(struct task_struct *p,
 	       tl_task_is_guest(&tc->t, c->class);
 }
 
-/* Make the current task leave its CPU before it returns to user space. */
-static __always_inline void kick_current(void)
-{
-	scx_bpf_kick_cpu(bpf_get_smp_processor_id(), TL_KICK_PREEMPT);
-}
-
 /* The current task and its CPU, for programs outside the scheduler. */
 struct here {
 	struct task_struct *p;
@@ -142,7 +137,7 @@ static __always_inline int on_mark(u32 event, u32 level)
 		return 0;
 	h.c->mark_events++;
 	if (tell(h.tc, h.c, event, level))
-		h.tc->move = 1;
+		h.tc->look = 1;
 	return 0;
 }
 
@@ -158,15 +153,15 @@ int tl_mark_return(void *regs)
 	return on_mark(TL_EV_MARK_RETURN, 0);
 }
 
-static __always_inline int move_if_noted(void)
+static __always_inline int leave_if_noted(void)
 {
 	struct here h;
 
-	if (!try_lookup_here(&h) || !h.tc->move)
+	if (!try_lookup_here(&h) || !h.tc->look)
 		return 0;
-	h.tc->move = 0;
+	h.tc->look = 0;
 	if (must_leave(h.p, h.tc, h.c))
-		kick_current();
+		leave(h.tc);
 	return 0;
 }
 
@@ -176,19 +171,19 @@ static __always_inline int move_if_noted(void)
 SEC("?fexit/uprobe_notify_resume")
 int BPF_PROG(tl_uprobe_done, struct pt_regs *regs)
 {
-	return move_if_noted();
+	return leave_if_noted();
 }
 
 SEC("?fexit/__x64_sys_uretprobe")
 int BPF_PROG(tl_uretprobe_syscall_done, const struct pt_regs *regs)
 {
-	return move_if_noted();
+	return leave_if_noted();
 }
 
 SEC("?fexit/__x64_sys_uprobe")
 int BPF_PROG(tl_uprobe_syscall_done, const struct pt_regs *regs)
 {
-	return move_if_noted();
+	return leave_if_noted();
 }
 
 /* ---- system calls ---- */
@@ -199,7 +194,7 @@ static __always_inline int on_syscall(u32 event)
 
 	if (try_lookup_here(&h) && tell_end(h.tc, h.c, event) &&
 	    must_leave(h.p, h.tc, h.c))
-		kick_current();
+		leave(h.tc);
 	return 0;
 }
 
@@ -229,7 +224,7 @@ int BPF_PROG(tl_trap, struct task_struct *task, u32 level, unsigned long ip)
 	h.c->trap_events++;
 	tell(h.tc, h.c, TL_EV_TRAP, level);
 	if (must_leave(h.p, h.tc, h.c))
-		kick_current();
+		leave(h.tc);
 	return 0;
 }
 

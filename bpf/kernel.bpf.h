@@ -73,7 +73,9 @@ struct task_struct {
 	s32 pid;
 	s32 tgid;
 	s32 nr_cpus_allowed;
+	u16 migration_disabled;
 	const struct cpumask *cpus_ptr;
+	struct cpumask cpus_mask;
 	struct sched_ext_entity scx;
 };
 

@@ -18,7 +18,8 @@ struct tl_cpu {
 	u32 llc;	       /* index of its last-level cache */
 	/* what it does */
 	u32 running_queue;     /* enum tl_queue of its task, TL_Q_NONE = none */
-	u32 reserved;
+	u32 inside;	       /* a task waits here that was switched out
+				* with migration disabled; see serve.bpf.h */
 	/* what it has counted */
 	u64 run_ns[TL_NR_TYPES];  /* CPU time by type of task */
 	u64 wait_ns[TL_NR_TYPES]; /* time tasks that started here had waited */

@@ -7,6 +7,7 @@
  *   state.bpf.h    tables, per-task and per-CPU state, look-ups
  *   classes.bpf.h  CPU classes as masks, what an affinity reaches
  *   place.bpf.h    select_cpu, enqueue: an idle CPU or a queue
+ *   leave.bpf.h    giving up a CPU at the word of a tracing program
  *   detect.bpf.h   hints, marks, system calls, traps -> events
  *   serve.bpf.h    dispatch: the next task of a CPU
  *   control.bpf.h  requests of the loader
@@ -90,6 +91,13 @@ static __always_inline void account_start(struct task_ctx *tc,
 	tc->last_cpu = cpu;
 }
 
+/* Switch out a task that has just started, before it gets anywhere. */
+static __always_inline void send_on(struct task_struct *p, s32 cpu)
+{
+	tl_scx_set_slice(p, 0);
+	scx_bpf_kick_cpu(cpu, TL_KICK_PREEMPT);
+}
+
 SEC("struct_ops/tl_running")
 void BPF_PROG(tl_running, struct task_struct *p)
 {
@@ -109,14 +117,15 @@ void BPF_PROG(tl_running, struct task_struct *p)
 	}
 	refresh_caps(p, tc);
 	c->running_queue = tl_task_queue(&tc->t);
-	if (!tl_task_fits(&tc->t, c->class)) {
+	if (starts_too_early(p, c)) {
+		send_on(p, cpu);
+	} else if (tl_task_fits(&tc->t, c->class)) {
+		if (tc->t.type == TL_WIDE)
+			tc->t.flags |= TL_TASK_RAN_FIT;
+	} else if (!may_not_migrate(p)) {
 		c->misfits++;
-		tl_scx_set_slice(p, 0);
-		scx_bpf_kick_cpu(cpu, TL_KICK_PREEMPT);
-		return;
+		send_on(p, cpu);
 	}
-	if (tc->t.type == TL_WIDE)
-		tc->t.flags |= TL_TASK_RAN_FIT;
 }
 
 SEC("struct_ops/tl_stopping")
@@ -131,7 +140,9 @@ void BPF_PROG(tl_stopping, struct task_struct *p, bool runnable)
 	tell_end(tc, c, TL_EV_SWITCH_OUT);
 	read_hint(p, tc, c);
 	c->running_queue = TL_Q_NONE;
-	tc->move = 0;
+	stops_inside(p, c, runnable);
+	if (!may_not_migrate(p))
+		tc->move = 0;
 }
 
 SEC("struct_ops/tl_tick")
@@ -173,8 +184,10 @@ void BPF_PROG(tl_set_cpumask, struct task_struct *p, const struct cpumask *mask)
 {
 	struct task_ctx *tc = lookup_task(p);
 
-	if (tc)
-		tc->caps_generation = 0;
+	if (!tc)
+		return;
+	tc->caps_generation = 0;
+	leave_at_last(p, tc);
 }
 
 /*
@@ -218,6 +231,7 @@ s32 BPF_PROG(tl_init_task, struct task_struct *p,
 	tc->caps_generation = 0;
 	tc->slot = 0;
 	tc->last_cpu = -1;
+	tc->look = 0;
 	tc->move = 0;
 	return 0;
 }

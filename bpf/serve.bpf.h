@@ -103,13 +103,38 @@ static __always_inline u32 nr_steps_before(struct task_ctx *tc, u32 class)
 	return step < tl_nr_steps(class) ? step + 1 : tl_nr_steps(class);
 }
 
+/*
+ * Tasks inside a program. While a task is switched out inside one of our
+ * tracing programs, the kernel skips that program for all others on this CPU
+ * (it takes that for recursion), and they would not be told to leave. So nobody
+ * that could need it may run before that task has gone on:
+ *
+ *   dispatch   prev may not migrate: it is kept until the next tick, or, if it
+ *              is to leave (leave.bpf.h), switched out once, to idle and back
+ *   running    somebody else was on the local queue already: sent away again
+ */
+
+/* Whether the CPU is prev's, which may not migrate; nothing else is to run. */
+static __always_inline bool goes_on_pinned(struct task_struct *prev)
+{
+	struct task_ctx *tc;
+
+	if (!prev || !(prev->scx.flags & TL_TASK_QUEUED) ||
+	    !may_not_migrate(prev))
+		return false;
+	tc = try_lookup_task(prev);
+	if (tc && !tc->move)
+		tl_scx_set_slice(prev, 1);
+	return true;
+}
+
 static __always_inline void serve(s32 cpu, struct task_struct *prev)
 {
 	struct tl_cpu *c = lookup_cpu(cpu);
 	struct task_ctx *stays;
 	u32 step, nr_steps;
 
-	if (!c || fault == TL_FAULT_STALL)
+	if (!c || fault == TL_FAULT_STALL || goes_on_pinned(prev))
 		return;
 	stays = context_if_it_stays(prev, c);
 	nr_steps = stays ? nr_steps_before(stays, c->class) :
@@ -122,6 +147,23 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 	}
 	if (stays && prev)
 		tl_scx_set_slice(prev, tl_task_slice_ns(&stays->t, &cfg));
+}
+
+/* A task stops on this CPU, or starts: keep track of who is inside. */
+static __always_inline void stops_inside(struct task_struct *p,
+					 struct tl_cpu *c, bool runnable)
+{
+	if (runnable && may_not_migrate(p))
+		c->inside = 1;
+}
+
+/* Whether this task must let the one inside go first. */
+static __always_inline bool starts_too_early(struct task_struct *p,
+					     struct tl_cpu *c)
+{
+	if (may_not_migrate(p))
+		c->inside = 0;
+	return c->inside && !(p->flags & PF_KTHREAD);
 }
 
 /* Whether a queue that the CPU serves holds anything. */

@@ -40,8 +40,10 @@ struct task_ctx {
 	u32 hint_seq;	     /* the slot's values when last read */
 	u32 hint_want;
 	s32 last_cpu;	     /* where it last started, -1 = nowhere yet */
-	u32 move;	     /* set by probes, which may not act: look at the
-			      * task's place on the way back to user space */
+	u32 look;	     /* set by probes, which may not act: look at the
+			      * task's place when the probe is done */
+	u32 move;	     /* leave the CPU once migration is possible; see
+			      * leave.bpf.h */
 };
 
 struct {

@@ -13,7 +13,7 @@ use crate::versions::Guest;
 use crate::{apt, process};
 
 /// Raised when the way the image is made changes, so that old ones are rebuilt.
-const RECIPE: &str = "1";
+const RECIPE: &str = "2";
 
 /// Installed files that no test reads: they would make up a quarter of the image.
 const LEFT_OUT: [&str; 4] =
@@ -64,7 +64,9 @@ fn install(cache: &Cache, pins: &Guest, packages: &str, root: &Path) -> Result<(
     process::run_logged(&mut command, &cache.log("image"))
 }
 
-/// Adds the kernel's modules, for tests that load some.
+/// Adds the kernel's modules, for tests that load some, and its configuration
+/// where programs look for it: BPF objects with `__kconfig` variables do not
+/// load without.
 fn add_modules(cache: &Cache, kernel: &Kernel, root: &Path) -> Result<()> {
     let modules = root.join("usr/lib/modules");
     fs::create_dir_all(&modules).with_context(|| format!("cannot make {}", modules.display()))?;
@@ -72,6 +74,11 @@ fn add_modules(cache: &Cache, kernel: &Kernel, root: &Path) -> Result<()> {
         Command::new("cp").arg("-r").arg(kernel.modules()).arg(&modules),
         &cache.log("modules"),
     )?;
+    let boot = root.join("boot");
+    fs::create_dir_all(&boot).with_context(|| format!("cannot make {}", boot.display()))?;
+    let config = boot.join(format!("config-{}", kernel.release));
+    fs::copy(kernel.modules().join("config"), &config)
+        .with_context(|| format!("cannot write {}", config.display()))?;
     process::run_logged(
         Command::new("chroot").arg(root).args(["/usr/sbin/depmod", &kernel.release]),
         &cache.log("depmod"),

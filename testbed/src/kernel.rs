@@ -14,7 +14,7 @@ use crate::{versions, vmlinux};
 const STEP: &str = "kernel";
 
 /// Raised when the way an entry is made changes, so that old ones are rebuilt.
-const RECIPE: &str = "1";
+const RECIPE: &str = "2";
 
 /// A kernel in the cache.
 #[derive(Debug, Clone)]
@@ -102,7 +102,8 @@ fn say_substituted(pinned: &str, release: &str) {
 fn fetch(cache: &Cache, apt: &Apt, release: &str, dir: &Path) -> Result<()> {
     let debs = dir.join("debs");
     fs::create_dir_all(&debs).with_context(|| format!("cannot make {}", debs.display()))?;
-    for part in ["linux-binary", "linux-modules"] {
+    // The image, the modules, the configuration.
+    for part in ["linux-binary", "linux-modules", "linux-base"] {
         let deb = apt.download(&format!("{part}-{release}"), &debs)?;
         apt::unpack(&deb, dir, &cache.log("kernel"))?;
     }

@@ -4,9 +4,21 @@
 use crate::{Cfg, Sizing, SizingInput, Task};
 
 unsafe extern "C" {
-    pub(crate) fn tlp_task_init(t: *mut Task, cfg: *const Cfg, parent_type: u8, parent_level: u8, now_ns: u64);
+    pub(crate) fn tlp_task_init(
+        t: *mut Task,
+        cfg: *const Cfg,
+        parent_type: u8,
+        parent_level: u8,
+        now_ns: u64,
+    );
     pub(crate) fn tlp_task_classify_scalar(t: *mut Task);
-    pub(crate) fn tlp_task_event(t: *mut Task, cfg: *const Cfg, event: u32, level: u32, now_ns: u64) -> u32;
+    pub(crate) fn tlp_task_event(
+        t: *mut Task,
+        cfg: *const Cfg,
+        event: u32,
+        level: u32,
+        now_ns: u64,
+    ) -> u32;
     pub(crate) fn tlp_task_need(t: *const Task) -> u32;
     pub(crate) fn tlp_task_queue(t: *const Task) -> u32;
     pub(crate) fn tlp_task_fits(t: *const Task, class: u32) -> u32;
@@ -18,7 +30,13 @@ unsafe extern "C" {
     pub(crate) fn tlp_step_has_default(step: u32) -> u32;
     pub(crate) fn tlp_queue_step(class: u32, queue: u32) -> u32;
     pub(crate) fn tlp_vtime_charge(t: *mut Task, used_ns: u64);
-    pub(crate) fn tlp_vtime_place(t: *mut Task, id: u32, old_clock_ns: u64, new_clock_ns: u64, slice_ns: u64);
+    pub(crate) fn tlp_vtime_place(
+        t: *mut Task,
+        id: u32,
+        old_clock_ns: u64,
+        new_clock_ns: u64,
+        slice_ns: u64,
+    );
     pub(crate) fn tlp_vtime_clock(clock_ns: u64, t: *const Task) -> u64;
     pub(crate) fn tlp_head_urgency_ns(head: *const Task, clock_ns: u64, now_ns: u64) -> i64;
     pub(crate) fn tlp_core_class(rank: u32, nr_wide: u32, tiers: u32) -> u32;

@@ -174,7 +174,9 @@ impl Task {
     pub fn new(cfg: &Cfg, parent_type: u32, parent_level: u32, now_ns: u64) -> Self {
         let mut task = Task::default();
         // SAFETY: plain data on both sides, layout asserted.
-        unsafe { ffi::tlp_task_init(&mut task, cfg, parent_type as u8, parent_level as u8, now_ns) };
+        unsafe {
+            ffi::tlp_task_init(&mut task, cfg, parent_type as u8, parent_level as u8, now_ns)
+        };
         task
     }
 

@@ -2,7 +2,10 @@
 //! The event table at the head of policy/task.h, exhaustively: every combination of evidence,
 //! settings and event against the table written a second time, in other words.
 
-use policy::{Cfg, Event, FLAG_RAN_FIT, FLAG_SYSCALL_WIDE, Remigrate, TYPE_DEFAULT, TYPE_SCALAR, TYPE_WIDE, Task};
+use policy::{
+    Cfg, Event, FLAG_RAN_FIT, FLAG_SYSCALL_WIDE, Remigrate, TYPE_DEFAULT, TYPE_SCALAR, TYPE_WIDE,
+    Task,
+};
 
 const TIMEOUT_NS: u64 = 100;
 const FALLBACK_NS: u64 = 1000;
@@ -15,14 +18,20 @@ fn cfg(bits: u32) -> Cfg {
         timeout: bits & 8 != 0,
     };
     assert_eq!(remigrate.bits(), bits);
-    Cfg { wide_timeout_ns: FALLBACK_NS, remigrate_timeout_ns: TIMEOUT_NS, remigrate: bits, ..Cfg::default() }
+    Cfg {
+        wide_timeout_ns: FALLBACK_NS,
+        remigrate_timeout_ns: TIMEOUT_NS,
+        remigrate: bits,
+        ..Cfg::default()
+    }
 }
 
 /// Every consistent task that the events can tell apart.
 fn tasks() -> Vec<Task> {
     let mut tasks = Vec::new();
     for evidence in 0..64u8 {
-        let (hint_level, mark_level, loose_level) = (evidence & 3, evidence >> 2 & 3, evidence >> 4);
+        let (hint_level, mark_level, loose_level) =
+            (evidence & 3, evidence >> 2 & 3, evidence >> 4);
         let level = hint_level.max(mark_level).max(loose_level);
         for flags in 0..4 {
             for mark_depth in 0..3 {
@@ -32,7 +41,16 @@ fn tasks() -> Vec<Task> {
                 for quiet in [TYPE_DEFAULT, TYPE_SCALAR] {
                     let task_type = if level > 0 { TYPE_WIDE } else { quiet } as u8;
                     let base = Task { weight: 100, evidence_ns: 5000, caps: 15, ..Task::default() };
-                    tasks.push(Task { task_type, level, hint_level, mark_level, loose_level, mark_depth, flags, ..base });
+                    tasks.push(Task {
+                        task_type,
+                        level,
+                        hint_level,
+                        mark_level,
+                        loose_level,
+                        mark_depth,
+                        flags,
+                        ..base
+                    });
                 }
             }
         }
@@ -105,12 +123,22 @@ fn the_table_holds() {
         for before in tasks() {
             for event in Event::ALL {
                 for level in 0..=4 {
-                    for now_ns in [4000, 5000 + TIMEOUT_NS - 1, 5000 + TIMEOUT_NS, 5000 + FALLBACK_NS - 1, 5000 + FALLBACK_NS] {
+                    for now_ns in [
+                        4000,
+                        5000 + TIMEOUT_NS - 1,
+                        5000 + TIMEOUT_NS,
+                        5000 + FALLBACK_NS - 1,
+                        5000 + FALLBACK_NS,
+                    ] {
                         let mut after = before;
                         let changed = after.event(&cfg, event, level, now_ns);
                         let table = expected(before, &cfg, event, level, now_ns);
-                        assert_eq!(after, table, "{event:?} {level} at {now_ns} with {bits:#b} on {before:?}");
-                        let moved = (before.task_type, before.level) != (after.task_type, after.level);
+                        assert_eq!(
+                            after, table,
+                            "{event:?} {level} at {now_ns} with {bits:#b} on {before:?}"
+                        );
+                        let moved =
+                            (before.task_type, before.level) != (after.task_type, after.level);
                         assert_eq!(changed, moved, "{event:?} on {before:?}");
                         checked += 1;
                     }

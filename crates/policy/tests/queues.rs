@@ -2,8 +2,8 @@
 //! Queues and classes: what every task and CPU can rely on, for all of them.
 
 use policy::{
-    Cfg, LEVEL_MAX, NR_CLASSES, NR_QUEUES, QUEUE_DEFAULT, QUEUE_NONE, QUEUE_SCALAR, QUEUE_WIDE, TYPE_DEFAULT,
-    TYPE_SCALAR, TYPE_WIDE, Task,
+    Cfg, LEVEL_MAX, NR_CLASSES, NR_QUEUES, QUEUE_DEFAULT, QUEUE_NONE, QUEUE_SCALAR, QUEUE_WIDE,
+    TYPE_DEFAULT, TYPE_SCALAR, TYPE_WIDE, Task,
 };
 use proptest::prelude::*;
 
@@ -62,7 +62,10 @@ fn corner_cases_of_affinity() {
             TYPE_SCALAR if task.caps & 1 == 1 => assert_eq!(queue, QUEUE_SCALAR),
             TYPE_SCALAR => assert_eq!(queue, QUEUE_DEFAULT),
             _ if task.need() > 0 => assert_eq!(queue, QUEUE_WIDE + task.need() - 1),
-            _ => assert_eq!(queue, QUEUE_SCALAR, "a wide task on scalar CPUs waits with the scalar ones"),
+            _ => assert_eq!(
+                queue, QUEUE_SCALAR,
+                "a wide task on scalar CPUs waits with the scalar ones"
+            ),
         }
     }
 }
@@ -83,7 +86,11 @@ fn order_of_steps() {
         }
         for queue in 0..NR_QUEUES {
             let served = queue == QUEUE_DEFAULT || own.contains(&queue);
-            assert_eq!(policy::queue_step(class, queue) < steps, served, "class {class}, queue {queue}");
+            assert_eq!(
+                policy::queue_step(class, queue) < steps,
+                served,
+                "class {class}, queue {queue}"
+            );
         }
     }
 }
@@ -92,7 +99,8 @@ fn order_of_steps() {
 #[test]
 fn idle_search_goes_upwards() {
     for task in all_tasks() {
-        let order: Vec<u32> = (0..).map(|i| task.idle_class(i)).take_while(|&class| class < NR_CLASSES).collect();
+        let order: Vec<u32> =
+            (0..).map(|i| task.idle_class(i)).take_while(|&class| class < NR_CLASSES).collect();
         assert_eq!(order, (task.need()..NR_CLASSES).collect::<Vec<_>>(), "{task:?}");
     }
 }
@@ -113,7 +121,13 @@ fn victims() {
             assert_eq!(rank(QUEUE_SCALAR) > 0, allowed);
             assert_eq!(rank(QUEUE_DEFAULT) > 0, allowed);
             if allowed {
-                assert!(rank(QUEUE_SCALAR) > (need..NR_CLASSES).map(|c| policy::victim_rank(need, c, QUEUE_DEFAULT)).max().unwrap());
+                assert!(
+                    rank(QUEUE_SCALAR)
+                        > (need..NR_CLASSES)
+                            .map(|c| policy::victim_rank(need, c, QUEUE_DEFAULT))
+                            .max()
+                            .unwrap()
+                );
             }
             best = best.max(rank(QUEUE_SCALAR));
         }
@@ -143,14 +157,19 @@ fn classes_of_cores() {
             assert_eq!(plain, if rank < nr_wide { LEVEL_MAX } else { 0 });
             assert_eq!(policy::core_class(rank, nr_wide, true) > 0, rank < nr_wide);
         }
-        let classes: Vec<u32> = (0..nr_wide).map(|rank| policy::core_class(rank, nr_wide, true)).collect();
+        let classes: Vec<u32> =
+            (0..nr_wide).map(|rank| policy::core_class(rank, nr_wide, true)).collect();
         assert!(classes.is_sorted_by(|a, b| a >= b), "{classes:?}");
         if nr_wide > 0 {
             assert_eq!(classes[0], LEVEL_MAX);
         }
         if nr_wide >= LEVEL_MAX {
-            let sizes: Vec<usize> = (1..=LEVEL_MAX).map(|c| classes.iter().filter(|&&x| x == c).count()).collect();
-            assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1, "{nr_wide}: {sizes:?}");
+            let sizes: Vec<usize> =
+                (1..=LEVEL_MAX).map(|c| classes.iter().filter(|&&x| x == c).count()).collect();
+            assert!(
+                sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1,
+                "{nr_wide}: {sizes:?}"
+            );
         }
     }
 }

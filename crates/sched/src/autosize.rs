@@ -49,7 +49,12 @@ impl AutoSize {
     }
 
     /// Number of cores that should be wide after `elapsed` more time.
-    pub fn update(&mut self, topology: &Topology, counters: &[CpuCounters], elapsed: Duration) -> usize {
+    pub fn update(
+        &mut self,
+        topology: &Topology,
+        counters: &[CpuCounters],
+        elapsed: Duration,
+    ) -> usize {
         let now = Totals::of(counters);
         let nr_cores = topology.cores().len().max(1);
         let input = policy::SizingInput {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a run is asked to do, and how each setting is written on the command line.
 
 use std::path::PathBuf;

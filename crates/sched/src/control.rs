@@ -31,7 +31,10 @@ pub struct ControlServer {
 impl ControlServer {
     /// Listen at `path`. The caller holds the instance lock, so a socket that is there already
     /// is a dead one's.
-    pub fn start(path: &Path, answer: impl Fn(Request) -> Reply + Send + 'static) -> io::Result<Self> {
+    pub fn start(
+        path: &Path,
+        answer: impl Fn(Request) -> Reply + Send + 'static,
+    ) -> io::Result<Self> {
         let _ = fs::remove_file(path);
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, Permissions::from_mode(0o600))?;
@@ -74,7 +77,10 @@ fn serve(client: &UnixStream, answer: &impl Fn(Request) -> Reply) -> io::Result<
             Err(e) if e.kind() == io::ErrorKind::InvalidData => {
                 let why = e.to_string();
                 let next = "use a `turbolane ctl` of the same version as the scheduler";
-                return ctl::send(&mut to, &Reply::Error(Problem::new("the request is not understood", &why, next)));
+                return ctl::send(
+                    &mut to,
+                    &Reply::Error(Problem::new("the request is not understood", &why, next)),
+                );
             }
             Err(e) => return Err(e),
         };
@@ -104,13 +110,15 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let client = UnixStream::connect(&path).unwrap();
         let mut from = BufReader::new(&client);
-        for (request, reply) in
-            [(Request::Stats, Reply::Stats(Box::default())), (Request::Get { keys: vec![] }, Reply::Settings(vec![]))]
-        {
+        for (request, reply) in [
+            (Request::Stats, Reply::Stats(Box::default())),
+            (Request::Get { keys: vec![] }, Reply::Settings(vec![])),
+        ] {
             ctl::send(&mut &client, &request).unwrap();
             assert_eq!(ctl::receive::<Reply>(&mut from).unwrap(), Some(reply));
         }
-        drop((from, client));
+        drop(from);
+        drop(client);
         drop(server);
         assert!(!path.exists());
     }
@@ -122,9 +130,15 @@ mod tests {
         let (_server, path) = server(&dir);
         let client = UnixStream::connect(&path).unwrap();
         (&client).write_all(b"\x00\xff garbage\n").unwrap();
-        assert!(matches!(ctl::receive::<Reply>(&mut BufReader::new(&client)).unwrap(), Some(Reply::Error(_))));
+        assert!(matches!(
+            ctl::receive::<Reply>(&mut BufReader::new(&client)).unwrap(),
+            Some(Reply::Error(_))
+        ));
         let client = UnixStream::connect(&path).unwrap();
         ctl::send(&mut &client, &Request::Stats).unwrap();
-        assert!(matches!(ctl::receive::<Reply>(&mut BufReader::new(&client)).unwrap(), Some(Reply::Stats(_))));
+        assert!(matches!(
+            ctl::receive::<Reply>(&mut BufReader::new(&client)).unwrap(),
+            Some(Reply::Stats(_))
+        ));
     }
 }

@@ -27,7 +27,8 @@ impl Instance {
         let failed = |e| Error::failed(&format!("{} cannot be used", dir.display()), e);
         fs::create_dir_all(dir).map_err(failed)?;
         let path = dir.join("lock");
-        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let options =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut lock = options.map_err(failed)?;
         // SAFETY: a plain system call on a descriptor that we own.
         if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {

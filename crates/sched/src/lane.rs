@@ -54,8 +54,9 @@ impl Lane {
         };
         let inner = Arc::new(Mutex::new(Inner { way, started: Instant::now() }));
         let asked = Arc::clone(&inner);
-        let control = ControlServer::start(Path::new(SOCKET), move |request| lock(&asked).answer(request))
-            .map_err(|e| Error::failed(&format!("{SOCKET} cannot be served"), e))?;
+        let control =
+            ControlServer::start(Path::new(SOCKET), move |request| lock(&asked).answer(request))
+                .map_err(|e| Error::failed(&format!("{SOCKET} cannot be served"), e))?;
         Ok(Lane { _control: control, hints, inner, _instance: instance })
     }
 
@@ -109,12 +110,14 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
 
 fn start_scx(config: Config, fault: Fault) -> Result<(Way, HintServer)> {
     let lane = ScxLane::start(config, fault)?;
-    let page = Page::from_fd(lane.hint_page_fd()?).map_err(|e| Error::failed("the hint page cannot be mapped", e))?;
+    let page = Page::from_fd(lane.hint_page_fd()?)
+        .map_err(|e| Error::failed("the hint page cannot be mapped", e))?;
     let page = Arc::new(page);
     page.publish(turbolane::page::MODE_SCX, nr_cpus(lane.topology()) as u32);
     let path = Path::new(turbolane::protocol::SOCKET);
-    let server = HintServer::start(path, Arc::clone(&page), lane.hint_page_fd()?, on_register(&lane)?)
-        .map_err(|e| Error::failed("hints cannot be served", e))?;
+    let server =
+        HintServer::start(path, Arc::clone(&page), lane.hint_page_fd()?, on_register(&lane)?)
+            .map_err(|e| Error::failed("hints cannot be served", e))?;
     Ok((Way::Scx(Box::new(lane), page), server))
 }
 
@@ -141,7 +144,8 @@ impl Inner {
         match request {
             Request::Get { keys } => self.get(&keys),
             Request::Set { changes } => {
-                let pairs: Vec<(&str, &str)> = changes.iter().map(|c| (c.key.as_str(), c.value.as_str())).collect();
+                let pairs: Vec<(&str, &str)> =
+                    changes.iter().map(|c| (c.key.as_str(), c.value.as_str())).collect();
                 match self.set(&pairs) {
                     Ok(()) => self.get(&changes.iter().map(|c| c.key.clone()).collect::<Vec<_>>()),
                     Err(problem) => Reply::Error(problem),
@@ -237,5 +241,9 @@ fn problem(refusal: ParseError) -> Problem {
 }
 
 fn refused(e: Error) -> Problem {
-    Problem::new("the request is refused", &e.to_string(), "nothing has changed; correct the request and try again")
+    Problem::new(
+        "the request is refused",
+        e.to_string(),
+        "nothing has changed; correct the request and try again",
+    )
 }

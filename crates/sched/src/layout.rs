@@ -14,7 +14,9 @@ pub fn nr_cpus(topology: &Topology) -> usize {
 /// For each LLC the LLCs by distance, itself first: same node, same package, rest.
 pub fn llc_order(topology: &Topology) -> Vec<Vec<u8>> {
     let nr_llcs = topology.llcs().len().clamp(1, policy::LLCS_MAX);
-    let home = |llc: usize| topology.cores().iter().find(|core| core.llc == llc).map(|core| (core.package, core.node));
+    let home = |llc: usize| {
+        topology.cores().iter().find(|core| core.llc == llc).map(|core| (core.package, core.node))
+    };
     (0..nr_llcs)
         .map(|from| {
             let mut order: Vec<usize> = (0..nr_llcs).collect();
@@ -54,12 +56,16 @@ fn last_cores(nr_cores: usize, count: usize) -> Vec<usize> {
 fn cores_of_list(topology: &Topology, list: &CpuSet) -> Result<Vec<usize>> {
     if list.is_empty() {
         return Err(Error::BadInput(
-            "--wide-cpus: the list is empty. Name at least one CPU, or `0` for no wide CPU at all.".into(),
+            "--wide-cpus: the list is empty. Name at least one CPU, or `0` for no wide CPU at all."
+                .into(),
         ));
     }
     if !list.is_subset(&topology.online()) {
-        let unknown: Vec<String> =
-            list.iter().filter(|cpu| !topology.online().contains(*cpu)).map(|cpu| cpu.to_string()).collect();
+        let unknown: Vec<String> = list
+            .iter()
+            .filter(|cpu| !topology.online().contains(*cpu))
+            .map(|cpu| cpu.to_string())
+            .collect();
         return Err(Error::BadInput(format!(
             "--wide-cpus {list}: CPU {} is not online here. Online are {}.",
             unknown.join(", "),

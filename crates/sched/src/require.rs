@@ -12,7 +12,9 @@ pub fn mode(asked: Mode) -> Result<Mode> {
     match (asked, missing) {
         (Mode::Affinity, _) => need_root(&rights).map(|()| Mode::Affinity),
         (_, None) => free_to_load().map(|()| Mode::Scx),
-        (Mode::Auto, Some(_)) if kernel.sched_ext.is_none() => need_root(&rights).map(|()| Mode::Affinity),
+        (Mode::Auto, Some(_)) if kernel.sched_ext.is_none() => {
+            need_root(&rights).map(|()| Mode::Affinity)
+        }
         (_, Some(e)) => Err(e),
     }
 }

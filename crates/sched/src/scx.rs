@@ -85,12 +85,16 @@ impl Scheduler {
         fault: Fault,
     ) -> Result<Self> {
         let object = Box::leak(Box::new(MaybeUninit::<OpenObject>::uninit()));
-        let mut open =
-            MainSkelBuilder::default().open(object).map_err(|e| Error::failed("the BPF object does not open", e))?;
+        let mut open = MainSkelBuilder::default()
+            .open(object)
+            .map_err(|e| Error::failed("the BPF object does not open", e))?;
         fill_constants(&mut open, topology, fault);
         choose_programs(&mut open)?;
         if let Some(fd) = hint_page {
-            open.maps.hint_page.reuse_fd(fd).map_err(|e| Error::failed("the hint page cannot be kept", e))?;
+            open.maps
+                .hint_page
+                .reuse_fd(fd)
+                .map_err(|e| Error::failed("the hint page cannot be kept", e))?;
         }
         let ops = open.struct_ops.lane_ops_mut();
         ops.hotplug_seq = hw::sched_ext::hotplug_seq();
@@ -110,16 +114,14 @@ impl Scheduler {
     /// Take over from the kernel's scheduler. `classes` has one entry per CPU.
     pub fn attach(&mut self, classes: &[u8]) -> Result<()> {
         self.store_classes(classes);
-        let link = self
-            .skel
-            .maps
-            .lane_ops
-            .attach_struct_ops()
-            .map_err(|e| Error::failed("the kernel refuses the scheduler", format!("{e:#}{}", self.ended_note())))?;
+        let link = self.skel.maps.lane_ops.attach_struct_ops().map_err(|e| {
+            Error::failed("the kernel refuses the scheduler", format!("{e:#}{}", self.ended_note()))
+        })?;
         self.scheduler_link = Some(link);
         if hw::sched_ext::has_trap_module() {
             let link = self.skel.progs.tl_trap.attach();
-            self.trap_link = Some(link.map_err(|e| Error::failed("the trap module's event cannot be used", e))?);
+            self.trap_link =
+                Some(link.map_err(|e| Error::failed("the trap module's event cannot be used", e))?);
         }
         Ok(())
     }
@@ -148,7 +150,9 @@ impl Scheduler {
             self.syscall_links.clear();
         } else if self.syscall_links.is_empty() {
             for program in [&self.skel.progs.tl_syscall_enter, &self.skel.progs.tl_syscall_exit] {
-                let link = program.attach().map_err(|e| Error::failed("system calls cannot be watched", e))?;
+                let link = program
+                    .attach()
+                    .map_err(|e| Error::failed("system calls cannot be watched", e))?;
                 self.syscall_links.push(link);
             }
         }
@@ -188,7 +192,10 @@ impl Scheduler {
     pub fn classify_scalar(&self, tid: u32) -> Result<()> {
         let err = run(&self.skel.progs.tl_classify_scalar, &mut tid.to_ne_bytes())?;
         if err != 0 {
-            return Err(Error::failed(&format!("task {tid} cannot be classified"), errno_text(err)));
+            return Err(Error::failed(
+                &format!("task {tid} cannot be classified"),
+                errno_text(err),
+            ));
         }
         Ok(())
     }
@@ -252,9 +259,13 @@ impl Scheduler {
 
     fn attach_uprobe_done(&mut self) -> Result<()> {
         let progs = &self.skel.progs;
-        for program in [&progs.tl_uprobe_done, &progs.tl_uretprobe_syscall_done, &progs.tl_uprobe_syscall_done] {
+        for program in
+            [&progs.tl_uprobe_done, &progs.tl_uretprobe_syscall_done, &progs.tl_uprobe_syscall_done]
+        {
             if program.autoload() {
-                let link = program.attach().map_err(|e| Error::failed("the end of uprobes cannot be watched", e))?;
+                let link = program
+                    .attach()
+                    .map_err(|e| Error::failed("the end of uprobes cannot be watched", e))?;
                 self.uprobe_done.push(link);
             }
         }
@@ -304,7 +315,8 @@ fn fill_constants(open: &mut OpenMainSkel<'_>, topology: &Topology, fault: Fault
 
 /// Leave out the programs whose attach point this kernel does not have.
 fn choose_programs(open: &mut OpenMainSkel<'_>) -> Result<()> {
-    let btf = Btf::from_vmlinux().map_err(|e| Error::failed("the kernel's BTF cannot be read", e))?;
+    let btf =
+        Btf::from_vmlinux().map_err(|e| Error::failed("the kernel's BTF cannot be read", e))?;
     let has = |name: &str| btf.type_by_name::<btf::types::Func<'_>>(name).is_some();
     let progs = &mut open.progs;
     progs.tl_uprobe_done.set_autoload(has("uprobe_notify_resume"));
@@ -350,7 +362,8 @@ fn attach_probe(program: &ProgramMut<'_>, mark: &ResolvedMark, retprobe: bool) -
 }
 
 fn run(program: &ProgramMut<'_>, args: &mut [u8]) -> Result<i32> {
-    test_run(program.as_fd(), args).map_err(|e| Error::failed("a program of the scheduler cannot be run", e))
+    test_run(program.as_fd(), args)
+        .map_err(|e| Error::failed("a program of the scheduler cannot be run", e))
 }
 
 /// Run a `SEC("syscall")` program and return what it returned.
@@ -363,7 +376,9 @@ fn test_run(program: BorrowedFd<'_>, args: &mut [u8]) -> std::io::Result<i32> {
         ..Default::default()
     };
     // SAFETY: the descriptor is a program's, opts outlives the call and names args' bounds.
-    let err = unsafe { libbpf_rs::libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut opts) };
+    let err = unsafe {
+        libbpf_rs::libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut opts)
+    };
     if err != 0 {
         return Err(std::io::Error::from_raw_os_error(-err));
     }

@@ -52,8 +52,16 @@ impl ScxLane {
         let emulation = Emulation::of(&hw::kernel::read_kernel(&hw::Live).release);
         let marks = resolve_all(&config, emulation)?;
         let scheduler = Scheduler::load(&topology, &config, None, fault)?;
-        let mut lane =
-            ScxLane { scheduler, topology, config, fault, emulation, wide_cores, auto: None, before: Vec::new() };
+        let mut lane = ScxLane {
+            scheduler,
+            topology,
+            config,
+            fault,
+            emulation,
+            wide_cores,
+            auto: None,
+            before: Vec::new(),
+        };
         lane.attach(&marks)?;
         Ok(lane)
     }
@@ -85,7 +93,11 @@ impl ScxLane {
         if moved {
             let wide_cores = layout::wide_cores(&self.topology, &config.wide_cpus)?;
             refuse_all_wide(&self.topology, &config.wide_cpus)?;
-            self.scheduler.set_classes(&layout::classes(&self.topology, &wide_cores, config.tiers))?;
+            self.scheduler.set_classes(&layout::classes(
+                &self.topology,
+                &wide_cores,
+                config.tiers,
+            ))?;
             self.wide_cores = wide_cores;
         }
         self.scheduler.set_settings(&config)?;
@@ -116,9 +128,10 @@ impl ScxLane {
             )));
         }
         let emulation = self.emulation;
-        self.config
-            .marks
-            .retain(|m| resolve(m, emulation, true).map_or(true, |resolved_m| !same_site(&resolved_m, &resolved)));
+        self.config.marks.retain(|m| {
+            resolve(m, emulation, true)
+                .map_or(true, |resolved_m| !same_site(&resolved_m, &resolved))
+        });
         Ok(())
     }
 
@@ -163,7 +176,11 @@ impl ScxLane {
     }
 
     fn attach(&mut self, marks: &[ResolvedMark]) -> Result<()> {
-        self.scheduler.attach(&layout::classes(&self.topology, &self.wide_cores, self.config.tiers))?;
+        self.scheduler.attach(&layout::classes(
+            &self.topology,
+            &self.wide_cores,
+            self.config.tiers,
+        ))?;
         self.scheduler.set_settings(&self.config)?;
         for mark in marks {
             self.scheduler.add_mark(mark)?;
@@ -190,12 +207,17 @@ impl ScxLane {
             return Ok(());
         }
         let wide_cores = layout::wide_cores(&self.topology, &WideCpus::Cores(nr_wide))?;
-        self.scheduler.set_classes(&layout::classes(&self.topology, &wide_cores, self.config.tiers))?;
+        self.scheduler.set_classes(&layout::classes(
+            &self.topology,
+            &wide_cores,
+            self.config.tiers,
+        ))?;
         self.wide_cores = wide_cores;
         Ok(())
     }
 
     fn restart(&mut self) -> Result<()> {
+        let _hurry = Hurry::start();
         // The kernel counts a hotplug event before the CPU's topology has settled in sysfs.
         std::thread::sleep(Duration::from_millis(20));
         self.before.extend(self.counters());
@@ -203,7 +225,8 @@ impl ScxLane {
         self.topology = topology()?;
         self.wide_cores = self.wide_cores_left();
         let page = self.hint_page_fd()?;
-        self.scheduler = Scheduler::load(&self.topology, &self.config, Some(page.as_fd()), self.fault)?;
+        self.scheduler =
+            Scheduler::load(&self.topology, &self.config, Some(page.as_fd()), self.fault)?;
         let marks = resolve_all(&self.config, self.emulation)?;
         self.attach(&marks)
     }
@@ -229,8 +252,33 @@ impl ScxLane {
     }
 }
 
+/// While it lives, this thread goes before others: until the scheduler is back, wide code runs
+/// anywhere, and on a busy machine loading takes its time.
+struct Hurry {
+    before: libc::c_int,
+}
+
+impl Hurry {
+    fn start() -> Self {
+        // SAFETY: system calls on the calling thread's priority, without memory.
+        unsafe {
+            let before = libc::getpriority(libc::PRIO_PROCESS, 0);
+            libc::setpriority(libc::PRIO_PROCESS, 0, -20);
+            Hurry { before }
+        }
+    }
+}
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, self.before) };
+    }
+}
+
 pub(crate) fn topology() -> Result<Topology> {
-    hw::topology(&hw::Live).map_err(|e| Error::Unsupported(format!("the CPU topology cannot be read: {e}")))
+    hw::topology(&hw::Live)
+        .map_err(|e| Error::Unsupported(format!("the CPU topology cannot be read: {e}")))
 }
 
 /// A list that names every CPU is a slip of the pen; a number that covers all cores is meant.

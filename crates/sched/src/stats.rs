@@ -47,10 +47,22 @@ mod tests {
     /// Every counter is a sum over the CPUs and lands in the field of its own name.
     #[test]
     fn sums_over_cpus() {
-        let cpu = CpuCounters { run_ns: [1, 2, 3], wait_ns: [4, 5, 6], misfits: 7, ticks: 8, ..Default::default() };
+        let cpu = CpuCounters {
+            run_ns: [1, 2, 3],
+            wait_ns: [4, 5, 6],
+            misfits: 7,
+            ticks: 8,
+            ..Default::default()
+        };
         let stats = lane_stats(&[cpu, cpu], 9, 1);
-        assert_eq!((stats.default_run_ns, stats.scalar_run_ns, stats.wide_run_ns), (Some(2), Some(4), Some(6)));
-        assert_eq!((stats.default_wait_ns, stats.scalar_wait_ns, stats.wide_wait_ns), (Some(8), Some(10), Some(12)));
+        assert_eq!(
+            (stats.default_run_ns, stats.scalar_run_ns, stats.wide_run_ns),
+            (Some(2), Some(4), Some(6))
+        );
+        assert_eq!(
+            (stats.default_wait_ns, stats.scalar_wait_ns, stats.wide_wait_ns),
+            (Some(8), Some(10), Some(12))
+        );
         assert_eq!((stats.misfits, stats.ticks, stats.interval_ns), (Some(14), Some(16), Some(9)));
     }
 }

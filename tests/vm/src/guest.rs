@@ -70,7 +70,8 @@ pub fn set_affinity(tid: i32, cpus: &[usize]) -> Result<()> {
     }
     // SAFETY: the set is valid for its size.
     if unsafe { libc::sched_setaffinity(tid, size_of_val(&set), &set) } != 0 {
-        return Err(std::io::Error::last_os_error()).context(format!("sched_setaffinity to {cpus:?}"));
+        return Err(std::io::Error::last_os_error())
+            .context(format!("sched_setaffinity to {cpus:?}"));
     }
     Ok(())
 }
@@ -130,7 +131,11 @@ impl Child {
             bail!("child {} is gone", self.pid);
         }
         self.pid = 0;
-        Ok(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) })
+        Ok(if libc::WIFEXITED(status) {
+            libc::WEXITSTATUS(status)
+        } else {
+            128 + libc::WTERMSIG(status)
+        })
     }
 }
 

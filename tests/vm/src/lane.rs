@@ -98,7 +98,11 @@ impl Lane {
 }
 
 impl Drop for Lane {
+    /// A test that fails drops its lane: say what the scheduler had to say.
     fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_some_and(|status| !status.success())) {
+            eprintln!("turbolane run had ended: {}", self.stderr());
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

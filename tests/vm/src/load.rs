@@ -40,8 +40,13 @@ pub const TIMEOUT: Duration = Duration::from_millis(20);
 
 impl Ending {
     /// All of them.
-    pub const ALL: [Ending; 5] =
-        [Ending::Explicit, Ending::SyscallEntry, Ending::SyscallReturn, Ending::ContextSwitch, Ending::Timeout];
+    pub const ALL: [Ending; 5] = [
+        Ending::Explicit,
+        Ending::SyscallEntry,
+        Ending::SyscallReturn,
+        Ending::ContextSwitch,
+        Ending::Timeout,
+    ];
 
     /// As `--remigrate` takes it.
     pub fn flag(self) -> String {
@@ -79,7 +84,12 @@ pub fn start(samples: &'static Samples, role: Role, count: usize) -> Result<Vec<
 }
 
 /// Let the workers run: the first part unsampled, for settling.
-pub fn run(samples: &'static Samples, settle: Duration, measure: Duration, roles: &[(Role, usize)]) -> Result<()> {
+pub fn run(
+    samples: &'static Samples,
+    settle: Duration,
+    measure: Duration,
+    roles: &[(Role, usize)],
+) -> Result<()> {
     let start_ns = now_ns();
     let settled_ns = start_ns + settle.as_nanos() as u64;
     samples.settled_ns.store(settled_ns, Ordering::Relaxed);
@@ -156,7 +166,7 @@ fn mixed(samples: &Samples, source: Source, ending: Ending) {
     while samples.running() {
         match source {
             Source::Hint => {
-                let watch = Watch::start();
+                let watch = Watch::start(source);
                 let _ = turbolane::wide_begin(2);
                 wide_part(samples, ending, &watch);
                 end_by(ending);
@@ -166,7 +176,7 @@ fn mixed(samples: &Samples, source: Source, ending: Ending) {
                 let _ = turbolane::wide_end();
             }
             Source::Mark => {
-                let watch = Watch::start();
+                let watch = Watch::start(source);
                 probe_site::marked(|| {
                     wide_part(samples, ending, &watch);
                     end_by(ending);
@@ -184,19 +194,22 @@ fn mixed(samples: &Samples, source: Source, ending: Ending) {
 /// What happened since just before a section was announced.
 struct Watch {
     switches: u64,
+    switches_allowed: u64,
     start_ns: u64,
 }
 
 impl Watch {
-    fn start() -> Self {
-        Watch { switches: context_switches(), start_ns: now_ns() }
+    /// Of switches one is allowed: the one that took the task to a wide CPU. At a mark on a
+    /// scalar CPU the scheduler needs two (bpf/leave.bpf.h).
+    fn start(source: Source) -> Self {
+        let switches_allowed = if source == Source::Mark && cpu() < 2 { 2 } else { 1 };
+        Watch { switches: context_switches(), switches_allowed, start_ns: now_ns() }
     }
 
-    /// Whether the section has certainly not been ended by the heuristic. Of switches one is
-    /// allowed: the one that took the task to a wide CPU.
+    /// Whether the section has certainly not been ended by the heuristic.
     fn surely_wide(&self, ending: Ending) -> bool {
         match ending {
-            Ending::ContextSwitch => context_switches() - self.switches <= 1,
+            Ending::ContextSwitch => context_switches() - self.switches <= self.switches_allowed,
             Ending::Timeout => now_ns() - self.start_ns < TIMEOUT.as_nanos() as u64,
             _ => true,
         }

@@ -11,7 +11,6 @@
 //! ```
 
 mod bench;
-mod debug;
 mod demo;
 mod guest;
 mod lane;
@@ -32,9 +31,10 @@ fn main() -> ExitCode {
         ["--list-benches"] => suite::list(bench::ALL),
         ["run", name] => suite::run(tests::ALL, name),
         ["bench", name] => suite::run(bench::ALL, name),
-        ["debug", rest @ ..] => debug::run(rest),
         ["demo"] => demo::run(),
-        _ => Err(anyhow::anyhow!("usage: vmtests --list | --list-benches | run NAME | bench NAME | demo")),
+        _ => Err(anyhow::anyhow!(
+            "usage: vmtests --list | --list-benches | run NAME | bench NAME | demo"
+        )),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -38,7 +38,12 @@ pub struct Figure {
 
 impl Figure {
     /// From repetitions, of which the median counts.
-    pub fn of(name: &str, unit: &'static str, better: &'static str, values: &[f64]) -> Result<Self> {
+    pub fn of(
+        name: &str,
+        unit: &'static str,
+        better: &'static str,
+        values: &[f64],
+    ) -> Result<Self> {
         ensure!(!values.is_empty(), "{name}: nothing was measured");
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -57,7 +62,16 @@ impl Figure {
     /// A count out of `n`.
     pub fn count(name: &str, count: u64, n: u64) -> Self {
         let value = count as f64;
-        Figure { name: name.into(), value, unit: "", better: "lower", n, min: value, max: value, baseline: None }
+        Figure {
+            name: name.into(),
+            value,
+            unit: "",
+            better: "lower",
+            n,
+            min: value,
+            max: value,
+            baseline: None,
+        }
     }
 
     /// The same with what a peer reached.
@@ -76,14 +90,20 @@ pub fn median(sorted: &[f64]) -> f64 {
 /// Write the figures where the host collects them, and print them.
 pub fn publish(bench: &str, figures: &[Figure]) -> Result<()> {
     for f in figures {
-        let peer = f.baseline.as_ref().map(|b| format!(", {} {:.2}", b.name, b.value)).unwrap_or_default();
-        println!("{} {:.2} {} (n {}, {:.2}..{:.2}{peer})", f.name, f.value, f.unit, f.n, f.min, f.max);
+        let peer =
+            f.baseline.as_ref().map(|b| format!(", {} {:.2}", b.name, b.value)).unwrap_or_default();
+        println!(
+            "{} {:.2} {} (n {}, {:.2}..{:.2}{peer})",
+            f.name, f.value, f.unit, f.n, f.min, f.max
+        );
     }
     write(bench, &serde_json::to_string(figures)?)
 }
 
 /// Leave results, an array of figures, where they are collected.
 pub fn write(bench: &str, json: &str) -> Result<()> {
-    let dir = std::env::var("TURBOLANE_OUT").context("TURBOLANE_OUT does not say where results go")?;
-    fs::write(format!("{dir}/{bench}.json"), json).with_context(|| format!("{dir} cannot be written"))
+    let dir =
+        std::env::var("TURBOLANE_OUT").context("TURBOLANE_OUT does not say where results go")?;
+    fs::write(format!("{dir}/{bench}.json"), json)
+        .with_context(|| format!("{dir} cannot be written"))
 }

@@ -40,5 +40,6 @@ pub fn mark() -> String {
 }
 
 fn exe() -> String {
-    std::fs::read_link("/proc/self/exe").map_or_else(|_| "/proc/self/exe".into(), |p| p.display().to_string())
+    std::fs::read_link("/proc/self/exe")
+        .map_or_else(|_| "/proc/self/exe".into(), |p| p.display().to_string())
 }

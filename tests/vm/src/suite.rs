@@ -109,5 +109,9 @@ pub fn list(cases: &[Case]) -> Result<()> {
 pub fn run(cases: &[Case], name: &str) -> Result<()> {
     crate::guest::calibrate();
     let case = cases.iter().find(|case| case.name == name);
-    (case.with_context(|| format!("there is no \"{name}\"; --list and --list-benches say what there is"))?.run)()
+    (case
+        .with_context(|| {
+            format!("there is no \"{name}\"; --list and --list-benches say what there is")
+        })?
+        .run)()
 }

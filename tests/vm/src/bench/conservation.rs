@@ -12,8 +12,11 @@ use crate::load::{self, Ending, Role, Source};
 use crate::measure::{Figure, publish};
 use crate::samples::Samples;
 
-/// Name, workers, CPUs that the load can keep busy. CPUs 2 and 3 are wide.
-pub const LOADS: [(&str, &[(Role, usize)], &[usize]); 5] = [
+/// Name, workers, CPUs that the load can keep busy.
+pub type Load = (&'static str, &'static [(Role, usize)], &'static [usize]);
+
+/// CPUs 2 and 3 are wide.
+pub const LOADS: [Load; 5] = [
     ("scalar-only", &[(Role::ScalarHog, 8)], &[0, 1, 2, 3]),
     ("default-only", &[(Role::DefaultHog, 8)], &[0, 1, 2, 3]),
     ("wide-only", &[(Role::WideHog, 6)], &[2, 3]),
@@ -32,8 +35,12 @@ fn idle_s(cpus: &[usize]) -> Result<f64> {
     let text = read("/proc/stat");
     let mut ticks = 0.0;
     for cpu in cpus {
-        let line = text.lines().find(|l| l.starts_with(&format!("cpu{cpu} "))).context("CPU not in /proc/stat")?;
-        let fields: Vec<f64> = line.split_whitespace().skip(1).filter_map(|f| f.parse().ok()).collect();
+        let line = text
+            .lines()
+            .find(|l| l.starts_with(&format!("cpu{cpu} ")))
+            .context("CPU not in /proc/stat")?;
+        let fields: Vec<f64> =
+            line.split_whitespace().skip(1).filter_map(|f| f.parse().ok()).collect();
         ticks += fields[3] + fields[4];
     }
     Ok(ticks / TICKS_PER_S)

@@ -39,7 +39,11 @@ fn by_hint() -> Result<(Vec<f64>, Vec<f64>)> {
         let start = tsc();
         let begun = turbolane::wide_begin(2);
         let arrived = tsc();
-        ensure!(begun.is_ok() && cpu() == wide_cpu, "the hint did not lead to CPU {wide_cpu} but {}", cpu());
+        ensure!(
+            begun.is_ok() && cpu() == wide_cpu,
+            "the hint did not lead to CPU {wide_cpu} but {}",
+            cpu()
+        );
         there.push((arrived - start) as f64);
         spin(PAUSE);
         let start = tsc();

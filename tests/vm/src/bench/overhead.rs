@@ -46,8 +46,11 @@ fn requests() -> Result<u64> {
     let mut children = Vec::new();
     for _ in 0..8 {
         let (mut there, mut back) = ([0; 2], [0; 2]);
-        // SAFETY: two descriptors each.
-        ensure!(unsafe { libc::pipe(there.as_mut_ptr()) == 0 && libc::pipe(back.as_mut_ptr()) == 0 }, "no pipe");
+        for pipe in [&mut there, &mut back] {
+            // SAFETY: room for two descriptors.
+            let result = unsafe { libc::pipe(pipe.as_mut_ptr()) };
+            ensure!(result == 0, "there is no pipe left");
+        }
         children.push(Child::fork(|| turns(TURNS, back[0], there[1], true))?);
         children.push(Child::fork(|| turns(TURNS, there[0], back[1], false))?);
         for fd in there.into_iter().chain(back) {
@@ -95,9 +98,14 @@ fn under_layered() -> Result<Option<Vec<Vec<f64>>>> {
     if !Path::new(LAYERED).exists() {
         return Ok(None);
     }
-    let mut layered =
-        Command::new(LAYERED).arg("--run-example").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    let up = wait_for("scx_layered is not up", Duration::from_secs(60), || scx_state() == "enabled");
+    let mut layered = Command::new(LAYERED)
+        .arg("--run-example")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let up =
+        wait_for("scx_layered is not up", Duration::from_secs(60), || scx_state() == "enabled");
     let values = up.and_then(|()| measure_all());
     // SAFETY: our own child.
     unsafe { libc::kill(layered.id() as i32, libc::SIGINT) };
@@ -122,12 +130,23 @@ pub fn run() -> Result<()> {
     let mut worst: Option<Figure> = None;
     for (i, (name, _)) in LOADS.iter().enumerate() {
         let base = median_of(&kernel[i]);
-        let pct = |values: &[f64]| values.iter().map(|v| 100.0 * (v / base - 1.0)).collect::<Vec<_>>();
-        let mut figure = Figure::of(&format!("lane.scalar_only_overhead_pct.{name}"), "%", "lower", &pct(&ours[i]))?;
+        let pct =
+            |values: &[f64]| values.iter().map(|v| 100.0 * (v / base - 1.0)).collect::<Vec<_>>();
+        let mut figure = Figure::of(
+            &format!("lane.scalar_only_overhead_pct.{name}"),
+            "%",
+            "lower",
+            &pct(&ours[i]),
+        )?;
         if let Some(layered) = &layered {
             figure = figure.against("scx_layered", median_of(&pct(&layered[i])));
         }
-        figures.push(Figure::of(&format!("lane.kernel_spread_pct.{name}"), "%", "lower", &pct(&kernel[i]))?);
+        figures.push(Figure::of(
+            &format!("lane.kernel_spread_pct.{name}"),
+            "%",
+            "lower",
+            &pct(&kernel[i]),
+        )?);
         if worst.as_ref().is_none_or(|w| figure.value > w.value) {
             worst = Some(figure.clone());
         }

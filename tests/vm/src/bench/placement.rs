@@ -18,7 +18,12 @@ const SETTLE: Duration = Duration::from_millis(500);
 const ROUNDS: u32 = 30;
 
 /// Samples of this phase, and how many of them on `wrong` CPUs, until there are enough.
-fn collect(phase: Phase, wrong: &[usize], roles: &[(Role, usize)], time: Duration) -> Result<(u64, u64)> {
+fn collect(
+    phase: Phase,
+    wrong: &[usize],
+    roles: &[(Role, usize)],
+    time: Duration,
+) -> Result<(u64, u64)> {
     let (mut bad, mut all) = (0, 0);
     for _ in 0..ROUNDS {
         let samples = Samples::shared();
@@ -43,8 +48,10 @@ pub fn run() -> Result<()> {
         for ending in Ending::ALL {
             set(&[&format!("remigrate={}", ending.flag())])?;
             let seconds = Duration::from_secs(5);
-            let (bad, all) = collect(Phase::Wide, &[0, 1], &[(Role::Mixed(source, ending), 8)], seconds)?;
-            let name = format!("lane.wide_samples_on_scalar_cpus.{source:?}.{ending:?}").to_lowercase();
+            let (bad, all) =
+                collect(Phase::Wide, &[0, 1], &[(Role::Mixed(source, ending), 8)], seconds)?;
+            let name =
+                format!("lane.wide_samples_on_scalar_cpus.{source:?}.{ending:?}").to_lowercase();
             figures.push(Figure::count(&name, bad, all));
             bad_sum += bad;
             all_sum += all;
@@ -55,7 +62,11 @@ pub fn run() -> Result<()> {
     let (bad, all) = collect(
         Phase::Scalar,
         &[2, 3],
-        &[(Role::WideHog, 6), (Role::ScalarHog, 4), (Role::Mixed(Source::Hint, Ending::Explicit), 2)],
+        &[
+            (Role::WideHog, 6),
+            (Role::ScalarHog, 4),
+            (Role::Mixed(Source::Hint, Ending::Explicit), 2),
+        ],
         Duration::from_secs(5),
     )?;
     figures.push(Figure::count("lane.scalar_samples_on_wide_cpus_under_wide_load", bad, all));

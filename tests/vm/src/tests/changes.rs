@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::guest::{now_ns, scx_state, wait_for};
 use crate::lane::{Lane, set, turbolane};
-use crate::load::{self, Role, Source, Ending};
+use crate::load::{self, Ending, Role, Source};
 use crate::probe_site;
 use crate::samples::{Phase, Samples};
 
@@ -38,8 +38,11 @@ fn wide_samples_on(samples: &'static Samples, cpus: &[usize], time: Duration) ->
 /// The wide set, slices, timeouts, heuristics and marks change under load, and are read back.
 pub fn settings_change_under_load() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
-    let (samples, _children) =
-        background(&[(Role::WideHog, 3), (Role::ScalarHog, 3), (Role::Mixed(Source::Hint, Ending::Explicit), 3)])?;
+    let (samples, _children) = background(&[
+        (Role::WideHog, 3),
+        (Role::ScalarHog, 3),
+        (Role::Mixed(Source::Hint, Ending::Explicit), 3),
+    ])?;
     for (wide, scalar) in [("0-1", [2, 3]), ("2-3", [0, 1]), ("1,3", [0, 2]), ("2-3", [0, 1])] {
         set(&[&format!("wide-cpus={wide}")])?;
         std::thread::sleep(Duration::from_millis(500));
@@ -47,42 +50,62 @@ pub fn settings_change_under_load() -> Result<()> {
         ensure!(all > 50, "wide {wide}: only {all} samples");
         ensure!(wrong == 0, "wide {wide}: {wrong} of {all} samples on scalar CPUs");
     }
-    set(&["slice=2ms", "slice-wide=8ms", "wide-timeout=50ms", "remigrate=syscall-entry", "unclassified=scalar"])?;
+    set(&[
+        "slice=2ms",
+        "slice-wide=8ms",
+        "wide-timeout=50ms",
+        "remigrate=syscall-entry",
+        "unclassified=scalar",
+    ])?;
     let shown = turbolane(&["ctl", "get"])?;
     for word in ["2ms", "8ms", "50ms", "syscall-entry", "scalar"] {
         ensure!(shown.contains(word), "`ctl get` does not show {word}: {shown}");
     }
     ensure!(turbolane(&["ctl", "set", "slice=1h"]).is_err(), "a slice of an hour was accepted");
     ensure!(turbolane(&["ctl", "set", "wide-cpus=99-100"]).is_err(), "CPU 99 was accepted");
-    ensure!(turbolane(&["ctl", "get", "slice"])?.contains("2ms"), "a refused change changed something");
+    ensure!(
+        turbolane(&["ctl", "get", "slice"])?.contains("2ms"),
+        "a refused change changed something"
+    );
     let mark = probe_site::mark();
     turbolane(&["ctl", "mark", "add", &mark])?;
     ensure!(turbolane(&["ctl", "status"])?.contains(probe_site::SYMBOL), "the mark is not shown");
     turbolane(&["ctl", "mark", "remove", &mark])?;
-    ensure!(!turbolane(&["ctl", "status"])?.contains(probe_site::SYMBOL), "the mark is still shown");
+    ensure!(
+        !turbolane(&["ctl", "status"])?.contains(probe_site::SYMBOL),
+        "the mark is still shown"
+    );
     lane.stop().map(drop)
 }
 
 fn set_online(cpu: usize, online: bool) -> Result<()> {
     fs::write(format!("/sys/devices/system/cpu/cpu{cpu}/online"), if online { "1" } else { "0" })
-        .with_context(|| format!("CPU {cpu} does not go {}", if online { "online" } else { "offline" }))
+        .with_context(|| {
+            format!("CPU {cpu} does not go {}", if online { "online" } else { "offline" })
+        })
 }
 
 /// CPUs go and come under load: the scheduler comes back each time, and placement holds.
 pub fn hotplug() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
-    let (samples, _children) =
-        background(&[(Role::WideHog, 2), (Role::ScalarHog, 3), (Role::Mixed(Source::Hint, Ending::Explicit), 2)])?;
-    for (cpu, online) in [(3, false), (3, true), (1, false), (1, true), (2, false), (3, false), (2, true), (3, true)] {
+    let (samples, _children) = background(&[
+        (Role::WideHog, 2),
+        (Role::ScalarHog, 3),
+        (Role::Mixed(Source::Hint, Ending::Explicit), 2),
+    ])?;
+    for (cpu, online) in [(3, false), (1, false), (3, true), (2, false), (1, true), (2, true)] {
         set_online(cpu, online)?;
-        wait_for("the scheduler is not back", Duration::from_secs(20), || {
+        wait_for("the scheduler is not back", Duration::from_secs(60), || {
             scx_state() == "enabled" && turbolane(&["ctl", "status"]).is_ok()
         })?;
         std::thread::sleep(Duration::from_millis(700));
         let status = turbolane(&["ctl", "status"])?;
         if !status.contains("none") {
             let (wrong, all) = wide_samples_on(samples, &[0, 1], Duration::from_millis(700));
-            ensure!(wrong == 0, "after CPU {cpu} online={online}: {wrong} of {all} on scalar CPUs\n{status}");
+            ensure!(
+                wrong == 0,
+                "after CPU {cpu} online={online}: {wrong} of {all} on scalar CPUs\n{status}"
+            );
         }
     }
     lane.stop().map(drop)
@@ -93,13 +116,18 @@ pub fn cgroup_moves() -> Result<()> {
     let root = Path::new("/sys/fs/cgroup");
     if !root.join("cgroup.controllers").exists() {
         fs::create_dir_all(root)?;
-        let mounted = std::process::Command::new("mount").args(["-t", "cgroup2", "none", "/sys/fs/cgroup"]).status()?;
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "cgroup2", "none", "/sys/fs/cgroup"])
+            .status()?;
         ensure!(mounted.success(), "cgroup2 cannot be mounted");
     }
     let _ = fs::write(root.join("cgroup.subtree_control"), "+cpu");
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
-    let (samples, children) =
-        background(&[(Role::WideHog, 3), (Role::ScalarHog, 3), (Role::Mixed(Source::Hint, Ending::Explicit), 2)])?;
+    let (samples, children) = background(&[
+        (Role::WideHog, 3),
+        (Role::ScalarHog, 3),
+        (Role::Mixed(Source::Hint, Ending::Explicit), 2),
+    ])?;
     for name in ["a", "b"] {
         fs::create_dir_all(root.join(name))?;
     }

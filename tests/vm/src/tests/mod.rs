@@ -12,7 +12,7 @@ use crate::suite::Case;
 
 /// All tests.
 pub const ALL: &[Case] = &[
-    Case::new("placement", placement::every_source_and_ending).limit_s(300),
+    Case::new("placement", placement::every_source_and_ending).limit_s(400),
     Case::new("placement_smt", placement::siblings_share_their_class).topology("cores=2,threads=2"),
     Case::new("placement_tiers", placement::tiers),
     Case::new("work_conservation", placement::work_conservation),
@@ -23,10 +23,10 @@ pub const ALL: &[Case] = &[
     Case::new("stall_fail", lifecycle::stall_fail).allow_log(&["sched_ext: "]),
     Case::new("bad_input_fail", lifecycle::bad_input_fail),
     Case::new("affinity", affinity::odd_masks),
-    Case::new("no_starvation", affinity::nobody_starves),
+    Case::new("no_starvation", affinity::nobody_starves).limit_s(400),
     Case::new("affinity_mode", affinity::affinity_mode),
     Case::new("settings", changes::settings_change_under_load),
-    Case::new("hotplug", changes::hotplug).allow_log(&["sched_ext: "]),
+    Case::new("hotplug", changes::hotplug).limit_s(400).allow_log(&["sched_ext: "]),
     Case::new("cgroups", changes::cgroup_moves),
     Case::new("storms", storms::fork_and_exec),
     Case::new("kernel_threads", storms::kernel_threads),

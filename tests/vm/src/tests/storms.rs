@@ -28,9 +28,14 @@ pub fn fork_and_exec() -> Result<()> {
                 }
                 for i in 0..25 {
                     let ok = if i % 5 == 0 {
-                        Command::new("true").stdin(Stdio::null()).status().is_ok_and(|s| s.success())
+                        Command::new("true")
+                            .stdin(Stdio::null())
+                            .status()
+                            .is_ok_and(|s| s.success())
                     } else {
-                        Child::fork(|| spin(Duration::from_micros(100))).and_then(|mut c| c.wait()).is_ok_and(|c| c == 0)
+                        Child::fork(|| spin(Duration::from_micros(100)))
+                            .and_then(|mut c| c.wait())
+                            .is_ok_and(|c| c == 0)
                     };
                     if !ok {
                         // SAFETY: ends this child.
