@@ -168,8 +168,8 @@ static __always_inline int create_scratch_masks(void)
 	u32 cpu, key = 0;
 
 	bpf_for(cpu, 0, nr_cpus) {
-		struct mask_box *box = bpf_map_lookup_percpu_elem(
-			&scratch_masks, &key, cpu);
+		struct mask_box *box =
+			bpf_map_lookup_percpu_elem(&scratch_masks, &key, cpu);
 		struct bpf_cpumask *mask, *old;
 
 		if (!box)

@@ -65,15 +65,15 @@ void scx_bpf_dispatch(struct task_struct *p, u64 dsq_id, u64 slice_ns,
 		      u64 enq_flags) __ksym __weak;
 void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice_ns,
 			      u64 vtime, u64 enq_flags) __ksym __weak;
-bool __scx_bpf_dsq_insert_vtime(struct task_struct *p,
-				struct scx_bpf_dsq_insert_vtime_args *args)
-	__ksym __weak;
+bool __scx_bpf_dsq_insert_vtime(
+	struct task_struct *p,
+	struct scx_bpf_dsq_insert_vtime_args *args) __ksym __weak;
 void scx_bpf_dispatch_vtime(struct task_struct *p, u64 dsq_id, u64 slice_ns,
 			    u64 vtime, u64 enq_flags) __ksym __weak;
 bool scx_bpf_dsq_move_to_local(u64 dsq_id) __ksym __weak;
 bool scx_bpf_consume(u64 dsq_id) __ksym __weak;
-void scx_bpf_dsq_move_set_vtime(struct bpf_iter_scx_dsq *it, u64 vtime)
-	__ksym __weak;
+void scx_bpf_dsq_move_set_vtime(struct bpf_iter_scx_dsq *it,
+				u64 vtime) __ksym __weak;
 bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p,
 			    u64 dsq_id, u64 enq_flags) __ksym __weak;
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice_ns) __ksym __weak;
@@ -99,12 +99,12 @@ void bpf_task_release(struct task_struct *p) __ksym;
 
 /* Report an impossible state: the scheduler is unloaded and the kernel's own
  * takes over (invariant 4). */
-#define tl_scx_error(fmt, args...)                                          \
-	({                                                                  \
-		static char ___fmt[] = fmt;                                 \
-		unsigned long long ___param[___bpf_narg(args) ?: 1] = {};   \
-		___bpf_fill(___param, args);                                \
-		scx_bpf_error_bstr(___fmt, ___param, sizeof(___param));     \
+#define tl_scx_error(fmt, args...)                                        \
+	({                                                                \
+		static char ___fmt[] = fmt;                               \
+		unsigned long long ___param[___bpf_narg(args) ?: 1] = {}; \
+		___bpf_fill(___param, args);                              \
+		scx_bpf_error_bstr(___fmt, ___param, sizeof(___param));   \
 	})
 
 static __always_inline void tl_scx_insert(struct task_struct *p, u64 dsq_id,

@@ -13,7 +13,8 @@ static __noinline int requeue(u32 id)
 	struct task_struct *p;
 	int moved = 0;
 
-	tl_for_each_queued(p, id) {
+	tl_for_each_queued(p, id)
+	{
 		struct task_ctx *tc = try_lookup_task(p);
 		u32 now;
 
@@ -23,8 +24,8 @@ static __noinline int requeue(u32 id)
 		now = tl_queue_id((id >> 8) - 1, tl_task_queue(&tc->t));
 		if (now == id)
 			continue;
-		tl_vtime_place(&tc->t, now, *queue_clock(id),
-			       *queue_clock(now), cfg.slice_ns);
+		tl_vtime_place(&tc->t, now, *queue_clock(id), *queue_clock(now),
+			       cfg.slice_ns);
 		scx_bpf_dsq_move_set_vtime(tl_queue_iter, tc->t.vtime_ns);
 		if (scx_bpf_dsq_move_vtime(tl_queue_iter, p, now, 0))
 			moved++;

@@ -38,7 +38,9 @@ static __always_inline void account_run(struct task_ctx *tc, struct tl_cpu *c,
 	tc->t.started_ns = now_ns;
 	tl_vtime_charge(&tc->t, used_ns);
 	c->run_ns[type] += used_ns;
-	if (level > c->class)
+	if (level > c->class && is_leaving(tc))
+		c->leaving_ns += used_ns;
+	else if (level > c->class)
 		c->degraded_ns += used_ns;
 	if (type == TL_SCALAR && c->class)
 		c->guest_ns += used_ns;
@@ -51,8 +53,7 @@ static __always_inline u32 tell(struct task_ctx *tc, struct tl_cpu *c,
 {
 	u32 old_type = tc->t.type, old_level = tc->t.level, changed;
 
-	changed = tl_task_event(&tc->t, &cfg, event, level,
-				bpf_ktime_get_ns());
+	changed = tl_task_event(&tc->t, &cfg, event, level, bpf_ktime_get_ns());
 	if (changed)
 		account_run(tc, c, old_type, old_level);
 	c->type_changes += changed;
@@ -78,8 +79,8 @@ static __always_inline struct tl_hint_slot *try_lookup_slot(u32 slot)
 	return &page->slot[slot - 1];
 }
 
-static __always_inline u32 read_hint(struct task_struct *p,
-				     struct task_ctx *tc, struct tl_cpu *c)
+static __always_inline u32 read_hint(struct task_struct *p, struct task_ctx *tc,
+				     struct tl_cpu *c)
 {
 	struct tl_hint_slot *slot = try_lookup_slot(tc->slot);
 	u32 seq, want;

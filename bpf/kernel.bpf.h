@@ -41,7 +41,9 @@ enum {
 	BPF_F_NO_PREALLOC = 1U << 0,
 	BPF_F_MMAPABLE = 1U << 10,
 };
-enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1U << 0 };
+enum {
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1U << 0
+};
 
 #define EINVAL 22
 #define ENOMEM 12

@@ -14,11 +14,11 @@
  */
 struct tl_cpu {
 	/* what it is; by the loader before it applies the classes */
-	u32 class;	       /* highest level that may run here, 0 = scalar */
-	u32 llc;	       /* index of its last-level cache */
+	u32 class; /* highest level that may run here, 0 = scalar */
+	u32 llc;   /* index of its last-level cache */
 	/* what it does */
-	u32 running_queue;     /* enum tl_queue of its task, TL_Q_NONE = none */
-	u32 inside;	       /* a task waits here that was switched out
+	u32 running_queue; /* enum tl_queue of its task, TL_Q_NONE = none */
+	u32 inside;	   /* a task waits here that was switched out
 				* with migration disabled; see serve.bpf.h */
 	/* what it has counted */
 	u64 run_ns[TL_NR_TYPES];  /* CPU time by type of task */
@@ -26,6 +26,8 @@ struct tl_cpu {
 	u64 runs[TL_NR_TYPES];	  /* tasks started */
 	u64 degraded_ns;	  /* wide tasks' time here although the class
 				   * is too low: affinity left no other CPU */
+	u64 leaving_ns;		  /* wide tasks' time here in the kernel, on
+				  * their way to a wide CPU */
 	u64 guest_ns;		  /* scalar tasks' time on this wide CPU */
 	u64 migrations;		  /* tasks started that ran elsewhere before */
 	u64 misfits;		  /* tasks started here that were sent on */
@@ -43,9 +45,9 @@ struct tl_cpu {
 
 /* How the scheduler ended. */
 struct tl_exit {
-	u32 kind;	  /* enum scx_exit_kind, 0 = still there */
+	u32 kind; /* enum scx_exit_kind, 0 = still there */
 	u32 reserved;
-	s64 code;	  /* exit code, bits of enum scx_exit_code */
+	s64 code; /* exit code, bits of enum scx_exit_code */
 	char reason[64];
 	char message[256];
 };

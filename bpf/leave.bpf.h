@@ -61,8 +61,14 @@ static __always_inline void leave_at_last(struct task_struct *p,
 {
 	if (!tc->move || p != bpf_get_current_task_btf() || !has_own_mask(p))
 		return;
-	tc->move = 0;
 	scx_bpf_kick_cpu(bpf_get_smp_processor_id(), TL_KICK_PREEMPT);
+}
+
+/* Whether the running task has been told to leave and is on its way: what is
+ * left for it here is kernel code. */
+static __always_inline bool is_leaving(const struct task_ctx *tc)
+{
+	return tc->look || tc->move;
 }
 
 #endif

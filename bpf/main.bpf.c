@@ -74,9 +74,8 @@ void BPF_PROG(tl_dispatch, s32 cpu, struct task_struct *prev)
 	serve(cpu, prev);
 }
 
-static __always_inline void account_start(struct task_ctx *tc,
-					  struct tl_cpu *c, s32 cpu,
-					  u64 now_ns)
+static __always_inline void account_start(struct task_ctx *tc, struct tl_cpu *c,
+					  s32 cpu, u64 now_ns)
 {
 	u32 type = tc->t.type & 3;
 
@@ -160,7 +159,7 @@ void BPF_PROG(tl_tick, struct task_struct *p)
 	changed |= tell_end(tc, c, TL_EV_TICK);
 	refresh_caps(p, tc);
 	if (!tl_task_fits(&tc->t, c->class)) {
-		c->tick_wide_on_scalar++;
+		c->tick_wide_on_scalar += !is_leaving(tc);
 		tl_scx_set_slice(p, 0);
 	} else if (changed && tl_task_is_guest(&tc->t, c->class)) {
 		tl_scx_set_slice(p, 0);
@@ -212,7 +211,7 @@ s32 BPF_PROG(tl_init_task, struct task_struct *p,
 	u8 type = TL_DEFAULT, level = 0;
 
 	tc = bpf_task_storage_get(&tasks, p, NULL,
-				   BPF_LOCAL_STORAGE_GET_F_CREATE);
+				  BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!tc)
 		return -ENOMEM;
 	if (args->fork)

@@ -23,7 +23,8 @@ reachable_of_class(const struct task_struct *p, u32 class)
 	if (reaches_everything(p))
 		return as_cpumask(mask);
 	scratch = try_lookup_scratch_mask();
-	if (!scratch || !bpf_cpumask_and(scratch, as_cpumask(mask), p->cpus_ptr))
+	if (!scratch ||
+	    !bpf_cpumask_and(scratch, as_cpumask(mask), p->cpus_ptr))
 		return NULL;
 	return as_cpumask(scratch);
 }

@@ -21,7 +21,8 @@ static __noinline s64 head_urgency_ns(u32 id, u64 now_ns)
 	struct task_struct *p;
 	s64 urgency_ns = -(1ll << 62);
 
-	tl_for_each_queued(p, id) {
+	tl_for_each_queued(p, id)
+	{
 		struct task_ctx *tc = try_lookup_task(p);
 
 		if (tc)

@@ -39,10 +39,10 @@ struct task_ctx {
 	u32 slot;	     /* slot on the hint page + 1, 0 = none */
 	u32 hint_seq;	     /* the slot's values when last read */
 	u32 hint_want;
-	s32 last_cpu;	     /* where it last started, -1 = nowhere yet */
-	u32 look;	     /* set by probes, which may not act: look at the
+	s32 last_cpu; /* where it last started, -1 = nowhere yet */
+	u32 look;     /* set by probes, which may not act: look at the
 			      * task's place when the probe is done */
-	u32 move;	     /* leave the CPU once migration is possible; see
+	u32 move;     /* leave the CPU once migration is possible; see
 			      * leave.bpf.h */
 };
 
@@ -62,8 +62,7 @@ struct {
 } hint_page SEC(".maps");
 
 /* NULL for a task that the scheduler has not been given yet. */
-static __always_inline struct task_ctx *
-try_lookup_task(struct task_struct *p)
+static __always_inline struct task_ctx *try_lookup_task(struct task_struct *p)
 {
 	return bpf_task_storage_get(&tasks, p, NULL, 0);
 }

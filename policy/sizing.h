@@ -42,28 +42,27 @@
 
 /* What was seen since the last call, sums over all CPUs and tasks. */
 struct tl_sizing_input {
-	u64 elapsed_ns;	       /* wall time since the last call, > 0 */
-	u64 wide_run_ns;       /* CPU time used by wide tasks */
-	u64 wide_wait_ns;      /* time wide tasks waited in queues */
-	u64 rest_run_ns;       /* the same for all other tasks */
+	u64 elapsed_ns;	  /* wall time since the last call, > 0 */
+	u64 wide_run_ns;  /* CPU time used by wide tasks */
+	u64 wide_wait_ns; /* time wide tasks waited in queues */
+	u64 rest_run_ns;  /* the same for all other tasks */
 	u64 rest_wait_ns;
-	u32 nr_cores;	       /* cores of the machine, >= 1 */
-	u32 nr_cpus_per_core;  /* SMT siblings, >= 1 */
+	u32 nr_cores;	      /* cores of the machine, >= 1 */
+	u32 nr_cpus_per_core; /* SMT siblings, >= 1 */
 };
 
 struct tl_sizing {
-	u64 wide_q10;	 /* averages, 1024 = one CPU */
+	u64 wide_q10; /* averages, 1024 = one CPU */
 	u64 rest_q10;
-	u64 low_ns;	 /* how long need has been low */
-	u32 nr_wide;	 /* cores that are wide now, >= 1 */
-	u32 nr_changes;	 /* how often nr_wide changed */
+	u64 low_ns;	/* how long need has been low */
+	u32 nr_wide;	/* cores that are wide now, >= 1 */
+	u32 nr_changes; /* how often nr_wide changed */
 };
 
 tl_inline u64 tl_ewma_q10(u64 old_q10, u64 sum_ns, u64 elapsed_ns)
 {
 	u64 now_q10 = sum_ns * 1024 / elapsed_ns;
-	u64 weight_q10 =
-		elapsed_ns * 1024 / (elapsed_ns + TL_SIZING_TAU_NS);
+	u64 weight_q10 = elapsed_ns * 1024 / (elapsed_ns + TL_SIZING_TAU_NS);
 
 	return (now_q10 * weight_q10 + old_q10 * (1024 - weight_q10)) / 1024;
 }
@@ -87,26 +86,28 @@ tl_inline u32 tl_sizing_update(struct tl_sizing *s,
 			       const struct tl_sizing_input *in)
 {
 	u64 elapsed_ns = in->elapsed_ns ? in->elapsed_ns : 1;
-	u64 core_q10 = 1024ull * (in->nr_cpus_per_core ? in->nr_cpus_per_core : 1);
+	u64 core_q10 =
+		1024ull * (in->nr_cpus_per_core ? in->nr_cpus_per_core : 1);
 	u32 most = in->nr_cores > 1 ? in->nr_cores - 1 : 1;
 	u32 old = s->nr_wide ? s->nr_wide : 1, want;
 	u64 need_q10;
 
-	s->wide_q10 = tl_ewma_q10(s->wide_q10,
-				  in->wide_run_ns + in->wide_wait_ns, elapsed_ns);
-	s->rest_q10 = tl_ewma_q10(s->rest_q10,
-				  in->rest_run_ns + in->rest_wait_ns, elapsed_ns);
+	s->wide_q10 = tl_ewma_q10(
+		s->wide_q10, in->wide_run_ns + in->wide_wait_ns, elapsed_ns);
+	s->rest_q10 = tl_ewma_q10(
+		s->rest_q10, in->rest_run_ns + in->rest_wait_ns, elapsed_ns);
 	need_q10 = tl_sizing_need_q10(s, in->nr_cores * in->nr_cpus_per_core);
 
 	want = old > most ? most : old;
 	if (need_q10 > want * core_q10 + TL_SIZING_MARGIN_Q10) {
-		u64 fit = (need_q10 - TL_SIZING_MARGIN_Q10 + core_q10 - 1) / core_q10;
+		u64 fit = (need_q10 - TL_SIZING_MARGIN_Q10 + core_q10 - 1) /
+			  core_q10;
 
 		want = fit > 2ull * want ? 2 * want : (u32)fit;
 		want = want > most ? most : want;
 		s->low_ns = 0;
-	} else if (want > 1 && need_q10 + TL_SIZING_MARGIN_Q10 <=
-				       (want - 1) * core_q10) {
+	} else if (want > 1 &&
+		   need_q10 + TL_SIZING_MARGIN_Q10 <= (want - 1) * core_q10) {
 		s->low_ns += elapsed_ns;
 		if (s->low_ns >= TL_SIZING_HOLD_NS) {
 			want--;

@@ -81,9 +81,9 @@ struct tl_task {
 	u8 hint_level;	 /* evidence by kind, 0 = none */
 	u8 mark_level;
 	u8 loose_level;
-	u8 mark_depth;	 /* marked functions it is inside of, saturates */
-	u8 caps;	 /* bit c set: its affinity holds a CPU of class c */
-	u8 flags;	 /* TL_TASK_* */
+	u8 mark_depth; /* marked functions it is inside of, saturates */
+	u8 caps;       /* bit c set: its affinity holds a CPU of class c */
+	u8 flags;      /* TL_TASK_* */
 };
 _Static_assert(sizeof(struct tl_task) == 48, "drawn above; mirrored in Rust");
 

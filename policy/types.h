@@ -45,15 +45,15 @@ enum tl_remigrate {
 
 /* Settings. All may change between two calls. */
 struct tl_cfg {
-	u64 slice_ns;		   /* time slice of scalar and default tasks */
-	u64 slice_wide_ns;	   /* time slice of wide tasks */
-	u64 wide_timeout_ns;	   /* fallback: a wide task with no open section
+	u64 slice_ns;		  /* time slice of scalar and default tasks */
+	u64 slice_wide_ns;	  /* time slice of wide tasks */
+	u64 wide_timeout_ns;	  /* fallback: a wide task with no open section
 				    * turns scalar this long after its last
 				    * event; 0 = never */
-	u64 remigrate_timeout_ns;  /* with TL_REMIGRATE_TIMEOUT: the same, for
+	u64 remigrate_timeout_ns; /* with TL_REMIGRATE_TIMEOUT: the same, for
 				    * open sections too */
-	u32 remigrate;		   /* bits of enum tl_remigrate */
-	u32 unclassified;	   /* type of tasks nobody classified:
+	u32 remigrate;		  /* bits of enum tl_remigrate */
+	u32 unclassified;	  /* type of tasks nobody classified:
 				    * TL_DEFAULT or TL_SCALAR */
 };
 

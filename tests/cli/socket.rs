@@ -59,6 +59,7 @@ fn status() -> LaneStatus {
         wide_cpus: "2-3".into(),
         scalar_cpus: "0-1".into(),
         marks: vec!["/lib/a.so:f@2".into()],
+        cpus: vec![],
     }
 }
 

@@ -19,33 +19,47 @@ typedef int64_t s64;
 	}
 
 EXPORT(void, task_init,
-       (struct tl_task * t, const struct tl_cfg *cfg, u8 type, u8 level, u64 now_ns),
+       (struct tl_task * t, const struct tl_cfg *cfg, u8 type, u8 level,
+	u64 now_ns),
        tl_task_init(t, cfg, type, level, now_ns))
-EXPORT(void, task_classify_scalar, (struct tl_task * t), tl_task_classify_scalar(t))
+EXPORT(void, task_classify_scalar, (struct tl_task * t),
+       tl_task_classify_scalar(t))
 EXPORT(u32, task_event,
-       (struct tl_task * t, const struct tl_cfg *cfg, u32 event, u32 level, u64 now_ns),
+       (struct tl_task * t, const struct tl_cfg *cfg, u32 event, u32 level,
+	u64 now_ns),
        tl_task_event(t, cfg, event, level, now_ns))
 EXPORT(u32, task_need, (const struct tl_task *t), tl_task_need(t))
 EXPORT(u32, task_queue, (const struct tl_task *t), tl_task_queue(t))
-EXPORT(u32, task_fits, (const struct tl_task *t, u32 class), tl_task_fits(t, class))
-EXPORT(u32, task_is_guest, (const struct tl_task *t, u32 class), tl_task_is_guest(t, class))
-EXPORT(u64, task_slice_ns, (const struct tl_task *t, const struct tl_cfg *cfg), tl_task_slice_ns(t, cfg))
+EXPORT(u32, task_fits, (const struct tl_task *t, u32 class),
+       tl_task_fits(t, class))
+EXPORT(u32, task_is_guest, (const struct tl_task *t, u32 class),
+       tl_task_is_guest(t, class))
+EXPORT(u64, task_slice_ns, (const struct tl_task *t, const struct tl_cfg *cfg),
+       tl_task_slice_ns(t, cfg))
 EXPORT(u32, queue_id, (u32 llc, u32 queue), tl_queue_id(llc, queue))
 EXPORT(u32, nr_steps, (u32 class), tl_nr_steps(class))
 EXPORT(u32, step_queue, (u32 class, u32 step), tl_step_queue(class, step))
 EXPORT(u32, step_has_default, (u32 step), tl_step_has_default(step))
 EXPORT(u32, queue_step, (u32 class, u32 queue), tl_queue_step(class, queue))
-EXPORT(void, vtime_charge, (struct tl_task * t, u64 used_ns), tl_vtime_charge(t, used_ns))
+EXPORT(void, vtime_charge, (struct tl_task * t, u64 used_ns),
+       tl_vtime_charge(t, used_ns))
 EXPORT(void, vtime_place,
-       (struct tl_task * t, u32 id, u64 old_clock_ns, u64 new_clock_ns, u64 slice_ns),
+       (struct tl_task * t, u32 id, u64 old_clock_ns, u64 new_clock_ns,
+	u64 slice_ns),
        tl_vtime_place(t, id, old_clock_ns, new_clock_ns, slice_ns))
-EXPORT(u64, vtime_clock, (u64 clock_ns, const struct tl_task *t), tl_vtime_clock(clock_ns, t))
-EXPORT(s64, head_urgency_ns, (const struct tl_task *t, u64 clock_ns, u64 now_ns),
+EXPORT(u64, vtime_clock, (u64 clock_ns, const struct tl_task *t),
+       tl_vtime_clock(clock_ns, t))
+EXPORT(s64, head_urgency_ns,
+       (const struct tl_task *t, u64 clock_ns, u64 now_ns),
        tl_head_urgency_ns(t, clock_ns, now_ns))
-EXPORT(u32, core_class, (u32 rank, u32 nr_wide, u32 tiers), tl_core_class(rank, nr_wide, tiers))
+EXPORT(u32, core_class, (u32 rank, u32 nr_wide, u32 tiers),
+       tl_core_class(rank, nr_wide, tiers))
 EXPORT(u32, idle_class, (const struct tl_task *t, u32 i), tl_idle_class(t, i))
-EXPORT(u32, victim_rank, (u32 need, u32 class, u32 queue), tl_victim_rank(need, class, queue))
+EXPORT(u32, victim_rank, (u32 need, u32 class, u32 queue),
+       tl_victim_rank(need, class, queue))
 EXPORT(u32, victim_best, (u32 need), tl_victim_best(need))
-EXPORT(u8, cpu_flags, (u32 class, u32 nr_scalar_cpus), tl_cpu_flags(class, nr_scalar_cpus))
-EXPORT(u32, sizing_update, (struct tl_sizing * s, const struct tl_sizing_input *in),
+EXPORT(u8, cpu_flags, (u32 class, u32 nr_scalar_cpus),
+       tl_cpu_flags(class, nr_scalar_cpus))
+EXPORT(u32, sizing_update,
+       (struct tl_sizing * s, const struct tl_sizing_input *in),
        tl_sizing_update(s, in))

@@ -149,6 +149,7 @@ mod tests {
             wide_cpus: "3".into(),
             scalar_cpus: "0-2".into(),
             marks: vec![],
+            cpus: vec![],
         };
         for reply in [
             Reply::Settings(vec![]),

@@ -21,6 +21,8 @@ crate::statistics! {
         counter default_runs "" "times an unclassified task was given a CPU",
         counter degraded_ns "degraded"
             "time of wide tasks on CPUs that are too low for them, where their affinity left no other",
+        counter leaving_ns ""
+            "time of wide tasks on scalar CPUs, in the kernel, on their way to a wide CPU",
         counter guest_ns "guest" "time of scalar tasks on wide CPUs that had nothing wide to run",
         counter migrations "migr" "tasks that started on another CPU than they last ran on",
         counter misfits "misfit" "tasks that started on a CPU of a wrong class and were sent on",
@@ -52,6 +54,24 @@ pub struct LaneStatus {
     pub scalar_cpus: String,
     /// Marks in place, as `--mark` takes them.
     pub marks: Vec<String>,
+    /// What each CPU did since the start; empty where that is not known.
+    pub cpus: Vec<CpuTimes>,
+}
+
+/// CPU time of one CPU by type of task, since the scheduler's start (or its last restart after
+/// CPUs came or went).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuTimes {
+    /// The CPU, Linux's number.
+    pub cpu: u32,
+    /// Highest licence level that may run on it; 0 is a scalar CPU.
+    pub license_level: u32,
+    /// CPU time of wide tasks.
+    pub wide_run_ns: u64,
+    /// CPU time of scalar tasks.
+    pub scalar_run_ns: u64,
+    /// CPU time of tasks that nobody classified.
+    pub default_run_ns: u64,
 }
 
 impl LaneStatus {
@@ -69,6 +89,31 @@ impl LaneStatus {
             ("marks", none_if_empty(&self.marks.join(", "))),
         ] {
             table.row(vec![what.into(), value]);
+        }
+        let mut text = table.text(width);
+        if !self.cpus.is_empty() {
+            text.push('\n');
+            text.push_str(&self.cpus_text(width));
+        }
+        text
+    }
+
+    fn cpus_text(&self, width: usize) -> String {
+        let mut table = Table::new(&[
+            ("CPU", Align::Right),
+            ("LEVEL", Align::Right),
+            ("WIDE", Align::Right),
+            ("SCALAR", Align::Right),
+            ("DEFAULT", Align::Right),
+        ]);
+        for cpu in &self.cpus {
+            table.row(vec![
+                cpu.cpu.to_string(),
+                cpu.license_level.to_string(),
+                crate::text::duration(cpu.wide_run_ns),
+                crate::text::duration(cpu.scalar_run_ns),
+                crate::text::duration(cpu.default_run_ns),
+            ]);
         }
         table.text(width)
     }

@@ -206,9 +206,9 @@ impl Inner {
     }
 
     fn status(&self) -> LaneStatus {
-        let (mode, (wide, scalar)) = match &self.way {
-            Way::Scx(lane, _) => ("scx", lane.cpus()),
-            Way::Affinity(lane) => ("affinity", lane.cpus()),
+        let (mode, (wide, scalar), cpus) = match &self.way {
+            Way::Scx(lane, _) => ("scx", lane.cpus(), lane.cpu_times()),
+            Way::Affinity(lane) => ("affinity", lane.cpus(), Vec::new()),
         };
         LaneStatus {
             pid: std::process::id(),
@@ -217,6 +217,7 @@ impl Inner {
             wide_cpus: wide.to_string(),
             scalar_cpus: scalar.to_string(),
             marks: self.config().marks.iter().map(|mark| mark.to_string()).collect(),
+            cpus,
         }
     }
 

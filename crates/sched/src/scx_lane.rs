@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use machine::{CpuSet, Topology};
-use report::lane::LaneStats;
+use report::lane::{CpuTimes, LaneStats};
 
 use crate::autosize::{AutoSize, PERIOD};
 use crate::config::{Config, Mark, WideCpus};
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::layout;
 use crate::marks::{self, Emulation, ResolvedMark};
 use crate::scx::{CpuCounters, Ended, Fault, Scheduler, SlotSetter};
-use crate::stats::lane_stats;
+use crate::stats::{self, lane_stats};
 
 /// The scheduler and everything it was told.
 pub struct ScxLane {
@@ -156,6 +156,14 @@ impl ScxLane {
         let mut counters = self.counters();
         counters.extend_from_slice(&self.before);
         lane_stats(&counters, interval_ns, self.cpus().0.len())
+    }
+
+    /// What each online CPU did.
+    pub fn cpu_times(&self) -> Vec<CpuTimes> {
+        let counters = self.counters();
+        let online = self.topology.online();
+        let times = counters.iter().enumerate().filter(|(cpu, _)| online.contains(*cpu));
+        times.map(|(cpu, counters)| stats::cpu_times(cpu as u32, counters)).collect()
     }
 
     /// To be called every [`PERIOD`]: automatic sizing, and a restart if the kernel asks for one.

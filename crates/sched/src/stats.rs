@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the CPUs' counters to the statistics that are reported.
 
-use report::lane::LaneStats;
+use report::lane::{CpuTimes, LaneStats};
 
 use crate::scx::CpuCounters;
 
@@ -25,6 +25,7 @@ pub fn lane_stats(counters: &[CpuCounters], interval_ns: u64, wide_cpus: usize) 
         scalar_runs: sum(|c| c.runs[SCALAR]),
         default_runs: sum(|c| c.runs[DEFAULT]),
         degraded_ns: sum(|c| c.degraded_ns),
+        leaving_ns: sum(|c| c.leaving_ns),
         guest_ns: sum(|c| c.guest_ns),
         migrations: sum(|c| c.migrations),
         misfits: sum(|c| c.misfits),
@@ -37,6 +38,17 @@ pub fn lane_stats(counters: &[CpuCounters], interval_ns: u64, wide_cpus: usize) 
         steals: sum(|c| c.steals),
         wide_on_scalar_ticks: sum(|c| c.tick_wide_on_scalar),
         ticks: sum(|c| c.ticks),
+    }
+}
+
+/// What one CPU did.
+pub fn cpu_times(cpu: u32, counters: &CpuCounters) -> CpuTimes {
+    CpuTimes {
+        cpu,
+        license_level: counters.class,
+        wide_run_ns: counters.run_ns[WIDE],
+        scalar_run_ns: counters.run_ns[SCALAR],
+        default_run_ns: counters.run_ns[DEFAULT],
     }
 }
 

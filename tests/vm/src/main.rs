@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         ["--list-benches"] => suite::list(bench::ALL),
         ["run", name] => suite::run(tests::ALL, name),
         ["bench", name] => suite::run(bench::ALL, name),
-        ["demo"] => demo::run(),
+        ["demo"] => demo::run_demo(),
         _ => Err(anyhow::anyhow!(
             "usage: vmtests --list | --list-benches | run NAME | bench NAME | demo"
         )),
