@@ -117,13 +117,17 @@ static __noinline int replace_class_mask(u32 class)
 
 static __noinline void count_classes(void)
 {
-	u32 present = 0, scalar = 0, cpu;
+	u32 present = 0, scalar = 0, cpu, llc;
 
+	bpf_for(llc, 0, nr_llcs)
+		llc_classes[llc & (TL_LLCS_MAX - 1)] = 0;
 	bpf_for(cpu, 0, nr_cpus) {
 		if (cpu >= TL_CPUS_MAX)
 			break;
 		cpus[cpu].class = want_class[cpu] & 3;
 		present |= 1u << cpus[cpu].class;
+		llc_classes[cpus[cpu].llc & (TL_LLCS_MAX - 1)] |=
+			1u << cpus[cpu].class;
 		scalar += !cpus[cpu].class;
 	}
 	classes_present = present;

@@ -92,6 +92,7 @@ bool bpf_cpumask_and(struct bpf_cpumask *dst, const struct cpumask *a,
 		     const struct cpumask *b) __ksym;
 bool bpf_cpumask_intersects(const struct cpumask *a,
 			    const struct cpumask *b) __ksym;
+u32 bpf_cpumask_any_distribute(const struct cpumask *mask) __ksym;
 void bpf_rcu_read_lock(void) __ksym;
 void bpf_rcu_read_unlock(void) __ksym;
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;

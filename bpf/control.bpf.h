@@ -21,7 +21,8 @@ static __noinline int requeue(u32 id)
 		if (!tc)
 			continue;
 		refresh_caps(p, tc);
-		now = tl_queue_id((id >> 8) - 1, tl_task_queue(&tc->t));
+		now = tl_queue_id(home_llc(p, tc, scx_bpf_task_cpu(p)),
+				  tl_task_queue(&tc->t));
 		if (now == id)
 			continue;
 		tl_vtime_place(&tc->t, now, *queue_clock(id), *queue_clock(now),

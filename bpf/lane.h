@@ -39,7 +39,8 @@ struct tl_cpu {
 	u64 preemptions;	  /* kicks sent to displace non-wide work */
 	u64 steals;		  /* tasks taken from another LLC's queue */
 	u64 tick_wide_on_scalar;  /* ticks that saw wide code where it must
-				   * not be (degraded tasks not counted) */
+				   * not be (degraded tasks not counted, nor those
+				  * that told at this tick or are leaving) */
 	u64 ticks;
 } __attribute__((aligned(64)));
 

@@ -159,9 +159,11 @@ void BPF_PROG(tl_tick, struct task_struct *p)
 	changed |= tell_end(tc, c, TL_EV_TICK);
 	refresh_caps(p, tc);
 	if (!tl_task_fits(&tc->t, c->class)) {
-		c->tick_wide_on_scalar += !is_leaving(tc);
+		/* not if it told just now, or is on its way */
+		c->tick_wide_on_scalar += !changed && !is_leaving(tc);
 		tl_scx_set_slice(p, 0);
-	} else if (changed && tl_task_is_guest(&tc->t, c->class)) {
+	} else if (guest_is_in_the_way(tc, c) ||
+		   (changed && tl_task_is_guest(&tc->t, c->class))) {
 		tl_scx_set_slice(p, 0);
 	}
 	c->running_queue = tl_task_queue(&tc->t);

@@ -85,7 +85,8 @@ static __always_inline bool better_place_idle(const struct task_struct *p)
 }
 
 /* No idle CPU for wide work: displace what has less right to a wide CPU. */
-static __always_inline void kick_victim(const struct task_struct *p, u32 need)
+static __always_inline void kick_victim(const struct task_struct *p, u32 need,
+					u32 arrives)
 {
 	u32 best = 0, limit = tl_victim_best(need), cpu;
 	s32 victim = -1;
@@ -96,7 +97,7 @@ static __always_inline void kick_victim(const struct task_struct *p, u32 need)
 		if (cpu >= TL_CPUS_MAX)
 			break;
 		rank = tl_victim_rank(need, cpus[cpu].class,
-				      cpus[cpu].running_queue);
+				      cpus[cpu].running_queue, arrives);
 		if (rank <= best || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
 		best = rank;
@@ -106,8 +107,33 @@ static __always_inline void kick_victim(const struct task_struct *p, u32 need)
 	}
 	if (victim < 0)
 		return;
+	/* the next one that looks for a victim must find another */
+	cpus[victim & (TL_CPUS_MAX - 1)].running_queue = TL_Q_WIDE + need - 1;
 	cpus[victim & (TL_CPUS_MAX - 1)].preemptions++;
 	scx_bpf_kick_cpu(victim, TL_KICK_PREEMPT);
+}
+
+/* The LLC to wait in: the CPU's own if it holds a CPU that is there for the
+ * task's queue, else one that does. */
+static __always_inline u32 home_llc(const struct task_struct *p,
+				    const struct task_ctx *tc, s32 here)
+{
+	u32 llc = llc_of_cpu(here),
+	    class = tl_queue_class(tl_task_queue(&tc->t));
+	const struct cpumask *good;
+	const struct tl_cpu *c = lookup_cpu(here);
+
+	if (nr_llcs <= 1 || !c)
+		return llc;
+	if ((class == TL_NR_CLASSES || c->class == class) &&
+	    bpf_cpumask_test_cpu(here, p->cpus_ptr))
+		return llc;
+	if (class == TL_NR_CLASSES)
+		return llc_of_cpu(bpf_cpumask_any_distribute(p->cpus_ptr));
+	if (reaches_everything(p) && (llc_classes[llc] >> class & 1))
+		return llc;
+	good = reachable_of_class(p, class);
+	return good ? llc_of_cpu(bpf_cpumask_any_distribute(good)) : llc;
 }
 
 /* Put the task into its queue, by virtual time. */
@@ -154,9 +180,11 @@ static __always_inline void place(struct task_struct *p, struct task_ctx *tc,
 		return;
 	}
 	need = tl_task_need(&tc->t);
-	insert_queued(p, tc, llc_of_cpu(here), enq_flags);
+	insert_queued(p, tc, home_llc(p, tc, here), enq_flags);
 	if (need)
-		kick_victim(p, need);
+		kick_victim(p, need,
+			    (enq_flags & TL_ENQ_WAKEUP) ||
+				    !(tc->t.flags & TL_TASK_RAN_FIT));
 }
 
 /* The CPU has nothing else to do (SCX_ENQ_LAST): may the task go on here? */

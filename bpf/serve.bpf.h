@@ -167,21 +167,34 @@ static __always_inline bool starts_too_early(struct task_struct *p,
 	return c->inside && !(p->flags & PF_KTHREAD);
 }
 
-/* Whether a queue that the CPU serves holds anything. */
-static __always_inline bool has_work_for(struct tl_cpu *c)
+/* Whether a queue that the CPU serves in one of these steps holds anything. */
+static __always_inline bool has_work_in_steps(struct tl_cpu *c, u32 nr_steps)
 {
 	u32 queue, i;
 
 	bpf_for(i, 0, nr_llcs) {
 		bpf_for(queue, 0, TL_NR_QUEUES) {
-			if (tl_queue_step(c->class & 3, queue) >=
-			    tl_nr_steps(c->class & 3))
+			if (tl_queue_step(c->class & 3, queue) >= nr_steps)
 				continue;
 			if (!queue_is_empty(tl_queue_id(i, queue)))
 				return true;
 		}
 	}
 	return false;
+}
+
+static __always_inline bool has_work_for(struct tl_cpu *c)
+{
+	return has_work_in_steps(c, tl_nr_steps(c->class & 3));
+}
+
+/* Whether a guest must give the CPU back now: something waits that goes before
+ * it. Its kick may have been lost, e.g. to a change of the classes. */
+static __always_inline bool guest_is_in_the_way(struct task_ctx *tc,
+						struct tl_cpu *c)
+{
+	return tl_task_is_guest(&tc->t, c->class) &&
+	       has_work_in_steps(c, tl_nr_steps(c->class & 3) - 1);
 }
 
 #endif

@@ -26,6 +26,8 @@ u32 class_generation = 1;
 /* Bit c: some CPU has class c. */
 u32 classes_present = 1;
 u32 nr_scalar_cpus;
+/* The same as classes_present, for each LLC. */
+u8 llc_classes[TL_LLCS_MAX];
 /* virtual-time clock of each queue; a cache line per LLC */
 struct {
 	u64 clock_ns[8];

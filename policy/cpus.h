@@ -48,10 +48,13 @@ tl_inline u32 tl_idle_class(const struct tl_task *t, u32 i)
  * How good a victim the CPU is for a task that needs class `need` and finds no
  * idle CPU: 0 not at all, else the more the better. running_queue is the
  * queue of what runs there, TL_Q_NONE if it is idle or not ours to preempt.
- * Scalar work is only a guest on a wide CPU; default work has equal rights
- * but other places to go; wide work is never displaced (SYSTOR 3.2).
+ * Scalar work is only a guest on a wide CPU and can be displaced at any time.
+ * Default work has equal rights: it is displaced by wide work that arrives, by
+ * a wakeup or from a scalar CPU, not by wide work that has just had its slice;
+ * else it would never finish its own. Wide work is never displaced (SYSTOR 3.2).
  */
-tl_inline u32 tl_victim_rank(u32 need, u32 class, u32 running_queue)
+tl_inline u32 tl_victim_rank(u32 need, u32 class, u32 running_queue,
+			     u32 arrives)
 {
 	u32 near = TL_NR_CLASSES - class;
 
@@ -59,7 +62,7 @@ tl_inline u32 tl_victim_rank(u32 need, u32 class, u32 running_queue)
 		return 0;
 	if (running_queue == TL_Q_SCALAR)
 		return TL_NR_CLASSES + near;
-	return running_queue == TL_Q_DEFAULT ? near : 0;
+	return running_queue == TL_Q_DEFAULT && arrives ? near : 0;
 }
 
 /* The best rank there is for this need: no use to look further. */

@@ -22,6 +22,11 @@
  * first, before the next step. So a wide CPU takes any wide work of the
  * machine before it takes scalar work of its own LLC.
  *
+ * A task waits in an LLC that holds a CPU for it: one that its affinity allows
+ * and that serves its queue in the first step (of scalar tasks: a scalar CPU).
+ * Elsewhere it could starve: CPUs that always have work of their own LLC never
+ * look further.
+ *
  * Strict order starves nobody: wide tasks have the wide CPUs of their class
  * and above; scalar tasks have the scalar CPUs, and a scalar task that may
  * use none counts as default. The queues of step 0 share by age, below.
@@ -109,6 +114,14 @@ tl_inline u32 tl_task_queue(const struct tl_task *t)
 	return TL_Q_SCALAR;
 }
 
+/* Class of the CPUs that are there for a queue; TL_NR_CLASSES if all are. */
+tl_inline u32 tl_queue_class(u32 queue)
+{
+	if (queue == TL_Q_DEFAULT)
+		return TL_NR_CLASSES;
+	return queue == TL_Q_SCALAR ? 0 : queue - TL_Q_WIDE + 1;
+}
+
 tl_inline u32 tl_nr_steps(u32 class)
 {
 	return class + 1;
@@ -157,29 +170,34 @@ tl_inline u64 tl_task_slice_ns(const struct tl_task *t,
 	return t->type == TL_WIDE ? cfg->slice_wide_ns : cfg->slice_ns;
 }
 
+/* What CPU time of used_ns is on the task's clock. */
+tl_inline u64 tl_vtime_ns(const struct tl_task *t, u64 used_ns)
+{
+	return used_ns * TL_WEIGHT_NICE0 / (t->weight ? t->weight : 1);
+}
+
 /* Charge CPU time. */
 tl_inline void tl_vtime_charge(struct tl_task *t, u64 used_ns)
 {
-	u32 weight = t->weight ? t->weight : 1;
-
-	t->vtime_ns += used_ns * TL_WEIGHT_NICE0 / weight;
+	t->vtime_ns += tl_vtime_ns(t, used_ns);
 }
 
 /*
  * Enter the queue with the given id, from the clock value of the queue it
  * used last (old_clock_ns) to that of the new one. A task that slept does not
- * save up more than a slice, one that ran far ahead elsewhere does not pay
- * more than a slice.
+ * save up more than a slice. One that ran ahead, on another clock or because it
+ * was alone for a long time, does not pay more than the slice it had.
  */
 tl_inline void tl_vtime_place(struct tl_task *t, u32 id, u64 old_clock_ns,
 			      u64 new_clock_ns, u64 slice_ns)
 {
 	s64 lag_ns = (s64)(t->vtime_ns - old_clock_ns);
+	s64 ahead_ns = (s64)tl_vtime_ns(t, slice_ns);
 
 	if (lag_ns < -(s64)slice_ns)
 		lag_ns = -(s64)slice_ns;
-	if (id != t->clock && lag_ns > (s64)slice_ns)
-		lag_ns = (s64)slice_ns;
+	if (lag_ns > ahead_ns)
+		lag_ns = ahead_ns;
 	t->vtime_ns = new_clock_ns + (u64)lag_ns;
 	t->clock = id;
 }

@@ -37,6 +37,7 @@ EXPORT(u32, task_is_guest, (const struct tl_task *t, u32 class),
 EXPORT(u64, task_slice_ns, (const struct tl_task *t, const struct tl_cfg *cfg),
        tl_task_slice_ns(t, cfg))
 EXPORT(u32, queue_id, (u32 llc, u32 queue), tl_queue_id(llc, queue))
+EXPORT(u32, queue_class, (u32 queue), tl_queue_class(queue))
 EXPORT(u32, nr_steps, (u32 class), tl_nr_steps(class))
 EXPORT(u32, step_queue, (u32 class, u32 step), tl_step_queue(class, step))
 EXPORT(u32, step_has_default, (u32 step), tl_step_has_default(step))
@@ -55,8 +56,8 @@ EXPORT(s64, head_urgency_ns,
 EXPORT(u32, core_class, (u32 rank, u32 nr_wide, u32 tiers),
        tl_core_class(rank, nr_wide, tiers))
 EXPORT(u32, idle_class, (const struct tl_task *t, u32 i), tl_idle_class(t, i))
-EXPORT(u32, victim_rank, (u32 need, u32 class, u32 queue),
-       tl_victim_rank(need, class, queue))
+EXPORT(u32, victim_rank, (u32 need, u32 class, u32 queue, u32 arrives),
+       tl_victim_rank(need, class, queue, arrives))
 EXPORT(u32, victim_best, (u32 need), tl_victim_best(need))
 EXPORT(u8, cpu_flags, (u32 class, u32 nr_scalar_cpus),
        tl_cpu_flags(class, nr_scalar_cpus))

@@ -25,6 +25,7 @@ unsafe extern "C" {
     pub(crate) fn tlp_task_is_guest(t: *const Task, class: u32) -> u32;
     pub(crate) fn tlp_task_slice_ns(t: *const Task, cfg: *const Cfg) -> u64;
     pub(crate) fn tlp_queue_id(llc: u32, queue: u32) -> u32;
+    pub(crate) fn tlp_queue_class(queue: u32) -> u32;
     pub(crate) fn tlp_nr_steps(class: u32) -> u32;
     pub(crate) fn tlp_step_queue(class: u32, step: u32) -> u32;
     pub(crate) fn tlp_step_has_default(step: u32) -> u32;
@@ -41,7 +42,7 @@ unsafe extern "C" {
     pub(crate) fn tlp_head_urgency_ns(head: *const Task, clock_ns: u64, now_ns: u64) -> i64;
     pub(crate) fn tlp_core_class(rank: u32, nr_wide: u32, tiers: u32) -> u32;
     pub(crate) fn tlp_idle_class(t: *const Task, i: u32) -> u32;
-    pub(crate) fn tlp_victim_rank(need: u32, class: u32, running_queue: u32) -> u32;
+    pub(crate) fn tlp_victim_rank(need: u32, class: u32, running_queue: u32, arrives: u32) -> u32;
     pub(crate) fn tlp_victim_best(need: u32) -> u32;
     pub(crate) fn tlp_cpu_flags(class: u32, nr_scalar_cpus: u32) -> u8;
     pub(crate) fn tlp_sizing_update(s: *mut Sizing, input: *const SizingInput) -> u32;

@@ -275,6 +275,8 @@ macro_rules! plain {
 plain! {
     /// Id of a queue of an LLC.
     queue_id = tlp_queue_id(llc: u32, queue: u32) -> u32;
+    /// Class of the CPUs that are there for a queue; [`NR_CLASSES`] if all are.
+    queue_class = tlp_queue_class(queue: u32) -> u32;
     /// Steps in which a CPU of the class looks for work.
     nr_steps = tlp_nr_steps(class: u32) -> u32;
     /// The step's queue beside the default queue.
@@ -282,7 +284,7 @@ plain! {
     /// Step at which the class serves the queue; `nr_steps(class)` or more if never.
     queue_step = tlp_queue_step(class: u32, queue: u32) -> u32;
     /// Rank of a CPU as victim; 0 = none.
-    victim_rank = tlp_victim_rank(need: u32, class: u32, running_queue: u32) -> u32;
+    victim_rank = tlp_victim_rank(need: u32, class: u32, running_queue: u32, arrives: u32) -> u32;
     /// The best rank there is.
     victim_best = tlp_victim_best(need: u32) -> u32;
     /// Flags of a CPU on the hint page.

@@ -64,14 +64,14 @@ pub struct Slot {
     /// Licence level of the section the thread is in, 0 = none (scalar), or [`SILENT`]; by the
     /// thread.
     pub want: AtomicU32,
-    /// Number of outermost sections begun, wraps; by the thread, before `want`.
+    /// Number of times that an outermost section was begun, or begun again because a heuristic
+    /// had ended it; wraps; by the thread, before `want`.
     pub seq: AtomicU32,
     /// Not used, 0.
     pub reserved0: AtomicU32,
     /// Affinity mode: [`mask_hash`] of the affinity mask that the thread last gave itself to run
     /// code of level i, 0 = none yet; by the thread, before it takes that mask. By it the daemon
-    /// tells our masks, which it undoes, from the user's. `reserved` in the C header: the BPF side
-    /// does not use it.
+    /// tells our masks, which it undoes, from the user's.
     pub narrowed: [AtomicU64; 4],
     /// Not used, 0.
     pub reserved: [AtomicU64; 2],

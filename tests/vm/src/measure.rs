@@ -65,7 +65,7 @@ impl Figure {
         Figure {
             name: name.into(),
             value,
-            unit: "",
+            unit: "samples",
             better: "lower",
             n,
             min: value,
@@ -97,13 +97,8 @@ pub fn publish(bench: &str, figures: &[Figure]) -> Result<()> {
             f.name, f.value, f.unit, f.n, f.min, f.max
         );
     }
-    write(bench, &serde_json::to_string(figures)?)
-}
-
-/// Leave results, an array of figures, where they are collected.
-pub fn write(bench: &str, json: &str) -> Result<()> {
     let dir =
         std::env::var("TURBOLANE_OUT").context("TURBOLANE_OUT does not say where results go")?;
-    fs::write(format!("{dir}/{bench}.json"), json)
+    fs::write(format!("{dir}/{bench}.json"), serde_json::to_string(figures)?)
         .with_context(|| format!("{dir} cannot be written"))
 }

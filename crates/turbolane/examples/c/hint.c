@@ -19,7 +19,7 @@ static float multiply(const float *a, const float *b, int n)
 
 int main(void)
 {
-	static const char *const names[] = { "none", "scx", "affinity" };
+	static const char *const names[] = {"none", "scx", "affinity"};
 	static float a[4096], b[4096];
 	float sum = 0;
 	int err;

@@ -18,7 +18,7 @@ use crate::lane::Lane;
 use crate::measure::{Figure, median, publish};
 
 const REPETITIONS: usize = 7;
-const LAYERED: &str = "/usr/local/bin/scx_layered";
+const LAYERED: &str = "/usr/bin/scx_layered";
 
 type Load = (&'static str, fn() -> Result<u64>);
 const LOADS: [Load; 2] = [("hogs", hogs), ("requests", requests)];

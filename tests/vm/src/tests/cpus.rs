@@ -28,12 +28,13 @@ fn everyone_runs(what: &str) -> Result<&'static Samples> {
 
 /// One CPU, which is wide by `auto`, scalar by `0`: all types share it.
 pub fn one_cpu() -> Result<()> {
-    for wide in ["auto", "0", "1"] {
-        let lane = Lane::start(&["--mode", "scx", "--wide-cpus", wide])?;
-        everyone_runs(&format!("one CPU, --wide-cpus {wide}"))?;
-        lane.stop()?;
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "auto"])?;
+    everyone_runs("one CPU, auto")?;
+    for wide in ["wide-cpus=0", "wide-cpus=1"] {
+        set(&[wide])?;
+        everyone_runs(&format!("one CPU, {wide}"))?;
     }
-    Ok(())
+    lane.stop().map(drop)
 }
 
 /// Two CPUs, one of them wide.

@@ -50,12 +50,8 @@ pub fn every_source_and_ending() -> Result<()> {
 pub fn siblings_share_their_class() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "cpu:3"])?;
     let samples = Samples::shared();
-    load::run(
-        samples,
-        SETTLE,
-        Duration::from_secs(2),
-        &[(Role::WideHog, 4), (Role::ScalarHog, 3)],
-    )?;
+    let roles = [(Role::WideHog, 4), (Role::ScalarHog, 3)];
+    load::run(samples, 3 * SETTLE, Duration::from_secs(2), &roles)?;
     ensure!(samples.on(Phase::Wide, &[0, 1]) == 0, "wide on the scalar core: {}", samples.text());
     ensure!(
         samples.on(Phase::Wide, &[2]) > 0 && samples.on(Phase::Wide, &[3]) > 0,
@@ -63,6 +59,20 @@ pub fn siblings_share_their_class() -> Result<()> {
         samples.text()
     );
     ensure!(samples.on(Phase::Scalar, &[2, 3]) == 0, "scalar on the wide core: {}", samples.text());
+    lane.stop().map(drop)
+}
+
+/// Two sockets, each with a cache, the wide CPU in one of them: wide tasks of the other get
+/// their turn although the wide CPU's own socket keeps it busy with default work.
+pub fn across_llcs() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "cpu:3"])?;
+    let samples = Samples::shared();
+    let roles = [(Role::DefaultHog, 8), (Role::WideHog, 3), (Role::ScalarHog, 3)];
+    load::run(samples, 2 * SETTLE, Duration::from_secs(3), &roles)?;
+    ensure!(samples.on(Phase::Wide, &[0, 1, 2]) == 0, "wide on a scalar CPU: {}", samples.text());
+    for phase in [Phase::Wide, Phase::Scalar, Phase::Default] {
+        ensure!(samples.total(phase) > 20, "{phase:?} starves: {}", samples.text());
+    }
     lane.stop().map(drop)
 }
 

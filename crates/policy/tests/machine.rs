@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The policy on small machines with random loads: what it promises holds at every step.
+//!
+//! The model is the least that can run the policy as bpf/ does: queues, idle CPUs, preemption,
+//! time in slices. It has no costs and no licences; the simulator will.
+
+use std::collections::BTreeMap;
+
+use policy::{Cfg, Event, NR_CLASSES, QUEUE_NONE, QUEUE_SCALAR, TYPE_SCALAR, Task};
+use proptest::prelude::*;
+
+const SLICE_NS: u64 = 1000;
+const CFG: Cfg = Cfg {
+    slice_ns: SLICE_NS,
+    slice_wide_ns: SLICE_NS,
+    wide_timeout_ns: 0,
+    remigrate_timeout_ns: 0,
+    remigrate: 0,
+    unclassified: 0,
+};
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum State {
+    Asleep,
+    Queued(u32),
+    Running(usize),
+}
+
+struct Job {
+    task: Task,
+    allowed: Vec<bool>,
+    state: State,
+    waiting_since_ns: u64,
+}
+
+struct Machine {
+    classes: Vec<u32>,
+    llcs: Vec<u32>,
+    running: Vec<Option<usize>>,
+    clocks: BTreeMap<u32, u64>,
+    jobs: Vec<Job>,
+    now_ns: u64,
+}
+
+impl Machine {
+    fn clock(&self, id: u32) -> u64 {
+        self.clocks.get(&id).copied().unwrap_or(0)
+    }
+
+    fn nr_llcs(&self) -> u32 {
+        self.llcs.iter().max().map_or(1, |llc| llc + 1)
+    }
+
+    fn fits(&self, job: usize, cpu: usize) -> bool {
+        self.jobs[job].allowed[cpu] && self.jobs[job].task.fits(self.classes[cpu])
+    }
+
+    fn start(&mut self, job: usize, cpu: usize) {
+        let j = &mut self.jobs[job];
+        if j.task.clock != 0 {
+            let clock = self.clocks.entry(j.task.clock).or_default();
+            *clock = j.task.clock_after(*clock);
+        }
+        j.state = State::Running(cpu);
+        self.running[cpu] = Some(job);
+    }
+
+    fn idle_cpu(&self, job: usize) -> Option<usize> {
+        let task = &self.jobs[job].task;
+        let order = (0..).map(|i| task.idle_class(i)).take_while(|&class| class < NR_CLASSES);
+        let on = |class| (0..self.classes.len()).filter(move |&cpu| self.classes[cpu] == class);
+        order.flat_map(on).find(|&cpu| self.running[cpu].is_none() && self.jobs[job].allowed[cpu])
+    }
+
+    /// The LLC if it holds a CPU for the job, else one that does: as `home_llc()` in bpf/.
+    fn home_llc(&self, job: usize, llc: u32) -> u32 {
+        let class = policy::queue_class(self.jobs[job].task.queue());
+        let good = |cpu: &usize| {
+            self.jobs[job].allowed[*cpu] && (class == NR_CLASSES || self.classes[*cpu] == class)
+        };
+        let here = (0..self.classes.len()).filter(|&cpu| self.llcs[cpu] == llc).find(good);
+        here.or_else(|| (0..self.classes.len()).find(good)).map_or(llc, |cpu| self.llcs[cpu])
+    }
+
+    /// As `place()` in bpf/place.bpf.h.
+    fn place(&mut self, job: usize, llc: u32, arrives: bool) {
+        self.jobs[job].waiting_since_ns = self.now_ns;
+        if let Some(cpu) = self.idle_cpu(job) {
+            return self.start(job, cpu);
+        }
+        let id = policy::queue_id(self.home_llc(job, llc), self.jobs[job].task.queue());
+        let (old, new) = (self.clock(self.jobs[job].task.clock), self.clock(id));
+        let j = &mut self.jobs[job];
+        j.task.place(id, old, new, SLICE_NS);
+        j.task.enqueued_ns = self.now_ns;
+        j.state = State::Queued(id);
+        if j.task.need() > 0 {
+            self.preempt_for(job, arrives);
+        }
+    }
+
+    fn preempt_for(&mut self, job: usize, arrives: bool) {
+        let need = self.jobs[job].task.need();
+        let rank = |cpu: usize| {
+            let queue = self.running[cpu].map_or(QUEUE_NONE, |job| self.jobs[job].task.queue());
+            policy::victim_rank(need, self.classes[cpu], queue, u32::from(arrives))
+        };
+        let candidates = (0..self.classes.len()).filter(|&cpu| self.jobs[job].allowed[cpu]);
+        if let Some(cpu) = candidates.filter(|&cpu| rank(cpu) > 0).max_by_key(|&cpu| rank(cpu)) {
+            self.switch(cpu, true);
+        }
+    }
+
+    fn head(&self, id: u32, cpu: usize) -> Option<usize> {
+        let queued = (0..self.jobs.len()).filter(|&job| self.jobs[job].state == State::Queued(id));
+        let mine = queued.filter(|&job| self.jobs[job].allowed[cpu]);
+        // as the kernel compares virtual times: what counts is the difference
+        let lead = |job: usize| self.jobs[job].task.vtime_ns.wrapping_sub(self.clock(id)) as i64;
+        mine.min_by_key(|&job| (lead(job), job))
+    }
+
+    /// As `take_from()` in bpf/serve.bpf.h.
+    fn take_from(&self, cpu: usize, step: u32, llc: u32) -> Option<usize> {
+        let own = policy::queue_id(llc, policy::step_queue(self.classes[cpu], step));
+        let shared = policy::queue_id(llc, policy::QUEUE_DEFAULT);
+        let a = self.head(own, cpu);
+        let b = self.head(shared, cpu).filter(|_| policy::step_has_default(step));
+        let urgency = |job: usize, id| self.jobs[job].task.urgency_ns(self.clock(id), self.now_ns);
+        match (a, b) {
+            (Some(a), Some(b)) => Some(if urgency(a, own) >= urgency(b, shared) { a } else { b }),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn next(&self, cpu: usize, nr_steps: u32) -> Option<usize> {
+        let home = self.llcs[cpu];
+        let llcs = || (0..self.nr_llcs()).map(move |i| (home + i) % self.nr_llcs());
+        (0..nr_steps)
+            .flat_map(|step| llcs().map(move |llc| (step, llc)))
+            .find_map(|(step, llc)| self.take_from(cpu, step, llc))
+    }
+
+    /// The CPU's task gives way, if another goes before it or it must: as `serve()`.
+    fn switch(&mut self, cpu: usize, preempted: bool) {
+        let class = self.classes[cpu];
+        let prev = self.running[cpu];
+        let stays = prev.filter(|&job| self.fits(job, cpu));
+        let better_idle = |job: usize| {
+            self.jobs[job].task.is_guest(class)
+                && (0..self.classes.len()).any(|c| {
+                    self.classes[c] == 0 && self.running[c].is_none() && self.jobs[job].allowed[c]
+                })
+        };
+        let stays = stays.filter(|&job| !better_idle(job));
+        let nr_steps = stays.map_or(policy::nr_steps(class), |job| {
+            (policy::queue_step(class, self.jobs[job].task.queue()) + 1)
+                .min(policy::nr_steps(class))
+        });
+        let next = self.next(cpu, nr_steps);
+        if next.is_none() && stays.is_some() && !preempted {
+            return;
+        }
+        if let Some(next) = next {
+            self.jobs[next].state = State::Asleep; // out of its queue
+        }
+        if let Some(prev) = prev {
+            self.running[cpu] = next.map(|_| usize::MAX); // not idle for prev's placement
+            self.jobs[prev].state = State::Asleep;
+            if next.is_none() {
+                self.running[cpu] = None;
+            }
+            self.place_after(prev, next, cpu);
+        } else if let Some(next) = next {
+            self.start(next, cpu);
+        }
+    }
+
+    fn place_after(&mut self, prev: usize, next: Option<usize>, cpu: usize) {
+        if let Some(next) = next {
+            self.start(next, cpu);
+        }
+        self.place(prev, self.llcs[cpu], !self.fits(prev, cpu));
+        if self.running[cpu].is_none()
+            && let Some(next) = self.next(cpu, policy::nr_steps(self.classes[cpu]))
+        {
+            self.start(next, cpu);
+        }
+    }
+
+    fn sleep(&mut self, job: usize) {
+        if let State::Running(cpu) = self.jobs[job].state {
+            self.jobs[job].state = State::Asleep;
+            self.running[cpu] = None;
+            self.switch(cpu, false);
+        }
+    }
+
+    /// One slice passes on every CPU.
+    fn slice(&mut self) {
+        self.now_ns += SLICE_NS;
+        for cpu in 0..self.classes.len() {
+            if let Some(job) = self.running[cpu] {
+                self.jobs[job].task.charge(SLICE_NS);
+            }
+            self.switch(cpu, false);
+        }
+    }
+
+    /// What must hold; `settled`: every CPU has looked for work since the last event. A guest is
+    /// in the way of wide work until then at most: a victim may have taken other work.
+    fn check(&self, settled: bool) -> Result<(), TestCaseError> {
+        let bound_ns = (self.jobs.len() as u64 + 2) * 12 * SLICE_NS;
+        for (i, job) in self.jobs.iter().enumerate() {
+            match job.state {
+                State::Running(cpu) => {
+                    prop_assert!(self.fits(i, cpu), "job {i} on CPU {cpu}: {:?}", job.task);
+                    let level = u32::from(job.task.level);
+                    let reachable =
+                        (0..self.classes.len()).any(|c| job.allowed[c] && self.classes[c] >= level);
+                    prop_assert!(
+                        !reachable || self.classes[cpu] >= level,
+                        "level {level} on class {}",
+                        self.classes[cpu]
+                    );
+                }
+                State::Queued(id) => {
+                    let waited_ns = self.now_ns - job.waiting_since_ns;
+                    prop_assert!(
+                        waited_ns <= bound_ns,
+                        "job {i} waits since {waited_ns} ns: {:?}",
+                        job.task
+                    );
+                    for cpu in 0..self.classes.len() {
+                        prop_assert!(
+                            self.running[cpu].is_some() || !self.fits(i, cpu),
+                            "CPU {cpu} idles, job {i} waits"
+                        );
+                        let guest = self.running[cpu].is_some_and(|job| {
+                            self.classes[cpu] > 0 && self.jobs[job].task.queue() == QUEUE_SCALAR
+                        });
+                        let wide = id & 255 >= policy::QUEUE_WIDE;
+                        prop_assert!(
+                            !(settled && guest && wide && self.fits(i, cpu)),
+                            "CPU {cpu} runs a guest, wide job {i} waits"
+                        );
+                    }
+                }
+                State::Asleep => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn caps(allowed: &[bool], classes: &[u32]) -> u8 {
+    allowed
+        .iter()
+        .zip(classes)
+        .filter(|(allowed, _)| **allowed)
+        .fold(0, |caps, (_, class)| caps | 1 << class)
+}
+
+/// (classes, number of LLCs, affinities, what happens: job and what)
+type Story = (Vec<u32>, u32, Vec<u32>, Vec<(usize, u8)>);
+
+fn story() -> impl Strategy<Value = Story> {
+    (
+        prop::collection::vec(prop_oneof![Just(0u32), Just(0), Just(3), 0u32..4], 1..7),
+        1u32..3,
+        prop::collection::vec(any::<u32>(), 1..14),
+        prop::collection::vec((any::<usize>(), 0u8..8), 0..250),
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+
+    /// Wide work on fit CPUs only; no fit CPU idle while work waits; no guest in the way of wide
+    /// work; nobody waits longer than a bound; whatever the classes, affinities and events.
+    #[test]
+    fn promises_hold((classes, nr_llcs, masks, events) in story()) {
+        let n = classes.len();
+        let jobs = masks.iter().map(|bits| {
+            let mut allowed: Vec<bool> = (0..n).map(|cpu| bits >> cpu & 1 == 1).collect();
+            if !allowed.contains(&true) || bits >> 30 == 3 {
+                allowed = vec![true; n];
+            }
+            let mut task = Task::new(&CFG, bits >> 8 & TYPE_SCALAR, 0, 0);
+            task.caps = caps(&allowed, &classes);
+            Job { task, allowed, state: State::Asleep, waiting_since_ns: 0 }
+        });
+        let mut m = Machine {
+            llcs: (0..n as u32).map(|cpu| cpu * nr_llcs / n as u32).collect(),
+            running: vec![None; n],
+            clocks: BTreeMap::new(),
+            jobs: jobs.collect(),
+            classes,
+            now_ns: 1,
+        };
+        for job in 0..m.jobs.len() {
+            let llc = m.llcs[job % n];
+            m.place(job, llc, true);
+            m.check(false)?;
+        }
+        for (who, what) in events {
+            let job = who % m.jobs.len();
+            match (m.jobs[job].state, what) {
+                (State::Running(cpu), 0..4) => {
+                    let event = if what == 0 { Event::HintEnd } else { Event::HintBegin };
+                    if m.jobs[job].task.event(&CFG, event, u32::from(what), m.now_ns) {
+                        m.switch(cpu, !m.fits(job, cpu));
+                    }
+                }
+                (State::Running(_), 4) => m.sleep(job),
+                (State::Asleep, _) => m.place(job, m.llcs[who % n], true),
+                _ => m.slice(),
+            }
+            m.check(false)?;
+        }
+        for _ in 0..30 * m.jobs.len() {
+            m.slice();
+            m.check(true)?;
+        }
+    }
+}
