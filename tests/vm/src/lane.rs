@@ -34,7 +34,7 @@ impl Lane {
     /// Start `turbolane run ARGS` and wait until it is in force.
     pub fn start(args: &[&str]) -> Result<Self> {
         let mut lane = Self::spawn(args)?;
-        let up = wait_for("the scheduler is not up", Duration::from_secs(30), || {
+        let up = wait_for("the scheduler is not up", Duration::from_secs(90), || {
             lane.child.try_wait().ok().flatten().is_some() || turbolane(&["ctl", "status"]).is_ok()
         });
         if up.is_err() || lane.child.try_wait()?.is_some() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::guest::{Child, context_switches, cpu, now_ns, spin, work};
+use crate::guest::{Child, context_switches, cpu, now_ns, spin, wait_for, work};
 use crate::probe_site;
 use crate::samples::{Phase, Samples};
 
@@ -83,21 +83,26 @@ pub fn start(samples: &'static Samples, role: Role, count: usize) -> Result<Vec<
     (0..count).map(|_| Child::fork(move || worker(samples, role))).collect()
 }
 
-/// Let the workers run: the first part unsampled, for settling.
+/// Let the workers run, from when all of them are ready: the first part unsampled, for settling.
 pub fn run(
     samples: &'static Samples,
     settle: Duration,
     measure: Duration,
     roles: &[(Role, usize)],
 ) -> Result<()> {
-    let start_ns = now_ns();
-    let settled_ns = start_ns + settle.as_nanos() as u64;
-    samples.settled_ns.store(settled_ns, Ordering::Relaxed);
-    samples.end_ns.store(settled_ns + measure.as_nanos() as u64, Ordering::Relaxed);
+    samples.settled_ns.store(u64::MAX, Ordering::Relaxed);
+    samples.end_ns.store(u64::MAX, Ordering::Relaxed);
     let mut children = Vec::new();
     for &(role, count) in roles {
         children.extend(self::start(samples, role, count)?);
     }
+    let workers = children.len() as u64;
+    wait_for("the workers are not ready", Duration::from_secs(60), || {
+        samples.ready.load(Ordering::Relaxed) == workers
+    })?;
+    let settled_ns = now_ns() + settle.as_nanos() as u64;
+    samples.settled_ns.store(settled_ns, Ordering::Relaxed);
+    samples.end_ns.store(settled_ns + measure.as_nanos() as u64, Ordering::Relaxed);
     for child in &mut children {
         let code = child.wait()?;
         ensure!(code == 0, "a worker ended with {code}");
@@ -123,20 +128,17 @@ fn worker(samples: &'static Samples, role: Role) {
         connect();
     }
     match role {
+        Role::WideHog => drop(turbolane::wide_begin(2)),
+        Role::ScalarHog | Role::ScalarBursts => become_scalar(),
+        Role::Mixed(..) | Role::DefaultHog => {}
+    }
+    samples.ready.fetch_add(1, Ordering::Relaxed);
+    match role {
         Role::Mixed(source, ending) => mixed(samples, source, ending),
-        Role::WideHog => {
-            let _ = turbolane::wide_begin(2);
-            hog(samples, Phase::Wide);
-        }
-        Role::ScalarHog => {
-            become_scalar();
-            hog(samples, Phase::Scalar);
-        }
+        Role::WideHog => hog(samples, Phase::Wide),
+        Role::ScalarHog => hog(samples, Phase::Scalar),
         Role::DefaultHog => hog(samples, Phase::Default),
-        Role::ScalarBursts => {
-            become_scalar();
-            bursts(samples);
-        }
+        Role::ScalarBursts => bursts(samples),
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Samples {
     pub units: AtomicU64,
     /// Samples left out because the heuristic may have ended the section meanwhile.
     pub ambiguous: AtomicU64,
+    /// Workers that are connected and what they are to be.
+    pub ready: AtomicU64,
     /// From this time on samples count (CLOCK_MONOTONIC, ns).
     pub settled_ns: AtomicU64,
     /// At this time workers end.

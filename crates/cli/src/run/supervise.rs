@@ -63,6 +63,11 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
         tell(&started(&lane));
         run.notes.iter().for_each(|note| tell(note));
     }
+    if !run.command.is_empty() {
+        // The command inherits it. Everything else on the machine stays unclassified, so that
+        // core specialisation concerns the command (SYSTOR 3.2).
+        lane.classify_this_thread_scalar()?;
+    }
     let mut supervisor = Supervisor {
         child: spawn(&run.command)?,
         statistics: run.stats.map(|interval| Statistics::new(interval, run.json, &lane)),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use crate::guest::{scx_state, wait_for};
-use crate::lane::{Lane, TURBOLANE, turbolane};
+use crate::lane::{Lane, TURBOLANE, stat, turbolane};
 use crate::load::{self, Role};
 use crate::samples::Samples;
 
@@ -43,6 +43,13 @@ pub fn start_and_stop() -> Result<()> {
         ensure!(status.code() == Some(code), "exit {code} became {status}");
         scx_is("disabled")?;
     }
+    // The command is scalar, so it leaves its mark in the scalar time.
+    let counted = Command::new(TURBOLANE)
+        .args(["run", "--mode", "scx", "--wide-cpus", "1", "--", TURBOLANE, "stats", "--json"])
+        .stdin(Stdio::null())
+        .output()?;
+    let counted: serde_json::Value = serde_json::from_slice(&counted.stdout)?;
+    ensure!(stat(&counted, "scalar_runs")? > 0, "the command is not scalar: {counted}");
     ensure!(!Path::new("/run/turbolane/ctl.sock").exists(), "the control socket was left behind");
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::suite::Case;
 pub const ALL: &[Case] = &[
     Case::new("placement", placement::every_source_and_ending).limit_s(400),
     Case::new("placement_smt", placement::siblings_share_their_class).topology("cores=2,threads=2"),
-    Case::new("placement_llcs", placement::across_llcs).topology("sockets=2,cores=2"),
+    Case::new("placement_llcs", placement::across_llcs).topology("sockets=2,cores=2").limit_s(300),
     Case::new("placement_tiers", placement::tiers),
     Case::new("work_conservation", placement::work_conservation),
     Case::new("lifecycle", lifecycle::start_and_stop),
