@@ -388,7 +388,7 @@ fn test_run(program: BorrowedFd<'_>, args: &mut [u8]) -> std::io::Result<i32> {
 fn load_error(e: libbpf_rs::Error) -> Error {
     Error::Failed(format!(
         "the kernel does not accept the scheduler's BPF programs: {e:#}\n\
-         Run `turbolane doctor` to see what this kernel offers; with RUST_LOG-like detail set TURBOLANE_BPF_LOG=1."
+         Run `turbolane doctor` to see what this kernel offers."
     ))
 }
 
