@@ -12,7 +12,9 @@ mod doctor;
 mod failure;
 mod man;
 mod obstacles;
+mod reproduce;
 mod run;
+mod sim;
 mod stats;
 mod terminal;
 mod usage;
@@ -51,6 +53,8 @@ enum Command {
     Run(run::RunArgs),
     Ctl(ctl::CtlArgs),
     Stats(stats::StatsArgs),
+    Sim(sim::SimArgs),
+    Reproduce(reproduce::ReproduceArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
 }
@@ -65,6 +69,8 @@ fn main() -> ExitCode {
         Command::Run(args) => run::main(args),
         Command::Ctl(args) => ctl::main(args),
         Command::Stats(args) => stats::main(&args),
+        Command::Sim(args) => sim::main(&args),
+        Command::Reproduce(args) => reproduce::main(&args),
         Command::Completions(args) => completions::main(&args),
         Command::Man(args) => man::main(&args),
     };

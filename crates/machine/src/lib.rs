@@ -10,12 +10,29 @@
 
 #![forbid(unsafe_code)]
 
+mod cpu_file;
+mod cpu_library;
 mod cpu_list;
+mod cpu_model;
 mod cpu_set;
+mod data_error;
+mod license;
+mod platform;
 mod sysfs;
 mod topology;
+mod units;
 
+pub use cpu_file::CPU_FILE_SCHEMA;
+pub use cpu_library::CPU_FILES;
 pub use cpu_list::CpuListError;
+pub use cpu_model::{
+    ClassRule, Costs, CpuModel, InsnClass, Known, LicenseLevel, Power, Smt, Sourced, Sureness,
+    Transition, TurboBin,
+};
 pub use cpu_set::{CpuSet, MAX_CPUS};
+pub use data_error::DataError;
+pub use license::{CoreLicense, MAX_LEVELS, Phase, Times};
+pub use platform::{Platform, PlatformCosts};
 pub use sysfs::Files;
 pub use topology::{Core, CpuPlace, Topology, TopologyError};
+pub use units::{Cycles, Khz, Ns};

@@ -187,6 +187,7 @@ impl Task {
     }
 
     /// An event; true if type or level changed.
+    #[inline]
     pub fn event(&mut self, cfg: &Cfg, event: Event, level: u32, now_ns: u64) -> bool {
         // SAFETY: as in `new`.
         unsafe { ffi::tlp_task_event(self, cfg, event as u32, level, now_ns) != 0 }
@@ -223,24 +224,28 @@ impl Task {
     }
 
     /// Charge CPU time.
+    #[inline]
     pub fn charge(&mut self, used_ns: u64) {
         // SAFETY: as in `new`.
         unsafe { ffi::tlp_vtime_charge(self, used_ns) }
     }
 
     /// Enter the queue with this id.
+    #[inline]
     pub fn place(&mut self, id: u32, old_clock_ns: u64, new_clock_ns: u64, slice_ns: u64) {
         // SAFETY: as in `new`.
         unsafe { ffi::tlp_vtime_place(self, id, old_clock_ns, new_clock_ns, slice_ns) }
     }
 
     /// Clock of its queue after it started.
+    #[inline]
     pub fn clock_after(&self, clock_ns: u64) -> u64 {
         // SAFETY: as in `need`.
         unsafe { ffi::tlp_vtime_clock(clock_ns, self) }
     }
 
     /// Urgency as head of its queue.
+    #[inline]
     pub fn urgency_ns(&self, clock_ns: u64, now_ns: u64) -> i64 {
         // SAFETY: as in `need`.
         unsafe { ffi::tlp_head_urgency_ns(self, clock_ns, now_ns) }

@@ -16,8 +16,11 @@
 pub mod ctl;
 pub mod doctor;
 pub mod lane;
+pub mod papers;
 pub mod problem;
+pub mod reproduce;
 pub mod settings;
+pub mod sim;
 pub mod stats;
 pub mod text;
 

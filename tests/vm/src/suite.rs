@@ -54,6 +54,12 @@ impl Case {
         case
     }
 
+    /// The same in another group.
+    pub const fn group(mut self, group: &'static str) -> Self {
+        self.group = group;
+        self
+    }
+
     /// The same on the developer's machine.
     pub const fn host(mut self) -> Self {
         self.host = true;

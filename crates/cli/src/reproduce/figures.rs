@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Published figures that are no measure of one configuration: what an operation costs, how often
+//! something happens, what a table adds up to. Each is computed from whole simulations, by the id of
+//! its row.
+
+use sim::engine::Outcome;
+
+use super::Results;
+use super::plan::{Clocks, Plan};
+
+const GOLD: &str = "xeon-gold-6130";
+const I9: &str = "core-i9-7940x";
+const TRAP_RETURN: &str = "lane:wide=1,detect=trap,remigrate=syscall-return";
+const EXPLICIT: &str = "lane:wide=1,detect=hint";
+
+fn plan(machine: &str, scenario: &'static str, variant: &str, policy: &str) -> Plan {
+    Plan {
+        machine: machine.into(),
+        scenario,
+        variant: variant.into(),
+        policy: policy.into(),
+        clocks: Clocks::AsIs,
+        victim: "",
+    }
+}
+
+fn unthrottled(variant: &str) -> Plan {
+    Plan { clocks: Clocks::Unthrottled, ..plan(I9, "thesis-nginx", variant, "muqss") }
+}
+
+fn flat() -> Plan {
+    Plan { clocks: Clocks::Flat, ..plan(I9, "thesis-nginx", "avx512", TRAP_RETURN) }
+}
+
+fn type_changes(policy: &str) -> Plan {
+    plan(GOLD, "type-changes", "none", policy)
+}
+
+/// Simulations beyond those of a paper's rows.
+pub(super) fn plans(document: &str) -> Vec<Plan> {
+    match document {
+        "SFMA" => {
+            let explicit = plan(GOLD, "sfma-nginx", "avx512", "lane:wide=1,detect=hint");
+            vec![type_changes(EXPLICIT), type_changes("muqss"), explicit]
+        }
+        "THESIS" => vec![
+            unthrottled("avx512"),
+            unthrottled("none"),
+            flat(),
+            plan(I9, "thesis-nginx", "avx512", TRAP_RETURN),
+            plan(I9, "fault-migrate", "avx512", TRAP_RETURN),
+            plan(I9, "fault-migrate", "avx512", EXPLICIT),
+            plan(I9, "openssl-speed", "avx512", "muqss"),
+            plan(I9, "openssl-speed", "none", "muqss"),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+fn per_s(count: u64, out: &Outcome) -> f64 {
+    count as f64 * 1e9 / out.measured_ns as f64
+}
+
+fn rate(out: &Outcome, group: &str) -> Option<f64> {
+    Some(per_s(out.group(group)?.completed, out))
+}
+
+/// The figure of a row, in its unit; `None` if the row is a measure, or was not simulated.
+pub(super) fn figure(id: &str, results: &Results) -> Option<f64> {
+    let of = |plan: Plan| results.of(&plan);
+    match id {
+        "sfma-type-change-cost" => Some(type_change(results)?.0 * 1e9),
+        // published at 100,000 changes per second
+        "sfma-type-change-overhead" => Some(type_change(results)?.0 * 1e5 * 100.0),
+        "sfma-nginx-migrations" => {
+            let out = of(plan(GOLD, "sfma-nginx", "avx512", "lane:wide=1,detect=hint"))?;
+            Some(per_s(out.migrations, out))
+        }
+        "thesis-amdahl" => {
+            let (wide, none) = (of(unthrottled("avx512"))?, of(unthrottled("none"))?);
+            Some(100.0 * (rate(wide, "nginx")? / rate(none, "nginx")? - 1.0))
+        }
+        "thesis-openssl-gain" => {
+            let wide = of(plan(I9, "openssl-speed", "avx512", "muqss"))?;
+            let none = of(plan(I9, "openssl-speed", "none", "muqss"))?;
+            Some(rate(wide, "openssl")? / rate(none, "openssl")?)
+        }
+        "thesis-level2-isolated" => isolated(of(plan(I9, "thesis-nginx", "avx512", TRAP_RETURN))?),
+        // a tenth of the passes was simulated
+        "thesis-t56-migrations-trap" => {
+            Some(10.0 * of(plan(I9, "fault-migrate", "avx512", TRAP_RETURN))?.migrations as f64)
+        }
+        "thesis-t56-migrations-explicit" => {
+            Some(10.0 * of(plan(I9, "fault-migrate", "avx512", EXPLICIT))?.migrations as f64)
+        }
+        "thesis-t57-migrations-trap" => {
+            let out = of(flat())?;
+            Some(out.migrations as f64 / out.group("nginx")?.completed as f64)
+        }
+        "thesis-t57-traps" => {
+            let out = of(flat())?;
+            Some(out.sched.traps as f64 / out.group("nginx")?.completed as f64)
+        }
+        _ => None,
+    }
+}
+
+/// What the type changes of SFMA 4.2 cost: loss of throughput over changes per second, s; and the
+/// loss. SFMA counts changes of the whole machine.
+fn type_change(results: &Results) -> Option<(f64, f64)> {
+    let rate_of = |policy: &str| rate(results.of(&type_changes(policy))?, "loop");
+    let (with, without) = (rate_of(EXPLICIT)?, rate_of("muqss")?);
+    let loss = 1.0 - with / without;
+    Some((loss / (2.0 * with), loss))
+}
+
+/// Percent of all time at the highest level that falls on the last core.
+fn isolated(out: &Outcome) -> Option<f64> {
+    let cores = out.cpus.len() / 2;
+    let time_ns = |cpu: usize| *out.cpus[cpu].level_ns.last().unwrap_or(&0);
+    let all: u64 = (0..out.cpus.len()).map(time_ns).sum();
+    let lane: u64 = [cores - 1, 2 * cores - 1].into_iter().map(time_ns).sum();
+    (all > 0).then(|| 100.0 * lane as f64 / all as f64)
+}

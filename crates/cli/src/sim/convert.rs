@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From what the simulator counted to the report's types.
+
+use machine::{CpuModel, Platform};
+use report::sim::{
+    CoreTrack, CpuTrack, CpuUse, Latency, Load, Machine, SimRun, TaskNote, Timeline, Total,
+};
+use sim::engine::Outcome;
+use sim::histogram::Histogram;
+use sim::policy_spec::{Finished, PolicySpec, Scheme};
+use sim::record::{RunPoint, RunRecord};
+
+use super::sweep::Target;
+
+pub(super) fn sim_run(
+    target: &Target,
+    model: &CpuModel,
+    platform: &Platform,
+    policy: &PolicySpec,
+    finished: &Finished,
+) -> SimRun {
+    let out = &finished.outcome;
+    let topology = platform.topology(target.packages);
+    let core_of: Vec<u32> = topology.cpus().iter().map(|place| place.core as u32).collect();
+    let loads = loads(target, out);
+    let order: Vec<usize> = loads.iter().map(|(group, _)| *group).collect();
+    SimRun {
+        machine: Machine {
+            id: model.id.clone(),
+            name: model.name.clone(),
+            levels: model.levels.iter().map(|level| level.name.clone()).collect(),
+            assumed: platform.assumed.clone(),
+        },
+        policy: policy.name.clone(),
+        policy_about: about(&policy.scheme).into(),
+        simulated_ns: out.measured_ns,
+        loads: loads.into_iter().map(|(_, load)| load).collect(),
+        total: total(out),
+        cpus: cpus(out, &core_of, finished.classes.as_deref()),
+        timeline: finished.record.as_ref().map(|record| timeline(record, &order)),
+    }
+}
+
+fn about(scheme: &Scheme) -> &'static str {
+    match scheme {
+        Scheme::Fair => "the kernel's fair scheduling, which knows nothing of licences",
+        Scheme::Muqss => "MuQSS: the earliest virtual deadline of the machine first",
+        Scheme::CoreScheduling => "wide and other tasks never share a core",
+        Scheme::Affinity(_) => "wide tasks are bound to some cores, all others to the rest",
+        Scheme::Lane(_) => "Turbolane: wide code in its own lane",
+    }
+}
+
+fn per_second(count: u64, ns: u64) -> f64 {
+    if ns == 0 { 0.0 } else { count as f64 * 1e9 / ns as f64 }
+}
+
+fn fraction(part_ns: u64, whole_ns: u64) -> f64 {
+    if whole_ns == 0 { 0.0 } else { part_ns as f64 / whole_ns as f64 }
+}
+
+/// Groups that answer requests first, then victims, then offenders; with the group's index.
+fn loads(target: &Target, out: &Outcome) -> Vec<(usize, Load)> {
+    let source_of = |group: usize| {
+        let sources = target.workload.sources.iter();
+        sources.zip(&out.sources).find(|(s, _)| s.to_group as usize == group).map(|(_, out)| out)
+    };
+    let load = |(i, group): (usize, &sim::engine::GroupOutcome)| {
+        let works = group.completed > 0;
+        let load = Load {
+            name: group.name.clone(),
+            wide: target.scenario.wide[i],
+            work_per_s: works.then(|| per_second(group.completed, out.measured_ns)),
+            work: target.scenario.work[i].clone(),
+            cpu_per_work_ns: works.then(|| group.cpu_ns as f64 / group.completed as f64),
+            latency: source_of(i).and_then(|source| latency(&source.latency)),
+        };
+        (i, load)
+    };
+    let mut loads: Vec<(usize, Load)> = out.groups.iter().enumerate().map(load).collect();
+    loads.sort_by_key(|(i, load)| (load.latency.is_none(), load.wide, *i));
+    loads
+}
+
+fn latency(histogram: &Histogram) -> Option<Latency> {
+    let percentile = |percent| histogram.percentile_ns(percent);
+    Some(Latency {
+        count: histogram.count(),
+        mean_ns: histogram.mean_ns()?,
+        p50_ns: percentile(50.0)?,
+        p90_ns: percentile(90.0)?,
+        p99_ns: percentile(99.0)?,
+        p999_ns: percentile(99.9)?,
+        max_ns: histogram.max_ns()?,
+    })
+}
+
+fn total(out: &Outcome) -> Total {
+    let busy_ns: u64 = out.cpus.iter().map(|cpu| cpu.busy_ns).sum();
+    let nr_levels = out.cpus.first().map_or(0, |cpu| cpu.level_ns.len());
+    let level_ns = |level: usize| out.cpus.iter().map(|cpu| cpu.level_ns[level]).sum::<u64>();
+    Total {
+        busy_frac: fraction(busy_ns, out.measured_ns * out.cpus.len() as u64),
+        mean_khz: out.mean_khz,
+        residency_frac: (0..nr_levels).map(|level| fraction(level_ns(level), busy_ns)).collect(),
+        migrations_per_s: per_second(out.migrations, out.measured_ns),
+        wide_set_changes_per_s: per_second(out.sched.resizes, out.measured_ns),
+        energy_j: Some(out.energy_j),
+    }
+}
+
+fn cpus(out: &Outcome, core_of: &[u32], classes: Option<&[u8]>) -> Vec<CpuUse> {
+    let cpus = out.cpus.iter().enumerate();
+    cpus.map(|(cpu, sums)| CpuUse {
+        cpu: cpu as u32,
+        core: core_of[cpu],
+        class: classes.map(|classes| classes[cpu]),
+        busy_frac: fraction(sums.busy_ns, out.measured_ns),
+        mean_khz: sums.mean_khz,
+        residency_frac: sums.level_ns.iter().map(|&ns| fraction(ns, sums.busy_ns)).collect(),
+    })
+    .collect()
+}
+
+/// Spans out of points; `order[i]` is the group of load i.
+fn timeline(record: &RunRecord, order: &[usize]) -> Timeline {
+    let note = |(task, &group): (usize, &u16)| TaskNote {
+        name: format!("{}-{task}", record.groups[group as usize]),
+        load: order.iter().position(|&known| known == group as usize).map(|load| load as u32),
+    };
+    Timeline {
+        start_ns: record.from_ns,
+        end_ns: record.to_ns,
+        tasks: record.group_of.iter().enumerate().map(note).collect(),
+        cpus: record
+            .runs
+            .iter()
+            .enumerate()
+            .map(|(cpu, runs)| cpu_track(record, cpu, runs))
+            .collect(),
+        cores: (0..record.licenses.len()).map(|core| core_track(record, core)).collect(),
+        dropped: record.nr_dropped,
+    }
+}
+
+fn cpu_track(record: &RunRecord, cpu: usize, points: &[RunPoint]) -> CpuTrack {
+    let core = u32::from(record.core_of[cpu]);
+    let mut track = CpuTrack { cpu: cpu as u32, core, ..Default::default() };
+    for (i, point) in points.iter().enumerate() {
+        let Some(task) = point.task else { continue };
+        let start_ns = point.at_ns.max(record.from_ns);
+        let end_ns = points.get(i + 1).map_or(record.to_ns, |next| next.at_ns);
+        if start_ns < end_ns {
+            track.start_ns.push(start_ns);
+            track.end_ns.push(end_ns);
+            track.task.push(task);
+            track.asks.push(point.asks);
+        }
+    }
+    track
+}
+
+fn core_track(record: &RunRecord, core: usize) -> CoreTrack {
+    let mut track = CoreTrack { core: core as u32, ..Default::default() };
+    for point in &record.licenses[core] {
+        track.at_ns.push(point.at_ns.max(record.from_ns));
+        track.level.push(point.level);
+        track.clock_khz.push(point.khz);
+        track.throttled.push(point.throttled);
+    }
+    track
+}

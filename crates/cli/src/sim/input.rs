@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is to be simulated: names and files become scenarios, machines and policies.
+
+use std::fs;
+use std::path::Path;
+
+use machine::{CPU_FILES, CpuModel, DataError, Platform};
+use report::problem::Problem;
+use report::text::wrap;
+use sim::policy_spec::PolicySpec;
+use sim::scenario::{SCENARIO_FILES, Scenario};
+
+use super::SimArgs;
+use super::sweep::{Sweep, Target};
+use crate::failure::Failure;
+
+/// What is there.
+pub(super) fn list(width: usize) -> String {
+    let mut text = String::from("Scenarios:\n");
+    for (name, _) in SCENARIO_FILES {
+        if let Some(Ok(scenario)) = Scenario::built_in(name) {
+            let variants: Vec<&str> = scenario.variants().collect();
+            let variants = match variants.is_empty() {
+                true => String::new(),
+                false => format!(" (variants: {})", variants.join(", ")),
+            };
+            text += &wrap(&format!("  {name:15} "), &(scenario.about.clone() + &variants), width);
+        }
+    }
+    text += "\nMachines:\n";
+    for (id, _) in CPU_FILES {
+        if let Some(Ok(model)) = CpuModel::built_in(id) {
+            text += &format!("  {id:20} {}\n", model.name);
+        }
+    }
+    text
+}
+
+/// What the arguments ask for.
+pub(super) fn sweep(args: &SimArgs) -> Result<Sweep, Failure> {
+    if args.scenarios.len() > 1 && (args.html.is_some() || args.perfetto.is_some()) {
+        return Err(Failure::failed(Problem::new(
+            "--html and --perfetto take one scenario",
+            format!("{} were given", args.scenarios.len()),
+            "run turbolane sim once for each",
+        )));
+    }
+    let default = || ["fair", "lane"].map(|text| text.parse().expect("they are policies")).into();
+    let policies: Vec<PolicySpec> =
+        if args.policies.is_empty() { default() } else { args.policies.clone() };
+    let mut targets = Vec::new();
+    for name in &args.scenarios {
+        let scenario = scenario(name)?;
+        let variant = args.variant.as_deref();
+        let Some(workload) = scenario.workload(variant).cloned() else {
+            let known: Vec<&str> = scenario.variants().collect();
+            return Err(Failure::failed(Problem::new(
+                format!("scenario {name} has no variant \"{}\"", variant.unwrap_or_default()),
+                format!("it has {}", known.join(", ")),
+                "choose one of them, or leave --variant out",
+            )));
+        };
+        let ids = if args.machines.is_empty() {
+            vec![scenario.machine.clone()]
+        } else {
+            args.machines.clone()
+        };
+        let models = ids.iter().map(|id| model(id)).collect::<Result<Vec<_>, _>>()?;
+        let packages = args.packages.map_or(scenario.packages, usize::from);
+        for model in &models {
+            check_size(&scenario, model, packages)?;
+        }
+        targets.push(Target { scenario, workload, models, packages });
+    }
+    let record = args.html.is_some() || args.perfetto.is_some();
+    let jobs = args
+        .jobs
+        .map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    Ok(Sweep { targets, policies, seed: args.seed, record, jobs })
+}
+
+/// The machine must hold every CPU that the scenario binds tasks to, and fit the policy's tables.
+fn check_size(scenario: &Scenario, model: &CpuModel, packages: usize) -> Result<(), Failure> {
+    let platform = Platform::new(model);
+    let nr_cpus = platform.nr_cores * platform.threads_per_core * packages;
+    let nr_llcs = platform.nr_cores.div_ceil(platform.cores_per_llc) * packages;
+    let needed = scenario.nr_cpus_needed();
+    if needed > nr_cpus {
+        return Err(Failure::failed(Problem::new(
+            format!("scenario {} does not fit on {}", scenario.name, model.id),
+            format!("it binds tasks to CPU {}, the machine has {nr_cpus} CPUs", needed - 1),
+            "choose a larger machine or --packages, or change cpus in a copy of the scenario",
+        )));
+    }
+    if nr_cpus > policy::CPUS_MAX || nr_llcs > policy::LLCS_MAX {
+        return Err(Failure::failed(Problem::new(
+            format!("{packages} packages of {} are too large", model.id),
+            format!(
+                "the policy holds {} CPUs and {} last-level caches, these are {nr_cpus} and {nr_llcs}",
+                policy::CPUS_MAX,
+                policy::LLCS_MAX
+            ),
+            "choose fewer packages",
+        )));
+    }
+    Ok(())
+}
+
+fn scenario(name: &str) -> Result<Scenario, Failure> {
+    if let Some(built_in) = Scenario::built_in(name) {
+        return built_in.map_err(|error| bad_file(name, &error));
+    }
+    let text = read(name, "scenario", "turbolane sim lists those that are built in")?;
+    Scenario::from_toml(&text).map_err(|error| bad_file(name, &error))
+}
+
+fn model(id: &str) -> Result<CpuModel, Failure> {
+    if let Some(built_in) = CpuModel::built_in(id) {
+        return built_in.map_err(|error| bad_file(id, &error));
+    }
+    let text = read(id, "machine", "turbolane sim lists those that are built in")?;
+    CpuModel::from_toml(&text).map_err(|error| bad_file(id, &error))
+}
+
+fn read(name: &str, kind: &str, next: &str) -> Result<String, Failure> {
+    fs::read_to_string(Path::new(name)).map_err(|error| {
+        let what = format!("there is no {kind} \"{name}\"");
+        let why = format!("it is not built in, and as a file: {error}");
+        Failure::failed(Problem::new(what, why, next))
+    })
+}
+
+fn bad_file(name: &str, error: &DataError) -> Failure {
+    let what = format!("cannot use {name}, line {}", error.line);
+    Failure::failed(Problem::new(what, error.what.clone(), error.next.clone()))
+}

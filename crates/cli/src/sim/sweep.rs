@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs of a sweep, in parallel: as many threads as jobs, each takes the next run.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use machine::{CpuModel, Platform};
+use report::problem::Problem;
+use report::sim::{SimReport, SimRun};
+use sim::engine::{Options, RunError};
+use sim::policy_spec::{PolicySpec, simulate};
+use sim::program::Workload;
+use sim::scenario::Scenario;
+
+use super::convert;
+use crate::failure::Failure;
+
+/// Part of a run that is recorded for charts: enough to see single licence changes, little enough
+/// for a page that a browser opens.
+const WINDOW_NS: u64 = 20_000_000;
+/// Most points of a recording.
+const POINTS_MAX: usize = 400_000;
+
+/// A scenario on its machines.
+pub(super) struct Target {
+    pub scenario: Scenario,
+    pub workload: Workload,
+    pub models: Vec<CpuModel>,
+    pub packages: usize,
+}
+
+/// All that is asked for.
+pub(super) struct Sweep {
+    pub targets: Vec<Target>,
+    pub policies: Vec<PolicySpec>,
+    pub seed: u64,
+    pub record: bool,
+    pub jobs: usize,
+}
+
+struct Run<'a> {
+    target: usize,
+    model: &'a CpuModel,
+    policy: &'a PolicySpec,
+}
+
+/// Run everything; one report per scenario.
+pub(super) fn run(sweep: &Sweep) -> Result<Vec<SimReport>, Failure> {
+    let runs: Vec<Run<'_>> = sweep
+        .targets
+        .iter()
+        .enumerate()
+        .flat_map(|(target, t)| t.models.iter().map(move |model| (target, model)))
+        .flat_map(|(target, model)| {
+            sweep.policies.iter().map(move |policy| Run { target, model, policy })
+        })
+        .collect();
+    let done = in_parallel(sweep, &runs);
+    let mut reports: Vec<SimReport> = sweep
+        .targets
+        .iter()
+        .map(|t| SimReport::new(&t.scenario.name, &t.scenario.about, sweep.seed, Vec::new()))
+        .collect();
+    for (run, result) in runs.iter().zip(done) {
+        let result = result.map_err(|error| {
+            let name = &sweep.targets[run.target].scenario.name;
+            let what = format!("cannot simulate {name} under {}", run.policy);
+            Failure::failed(Problem::new(what, error.to_string(), "change the scenario"))
+        })?;
+        reports[run.target].runs.push(result);
+    }
+    Ok(reports)
+}
+
+/// Results in the order of the runs, whoever finishes first.
+fn in_parallel(sweep: &Sweep, runs: &[Run<'_>]) -> Vec<Result<SimRun, RunError>> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    let progress = std::io::stderr().is_terminal() && runs.len() > 1;
+    std::thread::scope(|scope| {
+        for _ in 0..sweep.jobs.min(runs.len()) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(run) = runs.get(index) else { return };
+                    let result = one(sweep, run);
+                    // poisoned: another run panicked, and its panic is told at the end of the scope
+                    let mut results = results.lock().unwrap_or_else(|poison| poison.into_inner());
+                    results.push((index, result));
+                    if progress {
+                        // a broken terminal is no reason to stop
+                        _ = write!(
+                            std::io::stderr(),
+                            "\r{} of {} runs ",
+                            results.len(),
+                            runs.len()
+                        );
+                    }
+                }
+            });
+        }
+    });
+    if progress {
+        _ = write!(std::io::stderr(), "\r{:20}\r", "");
+    }
+    let mut results = results.into_inner().unwrap_or_else(|poison| poison.into_inner());
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+fn one(sweep: &Sweep, run: &Run<'_>) -> Result<SimRun, RunError> {
+    let target = &sweep.targets[run.target];
+    let scenario = &target.scenario;
+    let platform = Platform::new(run.model);
+    let options = Options {
+        seed: sweep.seed,
+        duration_ns: scenario.duration_ns,
+        warmup_ns: scenario.warmup_ns,
+        ..Default::default()
+    };
+    let from_ns = scenario.warmup_ns;
+    let window = sweep.record.then_some((
+        from_ns,
+        (from_ns + WINDOW_NS).min(scenario.duration_ns),
+        POINTS_MAX,
+    ));
+    let workload = target.workload.clone();
+    let finished = simulate(&platform, target.packages, workload, run.policy, options, window)?;
+    Ok(convert::sim_run(target, run.model, &platform, run.policy, &finished))
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The CPU models of `data/cpus/`, built in.
+//!
+//! They are text in the binary, read by the same reader as a user's own file, so that a machine
+//! without the source tree knows them too. A test reads each.
+
+use crate::{CpuModel, DataError};
+
+/// Id and text of each built-in file, the papers' machines first.
+pub const CPU_FILES: [(&str, &str); 7] = [
+    ("xeon-gold-6130", include_str!("../../../data/cpus/xeon-gold-6130.toml")),
+    ("core-i9-7940x", include_str!("../../../data/cpus/core-i9-7940x.toml")),
+    ("xeon-silver-4116", include_str!("../../../data/cpus/xeon-silver-4116.toml")),
+    ("xeon-w-2104", include_str!("../../../data/cpus/xeon-w-2104.toml")),
+    ("xeon-gold-6140", include_str!("../../../data/cpus/xeon-gold-6140.toml")),
+    ("xeon-platinum-8360y", include_str!("../../../data/cpus/xeon-platinum-8360y.toml")),
+    ("xeon-6980p", include_str!("../../../data/cpus/xeon-6980p.toml")),
+];
+
+impl CpuModel {
+    /// The built-in model of that id; `None` if there is none. The error is a broken built-in
+    /// file, which a test excludes.
+    pub fn built_in(id: &str) -> Option<Result<CpuModel, DataError>> {
+        let (_, text) = CPU_FILES.iter().find(|(known, _)| *known == id)?;
+        Some(CpuModel::from_toml(text))
+    }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The licence of one core: what it may execute at which clock, and how that changes.
+//!
+//! Problem: code that asks for a higher licence level gets it only after a wait, and code that
+//! asks for less keeps the low clock of the old level for a long time. Both are what Turbolane
+//! is about, so both must be modelled to the microsecond (SFMA 2, THESIS 2.2, anchors C2).
+//!
+//! Idea: five phases, driven by the *demand*: the highest level that what runs on any sibling of
+//! the core asks for right now.
+//!
+//! ```text
+//!            demand > granted            after throttle_ns             after halt_ns
+//!   steady ------------------> throttled ------------------> halted ------------------> steady
+//!     |       request           wide code runs at a           core stands still          grant
+//!     |                         fraction of its rate
+//!     |   relax_ns after the demand last reached the level (hold)
+//!     +----------------------------------------------------> halted ------------------> steady
+//!                                relax                                      lower level granted
+//! ```
+//!
+//! - A request stands once it is made, also if its code has ended when the grant comes.
+//! - Throttled, only code that asks for more than is granted is slow: dispatch is limited within
+//!   some 70 instructions of a wide one (anchors C2), not for the whole core.
+//! - Each level is held on its own: code of level 2 followed by code of level 1 falls to level 1
+//!   `relax_ns` after the last of level 2, and to 0 `relax_ns` after the last of level 1.
+//! - A level that is already granted is used again at once, and its hold starts anew.
+//!
+//! Limits: levels are granted core by core. A part on which one core's level holds for the whole
+//! package (Haswell-EP) takes the highest of all cores, see `CpuModel::level_is_package_wide`; the
+//! halts of the other cores are not modelled. The change of voltage without one of the clock (first
+//! 256-bit code after a while on Skylake-SP, 9 us of slow dispatch) is not modelled.
+
+/// Levels that a core can tell apart.
+pub const MAX_LEVELS: usize = 8;
+
+/// Times of the transitions, all known; see `platform.rs` for how.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Times {
+    /// As [`crate::Transition::throttle_ns`].
+    pub throttle_ns: u64,
+    /// As [`crate::Transition::halt_ns`].
+    pub halt_ns: u64,
+    /// As [`crate::Transition::relax_ns`].
+    pub relax_ns: u64,
+}
+
+/// What a core does about its licence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It has a level, and holds it or does not need it any more.
+    Steady,
+    /// It asked for a higher level and waits for the grant.
+    Throttled,
+    /// Its clock changes, it stands still.
+    Halted,
+}
+
+/// The licence of one core. Times are nanoseconds on the caller's clock.
+#[derive(Clone, Debug)]
+pub struct CoreLicense {
+    phase: Phase,
+    granted: u8,
+    target: u8,
+    demand: u8,
+    /// End of the phase, or the next look at the hold; `u64::MAX` if nothing is due.
+    deadline_ns: u64,
+    /// `last_ns[k]`: when the demand was last at least k, for 0 < k <= granted; while it is, older.
+    last_ns: [u64; MAX_LEVELS],
+}
+
+impl Default for CoreLicense {
+    fn default() -> Self {
+        CoreLicense {
+            phase: Phase::Steady,
+            granted: 0,
+            target: 0,
+            demand: 0,
+            deadline_ns: u64::MAX,
+            last_ns: [0; MAX_LEVELS],
+        }
+    }
+}
+
+impl CoreLicense {
+    /// The level that is granted: its clock is in force.
+    #[inline]
+    pub fn level(&self) -> u8 {
+        self.granted
+    }
+
+    /// The phase.
+    #[inline]
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The level that the core waits for, its own if it does not wait.
+    pub fn target(&self) -> u8 {
+        if self.phase == Phase::Steady { self.granted } else { self.target }
+    }
+
+    /// What the siblings ask for.
+    #[inline]
+    pub fn demand(&self) -> u8 {
+        self.demand
+    }
+
+    /// When [`CoreLicense::expire`] wants to be called; `u64::MAX` if never. May be earlier than
+    /// anything changes: a look that finds the level still held.
+    #[inline]
+    pub fn deadline_ns(&self) -> u64 {
+        self.deadline_ns
+    }
+
+    /// Whether code of this level runs at the throttled rate now.
+    #[inline]
+    pub fn is_throttled(&self, level: u8) -> bool {
+        self.phase == Phase::Throttled && level > self.granted
+    }
+
+    /// The siblings ask for `demand` from now on. True if the phase changed.
+    #[inline]
+    pub fn set_demand(&mut self, demand: u8, now_ns: u64, times: &Times) -> bool {
+        let old = self.demand;
+        self.demand = demand;
+        if demand < old {
+            for last_ns in &mut self.last_ns[demand as usize + 1..=old as usize] {
+                *last_ns = now_ns;
+            }
+        }
+        match self.phase {
+            Phase::Steady if demand > self.granted => {
+                self.request(now_ns, times);
+                true
+            }
+            Phase::Steady if demand < self.granted => {
+                let look_ns = now_ns + times.relax_ns;
+                self.deadline_ns = self.deadline_ns.min(look_ns);
+                false
+            }
+            Phase::Throttled => {
+                self.target = self.target.max(demand);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// The deadline has come. True if the phase or the level changed.
+    pub fn expire(&mut self, now_ns: u64, times: &Times) -> bool {
+        match self.phase {
+            Phase::Steady => self.look_at_hold(now_ns, times),
+            Phase::Throttled => self.halt(now_ns, times),
+            Phase::Halted => self.grant(now_ns, times),
+        }
+    }
+
+    fn request(&mut self, now_ns: u64, times: &Times) {
+        self.phase = Phase::Throttled;
+        self.target = self.demand;
+        self.deadline_ns = now_ns + times.throttle_ns;
+    }
+
+    fn halt(&mut self, now_ns: u64, times: &Times) -> bool {
+        self.phase = Phase::Halted;
+        self.deadline_ns = now_ns + times.halt_ns;
+        true
+    }
+
+    fn grant(&mut self, now_ns: u64, times: &Times) -> bool {
+        self.phase = Phase::Steady;
+        self.granted = self.target;
+        if self.demand > self.granted {
+            self.request(now_ns, times);
+        } else {
+            self.arm_hold(now_ns, times);
+        }
+        true
+    }
+
+    /// The next look: when the granted level's hold ends, if its code does not run any more. It may
+    /// have ended during the halt that led here.
+    fn arm_hold(&mut self, now_ns: u64, times: &Times) {
+        self.deadline_ns = if self.demand < self.granted {
+            now_ns.max(self.last_ns[self.granted as usize] + times.relax_ns)
+        } else {
+            u64::MAX
+        };
+    }
+
+    fn look_at_hold(&mut self, now_ns: u64, times: &Times) -> bool {
+        let held = |level: u8| {
+            level <= self.demand || now_ns < self.last_ns[level as usize] + times.relax_ns
+        };
+        let keeps = (1..=self.granted).rev().find(|&level| held(level)).unwrap_or(0);
+        if keeps == self.granted {
+            self.arm_hold(now_ns, times);
+            return false;
+        }
+        self.target = keeps;
+        self.halt(now_ns, times)
+    }
+}
+
+#[cfg(test)]
+#[path = "license_tests.rs"]
+mod tests;

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The licence model against the measured rows of anchors C2, and its properties.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Skylake-SP class, anchors C2.
+const TIMES: Times = Times { throttle_ns: 9_000, halt_ns: 11_000, relax_ns: 670_000 };
+
+/// Runs expiries up to and including `until_ns`; what changed: (time, phase, level).
+fn run(core: &mut CoreLicense, until_ns: u64) -> Vec<(u64, Phase, u8)> {
+    let mut seen = Vec::new();
+    while core.deadline_ns() <= until_ns {
+        let now_ns = core.deadline_ns();
+        if core.expire(now_ns, &TIMES) {
+            seen.push((now_ns, core.phase(), core.level()));
+        }
+    }
+    seen
+}
+
+/// A burst of light 512-bit code of 100 us: 9 us throttled, 11 us halted, the low clock for
+/// 670 us after the last wide instruction, 11 us halted again (anchors C2: "~9 us throttle, then
+/// ~11 us halt, then low clock"; "~650 us low clock, 680 us in total").
+#[test]
+fn one_burst_takes_its_measured_course() {
+    let mut core = CoreLicense::default();
+    assert!(core.set_demand(1, 0, &TIMES));
+    assert!(core.is_throttled(1) && !core.is_throttled(0));
+    let mut seen = run(&mut core, 100_000);
+    assert!(!core.set_demand(0, 100_000, &TIMES));
+    seen.extend(run(&mut core, u64::MAX - 1));
+    assert_eq!(
+        seen,
+        [
+            (9_000, Phase::Halted, 0),
+            (20_000, Phase::Steady, 1),
+            (770_000, Phase::Halted, 1),
+            (781_000, Phase::Steady, 0),
+        ]
+    );
+    assert_eq!(core.deadline_ns(), u64::MAX);
+}
+
+/// Bursts 760 us apart make two halts each and are not attenuated; bursts closer together than
+/// the relax time keep the level without any halt (anchors C2: "none at 760 us period").
+#[test]
+fn bursts_are_held_together_or_apart() {
+    let halts = |period_ns: u64| {
+        let mut core = CoreLicense::default();
+        let mut halts = 0;
+        for i in 0..100 {
+            halts += count_halts(run(&mut core, i * period_ns));
+            core.set_demand(1, i * period_ns, &TIMES);
+            halts += count_halts(run(&mut core, i * period_ns + 30_000));
+            core.set_demand(0, i * period_ns + 30_000, &TIMES);
+        }
+        halts
+    };
+    assert_eq!(halts(760_000), 199);
+    assert_eq!(halts(600_000), 1);
+}
+
+fn count_halts(seen: Vec<(u64, Phase, u8)>) -> usize {
+    seen.iter().filter(|(_, phase, _)| *phase == Phase::Halted).count()
+}
+
+/// Level 2 falls to level 1 while code of level 1 goes on, and to 0 when that has ended too.
+#[test]
+fn each_level_has_its_own_hold() {
+    let mut core = CoreLicense::default();
+    core.set_demand(2, 0, &TIMES);
+    run(&mut core, 50_000);
+    assert_eq!(core.level(), 2);
+    core.set_demand(1, 50_000, &TIMES);
+    run(&mut core, 1_000_000);
+    assert_eq!(core.level(), 1);
+    core.set_demand(0, 1_000_000, &TIMES);
+    let seen = run(&mut core, u64::MAX - 1);
+    assert_eq!(seen.last(), Some(&(1_681_000, Phase::Steady, 0)));
+}
+
+/// A request stands though its code ended before the grant.
+#[test]
+fn a_request_stands() {
+    let mut core = CoreLicense::default();
+    core.set_demand(2, 0, &TIMES);
+    core.set_demand(0, 1_000, &TIMES);
+    run(&mut core, 20_000);
+    assert_eq!(core.level(), 2);
+    run(&mut core, 1_000_000);
+    assert_eq!(core.level(), 0);
+}
+
+proptest! {
+    /// Whatever is asked when: code of a level runs unthrottled only at that level or above; the
+    /// granted level was asked for within relax time and two transitions; and when nothing is
+    /// asked for any more the core ends at level 0.
+    #[test]
+    fn levels_follow_demand(asks in prop::collection::vec((0u8..4, 1u64..900_000), 1..60)) {
+        let mut core = CoreLicense::default();
+        let mut now_ns = 0;
+        let mut last_ns = [0u64; 4];
+        for (demand, wait_ns) in asks {
+            core.set_demand(demand, now_ns, &TIMES);
+            for last_ns in &mut last_ns[..=demand as usize] {
+                *last_ns = now_ns + wait_ns;
+            }
+            let until_ns = now_ns + wait_ns;
+            while core.deadline_ns() <= until_ns {
+                let at_ns = core.deadline_ns();
+                core.expire(at_ns, &TIMES);
+                prop_assert!(core.deadline_ns() >= at_ns, "time does not go back");
+                prop_assert!(core.level() >= demand || core.phase() != Phase::Steady);
+            }
+            now_ns = until_ns;
+            let slack_ns = TIMES.relax_ns + 2 * (TIMES.throttle_ns + TIMES.halt_ns);
+            prop_assert!(now_ns <= last_ns[core.level() as usize] + slack_ns);
+        }
+        core.set_demand(0, now_ns, &TIMES);
+        run(&mut core, u64::MAX - 1);
+        prop_assert_eq!((core.level(), core.phase()), (0, Phase::Steady));
+    }
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The reproduction as aligned tables: published, ours, error, what the row was for, and why a miss
+//! is one.
+
+use super::{OrderResult, PaperResult, Reproduction, RowResult, Score};
+use crate::papers::{Place, Use};
+use crate::text::{Align, Table, wrap};
+
+/// Narrowest table that keeps its columns.
+const MIN_WIDTH: usize = 100;
+
+impl Reproduction {
+    /// The reproduction as text of at most `width` columns.
+    pub fn text(&self, width: usize) -> String {
+        let mut text = String::new();
+        for paper in &self.papers {
+            text += &paper.text(width.max(MIN_WIDTH));
+            text.push('\n');
+        }
+        text + &self.score.text(width)
+    }
+}
+
+impl PaperResult {
+    fn text(&self, width: usize) -> String {
+        let mut text = wrap(&format!("{}: ", self.document), &self.title, width);
+        let mut table = Table::new(&[
+            ("  WHERE", Align::Left),
+            ("PUBLISHED", Align::Right),
+            ("OURS", Align::Right),
+            ("ERROR", Align::Right),
+            ("", Align::Left),
+            ("WHAT", Align::Left),
+        ]);
+        for row in self.rows.iter().filter(|row| row.published.purpose != Use::Context) {
+            table.row(row.cells());
+        }
+        text += &table.text(width);
+        let mut rankings =
+            Table::new(&[("  WHERE", Align::Left), ("", Align::Left), ("RANKING", Align::Left)]);
+        for order in self.orders.iter().filter(|order| order.published.purpose != Use::Context) {
+            rankings.row(order.cells());
+        }
+        text += &rankings.text(width);
+        let context = self.rows.iter().filter(|row| row.published.purpose == Use::Context).count();
+        if context > 0 {
+            text +=
+                &format!("  {context} more figures are not compared; --json has them and why\n");
+        }
+        text
+    }
+}
+
+impl RowResult {
+    fn cells(&self) -> Vec<String> {
+        let row = &self.published;
+        let range = row.value_to.map_or(String::new(), |to| format!("-{}", figure(to)));
+        let unit = if row.unit == "1" { String::new() } else { format!(" {}", row.unit) };
+        let ours = self.simulated.map_or("-".into(), |ours| format!("{}{unit}", figure(ours)));
+        let error = self.error.map_or("-".into(), |error| {
+            let space = if self.error_unit == "%" { "" } else { " " };
+            format!("{error:+.1}{space}{}", self.error_unit)
+        });
+        let mut what = row.title.clone();
+        if let (Some(false), Some(why)) = (self.within, &self.why) {
+            what += &format!(" -- {why}");
+        }
+        let published = format!("{}{range}{unit}", figure(row.value));
+        vec![
+            format!("  {}", place(&row.place)),
+            published,
+            ours,
+            error,
+            self.verdict().into(),
+            what,
+        ]
+    }
+
+    /// One word: what came out of the comparison.
+    fn verdict(&self) -> &'static str {
+        match (self.published.purpose, self.within) {
+            (Use::Calibrates, _) => "calibrated",
+            (_, None) => "open",
+            (_, Some(true)) => "predicted",
+            (_, Some(false)) => "MISSED",
+        }
+    }
+}
+
+impl OrderResult {
+    fn cells(&self) -> Vec<String> {
+        let verdict = match self.holds {
+            None => "open",
+            Some(true) => "holds",
+            Some(false) => "VIOLATED",
+        };
+        let mut what = self.published.title.clone();
+        if let (Some(false), Some(why)) = (self.holds, &self.why) {
+            what += &format!(" -- {why}");
+        }
+        vec![format!("  {}", place(&self.published.place)), verdict.into(), what]
+    }
+}
+
+impl Score {
+    fn text(&self, width: usize) -> String {
+        let share = self.within_tolerance_pct.map_or("-".into(), |share| format!("{share:.1} %"));
+        let rows = format!(
+            "{} of {} ({share}) within 2 points or 15 %; {} not simulated",
+            self.within,
+            self.predicted,
+            self.predicted - self.compared
+        );
+        let orders = format!(
+            "{} of {} hold, {} violated, {} not simulated",
+            self.orders_compared - self.order_violations,
+            self.orders,
+            self.order_violations,
+            self.orders - self.orders_compared
+        );
+        let mut text = wrap("predicted rows: ", &rows, width);
+        text += &wrap("rankings:       ", &orders, width);
+        if self.unexplained > 0 {
+            let what = format!("{} misses have no explanation yet", self.unexplained);
+            text += &wrap("open:           ", &what, width);
+        }
+        text
+    }
+}
+
+/// Where a figure stands, short: the section, and the table or figure if it is in one.
+fn place(place: &Place) -> String {
+    let part = place.part.split([';', ',']).map(str::trim).find(|part| *part != "text");
+    match part {
+        Some(part) => format!(
+            "{}, {}",
+            place.section,
+            part.replace("Figures", "Fig.").replace("Figure", "Fig.")
+        ),
+        None => place.section.clone(),
+    }
+}
+
+/// A figure with as many digits as the papers print.
+fn figure(value: f64) -> String {
+    let size = value.abs();
+    if size >= 1e6 {
+        format!("{value:.3e}")
+    } else if size >= 1000.0 || value == value.trunc() {
+        format!("{value:.0}")
+    } else if size >= 100.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The page of a simulation's report in a real browser: it draws what the report says, its buttons,
+//! tooltips and zoom do what they say, and it makes no request.
+//!
+//! How: the page is written to a file with one more script behind its own (`page_clicks.js`),
+//! which clicks through it by the events that a user's pointer makes and leaves what it saw as
+//! JSON in the page. A headless Chromium loads the file and prints the page as it is then.
+//!
+//! A browser is taken from `TURBOLANE_CHROMIUM` or found by name. Without one the tests say that
+//! they were skipped, and why; `./x test` installs one.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use report::sim::SimReport;
+use serde_json::Value;
+
+/// Names under which distributions install it.
+const NAMES: [&str; 4] =
+    ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
+
+/// Longest time that a browser may take; it needs about two seconds.
+const LIMIT: Duration = Duration::from_secs(120);
+
+const CLICKS: &str = include_str!("page_clicks.js");
+
+fn browser() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("TURBOLANE_CHROMIUM").filter(|path| !path.is_empty()) {
+        return Some(path.into());
+    }
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<_> = std::env::split_paths(&paths).collect();
+    NAMES
+        .iter()
+        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
+        .find(|path| path.is_file())
+}
+
+/// What the clicks saw on a page; `None` without a browser.
+fn clicked(name: &str, report: &SimReport, dark: bool) -> Option<Value> {
+    let Some(browser) = browser() else {
+        eprintln!(
+            "skipped (77): no browser among {}; install chromium-headless-shell, or name one in \
+             TURBOLANE_CHROMIUM",
+            NAMES.join(", ")
+        );
+        return None;
+    };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).unwrap();
+    let page = folder.join("page.html");
+    fs::write(folder.join("report.html"), report.html()).unwrap();
+    let script = format!("<pre id=\"seen\"></pre><script>{CLICKS}</script></body>");
+    fs::write(&page, report.html().replace("</body>", &script)).unwrap();
+    let dom = dump(&browser, &page, &folder, dark);
+    let seen = dom.split_once("<pre id=\"seen\">").and_then(|(_, rest)| rest.split_once("</pre>"));
+    let seen = seen.unwrap_or_else(|| panic!("the page is not there: {dom:.200}")).0;
+    let seen = seen.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    let seen: Value = serde_json::from_str(&seen).unwrap_or_else(|e| panic!("{e} in: {seen}"));
+    assert_eq!(seen["errors"], Value::Array(Vec::new()), "errors in the page");
+    Some(seen)
+}
+
+/// The page as it is after its scripts.
+fn dump(browser: &Path, page: &Path, folder: &Path, dark: bool) -> String {
+    let out = folder.join("dom.html");
+    let mut command = Command::new(browser);
+    command
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+        .args(["--hide-scrollbars", "--window-size=1240,1000"])
+        .arg(format!("--user-data-dir={}", folder.join("profile").display()))
+        .arg(format!("--blink-settings=preferredColorScheme={}", if dark { 0 } else { 1 }))
+        .arg("--dump-dom")
+        .arg(format!("file://{}", page.display()))
+        .stdout(fs::File::create(&out).unwrap())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().unwrap_or_else(|e| panic!("{}: {e}", browser.display()));
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > LIMIT {
+            child.kill().unwrap();
+            panic!("the browser did not end within {LIMIT:?}");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    fs::read_to_string(out).unwrap()
+}
+
+fn text<'a>(seen: &'a Value, key: &str) -> &'a str {
+    seen[key].as_str().unwrap_or_else(|| panic!("no {key} in {seen:.400}"))
+}
+
+/// The head, the table and the bars show the report's figures, and a button changes the figure.
+#[test]
+fn figures_are_those_of_the_report() {
+    let Some(seen) = clicked("figures", &common::sample(), false) else { return };
+    assert_eq!(text(&seen, "title"), "nginx-openssl");
+    assert!(text(&seen, "input").contains("Intel Xeon Gold 6130"), "{seen:.400}");
+    assert!(text(&seen, "input").contains("20.0\u{a0}ms"), "{seen:.400}");
+    assert_eq!(seen["rows"], 6, "three policies, two loads each");
+    let first = text(&seen, "lane_row");
+    assert!(first.contains("static-2") && first.contains("8,712"), "{first}");
+    assert!(first.contains("+9.7\u{a0}%"), "change against the first run: {first}");
+    assert_eq!(seen["best"], serde_json::json!(["8,790", "8.79"]), "most work is best");
+    assert!(text(&seen, "bars_work").contains("8,712"), "{seen:.400}");
+    assert!(text(&seen, "bars_clock").contains("GHz"), "another figure after a click");
+    assert_eq!(seen["pressed"], 1, "one button is pressed");
+    assert!(text(&seen, "bar_tip").contains("against unmodified"), "{}", text(&seen, "bar_tip"));
+}
+
+/// Each CPU has its bar in each run, the lane's CPUs are marked, and a tooltip gives the shares.
+#[test]
+fn residency_is_drawn_for_each_cpu() {
+    let Some(seen) = clicked("residency", &common::sample(), false) else { return };
+    assert_eq!(seen["cpus"], 36, "12 CPUs in three runs");
+    assert!((seen["bar_heights"].as_f64().unwrap() - 64.0).abs() < 0.5, "shares add up to the bar");
+    let tip = text(&seen, "cpu_tip");
+    assert!(tip.contains("CPU 0, core 0, wide") && tip.contains("level 2 (AVX-512)"), "{tip}");
+}
+
+/// The timeline draws its colours, tells what is under the pointer, zooms by drag, button and key,
+/// comes back, shows all cores and other policies on demand.
+#[test]
+fn the_timeline_answers() {
+    for dark in [false, true] {
+        let report = common::sample();
+        let Some(seen) = clicked("timeline", &report, dark) else { return };
+        assert_eq!(seen["dark"], dark);
+        assert_eq!(seen["panels"], 2);
+        let colours = &seen["colours"];
+        for (name, least) in [("l0", 2000), ("l2", 2000), ("victim", 500), ("slowed", 500)] {
+            assert!(colours[name].as_u64().unwrap() > least, "dark {dark}: {name}: {colours}");
+        }
+        let tip = text(&seen, "core_tip");
+        assert!(tip.contains("core 0 at 10.0\u{a0}ms") && tip.contains("licence level"), "{tip}");
+        assert!(tip.contains("CPU 0") && tip.contains("CPU 6"), "both siblings: {tip}");
+        assert_eq!(text(&seen, "window_all"), "0\u{a0}ns to 20.0\u{a0}ms");
+        assert_eq!(text(&seen, "window_dragged"), "5.00\u{a0}ms to 10.0\u{a0}ms");
+        assert_eq!(text(&seen, "window_button"), "6.25\u{a0}ms to 8.75\u{a0}ms");
+        assert_eq!(text(&seen, "window_key"), "6.75\u{a0}ms to 9.25\u{a0}ms");
+        assert_eq!(text(&seen, "window_back"), text(&seen, "window_all"));
+        assert_eq!(text(&seen, "other_policy"), "static-2");
+        let (few, all) =
+            (seen["height_few"].as_f64().unwrap(), seen["height_all"].as_f64().unwrap());
+        assert!(all > 1.4 * few, "six cores need more room than four: {few}, {all}");
+        assert!(text(&seen, "halt_tip").contains("stands still"), "{}", text(&seen, "halt_tip"));
+    }
+}
+
+/// Without timelines there is no timeline section; without runs the page still stands.
+#[test]
+fn missing_parts_leave_no_holes() {
+    let mut report = common::sample();
+    for run in &mut report.runs {
+        run.timeline = None;
+    }
+    let Some(seen) = clicked("no-timeline", &report, false) else { return };
+    assert_eq!(seen["timeline_hidden"], true);
+    assert_eq!(seen["rows"], 6);
+    let empty = SimReport::new("nothing", "No run at all.", 1, Vec::new());
+    let seen = clicked("empty", &empty, false).expect("there is a browser");
+    assert_eq!((&seen["rows"], text(&seen, "title")), (&Value::from(0), "nothing"));
+}
+
+/// Names that look like markup are shown as text.
+#[test]
+fn names_stay_text() {
+    let mut report = common::sample();
+    report.runs[0].policy = "<img src=x onerror=boom()>".into();
+    report.scenario = "</script><b>bold".into();
+    let Some(seen) = clicked("names", &report, false) else { return };
+    assert_eq!(text(&seen, "title"), "</script><b>bold");
+    assert_eq!(seen["images"], 0);
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The simulator: machines with licence levels, the real policy, workloads as programs.
+//!
+//! No hardware, no clock, no threads inside a run: a seed, a machine, a workload and a scheduler
+//! give the same bytes everywhere.
+//!
+//! ```text
+//!   machine::CpuModel --fill in--> machine::Platform --+
+//!   program::Workload (from a scenario) ---------------+--> engine::Engine --> Outcome
+//!   sched::{lane, fair, ...} (one trait) --------------+          |
+//!                                                                 +--> trace::Sink: checkers,
+//!                                                                      records for charts
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod bits;
+pub mod check;
+pub mod engine;
+pub mod fuzz;
+pub mod histogram;
+pub mod policy_spec;
+pub mod program;
+pub mod record;
+pub mod rng;
+pub mod scenario;
+pub mod sched;
+pub mod stress;
+pub mod sys;
+pub mod timers;
+pub mod trace;

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which scheduler, as text: what `--policy` takes and what comparisons are named by.
+//!
+//! ```text
+//!   fair | muqss | core-scheduling | affinity:CORES
+//!   lane[:KEY=VALUE[,KEY=VALUE...]]      e.g.  lane:wide=2,detect=trap,remigrate=syscall-return
+//! ```
+//!
+//! | key of `lane` | values | default |
+//! |---|---|---|
+//! | wide | number of cores, or `auto` | auto |
+//! | detect | hint, mark, trap (512-bit code), trap-avx (256-bit code too) | hint |
+//! | remigrate | syscall-entry, syscall-return, context-switch, timeout; several with `+` | none |
+//! | timeout | microseconds with `us`, or `ms`; of `remigrate=timeout` and of the fallback | 2ms |
+//! | slice | the same; of wide tasks | 5ms |
+//! | tiers | yes, no | no |
+
+use std::fmt;
+use std::str::FromStr;
+
+use machine::{InsnClass, Platform};
+use policy::Remigrate;
+
+use crate::engine::{Engine, Options, Outcome, RunError};
+use crate::program::{Step, Workload};
+use crate::record::{Recorder, RunRecord};
+use crate::sched::Scheduler;
+use crate::sched::deadline::Deadline;
+use crate::sched::fair::Fair;
+use crate::sched::lane::{Detect, Lane, LaneConfig, Wide};
+use crate::sys::{Layout, Sys};
+use crate::trace::{Quiet, Sink};
+
+/// A scheduler with its settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// The kernel's fair scheduling.
+    Fair,
+    /// MuQSS.
+    Muqss,
+    /// Core scheduling.
+    CoreScheduling,
+    /// Fair scheduling; groups with wide code are bound to so many cores, all others to the rest.
+    Affinity(usize),
+    /// Turbolane.
+    Lane(LaneConfig),
+}
+
+/// A scheme under the name that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicySpec {
+    /// As it was written.
+    pub name: String,
+    /// What it means.
+    pub scheme: Scheme,
+}
+
+/// Why a text names no scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("policy \"{text}\": {why}")]
+pub struct PolicyError {
+    /// The text.
+    pub text: String,
+    /// What is wrong, and what would be right.
+    pub why: String,
+}
+
+impl FromStr for PolicySpec {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<Self, PolicyError> {
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        let scheme = match (kind, rest) {
+            ("fair", "") => Ok(Scheme::Fair),
+            ("muqss", "") => Ok(Scheme::Muqss),
+            ("core-scheduling", "") => Ok(Scheme::CoreScheduling),
+            ("affinity", cores) => cores
+                .parse()
+                .map(Scheme::Affinity)
+                .map_err(|_| "wants a number of cores, as affinity:2".into()),
+            ("lane", rest) => lane(rest).map(Scheme::Lane),
+            ("fair" | "muqss" | "core-scheduling", _) => Err(format!("{kind} has no settings")),
+            _ => Err("choose fair, muqss, core-scheduling, affinity:CORES or lane".into()),
+        };
+        match scheme {
+            Ok(scheme) => Ok(PolicySpec { name: text.into(), scheme }),
+            Err(why) => Err(PolicyError { text: text.into(), why }),
+        }
+    }
+}
+
+impl fmt::Display for PolicySpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+fn lane(text: &str) -> Result<LaneConfig, String> {
+    let mut config = LaneConfig::default();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (key, value) = part.split_once('=').ok_or(format!("\"{part}\" is no KEY=VALUE"))?;
+        set(&mut config, key, value)?;
+    }
+    Ok(config)
+}
+
+fn set(config: &mut LaneConfig, key: &str, value: &str) -> Result<(), String> {
+    let bad = |right: &str| format!("{key}={value}: {right}");
+    match (key, value) {
+        ("wide", "auto") => config.wide = Wide::Auto,
+        ("wide", cores) => {
+            let cores = cores.parse().map_err(|_| bad("a number of cores, or auto"))?;
+            config.wide = Wide::Cores(cores);
+        }
+        ("detect", "hint") => config.detect = Detect::Hint,
+        ("detect", "mark") => config.detect = Detect::Mark,
+        ("detect", "trap") => config.detect = Detect::Trap(InsnClass::Light512),
+        ("detect", "trap-avx") => config.detect = Detect::Trap(InsnClass::Light256),
+        ("detect", _) => return Err(bad("choose hint, mark, trap or trap-avx")),
+        ("remigrate", list) => {
+            config.cfg.remigrate = remigrate(list).ok_or_else(|| {
+                bad("choose syscall-entry, syscall-return, context-switch, timeout, joined by +")
+            })?
+        }
+        ("timeout", time) => {
+            let ns = duration_ns(time).ok_or_else(|| bad("a time as 2ms or 500us"))?;
+            (config.cfg.wide_timeout_ns, config.cfg.remigrate_timeout_ns) = (ns, ns);
+        }
+        ("slice", time) => {
+            let ns = duration_ns(time).ok_or_else(|| bad("a time as 2ms or 500us"))?;
+            config.cfg.slice_wide_ns = ns;
+        }
+        ("tiers", "yes") => config.tiers = true,
+        ("tiers", "no") => config.tiers = false,
+        ("tiers", _) => return Err(bad("choose yes or no")),
+        _ => return Err(format!("{key} is no setting; see the table in the manual")),
+    }
+    Ok(())
+}
+
+fn remigrate(list: &str) -> Option<u32> {
+    let mut remigrate = Remigrate::default();
+    for one in list.split('+') {
+        match one {
+            "syscall-entry" => remigrate.syscall_entry = true,
+            "syscall-return" => remigrate.syscall_return = true,
+            "context-switch" => remigrate.context_switch = true,
+            "timeout" => remigrate.timeout = true,
+            _ => return None,
+        }
+    }
+    Some(remigrate.bits())
+}
+
+fn duration_ns(text: &str) -> Option<u64> {
+    let (number, unit) = match text.strip_suffix("us") {
+        Some(number) => (number, 1_000),
+        None => (text.strip_suffix("ms")?, 1_000_000),
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// What a run is to record: from, to (ns), at most so many points.
+pub type Window = (u64, u64, usize);
+
+/// A finished run.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// What came out.
+    pub outcome: Outcome,
+    /// Who ran where, if that was asked for.
+    pub record: Option<RunRecord>,
+    /// Class of each CPU at the end; `None` if the scheduler has none.
+    pub classes: Option<Vec<u8>>,
+}
+
+/// Simulate a workload on so many packages of a platform.
+pub fn simulate(
+    platform: &Platform,
+    packages: usize,
+    mut workload: Workload,
+    spec: &PolicySpec,
+    options: Options,
+    window: Option<Window>,
+) -> Result<Finished, RunError> {
+    let sys = Sys::new(Layout::new(&platform.topology(packages)));
+    let platform = platform.clone();
+    match &spec.scheme {
+        Scheme::Fair => {
+            let sched = Fair::new(&sys);
+            finish(platform, sys, sched, workload, options, window, |_, _| None)
+        }
+        Scheme::Muqss => {
+            let sched = Deadline::muqss(&sys);
+            finish(platform, sys, sched, workload, options, window, |_, _| None)
+        }
+        Scheme::CoreScheduling => {
+            let sched = Deadline::core_scheduling(&sys);
+            finish(platform, sys, sched, workload, options, window, |_, _| None)
+        }
+        Scheme::Affinity(cores) => {
+            bind(&mut workload, &sys.layout, *cores);
+            let sched = Fair::new(&sys);
+            finish(platform, sys, sched, workload, options, window, |_, _| None)
+        }
+        Scheme::Lane(config) => {
+            let sched = Lane::new(&sys, config.clone());
+            let classes =
+                |lane: &Lane, nr_cpus| Some((0..nr_cpus).map(|cpu| lane.class_of(cpu)).collect());
+            finish(platform, sys, sched, workload, options, window, classes)
+        }
+    }
+}
+
+fn finish<S: Scheduler>(
+    platform: Platform,
+    sys: Sys,
+    sched: S,
+    workload: Workload,
+    options: Options,
+    window: Option<Window>,
+    classes: impl Fn(&S, usize) -> Option<Vec<u8>>,
+) -> Result<Finished, RunError> {
+    let nr_cpus = sys.layout.nr_cpus;
+    let Some((from_ns, to_ns, limit)) = window else {
+        let mut engine = Engine::new(platform, sys, sched, Quiet, workload, options);
+        let outcome = engine.run()?;
+        return Ok(Finished { outcome, record: None, classes: classes(engine.sched(), nr_cpus) });
+    };
+    let core_of = sys.layout.place.iter().map(|place| place.core).collect();
+    let names = workload.groups.iter().map(|group| group.name.clone()).collect();
+    let recorder = Recorder::new(core_of, from_ns, to_ns, limit);
+    let mut engine = Engine::new(platform, sys, sched, recorder, workload, options);
+    let outcome = engine.run()?;
+    let (classes, group_of) = (classes(engine.sched(), nr_cpus), engine.group_of());
+    let record = Some(engine.into_sink().finish(names, group_of));
+    Ok(Finished { outcome, record, classes })
+}
+
+const _: () = assert!(!<Quiet as Sink>::WANTED);
+
+/// Static affinity: groups whose programs announce wide sections get the last cores.
+fn bind(workload: &mut Workload, layout: &Layout, cores: usize) {
+    let nr_cores = layout.cores.len();
+    let first_wide = nr_cores.saturating_sub(cores.clamp(1, nr_cores));
+    let cpus = |range: std::ops::Range<usize>| -> Vec<usize> {
+        layout.cores[range].iter().flatten().map(|&cpu| cpu as usize).collect()
+    };
+    let (rest, wide) = (cpus(0..first_wide), cpus(first_wide..nr_cores));
+    for group in &mut workload.groups {
+        let steps = &workload.programs[group.program as usize];
+        let is_wide = steps.iter().any(|step| matches!(step, Step::WideBegin { .. }));
+        let mine = if is_wide || rest.is_empty() { &wide } else { &rest };
+        let allowed = |cpu: &&usize| group.affinity.as_ref().is_none_or(|a| a.contains(cpu));
+        let both: Vec<usize> = mine.iter().filter(allowed).copied().collect();
+        if !both.is_empty() {
+            group.affinity = Some(both);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every form is read, and keeps the name it was given.
+    #[test]
+    fn policies_are_read() {
+        let text =
+            "lane:wide=2,detect=trap,remigrate=syscall-return+timeout,timeout=500us,tiers=yes";
+        let spec: PolicySpec = text.parse().unwrap();
+        let Scheme::Lane(config) = &spec.scheme else { panic!("{spec:?}") };
+        assert_eq!(config.wide, Wide::Cores(2));
+        assert_eq!(config.detect, Detect::Trap(InsnClass::Light512));
+        assert_eq!((config.cfg.remigrate, config.cfg.remigrate_timeout_ns), (10, 500_000));
+        assert!(config.tiers);
+        assert_eq!(spec.to_string(), text);
+        assert_eq!("affinity:3".parse::<PolicySpec>().unwrap().scheme, Scheme::Affinity(3));
+        assert_eq!(
+            "lane".parse::<PolicySpec>().unwrap().scheme,
+            Scheme::Lane(LaneConfig::default())
+        );
+    }
+
+    /// A mistake is named with what would be right.
+    #[test]
+    fn mistakes_are_explained() {
+        let why = |text: &str| text.parse::<PolicySpec>().unwrap_err().to_string();
+        assert!(why("cfs").contains("choose fair"));
+        assert!(why("fair:x").contains("has no settings"));
+        assert!(why("lane:wide=many").contains("a number of cores, or auto"));
+        assert!(why("lane:slice=5").contains("a time as 2ms"));
+        assert!(why("lane:colour=red").contains("colour is no setting"));
+        assert!(why("lane:wide").contains("no KEY=VALUE"));
+        assert!(why("affinity").contains("affinity:2"));
+    }
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The kernel's fair scheduling, as far as it decides who runs where.
+//!
+//! Per CPU a queue by virtual run time. A waking task goes back to its CPU if that is idle, else to
+//! an idle core of the same last-level cache, else to an idle CPU there, else it queues up where it
+//! was. A CPU that runs dry pulls from the longest queue, its own cache first, then its package,
+//! then everywhere (newidle balance); at ticks a CPU pulls from one that has two more than itself.
+//! It knows nothing of licences.
+//!
+//! Constants are the kernel's defaults from eight CPUs on: base slice 0.7 ms * (1 + log2 8) = 2.8 ms
+//! (kernel/sched/fair.c), which is also the lead that a waking task needs to preempt.
+//!
+//! Limits: no groups, no wake-affine towards the waker, one decision of load balancing at a time
+//! instead of domains with growing intervals.
+
+use machine::InsnClass;
+
+use super::queue::Queue;
+use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
+use crate::program::Code;
+use crate::sys::{Kick, NO_TASK, Sys, Tid};
+use crate::timers::NEVER;
+use crate::trace::Sink;
+
+const SLICE_NS: i64 = 2_800_000;
+
+#[derive(Clone, Debug)]
+struct FairTask {
+    /// Relative to the clock of its queue while it sleeps, absolute while it is queued or runs.
+    vruntime_ns: i64,
+    weight: u32,
+    started_ns: u64,
+}
+
+/// One CPU's queue.
+#[derive(Clone, Debug)]
+struct Rq {
+    queue: Queue,
+    clock_ns: i64,
+    curr: Tid,
+    curr_since_ns: u64,
+}
+
+/// The scheduler.
+#[derive(Clone, Debug)]
+pub struct Fair {
+    tasks: Vec<FairTask>,
+    rqs: Vec<Rq>,
+    inserted: u32,
+    counters: SchedCounters,
+}
+
+impl Fair {
+    /// For a machine.
+    pub fn new(sys: &Sys) -> Self {
+        let rq = Rq { queue: Queue::default(), clock_ns: 0, curr: NO_TASK, curr_since_ns: 0 };
+        Fair {
+            tasks: Vec::new(),
+            rqs: vec![rq; sys.layout.nr_cpus],
+            inserted: 0,
+            counters: SchedCounters::default(),
+        }
+    }
+
+    /// Charge the running task; the clock follows the least advanced.
+    fn charge(&mut self, sys: &Sys, cpu: usize, task: Tid) {
+        let t = &mut self.tasks[task as usize];
+        let used_ns = sys.now_ns - t.started_ns;
+        t.started_ns = sys.now_ns;
+        t.vruntime_ns += (used_ns * 100 / u64::from(t.weight.max(1))) as i64;
+        let rq = &mut self.rqs[cpu];
+        let least = rq.queue.head_ns().map_or(t.vruntime_ns, |head| head.min(t.vruntime_ns));
+        rq.clock_ns = rq.clock_ns.max(least);
+    }
+
+    /// Into a CPU's queue, with the lead or lag that it had, up to a slice.
+    fn enqueue(&mut self, cpu: usize, task: Tid, relative: bool) {
+        self.inserted = self.inserted.wrapping_add(1);
+        let rq = &mut self.rqs[cpu];
+        let t = &mut self.tasks[task as usize];
+        if relative {
+            t.vruntime_ns = rq.clock_ns + t.vruntime_ns.clamp(-SLICE_NS, SLICE_NS);
+        }
+        rq.queue.insert(task, t.vruntime_ns, self.inserted);
+    }
+
+    /// Its virtual time as lead over the queue's clock, to take along.
+    fn make_relative(&mut self, cpu: usize, task: Tid) {
+        self.tasks[task as usize].vruntime_ns -= self.rqs[cpu].clock_ns;
+    }
+
+    fn place(&mut self, sys: &mut Sys, task: Tid) {
+        let prev = sys.cpu_of[task as usize] as usize;
+        let llc = sys.layout.place[prev].llc as usize;
+        let idle = if sys.allows(task, prev) && sys.claim(prev) {
+            Some(prev)
+        } else {
+            let near = sys.layout.llcs[llc].clone();
+            sys.claim_any(&near, task)
+        };
+        if let Some(cpu) = idle {
+            self.enqueue(cpu, task, true);
+            sys.kick(cpu, Kick::Idle);
+            return;
+        }
+        let usable = sys.online.has(prev) && sys.allows(task, prev);
+        let online = sys.online.clone();
+        let cpu = if usable { prev } else { sys.any(&online, task).unwrap_or(prev) };
+        self.enqueue(cpu, task, true);
+        self.preempt(sys, cpu, task);
+        if sys.idle.has(cpu) {
+            sys.kick(cpu, Kick::Idle);
+        }
+    }
+
+    fn preempt(&mut self, sys: &mut Sys, cpu: usize, task: Tid) {
+        let curr = self.rqs[cpu].curr;
+        if curr == NO_TASK {
+            return;
+        }
+        let c = &self.tasks[curr as usize];
+        let now_ns = c.vruntime_ns + (sys.now_ns - c.started_ns) as i64;
+        if self.tasks[task as usize].vruntime_ns + SLICE_NS < now_ns {
+            self.counters.preemptions += 1;
+            sys.kick(cpu, Kick::Preempt);
+        }
+    }
+
+    fn load(&self, cpu: usize) -> usize {
+        self.rqs[cpu].queue.len() + usize::from(self.rqs[cpu].curr != NO_TASK)
+    }
+
+    /// A task from the longest queue that has one for this CPU, near ones first.
+    fn pull(&mut self, sys: &Sys, cpu: usize, at_least: usize) -> Option<Tid> {
+        let here = sys.layout.place[cpu];
+        let distance = |other: usize| {
+            let there = sys.layout.place[other];
+            u8::from(there.llc != here.llc) + u8::from(there.package != here.package)
+        };
+        for level in 0..3 {
+            let longest = (0..self.rqs.len())
+                .filter(|&other| other != cpu && distance(other) == level)
+                .filter(|&other| !self.rqs[other].queue.is_empty() && self.load(other) >= at_least)
+                .filter(|&other| self.rqs[other].queue.first_ns(|t| sys.allows(t, cpu)).is_some())
+                .max_by_key(|&other| (self.load(other), usize::MAX - other));
+            if let Some(other) = longest {
+                let task = self.rqs[other].queue.take(|t| sys.allows(t, cpu))?;
+                self.make_relative(other, task);
+                return Some(task);
+            }
+        }
+        None
+    }
+}
+
+impl Scheduler for Fair {
+    fn new_task(&mut self, _: &mut Sys, new: &NewTask) {
+        self.tasks.push(FairTask { vruntime_ns: 0, weight: new.weight, started_ns: 0 });
+    }
+
+    fn wake(&mut self, sys: &mut Sys, task: Tid, _: &mut impl Sink) {
+        self.counters.decisions += 1;
+        self.place(sys, task);
+    }
+
+    fn pick(
+        &mut self,
+        sys: &mut Sys,
+        cpu: usize,
+        prev: Option<Tid>,
+        why: Why,
+        _: &mut impl Sink,
+    ) -> Pick {
+        self.counters.decisions += 1;
+        let Some(prev) = prev else {
+            if let Some(task) = self.rqs[cpu].queue.take(|_| true) {
+                return Pick::Run(task);
+            }
+            let Some(task) = self.pull(sys, cpu, 1) else { return Pick::Idle };
+            self.enqueue(cpu, task, true);
+            return self.rqs[cpu].queue.take(|_| true).map_or(Pick::Idle, Pick::Run);
+        };
+        self.charge(sys, cpu, prev);
+        let vruntime_ns = self.tasks[prev as usize].vruntime_ns;
+        match self.rqs[cpu].queue.head_ns() {
+            Some(head_ns) if head_ns < vruntime_ns || why == Why::Yield => {
+                Pick::Run(self.rqs[cpu].queue.take(|_| true).expect("it has a head"))
+            }
+            _ => {
+                self.rqs[cpu].curr_since_ns = sys.now_ns;
+                Pick::Keep
+            }
+        }
+    }
+
+    fn stops(&mut self, sys: &mut Sys, cpu: usize, task: Tid, runnable: bool, _: &mut impl Sink) {
+        self.charge(sys, cpu, task);
+        self.rqs[cpu].curr = NO_TASK;
+        if !runnable {
+            self.make_relative(cpu, task);
+        }
+    }
+
+    fn put(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _idles: bool) {
+        if sys.online.has(cpu) && sys.allows(task, cpu) {
+            self.enqueue(cpu, task, false);
+        } else {
+            self.make_relative(cpu, task);
+            self.place(sys, task);
+        }
+    }
+
+    fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: &mut impl Sink) -> bool {
+        self.tasks[task as usize].started_ns = sys.now_ns;
+        self.rqs[cpu].curr = task;
+        self.rqs[cpu].curr_since_ns = sys.now_ns;
+        false
+    }
+
+    fn tick(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: &mut impl Sink) -> bool {
+        self.counters.decisions += 1;
+        self.charge(sys, cpu, task);
+        let load = self.load(cpu);
+        if let Some(pulled) = self.pull(sys, cpu, load + 2) {
+            self.enqueue(cpu, pulled, true);
+        }
+        let rq = &self.rqs[cpu];
+        !rq.queue.is_empty() && sys.now_ns - rq.curr_since_ns >= SLICE_NS as u64
+    }
+
+    fn act(&mut self, _: &mut Sys, _: usize, _: Tid, _: Act, _: &mut impl Sink) -> Verdict {
+        Verdict::default()
+    }
+
+    fn executes(
+        &mut self,
+        _: &mut Sys,
+        _: usize,
+        _: Tid,
+        _: &Code,
+        _: u8,
+        _: &mut impl Sink,
+    ) -> Verdict {
+        Verdict::default()
+    }
+
+    fn idles(&mut self, _: &mut Sys, cpu: usize) -> bool {
+        !self.rqs[cpu].queue.is_empty()
+    }
+
+    fn ends(&mut self, _: Tid) {}
+
+    fn affinity_changed(&mut self, sys: &mut Sys, task: Tid) {
+        for cpu in 0..self.rqs.len() {
+            if !sys.allows(task, cpu) && self.rqs[cpu].queue.take(|t| t == task).is_some() {
+                self.make_relative(cpu, task);
+                self.place(sys, task);
+            }
+        }
+    }
+
+    fn hotplug(&mut self, sys: &mut Sys, _: &mut impl Sink) {
+        for cpu in 0..self.rqs.len() {
+            if sys.online.has(cpu) {
+                sys.kick(cpu, Kick::Idle);
+                continue;
+            }
+            for task in self.rqs[cpu].queue.drain() {
+                self.make_relative(cpu, task);
+                self.place(sys, task);
+            }
+        }
+    }
+
+    fn control(&mut self, _: &mut Sys, _: &mut impl Sink) -> u64 {
+        NEVER
+    }
+
+    fn watches_from(&self) -> InsnClass {
+        InsnClass::Amx
+    }
+
+    fn counters(&self) -> SchedCounters {
+        self.counters
+    }
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Detection: what a running task does turns into events of the policy. As bpf/detect.bpf.h, and,
+//! for hints, what the application library does at a section's begin and end.
+
+use policy::{Event, TYPE_SCALAR, TYPE_WIDE};
+
+use super::{Detect, Lane};
+use crate::program::Code;
+use crate::sched::{Act, Verdict};
+use crate::sys::{Sys, Tid};
+use crate::trace::{Happened, Sink};
+
+/// Sections that do not yield after one that cannot be helped: as in crates/turbolane.
+const RESIGNED_SECTIONS: u8 = 63;
+/// Bits of [`policy::Cfg::remigrate`] that need the system call programs.
+const SYSCALL_BITS: u32 = 3;
+
+impl Lane {
+    /// Charge the running task, and count, what it ran since the last time.
+    pub(super) fn account_run(&mut self, sys: &Sys, cpu: usize, task: Tid) {
+        let t = &self.tasks[task as usize].t;
+        self.account_run_as(sys, cpu, task, t.task_type, t.level);
+    }
+
+    /// The same, as a task of this type and level: what it was until now.
+    fn account_run_as(&mut self, sys: &Sys, cpu: usize, task: Tid, task_type: u8, level: u8) {
+        let t = &mut self.tasks[task as usize].t;
+        let used_ns = sys.now_ns - t.started_ns;
+        if used_ns == 0 {
+            return;
+        }
+        t.started_ns = sys.now_ns;
+        t.charge(used_ns);
+        self.sums.run_ns[task_type as usize] += used_ns;
+        let class = self.class[cpu];
+        if level > class {
+            self.counters.degraded_ns += used_ns;
+        }
+        if task_type == TYPE_SCALAR as u8 && class > 0 {
+            self.counters.guest_ns += used_ns;
+        }
+    }
+
+    pub(super) fn account_start(&mut self, sys: &Sys, task: Tid) {
+        let t = &mut self.tasks[task as usize].t;
+        if t.enqueued_ns != 0 {
+            self.sums.wait_ns[t.task_type as usize] += sys.now_ns - t.enqueued_ns;
+            t.enqueued_ns = 0;
+        }
+        t.started_ns = sys.now_ns;
+        if t.clock != 0 {
+            let clock = &mut self.clocks_ns[Self::clock_index(t.clock)];
+            *clock = t.clock_after(*clock);
+        }
+    }
+
+    /// Tell the policy; true if type or level changed. Until now the task ran as what it was.
+    pub(super) fn tell(
+        &mut self,
+        sys: &Sys,
+        cpu: usize,
+        task: Tid,
+        event: Event,
+        level: u8,
+        sink: &mut impl Sink,
+    ) -> bool {
+        let t = &mut self.tasks[task as usize].t;
+        let (old_type, old_level) = (t.task_type, t.level);
+        if !t.event(&self.config.cfg, event, u32::from(level), sys.now_ns) {
+            return false;
+        }
+        self.account_run_as(sys, cpu, task, old_type, old_level);
+        self.counters.type_changes += 1;
+        self.tell_sink(sys, task, sink);
+        true
+    }
+
+    /// Read the task's slot of the hint page; true if its type or level changed.
+    pub(super) fn read_hint(
+        &mut self,
+        sys: &Sys,
+        cpu: usize,
+        task: Tid,
+        sink: &mut impl Sink,
+    ) -> bool {
+        let lane = &mut self.tasks[task as usize];
+        if lane.hint_seq == lane.hint_read {
+            return false;
+        }
+        lane.hint_read = lane.hint_seq;
+        let want = lane.hint_want;
+        let event = if want > 0 { Event::HintBegin } else { Event::HintEnd };
+        self.tell(sys, cpu, task, event, want, sink)
+    }
+
+    /// Whether a running task should give up its CPU after its type changed.
+    fn must_leave(&mut self, sys: &Sys, cpu: usize, task: Tid) -> bool {
+        self.refresh_caps(sys, task);
+        let class = self.class[cpu];
+        !self.fits(task, class) || self.is_guest(task, class)
+    }
+
+    pub(super) fn on_act(
+        &mut self,
+        sys: &mut Sys,
+        cpu: usize,
+        task: Tid,
+        act: Act,
+        sink: &mut impl Sink,
+    ) -> Verdict {
+        match (act, self.config.detect) {
+            (Act::WideBegin(level), Detect::Hint) => self.hint_begin(sys, cpu, task, level),
+            (Act::WideEnd, Detect::Hint) => self.hint_end(cpu, task),
+            (Act::WideBegin(level), Detect::Mark) => {
+                let cost_ns = self.config.costs.probe_ns;
+                self.probe(sys, cpu, task, Event::MarkEnter, level, cost_ns, sink)
+            }
+            (Act::WideEnd, Detect::Mark) => {
+                let cost_ns = self.config.costs.return_probe_ns;
+                self.probe(sys, cpu, task, Event::MarkReturn, 0, cost_ns, sink)
+            }
+            (Act::WideBegin(_) | Act::WideEnd, Detect::Trap(_)) => Verdict::default(),
+            (Act::Enter, _) => self.syscall(sys, cpu, task, Event::SyscallEntry, sink),
+            (Act::Exit, _) => self.syscall(sys, cpu, task, Event::SyscallReturn, sink),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // one probe hit is just that
+    fn probe(
+        &mut self,
+        sys: &Sys,
+        cpu: usize,
+        task: Tid,
+        event: Event,
+        level: u8,
+        cost_ns: u32,
+        sink: &mut impl Sink,
+    ) -> Verdict {
+        self.counters.decisions += 1;
+        let changed = self.tell(sys, cpu, task, event, level, sink);
+        let resched = changed && self.must_leave(sys, cpu, task);
+        Verdict { cost_ns, resched, yields: false }
+    }
+
+    fn syscall(
+        &mut self,
+        sys: &Sys,
+        cpu: usize,
+        task: Tid,
+        event: Event,
+        sink: &mut impl Sink,
+    ) -> Verdict {
+        if self.config.cfg.remigrate & SYSCALL_BITS == 0 {
+            return Verdict::default();
+        }
+        let cost_ns = self.config.costs.tracepoint_ns;
+        self.probe(sys, cpu, task, event, 0, cost_ns, sink)
+    }
+
+    /// tl_wide_begin(): write the slot; where the thread stands wrong, yield.
+    fn hint_begin(&mut self, sys: &Sys, cpu: usize, task: Tid, level: u8) -> Verdict {
+        self.refresh_caps(sys, task);
+        let class = self.class[cpu];
+        let lane = &mut self.tasks[task as usize];
+        lane.hint_want = level;
+        lane.hint_seq += 1;
+        if class >= level {
+            return Verdict::default();
+        }
+        if lane.resigned > 0 {
+            lane.resigned -= 1;
+            return Verdict::default();
+        }
+        if lane.t.caps >> level == 0 {
+            lane.resigned = RESIGNED_SECTIONS;
+        }
+        self.counters.decisions += 1;
+        Verdict { cost_ns: self.config.costs.syscall_ns, resched: true, yields: true }
+    }
+
+    /// tl_wide_end(): write the slot; yield if the CPU says that scalar work leaves it.
+    fn hint_end(&mut self, cpu: usize, task: Tid) -> Verdict {
+        let lane = &mut self.tasks[task as usize];
+        lane.hint_want = 0;
+        lane.hint_seq += 1;
+        let flags = policy::cpu_flags(u32::from(self.class[cpu]), self.nr_scalar_cpus as u32);
+        if flags & 0x80 == 0 {
+            return Verdict::default();
+        }
+        self.counters.decisions += 1;
+        Verdict { cost_ns: self.config.costs.syscall_ns, resched: true, yields: true }
+    }
+
+    /// A scalar CPU withholds wide instructions. A task that is wide already and still here has
+    /// no better place: the module lets it run.
+    pub(super) fn on_code(
+        &mut self,
+        sys: &mut Sys,
+        cpu: usize,
+        task: Tid,
+        code: &Code,
+        level: u8,
+        sink: &mut impl Sink,
+    ) -> Verdict {
+        let Detect::Trap(from) = self.config.detect else { return Verdict::default() };
+        let wide = self.tasks[task as usize].t.task_type == TYPE_WIDE as u8;
+        if code.class < from || self.class[cpu] > 0 || wide {
+            return Verdict::default();
+        }
+        let cost_ns = self.config.costs.trap_ns;
+        self.counters.traps += 1;
+        if level == 0 {
+            // raises no licence: the module decodes it and lets it run
+            return Verdict { cost_ns, ..Default::default() };
+        }
+        self.probe(sys, cpu, task, Event::Trap, level, cost_ns, sink)
+    }
+
+    /// Tell a sink the class of every CPU.
+    pub(super) fn tell_classes(&self, sys: &Sys, sink: &mut impl Sink) {
+        for (cpu, &class) in self.class.iter().enumerate() {
+            sink.happened(sys.now_ns, &Happened::Class { cpu: cpu as u16, class });
+        }
+    }
+}

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Turbolane's scheduler: the policy, through an adapter that does what `bpf/` does in the kernel.
+//!
+//! Decisions are calls of `policy/`, the very C of the kernel build. Around them is what sched_ext
+//! is for the BPF programs: dispatch queues, a local queue per CPU, idle masks, kicks. Functions
+//! have the names of their twins in `bpf/`, file by file:
+//!
+//! | here | there |
+//! |---|---|
+//! | `classes.rs` | classes.bpf.h, control.bpf.h |
+//! | `place.rs` | place.bpf.h |
+//! | `serve.rs` | serve.bpf.h |
+//! | `detect.rs` | detect.bpf.h and the application library's side of a hint |
+//! | `sizing.rs` | crates/sched/src/autosize.rs |
+//! | `memo.rs` | (tables of pure answers) |
+//!
+//! Not here, because the simulator has no such windows: tasks inside a tracing program
+//! (leave.bpf.h), kicks that get lost, realtime tasks.
+
+mod classes;
+mod detect;
+mod memo;
+mod place;
+mod serve;
+mod sizing;
+
+use std::collections::VecDeque;
+
+use machine::InsnClass;
+use policy::{Cfg, Event, NR_CLASSES, NR_QUEUES, QUEUE_NONE, Task};
+
+use super::queue::Queue;
+use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
+use crate::bits::Mask;
+use crate::program::Code;
+use crate::sys::{Sys, Tid};
+use crate::trace::{Happened, Sink};
+pub use memo::Mutation;
+use memo::{Memo, TRACKED};
+
+/// How the scheduler learns that a task turns wide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detect {
+    /// The program's own hints, through the library.
+    Hint,
+    /// Probes at marked functions.
+    Mark,
+    /// Scalar CPUs trap on instructions from this class on.
+    Trap(InsnClass),
+}
+
+/// Which cores are wide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wide {
+    /// So many, the last in topology order.
+    Cores(usize),
+    /// The cores of these CPUs.
+    Cpus(Vec<usize>),
+    /// Sized by policy/sizing.h, beginning with one.
+    Auto,
+}
+
+/// Settings of the scheduler, as `turbolane run` has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneConfig {
+    /// The policy's settings.
+    pub cfg: Cfg,
+    /// Detection.
+    pub detect: Detect,
+    /// Wide cores.
+    pub wide: Wide,
+    /// A class of CPUs per level.
+    pub tiers: bool,
+    /// What a trap, a probe and a system call cost, ns.
+    pub costs: DetectCosts,
+}
+
+/// What detection costs a task, ns at the reference clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DetectCosts {
+    /// The exception on a withheld instruction.
+    pub trap_ns: u32,
+    /// A system call: the library's yield.
+    pub syscall_ns: u32,
+    /// A uprobe at an ordinary instruction.
+    pub probe_ns: u32,
+    /// A uretprobe.
+    pub return_probe_ns: u32,
+    /// A tracing program at system call entry or return.
+    pub tracepoint_ns: u32,
+}
+
+impl Default for DetectCosts {
+    /// Trap: THESIS 5.4.1. The rest: notes/facts.md 2, measured (uprobe on `push`; uretprobe; half
+    /// of what two tracing programs add to getppid).
+    fn default() -> Self {
+        DetectCosts {
+            trap_ns: 370,
+            syscall_ns: 120,
+            probe_ns: 466,
+            return_probe_ns: 250,
+            tracepoint_ns: 12,
+        }
+    }
+}
+
+impl Default for LaneConfig {
+    /// The defaults of `turbolane run`, with hints and automatic sizing.
+    fn default() -> Self {
+        LaneConfig {
+            cfg: Cfg {
+                slice_ns: 5_000_000,
+                slice_wide_ns: 5_000_000,
+                wide_timeout_ns: 2_000_000,
+                ..Default::default()
+            },
+            detect: Detect::Hint,
+            wide: Wide::Auto,
+            tiers: false,
+            costs: DetectCosts::default(),
+        }
+    }
+}
+
+/// What the adapter keeps of a task, as `struct task_ctx`.
+#[derive(Clone, Debug)]
+struct LaneTask {
+    t: Task,
+    /// Generation of the classes that `t.caps` belongs to; 0 = look again.
+    caps_generation: u32,
+    /// The hint page's slot: how often written, the level wanted.
+    hint_seq: u32,
+    hint_want: u8,
+    /// `hint_seq` when last read.
+    hint_read: u32,
+    /// Sections left that do not try to move, see crates/turbolane/src/thread.rs.
+    resigned: u8,
+    kernel: bool,
+    slice_ns: u64,
+    slice_end_ns: u64,
+}
+
+/// Sums over all CPUs, as `struct tl_cpu` counts them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    run_ns: [u64; 3],
+    wait_ns: [u64; 3],
+}
+
+/// The scheduler.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    config: LaneConfig,
+    memo: Memo,
+    tasks: Vec<LaneTask>,
+    /// `[llc * NR_QUEUES + queue]`.
+    queues: Vec<Queue>,
+    clocks_ns: Vec<u64>,
+    /// By queue: bit per cache whose queue holds tasks.
+    filled: [u64; NR_QUEUES as usize],
+    inserted: u32,
+    local: Vec<VecDeque<Tid>>,
+    /// By CPU: its class, and the queue of what it runs.
+    class: Vec<u8>,
+    running_queue: Vec<u8>,
+    /// `[class][queue]`: CPUs of the class that run a task of the queue.
+    running: [[Mask; TRACKED]; NR_CLASSES as usize],
+    class_masks: [Mask; NR_CLASSES as usize],
+    classes_present: u8,
+    /// By cache.
+    llc_classes: Vec<u8>,
+    nr_scalar_cpus: usize,
+    generation: u32,
+    nr_wide_cores: usize,
+    sums: Sums,
+    sizing: sizing::AutoSize,
+    counters: SchedCounters,
+    resized_ns: u64,
+}
+
+/// Why a task is placed, as the kernel's enqueue flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Enqueue {
+    Wakeup,
+    Again,
+}
+
+impl Lane {
+    /// The scheduler of a machine. Classes are set at the first call of `control`.
+    pub fn new(sys: &Sys, config: LaneConfig) -> Self {
+        let (nr, nr_llcs) = (sys.layout.nr_cpus, sys.layout.llcs.len());
+        assert!(nr <= policy::CPUS_MAX && nr_llcs <= policy::LLCS_MAX, "the policy's limits");
+        let masks = || Mask::empty(nr);
+        let nr_queues = nr_llcs * NR_QUEUES as usize;
+        Lane {
+            memo: Memo::new(&config.cfg),
+            config,
+            tasks: Vec::new(),
+            queues: vec![Queue::default(); nr_queues],
+            clocks_ns: vec![0; nr_queues],
+            filled: [0; NR_QUEUES as usize],
+            inserted: 0,
+            local: vec![VecDeque::new(); nr],
+            class: vec![0; nr],
+            running_queue: vec![QUEUE_NONE as u8; nr],
+            running: std::array::from_fn(|_| std::array::from_fn(|_| masks())),
+            class_masks: std::array::from_fn(|_| masks()),
+            classes_present: 1,
+            llc_classes: vec![1; nr_llcs],
+            nr_scalar_cpus: nr,
+            generation: 1,
+            nr_wide_cores: 0,
+            sums: Sums::default(),
+            sizing: sizing::AutoSize::default(),
+            counters: SchedCounters::default(),
+            resized_ns: 0,
+        }
+    }
+
+    /// Plant a bug.
+    pub fn mutate(&mut self, mutation: Mutation) {
+        self.memo.mutate(mutation);
+    }
+
+    /// What the policy knows of a task, for tests.
+    pub fn task(&self, task: Tid) -> &Task {
+        &self.tasks[task as usize].t
+    }
+
+    /// Class of a CPU.
+    pub fn class_of(&self, cpu: usize) -> u8 {
+        self.class[cpu]
+    }
+
+    /// Settings.
+    pub fn config(&self) -> &LaneConfig {
+        &self.config
+    }
+
+    #[inline]
+    fn set_running_queue(&mut self, cpu: usize, queue: u8) {
+        let old = self.running_queue[cpu];
+        if old == queue {
+            return;
+        }
+        let class = self.class[cpu] as usize;
+        if (old as usize) < TRACKED {
+            self.running[class][old as usize].clear(cpu);
+        }
+        if (queue as usize) < TRACKED {
+            self.running[class][queue as usize].set(cpu);
+        }
+        self.running_queue[cpu] = queue;
+    }
+
+    #[inline]
+    fn fits(&self, task: Tid, class: u8) -> bool {
+        self.memo.of(&self.tasks[task as usize].t).fits >> class & 1 == 1
+    }
+
+    #[inline]
+    fn is_guest(&self, task: Tid, class: u8) -> bool {
+        self.memo.of(&self.tasks[task as usize].t).guest >> class & 1 == 1
+    }
+
+    fn tell_sink(&self, sys: &Sys, task: Tid, sink: &mut impl Sink) {
+        let t = &self.tasks[task as usize].t;
+        let what = Happened::Type { task, task_type: t.task_type, level: t.level };
+        sink.happened(sys.now_ns, &what);
+    }
+}
+
+impl Scheduler for Lane {
+    fn new_task(&mut self, sys: &mut Sys, new: &NewTask) {
+        assert_eq!(new.task as usize, self.tasks.len(), "tasks are numbered in order");
+        let (parent_type, parent_level) = new.parent.map_or((policy::TYPE_DEFAULT, 0), |parent| {
+            let parent = &self.tasks[parent as usize].t;
+            (u32::from(parent.task_type), u32::from(parent.level))
+        });
+        let mut t = Task::new(&self.config.cfg, parent_type, parent_level, sys.now_ns);
+        if new.kernel {
+            (t.task_type, t.level, t.loose_level) = (policy::TYPE_DEFAULT as u8, 0, 0);
+        }
+        if new.scalar {
+            t.classify_scalar();
+        }
+        t.weight = new.weight;
+        self.tasks.push(LaneTask {
+            t,
+            caps_generation: 0,
+            hint_seq: 0,
+            hint_want: 0,
+            hint_read: 0,
+            resigned: 0,
+            kernel: new.kernel,
+            slice_ns: 0,
+            slice_end_ns: 0,
+        });
+    }
+
+    fn wake(&mut self, sys: &mut Sys, task: Tid, _: &mut impl Sink) {
+        self.counters.decisions += 1;
+        self.place(sys, task, Enqueue::Wakeup);
+    }
+
+    fn pick(
+        &mut self,
+        sys: &mut Sys,
+        cpu: usize,
+        prev: Option<Tid>,
+        _: Why,
+        sink: &mut impl Sink,
+    ) -> Pick {
+        self.counters.decisions += 1;
+        if let Some(task) = self.local[cpu].pop_front() {
+            return Pick::Run(task);
+        }
+        self.serve(sys, cpu, prev, sink)
+    }
+
+    fn stops(
+        &mut self,
+        sys: &mut Sys,
+        cpu: usize,
+        task: Tid,
+        _runnable: bool,
+        sink: &mut impl Sink,
+    ) {
+        self.account_run(sys, cpu, task);
+        if self.config.cfg.remigrate & SWITCH_BIT != 0 {
+            self.tell(sys, cpu, task, Event::SwitchOut, 0, sink);
+        }
+        self.read_hint(sys, cpu, task, sink);
+        self.set_running_queue(cpu, QUEUE_NONE as u8);
+    }
+
+    fn put(&mut self, sys: &mut Sys, cpu: usize, task: Tid, idles: bool) {
+        self.counters.decisions += 1;
+        if idles && self.may_stay(sys, task, self.class[cpu]) {
+            self.insert_local(cpu, task);
+        } else {
+            self.place(sys, task, Enqueue::Again);
+        }
+    }
+
+    fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: &mut impl Sink) -> bool {
+        self.account_start(sys, task);
+        self.refresh_caps(sys, task);
+        let kind = self.memo.of(&self.tasks[task as usize].t);
+        let (queue, fits) = (kind.queue, kind.fits >> self.class[cpu] & 1 == 1);
+        self.set_running_queue(cpu, queue);
+        let lane = &mut self.tasks[task as usize];
+        lane.slice_end_ns = sys.now_ns + lane.slice_ns;
+        if fits && lane.t.task_type == policy::TYPE_WIDE as u8 {
+            lane.t.flags |= policy::FLAG_RAN_FIT;
+        }
+        !fits
+    }
+
+    fn tick(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
+        self.counters.decisions += 1;
+        self.account_run(sys, cpu, task);
+        let changed =
+            self.read_hint(sys, cpu, task, sink) | self.tell(sys, cpu, task, Event::Tick, 0, sink);
+        self.refresh_caps(sys, task);
+        let class = self.class[cpu];
+        let guest = self.is_guest(task, class);
+        let expired = sys.now_ns >= self.tasks[task as usize].slice_end_ns;
+        let queue = self.memo.of(&self.tasks[task as usize].t).queue;
+        self.set_running_queue(cpu, queue);
+        expired
+            || !self.fits(task, class)
+            || (guest && (changed || self.has_work_in_steps(cpu, self.nr_steps(cpu) - 1)))
+    }
+
+    fn act(
+        &mut self,
+        sys: &mut Sys,
+        cpu: usize,
+        task: Tid,
+        act: Act,
+        sink: &mut impl Sink,
+    ) -> Verdict {
+        self.on_act(sys, cpu, task, act, sink)
+    }
+
+    fn executes(
+        &mut self,
+        sys: &mut Sys,
+        cpu: usize,
+        task: Tid,
+        code: &Code,
+        level: u8,
+        sink: &mut impl Sink,
+    ) -> Verdict {
+        self.on_code(sys, cpu, task, code, level, sink)
+    }
+
+    fn idles(&mut self, _: &mut Sys, cpu: usize) -> bool {
+        !self.local[cpu].is_empty() || self.has_work_in_steps(cpu, self.nr_steps(cpu))
+    }
+
+    fn ends(&mut self, _: Tid) {}
+
+    fn affinity_changed(&mut self, sys: &mut Sys, task: Tid) {
+        self.tasks[task as usize].caps_generation = 0;
+        for cpu in 0..self.local.len() {
+            if let Some(i) = self.local[cpu].iter().position(|&other| other == task)
+                && !sys.allows(task, cpu)
+            {
+                self.local[cpu].remove(i);
+                self.place(sys, task, Enqueue::Again);
+            }
+        }
+        self.requeue_all(sys);
+    }
+
+    fn hotplug(&mut self, sys: &mut Sys, sink: &mut impl Sink) {
+        self.apply_size(sys, self.nr_wide_cores, sink);
+        for cpu in 0..sys.layout.nr_cpus {
+            if !sys.online.has(cpu) {
+                for task in std::mem::take(&mut self.local[cpu]) {
+                    self.place(sys, task, Enqueue::Again);
+                }
+            }
+        }
+    }
+
+    fn control(&mut self, sys: &mut Sys, sink: &mut impl Sink) -> u64 {
+        self.on_control(sys, sink)
+    }
+
+    fn watches_from(&self) -> InsnClass {
+        match self.config.detect {
+            Detect::Trap(from) => from,
+            // above every class: never
+            Detect::Hint | Detect::Mark => InsnClass::Amx,
+        }
+    }
+
+    fn counters(&self) -> SchedCounters {
+        self.counters
+    }
+}
+
+/// Bit of [`Cfg::remigrate`] without which a switch changes nothing.
+const SWITCH_BIT: u32 = 1 << 2;

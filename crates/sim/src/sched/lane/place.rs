@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Placing a runnable task: an idle CPU at once, or a queue and a kick. As bpf/place.bpf.h.
+
+use policy::{NR_CLASSES, NR_QUEUES, QUEUE_WIDE};
+
+use super::{Enqueue, Lane};
+use crate::sys::{Kick, Sys, Tid};
+
+impl Lane {
+    fn claim_idle_of_class(
+        &self,
+        sys: &mut Sys,
+        task: Tid,
+        class: u8,
+        prev: usize,
+    ) -> Option<usize> {
+        if self.class[prev] == class && sys.allows(task, prev) && sys.claim(prev) {
+            return Some(prev);
+        }
+        sys.claim_any(&self.class_masks[class as usize], task)
+    }
+
+    /// Claim an idle CPU for the task, in the policy's order of classes.
+    fn claim_idle(&self, sys: &mut Sys, task: Tid, prev: usize) -> Option<usize> {
+        let t = &self.tasks[task as usize].t;
+        let order = self.memo.of(t).idle;
+        let caps = t.caps;
+        order
+            .into_iter()
+            .take_while(|&class| u32::from(class) < NR_CLASSES)
+            .filter(|&class| caps >> class & 1 == 1)
+            .find_map(|class| self.claim_idle_of_class(sys, task, class, prev))
+    }
+
+    /// Whether a scalar CPU stands idle that a guest of a wide CPU could use.
+    fn better_place_idle(&self, sys: &Sys, task: Tid) -> bool {
+        let third = (!sys.reaches_everything(task)).then(|| sys.affinity(task));
+        sys.idle.next_common(&self.class_masks[0], third, 0).is_some()
+    }
+
+    /// No idle CPU for wide work: displace what has less right to a wide CPU.
+    fn kick_victim(&mut self, sys: &mut Sys, task: Tid, need: u8, arrives: bool) {
+        let candidates = &self.memo.victims[usize::from(arrives)][need as usize];
+        let affinity = sys.affinity(task);
+        let mut best: Option<(u8, usize)> = None;
+        for victim in candidates {
+            if best.is_some_and(|(rank, _)| rank > victim.rank) {
+                break;
+            }
+            let running = &self.running[victim.class as usize][victim.queue as usize];
+            if let Some(cpu) = running.first_common(affinity) {
+                let cpu = best.map_or(cpu, |(_, other)| other.min(cpu));
+                best = Some((victim.rank, cpu));
+            }
+        }
+        let Some((_, cpu)) = best else { return };
+        // the next one that looks for a victim must find another
+        self.set_running_queue(cpu, QUEUE_WIDE as u8 + need - 1);
+        self.counters.preemptions += 1;
+        sys.kick(cpu, Kick::Preempt);
+    }
+
+    /// The cache to wait at: the CPU's own if it holds a CPU that is there for the task's queue,
+    /// else one that does.
+    pub(super) fn home_llc(&self, sys: &mut Sys, task: Tid, here: usize) -> usize {
+        let llc = sys.layout.place[here].llc as usize;
+        if sys.layout.llcs.len() <= 1 {
+            return llc;
+        }
+        let queue = self.memo.of(&self.tasks[task as usize].t).queue;
+        let class = self.memo.queue_class[queue as usize];
+        let any_class = u32::from(class) == NR_CLASSES;
+        let usable = sys.online.has(here) && sys.allows(task, here);
+        if (any_class || self.class[here] == class) && usable {
+            return llc;
+        }
+        let cpu = if any_class {
+            let all = sys.online.clone();
+            sys.any(&all, task)
+        } else if sys.reaches_everything(task) && self.llc_classes[llc] >> class & 1 == 1 {
+            return llc;
+        } else {
+            sys.any(&self.class_masks[class as usize], task)
+        };
+        cpu.map_or(llc, |cpu| sys.layout.place[cpu].llc as usize)
+    }
+
+    #[inline]
+    pub(super) fn queue_index(llc: usize, queue: u8) -> usize {
+        llc * NR_QUEUES as usize + queue as usize
+    }
+
+    /// The clock of a queue by its id, which is the policy's.
+    #[inline]
+    pub(super) fn clock_index(id: u32) -> usize {
+        Self::queue_index((id >> 8) as usize - 1, (id & 255) as u8)
+    }
+
+    /// Put the task into its queue, by virtual time.
+    pub(super) fn insert_queued(&mut self, sys: &Sys, task: Tid, llc: usize) {
+        let lane = &mut self.tasks[task as usize];
+        let queue = self.memo.of(&lane.t).queue;
+        let id = policy::queue_id(llc as u32, u32::from(queue));
+        let slice_ns = self.memo.slice_ns[lane.t.task_type as usize];
+        let old_ns =
+            if lane.t.clock == 0 { 0 } else { self.clocks_ns[Self::clock_index(lane.t.clock)] };
+        let index = Self::queue_index(llc, queue);
+        lane.t.place(id, old_ns, self.clocks_ns[index], slice_ns);
+        lane.t.enqueued_ns = sys.now_ns;
+        lane.slice_ns = slice_ns;
+        self.inserted = self.inserted.wrapping_add(1);
+        self.queues[index].insert(task, lane.t.vtime_ns as i64, self.inserted);
+        self.filled[queue as usize] |= 1 << llc;
+    }
+
+    /// To the CPU's own queue, behind what is there.
+    pub(super) fn insert_local(&mut self, cpu: usize, task: Tid) {
+        let lane = &mut self.tasks[task as usize];
+        lane.slice_ns = self.memo.slice_ns[lane.t.task_type as usize];
+        self.local[cpu].push_back(task);
+    }
+
+    pub(super) fn place(&mut self, sys: &mut Sys, task: Tid, flags: Enqueue) {
+        let here = sys.cpu_of[task as usize] as usize;
+        self.refresh_caps(sys, task);
+        if let Some(cpu) = self.claim_idle(sys, task, here) {
+            self.insert_local(cpu, task);
+            sys.kick(cpu, Kick::Idle);
+            return;
+        }
+        if self.goes_first(sys, task, here, flags) {
+            self.insert_local(here, task);
+            let task = self.local[here].pop_back().expect("just inserted");
+            self.local[here].push_front(task);
+            return;
+        }
+        let llc = self.home_llc(sys, task, here);
+        self.insert_queued(sys, task, llc);
+        let t = &self.tasks[task as usize].t;
+        let need = self.memo.of(t).need;
+        if need > 0 {
+            let ran_fit = t.flags & policy::FLAG_RAN_FIT != 0;
+            self.kick_victim(sys, task, need, flags == Enqueue::Wakeup || !ran_fit);
+        }
+    }
+
+    /// Whether a wakeup of this task goes before everything: kernel threads.
+    fn goes_first(&self, sys: &Sys, task: Tid, here: usize, flags: Enqueue) -> bool {
+        self.tasks[task as usize].kernel
+            && flags == Enqueue::Wakeup
+            && sys.online.has(here)
+            && sys.allows(task, here)
+    }
+
+    /// The CPU has nothing else to do: may the task go on here?
+    pub(super) fn may_stay(&mut self, sys: &Sys, task: Tid, class: u8) -> bool {
+        self.refresh_caps(sys, task);
+        self.fits(task, class)
+            && (!self.is_guest(task, class) || !self.better_place_idle(sys, task))
+    }
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Schedulers: one trait, and those that are compared.
+//!
+//! | scheduler | what it is |
+//! |---|---|
+//! | [`lane`] | Turbolane: `policy/` through an adapter that does what `bpf/` does |
+//! | [`fair`] | the kernel's fair scheduling, as far as placement matters |
+//! | [`deadline`] | MuQSS, the baseline of the papers; and core scheduling: wide and other tasks
+//! never share a core (SYSTOR 6.1) |
+//!
+//! The engine calls, in the order in which a kernel does:
+//!
+//! ```text
+//!   wake                 a task became runnable
+//!   pick                 a CPU needs a task; then, if another one is to run:
+//!     stops, put           of the one that ran, if it can go on
+//!     starts               of the next
+//!   tick, wide, syscall  of the one that runs; the answer may be "choose anew"
+//! ```
+
+pub mod deadline;
+pub mod fair;
+pub mod lane;
+mod queue;
+
+use crate::program::Code;
+use crate::sys::{Sys, Tid};
+use crate::trace::Sink;
+
+/// Why a CPU chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It has nothing to run: its task blocked or ended, or it woke from idling.
+    Free,
+    /// It was kicked, or its task's time is up.
+    Resched,
+    /// Its task yielded.
+    Yield,
+}
+
+/// What a CPU runs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// What it ran until now.
+    Keep,
+    /// Another task.
+    Run(Tid),
+    /// Nothing; what it ran, if it can go on, is put.
+    Idle,
+}
+
+/// What becomes of the running task after it did something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Kernel time that it cost, ns at the reference clock.
+    pub cost_ns: u32,
+    /// The CPU chooses anew at once.
+    pub resched: bool,
+    /// As if the task had yielded.
+    pub yields: bool,
+}
+
+/// Something that a running task does and that a scheduler may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A wide section of this level begins.
+    WideBegin(u8),
+    /// It ends.
+    WideEnd,
+    /// Into a system call.
+    Enter,
+    /// Out of it.
+    Exit,
+}
+
+/// What a task is when it begins.
+#[derive(Clone, Copy, Debug)]
+pub struct NewTask {
+    /// Its number.
+    pub task: Tid,
+    /// Who forked it.
+    pub parent: Option<Tid>,
+    /// Weight, 100 is nice 0.
+    pub weight: u32,
+    /// Said to be scalar.
+    pub scalar: bool,
+    /// A kernel thread.
+    pub kernel: bool,
+}
+
+/// What a scheduler counted; zeros where it does not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SchedCounters {
+    /// Calls of the scheduler's decisions.
+    pub decisions: u64,
+    /// Changes of tasks' types or levels.
+    pub type_changes: u64,
+    /// Traps on withheld instructions.
+    pub traps: u64,
+    /// Wide tasks' time where the class is too low.
+    pub degraded_ns: u64,
+    /// Scalar tasks' time on wide CPUs.
+    pub guest_ns: u64,
+    /// Kicks sent to displace other work.
+    pub preemptions: u64,
+    /// Changes of the number of wide cores.
+    pub resizes: u64,
+    /// Wide cores, as time integral: cores * ns.
+    pub wide_core_ns: u64,
+}
+
+impl SchedCounters {
+    /// What was counted since an earlier reading.
+    pub fn since(&self, before: &SchedCounters) -> SchedCounters {
+        SchedCounters {
+            decisions: self.decisions - before.decisions,
+            type_changes: self.type_changes - before.type_changes,
+            traps: self.traps - before.traps,
+            degraded_ns: self.degraded_ns - before.degraded_ns,
+            guest_ns: self.guest_ns - before.guest_ns,
+            preemptions: self.preemptions - before.preemptions,
+            resizes: self.resizes - before.resizes,
+            wide_core_ns: self.wide_core_ns - before.wide_core_ns,
+        }
+    }
+}
+
+/// A scheduler.
+pub trait Scheduler {
+    /// A task came to be; it is not runnable yet.
+    fn new_task(&mut self, sys: &mut Sys, new: &NewTask);
+    /// It became runnable.
+    fn wake(&mut self, sys: &mut Sys, task: Tid, sink: &mut impl Sink);
+    /// A CPU chooses. `prev` ran until now and can go on.
+    fn pick(
+        &mut self,
+        sys: &mut Sys,
+        cpu: usize,
+        prev: Option<Tid>,
+        why: Why,
+        sink: &mut impl Sink,
+    ) -> Pick;
+    /// The task stops on the CPU; `runnable`: it can go on and will be put.
+    fn stops(&mut self, sys: &mut Sys, cpu: usize, task: Tid, runnable: bool, sink: &mut impl Sink);
+    /// It has stopped and can go on; `idles`: nothing else runs on the CPU.
+    fn put(&mut self, sys: &mut Sys, cpu: usize, task: Tid, idles: bool);
+    /// The task starts on the CPU. True: choose anew at once.
+    fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool;
+    /// The timer tick. True: choose anew.
+    fn tick(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool;
+    /// The running task does something.
+    fn act(
+        &mut self,
+        sys: &mut Sys,
+        cpu: usize,
+        task: Tid,
+        act: Act,
+        sink: &mut impl Sink,
+    ) -> Verdict;
+    /// The running task is about to execute code of this kind, which asks for this level; also
+    /// when it goes on with it somewhere else.
+    fn executes(
+        &mut self,
+        sys: &mut Sys,
+        cpu: usize,
+        task: Tid,
+        code: &Code,
+        level: u8,
+        sink: &mut impl Sink,
+    ) -> Verdict;
+    /// The CPU is about to idle. True: there may be work for it after all.
+    fn idles(&mut self, sys: &mut Sys, cpu: usize) -> bool;
+    /// The task ended; it does not run any more.
+    fn ends(&mut self, task: Tid);
+    /// The task's affinity changed. It is not running.
+    fn affinity_changed(&mut self, sys: &mut Sys, task: Tid);
+    /// CPUs went on or off line (`sys.online`).
+    fn hotplug(&mut self, sys: &mut Sys, sink: &mut impl Sink);
+    /// Time for periodic decisions; when to call again, `u64::MAX` for never. First called at 0.
+    fn control(&mut self, sys: &mut Sys, sink: &mut impl Sink) -> u64;
+    /// Calls [`Scheduler::executes`] only for code from this class on.
+    fn watches_from(&self) -> machine::InsnClass;
+    /// What it counted since the start.
+    fn counters(&self) -> SchedCounters;
+}

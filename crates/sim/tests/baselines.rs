@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The schedulers that Turbolane is compared with do what they are compared for.
+
+mod common;
+
+use common::*;
+use machine::InsnClass;
+use sim::engine::{Engine, Options, Outcome};
+use sim::program::{Builder, Group, Workload};
+use sim::rng::Dist;
+use sim::sched::Scheduler;
+use sim::sched::deadline::Deadline;
+use sim::sched::fair::Fair;
+use sim::sys::Sys;
+use sim::trace::Quiet;
+
+fn run_with<S: Scheduler>(
+    make: impl Fn(&Sys) -> S,
+    workload: Workload,
+    options: Options,
+) -> Outcome {
+    let (platform, sys) = machine_of(platform(), 1);
+    let sched = make(&sys);
+    Engine::new(platform, sys, sched, Quiet, workload, options).run().expect("a run that ends")
+}
+
+/// Wide and scalar tasks that compute without end, so many of each.
+fn mix(wide: usize, scalar: usize) -> Workload {
+    let mut w = Workload::new();
+    let heavy = w.code(InsnClass::Heavy512, 1.0);
+    let b = Builder::new().wide(heavy, 2, Dist::Fixed(3_000_000)).forever(0);
+    let p = w.program(b);
+    w.group(Group::new("wide", wide, p));
+    let p = w.program(Builder::new().work(0, Dist::Fixed(3_000_000)).forever(0));
+    w.group(Group::new("scalar", scalar, p));
+    w
+}
+
+/// Equal tasks get equal time, more of them than CPUs, under each scheduler.
+#[test]
+fn equals_get_equal_time() {
+    let scalar = || mix(0, 100);
+    for out in [
+        run_with(Fair::new, scalar(), secs(2)),
+        run_with(Deadline::muqss, scalar(), secs(2)),
+        run_with(Deadline::core_scheduling, scalar(), secs(2)),
+    ] {
+        let group = out.group("scalar").unwrap();
+        assert_near(group.cpu_ns as f64, 2e9 * 32.0, 0.01);
+        let longest_ns = group.wait.max_ns().unwrap();
+        assert!(longest_ns < 100_000_000, "somebody waited {longest_ns} ns");
+    }
+}
+
+/// Mixed loads lower the clock of all under fair scheduling and MuQSS, and core scheduling
+/// keeps siblings apart, so that scalar tasks keep theirs for longer.
+#[test]
+fn core_scheduling_keeps_kinds_apart() {
+    let clock = |out: &Outcome| out.group("scalar").unwrap().mean_khz.unwrap();
+    let fair = run_with(Fair::new, mix(16, 16), secs(2));
+    let muqss = run_with(Deadline::muqss, mix(16, 16), secs(2));
+    let apart = run_with(Deadline::core_scheduling, mix(16, 16), secs(2));
+    assert!(clock(&apart) > clock(&fair) && clock(&apart) > clock(&muqss));
+    assert!(clock(&apart) > 2_700_000.0, "{}", clock(&apart));
+}
+
+/// The same seed gives the same run.
+#[test]
+fn baselines_are_deterministic() {
+    let go = |make: fn(&Sys) -> Deadline| run_with(make, web_server(40), secs(1));
+    assert_eq!(go(Deadline::muqss), go(Deadline::muqss));
+    assert_eq!(go(Deadline::core_scheduling), go(Deadline::core_scheduling));
+    let fair = || run_with(Fair::new, web_server(40), secs(1));
+    assert_eq!(fair(), fair());
+}
+
+/// Under a baseline the web server pays for its wide code: the loss of SYSTOR 4.1 and THESIS 5.2,
+/// several percent, while the lane removes most of it.
+#[test]
+fn the_web_server_loses_and_the_lane_helps() {
+    let clients = 200;
+    let mut scalar = web_server(clients);
+    for code in &mut scalar.codes {
+        code.class = InsnClass::Scalar;
+    }
+    let served = |out: Outcome| out.sources[0].latency.count() as f64;
+    let without = served(run_with(Deadline::muqss, scalar, secs(2)));
+    let with = served(run_with(Deadline::muqss, web_server(clients), secs(2)));
+    let lane_config = lane(sim::sched::lane::Wide::Cores(1));
+    let helped = served(run(platform(), 1, web_server(clients), lane_config, secs(2)));
+    assert!(with < 0.95 * without, "{with} of {without}");
+    assert!(helped > 0.97 * without, "{helped} of {without}");
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The policy under the checkers on random machines, and the checkers under planted bugs.
+
+use sim::fuzz::{Failure, run_case};
+use sim::sched::lane::Mutation;
+
+/// Seeds that `cargo test` runs; `./x bench sim` runs as many as it is given time for.
+const SEEDS: u64 = 400;
+
+/// No rule is broken, whatever the machine, the load and the settings.
+#[test]
+fn the_policy_keeps_its_promises() {
+    let mut decisions = 0;
+    for seed in 0..SEEDS {
+        match run_case(seed, None) {
+            Ok(checked) => decisions += checked.decisions,
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+    assert!(decisions > 100_000, "{decisions} decisions are too few to show anything");
+}
+
+/// Every planted bug is seen within the seeds that the sound policy passes.
+#[test]
+fn planted_bugs_are_seen() {
+    for mutation in Mutation::ALL {
+        let seen = (0..SEEDS).find_map(|seed| run_case(seed, Some(mutation)).err());
+        match seen {
+            Some(Failure::Broken { violation, .. }) => println!("{mutation:?}: {violation}"),
+            other => panic!("{mutation:?} goes unseen: {other:?}"),
+        }
+    }
+}
+
+/// A case is its seed: run twice it checks the same.
+#[test]
+fn a_case_is_its_seed() {
+    for seed in [1, 2, 3] {
+        assert_eq!(run_case(seed, None), run_case(seed, None));
+    }
+}
