@@ -151,10 +151,15 @@ tl_inline u32 tl_queue_step(u32 class, u32 queue)
 	return queue <= class ? class - queue : class + 1;
 }
 
-/* Whether a CPU of this class may run the task at all. */
+/* Whether a CPU of this class may run the tasks of the queue at all. */
+tl_inline u32 tl_queue_fits(u32 queue, u32 class)
+{
+	return tl_queue_step(class, queue) < tl_nr_steps(class);
+}
+
 tl_inline u32 tl_task_fits(const struct tl_task *t, u32 class)
 {
-	return tl_queue_step(class, tl_task_queue(t)) < tl_nr_steps(class);
+	return tl_queue_fits(tl_task_queue(t), class);
 }
 
 /* Whether the task, on a CPU of this class, only fills time that wide work

@@ -20,6 +20,7 @@
 
 #define TL_LEVEL_MAX 3u
 #define TL_NR_CLASSES (TL_LEVEL_MAX + 1u)
+#define TL_CLASS_NONE 255u /* of a CPU that is offline: counts as neither */
 
 /* CPUs, LLCs: what the fixed-size tables of both builds hold. */
 #define TL_CPUS_MAX 1024u
