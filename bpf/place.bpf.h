@@ -140,7 +140,8 @@ static __always_inline u32 home_llc(const struct task_struct *p,
 	    bpf_cpumask_test_cpu(here, p->cpus_ptr))
 		return llc;
 	if (class == TL_NR_CLASSES)
-		return llc_of_cpu(bpf_cpumask_any_distribute(p->cpus_ptr));
+		/* any will do, of those that are online */
+		class = tl_lowest_class(tc->t.caps);
 	if (reaches_everything(p) && (llc_classes[llc] >> class & 1))
 		return llc;
 	good = reachable_of_class(p, class);

@@ -173,8 +173,13 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 	if (!quiet && take(c, stays ? nr_steps_before(stays, c->class) :
 				      tl_nr_steps(c->class)))
 		return;
-	if (stays && prev)
-		tl_scx_set_slice(prev, tl_task_slice_ns(&stays->t, &cfg));
+	if (!stays || !prev)
+		return;
+	tl_scx_set_slice(prev, tl_task_slice_ns(&stays->t, &cfg));
+	/* It goes on without running() being called, and its type may have
+	 * changed since it started: say who may displace it now. Else a guest
+	 * that was wide until now holds a wide CPU until the next tick. */
+	c->running_queue = tl_task_queue(&stays->t);
 }
 
 /* A task stops on this CPU, or starts: keep track of who is inside. */

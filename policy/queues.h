@@ -85,6 +85,18 @@ tl_inline u32 tl_highest_class(u32 caps)
 	return c;
 }
 
+/* Lowest class in caps, 0 if there is none. */
+tl_inline u32 tl_lowest_class(u32 caps)
+{
+	u32 class = 0;
+
+#pragma unroll
+	for (u32 c = TL_LEVEL_MAX; c > 0; c--)
+		if (caps >> c & 1)
+			class = c;
+	return caps & 1 ? 0 : class;
+}
+
 /*
  * Class of CPU the task needs: the lowest of those its affinity holds that is
  * at least its level. Where there is none, the highest it may use: a wide
