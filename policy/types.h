@@ -28,6 +28,9 @@
 
 #define tl_inline static inline __attribute__((always_inline, unused))
 
+/* The compiler keeps the accesses before and after it apart. */
+#define tl_barrier() __asm__ volatile("" ::: "memory")
+
 enum tl_type {
 	TL_DEFAULT = 0, /* never classified: shares all CPUs (SYSTOR 3.2) */
 	TL_SCALAR = 1,	/* known to be scalar: kept off wide CPUs under load */
