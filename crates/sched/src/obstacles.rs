@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What stands between this machine and a running scheduler. `doctor` reports it, `run` and
+//! [`Lane::start`](crate::lane::Lane::start) refuse by it: one place, so that they cannot disagree.
+
+use hw::kernel::{Kernel, Rights};
+use report::problem::Problem;
+
+use crate::config::Mode;
+use crate::error::{Error, Result};
+
+/// The first kernel with sched_ext.
+const FIRST_RELEASE: (u32, u32) = (6, 12);
+
+/// Something that keeps a scheduler from running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// What, why, what next.
+    pub problem: Problem,
+    /// The affinity mode would work all the same.
+    pub affinity_helps: bool,
+    /// The user can take it out of the way at once; else the machine or the rights must change.
+    pub mendable: bool,
+}
+
+impl From<Obstacle> for Error {
+    fn from(obstacle: Obstacle) -> Self {
+        if obstacle.mendable {
+            Error::BadInput(obstacle.problem)
+        } else {
+            Error::Unsupported(obstacle.problem)
+        }
+    }
+}
+
+/// A mode that can run here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// `Scx` or `Affinity`.
+    pub mode: Mode,
+    /// Why it is not the scheduler although the user left the choice to us.
+    pub instead_of_scx: Option<Obstacle>,
+}
+
+/// The mode to run in, or why none is possible here.
+pub fn choose_mode(asked: Mode, kernel: &Kernel, rights: &Rights) -> Result<Choice> {
+    if let Some(obstacle) = of_rights(rights) {
+        return Err(obstacle.into());
+    }
+    match (asked, of_scx(kernel)) {
+        (Mode::Affinity, _) => Ok(Choice { mode: Mode::Affinity, instead_of_scx: None }),
+        (_, None) => Ok(Choice { mode: Mode::Scx, instead_of_scx: None }),
+        (Mode::Auto, Some(obstacle)) if obstacle.affinity_helps => {
+            Ok(Choice { mode: Mode::Affinity, instead_of_scx: Some(obstacle) })
+        }
+        (_, Some(obstacle)) => Err(obstacle.into()),
+    }
+}
+
+/// What keeps every mode from running: rights.
+pub fn of_rights(rights: &Rights) -> Option<Obstacle> {
+    if rights.root && rights.can_load_bpf() {
+        return None;
+    }
+    let why = if rights.root {
+        "this root has neither CAP_SYS_ADMIN nor CAP_BPF and CAP_PERFMON (a container?)"
+    } else {
+        "only root may change how a machine schedules"
+    };
+    let next = if rights.root {
+        "run it outside of the container, or give the container these capabilities"
+    } else {
+        "run it by sudo; turbolane doctor needs no root"
+    };
+    let problem = Problem::new("cannot take over scheduling", why, next);
+    Some(Obstacle { problem, affinity_helps: false, mendable: false })
+}
+
+/// What keeps the sched_ext scheduler from running on this kernel, rights aside.
+pub fn of_scx(kernel: &Kernel) -> Option<Obstacle> {
+    let what = "cannot load the sched_ext scheduler";
+    let release = &kernel.release;
+    let (major, minor) = FIRST_RELEASE;
+    let lacks = |why: String, next: &str| {
+        let problem = Problem::new(what, why, next);
+        Some(Obstacle { problem, affinity_helps: true, mendable: false })
+    };
+    if !release.at_least(major, minor) {
+        return lacks(
+            format!("Linux {release} has no sched_ext, which came with {major}.{minor}"),
+            "boot a newer kernel, or use --mode affinity",
+        );
+    }
+    let Some(sched_ext) = &kernel.sched_ext else {
+        return lacks(
+            format!("Linux {release} was built without CONFIG_SCHED_CLASS_EXT"),
+            "boot a kernel that has it (on Debian 13: the one of backports), or use --mode affinity",
+        );
+    };
+    if !kernel.btf {
+        return lacks(
+            format!("Linux {release} carries no type information (/sys/kernel/btf/vmlinux)"),
+            "boot a kernel built with CONFIG_DEBUG_INFO_BTF, or use --mode affinity",
+        );
+    }
+    if sched_ext.state != "disabled" {
+        let ops = sched_ext.ops.as_deref().unwrap_or("another one");
+        let problem = Problem::new(
+            what,
+            format!("the scheduler \"{ops}\" is loaded, and the kernel runs one at a time"),
+            "stop it first; if it is another turbolane, change it by turbolane ctl",
+        );
+        return Some(Obstacle { problem, affinity_helps: false, mendable: true });
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hw::Facts;
+    use hw::kernel::Capability;
+    use std::path::Path;
+
+    const ROOT: Rights = Rights { root: true, capabilities: 1 << Capability::SysAdmin as u32 };
+
+    /// The kernel of a recorded machine.
+    fn kernel(machine: &str) -> Kernel {
+        let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/machines");
+        Facts::read(&hw::Recorded::open(&machines.join(machine)).unwrap()).unwrap().kernel
+    }
+
+    /// A mode that the machine cannot do is never chosen; `auto` takes what is left.
+    #[test]
+    fn chooses_what_the_machine_can_do() {
+        use Mode::{Affinity, Auto, Scx};
+        let scx = kernel("skylake-sp");
+        let (old, busy) = (kernel("cascade-lake-old-kernel"), kernel("epyc-genoa"));
+        for (asked, kernel, expected) in [
+            (Auto, &scx, Ok(Scx)),
+            (Scx, &scx, Ok(Scx)),
+            (Affinity, &scx, Ok(Affinity)),
+            (Auto, &old, Ok(Affinity)),
+            (Scx, &old, Err(77)),
+            (Affinity, &old, Ok(Affinity)),
+            (Auto, &busy, Err(2)),
+            (Scx, &busy, Err(2)),
+            (Affinity, &busy, Ok(Affinity)),
+        ] {
+            let chosen = choose_mode(asked, kernel, &ROOT).map(|choice| choice.mode);
+            assert_eq!(
+                chosen.map_err(|e| e.exit_code()),
+                expected,
+                "{asked} on {}",
+                kernel.release
+            );
+        }
+        let fallback = choose_mode(Auto, &old, &ROOT).unwrap().instead_of_scx;
+        assert!(fallback.unwrap().problem.why.contains("has no sched_ext"));
+    }
+
+    /// Without root, and for root without capabilities, every mode is refused.
+    #[test]
+    fn lacking_rights_fail() {
+        for rights in [Rights::default(), Rights { root: true, capabilities: 0 }] {
+            for asked in [Mode::Auto, Mode::Scx, Mode::Affinity] {
+                let refusal = choose_mode(asked, &kernel("skylake-sp"), &rights).unwrap_err();
+                assert_eq!(refusal.exit_code(), 77);
+            }
+        }
+    }
+}
