@@ -23,7 +23,7 @@ const DETAILS: usize = 150;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only stages and suites whose name contains this: format, lint, tidy,
-    /// unit, testbed, vm/SUITE
+    /// unit, page, testbed, vm/SUITE
     filter: Option<String>,
 }
 
@@ -46,11 +46,12 @@ struct Verdict {
 
 type Stage = fn() -> Result<Verdict>;
 
-const STAGES: [(&str, Stage); 5] = [
+const STAGES: [(&str, Stage); 6] = [
     ("format", formatting),
     ("lint", lint),
     ("tidy", tree),
     ("unit", unit),
+    ("page", pages),
     ("testbed", guests_boot),
 ];
 
@@ -130,6 +131,16 @@ fn unit() -> Result<Verdict> {
     cargo_test("unit", &["--workspace", "--no-fail-fast"])
 }
 
+/// The tests that look at HTML reports in a browser; `./x test` installs one if it can.
+fn pages() -> Result<Verdict> {
+    let args = ["test", "-p", "report", "--test", "page", "--", "--ignored"];
+    let done = repo::logged(repo::cargo().args(args), "page")?;
+    match done.text.lines().find_map(|line| line.strip_prefix("skipped (77): ")) {
+        Some(why) => Ok(Verdict { note: why.to_owned(), ..Verdict::skipped() }),
+        None => Ok(judged(&done)),
+    }
+}
+
 /// The tests of the test machines themselves, which boot some.
 fn guests_boot() -> Result<Verdict> {
     testbed::prepare(&Cache::open()?)?;
@@ -137,7 +148,11 @@ fn guests_boot() -> Result<Verdict> {
 }
 
 fn cargo_test(name: &str, args: &[&str]) -> Result<Verdict> {
-    let done = repo::logged(repo::cargo().arg("test").args(args), name)?;
+    Ok(judged(&repo::logged(repo::cargo().arg("test").args(args), name)?))
+}
+
+/// The verdict of `cargo test`.
+fn judged(done: &repo::Finished) -> Verdict {
     let mut tally = count(&done.text);
     if !done.success && tally.failed == 0 {
         // It did not build, or a test program crashed.
@@ -146,7 +161,7 @@ fn cargo_test(name: &str, args: &[&str]) -> Result<Verdict> {
     let note = format!("{} passed", tally.passed);
     // An ignored test is not skipped: a later stage runs it.
     tally.skipped = 0;
-    Ok(Verdict { tally, note, details: excerpt(&done.text) })
+    Verdict { tally, note, details: excerpt(&done.text) }
 }
 
 /// Adds up the "test result:" lines of `cargo test`.

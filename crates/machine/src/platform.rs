@@ -17,7 +17,7 @@
 //! | relax | 670 us | DIM, anchors C2 |
 //! | PCU period | 500 us | THESIS 2.2: "takes up to 500 us" |
 //! | context switch | 1,200 ns | facts 2: 1,190 ns, measured on another machine |
-//! | migration | 2,300 ns | THESIS 5.4.2: 11,000 kernel instructions per migration at one per cycle and 3.1 GHz are 3.5 us, less the switch |
+//! | migration | 1,850 ns | `lane.migration_instructions` of `./x bench vm`: 9,461 (n = 300) at one per cycle and 3.1 GHz are 3.05 us, less the switch |
 //! | refill, core | 2,600 ns | a hot set of 64 KiB is 1,024 lines from L3 at 20 ns, eight in flight |
 //! | refill, LLC | 10,000 ns | the same from memory at 80 ns |
 //! | IPI | 1,000 ns | order of magnitude of a remote interrupt; nobody published it for these parts |
@@ -197,7 +197,7 @@ impl Platform {
 fn costs(known: &crate::Costs, fill: &mut Filler) -> PlatformCosts {
     PlatformCosts {
         context_switch_ns: fill.ns(&known.context_switch_ns, "context switch 1.2 us", 1_200),
-        migration_ns: fill.ns(&known.migration_ns, "migration 2.3 us", 2_300),
+        migration_ns: fill.ns(&known.migration_ns, "migration 1.85 us", 1_850),
         refill_core_ns: fill.ns(&known.refill_core_ns, "cache refill 2.6 us", 2_600),
         refill_llc_ns: fill.ns(&known.refill_llc_ns, "cache refill across LLCs 10 us", 10_000),
         ipi_ns: fill.ns(&known.ipi_ns, "IPI 1 us", 1_000),

@@ -38,6 +38,7 @@ EXPORT(u64, task_slice_ns, (const struct tl_task *t, const struct tl_cfg *cfg),
        tl_task_slice_ns(t, cfg))
 EXPORT(u32, queue_id, (u32 llc, u32 queue), tl_queue_id(llc, queue))
 EXPORT(u32, queue_class, (u32 queue), tl_queue_class(queue))
+EXPORT(u32, lowest_class, (u32 caps), tl_lowest_class(caps))
 EXPORT(u32, nr_steps, (u32 class), tl_nr_steps(class))
 EXPORT(u32, step_queue, (u32 class, u32 step), tl_step_queue(class, step))
 EXPORT(u32, step_has_default, (u32 step), tl_step_has_default(step))

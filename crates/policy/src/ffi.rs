@@ -26,6 +26,7 @@ unsafe extern "C" {
     pub(crate) fn tlp_task_slice_ns(t: *const Task, cfg: *const Cfg) -> u64;
     pub(crate) fn tlp_queue_id(llc: u32, queue: u32) -> u32;
     pub(crate) fn tlp_queue_class(queue: u32) -> u32;
+    pub(crate) fn tlp_lowest_class(caps: u32) -> u32;
     pub(crate) fn tlp_nr_steps(class: u32) -> u32;
     pub(crate) fn tlp_step_queue(class: u32, step: u32) -> u32;
     pub(crate) fn tlp_step_has_default(step: u32) -> u32;

@@ -285,6 +285,8 @@ plain! {
     queue_id = tlp_queue_id(llc: u32, queue: u32) -> u32;
     /// Class of the CPUs that are there for a queue; [`NR_CLASSES`] if all are.
     queue_class = tlp_queue_class(queue: u32) -> u32;
+    /// Lowest class in a set, bit per class; 0 if there is none.
+    lowest_class = tlp_lowest_class(caps: u32) -> u32;
     /// Steps in which a CPU of the class looks for work.
     nr_steps = tlp_nr_steps(class: u32) -> u32;
     /// The step's queue beside the default queue.

@@ -6,7 +6,17 @@
 //! reproduced by its seed alone.
 //!
 //! Bounds. A moment: interrupt, idle exit, a halt of the clock, and what kernel threads that wake in the
-//! meantime take (they go before a task that was sent to an idle CPU; seed 1177 had 33 us of it).
+//! meantime take: they go before a task that was sent to an idle CPU, up to 8 of them for 10 us each.
+//!
+//! Limit: kernel threads here sleep for a millisecond or more. Some that wake all the time and fill a
+//! CPU would starve what was sent to it or is bound to it, here as in the kernel, because each
+//! wakeup of theirs goes first (`goes_first` in bpf/place.bpf.h).
+//!
+//! Known finding: seed 102400. Two queues of a step share a CPU by what their heads have waited
+//! (`tl_head_urgency_ns`). Two tasks of the scalar queue that run 0.4 ms a time are its head in turn,
+//! and satisfy that; the third, whose slice is 5 ms, waits until theirs add up to as much, one
+//! pass for each round of the default queue: 380 ms where 9 tasks with slices of 6 ms share a CPU.
+//!
 //! The longest wait: with n tasks somebody waits for n slices, times the factor between the weights,
 //! twice because two queues may share the CPU.
 
@@ -73,7 +83,7 @@ pub fn run_case_seen(
     let nr_tasks: u64 = workload.groups.iter().map(|g| g.tasks as u64).sum();
     let slice_ns = config.cfg.slice_ns.max(config.cfg.slice_wide_ns).max(options.tick_ns);
     let bounds = Bounds {
-        moment_ns: 200_000 + platform.times.halt_ns,
+        moment_ns: 80_000 + 2 * platform.times.halt_ns,
         tick_ns: options.tick_ns,
         wait_ns: (nr_tasks + 4) * spread(&workload) * (slice_ns + options.tick_ns),
         conserves: true,
@@ -180,9 +190,9 @@ fn workload(rng: &mut Rng, nr_cpus: usize) -> Workload {
         }
     }
     if rng.below(2) == 0 {
-        // kernel threads: pinned, short
-        let steps =
-            Builder::new().work(0, Dist::Uniform(1_000, 30_000)).sleep(dist(rng, 9_000_000));
+        // kernel threads: pinned, short, seldom (see the head)
+        let pause = Dist::Uniform(1_000_000, 1_000_000 + rng.below(8_000_000));
+        let steps = Builder::new().work(0, Dist::Uniform(1_000, 30_000)).sleep(pause);
         let program = w.program(steps.forever(0));
         let mut g = Group::new("kernel", nr_cpus.min(8), program);
         g.kernel = true;

@@ -14,6 +14,20 @@
 //! | timeout | microseconds with `us`, or `ms`; of `remigrate=timeout` and of the fallback | 2ms |
 //! | slice | the same; of wide tasks | 5ms |
 //! | tiers | yes, no | no |
+//!
+//! ```text
+//!   prototype[:KEY=VALUE[,KEY=VALUE...]]  e.g.  prototype:cpus=2,detect=trap,end=return
+//! ```
+//!
+//! | key of `prototype` | values | default |
+//! |---|---|---|
+//! | cpus | number of wide CPUs, the most if `alpha` is given | 2 |
+//! | alpha | automatic sizing: weight of the last tick, above 0, at most 1 | fixed |
+//! | detect | trap (512-bit code), mark (by system calls) | trap |
+//! | end | entry, return, switch, never | entry |
+//! | timeout | as above: end of wide periods by time | none |
+//! | slice | as above | 6ms |
+//! | guests | yes, no: whether wide CPUs run scalar tasks | yes |
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,11 +42,12 @@ use crate::sched::Scheduler;
 use crate::sched::deadline::Deadline;
 use crate::sched::fair::Fair;
 use crate::sched::lane::{Detect, Lane, LaneConfig, Wide};
+use crate::sched::prototype::{End, Prototype, PrototypeConfig};
 use crate::sys::{Layout, Sys};
 use crate::trace::{Quiet, Sink};
 
 /// A scheduler with its settings.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Scheme {
     /// The kernel's fair scheduling.
     Fair,
@@ -42,12 +57,14 @@ pub enum Scheme {
     CoreScheduling,
     /// Fair scheduling; groups with wide code are bound to so many cores, all others to the rest.
     Affinity(usize),
+    /// What the papers measured.
+    Prototype(PrototypeConfig),
     /// Turbolane.
     Lane(LaneConfig),
 }
 
 /// A scheme under the name that was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PolicySpec {
     /// As it was written.
     pub name: String,
@@ -78,9 +95,12 @@ impl FromStr for PolicySpec {
                 .parse()
                 .map(Scheme::Affinity)
                 .map_err(|_| "wants a number of cores, as affinity:2".into()),
-            ("lane", rest) => lane(rest).map(Scheme::Lane),
+            ("lane", rest) => settings(rest, set_lane).map(Scheme::Lane),
+            ("prototype", rest) => settings(rest, set_prototype).map(Scheme::Prototype),
             ("fair" | "muqss" | "core-scheduling", _) => Err(format!("{kind} has no settings")),
-            _ => Err("choose fair, muqss, core-scheduling, affinity:CORES or lane".into()),
+            _ => {
+                Err("choose fair, muqss, core-scheduling, affinity:CORES, lane or prototype".into())
+            }
         };
         match scheme {
             Ok(scheme) => Ok(PolicySpec { name: text.into(), scheme }),
@@ -95,8 +115,12 @@ impl fmt::Display for PolicySpec {
     }
 }
 
-fn lane(text: &str) -> Result<LaneConfig, String> {
-    let mut config = LaneConfig::default();
+/// The defaults changed by `KEY=VALUE,...`.
+fn settings<C: Default>(
+    text: &str,
+    set: fn(&mut C, &str, &str) -> Result<(), String>,
+) -> Result<C, String> {
+    let mut config = C::default();
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (key, value) = part.split_once('=').ok_or(format!("\"{part}\" is no KEY=VALUE"))?;
         set(&mut config, key, value)?;
@@ -104,7 +128,37 @@ fn lane(text: &str) -> Result<LaneConfig, String> {
     Ok(config)
 }
 
-fn set(config: &mut LaneConfig, key: &str, value: &str) -> Result<(), String> {
+fn set_prototype(config: &mut PrototypeConfig, key: &str, value: &str) -> Result<(), String> {
+    let bad = |right: &str| format!("{key}={value}: {right}");
+    let time = || duration_ns(value).ok_or_else(|| bad(TIME));
+    match (key, value) {
+        ("cpus", n) => config.cpus = n.parse().map_err(|_| bad("a number of CPUs"))?,
+        ("alpha", x) => {
+            let alpha = x.parse().ok().filter(|x: &f64| *x > 0.0 && *x <= 1.0);
+            config.alpha = Some(alpha.ok_or_else(|| bad("a number above 0, at most 1"))?);
+        }
+        ("detect", "mark") => (config.trap_ns, config.end) = (None, End::Never),
+        ("detect", "trap") => config.trap_ns = PrototypeConfig::default().trap_ns,
+        ("detect", _) => return Err(bad("choose trap or mark")),
+        ("end", "entry") => config.end = End::Entry,
+        ("end", "return") => config.end = End::Return,
+        ("end", "switch") => config.end = End::Switch,
+        ("end", "never") => config.end = End::Never,
+        ("end", _) => return Err(bad("choose entry, return, switch or never")),
+        ("timeout", _) => config.timeout_ns = time()?,
+        ("slice", _) => config.slice_wide_ns = time()?,
+        ("guests", "yes") => config.guests = true,
+        ("guests", "no") => config.guests = false,
+        ("guests", _) => return Err(bad("choose yes or no")),
+        _ => return Err(format!("{key} is no setting; see the table in the manual")),
+    }
+    Ok(())
+}
+
+/// What a time looks like.
+const TIME: &str = "a time as 2ms or 500us";
+
+fn set_lane(config: &mut LaneConfig, key: &str, value: &str) -> Result<(), String> {
     let bad = |right: &str| format!("{key}={value}: {right}");
     match (key, value) {
         ("wide", "auto") => config.wide = Wide::Auto,
@@ -123,11 +177,11 @@ fn set(config: &mut LaneConfig, key: &str, value: &str) -> Result<(), String> {
             })?
         }
         ("timeout", time) => {
-            let ns = duration_ns(time).ok_or_else(|| bad("a time as 2ms or 500us"))?;
+            let ns = duration_ns(time).ok_or_else(|| bad(TIME))?;
             (config.cfg.wide_timeout_ns, config.cfg.remigrate_timeout_ns) = (ns, ns);
         }
         ("slice", time) => {
-            let ns = duration_ns(time).ok_or_else(|| bad("a time as 2ms or 500us"))?;
+            let ns = duration_ns(time).ok_or_else(|| bad(TIME))?;
             config.cfg.slice_wide_ns = ns;
         }
         ("tiers", "yes") => config.tiers = true,
@@ -201,6 +255,10 @@ pub fn simulate(
         Scheme::Affinity(cores) => {
             bind(&mut workload, &sys.layout, *cores);
             let sched = Fair::new(&sys);
+            finish(platform, sys, sched, workload, options, window, |_, _| None)
+        }
+        Scheme::Prototype(config) => {
+            let sched = Prototype::new(&sys, *config);
             finish(platform, sys, sched, workload, options, window, |_, _| None)
         }
         Scheme::Lane(config) => {
@@ -282,6 +340,22 @@ mod tests {
         );
     }
 
+    /// So are the prototypes' settings.
+    #[test]
+    fn prototypes_are_read() {
+        let read = |text: &str| match text.parse::<PolicySpec>().unwrap().scheme {
+            Scheme::Prototype(config) => config,
+            other => panic!("{other:?}"),
+        };
+        let config =
+            read("prototype:cpus=17,end=return,alpha=0.5,slice=100us,guests=no,timeout=2ms");
+        assert_eq!((config.cpus, config.end, config.alpha), (17, End::Return, Some(0.5)));
+        assert_eq!((config.slice_wide_ns, config.timeout_ns), (100_000, 2_000_000));
+        assert!(!config.guests && config.trap_ns.is_some());
+        assert_eq!(read("prototype:detect=mark").trap_ns, None);
+        assert_eq!(read("prototype"), PrototypeConfig::default());
+    }
+
     /// A mistake is named with what would be right.
     #[test]
     fn mistakes_are_explained() {
@@ -293,5 +367,7 @@ mod tests {
         assert!(why("lane:colour=red").contains("colour is no setting"));
         assert!(why("lane:wide").contains("no KEY=VALUE"));
         assert!(why("affinity").contains("affinity:2"));
+        assert!(why("prototype:alpha=2").contains("above 0, at most 1"));
+        assert!(why("prototype:wide=2").contains("wide is no setting"));
     }
 }

@@ -60,7 +60,7 @@ pub enum Step {
     Unlock { lock: u16 },
     /// Wait until so many tasks wait at this barrier.
     Barrier { barrier: u16 },
-    /// Offer the CPU to others.
+    /// Offer the CPU to others: sched_yield().
     Yield,
     /// Start another task of a group.
     Fork { group: u16 },

@@ -11,6 +11,7 @@ use sim::rng::Dist;
 use sim::sched::Scheduler;
 use sim::sched::deadline::Deadline;
 use sim::sched::fair::Fair;
+use sim::sched::prototype::{End, Prototype, PrototypeConfig};
 use sim::sys::Sys;
 use sim::trace::Quiet;
 
@@ -64,12 +65,73 @@ fn core_scheduling_keeps_kinds_apart() {
     assert!(clock(&apart) > 2_700_000.0, "{}", clock(&apart));
 }
 
+/// Tasks that are wide for a moment, make a system call, and compute.
+fn mixed(tasks: usize) -> Workload {
+    let mut w = Workload::new();
+    let heavy = w.code(InsnClass::Heavy512, 1.0);
+    let steps = Builder::new().wide(heavy, 2, Dist::Fixed(60_000)).syscall(Dist::Fixed(3_000));
+    let p = w.program(steps.work(0, Dist::Uniform(2_000_000, 4_000_000)).forever(0));
+    w.group(Group::new("mixed", tasks, p));
+    w
+}
+
+fn prototype(workload: Workload, change: impl Fn(&mut PrototypeConfig)) -> Outcome {
+    let mut config = PrototypeConfig::default();
+    change(&mut config);
+    run_with(|sys| Prototype::new(sys, config), workload, secs(1))
+}
+
+/// CPUs that ever had a licence above level 0.
+fn licensed(out: &Outcome) -> Vec<usize> {
+    let above = |cpu: &usize| out.cpus[*cpu].level_ns[1..].iter().any(|&ns| ns > 0);
+    (0..out.cpus.len()).filter(above).collect()
+}
+
+/// The papers' prototype keeps wide code on its CPUs, however it learns of it and of its end. A
+/// single wide CPU takes its sibling's clock along.
+#[test]
+fn the_prototype_keeps_wide_code_on_its_cpus() {
+    for end in [End::Entry, End::Return, End::Switch] {
+        let out = prototype(mixed(40), |config| config.end = end);
+        assert_eq!(licensed(&out), [15, 31], "{end:?}");
+        assert!(out.sched.traps > 100, "{end:?}: {} traps", out.sched.traps);
+    }
+    let explicit = prototype(mixed(40), |config| config.trap_ns = None);
+    assert_eq!((licensed(&explicit), explicit.sched.traps), (vec![15, 31], 0));
+    let single = prototype(mixed(40), |config| config.cpus = 1);
+    assert_eq!(licensed(&single), [15, 31]);
+    assert!(single.sched.guest_ns < 1_000_000_000, "of one CPU");
+}
+
+/// Wide CPUs run scalar tasks when they have nothing else, unless they may not.
+#[test]
+fn the_prototype_has_guests_or_not() {
+    let busy = |guests: bool| {
+        let out = prototype(mixed(40), |config| config.guests = guests);
+        out.cpus[15].busy_ns as f64 / 1e9
+    };
+    assert!(busy(true) > 0.9, "{}", busy(true));
+    assert!(busy(false) < 0.7, "{}", busy(false));
+}
+
+/// Its automatic sizing begins with no wide CPU, takes those that trap, and gives them back
+/// (THESIS 4.2); it changes its mind all the time (5.2.2).
+#[test]
+fn the_prototype_sizes_and_flaps() {
+    let out = prototype(mixed(40), |config| (config.alpha, config.cpus) = (Some(0.1), 17));
+    assert!(out.sched.resizes > 100, "{} changes", out.sched.resizes);
+    assert!(licensed(&out).len() > 4, "{:?}", licensed(&out));
+    let idle = prototype(mix(0, 40), |config| config.alpha = Some(0.1));
+    assert_eq!((idle.sched.resizes, licensed(&idle)), (0, vec![]));
+}
+
 /// The same seed gives the same run.
 #[test]
 fn baselines_are_deterministic() {
     let go = |make: fn(&Sys) -> Deadline| run_with(make, web_server(40), secs(1));
     assert_eq!(go(Deadline::muqss), go(Deadline::muqss));
     assert_eq!(go(Deadline::core_scheduling), go(Deadline::core_scheduling));
+    assert_eq!(prototype(mixed(40), |_| {}), prototype(mixed(40), |_| {}));
     let fair = || run_with(Fair::new, web_server(40), secs(1));
     assert_eq!(fair(), fair());
 }

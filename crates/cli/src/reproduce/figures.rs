@@ -6,12 +6,14 @@
 use sim::engine::Outcome;
 
 use super::Results;
-use super::plan::{Clocks, Plan};
+use super::plan::{Clocks, Instead, Plan};
 
 const GOLD: &str = "xeon-gold-6130";
 const I9: &str = "core-i9-7940x";
-const TRAP_RETURN: &str = "lane:wide=1,detect=trap,remigrate=syscall-return";
-const EXPLICIT: &str = "lane:wide=1,detect=hint";
+const RETURN_1: &str = "prototype:cpus=1,end=return";
+const RETURN_2: &str = "prototype:cpus=2,end=return";
+const EXPLICIT_1: &str = "prototype:cpus=1,detect=mark";
+const EXPLICIT: &str = "prototype:cpus=2,detect=mark";
 
 fn plan(machine: &str, scenario: &'static str, variant: &str, policy: &str) -> Plan {
     Plan {
@@ -21,6 +23,7 @@ fn plan(machine: &str, scenario: &'static str, variant: &str, policy: &str) -> P
         policy: policy.into(),
         clocks: Clocks::AsIs,
         victim: "",
+        instead: Instead::Nothing,
     }
 }
 
@@ -29,30 +32,42 @@ fn unthrottled(variant: &str) -> Plan {
 }
 
 fn flat() -> Plan {
-    Plan { clocks: Clocks::Flat, ..plan(I9, "thesis-nginx", "avx512", TRAP_RETURN) }
+    Plan { clocks: Clocks::Flat, ..plan(I9, "thesis-nginx", "avx512", RETURN_2) }
 }
 
 fn type_changes(policy: &str) -> Plan {
     plan(GOLD, "type-changes", "none", policy)
 }
 
-/// Simulations beyond those of a paper's rows.
-pub(super) fn plans(document: &str) -> Vec<Plan> {
-    match document {
-        "SFMA" => {
-            let explicit = plan(GOLD, "sfma-nginx", "avx512", "lane:wide=1,detect=hint");
-            vec![type_changes(EXPLICIT), type_changes("muqss"), explicit]
+fn trap_server() -> Plan {
+    plan(I9, "thesis-nginx", "avx512", RETURN_1)
+}
+
+fn explicit_server() -> Plan {
+    plan(GOLD, "sfma-nginx", "avx512", EXPLICIT)
+}
+
+fn openssl(variant: &str) -> Plan {
+    plan(I9, "openssl-speed", variant, "muqss")
+}
+
+fn fault_migrate(policy: &str) -> Plan {
+    plan(I9, "fault-migrate", "avx512", policy)
+}
+
+/// The simulations that the figure of a row is computed from; none if the row is a measure.
+pub(super) fn plans(id: &str) -> Vec<Plan> {
+    match id {
+        "sfma-type-change-cost" | "sfma-type-change-overhead" => {
+            vec![type_changes(EXPLICIT), type_changes("muqss")]
         }
-        "THESIS" => vec![
-            unthrottled("avx512"),
-            unthrottled("none"),
-            flat(),
-            plan(I9, "thesis-nginx", "avx512", TRAP_RETURN),
-            plan(I9, "fault-migrate", "avx512", TRAP_RETURN),
-            plan(I9, "fault-migrate", "avx512", EXPLICIT),
-            plan(I9, "openssl-speed", "avx512", "muqss"),
-            plan(I9, "openssl-speed", "none", "muqss"),
-        ],
+        "sfma-nginx-migrations" => vec![explicit_server()],
+        "thesis-amdahl" => vec![unthrottled("avx512"), unthrottled("none")],
+        "thesis-openssl-gain" => vec![openssl("avx512"), openssl("none")],
+        "thesis-level2-isolated" => vec![trap_server()],
+        "thesis-t56-migrations-trap" => vec![fault_migrate(RETURN_1)],
+        "thesis-t56-migrations-explicit" => vec![fault_migrate(EXPLICIT_1)],
+        "thesis-t57-migrations-trap" | "thesis-t57-traps" => vec![flat()],
         _ => Vec::new(),
     }
 }
@@ -73,7 +88,7 @@ pub(super) fn figure(id: &str, results: &Results) -> Option<f64> {
         // published at 100,000 changes per second
         "sfma-type-change-overhead" => Some(type_change(results)?.0 * 1e5 * 100.0),
         "sfma-nginx-migrations" => {
-            let out = of(plan(GOLD, "sfma-nginx", "avx512", "lane:wide=1,detect=hint"))?;
+            let out = of(explicit_server())?;
             Some(per_s(out.migrations, out))
         }
         "thesis-amdahl" => {
@@ -81,17 +96,15 @@ pub(super) fn figure(id: &str, results: &Results) -> Option<f64> {
             Some(100.0 * (rate(wide, "nginx")? / rate(none, "nginx")? - 1.0))
         }
         "thesis-openssl-gain" => {
-            let wide = of(plan(I9, "openssl-speed", "avx512", "muqss"))?;
-            let none = of(plan(I9, "openssl-speed", "none", "muqss"))?;
+            let wide = of(openssl("avx512"))?;
+            let none = of(openssl("none"))?;
             Some(rate(wide, "openssl")? / rate(none, "openssl")?)
         }
-        "thesis-level2-isolated" => isolated(of(plan(I9, "thesis-nginx", "avx512", TRAP_RETURN))?),
+        "thesis-level2-isolated" => isolated(of(trap_server())?),
         // a tenth of the passes was simulated
-        "thesis-t56-migrations-trap" => {
-            Some(10.0 * of(plan(I9, "fault-migrate", "avx512", TRAP_RETURN))?.migrations as f64)
-        }
+        "thesis-t56-migrations-trap" => Some(10.0 * of(fault_migrate(RETURN_1))?.migrations as f64),
         "thesis-t56-migrations-explicit" => {
-            Some(10.0 * of(plan(I9, "fault-migrate", "avx512", EXPLICIT))?.migrations as f64)
+            Some(10.0 * of(fault_migrate(EXPLICIT_1))?.migrations as f64)
         }
         "thesis-t57-migrations-trap" => {
             let out = of(flat())?;

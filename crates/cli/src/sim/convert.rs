@@ -47,6 +47,7 @@ fn about(scheme: &Scheme) -> &'static str {
         Scheme::Muqss => "MuQSS: the earliest virtual deadline of the machine first",
         Scheme::CoreScheduling => "wide and other tasks never share a core",
         Scheme::Affinity(_) => "wide tasks are bound to some cores, all others to the rest",
+        Scheme::Prototype(_) => "the papers' prototypes: core specialisation in MuQSS",
         Scheme::Lane(_) => "Turbolane: wide code in its own lane",
     }
 }

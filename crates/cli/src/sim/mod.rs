@@ -38,6 +38,9 @@ Policies:
                     Turbolane: wide=CORES|auto, detect=hint|mark|trap|trap-avx,
                     remigrate=syscall-entry|syscall-return|context-switch|timeout (joined by +),
                     timeout=2ms, slice=5ms, tiers=yes|no
+  prototype[:KEY=VALUE[,KEY=VALUE...]]
+                    what the papers measured: cpus=N, alpha=X (automatic sizing), detect=trap|mark,
+                    end=entry|return|switch|never, timeout=2ms, slice=6ms, guests=yes|no
 
 Examples:
   turbolane sim                                    the scenarios and machines there are

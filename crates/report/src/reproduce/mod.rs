@@ -22,6 +22,13 @@
 //! one, is met by definition and not counted.
 //!
 //! A ranking holds if the simulated values stand in its order; one that lacks a value is open.
+//!
+//! Why ours differs is not said in words but by another simulation: the same experiment with the one
+//! change that is held to be the cause. It explains a miss if it brings the value nearer to the
+//! published one, or makes the ranking hold; otherwise the miss is not explained.
+//!
+//! The papers measured their prototypes; what Turbolane's policy yields in the same experiment stands
+//! beside, compared with nothing.
 
 mod text;
 
@@ -51,8 +58,18 @@ pub trait Simulated {
     fn measure(&self, config: &Config, measure: Measure) -> Option<f64>;
     /// The value of a row that is no measure of a configuration, in the row's unit.
     fn figure(&self, id: &str) -> Option<f64>;
-    /// Why ours differs from the row or ranking of that id; `None` if nobody said.
-    fn why(&self, id: &str) -> Option<String>;
+    /// The experiment of that row or ranking with the change that is held to be the cause of a miss.
+    fn what_if(&self, id: &str) -> Option<Variation<'_>>;
+    /// All experiments with Turbolane's policy in the place of the papers' prototypes.
+    fn turbolane(&self) -> Option<Box<dyn Simulated + '_>>;
+}
+
+/// The same experiments with something changed.
+pub struct Variation<'a> {
+    /// What, in words that stand behind "if".
+    pub change: &'a str,
+    /// Who answers.
+    pub simulated: Box<dyn Simulated + 'a>,
 }
 
 /// The whole document.
@@ -94,8 +111,21 @@ pub struct RowResult {
     pub error_unit: String,
     /// Whether the error is within the tolerance; `null` if nothing was compared.
     pub within: Option<bool>,
-    /// Why it differs; `null` if nobody said.
-    pub why: Option<String>,
+    /// A changed experiment, of a miss; `null` if there is none.
+    pub what_if: Option<WhatIf>,
+    /// What Turbolane's policy yields in a mitigated row, in its unit; `null` if not simulated.
+    pub turbolane: Option<f64>,
+}
+
+/// A miss in a changed experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WhatIf {
+    /// What was changed, in words that stand behind "if".
+    pub change: String,
+    /// What it yields: one value of a row, those of a ranking in its order.
+    pub simulated: Vec<Option<f64>>,
+    /// Whether it comes nearer, or the ranking holds.
+    pub explains: bool,
 }
 
 /// One ranking beside ours.
@@ -107,8 +137,8 @@ pub struct OrderResult {
     pub simulated: Vec<Option<f64>>,
     /// Whether ours stand in that order; `null` if a value is missing.
     pub holds: Option<bool>,
-    /// Why it does not; `null` if nobody said.
-    pub why: Option<String>,
+    /// A changed experiment, of a violated one; `null` if there is none.
+    pub what_if: Option<WhatIf>,
 }
 
 /// How well it went.
@@ -152,43 +182,78 @@ impl Score {
             self.predicted += 1;
             self.compared += u32::from(row.within.is_some());
             self.within += u32::from(row.within == Some(true));
-            self.unexplained += u32::from(row.within == Some(false) && row.why.is_none());
+            self.unexplained += u32::from(row.within == Some(false) && !explains(&row.what_if));
         }
         for order in paper.orders.iter().filter(|order| order.published.purpose == Use::Predicts) {
             self.orders += 1;
             self.orders_compared += u32::from(order.holds.is_some());
             self.order_violations += u32::from(order.holds == Some(false));
-            self.unexplained += u32::from(order.holds == Some(false) && order.why.is_none());
+            self.unexplained += u32::from(order.holds == Some(false) && !explains(&order.what_if));
         }
     }
 }
 
+fn explains(what_if: &Option<WhatIf>) -> bool {
+    what_if.as_ref().is_some_and(|what_if| what_if.explains)
+}
+
 fn compare(paper: &Paper, simulated: &dyn Simulated) -> PaperResult {
-    let row = |row: &Row| {
-        let ours = match row.purpose {
-            Use::Context => None,
-            _ => value(paper, row, simulated).filter(|ours| ours.is_finite()),
-        };
-        let error = ours.map(|ours| row.error(ours));
-        let tolerance = row.quantity.tolerance();
-        RowResult {
-            published: row.clone(),
-            simulated: ours,
-            error,
-            error_unit: tolerance.unit().into(),
-            within: error.map(|error| tolerance.allows(error)),
-            why: simulated.why(&row.id),
-        }
-    };
     PaperResult {
         document: paper.document.clone(),
         title: paper.title.clone(),
-        rows: paper.rows.iter().map(row).collect(),
+        rows: paper.rows.iter().map(|row| compare_row(paper, row, simulated)).collect(),
         orders: paper.orders.iter().map(|order| rank(order, simulated)).collect(),
     }
 }
 
+fn compare_row(paper: &Paper, row: &Row, simulated: &dyn Simulated) -> RowResult {
+    let value_of = |simulated: &dyn Simulated| {
+        let compared = row.purpose != Use::Context;
+        let value = compared.then(|| value(paper, row, simulated)).flatten();
+        value.filter(|value| value.is_finite())
+    };
+    let ours = value_of(simulated);
+    let error = ours.map(|ours| row.error(ours));
+    let tolerance = row.quantity.tolerance();
+    let within = error.map(|error| tolerance.allows(error));
+    let what_if = |error: f64| {
+        let other = simulated.what_if(&row.id)?;
+        let value = value_of(other.simulated.as_ref());
+        Some(WhatIf {
+            change: other.change.into(),
+            simulated: vec![value],
+            explains: value.is_some_and(|value| row.error(value).abs() < error.abs()),
+        })
+    };
+    RowResult {
+        published: row.clone(),
+        simulated: ours,
+        error,
+        error_unit: tolerance.unit().into(),
+        within,
+        what_if: error.filter(|_| within == Some(false)).and_then(what_if),
+        turbolane: if row.mitigated {
+            simulated.turbolane().and_then(|simulated| value_of(simulated.as_ref()))
+        } else {
+            None
+        },
+    }
+}
+
 fn rank(order: &Order, simulated: &dyn Simulated) -> OrderResult {
+    let (ours, holds) = ranked(order, simulated);
+    let what_if = || {
+        let other = simulated.what_if(&order.id)?;
+        let (values, holds) = ranked(order, other.simulated.as_ref());
+        let explains = holds == Some(true);
+        Some(WhatIf { change: other.change.into(), simulated: values, explains })
+    };
+    let what_if = if holds == Some(false) { what_if() } else { None };
+    OrderResult { published: order.clone(), simulated: ours, holds, what_if }
+}
+
+/// The values in the published order, and whether they stand in it.
+fn ranked(order: &Order, simulated: &dyn Simulated) -> (Vec<Option<f64>>, Option<bool>) {
     let ours: Vec<_> = order
         .best_first
         .iter()
@@ -201,8 +266,7 @@ fn rank(order: &Order, simulated: &dyn Simulated) -> OrderResult {
         Some(Measure::Throughput | Measure::Clock) => stands(&values, order.or_equal),
         _ => stands(&values.iter().map(|value| -value).collect::<Vec<_>>(), order.or_equal),
     });
-    let why = simulated.why(&order.id);
-    OrderResult { published: order.clone(), simulated: ours, holds, why }
+    (ours, holds)
 }
 
 /// Whether each value is above the next, or equal where that is allowed.

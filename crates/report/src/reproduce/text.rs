@@ -1,10 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The reproduction as aligned tables: published, ours, error, what the row was for, and why a miss
-//! is one.
+//! The reproduction as aligned tables: published, simulated, error, what the row was for, what
+//! Turbolane's policy yields, and what explains a miss.
 
-use super::{OrderResult, PaperResult, Reproduction, RowResult, Score};
+use super::{OrderResult, PaperResult, Reproduction, RowResult, Score, WhatIf};
 use crate::papers::{Place, Use};
 use crate::text::{Align, Table, wrap};
+
+const MISSED: &str = "MISSED";
+
+/// What a changed experiment yields, if that explains the miss.
+fn explanation(what_if: &Option<WhatIf>, result: impl Fn(&WhatIf) -> String) -> String {
+    match what_if {
+        Some(what_if) if what_if.explains => {
+            format!(" -- if {}: {}", what_if.change, result(what_if))
+        }
+        _ => " -- not explained".into(),
+    }
+}
 
 /// Narrowest table that keeps its columns.
 const MIN_WIDTH: usize = 100;
@@ -27,9 +39,10 @@ impl PaperResult {
         let mut table = Table::new(&[
             ("  WHERE", Align::Left),
             ("PUBLISHED", Align::Right),
-            ("OURS", Align::Right),
+            ("MODEL", Align::Right),
             ("ERROR", Align::Right),
             ("", Align::Left),
+            ("TURBOLANE", Align::Right),
             ("WHAT", Align::Left),
         ]);
         for row in self.rows.iter().filter(|row| row.published.purpose != Use::Context) {
@@ -56,22 +69,26 @@ impl RowResult {
         let row = &self.published;
         let range = row.value_to.map_or(String::new(), |to| format!("-{}", figure(to)));
         let unit = if row.unit == "1" { String::new() } else { format!(" {}", row.unit) };
-        let ours = self.simulated.map_or("-".into(), |ours| format!("{}{unit}", figure(ours)));
+        let with_unit = |value: Option<f64>| {
+            value.map_or("-".into(), |value| format!("{}{unit}", figure(value)))
+        };
+        let turbolane = if row.mitigated { with_unit(self.turbolane) } else { String::new() };
         let error = self.error.map_or("-".into(), |error| {
             let space = if self.error_unit == "%" { "" } else { " " };
             format!("{error:+.1}{space}{}", self.error_unit)
         });
         let mut what = row.title.clone();
-        if let (Some(false), Some(why)) = (self.within, &self.why) {
-            what += &format!(" -- {why}");
+        if self.verdict() == MISSED {
+            what += &explanation(&self.what_if, |what_if| with_unit(what_if.simulated[0]));
         }
         let published = format!("{}{range}{unit}", figure(row.value));
         vec![
             format!("  {}", place(&row.place)),
             published,
-            ours,
+            with_unit(self.simulated),
             error,
             self.verdict().into(),
+            turbolane,
             what,
         ]
     }
@@ -82,7 +99,7 @@ impl RowResult {
             (Use::Calibrates, _) => "calibrated",
             (_, None) => "open",
             (_, Some(true)) => "predicted",
-            (_, Some(false)) => "MISSED",
+            (_, Some(false)) => MISSED,
         }
     }
 }
@@ -95,8 +112,8 @@ impl OrderResult {
             Some(false) => "VIOLATED",
         };
         let mut what = self.published.title.clone();
-        if let (Some(false), Some(why)) = (self.holds, &self.why) {
-            what += &format!(" -- {why}");
+        if self.holds == Some(false) {
+            what += &explanation(&self.what_if, |_| "it holds".into());
         }
         vec![format!("  {}", place(&self.published.place)), verdict.into(), what]
     }
@@ -121,7 +138,7 @@ impl Score {
         let mut text = wrap("predicted rows: ", &rows, width);
         text += &wrap("rankings:       ", &orders, width);
         if self.unexplained > 0 {
-            let what = format!("{} misses have no explanation yet", self.unexplained);
+            let what = format!("{} misses are not explained", self.unexplained);
             text += &wrap("open:           ", &what, width);
         }
         text

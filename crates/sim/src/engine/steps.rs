@@ -152,7 +152,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
                 self.agenda.push(at_ns, kind::TASK | task);
                 Some(self.block(cpu))
             }
-            Step::Yield => Some(Todo::Choose(Why::Yield)),
+            Step::Yield => Some(self.yields(cpu, task)),
             Step::End => Some(self.end(cpu)),
             _ => self.other_step(cpu, task, step),
         }
@@ -197,6 +197,13 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         self.tasks[task as usize].debt_q += cost_q;
         let why = if verdict.yields { Why::Yield } else { Why::Resched };
         verdict.resched.then_some(Todo::Choose(why))
+    }
+
+    fn yields(&mut self, cpu: usize, task: Tid) -> Todo {
+        let syscall_q = self.cost_q(self.platform.costs.syscall_ns);
+        self.tasks[task as usize].debt_q += syscall_q;
+        let _ = self.act(cpu, task, Act::Yield);
+        Todo::Choose(Why::Yield)
     }
 
     /// The running task waits for something.

@@ -323,7 +323,7 @@ impl<'a> Reader<'a> {
             }
             "wide_end" => steps.push(Step::WideEnd),
             "done" => steps.push(Step::Done),
-            "yield" => steps.extend(call(Step::Yield)),
+            "yield" => steps.push(Step::Yield),
             "end" => steps.push(Step::End),
             "lock" => {
                 let lock = self.lock_of(&s.lock);

@@ -17,21 +17,16 @@
 use machine::InsnClass;
 
 use super::queue::Queue;
+use super::turn::{INTERVAL_NS, Turn};
 use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
 use crate::program::Code;
 use crate::sys::{Kick, NO_TASK, Sys, Tid};
 use crate::timers::NEVER;
 use crate::trace::Sink;
 
-/// MuQSS's rr_interval.
-const INTERVAL_NS: u64 = 6_000_000;
-
 #[derive(Clone, Debug)]
 struct DeadlineTask {
-    deadline_ns: u64,
-    left_ns: u64,
-    started_ns: u64,
-    weight: u32,
+    turn: Turn,
     /// It has told of wide code.
     wide: bool,
 }
@@ -69,22 +64,13 @@ impl Deadline {
         Deadline { core_scheduling: true, ..Deadline::muqss(sys) }
     }
 
-    fn renew(&mut self, now_ns: u64, task: Tid) {
-        let t = &mut self.tasks[task as usize];
-        t.left_ns = INTERVAL_NS;
-        t.deadline_ns = now_ns + INTERVAL_NS * 100 / u64::from(t.weight.max(1));
-    }
-
-    fn charge(&mut self, sys: &Sys, task: Tid) {
-        let t = &mut self.tasks[task as usize];
-        let used_ns = sys.now_ns - t.started_ns;
-        t.started_ns = sys.now_ns;
-        t.left_ns = t.left_ns.saturating_sub(used_ns);
+    fn turn(&mut self, task: Tid) -> &mut Turn {
+        &mut self.tasks[task as usize].turn
     }
 
     fn enqueue(&mut self, task: Tid) {
         self.inserted = self.inserted.wrapping_add(1);
-        let deadline_ns = self.tasks[task as usize].deadline_ns as i64;
+        let deadline_ns = self.tasks[task as usize].turn.deadline_ns as i64;
         self.queue.insert(task, deadline_ns, self.inserted);
     }
 
@@ -140,15 +126,15 @@ impl Deadline {
     /// Displace the task with the latest deadline, if it is later.
     fn preempt(&mut self, sys: &mut Sys, task: Tid) {
         let wide = self.tasks[task as usize].wide;
-        let deadline_ns = self.tasks[task as usize].deadline_ns;
+        let deadline_ns = self.tasks[task as usize].turn.deadline_ns;
         let latest = (0..self.curr.len())
             .filter(|&cpu| self.curr[cpu] != NO_TASK && sys.allows(task, cpu))
             .filter(|&cpu| {
                 !self.core_scheduling || self.tasks[self.curr[cpu] as usize].wide == wide
             })
-            .max_by_key(|&cpu| (self.tasks[self.curr[cpu] as usize].deadline_ns, cpu));
+            .max_by_key(|&cpu| (self.tasks[self.curr[cpu] as usize].turn.deadline_ns, cpu));
         if let Some(cpu) = latest
-            && self.tasks[self.curr[cpu] as usize].deadline_ns > deadline_ns
+            && self.tasks[self.curr[cpu] as usize].turn.deadline_ns > deadline_ns
         {
             self.counters.preemptions += 1;
             sys.kick(cpu, Kick::Preempt);
@@ -197,16 +183,14 @@ impl Deadline {
 
 impl Scheduler for Deadline {
     fn new_task(&mut self, sys: &mut Sys, new: &NewTask) {
-        let weight = new.weight;
         let wide = new.parent.is_some_and(|parent| self.tasks[parent as usize].wide);
-        self.tasks.push(DeadlineTask { deadline_ns: 0, left_ns: 0, started_ns: 0, weight, wide });
-        self.renew(sys.now_ns, new.task);
+        self.tasks.push(DeadlineTask { turn: Turn::new(sys.now_ns, new.weight), wide });
     }
 
     fn wake(&mut self, sys: &mut Sys, task: Tid, _: &mut impl Sink) {
         self.counters.decisions += 1;
-        if self.tasks[task as usize].left_ns == 0 {
-            self.renew(sys.now_ns, task);
+        if self.turn(task).left_ns == 0 {
+            self.turn(task).renew(sys.now_ns, INTERVAL_NS);
         }
         self.place(sys, task);
     }
@@ -216,18 +200,19 @@ impl Scheduler for Deadline {
         sys: &mut Sys,
         cpu: usize,
         prev: Option<Tid>,
-        why: Why,
+        _: Why,
         _: &mut impl Sink,
     ) -> Pick {
         self.counters.decisions += 1;
         let Ok(kind) = self.kind_or_change(sys, cpu) else { return Pick::Idle };
         if let Some(prev) = prev {
-            self.charge(sys, prev);
-            if self.tasks[prev as usize].left_ns == 0 || why == Why::Yield {
-                self.renew(sys.now_ns, prev);
+            let turn = self.turn(prev);
+            turn.charge(sys.now_ns);
+            if turn.left_ns == 0 {
+                turn.renew(sys.now_ns, INTERVAL_NS);
             }
             if self.may(sys, cpu, kind, prev) {
-                let own_ns = self.tasks[prev as usize].deadline_ns as i64;
+                let own_ns = self.tasks[prev as usize].turn.deadline_ns as i64;
                 let first_ns = self.queue.first_ns(|task| self.may(sys, cpu, kind, task));
                 if first_ns.is_none_or(|first_ns| first_ns >= own_ns) {
                     return Pick::Keep;
@@ -246,7 +231,7 @@ impl Scheduler for Deadline {
     }
 
     fn stops(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: bool, _: &mut impl Sink) {
-        self.charge(sys, task);
+        self.turn(task).charge(sys.now_ns);
         self.curr[cpu] = NO_TASK;
         if self.core_scheduling {
             // the sibling may have been idle for want of its kind
@@ -264,16 +249,16 @@ impl Scheduler for Deadline {
     }
 
     fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: &mut impl Sink) -> bool {
-        self.tasks[task as usize].started_ns = sys.now_ns;
+        self.turn(task).started_ns = sys.now_ns;
         self.curr[cpu] = task;
         false
     }
 
     fn tick(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: &mut impl Sink) -> bool {
         self.counters.decisions += 1;
-        self.charge(sys, task);
+        self.turn(task).charge(sys.now_ns);
         let t = &self.tasks[task as usize];
-        let (used_up, wide) = (t.left_ns == 0, t.wide);
+        let (used_up, wide) = (t.turn.left_ns == 0, t.wide);
         self.must_change(sys, cpu, wide) || (used_up && !self.queue.is_empty())
     }
 

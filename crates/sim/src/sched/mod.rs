@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`lane`] | Turbolane: `policy/` through an adapter that does what `bpf/` does |
 //! | [`fair`] | the kernel's fair scheduling, as far as placement matters |
+//! | [`prototype`] | what the papers measured: core specialisation in MuQSS |
 //! | [`deadline`] | MuQSS, the baseline of the papers; and core scheduling: wide and other tasks
 //! never share a core (SYSTOR 6.1) |
 //!
@@ -21,7 +22,9 @@
 pub mod deadline;
 pub mod fair;
 pub mod lane;
+pub mod prototype;
 mod queue;
+mod turn;
 
 use crate::program::Code;
 use crate::sys::{Sys, Tid};
@@ -71,6 +74,8 @@ pub enum Act {
     Enter,
     /// Out of it.
     Exit,
+    /// Into sched_yield(); the CPU chooses anew afterwards.
+    Yield,
 }
 
 /// What a task is when it begins.

@@ -46,7 +46,10 @@ impl Lane {
     /// Class of every CPU, as the daemon computes it: whole cores that are online, the last in
     /// topology order first.
     fn wanted_classes(&self, sys: &Sys, nr_wide: usize) -> Vec<u8> {
-        let mut want = vec![0; sys.layout.nr_cpus];
+        let mut want = vec![policy::CLASS_NONE; sys.layout.nr_cpus];
+        for cpu in sys.online.iter() {
+            want[cpu] = 0;
+        }
         let cores = &sys.layout.cores;
         let online = |core: &&Vec<u16>| core.iter().any(|&cpu| sys.online.has(cpu as usize));
         let listed = |core: &&Vec<u16>| match &self.config.wide {
@@ -56,7 +59,7 @@ impl Lane {
         let ranked = cores.iter().rev().filter(online).filter(listed);
         for (rank, core) in ranked.enumerate() {
             let class = policy::core_class(rank as u32, nr_wide as u32, self.config.tiers);
-            for &cpu in core {
+            for &cpu in core.iter().filter(|&&cpu| sys.online.has(cpu as usize)) {
                 want[cpu as usize] = class as u8;
             }
         }
@@ -70,12 +73,12 @@ impl Lane {
             self.set_running_queue(cpu, QUEUE_NONE as u8);
         }
         self.class.copy_from_slice(want);
+        self.running_queue.fill(QUEUE_NONE as u8);
         for (cpu, &queue) in running.iter().enumerate() {
             self.set_running_queue(cpu, queue);
         }
-        let of_class = |class: usize| {
-            Mask::of(nr, (0..nr).filter(|&cpu| sys.online.has(cpu) && want[cpu] as usize == class))
-        };
+        let of_class =
+            |class: usize| Mask::of(nr, (0..nr).filter(|&cpu| want[cpu] as usize == class));
         self.class_masks = std::array::from_fn(of_class);
         let present = |among: Option<&Mask>| {
             let holds = |mask: &Mask| among.map_or(!mask.is_empty(), |llc| mask.intersects(llc));

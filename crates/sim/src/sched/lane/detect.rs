@@ -122,6 +122,8 @@ impl Lane {
             (Act::WideBegin(_) | Act::WideEnd, Detect::Trap(_)) => Verdict::default(),
             (Act::Enter, _) => self.syscall(sys, cpu, task, Event::SyscallEntry, sink),
             (Act::Exit, _) => self.syscall(sys, cpu, task, Event::SyscallReturn, sink),
+            // the library moves by it: says nothing about the end of wide code
+            (Act::Yield, _) => Verdict::default(),
         }
     }
 

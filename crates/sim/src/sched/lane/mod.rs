@@ -14,8 +14,17 @@
 //! | `sizing.rs` | crates/sched/src/autosize.rs |
 //! | `memo.rs` | (tables of pure answers) |
 //!
-//! Not here, because the simulator has no such windows: tasks inside a tracing program
-//! (leave.bpf.h), kicks that get lost, realtime tasks.
+//! Where the two differ:
+//!
+//! - The simulator decides in no time. So there is nothing here of what closes the kernel's windows:
+//!   tasks inside a tracing program (leave.bpf.h, `starts_too_early`), such programs being preempted,
+//!   the count of arrivals and the second look that it allows (arrivals.bpf.h), tasks that were
+//!   overlooked (`tl_find_overlooked`).
+//! - A CPU whose task gives it up and that has nothing to look for leaves the task's unread hint to
+//!   `stopping` there (a "quiet" CPU); here it is read before. The outcome is the same.
+//! - Realtime tasks and CPUs that are taken away by them (`ops.cpu_release`) do not exist.
+//! - The loader's threads go first there (`goes_first`), as kernel threads do; here there is no loader.
+//! - `on_act` plays the library's part of a hint too (crates/turbolane).
 
 mod classes;
 mod detect;
@@ -240,10 +249,11 @@ impl Lane {
     #[inline]
     fn set_running_queue(&mut self, cpu: usize, queue: u8) {
         let old = self.running_queue[cpu];
-        if old == queue {
+        let class = self.class[cpu] as usize;
+        // a CPU that goes off line is nobody's victim, whatever it still runs
+        if old == queue || class == policy::CLASS_NONE as usize {
             return;
         }
-        let class = self.class[cpu] as usize;
         if (old as usize) < TRACKED {
             self.running[class][old as usize].clear(cpu);
         }
@@ -360,17 +370,14 @@ impl Scheduler for Lane {
     fn tick(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
         self.counters.decisions += 1;
         self.account_run(sys, cpu, task);
-        let changed =
-            self.read_hint(sys, cpu, task, sink) | self.tell(sys, cpu, task, Event::Tick, 0, sink);
+        self.read_hint(sys, cpu, task, sink);
+        self.tell(sys, cpu, task, Event::Tick, 0, sink);
         self.refresh_caps(sys, task);
         let class = self.class[cpu];
-        let guest = self.is_guest(task, class);
         let expired = sys.now_ns >= self.tasks[task as usize].slice_end_ns;
         let queue = self.memo.of(&self.tasks[task as usize].t).queue;
         self.set_running_queue(cpu, queue);
-        expired
-            || !self.fits(task, class)
-            || (guest && (changed || self.has_work_in_steps(cpu, self.nr_steps(cpu) - 1)))
+        expired || !self.fits(task, class) || self.guest_should_go(sys, cpu, task)
     }
 
     fn act(

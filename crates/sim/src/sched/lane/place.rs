@@ -33,7 +33,7 @@ impl Lane {
     }
 
     /// Whether a scalar CPU stands idle that a guest of a wide CPU could use.
-    fn better_place_idle(&self, sys: &Sys, task: Tid) -> bool {
+    pub(super) fn better_place_idle(&self, sys: &Sys, task: Tid) -> bool {
         let third = (!sys.reaches_everything(task)).then(|| sys.affinity(task));
         sys.idle.next_common(&self.class_masks[0], third, 0).is_some()
     }
@@ -67,21 +67,22 @@ impl Lane {
         if sys.layout.llcs.len() <= 1 {
             return llc;
         }
-        let queue = self.memo.of(&self.tasks[task as usize].t).queue;
-        let class = self.memo.queue_class[queue as usize];
+        let t = &self.tasks[task as usize].t;
+        let mut class = self.memo.queue_class[self.memo.of(t).queue as usize];
         let any_class = u32::from(class) == NR_CLASSES;
+        // the kernel moves tasks away before their CPU goes off line: there, `here` is on line
         let usable = sys.online.has(here) && sys.allows(task, here);
         if (any_class || self.class[here] == class) && usable {
             return llc;
         }
-        let cpu = if any_class {
-            let all = sys.online.clone();
-            sys.any(&all, task)
-        } else if sys.reaches_everything(task) && self.llc_classes[llc] >> class & 1 == 1 {
+        if any_class {
+            // any will do, of those that are online
+            class = policy::lowest_class(u32::from(t.caps)) as u8;
+        }
+        if sys.reaches_everything(task) && self.llc_classes[llc] >> class & 1 == 1 {
             return llc;
-        } else {
-            sys.any(&self.class_masks[class as usize], task)
-        };
+        }
+        let cpu = sys.any(&self.class_masks[class as usize], task);
         cpu.map_or(llc, |cpu| sys.layout.place[cpu].llc as usize)
     }
 

@@ -105,6 +105,14 @@ impl Lane {
         Pick::Keep
     }
 
+    /// Whether the task is a guest that should go now: something waits that goes before it, or a
+    /// scalar CPU is idle.
+    pub(super) fn guest_should_go(&self, sys: &Sys, cpu: usize, task: Tid) -> bool {
+        self.is_guest(task, self.class[cpu])
+            && (self.better_place_idle(sys, task)
+                || self.has_work_in_steps(cpu, self.nr_steps(cpu) - 1))
+    }
+
     /// Whether a queue that the CPU serves in one of these steps holds anything.
     pub(super) fn has_work_in_steps(&self, cpu: usize, nr_steps: u8) -> bool {
         let steps = &self.memo.queue_step[self.class[cpu] as usize];
