@@ -18,15 +18,18 @@
 //! ends; nothing is written outside the cache folder.
 
 mod apt;
+mod bochs;
 mod boot;
 mod cache;
 mod cpio;
+mod files;
 mod guest;
 mod image;
 mod initramfs;
 mod kernel;
 pub mod logscan;
 mod mirror;
+mod module;
 mod outcome;
 mod peers;
 mod process;
@@ -40,8 +43,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 pub use cache::Cache;
-pub use guest::Guest;
+pub use guest::{Emulator, Guest};
 pub use kernel::Kernel;
+pub use module::build_modules;
 pub use outcome::{End, Outcome};
 pub use peers::peer;
 pub use process::{end_children_on_signals, last_lines, run_child};
@@ -67,6 +71,6 @@ pub fn prepare(cache: &Cache) -> Result<Images> {
     let pins = versions::Versions::pinned();
     let kernel = kernel::prepare(cache, &pins.kernel)?;
     let disk = image::prepare(cache, &pins.guest, &kernel)?;
-    let initramfs = initramfs::prepare(cache, &kernel)?;
+    let initramfs = initramfs::prepare(cache, &kernel, &initramfs::QEMU)?;
     Ok(Images { kernel, disk, initramfs })
 }

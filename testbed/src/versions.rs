@@ -11,6 +11,8 @@ use serde::Deserialize;
 pub(crate) struct Versions {
     pub(crate) kernel: Kernel,
     pub(crate) guest: Guest,
+    pub(crate) module: Module,
+    pub(crate) bochs: Bochs,
     /// Versions by name.
     pub(crate) peers: BTreeMap<String, String>,
 }
@@ -29,6 +31,20 @@ pub(crate) struct Kernel {
 pub(crate) struct Guest {
     pub(crate) suite: String,
     pub(crate) packages: Vec<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Module {
+    pub(crate) packages: Vec<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bochs {
+    pub(crate) source: String,
+    pub(crate) sha256: String,
+    pub(crate) suite: String,
 }
 
 impl Versions {

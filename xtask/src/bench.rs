@@ -81,7 +81,7 @@ struct Baseline {
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    let binaries = Binaries::build()?;
+    let mut binaries = Binaries::build()?;
     let benches = suite::list(binaries.program("vmtests")?, "--list-benches")?;
     let groups = groups(&benches);
     let Some(group) = &args.group else {
@@ -91,7 +91,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let chosen: Vec<Suite> =
         benches.iter().filter(|bench| bench.group == *group).cloned().collect();
     ensure!(!chosen.is_empty(), "there is no group {group}; there are: {}", groups.join(" "));
-    let report = run(group, &chosen, &binaries)?;
+    let report = run(group, &chosen, &mut binaries)?;
     print(&report.results);
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&report).context("cannot write JSON")? + "\n";
@@ -107,11 +107,12 @@ fn groups(benches: &[Suite]) -> Vec<&str> {
     groups
 }
 
-fn run(group: &str, benches: &[Suite], binaries: &Binaries) -> Result<Report> {
+fn run(group: &str, benches: &[Suite], binaries: &mut Binaries) -> Result<Report> {
     let guests = benches.iter().any(|bench| !bench.host);
     let lab = if guests {
         let cache = Cache::open()?;
         let images = testbed::prepare(&cache)?;
+        binaries.add_modules(&cache, &images.kernel)?;
         Some((cache, images))
     } else {
         None

@@ -6,6 +6,7 @@ mod bench;
 mod binaries;
 mod demo;
 mod format;
+mod modules;
 mod repo;
 mod suite;
 mod test;

@@ -26,6 +26,9 @@ pub(crate) struct Suite {
     /// Benchmarks only: runs on this machine, not in a guest.
     #[serde(default)]
     pub(crate) host: bool,
+    /// "qemu" or "bochs".
+    #[serde(default = "qemu")]
+    emulator: String,
     #[serde(default = "four")]
     cpus: u32,
     /// As QEMU's `-smp` takes it, e.g. "cores=2,threads=2".
@@ -53,6 +56,10 @@ pub(crate) struct Suite {
     /// Other schedulers to put into the guest, to compare with: "scx_layered".
     #[serde(default)]
     peers: Vec<String>,
+}
+
+fn qemu() -> String {
+    "qemu".to_owned()
 }
 
 fn four() -> u32 {
@@ -106,6 +113,7 @@ impl Suite {
         command: &[&str],
     ) -> Result<Outcome> {
         let mut guest = Guest::new(cache, images)
+            .emulator(self.emulator.parse()?)
             .cpus(self.cpus)
             .topology(&self.topology)
             .memory_mib(self.memory_mib)

@@ -193,7 +193,7 @@ fn excerpt(text: &str) -> String {
 
 /// Boots a guest for each suite whose name fits. Returns also how many did.
 fn guests(filter: &str) -> Result<(Tally, usize)> {
-    let binaries = Binaries::build()?;
+    let mut binaries = Binaries::build()?;
     let mut suites = suite::list(binaries.program("vmtests")?, "--list")?;
     suites.retain(|suite| format!("vm/{}", suite.name).contains(filter));
     if suites.is_empty() {
@@ -201,6 +201,7 @@ fn guests(filter: &str) -> Result<(Tally, usize)> {
     }
     let cache = Cache::open()?;
     let images = testbed::prepare(&cache)?;
+    binaries.add_modules(&cache, &images.kernel)?;
     let total = Mutex::new(Tally::default());
     suite::for_each(&suites, |suite| {
         let start = Instant::now();

@@ -14,6 +14,8 @@ pub struct Case {
     pub group: &'static str,
     /// Benchmarks: runs on the developer's machine, not in a guest.
     pub host: bool,
+    /// "qemu" or "bochs".
+    pub emulator: &'static str,
     /// CPUs of the guest.
     pub cpus: u32,
     /// QEMU's topology, empty for one core per CPU.
@@ -37,6 +39,7 @@ impl Case {
             name,
             group: "",
             host: false,
+            emulator: "qemu",
             cpus: 4,
             topology: "",
             icount: false,
@@ -54,6 +57,12 @@ impl Case {
         case
     }
 
+    /// The same in another group.
+    pub const fn group(mut self, group: &'static str) -> Self {
+        self.group = group;
+        self
+    }
+
     /// The same on the developer's machine.
     pub const fn host(mut self) -> Self {
         self.host = true;
@@ -69,6 +78,13 @@ impl Case {
     /// The same with another number of CPUs.
     pub const fn cpus(mut self, cpus: u32) -> Self {
         self.cpus = cpus;
+        self
+    }
+
+    /// The same in Bochs, which has AVX-512, on two CPUs: it is slow.
+    pub const fn bochs(mut self) -> Self {
+        self.emulator = "bochs";
+        self.cpus = 2;
         self
     }
 

@@ -8,11 +8,11 @@ use hw::Facts;
 use machine::CpuSet;
 use report::problem::Problem;
 use report::text::wrap;
-use sched::config::{Config, Mode, WideCpus};
+use sched::config::{Components, Config, Mode, WideCpus};
 use sched::marks::{Emulation, ResolvedMark, resolve};
 
 use crate::failure::Failure;
-use crate::obstacles::{rights_obstacle, scx_obstacle};
+use crate::obstacles::{rights_obstacle, scx_obstacle, trap_obstacle};
 
 /// What a run would do.
 #[derive(Debug)]
@@ -81,10 +81,40 @@ pub(super) fn check(config: &Config, facts: &Facts) -> Result<Plan, Failure> {
             "boot a kernel with sched_ext, or build the program with libturbolane",
         )));
     }
+    check_trap(config, mode, facts, &mut notes)?;
     if facts.topology.cores().len() == 1 {
         notes.push("this machine has one core, so wide and scalar code share it".into());
     }
     Ok(Plan { mode, wide_cpus, online: facts.topology.online(), marks, notes })
+}
+
+/// Whether the trap module can do what is asked of it.
+fn check_trap(
+    config: &Config,
+    mode: Mode,
+    facts: &Facts,
+    notes: &mut Vec<String>,
+) -> Result<(), Failure> {
+    if config.trap == Components::None {
+        return Ok(());
+    }
+    if mode == Mode::Affinity {
+        return Err(Failure::unsupported(Problem::new(
+            format!("cannot use --trap {} in affinity mode", config.trap),
+            "only the sched_ext scheduler can move a task that trapped",
+            "boot a kernel with sched_ext, or leave --trap out",
+        )));
+    }
+    if let Some(problem) = trap_obstacle(config.trap, facts) {
+        return Err(Failure::unsupported(problem));
+    }
+    if config.trap == Components::Avx && config.trap_level > 1 {
+        notes.push("heavy AVX2 is level 1: --trap-level 1 makes it move".into());
+    }
+    if facts.cpu.hypervisor.is_some() {
+        notes.push("in a virtual machine each change of XCR0 goes through the hypervisor".into());
+    }
+    Ok(())
 }
 
 fn choose_mode(asked: Mode, facts: &Facts, notes: &mut Vec<String>) -> Result<Mode, Failure> {

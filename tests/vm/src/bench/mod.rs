@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The benchmarks of group `vm`: each measures its claim beside its baseline in one guest.
+//! The benchmarks of groups `vm` and `trap`: each measures its claim beside its baseline in one
+//! guest.
 
 pub mod conservation;
 mod hints;
 mod migration;
 mod overhead;
 mod placement;
+mod trap;
+mod trap_avx512;
 
 use crate::suite::Case;
 
@@ -16,4 +19,11 @@ pub const ALL: &[Case] = &[
     Case::bench("conservation", conservation::run).limit_s(400),
     Case::bench("overhead", overhead::run).icount().limit_s(900).peers(&["scx_layered"]),
     Case::bench("migration", migration::run).icount().limit_s(300),
+    Case::bench("trap-paths", trap::paths).group("trap").icount().limit_s(600),
+    Case::bench("trap-extra", trap::extra).group("trap").icount().limit_s(600),
+    Case::bench("trap-xstate", trap::xstate).group("trap").limit_s(300),
+    Case::bench("trap-stress", trap::stress).group("trap").limit_s(1200),
+    Case::bench("trap-stress-avx512", trap_avx512::stress).group("trap").bochs().limit_s(3000),
+    Case::bench("trap-sections", trap_avx512::sections).group("trap").bochs().limit_s(1800),
+    Case::bench("trap-dynamic", trap::dynamic).group("trap").icount().limit_s(900),
 ];
