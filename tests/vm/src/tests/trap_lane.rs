@@ -121,7 +121,7 @@ pub fn run_and_leave() -> Result<()> {
         on_wide += u32::from(cpu() >= 2);
     }
     // Not all: the C library traps too here, and what follows within hold_ns goes unseen.
-    ensure!(on_wide >= 15, "behind {on_wide} of 20 wide instructions on a wide CPU");
+    ensure!(on_wide > 10, "behind {on_wide} of 20 wide instructions on a wide CPU");
     ensure!(stat(&stats()?, "trap_events")? > before, "the scheduler heard nothing");
     lane.stop()?;
     ensure!(!trap::is_loaded(), "the module stayed");
