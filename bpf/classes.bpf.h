@@ -124,6 +124,10 @@ static __noinline void count_classes(void)
 	bpf_for(cpu, 0, nr_cpus) {
 		if (cpu >= TL_CPUS_MAX)
 			break;
+		if (want_class[cpu] == TL_CLASS_NONE) {
+			cpus[cpu].class = TL_CLASS_NONE;
+			continue;
+		}
 		cpus[cpu].class = want_class[cpu] & 3;
 		present |= 1u << cpus[cpu].class;
 		llc_classes[cpus[cpu].llc & (TL_LLCS_MAX - 1)] |=
@@ -163,6 +167,7 @@ static __always_inline int apply_classes(void)
 			return err;
 	}
 	class_generation = class_generation + 1 ?: 1;
+	count_arrival(0); /* what is queued may be for other CPUs now */
 	publish_classes();
 	return 0;
 }

@@ -6,31 +6,48 @@
 #ifndef TL_CONTROL_BPF_H
 #define TL_CONTROL_BPF_H
 
+/*
+ * The queue in which a queued task belongs now; 0 if it is not ours.
+ *
+ * This and tl_requeue() are not static: so the verifier looks at each once, not
+ * once for each state of the loops around them. That took it five times as long
+ * as all else here together.
+ */
+__noinline u32 tl_right_queue(struct task_struct *p __arg_trusted)
+{
+	struct task_ctx *tc = try_lookup_task(p);
+
+	if (!tc)
+		return 0;
+	refresh_caps(p, tc);
+	return tl_queue_id(home_llc(p, tc, scx_bpf_task_cpu(p)),
+			   tl_task_queue(&tc->t));
+}
+
 /* Move queued tasks whose queue is no longer theirs, e.g. wide work that
  * waits for a CPU which has just become scalar. */
-static __noinline int requeue(u32 id)
+__noinline int tl_requeue(u32 id)
 {
 	struct task_struct *p;
 	int moved = 0;
 
+	bpf_rcu_read_lock();
 	tl_for_each_queued(p, id)
 	{
 		struct task_ctx *tc = try_lookup_task(p);
-		u32 now;
+		u32 now = tl_right_queue(p);
 
-		if (!tc)
-			continue;
-		refresh_caps(p, tc);
-		now = tl_queue_id(home_llc(p, tc, scx_bpf_task_cpu(p)),
-				  tl_task_queue(&tc->t));
-		if (now == id)
+		if (!tc || !now || now == id)
 			continue;
 		tl_vtime_place(&tc->t, now, *queue_clock(id), *queue_clock(now),
 			       cfg.slice_ns);
 		scx_bpf_dsq_move_set_vtime(tl_queue_iter, tc->t.vtime_ns);
-		if (scx_bpf_dsq_move_vtime(tl_queue_iter, p, now, 0))
-			moved++;
+		if (!scx_bpf_dsq_move_vtime(tl_queue_iter, p, now, 0))
+			continue;
+		count_arrival((now >> 8) - 1);
+		moved++;
 	}
+	bpf_rcu_read_unlock();
 	return moved;
 }
 
@@ -43,11 +60,8 @@ int tl_requeue_all(void *unused)
 	int moved = 0;
 
 	bpf_for(llc, 0, nr_llcs) {
-		bpf_for(queue, 0, TL_NR_QUEUES) {
-			bpf_rcu_read_lock();
-			moved += requeue(tl_queue_id(llc, queue));
-			bpf_rcu_read_unlock();
-		}
+		bpf_for(queue, 0, TL_NR_QUEUES)
+			moved += tl_requeue(tl_queue_id(llc, queue));
 	}
 	bpf_for(cpu, 0, nr_cpus)
 		scx_bpf_kick_cpu(cpu, TL_KICK_PREEMPT);

@@ -20,8 +20,11 @@
 #include "leave.bpf.h"
 #include "trap_event.h"
 
-/* System calls that the kernel itself puts in a task's way for uprobes; not
- * the program's own. */
+/* System calls that say nothing about what the program does next: those that
+ * the kernel itself puts in a task's way for uprobes, and the one by which the
+ * library moves a section that has just begun. If a tick had read the hint
+ * before that call, its return would end the section. */
+#define NR_SCHED_YIELD 24
 #define NR_URETPROBE 335
 #define NR_UPROBE 336
 
@@ -29,9 +32,9 @@
  * time, as a task of this type and level. At ticks too: a task that is alone on
  * its CPU may not stop for minutes. */
 static __always_inline void account_run(struct task_ctx *tc, struct tl_cpu *c,
-					u32 type, u32 level)
+					u32 type, u32 level, u64 now_ns)
 {
-	u64 now_ns = bpf_ktime_get_ns(), used_ns = now_ns - tc->t.started_ns;
+	u64 used_ns = now_ns - tc->t.started_ns;
 
 	if (type >= TL_NR_TYPES)
 		return;
@@ -49,22 +52,22 @@ static __always_inline void account_run(struct task_ctx *tc, struct tl_cpu *c,
 /* Tell the policy; true if type or level changed. The task is running: until
  * now it ran as what it was before. */
 static __always_inline u32 tell(struct task_ctx *tc, struct tl_cpu *c,
-				u32 event, u32 level)
+				u32 event, u32 level, u64 now_ns)
 {
 	u32 old_type = tc->t.type, old_level = tc->t.level, changed;
 
-	changed = tl_task_event(&tc->t, &cfg, event, level, bpf_ktime_get_ns());
+	changed = tl_task_event(&tc->t, &cfg, event, level, now_ns);
 	if (changed)
-		account_run(tc, c, old_type, old_level);
+		account_run(tc, c, old_type, old_level, now_ns);
 	c->type_changes += changed;
 	return changed;
 }
 
 /* The same for the events that only end periods. */
 static __always_inline u32 tell_end(struct task_ctx *tc, struct tl_cpu *c,
-				    u32 event)
+				    u32 event, u64 now_ns)
 {
-	u32 changed = tell(tc, c, event, 0);
+	u32 changed = tell(tc, c, event, 0, now_ns);
 
 	c->heuristic_ends += changed;
 	return changed;
@@ -79,25 +82,35 @@ static __always_inline struct tl_hint_slot *try_lookup_slot(u32 slot)
 	return &page->slot[slot - 1];
 }
 
-static __always_inline u32 read_hint(struct task_struct *p, struct task_ctx *tc,
-				     struct tl_cpu *c)
+/* The task's slot if it says something that has not been read yet. */
+static __always_inline struct tl_hint_slot *
+try_unread_hint(const struct task_struct *p, const struct task_ctx *tc)
 {
 	struct tl_hint_slot *slot = try_lookup_slot(tc->slot);
-	u32 seq, want;
 
 	if (!slot || slot->tid != (u32)p->pid)
+		return NULL;
+	if (slot->seq == tc->hint_seq && slot->want == tc->hint_want)
+		return NULL;
+	return slot;
+}
+
+static __always_inline u32 read_hint(const struct task_struct *p,
+				     struct task_ctx *tc, struct tl_cpu *c,
+				     u64 now_ns)
+{
+	struct tl_hint_slot *slot = try_unread_hint(p, tc);
+
+	if (!slot)
 		return 0;
-	seq = slot->seq;
-	want = slot->want;
-	if (seq == tc->hint_seq && want == tc->hint_want)
-		return 0;
-	tc->hint_seq = seq;
-	tc->hint_want = want;
+	tc->hint_seq = slot->seq;
+	tc->hint_want = slot->want;
 	c->hint_events++;
-	if (want == TL_HINT_SILENT)
+	if (tc->hint_want == TL_HINT_SILENT)
 		return 0;
-	return want ? tell(tc, c, TL_EV_HINT_BEGIN, want) :
-		      tell(tc, c, TL_EV_HINT_END, 0);
+	if (!tc->hint_want)
+		return tell(tc, c, TL_EV_HINT_END, 0, now_ns);
+	return tell(tc, c, TL_EV_HINT_BEGIN, tc->hint_want, now_ns);
 }
 
 /* Whether a running task should give up its CPU after its type changed. */
@@ -137,7 +150,7 @@ static __always_inline int on_mark(u32 event, u32 level)
 	if (!try_lookup_here(&h))
 		return 0;
 	h.c->mark_events++;
-	if (tell(h.tc, h.c, event, level))
+	if (tell(h.tc, h.c, event, level, bpf_ktime_get_ns()))
 		h.tc->look = 1;
 	return 0;
 }
@@ -193,7 +206,8 @@ static __always_inline int on_syscall(u32 event)
 {
 	struct here h;
 
-	if (try_lookup_here(&h) && tell_end(h.tc, h.c, event) &&
+	if (try_lookup_here(&h) &&
+	    tell_end(h.tc, h.c, event, bpf_ktime_get_ns()) &&
 	    must_leave(h.p, h.tc, h.c))
 		leave(h.tc);
 	return 0;
@@ -202,7 +216,7 @@ static __always_inline int on_syscall(u32 event)
 SEC("?tp_btf/sys_enter")
 int BPF_PROG(tl_syscall_enter, struct pt_regs *regs, long nr)
 {
-	if (nr == NR_URETPROBE || nr == NR_UPROBE)
+	if (nr == NR_URETPROBE || nr == NR_UPROBE || nr == NR_SCHED_YIELD)
 		return 0;
 	return on_syscall(TL_EV_SYSCALL_ENTRY);
 }
@@ -223,7 +237,7 @@ int BPF_PROG(tl_trap, struct task_struct *task, u32 level, unsigned long ip)
 	if (!try_lookup_here(&h))
 		return 0;
 	h.c->trap_events++;
-	tell(h.tc, h.c, TL_EV_TRAP, level);
+	tell(h.tc, h.c, TL_EV_TRAP, level, bpf_ktime_get_ns());
 	if (must_leave(h.p, h.tc, h.c))
 		leave(h.tc);
 	return 0;

@@ -14,12 +14,15 @@
  */
 struct tl_cpu {
 	/* what it is; by the loader before it applies the classes */
-	u32 class; /* highest level that may run here, 0 = scalar */
+	u32 class; /* highest level that may run here, 0 = scalar; or
+		    * TL_CLASS_NONE */
 	u32 llc;   /* index of its last-level cache */
 	/* what it does */
 	u32 running_queue; /* enum tl_queue of its task, TL_Q_NONE = none */
 	u32 inside;	   /* a task waits here that was switched out
 				* with migration disabled; see serve.bpf.h */
+	u64 quiet_at;	   /* arrivals when it last found no work, 0 = it found
+		       * some; see arrivals.bpf.h */
 	/* what it has counted */
 	u64 run_ns[TL_NR_TYPES];  /* CPU time by type of task */
 	u64 wait_ns[TL_NR_TYPES]; /* time tasks that started here had waited */
@@ -41,6 +44,8 @@ struct tl_cpu {
 	u64 tick_wide_on_scalar;  /* ticks that saw wide code where it must
 				   * not be (degraded tasks not counted, nor those
 				  * that told at this tick or are leaving) */
+	u64 overlooked;		  /* tasks that waited while a CPU for them was
+				   * idle, found by this CPU's ticks */
 	u64 ticks;
 } __attribute__((aligned(64)));
 

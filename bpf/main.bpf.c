@@ -5,6 +5,7 @@
  * carried out.
  *
  *   state.bpf.h    tables, per-task and per-CPU state, look-ups
+ *   arrivals.bpf.h how a CPU knows that nothing has been queued
  *   classes.bpf.h  CPU classes as masks, what an affinity reaches
  *   place.bpf.h    select_cpu, enqueue: an idle CPU or a queue
  *   leave.bpf.h    giving up a CPU at the word of a tracing program
@@ -31,6 +32,7 @@
 char LICENSE[] SEC("license") = "GPL";
 
 #include "state.bpf.h"
+#include "arrivals.bpf.h"
 #include "classes.bpf.h"
 #include "place.bpf.h"
 #include "detect.bpf.h"
@@ -56,8 +58,9 @@ s32 BPF_PROG(tl_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 SEC("struct_ops/tl_enqueue")
 void BPF_PROG(tl_enqueue, struct task_struct *p, u64 enq_flags)
 {
+	s32 here = scx_bpf_task_cpu(p);
 	struct task_ctx *tc = lookup_task(p);
-	struct tl_cpu *c = lookup_cpu(scx_bpf_task_cpu(p));
+	struct tl_cpu *c = lookup_cpu(here);
 
 	if (!tc || !c)
 		return;
@@ -65,7 +68,7 @@ void BPF_PROG(tl_enqueue, struct task_struct *p, u64 enq_flags)
 		tl_scx_insert(p, TL_DSQ_LOCAL, tl_task_slice_ns(&tc->t, &cfg),
 			      enq_flags);
 	else
-		place(p, tc, enq_flags);
+		place(p, tc, here, enq_flags);
 }
 
 SEC("struct_ops/tl_dispatch")
@@ -104,6 +107,7 @@ void BPF_PROG(tl_running, struct task_struct *p)
 	struct task_ctx *tc = lookup_task(p);
 	struct tl_cpu *c = lookup_cpu(cpu);
 	u64 now_ns = bpf_ktime_get_ns();
+	u32 queue;
 
 	if (!tc || !c)
 		return;
@@ -115,10 +119,11 @@ void BPF_PROG(tl_running, struct task_struct *p)
 		*clock_ns = tl_vtime_clock(*clock_ns, &tc->t);
 	}
 	refresh_caps(p, tc);
-	c->running_queue = tl_task_queue(&tc->t);
+	queue = tl_task_queue(&tc->t);
+	c->running_queue = queue;
 	if (starts_too_early(p, c)) {
 		send_on(p, cpu);
-	} else if (tl_task_fits(&tc->t, c->class)) {
+	} else if (tl_queue_fits(queue, c->class)) {
 		if (tc->t.type == TL_WIDE)
 			tc->t.flags |= TL_TASK_RAN_FIT;
 	} else if (!may_not_migrate(p)) {
@@ -132,12 +137,14 @@ void BPF_PROG(tl_stopping, struct task_struct *p, bool runnable)
 {
 	struct task_ctx *tc = lookup_task(p);
 	struct tl_cpu *c = lookup_cpu(scx_bpf_task_cpu(p));
+	u64 now_ns;
 
 	if (!tc || !c)
 		return;
-	account_run(tc, c, tc->t.type, tc->t.level);
-	tell_end(tc, c, TL_EV_SWITCH_OUT);
-	read_hint(p, tc, c);
+	now_ns = bpf_ktime_get_ns();
+	account_run(tc, c, tc->t.type, tc->t.level, now_ns);
+	tell_end(tc, c, TL_EV_SWITCH_OUT, now_ns);
+	read_hint(p, tc, c, now_ns);
 	c->running_queue = TL_Q_NONE;
 	stops_inside(p, c, runnable);
 	if (!may_not_migrate(p))
@@ -149,24 +156,27 @@ void BPF_PROG(tl_tick, struct task_struct *p)
 {
 	struct task_ctx *tc = lookup_task(p);
 	struct tl_cpu *c = lookup_cpu(scx_bpf_task_cpu(p));
+	u64 now_ns = bpf_ktime_get_ns();
 	u32 changed;
 
 	if (!tc || !c)
 		return;
 	c->ticks++;
-	account_run(tc, c, tc->t.type, tc->t.level);
-	changed = read_hint(p, tc, c);
-	changed |= tell_end(tc, c, TL_EV_TICK);
+	account_run(tc, c, tc->t.type, tc->t.level, now_ns);
+	changed = read_hint(p, tc, c, now_ns);
+	changed |= tell_end(tc, c, TL_EV_TICK, now_ns);
 	refresh_caps(p, tc);
 	if (!tl_task_fits(&tc->t, c->class)) {
-		/* not if it told just now, or is on its way */
-		c->tick_wide_on_scalar += !changed && !is_leaving(tc);
+		/* not if it told just now, or is on its way: without a slice
+		 * it is switched out at this tick anyway */
+		c->tick_wide_on_scalar += !changed && !is_leaving(tc) &&
+					  p->scx.slice;
 		tl_scx_set_slice(p, 0);
-	} else if (guest_is_in_the_way(tc, c) ||
-		   (changed && tl_task_is_guest(&tc->t, c->class))) {
+	} else if (guest_should_go(p, tc, c)) {
 		tl_scx_set_slice(p, 0);
 	}
 	c->running_queue = tl_task_queue(&tc->t);
+	c->overlooked += tl_find_overlooked(c->ticks % nr_llcs, now_ns);
 	if (fault == TL_FAULT_ERROR && c->ticks > 50)
 		tl_scx_error("provoked on purpose (--fault error)");
 }
@@ -191,17 +201,14 @@ void BPF_PROG(tl_set_cpumask, struct task_struct *p, const struct cpumask *mask)
 	leave_at_last(p, tc);
 }
 
-/*
- * A task may be queued between this CPU's last look and its idle bit: the
- * kernel sets the bit before it calls us, so either the one who queues sees
- * the bit, or we see the task.
- */
+/* A task may have been queued between this CPU's last look and its idle bit,
+ * which the kernel has just set; see arrivals.bpf.h. */
 SEC("struct_ops/tl_update_idle")
 void BPF_PROG(tl_update_idle, s32 cpu, bool idle)
 {
 	struct tl_cpu *c = lookup_cpu(cpu);
 
-	if (idle && c && has_work_for(c))
+	if (idle && c && c->quiet_at != nr_arrivals())
 		scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
 }
 

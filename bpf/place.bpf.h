@@ -84,6 +84,16 @@ static __always_inline bool better_place_idle(const struct task_struct *p)
 	return found;
 }
 
+/* Wake the CPU if it is idle by the time the task is in its queue: it may be on
+ * its way there and have looked too early, see arrivals.bpf.h. */
+static __always_inline void kick_between(const struct tl_cpu *c, s32 cpu,
+					 u32 need)
+{
+	if (c->running_queue == TL_Q_NONE && c->class >= need &&
+	    c->class < TL_NR_CLASSES)
+		scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
+}
+
 /* No idle CPU for wide work: displace what has less right to a wide CPU. */
 static __always_inline void kick_victim(const struct task_struct *p, u32 need,
 					u32 arrives)
@@ -96,6 +106,7 @@ static __always_inline void kick_victim(const struct task_struct *p, u32 need,
 
 		if (cpu >= TL_CPUS_MAX)
 			break;
+		kick_between(&cpus[cpu], cpu, need);
 		rank = tl_victim_rank(need, cpus[cpu].class,
 				      cpus[cpu].running_queue, arrives);
 		if (rank <= best || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
@@ -129,7 +140,8 @@ static __always_inline u32 home_llc(const struct task_struct *p,
 	    bpf_cpumask_test_cpu(here, p->cpus_ptr))
 		return llc;
 	if (class == TL_NR_CLASSES)
-		return llc_of_cpu(bpf_cpumask_any_distribute(p->cpus_ptr));
+		/* any will do, of those that are online */
+		class = tl_lowest_class(tc->t.caps);
 	if (reaches_everything(p) && (llc_classes[llc] >> class & 1))
 		return llc;
 	good = reachable_of_class(p, class);
@@ -147,6 +159,7 @@ static __always_inline void insert_queued(struct task_struct *p,
 
 	tl_vtime_place(&tc->t, id, old_clock_ns, *queue_clock(id), slice_ns);
 	tc->t.enqueued_ns = bpf_ktime_get_ns();
+	count_arrival(llc);
 	tl_scx_insert_vtime(p, id, slice_ns, tc->t.vtime_ns, enq_flags);
 }
 
@@ -162,9 +175,9 @@ static __always_inline bool goes_first(const struct task_struct *p,
 }
 
 static __always_inline void place(struct task_struct *p, struct task_ctx *tc,
-				  u64 enq_flags)
+				  s32 here, u64 enq_flags)
 {
-	s32 here = scx_bpf_task_cpu(p), cpu;
+	s32 cpu;
 	u64 slice_ns = tl_task_slice_ns(&tc->t, &cfg);
 	u32 need;
 
@@ -181,7 +194,10 @@ static __always_inline void place(struct task_struct *p, struct task_ctx *tc,
 	}
 	need = tl_task_need(&tc->t);
 	insert_queued(p, tc, home_llc(p, tc, here), enq_flags);
-	if (need)
+	cpu = claim_idle(p, tc, here); /* see arrivals.bpf.h */
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
+	else if (need)
 		kick_victim(p, need,
 			    (enq_flags & TL_ENQ_WAKEUP) ||
 				    !(tc->t.flags & TL_TASK_RAN_FIT));

@@ -6,6 +6,11 @@
  * The task that ran until now (prev) is not in a queue yet. If it could go on,
  * it does so, with a new slice, unless a queue of its own step or an earlier
  * one has a task: then the CPU changes hands, and prev queues up behind.
+ *
+ * If prev could go on and nobody has queued anything since the CPU last looked
+ * in vain, it does not look again (arrivals.bpf.h). Nor, in that case, at what
+ * prev has just hinted: stopping() reads it in a moment, and enqueue() finds
+ * the place.
  */
 #ifndef TL_SERVE_BPF_H
 #define TL_SERVE_BPF_H
@@ -80,18 +85,28 @@ static __noinline int take_step(struct tl_cpu *c, u32 step)
 	return 0;
 }
 
+/* Whether the CPU's last task is one of ours and did not fall asleep. */
+static __always_inline bool wants_to_go_on(const struct task_struct *prev)
+{
+	return prev && (prev->scx.flags & TL_TASK_QUEUED);
+}
+
 /* The context of prev if it wants to go on and may, else NULL. */
 static __always_inline struct task_ctx *
-context_if_it_stays(struct task_struct *prev, struct tl_cpu *c)
+context_if_it_stays(struct task_struct *prev, struct tl_cpu *c, bool quiet)
 {
 	struct task_ctx *tc;
 
-	if (!prev || !(prev->scx.flags & TL_TASK_QUEUED))
+	if (!wants_to_go_on(prev))
 		return NULL;
 	tc = lookup_task(prev);
 	if (!tc)
 		return NULL;
-	read_hint(prev, tc, c);
+	if (try_unread_hint(prev, tc)) {
+		if (quiet)
+			return NULL;
+		read_hint(prev, tc, c, bpf_ktime_get_ns());
+	}
 	return may_stay(prev, tc, c->class) ? tc : NULL;
 }
 
@@ -120,8 +135,7 @@ static __always_inline bool goes_on_pinned(struct task_struct *prev)
 {
 	struct task_ctx *tc;
 
-	if (!prev || !(prev->scx.flags & TL_TASK_QUEUED) ||
-	    !may_not_migrate(prev))
+	if (!wants_to_go_on(prev) || !may_not_migrate(prev))
 		return false;
 	tc = try_lookup_task(prev);
 	if (tc && !tc->move)
@@ -129,25 +143,43 @@ static __always_inline bool goes_on_pinned(struct task_struct *prev)
 	return true;
 }
 
-static __always_inline void serve(s32 cpu, struct task_struct *prev)
+/* Take a task for the CPU, from one of its first steps. */
+static __always_inline bool take(struct tl_cpu *c, u32 nr_steps)
 {
-	struct tl_cpu *c = lookup_cpu(cpu);
-	struct task_ctx *stays;
-	u32 step, nr_steps;
+	u64 arrivals = nr_arrivals();
+	u32 step;
 
-	if (!c || fault == TL_FAULT_STALL || goes_on_pinned(prev))
-		return;
-	stays = context_if_it_stays(prev, c);
-	nr_steps = stays ? nr_steps_before(stays, c->class) :
-			   tl_nr_steps(c->class);
 	bpf_for(step, 0, nr_steps) {
 		if (step >= TL_NR_CLASSES)
 			break;
 		if (take_step(c, step))
-			return;
+			return true;
 	}
-	if (stays && prev)
-		tl_scx_set_slice(prev, tl_task_slice_ns(&stays->t, &cfg));
+	if (nr_steps == tl_nr_steps(c->class))
+		c->quiet_at = arrivals;
+	return false;
+}
+
+static __always_inline void serve(s32 cpu, struct task_struct *prev)
+{
+	struct tl_cpu *c = lookup_cpu(cpu);
+	struct task_ctx *stays;
+	bool quiet;
+
+	if (!c || fault == TL_FAULT_STALL || goes_on_pinned(prev))
+		return;
+	quiet = wants_to_go_on(prev) && c->quiet_at == nr_arrivals();
+	stays = context_if_it_stays(prev, c, quiet);
+	if (!quiet && take(c, stays ? nr_steps_before(stays, c->class) :
+				      tl_nr_steps(c->class)))
+		return;
+	if (!stays || !prev)
+		return;
+	tl_scx_set_slice(prev, tl_task_slice_ns(&stays->t, &cfg));
+	/* It goes on without running() being called, and its type may have
+	 * changed since it started: say who may displace it now. Else a guest
+	 * that was wide until now holds a wide CPU until the next tick. */
+	c->running_queue = tl_task_queue(&stays->t);
 }
 
 /* A task stops on this CPU, or starts: keep track of who is inside. */
@@ -183,18 +215,48 @@ static __always_inline bool has_work_in_steps(struct tl_cpu *c, u32 nr_steps)
 	return false;
 }
 
-static __always_inline bool has_work_for(struct tl_cpu *c)
+/*
+ * Look whether the head of a queue waits although a CPU for it is idle, and
+ * wake that CPU: closes the last hole of arrivals.bpf.h. Returns the number of
+ * such tasks. A task that has not waited for a slice yet is on its way.
+ */
+__noinline int tl_find_overlooked(u32 llc, u64 now_ns)
 {
-	return has_work_in_steps(c, tl_nr_steps(c->class & 3));
+	struct task_struct *p;
+	u32 queue;
+	int found = 0;
+
+	bpf_for(queue, 0, TL_NR_QUEUES) {
+		u32 id = tl_queue_id(llc, queue);
+
+		if (queue_is_empty(id))
+			continue;
+		tl_for_each_queued(p, id)
+		{
+			struct task_ctx *tc = try_lookup_task(p);
+			s32 cpu = -1;
+
+			if (tc && now_ns - tc->t.enqueued_ns > cfg.slice_ns)
+				cpu = claim_idle(p, tc, scx_bpf_task_cpu(p));
+			if (cpu >= 0) {
+				scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
+				found++;
+			}
+			break;
+		}
+	}
+	return found;
 }
 
-/* Whether a guest must give the CPU back now: something waits that goes before
- * it. Its kick may have been lost, e.g. to a change of the classes. */
-static __always_inline bool guest_is_in_the_way(struct task_ctx *tc,
-						struct tl_cpu *c)
+/* Whether the task is a guest that should go now: something waits that goes
+ * before it (its kick may have been lost, e.g. to a change of the classes), or
+ * a scalar CPU is idle. */
+static __always_inline bool
+guest_should_go(struct task_struct *p, struct task_ctx *tc, struct tl_cpu *c)
 {
 	return tl_task_is_guest(&tc->t, c->class) &&
-	       has_work_in_steps(c, tl_nr_steps(c->class & 3) - 1);
+	       (better_place_idle(p) ||
+		has_work_in_steps(c, tl_nr_steps(c->class & 3) - 1));
 }
 
 #endif

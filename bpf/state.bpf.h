@@ -28,11 +28,12 @@ u32 classes_present = 1;
 u32 nr_scalar_cpus;
 /* The same as classes_present, for each LLC. */
 u8 llc_classes[TL_LLCS_MAX];
-/* virtual-time clock of each queue; a cache line per LLC */
+/* The queues of an LLC; a cache line each. */
 struct {
-	u64 clock_ns[8];
-} clocks[TL_LLCS_MAX];
-_Static_assert(TL_NR_QUEUES <= 8, "one cache line");
+	u64 clock_ns[7]; /* virtual-time clock of each queue */
+	u64 arrivals;	 /* tasks that entered a queue; see arrivals.bpf.h */
+} llcs[TL_LLCS_MAX];
+_Static_assert(TL_NR_QUEUES <= 7, "one cache line");
 
 struct task_ctx {
 	struct tl_task t;
@@ -101,7 +102,9 @@ static __always_inline u64 *queue_clock(u32 id)
 {
 	u32 llc = (id >> 8) - 1;
 
-	return &clocks[llc & (TL_LLCS_MAX - 1)].clock_ns[id & 7];
+	u32 queue = id & 7;
+
+	return &llcs[llc & (TL_LLCS_MAX - 1)].clock_ns[queue < 7 ? queue : 0];
 }
 
 static __always_inline u32 llc_of_cpu(s32 cpu)

@@ -74,6 +74,8 @@ tl_inline u32 tl_victim_best(u32 need)
 /* Flags of a CPU on the hint page, see bpf/hint_page.h. */
 tl_inline u8 tl_cpu_flags(u32 class, u32 nr_scalar_cpus)
 {
+	if (class == TL_CLASS_NONE)
+		return 0;
 	return class | (class && nr_scalar_cpus ? 0x80 : 0);
 }
 

@@ -85,6 +85,18 @@ tl_inline u32 tl_highest_class(u32 caps)
 	return c;
 }
 
+/* Lowest class in caps, 0 if there is none. */
+tl_inline u32 tl_lowest_class(u32 caps)
+{
+	u32 class = 0;
+
+#pragma unroll
+	for (u32 c = TL_LEVEL_MAX; c > 0; c--)
+		if (caps >> c & 1)
+			class = c;
+	return caps & 1 ? 0 : class;
+}
+
 /*
  * Class of CPU the task needs: the lowest of those its affinity holds that is
  * at least its level. Where there is none, the highest it may use: a wide
@@ -151,10 +163,15 @@ tl_inline u32 tl_queue_step(u32 class, u32 queue)
 	return queue <= class ? class - queue : class + 1;
 }
 
-/* Whether a CPU of this class may run the task at all. */
+/* Whether a CPU of this class may run the tasks of the queue at all. */
+tl_inline u32 tl_queue_fits(u32 queue, u32 class)
+{
+	return tl_queue_step(class, queue) < tl_nr_steps(class);
+}
+
 tl_inline u32 tl_task_fits(const struct tl_task *t, u32 class)
 {
-	return tl_queue_step(class, tl_task_queue(t)) < tl_nr_steps(class);
+	return tl_queue_fits(tl_task_queue(t), class);
 }
 
 /* Whether the task, on a CPU of this class, only fills time that wide work

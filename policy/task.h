@@ -16,7 +16,7 @@
  *   event                 hint    mark    loose   then
  *   --------------------  ------  ------  ------  ----------------------
  *   HINT_BEGIN level      level   .       .       wide
- *   HINT_END              0       .       .       scalar if nothing left
+ *   HINT_END        (5)   0       .       .       scalar if nothing left
  *   MARK_ENTER level      .       max     .       wide; depth + 1
  *   MARK_RETURN           .       0 (*)   .       scalar if nothing left
  *   TRAP level            .       .       max     wide
@@ -34,6 +34,8 @@
  *   (3) only after the task has run on a CPU fit for it: the switch that
  *       carries it there must not end the period
  *   (4) counted from the last event that was evidence
+ *   (5) of a default task too: hints are read now and then, and a section that
+ *       was over by then shows as an end without a begin
  *
  * A heuristic ends open sections too: whoever sets it says that it is a better
  * guess than the program's own words. A section that was ended so stays ended
@@ -111,11 +113,13 @@ tl_inline void tl_task_init(struct tl_task *t, const struct tl_cfg *cfg,
 	}
 }
 
-/* Say that a task that nobody classified is scalar. */
-tl_inline void tl_task_classify_scalar(struct tl_task *t)
+/* Say that a task that nobody classified is scalar; true if its type changed. */
+tl_inline u32 tl_task_classify_scalar(struct tl_task *t)
 {
-	if (t->type == TL_DEFAULT)
-		t->type = TL_SCALAR;
+	if (t->type != TL_DEFAULT)
+		return 0;
+	t->type = TL_SCALAR;
+	return 1;
 }
 
 tl_inline u8 tl_max_u8(u8 a, u8 b)
@@ -130,13 +134,18 @@ tl_inline u32 tl_task_settle(struct tl_task *t)
 			     tl_max_u8(t->mark_level, t->loose_level));
 	u8 old_type = t->type, old_level = t->level;
 
+	/* In this order: the kernel may switch the task out between any two of
+	 * these, in the middle of the program that tells of a mark. The switch
+	 * must not find it wide with the flag of an earlier period, or it would
+	 * end the new one. */
+	if (level && old_type != TL_WIDE)
+		t->flags &= ~TL_TASK_RAN_FIT;
+	tl_barrier();
 	t->level = level;
 	if (level)
 		t->type = TL_WIDE;
 	else if (t->type == TL_WIDE)
 		t->type = TL_SCALAR;
-	if (old_type != TL_WIDE && t->type == TL_WIDE)
-		t->flags &= ~TL_TASK_RAN_FIT;
 	return old_type != t->type || old_level != level;
 }
 
@@ -210,7 +219,7 @@ tl_inline u32 tl_task_event(struct tl_task *t, const struct tl_cfg *cfg,
 		break;
 	case TL_EV_HINT_END:
 		t->hint_level = 0;
-		return tl_task_settle(t);
+		return tl_task_settle(t) | tl_task_classify_scalar(t);
 	case TL_EV_MARK_ENTER:
 		if (t->mark_depth < 255)
 			t->mark_depth++;

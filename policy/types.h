@@ -20,12 +20,16 @@
 
 #define TL_LEVEL_MAX 3u
 #define TL_NR_CLASSES (TL_LEVEL_MAX + 1u)
+#define TL_CLASS_NONE 255u /* of a CPU that is offline: counts as neither */
 
 /* CPUs, LLCs: what the fixed-size tables of both builds hold. */
 #define TL_CPUS_MAX 1024u
 #define TL_LLCS_MAX 64u
 
 #define tl_inline static inline __attribute__((always_inline, unused))
+
+/* The compiler keeps the accesses before and after it apart. */
+#define tl_barrier() __asm__ volatile("" ::: "memory")
 
 enum tl_type {
 	TL_DEFAULT = 0, /* never classified: shares all CPUs (SYSTOR 3.2) */

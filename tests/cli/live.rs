@@ -23,7 +23,7 @@ fn lane() -> Option<MutexGuard<'static, ()>> {
         return Some(guard);
     }
     let why = text(&output.stderr);
-    let expected = ["only root", "already runs", "no scalar CPU"];
+    let expected = ["only root", "runs here already"];
     assert!(expected.iter().any(|words| why.contains(words)), "{why}");
     eprintln!("skipped: {why}");
     None
@@ -113,9 +113,20 @@ fn settings_change_while_it_runs() {
     let settings = text(&ctl(&["get", "--json", "slice"]).stdout);
     assert!(settings.contains(r#""value":"3ms""#), "{settings}");
 
-    let refused = ctl(&["set", "wide-cpus=1000"]);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(text(&refused.stderr).contains("next:"));
+    let status = text(&ctl(&["status", "--json"]).stdout);
+    let cpus = |key: &str| status.split(&format!("\"{key}\":\"")).nth(1)?.split('"').next();
+    let (wide, scalar) = (cpus("wide_cpus").unwrap(), cpus("scalar_cpus").unwrap());
+    let mut impossible = vec![("1000".to_string(), "this machine has")];
+    if !scalar.is_empty() {
+        impossible.push((format!("{scalar},{wide}"), "no scalar CPU would be left"));
+    }
+    for (value, why) in impossible {
+        let refused = ctl(&["set", &format!("wide-cpus={value}")]);
+        assert_eq!(refused.status.code(), Some(2));
+        let told = text(&refused.stderr);
+        assert!(told.starts_with("error: cannot use --wide-cpus "), "{told}");
+        assert!(told.contains(why) && told.contains("next:"), "{told}");
+    }
     let settings = text(&ctl(&["get", "--json", "wide-cpus"]).stdout);
     assert!(settings.contains(r#""value":"1""#), "{settings}");
 

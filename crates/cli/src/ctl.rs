@@ -146,7 +146,7 @@ pub(crate) struct Client {
 }
 
 /// Far longer than any request takes; a scheduler that is silent for so long is stuck.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Client {
     /// Connects to the scheduler.

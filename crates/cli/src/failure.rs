@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use report::problem::Problem;
-use report::text::wrap;
 
 use crate::terminal;
 
@@ -17,34 +16,24 @@ const UNSUPPORTED: u8 = 77;
 /// A problem that ends the program.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    told: Told,
+    problem: Problem,
     code: u8,
-}
-
-#[derive(Debug)]
-enum Told {
-    Problem(Problem),
-    /// What, why and what next in one text, as `sched` words it.
-    Text(String),
 }
 
 impl Failure {
     /// It should have worked, or the input makes no sense.
     pub(crate) fn failed(problem: Problem) -> Self {
-        Failure { told: Told::Problem(problem), code: FAILED }
+        Failure { problem, code: FAILED }
     }
 
     /// This machine, kernel or user cannot do it.
     pub(crate) fn unsupported(problem: Problem) -> Self {
-        Failure { told: Told::Problem(problem), code: UNSUPPORTED }
+        Failure { problem, code: UNSUPPORTED }
     }
 
     /// Tells the user and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        let text = match &self.told {
-            Told::Problem(problem) => problem.text(terminal::width()),
-            Told::Text(text) => wrap("error: ", text, terminal::width()),
-        };
+        let text = self.problem.text(terminal::width());
         // Nothing is left to do about a standard error that is closed.
         _ = io::stderr().write_all(text.as_bytes());
         ExitCode::from(self.code)
@@ -53,7 +42,7 @@ impl Failure {
 
 impl From<sched::error::Error> for Failure {
     fn from(error: sched::error::Error) -> Self {
-        Failure { code: error.exit_code(), told: Told::Text(error.to_string()) }
+        Failure { code: error.exit_code(), problem: error.into_problem() }
     }
 }
 

@@ -11,7 +11,6 @@ mod ctl;
 mod doctor;
 mod failure;
 mod man;
-mod obstacles;
 mod run;
 mod stats;
 mod terminal;

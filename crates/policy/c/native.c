@@ -22,7 +22,7 @@ EXPORT(void, task_init,
        (struct tl_task * t, const struct tl_cfg *cfg, u8 type, u8 level,
 	u64 now_ns),
        tl_task_init(t, cfg, type, level, now_ns))
-EXPORT(void, task_classify_scalar, (struct tl_task * t),
+EXPORT(u32, task_classify_scalar, (struct tl_task * t),
        tl_task_classify_scalar(t))
 EXPORT(u32, task_event,
        (struct tl_task * t, const struct tl_cfg *cfg, u32 event, u32 level,

@@ -11,7 +11,7 @@ unsafe extern "C" {
         parent_level: u8,
         now_ns: u64,
     );
-    pub(crate) fn tlp_task_classify_scalar(t: *mut Task);
+    pub(crate) fn tlp_task_classify_scalar(t: *mut Task) -> u32;
     pub(crate) fn tlp_task_event(
         t: *mut Task,
         cfg: *const Cfg,

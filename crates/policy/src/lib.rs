@@ -36,6 +36,9 @@ pub const NR_QUEUES: u32 = QUEUE_WIDE + LEVEL_MAX;
 /// "No queue", e.g. of an idle CPU.
 pub const QUEUE_NONE: u32 = 255;
 
+/// The class of a CPU that is offline.
+pub const CLASS_NONE: u8 = 255;
+
 /// [`Task::flags`]: ran on a fit CPU in this wide period.
 pub const FLAG_RAN_FIT: u8 = 1;
 /// [`Task::flags`]: was wide when it entered its system call.
@@ -180,10 +183,10 @@ impl Task {
         task
     }
 
-    /// Say that a task nobody classified is scalar.
-    pub fn classify_scalar(&mut self) {
+    /// Say that a task nobody classified is scalar; true if its type changed.
+    pub fn classify_scalar(&mut self) -> bool {
         // SAFETY: as in `new`.
-        unsafe { ffi::tlp_task_classify_scalar(self) }
+        unsafe { ffi::tlp_task_classify_scalar(self) != 0 }
     }
 
     /// An event; true if type or level changed.

@@ -67,7 +67,12 @@ fn expected(before: Task, cfg: &Cfg, event: Event, level: u32, now_ns: u64) -> T
     let mut end_all = false;
     match event {
         Event::HintBegin => t.hint_level = level,
-        Event::HintEnd => t.hint_level = 0,
+        Event::HintEnd => {
+            t.hint_level = 0;
+            if t.task_type == TYPE_DEFAULT as u8 {
+                t.task_type = TYPE_SCALAR as u8;
+            }
+        }
         Event::MarkEnter => {
             t.mark_depth += 1;
             t.mark_level = t.mark_level.max(level);

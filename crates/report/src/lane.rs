@@ -33,6 +33,8 @@ crate::statistics! {
         counter heuristic_ends "" "wide periods that a heuristic or a timeout ended",
         counter preemptions "preempt" "other work sent away from wide CPUs for wide work",
         counter steals "" "tasks taken from the queue of another last-level cache",
+        counter overlooked ""
+            "tasks that were found waiting for more than a slice while a CPU for them was idle",
         counter wide_on_scalar_ticks "wrong"
             "timer ticks that saw wide code on a scalar CPU, degraded tasks not counted",
         counter ticks "" "timer ticks",

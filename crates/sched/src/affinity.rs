@@ -18,13 +18,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use machine::{CpuSet, Topology};
+use report::problem::Problem;
 use turbolane::page::MODE_AFFINITY;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::hints::{HintServer, Page};
+use crate::hints::{HintServer, Page, cannot_serve};
 use crate::layout;
-use crate::scx_lane::{refuse_all_wide, topology};
+use crate::scx_lane::topology;
 use keeper::Keeper;
 
 /// Affinity mode in force. Dropping it gives all threads their masks back; the hint server, which
@@ -45,19 +46,18 @@ impl AffinityLane {
 
     fn start_at(socket: &Path, config: Config) -> Result<(AffinityLane, HintServer)> {
         let topology = topology()?;
-        let classes = classes(&topology, &config)?;
+        let wide_cores = wide_cores(&topology, &config)?;
         let failed = |what| move |e: io::Error| Error::failed(what, e);
-        let (page, fd) = Page::memfd().map_err(failed("there is no memory for hints"))?;
+        let (page, fd) = Page::memfd().map_err(failed("cannot get memory for hints"))?;
         page.publish(MODE_AFFINITY, layout::nr_cpus(&topology) as u32);
-        page.set_flags(&flags(&topology, &classes));
+        page.set_flags(&flags(&topology, &wide_cores, config.tiers));
         let page = Arc::new(page);
-        let keeper =
-            Keeper::start(&page).map_err(failed("the keeper of masks cannot be started"))?;
+        let keeper = Keeper::start(&page).map_err(failed("cannot start the keeper of masks"))?;
         let recorder = keeper.recorder();
         let server =
             HintServer::start(socket, Arc::clone(&page), fd, Box::new(move |r| recorder.record(r)))
-                .map_err(failed("hints cannot be served"))?;
-        let wide = layout::wide_cpus(&classes);
+                .map_err(cannot_serve)?;
+        let wide = layout::cpus_of(&topology, &wide_cores);
         Ok((AffinityLane { page, topology, config, wide, _keeper: keeper }, server))
     }
 
@@ -74,32 +74,38 @@ impl AffinityLane {
     /// Changes to these settings: all of them, or none and an error. Threads follow at their next
     /// section.
     pub fn reconfigure(&mut self, config: Config) -> Result<()> {
-        let classes = classes(&self.topology, &config)?;
-        self.page.set_flags(&flags(&self.topology, &classes));
-        self.wide = layout::wide_cpus(&classes);
+        let wide_cores = wide_cores(&self.topology, &config)?;
+        self.page.set_flags(&flags(&self.topology, &wide_cores, config.tiers));
+        self.wide = layout::cpus_of(&self.topology, &wide_cores);
         self.config = config;
         Ok(())
     }
 }
 
-/// Class of every CPU under these settings, or why they cannot be met.
-fn classes(topology: &Topology, config: &Config) -> Result<Vec<u8>> {
-    if let Some(mark) = config.marks.first() {
-        return Err(Error::Unsupported(format!(
-            "{mark} cannot be watched: affinity mode only knows what hints tell. Leave the marks \
-             out, or use --mode scx on a kernel with sched_ext."
-        )));
-    }
-    let wide_cores = layout::wide_cores(topology, &config.wide_cpus)?;
-    refuse_all_wide(topology, &config.wide_cpus)?;
-    Ok(layout::classes(topology, &wide_cores, config.tiers))
+/// Refuses marks, which affinity mode cannot watch.
+pub fn refuse_marks(config: &Config) -> Result<()> {
+    if config.marks.is_empty() { Ok(()) } else { Err(cannot_mark()) }
 }
 
-/// The page's `cpu[]`. CPUs that are offline count as neither kind.
-fn flags(topology: &Topology, classes: &[u8]) -> Vec<u8> {
-    let online = topology.online();
-    let is_scalar = |&(cpu, class): &(usize, &u8)| *class == 0 && online.contains(cpu);
-    let nr_scalar = classes.iter().enumerate().filter(is_scalar).count();
+/// Why there are no marks in affinity mode.
+pub(crate) fn cannot_mark() -> Error {
+    Error::Unsupported(Problem::new(
+        "cannot watch marked functions in affinity mode",
+        "without the sched_ext scheduler only hints of the program itself are known",
+        "boot a kernel with sched_ext, or build the program with libturbolane",
+    ))
+}
+
+/// The wide cores under these settings, or why they cannot be met.
+fn wide_cores(topology: &Topology, config: &Config) -> Result<Vec<usize>> {
+    refuse_marks(config)?;
+    layout::wide_cores(topology, &config.wide_cpus)
+}
+
+/// The page's `cpu[]`.
+fn flags(topology: &Topology, wide_cores: &[usize], tiers: bool) -> Vec<u8> {
+    let classes = layout::classes(topology, wide_cores, tiers);
+    let nr_scalar = classes.iter().filter(|class| **class == 0).count();
     let flags = |class: &u8| policy::cpu_flags(u32::from(*class), nr_scalar as u32);
     classes.iter().map(flags).collect()
 }

@@ -263,18 +263,19 @@ fn changed_mask_is_the_new_original() {
     assert_eq!(get_affinity(setup.tid).unwrap(), setup.wide);
 }
 
-/// Marks need the scheduler, a list of all CPUs keeps nothing apart: both are refused, and nobody
-/// listens afterwards.
+/// Marks need the scheduler, wide CPUs must be there: both are refused, and nobody listens
+/// afterwards.
 #[test]
 fn impossible_settings_fail() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("hint.sock");
     let mark = "/bin/true:main".parse().unwrap();
     let with_mark = Config { marks: vec![mark], ..Config::default() };
-    let all = topology().unwrap().online();
-    let all_wide = Config { wide_cpus: WideCpus::List(all), ..Config::default() };
-    for config in [with_mark, all_wide] {
-        AffinityLane::start_at(&socket, config).err().unwrap();
+    let cores = topology().unwrap().cores().len();
+    let too_wide = Config { wide_cpus: WideCpus::Cores(cores + 1), ..Config::default() };
+    for (config, exit_code) in [(with_mark, 77), (too_wide, 2)] {
+        let refusal = AffinityLane::start_at(&socket, config).err().unwrap();
+        assert_eq!(refusal.exit_code(), exit_code);
         assert!(!socket.exists());
     }
 }

@@ -2,6 +2,9 @@
 //! Why a run cannot start or go on. Each says what, why and what to do next; the kind decides
 //! the exit code.
 
+use std::fmt::Display;
+
+use report::problem::Problem;
 use thiserror::Error;
 
 /// What went wrong.
@@ -9,13 +12,13 @@ use thiserror::Error;
 pub enum Error {
     /// The request cannot be met as it was made. Exit code 2.
     #[error("{0}")]
-    BadInput(String),
+    BadInput(Problem),
     /// This machine, kernel or user cannot do it. Exit code 77.
     #[error("{0}")]
-    Unsupported(String),
+    Unsupported(Problem),
     /// It should have worked. Exit code 2.
     #[error("{0}")]
-    Failed(String),
+    Failed(Problem),
 }
 
 impl Error {
@@ -27,9 +30,19 @@ impl Error {
         }
     }
 
-    /// A failure of an operation that has no reason to fail.
-    pub(crate) fn failed(what: &str, cause: impl std::fmt::Display) -> Self {
-        Error::Failed(format!("{what}: {cause}"))
+    /// What, why and what next, to be shown.
+    pub fn into_problem(self) -> Problem {
+        match self {
+            Error::BadInput(problem) | Error::Unsupported(problem) | Error::Failed(problem) => {
+                problem
+            }
+        }
+    }
+
+    /// A failure of an operation that has no reason to fail, so that nobody knows a remedy.
+    pub(crate) fn failed(what: impl Into<String>, cause: impl Display) -> Self {
+        let next = "see dmesg, and report this with the output of turbolane doctor";
+        Error::Failed(Problem::new(what, cause.to_string(), next))
     }
 }
 

@@ -7,6 +7,8 @@ use std::io::{Read, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
+use report::problem::Problem;
+
 use crate::error::{Error, Result};
 
 /// Where sockets and the lock live.
@@ -24,7 +26,7 @@ impl Instance {
     }
 
     fn acquire_in(dir: &Path) -> Result<Self> {
-        let failed = |e| Error::failed(&format!("{} cannot be used", dir.display()), e);
+        let failed = |e| Error::failed(format!("cannot use {}", dir.display()), e);
         fs::create_dir_all(dir).map_err(failed)?;
         let path = dir.join("lock");
         let options =
@@ -34,10 +36,10 @@ impl Instance {
         if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
             let mut pid = String::new();
             let _ = lock.read_to_string(&mut pid);
-            return Err(Error::BadInput(format!(
-                "Turbolane already runs here (process {}). Stop it first, or change its settings with \
-                 `turbolane ctl set`.",
-                pid.trim()
+            return Err(Error::BadInput(Problem::new(
+                "cannot start a second turbolane",
+                format!("one runs here already, as process {}", pid.trim()),
+                "stop it first, or change its settings by turbolane ctl set",
             )));
         }
         lock.set_len(0).and_then(|()| lock.rewind()).map_err(failed)?;

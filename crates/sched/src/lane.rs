@@ -10,15 +10,15 @@ use report::lane::{LaneStats, LaneStatus};
 use report::problem::Problem;
 use report::settings::Setting;
 
-use crate::affinity::AffinityLane;
+use crate::affinity::{self, AffinityLane};
 use crate::config::{Config, Mode};
 use crate::control::ControlServer;
 use crate::error::{Error, Result};
-use crate::hints::{HintServer, OnRegister, Page};
+use crate::hints::{HintServer, OnRegister, Page, cannot_serve};
 use crate::instance::Instance;
 use crate::layout::nr_cpus;
+use crate::obstacles::choose_mode;
 use crate::parse::ParseError;
-use crate::require;
 use crate::scx::{Ended, Fault};
 use crate::scx_lane::{Polled, ScxLane};
 use crate::settings::{self, SETTINGS};
@@ -46,7 +46,10 @@ struct Inner {
 impl Lane {
     /// Check the machine and the settings, then take over. On an error nothing has changed.
     pub fn start(config: Config, fault: Fault) -> Result<Self> {
-        let mode = require::mode(config.mode)?;
+        let kernel = hw::kernel::read_kernel(&hw::Live);
+        let rights = hw::kernel::read_rights(&hw::Live);
+        let mode = choose_mode(config.mode, &kernel, &rights)?.mode;
+        let config = Config { mode, ..config };
         let instance = Instance::acquire()?;
         let (way, hints) = match mode {
             Mode::Affinity => start_affinity(config)?,
@@ -56,7 +59,7 @@ impl Lane {
         let asked = Arc::clone(&inner);
         let control =
             ControlServer::start(Path::new(SOCKET), move |request| lock(&asked).answer(request))
-                .map_err(|e| Error::failed(&format!("{SOCKET} cannot be served"), e))?;
+                .map_err(|e| Error::failed(format!("cannot serve {SOCKET}"), e))?;
         Ok(Lane { _control: control, hints, inner, _instance: instance })
     }
 
@@ -111,13 +114,13 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
 fn start_scx(config: Config, fault: Fault) -> Result<(Way, HintServer)> {
     let lane = ScxLane::start(config, fault)?;
     let page = Page::from_fd(lane.hint_page_fd()?)
-        .map_err(|e| Error::failed("the hint page cannot be mapped", e))?;
+        .map_err(|e| Error::failed("cannot map the hint page", e))?;
     let page = Arc::new(page);
     page.publish(turbolane::page::MODE_SCX, nr_cpus(lane.topology()) as u32);
     let path = Path::new(turbolane::protocol::SOCKET);
     let server =
         HintServer::start(path, Arc::clone(&page), lane.hint_page_fd()?, on_register(&lane)?)
-            .map_err(|e| Error::failed("hints cannot be served", e))?;
+            .map_err(cannot_serve)?;
     Ok((Way::Scx(Box::new(lane), page), server))
 }
 
@@ -182,7 +185,7 @@ impl Inner {
             Way::Scx(lane, _) => lane.reconfigure(config),
             Way::Affinity(lane) => lane.reconfigure(config),
         };
-        done.map_err(refused)
+        done.map_err(Error::into_problem)
     }
 
     fn change_mark(&mut self, text: &str, add: bool) -> Reply {
@@ -193,15 +196,11 @@ impl Inner {
         let done = match (&mut self.way, add) {
             (Way::Scx(lane, _), true) => lane.add_mark(mark),
             (Way::Scx(lane, _), false) => lane.remove_mark(&mark),
-            (Way::Affinity(_), _) => Err(Error::Unsupported(
-                "affinity mode cannot watch functions: it only knows what hints tell. Use --mode scx on a kernel \
-                 with sched_ext."
-                    .into(),
-            )),
+            (Way::Affinity(_), _) => Err(affinity::cannot_mark()),
         };
         match done {
             Ok(()) => Reply::Status(self.status()),
-            Err(e) => Reply::Error(refused(e)),
+            Err(e) => Reply::Error(e.into_problem()),
         }
     }
 
@@ -239,12 +238,4 @@ impl Inner {
 
 fn problem(refusal: ParseError) -> Problem {
     Problem::new("the request is refused", &refusal.why, &refusal.next)
-}
-
-fn refused(e: Error) -> Problem {
-    Problem::new(
-        "the request is refused",
-        e.to_string(),
-        "nothing has changed; correct the request and try again",
-    )
 }

@@ -2,6 +2,7 @@
 //! From topology and settings to the tables that the scheduler is given.
 
 use machine::{CpuSet, Topology};
+use report::problem::Problem;
 
 use crate::config::WideCpus;
 use crate::error::{Error, Result};
@@ -35,50 +36,89 @@ pub fn llc_order(topology: &Topology) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The cores that are wide at the start, checked against the machine. `Auto` starts with one.
+/// The cores (indices in topology order, last core first) that are wide when the user asks for
+/// this, or why that cannot be. `Auto` starts with one. The one check of the setting, whoever
+/// makes it.
+///
+/// All CPUs wide is refused however it is written: nothing would be kept apart. On a machine of
+/// one core there is nothing to keep apart anyway, and every choice is allowed.
 pub fn wide_cores(topology: &Topology, wide: &WideCpus) -> Result<Vec<usize>> {
+    let online = topology.online();
+    let refuse = |why: String, next: &str| {
+        let what = format!("cannot use --wide-cpus {wide}");
+        Err(Error::BadInput(Problem::new(what, why, next)))
+    };
     let nr_cores = topology.cores().len();
     match wide {
-        WideCpus::Auto => Ok(last_cores(nr_cores, 1)),
-        WideCpus::Cores(n) if *n > nr_cores => Err(Error::BadInput(format!(
-            "--wide-cpus {n}: this machine has {nr_cores} online cores. Name a number from 0 to {nr_cores}, \
-             a list of CPUs like `2-3`, or `auto`."
-        ))),
-        WideCpus::Cores(n) => Ok(last_cores(nr_cores, *n)),
-        WideCpus::List(list) => cores_of_list(topology, list),
+        WideCpus::Cores(n) if *n > nr_cores => {
+            return refuse(format!("this machine has {nr_cores} cores"), "choose fewer, or auto");
+        }
+        WideCpus::List(list) if list.is_empty() => {
+            let next = "name at least one CPU, or choose 0 for no wide CPU at all";
+            return refuse("the set of wide CPUs is empty".into(), next);
+        }
+        WideCpus::List(list) if !list.is_subset(&online) => {
+            let absent = *list - online;
+            let cpus_are = match absent.len() {
+                1 => format!("CPU {absent} is"),
+                _ => format!("CPUs {absent} are"),
+            };
+            let next = "choose among the CPUs that are online, or auto";
+            return refuse(format!("{cpus_are} not online; online are {online}"), next);
+        }
+        _ => {}
+    }
+    let cpus = grown(topology, wide);
+    if cpus == online && nr_cores > 1 {
+        let grown = match wide {
+            WideCpus::List(list) if *list != cpus => ", their siblings included",
+            _ => "",
+        };
+        return refuse(
+            format!("these are all CPUs{grown}: no scalar CPU would be left"),
+            "leave at least one core to scalar code",
+        );
+    }
+    Ok(cores_of(topology, &cpus))
+}
+
+/// The wide cores of a setting that was accepted before CPUs came or went: those of them that are
+/// there, be it none or all.
+pub fn wide_cores_left(topology: &Topology, wide: &WideCpus) -> Vec<usize> {
+    cores_of(topology, &grown(topology, wide))
+}
+
+/// The wide cores when their number is `count`, as automatic sizing chooses it.
+pub fn last_cores(topology: &Topology, count: usize) -> Vec<usize> {
+    cores_of(topology, &topology.last_cores(count))
+}
+
+/// The CPUs of a setting, grown to whole cores.
+fn grown(topology: &Topology, wide: &WideCpus) -> CpuSet {
+    match wide {
+        WideCpus::Auto => topology.last_cores(1),
+        WideCpus::Cores(n) => topology.last_cores(*n),
+        WideCpus::List(list) => topology.whole_cores(&(*list & topology.online())),
     }
 }
 
-fn last_cores(nr_cores: usize, count: usize) -> Vec<usize> {
-    (nr_cores - count.min(nr_cores)..nr_cores).rev().collect()
+fn cores_of(topology: &Topology, cpus: &CpuSet) -> Vec<usize> {
+    let cores = topology.cores().iter().enumerate().rev();
+    cores.filter(|(_, core)| core.cpus.intersects(cpus)).map(|(i, _)| i).collect()
 }
 
-fn cores_of_list(topology: &Topology, list: &CpuSet) -> Result<Vec<usize>> {
-    if list.is_empty() {
-        return Err(Error::BadInput(
-            "--wide-cpus: the list is empty. Name at least one CPU, or `0` for no wide CPU at all."
-                .into(),
-        ));
-    }
-    if !list.is_subset(&topology.online()) {
-        let unknown: Vec<String> = list
-            .iter()
-            .filter(|cpu| !topology.online().contains(*cpu))
-            .map(|cpu| cpu.to_string())
-            .collect();
-        return Err(Error::BadInput(format!(
-            "--wide-cpus {list}: CPU {} is not online here. Online are {}.",
-            unknown.join(", "),
-            topology.online()
-        )));
-    }
-    let cores = topology.cores().iter().enumerate();
-    Ok(cores.filter(|(_, core)| core.cpus.intersects(list)).map(|(i, _)| i).rev().collect())
+/// The CPUs of these cores.
+pub fn cpus_of(topology: &Topology, cores: &[usize]) -> CpuSet {
+    cores.iter().fold(CpuSet::EMPTY, |cpus, &core| cpus | topology.cores()[core].cpus)
 }
 
-/// Class of every CPU when these cores (indices in topology order, last core first) are wide.
+/// Class of every CPU when these cores (indices in topology order, last core first) are wide;
+/// [`policy::CLASS_NONE`] of those that are offline.
 pub fn classes(topology: &Topology, wide_cores: &[usize], tiers: bool) -> Vec<u8> {
-    let mut classes = vec![0; nr_cpus(topology)];
+    let mut classes = vec![policy::CLASS_NONE; nr_cpus(topology)];
+    for cpu in topology.online().iter() {
+        classes[cpu] = 0;
+    }
     for (rank, &core) in wide_cores.iter().enumerate() {
         for cpu in topology.cores()[core].cpus.iter() {
             classes[cpu] = policy::core_class(rank as u32, wide_cores.len() as u32, tiers) as u8;
@@ -87,13 +127,69 @@ pub fn classes(topology: &Topology, wide_cores: &[usize], tiers: bool) -> Vec<u8
     classes
 }
 
-/// The CPUs of a class above 0.
-pub fn wide_cpus(classes: &[u8]) -> CpuSet {
-    let mut set = CpuSet::new();
-    for (cpu, class) in classes.iter().enumerate() {
-        if *class > 0 {
-            set.insert(cpu);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(topology: &Topology, wide: &str) -> Option<String> {
+        wide_cores(topology, &wide.parse().unwrap()).err().map(|e| e.into_problem().why)
+    }
+
+    /// Each form of the setting names whole cores, the last one first.
+    #[test]
+    fn every_form_names_whole_cores() {
+        let topology = Topology::uniform(4, 2);
+        for (wide, cores) in [
+            ("auto", &[3][..]),
+            ("0", &[]),
+            ("2", &[3, 2]),
+            ("cpu:1", &[1]),
+            ("0,6", &[2, 0]),
+            ("0-2", &[2, 1, 0]),
+        ] {
+            let found = wide_cores(&topology, &wide.parse().unwrap()).unwrap();
+            assert_eq!(found, cores, "{wide}");
+            assert_eq!(cpus_of(&topology, &found).len(), 2 * cores.len());
         }
     }
-    set
+
+    /// All CPUs, by number, list and siblings; CPUs that are not there; none.
+    #[test]
+    fn impossible_settings_fail() {
+        let topology = Topology::uniform(4, 2);
+        for (wide, why) in [
+            ("4", "these are all CPUs: no scalar CPU would be left"),
+            ("0-7", "these are all CPUs: no scalar CPU would be left"),
+            ("0-3", "these are all CPUs, their siblings included: no scalar CPU would be left"),
+            ("5", "this machine has 4 cores"),
+            ("0,9", "CPU 9 is not online; online are 0-7"),
+            ("7-9", "CPUs 8-9 are not online; online are 0-7"),
+        ] {
+            assert_eq!(refusal(&topology, wide).as_deref(), Some(why), "{wide}");
+        }
+        let empty = WideCpus::List(CpuSet::EMPTY);
+        assert!(wide_cores(&topology, &empty).is_err());
+    }
+
+    /// On one core wide and scalar code share it whatever is asked.
+    #[test]
+    fn one_core_may_be_all_wide() {
+        let topology = Topology::uniform(1, 2);
+        for wide in ["auto", "0", "1", "0-1", "cpu:0"] {
+            assert_eq!(refusal(&topology, wide), None, "{wide}");
+        }
+        assert!(refusal(&topology, "2").is_some());
+    }
+
+    /// When CPUs go, a setting stays in force with what is left: perhaps nothing, perhaps all.
+    #[test]
+    fn settings_outlive_cpus() {
+        let topology = Topology::uniform(2, 1);
+        let left = |wide: &str| wide_cores_left(&topology, &wide.parse().unwrap());
+        assert_eq!(left("1-3"), [1]);
+        assert_eq!(left("0-3"), [1, 0]);
+        assert!(left("2-3").is_empty());
+        assert_eq!(left("3"), [1, 0]);
+        assert_eq!(left("auto"), [1]);
+    }
 }

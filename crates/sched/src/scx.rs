@@ -87,14 +87,14 @@ impl Scheduler {
         let object = Box::leak(Box::new(MaybeUninit::<OpenObject>::uninit()));
         let mut open = MainSkelBuilder::default()
             .open(object)
-            .map_err(|e| Error::failed("the BPF object does not open", e))?;
+            .map_err(|e| Error::failed("cannot open the BPF object", e))?;
         fill_constants(&mut open, topology, fault);
         choose_programs(&mut open)?;
         if let Some(fd) = hint_page {
             open.maps
                 .hint_page
                 .reuse_fd(fd)
-                .map_err(|e| Error::failed("the hint page cannot be kept", e))?;
+                .map_err(|e| Error::failed("cannot keep the hint page", e))?;
         }
         let ops = open.struct_ops.lane_ops_mut();
         ops.hotplug_seq = hw::sched_ext::hotplug_seq();
@@ -115,13 +115,13 @@ impl Scheduler {
     pub fn attach(&mut self, classes: &[u8]) -> Result<()> {
         self.store_classes(classes);
         let link = self.skel.maps.lane_ops.attach_struct_ops().map_err(|e| {
-            Error::failed("the kernel refuses the scheduler", format!("{e:#}{}", self.ended_note()))
+            Error::failed("cannot attach the scheduler", format!("{e:#}{}", self.ended_note()))
         })?;
         self.scheduler_link = Some(link);
         if hw::sched_ext::has_trap_module() {
             let link = self.skel.progs.tl_trap.attach();
             self.trap_link =
-                Some(link.map_err(|e| Error::failed("the trap module's event cannot be used", e))?);
+                Some(link.map_err(|e| Error::failed("cannot use the trap module's event", e))?);
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl Scheduler {
         self.store_classes(classes);
         let err = run(&self.skel.progs.tl_apply_classes, &mut [])?;
         if err != 0 {
-            return Err(Error::failed("the CPU classes cannot be changed", errno_text(err)));
+            return Err(Error::failed("cannot change the CPU classes", errno_text(err)));
         }
         // A task that was being queued while the classes changed may have been queued by the
         // old ones after the first pass; the second comes when every such call has ended.
@@ -150,9 +150,8 @@ impl Scheduler {
             self.syscall_links.clear();
         } else if self.syscall_links.is_empty() {
             for program in [&self.skel.progs.tl_syscall_enter, &self.skel.progs.tl_syscall_exit] {
-                let link = program
-                    .attach()
-                    .map_err(|e| Error::failed("system calls cannot be watched", e))?;
+                let link =
+                    program.attach().map_err(|e| Error::failed("cannot watch system calls", e))?;
                 self.syscall_links.push(link);
             }
         }
@@ -185,17 +184,14 @@ impl Scheduler {
     /// Tell the scheduler which slot of the hint page is a thread's.
     pub fn slot_setter(&self) -> Result<SlotSetter> {
         let fd = self.skel.progs.tl_set_slot.as_fd().try_clone_to_owned();
-        Ok(SlotSetter(fd.map_err(|e| Error::failed("a file descriptor cannot be copied", e))?))
+        Ok(SlotSetter(fd.map_err(|e| Error::failed("cannot copy a file descriptor", e))?))
     }
 
     /// Say that a task is scalar until it proves wide; its children inherit that.
     pub fn classify_scalar(&self, tid: u32) -> Result<()> {
         let err = run(&self.skel.progs.tl_classify_scalar, &mut tid.to_ne_bytes())?;
         if err != 0 {
-            return Err(Error::failed(
-                &format!("task {tid} cannot be classified"),
-                errno_text(err),
-            ));
+            return Err(Error::failed(format!("cannot classify task {tid}"), errno_text(err)));
         }
         Ok(())
     }
@@ -265,7 +261,7 @@ impl Scheduler {
             if program.autoload() {
                 let link = program
                     .attach()
-                    .map_err(|e| Error::failed("the end of uprobes cannot be watched", e))?;
+                    .map_err(|e| Error::failed("cannot watch the end of uprobes", e))?;
                 self.uprobe_done.push(link);
             }
         }
@@ -315,8 +311,7 @@ fn fill_constants(open: &mut OpenMainSkel<'_>, topology: &Topology, fault: Fault
 
 /// Leave out the programs whose attach point this kernel does not have.
 fn choose_programs(open: &mut OpenMainSkel<'_>) -> Result<()> {
-    let btf =
-        Btf::from_vmlinux().map_err(|e| Error::failed("the kernel's BTF cannot be read", e))?;
+    let btf = Btf::from_vmlinux().map_err(|e| Error::failed("cannot read the kernel's BTF", e))?;
     let has = |name: &str| btf.type_by_name::<btf::types::Func<'_>>(name).is_some();
     let progs = &mut open.progs;
     progs.tl_uprobe_done.set_autoload(has("uprobe_notify_resume"));
@@ -352,18 +347,15 @@ fn settings_of(config: &Config) -> types::tl_cfg {
 fn attach_probe(program: &ProgramMut<'_>, mark: &ResolvedMark, retprobe: bool) -> Result<Link> {
     let opts = UprobeOpts { cookie: u64::from(mark.level), retprobe, ..Default::default() };
     program.attach_uprobe_with_opts(-1, &mark.path, mark.offset as usize, opts).map_err(|e| {
-        Error::Failed(format!(
-            "the kernel does not accept a probe at {}+{:#x} ({}): {e:#}",
-            mark.path.display(),
-            mark.offset,
-            mark.symbol.as_deref().unwrap_or("no symbol"),
-        ))
+        let place = format!("{}+{:#x}", mark.path.display(), mark.offset);
+        let name = mark.symbol.as_deref().unwrap_or("no symbol");
+        Error::failed(format!("cannot place a probe at {place} ({name})"), format!("{e:#}"))
     })
 }
 
 fn run(program: &ProgramMut<'_>, args: &mut [u8]) -> Result<i32> {
     test_run(program.as_fd(), args)
-        .map_err(|e| Error::failed("a program of the scheduler cannot be run", e))
+        .map_err(|e| Error::failed("cannot run a program of the scheduler", e))
 }
 
 /// Run a `SEC("syscall")` program and return what it returned.
@@ -386,10 +378,7 @@ fn test_run(program: BorrowedFd<'_>, args: &mut [u8]) -> std::io::Result<i32> {
 }
 
 fn load_error(e: libbpf_rs::Error) -> Error {
-    Error::Failed(format!(
-        "the kernel does not accept the scheduler's BPF programs: {e:#}\n\
-         Run `turbolane doctor` to see what this kernel offers."
-    ))
+    Error::failed("cannot load the scheduler's BPF programs", format!("{e:#}"))
 }
 
 fn errno_text(err: i32) -> String {

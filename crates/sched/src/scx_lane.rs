@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use machine::{CpuSet, Topology};
 use report::lane::{CpuTimes, LaneStats};
+use report::problem::Problem;
 
 use crate::autosize::{AutoSize, PERIOD};
 use crate::config::{Config, Mark, WideCpus};
@@ -51,7 +52,6 @@ impl ScxLane {
     pub fn start(config: Config, fault: Fault) -> Result<Self> {
         let topology = topology()?;
         let wide_cores = layout::wide_cores(&topology, &config.wide_cpus)?;
-        refuse_all_wide(&topology, &config.wide_cpus)?;
         let emulation = Emulation::of(&hw::kernel::read_kernel(&hw::Live).release);
         let marks = resolve_all(&config, emulation)?;
         let trap = Trap::prepare(&config)?;
@@ -74,7 +74,7 @@ impl ScxLane {
     /// The hint page's map, for the server that hands it out.
     pub fn hint_page_fd(&self) -> Result<OwnedFd> {
         let fd = self.scheduler.hint_page_fd().try_clone_to_owned();
-        fd.map_err(|e| Error::failed("a file descriptor cannot be copied", e))
+        fd.map_err(|e| Error::failed("cannot copy a file descriptor", e))
     }
 
     /// For the hint server's thread.
@@ -94,16 +94,13 @@ impl ScxLane {
 
     /// Change to these settings: all of them, or none and an error.
     pub fn reconfigure(&mut self, config: Config) -> Result<()> {
-        let moved = config.wide_cpus != self.config.wide_cpus || config.tiers != self.config.tiers;
-        if moved {
+        let resized = config.wide_cpus != self.config.wide_cpus;
+        if resized {
             let wide_cores = layout::wide_cores(&self.topology, &config.wide_cpus)?;
-            refuse_all_wide(&self.topology, &config.wide_cpus)?;
-            self.scheduler.set_classes(&layout::classes(
-                &self.topology,
-                &wide_cores,
-                config.tiers,
-            ))?;
-            self.wide_cores = wide_cores;
+            self.widen(wide_cores, config.tiers)?;
+        } else if config.tiers != self.config.tiers {
+            // Not checked anew: since it was accepted CPUs may have come or gone.
+            self.widen(self.wide_cores.clone(), config.tiers)?;
         }
         self.scheduler.set_settings(&config)?;
         if let Some(trap) = &self.trap {
@@ -111,9 +108,16 @@ impl ScxLane {
         }
         self.config = config;
         self.follow_classes()?;
-        if moved {
+        if resized {
             self.start_sizing();
         }
+        Ok(())
+    }
+
+    /// Make these cores the wide ones.
+    fn widen(&mut self, wide_cores: Vec<usize>, tiers: bool) -> Result<()> {
+        self.scheduler.set_classes(&layout::classes(&self.topology, &wide_cores, tiers))?;
+        self.wide_cores = wide_cores;
         Ok(())
     }
 
@@ -121,7 +125,11 @@ impl ScxLane {
     pub fn add_mark(&mut self, mark: Mark) -> Result<()> {
         let resolved = resolve(&mark, self.emulation, self.config.force_single_step)?;
         if self.scheduler.marks().any(|m| same_site(m, &resolved)) {
-            return Err(Error::BadInput(format!("{mark} is marked already.")));
+            return Err(Error::BadInput(Problem::new(
+                format!("cannot mark {mark}"),
+                "it is marked already",
+                "remove the mark first to place it anew: turbolane ctl mark remove",
+            )));
         }
         self.scheduler.add_mark(&resolved)?;
         self.config.marks.push(mark);
@@ -130,15 +138,16 @@ impl ScxLane {
 
     /// Stop watching a function.
     pub fn remove_mark(&mut self, mark: &Mark) -> Result<()> {
-        let resolved = resolve(mark, self.emulation, true)?;
+        let what = || format!("cannot remove the mark {mark}");
+        let resolved = marks::resolve(mark, self.emulation, true)
+            .map_err(|e| Error::BadInput(e.problem(what())))?;
         if self.scheduler.remove_marks(|m| same_site(m, &resolved)) == 0 {
-            return Err(Error::BadInput(format!(
-                "{mark} is not marked. `turbolane ctl status` shows the marks in place."
-            )));
+            let next = "see the marks in place: turbolane ctl status";
+            return Err(Error::BadInput(Problem::new(what(), "it is not there", next)));
         }
         let emulation = self.emulation;
         self.config.marks.retain(|m| {
-            resolve(m, emulation, true)
+            marks::resolve(m, emulation, true)
                 .map_or(true, |resolved_m| !same_site(&resolved_m, &resolved))
         });
         Ok(())
@@ -151,13 +160,8 @@ impl ScxLane {
 
     /// CPUs that are wide now, and the other online ones.
     pub fn cpus(&self) -> (CpuSet, CpuSet) {
-        let classes = layout::classes(&self.topology, &self.wide_cores, self.config.tiers);
-        let wide = layout::wide_cpus(&classes);
-        let mut scalar = self.topology.online();
-        for cpu in wide.iter() {
-            scalar.remove(cpu);
-        }
-        (wide, scalar)
+        let wide = layout::cpus_of(&self.topology, &self.wide_cores);
+        (wide, self.topology.online() - wide)
     }
 
     /// Has the trap module withhold on the scalar CPUs as they are now.
@@ -199,11 +203,8 @@ impl ScxLane {
     }
 
     fn attach(&mut self, marks: &[ResolvedMark]) -> Result<()> {
-        self.scheduler.attach(&layout::classes(
-            &self.topology,
-            &self.wide_cores,
-            self.config.tiers,
-        ))?;
+        let classes = layout::classes(&self.topology, &self.wide_cores, self.config.tiers);
+        self.scheduler.attach(&classes)?;
         self.scheduler.set_settings(&self.config)?;
         for mark in marks {
             self.scheduler.add_mark(mark)?;
@@ -229,13 +230,7 @@ impl ScxLane {
         if nr_wide == self.wide_cores.len() {
             return Ok(());
         }
-        let wide_cores = layout::wide_cores(&self.topology, &WideCpus::Cores(nr_wide))?;
-        self.scheduler.set_classes(&layout::classes(
-            &self.topology,
-            &wide_cores,
-            self.config.tiers,
-        ))?;
-        self.wide_cores = wide_cores;
+        self.widen(layout::last_cores(&self.topology, nr_wide), self.config.tiers)?;
         self.follow_classes()
     }
 
@@ -246,28 +241,12 @@ impl ScxLane {
         self.before.extend(self.counters());
         self.scheduler.detach();
         self.topology = topology()?;
-        self.wide_cores = self.wide_cores_left();
+        self.wide_cores = layout::wide_cores_left(&self.topology, &self.config.wide_cpus);
         let page = self.hint_page_fd()?;
         self.scheduler =
             Scheduler::load(&self.topology, &self.config, Some(page.as_fd()), self.fault)?;
         let marks = resolve_all(&self.config, self.emulation)?;
         self.attach(&marks)
-    }
-
-    /// The wide cores after a hotplug event: of a list those that are still there.
-    fn wide_cores_left(&self) -> Vec<usize> {
-        let wide = match &self.config.wide_cpus {
-            WideCpus::List(list) => {
-                let mut left = CpuSet::new();
-                list.iter().filter(|cpu| self.topology.online().contains(*cpu)).for_each(|cpu| {
-                    left.insert(cpu);
-                });
-                if left.is_empty() { WideCpus::Cores(0) } else { WideCpus::List(left) }
-            }
-            WideCpus::Cores(n) => WideCpus::Cores((*n).min(self.topology.cores().len())),
-            WideCpus::Auto => WideCpus::Auto,
-        };
-        layout::wide_cores(&self.topology, &wide).unwrap_or_default()
     }
 
     fn counters(&self) -> Vec<CpuCounters> {
@@ -300,26 +279,15 @@ impl Drop for Hurry {
 }
 
 pub(crate) fn topology() -> Result<Topology> {
-    hw::topology(&hw::Live)
-        .map_err(|e| Error::Unsupported(format!("the CPU topology cannot be read: {e}")))
-}
-
-/// A list that names every CPU is a slip of the pen; a number that covers all cores is meant.
-pub(crate) fn refuse_all_wide(topology: &Topology, wide: &WideCpus) -> Result<()> {
-    match wide {
-        WideCpus::List(list) if topology.online().is_subset(&topology.whole_cores(list)) => {
-            Err(Error::BadInput(format!(
-                "--wide-cpus {list}: with their siblings these are all CPUs, so nothing would be kept apart. \
-                 Leave at least one core out, or write the number of cores ({}) if that is what you want.",
-                topology.cores().len()
-            )))
-        }
-        _ => Ok(()),
-    }
+    hw::topology(&hw::Live).map_err(|e| {
+        let next = "is /sys mounted? If it is, report this with turbolane doctor --record";
+        Error::Failed(Problem::new("cannot tell which CPUs there are", e.to_string(), next))
+    })
 }
 
 fn resolve(mark: &Mark, emulation: Emulation, force: bool) -> Result<ResolvedMark> {
-    marks::resolve(mark, emulation, force).map_err(|e| Error::BadInput(e.to_string()))
+    marks::resolve(mark, emulation, force)
+        .map_err(|e| Error::BadInput(e.problem(format!("cannot mark {mark}"))))
 }
 
 fn resolve_all(config: &Config, emulation: Emulation) -> Result<Vec<ResolvedMark>> {

@@ -42,7 +42,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "wide-cpus",
         meaning: "CPUs that wide code runs on: a list (2-3,6 or cpu:3), a number of whole cores, \
-            or auto for as many as the load needs",
+            or auto for as many as the load needs (one in affinity mode)",
         live: true,
         get: |config| config.wide_cpus.to_string(),
         set: |config, value| value.parse().map(|wide_cpus| config.wide_cpus = wide_cpus),

@@ -36,6 +36,7 @@ pub fn lane_stats(counters: &[CpuCounters], interval_ns: u64, wide_cpus: usize) 
         heuristic_ends: sum(|c| c.heuristic_ends),
         preemptions: sum(|c| c.preemptions),
         steals: sum(|c| c.steals),
+        overlooked: sum(|c| c.overlooked),
         wide_on_scalar_ticks: sum(|c| c.tick_wide_on_scalar),
         ticks: sum(|c| c.ticks),
     }

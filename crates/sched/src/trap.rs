@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use hw::trap::{self, Device};
 use machine::CpuSet;
+use report::problem::Problem;
 
 use crate::config::{Components, Config};
 use crate::detection::Watch;
@@ -49,10 +50,10 @@ impl Trap {
         let mut this = Trap { device: None, watcher: None, armed: CpuSet::new(), ours };
         let loaded = trap::setting("components").unwrap_or_default();
         if loaded != components {
-            return Err(Error::BadInput(format!(
-                "the trap module is loaded with components={loaded}, and --trap {components} was asked for. \
-                 Remove it (rmmod {}), or run with --trap {loaded}.",
-                trap::NAME
+            return Err(Error::BadInput(Problem::new(
+                format!("cannot use --trap {components}"),
+                format!("the trap module is loaded with components={loaded}"),
+                format!("remove it (rmmod {}), or run with --trap {loaded}", trap::NAME),
             )));
         }
         let device = Device::open().map_err(|e| Error::failed("the trap module's device", e))?;
@@ -67,7 +68,7 @@ impl Trap {
             [("mode", config.trap_mode.to_string()), ("wide_level", config.trap_level.to_string())]
         {
             trap::set_setting(name, &value).map_err(|e| {
-                Error::failed(&format!("the trap module does not take {name}={value}"), e)
+                Error::failed(format!("the trap module does not take {name}={value}"), e)
             })?;
         }
         Ok(())
@@ -106,10 +107,10 @@ impl Drop for Trap {
 
 fn load(components: &str) -> Result<()> {
     let Some(file) = trap::find() else {
-        return Err(Error::Unsupported(format!(
-            "the kernel module {} is not installed for this kernel. Install it by DKMS \
-             (docs/kernel-module.md), or run with --trap none.",
-            trap::NAME
+        return Err(Error::Unsupported(Problem::new(
+            format!("cannot use --trap {components}"),
+            format!("the kernel module {} is not installed for this kernel", trap::NAME),
+            "install it by DKMS (docs/kernel-module.md), or run with --trap none",
         )));
     };
     trap::load(&file, &format!("components={components}")).map_err(|error| {
@@ -122,20 +123,22 @@ fn load(components: &str) -> Result<()> {
             Some(libc::ENOENT) => "this kernel lacks a function that it must follow".into(),
             _ => error.to_string(),
         };
-        Error::Unsupported(format!(
-            "{} cannot be loaded: {why}. The kernel's log has the reason (dmesg). Nothing was changed.",
-            file.display()
+        Error::Unsupported(Problem::new(
+            format!("cannot load {}", file.display()),
+            why,
+            "see dmesg for the kernel's reason; nothing was changed",
         ))
     })
 }
 
 fn arm_error(cpus: &CpuSet, error: &io::Error) -> Error {
     match error.raw_os_error() {
-        Some(libc::EBUSY) => Error::BadInput(
-            "another program has CPUs armed by the trap module. End it first; nothing was changed."
-                .into(),
-        ),
-        _ => Error::failed(&format!("the trap module does not arm CPUs {cpus}"), error),
+        Some(libc::EBUSY) => Error::BadInput(Problem::new(
+            format!("cannot arm CPUs {cpus}"),
+            "another program has CPUs armed by the trap module",
+            "end it first; nothing was changed",
+        )),
+        _ => Error::failed(format!("the trap module does not arm CPUs {cpus}"), error),
     }
 }
 

@@ -85,6 +85,14 @@ pub fn context_switches() -> u64 {
     (usage.ru_nvcsw + usage.ru_nivcsw) as u64
 }
 
+/// Migrations of this thread so far.
+pub fn migrations() -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/sched").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("se.nr_migrations"));
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
+        .expect("the kernel counts migrations in /proc/thread-self/sched")
+}
+
 /// Wait until a condition holds.
 pub fn wait_for(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> Result<()> {
     let start = Instant::now();

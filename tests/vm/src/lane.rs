@@ -131,6 +131,20 @@ pub fn set(changes: &[&str]) -> Result<()> {
     turbolane(&args).map(drop)
 }
 
+/// Take a CPU away or give it back, and wait until the scheduler is in force again: the kernel ends
+/// it at each such change, and counts how often one was enabled.
+pub fn plug(cpu: usize, online: bool) -> Result<()> {
+    let enabled_before = read("/sys/kernel/sched_ext/enable_seq");
+    let to = if online { "1" } else { "0" };
+    fs::write(format!("/sys/devices/system/cpu/cpu{cpu}/online"), to)
+        .with_context(|| format!("CPU {cpu}: online={online} is refused"))?;
+    wait_for("the scheduler is not back", Duration::from_secs(120), || {
+        read("/sys/kernel/sched_ext/enable_seq") != enabled_before
+            && scx_state() == "enabled"
+            && turbolane(&["ctl", "status"]).is_ok()
+    })
+}
+
 /// Statistics of the running scheduler.
 pub fn stats() -> Result<Value> {
     Ok(serde_json::from_str(&turbolane(&["stats", "--json"])?)?)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::guest::{Child, context_switches, cpu, now_ns, spin, wait_for, work};
+use crate::guest::{Child, context_switches, cpu, migrations, now_ns, spin, wait_for, work};
 use crate::probe_site;
 use crate::samples::{Phase, Samples};
 
@@ -75,31 +75,41 @@ pub enum Role {
     ScalarBursts,
 }
 
+/// How long a worker tries to reach the scheduler.
+const CONNECT_LIMIT: Duration = Duration::from_secs(40);
+
 /// How long a section takes.
 const SECTION: Duration = Duration::from_micros(150);
 
-/// Start this many workers of a role. They run until `samples.end_ns`.
-pub fn start(samples: &'static Samples, role: Role, count: usize) -> Result<Vec<Child>> {
-    (0..count).map(|_| Child::fork(move || worker(samples, role))).collect()
+/// Start workers, so many of each role, and let them go when all are ready: while the others work
+/// it can take long to be given a slot. They run until `samples.end_ns`, which is not set here.
+pub fn start(samples: &'static Samples, roles: &[(Role, usize)]) -> Result<Vec<Child>> {
+    samples.settled_ns.store(u64::MAX, Ordering::Relaxed);
+    samples.end_ns.store(u64::MAX, Ordering::Relaxed);
+    samples.is_open.store(false, Ordering::Relaxed);
+    samples.ready.store(0, Ordering::Relaxed);
+    let mut children = Vec::new();
+    for &(role, count) in roles {
+        for _ in 0..count {
+            children.push(Child::fork(move || worker(samples, role))?);
+        }
+    }
+    let workers = children.len() as u64;
+    wait_for("the workers are not ready", 2 * CONNECT_LIMIT, || {
+        samples.ready.load(Ordering::Relaxed) == workers
+    })?;
+    samples.is_open.store(true, Ordering::Relaxed);
+    Ok(children)
 }
 
-/// Let the workers run, from when all of them are ready: the first part unsampled, for settling.
+/// Start workers and wait for their end: the first part unsampled, for settling.
 pub fn run(
     samples: &'static Samples,
     settle: Duration,
     measure: Duration,
     roles: &[(Role, usize)],
 ) -> Result<()> {
-    samples.settled_ns.store(u64::MAX, Ordering::Relaxed);
-    samples.end_ns.store(u64::MAX, Ordering::Relaxed);
-    let mut children = Vec::new();
-    for &(role, count) in roles {
-        children.extend(self::start(samples, role, count)?);
-    }
-    let workers = children.len() as u64;
-    wait_for("the workers are not ready", Duration::from_secs(60), || {
-        samples.ready.load(Ordering::Relaxed) == workers
-    })?;
+    let mut children = start(samples, roles)?;
     let settled_ns = now_ns() + settle.as_nanos() as u64;
     samples.settled_ns.store(settled_ns, Ordering::Relaxed);
     samples.end_ns.store(settled_ns + measure.as_nanos() as u64, Ordering::Relaxed);
@@ -113,12 +123,14 @@ pub fn run(
 /// Connect to the scheduler if there is one: on a busy guest it may not answer at once, and the
 /// library tries again a second later. Sections before that are nobody's fault.
 fn connect() {
-    let start_ns = now_ns();
-    while crate::guest::scx_state() == "enabled"
-        && turbolane::wide_status() == turbolane::Status::None
-        && now_ns() - start_ns < 20_000_000_000
-    {
-        std::thread::sleep(Duration::from_millis(100));
+    let is_alone = || {
+        crate::guest::scx_state() == "enabled"
+            && turbolane::wide_status() == turbolane::Status::None
+    };
+    if let Err(e) = wait_for("the scheduler gives no slot", CONNECT_LIMIT, || !is_alone()) {
+        eprintln!("vmtests: {e:#}");
+        // SAFETY: ends this child; its samples would look like the scheduler's fault.
+        unsafe { libc::_exit(1) }
     }
 }
 
@@ -127,12 +139,15 @@ fn worker(samples: &'static Samples, role: Role) {
     if role != Role::DefaultHog {
         connect();
     }
+    samples.ready.fetch_add(1, Ordering::Relaxed);
+    while !samples.is_open.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
     match role {
         Role::WideHog => drop(turbolane::wide_begin(2)),
         Role::ScalarHog | Role::ScalarBursts => become_scalar(),
         Role::Mixed(..) | Role::DefaultHog => {}
     }
-    samples.ready.fetch_add(1, Ordering::Relaxed);
     match role {
         Role::Mixed(source, ending) => mixed(samples, source, ending),
         Role::WideHog => hog(samples, Phase::Wide),
@@ -168,7 +183,7 @@ fn mixed(samples: &Samples, source: Source, ending: Ending) {
     while samples.running() {
         match source {
             Source::Hint => {
-                let watch = Watch::start(source);
+                let watch = Watch::start(source, ending);
                 let _ = turbolane::wide_begin(2);
                 wide_part(samples, ending, &watch);
                 end_by(ending);
@@ -178,7 +193,7 @@ fn mixed(samples: &Samples, source: Source, ending: Ending) {
                 let _ = turbolane::wide_end();
             }
             Source::Mark => {
-                let watch = Watch::start(source);
+                let watch = Watch::start(source, ending);
                 probe_site::marked(|| {
                     wide_part(samples, ending, &watch);
                     end_by(ending);
@@ -195,25 +210,41 @@ fn mixed(samples: &Samples, source: Source, ending: Ending) {
 
 /// What happened since just before a section was announced.
 struct Watch {
+    source: Source,
+    on_wide: bool,
     switches: u64,
-    switches_allowed: u64,
+    migrations: u64,
     start_ns: u64,
 }
 
 impl Watch {
-    /// Of switches one is allowed: the one that took the task to a wide CPU. At a mark on a
-    /// scalar CPU the scheduler needs two (bpf/leave.bpf.h).
-    fn start(source: Source) -> Self {
-        let switches_allowed = if source == Source::Mark && cpu() < 2 { 2 } else { 1 };
-        Watch { switches: context_switches(), switches_allowed, start_ns: now_ns() }
+    fn start(source: Source, ending: Ending) -> Self {
+        let counts = ending == Ending::ContextSwitch;
+        let switches = if counts { context_switches() } else { 0 };
+        let migrations = if counts && source == Source::Mark { migrations() } else { 0 };
+        // The CPU last: it is to be the one after any switch that is not counted.
+        Watch { source, on_wide: cpu() >= 2, switches, migrations, start_ns: now_ns() }
     }
 
     /// Whether the section has certainly not been ended by the heuristic.
     fn surely_wide(&self, ending: Ending) -> bool {
         match ending {
-            Ending::ContextSwitch => context_switches() - self.switches <= self.switches_allowed,
+            Ending::ContextSwitch => self.not_switched_since(),
             Ending::Timeout => now_ns() - self.start_ns < TIMEOUT.as_nanos() as u64,
             _ => true,
+        }
+    }
+
+    /// Whether all switches since then were on the way to a wide CPU. A hint needs one for that. A
+    /// mark needs one or two, of which the first does not migrate (bpf/leave.bpf.h); one to a wide
+    /// CPU and the next, which ended the section, back to a scalar one would be two migrations.
+    fn not_switched_since(&self) -> bool {
+        match context_switches() - self.switches {
+            0 => true,
+            _ if self.on_wide => false,
+            1 => true,
+            2 => self.source == Source::Mark && migrations() - self.migrations < 2,
+            _ => false,
         }
     }
 }

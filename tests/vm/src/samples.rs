@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where code ran, as the code itself saw it: counters in memory shared between processes.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// CPUs that a guest may have.
 const CPUS: usize = 16;
@@ -25,8 +25,10 @@ pub struct Samples {
     pub units: AtomicU64,
     /// Samples left out because the heuristic may have ended the section meanwhile.
     pub ambiguous: AtomicU64,
-    /// Workers that are connected and what they are to be.
+    /// Workers that are connected.
     pub ready: AtomicU64,
+    /// Whether they may begin.
+    pub is_open: AtomicBool,
     /// From this time on samples count (CLOCK_MONOTONIC, ns).
     pub settled_ns: AtomicU64,
     /// At this time workers end.
@@ -51,9 +53,10 @@ impl Samples {
         }
     }
 
-    /// Count a sample on this CPU.
+    /// Count a sample on this CPU. Not behind the end: the first workers to go leave room for
+    /// the others.
     pub fn add(&self, phase: Phase, cpu: usize) {
-        if crate::guest::now_ns() >= self.settled_ns.load(Ordering::Relaxed) {
+        if crate::guest::now_ns() >= self.settled_ns.load(Ordering::Relaxed) && self.running() {
             self.by_phase[phase as usize][cpu].fetch_add(1, Ordering::Relaxed);
         }
     }

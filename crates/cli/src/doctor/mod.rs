@@ -15,9 +15,10 @@ use hw::{Facts, Live, Recorded, Source};
 use report::doctor::Doctor;
 use report::json_line;
 use report::problem::Problem;
+use sched::obstacles;
 
 use crate::failure::{FOUND, Failure, print};
-use crate::{obstacles, terminal};
+use crate::terminal;
 
 /// Tell what this machine can and cannot do, and why
 ///
@@ -60,7 +61,7 @@ pub(crate) fn main(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let report = examine(&facts);
     let text = if args.json { json_line(&report) + "\n" } else { report.text(terminal::width()) };
     print(&text)?;
-    let can_run = obstacles::scx_obstacle(&facts).is_none();
+    let can_run = obstacles::of_scx(&facts.kernel).is_none();
     Ok(if can_run { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
 }
 

@@ -35,9 +35,10 @@ use crate::terminal;
 pub(crate) struct RunArgs {
     /// CPUs that wide code runs on
     ///
-    /// auto: as many whole cores as the load needs. N: that many whole cores, the last ones of the
-    /// machine. A list (2-3,6) or one CPU (cpu:3): these, and their SMT siblings, since a core
-    /// has one licence.
+    /// auto: as many whole cores as the load needs (in affinity mode, which measures no demand,
+    /// one). N: that many whole cores, the last ones of the machine; 0 for none. A list (2-3,6) or
+    /// one CPU (cpu:3): these, and their SMT siblings, since a core has one licence. At least one
+    /// core must be left to scalar code.
     #[arg(long, value_name = "LIST|N|auto", default_value_t = Config::default().wide_cpus)]
     #[arg(help_heading = LANE)]
     wide_cpus: WideCpus,
@@ -97,6 +98,7 @@ pub(crate) struct RunArgs {
     /// Type of tasks that nothing has classified
     ///
     /// default: they share all CPUs. scalar: they are kept off wide CPUs while these have wide work.
+    /// CMD and what it starts count as scalar in either case.
     #[arg(long, default_value_t = Config::default().unclassified, help_heading = DETECTION)]
     #[arg(value_parser = words::<Unclassified>(&["default", "scalar"]))]
     unclassified: Unclassified,
@@ -152,7 +154,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, hide = true)]
     fault: Option<FaultArg>,
 
-    /// Command to run; its exit code becomes that of turbolane
+    /// Command to run, as scalar; its exit code becomes that of turbolane
+    ///
+    /// CMD and all that it starts are classified scalar from their first instruction, until a hint
+    /// or a mark proves a task wide; everything else is as --unclassified says. Affinity mode
+    /// classifies nobody: there a thread stays as it is until its first hint.
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }

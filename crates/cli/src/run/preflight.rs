@@ -10,9 +10,10 @@ use report::problem::Problem;
 use report::text::wrap;
 use sched::config::{Components, Config, Mode, WideCpus};
 use sched::marks::{Emulation, ResolvedMark, resolve};
+use sched::obstacles::{self, choose_mode};
+use sched::{affinity, layout};
 
 use crate::failure::Failure;
-use crate::obstacles::{rights_obstacle, scx_obstacle, trap_obstacle};
 
 /// What a run would do.
 #[derive(Debug)]
@@ -32,9 +33,7 @@ impl Plan {
     pub(super) fn text(&self, width: usize) -> String {
         let mut text = wrap("mode         ", &self.mode.to_string(), width);
         let wide = match &self.wide_cpus {
-            None if self.mode == Mode::Affinity => {
-                "auto: one core, since affinity mode measures no demand".to_string()
-            }
+            None if self.mode == Mode::Affinity => "auto: one core".to_string(),
             None => "auto: as many whole cores as the load needs".to_string(),
             Some(wide) if wide.is_empty() => "none".to_string(),
             Some(wide) => wide.to_string(),
@@ -67,25 +66,32 @@ fn describe(mark: &ResolvedMark) -> String {
 
 /// The plan for `config` on this machine, or why there is none.
 pub(super) fn check(config: &Config, facts: &Facts) -> Result<Plan, Failure> {
-    let wide_cpus = wide_cpus(&config.wide_cpus, facts).map_err(Failure::failed)?;
+    let topology = &facts.topology;
+    let wide_cores = layout::wide_cores(topology, &config.wide_cpus)?;
+    let is_auto = config.wide_cpus == WideCpus::Auto;
     let marks = resolve_marks(config, facts)?;
-    if let Some(obstacle) = rights_obstacle(facts) {
-        return Err(obstacle.into_failure());
-    }
+    let choice = choose_mode(config.mode, &facts.kernel, &facts.rights)?;
     let mut notes = Vec::new();
-    let mode = choose_mode(config.mode, facts, &mut notes)?;
-    if mode == Mode::Affinity && !config.marks.is_empty() {
-        return Err(Failure::unsupported(Problem::new(
-            "cannot watch marked functions in affinity mode",
-            "without the sched_ext scheduler only hints of the program itself are known",
-            "boot a kernel with sched_ext, or build the program with libturbolane",
-        )));
+    if let Some(obstacle) = choice.instead_of_scx {
+        notes.push(format!("affinity mode, since {}", obstacle.problem.why));
     }
-    check_trap(config, mode, facts, &mut notes)?;
-    if facts.topology.cores().len() == 1 {
+    if choice.mode == Mode::Affinity {
+        affinity::refuse_marks(config)?;
+        if is_auto {
+            notes.push("wide CPUs stay at one core: affinity mode measures no demand".into());
+        }
+    }
+    check_trap(config, choice.mode, facts, &mut notes)?;
+    if topology.cores().len() == 1 {
         notes.push("this machine has one core, so wide and scalar code share it".into());
     }
-    Ok(Plan { mode, wide_cpus, online: facts.topology.online(), marks, notes })
+    Ok(Plan {
+        mode: choice.mode,
+        wide_cpus: (!is_auto).then(|| layout::cpus_of(topology, &wide_cores)),
+        online: topology.online(),
+        marks,
+        notes,
+    })
 }
 
 /// Whether the trap module can do what is asked of it.
@@ -105,7 +111,7 @@ fn check_trap(
             "boot a kernel with sched_ext, or leave --trap out",
         )));
     }
-    if let Some(problem) = trap_obstacle(config.trap, facts) {
+    if let Some(problem) = obstacles::of_trap(config.trap, facts) {
         return Err(Failure::unsupported(problem));
     }
     if config.trap == Components::Avx && config.trap_level > 1 {
@@ -117,67 +123,11 @@ fn check_trap(
     Ok(())
 }
 
-fn choose_mode(asked: Mode, facts: &Facts, notes: &mut Vec<String>) -> Result<Mode, Failure> {
-    match (asked, scx_obstacle(facts)) {
-        (Mode::Affinity, _) => Ok(Mode::Affinity),
-        (_, None) => Ok(Mode::Scx),
-        (Mode::Auto, Some(obstacle)) if obstacle.affinity_helps => {
-            notes.push(format!("affinity mode, since {}", obstacle.problem.why));
-            Ok(Mode::Affinity)
-        }
-        (_, Some(obstacle)) => Err(obstacle.into_failure()),
-    }
-}
-
-/// The wide CPUs as whole cores; `None` for auto.
-fn wide_cpus(choice: &WideCpus, facts: &Facts) -> Result<Option<CpuSet>, Problem> {
-    let topology = &facts.topology;
-    let online = topology.online();
-    let what = format!("cannot use --wide-cpus {choice}");
-    let wide = match choice {
-        WideCpus::Auto => return Ok(None),
-        WideCpus::Cores(cores) if *cores > topology.cores().len() => {
-            let why = format!("this machine has {} cores", topology.cores().len());
-            return Err(Problem::new(what, why, "choose fewer, or auto"));
-        }
-        WideCpus::Cores(cores) => topology.last_cores(*cores),
-        WideCpus::List(cpus) => {
-            let absent = *cpus - online;
-            if !absent.is_empty() {
-                let why = format!("{} not online; online are {online}", cpus_are(&absent));
-                return Err(Problem::new(
-                    what,
-                    why,
-                    "choose among the CPUs that are online, or auto",
-                ));
-            }
-            topology.whole_cores(cpus)
-        }
-    };
-    if wide == online {
-        let grown = match choice {
-            WideCpus::List(cpus) if *cpus != wide => ", their siblings included",
-            _ => "",
-        };
-        let why = format!("these are all CPUs{grown}: no scalar CPU would be left");
-        return Err(Problem::new(what, why, "leave at least one core to scalar code"));
-    }
-    Ok(Some(wide))
-}
-
-fn cpus_are(cpus: &CpuSet) -> String {
-    if cpus.len() == 1 { format!("CPU {cpus} is") } else { format!("CPUs {cpus} are") }
-}
-
 fn resolve_marks(config: &Config, facts: &Facts) -> Result<Vec<ResolvedMark>, Failure> {
     let emulation = Emulation::of(&facts.kernel.release);
-    let mut marks = Vec::new();
-    for mark in &config.marks {
-        let resolved = resolve(mark, emulation, config.force_single_step).map_err(|error| {
-            let what = format!("cannot mark {mark}");
-            Failure::failed(Problem::new(what, error.to_string(), error.next()))
-        })?;
-        marks.push(resolved);
-    }
-    Ok(marks)
+    let resolve = |mark| {
+        resolve(mark, emulation, config.force_single_step)
+            .map_err(|error| Failure::failed(error.problem(format!("cannot mark {mark}"))))
+    };
+    config.marks.iter().map(resolve).collect()
 }

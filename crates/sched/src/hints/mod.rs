@@ -10,3 +10,20 @@ mod slots;
 
 pub use page::Page;
 pub use server::{HintServer, OnRegister, Registration};
+
+use std::io::{self, ErrorKind};
+
+use report::problem::Problem;
+
+use crate::error::Error;
+
+/// Why [`HintServer::start`] failed, and what to do about it.
+pub(crate) fn cannot_serve(error: io::Error) -> Error {
+    let what = "cannot serve hints";
+    let next = match error.kind() {
+        ErrorKind::AddrInUse => "stop it first",
+        ErrorKind::AlreadyExists => "move it out of the way",
+        _ => return Error::failed(what, error),
+    };
+    Error::BadInput(Problem::new(what, error.to_string(), next))
+}

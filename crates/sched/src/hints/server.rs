@@ -400,7 +400,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     if connected != 0 && error.kind() == ErrorKind::ConnectionRefused {
         return fs::remove_file(path);
     }
-    let what = format!("another scheduler serves hints at {}; stop it first", path.display());
+    let what = format!("another scheduler serves hints at {}", path.display());
     Err(Error::new(ErrorKind::AddrInUse, what))
 }
 

@@ -4,7 +4,9 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a mark cannot be placed. The message says what and why, [`MarkError::next`] what to do.
+use report::problem::Problem;
+
+/// Why a mark cannot be placed. The message says why, [`MarkError::next`] what to do.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // fields are named as their messages use them
 pub enum MarkError {
@@ -52,6 +54,11 @@ fn stripped_note(stripped: bool) -> &'static str {
 }
 
 impl MarkError {
+    /// The whole of it, when `what` is not possible for it.
+    pub fn problem(&self, what: impl Into<String>) -> Problem {
+        Problem::new(what, self.to_string(), self.next())
+    }
+
     /// What to do next.
     pub fn next(&self) -> String {
         match self {

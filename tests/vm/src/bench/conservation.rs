@@ -2,7 +2,6 @@
 //! `lane.idle_while_runnable_pct`: under loads with more runnable tasks than CPUs that may run
 //! them, the share of time that these CPUs stood idle, by the kernel's own accounting.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -49,11 +48,7 @@ fn idle_s(cpus: &[usize]) -> Result<f64> {
 /// Share of time that these CPUs idle under the load, %.
 pub fn idle_pct(roles: &[(Role, usize)], cpus: &[usize], time: Duration) -> Result<f64> {
     let samples = Samples::shared();
-    samples.end_ns.store(u64::MAX, Ordering::Relaxed);
-    let mut workers = Vec::new();
-    for &(role, count) in roles {
-        workers.extend(load::start(samples, role, count)?);
-    }
+    let _workers = load::start(samples, roles)?;
     std::thread::sleep(Duration::from_secs(1));
     let (start, before) = (Instant::now(), idle_s(cpus)?);
     std::thread::sleep(time);

@@ -32,9 +32,11 @@ fn figure(line: &Line, name: String) -> Figure {
 
 /// Measure and publish.
 pub fn run() -> Result<()> {
-    let mut program = std::env::current_exe()?;
-    program.set_file_name("examples");
-    program.push("hint_bench");
+    // Beside this program, where xtask puts what it built, or where cargo leaves examples.
+    let here = std::env::current_exe()?;
+    let beside = here.with_file_name("hint_bench");
+    let program =
+        if beside.exists() { beside } else { here.with_file_name("examples").join("hint_bench") };
     let output = Command::new(&program).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("{} cannot be started", program.display()))?;
     ensure!(output.status.success(), "{} ended with {}", program.display(), output.status);

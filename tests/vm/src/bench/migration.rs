@@ -32,6 +32,9 @@ fn by_hint() -> Result<(Vec<f64>, Vec<f64>)> {
     let (mut there, mut back) = (Vec::new(), Vec::new());
     let wide_cpu = nr_cpus() - 1;
     for _ in 0..ROUNDS {
+        // Asleep, so that the other CPU gets its turn: where instructions are counted, a CPU
+        // that spins is left alone until its next timer.
+        std::thread::sleep(PAUSE);
         spin(PAUSE);
         if cpu() == wide_cpu {
             continue;

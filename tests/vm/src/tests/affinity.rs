@@ -16,9 +16,7 @@ use crate::samples::Samples;
 pub fn odd_masks() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
     let samples = Samples::shared();
-    samples.end_ns.store(u64::MAX, Ordering::Relaxed);
-    let _background = load::start(samples, Role::WideHog, 2)?;
-    let _more = load::start(samples, Role::ScalarHog, 2)?;
+    let _background = load::start(samples, &[(Role::WideHog, 2), (Role::ScalarHog, 2)])?;
     for bits in 1..16u32 {
         let mask: Vec<usize> = (0..4).filter(|cpu| bits >> cpu & 1 == 1).collect();
         for wide in [false, true] {
@@ -68,9 +66,7 @@ pub fn nobody_starves() -> Result<()> {
     const BOUND: Duration = Duration::from_secs(3);
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
     let samples = Samples::shared();
-    samples.end_ns.store(u64::MAX, Ordering::Relaxed);
-    let _wide = load::start(samples, Role::WideHog, 8)?;
-    let _scalar = load::start(samples, Role::ScalarHog, 8)?;
+    let _load = load::start(samples, &[(Role::WideHog, 8), (Role::ScalarHog, 8)])?;
     std::thread::sleep(Duration::from_millis(500));
     for pinned in 0..4usize {
         for kind in 0..3 {

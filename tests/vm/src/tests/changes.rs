@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
-use crate::guest::{now_ns, scx_state, wait_for};
-use crate::lane::{Lane, set, turbolane};
+use crate::guest::{now_ns, scx_state};
+use crate::lane::{Lane, plug, set, turbolane};
 use crate::load::{self, Ending, Role, Source};
 use crate::probe_site;
 use crate::samples::{Phase, Samples};
@@ -17,12 +17,7 @@ use crate::samples::{Phase, Samples};
 /// Start a load that lasts until the returned handle's samples say so.
 fn background(roles: &[(Role, usize)]) -> Result<(&'static Samples, Vec<crate::guest::Child>)> {
     let samples = Samples::shared();
-    samples.settled_ns.store(u64::MAX, Ordering::Relaxed);
-    samples.end_ns.store(u64::MAX, Ordering::Relaxed);
-    let mut children = Vec::new();
-    for &(role, count) in roles {
-        children.extend(load::start(samples, role, count)?);
-    }
+    let children = load::start(samples, roles)?;
     Ok((samples, children))
 }
 
@@ -78,13 +73,6 @@ pub fn settings_change_under_load() -> Result<()> {
     lane.stop().map(drop)
 }
 
-fn set_online(cpu: usize, online: bool) -> Result<()> {
-    fs::write(format!("/sys/devices/system/cpu/cpu{cpu}/online"), if online { "1" } else { "0" })
-        .with_context(|| {
-            format!("CPU {cpu} does not go {}", if online { "online" } else { "offline" })
-        })
-}
-
 /// CPUs go and come under load: the scheduler comes back each time, and placement holds.
 pub fn hotplug() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
@@ -94,10 +82,7 @@ pub fn hotplug() -> Result<()> {
         (Role::Mixed(Source::Hint, Ending::Explicit), 2),
     ])?;
     for (cpu, online) in [(3, false), (1, false), (3, true), (2, false), (1, true), (2, true)] {
-        set_online(cpu, online)?;
-        wait_for("the scheduler is not back", Duration::from_secs(60), || {
-            scx_state() == "enabled" && turbolane(&["ctl", "status"]).is_ok()
-        })?;
+        plug(cpu, online)?;
         std::thread::sleep(Duration::from_millis(700));
         let status = turbolane(&["ctl", "status"])?;
         if !status.contains("none") {

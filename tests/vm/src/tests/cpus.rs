@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::lane::{Lane, set, stat, stats};
+use crate::lane::{Lane, plug, set, stat, stats};
 use crate::load::{self, Ending, Role, Source};
 use crate::samples::{Phase, Samples};
 
@@ -45,13 +45,18 @@ pub fn two_cpus() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// No wide CPU: wide work runs where it is, counted as degraded. All wide: nothing is kept apart.
+/// No wide CPU: wide work runs where it is, counted as degraded. All wide, after the scalar CPUs
+/// were taken away: nothing is kept apart.
 pub fn all_wide_and_none() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "0"])?;
     everyone_runs("no wide CPU")?;
     ensure!(stat(&stats()?, "degraded_ns")? > 0, "degraded time was not counted");
-    set(&["wide-cpus=4"])?;
-    everyone_runs("all CPUs wide")?;
+    set(&["wide-cpus=cpu:0,1"])?;
+    plug(2, false)?;
+    plug(3, false)?;
+    let samples = everyone_runs("all CPUs wide")?;
+    ensure!(samples.on(Phase::Scalar, &[0, 1]) > 0, "no scalar work: {}", samples.text());
+    plug(2, true)?;
     set(&["wide-cpus=auto"])?;
     everyone_runs("auto")?;
     lane.stop().map(drop)

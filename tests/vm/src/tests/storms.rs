@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -17,8 +16,7 @@ use crate::samples::Samples;
 pub fn fork_and_exec() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
     let samples = Samples::shared();
-    samples.end_ns.store(u64::MAX, Ordering::Relaxed);
-    let _load = load::start(samples, Role::Mixed(Source::Hint, Ending::Explicit), 4)?;
+    let _load = load::start(samples, &[(Role::Mixed(Source::Hint, Ending::Explicit), 4)])?;
     for wide in [true, false] {
         let mut parents = Vec::new();
         for _ in 0..3 {
@@ -57,9 +55,7 @@ pub fn kernel_threads() -> Result<()> {
     const BOUND: Duration = Duration::from_secs(20);
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
     let samples = Samples::shared();
-    samples.end_ns.store(u64::MAX, Ordering::Relaxed);
-    let _wide = load::start(samples, Role::WideHog, 6)?;
-    let _scalar = load::start(samples, Role::ScalarHog, 6)?;
+    let _load = load::start(samples, &[(Role::WideHog, 6), (Role::ScalarHog, 6)])?;
     let start = Instant::now();
     for i in 0..5 {
         fs::write(format!("/tmp/file{i}"), vec![1u8; 1 << 20])?;

@@ -4,8 +4,7 @@
 use hw::Facts;
 use report::doctor::Check;
 use sched::config::Components;
-
-use crate::obstacles::trap_obstacle;
+use sched::obstacles;
 
 use super::{Seen, no, ok, unknown, warn};
 
@@ -106,7 +105,7 @@ fn modules(facts: &Facts) -> Check {
 }
 
 fn trap_module(facts: &Facts) -> Check {
-    let seen: Seen = match (trap_obstacle(Components::Avx512, facts), &facts.cpu.hypervisor) {
+    let seen: Seen = match (obstacles::of_trap(Components::Avx512, facts), &facts.cpu.hypervisor) {
         (Some(problem), _) => {
             no(problem.why, "nothing, if hints and marks do; else see run --trap")
         }

@@ -3,9 +3,9 @@
 
 use hw::Facts;
 use report::doctor::Check;
+use sched::obstacles;
 
 use super::{Seen, no, ok, warn};
-use crate::obstacles::{Obstacle, rights_obstacle, scx_obstacle};
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     vec![run_scx(facts), run_affinity(facts)]
@@ -14,8 +14,8 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
 fn run_scx(facts: &Facts) -> Check {
     let title = "run --mode scx";
     let why = "the whole of it: every task, hints and marks, placed by the kernel itself";
-    match scx_obstacle(facts) {
-        Some(Obstacle { problem, .. }) => {
+    match obstacles::of_scx(&facts.kernel) {
+        Some(obstacles::Obstacle { problem, .. }) => {
             let mut check = no(problem.why, "").check("run-scx", title, why);
             check.next = problem.next;
             check
@@ -38,7 +38,7 @@ fn run_affinity(facts: &Facts) -> Check {
 }
 
 fn by_rights(facts: &Facts, works: &str) -> Seen {
-    match rights_obstacle(facts) {
+    match obstacles::of_rights(&facts.rights) {
         None => ok(works),
         Some(_) => warn(format!("{works}, as root"), "run it by sudo"),
     }

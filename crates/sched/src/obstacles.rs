@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What stands between this machine and a running scheduler. `doctor` reports it, `run` refuses
-//! by it: one place, so that the two cannot disagree.
+//! What stands between this machine and a running scheduler. `doctor` reports it, `run` and
+//! [`Lane::start`](crate::lane::Lane::start) refuse by it: one place, so that they cannot disagree.
 
 use hw::Facts;
+use hw::kernel::{Kernel, Rights};
 use report::problem::Problem;
-use sched::config::Components;
 
-use crate::failure::Failure;
+use crate::config::{Components, Mode};
+use crate::error::{Error, Result};
 
 /// The first kernel with sched_ext.
 const FIRST_RELEASE: (u32, u32) = (6, 12);
@@ -18,7 +19,7 @@ const XCR0_AMX: u64 = 3 << 17;
 
 /// Something that keeps a scheduler from running.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Obstacle {
+pub struct Obstacle {
     /// What, why, what next.
     pub problem: Problem,
     /// The affinity mode would work all the same.
@@ -27,20 +28,42 @@ pub(crate) struct Obstacle {
     pub mendable: bool,
 }
 
-impl Obstacle {
-    /// The failure of a run that meets it.
-    pub(crate) fn into_failure(self) -> Failure {
-        if self.mendable {
-            Failure::failed(self.problem)
+impl From<Obstacle> for Error {
+    fn from(obstacle: Obstacle) -> Self {
+        if obstacle.mendable {
+            Error::BadInput(obstacle.problem)
         } else {
-            Failure::unsupported(self.problem)
+            Error::Unsupported(obstacle.problem)
         }
     }
 }
 
+/// A mode that can run here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// `Scx` or `Affinity`.
+    pub mode: Mode,
+    /// Why it is not the scheduler although the user left the choice to us.
+    pub instead_of_scx: Option<Obstacle>,
+}
+
+/// The mode to run in, or why none is possible here.
+pub fn choose_mode(asked: Mode, kernel: &Kernel, rights: &Rights) -> Result<Choice> {
+    if let Some(obstacle) = of_rights(rights) {
+        return Err(obstacle.into());
+    }
+    match (asked, of_scx(kernel)) {
+        (Mode::Affinity, _) => Ok(Choice { mode: Mode::Affinity, instead_of_scx: None }),
+        (_, None) => Ok(Choice { mode: Mode::Scx, instead_of_scx: None }),
+        (Mode::Auto, Some(obstacle)) if obstacle.affinity_helps => {
+            Ok(Choice { mode: Mode::Affinity, instead_of_scx: Some(obstacle) })
+        }
+        (_, Some(obstacle)) => Err(obstacle.into()),
+    }
+}
+
 /// What keeps every mode from running: rights.
-pub(crate) fn rights_obstacle(facts: &Facts) -> Option<Obstacle> {
-    let rights = &facts.rights;
+pub fn of_rights(rights: &Rights) -> Option<Obstacle> {
     if rights.root && rights.can_load_bpf() {
         return None;
     }
@@ -59,9 +82,8 @@ pub(crate) fn rights_obstacle(facts: &Facts) -> Option<Obstacle> {
 }
 
 /// What keeps the sched_ext scheduler from running on this kernel, rights aside.
-pub(crate) fn scx_obstacle(facts: &Facts) -> Option<Obstacle> {
+pub fn of_scx(kernel: &Kernel) -> Option<Obstacle> {
     let what = "cannot load the sched_ext scheduler";
-    let kernel = &facts.kernel;
     let release = &kernel.release;
     let (major, minor) = FIRST_RELEASE;
     let lacks = |why: String, next: &str| {
@@ -99,7 +121,7 @@ pub(crate) fn scx_obstacle(facts: &Facts) -> Option<Obstacle> {
 }
 
 /// What keeps the trap module from withholding these components here.
-pub(crate) fn trap_obstacle(components: Components, facts: &Facts) -> Option<Problem> {
+pub fn of_trap(components: Components, facts: &Facts) -> Option<Problem> {
     let what = format!("cannot use --trap {components}");
     let wanted = match components {
         Components::None => return None,
@@ -127,4 +149,59 @@ pub(crate) fn trap_obstacle(components: Components, facts: &Facts) -> Option<Pro
         return Some(Problem::new(what, why, next));
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hw::kernel::Capability;
+    use std::path::Path;
+
+    const ROOT: Rights = Rights { root: true, capabilities: 1 << Capability::SysAdmin as u32 };
+
+    /// The kernel of a recorded machine.
+    fn kernel(machine: &str) -> Kernel {
+        let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/machines");
+        Facts::read(&hw::Recorded::open(&machines.join(machine)).unwrap()).unwrap().kernel
+    }
+
+    /// A mode that the machine cannot do is never chosen; `auto` takes what is left.
+    #[test]
+    fn chooses_what_the_machine_can_do() {
+        use Mode::{Affinity, Auto, Scx};
+        let scx = kernel("skylake-sp");
+        let (old, busy) = (kernel("cascade-lake-old-kernel"), kernel("epyc-genoa"));
+        for (asked, kernel, expected) in [
+            (Auto, &scx, Ok(Scx)),
+            (Scx, &scx, Ok(Scx)),
+            (Affinity, &scx, Ok(Affinity)),
+            (Auto, &old, Ok(Affinity)),
+            (Scx, &old, Err(77)),
+            (Affinity, &old, Ok(Affinity)),
+            (Auto, &busy, Err(2)),
+            (Scx, &busy, Err(2)),
+            (Affinity, &busy, Ok(Affinity)),
+        ] {
+            let chosen = choose_mode(asked, kernel, &ROOT).map(|choice| choice.mode);
+            assert_eq!(
+                chosen.map_err(|e| e.exit_code()),
+                expected,
+                "{asked} on {}",
+                kernel.release
+            );
+        }
+        let fallback = choose_mode(Auto, &old, &ROOT).unwrap().instead_of_scx;
+        assert!(fallback.unwrap().problem.why.contains("has no sched_ext"));
+    }
+
+    /// Without root, and for root without capabilities, every mode is refused.
+    #[test]
+    fn lacking_rights_fail() {
+        for rights in [Rights::default(), Rights { root: true, capabilities: 0 }] {
+            for asked in [Mode::Auto, Mode::Scx, Mode::Affinity] {
+                let refusal = choose_mode(asked, &kernel("skylake-sp"), &rights).unwrap_err();
+                assert_eq!(refusal.exit_code(), 77);
+            }
+        }
+    }
 }
