@@ -24,10 +24,9 @@
  * time is the task's, not the CPU's: a note that a switch clears makes a
  * livelock (seen: 300,000 traps). It ends early when the task migrates to a
  * CPU that withholds nothing, so that it is caught again when it comes back.
- * If it is sent back before it has executed a single instruction there, again
- * and again, the same address traps STUCK_TRAPS times in a row; then it gets
- * STUCK_NS at its next return to user mode, wherever that is. Without memory
- * for a note the whole CPU is left full.
+ * If it is sent back before it has executed anything there, STUCK_MOVES times
+ * in a row, it gets STUCK_NS on the CPU it comes back to. Without memory for a
+ * note the whole CPU is left full.
  *
  * Modes. count: counts and logs, sends no event. grace: as drawn above. steer:
  * sends the event for everything that needs a withheld component (SYSTOR 3.2).
@@ -141,12 +140,8 @@ SETTING(exec_grace_ns, 20000000, 0, 1000000000,
 SETTING(traps_per_s_max, 5000, 1, 1000000,
 	"per task; then left full to the end of the second");
 
-/*
- * A wide section in a loop traps at one address again and again too. So the
- * first number is large, that this is rare, and the second only long enough
- * for some instructions.
- */
-#define STUCK_TRAPS 64
+/* A few moves for nothing, then time for some instructions. */
+#define STUCK_MOVES 8
 #define STUCK_NS 50000
 
 /* se.sum_exec_runtime is up to date at the last tick or switch only. */
@@ -175,12 +170,12 @@ bool tlt_runs_full(struct tlt_cpu *c)
 		c->skip_until_ns = 0;
 	}
 	t = tlt_task_find(current);
-	if (!t || !(t->full_until_ns | t->full_until_run_ns | t->stuck))
+	if (!t || (!(t->full_until_ns | t->full_until_run_ns) &&
+		   t->vain_moves < STUCK_MOVES))
 		return false;
 	now_ns = local_clock();
-	if (unlikely(t->stuck)) {
-		t->stuck = false;
-		t->same_ip = 0;
+	if (unlikely(t->vain_moves >= STUCK_MOVES)) {
+		t->vain_moves = 0;
 		t->full_until_ns = now_ns + STUCK_NS;
 	}
 	if (now_ns < t->full_until_ns)
@@ -231,19 +226,26 @@ void tlt_executed(void)
 	tlt_full_for_a_while();
 }
 
+/* Whether the task's next instruction is the one that trapped last. */
+static bool is_where_it_trapped(struct task_struct *p, const struct tlt_task *t)
+{
+	return t->traps && task_pt_regs(p)->ip == t->last_ip;
+}
+
 /* The task is not running, and its runqueue is locked. */
 void tlt_migrating(struct task_struct *p, int to_cpu)
 {
 	struct tlt_task *t;
 
-	if (!tlt_marks_any() || tlt_is_armed(to_cpu))
+	if (!tlt_marks_any())
 		return;
 	rcu_read_lock();
 	t = tlt_task_find(p);
-	if (t) {
+	if (t && !tlt_is_armed(to_cpu))
 		t->full_until_ns = 0;
-		t->stuck = t->same_ip >= STUCK_TRAPS;
-	}
+	else if (t && !tlt_is_armed(task_cpu(p)))
+		t->vain_moves = is_where_it_trapped(p, t) ? t->vain_moves + 1 :
+							    0;
 	rcu_read_unlock();
 }
 
@@ -357,7 +359,6 @@ static void count(struct tlt_cpu *c, struct tlt_task *t,
 	t->traps++;
 	t->traps_heavy += heavy;
 	t->traps_light += withheld && !heavy;
-	t->same_ip = t->last_ip == ip ? t->same_ip + 1 : 0;
 	t->last_ip = ip;
 }
 

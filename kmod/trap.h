@@ -113,8 +113,7 @@ struct tlt_task {
 	u8 last_kind; /* of the instruction there: struct tlt_insn */
 	u8 last_level;
 	unsigned long gp_ip; /* restarted after #GP; 0 = none */
-	u32 same_ip;	     /* traps at last_ip in a row */
-	bool stuck;	     /* needs STUCK_NS at its next return */
+	u32 vain_moves;	     /* in a row, back from full CPUs, nothing done */
 	u32 rate_traps;
 	u64 traps, traps_heavy, traps_light, steered;
 };

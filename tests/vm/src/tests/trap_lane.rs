@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The trap module with the scheduler: programs that say nothing get core specialisation.
+//!
+//! Where each single section counts, the guest's time is that of its instructions (`icount`). Else
+//! a busy host may stop a virtual CPU for longer than a wide period lasts, between the wide
+//! instruction and the look at the CPU, and the task is back on a scalar CPU by then, rightly.
 
 use std::time::Duration;
 
@@ -46,9 +50,7 @@ pub fn migrates() -> Result<()> {
     let (begun, missed, stayed) = sections(&trap, wide_cpu)?;
     println!("{begun} sections began on scalar CPUs, {missed} did not trap, {stayed} stayed");
     ensure!(begun > SECTIONS / 3, "only {begun} of {SECTIONS} began on a scalar CPU");
-    // Not one in a hundred on an idle host. On a busy one a virtual CPU may halt anywhere, and a
-    // wide period of 1 ms is over between the wide instruction and the look at the CPU.
-    ensure!((missed + stayed) * 20 <= begun, "{missed} did not trap, {stayed} stayed of {begun}");
+    ensure!(missed + stayed == 0, "{missed} did not trap, {stayed} stayed of {begun}");
     ensure!(stat(&stats()?, "trap_events")? >= u64::from(begun), "the scheduler saw too few");
     lane.stop()?;
     trap.off()
@@ -120,8 +122,7 @@ pub fn run_and_leave() -> Result<()> {
         heavy();
         on_wide += u32::from(cpu() >= 2);
     }
-    // Not all: the C library traps too here, and what follows within hold_ns goes unseen.
-    ensure!(on_wide > 10, "behind {on_wide} of 20 wide instructions on a wide CPU");
+    ensure!(on_wide == 20, "behind {on_wide} of 20 wide instructions on a wide CPU");
     ensure!(stat(&stats()?, "trap_events")? > before, "the scheduler heard nothing");
     lane.stop()?;
     ensure!(!trap::is_loaded(), "the module stayed");
