@@ -31,8 +31,9 @@
  * Modes. count: counts and logs, sends no event. grace: as drawn above. steer:
  * sends the event for everything that needs a withheld component (SYSTOR 3.2).
  *
- * A heavy instruction inside a period of grace goes unseen. Against that: the
- * end of the period looks at XGETBV(1) (live.c: live ZMM_Hi256 is wide work
+ * A heavy instruction inside a period of grace goes unseen. Against that: before
+ * a period is given, the code behind the light instruction is read (ahead.c);
+ * the end of the period looks at XGETBV(1) (live.c: live ZMM_Hi256 is wide work
  * that goes on); a process that proved wide gets no grace, each of its traps is
  * sent; user space may know better and say so (TLT_IOC_LEARN). A program that
  * mixes both all the time is best moved off its light use, by glibc's tunables
@@ -55,6 +56,7 @@
 #include <asm/ptrace.h>
 #include <asm/trapnr.h>
 
+#include "ahead.h"
 #include "decode.h"
 #include "trap.h"
 
@@ -327,11 +329,10 @@ static void tell(const struct tlt_insn *insn, const u8 *bytes, int n,
 			insn->license_level);
 }
 
-/* As many bytes of the instruction as can be read without a page fault. */
-static int fetch(struct pt_regs *regs, u8 *bytes)
+/* As many bytes of the code, n at most, as can be read without a page fault. */
+static unsigned int fetch(struct pt_regs *regs, u8 *bytes, unsigned int n)
 {
 	const void __user *ip = (const void __user *)regs->ip;
-	unsigned int n = TLT_INSN_BYTES_MAX;
 	unsigned int in_page = PAGE_SIZE - offset_in_page(regs->ip);
 
 	if (!copy_from_user_nofault(bytes, ip, n))
@@ -362,6 +363,35 @@ static void count(struct tlt_cpu *c, struct tlt_task *t,
 	t->last_ip = ip;
 }
 
+/* The licence level that the code from the next instruction on asks for. */
+static noinline u8 level_ahead(struct pt_regs *regs)
+{
+	u8 code[TLT_AHEAD_BYTES_MAX];
+
+	if (!user_64bit_mode(regs))
+		return 0;
+	return tlt_level_ahead(code, fetch(regs, code, sizeof(code)),
+			       tlt_xcr0_withheld);
+}
+
+/* A light instruction that leads to heavy ones counts as one of them. */
+static void read_ahead(struct pt_regs *regs, struct tlt_insn *insn)
+{
+	u8 level = level_ahead(regs);
+
+	if (level < READ_ONCE(wide_level.value))
+		return;
+	insn->kind = TLT_HEAVY;
+	insn->license_level = max(insn->license_level, level);
+}
+
+/* The current task has been seen at heavy code. */
+static void learn_wide(void)
+{
+	if (tlt_process_verdict(current) == TLT_VERDICT_NONE)
+		tlt_process_learn(current, TLT_VERDICT_WIDE);
+}
+
 /*
  * What trapped. A task that traps where it did last time is believed to do the
  * same again: the answer only informs the policy. Loops are the rule, and
@@ -371,17 +401,19 @@ static void identify(struct pt_regs *regs, struct tlt_task *t,
 		     struct tlt_insn *insn)
 {
 	u8 bytes[TLT_INSN_BYTES_MAX];
-	int n;
+	unsigned int n;
 
 	if (t && t->last_ip == regs->ip && t->traps) {
 		insn->kind = t->last_kind;
 		insn->license_level = t->last_level;
 		return;
 	}
-	n = fetch(regs, bytes);
+	n = fetch(regs, bytes, sizeof(bytes));
 	/* A failure leaves an instruction of no kind. */
 	tlt_decode(bytes, n, tlt_xcr0_withheld, user_64bit_mode(regs), insn);
 	tell(insn, bytes, insn->length ?: n, regs->ip);
+	if (insn->kind == TLT_LIGHT)
+		read_ahead(regs, insn);
 	if (t) {
 		t->last_kind = insn->kind;
 		t->last_level = insn->license_level;
@@ -405,9 +437,8 @@ static void trapped(struct pt_regs *regs)
 			   NSEC_PER_SEC -
 				   (now_ns - t->rate_second * NSEC_PER_SEC));
 	} else if (is_wide(&insn)) {
-		if (insn.license_level >= READ_ONCE(wide_level.value) &&
-		    tlt_process_verdict(current) == TLT_VERDICT_NONE)
-			tlt_process_learn(current, TLT_VERDICT_WIDE);
+		if (insn.license_level >= READ_ONCE(wide_level.value))
+			learn_wide();
 		leave_full(c, t, now_ns, READ_ONCE(hold_ns.value));
 		steer(c, t, max_t(u32, insn.license_level, wide_level.value),
 		      regs->ip);
@@ -419,19 +450,24 @@ static void trapped(struct pt_regs *regs)
 
 /*
  * The current task returns to user mode with live state that cannot be put
- * aside, its period of grace being over: it is in the middle of wide work.
+ * aside, its period of grace being over: it is in the middle of wide work, or
+ * of a long memset. The code says which, and so whether its next traps deserve
+ * grace; this one is sent anyway.
  */
 void tlt_left_live(struct tlt_cpu *c)
 {
 	struct tlt_task *t = tlt_task_get(current);
+	struct pt_regs *regs = task_pt_regs(current);
 	u64 now_ns = local_clock();
 
 	c->counters.live_returns++;
 	leave_full(c, t, now_ns, READ_ONCE(hold_ns.value));
-	if (READ_ONCE(mode) != MODE_COUNT &&
-	    tlt_process_verdict(current) != TLT_VERDICT_LIGHT)
-		steer(c, t, READ_ONCE(wide_level.value),
-		      task_pt_regs(current)->ip);
+	if (READ_ONCE(mode) == MODE_COUNT ||
+	    tlt_process_verdict(current) == TLT_VERDICT_LIGHT)
+		return;
+	if (level_ahead(regs) >= READ_ONCE(wide_level.value))
+		learn_wide();
+	steer(c, t, READ_ONCE(wide_level.value), regs->ip);
 }
 
 /* ---- #UD ---- */
@@ -492,12 +528,12 @@ bool tlt_claims_gp(struct pt_regs *regs)
 	struct tlt_cpu *c;
 	unsigned long flags;
 	u64 now_ns;
+	unsigned int n;
 	bool ours;
-	int n;
 
 	if (!user_mode(regs) || !tlt_nr_armed())
 		return false;
-	n = fetch(regs, bytes);
+	n = fetch(regs, bytes, sizeof(bytes));
 	tlt_decode(bytes, n, tlt_xcr0_withheld, user_64bit_mode(regs), &insn);
 	/* 0f 01 d7: ENCLU */
 	if (insn.kind != TLT_XRSTOR && !(n >= 3 && bytes[0] == 0x0f &&

@@ -12,6 +12,7 @@
  *   detect.c  libraries that are loaded late
  *   ctl.c     the control device
  *   decode.c  the trapped instruction
+ *   ahead.c   the code behind it
  */
 #ifndef TLT_TRAP_H
 #define TLT_TRAP_H

@@ -82,8 +82,10 @@ fn prepare(cache: &Cache, kernel: &Kernel) -> Result<PathBuf> {
     let mut packages = pins.module.packages.clone();
     packages.push(format!("linux-headers-{}", kernel.release));
     let packages = packages.join(",");
-    let suites = [pins.guest.suite.as_str(), pins.kernel.suite.as_str()];
-    let inputs = [RECIPE, suites[0], suites[1], &packages];
+    let mut suites = vec![pins.guest.suite.as_str(), kernel.suite.as_str()];
+    suites.dedup();
+    let sources = suites.join(",");
+    let inputs = [RECIPE, &sources, &packages];
     let what = format!("build root for modules of {} (about a minute)", kernel.release);
     cache.get("module-root", &inputs, &what, |root| {
         // SAFETY: geteuid takes nothing and cannot fail.

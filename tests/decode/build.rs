@@ -5,6 +5,7 @@
 fn main() {
     cc::Build::new()
         .file("../../kmod/decode.c")
+        .file("../../kmod/ahead.c")
         .std("gnu11")
         .flag("-ffreestanding")
         .flag("-Wdeclaration-after-statement")
@@ -13,7 +14,7 @@ fn main() {
         .extra_warnings(true)
         .warnings_into_errors(true)
         .compile("tltdecode");
-    for file in ["decode.c", "decode.h", "isa_table.h"] {
+    for file in ["ahead.c", "ahead.h", "decode.c", "decode.h", "isa_table.h"] {
         println!("cargo:rerun-if-changed=../../kmod/{file}");
     }
 }

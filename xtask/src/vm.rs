@@ -19,15 +19,25 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Sub {
     /// Fetch and build what guests boot from, and say where it lies
-    Build,
+    Build(KernelArgs),
     /// Build the kernel modules for the guests' kernel, and say where they lie
-    Modules,
+    Modules(KernelArgs),
     /// Boot a guest, run a command in it, and exit with the command's exit code
     Run(RunArgs),
 }
 
 #[derive(clap::Args)]
+struct KernelArgs {
+    /// Series of the kernel, as testbed/versions.toml names it, e.g. 6.12; the first one there if
+    /// not given
+    #[arg(long, value_name = "SERIES", default_value = "", hide_default_value = true)]
+    kernel: String,
+}
+
+#[derive(clap::Args)]
 struct RunArgs {
+    #[command(flatten)]
+    kernel: KernelArgs,
     /// What to boot it in: qemu, or bochs, which is slower and has AVX-512
     #[arg(long, default_value = "qemu")]
     emulator: Emulator,
@@ -74,11 +84,11 @@ struct RunArgs {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let cache = Cache::open()?;
-    let images = testbed::prepare(&cache)?;
+    let images = |args: &KernelArgs| testbed::prepare_series(&cache, &args.kernel);
     match &args.command {
-        Sub::Build => build(&images),
-        Sub::Modules => modules(&cache, &images),
-        Sub::Run(args) => run(&cache, &images, args),
+        Sub::Build(args) => build(&images(args)?),
+        Sub::Modules(args) => modules(&cache, &images(args)?),
+        Sub::Run(args) => run(&cache, &images(&args.kernel)?, args),
     }
 }
 

@@ -69,7 +69,7 @@ const FIRMWARE: [(&str, &str); 4] = [
 /// The emulator and what it boots with, in the cache.
 pub(crate) struct Bochs {
     dir: PathBuf,
-    /// The kernel as the boot loader wants it.
+    /// The guest's kernel as the boot loader wants it.
     pub(crate) kernel: PathBuf,
 }
 
@@ -97,12 +97,7 @@ pub(crate) fn prepare(cache: &Cache, kernel: &Kernel) -> Result<Bochs> {
         firmware(cache, &pins.suite, dir)?;
         compile(cache, pins, dir)
     })?;
-    let release = &kernel.release;
-    let suite = &versions.kernel.suite;
-    let kernel = cache.get("bochs-kernel", &[RECIPE, release], "kernel for Bochs", |file| {
-        packed_kernel(cache, suite, release, file)
-    })?;
-    Ok(Bochs { dir, kernel })
+    Ok(Bochs { dir, kernel: kernel.packed() })
 }
 
 fn firmware(cache: &Cache, suite: &str, dir: &Path) -> Result<()> {
@@ -152,16 +147,4 @@ fn patch(source: &Path) -> Result<()> {
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
-}
-
-/// The kernel's entry has it unpacked, for QEMU; boot loaders want it packed.
-fn packed_kernel(cache: &Cache, suite: &str, release: &str, file: &Path) -> Result<()> {
-    let scratch = file.with_extension("packages");
-    cache::remove(&scratch)?;
-    fs::create_dir_all(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
-    let deb = Apt::update(cache, suite)?.download(&format!("linux-binary-{release}"), &scratch)?;
-    apt::unpack(&deb, &scratch, &cache.log("bochs"))?;
-    let packed = scratch.join("usr/lib/modules").join(release).join("vmlinuz");
-    fs::copy(&packed, file).with_context(|| format!("no kernel {}", packed.display()))?;
-    cache::remove(&scratch)
 }

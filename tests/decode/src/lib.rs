@@ -41,6 +41,8 @@ struct Raw {
 const _: () = assert!(size_of::<Raw>() == 16);
 
 unsafe extern "C" {
+    fn tlt_level_ahead(bytes: *const u8, n: u32, withheld: u64) -> u8;
+    fn tlt_length(bytes: *const u8, n: u32) -> u32;
     fn tlt_decode(bytes: *const u8, n: u32, withheld: u64, long_mode: bool, out: *mut Raw) -> i32;
 }
 
@@ -97,4 +99,26 @@ pub fn decode(bytes: &[u8], withheld: u64, long_mode: bool) -> Result<Insn, Trun
         width_bits: raw.width_bits,
         needs_xcr0: raw.needs_xcr0,
     })
+}
+
+/// The highest licence level on the way ahead from the first instruction of 64-bit code.
+///
+/// # Panics
+/// When there is more code than fits 32 bits.
+#[must_use]
+pub fn level_ahead(code: &[u8], withheld: u64) -> u8 {
+    let n = u32::try_from(code.len()).expect("a few bytes");
+    // SAFETY: code has n readable bytes.
+    unsafe { tlt_level_ahead(code.as_ptr(), n, withheld) }
+}
+
+/// Length of the first instruction of 64-bit code; 0 if it is none that is measured.
+///
+/// # Panics
+/// When there is more code than fits 32 bits.
+#[must_use]
+pub fn length(code: &[u8]) -> usize {
+    let n = u32::try_from(code.len()).expect("a few bytes");
+    // SAFETY: code has n readable bytes.
+    unsafe { tlt_length(code.as_ptr(), n) as usize }
 }

@@ -7,7 +7,8 @@
  *   sections COUNT WIDE_CPU
  *
  * Prints how many sections ran on the wide CPU, from behind their first
- * multiplication to their end, and how many there were.
+ * multiplication to their end; how many of those began on another; how many
+ * sections there were; and how many began on another.
  */
 #define _GNU_SOURCE
 #include <immintrin.h>
@@ -16,9 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ordinary work between two sections, in calls: about 400,000 instructions. */
-#define CALLS 1000
-/* Multiplications in a section: about 200,000 instructions. */
+/* Ordinary work between two sections, in calls: about 1,000,000 instructions,
+ * 10 ms in Bochs. */
+#define CALLS 2500
+/* Multiplications in a section: about 200,000 instructions, 2 ms. */
 #define MULTIPLICATIONS 100000
 
 static char text[2][4096];
@@ -57,14 +59,20 @@ __attribute__((target("avx512f"), noinline)) static int section(int wide_cpu)
 
 int main(int argc, char **argv)
 {
-	unsigned int caught = 0,
-		     count = argc == 3 ? (unsigned int)atoi(argv[1]) : 0;
+	unsigned int caught = 0, fetched = 0, elsewhere = 0;
+	unsigned int count = argc == 3 ? (unsigned int)atoi(argv[1]) : 0;
 	int wide_cpu = argc == 3 ? atoi(argv[2]) : -1;
 
 	for (unsigned int i = 0; i < count; i++) {
+		unsigned int begins_elsewhere, on_wide;
+
 		ordinary_work(i);
-		caught += (unsigned int)section(wide_cpu);
+		begins_elsewhere = sched_getcpu() != wide_cpu;
+		on_wide = (unsigned int)section(wide_cpu);
+		caught += on_wide;
+		fetched += on_wide & begins_elsewhere;
+		elsewhere += begins_elsewhere;
 	}
-	printf("%u %u\n", caught, count);
+	printf("%u %u %u %u\n", caught, fetched, count, elsewhere);
 	return !count;
 }

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use crate::lane::Lane;
 use crate::measure::{Figure, publish};
 use crate::trap::hash::Hashing;
-use crate::trap::sections::caught_pct;
+use crate::trap::sections::{self, SCHEDULER};
 use crate::trap::stress::Stress;
 use crate::trap::{Trap, components, set};
 
@@ -39,18 +39,28 @@ pub fn stress() -> Result<()> {
 
 /// `trap.heavy_sections_caught_pct`: share of heavy 512-bit sections that ran on the wide CPU from
 /// behind their first instruction, in a program that calls memset and string functions all the
-/// time; with glibc moved off AVX-512, and as it is.
+/// time; with glibc moved off AVX-512, and as it is. `_fetched_` is the share among the sections
+/// that began on the scalar CPU.
 pub fn sections() -> Result<()> {
     let trap = Trap::on(&[0], "mode=grace")?;
-    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "1", "--remigrate", "timeout:1ms"])?;
-    let (mut with, mut without) = (Vec::new(), Vec::new());
+    let lane = Lane::start(&SCHEDULER)?;
+    let mut shares: [Vec<f64>; 4] = Default::default();
     for _ in 0..5 {
-        with.push(caught_pct(200, 1, true)?);
-        without.push(caught_pct(200, 1, false)?);
+        for (remedy, first) in [(true, 0), (false, 2)] {
+            let seen = sections::run(200, 1, remedy)?;
+            shares[first].push(seen.caught_pct());
+            shares[first + 1].push(seen.fetched_pct());
+        }
     }
     lane.stop()?;
     trap.off()?;
-    let remedied = Figure::of("trap.heavy_sections_caught_pct", "%", "higher", &with)?;
-    let plain = Figure::of("trap.heavy_sections_caught_plain_pct", "%", "higher", &without)?;
-    publish("trap-sections", &[remedied, plain])
+    let names = [
+        "trap.heavy_sections_caught_pct",
+        "trap.heavy_sections_fetched_pct",
+        "trap.heavy_sections_caught_plain_pct",
+        "trap.heavy_sections_fetched_plain_pct",
+    ];
+    let figures = names.iter().zip(&shares);
+    let figures = figures.map(|(name, share)| Figure::of(name, "%", "higher", share));
+    publish("trap-sections", &figures.collect::<Result<Vec<_>>>()?)
 }

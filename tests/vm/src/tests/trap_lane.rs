@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The trap module with the scheduler: programs that say nothing get core specialisation.
 //!
-//! Where each single section counts, the guest's time is that of its instructions (`icount`). Else
-//! a busy host may stop a virtual CPU for longer than a wide period lasts, between the wide
-//! instruction and the look at the CPU, and the task is back on a scalar CPU by then, rightly.
+//! Where each single one of many sections counts, the guest's time is that of its instructions
+//! (`icount`). Else a busy host may stop a virtual CPU for longer than a wide period lasts, between
+//! the wide instruction and the look at the CPU, and the task is back on a scalar CPU by then,
+//! rightly.
 
 use std::time::Duration;
 
@@ -100,9 +101,10 @@ pub fn pinned_and_crowded() -> Result<()> {
     trap.off()
 }
 
-/// What `run` is given here: QEMU has AVX to withhold, whose heavy code is level 1.
+/// What `run` is given here: QEMU has AVX to withhold, whose heavy code is level 1. A busy host may
+/// stop a virtual CPU for tens of milliseconds; a wide period must be longer.
 const RUN: [&str; 8] =
-    ["--mode", "scx", "--trap", "avx", "--trap-level", "1", "--remigrate", "timeout:1ms"];
+    ["--mode", "scx", "--trap", "avx", "--trap-level", "1", "--remigrate", "timeout:100ms"];
 
 /// `turbolane run --trap` loads the module, arms the scalar CPUs, follows when they change, and
 /// leaves nothing behind; killed, it leaves nothing armed.
@@ -118,7 +120,7 @@ pub fn run_and_leave() -> Result<()> {
     let before = stat(&stats()?, "trap_events")?;
     let mut on_wide = 0;
     for _ in 0..20 {
-        spin(Duration::from_millis(12));
+        spin(Duration::from_millis(250));
         heavy();
         on_wide += u32::from(cpu() >= 2);
     }
