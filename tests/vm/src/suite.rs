@@ -24,6 +24,8 @@ pub struct Case {
     pub icount: bool,
     /// Series of the guest's kernel, empty for the usual one.
     pub kernel: &'static str,
+    /// Added to the kernel command line.
+    pub kernel_args: &'static str,
     /// As QEMU's `-cpu` takes it.
     pub cpu: &'static str,
     /// Wall-clock limit for boot and test.
@@ -48,6 +50,7 @@ impl Case {
             topology: "",
             icount: false,
             kernel: "",
+            kernel_args: "",
             cpu: "max",
             limit_s: 180,
             allow_log: &[],
@@ -108,6 +111,12 @@ impl Case {
     pub const fn kernel_6_12(mut self) -> Self {
         self.kernel = "6.12";
         self.cpu = "max,-cx16";
+        self
+    }
+
+    /// The same with more on the kernel command line.
+    pub const fn kernel_args(mut self, args: &'static str) -> Self {
+        self.kernel_args = args;
         self
     }
 

@@ -50,6 +50,7 @@ pub const ALL: &[Case] = &[
     Case::new("trap_pinned", trap::pinned_tasks_complete),
     Case::new("trap_illegal_opcode", trap::illegal_opcode),
     Case::new("trap_user_xrstor", trap::user_xrstor).allow_log(&["general protection fault ip"]),
+    Case::new("trap_signal_frames_32", trap::signal_frames_32),
     Case::new("trap_ptrace", trap::ptrace),
     Case::new("trap_core_dump", trap::core_dump),
     Case::new("trap_kernel_vectors", trap::kernel_vector_code),
@@ -66,6 +67,9 @@ pub const ALL: &[Case] = &[
     Case::new("trap_lane_pinned", trap_lane::pinned_and_crowded).limit_s(600),
     Case::new("trap_run", trap_lane::run_and_leave).limit_s(600),
     Case::new("trap_run_fail", trap_lane::run_fail).limit_s(600),
+    Case::new("trap_unsigned_fail", trap_lane::unsigned_fail)
+        .kernel_args("module.sig_enforce=1")
+        .allow_log(&["turbolane_trap"]),
     Case::new("trap_plain_glibc", trap_lane::plain_glibc).limit_s(600),
     Case::new("trap_6_12", trap::withholds_and_returns).kernel_6_12(),
     Case::new("trap_stress_6_12", trap::stress).kernel_6_12().limit_s(240),

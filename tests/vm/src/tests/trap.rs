@@ -3,6 +3,7 @@
 //! not change, one test per hazard.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -210,6 +211,19 @@ pub fn user_xrstor() -> Result<()> {
         let code = child.wait()?;
         ensure!(code == 128 + libc::SIGSEGV, "a broken image on CPU {cpu_nr}: {code}");
     }
+    trap.off()
+}
+
+/// A 32-bit program keeps its registers over signals, in frames of both kinds, while it traps.
+pub fn signal_frames_32() -> Result<()> {
+    const PATH: &str = "/tmp/frames32";
+    fs::write(PATH, include_bytes!(concat!(env!("OUT_DIR"), "/frames32")))?;
+    fs::set_permissions(PATH, fs::Permissions::from_mode(0o755))?;
+    let trap = Trap::on(&all_cpus(), "mode=steer hold_ns=20000 grace_ns=20000 exec_grace_ns=0")?;
+    let done = Command::new(PATH).status().context("the kernel runs no 32-bit programs")?;
+    ensure!(done.success(), "{done}: a register was lost");
+    let traps = trap.sum(|c| c.traps)?;
+    ensure!(traps > 200, "400 signals, and only {traps} traps");
     trap.off()
 }
 

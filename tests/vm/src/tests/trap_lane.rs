@@ -164,6 +164,14 @@ pub fn run_fail() -> Result<()> {
     crate::trap::unload()
 }
 
+/// A kernel that takes signed modules only: the reason is told, and nothing has changed.
+pub fn unsigned_fail() -> Result<()> {
+    let end = Lane::spawn(&RUN)?.wait()?;
+    ensure!(end.code == 77 && end.stderr.contains("signed"), "{}: {}", end.code, end.stderr);
+    ensure!(!trap::is_loaded() && scx_state() == "disabled", "something changed");
+    Ok(())
+}
+
 /// A command's own C library can be kept from AVX-512, and other tunables stay.
 pub fn plain_glibc() -> Result<()> {
     let out = std::process::Command::new(crate::lane::TURBOLANE)
