@@ -95,6 +95,8 @@ bool bpf_cpumask_intersects(const struct cpumask *a,
 u32 bpf_cpumask_any_distribute(const struct cpumask *mask) __ksym;
 void bpf_rcu_read_lock(void) __ksym;
 void bpf_rcu_read_unlock(void) __ksym;
+void bpf_preempt_disable(void) __ksym;
+void bpf_preempt_enable(void) __ksym;
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
 

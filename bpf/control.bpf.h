@@ -44,7 +44,7 @@ __noinline int tl_requeue(u32 id)
 		scx_bpf_dsq_move_set_vtime(tl_queue_iter, tc->t.vtime_ns);
 		if (!scx_bpf_dsq_move_vtime(tl_queue_iter, p, now, 0))
 			continue;
-		count_arrival((now >> 8) - 1);
+		count_arrival(tl_queue_llc(now));
 		moved++;
 	}
 	bpf_rcu_read_unlock();

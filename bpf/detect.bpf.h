@@ -12,7 +12,11 @@
  *   syscall  entry and return; attached only if a heuristic needs them
  *   trap     the trap module's event (trap_event.h)
  *
- * All but the tick concern the current task, so its context has one writer.
+ * All but the tick concern the current task, so its context has one writer at
+ * a time, as long as nobody is preempted while it writes: the scheduler's own
+ * callbacks never are; the programs here that the kernel would preempt switch
+ * that off. Without it 1 to 3 of 20,000 samples of marked code were on scalar
+ * CPUs: a switch in the middle of a probe ended the period it had just begun.
  */
 #ifndef TL_DETECT_BPF_H
 #define TL_DETECT_BPF_H
@@ -147,11 +151,13 @@ static __always_inline int on_mark(u32 event, u32 level)
 {
 	struct here h;
 
-	if (!try_lookup_here(&h))
-		return 0;
-	h.c->mark_events++;
-	if (tell(h.tc, h.c, event, level, bpf_ktime_get_ns()))
-		h.tc->look = 1;
+	bpf_preempt_disable();
+	if (try_lookup_here(&h)) {
+		h.c->mark_events++;
+		if (tell(h.tc, h.c, event, level, bpf_ktime_get_ns()))
+			h.tc->look = 1;
+	}
+	bpf_preempt_enable();
 	return 0;
 }
 
@@ -171,11 +177,13 @@ static __always_inline int leave_if_noted(void)
 {
 	struct here h;
 
-	if (!try_lookup_here(&h) || !h.tc->look)
-		return 0;
-	h.tc->look = 0;
-	if (must_leave(h.p, h.tc, h.c))
-		leave(h.tc);
+	bpf_preempt_disable();
+	if (try_lookup_here(&h) && h.tc->look) {
+		h.tc->look = 0;
+		if (must_leave(h.p, h.tc, h.c))
+			leave(h.tc);
+	}
+	bpf_preempt_enable();
 	return 0;
 }
 
@@ -206,10 +214,12 @@ static __always_inline int on_syscall(u32 event)
 {
 	struct here h;
 
+	bpf_preempt_disable();
 	if (try_lookup_here(&h) &&
 	    tell_end(h.tc, h.c, event, bpf_ktime_get_ns()) &&
 	    must_leave(h.p, h.tc, h.c))
 		leave(h.tc);
+	bpf_preempt_enable();
 	return 0;
 }
 
@@ -234,12 +244,14 @@ int BPF_PROG(tl_trap, struct task_struct *task, u32 level, unsigned long ip)
 {
 	struct here h;
 
-	if (!try_lookup_here(&h))
-		return 0;
-	h.c->trap_events++;
-	tell(h.tc, h.c, TL_EV_TRAP, level, bpf_ktime_get_ns());
-	if (must_leave(h.p, h.tc, h.c))
-		leave(h.tc);
+	bpf_preempt_disable();
+	if (try_lookup_here(&h)) {
+		h.c->trap_events++;
+		tell(h.tc, h.c, TL_EV_TRAP, level, bpf_ktime_get_ns());
+		if (must_leave(h.p, h.tc, h.c))
+			leave(h.tc);
+	}
+	bpf_preempt_enable();
 	return 0;
 }
 

@@ -55,28 +55,33 @@
 #define TL_HINT_SILENT 0xffffffffu /* the thread has not said anything yet */
 
 struct tl_hint_header {
-	u32 magic;    /* TL_HINT_MAGIC once the page is ready; by the daemon */
-	u32 abi;      /* TL_HINT_ABI; by the daemon */
-	u32 active;   /* 1 while a scheduler reads the slots, else 0; set by the
-			 * daemon, cleared by whoever sees the scheduler end */
-	u32 mode;     /* TL_HINT_MODE_*; by the daemon */
-	u32 nr_cpus;  /* entries of cpu[] in use; by the daemon */
-	u32 nr_slots; /* TL_HINT_SLOTS; by the daemon */
+	u32 magic; /* TL_HINT_MAGIC once the page is ready; by the daemon */
+	u32 abi;   /* TL_HINT_ABI; by the daemon */
+	/* 1 while a scheduler reads the slots, else 0; set by the daemon,
+	 * cleared by whoever sees the scheduler end */
+	u32 active;
+	u32 mode;	/* TL_HINT_MODE_*; by the daemon */
+	u32 nr_cpus;	/* entries of cpu[] in use; by the daemon */
+	u32 nr_slots;	/* TL_HINT_SLOTS; by the daemon */
 	u64 generation; /* changes with each change of cpu[]; by the daemon */
 	u64 reserved[4];
 };
 
 struct tl_hint_slot {
-	u32 tid;  /* owner, as the initial PID namespace counts, 0 =
-			  * free; set by the daemon, cleared when the task ends */
-	u32 want; /* licence level of the section the thread is in, 0 =
-			  * none (scalar), or TL_HINT_SILENT; by the thread */
-	u32 seq;  /* number of times that an outermost section was begun,
-			  * or begun again because a heuristic had ended it;
-			  * wraps; by the thread, before want */
+	/* owner, as the initial PID namespace counts, 0 = free; set by the
+	 * daemon, cleared when the task ends */
+	u32 tid;
+	/* licence level of the section the thread is in, 0 = none (scalar),
+	 * or TL_HINT_SILENT; by the thread */
+	u32 want;
+	/* number of times that an outermost section was begun, or begun
+	 * again because a heuristic had ended it; wraps; by the thread,
+	 * before want */
+	u32 seq;
 	u32 reserved0;
-	u64 narrowed[4]; /* affinity mode: hashes of the masks that the thread
-			  * has given itself; by the thread */
+	/* affinity mode: hashes of the masks that the thread has given
+	 * itself; by the thread */
+	u64 narrowed[4];
 	u64 reserved[2];
 };
 

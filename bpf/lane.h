@@ -14,38 +14,42 @@
  */
 struct tl_cpu {
 	/* what it is; by the loader before it applies the classes */
-	u32 class; /* highest level that may run here, 0 = scalar; or
-		    * TL_CLASS_NONE */
-	u32 llc;   /* index of its last-level cache */
+	/* highest level that may run here, 0 = scalar; or TL_CLASS_NONE */
+	u32 class;
+	u32 llc; /* index of its last-level cache */
 	/* what it does */
 	u32 running_queue; /* enum tl_queue of its task, TL_Q_NONE = none */
-	u32 inside;	   /* a task waits here that was switched out
-				* with migration disabled; see serve.bpf.h */
-	u64 quiet_at;	   /* arrivals when it last found no work, 0 = it found
-		       * some; see arrivals.bpf.h */
+	/* a task waits here that was switched out with migration disabled;
+	 * see serve.bpf.h */
+	u32 inside;
+	/* arrivals when it last found no work, 0 = it found some; see
+	 * arrivals.bpf.h */
+	u64 quiet_at;
 	/* what it has counted */
 	u64 run_ns[TL_NR_TYPES];  /* CPU time by type of task */
 	u64 wait_ns[TL_NR_TYPES]; /* time tasks that started here had waited */
 	u64 runs[TL_NR_TYPES];	  /* tasks started */
-	u64 degraded_ns;	  /* wide tasks' time here although the class
-				   * is too low: affinity left no other CPU */
-	u64 leaving_ns;		  /* wide tasks' time here in the kernel, on
-				  * their way to a wide CPU */
-	u64 guest_ns;		  /* scalar tasks' time on this wide CPU */
-	u64 migrations;		  /* tasks started that ran elsewhere before */
-	u64 misfits;		  /* tasks started here that were sent on */
-	u64 type_changes;	  /* by events seen on this CPU */
-	u64 hint_events;	  /* begins and ends told by hints */
-	u64 mark_events;	  /* entries to and returns from marks */
-	u64 trap_events;	  /* from the trap module */
-	u64 heuristic_ends;	  /* periods ended by a heuristic or timeout */
-	u64 preemptions;	  /* kicks sent to displace non-wide work */
-	u64 steals;		  /* tasks taken from another LLC's queue */
-	u64 tick_wide_on_scalar;  /* ticks that saw wide code where it must
-				   * not be (degraded tasks not counted, nor those
-				  * that told at this tick or are leaving) */
-	u64 overlooked;		  /* tasks that waited while a CPU for them was
-				   * idle, found by this CPU's ticks */
+	/* wide tasks' time here although the class is too low: affinity left
+	 * no other CPU */
+	u64 degraded_ns;
+	/* wide tasks' time here in the kernel, on their way to a wide CPU */
+	u64 leaving_ns;
+	u64 guest_ns;	    /* scalar tasks' time on this wide CPU */
+	u64 migrations;	    /* tasks started that ran elsewhere before */
+	u64 misfits;	    /* tasks started here that were sent on */
+	u64 type_changes;   /* by events seen on this CPU */
+	u64 hint_events;    /* begins and ends told by hints */
+	u64 mark_events;    /* entries to and returns from marks */
+	u64 trap_events;    /* from the trap module */
+	u64 heuristic_ends; /* periods ended by a heuristic or timeout */
+	u64 preemptions;    /* kicks sent to displace non-wide work */
+	u64 steals;	    /* tasks taken from another LLC's queue */
+	/* ticks that saw wide code where it must not be (degraded tasks not
+	 * counted, nor those that told at this tick or are leaving) */
+	u64 tick_wide_on_scalar;
+	/* tasks that waited while a CPU for them was idle, found by this
+	 * CPU's ticks */
+	u64 overlooked;
 	u64 ticks;
 } __attribute__((aligned(64)));
 

@@ -143,10 +143,10 @@ static __always_inline bool goes_on_pinned(struct task_struct *prev)
 	return true;
 }
 
-/* Take a task for the CPU, from one of its first steps. */
-static __always_inline bool take(struct tl_cpu *c, u32 nr_steps)
+/* Take a task for the CPU, from one of its first steps; arrivals is the sum
+ * read before. */
+static __always_inline bool take(struct tl_cpu *c, u32 nr_steps, u64 arrivals)
 {
-	u64 arrivals = nr_arrivals();
 	u32 step;
 
 	bpf_for(step, 0, nr_steps) {
@@ -164,14 +164,18 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 {
 	struct tl_cpu *c = lookup_cpu(cpu);
 	struct task_ctx *stays;
+	u64 arrivals;
 	bool quiet;
 
 	if (!c || fault == TL_FAULT_STALL || goes_on_pinned(prev))
 		return;
-	quiet = wants_to_go_on(prev) && c->quiet_at == nr_arrivals();
+	arrivals = nr_arrivals();
+	quiet = wants_to_go_on(prev) && c->quiet_at == arrivals;
 	stays = context_if_it_stays(prev, c, quiet);
-	if (!quiet && take(c, stays ? nr_steps_before(stays, c->class) :
-				      tl_nr_steps(c->class)))
+	if (!quiet && take(c,
+			   stays ? nr_steps_before(stays, c->class) :
+				   tl_nr_steps(c->class),
+			   arrivals))
 		return;
 	if (!stays || !prev)
 		return;

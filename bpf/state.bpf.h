@@ -37,16 +37,17 @@ _Static_assert(TL_NR_QUEUES <= 7, "one cache line");
 
 struct task_ctx {
 	struct tl_task t;
-	u32 caps_generation; /* class_generation that t.caps belongs to, 0 =
-			      * look again */
-	u32 slot;	     /* slot on the hint page + 1, 0 = none */
-	u32 hint_seq;	     /* the slot's values when last read */
+	/* class_generation that t.caps belongs to, 0 = look again */
+	u32 caps_generation;
+	u32 slot;     /* slot on the hint page + 1, 0 = none */
+	u32 hint_seq; /* the slot's values when last read */
 	u32 hint_want;
 	s32 last_cpu; /* where it last started, -1 = nowhere yet */
-	u32 look;     /* set by probes, which may not act: look at the
-			      * task's place when the probe is done */
-	u32 move;     /* leave the CPU once migration is possible; see
-			      * leave.bpf.h */
+	/* set by probes, which may not act: look at the task's place when
+	 * the probe is done */
+	u32 look;
+	/* leave the CPU once migration is possible; see leave.bpf.h */
+	u32 move;
 };
 
 struct {
@@ -100,9 +101,7 @@ static __always_inline struct tl_hint_page *lookup_page(void)
 /* Clock of the queue with this id; ids come from tl_queue_id(). */
 static __always_inline u64 *queue_clock(u32 id)
 {
-	u32 llc = (id >> 8) - 1;
-
-	u32 queue = id & 7;
+	u32 llc = tl_queue_llc(id), queue = id & 7;
 
 	return &llcs[llc & (TL_LLCS_MAX - 1)].clock_ns[queue < 7 ? queue : 0];
 }

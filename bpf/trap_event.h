@@ -12,8 +12,12 @@
  * level  licence level of the instruction, 1..TL_LEVEL_MAX
  * ip     its address in user space
  *
- * It fires in the trap's context, interrupts on, before the return to user
- * space. A module that changes the arguments changes the event's name.
+ * It fires in the trap's context, interrupts off, before the return to user
+ * space. A listener that wants the task to leave its CPU kicks that CPU: the
+ * module lets the interrupt in, and the way out of the trap leads through the
+ * scheduler. It may fire again for the same instruction, and at the return from
+ * a system call or interrupt: for a task in the middle of wide work, whose period
+ * of grace is over. A module that changes the arguments changes the event's name.
  */
 #ifndef TL_TRAP_EVENT_H
 #define TL_TRAP_EVENT_H

@@ -69,6 +69,12 @@ tl_inline u32 tl_queue_id(u32 llc, u32 queue)
 {
 	return ((llc + 1) << 8) | queue;
 }
+
+/* The LLC of a queue's id. */
+tl_inline u32 tl_queue_llc(u32 id)
+{
+	return (id >> 8) - 1;
+}
 _Static_assert(TL_NR_QUEUES <= 255, "a queue fits its byte");
 _Static_assert(TL_LLCS_MAX < 255, "an llc fits its byte");
 

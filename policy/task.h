@@ -134,18 +134,13 @@ tl_inline u32 tl_task_settle(struct tl_task *t)
 			     tl_max_u8(t->mark_level, t->loose_level));
 	u8 old_type = t->type, old_level = t->level;
 
-	/* In this order: the kernel may switch the task out between any two of
-	 * these, in the middle of the program that tells of a mark. The switch
-	 * must not find it wide with the flag of an earlier period, or it would
-	 * end the new one. */
-	if (level && old_type != TL_WIDE)
-		t->flags &= ~TL_TASK_RAN_FIT;
-	tl_barrier();
 	t->level = level;
 	if (level)
 		t->type = TL_WIDE;
 	else if (t->type == TL_WIDE)
 		t->type = TL_SCALAR;
+	if (old_type != TL_WIDE && t->type == TL_WIDE)
+		t->flags &= ~TL_TASK_RAN_FIT;
 	return old_type != t->type || old_level != level;
 }
 

@@ -28,9 +28,6 @@
 
 #define tl_inline static inline __attribute__((always_inline, unused))
 
-/* The compiler keeps the accesses before and after it apart. */
-#define tl_barrier() __asm__ volatile("" ::: "memory")
-
 enum tl_type {
 	TL_DEFAULT = 0, /* never classified: shares all CPUs (SYSTOR 3.2) */
 	TL_SCALAR = 1,	/* known to be scalar: kept off wide CPUs under load */
@@ -49,16 +46,16 @@ enum tl_remigrate {
 
 /* Settings. All may change between two calls. */
 struct tl_cfg {
-	u64 slice_ns;		  /* time slice of scalar and default tasks */
-	u64 slice_wide_ns;	  /* time slice of wide tasks */
-	u64 wide_timeout_ns;	  /* fallback: a wide task with no open section
-				    * turns scalar this long after its last
-				    * event; 0 = never */
-	u64 remigrate_timeout_ns; /* with TL_REMIGRATE_TIMEOUT: the same, for
-				    * open sections too */
-	u32 remigrate;		  /* bits of enum tl_remigrate */
-	u32 unclassified;	  /* type of tasks nobody classified:
-				    * TL_DEFAULT or TL_SCALAR */
+	u64 slice_ns;	   /* time slice of scalar and default tasks */
+	u64 slice_wide_ns; /* time slice of wide tasks */
+	/* fallback: a wide task with no open section turns scalar this long
+	 * after its last event; 0 = never */
+	u64 wide_timeout_ns;
+	/* with TL_REMIGRATE_TIMEOUT: the same, for open sections too */
+	u64 remigrate_timeout_ns;
+	u32 remigrate; /* bits of enum tl_remigrate */
+	/* type of tasks nobody classified: TL_DEFAULT or TL_SCALAR */
+	u32 unclassified;
 };
 
 #endif

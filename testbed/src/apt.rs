@@ -103,6 +103,18 @@ impl Apt {
     }
 }
 
+/// Fetches a file as apt would, with the machine's proxy and certificates, and
+/// checks it.
+pub(crate) fn fetch(uri: &str, file: &Path, sha256: &str, log: &Path) -> Result<()> {
+    process::run_logged(
+        Command::new("/usr/lib/apt/apt-helper")
+            .args(["-o", "APT::Sandbox::User=root", "download-file", uri])
+            .arg(file)
+            .arg(format!("SHA256:{sha256}")),
+        log,
+    )
+}
+
 /// Unpacks a package's files into `folder`.
 pub(crate) fn unpack(package: &Path, folder: &Path, log: &Path) -> Result<()> {
     process::run_logged(Command::new("dpkg-deb").arg("-x").args([package, folder]), log)

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One guest run: start, follow, collect.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::guest::Guest;
+use crate::bochs::Bochs;
+use crate::files::Files;
+use crate::guest::{Emulator, Guest};
 use crate::outcome::{End, Outcome};
-use crate::process::{Scratch, last_lines, output};
-use crate::qemu::{self, Files};
-use crate::{initramfs, logscan};
+use crate::process::{Group, Scratch, last_lines, output};
+use crate::{bochs, initramfs, logscan, qemu};
 
 /// A boot takes 4 to 8 s; one that has not reached the command after this time
 /// hangs, as boots under emulation rarely do.
@@ -24,6 +25,12 @@ const COUNTED_BOOT_LIMIT: Duration = Duration::from_secs(240);
 
 /// How often the guest's output is looked for.
 const POLL: Duration = Duration::from_millis(10);
+
+/// Bochs needs 15 s with 2 CPUs and 30 s with 4.
+const BOCHS_BOOT_LIMIT: Duration = Duration::from_secs(240);
+
+/// What the kernel's console says last. A guest in Bochs cannot leave after it.
+const PANIC: &str = "end Kernel panic";
 
 /// Boots the guest; once more if it dies before the command has started,
 /// which is the emulator's doing and never the command's.
@@ -40,23 +47,27 @@ pub(crate) fn run(guest: &Guest, script: &str) -> Result<Outcome> {
 
 fn attempt(guest: &Guest, script: &str) -> Result<Outcome> {
     let scratch = Scratch::new(guest.cache.run_dir()?);
-    let files = Files(scratch.path());
-    let base = &guest.images.initramfs;
-    initramfs::with_payload(base, &guest.payload, script, &files.initramfs())?;
+    let files = Files { dir: scratch.path(), emulator: guest.emulator };
+    let (base, bochs) = base(guest)?;
+    initramfs::with_payload(&base, &guest.payload, script, &files.initramfs())?;
     let start = Instant::now();
-    let (end, boot_s) = follow(guest, &files, start)?;
+    let emulator = match &bochs {
+        Some(bochs) => bochs::start(guest, bochs, &files)?,
+        None => qemu::start(guest, &files)?,
+    };
+    let (end, boot_s) = follow(guest, emulator, &files, start)?;
     let total_s = start.elapsed().as_secs_f64();
     let kernel_log = match &end {
-        End::Exited(_) => text(&files.port("dmesg")),
+        End::Exited(_) => files.dmesg().text()?,
         _ => text(&files.console()),
     };
     let out_dir = scratch.path().join("returned");
     if matches!(end, End::Exited(_)) {
-        unpack(&files.port("out"), &out_dir)?;
+        unpack(&files.out(), &out_dir)?;
     }
     Ok(Outcome {
-        stdout: text(&files.port("stdout")),
-        stderr: text(&files.port("stderr")),
+        stdout: files.stdout().text()?,
+        stderr: files.stderr().text()?,
         findings: logscan::scan(&kernel_log, &guest.allowed),
         kernel_log,
         end,
@@ -68,25 +79,46 @@ fn attempt(guest: &Guest, script: &str) -> Result<Outcome> {
     })
 }
 
-/// Runs the emulator to its end. Returns how it ended, and when the command
+/// The part of the initramfs that is the same for all boots, and Bochs if that
+/// is what the guest runs in; both are made when they are missing.
+fn base(guest: &Guest) -> Result<(PathBuf, Option<Bochs>)> {
+    let images = &guest.images;
+    match guest.emulator {
+        Emulator::Qemu => Ok((images.initramfs.clone(), None)),
+        Emulator::Bochs => {
+            let bochs = bochs::prepare(&guest.cache, &images.kernel)?;
+            let base = initramfs::prepare(&guest.cache, &images.kernel, &initramfs::BOCHS)?;
+            Ok((base, Some(bochs)))
+        }
+    }
+}
+
+/// Follows the emulator to its end. Returns how it ended, and when the command
 /// started.
-fn follow(guest: &Guest, files: &Files, start: Instant) -> Result<(End, Option<f64>)> {
-    let mut qemu = qemu::start(guest, files)?;
-    let mut stdout = Tail::new(files.port("stdout"));
-    let mut stderr = Tail::new(files.port("stderr"));
-    let boot_limit = if guest.icount_shift.is_some() { COUNTED_BOOT_LIMIT } else { BOOT_LIMIT };
+fn follow(
+    guest: &Guest,
+    mut emulator: Group,
+    files: &Files,
+    start: Instant,
+) -> Result<(End, Option<f64>)> {
+    let (mut stdout, mut stderr) = (files.stdout(), files.stderr());
+    let boot_limit = match guest.emulator {
+        Emulator::Bochs => BOCHS_BOOT_LIMIT,
+        Emulator::Qemu if guest.icount_shift.is_some() => COUNTED_BOOT_LIMIT,
+        Emulator::Qemu => BOOT_LIMIT,
+    };
     let mut boot_s = None;
     loop {
-        let ended = qemu.try_wait()?;
+        let ended = emulator.try_wait()?.is_some() || panicked(files);
         if guest.echo {
-            stdout.copy_to(&mut io::stdout())?;
-            stderr.copy_to(&mut io::stderr())?;
+            pass_on(&stdout.read_new()?, &mut io::stdout())?;
+            pass_on(&stderr.read_new()?, &mut io::stderr())?;
         }
-        let control = text(&files.port("ctl"));
+        let control = text(&files.control());
         if boot_s.is_none() && control.starts_with("start\n") {
             boot_s = Some(start.elapsed().as_secs_f64());
         }
-        if ended.is_some() {
+        if ended {
             return Ok((verdict(&control, files), boot_s));
         }
         if start.elapsed() > guest.limit {
@@ -134,32 +166,18 @@ fn unpack(tar: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A file that another process appends to, read as far as it goes.
-struct Tail {
-    path: PathBuf,
-    file: Option<File>,
+/// Whether the kernel has said its last words and cannot leave by itself.
+fn panicked(files: &Files) -> bool {
+    files.emulator == Emulator::Bochs && text(&files.console()).contains(PANIC)
 }
 
-impl Tail {
-    fn new(path: PathBuf) -> Self {
-        Self { path, file: None }
-    }
-
-    fn copy_to(&mut self, out: &mut dyn Write) -> Result<()> {
-        if self.file.is_none() {
-            self.file = File::open(&self.path).ok();
-        }
-        let Some(file) = &mut self.file else {
-            return Ok(());
-        };
-        let mut new = Vec::new();
-        file.read_to_end(&mut new).context("cannot read the guest's output")?;
-        out.write_all(&new).and_then(|()| out.flush()).context("cannot pass on the guest's output")
-    }
+fn pass_on(bytes: &[u8], out: &mut dyn Write) -> Result<()> {
+    out.write_all(bytes).and_then(|()| out.flush()).context("cannot pass on the guest's output")
 }
 
-/// A file's text; nothing if the guest never wrote it.
+/// A file's text; nothing if the guest never wrote it. A serial port ends lines
+/// its own way.
 fn text(path: &Path) -> String {
     let bytes = fs::read(path).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+    String::from_utf8_lossy(&bytes).replace("\r\n", "\n")
 }

@@ -2,13 +2,36 @@
 //! A guest, described; [`Guest::run`] boots it.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::boot;
 use crate::outcome::Outcome;
 use crate::{Cache, Images};
+
+/// What a guest runs in.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Emulator {
+    /// QEMU's TCG: fast, has AVX2 but no AVX-512.
+    #[default]
+    Qemu,
+    /// Bochs: slow, has AVX-512 and XSAVES.
+    Bochs,
+}
+
+impl FromStr for Emulator {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "qemu" => Ok(Self::Qemu),
+            "bochs" => Ok(Self::Bochs),
+            _ => bail!("no emulator is called {name}; there are qemu and bochs"),
+        }
+    }
+}
 
 /// A virtual machine that boots, runs one command and powers off.
 ///
@@ -25,6 +48,7 @@ use crate::{Cache, Images};
 pub struct Guest {
     pub(crate) cache: Cache,
     pub(crate) images: Images,
+    pub(crate) emulator: Emulator,
     pub(crate) cpus: u32,
     pub(crate) memory_mib: u32,
     pub(crate) topology: Option<String>,
@@ -45,6 +69,7 @@ impl Guest {
         Self {
             cache: cache.clone(),
             images: images.clone(),
+            emulator: Emulator::default(),
             cpus: 4,
             memory_mib: 2048,
             topology: None,
@@ -57,6 +82,14 @@ impl Guest {
             limit: Duration::from_secs(120),
             echo: false,
         }
+    }
+
+    /// What it runs in; QEMU if not given. The first guest in Bochs builds it,
+    /// which takes two minutes.
+    #[must_use]
+    pub fn emulator(mut self, emulator: Emulator) -> Self {
+        self.emulator = emulator;
+        self
     }
 
     /// Number of logical CPUs. All of them share one host CPU.
@@ -83,7 +116,8 @@ impl Guest {
 
     /// The CPU as QEMU's `-cpu` takes it; `max`, all that can be emulated, when
     /// it is not given. `max,vendor=GenuineIntel,family=6,model=85` calls
-    /// itself a Skylake-SP.
+    /// itself a Skylake-SP. In Bochs the name of one of its models, and `max`
+    /// is `corei7_skylake_x`.
     #[must_use]
     pub fn cpu(mut self, model: &str) -> Self {
         model.clone_into(&mut self.cpu);

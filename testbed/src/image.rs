@@ -77,7 +77,7 @@ fn add_modules(cache: &Cache, kernel: &Kernel, root: &Path) -> Result<()> {
     let boot = root.join("boot");
     fs::create_dir_all(&boot).with_context(|| format!("cannot make {}", boot.display()))?;
     let config = boot.join(format!("config-{}", kernel.release));
-    fs::copy(kernel.modules().join("config"), &config)
+    fs::copy(kernel.config(), &config)
         .with_context(|| format!("cannot write {}", config.display()))?;
     process::run_logged(
         Command::new("chroot").arg(root).args(["/usr/sbin/depmod", &kernel.release]),

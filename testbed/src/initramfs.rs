@@ -18,15 +18,29 @@ use crate::process;
 const INIT: &str = include_str!("../guest/init");
 const BUSYBOX: &str = "/bin/busybox";
 
-/// What the disk needs that the kernel does not have built in, in load order.
-const MODULES: [&str; 3] = ["virtio_blk", "squashfs", "overlay"];
+/// What the disk needs that the kernel does not have built in, in load order:
+/// in QEMU.
+pub(crate) const QEMU: [&str; 3] = ["virtio_blk", "squashfs", "overlay"];
 
-/// Returns the cached part, building it when it is missing.
-pub(crate) fn prepare(cache: &Cache, kernel: &Kernel) -> Result<PathBuf> {
+/// The same in Bochs, where the disk is a CD on a PC's IDE controller.
+pub(crate) const BOCHS: [&str; 9] = [
+    "scsi_common",
+    "scsi_mod",
+    "cdrom",
+    "libata",
+    "ata_piix",
+    "sr_mod",
+    "sd_mod",
+    "squashfs",
+    "overlay",
+];
+
+/// Returns the cached part with these modules, building it when it is missing.
+pub(crate) fn prepare(cache: &Cache, kernel: &Kernel, modules: &[&str]) -> Result<PathBuf> {
     let busybox = fs::read(BUSYBOX)
         .with_context(|| format!("cannot read {BUSYBOX}; install the package busybox-static"))?;
     let size = busybox.len().to_string();
-    let order = MODULES.join(" ");
+    let order = modules.join(" ");
     let inputs = [INIT, &order, &kernel.release, &size];
     cache.get("initramfs", &inputs, "guest initramfs", |path| {
         let mut archive = Archive::new(create(path)?);
@@ -39,7 +53,7 @@ pub(crate) fn prepare(cache: &Cache, kernel: &Kernel) -> Result<PathBuf> {
         for folder in ["/dev", "/proc", "/sys", "/payload"] {
             archive.folder(Path::new(folder))?;
         }
-        add_modules(&mut archive, kernel)?;
+        add_modules(&mut archive, kernel, modules)?;
         archive.finish()?;
         Ok(())
     })
@@ -47,9 +61,9 @@ pub(crate) fn prepare(cache: &Cache, kernel: &Kernel) -> Result<PathBuf> {
 
 /// Adds the modules uncompressed: unpacking them here is cheaper than in the
 /// guest.
-fn add_modules(archive: &mut Archive<impl Write>, kernel: &Kernel) -> Result<()> {
+fn add_modules(archive: &mut Archive<impl Write>, kernel: &Kernel, modules: &[&str]) -> Result<()> {
     let mut order = String::new();
-    for name in MODULES {
+    for name in modules {
         let compressed = kernel.module(name)?;
         let data = Command::new("xz")
             .args(["--decompress", "--stdout"])

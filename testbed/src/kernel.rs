@@ -14,13 +14,19 @@ use crate::{versions, vmlinux};
 const STEP: &str = "kernel";
 
 /// Raised when the way an entry is made changes, so that old ones are rebuilt.
-const RECIPE: &str = "2";
+const RECIPE: &str = "3";
+
+/// Names of two files of a kernel.
+const PACKED: &str = "vmlinuz";
+const CONFIG: &str = "config";
 
 /// A kernel in the cache.
 #[derive(Debug, Clone)]
 pub struct Kernel {
     /// As `uname -r` prints it in the guest.
     pub release: String,
+    /// The Debian suite it is from.
+    pub(crate) suite: String,
     dir: PathBuf,
 }
 
@@ -36,6 +42,16 @@ impl Kernel {
     #[must_use]
     pub fn image(&self) -> PathBuf {
         self.dir.join("vmlinux")
+    }
+
+    /// The kernel as boot loaders want it.
+    pub(crate) fn packed(&self) -> PathBuf {
+        self.dir.join(PACKED)
+    }
+
+    /// The configuration it was built with.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.dir.join(CONFIG)
     }
 
     /// One compressed module, looked up by name.
@@ -60,36 +76,36 @@ pub(crate) fn prepare(cache: &Cache, pins: &versions::Kernel) -> Result<Kernel> 
     let entry_of = |release: &str| cache.entry(STEP, &[RECIPE, release]);
     let entry = entry_of(pinned);
     if entry.exists() {
-        return Ok(kernel(pinned, entry));
+        return Ok(kernel(pins, pinned, entry));
     }
     let substitute = cache.root().join(format!("substitute-for-{pinned}"));
     if let Ok(release) = fs::read_to_string(&substitute) {
         let entry = entry_of(&release);
         if entry.exists() {
             say_substituted(pinned, &release);
-            return Ok(kernel(&release, entry));
+            return Ok(kernel(pins, &release, entry));
         }
     }
     let apt = Apt::update(cache, &pins.suite)?;
     let offered = offered(&apt, pins)?;
     let release = choose(pinned, &offered).with_context(|| {
         format!(
-            "the mirror has no package linux-binary-{}*{} in {}; adjust testbed/versions.toml",
-            pins.fallback_prefix, pins.fallback_flavour, pins.suite
+            "the mirror has no package {}-{}*{} in {}; adjust testbed/versions.toml",
+            pins.packages[0], pins.fallback_prefix, pins.fallback_flavour, pins.suite
         )
     })?;
     let what = format!("kernel {release}");
     let entry =
-        cache.get(STEP, &[RECIPE, release], &what, |dir| fetch(cache, &apt, release, dir))?;
+        cache.get(STEP, &[RECIPE, release], &what, |dir| fetch(cache, &apt, pins, release, dir))?;
     if release != pinned {
         say_substituted(pinned, release);
         fs::write(&substitute, release).context("cannot note the substituted kernel")?;
     }
-    Ok(kernel(release, entry))
+    Ok(kernel(pins, release, entry))
 }
 
-fn kernel(release: &str, dir: PathBuf) -> Kernel {
-    Kernel { release: release.to_owned(), dir }
+fn kernel(pins: &versions::Kernel, release: &str, dir: PathBuf) -> Kernel {
+    Kernel { release: release.to_owned(), suite: pins.suite.clone(), dir }
 }
 
 fn say_substituted(pinned: &str, release: &str) {
@@ -99,24 +115,40 @@ fn say_substituted(pinned: &str, release: &str) {
     );
 }
 
-fn fetch(cache: &Cache, apt: &Apt, release: &str, dir: &Path) -> Result<()> {
+fn fetch(
+    cache: &Cache,
+    apt: &Apt,
+    pins: &versions::Kernel,
+    release: &str,
+    dir: &Path,
+) -> Result<()> {
     let debs = dir.join("debs");
     fs::create_dir_all(&debs).with_context(|| format!("cannot make {}", debs.display()))?;
-    // The image, the modules, the configuration.
-    for part in ["linux-binary", "linux-modules", "linux-base"] {
+    for part in &pins.packages {
         let deb = apt.download(&format!("{part}-{release}"), &debs)?;
         apt::unpack(&deb, dir, &cache.log("kernel"))?;
     }
-    let packed = dir.join("usr/lib/modules").join(release).join("vmlinuz");
-    vmlinux::extract(&packed, &dir.join("vmlinux"))?;
-    fs::remove_file(&packed).context("cannot remove the packed kernel")?;
+    gather(dir, release)?;
+    vmlinux::extract(&dir.join(PACKED), &dir.join("vmlinux"))?;
     fs::remove_dir_all(&debs).context("cannot remove the unpacked packages")
 }
 
-/// The releases of our flavour for which both packages are offered.
+/// Debian has two of the files beside the modules, or, until 6.12, in `/boot`.
+fn gather(dir: &Path, release: &str) -> Result<()> {
+    for name in [PACKED, CONFIG] {
+        let old = dir.join("boot").join(format!("{name}-{release}"));
+        let new = dir.join("usr/lib/modules").join(release).join(name);
+        let file = if old.exists() { old } else { new };
+        fs::rename(&file, dir.join(name))
+            .with_context(|| format!("the packages of kernel {release} have no {name}"))?;
+    }
+    Ok(())
+}
+
+/// The releases of our flavour for which all packages are offered.
 fn offered(apt: &Apt, pins: &versions::Kernel) -> Result<Vec<String>> {
     let releases = |part: &str| -> Result<Vec<String>> {
-        let start = format!("linux-{part}-");
+        let start = format!("{part}-");
         let names = apt.names(&format!("^{start}"))?;
         Ok(names
             .iter()
@@ -128,10 +160,12 @@ fn offered(apt: &Apt, pins: &versions::Kernel) -> Result<Vec<String>> {
             .map(str::to_owned)
             .collect())
     };
-    let modules = releases("modules")?;
-    let mut both = releases("binary")?;
-    both.retain(|release| modules.contains(release));
-    Ok(both)
+    let mut complete = releases(&pins.packages[0])?;
+    for part in &pins.packages[1..] {
+        let offered = releases(part)?;
+        complete.retain(|release| offered.contains(release));
+    }
+    Ok(complete)
 }
 
 fn choose<'a>(pinned: &str, offered: &'a [String]) -> Option<&'a str> {

@@ -18,15 +18,18 @@
 //! ends; nothing is written outside the cache folder.
 
 mod apt;
+mod bochs;
 mod boot;
 mod cache;
 mod cpio;
+mod files;
 mod guest;
 mod image;
 mod initramfs;
 mod kernel;
 pub mod logscan;
 mod mirror;
+mod module;
 mod outcome;
 mod peers;
 mod process;
@@ -37,11 +40,12 @@ mod vmlinux;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 pub use cache::Cache;
-pub use guest::Guest;
+pub use guest::{Emulator, Guest};
 pub use kernel::Kernel;
+pub use module::build_modules;
 pub use outcome::{End, Outcome};
 pub use peers::peer;
 pub use process::{end_children_on_signals, last_lines, run_child};
@@ -64,9 +68,24 @@ pub struct Images {
 /// # Errors
 /// When the mirror cannot be reached or a tool is missing or fails.
 pub fn prepare(cache: &Cache) -> Result<Images> {
+    prepare_series(cache, "")
+}
+
+/// The same with the kernel of this series, as `versions.toml` names it; empty
+/// is the first one.
+///
+/// # Errors
+/// As [`prepare`], and when there is no such series.
+pub fn prepare_series(cache: &Cache, series: &str) -> Result<Images> {
     let pins = versions::Versions::pinned();
-    let kernel = kernel::prepare(cache, &pins.kernel)?;
+    let mut kernels = pins.kernels.iter();
+    let kernel = kernels.find(|kernel| series.is_empty() || kernel.series == series);
+    let kernel = kernel.with_context(|| {
+        let known: Vec<&str> = pins.kernels.iter().map(|kernel| &*kernel.series).collect();
+        format!("the testbed has no kernel {series}; there are {}", known.join(", "))
+    })?;
+    let kernel = kernel::prepare(cache, kernel)?;
     let disk = image::prepare(cache, &pins.guest, &kernel)?;
-    let initramfs = initramfs::prepare(cache, &kernel)?;
+    let initramfs = initramfs::prepare(cache, &kernel, &initramfs::QEMU)?;
     Ok(Images { kernel, disk, initramfs })
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The emulator's command line, and the files its guest writes to.
+//! QEMU's command line.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
+use crate::files::Files;
 use crate::guest::Guest;
 use crate::process::Group;
 
@@ -28,30 +29,6 @@ const PROGRAM: &str = "qemu-system-x86_64";
 /// The virtio-serial ports that `guest/init` looks for, each with the file
 /// that it fills on the host.
 const PORTS: [&str; 5] = ["ctl", "stdout", "stderr", "dmesg", "out"];
-
-/// The folder of one boot.
-pub(crate) struct Files<'a>(pub(crate) &'a Path);
-
-impl Files<'_> {
-    /// What the guest wrote to the port of this name.
-    pub(crate) fn port(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    /// The kernel's console.
-    pub(crate) fn console(&self) -> PathBuf {
-        self.0.join("console")
-    }
-
-    pub(crate) fn initramfs(&self) -> PathBuf {
-        self.0.join("initramfs")
-    }
-
-    /// What the emulator itself had to say.
-    pub(crate) fn complaints(&self) -> PathBuf {
-        self.0.join("qemu")
-    }
-}
 
 /// Starts the emulator.
 pub(crate) fn start(guest: &Guest, files: &Files) -> Result<Group> {
@@ -97,7 +74,7 @@ fn devices(command: &mut Command, guest: &Guest, files: &Files) {
     command.args(["-serial", "chardev:console"]);
     command.args(["-device", "virtio-serial-pci"]);
     for name in PORTS {
-        let path = option_path(&files.port(name));
+        let path = option_path(&files.dir.join(name));
         command.args(["-chardev", &format!("file,id={name},path={path}")]);
         command.args(["-device", &format!("virtserialport,chardev={name},name=tl.{name}")]);
     }

@@ -9,8 +9,12 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Versions {
-    pub(crate) kernel: Kernel,
+    /// At least one.
+    #[serde(rename = "kernel")]
+    pub(crate) kernels: Vec<Kernel>,
     pub(crate) guest: Guest,
+    pub(crate) module: Module,
+    pub(crate) bochs: Bochs,
     /// Versions by name.
     pub(crate) peers: BTreeMap<String, String>,
 }
@@ -18,10 +22,14 @@ pub(crate) struct Versions {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Kernel {
+    /// What tests call it.
+    pub(crate) series: String,
     pub(crate) release: String,
     pub(crate) fallback_prefix: String,
     pub(crate) fallback_flavour: String,
     pub(crate) suite: String,
+    /// Names of its packages, without the release.
+    pub(crate) packages: Vec<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -29,6 +37,20 @@ pub(crate) struct Kernel {
 pub(crate) struct Guest {
     pub(crate) suite: String,
     pub(crate) packages: Vec<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Module {
+    pub(crate) packages: Vec<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bochs {
+    pub(crate) source: String,
+    pub(crate) sha256: String,
+    pub(crate) suite: String,
 }
 
 impl Versions {
@@ -43,8 +65,12 @@ mod tests {
     #[test]
     fn the_pins_parse() {
         let versions = super::Versions::pinned();
-        let kernel = versions.kernel;
-        assert!(kernel.release.starts_with(&kernel.fallback_prefix));
-        assert!(kernel.release.ends_with(&kernel.fallback_flavour));
+        assert!(!versions.kernels.is_empty());
+        for kernel in versions.kernels {
+            assert!(kernel.release.starts_with(&kernel.series));
+            assert!(kernel.release.starts_with(&kernel.fallback_prefix));
+            assert!(kernel.release.ends_with(&kernel.fallback_flavour));
+            assert!(!kernel.packages.is_empty());
+        }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use testbed::{Cache, End, Guest};
+use testbed::{Cache, Emulator, End, Guest};
 
 fn guest() -> Guest {
     let cache = Cache::open().unwrap();
@@ -82,4 +82,43 @@ fn a_death_during_boot_is_repeated_once() {
     let outcome = guest().kernel_args("rdinit=/missing").run(&["true"]).unwrap();
     assert!(matches!(outcome.end, End::Died(_)));
     assert_eq!((outcome.retries, outcome.boot_s), (1, None));
+}
+
+/// In Bochs the same comes back, and there are AVX-512 and compacted XSAVES.
+#[test]
+#[ignore = "boots a guest"]
+fn bochs_has_avx512_and_brings_everything_back() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("given"), "from the host").unwrap();
+    let script = "cat /bin/given/given; echo oops >&2; seq 1000 >&2; nproc; \
+                  grep -c 'avx512f.* xsaves' /proc/cpuinfo; \
+                  mkdir -p /out/deep; seq 20000 >/out/deep/file; echo $GREETING; exit 7";
+    let outcome = guest()
+        .emulator(Emulator::Bochs)
+        .limit(Duration::from_secs(280))
+        .payload(dir.path(), "/bin/given")
+        .env("GREETING", "it's \"here\"")
+        .run(&["sh", "-c", script])
+        .unwrap();
+    assert_eq!(outcome.end, End::Exited(7));
+    assert_eq!(outcome.stdout, "from the host2\n2\nit's \"here\"\n");
+    let numbers: String = (1..=1000).map(|number| format!("{number}\n")).collect();
+    assert_eq!(outcome.stderr, format!("oops\n{numbers}"));
+    let file = std::fs::read_to_string(outcome.out_dir().join("deep/file")).unwrap();
+    assert!(file.ends_with("\n20000\n"));
+    assert!(outcome.kernel_log.contains("Linux version"));
+    assert_eq!(outcome.findings, []);
+}
+
+/// A panic in Bochs ends the run although the machine cannot leave by itself.
+#[test]
+#[ignore = "boots a guest"]
+fn a_panic_in_bochs_is_reported() {
+    let outcome = guest()
+        .emulator(Emulator::Bochs)
+        .limit(Duration::from_secs(280))
+        .run(&["sh", "-c", "echo c >/proc/sysrq-trigger"])
+        .unwrap();
+    assert!(matches!(&outcome.end, End::Died(why) if why.contains("sysrq")), "{:?}", outcome.end);
+    assert!(outcome.findings[0].line.contains("Kernel panic"));
 }

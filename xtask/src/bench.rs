@@ -12,9 +12,10 @@ use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use testbed::{Cache, Images, Step};
+use testbed::Step;
 
 use crate::binaries::Binaries;
+use crate::lab::Lab;
 use crate::repo;
 use crate::suite::{self, Suite};
 
@@ -91,7 +92,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let chosen: Vec<Suite> =
         benches.iter().filter(|bench| bench.group == *group).cloned().collect();
     ensure!(!chosen.is_empty(), "there is no group {group}; there are: {}", groups.join(" "));
-    let (report, failures) = run(group, &chosen, &binaries)?;
+    let (report, failures) = run(group, &chosen, binaries)?;
     print(&report.results);
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&report).context("cannot write JSON")? + "\n";
@@ -110,15 +111,8 @@ fn groups(benches: &[Suite]) -> Vec<&str> {
 }
 
 /// Runs the benchmarks; what they measured, and what failed.
-fn run(group: &str, benches: &[Suite], binaries: &Binaries) -> Result<(Report, Vec<String>)> {
-    let guests = benches.iter().any(|bench| !bench.host);
-    let lab = if guests {
-        let cache = Cache::open()?;
-        let images = testbed::prepare(&cache)?;
-        Some((cache, images))
-    } else {
-        None
-    };
+fn run(group: &str, benches: &[Suite], binaries: Binaries) -> Result<(Report, Vec<String>)> {
+    let lab = Lab::prepare(binaries, benches)?;
     let results = Mutex::new(Vec::new());
     let failures = Mutex::new(Vec::new());
     // On this machine one after the other, so that they do not disturb each
@@ -127,7 +121,7 @@ fn run(group: &str, benches: &[Suite], binaries: &Binaries) -> Result<(Report, V
         benches.iter().cloned().partition(|bench| bench.host);
     let one = |bench: &Suite| {
         let step = Step::start(&format!("bench {}", bench.name));
-        match run_one(bench, binaries, lab.as_ref()) {
+        match run_one(bench, &lab) {
             Ok(new) => {
                 step.done();
                 results.lock().expect("nobody panics holding it").extend(new);
@@ -147,22 +141,17 @@ fn run(group: &str, benches: &[Suite], binaries: &Binaries) -> Result<(Report, V
         schema: SCHEMA,
         group: group.to_owned(),
         commit: commit()?,
-        machine: machine(lab.map(|(_, images)| images.kernel.release))?,
+        machine: machine(&lab.kernels())?,
         results,
     };
     Ok((report, failures))
 }
 
-fn run_one(
-    bench: &Suite,
-    binaries: &Binaries,
-    lab: Option<&(Cache, Images)>,
-) -> Result<Vec<BenchResult>> {
-    let command = ["vmtests", "bench", &bench.name];
-    let Some((cache, images)) = lab.filter(|_| !bench.host) else {
-        return run_here(bench, binaries.program("vmtests")?);
-    };
-    let outcome = bench.run(cache, images, binaries, &command)?;
+fn run_one(bench: &Suite, lab: &Lab) -> Result<Vec<BenchResult>> {
+    if bench.host {
+        return run_here(bench, lab.binaries.program("vmtests")?);
+    }
+    let outcome = bench.run(lab, &["vmtests", "bench", &bench.name])?;
     if !outcome.is_clean() {
         for finding in &outcome.findings {
             eprintln!("kernel log, line {}: {}", finding.number, finding.line);
@@ -253,7 +242,7 @@ fn commit() -> Result<String> {
     Ok(if dirty { format!("{head}-dirty") } else { head })
 }
 
-fn machine(guest_kernel: Option<String>) -> Result<Machine> {
+fn machine(guest_kernels: &[&str]) -> Result<Machine> {
     let field = |path: &str, key: &str| -> Result<String> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
         let line = text.lines().find(|line| line.starts_with(key));
@@ -262,9 +251,10 @@ fn machine(guest_kernel: Option<String>) -> Result<Machine> {
     };
     let memory = field("/proc/meminfo", "MemTotal")?;
     let kib: u64 = memory.trim_end_matches(" kB").parse().unwrap_or(0);
-    let emulator = match &guest_kernel {
-        Some(_) => repo::output("qemu-system-x86_64", &["--version"])?,
-        None => "none".to_owned(),
+    let emulator = if guest_kernels.is_empty() {
+        "none".to_owned()
+    } else {
+        repo::output("qemu-system-x86_64", &["--version"])?
     };
     Ok(Machine {
         cpu: field("/proc/cpuinfo", "model name")?,
@@ -272,7 +262,7 @@ fn machine(guest_kernel: Option<String>) -> Result<Machine> {
         memory_mib: kib / 1024,
         kernel: repo::output("uname", &["-r"])?,
         emulator: emulator.lines().next().unwrap_or_default().to_owned(),
-        guest_kernel,
+        guest_kernel: (!guest_kernels.is_empty()).then(|| guest_kernels.join(", ")),
     })
 }
 

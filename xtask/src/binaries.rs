@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use testbed::{Cache, Kernel};
 
-use crate::repo;
+use crate::{modules, repo};
 
 /// The packages whose programs guests get.
 const PACKAGES: [&str; 3] = ["turbolane-cli", "vmtests", "turbolane"];
@@ -18,6 +19,7 @@ const PACKAGES: [&str; 3] = ["turbolane-cli", "vmtests", "turbolane"];
 /// | program | `/usr/bin/NAME` |
 /// | example | `/usr/lib/turbolane/NAME` |
 /// | shared library | `/usr/lib/x86_64-linux-gnu/NAME.so` |
+/// | kernel module | `/usr/lib/modules/RELEASE/extra/NAME.ko` |
 pub(crate) struct Binaries {
     /// Pairs of a file here and its path in the guest.
     pub(crate) payload: Vec<(PathBuf, PathBuf)>,
@@ -42,6 +44,15 @@ impl Binaries {
             payload.push((strip(&built, &stripped)?, place));
         }
         Ok(Self { payload })
+    }
+
+    /// Adds the kernel modules, built for the guests' kernel.
+    pub(crate) fn add_modules(&mut self, cache: &Cache, kernel: &Kernel) -> Result<()> {
+        for module in modules::build(cache, kernel)? {
+            let place = modules::place(&module, kernel);
+            self.payload.push((module, place));
+        }
+        Ok(())
     }
 
     /// The program of this name on this machine.

@@ -6,6 +6,8 @@ mod bench;
 mod binaries;
 mod demo;
 mod format;
+mod lab;
+mod modules;
 mod repo;
 mod suite;
 mod test;

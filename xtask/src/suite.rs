@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
-use testbed::{Cache, Guest, Images, Outcome};
+use testbed::{Guest, Outcome};
 
-use crate::binaries::Binaries;
+use crate::lab::Lab;
 
 /// What a suite wants to run on, as the registry states it. Only the name is
 /// required.
@@ -26,6 +26,9 @@ pub(crate) struct Suite {
     /// Benchmarks only: runs on this machine, not in a guest.
     #[serde(default)]
     pub(crate) host: bool,
+    /// "qemu" or "bochs".
+    #[serde(default = "qemu")]
+    emulator: String,
     #[serde(default = "four")]
     cpus: u32,
     /// As QEMU's `-smp` takes it, e.g. "cores=2,threads=2".
@@ -42,6 +45,9 @@ pub(crate) struct Suite {
     /// As `icount`, with 2^shift ticks per instruction.
     #[serde(default)]
     icount_shift: Option<u8>,
+    /// Series of the kernel, as the testbed names it; empty is its first one.
+    #[serde(default)]
+    pub(crate) kernel: String,
     /// Added to the kernel command line.
     #[serde(default)]
     kernel_args: String,
@@ -53,6 +59,10 @@ pub(crate) struct Suite {
     /// Other schedulers to put into the guest, to compare with: "scx_layered".
     #[serde(default)]
     peers: Vec<String>,
+}
+
+fn qemu() -> String {
+    "qemu".to_owned()
 }
 
 fn four() -> u32 {
@@ -83,7 +93,10 @@ pub(crate) fn list(registry: &Path, question: &str) -> Result<Vec<Suite>> {
         out.status,
         String::from_utf8_lossy(&out.stderr).trim()
     );
-    parse(&String::from_utf8_lossy(&out.stdout))
+    let mut suites = parse(&String::from_utf8_lossy(&out.stdout))?;
+    // Those that may take longest first, so that none is left alone at the end.
+    suites.sort_by_key(|suite| std::cmp::Reverse(suite.limit_s));
+    Ok(suites)
 }
 
 fn parse(text: &str) -> Result<Vec<Suite>> {
@@ -98,14 +111,9 @@ fn parse(text: &str) -> Result<Vec<Suite>> {
 
 impl Suite {
     /// Boots a guest as the suite wants it and runs `command` there.
-    pub(crate) fn run(
-        &self,
-        cache: &Cache,
-        images: &Images,
-        binaries: &Binaries,
-        command: &[&str],
-    ) -> Result<Outcome> {
-        let mut guest = Guest::new(cache, images)
+    pub(crate) fn run(&self, lab: &Lab, command: &[&str]) -> Result<Outcome> {
+        let mut guest = Guest::new(&lab.cache, lab.images(&self.kernel))
+            .emulator(self.emulator.parse()?)
             .cpus(self.cpus)
             .topology(&self.topology)
             .memory_mib(self.memory_mib)
@@ -114,11 +122,11 @@ impl Suite {
             .kernel_args(&self.kernel_args)
             .limit(Duration::from_secs(self.limit_s))
             .env("TURBOLANE_OUT", "/out");
-        for (host, place) in &binaries.payload {
+        for (host, place) in &lab.binaries.payload {
             guest = guest.payload(host, place);
         }
         for peer in &self.peers {
-            let program = testbed::peer(cache, peer)?;
+            let program = testbed::peer(&lab.cache, peer)?;
             guest = guest.payload(program, Path::new("/usr/bin").join(peer));
         }
         for text in &self.allow_log {

@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use testbed::{Cache, End, Outcome, Step};
 
 use crate::binaries::Binaries;
+use crate::lab::Lab;
 use crate::suite::{self, Suite};
 use crate::{format, repo, tidy};
 
@@ -214,12 +215,11 @@ fn guests(filter: &str) -> Result<(Tally, usize)> {
     if suites.is_empty() {
         return Ok((Tally::default(), 0));
     }
-    let cache = Cache::open()?;
-    let images = testbed::prepare(&cache)?;
+    let lab = Lab::prepare(binaries, &suites)?;
     let total = Mutex::new(Tally::default());
     suite::for_each(&suites, |suite| {
         let start = Instant::now();
-        let outcome = suite.run(&cache, &images, &binaries, &["vmtests", "run", &suite.name]);
+        let outcome = suite.run(&lab, &["vmtests", "run", &suite.name]);
         let verdict = outcome.map(|outcome| judge(suite, &outcome));
         let tally = report(&format!("vm/{}", suite.name), start, verdict);
         total.lock().expect("nobody panics holding it").add(tally);

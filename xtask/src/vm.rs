@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use testbed::{Cache, Guest, Images};
+use testbed::{Cache, Emulator, Guest, Images};
 
 /// Arguments of `./x vm`.
 #[derive(clap::Args)]
@@ -19,13 +19,28 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Sub {
     /// Fetch and build what guests boot from, and say where it lies
-    Build,
+    Build(KernelArgs),
+    /// Build the kernel modules for the guests' kernel, and say where they lie
+    Modules(KernelArgs),
     /// Boot a guest, run a command in it, and exit with the command's exit code
     Run(RunArgs),
 }
 
 #[derive(clap::Args)]
+struct KernelArgs {
+    /// Series of the kernel, as testbed/versions.toml names it, e.g. 6.12; the first one there if
+    /// not given
+    #[arg(long, value_name = "SERIES", default_value = "", hide_default_value = true)]
+    kernel: String,
+}
+
+#[derive(clap::Args)]
 struct RunArgs {
+    #[command(flatten)]
+    kernel: KernelArgs,
+    /// What to boot it in: qemu, or bochs, which is slower and has AVX-512
+    #[arg(long, default_value = "qemu")]
+    emulator: Emulator,
     /// Logical CPUs
     #[arg(long, default_value_t = 4)]
     cpus: u32,
@@ -41,7 +56,7 @@ struct RunArgs {
     /// As --icount, with 2^SHIFT ticks per instruction; 2 boots thrice as fast
     #[arg(long, value_name = "SHIFT", conflicts_with = "icount")]
     icount_shift: Option<u8>,
-    /// The CPU, as QEMU's -cpu takes it
+    /// The CPU, as QEMU's -cpu takes it, or one of Bochs' models
     #[arg(long, default_value = "max")]
     cpu: String,
     /// Time for boot and command together, e.g. 90s or 5m
@@ -69,10 +84,11 @@ struct RunArgs {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let cache = Cache::open()?;
-    let images = testbed::prepare(&cache)?;
+    let images = |args: &KernelArgs| testbed::prepare_series(&cache, &args.kernel);
     match &args.command {
-        Sub::Build => build(&images),
-        Sub::Run(args) => run(&cache, &images, args),
+        Sub::Build(args) => build(&images(args)?),
+        Sub::Modules(args) => modules(&cache, &images(args)?),
+        Sub::Run(args) => run(&cache, &images(&args.kernel)?, args),
     }
 }
 
@@ -83,8 +99,16 @@ fn build(images: &Images) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn modules(cache: &Cache, images: &Images) -> Result<ExitCode> {
+    for module in crate::modules::build(cache, &images.kernel)? {
+        println!("{}", module.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 fn run(cache: &Cache, images: &Images, args: &RunArgs) -> Result<ExitCode> {
     let mut guest = Guest::new(cache, images)
+        .emulator(args.emulator)
         .cpus(args.cpus)
         .topology(&args.topology)
         .memory_mib(args.memory)

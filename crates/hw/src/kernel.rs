@@ -102,6 +102,8 @@ pub struct Modules {
     pub lockdown: Option<String>,
     /// Files to build a module against this kernel are installed.
     pub build_files: bool,
+    /// The trap module is installed for this kernel.
+    pub trap_installed: bool,
 }
 
 /// What the kernel offers.
@@ -172,6 +174,7 @@ fn read_modules(source: &dyn Source, release: &Release) -> Modules {
             .map(|value| value == "Y"),
         lockdown: text(source, "/sys/kernel/security/lockdown").as_deref().and_then(selected),
         build_files: source.exists(&format!("/lib/modules/{}/build", release.text)),
+        trap_installed: crate::trap::file(source, &release.text).is_some(),
     }
 }
 

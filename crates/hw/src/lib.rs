@@ -5,7 +5,8 @@
 //! [`Source`], which is the live machine or a recording of one. So what Turbolane does on a
 //! two-socket server or a kernel without BTF is a test on any laptop.
 //!
-//! Reading changes nothing and needs no rights: what may not be read is reported as unknown.
+//! Reading changes nothing and needs no rights: what may not be read is reported as unknown. Two
+//! modules change something when asked to: `task` (affinity) and `trap` (the trap module).
 
 pub mod cpu;
 mod facts;
@@ -17,6 +18,7 @@ pub mod sched_ext;
 mod source;
 pub mod task;
 mod topology;
+pub mod trap;
 
 pub use facts::Facts;
 pub use recorded::{Recorded, RecordingError, record};

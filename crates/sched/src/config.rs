@@ -59,6 +59,30 @@ pub enum MarkSite {
     Offset(u64),
 }
 
+/// What scalar CPUs withhold from user code, so that its use traps (kmod/).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Components {
+    /// Nothing; no module is loaded.
+    None,
+    /// Mask and 512-bit registers.
+    Avx512,
+    /// The same and 256-bit registers.
+    Avx,
+    /// Tiles.
+    Amx,
+}
+
+/// What is done about a trap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrapMode {
+    /// It is counted, and the task left alone for a while.
+    Count,
+    /// A task that uses what is heavy moves; others are left alone for a while.
+    Grace,
+    /// Every task that traps moves.
+    Steer,
+}
+
 /// Type of user tasks that neither an event nor a parent has classified (SYSTOR 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unclassified {
@@ -68,7 +92,7 @@ pub enum Unclassified {
     Scalar,
 }
 
-/// All settings of a run. Those from `wide_cpus` to `unclassified` can be changed while it runs.
+/// All settings of a run; `settings.rs` says which can be changed while it runs.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Which CPUs are wide.
@@ -86,6 +110,12 @@ pub struct Config {
     pub wide_timeout_ns: u64,
     /// Type of tasks nobody classified.
     pub unclassified: Unclassified,
+    /// What scalar CPUs withhold.
+    pub trap: Components,
+    /// What is done about a trap.
+    pub trap_mode: TrapMode,
+    /// Licence level from which a trapped instruction is wide, 1..=3.
+    pub trap_level: u32,
     /// Functions that are wide code.
     pub marks: Vec<Mark>,
     /// Accept marks whose first instruction the kernel must single-step (20 times slower).
@@ -104,6 +134,9 @@ impl Default for Config {
             slice_wide_ns: 5_000_000,
             wide_timeout_ns: 100_000_000,
             unclassified: Unclassified::Default,
+            trap: Components::None,
+            trap_mode: TrapMode::Grace,
+            trap_level: 2,
             marks: Vec::new(),
             force_single_step: false,
             mode: Mode::Auto,

@@ -2,14 +2,20 @@
 //! What stands between this machine and a running scheduler. `doctor` reports it, `run` and
 //! [`Lane::start`](crate::lane::Lane::start) refuse by it: one place, so that they cannot disagree.
 
+use hw::Facts;
 use hw::kernel::{Kernel, Rights};
 use report::problem::Problem;
 
-use crate::config::Mode;
+use crate::config::{Components, Mode};
 use crate::error::{Error, Result};
 
 /// The first kernel with sched_ext.
 const FIRST_RELEASE: (u32, u32) = (6, 12);
+
+// XCR0 (SDM volume 1, 13.3): what user code can use only if all these bits are set.
+const XCR0_AVX: u64 = 1 << 2;
+const XCR0_AVX512: u64 = 7 << 5;
+const XCR0_AMX: u64 = 3 << 17;
 
 /// Something that keeps a scheduler from running.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,10 +120,40 @@ pub fn of_scx(kernel: &Kernel) -> Option<Obstacle> {
     None
 }
 
+/// What keeps the trap module from withholding these components here.
+pub fn of_trap(components: Components, facts: &Facts) -> Option<Problem> {
+    let what = format!("cannot use --trap {components}");
+    let wanted = match components {
+        Components::None => return None,
+        Components::Avx512 => XCR0_AVX512,
+        Components::Avx => XCR0_AVX,
+        Components::Amx => XCR0_AMX,
+    };
+    if facts.cpu.xcr0.unwrap_or(0) & wanted != wanted {
+        let why = format!("this CPU, or its kernel, has no {components}");
+        return Some(Problem::new(what, why, "there is nothing to trap: leave --trap out"));
+    }
+    if !facts.cpu.features.xgetbv1 {
+        let why = "this CPU cannot tell which registers are in use (XGETBV with ECX=1)";
+        return Some(Problem::new(what, why, "use hints and marks"));
+    }
+    let modules = &facts.kernel.modules;
+    if !modules.supported || modules.disabled {
+        let why = "the kernel loads no modules";
+        return Some(Problem::new(what, why, "boot without modules_disabled and nomodule"));
+    }
+    if !modules.trap_installed {
+        let why =
+            format!("the module turbolane_trap is not installed for {}", facts.kernel.release);
+        let next = "install it by DKMS, as docs/kernel-module.md describes";
+        return Some(Problem::new(what, why, next));
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hw::Facts;
     use hw::kernel::Capability;
     use std::path::Path;
 

@@ -9,6 +9,8 @@
 //! | mark | `FILE:FUNCTION` or `FILE:+0xOFFSET`, then `@LEVEL` (1 to 3) if it is not 1 |
 //! | mode | `scx`, `affinity`, `auto` |
 //! | unclassified | `default`, `scalar` |
+//! | trap | `none`, `avx512`, `avx`, `amx` |
+//! | trap mode | `count`, `grace`, `steer` |
 //! | duration | a number and its unit: `500us`, `1.5ms`; units ns, us, ms, s; a bare number is refused |
 //!
 //! A bare number is a count of cores and not a CPU, since a count is what people tune; a list
@@ -18,7 +20,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::config::{Mark, MarkSite, Mode, Remigrate, Unclassified, WideCpus};
+use crate::config::{
+    Components, Mark, MarkSite, Mode, Remigrate, TrapMode, Unclassified, WideCpus,
+};
 
 /// Why a text is no setting. Printed as "why; next": the caller says which setting it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -297,6 +301,8 @@ macro_rules! words {
 }
 
 words!(Mode: "scx" => Scx, "affinity" => Affinity, "auto" => Auto);
+words!(Components: "none" => None, "avx512" => Avx512, "avx" => Avx, "amx" => Amx);
+words!(TrapMode: "count" => Count, "grace" => Grace, "steer" => Steer);
 words!(Unclassified: "default" => Default, "scalar" => Scalar);
 
 #[cfg(test)]

@@ -20,10 +20,13 @@ use crate::layout;
 use crate::marks::{self, Emulation, ResolvedMark};
 use crate::scx::{CpuCounters, Ended, Fault, Scheduler, SlotSetter};
 use crate::stats::{self, lane_stats};
+use crate::trap::Trap;
 
 /// The scheduler and everything it was told.
 pub struct ScxLane {
     scheduler: Scheduler,
+    // Behind the scheduler: what listens to the module's event keeps it from being removed.
+    trap: Option<Trap>,
     topology: Topology,
     config: Config,
     fault: Fault,
@@ -51,9 +54,11 @@ impl ScxLane {
         let wide_cores = layout::wide_cores(&topology, &config.wide_cpus)?;
         let emulation = Emulation::of(&hw::kernel::read_kernel(&hw::Live).release);
         let marks = resolve_all(&config, emulation)?;
+        let trap = Trap::prepare(&config)?;
         let scheduler = Scheduler::load(&topology, &config, None, fault)?;
         let mut lane = ScxLane {
             scheduler,
+            trap,
             topology,
             config,
             fault,
@@ -98,7 +103,11 @@ impl ScxLane {
             self.widen(self.wide_cores.clone(), config.tiers)?;
         }
         self.scheduler.set_settings(&config)?;
+        if let Some(trap) = &self.trap {
+            trap.set_settings(&config)?;
+        }
         self.config = config;
+        self.follow_classes()?;
         if resized {
             self.start_sizing();
         }
@@ -155,6 +164,12 @@ impl ScxLane {
         (wide, self.topology.online() - wide)
     }
 
+    /// Has the trap module withhold on the scalar CPUs as they are now.
+    fn follow_classes(&mut self) -> Result<()> {
+        let (wide, scalar) = self.cpus();
+        self.trap.as_mut().map_or(Ok(()), |trap| trap.follow(&wide, &scalar))
+    }
+
     /// What was counted since the start.
     pub fn stats(&self, interval_ns: u64) -> LaneStats {
         let mut counters = self.counters();
@@ -195,7 +210,7 @@ impl ScxLane {
             self.scheduler.add_mark(mark)?;
         }
         self.start_sizing();
-        Ok(())
+        self.follow_classes()
     }
 
     fn start_sizing(&mut self) {
@@ -215,7 +230,8 @@ impl ScxLane {
         if nr_wide == self.wide_cores.len() {
             return Ok(());
         }
-        self.widen(layout::last_cores(&self.topology, nr_wide), self.config.tiers)
+        self.widen(layout::last_cores(&self.topology, nr_wide), self.config.tiers)?;
+        self.follow_classes()
     }
 
     fn restart(&mut self) -> Result<()> {

@@ -93,6 +93,28 @@ pub const SETTINGS: &[Setting] = &[
         set: |config, value| value.parse().map(|kind| config.unclassified = kind),
     },
     Setting {
+        key: "trap",
+        meaning: "what scalar CPUs withhold so that its use traps: none, avx512, avx or amx",
+        live: false,
+        get: |config| config.trap.to_string(),
+        set: |config, value| value.parse().map(|trap| config.trap = trap),
+    },
+    Setting {
+        key: "trap-mode",
+        meaning: "what is done about a trap: count it, grace (heavy code moves, the rest is left \
+            alone for a while) or steer (whatever traps moves)",
+        live: true,
+        get: |config| config.trap_mode.to_string(),
+        set: |config, value| value.parse().map(|mode| config.trap_mode = mode),
+    },
+    Setting {
+        key: "trap-level",
+        meaning: "licence level from which a trapped instruction is wide, 1 to 3",
+        live: true,
+        get: |config| config.trap_level.to_string(),
+        set: |config, value| level(value).map(|level| config.trap_level = level),
+    },
+    Setting {
         key: "force-single-step",
         meaning: "accept marks that the kernel must single-step, about 4.6 us per call (true), or \
             refuse them (false)",
@@ -156,6 +178,17 @@ pub fn slice(value: &str) -> Result<u64, ParseError> {
     }
 }
 
+/// Reads a licence level.
+pub fn level(value: &str) -> Result<u32, ParseError> {
+    match value.parse() {
+        Ok(level @ 1..=3) => Ok(level),
+        _ => Err(ParseError {
+            why: format!("\"{value}\" is no licence level"),
+            next: "write 1, 2 or 3".into(),
+        }),
+    }
+}
+
 fn boolean(value: &str) -> Result<bool, ParseError> {
     value.parse().map_err(|_| ParseError {
         why: format!("\"{value}\" is neither true nor false"),
@@ -178,6 +211,9 @@ mod tests {
             ("slice-wide", "20ms"),
             ("wide-timeout", "0ns"),
             ("unclassified", "scalar"),
+            ("trap", "avx512"),
+            ("trap-mode", "steer"),
+            ("trap-level", "1"),
             ("force-single-step", "true"),
             ("mode", "affinity"),
         ];
@@ -210,6 +246,7 @@ mod tests {
         );
         assert!(refusal(&[("mode", "scx")]).contains("start it again with --mode scx"));
         assert!(refusal(&[("slice", "5")]).contains("has no unit"));
+        assert_eq!(refusal(&[("trap-level", "4")]), "\"4\" is no licence level; write 1, 2 or 3");
         assert_eq!(
             refusal(&[("slice", "1us")]),
             "a slice of 1us is out of range; choose from 100us to 1s"

@@ -15,6 +15,9 @@ use crate::guest::{scx_state, wait_for};
 /// The binary under test.
 pub const TURBOLANE: &str = "turbolane";
 
+/// The verifier takes ten seconds in an emulated machine, and ten times that beside other guests.
+const START_LIMIT: Duration = Duration::from_secs(240);
+
 /// A running scheduler; killed when dropped.
 pub struct Lane {
     child: Child,
@@ -34,7 +37,7 @@ impl Lane {
     /// Start `turbolane run ARGS` and wait until it is in force.
     pub fn start(args: &[&str]) -> Result<Self> {
         let mut lane = Self::spawn(args)?;
-        let up = wait_for("the scheduler is not up", Duration::from_secs(90), || {
+        let up = wait_for("the scheduler is not up", START_LIMIT, || {
             lane.child.try_wait().ok().flatten().is_some() || turbolane(&["ctl", "status"]).is_ok()
         });
         if up.is_err() || lane.child.try_wait()?.is_some() {
@@ -87,7 +90,7 @@ impl Lane {
     /// Wait for its end.
     pub fn wait(mut self) -> Result<End> {
         let mut status = None;
-        wait_for("turbolane run does not end", Duration::from_secs(30), || {
+        wait_for("turbolane run does not end", START_LIMIT, || {
             status = self.child.try_wait().ok().flatten();
             status.is_some()
         })?;

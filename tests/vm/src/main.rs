@@ -8,6 +8,7 @@
 //! vmtests run NAME          run a test: exit 0 passed, 77 skipped, else failed
 //! vmtests bench NAME        run a benchmark; its results go to $TURBOLANE_OUT
 //! vmtests demo              the guest's part of ./x demo
+//! vmtests xcr0              print XCR0 as a new program sees it
 //! ```
 
 mod bench;
@@ -20,6 +21,7 @@ mod probe_site;
 mod samples;
 mod suite;
 mod tests;
+mod trap;
 
 use std::process::ExitCode;
 
@@ -32,6 +34,10 @@ fn main() -> ExitCode {
         ["run", name] => suite::run(tests::ALL, name),
         ["bench", name] => suite::run(bench::ALL, name),
         ["demo"] => demo::run_demo(),
+        ["xcr0"] => {
+            println!("{:#x}", trap::xcr0());
+            Ok(())
+        }
         _ => Err(anyhow::anyhow!(
             "usage: vmtests --list | --list-benches | run NAME | bench NAME | demo"
         )),

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use sched::config::{Config, Mark, Mode, Remigrate, Unclassified, WideCpus};
+use sched::config::{Components, Config, Mark, Mode, Remigrate, TrapMode, Unclassified, WideCpus};
 use sched::parse::duration_ns;
 use sched::scx::Fault;
-use sched::settings::slice;
+use sched::settings::{level, slice};
 
 use crate::doctor::{open, read_facts};
 use crate::failure::{Failure, print};
@@ -63,6 +63,37 @@ pub(crate) struct RunArgs {
     /// Accept marks that the kernel must single-step (about 4.6 us per call instead of 0.5 us)
     #[arg(long, help_heading = DETECTION)]
     force_single_step: bool,
+
+    /// Withhold these instructions on scalar CPUs, so that their use traps and the task moves
+    ///
+    /// Finds wide code in programs that say nothing. Loads the kernel module turbolane_trap for
+    /// the time of the run. avx512: mask and 512-bit registers; avx: these and 256-bit ones; amx:
+    /// tiles.
+    #[arg(long, default_value_t = Config::default().trap, help_heading = DETECTION)]
+    #[arg(value_parser = words::<Components>(&["none", "avx512", "avx", "amx"]))]
+    trap: Components,
+
+    /// What is done about a trap
+    ///
+    /// grace: heavy code moves, light code is left alone for a millisecond. steer: whatever
+    /// traps moves. count: nothing moves; see what traps in `turbolane stats`.
+    #[arg(long, default_value_t = Config::default().trap_mode, help_heading = DETECTION)]
+    #[arg(value_parser = words::<TrapMode>(&["count", "grace", "steer"]))]
+    trap_mode: TrapMode,
+
+    /// Licence level from which a trapped instruction is wide
+    ///
+    /// 1 heavy AVX2 or light AVX-512, 2 heavy AVX-512, 3 AMX.
+    #[arg(long, value_name = "LEVEL", default_value_t = Config::default().trap_level)]
+    #[arg(value_parser = level, help_heading = DETECTION)]
+    trap_level: u32,
+
+    /// Give CMD a C library without AVX-512
+    ///
+    /// glibc uses AVX-512 for every memset, which traps without any use. This sets GLIBC_TUNABLES
+    /// for CMD, by which glibc takes its AVX2 forms; the program's own code still finds AVX-512.
+    #[arg(long, requires = "command")]
+    plain_glibc: bool,
 
     /// Type of tasks that nothing has classified
     ///
@@ -151,6 +182,9 @@ Examples:
   turbolane run --check --wide-cpus 2-3
       would that work here?";
 
+const GLIBC_NOTE: &str = "the C library of the command traps for its own use of AVX-512; \
+    --plain-glibc makes it use AVX2";
+
 #[derive(Clone, Copy, ValueEnum)]
 enum FaultArg {
     Error,
@@ -177,6 +211,9 @@ impl RunArgs {
             unclassified: self.unclassified,
             marks: self.marks.clone(),
             force_single_step: self.force_single_step,
+            trap: self.trap,
+            trap_mode: self.trap_mode,
+            trap_level: self.trap_level,
             mode: self.mode,
         }
     }
@@ -198,7 +235,10 @@ pub(crate) fn main(args: RunArgs) -> Result<ExitCode, Failure> {
     }
     let config = args.config();
     let facts = read_facts(open(args.machine.as_ref())?.as_ref())?;
-    let plan = preflight::check(&config, &facts)?;
+    let mut plan = preflight::check(&config, &facts)?;
+    if config.trap == Components::Avx512 && !args.command.is_empty() && !args.plain_glibc {
+        plan.notes.push(GLIBC_NOTE.into());
+    }
     if args.check {
         print(&plan.text(terminal::width()))?;
         return Ok(ExitCode::SUCCESS);
@@ -207,6 +247,7 @@ pub(crate) fn main(args: RunArgs) -> Result<ExitCode, Failure> {
         config: Config { mode: plan.mode, ..config },
         fault: args.fault(),
         command: args.command,
+        plain_glibc: args.plain_glibc,
         stats: args.stats,
         json: args.json,
         quiet: args.quiet,

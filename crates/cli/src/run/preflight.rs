@@ -6,10 +6,11 @@
 
 use hw::Facts;
 use machine::CpuSet;
+use report::problem::Problem;
 use report::text::wrap;
-use sched::config::{Config, Mode, WideCpus};
+use sched::config::{Components, Config, Mode, WideCpus};
 use sched::marks::{Emulation, ResolvedMark, resolve};
-use sched::obstacles::choose_mode;
+use sched::obstacles::{self, choose_mode};
 use sched::{affinity, layout};
 
 use crate::failure::Failure;
@@ -80,6 +81,7 @@ pub(super) fn check(config: &Config, facts: &Facts) -> Result<Plan, Failure> {
             notes.push("wide CPUs stay at one core: affinity mode measures no demand".into());
         }
     }
+    check_trap(config, choice.mode, facts, &mut notes)?;
     if topology.cores().len() == 1 {
         notes.push("this machine has one core, so wide and scalar code share it".into());
     }
@@ -90,6 +92,35 @@ pub(super) fn check(config: &Config, facts: &Facts) -> Result<Plan, Failure> {
         marks,
         notes,
     })
+}
+
+/// Whether the trap module can do what is asked of it.
+fn check_trap(
+    config: &Config,
+    mode: Mode,
+    facts: &Facts,
+    notes: &mut Vec<String>,
+) -> Result<(), Failure> {
+    if config.trap == Components::None {
+        return Ok(());
+    }
+    if mode == Mode::Affinity {
+        return Err(Failure::unsupported(Problem::new(
+            format!("cannot use --trap {} in affinity mode", config.trap),
+            "only the sched_ext scheduler can move a task that trapped",
+            "boot a kernel with sched_ext, or leave --trap out",
+        )));
+    }
+    if let Some(problem) = obstacles::of_trap(config.trap, facts) {
+        return Err(Failure::unsupported(problem));
+    }
+    if config.trap == Components::Avx && config.trap_level > 1 {
+        notes.push("heavy AVX2 is level 1: --trap-level 1 makes it move".into());
+    }
+    if facts.cpu.hypervisor.is_some() {
+        notes.push("in a virtual machine each change of XCR0 goes through the hypervisor".into());
+    }
+    Ok(())
 }
 
 fn resolve_marks(config: &Config, facts: &Facts) -> Result<Vec<ResolvedMark>, Failure> {

@@ -32,6 +32,8 @@ pub(super) struct Run {
     pub fault: Fault,
     /// Command and arguments; empty: until a signal.
     pub command: Vec<OsString>,
+    /// The command's C library is to do without AVX-512.
+    pub plain_glibc: bool,
     /// Interval between two lines of statistics.
     pub stats: Option<Duration>,
     /// Statistics as JSON.
@@ -69,7 +71,7 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
         lane.classify_this_thread_scalar()?;
     }
     let mut supervisor = Supervisor {
-        child: spawn(&run.command)?,
+        child: spawn(&run.command, run.plain_glibc)?,
         statistics: run.stats.map(|interval| Statistics::new(interval, run.json, &lane)),
         signals,
         stop_requests: 0,
@@ -99,9 +101,19 @@ fn watch_signals() -> io::Result<Receiver<i32>> {
     Ok(receiver)
 }
 
-fn spawn(command: &[OsString]) -> Result<Option<Child>, Failure> {
+/// Takes the forms of glibc's functions that use AVX-512 out of its choice; what the program
+/// itself finds by CPUID is not concerned (glibc manual, "Hardware Capability Tunables").
+const PLAIN_GLIBC: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW";
+
+fn spawn(command: &[OsString], plain_glibc: bool) -> Result<Option<Child>, Failure> {
     let Some((program, arguments)) = command.split_first() else { return Ok(None) };
-    let child = Command::new(program).args(arguments).spawn().map_err(|error| {
+    let mut command = Command::new(program);
+    if plain_glibc {
+        let others = std::env::var("GLIBC_TUNABLES").unwrap_or_default();
+        let separator = if others.is_empty() { "" } else { ":" };
+        command.env("GLIBC_TUNABLES", format!("{others}{separator}{PLAIN_GLIBC}"));
+    }
+    let child = command.args(arguments).spawn().map_err(|error| {
         let what = format!("cannot run {}", program.to_string_lossy());
         Failure::failed(Problem::new(what, error.to_string(), "check the command behind --"))
     })?;

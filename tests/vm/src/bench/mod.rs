@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The benchmarks. Group `vm`: each measures its claim beside its baseline in one guest. Group `sim`:
-//! the simulator's speed.
+//! The benchmarks. Groups `vm` and `trap`: each measures its claim beside its baseline in one
+//! guest. Group `sim`: the simulator's speed.
 
 pub mod conservation;
 mod hints;
@@ -8,6 +8,8 @@ mod migration;
 mod overhead;
 mod placement;
 mod sim;
+mod trap;
+mod trap_avx512;
 
 use crate::suite::Case;
 
@@ -19,4 +21,11 @@ pub const ALL: &[Case] = &[
     Case::bench("overhead", overhead::run).icount().limit_s(900).peers(&["scx_layered"]),
     Case::bench("sim", sim::run).group("sim").host(),
     Case::bench("migration", migration::run).icount().limit_s(300),
+    Case::bench("trap-paths", trap::paths).group("trap").icount().limit_s(600),
+    Case::bench("trap-extra", trap::extra).group("trap").icount().limit_s(600),
+    Case::bench("trap-xstate", trap::xstate).group("trap").limit_s(300),
+    Case::bench("trap-stress", trap::stress).group("trap").limit_s(1200),
+    Case::bench("trap-stress-avx512", trap_avx512::stress).group("trap").bochs().limit_s(3000),
+    Case::bench("trap-sections", trap_avx512::sections).group("trap").bochs().limit_s(1800),
+    Case::bench("trap-dynamic", trap::dynamic).group("trap").icount().limit_s(900),
 ];

@@ -7,6 +7,11 @@ mod cpus;
 mod lifecycle;
 mod placement;
 mod storms;
+mod trap;
+mod trap_avx512;
+mod trap_detection;
+mod trap_input;
+mod trap_lane;
 
 use crate::suite::Case;
 
@@ -34,4 +39,42 @@ pub const ALL: &[Case] = &[
     Case::new("one_cpu", cpus::one_cpu).cpus(1),
     Case::new("two_cpus", cpus::two_cpus).cpus(2),
     Case::new("all_wide_and_none", cpus::all_wide_and_none),
+    Case::new("trap", trap::withholds_and_returns),
+    Case::new("trap_stress", trap::stress).limit_s(240),
+    Case::new("trap_xstate_sites", trap::xstate_sites).limit_s(240),
+    Case::new("trap_xstate_sites_unhooked_fail", trap::xstate_sites_unhooked_fail).allow_log(&[
+        "turbolane_trap: ",
+        "test_leave_out_hooks",
+        "Bad FPU state",
+    ]),
+    Case::new("trap_pinned", trap::pinned_tasks_complete),
+    Case::new("trap_illegal_opcode", trap::illegal_opcode),
+    Case::new("trap_user_xrstor", trap::user_xrstor).allow_log(&["general protection fault ip"]),
+    Case::new("trap_signal_frames_32", trap::signal_frames_32),
+    Case::new("trap_ptrace", trap::ptrace),
+    Case::new("trap_core_dump", trap::core_dump),
+    Case::new("trap_kernel_vectors", trap::kernel_vector_code),
+    Case::new("trap_hotplug", trap::hotplug),
+    Case::new("trap_reload", trap::reload),
+    Case::new("trap_kvm", trap::virtual_machines),
+    Case::new("trap_exec", trap::new_programs_see_everything),
+    Case::new("trap_light_and_heavy", trap::light_and_heavy),
+    Case::new("trap_detection", trap_detection::programs_find_what_is_withheld).limit_s(240),
+    Case::new("trap_avx512", trap_avx512::everything).bochs().limit_s(1200),
+    Case::new("trap_rate_limit", trap::rate_limit),
+    Case::new("trap_migrates", trap_lane::migrates).icount().limit_s(600),
+    Case::new("trap_lane_stress", trap_lane::stress_with_migrations).limit_s(600),
+    Case::new("trap_lane_pinned", trap_lane::pinned_and_crowded).limit_s(600),
+    Case::new("trap_run", trap_lane::run_and_leave).limit_s(600),
+    Case::new("trap_run_fail", trap_lane::run_fail).limit_s(600),
+    Case::new("trap_unsigned_fail", trap_lane::unsigned_fail)
+        .kernel_args("module.sig_enforce=1")
+        .allow_log(&["turbolane_trap"]),
+    Case::new("trap_plain_glibc", trap_lane::plain_glibc).limit_s(600),
+    Case::new("trap_6_12", trap::withholds_and_returns).kernel_6_12(),
+    Case::new("trap_stress_6_12", trap::stress).kernel_6_12().limit_s(240),
+    Case::new("trap_xstate_sites_6_12", trap::xstate_sites).kernel_6_12().limit_s(240),
+    Case::new("trap_parameters_fail", trap_input::parameters_fail),
+    Case::new("trap_device_fail", trap_input::device_fail),
+    Case::new("trap_in_use_fail", trap_input::in_use_fail),
 ];

@@ -3,11 +3,20 @@
 
 use hw::Facts;
 use report::doctor::Check;
+use sched::config::Components;
+use sched::obstacles;
 
 use super::{Seen, no, ok, unknown, warn};
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
-    vec![sched_ext(facts), btf(facts), uprobes(facts), rights(facts), modules(facts)]
+    vec![
+        sched_ext(facts),
+        btf(facts),
+        uprobes(facts),
+        rights(facts),
+        modules(facts),
+        trap_module(facts),
+    ]
 }
 
 fn sched_ext(facts: &Facts) -> Check {
@@ -92,5 +101,27 @@ fn modules(facts: &Facts) -> Check {
         "modules",
         "Kernel modules",
         "a module can catch wide instructions that neither a hint nor a mark tells about",
+    )
+}
+
+fn trap_module(facts: &Facts) -> Check {
+    let seen: Seen = match (obstacles::of_trap(Components::Avx512, facts), &facts.cpu.hypervisor) {
+        (Some(problem), _) => {
+            no(problem.why, "nothing, if hints and marks do; else see run --trap")
+        }
+        (None, Some(_)) => warn(
+            "installed, but each change of XCR0 goes through the hypervisor",
+            "use it on real hardware",
+        ),
+        // glibc's string functions and memset: docs/kernel-module.md, "Light use".
+        (None, None) => warn(
+            "installed; glibc's own AVX-512 traps too, in nearly every program",
+            "start programs by turbolane run --trap avx512 --plain-glibc -- CMD",
+        ),
+    };
+    seen.check(
+        "trap",
+        "Trap (AVX-512)",
+        "run --trap avx512 finds wide code in programs that say nothing",
     )
 }

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The trap module as part of a run: loaded for it, armed on the scalar CPUs, gone behind it.
+//!
+//! The module must be there before the scheduler is loaded, whose program listens to its event, and
+//! can go only when that program is gone: fields of [`crate::scx_lane::ScxLane`] are in that order.
+//! What is armed follows the CPU classes. If this process is killed, the kernel closes the device
+//! and so disarms every CPU; the module stays loaded then, and does nothing.
+//!
+//! A thread looks for programs that ask what the CPU can do ([`crate::detection`]).
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use hw::trap::{self, Device};
+use machine::CpuSet;
+use report::problem::Problem;
+
+use crate::config::{Components, Config};
+use crate::detection::Watch;
+use crate::error::{Error, Result};
+
+/// How often processes are looked at for files that are new. A program that is started has the
+/// full XCR0 for a while anyway; this is for libraries that are loaded later.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The module in use.
+pub struct Trap {
+    device: Option<Arc<Device>>,
+    watcher: Option<(Sender<()>, JoinHandle<()>)>,
+    armed: CpuSet,
+    /// We loaded it, so we remove it.
+    ours: bool,
+}
+
+impl Trap {
+    /// Makes the module ready, with nothing armed; `None` if the run is to do without.
+    pub fn prepare(config: &Config) -> Result<Option<Self>> {
+        let components = match config.trap {
+            Components::None => return Ok(None),
+            other => other.to_string(),
+        };
+        let ours = !trap::is_loaded();
+        if ours {
+            load(&components)?;
+        }
+        // From here on the module is removed again, whatever fails.
+        let mut this = Trap { device: None, watcher: None, armed: CpuSet::new(), ours };
+        let loaded = trap::setting("components").unwrap_or_default();
+        if loaded != components {
+            return Err(Error::BadInput(Problem::new(
+                format!("cannot use --trap {components}"),
+                format!("the trap module is loaded with components={loaded}"),
+                format!("remove it (rmmod {}), or run with --trap {loaded}", trap::NAME),
+            )));
+        }
+        let device = Device::open().map_err(|e| Error::failed("the trap module's device", e))?;
+        this.device = Some(Arc::new(device));
+        this.set_settings(config)?;
+        Ok(Some(this))
+    }
+
+    /// Puts the settings into force that can change.
+    pub fn set_settings(&self, config: &Config) -> Result<()> {
+        for (name, value) in
+            [("mode", config.trap_mode.to_string()), ("wide_level", config.trap_level.to_string())]
+        {
+            trap::set_setting(name, &value).map_err(|e| {
+                Error::failed(format!("the trap module does not take {name}={value}"), e)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Arms these CPUs and no others. Without any wide CPU nothing is withheld: a task that
+    /// trapped would have nowhere to go.
+    pub fn follow(&mut self, wide: &CpuSet, scalar: &CpuSet) -> Result<()> {
+        let armed = if wide.is_empty() { CpuSet::new() } else { *scalar };
+        let Some(device) = &self.device else { return Ok(()) };
+        if armed != self.armed {
+            device.arm(&armed).map_err(|e| arm_error(&armed, &e))?;
+            self.armed = armed;
+        }
+        if self.watcher.is_none() {
+            self.watcher = Some(watch(Arc::clone(device))?);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Trap {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.watcher.take() {
+            drop(stop);
+            // A panic in it has been printed; the module must go all the same.
+            _ = thread.join();
+        }
+        self.device = None;
+        if self.ours {
+            // Somebody else may use it by now; then it stays, with nothing armed.
+            _ = trap::unload();
+        }
+    }
+}
+
+fn load(components: &str) -> Result<()> {
+    let Some(file) = trap::find() else {
+        return Err(Error::Unsupported(Problem::new(
+            format!("cannot use --trap {components}"),
+            format!("the kernel module {} is not installed for this kernel", trap::NAME),
+            "install it by DKMS (docs/kernel-module.md), or run with --trap none",
+        )));
+    };
+    trap::load(&file, &format!("components={components}")).map_err(|error| {
+        let why = match error.raw_os_error() {
+            Some(libc::ENODEV) => format!("this CPU has no {components} to withhold"),
+            Some(libc::EKEYREJECTED | libc::EPERM) => {
+                "the kernel takes only modules that are signed with a key it knows".into()
+            }
+            Some(libc::ENOEXEC) => "it was built for another kernel; build it again".into(),
+            Some(libc::ENOENT) => "this kernel lacks a function that it must follow".into(),
+            _ => error.to_string(),
+        };
+        Error::Unsupported(Problem::new(
+            format!("cannot load {}", file.display()),
+            why,
+            "see dmesg for the kernel's reason; nothing was changed",
+        ))
+    })
+}
+
+fn arm_error(cpus: &CpuSet, error: &io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::EBUSY) => Error::BadInput(Problem::new(
+            format!("cannot arm CPUs {cpus}"),
+            "another program has CPUs armed by the trap module",
+            "end it first; nothing was changed",
+        )),
+        _ => Error::failed(format!("the trap module does not arm CPUs {cpus}"), error),
+    }
+}
+
+/// Starts the thread that looks for programs; it ends when the sender is dropped.
+fn watch(device: Arc<Device>) -> Result<(Sender<()>, JoinHandle<()>)> {
+    let (stop, stopped) = mpsc::channel::<()>();
+    let thread = thread::Builder::new().name("turbolane-look".into()).spawn(move || {
+        let mut watch = Watch::new();
+        while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            watch.look_at_all(&device);
+        }
+    });
+    thread.map(|thread| (stop, thread)).map_err(|e| Error::failed("a thread cannot be started", e))
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * turbolane_trap: wide instructions fault on scalar CPUs.
+ *
+ * Core specialisation without a hint in the program (SYSTOR 3.1-3.4, THESIS
+ * 4.1): components of the vector state are withheld from user code on chosen
+ * CPUs, what needs them traps, and the scheduler is told to move the task to a
+ * CPU where it may run. No kernel patch, no change of the program.
+ *
+ * trap.h has the map of the files; arm.c states the invariant that all of it
+ * hangs on; docs/kernel-module.md what it changes and how to undo it.
+ *
+ * Loaded, the module withholds nothing. What an administrator arms through the
+ * control device is disarmed when the device is closed.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/cpuhotplug.h>
+#include <linux/module.h>
+
+#include "trap.h"
+
+static char *components = "avx512";
+module_param(components, charp, 0444);
+MODULE_PARM_DESC(components,
+		 "what to withhold: avx512 (default), avx, amx; by commas");
+
+static int hotplug_state;
+
+/*
+ * Everything is in place before CPUs are looked at, CPUs before there is a
+ * device to arm them by; and backwards when unloading.
+ */
+static int __init trap_module_init(void)
+{
+	int err = tlt_arm_init(components);
+
+	if (err)
+		return err;
+	err = tlt_live_init();
+	if (err)
+		return err;
+	err = tlt_hooks_init();
+	if (err)
+		goto live;
+	err = tlt_detect_init();
+	if (err)
+		goto hooks;
+	err = tlt_trap_init();
+	if (err)
+		goto detect;
+	err = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "turbolane_trap:online",
+				tlt_arm_cpu_up, tlt_arm_cpu_down);
+	if (err < 0)
+		goto trap;
+	hotplug_state = err;
+	err = tlt_ctl_init();
+	if (err)
+		goto hotplug;
+	pr_info("loaded: can withhold %#llx of XCR0 %#llx\n", tlt_xcr0_withheld,
+		tlt_xcr0_full);
+	return 0;
+hotplug:
+	cpuhp_remove_state(hotplug_state);
+trap:
+	tlt_trap_exit();
+detect:
+	tlt_detect_exit();
+hooks:
+	tlt_hooks_exit();
+live:
+	tlt_live_exit();
+	return err;
+}
+
+static void __exit trap_module_exit(void)
+{
+	tlt_ctl_exit();
+	cpuhp_remove_state(hotplug_state); /* each CPU: full, no notifier */
+	tlt_trap_exit();
+	tlt_detect_exit();
+	tlt_hooks_exit();
+	tlt_marks_exit();
+	tlt_live_exit();
+	pr_info("unloaded\n");
+}
+
+module_init(trap_module_init);
+module_exit(trap_module_exit);
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("Makes wide instructions fault on scalar CPUs");
+MODULE_AUTHOR("Turbolane");

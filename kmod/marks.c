@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Notes about tasks and processes, found by the address of their task_struct
+ * or signal_struct.
+ *
+ * Only tasks that trapped, or executed a program, have one; it goes when they
+ * exit. The readers are the trap and the return to user mode, with interrupts
+ * off, so a look must be cheap and take no lock: hash lists under RCU. A task's
+ * own note cannot go away under it.
+ *
+ * Allocation is atomic and may fail. The caller copes (trap.c): forward
+ * progress must not depend on memory.
+ */
+#include <linux/hash.h>
+#include <linux/hashtable.h>
+#include <linux/rculist.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+
+#include "trap.h"
+
+/* 2^10 lists: some thousand tasks with notes are a busy machine. */
+#define BITS 10
+
+struct table {
+	struct hlist_head lists[1 << BITS];
+	raw_spinlock_t lock; /* writers */
+	atomic_t nr;
+};
+
+static struct table tasks = {
+	.lock = __RAW_SPIN_LOCK_UNLOCKED(tasks.lock),
+};
+static struct table processes = {
+	.lock = __RAW_SPIN_LOCK_UNLOCKED(processes.lock),
+};
+
+static struct hlist_head *list_of(struct table *table, const void *key)
+{
+	return &table->lists[hash_ptr(key, BITS)];
+}
+
+/* Interrupts off, or under rcu_read_lock(): each keeps what it finds. */
+static struct tlt_mark *find(struct table *table, const void *key)
+{
+	struct tlt_mark *mark;
+
+	if (!atomic_read(&table->nr))
+		return NULL;
+	hlist_for_each_entry_rcu(mark, list_of(table, key), node,
+				 irqs_disabled()) if (mark->key == key) break;
+	return mark;
+}
+
+/* Puts `mark` under `key`, unless there is one; returns the one there is. */
+static struct tlt_mark *insert(struct table *table, struct tlt_mark *mark,
+			       const void *key)
+{
+	struct tlt_mark *old;
+	unsigned long flags;
+
+	mark->key = key;
+	raw_spin_lock_irqsave(&table->lock, flags);
+	old = find(table, key);
+	if (!old) {
+		hlist_add_head_rcu(&mark->node, list_of(table, key));
+		atomic_inc(&table->nr);
+	}
+	raw_spin_unlock_irqrestore(&table->lock, flags);
+	if (old)
+		kfree(mark);
+	return old ?: mark;
+}
+
+static void forget(struct table *table, const void *key)
+{
+	struct tlt_mark *mark;
+	unsigned long flags;
+
+	if (!atomic_read(&table->nr))
+		return;
+	raw_spin_lock_irqsave(&table->lock, flags);
+	mark = find(table, key);
+	if (mark) {
+		hlist_del_rcu(&mark->node);
+		atomic_dec(&table->nr);
+	}
+	raw_spin_unlock_irqrestore(&table->lock, flags);
+	if (mark)
+		kfree_rcu(mark, rcu);
+}
+
+static void forget_all(struct table *table)
+{
+	for (int i = 0; i < ARRAY_SIZE(table->lists); i++) {
+		struct hlist_node *next;
+		struct tlt_mark *mark;
+
+		hlist_for_each_entry_safe(mark, next, &table->lists[i], node)
+		{
+			hlist_del_rcu(&mark->node);
+			kfree_rcu(mark, rcu);
+		}
+	}
+	atomic_set(&table->nr, 0);
+}
+
+/* Whether any task has a note: else all look-ups can be left out. */
+bool tlt_marks_any(void)
+{
+	return atomic_read(&tasks.nr);
+}
+
+/*
+ * The task's note, or NULL. Interrupts off or under RCU; what is found stays for
+ * the task itself, for others as long as they hold RCU.
+ */
+struct tlt_task *tlt_task_find(const struct task_struct *p)
+{
+	struct tlt_mark *mark = find(&tasks, p);
+
+	return mark ? container_of(mark, struct tlt_task, mark) : NULL;
+}
+
+/* The current task's note, made if it has none. NULL: no memory. */
+struct tlt_task *tlt_task_get(const struct task_struct *p)
+{
+	struct tlt_task *t;
+
+	rcu_read_lock();
+	t = tlt_task_find(p);
+	rcu_read_unlock();
+	if (t)
+		return t;
+	t = kzalloc(sizeof(*t), GFP_ATOMIC | __GFP_NOWARN);
+	if (!t)
+		return NULL;
+	return container_of(insert(&tasks, &t->mark, p), struct tlt_task, mark);
+}
+
+u32 tlt_process_verdict(const struct task_struct *p)
+{
+	struct tlt_mark *mark;
+	u32 verdict = TLT_VERDICT_NONE;
+
+	rcu_read_lock();
+	mark = find(&processes, p->signal);
+	if (mark)
+		verdict = READ_ONCE(
+			container_of(mark, struct tlt_process, mark)->verdict);
+	rcu_read_unlock();
+	return verdict;
+}
+
+/*
+ * Without memory the process is learned another time. It may be exiting: a
+ * note made behind its last look at the table would stay for whoever gets its
+ * address. So `live` is looked at behind the insertion, as the exit looks at
+ * the table behind its counting down.
+ */
+void tlt_process_learn(const struct task_struct *p, u32 verdict)
+{
+	struct tlt_process *process;
+	struct tlt_mark *mark;
+
+	rcu_read_lock();
+	mark = find(&processes, p->signal);
+	if (!mark && verdict != TLT_VERDICT_NONE) {
+		process = kzalloc(sizeof(*process), GFP_ATOMIC | __GFP_NOWARN);
+		if (process)
+			mark = insert(&processes, &process->mark, p->signal);
+	}
+	if (mark)
+		WRITE_ONCE(
+			container_of(mark, struct tlt_process, mark)->verdict,
+			verdict);
+	rcu_read_unlock();
+	smp_mb(); /* pairs with the atomic operation on `live` in do_exit() */
+	if (mark && !atomic_read(&p->signal->live))
+		forget(&processes, p->signal);
+}
+
+/* The task exits: it never returns to user mode again. */
+void tlt_marks_forget(const struct task_struct *p)
+{
+	forget(&tasks, p);
+	/* Counted down before the exit is told to us: 0 for the last thread,
+	 * perhaps for the last but one too, which does no harm. */
+	if (!atomic_read(&p->signal->live))
+		forget(&processes, p->signal);
+}
+
+void tlt_marks_exit(void)
+{
+	forget_all(&tasks);
+	forget_all(&processes);
+}

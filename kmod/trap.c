@@ -1,0 +1,567 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The trap: a task has executed something that needs a withheld component.
+ *
+ *     #UD on a reduced CPU          #GP of XRSTOR, ENCLU
+ *            |                              |
+ *            v                              v
+ *     XCR0 full, parked state back in the registers; decode
+ *            |
+ *            +-- heavy enough (level >= wide_level) --> event: the scheduler
+ *            |                                          moves the task
+ *            +-- light, or not ours -----------------> period of grace
+ *            v
+ *     the instruction is executed again, here or on a wide CPU
+ *
+ * Ours is only what user code raises while XCR0 is reduced. On a full CPU the
+ * fault is real and goes its usual way, so an illegal opcode costs one fault
+ * more and gets the same SIGILL. Whatever the decoder says, the instruction is
+ * restarted; nothing but the restart decides whether it is legal.
+ *
+ * Forward progress. A trapped task runs with the full XCR0 for a while
+ * wherever it is: for hold_ns if it was steered (the scheduler may have to
+ * leave it here: pinned, or the wide CPUs busy), for grace_ns otherwise. The
+ * time is the task's, not the CPU's: a note that a switch clears makes a
+ * livelock (seen: 300,000 traps). It ends early when the task migrates to a
+ * CPU that withholds nothing, so that it is caught again when it comes back.
+ * If it is sent back before it has executed anything there, STUCK_MOVES times
+ * in a row, it gets STUCK_NS on the CPU it comes back to. Without memory for a
+ * note the whole CPU is left full.
+ *
+ * Modes. count: counts and logs, sends no event. grace: as drawn above. steer:
+ * sends the event for everything that needs a withheld component (SYSTOR 3.2).
+ *
+ * A heavy instruction inside a period of grace goes unseen. Against that: before
+ * a period is given, the code behind the light instruction is read (ahead.c);
+ * the end of the period looks at XGETBV(1) (live.c: live ZMM_Hi256 is wide work
+ * that goes on); a process that proved wide gets no grace, each of its traps is
+ * sent; user space may know better and say so (TLT_IOC_LEARN). A program that
+ * mixes both all the time is best moved off its light use, by glibc's tunables
+ * (docs/kernel-module.md).
+ *
+ * Programs also ask what the CPU can do, by XGETBV, and size XSAVE buffers by
+ * CPUID.0DH, which follows XCR0. Neither faults. Most ask when they start: after
+ * execve a task has the full XCR0 for exec_grace_ns of its own CPU time. Not of
+ * time: it may wait for a CPU longer than that.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/kdebug.h>
+#include <linux/kernel.h>
+#include <linux/moduleparam.h>
+#include <linux/ratelimit.h>
+#include <linux/sched/clock.h>
+#include <linux/time64.h>
+#include <linux/uaccess.h>
+#include <asm/ptrace.h>
+#include <asm/trapnr.h>
+
+#include "ahead.h"
+#include "decode.h"
+#include "trap.h"
+
+#define CREATE_TRACE_POINTS
+#include "turbolane_trap_event.h"
+
+/* ---- settings ---- */
+
+enum mode {
+	MODE_COUNT,
+	MODE_GRACE,
+	MODE_STEER
+};
+
+static const char *const mode_names[] = {"count", "grace", "steer"};
+static int mode = MODE_GRACE;
+
+static int set_mode(const char *text, const struct kernel_param *param)
+{
+	int found = sysfs_match_string(mode_names, text);
+
+	if (found < 0)
+		return found;
+	WRITE_ONCE(mode, found);
+	return 0;
+}
+
+static int get_mode(char *text, const struct kernel_param *param)
+{
+	return sysfs_emit(text, "%s\n", mode_names[READ_ONCE(mode)]);
+}
+
+static const struct kernel_param_ops mode_ops = {.set = set_mode,
+						 .get = get_mode};
+module_param_cb(mode, &mode_ops, NULL, 0644);
+MODULE_PARM_DESC(mode, "count, grace (default) or steer");
+
+/* A number in a range. */
+struct bounded {
+	unsigned int value, least, most;
+};
+
+static int set_bounded(const char *text, const struct kernel_param *param)
+{
+	struct bounded *b = param->arg;
+	unsigned int value;
+	int err = kstrtouint(text, 0, &value);
+
+	if (err)
+		return err;
+	if (value < b->least || value > b->most)
+		return -ERANGE;
+	WRITE_ONCE(b->value, value);
+	return 0;
+}
+
+static int get_bounded(char *text, const struct kernel_param *param)
+{
+	struct bounded *b = param->arg;
+
+	return sysfs_emit(text, "%u\n", READ_ONCE(b->value));
+}
+
+static const struct kernel_param_ops bounded_ops = {.set = set_bounded,
+						    .get = get_bounded};
+
+#define SETTING(name, preset, min, max, text)             \
+	static struct bounded name = {preset, min, max};  \
+	module_param_cb(name, &bounded_ops, &name, 0644); \
+	MODULE_PARM_DESC(name,                            \
+			 text " (" #min ".." #max ", default " #preset ")")
+
+SETTING(wide_level, 2, 1, 3, "licence level from which an instruction is wide");
+/* One trap and restart costs about 1 us: 0.1 % of a millisecond. */
+SETTING(grace_ns, 1000000, 10000, 1000000000, "full XCR0 after light use");
+/* About seven relax times of Skylake-SP (670 us): what the level costs anyway. */
+SETTING(hold_ns, 5000000, 10000, 1000000000,
+	"full XCR0 for a steered task left here");
+/* ld.so of a large program needs some 10 ms. */
+SETTING(exec_grace_ns, 20000000, 0, 1000000000,
+	"full XCR0 after execve, in CPU time");
+/* 5,000 traps and moves, at 2 us each, are 1 % of a CPU. */
+SETTING(traps_per_s_max, 5000, 1, 1000000,
+	"per task; then left full to the end of the second");
+
+/* A few moves for nothing, then time for some instructions. */
+#define STUCK_MOVES 8
+#define STUCK_NS 50000
+
+/* se.sum_exec_runtime is up to date at the last tick or switch only. */
+#define RUNTIME_LAG_NS (2 * TICK_NSEC)
+
+/* ---- periods with the full XCR0 ---- */
+
+static void leave_full(struct tlt_cpu *c, struct tlt_task *t, u64 now_ns,
+		       u64 period_ns)
+{
+	if (t)
+		t->full_until_ns = now_ns + period_ns;
+	else
+		c->skip_until_ns = now_ns + period_ns;
+}
+
+/* Whether the current task returns to user mode with the full XCR0. */
+bool tlt_runs_full(struct tlt_cpu *c)
+{
+	struct tlt_task *t;
+	u64 now_ns;
+
+	if (unlikely(c->skip_until_ns)) {
+		if (local_clock() < c->skip_until_ns)
+			goto full;
+		c->skip_until_ns = 0;
+	}
+	t = tlt_task_find(current);
+	if (!t || (!(t->full_until_ns | t->full_until_run_ns) &&
+		   t->vain_moves < STUCK_MOVES))
+		return false;
+	now_ns = local_clock();
+	if (unlikely(t->vain_moves >= STUCK_MOVES)) {
+		t->vain_moves = 0;
+		t->full_until_ns = now_ns + STUCK_NS;
+	}
+	if (now_ns < t->full_until_ns)
+		goto full;
+	t->full_until_ns = 0;
+	if (!t->full_until_run_ns)
+		return false;
+	if (current->se.sum_exec_runtime < t->full_until_run_ns)
+		goto full;
+	t->full_until_run_ns = 0;
+	return false;
+full:
+	c->counters.grace_returns++;
+	return true;
+}
+
+/*
+ * The current task sees the full XCR0 for exec_grace_ns of its CPU time, from
+ * now on: it has just started, or is about to look.
+ */
+void tlt_full_for_a_while(void)
+{
+	u64 grace_ns = READ_ONCE(exec_grace_ns.value);
+	struct tlt_task *t;
+
+	if (!grace_ns)
+		return;
+	t = tlt_task_get(current);
+	if (!t) {
+		unsigned long flags;
+
+		local_irq_save(flags);
+		this_cpu_write(tlt_cpu.skip_until_ns, local_clock() + grace_ns);
+		local_irq_restore(flags);
+		return;
+	}
+	WRITE_ONCE(t->full_until_run_ns,
+		   current->se.sum_exec_runtime + grace_ns + RUNTIME_LAG_NS);
+	tlt_full(TLT_FULL_TRAP);
+}
+
+/* The current task has executed a program: nothing is known of it. */
+void tlt_executed(void)
+{
+	if (!tlt_nr_armed())
+		return;
+	tlt_process_learn(current, TLT_VERDICT_NONE);
+	tlt_full_for_a_while();
+}
+
+/* Whether the task's next instruction is the one that trapped last. */
+static bool is_where_it_trapped(struct task_struct *p, const struct tlt_task *t)
+{
+	return t->traps && task_pt_regs(p)->ip == t->last_ip;
+}
+
+/* The task is not running, and its runqueue is locked. */
+void tlt_migrating(struct task_struct *p, int to_cpu)
+{
+	struct tlt_task *t;
+
+	if (!tlt_marks_any())
+		return;
+	rcu_read_lock();
+	t = tlt_task_find(p);
+	if (t && !tlt_is_armed(to_cpu))
+		t->full_until_ns = 0;
+	else if (t && !tlt_is_armed(task_cpu(p)))
+		t->vain_moves = is_where_it_trapped(p, t) ? t->vain_moves + 1 :
+							    0;
+	rcu_read_unlock();
+}
+
+/* ---- deciding ---- */
+
+/* Tells the scheduler. Interrupts off. */
+static void steer(struct tlt_cpu *c, struct tlt_task *t, u32 level,
+		  unsigned long ip)
+{
+	c->counters.steered++;
+	if (t)
+		t->steered++;
+	trace_turbolane_wide(current, level, ip);
+}
+
+/*
+ * The scheduler's answer is an interrupt to this CPU. Taken here it costs little,
+ * and the way out of the trap leads through the scheduler; one that is late is
+ * taken in user mode. PAUSE, since STI lets no interrupt in before the next
+ * instruction has been executed. Nothing is preempted: preemption is disabled,
+ * and when it is enabled again interrupts are off.
+ */
+static void let_answer_in(void)
+{
+	if (!trace_turbolane_wide_enabled())
+		return;
+	preempt_disable();
+	local_irq_enable();
+	cpu_relax();
+	local_irq_disable();
+	preempt_enable();
+}
+
+/* Whether the task has trapped too often in the current second. */
+static bool over_rate(struct tlt_task *t, u64 now_ns)
+{
+	u64 second = div_u64(now_ns, NSEC_PER_SEC);
+
+	if (t->rate_second != second) {
+		t->rate_second = second;
+		t->rate_traps = 0;
+	}
+	return ++t->rate_traps > READ_ONCE(traps_per_s_max.value);
+}
+
+static bool is_wide(const struct tlt_insn *insn)
+{
+	if (insn->kind != TLT_LIGHT && insn->kind != TLT_HEAVY)
+		return false;
+	switch (READ_ONCE(mode)) {
+	case MODE_COUNT:
+		return false;
+	case MODE_STEER:
+		return true;
+	default:
+		break;
+	}
+	switch (tlt_process_verdict(current)) {
+	case TLT_VERDICT_WIDE:
+		return true;
+	case TLT_VERDICT_LIGHT:
+		return false;
+	default:
+		return insn->license_level >= READ_ONCE(wide_level.value);
+	}
+}
+
+/* One line for the first of many: who, where, what. */
+static void tell(const struct tlt_insn *insn, const u8 *bytes, int n,
+		 unsigned long ip)
+{
+	static DEFINE_RATELIMIT_STATE(limit, 60 * HZ, 3);
+
+	if (insn->kind != TLT_HEAVY && insn->kind != TLT_LIGHT)
+		return;
+	if (__ratelimit(&limit))
+		pr_info("%s[%d] at %lx: %*ph asks for licence level %u\n",
+			current->comm, task_pid_nr(current), ip, n, bytes,
+			insn->license_level);
+}
+
+/* As many bytes of the code, n at most, as can be read without a page fault. */
+static unsigned int fetch(struct pt_regs *regs, u8 *bytes, unsigned int n)
+{
+	const void __user *ip = (const void __user *)regs->ip;
+	unsigned int in_page = PAGE_SIZE - offset_in_page(regs->ip);
+
+	if (!copy_from_user_nofault(bytes, ip, n))
+		return n;
+	if (in_page < n && !copy_from_user_nofault(bytes, ip, in_page))
+		return in_page;
+	return 0;
+}
+
+static void count(struct tlt_cpu *c, struct tlt_task *t,
+		  const struct tlt_insn *insn, unsigned long ip)
+{
+	bool withheld = insn->kind == TLT_LIGHT || insn->kind == TLT_HEAVY;
+	bool heavy = withheld &&
+		     insn->license_level >= READ_ONCE(wide_level.value);
+
+	c->counters.traps++;
+	c->counters.traps_heavy += heavy;
+	c->counters.traps_light += withheld && !heavy;
+	c->counters.traps_other += !withheld;
+	if (!t) {
+		c->counters.no_memory++;
+		return;
+	}
+	t->traps++;
+	t->traps_heavy += heavy;
+	t->traps_light += withheld && !heavy;
+	t->last_ip = ip;
+}
+
+/* The licence level that the code from the next instruction on asks for. */
+static noinline u8 level_ahead(struct pt_regs *regs)
+{
+	u8 code[TLT_AHEAD_BYTES_MAX];
+
+	if (!user_64bit_mode(regs))
+		return 0;
+	return tlt_level_ahead(code, fetch(regs, code, sizeof(code)),
+			       tlt_xcr0_withheld);
+}
+
+/* A light instruction that leads to heavy ones counts as one of them. */
+static void read_ahead(struct pt_regs *regs, struct tlt_insn *insn)
+{
+	u8 level = level_ahead(regs);
+
+	if (level < READ_ONCE(wide_level.value))
+		return;
+	insn->kind = TLT_HEAVY;
+	insn->license_level = max(insn->license_level, level);
+}
+
+/* The current task has been seen at heavy code. */
+static void learn_wide(void)
+{
+	if (tlt_process_verdict(current) == TLT_VERDICT_NONE)
+		tlt_process_learn(current, TLT_VERDICT_WIDE);
+}
+
+/*
+ * What trapped. A task that traps where it did last time is believed to do the
+ * same again: the answer only informs the policy. Loops are the rule, and
+ * reading and decoding is half of a trap's cost.
+ */
+static void identify(struct pt_regs *regs, struct tlt_task *t,
+		     struct tlt_insn *insn)
+{
+	u8 bytes[TLT_INSN_BYTES_MAX];
+	unsigned int n;
+
+	if (t && t->last_ip == regs->ip && t->traps) {
+		insn->kind = t->last_kind;
+		insn->license_level = t->last_level;
+		return;
+	}
+	n = fetch(regs, bytes, sizeof(bytes));
+	/* A failure leaves an instruction of no kind. */
+	tlt_decode(bytes, n, tlt_xcr0_withheld, user_64bit_mode(regs), insn);
+	tell(insn, bytes, insn->length ?: n, regs->ip);
+	if (insn->kind == TLT_LIGHT)
+		read_ahead(regs, insn);
+	if (t) {
+		t->last_kind = insn->kind;
+		t->last_level = insn->license_level;
+	}
+}
+
+/* Interrupts off. */
+static void trapped(struct pt_regs *regs)
+{
+	struct tlt_cpu *c = this_cpu_ptr(&tlt_cpu);
+	struct tlt_task *t = tlt_task_find(current) ?: tlt_task_get(current);
+	u64 now_ns = local_clock();
+	struct tlt_insn insn;
+
+	tlt_full(TLT_FULL_TRAP);
+	identify(regs, t, &insn);
+	count(c, t, &insn, regs->ip);
+	if (t && over_rate(t, now_ns)) {
+		c->counters.rate_limited++;
+		leave_full(c, t, now_ns,
+			   NSEC_PER_SEC -
+				   (now_ns - t->rate_second * NSEC_PER_SEC));
+	} else if (is_wide(&insn)) {
+		if (insn.license_level >= READ_ONCE(wide_level.value))
+			learn_wide();
+		leave_full(c, t, now_ns, READ_ONCE(hold_ns.value));
+		steer(c, t, max_t(u32, insn.license_level, wide_level.value),
+		      regs->ip);
+		let_answer_in();
+	} else {
+		leave_full(c, t, now_ns, READ_ONCE(grace_ns.value));
+	}
+}
+
+/*
+ * The current task returns to user mode with live state that cannot be put
+ * aside, its period of grace being over: it is in the middle of wide work, or
+ * of a long memset. The code says which, and so whether its next traps deserve
+ * grace; this one is sent anyway.
+ */
+void tlt_left_live(struct tlt_cpu *c)
+{
+	struct tlt_task *t = tlt_task_get(current);
+	struct pt_regs *regs = task_pt_regs(current);
+	u64 now_ns = local_clock();
+
+	c->counters.live_returns++;
+	leave_full(c, t, now_ns, READ_ONCE(hold_ns.value));
+	if (READ_ONCE(mode) == MODE_COUNT ||
+	    tlt_process_verdict(current) == TLT_VERDICT_LIGHT)
+		return;
+	if (level_ahead(regs) >= READ_ONCE(wide_level.value))
+		learn_wide();
+	steer(c, t, READ_ONCE(wide_level.value), regs->ip);
+}
+
+/* ---- #UD ---- */
+
+/*
+ * Kernel code on a reduced CPU. UD0, UD1, UD2 are BUG and WARN: not ours. Any
+ * other is vector code that no hook announced: the invariant is broken, and
+ * with the full XCR0 the kernel at least survives it.
+ */
+static int kernel_ud(struct pt_regs *regs)
+{
+	u8 code[2] = {};
+	u64 xcr0 = tlt_xcr0_full & ~tlt_xcr0_withheld;
+
+	copy_from_kernel_nofault(code, (void *)regs->ip, sizeof(code));
+	if (code[0] == 0xd6 ||
+	    (code[0] == 0x0f &&
+	     (code[1] == 0x0b || code[1] == 0xb9 || code[1] == 0xff)))
+		return NOTIFY_DONE;
+	tlt_full(TLT_FULL_TRAP);
+	tlt_violation(this_cpu_ptr(&tlt_cpu), "kernel vector code", xcr0);
+	return NOTIFY_STOP;
+}
+
+/* Interrupts have been off since the fault: `reduced` is what it met. */
+static int on_die(struct notifier_block *nb, unsigned long what, void *data)
+{
+	const struct die_args *args = data;
+
+	if (what != DIE_TRAP || args->trapnr != X86_TRAP_UD ||
+	    !this_cpu_read(tlt_cpu.reduced))
+		return NOTIFY_DONE;
+	if (!user_mode(args->regs))
+		return kernel_ud(args->regs);
+	trapped(args->regs);
+	return NOTIFY_STOP;
+}
+
+static struct notifier_block die_block = {
+	.notifier_call = on_die, .priority = 1, /* before debuggers */
+};
+
+/* ---- #GP ---- */
+
+/*
+ * XRSTOR of an image that was saved with more components than XCR0 has now
+ * raises #GP (glibc's lazy binding does it), and so does ENCLU for an enclave
+ * that wants them. Interrupts are on: the task may have moved since the fault,
+ * and XCR0 may be full by now. So such a fault is restarted once, wherever the
+ * task is. It is real if it comes again at the same place while the task has
+ * had the full XCR0 throughout.
+ */
+bool tlt_claims_gp(struct pt_regs *regs)
+{
+	u8 bytes[TLT_INSN_BYTES_MAX];
+	struct tlt_insn insn;
+	struct tlt_task *t;
+	struct tlt_cpu *c;
+	unsigned long flags;
+	u64 now_ns;
+	unsigned int n;
+	bool ours;
+
+	if (!user_mode(regs) || !tlt_nr_armed())
+		return false;
+	n = fetch(regs, bytes, sizeof(bytes));
+	tlt_decode(bytes, n, tlt_xcr0_withheld, user_64bit_mode(regs), &insn);
+	/* 0f 01 d7: ENCLU */
+	if (insn.kind != TLT_XRSTOR && !(n >= 3 && bytes[0] == 0x0f &&
+					 bytes[1] == 0x01 && bytes[2] == 0xd7))
+		return false;
+	local_irq_save(flags);
+	c = this_cpu_ptr(&tlt_cpu);
+	t = tlt_task_get(current);
+	now_ns = local_clock();
+	ours = t ? !(t->gp_ip == regs->ip && now_ns < t->full_until_ns) :
+		   now_ns >= c->skip_until_ns;
+	if (ours) {
+		tlt_full(TLT_FULL_TRAP);
+		c->counters.xrstor_faults++;
+		leave_full(c, t, now_ns, READ_ONCE(grace_ns.value));
+	}
+	if (t)
+		t->gp_ip = ours ? regs->ip : 0;
+	local_irq_restore(flags);
+	return ours;
+}
+
+int tlt_trap_init(void)
+{
+	return register_die_notifier(&die_block);
+}
+
+void tlt_trap_exit(void)
+{
+	unregister_die_notifier(&die_block);
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the files of the module share.
+ *
+ *   main.c    load, unload, CPU hotplug
+ *   arm.c     XCR0: the only file that writes it
+ *   live.c    withheld state that is alive when XCR0 is reduced
+ *   hooks.c   where the kernel has to be told: switch, FPU code, return to user
+ *   trap.c    the trap and what is decided about it
+ *   marks.c   notes about tasks and processes
+ *   sites.c   places in programs that must see the full XCR0
+ *   detect.c  libraries that are loaded late
+ *   ctl.c     the control device
+ *   decode.c  the trapped instruction
+ *   ahead.c   the code behind it
+ */
+#ifndef TLT_TRAP_H
+#define TLT_TRAP_H
+
+#include <linux/cpumask.h>
+#include <linux/list.h>
+#include <linux/percpu.h>
+#include <linux/rcupdate.h>
+#include <linux/sched.h>
+#include <linux/types.h>
+#include <linux/user-return-notifier.h>
+
+#include "uapi/turbolane_trap.h"
+
+/* ---- one CPU ---- */
+
+struct tlt_cpu {
+	bool armed;    /* withholds from user code; written on this CPU only */
+	bool reduced;  /* XCR0 lacks the withheld components now; ditto */
+	bool parked;   /* live components lie in `park`, not in registers */
+	bool notified; /* `notifier` is registered; from online to offline */
+	void *park;    /* XSAVE area, standard format, 64-byte aligned */
+	u64 skip_until_ns; /* local_clock(); leave everybody full; 0 = no */
+	struct user_return_notifier notifier;
+	struct hlist_node **list_first; /* the kernel's list of notifiers */
+	struct tlt_cpu_counters counters;
+};
+DECLARE_PER_CPU_ALIGNED(struct tlt_cpu, tlt_cpu);
+
+/* ---- arm.c ---- */
+
+enum tlt_full_reason {
+	TLT_FULL_SWITCH,
+	TLT_FULL_FPU,
+	TLT_FULL_TRAP,
+	TLT_FULL_DISARM,
+};
+
+enum tlt_reduction {
+	TLT_REDUCED,
+	TLT_LEFT_LIVE, /* the task has live state that cannot be put aside */
+	TLT_LEFT_FULL, /* the invariant does not hold: nothing is withheld */
+};
+
+extern u64 tlt_xcr0_full, tlt_xcr0_withheld;
+
+int tlt_arm_init(const char *components);
+int tlt_arm_cpu_up(unsigned int cpu);
+int tlt_arm_cpu_down(unsigned int cpu);
+int tlt_arm_cpus(const struct cpumask *cpus);
+unsigned int tlt_nr_armed(void);
+bool tlt_is_armed(unsigned int cpu);
+enum tlt_reduction tlt_reduce(struct tlt_cpu *c);
+void tlt_make_full(enum tlt_full_reason why);
+void tlt_violation(struct tlt_cpu *c, const char *what, u64 xcr0);
+
+/* Full from here to the next return to user mode. Any context but NMI. */
+static __always_inline void tlt_full(enum tlt_full_reason why)
+{
+	if (unlikely(this_cpu_read(tlt_cpu.reduced)))
+		tlt_make_full(why);
+}
+
+/* ---- live.c ---- */
+
+enum tlt_liveness {
+	TLT_CLEAN, /* nothing to lose, or all of it parked */
+	TLT_LIVE,  /* withholding would destroy user state */
+};
+
+int tlt_live_init(void);
+void tlt_live_exit(void);
+enum tlt_liveness tlt_park(struct tlt_cpu *c);
+void tlt_unpark(struct tlt_cpu *c);
+
+/* ---- hooks.c ---- */
+
+int tlt_hooks_init(void);
+void tlt_hooks_exit(void);
+void tlt_notify_register(struct tlt_cpu *c);
+void tlt_notify_unregister(struct tlt_cpu *c);
+void tlt_load_user_registers(void);
+
+/* ---- marks.c ---- */
+
+/* A note under an address that is never dereferenced. */
+struct tlt_mark {
+	struct hlist_node node;
+	const void *key;
+	struct rcu_head rcu;
+};
+
+struct tlt_task {
+	struct tlt_mark mark; /* key: its task_struct */
+	u64 full_until_ns; /* local_clock(); grace or hold period; 0 = none */
+	u64 full_until_run_ns; /* its own se.sum_exec_runtime; 0 = none */
+	u64 rate_second;       /* local_clock() in s: what rate_traps counts */
+	unsigned long last_ip;
+	u8 last_kind; /* of the instruction there: struct tlt_insn */
+	u8 last_level;
+	unsigned long gp_ip; /* restarted after #GP; 0 = none */
+	u32 vain_moves;	     /* in a row, back from full CPUs, nothing done */
+	u32 rate_traps;
+	u64 traps, traps_heavy, traps_light, steered;
+};
+
+struct tlt_process {
+	struct tlt_mark mark; /* key: its signal_struct */
+	u32 verdict;	      /* enum tlt_verdict */
+};
+
+struct tlt_task *tlt_task_find(const struct task_struct *p);
+struct tlt_task *tlt_task_get(const struct task_struct *p);
+u32 tlt_process_verdict(const struct task_struct *p);
+void tlt_process_learn(const struct task_struct *p, u32 verdict);
+void tlt_marks_forget(const struct task_struct *p);
+void tlt_marks_exit(void);
+bool tlt_marks_any(void);
+
+/* ---- trap.c ---- */
+
+int tlt_trap_init(void);
+void tlt_trap_exit(void);
+bool tlt_runs_full(struct tlt_cpu *c);
+void tlt_left_live(struct tlt_cpu *c);
+void tlt_full_for_a_while(void);
+void tlt_executed(void);
+void tlt_migrating(struct task_struct *p, int to_cpu);
+bool tlt_claims_gp(struct pt_regs *regs);
+
+/* ---- sites.c ---- */
+
+struct tlt_sites {
+	struct list_head list;
+};
+
+int tlt_site_add(struct tlt_sites *sites, const struct tlt_site *site);
+void tlt_sites_drop(struct tlt_sites *sites);
+
+/* ---- detect.c ---- */
+
+int tlt_detect_init(void);
+void tlt_detect_exit(void);
+
+/* ---- ctl.c ---- */
+
+int tlt_ctl_init(void);
+void tlt_ctl_exit(void);
+
+#endif

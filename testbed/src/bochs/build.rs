@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bochs is built from Debian's source: the packaged builds lack SMP, or
+//! panic the guest. Firmware and boot loader come from Debian's packages.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::apt::{self, Apt};
+use crate::cache::{self, Cache};
+use crate::kernel::Kernel;
+use crate::versions::{self, Versions};
+use crate::{mirror, process};
+
+/// Raised when the way an entry is made changes, so that old ones are rebuilt.
+const RECIPE: &str = "2";
+
+/// | option | why |
+/// |---|---|
+/// | `cpu-level=6 x86-64 avx evex protection-keys memtype long-phy-address` | a Skylake-SP |
+/// | `smp` | several CPUs; excludes the fast handler chains |
+/// | `pci cdrom` | the disks |
+/// | `nogui disable-plugins disable-docbook` | no libraries but the C++ one |
+/// | the rest | speed |
+const CONFIGURE: [&str; 22] = [
+    "--with-nogui",
+    "--enable-x86-64",
+    "--enable-cpu-level=6",
+    "--enable-smp",
+    "--enable-avx",
+    "--enable-evex",
+    "--enable-fpu",
+    "--enable-pci",
+    "--enable-cdrom",
+    "--enable-all-optimizations",
+    "--enable-long-phy-address",
+    "--enable-memtype",
+    "--enable-protection-keys",
+    "--disable-a20-pin",
+    "--disable-docbook",
+    "--disable-debugger",
+    "--disable-debugger-gui",
+    "--disable-assert-checks",
+    "--disable-stats",
+    "--disable-large-ramfile",
+    "--disable-plugins",
+    "CXXFLAGS=-O2",
+];
+
+/// What is put right in the source: file, text, replacement.
+///
+/// CPUID.0BH says how many bits of an APIC id number the threads of a core. Bochs 3.0 says 1 where
+/// there is one thread, and so makes siblings of CPUs 0 and 1.
+const PATCHES: [(&str, &str, &str); 2] = [
+    ("cpu/cpuid.cc", "ilog2(nthreads-1)+1", "(nthreads > 1 ? ilog2(nthreads-1)+1 : 0)"),
+    ("cpu/cpuid.cc", "ilog2(ncores-1)+1", "(ncores > 1 ? ilog2(ncores-1)+1 : 0)"),
+];
+
+/// What the emulator needs besides itself, each with its package.
+const FIRMWARE: [(&str, &str); 4] = [
+    ("bochsbios", "usr/share/bochs/BIOS-bochs-latest"),
+    ("vgabios", "usr/share/vgabios/vgabios.bin"),
+    ("isolinux", "usr/lib/ISOLINUX/isolinux.bin"),
+    ("syslinux-common", "usr/lib/syslinux/modules/bios/ldlinux.c32"),
+];
+
+/// The emulator and what it boots with, in the cache.
+pub(crate) struct Bochs {
+    dir: PathBuf,
+    /// The guest's kernel as the boot loader wants it.
+    pub(crate) kernel: PathBuf,
+}
+
+impl Bochs {
+    pub(crate) fn program(&self) -> PathBuf {
+        self.dir.join("bochs")
+    }
+
+    /// One of the files of `FIRMWARE`, by its name alone.
+    pub(crate) fn firmware(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+}
+
+/// Returns the emulator, building it when it is missing, which takes two
+/// minutes of two CPUs.
+pub(crate) fn prepare(cache: &Cache, kernel: &Kernel) -> Result<Bochs> {
+    let versions = Versions::pinned();
+    let pins = &versions.bochs;
+    let options = CONFIGURE.join(" ");
+    let patches = format!("{PATCHES:?}");
+    let inputs = [RECIPE, &pins.sha256, &pins.suite, &options, &patches];
+    let dir = cache.get("bochs", &inputs, "Bochs (about two minutes)", |dir| {
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        firmware(cache, &pins.suite, dir)?;
+        compile(cache, pins, dir)
+    })?;
+    Ok(Bochs { dir, kernel: kernel.packed() })
+}
+
+fn firmware(cache: &Cache, suite: &str, dir: &Path) -> Result<()> {
+    let apt = Apt::update(cache, suite)?;
+    let scratch = dir.join("packages");
+    fs::create_dir_all(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
+    for (package, file) in FIRMWARE {
+        let deb = apt.download(package, &scratch)?;
+        apt::unpack(&deb, &scratch, &cache.log("bochs"))?;
+        let name = Path::new(file).file_name().expect("a constant with a name");
+        fs::copy(scratch.join(file), dir.join(name))
+            .with_context(|| format!("package {package} has no {file}"))?;
+    }
+    cache::remove(&scratch)
+}
+
+fn compile(cache: &Cache, pins: &versions::Bochs, dir: &Path) -> Result<()> {
+    let log = cache.log("bochs");
+    let source = dir.join("source");
+    fs::create_dir_all(&source).with_context(|| format!("cannot make {}", source.display()))?;
+    let archive = source.join("bochs.tar.xz");
+    let uri = format!("{}/{}", mirror::find()?, pins.source);
+    apt::fetch(&uri, &archive, &pins.sha256, &log)?;
+    let mut unpack = Command::new("tar");
+    unpack.args(["--extract", "--strip-components=1", "--no-same-owner", "--file"]).arg(&archive);
+    process::run_logged(unpack.current_dir(&source), &log)?;
+    patch(&source)?;
+    let mut configure = Command::new("./configure");
+    process::run_logged(configure.args(CONFIGURE).current_dir(&source), &log)?;
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut make = Command::new("make");
+    process::run_logged(make.arg(format!("-j{jobs}")).current_dir(&source), &log)?;
+    fs::rename(source.join("bochs"), dir.join("bochs")).context("the build made no bochs")?;
+    cache::remove(&source)
+}
+
+fn patch(source: &Path) -> Result<()> {
+    for (file, text, replacement) in PATCHES {
+        let path = source.join(file);
+        let code =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        ensure!(
+            code.contains(text),
+            "Bochs' {file} has no \"{text}\": look whether the patch is still needed"
+        );
+        fs::write(&path, code.replace(text, replacement))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The machine that Bochs shows, and its start.
+//!
+//! ```text
+//!   ata0 master  CD: isolinux, kernel, initramfs of this boot
+//!   ata0 slave   CD: the read-only root, a squashfs
+//!   ata1 master  disk "text": the streams, see files.rs
+//!   ata1 slave   disk "out": the tar of /out
+//!   com1         the kernel's console
+//!   com2         control lines
+//! ```
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::build::Bochs;
+use crate::files::{Files, REGION_SECTORS};
+use crate::guest::Guest;
+use crate::process::{self, Group};
+
+/// The kernel command line of every guest.
+///
+/// | parameter | why |
+/// |---|---|
+/// | `tsc=reliable tsc_early_khz` | the clock of `IPS`; without it `sleep 1` takes 35 s |
+/// | `no_timer_check` | the check fails by chance |
+/// | `panic=0` | a panic stays: a reboot would boot the same CD again |
+///
+/// The others are QEMU's.
+const KERNEL_ARGS: &str = "console=ttyS0 quiet panic=0 mitigations=off nokaslr \
+    cryptomgr.notests=1 audit=0 no_timer_check tsc=reliable tsc_early_khz=100000";
+
+/// Instructions in a second of guest time: what one host CPU does in about a
+/// second, and the frequency of the time stamp counter.
+const IPS: u32 = 100_000_000;
+
+/// Instructions before the next CPU has its turn. Less costs speed, more makes
+/// spinning CPUs wait.
+const QUANTUM: u32 = 16;
+
+/// The model of `Guest::cpu` "max": AVX-512 and XSAVES. `sapphire_rapids`
+/// panics in Bochs 3.0.
+const CPU_MODEL: &str = "corei7_skylake_x";
+
+/// Geometry of our disks, in sectors of 512 bytes.
+const HEADS: u64 = 16;
+const SECTORS_PER_TRACK: u64 = 63;
+
+/// Cylinders of the two disks. The guest tells them apart by their sizes.
+const TEXT_CYLINDERS: u64 = 3 * REGION_SECTORS / (HEADS * SECTORS_PER_TRACK);
+const OUT_CYLINDERS: u64 = 4 * REGION_SECTORS / (HEADS * SECTORS_PER_TRACK);
+
+/// Starts the emulator.
+pub(crate) fn start(guest: &Guest, bochs: &Bochs, files: &Files) -> Result<Group> {
+    ensure!(guest.icount_shift.is_none(), "only QEMU counts instructions: leave out --icount");
+    let iso = files.dir.join("boot.iso");
+    boot_disk(guest, bochs, files, &iso)?;
+    disk(&files.text_disk(), TEXT_CYLINDERS)?;
+    disk(&files.out(), OUT_CYLINDERS)?;
+    let config = files.dir.join("bochsrc");
+    fs::write(&config, settings(guest, bochs, files, &iso)?).context("cannot write bochsrc")?;
+    let complaints = File::create(files.complaints()).context("cannot write to the cache")?;
+    let mut command = Command::new(bochs.program());
+    command.args(["-q", "-f"]).arg(&config).current_dir(files.dir);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(complaints);
+    Group::spawn(&mut command)
+}
+
+/// Makes the CD that the machine boots from.
+fn boot_disk(guest: &Guest, bochs: &Bochs, files: &Files, iso: &Path) -> Result<()> {
+    let tree = files.dir.join("iso");
+    let loader = tree.join("isolinux");
+    fs::create_dir_all(&loader).with_context(|| format!("cannot make {}", loader.display()))?;
+    for name in ["isolinux.bin", "ldlinux.c32"] {
+        fs::copy(bochs.firmware(name), loader.join(name)).context("cannot fill the boot CD")?;
+    }
+    fs::copy(&bochs.kernel, tree.join("kernel")).context("cannot fill the boot CD")?;
+    fs::rename(files.initramfs(), tree.join("initramfs")).context("cannot fill the boot CD")?;
+    let args = match &guest.kernel_args {
+        Some(more) => format!("{KERNEL_ARGS} {more}"),
+        None => KERNEL_ARGS.to_owned(),
+    };
+    let config = format!(
+        "DEFAULT guest\nPROMPT 0\nTIMEOUT 1\nLABEL guest\n\
+         KERNEL /kernel\nINITRD /initramfs\nAPPEND {args}\n"
+    );
+    fs::write(loader.join("isolinux.cfg"), config).context("cannot fill the boot CD")?;
+    let mut xorriso = Command::new("xorriso");
+    xorriso.args(["-as", "mkisofs", "-quiet", "-b", "isolinux/isolinux.bin"]);
+    xorriso.args(["-c", "isolinux/boot.cat", "-no-emul-boot", "-boot-load-size", "4"]);
+    xorriso.args(["-boot-info-table", "-o"]).args([iso, &tree]);
+    process::run_logged(&mut xorriso, &guest.cache.log("iso"))?;
+    fs::remove_dir_all(&tree).context("cannot remove what went into the boot CD")
+}
+
+fn disk(path: &Path, cylinders: u64) -> Result<()> {
+    let bytes = cylinders * HEADS * SECTORS_PER_TRACK * 512;
+    File::create(path)
+        .and_then(|file| file.set_len(bytes))
+        .with_context(|| format!("cannot make {}", path.display()))
+}
+
+/// The text of bochsrc.
+fn settings(guest: &Guest, bochs: &Bochs, files: &Files, iso: &Path) -> Result<String> {
+    let model = if guest.cpu == "max" { CPU_MODEL } else { &guest.cpu };
+    let count = cpus(guest)?;
+    let memory_mib = guest.memory_mib;
+    let show = |path: &Path| format!("\"{}\"", path.display());
+    let disk = |path: &Path, cylinders: u64| {
+        let geometry = format!("cylinders={cylinders}, heads={HEADS}, spt={SECTORS_PER_TRACK}");
+        format!("type=disk, path={}, mode=flat, {geometry}", show(path))
+    };
+    let lines = [
+        "config_interface: textconfig".to_owned(),
+        "display_library: nogui".to_owned(),
+        format!("memory: guest={memory_mib}, host={memory_mib}"),
+        format!("romimage: file={}", show(&bochs.firmware("BIOS-bochs-latest"))),
+        format!("vgaromimage: file={}", show(&bochs.firmware("vgabios.bin"))),
+        format!(
+            "cpu: model={model}, count={count}, ips={IPS}, quantum={QUANTUM}, reset_on_triple_fault=0"
+        ),
+        "clock: sync=none, time0=local".to_owned(),
+        "ata0: enabled=1, ioaddr1=0x1f0, ioaddr2=0x3f0, irq=14".to_owned(),
+        "ata1: enabled=1, ioaddr1=0x170, ioaddr2=0x370, irq=15".to_owned(),
+        format!("ata0-master: type=cdrom, path={}, status=inserted", show(iso)),
+        format!("ata0-slave: type=cdrom, path={}, status=inserted", show(&guest.images.disk)),
+        format!("ata1-master: {}", disk(&files.text_disk(), TEXT_CYLINDERS)),
+        format!("ata1-slave: {}", disk(&files.out(), OUT_CYLINDERS)),
+        "boot: cdrom".to_owned(),
+        format!("com1: enabled=1, mode=file, dev={}", show(&files.console())),
+        format!("com2: enabled=1, mode=file, dev={}", show(&files.control())),
+        format!("log: {}", show(&files.dir.join("bochs.log"))),
+        "panic: action=fatal".to_owned(),
+        "error: action=ignore".to_owned(),
+        "info: action=ignore".to_owned(),
+        "debug: action=ignore".to_owned(),
+    ];
+    Ok(lines.join("\n") + "\n")
+}
+
+/// CPUs as Bochs counts them: packages, cores in each, threads in each of those.
+fn cpus(guest: &Guest) -> Result<String> {
+    let mut count = [1; 3];
+    let names = ["sockets", "cores", "threads"];
+    for part in guest.topology.iter().flat_map(|text| text.split(',')) {
+        let known = part.split_once('=').and_then(|(name, value)| {
+            Some((names.iter().position(|known| *known == name)?, value.parse::<u32>().ok()?))
+        });
+        let (index, value) =
+            known.with_context(|| format!("Bochs knows sockets, cores and threads, not {part}"))?;
+        count[index] = value;
+    }
+    if guest.topology.is_none() {
+        count[0] = guest.cpus;
+    }
+    let [sockets, cores, threads] = count;
+    ensure!(
+        sockets * cores * threads == guest.cpus,
+        "the topology has {} CPUs, but the guest is to have {}",
+        sockets * cores * threads,
+        guest.cpus
+    );
+    Ok(format!("{sockets}:{cores}:{threads}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_fit_their_disk() {
+        let sectors = TEXT_CYLINDERS * HEADS * SECTORS_PER_TRACK;
+        assert_eq!(sectors, 3 * REGION_SECTORS);
+        assert_ne!(TEXT_CYLINDERS, OUT_CYLINDERS);
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kernel modules for the guests' kernel.
+//!
+//! Debian's build tools for a kernel want the C library of the kernel's own
+//! release, and the kernel wants its own compiler, so modules are built in a
+//! root of that release. The root is an entry of the cache and never changes:
+//! the sources are copied to a folder of the caller, which is mounted into the
+//! root for the time of the build, in a mount namespace that ends with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cache::{self, Cache};
+use crate::kernel::Kernel;
+use crate::versions::Versions;
+use crate::{apt, process};
+
+/// Raised when the way the root is made changes, so that old ones are rebuilt.
+const RECIPE: &str = "1";
+
+/// Where the sources appear in the root; an empty folder otherwise.
+const SOURCES: &str = "mnt";
+
+/// Installed files that no build reads.
+const LEFT_OUT: [&str; 4] =
+    ["/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/man/*"];
+
+/// Runs inside the namespace: `$1` root, `$2` sources, `$3` release.
+const BUILD: &str = "set -e
+mount -t proc proc \"$1/proc\"
+mount --bind \"$2\" \"$1/mnt\"
+exec chroot \"$1\" make -s -C \"/lib/modules/$3/build\" M=/mnt TLT_TESTS=1 modules";
+
+/// Builds the modules in the folder `sources` for `kernel`, and returns the
+/// `.ko` files. Needs root.
+///
+/// # Errors
+/// When the build root cannot be made, or the build fails; the error then has
+/// the compiler's last lines.
+pub fn build_modules(cache: &Cache, kernel: &Kernel, sources: &Path) -> Result<Vec<PathBuf>> {
+    let root = prepare(cache, kernel)?;
+    let sources = sources
+        .canonicalize()
+        .with_context(|| format!("cannot find the sources {}", sources.display()))?;
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--propagation", "private", "sh", "-c", BUILD, "sh"])
+        .arg(&root)
+        .arg(&sources)
+        .arg(&kernel.release)
+        .env("LC_ALL", "C");
+    process::run_logged(&mut command, &cache.log("module")).with_context(|| {
+        format!("cannot build the modules in {} for {}", sources.display(), kernel.release)
+    })?;
+    let mut modules = Vec::new();
+    collect(&sources, &mut modules)?;
+    ensure!(!modules.is_empty(), "the build made no module in {}", sources.display());
+    modules.sort();
+    Ok(modules)
+}
+
+fn collect(folder: &Path, modules: &mut Vec<PathBuf>) -> Result<()> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    for entry in entries {
+        let path = entry.context("cannot list the build")?.path();
+        if path.is_dir() {
+            collect(&path, modules)?;
+        } else if path.extension().is_some_and(|extension| extension == "ko") {
+            modules.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the build root, making it when it is missing.
+fn prepare(cache: &Cache, kernel: &Kernel) -> Result<PathBuf> {
+    let pins = Versions::pinned();
+    let mut packages = pins.module.packages.clone();
+    packages.push(format!("linux-headers-{}", kernel.release));
+    let packages = packages.join(",");
+    let mut suites = vec![pins.guest.suite.as_str(), kernel.suite.as_str()];
+    suites.dedup();
+    let sources = suites.join(",");
+    let inputs = [RECIPE, &sources, &packages];
+    let what = format!("build root for modules of {} (about a minute)", kernel.release);
+    cache.get("module-root", &inputs, &what, |root| {
+        // SAFETY: geteuid takes nothing and cannot fail.
+        let is_root = unsafe { libc::geteuid() } == 0;
+        ensure!(
+            is_root,
+            "only root can make a Debian root folder; run `./x vm build` as root once"
+        );
+        let installed = install(cache, &suites, &packages, root);
+        if installed.is_err() {
+            cache::remove(root)?;
+        }
+        installed?;
+        fs::create_dir_all(root.join(SOURCES)).context("cannot make the folder for sources")?;
+        fs::create_dir_all(root.join("proc")).context("cannot make the folder for /proc")
+    })
+}
+
+fn install(cache: &Cache, suites: &[&str], packages: &str, root: &Path) -> Result<()> {
+    // As for the guests' image: mounts vanish with their namespace.
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--propagation", "private", "mmdebstrap"])
+        .args(["--mode=root", "--skip=output/mknod", "--variant=minbase"])
+        .arg(format!("--include={packages}"))
+        .arg("--aptopt=Acquire::Languages \"none\"");
+    for option in apt::acquire_options()? {
+        command.arg(format!("--aptopt={option}"));
+    }
+    for pattern in LEFT_OUT {
+        command.arg(format!("--dpkgopt=path-exclude={pattern}"));
+    }
+    command.arg(suites[0]).arg(root);
+    for suite in suites {
+        command.arg(apt::source_line(suite)?);
+    }
+    command.env("SOURCE_DATE_EPOCH", "0").env("LC_ALL", "C");
+    process::run_logged(&mut command, &cache.log("module-root"))
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A program with heavy 512-bit sections between calls of memset and string functions
+//! (`c/sections.c`), and how many of its sections the module and the scheduler catch.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sections"));
+const PATH: &str = "/tmp/sections";
+
+/// Moves glibc alone to its AVX2 forms (docs/kernel-module.md).
+pub const REMEDY: (&str, &str) =
+    ("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW");
+
+/// How the scheduler is run: a wide period lasts longer than a section (2 ms in Bochs) and shorter
+/// than the work between two (10 ms), so that most sections begin on the scalar CPU.
+pub const SCHEDULER: [&str; 6] =
+    ["--mode", "scx", "--wide-cpus", "1", "--remigrate", "timeout:5ms"];
+
+/// What became of the sections of one run.
+pub struct Sections {
+    /// Ran on the wide CPU.
+    pub caught: u32,
+    /// The same, of those that began elsewhere.
+    pub fetched: u32,
+    /// All.
+    pub count: u32,
+    /// Those that began elsewhere.
+    pub elsewhere: u32,
+}
+
+impl Sections {
+    /// Share of the sections that ran on the wide CPU, in percent.
+    pub fn caught_pct(&self) -> f64 {
+        100.0 * f64::from(self.caught) / f64::from(self.count)
+    }
+
+    /// The same of those that began elsewhere, so that somebody had to see them.
+    pub fn fetched_pct(&self) -> f64 {
+        100.0 * f64::from(self.fetched) / f64::from(self.elsewhere)
+    }
+}
+
+/// Runs the program.
+pub fn run(sections: u32, wide_cpu: usize, remedy: bool) -> Result<Sections> {
+    fs::write(PATH, PROGRAM).with_context(|| format!("cannot write {PATH}"))?;
+    fs::set_permissions(PATH, fs::Permissions::from_mode(0o755))?;
+    let mut command = Command::new(PATH);
+    command.args([sections.to_string(), wide_cpu.to_string()]);
+    if remedy {
+        command.env(REMEDY.0, REMEDY.1);
+    }
+    let output = command.output().context("the program does not start")?;
+    ensure!(output.status.success(), "the program ended with {}", output.status);
+    let text = String::from_utf8(output.stdout)?;
+    let numbers: Vec<u32> =
+        text.split_whitespace().map(str::parse).collect::<Result<_, _>>().unwrap_or_default();
+    let &[caught, fetched, count, elsewhere] = &numbers[..] else {
+        anyhow::bail!("the program printed {text:?}");
+    };
+    ensure!(elsewhere > 0, "all {count} sections began on the wide CPU: nothing was tried");
+    Ok(Sections { caught, fetched, count, elsewhere })
+}
