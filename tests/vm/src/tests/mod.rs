@@ -72,7 +72,7 @@ pub const ALL: &[Case] = &[
         .allow_log(&["turbolane_trap"]),
     Case::new("trap_plain_glibc", trap_lane::plain_glibc).limit_s(600),
     Case::new("trap_6_12", trap::withholds_and_returns).kernel_6_12(),
-    Case::new("trap_stress_6_12", trap::stress).kernel_6_12().limit_s(240),
+    Case::new("trap_stress_6_12", trap::short_stress).kernel_6_12().limit_s(240),
     Case::new("trap_xstate_sites_6_12", trap::xstate_sites).kernel_6_12().limit_s(240),
     Case::new("trap_parameters_fail", trap_input::parameters_fail),
     Case::new("trap_device_fail", trap_input::device_fail),

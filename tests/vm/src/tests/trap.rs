@@ -52,12 +52,21 @@ pub fn withholds_and_returns() -> Result<()> {
 
 /// Registers are held over system calls, signals, fork and preemption while threads trap.
 pub fn stress() -> Result<()> {
+    stress_for(STRESS)
+}
+
+/// The same for a second kernel, a third as long.
+pub fn short_stress() -> Result<()> {
+    stress_for(STRESS / 3)
+}
+
+fn stress_for(time: Duration) -> Result<()> {
     let trap = Trap::on(&[0, 1, 2], "mode=steer hold_ns=2000000 grace_ns=500000")?;
-    let (stress, hashing) = (Stress::start(THREADS, STRESS)?, Hashing::start(STRESS)?);
+    let (stress, hashing) = (Stress::start(THREADS, time)?, Hashing::start(time)?);
     for round in 0.. {
         std::thread::sleep(Duration::from_secs(1));
         set("mode", ["grace", "steer", "count"][round % 3])?;
-        if round as u64 >= STRESS.as_secs() {
+        if round as u64 >= time.as_secs() {
             break;
         }
     }
