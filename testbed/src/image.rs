@@ -10,14 +10,10 @@ use anyhow::{Context, Result, ensure};
 use crate::cache::{self, Cache};
 use crate::kernel::Kernel;
 use crate::versions::Guest;
-use crate::{apt, process};
+use crate::{debian, process};
 
 /// Raised when the way the image is made changes, so that old ones are rebuilt.
 const RECIPE: &str = "2";
-
-/// Installed files that no test reads: they would make up a quarter of the image.
-const LEFT_OUT: [&str; 4] =
-    ["/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/man/*"];
 
 /// Returns the disk image, building it when it is missing.
 pub(crate) fn prepare(cache: &Cache, pins: &Guest, kernel: &Kernel) -> Result<PathBuf> {
@@ -29,39 +25,13 @@ pub(crate) fn prepare(cache: &Cache, pins: &Guest, kernel: &Kernel) -> Result<Pa
         let root = unsafe { libc::geteuid() } == 0;
         ensure!(root, "only root can make a Debian root folder; run `./x vm build` as root once");
         let root = image.with_extension("root");
-        let built = install(cache, pins, &packages, &root)
+        cache::remove(&root)?;
+        let built = debian::install(&[&pins.suite], &packages, &root, &cache.log("image"))
             .and_then(|()| add_modules(cache, kernel, &root))
             .and_then(|()| pack(cache, &root, image));
         // Never left behind: a failed build must not cost half a gigabyte.
         built.and(cache::remove(&root))
     })
-}
-
-/// Installs the packages into an empty folder.
-fn install(cache: &Cache, pins: &Guest, packages: &str, root: &Path) -> Result<()> {
-    cache::remove(root)?;
-    // mmdebstrap mounts into the new root. In a mount namespace of its own
-    // those mounts vanish with it, whatever becomes of the process.
-    let mut command = Command::new("unshare");
-    command
-        .args(["--mount", "--propagation", "private", "mmdebstrap"])
-        .args(["--mode=root", "--skip=output/mknod", "--variant=minbase"])
-        .arg(format!("--include={packages}"))
-        .arg("--aptopt=Acquire::Languages \"none\"");
-    for option in apt::acquire_options()? {
-        command.arg(format!("--aptopt={option}"));
-    }
-    for pattern in LEFT_OUT {
-        command.arg(format!("--dpkgopt=path-exclude={pattern}"));
-    }
-    command
-        .arg(&pins.suite)
-        .arg(root)
-        .arg(apt::source_line(&pins.suite)?)
-        // Time stamps inside do not depend on the day of the build.
-        .env("SOURCE_DATE_EPOCH", "0")
-        .env("LC_ALL", "C");
-    process::run_logged(&mut command, &cache.log("image"))
 }
 
 /// Adds the kernel's modules, for tests that load some, and its configuration

@@ -22,6 +22,7 @@ mod bochs;
 mod boot;
 mod cache;
 mod cpio;
+mod debian;
 mod files;
 mod guest;
 mod image;

@@ -16,17 +16,13 @@ use anyhow::{Context, Result, ensure};
 use crate::cache::{self, Cache};
 use crate::kernel::Kernel;
 use crate::versions::Versions;
-use crate::{apt, process};
+use crate::{debian, process};
 
 /// Raised when the way the root is made changes, so that old ones are rebuilt.
 const RECIPE: &str = "1";
 
 /// Where the sources appear in the root; an empty folder otherwise.
 const SOURCES: &str = "mnt";
-
-/// Installed files that no build reads.
-const LEFT_OUT: [&str; 4] =
-    ["/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/man/*"];
 
 /// Runs inside the namespace: `$1` root, `$2` sources, `$3` release.
 const BUILD: &str = "set -e
@@ -94,7 +90,7 @@ fn prepare(cache: &Cache, kernel: &Kernel) -> Result<PathBuf> {
             is_root,
             "only root can make a Debian root folder; run `./x vm build` as root once"
         );
-        let installed = install(cache, &suites, &packages, root);
+        let installed = debian::install(&suites, &packages, root, &cache.log("module-root"));
         if installed.is_err() {
             cache::remove(root)?;
         }
@@ -102,26 +98,4 @@ fn prepare(cache: &Cache, kernel: &Kernel) -> Result<PathBuf> {
         fs::create_dir_all(root.join(SOURCES)).context("cannot make the folder for sources")?;
         fs::create_dir_all(root.join("proc")).context("cannot make the folder for /proc")
     })
-}
-
-fn install(cache: &Cache, suites: &[&str], packages: &str, root: &Path) -> Result<()> {
-    // As for the guests' image: mounts vanish with their namespace.
-    let mut command = Command::new("unshare");
-    command
-        .args(["--mount", "--propagation", "private", "mmdebstrap"])
-        .args(["--mode=root", "--skip=output/mknod", "--variant=minbase"])
-        .arg(format!("--include={packages}"))
-        .arg("--aptopt=Acquire::Languages \"none\"");
-    for option in apt::acquire_options()? {
-        command.arg(format!("--aptopt={option}"));
-    }
-    for pattern in LEFT_OUT {
-        command.arg(format!("--dpkgopt=path-exclude={pattern}"));
-    }
-    command.arg(suites[0]).arg(root);
-    for suite in suites {
-        command.arg(apt::source_line(suite)?);
-    }
-    command.env("SOURCE_DATE_EPOCH", "0").env("LC_ALL", "C");
-    process::run_logged(&mut command, &cache.log("module-root"))
 }

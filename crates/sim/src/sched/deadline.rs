@@ -19,7 +19,6 @@ use machine::InsnClass;
 use super::queue::Queue;
 use super::turn::{INTERVAL_NS, Turn};
 use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
-use crate::program::Code;
 use crate::sys::{Kick, NO_TASK, Sys, Tid};
 use crate::timers::NEVER;
 use crate::trace::Sink;
@@ -271,24 +270,10 @@ impl Scheduler for Deadline {
         Verdict::default()
     }
 
-    fn executes(
-        &mut self,
-        _: &mut Sys,
-        _: usize,
-        _: Tid,
-        _: &Code,
-        _: u8,
-        _: &mut impl Sink,
-    ) -> Verdict {
-        Verdict::default()
-    }
-
     fn idles(&mut self, sys: &mut Sys, cpu: usize) -> bool {
         let kind = self.kind_for(sys, cpu);
         self.queue.first_ns(|task| self.may(sys, cpu, kind, task)).is_some()
     }
-
-    fn ends(&mut self, _: Tid) {}
 
     fn affinity_changed(&mut self, sys: &mut Sys, _: Tid) {
         let idle: Vec<usize> = sys.idle.iter().collect();

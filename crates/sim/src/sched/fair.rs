@@ -16,8 +16,7 @@
 use machine::InsnClass;
 
 use super::queue::Queue;
-use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
-use crate::program::Code;
+use super::{NewTask, Pick, SchedCounters, Scheduler, Why};
 use crate::sys::{Kick, NO_TASK, Sys, Tid};
 use crate::timers::NEVER;
 use crate::trace::Sink;
@@ -228,27 +227,9 @@ impl Scheduler for Fair {
         !rq.queue.is_empty() && sys.now_ns - rq.curr_since_ns >= SLICE_NS as u64
     }
 
-    fn act(&mut self, _: &mut Sys, _: usize, _: Tid, _: Act, _: &mut impl Sink) -> Verdict {
-        Verdict::default()
-    }
-
-    fn executes(
-        &mut self,
-        _: &mut Sys,
-        _: usize,
-        _: Tid,
-        _: &Code,
-        _: u8,
-        _: &mut impl Sink,
-    ) -> Verdict {
-        Verdict::default()
-    }
-
     fn idles(&mut self, _: &mut Sys, cpu: usize) -> bool {
         !self.rqs[cpu].queue.is_empty()
     }
-
-    fn ends(&mut self, _: Tid) {}
 
     fn affinity_changed(&mut self, sys: &mut Sys, task: Tid) {
         for cpu in 0..self.rqs.len() {

@@ -154,29 +154,26 @@ pub trait Scheduler {
     /// The timer tick. True: choose anew.
     fn tick(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool;
     /// The running task does something.
-    fn act(
-        &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        task: Tid,
-        act: Act,
-        sink: &mut impl Sink,
-    ) -> Verdict;
+    fn act(&mut self, _: &mut Sys, _cpu: usize, _: Tid, _: Act, _: &mut impl Sink) -> Verdict {
+        Verdict::default()
+    }
     /// The running task is about to execute code of this kind, which asks for this level; also
     /// when it goes on with it somewhere else.
     fn executes(
         &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        task: Tid,
-        code: &Code,
-        level: u8,
-        sink: &mut impl Sink,
-    ) -> Verdict;
+        _: &mut Sys,
+        _cpu: usize,
+        _: Tid,
+        _: &Code,
+        _level: u8,
+        _: &mut impl Sink,
+    ) -> Verdict {
+        Verdict::default()
+    }
     /// The CPU is about to idle. True: there may be work for it after all.
     fn idles(&mut self, sys: &mut Sys, cpu: usize) -> bool;
     /// The task ended; it does not run any more.
-    fn ends(&mut self, task: Tid);
+    fn ends(&mut self, _: Tid) {}
     /// The task's affinity changed. It is not running.
     fn affinity_changed(&mut self, sys: &mut Sys, task: Tid);
     /// CPUs went on or off line (`sys.online`).

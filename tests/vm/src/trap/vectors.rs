@@ -48,6 +48,27 @@ macro_rules! each_zmm {
     };
 }
 
+/// The system call whose number is in r15, r13 times, then r10 turns of a loop.
+macro_rules! calls_and_spins {
+    () => {
+        "test r13, r13
+         jz 3f
+         2:
+         mov rax, r15
+         syscall
+         dec r13
+         jnz 2b
+         3:
+         test r10, r10
+         jz 5f
+         4:
+         pause
+         dec r10
+         jnz 4b
+         5:"
+    };
+}
+
 /// Loads all registers, makes the system call `number` with these arguments `calls` times, spins,
 /// and returns what the registers hold then, with the last call's result.
 pub fn hold(
@@ -64,21 +85,7 @@ pub fn hold(
     unsafe {
         asm!(
             each_ymm!("vmovdqu ymm\\n, [r12 + 32 * \\n]"),
-            "test r13, r13",
-            "jz 3f",
-            "2:",
-            "mov rax, r15",
-            "syscall",
-            "dec r13",
-            "jnz 2b",
-            "3:",
-            "test r10, r10",
-            "jz 5f",
-            "4:",
-            "pause",
-            "dec r10",
-            "jnz 4b",
-            "5:",
+            calls_and_spins!(),
             each_ymm!("vmovdqu [r14 + 32 * \\n], ymm\\n"),
             "vzeroupper",
             in("r12") held.as_ptr(), in("r14") after.as_mut_ptr(), in("r15") number,
@@ -203,21 +210,7 @@ pub fn hold_wide(held: &WideImage, number: i64, calls: u64, spins: u64) -> (Wide
             ".irp n, 1,2,3,4,5,6,7",
             "kmovq k\\n, [r12 + 2048 + 8 * \\n]",
             ".endr",
-            "test r13, r13",
-            "jz 3f",
-            "2:",
-            "mov rax, r15",
-            "syscall",
-            "dec r13",
-            "jnz 2b",
-            "3:",
-            "test r10, r10",
-            "jz 5f",
-            "4:",
-            "pause",
-            "dec r10",
-            "jnz 4b",
-            "5:",
+            calls_and_spins!(),
             each_zmm!("vmovdqu64 [r14 + 64 * \\n], zmm\\n"),
             ".irp n, 1,2,3,4,5,6,7",
             "kmovq [r14 + 2048 + 8 * \\n], k\\n",

@@ -462,8 +462,6 @@ impl Scheduler for Prototype {
         self.rows(cpu).iter().any(|row| row.iter().any(|kind| fits(kind).is_some()))
     }
 
-    fn ends(&mut self, _: Tid) {}
-
     fn affinity_changed(&mut self, sys: &mut Sys, _: Tid) {
         self.look_again(sys);
     }
