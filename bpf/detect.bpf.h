@@ -32,6 +32,20 @@
 #define NR_URETPROBE 335
 #define NR_UPROBE 336
 
+/* The clock of the task's queue goes on by what the task used. */
+static __always_inline void advance_clock(const struct tl_task *t, u64 used_ns)
+{
+	u32 queue = queue_of(t->clock);
+	struct llc_queues *q = queues_of(t->clock);
+
+	if (t->clock)
+		__sync_fetch_and_add(
+			&q->clock_ns[queue],
+			tl_vtime_step(t, used_ns,
+				      q->nr_running[queue] +
+					      q->nr_waiting[queue]));
+}
+
 /* Charge the running task, and count for its CPU, what it ran since the last
  * time, as a task of this type and level. At ticks too: a task that is alone on
  * its CPU may not stop for minutes. */
@@ -44,6 +58,9 @@ static __always_inline void account_run(struct task_ctx *tc, struct tl_cpu *c,
 		return;
 	tc->t.started_ns = now_ns;
 	tl_vtime_charge(&tc->t, used_ns);
+	advance_clock(&tc->t, used_ns);
+	tl_turns_charge(&c->turns, &tc->t, used_ns,
+			tl_task_slice_ns(&tc->t, &cfg));
 	c->run_ns[type] += used_ns;
 	if (level > c->class && is_leaving(tc))
 		c->leaving_ns += used_ns;

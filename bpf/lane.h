@@ -6,7 +6,7 @@
 #ifndef TL_LANE_H
 #define TL_LANE_H
 
-#include "../policy/types.h"
+#include "../policy/queues.h"
 
 /*
  * One CPU: what it is, what it does, what it has counted. Written by the CPU
@@ -25,6 +25,7 @@ struct tl_cpu {
 	/* arrivals when it last found no work, 0 = it found some; see
 	 * arrivals.bpf.h */
 	u64 quiet_at;
+	struct tl_turns turns; /* of the queues that it serves */
 	/* what it has counted */
 	u64 run_ns[TL_NR_TYPES];  /* CPU time by type of task */
 	u64 wait_ns[TL_NR_TYPES]; /* time tasks that started here had waited */

@@ -87,10 +87,34 @@ static __always_inline void account_start(struct task_ctx *tc, struct tl_cpu *c,
 	if (tc->t.enqueued_ns) {
 		c->wait_ns[type] += now_ns - tc->t.enqueued_ns;
 		tc->t.enqueued_ns = 0;
+	} else {
+		/* it came past the queues */
+		tl_turns_end(&c->turns);
 	}
 	c->runs[type]++;
 	c->migrations += tc->last_cpu >= 0 && tc->last_cpu != cpu;
 	tc->last_cpu = cpu;
+}
+
+/* It runs, of the queue that its virtual time belongs to. */
+static __always_inline void count_running(struct task_ctx *tc)
+{
+	u32 id = tc->t.clock;
+
+	if (!id || tc->runs_of)
+		return;
+	tc->runs_of = id;
+	__sync_fetch_and_add(&queues_of(id)->nr_running[queue_of(id)], 1);
+}
+
+static __always_inline void uncount_running(struct task_ctx *tc)
+{
+	u32 id = tc->runs_of;
+
+	if (!id)
+		return;
+	tc->runs_of = 0;
+	__sync_fetch_and_add(&queues_of(id)->nr_running[queue_of(id)], -1);
 }
 
 /* Switch out a task that has just started, before it gets anywhere. */
@@ -113,11 +137,7 @@ void BPF_PROG(tl_running, struct task_struct *p)
 		return;
 	account_start(tc, c, cpu, now_ns);
 	tc->t.started_ns = now_ns;
-	if (tc->t.clock) {
-		u64 *clock_ns = queue_clock(tc->t.clock);
-
-		*clock_ns = tl_vtime_clock(*clock_ns, &tc->t);
-	}
+	count_running(tc);
 	refresh_caps(p, tc);
 	queue = tl_task_queue(&tc->t);
 	c->running_queue = queue;
@@ -145,6 +165,7 @@ void BPF_PROG(tl_stopping, struct task_struct *p, bool runnable)
 	account_run(tc, c, tc->t.type, tc->t.level, now_ns);
 	tell_end(tc, c, TL_EV_SWITCH_OUT, now_ns);
 	read_hint(p, tc, c, now_ns);
+	uncount_running(tc);
 	c->running_queue = TL_Q_NONE;
 	stops_inside(p, c, runnable);
 	if (!may_not_migrate(p))
@@ -238,6 +259,7 @@ s32 BPF_PROG(tl_init_task, struct task_struct *p,
 	tc->t.weight = p->scx.weight;
 	tc->caps_generation = 0;
 	tc->slot = 0;
+	tc->runs_of = 0;
 	tc->last_cpu = -1;
 	tc->look = 0;
 	tc->move = 0;

@@ -15,52 +15,38 @@
 #ifndef TL_SERVE_BPF_H
 #define TL_SERVE_BPF_H
 
-static __always_inline bool queue_is_empty(u32 id)
+static __always_inline u32 nr_queued(u32 id)
 {
-	return scx_bpf_dsq_nr_queued(id) <= 0;
+	s32 nr = scx_bpf_dsq_nr_queued(id);
+
+	if (nr < 0)
+		nr = 0;
+	queues_of(id)->nr_waiting[queue_of(id)] = nr;
+	return nr;
 }
 
-/* Urgency of the head of a queue; the least there is if it has none. */
-static __noinline s64 head_urgency_ns(u32 id, u64 now_ns)
-{
-	struct task_struct *p;
-	s64 urgency_ns = -(1ll << 62);
-
-	tl_for_each_queued(p, id)
-	{
-		struct task_ctx *tc = try_lookup_task(p);
-
-		if (tc)
-			urgency_ns = tl_head_urgency_ns(
-				&tc->t, *queue_clock(id), now_ns);
-		break;
-	}
-	return urgency_ns;
-}
-
-/* Whether a step's own queue goes before the default queue; both hold tasks. */
-static __always_inline bool own_is_more_urgent(u32 own, u32 shared)
-{
-	u64 now_ns = bpf_ktime_get_ns();
-
-	return head_urgency_ns(own, now_ns) >= head_urgency_ns(shared, now_ns);
-}
-
-/* Take a task from one of the step's queues in this LLC. */
-static __always_inline bool take_from(u32 class, u32 step, u32 llc)
+/* Take a task from one of the step's queues in this LLC; while both have tasks,
+ * they take turns (policy/queues.h). */
+static __always_inline bool take_from(struct tl_cpu *c, u32 class, u32 step,
+				      u32 llc)
 {
 	u32 own = tl_queue_id(llc, tl_step_queue(class, step));
 	u32 shared = tl_queue_id(llc, TL_Q_DEFAULT);
+	u32 nr_own = nr_queued(own), nr_shared = 0, first;
 
-	if (!tl_step_has_default(step) || queue_is_empty(shared))
-		return !queue_is_empty(own) && tl_scx_move_to_local(own);
-	if (queue_is_empty(own))
+	if (tl_step_has_default(step))
+		nr_shared = nr_queued(shared);
+	if (!nr_shared)
+		return nr_own && tl_scx_move_to_local(own);
+	if (!nr_own)
 		return tl_scx_move_to_local(shared);
-	/* a queue may hold only tasks that this CPU may not run: try both */
-	if (own_is_more_urgent(own, shared))
-		return tl_scx_move_to_local(own) ||
-		       tl_scx_move_to_local(shared);
-	return tl_scx_move_to_local(shared) || tl_scx_move_to_local(own);
+	first = tl_turns_own_first(&c->turns) ? own : shared;
+	if (tl_scx_move_to_local(first)) {
+		tl_turns_begin(&c->turns, first,
+			       first == own ? nr_own : nr_shared);
+		return true;
+	}
+	return tl_scx_move_to_local(first == own ? shared : own);
 }
 
 static __noinline int take_step(struct tl_cpu *c, u32 step)
@@ -77,7 +63,7 @@ static __noinline int take_step(struct tl_cpu *c, u32 step)
 		if (i >= TL_LLCS_MAX)
 			break;
 		other = llc_order[llc][i] & (TL_LLCS_MAX - 1);
-		if (take_from(class, step, other)) {
+		if (take_from(c, class, step, other)) {
 			c->steals += other != llc;
 			return 1;
 		}
@@ -160,6 +146,21 @@ static __always_inline bool take(struct tl_cpu *c, u32 nr_steps, u64 arrivals)
 	return false;
 }
 
+/* The turn of what ran until now is over. If it wants to go on, what it has used
+ * counts before the next task is chosen: stopping() comes after that. */
+static __always_inline void end_turn(struct task_struct *prev, struct tl_cpu *c)
+{
+	struct task_ctx *tc;
+
+	if (wants_to_go_on(prev)) {
+		tc = lookup_task(prev);
+		if (tc)
+			account_run(tc, c, tc->t.type, tc->t.level,
+				    bpf_ktime_get_ns());
+	}
+	tl_turns_end(&c->turns);
+}
+
 static __always_inline void serve(s32 cpu, struct task_struct *prev)
 {
 	struct tl_cpu *c = lookup_cpu(cpu);
@@ -169,6 +170,8 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 
 	if (!c || fault == TL_FAULT_STALL || goes_on_pinned(prev))
 		return;
+	if (c->turns.queue)
+		end_turn(prev, c);
 	arrivals = nr_arrivals();
 	quiet = wants_to_go_on(prev) && c->quiet_at == arrivals;
 	stays = context_if_it_stays(prev, c, quiet);
@@ -212,7 +215,7 @@ static __always_inline bool has_work_in_steps(struct tl_cpu *c, u32 nr_steps)
 		bpf_for(queue, 0, TL_NR_QUEUES) {
 			if (tl_queue_step(c->class & 3, queue) >= nr_steps)
 				continue;
-			if (!queue_is_empty(tl_queue_id(i, queue)))
+			if (nr_queued(tl_queue_id(i, queue)))
 				return true;
 		}
 	}
@@ -233,7 +236,7 @@ __noinline int tl_find_overlooked(u32 llc, u64 now_ns)
 	bpf_for(queue, 0, TL_NR_QUEUES) {
 		u32 id = tl_queue_id(llc, queue);
 
-		if (queue_is_empty(id))
+		if (!nr_queued(id))
 			continue;
 		tl_for_each_queued(p, id)
 		{

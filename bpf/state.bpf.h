@@ -28,12 +28,15 @@ u32 classes_present = 1;
 u32 nr_scalar_cpus;
 /* The same as classes_present, for each LLC. */
 u8 llc_classes[TL_LLCS_MAX];
-/* The queues of an LLC; a cache line each. */
-struct {
-	u64 clock_ns[7]; /* virtual-time clock of each queue */
-	u64 arrivals;	 /* tasks that entered a queue; see arrivals.bpf.h */
+/* The queues of an LLC: a line of what changes with each task that waits or
+ * stops, and one of counts. */
+struct llc_queues {
+	u64 clock_ns[7];   /* virtual-time clock of each queue */
+	u64 arrivals;	   /* tasks that entered a queue; see arrivals.bpf.h */
+	u32 nr_running[8]; /* tasks of the queue that run, by their clock */
+	u32 nr_waiting[8]; /* that wait, when last asked for */
 } llcs[TL_LLCS_MAX];
-_Static_assert(TL_NR_QUEUES <= 7, "one cache line");
+_Static_assert(TL_NR_QUEUES <= 7, "a cache line of clocks");
 
 struct task_ctx {
 	struct tl_task t;
@@ -42,6 +45,7 @@ struct task_ctx {
 	u32 slot;     /* slot on the hint page + 1, 0 = none */
 	u32 hint_seq; /* the slot's values when last read */
 	u32 hint_want;
+	u32 runs_of; /* queue id among whose running tasks it counts, 0 = none */
 	s32 last_cpu; /* where it last started, -1 = nowhere yet */
 	/* set by probes, which may not act: look at the task's place when
 	 * the probe is done */
@@ -98,12 +102,21 @@ static __always_inline struct tl_hint_page *lookup_page(void)
 	return bpf_map_lookup_elem(&hint_page, &key);
 }
 
+/* The LLC's and the queue's part of a queue id, within the tables' bounds. */
+static __always_inline struct llc_queues *queues_of(u32 id)
+{
+	return &llcs[tl_queue_llc(id) & (TL_LLCS_MAX - 1)];
+}
+
+static __always_inline u32 queue_of(u32 id)
+{
+	return (id & 7) < TL_NR_QUEUES ? id & 7 : 0;
+}
+
 /* Clock of the queue with this id; ids come from tl_queue_id(). */
 static __always_inline u64 *queue_clock(u32 id)
 {
-	u32 llc = tl_queue_llc(id), queue = id & 7;
-
-	return &llcs[llc & (TL_LLCS_MAX - 1)].clock_ns[queue < 7 ? queue : 0];
+	return &queues_of(id)->clock_ns[queue_of(id)];
 }
 
 static __always_inline u32 llc_of_cpu(s32 cpu)

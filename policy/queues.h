@@ -29,21 +29,36 @@
  *
  * Strict order starves nobody: wide tasks have the wide CPUs of their class
  * and above; scalar tasks have the scalar CPUs, and a scalar task that may
- * use none counts as default. The queues of step 0 share by age, below.
+ * use none counts as default. The queues of step 0 take turns, below.
  *
  * Within a queue tasks are ordered by virtual time: CPU time divided by
- * weight, on a clock that each queue has for itself (the greatest virtual
- * time that started from it). One clock for all would be wrong: scalar CPUs
+ * weight, on a clock that each queue has for itself: what its tasks that wait
+ * or run have got in the mean. One clock for all would be wrong: scalar CPUs
  * with one task each and wide CPUs with twenty advance at different speeds,
  * and a task from the quick side would wait without end on the slow one. A
  * task that changes its queue takes along its *lag*, how far it was ahead of
  * the old clock, limited to one slice either way.
  *
- * Between two queues of a step the one whose head has the greater
- * (time waited + lead over its clock) goes first. In the long run both heads
- * then wait the same time, so by Little's law each queue is served in
- * proportion to its tasks; and since waiting adds up while lead is limited to
- * a slice, either is served at the latest a slice after the other's wait.
+ * The mean, not the greatest or the least virtual time among them: such a clock
+ * stands still while tasks come, use a slice and go elsewhere, each of which
+ * enters behind it; who is a slice ahead of it would wait for as long as others
+ * come. The mean goes on with whatever runs, so that who comes later enters
+ * later.
+ *
+ * Two queues of a step take *turns* on each CPU by service. While tasks wait in
+ * both, the CPU remembers which it took from, and how many waited there; what
+ * the task uses then counts, as virtual time per waiting task, for that queue's
+ * side of a balance. The queue that has had less goes first. So each queue gets
+ * the CPU in proportion to the weights of its tasks, and a task that has used
+ * up its slice waits for the others of both queues to use theirs, no longer.
+ *
+ * Service, not waiting: tasks that run for a moment at a time become heads of
+ * their queue in turn, none of which has waited for long, so a rule that asks
+ * the heads starves whoever is behind them. A balance per CPU, not per pair of
+ * queues: tasks that some CPUs may not run make those CPUs serve the other
+ * queue, and a common balance would hold that against it where it has no
+ * choice. For the same reason a CPU that finds nothing it may run in the queue
+ * whose turn it is takes from the other one without counting it.
  *
  * Queue ids, which are DSQ ids in the kernel:
  *
@@ -225,19 +240,62 @@ tl_inline void tl_vtime_place(struct tl_task *t, u32 id, u64 old_clock_ns,
 	t->clock = id;
 }
 
-/* The clock of a queue after a task started from it. */
-tl_inline u64 tl_vtime_clock(u64 clock_ns, const struct tl_task *t)
+/* How far the clock of a queue goes when a task of it has used CPU time, where
+ * nr_tasks of its tasks wait or run. */
+tl_inline u64 tl_vtime_step(const struct tl_task *t, u64 used_ns, u32 nr_tasks)
 {
-	return (s64)(t->vtime_ns - clock_ns) > 0 ? t->vtime_ns : clock_ns;
+	return tl_vtime_ns(t, used_ns) / (nr_tasks ? nr_tasks : 1);
 }
 
-/* How urgent the head of a queue is, against the head of the other queue of
- * its step: time waited + lead over its clock. */
-tl_inline s64 tl_head_urgency_ns(const struct tl_task *head, u64 clock_ns,
-				 u64 now_ns)
+/* A CPU's balance between the two queues of a step. All zero is even. */
+struct tl_turns {
+	/* virtual time per task that the own queue has had more than the
+	 * default queue, while both had tasks */
+	s64 lead_ns;
+	u32 queue; /* id of the queue that it took from while both had tasks */
+	u32 nr_tasks; /* that waited there, the one taken included */
+};
+
+/* Whether it is the turn of the step's own queue. */
+tl_inline u32 tl_turns_own_first(const struct tl_turns *turns)
 {
-	return (s64)(now_ns - head->enqueued_ns) +
-	       (s64)(clock_ns - head->vtime_ns);
+	return turns->lead_ns <= 0;
+}
+
+/* The CPU took a task from the queue with this id, where nr_tasks waited, while
+ * the other queue of the step had tasks too. */
+tl_inline void tl_turns_begin(struct tl_turns *turns, u32 id, u32 nr_tasks)
+{
+	turns->queue = id;
+	turns->nr_tasks = nr_tasks;
+}
+
+/* What runs now did not come from a queue while the other had tasks. */
+tl_inline void tl_turns_end(struct tl_turns *turns)
+{
+	turns->queue = 0;
+}
+
+/*
+ * The CPU's task has used CPU time: count it if this is a turn. A task that
+ * could not be stopped at the end of its slice makes a lead of no more than two
+ * slices: the tick that ends a slice may be that late, the rest is not what its
+ * queue chose.
+ */
+tl_inline void tl_turns_charge(struct tl_turns *turns, const struct tl_task *t,
+			       u64 used_ns, u64 slice_ns)
+{
+	u32 own = (turns->queue & 255) != TL_Q_DEFAULT;
+	s64 lead_ns = own ? turns->lead_ns : -turns->lead_ns;
+	s64 most_ns = (s64)tl_vtime_ns(t, 2 * slice_ns);
+	s64 more_ns;
+
+	if (!turns->queue || t->clock != turns->queue)
+		return;
+	more_ns = (s64)tl_vtime_step(t, used_ns, turns->nr_tasks);
+	if (more_ns > most_ns - lead_ns)
+		more_ns = most_ns > lead_ns ? most_ns - lead_ns : 0;
+	turns->lead_ns += own ? more_ns : -more_ns;
 }
 
 #endif

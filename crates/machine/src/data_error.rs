@@ -36,9 +36,11 @@ impl DataError {
     }
 }
 
-/// The line that holds the byte at `offset`, from 1.
+/// The line that holds the byte at `offset`, from 1; behind the text it is the last one, as an editor
+/// counts them: a newline at the end begins none.
 fn line_of(text: &str, offset: usize) -> usize {
-    let before = &text.as_bytes()[..offset.min(text.len())];
+    let last = text.len().saturating_sub(1);
+    let before = &text.as_bytes()[..offset.min(last)];
     1 + before.iter().filter(|byte| **byte == b'\n').count()
 }
 
@@ -50,7 +52,7 @@ mod tests {
     #[test]
     fn the_line_is_counted_from_one() {
         let text = "a = 1\nb = 2\n";
-        for (offset, line) in [(0, 1), (5, 1), (6, 2), (12, 3), (99, 3)] {
+        for (offset, line) in [(0, 1), (5, 1), (6, 2), (12, 2), (99, 2)] {
             assert_eq!(DataError::new(text, offset..offset + 1, "w", "n").line, line, "{offset}");
         }
         assert_eq!(

@@ -49,11 +49,17 @@ EXPORT(void, vtime_place,
        (struct tl_task * t, u32 id, u64 old_clock_ns, u64 new_clock_ns,
 	u64 slice_ns),
        tl_vtime_place(t, id, old_clock_ns, new_clock_ns, slice_ns))
-EXPORT(u64, vtime_clock, (u64 clock_ns, const struct tl_task *t),
-       tl_vtime_clock(clock_ns, t))
-EXPORT(s64, head_urgency_ns,
-       (const struct tl_task *t, u64 clock_ns, u64 now_ns),
-       tl_head_urgency_ns(t, clock_ns, now_ns))
+EXPORT(u64, vtime_step, (const struct tl_task *t, u64 used_ns, u32 nr_tasks),
+       tl_vtime_step(t, used_ns, nr_tasks))
+EXPORT(u32, turns_own_first, (const struct tl_turns *turns),
+       tl_turns_own_first(turns))
+EXPORT(void, turns_begin, (struct tl_turns * turns, u32 id, u32 nr_tasks),
+       tl_turns_begin(turns, id, nr_tasks))
+EXPORT(void, turns_end, (struct tl_turns * turns), tl_turns_end(turns))
+EXPORT(void, turns_charge,
+       (struct tl_turns * turns, const struct tl_task *t, u64 used_ns,
+	u64 slice_ns),
+       tl_turns_charge(turns, t, used_ns, slice_ns))
 EXPORT(u32, core_class, (u32 rank, u32 nr_wide, u32 tiers),
        tl_core_class(rank, nr_wide, tiers))
 EXPORT(u32, idle_class, (const struct tl_task *t, u32 i), tl_idle_class(t, i))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The only FFI to policy/: c/native.c, name for name.
 
-use crate::{Cfg, Sizing, SizingInput, Task};
+use crate::{Cfg, Sizing, SizingInput, Task, Turns};
 
 unsafe extern "C" {
     pub(crate) fn tlp_task_init(
@@ -39,8 +39,11 @@ unsafe extern "C" {
         new_clock_ns: u64,
         slice_ns: u64,
     );
-    pub(crate) fn tlp_vtime_clock(clock_ns: u64, t: *const Task) -> u64;
-    pub(crate) fn tlp_head_urgency_ns(head: *const Task, clock_ns: u64, now_ns: u64) -> i64;
+    pub(crate) fn tlp_vtime_step(t: *const Task, used_ns: u64, nr_tasks: u32) -> u64;
+    pub(crate) fn tlp_turns_own_first(turns: *const Turns) -> u32;
+    pub(crate) fn tlp_turns_begin(turns: *mut Turns, id: u32, nr_tasks: u32);
+    pub(crate) fn tlp_turns_end(turns: *mut Turns);
+    pub(crate) fn tlp_turns_charge(turns: *mut Turns, t: *const Task, used_ns: u64, slice_ns: u64);
     pub(crate) fn tlp_core_class(rank: u32, nr_wide: u32, tiers: u32) -> u32;
     pub(crate) fn tlp_idle_class(t: *const Task, i: u32) -> u32;
     pub(crate) fn tlp_victim_rank(need: u32, class: u32, running_queue: u32, arrives: u32) -> u32;

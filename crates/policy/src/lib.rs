@@ -146,6 +146,16 @@ pub struct Task {
 }
 const _: () = assert!(size_of::<Task>() == 48);
 
+/// `tl_turns`: a CPU's balance between the two queues of a step. See policy/queues.h.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Turns {
+    pub lead_ns: i64,
+    pub queue: u32,
+    pub nr_tasks: u32,
+}
+
 /// `tl_sizing`: state of the automatic sizing. Start with `nr_wide` = the cores wide now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -240,24 +250,49 @@ impl Task {
         unsafe { ffi::tlp_vtime_place(self, id, old_clock_ns, new_clock_ns, slice_ns) }
     }
 
-    /// Clock of its queue after it started.
+    /// How far the clock of its queue goes when it has used CPU time, where `nr_tasks` of the
+    /// queue's tasks wait or run.
     #[inline]
-    pub fn clock_after(&self, clock_ns: u64) -> u64 {
+    pub fn clock_step_ns(&self, used_ns: u64, nr_tasks: u32) -> u64 {
         // SAFETY: as in `need`.
-        unsafe { ffi::tlp_vtime_clock(clock_ns, self) }
-    }
-
-    /// Urgency as head of its queue.
-    #[inline]
-    pub fn urgency_ns(&self, clock_ns: u64, now_ns: u64) -> i64 {
-        // SAFETY: as in `need`.
-        unsafe { ffi::tlp_head_urgency_ns(self, clock_ns, now_ns) }
+        unsafe { ffi::tlp_vtime_step(self, used_ns, nr_tasks) }
     }
 
     /// Class to search for an idle CPU as the `i`-th; [`NR_CLASSES`] when there is none left.
     pub fn idle_class(&self, i: u32) -> u32 {
         // SAFETY: as in `need`.
         unsafe { ffi::tlp_idle_class(self, i) }
+    }
+}
+
+impl Turns {
+    /// Whether it is the turn of the step's own queue.
+    #[inline]
+    pub fn own_first(&self) -> bool {
+        // SAFETY: plain data on both sides, only read.
+        unsafe { ffi::tlp_turns_own_first(self) != 0 }
+    }
+
+    /// The CPU took a task from the queue with this id, where `nr_tasks` waited, while the other
+    /// queue had tasks too.
+    #[inline]
+    pub fn begin(&mut self, id: u32, nr_tasks: u32) {
+        // SAFETY: plain data on both sides.
+        unsafe { ffi::tlp_turns_begin(self, id, nr_tasks) }
+    }
+
+    /// What runs now did not come from a queue while the other had tasks.
+    #[inline]
+    pub fn end(&mut self) {
+        // SAFETY: as in `begin`.
+        unsafe { ffi::tlp_turns_end(self) }
+    }
+
+    /// The CPU's task has used CPU time.
+    #[inline]
+    pub fn charge(&mut self, task: &Task, used_ns: u64, slice_ns: u64) {
+        // SAFETY: as in `begin`; the task is only read.
+        unsafe { ffi::tlp_turns_charge(self, task, used_ns, slice_ns) }
     }
 }
 

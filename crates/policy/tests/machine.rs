@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use policy::{Cfg, Event, NR_CLASSES, QUEUE_NONE, QUEUE_SCALAR, TYPE_SCALAR, Task};
+use policy::{Cfg, Event, NR_CLASSES, QUEUE_NONE, QUEUE_SCALAR, TYPE_SCALAR, Task, Turns};
 use proptest::prelude::*;
 
 const SLICE_NS: u64 = 1000;
@@ -37,6 +37,7 @@ struct Machine {
     classes: Vec<u32>,
     llcs: Vec<u32>,
     running: Vec<Option<usize>>,
+    turns: Vec<Turns>,
     clocks: BTreeMap<u32, u64>,
     jobs: Vec<Job>,
     now_ns: u64,
@@ -57,10 +58,6 @@ impl Machine {
 
     fn start(&mut self, job: usize, cpu: usize) {
         let j = &mut self.jobs[job];
-        if j.task.clock != 0 {
-            let clock = self.clocks.entry(j.task.clock).or_default();
-            *clock = j.task.clock_after(*clock);
-        }
         j.state = State::Running(cpu);
         self.running[cpu] = Some(job);
     }
@@ -119,24 +116,35 @@ impl Machine {
         mine.min_by_key(|&job| (lead(job), job))
     }
 
-    /// As `take_from()` in bpf/serve.bpf.h.
-    fn take_from(&self, cpu: usize, step: u32, llc: u32) -> Option<usize> {
-        let own = policy::queue_id(llc, policy::step_queue(self.classes[cpu], step));
-        let shared = policy::queue_id(llc, policy::QUEUE_DEFAULT);
-        let a = self.head(own, cpu);
-        let b = self.head(shared, cpu).filter(|_| policy::step_has_default(step));
-        let urgency = |job: usize, id| self.jobs[job].task.urgency_ns(self.clock(id), self.now_ns);
-        match (a, b) {
-            (Some(a), Some(b)) => Some(if urgency(a, own) >= urgency(b, shared) { a } else { b }),
-            (a, b) => a.or(b),
-        }
+    fn nr_queued(&self, id: u32) -> u32 {
+        self.jobs.iter().filter(|job| job.state == State::Queued(id)).count() as u32
     }
 
-    fn next(&self, cpu: usize, nr_steps: u32) -> Option<usize> {
-        let home = self.llcs[cpu];
-        let llcs = || (0..self.nr_llcs()).map(move |i| (home + i) % self.nr_llcs());
+    /// As `take_from()` in bpf/serve.bpf.h.
+    fn take_from(&mut self, cpu: usize, step: u32, llc: u32) -> Option<usize> {
+        let own = policy::queue_id(llc, policy::step_queue(self.classes[cpu], step));
+        let shared = policy::queue_id(llc, policy::QUEUE_DEFAULT);
+        if !policy::step_has_default(step) || self.nr_queued(shared) == 0 {
+            return self.head(own, cpu);
+        }
+        if self.nr_queued(own) == 0 {
+            return self.head(shared, cpu);
+        }
+        let own_first = self.turns[cpu].own_first();
+        let (first, second) = if own_first { (own, shared) } else { (shared, own) };
+        let nr_tasks = self.nr_queued(first);
+        if let Some(job) = self.head(first, cpu) {
+            self.turns[cpu].begin(first, nr_tasks);
+            return Some(job);
+        }
+        self.head(second, cpu)
+    }
+
+    fn next(&mut self, cpu: usize, nr_steps: u32) -> Option<usize> {
+        let (home, nr_llcs) = (self.llcs[cpu], self.nr_llcs());
+        self.turns[cpu].end();
         (0..nr_steps)
-            .flat_map(|step| llcs().map(move |llc| (step, llc)))
+            .flat_map(|step| (0..nr_llcs).map(move |i| (step, (home + i) % nr_llcs)))
             .find_map(|(step, llc)| self.take_from(cpu, step, llc))
     }
 
@@ -195,12 +203,23 @@ impl Machine {
         }
     }
 
+    fn advance_clock(&mut self, job: usize) {
+        let task = &self.jobs[job].task;
+        let runs = self.running.iter().flatten();
+        let nr_running = runs.filter(|&&job| self.jobs[job].task.clock == task.clock).count();
+        let nr_tasks = nr_running as u32 + self.nr_queued(task.clock);
+        let step_ns = task.clock_step_ns(SLICE_NS, nr_tasks);
+        *self.clocks.entry(task.clock).or_default() += step_ns;
+    }
+
     /// One slice passes on every CPU.
     fn slice(&mut self) {
         self.now_ns += SLICE_NS;
         for cpu in 0..self.classes.len() {
             if let Some(job) = self.running[cpu] {
                 self.jobs[job].task.charge(SLICE_NS);
+                self.advance_clock(job);
+                self.turns[cpu].charge(&self.jobs[job].task, SLICE_NS, SLICE_NS);
             }
             self.switch(cpu, false);
         }
@@ -292,6 +311,7 @@ proptest! {
         let mut m = Machine {
             llcs: (0..n as u32).map(|cpu| cpu * nr_llcs / n as u32).collect(),
             running: vec![None; n],
+            turns: vec![Turns::default(); n],
             clocks: BTreeMap::new(),
             jobs: jobs.collect(),
             classes,

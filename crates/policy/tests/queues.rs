@@ -224,19 +224,16 @@ proptest! {
         prop_assert_eq!(task.clock, id);
     }
 
-    /// A clock never goes back.
+    /// What all tasks of a queue use by their weights moves its clock as far as each of them.
     #[test]
-    fn clocks_are_monotonic(vtime_ns in 0u64..1 << 50, clock_ns in 0u64..1 << 50) {
-        let task = Task { vtime_ns, ..Task::default() };
-        prop_assert_eq!(task.clock_after(clock_ns), vtime_ns.max(clock_ns));
-    }
-
-    /// Waiting makes a head more urgent, ns for ns.
-    #[test]
-    fn urgency_grows_with_waiting(enqueued_ns in 0u64..1 << 40, wait_ns in 0u64..1 << 40, lead in -(1i64 << 30)..1 << 30) {
-        let clock_ns = 1u64 << 45;
-        let task = Task { enqueued_ns, vtime_ns: clock_ns.wrapping_sub(lead as u64), ..Task::default() };
-        prop_assert_eq!(task.urgency_ns(clock_ns, enqueued_ns + wait_ns), wait_ns as i64 + lead);
+    fn clock_is_the_mean(weights in prop::collection::vec(1u32..1000, 1..20), rounds in 1u64..9) {
+        let mut clock_ns = 0;
+        for &weight in &weights {
+            let task = Task { weight, ..Task::default() };
+            clock_ns += task.clock_step_ns(rounds * 1000 * u64::from(weight), weights.len() as u32);
+        }
+        let mean_ns = rounds * 1000 * 100;
+        prop_assert!(clock_ns <= mean_ns && clock_ns + weights.len() as u64 >= mean_ns);
     }
 }
 

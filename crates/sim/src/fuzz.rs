@@ -12,11 +12,6 @@
 //! CPU would starve what was sent to it or is bound to it, here as in the kernel, because each
 //! wakeup of theirs goes first (`goes_first` in bpf/place.bpf.h).
 //!
-//! Known finding: seed 102400. Two queues of a step share a CPU by what their heads have waited
-//! (`tl_head_urgency_ns`). Two tasks of the scalar queue that run 0.4 ms a time are its head in turn,
-//! and satisfy that; the third, whose slice is 5 ms, waits until theirs add up to as much, one
-//! pass for each round of the default queue: 380 ms where 9 tasks with slices of 6 ms share a CPU.
-//!
 //! The longest wait: with n tasks somebody waits for n slices, times the factor between the weights,
 //! twice because two queues may share the CPU.
 

@@ -88,6 +88,46 @@ pub fn nobody_starves() -> Result<()> {
     lane.stop().map(drop)
 }
 
+/// On a CPU that scalar and default tasks share, a scalar task that uses its slices is not kept waiting by
+/// two that run for a moment at a time, though they are the heads of its queue again and again.
+pub fn short_runs_starve_nobody() -> Result<()> {
+    const BOUND: Duration = Duration::from_secs(1);
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
+    let pinned = |job: fn()| {
+        Child::fork(move || {
+            let _ = set_affinity(0, &[0]);
+            job();
+        })
+    };
+    let hog = || spin(Duration::from_secs(3600));
+    let short = || {
+        become_scalar();
+        loop {
+            work(500);
+            // SAFETY: a plain system call.
+            unsafe { libc::sched_yield() };
+        }
+    };
+    let mut load = Vec::new();
+    for _ in 0..6 {
+        load.push(pinned(hog)?);
+    }
+    for _ in 0..2 {
+        load.push(pinned(short)?);
+    }
+    let longest: &'static AtomicU64 = &Samples::shared().units;
+    let mut child = Child::fork(move || {
+        let _ = set_affinity(0, &[0]);
+        become_scalar();
+        longest_gap(longest);
+    })?;
+    ensure!(child.wait()? == 0, "the task that uses its slices failed");
+    let gap = Duration::from_nanos(longest.load(Ordering::Relaxed));
+    ensure!(gap < BOUND, "it waited {gap:?} beside tasks with short runs");
+    println!("longest wait beside tasks with short runs: {gap:?}");
+    lane.stop().map(drop)
+}
+
 /// Work for some milliseconds of CPU time; store the longest time that it was not running.
 fn longest_gap(longest: &AtomicU64) {
     let mut last_ns = now_ns();

@@ -31,6 +31,14 @@ impl Lane {
         }
         t.started_ns = sys.now_ns;
         t.charge(used_ns);
+        if t.clock != 0 {
+            let index = Self::clock_index(t.clock);
+            let nr_tasks = self.queues[index].len() as u32 + self.nr_running[index];
+            self.clocks_ns[index] += t.clock_step_ns(used_ns, nr_tasks);
+        }
+        // of what it is now, as there
+        let slice_ns = self.memo.slice_ns[t.task_type as usize];
+        self.turns[cpu].charge(t, used_ns, slice_ns);
         self.sums.run_ns[task_type as usize] += used_ns;
         let class = self.class[cpu];
         if level > class {
@@ -41,16 +49,25 @@ impl Lane {
         }
     }
 
-    pub(super) fn account_start(&mut self, sys: &Sys, task: Tid) {
+    pub(super) fn account_start(&mut self, sys: &Sys, cpu: usize, task: Tid) {
         let t = &mut self.tasks[task as usize].t;
         if t.enqueued_ns != 0 {
             self.sums.wait_ns[t.task_type as usize] += sys.now_ns - t.enqueued_ns;
             t.enqueued_ns = 0;
+        } else {
+            // it came past the queues
+            self.turns[cpu].end();
         }
         t.started_ns = sys.now_ns;
         if t.clock != 0 {
-            let clock = &mut self.clocks_ns[Self::clock_index(t.clock)];
-            *clock = t.clock_after(*clock);
+            self.nr_running[Self::clock_index(t.clock)] += 1;
+        }
+    }
+
+    pub(super) fn account_stop(&mut self, task: Tid) {
+        let clock = self.tasks[task as usize].t.clock;
+        if clock != 0 {
+            self.nr_running[Self::clock_index(clock)] -= 1;
         }
     }
 

@@ -36,7 +36,7 @@ mod sizing;
 use std::collections::VecDeque;
 
 use machine::InsnClass;
-use policy::{Cfg, Event, NR_CLASSES, NR_QUEUES, QUEUE_NONE, Task};
+use policy::{Cfg, Event, NR_CLASSES, NR_QUEUES, QUEUE_NONE, Task, Turns};
 
 use super::queue::Queue;
 use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
@@ -165,12 +165,14 @@ pub struct Lane {
     /// `[llc * NR_QUEUES + queue]`.
     queues: Vec<Queue>,
     clocks_ns: Vec<u64>,
+    nr_running: Vec<u32>,
     /// By queue: bit per cache whose queue holds tasks.
     filled: [u64; NR_QUEUES as usize],
     inserted: u32,
     local: Vec<VecDeque<Tid>>,
-    /// By CPU: its class, and the queue of what it runs.
+    /// By CPU: its class, the balance of its queues, and the queue of what it runs.
     class: Vec<u8>,
+    turns: Vec<Turns>,
     running_queue: Vec<u8>,
     /// `[class][queue]`: CPUs of the class that run a task of the queue.
     running: [[Mask; TRACKED]; NR_CLASSES as usize],
@@ -207,10 +209,12 @@ impl Lane {
             tasks: Vec::new(),
             queues: vec![Queue::default(); nr_queues],
             clocks_ns: vec![0; nr_queues],
+            nr_running: vec![0; nr_queues],
             filled: [0; NR_QUEUES as usize],
             inserted: 0,
             local: vec![VecDeque::new(); nr],
             class: vec![0; nr],
+            turns: vec![Turns::default(); nr],
             running_queue: vec![QUEUE_NONE as u8; nr],
             running: std::array::from_fn(|_| std::array::from_fn(|_| masks())),
             class_masks: std::array::from_fn(|_| masks()),
@@ -341,6 +345,7 @@ impl Scheduler for Lane {
             self.tell(sys, cpu, task, Event::SwitchOut, 0, sink);
         }
         self.read_hint(sys, cpu, task, sink);
+        self.account_stop(task);
         self.set_running_queue(cpu, QUEUE_NONE as u8);
     }
 
@@ -354,7 +359,7 @@ impl Scheduler for Lane {
     }
 
     fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: &mut impl Sink) -> bool {
-        self.account_start(sys, task);
+        self.account_start(sys, cpu, task);
         self.refresh_caps(sys, task);
         let kind = self.memo.of(&self.tasks[task as usize].t);
         let (queue, fits) = (kind.queue, kind.fits >> self.class[cpu] & 1 == 1);

@@ -15,11 +15,6 @@ impl Lane {
         self.memo.nr_steps[self.class[cpu] as usize]
     }
 
-    fn head_urgency_ns(&self, index: usize, now_ns: u64) -> i64 {
-        let head = self.queues[index].head().expect("the queue is filled");
-        self.tasks[head as usize].t.urgency_ns(self.clocks_ns[index], now_ns)
-    }
-
     fn take(&mut self, sys: &Sys, cpu: usize, llc: usize, queue: u8) -> Option<Tid> {
         let index = Self::queue_index(llc, queue);
         let task = self.queues[index].take(|task| sys.allows(task, cpu))?;
@@ -29,7 +24,8 @@ impl Lane {
         Some(task)
     }
 
-    /// Take a task from one of the step's queues at this cache.
+    /// Take a task from one of the step's queues at this cache; while both have tasks, they take
+    /// turns.
     fn take_from(&mut self, sys: &Sys, cpu: usize, step: u8, llc: usize) -> Option<Tid> {
         const SHARED: u8 = QUEUE_DEFAULT as u8;
         let own = self.memo.step_queue[self.class[cpu] as usize][step as usize];
@@ -40,11 +36,16 @@ impl Lane {
         if !filled(own) {
             return self.take(sys, cpu, llc, SHARED);
         }
-        let urgency_ns = |queue| self.head_urgency_ns(Self::queue_index(llc, queue), sys.now_ns);
-        // a queue may hold only tasks that this CPU may not run: try both
-        let order =
-            if urgency_ns(own) >= urgency_ns(SHARED) { [own, SHARED] } else { [SHARED, own] };
-        order.into_iter().find_map(|queue| self.take(sys, cpu, llc, queue))
+        let own_first = self.turns[cpu].own_first();
+        let (first, second) = if own_first { (own, SHARED) } else { (SHARED, own) };
+        let nr_tasks = self.queues[Self::queue_index(llc, first)].len() as u32;
+        if let Some(task) = self.take(sys, cpu, llc, first) {
+            let id = policy::queue_id(llc as u32, u32::from(first));
+            self.turns[cpu].begin(id, nr_tasks);
+            return Some(task);
+        }
+        // a queue may hold only tasks that this CPU may not run
+        self.take(sys, cpu, llc, second)
     }
 
     fn take_step(&mut self, sys: &Sys, cpu: usize, step: u8) -> Option<Tid> {
@@ -72,6 +73,13 @@ impl Lane {
         None
     }
 
+    fn end_turn(&mut self, sys: &Sys, cpu: usize, prev: Option<Tid>) {
+        if let Some(task) = prev {
+            self.account_run(sys, cpu, task);
+        }
+        self.turns[cpu].end();
+    }
+
     /// What the CPU runs next, if its own queue is empty.
     pub(super) fn serve(
         &mut self,
@@ -80,6 +88,9 @@ impl Lane {
         prev: Option<Tid>,
         sink: &mut impl Sink,
     ) -> Pick {
+        if self.turns[cpu].queue != 0 {
+            self.end_turn(sys, cpu, prev);
+        }
         let class = self.class[cpu];
         let stays = prev.filter(|&task| {
             self.read_hint(sys, cpu, task, sink);
