@@ -61,6 +61,7 @@ static __always_inline void account_run(struct task_ctx *tc, struct tl_cpu *c,
 	advance_clock(&tc->t, used_ns);
 	tl_turns_charge(&c->turns, &tc->t, used_ns,
 			tl_task_slice_ns(&tc->t, &cfg));
+	tl_turns_charge_first(&c->turns, tc->went_first, used_ns, cfg.slice_ns);
 	c->run_ns[type] += used_ns;
 	if (level > c->class && is_leaving(tc))
 		c->leaving_ns += used_ns;

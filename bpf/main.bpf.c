@@ -51,6 +51,7 @@ s32 BPF_PROG(tl_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	cpu = claim_idle(p, tc, prev_cpu);
 	if (cpu < 0)
 		return prev_cpu;
+	tc->went_first = 0;
 	tl_scx_insert(p, TL_DSQ_LOCAL, tl_task_slice_ns(&tc->t, &cfg), 0);
 	return cpu;
 }
@@ -260,6 +261,7 @@ s32 BPF_PROG(tl_init_task, struct task_struct *p,
 	tc->caps_generation = 0;
 	tc->slot = 0;
 	tc->runs_of = 0;
+	tc->went_first = 0;
 	tc->last_cpu = -1;
 	tc->look = 0;
 	tc->move = 0;

@@ -166,12 +166,18 @@ static __always_inline void insert_queued(struct task_struct *p,
 /* Whether a wakeup of this task goes before everything: the sched_ext watchdog,
  * RCU and workqueues are kernel threads that we schedule ourselves; the loader
  * gives threads their slots and must be able to stop us on the busiest machine.
- * One that has used its slice takes its turn like any default task. */
-static __always_inline bool goes_first(const struct task_struct *p,
+ * One that has used its slice takes its turn like any default task, and so do
+ * all of them where they have had more than half of the CPU. */
+static __always_inline bool goes_first(const struct task_struct *p, s32 here,
 				       u64 enq_flags)
 {
-	return (p->flags & PF_KTHREAD || p->tgid == loader_tgid) &&
-	       (enq_flags & TL_ENQ_WAKEUP);
+	struct tl_cpu *c;
+
+	if (!(p->flags & PF_KTHREAD || p->tgid == loader_tgid) ||
+	    !(enq_flags & TL_ENQ_WAKEUP))
+		return false;
+	c = lookup_cpu(here);
+	return c && tl_turns_may_go_first(&c->turns, cfg.slice_ns);
 }
 
 static __always_inline void place(struct task_struct *p, struct task_ctx *tc,
@@ -181,7 +187,8 @@ static __always_inline void place(struct task_struct *p, struct task_ctx *tc,
 	u64 slice_ns = tl_task_slice_ns(&tc->t, &cfg);
 	u32 need;
 
-	if (goes_first(p, enq_flags)) {
+	tc->went_first = goes_first(p, here, enq_flags);
+	if (tc->went_first) {
 		tl_scx_insert(p, TL_DSQ_LOCAL, slice_ns,
 			      enq_flags | TL_ENQ_HEAD);
 		return;

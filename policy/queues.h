@@ -60,6 +60,10 @@
  * choice. For the same reason a CPU that finds nothing it may run in the queue
  * whose turn it is takes from the other one without counting it.
  *
+ * Before all queues go kernel threads that wake, because the rest of the kernel
+ * waits for them, but for no more than half of a CPU's time: those that have had
+ * a slice more than all others there take their turn as default tasks.
+ *
  * Queue ids, which are DSQ ids in the kernel:
  *
  *   63 .. 16     15 .. 8    7 .. 0
@@ -254,6 +258,9 @@ struct tl_turns {
 	s64 lead_ns;
 	u32 queue; /* id of the queue that it took from while both had tasks */
 	u32 nr_tasks; /* that waited there, the one taken included */
+	/* CPU time that tasks which went before all queues have had more than
+	 * the others */
+	s64 first_ns;
 };
 
 /* Whether it is the turn of the step's own queue. */
@@ -296,6 +303,28 @@ tl_inline void tl_turns_charge(struct tl_turns *turns, const struct tl_task *t,
 	if (more_ns > most_ns - lead_ns)
 		more_ns = most_ns > lead_ns ? most_ns - lead_ns : 0;
 	turns->lead_ns += own ? more_ns : -more_ns;
+}
+
+/* Whether a task that wakes may go before all queues of this CPU. */
+tl_inline u32 tl_turns_may_go_first(const struct tl_turns *turns, u64 slice_ns)
+{
+	return turns->first_ns <= (s64)slice_ns;
+}
+
+/* The CPU's task has used CPU time; did it go before all queues? What counts is
+ * the last two slices: an idle CPU owes nobody, nor does a busy one for long. */
+tl_inline void tl_turns_charge_first(struct tl_turns *turns, u32 went_first,
+				     u64 used_ns, u64 slice_ns)
+{
+	s64 most_ns = 2 * (s64)slice_ns;
+	s64 first_ns =
+		turns->first_ns + (went_first ? (s64)used_ns : -(s64)used_ns);
+
+	if (first_ns > most_ns)
+		first_ns = most_ns;
+	if (first_ns < -most_ns)
+		first_ns = -most_ns;
+	turns->first_ns = first_ns;
 }
 
 #endif

@@ -60,6 +60,11 @@ EXPORT(void, turns_charge,
        (struct tl_turns * turns, const struct tl_task *t, u64 used_ns,
 	u64 slice_ns),
        tl_turns_charge(turns, t, used_ns, slice_ns))
+EXPORT(u32, turns_may_go_first, (const struct tl_turns *turns, u64 slice_ns),
+       tl_turns_may_go_first(turns, slice_ns))
+EXPORT(void, turns_charge_first,
+       (struct tl_turns * turns, u32 went_first, u64 used_ns, u64 slice_ns),
+       tl_turns_charge_first(turns, went_first, used_ns, slice_ns))
 EXPORT(u32, core_class, (u32 rank, u32 nr_wide, u32 tiers),
        tl_core_class(rank, nr_wide, tiers))
 EXPORT(u32, idle_class, (const struct tl_task *t, u32 i), tl_idle_class(t, i))

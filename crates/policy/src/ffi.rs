@@ -44,6 +44,13 @@ unsafe extern "C" {
     pub(crate) fn tlp_turns_begin(turns: *mut Turns, id: u32, nr_tasks: u32);
     pub(crate) fn tlp_turns_end(turns: *mut Turns);
     pub(crate) fn tlp_turns_charge(turns: *mut Turns, t: *const Task, used_ns: u64, slice_ns: u64);
+    pub(crate) fn tlp_turns_may_go_first(turns: *const Turns, slice_ns: u64) -> u32;
+    pub(crate) fn tlp_turns_charge_first(
+        turns: *mut Turns,
+        went_first: u32,
+        used_ns: u64,
+        slice_ns: u64,
+    );
     pub(crate) fn tlp_core_class(rank: u32, nr_wide: u32, tiers: u32) -> u32;
     pub(crate) fn tlp_idle_class(t: *const Task, i: u32) -> u32;
     pub(crate) fn tlp_victim_rank(need: u32, class: u32, running_queue: u32, arrives: u32) -> u32;

@@ -154,6 +154,7 @@ pub struct Turns {
     pub lead_ns: i64,
     pub queue: u32,
     pub nr_tasks: u32,
+    pub first_ns: i64,
 }
 
 /// `tl_sizing`: state of the automatic sizing. Start with `nr_wide` = the cores wide now.
@@ -293,6 +294,20 @@ impl Turns {
     pub fn charge(&mut self, task: &Task, used_ns: u64, slice_ns: u64) {
         // SAFETY: as in `begin`; the task is only read.
         unsafe { ffi::tlp_turns_charge(self, task, used_ns, slice_ns) }
+    }
+
+    /// Whether a task that wakes may go before all queues of this CPU.
+    #[inline]
+    pub fn may_go_first(&self, slice_ns: u64) -> bool {
+        // SAFETY: as in `own_first`.
+        unsafe { ffi::tlp_turns_may_go_first(self, slice_ns) != 0 }
+    }
+
+    /// The CPU's task has used CPU time; `went_first`: it went before all queues.
+    #[inline]
+    pub fn charge_first(&mut self, went_first: bool, used_ns: u64, slice_ns: u64) {
+        // SAFETY: as in `begin`.
+        unsafe { ffi::tlp_turns_charge_first(self, u32::from(went_first), used_ns, slice_ns) }
     }
 }
 

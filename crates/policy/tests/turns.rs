@@ -142,6 +142,26 @@ fn only_turns_count() {
     assert_eq!(turns.lead_ns, SLICE_NS as i64 / 4);
 }
 
+/// Tasks that always go first when they may get half of a CPU that others want too, and a slice or two
+/// to begin with; on a CPU that nobody else wants they owe nothing afterwards.
+#[test]
+fn who_goes_first_gets_half() {
+    let mut turns = Turns::default();
+    let (mut first_ns, mut rest_ns) = (0, 0);
+    for _ in 0..10_000 {
+        let first = turns.may_go_first(SLICE_NS);
+        let used_ns = if first { SLICE_NS / 100 } else { SLICE_NS };
+        turns.charge_first(first, used_ns, SLICE_NS);
+        *(if first { &mut first_ns } else { &mut rest_ns }) += used_ns;
+    }
+    assert!(first_ns <= rest_ns + 2 * SLICE_NS, "{first_ns} {rest_ns}");
+    assert!(first_ns * 10 >= rest_ns * 9, "{first_ns} {rest_ns}");
+    turns.charge_first(true, 1000 * SLICE_NS, SLICE_NS);
+    assert!(!turns.may_go_first(SLICE_NS));
+    turns.charge_first(false, SLICE_NS, SLICE_NS);
+    assert!(turns.may_go_first(SLICE_NS));
+}
+
 /// (queue, weight, run) of so many tasks in each queue.
 fn jobs(least: usize) -> impl Strategy<Value = Vec<(u32, u32, u64)>> {
     let job = |queue: u32| (Just(queue), 50u32..200, SLICE_NS / 100..SLICE_NS);

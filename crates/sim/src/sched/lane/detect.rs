@@ -39,6 +39,8 @@ impl Lane {
         // of what it is now, as there
         let slice_ns = self.memo.slice_ns[t.task_type as usize];
         self.turns[cpu].charge(t, used_ns, slice_ns);
+        let went_first = self.tasks[task as usize].went_first;
+        self.turns[cpu].charge_first(went_first, used_ns, self.config.cfg.slice_ns);
         self.sums.run_ns[task_type as usize] += used_ns;
         let class = self.class[cpu];
         if level > class {

@@ -69,6 +69,8 @@ pub(super) struct Memo {
     pub victims: [[Vec<Victim>; CLASSES]; 2],
     /// By type: `tl_task_slice_ns`.
     pub slice_ns: [u64; 4],
+    /// See [`Mutation::KernelFirst`].
+    pub kernel_first: bool,
 }
 
 const _: () = assert!(NR_QUEUES <= 8 && LEVEL_MAX < 4);
@@ -102,6 +104,7 @@ impl Memo {
                 std::array::from_fn(|need| victims(need as u32, arrives as u32))
             }),
             slice_ns: std::array::from_fn(|i| task(i).slice_ns(cfg)),
+            kernel_first: false,
         }
     }
 
@@ -152,11 +155,13 @@ pub enum Mutation {
     IdleIgnored,
     /// Wide CPUs take scalar work first.
     ScalarFirst,
+    /// Kernel threads that wake always go first.
+    KernelFirst,
 }
 
 impl Mutation {
     /// All.
-    pub const ALL: [Mutation; 7] = [
+    pub const ALL: [Mutation; 8] = [
         Mutation::WideFitsEverywhere,
         Mutation::WideQueuesAsDefault,
         Mutation::GuestsStay,
@@ -164,6 +169,7 @@ impl Mutation {
         Mutation::EndlessSlices,
         Mutation::IdleIgnored,
         Mutation::ScalarFirst,
+        Mutation::KernelFirst,
     ];
 }
 
@@ -181,6 +187,7 @@ impl Memo {
             Mutation::IdleIgnored => {
                 self.kinds.iter_mut().for_each(|kind| kind.idle = [NR_CLASSES as u8; CLASSES]);
             }
+            Mutation::KernelFirst => self.kernel_first = true,
             Mutation::ScalarFirst => {
                 for class in 1..CLASSES {
                     self.step_queue[class][..=class].reverse();

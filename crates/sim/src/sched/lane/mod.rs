@@ -145,6 +145,8 @@ struct LaneTask {
     /// Sections left that do not try to move, see crates/turbolane/src/thread.rs.
     resigned: u8,
     kernel: bool,
+    /// It was placed before all queues.
+    went_first: bool,
     slice_ns: u64,
     slice_end_ns: u64,
 }
@@ -307,6 +309,7 @@ impl Scheduler for Lane {
             hint_read: 0,
             resigned: 0,
             kernel: new.kernel,
+            went_first: false,
             slice_ns: 0,
             slice_end_ns: 0,
         });

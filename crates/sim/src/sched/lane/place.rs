@@ -124,12 +124,14 @@ impl Lane {
     pub(super) fn place(&mut self, sys: &mut Sys, task: Tid, flags: Enqueue) {
         let here = sys.cpu_of[task as usize] as usize;
         self.refresh_caps(sys, task);
+        self.tasks[task as usize].went_first = false;
         if let Some(cpu) = self.claim_idle(sys, task, here) {
             self.insert_local(cpu, task);
             sys.kick(cpu, Kick::Idle);
             return;
         }
         if self.goes_first(sys, task, here, flags) {
+            self.tasks[task as usize].went_first = true;
             self.insert_local(here, task);
             let task = self.local[here].pop_back().expect("just inserted");
             self.local[here].push_front(task);
@@ -145,12 +147,13 @@ impl Lane {
         }
     }
 
-    /// Whether a wakeup of this task goes before everything: kernel threads.
+    /// Whether a wakeup of this task goes before everything: kernel threads, for half of the CPU.
     fn goes_first(&self, sys: &Sys, task: Tid, here: usize, flags: Enqueue) -> bool {
         self.tasks[task as usize].kernel
             && flags == Enqueue::Wakeup
             && sys.online.has(here)
             && sys.allows(task, here)
+            && (self.turns[here].may_go_first(self.config.cfg.slice_ns) || self.memo.kernel_first)
     }
 
     /// The CPU has nothing else to do: may the task go on here?
