@@ -46,7 +46,7 @@ use anyhow::{Context, Result};
 pub use cache::Cache;
 pub use guest::{Emulator, Guest};
 pub use kernel::Kernel;
-pub use module::build_modules;
+pub use module::{build_by_dkms, build_modules};
 pub use outcome::{End, Outcome};
 pub use peers::peer;
 pub use process::{end_children_on_signals, last_lines, run_child};

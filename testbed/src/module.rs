@@ -24,11 +24,16 @@ const RECIPE: &str = "1";
 /// Where the sources appear in the root; an empty folder otherwise.
 const SOURCES: &str = "mnt";
 
-/// Runs inside the namespace: `$1` root, `$2` sources, `$3` release.
-const BUILD: &str = "set -e
+/// Runs inside the namespace: `$1` root, `$2` folder, then a command for the root.
+const ENTER: &str = "set -e
 mount -t proc proc \"$1/proc\"
 mount --bind \"$2\" \"$1/mnt\"
-exec chroot \"$1\" make -s -C \"/lib/modules/$3/build\" M=/mnt TLT_TESTS=1 modules";
+root=$1
+shift 2
+exec chroot \"$root\" \"$@\"";
+
+/// Below the folder that DKMS works in.
+const DKMS_TREE: &str = "tree";
 
 /// Builds the modules in the folder `sources` for `kernel`, and returns the
 /// `.ko` files. Needs root.
@@ -37,25 +42,63 @@ exec chroot \"$1\" make -s -C \"/lib/modules/$3/build\" M=/mnt TLT_TESTS=1 modul
 /// When the build root cannot be made, or the build fails; the error then has
 /// the compiler's last lines.
 pub fn build_modules(cache: &Cache, kernel: &Kernel, sources: &Path) -> Result<Vec<PathBuf>> {
-    let root = prepare(cache, kernel)?;
-    let sources = sources
-        .canonicalize()
-        .with_context(|| format!("cannot find the sources {}", sources.display()))?;
-    let mut command = Command::new("unshare");
-    command
-        .args(["--mount", "--propagation", "private", "sh", "-c", BUILD, "sh"])
-        .arg(&root)
-        .arg(&sources)
-        .arg(&kernel.release)
-        .env("LC_ALL", "C");
-    process::run_logged(&mut command, &cache.log("module")).with_context(|| {
-        format!("cannot build the modules in {} for {}", sources.display(), kernel.release)
-    })?;
+    let build = format!("/lib/modules/{}/build", kernel.release);
+    enter(
+        cache,
+        kernel,
+        sources,
+        &["make", "-s", "-C", &build, "M=/mnt", "TLT_TESTS=1", "modules"],
+    )?;
     let mut modules = Vec::new();
-    collect(&sources, &mut modules)?;
+    collect(sources, &mut modules)?;
     ensure!(!modules.is_empty(), "the build made no module in {}", sources.display());
     modules.sort();
     Ok(modules)
+}
+
+/// Builds the modules in `folder/NAME` by DKMS, as a user's machine does for each new kernel, and
+/// returns the `.ko` files. Everything it writes is below `folder`. Needs root.
+///
+/// # Errors
+/// As [`build_modules`].
+pub fn build_by_dkms(
+    cache: &Cache,
+    kernel: &Kernel,
+    folder: &Path,
+    name: &str,
+) -> Result<Vec<PathBuf>> {
+    let tree = folder.join(DKMS_TREE);
+    cache::remove(&tree)?;
+    for sub in [DKMS_TREE, "sources"] {
+        let path = folder.join(sub);
+        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    }
+    let (tree_there, name) = (format!("/mnt/{DKMS_TREE}"), format!("/mnt/{name}"));
+    let to = ["--dkmstree", &tree_there, "--sourcetree", "/mnt/sources", "-k", &kernel.release];
+    let command = [&["dkms", "build", &name], &to[..]].concat();
+    enter(cache, kernel, folder, &command)?;
+    let mut modules = Vec::new();
+    collect(&tree, &mut modules)?;
+    ensure!(!modules.is_empty(), "DKMS made no module in {}", tree.display());
+    Ok(modules)
+}
+
+/// Runs a command in the build root of a kernel, with `folder` at /mnt.
+fn enter(cache: &Cache, kernel: &Kernel, folder: &Path, what: &[&str]) -> Result<()> {
+    let root = prepare(cache, kernel)?;
+    let folder = folder
+        .canonicalize()
+        .with_context(|| format!("cannot find the sources {}", folder.display()))?;
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--propagation", "private", "sh", "-c", ENTER, "sh"])
+        .arg(&root)
+        .arg(&folder)
+        .args(what)
+        .env("LC_ALL", "C");
+    process::run_logged(&mut command, &cache.log("module")).with_context(|| {
+        format!("cannot build the modules in {} for {}", folder.display(), kernel.release)
+    })
 }
 
 fn collect(folder: &Path, modules: &mut Vec<PathBuf>) -> Result<()> {

@@ -12,7 +12,7 @@ use testbed::{Cache, End, Outcome, Step};
 use crate::binaries::Binaries;
 use crate::lab::Lab;
 use crate::suite::{self, Suite};
-use crate::{format, repo, tidy};
+use crate::{format, modules, repo, tidy};
 
 /// What `vmtests run` exits with when the guest cannot answer the question.
 const SKIPPED: i32 = 77;
@@ -24,7 +24,7 @@ const DETAILS: usize = 150;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only stages and suites whose name contains this: format, lint, tidy,
-    /// unit, page, testbed, vm/SUITE
+    /// unit, page, testbed, dkms, vm/SUITE
     filter: Option<String>,
 }
 
@@ -47,13 +47,14 @@ struct Verdict {
 
 type Stage = fn() -> Result<Verdict>;
 
-const STAGES: [(&str, Stage); 6] = [
+const STAGES: [(&str, Stage); 7] = [
     ("format", formatting),
     ("lint", lint),
     ("tidy", tree),
     ("unit", unit),
     ("page", pages),
     ("testbed", guests_boot),
+    ("dkms", dkms),
 ];
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -146,6 +147,14 @@ fn pages() -> Result<Verdict> {
 fn guests_boot() -> Result<Verdict> {
     testbed::prepare(&Cache::open()?)?;
     cargo_test("testbed", &["-p", "testbed", "--test", "guest", "--", "--ignored"])
+}
+
+/// The module as users install it is the one that the guests test.
+fn dkms() -> Result<Verdict> {
+    let cache = Cache::open()?;
+    let images = testbed::prepare(&cache)?;
+    let difference = modules::compare_dkms(&cache, &images.kernel)?;
+    Ok(Verdict::of(difference.is_none(), &difference.unwrap_or_default()))
 }
 
 fn cargo_test(name: &str, args: &[&str]) -> Result<Verdict> {
