@@ -71,6 +71,9 @@ pub const ALL: &[Case] = &[
     Case::new("trap_unsigned_fail", trap_lane::unsigned_fail)
         .kernel_args("module.sig_enforce=1")
         .allow_log(&["turbolane_trap"]),
+    Case::new("trap_lockdown_fail", trap_lane::unsigned_fail)
+        .kernel_args("lockdown=integrity")
+        .allow_log(&["Lockdown: "]),
     Case::new("trap_plain_glibc", trap_lane::plain_glibc).limit_s(600),
     Case::new("trap_6_12", trap::withholds_and_returns).kernel_6_12(),
     Case::new("trap_stress_6_12", trap::short_stress).kernel_6_12().limit_s(240),
