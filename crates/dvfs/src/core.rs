@@ -48,8 +48,8 @@ impl Core {
         }
     }
 
-    /// The same with turbo switched off: every level at its base clock, whoever is active. `None` if
-    /// the model does not know them all.
+    /// The same with turbo switched off: every level at its base clock, whoever is active. `None`
+    /// if the model does not know them all.
     pub fn at_base(platform: &Platform, model: &CpuModel) -> Option<Core> {
         let levels = model.levels.iter().take(platform.nr_levels());
         let clock_khz: Option<Vec<u32>> =

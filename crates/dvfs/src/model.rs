@@ -14,6 +14,7 @@
 //! class = "heavy-512"
 //! per_cycle = 1.0                           # heavy instructions per cycle
 //! sensitive_frac = 0.96                     # part of the work that follows the clock [default: 1]
+//! # or as measured: ipc = { low_khz = 2_100_000, high_khz = 2_800_000, gain_frac = 0.01 }
 //! [variant.none.code.cipher]                # the same work without wide instructions
 //! class = "scalar"
 //! scale = 1.96                              # takes so many times the cycles
@@ -26,8 +27,8 @@
 //! idle_ns = [1_000, 9_000]
 //! ```
 //!
-//! Cycles are those of level 0. Marks are told at the begin of their period; `timeline.rs` says what
-//! they mean. Classes become licence levels by the rules of the machine that replays it.
+//! Cycles are those of level 0. Marks are told at the begin of their period; `timeline.rs` says
+//! what they mean. Classes become licence levels by the rules of the machine that replays it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -37,7 +38,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::rng::Rng;
-use crate::{Mark, Timeline, Work};
+use crate::{Mark, Timeline, Work, sensitive_frac_of_ipc};
 
 /// Name and text of each built-in model.
 pub const MODEL_FILES: [(&str, &str); 1] =
@@ -76,7 +77,17 @@ struct CodeTable {
     #[serde(default)]
     per_cycle: f64,
     sensitive_frac: Option<f32>,
+    ipc: Option<IpcTable>,
     scale: Option<f64>,
+}
+
+/// Instructions per cycle are higher at the low clock than at the high one by this part.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IpcTable {
+    low_khz: u32,
+    high_khz: u32,
+    gain_frac: f64,
 }
 
 #[derive(Deserialize)]
@@ -285,13 +296,27 @@ impl Reader<'_> {
     }
 
     fn code(&self, table: &Spanned<CodeTable>) -> Result<Code, DataError> {
-        let CodeTable { class, per_cycle, sensitive_frac, scale } = table.get_ref();
+        let CodeTable { class, per_cycle, sensitive_frac, ipc, scale } = table.get_ref();
         let Some((class, _)) = InsnClass::ALL.iter().find(|(_, name)| name == class) else {
             let names: Vec<&str> = InsnClass::ALL.iter().map(|(_, name)| *name).collect();
             let what = format!("there is no class \"{class}\"");
             return self.refuse(table.span(), what, &format!("choose from {}", names.join(", ")));
         };
-        let (sensitive, scale) = (sensitive_frac.unwrap_or(1.0), scale.unwrap_or(1.0));
+        let sensitive = match (sensitive_frac, ipc) {
+            (Some(frac), None) => *frac,
+            (None, None) => 1.0,
+            (None, Some(IpcTable { low_khz, high_khz, gain_frac }))
+                if 0 < *low_khz && low_khz < high_khz && (0.0..=10.0).contains(gain_frac) =>
+            {
+                sensitive_frac_of_ipc(*low_khz, *high_khz, *gain_frac) as f32
+            }
+            _ => {
+                let what = "how this code follows the clock makes no sense".into();
+                let next = "write sensitive_frac, or ipc with low_khz below high_khz";
+                return self.refuse(table.span(), what, next);
+            }
+        };
+        let scale = scale.unwrap_or(1.0);
         let makes_sense = (0.0..=64.0).contains(per_cycle)
             && (0.0..=1.0).contains(&sensitive)
             && (1e-6..=1e6).contains(&scale);
@@ -391,6 +416,16 @@ idle_ns = 5
         assert!(model.timeline(&platform(), Some("avx2"), 1).is_none());
     }
 
+    /// What was measured as instructions per cycle becomes a share of the work (DIM 4.2).
+    #[test]
+    fn ipc_is_read() {
+        let ipc = "ipc = { low_khz = 2_100_000, high_khz = 2_800_000, gain_frac = 0.059 }";
+        let model = Model::from_toml(&SMALL.replace("sensitive_frac = 0.5", ipc)).unwrap();
+        let timeline = model.timeline(&platform(), None, 1).unwrap();
+        let Work::Code { sensitive_frac, .. } = timeline.periods()[0].work else { panic!() };
+        assert!((sensitive_frac - 0.777).abs() < 1e-3, "{sensitive_frac}");
+    }
+
     /// What is wrong is told with its line and what to do.
     #[test]
     fn mistakes_are_named_with_their_line() {
@@ -401,6 +436,18 @@ idle_ns = 5
             ("repeat = 2", "repeat = 2\nactive_cores = 0", 8, "no active core"),
             ("\"heavy-512\"", "\"heavy-1024\"", 8, "no class"),
             ("= 0.5", "= 1.5", 8, "makes no sense"),
+            (
+                "= 0.5",
+                "= 0.5\nipc = { low_khz = 1, high_khz = 2, gain_frac = 0.1 }",
+                8,
+                "follows the clock",
+            ),
+            (
+                "sensitive_frac = 0.5",
+                "ipc = { low_khz = 2, high_khz = 1, gain_frac = 0.1 }",
+                8,
+                "follows the clock",
+            ),
             ("scale = 2.0", "scale = 0.0", 12, "makes no sense"),
             ("none.code.cipher", "none.code.other", 12, "cannot be changed"),
             ("code = \"cipher\"", "code = \"other\"", 15, "no code \"other\""),

@@ -2,9 +2,10 @@
 //! Replays what one core's CPUs execute, under a policy that decides when the clock is raised.
 //!
 //! Problem: DIM 6.2.2 applies policies to a recorded list of periods and "dilates the time during
-//! periods where the CPU would be executing at a lower frequency", with a fixed cost per change. What
-//! a change really takes (throttle before the grant, a halt, both directions, requests that stand
-//! though their code has ended) is in `machine::CoreLicense` already, and must not be modelled twice.
+//! periods where the CPU would be executing at a lower frequency", with a fixed cost per change.
+//! What a change really takes (throttle before the grant, a halt, both directions, requests that
+//! stand though their code has ended) is in `machine::CoreLicense` already, and must not be
+//! modelled twice.
 //!
 //! Idea: the licence is that state machine itself. The replay gives it the demand and its deadlines
 //! while a change is under way, but never its own hold: while it is steady above the demand, the

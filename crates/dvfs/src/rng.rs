@@ -39,8 +39,8 @@ impl Rng {
     ///
     /// By von Neumann's comparison (1951): of uniform numbers drawn until one is larger than the
     /// last, the first has a falling run of odd length with probability e^-u, since a run is at
-    /// least k + 1 long with probability u^k / k!. So accepted, u has the density e^-u, and 1 - u the
-    /// wanted one.
+    /// least k + 1 long with probability u^k / k!. So accepted, u has the density e^-u, and 1 - u
+    /// the wanted one.
     pub(crate) fn exp_unit(&mut self) -> f64 {
         loop {
             let first = self.unit();

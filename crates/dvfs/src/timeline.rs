@@ -12,8 +12,8 @@
 //!   time at clock f = cycles * (sensitive / f + (1 - sensitive) / f_0)
 //! ```
 //!
-//! DIM measured the instructions per cycle at two clocks instead; [`sensitive_frac`] computes the one
-//! from the other.
+//! DIM measured the instructions per cycle at two clocks instead; [`sensitive_frac_of_ipc`]
+//! computes the one from the other.
 
 /// What somebody says at the begin of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +101,9 @@ impl Timeline {
 /// `ipc_gain_frac` is how much higher they are at `low_khz` than at `high_khz` (DIM 4.2, Figure 5:
 /// 0.059 for x264 between 2.1 and 2.8 GHz).
 ///
-/// With the ratio k of the clocks, the time at the low clock is k / (1 + gain) times that at the high
-/// one, and s * k + (1 - s) by the model; solved for s.
-pub fn sensitive_frac(low_khz: u32, high_khz: u32, ipc_gain_frac: f64) -> f64 {
+/// With the ratio k of the clocks, the time at the low clock is k / (1 + gain) times that at the
+/// high one, and s * k + (1 - s) by the model; solved for s.
+pub fn sensitive_frac_of_ipc(low_khz: u32, high_khz: u32, ipc_gain_frac: f64) -> f64 {
     let ratio = f64::from(high_khz) / f64::from(low_khz);
     ((ratio / (1.0 + ipc_gain_frac) - 1.0) / (ratio - 1.0)).clamp(0.0, 1.0)
 }
@@ -116,7 +116,7 @@ mod tests {
     /// than four fifths of its work follow the clock; 1 % (nginx), nearly all; none, all.
     #[test]
     fn ipc_becomes_a_share() {
-        let share = |gain| sensitive_frac(2_100_000, 2_800_000, gain);
+        let share = |gain| sensitive_frac_of_ipc(2_100_000, 2_800_000, gain);
         assert!((share(0.059) - 0.777).abs() < 1e-3, "{}", share(0.059));
         assert!((share(0.01) - 0.960).abs() < 1e-3, "{}", share(0.01));
         assert_eq!(share(0.0), 1.0);

@@ -67,8 +67,8 @@ fn timeline(periods: &[(u8, u64, bool)]) -> Timeline {
     timeline
 }
 
-/// One dense burst of 100 us of work on the 6130 with all cores: 9.3 us throttled, 10 us halted, and
-/// the scalar code behind it runs at 1.9 GHz for 670 us, then stands still for 10 us more.
+/// One dense burst of 100 us of work on the 6130 with all cores: 9.3 us throttled, 10 us halted,
+/// and the scalar code behind it runs at 1.9 GHz for 670 us, then stands still for 10 us more.
 #[test]
 fn one_burst_takes_its_course() {
     let core = core("xeon-gold-6130", 16);
@@ -121,8 +121,8 @@ fn a_halt_hides_in_idle_time() {
     assert!(time(false) > 10_000.0);
 }
 
-/// Two siblings share the core and its level (DIM 7.2): scalar code beside wide code gets its half of what
-/// the core does at the wide code's clock, is not throttled, and is halted.
+/// Two siblings share the core and its level (DIM 7.2): scalar code beside wide code gets its half
+/// of what the core does at the wide code's clock, is not throttled, and is halted.
 #[test]
 fn siblings_share_a_level() {
     let core = core("xeon-gold-6130", 16);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is proved of the policies, as properties.
 //!
-//! The cost measure is the time lost (`replay.rs`): what code takes beyond its own level's clock with no
-//! change. The bounds are those of the rental problem, and hold where a timeline is one: two levels,
-//! every wide period outlasts the throttle, and every gap ends with a wide period, so that each raise has
-//! its lowering. The first request and wide code itself cost every policy the same, on top.
+//! The cost measure is the time lost (`replay.rs`): what code takes beyond its own level's clock
+//! with no change. The bounds are those of the rental problem, and hold where a timeline is one:
+//! two levels, every wide period outlasts the throttle, and every gap ends with a wide period, so
+//! that each raise has its lowering. The first request and wide code itself cost every policy the
+//! same, on top.
 
 use dvfs::policy::{Policy, Raise, Threshold, View};
 use dvfs::{Core, Mark, Outcome, Quiet, Spec, Timeline, Work, break_even_ns, replay};
@@ -48,10 +49,10 @@ fn of(parts: &[Part]) -> Timeline {
 
 /// Anything: three levels, idle, work that follows the clock in part, all marks.
 fn anything(longest: usize) -> impl Strategy<Value = Timeline> {
-    let code = (0u8..3, 0u64..4_000_000, 0u8..=4).prop_map(|(level, cycles, quarters)| {
+    let long = (0u8..3, 0u64..4_000_000, 0u8..=4).prop_map(|(level, cycles, quarters)| {
         Work::Code { level, cycles, sensitive_frac: f32::from(quarters) / 4.0 }
     });
-    let short = (0u8..3, 0u64..30_000).prop_map(|(level, cycles)| code_of(level, cycles));
+    let short = (0u8..3, 0u64..30_000).prop_map(|(level, cycles)| code(level, cycles));
     let idle = (0u64..1_000_000).prop_map(|time_ns| Work::Idle { time_ns });
     let mark = prop_oneof![
         Just(Mark::Request),
@@ -59,13 +60,9 @@ fn anything(longest: usize) -> impl Strategy<Value = Timeline> {
         (0u64..2_000_000).prop_map(Mark::DelayNs),
         (0u8..4).prop_map(Mark::Switch),
     ];
-    let work = prop_oneof![3 => code, 2 => short, 1 => idle];
+    let work = prop_oneof![3 => long, 2 => short, 1 => idle];
     let part = (work, prop::collection::vec(mark, 0..3));
     prop::collection::vec(part, 1..longest).prop_map(|parts| of(&parts))
-}
-
-fn code_of(level: u8, cycles: u64) -> Work {
-    code(level, cycles)
 }
 
 /// Gaps of these lengths (cycles) between wide periods.
@@ -166,8 +163,8 @@ proptest! {
         prop_assert!(policy <= 2.0 * oracle + rounding_ns(&timeline), "{} > 2 * {}", policy, oracle);
     }
 
-    /// More work takes more time, under the oracle and under every fixed timeout; a higher clock takes
-    /// less under the oracle.
+    /// More work takes more time, under the oracle and under every fixed timeout; a higher clock
+    /// takes less under the oracle.
     #[test]
     fn more_takes_longer(timeline in anything(20), more in 1u64..3_000_000) {
         let slow = core(16);
@@ -199,8 +196,8 @@ proptest! {
 }
 
 /// In the worst gap, which ends right after the break-even timeout has raised the clock, the
-/// deterministic policy loses twice what the oracle loses. The randomised one loses e / (e - 1) = 1.582 on
-/// the mean there, and no more in any gap.
+/// deterministic policy loses twice what the oracle loses. The randomised one loses e / (e - 1) =
+/// 1.582 on the mean there, and no more in any gap.
 #[test]
 fn the_randomised_policy_is_better_in_the_worst_case() {
     let core = core(16);
@@ -226,8 +223,9 @@ fn the_randomised_policy_is_better_in_the_worst_case() {
     }
 }
 
-/// Where gaps come from one distribution, learning comes near the best fixed timeout: within a tenth of the
-/// lost time, where the hardware's timeout loses much more. And it follows when the distribution changes.
+/// Where gaps come from one distribution, learning comes near the best fixed timeout: within a
+/// tenth of the lost time, where the hardware's timeout loses much more. And it follows when the
+/// distribution changes.
 #[test]
 fn learning_comes_near_the_best_fixed_timeout() {
     let core = core(16);
@@ -262,8 +260,8 @@ fn learning_comes_near_the_best_fixed_timeout() {
     }
 }
 
-/// Hints do what they say: raised at the mark and not before, a delay holds until the next one, a forced
-/// change is void when wide code has come back, and a switch to a wide task raises nothing.
+/// Hints do what they say: raised at the mark and not before, a delay holds until the next one, a
+/// forced change is void when wide code has come back, and a switch to a wide task raises nothing.
 #[test]
 fn hints_do_what_they_say() {
     let core = core(16);

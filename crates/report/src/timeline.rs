@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The trace of one CPU for replays under DVFS policies: what it executed, period by period.
 //!
-//! JSON lines, so that a recorder can write while it records and a reader of a cut-off file knows where
-//! it ends. The first line says what the trace is, each further line is a period:
+//! JSON lines, so that a recorder can write while it records and a reader of a cut-off file knows
+//! where it ends. The first line says what the trace is, each further line is a period:
 //!
 //! ```text
 //!   {"schema":1,"timeline":"web","about":"...","machine":"core-i9-7940x","active_cores":14,"work":"request","recorded":true}
@@ -19,15 +19,16 @@
 //! | `idle_ns` | nothing to do for so long; instead of `cycles` | busy period |
 //! | `marks` | said at its begin: `"request"` (a unit of work begins), `"force"` (raise the clock now), `{"delay_ns":N}` (from now on raise it so long after wide code), `{"switch":LEVEL}` (context switch; what the next task is expected to ask for) | none |
 //!
-//! A period has millions of fellows, so what it leaves out has the value of the last column: the one
-//! exception from the rule that unknown is `null`. Keys that are not in the table are ignored.
+//! A period has millions of fellows, so what it leaves out has the value of the last column: the
+//! one exception from the rule that unknown is `null`. Keys that are not in the table are ignored.
 
 use machine::DataError;
 use serde::{Deserialize, Serialize};
 
 use crate::{SCHEMA, json_line};
 
-/// Most work of a period, cycles, and longest idle time, ns: about ten minutes. Longer ones are several.
+/// Most work of a period, cycles, and longest idle time, ns: about ten minutes. Longer ones are
+/// several.
 pub const AMOUNT_MAX: u64 = 1 << 41;
 
 /// What a trace is.

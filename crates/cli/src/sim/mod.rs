@@ -5,8 +5,8 @@
 //! in parallel, and their order in the output is that of the command line. No root, no hardware,
 //! nothing is changed.
 //!
-//! `--replay` and `--break-even` are about when one core's clock is raised again, not about who runs
-//! where: they ask `dvfs` instead of `sim`.
+//! `--replay` and `--break-even` are about when one core's clock is raised again, not about who
+//! runs where: they ask `dvfs` instead of `sim`.
 
 mod break_even;
 mod convert;
@@ -35,8 +35,8 @@ use crate::terminal;
 /// them Turbolane's own policy, the same code that runs in the kernel. Needs no root and changes
 /// nothing. The same seed gives the same output.
 ///
-/// With --replay, what one core executes is replayed under policies for its clock instead: when is it
-/// raised again behind wide code? With --break-even, after what time that pays.
+/// With --replay, what one core executes is replayed under policies for its clock instead: when is
+/// it raised again behind wide code? With --break-even, after what time that pays.
 #[derive(Args)]
 #[command(after_long_help = "\
 Policies:

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Policies that learn from the gaps so far, with no knowledge of the application: what DIM 9.1 leaves
-//! to future work.
+//! Policies that learn from the gaps so far, with no knowledge of the application: what DIM 9.1
+//! leaves to future work.
 //!
 //! Both know afterwards how long each gap would have been at the low clock: the time that the level
-//! was held, and that at the higher clock times the ratio of the clocks. In units of the round trip's
-//! cost, a gap's length is what never raising the clock would have lost:
+//! was held, and that at the higher clock times the ratio of the clocks. In units of the round
+//! trip's cost, a gap's length is what never raising the clock would have lost:
 //!
 //! ```text
 //!   x = (r * held + (f_high / f_low - 1) * raised) / t_o
 //! ```
 //!
-//! **Average** (Hwang, Wu 1997): the exponential average of the lengths predicts the next one. If that
-//! is 1 or more, raising pays, so the clock is raised at once; else at break-even, should the prediction
-//! be wrong.
+//! **Average** (Hwang, Wu 1997): the exponential average of the lengths predicts the next one. If
+//! that is 1 or more, raising pays, so the clock is raised at once; else at break-even, should the
+//! prediction be wrong.
 //!
-//! **Share** (Helmbold, Long, Sconyers, Sherrod 2000, for the spin-down of disks): experts, each a fixed
-//! threshold, and a weight for each. After a gap an expert's weight shrinks with its loss,
-//! w <- w * (1 - ETA * loss), and all experts get back an equal part of what is small (fixed share,
-//! Herbster, Warmuth 1998), so that no one is beyond recovery when the program's phase changes. For a gap
-//! an expert is drawn by weight, which keeps the bound that averages of thresholds have not: a loss is
-//! no convex function of its threshold. Regret against the best expert falls with ETA's terms, about
-//! ETA / 2 + ln(n) / (ETA * gaps) in units of the largest loss.
+//! **Share** (Helmbold, Long, Sconyers, Sherrod 2000, for the spin-down of disks): experts, each a
+//! fixed threshold, and a weight for each. After a gap an expert's weight shrinks with its loss, w
+//! <- w * (1 - ETA * loss), and all experts get back an equal part of what is small (fixed share,
+//! Herbster, Warmuth 1998), so that no one is beyond recovery when the program's phase changes. For
+//! a gap an expert is drawn by weight, which keeps the bound that averages of thresholds have not:
+//! a loss is no convex function of its threshold. Regret against the best expert falls with ETA's
+//! terms, about ETA / 2 + ln(n) / (ETA * gaps) in units of the largest loss.
 //!
 //! Experts reach beyond break-even, for where most gaps are a little longer than that.
 
@@ -34,8 +34,8 @@ use crate::rng::Rng;
 /// Weight of the newest gap in the average; Hwang and Wu use one half.
 const NEWEST: f64 = 0.5;
 
-/// Thresholds of the experts: 0, then by a factor of about the square root of 2 up to twice the cost of
-/// the changes.
+/// Thresholds of the experts: 0, then by a factor of about the square root of 2 up to twice the
+/// cost of the changes.
 const EXPERTS: [f64; 12] = [0.0, 0.0625, 0.09, 0.125, 0.18, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0];
 /// Learning rate; the bound on the regret holds up to one half.
 const ETA: f64 = 0.5;

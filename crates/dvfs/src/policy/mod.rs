@@ -77,8 +77,8 @@ pub struct Gap {
 /// Decides when the clock is raised.
 pub trait Policy {
     /// The core is steady at a level above the demand, and something has changed: the demand, the
-    /// level, a CPU has become idle or busy, or somebody said something. When is it raised, if nothing else changes? An answer
-    /// replaces the one before; `None`: not at all.
+    /// level, a CPU has become idle or busy, or somebody said something. When is it raised, if
+    /// nothing else changes? An answer replaces the one before; `None`: not at all.
     fn wait(&mut self, view: &View<'_>) -> Option<Raise>;
 
     /// Somebody said something. [`Policy::wait`] follows if there is something to decide.

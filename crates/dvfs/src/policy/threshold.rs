@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Raise the clock when a part of what the changes cost has been lost: the break-even timeout and its
-//! randomised form (Karlin, Manasse, McGeoch, Owicki 1994).
+//! Raise the clock when a part of what the changes cost has been lost: the break-even timeout and
+//! its randomised form (Karlin, Manasse, McGeoch, Owicki 1994).
 //!
 //! The policy adds up what it loses at the low clock, and raises the clock when that reaches
 //! `threshold * t_o`. In a plain gap this is the timeout `threshold * t_BE` of DIM 4.3, by step and
@@ -12,8 +12,8 @@
 //!   random       threshold = u in [0, 1], density e^u / (e - 1)  e / (e - 1) times on the mean
 //! ```
 //!
-//! The second is better because no gap is the worst one for all draws; it needs that whoever makes the
-//! gaps does not see them.
+//! The second is better because no gap is the worst one for all draws; it needs that whoever makes
+//! the gaps does not see them.
 
 use super::{Gap, Policy, Raise, View};
 use crate::rng::Rng;

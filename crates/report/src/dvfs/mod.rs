@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What DVFS policies would bring: break-even times of a machine, and a timeline under policies side by
-//! side, as documents and as tables ([`text`]).
+//! What DVFS policies would bring: break-even times of a machine, and a timeline under policies
+//! side by side, as documents and as tables ([`text`]).
 
 mod text;
 

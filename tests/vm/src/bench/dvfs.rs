@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group `dvfs`: how fast timelines are replayed, and how much of DIM comes out. On this machine, no
-//! guest.
+//! Group `dvfs`: how fast timelines are replayed, and how much of DIM comes out. On this machine,
+//! no guest.
 //!
-//! The timeline is the built-in model of a web server, 1,148 periods and 459 changes of the clock per
-//! simulated second. CPU time counts, not wall time: what else runs on the machine does not. A
-//! repetition is a tenth of a second or more. The bar is for one CPU under any policy but the oracle, so
-//! the slowest policy of each repetition counts; the oracle, which tries every decision, has a row of its own.
+//! The timeline is the built-in model of a web server, 1,148 periods and 459 changes of the clock
+//! per simulated second. CPU time counts, not wall time: what else runs on the machine does not. A
+//! repetition is a tenth of a second or more. The bar is for one CPU under any policy but the
+//! oracle, so the slowest policy of each repetition counts; the oracle, which tries every decision,
+//! has a row of its own.
 
 use ::dvfs::{Core, Model, Spec, Timeline};
 use anyhow::{Context, Result, ensure};
@@ -69,8 +70,8 @@ fn speeds(core: &Core, timeline: &Timeline, spec: Spec) -> Result<Vec<f64>> {
     Ok(speeds)
 }
 
-/// Share of DIM's predicted rows that come out, as `turbolane reproduce` counts it. The program lies
-/// beside this one.
+/// Share of DIM's predicted rows that come out, as `turbolane reproduce` counts it. The program
+/// lies beside this one.
 fn reproduced() -> Result<Figure> {
     let program = std::env::current_exe()?.with_file_name("turbolane");
     let output = Command::new(&program)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is to be replayed: a built-in model, a model file or a trace becomes a timeline on a machine.
+//! What is to be replayed: a built-in model, a model file or a trace becomes a timeline on a
+//! machine.
 
 use dvfs::{MODEL_FILES, Mark, Model, Timeline, Work};
 use machine::Platform;

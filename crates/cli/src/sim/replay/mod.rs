@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane sim --replay TIMELINE`: one core's periods under DVFS policies, side by side (DIM 6.2).
+//! `turbolane sim --replay TIMELINE`: one core's periods under DVFS policies, side by side (DIM
+//! 6.2).
 
 mod input;
 mod spec;
