@@ -112,6 +112,13 @@ impl CoreLicense {
         self.deadline_ns
     }
 
+    /// When the demand was last at least `level`; while it is, older. Means nothing for levels above
+    /// the granted one and for level 0.
+    #[inline]
+    pub fn last_ns(&self, level: u8) -> u64 {
+        self.last_ns[level as usize]
+    }
+
     /// Whether code of this level runs at the throttled rate now.
     #[inline]
     pub fn is_throttled(&self, level: u8) -> bool {
@@ -153,6 +160,18 @@ impl CoreLicense {
             Phase::Throttled => self.halt(now_ns, times),
             Phase::Halted => self.grant(now_ns, times),
         }
+    }
+
+    /// Gives a level up at once, whatever its hold: the forced change that DIM 7.1 asks of the
+    /// hardware, and how a policy of `dvfs` raises the clock. It ends at `to`, not below the
+    /// demand. True if the phase changed; not while a change is under way.
+    pub fn release(&mut self, to: u8, now_ns: u64, times: &Times) -> bool {
+        let to = to.max(self.demand);
+        if self.phase != Phase::Steady || to >= self.granted {
+            return false;
+        }
+        self.target = to;
+        self.halt(now_ns, times)
     }
 
     fn request(&mut self, now_ns: u64, times: &Times) {

@@ -81,6 +81,21 @@ fn each_level_has_its_own_hold() {
     assert_eq!(seen.last(), Some(&(1_681_000, Phase::Steady, 0)));
 }
 
+/// A forced change does not wait for the hold, stops at the demand, and is refused while a change
+/// is under way.
+#[test]
+fn a_level_can_be_released() {
+    let mut core = CoreLicense::default();
+    core.set_demand(2, 0, &TIMES);
+    assert!(!core.release(0, 1_000, &TIMES), "throttled");
+    run(&mut core, 50_000);
+    core.set_demand(1, 50_000, &TIMES);
+    assert!(core.release(0, 60_000, &TIMES));
+    assert!(!core.release(0, 61_000, &TIMES), "halted");
+    assert_eq!(run(&mut core, 71_000), [(71_000, Phase::Steady, 1)]);
+    assert!(!core.release(1, 72_000, &TIMES), "there already");
+}
+
 /// A request stands though its code ended before the grant.
 #[test]
 fn a_request_stands() {

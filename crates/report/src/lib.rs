@@ -15,6 +15,7 @@
 
 pub mod ctl;
 pub mod doctor;
+pub mod dvfs;
 pub mod lane;
 pub mod papers;
 pub mod problem;
@@ -23,6 +24,7 @@ pub mod settings;
 pub mod sim;
 pub mod stats;
 pub mod text;
+pub mod timeline;
 
 use serde::{Deserialize, Serialize};
 

@@ -21,7 +21,7 @@ const KERNELS: [&str; 3] = ["timeout_ms", "scaling_available_frequencies_hz", "A
 
 /// The sources that run in the kernel and those of the pure crates keep to the
 /// canonical units. Elsewhere a boundary may speak seconds to people.
-const FOLDERS: [&str; 5] = ["policy", "bpf", "kmod", "crates/machine", "crates/sim"];
+const FOLDERS: [&str; 6] = ["policy", "bpf", "kmod", "crates/dvfs", "crates/machine", "crates/sim"];
 
 /// Identifiers for times and frequencies end in `_ns` and `_khz`.
 pub(crate) fn names_end_in_canonical_units(tree: &Tree) -> Vec<String> {

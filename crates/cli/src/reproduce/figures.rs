@@ -5,8 +5,8 @@
 
 use sim::engine::Outcome;
 
-use super::Results;
 use super::plan::{Clocks, Instead, Plan};
+use super::{Results, dvfs};
 
 const GOLD: &str = "xeon-gold-6130";
 const I9: &str = "core-i9-7940x";
@@ -22,6 +22,7 @@ fn plan(machine: &str, scenario: &'static str, variant: &str, policy: &str) -> P
         variant: variant.into(),
         policy: policy.into(),
         clocks: Clocks::AsIs,
+        siblings: true,
         victim: "",
         instead: Instead::Nothing,
     }
@@ -55,6 +56,11 @@ fn fault_migrate(policy: &str) -> Plan {
     plan(I9, "fault-migrate", "avx512", policy)
 }
 
+/// nginx beside x265 without hyperthreading (DIM 2, Figure 2).
+fn noht(variant: &str) -> Plan {
+    Plan { siblings: false, ..plan(GOLD, "dim-nginx-x265", variant, "fair") }
+}
+
 /// The simulations that the figure of a row is computed from; none if the row is a measure.
 pub(super) fn plans(id: &str) -> Vec<Plan> {
     match id {
@@ -68,6 +74,7 @@ pub(super) fn plans(id: &str) -> Vec<Plan> {
         "thesis-t56-migrations-trap" => vec![fault_migrate(RETURN_1)],
         "thesis-t56-migrations-explicit" => vec![fault_migrate(EXPLICIT_1)],
         "thesis-t57-migrations-trap" | "thesis-t57-traps" => vec![flat()],
+        "dim-nginx-noht-avx512" => vec![noht("avx512"), noht("none")],
         _ => Vec::new(),
     }
 }
@@ -113,6 +120,14 @@ pub(super) fn figure(id: &str, results: &Results) -> Option<f64> {
         "thesis-t57-traps" => {
             let out = of(flat())?;
             Some(out.sched.traps as f64 / out.group("nginx")?.completed as f64)
+        }
+        "dim-nginx-noht-avx512" => {
+            let cpu_ns = |variant| {
+                let group = of(noht(variant))?.group("nginx")?;
+                Some(group.cpu_ns as f64 / group.completed as f64)
+            };
+            let beside_x265 = 100.0 * (cpu_ns("avx512")? / cpu_ns("none")? - 1.0);
+            Some((dvfs::noht_increase_pct()? + beside_x265) / 2.0)
         }
         _ => None,
     }

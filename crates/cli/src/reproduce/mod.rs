@@ -2,10 +2,11 @@
 //! `turbolane reproduce`: the papers' figures beside simulated ones.
 //!
 //! Which scenario stands for which workload of which paper, and which scheduler for which prototype,
-//! is in `plan.rs`; figures that are no measure of a configuration are in `figures.rs`; changed
-//! experiments that explain a miss are in `what_if.rs`. What a row means is said in
+//! is in `plan.rs`; figures that are no measure of a configuration are in `figures.rs`; what DIM says
+//! about the clock of one core is in `dvfs.rs`; changed experiments that explain a miss are in `what_if.rs`. What a row means is said in
 //! `report::reproduce`.
 
+mod dvfs;
 mod figures;
 mod plan;
 mod what_if;
@@ -37,10 +38,10 @@ use what_if::WHAT_IFS;
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
-  turbolane reproduce                 SFMA, SYSTOR and THESIS
+  turbolane reproduce                 all four papers
   turbolane reproduce systor --json")]
 pub(crate) struct ReproduceArgs {
-    /// Short names of papers [default: SFMA, SYSTOR and THESIS]
+    /// Short names of papers [default: SFMA, SYSTOR, THESIS and DIM]
     #[arg(value_name = "PAPER")]
     papers: Vec<String>,
     /// The whole input beside the built-in files
@@ -57,7 +58,7 @@ impl ReproduceArgs {
 }
 
 /// Papers whose experiments the simulator has scenarios for.
-const DEFAULT: [&str; 3] = ["SFMA", "SYSTOR", "THESIS"];
+const DEFAULT: [&str; 4] = ["SFMA", "SYSTOR", "THESIS", "DIM"];
 
 /// Simulates, and prints the comparison.
 pub(crate) fn main(args: &ReproduceArgs) -> Result<ExitCode, Failure> {
@@ -192,6 +193,9 @@ fn simulate(plans: Vec<Plan>, seed: u64) -> BTreeMap<String, Outcome> {
 
 impl Simulated for Results<'_> {
     fn measure(&self, config: &Config, measure: Measure) -> Option<f64> {
+        if let Some(value) = dvfs::measure(config, measure, self.instead) {
+            return Some(value);
+        }
         let plan = Plan::of(self.document, config)?;
         let out = self.of(&plan)?;
         let group = out.group(plan.victim)?;
@@ -207,7 +211,7 @@ impl Simulated for Results<'_> {
     }
 
     fn figure(&self, id: &str) -> Option<f64> {
-        figures::figure(id, self)
+        dvfs::figure(id, self.instead).or_else(|| figures::figure(id, self))
     }
 
     fn what_if(&self, id: &str) -> Option<Variation<'_>> {

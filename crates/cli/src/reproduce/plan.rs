@@ -46,6 +46,8 @@ pub(super) struct Plan {
     pub variant: String,
     pub policy: String,
     pub clocks: Clocks,
+    /// Whether cores have two CPUs, where the machine has them.
+    pub siblings: bool,
     /// The group whose work counts.
     pub victim: &'static str,
     pub instead: Instead,
@@ -60,8 +62,9 @@ impl Plan {
             machine: config.machine.clone(),
             scenario,
             variant: config.variant.clone(),
-            policy: policy(&config.policy)?.into(),
+            policy: policy(document, &config.policy)?.into(),
             clocks: if flat { Clocks::Flat } else { Clocks::AsIs },
+            siblings: true,
             victim,
             instead: Instead::Nothing,
         };
@@ -71,13 +74,13 @@ impl Plan {
 
     /// Names the plan: equal plans are run once.
     pub(super) fn key(&self) -> String {
-        let Plan { machine, scenario, variant, policy, clocks, .. } = self;
+        let Plan { machine, scenario, variant, policy, clocks, siblings, .. } = self;
         let instead = match self.instead {
             Instead::Nothing => "",
             Instead::Turbolane => "turbolane",
             Instead::WhatIf(what_if) => what_if.says,
         };
-        format!("{machine} {scenario} {variant} {policy} {clocks:?} {instead}")
+        format!("{machine} {scenario} {variant} {policy} {clocks:?} {siblings} {instead}")
     }
 
     /// The same with something else in the place of what the paper did; the same if that changes
@@ -90,6 +93,7 @@ impl Plan {
             Instead::WhatIf(what_if) => match what_if.change {
                 Change::Prototype(_) => is_prototype,
                 Change::Platform(_) | Change::Workload(_) => true,
+                Change::Clock(_) => false,
             },
         };
         let instead = if concerned { instead } else { Instead::Nothing };
@@ -102,6 +106,9 @@ impl Plan {
         let model = CpuModel::built_in(&self.machine)?.ok()?;
         let mut platform = Platform::new(&model);
         self.set_clocks(&mut platform);
+        if !self.siblings {
+            (platform.threads_per_core, platform.smt_frac) = (1, 1.0);
+        }
         let mut workload = scenario.workload(Some(&self.variant))?.clone();
         let mut spec: PolicySpec = self.policy.parse().ok()?;
         match (self.instead, &mut spec.scheme) {
@@ -112,7 +119,7 @@ impl Plan {
                 (Change::Platform(change), _) => change(&mut platform),
                 (Change::Workload(change), _) => change(&mut workload),
                 (Change::Prototype(change), Scheme::Prototype(prototype)) => change(prototype),
-                (Change::Prototype(_), _) => {}
+                (Change::Prototype(_) | Change::Clock(_), _) => {}
             },
             _ => {}
         }
@@ -172,6 +179,8 @@ fn scenario(document: &str, workload: &str) -> Option<(&'static str, &'static st
         ("SYSTOR", "parsec-x265" | "pts-parsec-x265" | "vips-x265" | "all-figure-6") => {
             ("parsec-x265", "parsec")
         }
+        ("DIM", "parsec-x265") => ("parsec-x265", "parsec"),
+        ("DIM", "nginx-x265") => ("dim-nginx-x265", "nginx"),
         ("SYSTOR", "kernel-build-x265") => ("build-x265", "compiler"),
         _ => return None,
     })
@@ -179,8 +188,10 @@ fn scenario(document: &str, workload: &str) -> Option<(&'static str, &'static st
 
 /// The scheduler for a policy of the papers. Prototypes are `sim::sched::prototype`; THESIS
 /// counts CPUs, SYSTOR cores of two.
-pub(super) fn policy(name: &str) -> Option<&'static str> {
+pub(super) fn policy(document: &str, name: &str) -> Option<&'static str> {
     Some(match name {
+        // no core specialisation there, and so no MuQSS
+        "unmodified" if document == "DIM" => "fair",
         "unmodified" => "muqss",
         "cfs" => "fair",
         // nothing is wide, as long as nothing traps

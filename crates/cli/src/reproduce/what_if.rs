@@ -6,9 +6,11 @@
 //! model: a constant that only a mitigated row speaks for may not be in it.
 
 use machine::Platform;
-use sim::program::{Step, Workload};
+use sim::program::{Arrivals, Step, Workload};
 use sim::rng::Dist;
 use sim::sched::prototype::PrototypeConfig;
+
+use super::dvfs::Setting;
 
 /// What is changed.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub(super) enum Change {
     Prototype(fn(&mut PrototypeConfig)),
     /// Something about the load.
     Workload(fn(&mut Workload)),
+    /// Something about a change of the clock.
+    Clock(fn(&mut Setting)),
 }
 
 /// One experiment.
@@ -36,7 +40,7 @@ pub(super) fn of(id: &str) -> Option<&'static WhatIf> {
     WHAT_IFS.iter().find(|what_if| what_if.explains.contains(&id))
 }
 
-pub(super) static WHAT_IFS: [WhatIf; 4] = [
+pub(super) static WHAT_IFS: [WhatIf; 8] = [
     // THESIS 2.4 says that wide CPUs run wide and default tasks only, 4.2 that scalar ones go last.
     // For the former speaks Table 5.7: with migrations its server keeps 18.5 of 20 CPUs busy
     // (9.38 M reference cycles a request, 97.02 MB/s), without 19.9.
@@ -70,7 +74,43 @@ pub(super) static WHAT_IFS: [WhatIf; 4] = [
         change: Change::Platform(|platform| platform.smt_frac = 2.0),
         explains: &["thesis-order-latency-none"],
     },
+    // DIM fixes the rate of requests and does not name it; a machine without hyperthreading does
+    // less, and perhaps was asked for less.
+    WhatIf {
+        says: "the server got half the requests",
+        change: Change::Workload(halve_requests),
+        explains: &["dim-nginx-noht-avx512"],
+    },
+    // DIM 4.1: "a transition from scalar to AVX-512 frequencies incurs two separate frequency
+    // transitions". The licence model goes there in one.
+    WhatIf {
+        says: "the core stood still for each level on the way",
+        change: Change::Clock(|setting| setting.one_halt = false),
+        explains: &["dim-down-avx512"],
+    },
+    // DIM 6.2.2 applies a policy to the trace and then "dilates the time" at the low clock: 670 us
+    // of the trace, dilated by 3.1 / 2.4, are 865; and 670 * (3.1 / 2.4 - 1) are the 195 us of 6.3.
+    WhatIf {
+        says: "the timeout passed in the trace's undilated time",
+        change: Change::Clock(|setting| setting.timeout_is_time = false),
+        explains: &["dim-one-change-simulated"],
+    },
+    // DIM 3: a change costs 9 to 19 us, here 10; 6.3 adds "minor overhead due to the additional
+    // system calls" to one by hand.
+    WhatIf {
+        says: "a change by software cost 19 us",
+        change: Change::Clock(|setting| setting.software_extra_ns = 9_000),
+        explains: &["dim-one-change-eager", "dim-one-change-eager-flat"],
+    },
 ];
+
+fn halve_requests(workload: &mut Workload) {
+    for source in &mut workload.sources {
+        if let Arrivals::Open { gap_ns: Dist::Exponential(mean_ns) } = &mut source.arrivals {
+            *mean_ns *= 2;
+        }
+    }
+}
 
 fn halve_scalar_work(workload: &mut Workload) {
     for step in workload.programs.iter_mut().flatten() {

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use dvfs::{MODEL_FILES, Model};
 use machine::{CPU_FILES, CpuModel, DataError, Platform};
 use report::problem::Problem;
 use report::text::wrap;
@@ -25,6 +26,14 @@ pub(super) fn list(width: usize) -> String {
                 false => format!(" (variants: {})", variants.join(", ")),
             };
             text += &wrap(&format!("  {name:15} "), &(scenario.about.clone() + &variants), width);
+        }
+    }
+    text += "\nTimelines, for --replay:\n";
+    for (name, _) in MODEL_FILES {
+        if let Some(Ok(model)) = Model::built_in(name) {
+            let variants: Vec<&str> = model.variants().collect();
+            let about = format!("{} (variants: {})", model.about, variants.join(", "));
+            text += &wrap(&format!("  {name:15} "), &about, width);
         }
     }
     text += "\nMachines:\n";
@@ -114,7 +123,7 @@ fn scenario(name: &str) -> Result<Scenario, Failure> {
     Scenario::from_toml(&text).map_err(|error| bad_file(name, &error))
 }
 
-fn model(id: &str) -> Result<CpuModel, Failure> {
+pub(super) fn model(id: &str) -> Result<CpuModel, Failure> {
     if let Some(built_in) = CpuModel::built_in(id) {
         return built_in.map_err(|error| bad_file(id, &error));
     }
@@ -122,7 +131,7 @@ fn model(id: &str) -> Result<CpuModel, Failure> {
     CpuModel::from_toml(&text).map_err(|error| bad_file(id, &error))
 }
 
-fn read(name: &str, kind: &str, next: &str) -> Result<String, Failure> {
+pub(super) fn read(name: &str, kind: &str, next: &str) -> Result<String, Failure> {
     fs::read_to_string(Path::new(name)).map_err(|error| {
         let what = format!("there is no {kind} \"{name}\"");
         let why = format!("it is not built in, and as a file: {error}");
@@ -130,7 +139,7 @@ fn read(name: &str, kind: &str, next: &str) -> Result<String, Failure> {
     })
 }
 
-fn bad_file(name: &str, error: &DataError) -> Failure {
+pub(super) fn bad_file(name: &str, error: &DataError) -> Failure {
     let what = format!("cannot use {name}, line {}", error.line);
     Failure::failed(Problem::new(what, error.what.clone(), error.next.clone()))
 }

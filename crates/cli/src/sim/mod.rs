@@ -4,9 +4,14 @@
 //! Every combination of scenario, machine and policy is one run; runs share nothing, so they go on
 //! in parallel, and their order in the output is that of the command line. No root, no hardware,
 //! nothing is changed.
+//!
+//! `--replay` and `--break-even` are about when one core's clock is raised again, not about who
+//! runs where: they ask `dvfs` instead of `sim`.
 
+mod break_even;
 mod convert;
 mod input;
+mod replay;
 mod sweep;
 
 use std::fs;
@@ -19,6 +24,8 @@ use report::problem::Problem;
 use report::sim::SimReport;
 use sim::policy_spec::PolicySpec;
 
+use replay::DvfsPolicy;
+
 use crate::failure::{Failure, print};
 use crate::terminal;
 
@@ -27,6 +34,9 @@ use crate::terminal;
 /// Runs a scenario on machines with licence levels under several schedulers, side by side; among
 /// them Turbolane's own policy, the same code that runs in the kernel. Needs no root and changes
 /// nothing. The same seed gives the same output.
+///
+/// With --replay, what one core executes is replayed under policies for its clock instead: when is
+/// it raised again behind wide code? With --break-even, after what time that pays.
 #[derive(Args)]
 #[command(after_long_help = "\
 Policies:
@@ -42,12 +52,25 @@ Policies:
                     what the papers measured: cpus=N, alpha=X (automatic sizing), detect=trap|mark,
                     end=entry|return|switch|never, timeout=2ms, slice=6ms, guests=yes|no
 
+Policies for the clock (--dvfs):
+  hardware          the machine's own timeout
+  fixed:TIME        a timeout, e.g. fixed:670us; or never
+  break-even        when as much is lost as the changes cost (2-competitive)
+  random            a random part of that (1.58-competitive on the mean)
+  average           at once if gaps were long on the average, else break-even
+  share             learns which timeout pays
+  hints[:TIME]      when the application says so, else after TIME [default: never]
+  switches[:TIME]   when the kernel switches to a scalar task, else after TIME [default: as hardware]
+  oracle            optimal, by looking ahead; without --sibling
+
 Examples:
   turbolane sim                                    the scenarios and machines there are
   turbolane sim thesis-nginx                       fair scheduling and Turbolane
   turbolane sim thesis-nginx -p muqss -p lane:wide=1 -p lane:wide=2
   turbolane sim parsec-x265 --machine xeon-6980p --html report.html
-  turbolane sim ./mine.toml --machine ./probed.toml --json")]
+  turbolane sim ./mine.toml --machine ./probed.toml --json
+  turbolane sim --break-even xeon-gold-6130
+  turbolane sim --replay dim-nginx --dvfs fixed:670us,break-even,hints,oracle")]
 pub(crate) struct SimArgs {
     /// Names of built-in scenarios, or scenario files; lists what there is if none is given
     #[arg(value_name = "SCENARIO")]
@@ -79,10 +102,59 @@ pub(crate) struct SimArgs {
     /// Write a trace for ui.perfetto.dev; one scenario only
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
+    /// Print the break-even time of every step of this machine
+    #[arg(long, value_name = "ID|FILE", conflicts_with_all = [
+        "scenarios", "machines", "policies", "variant", "packages", "seed", "jobs", "html",
+        "perfetto", "replay",
+    ])]
+    break_even: Option<String>,
+    #[command(flatten)]
+    replay: ReplayArgs,
+}
+
+/// A replay of what one core does.
+#[derive(Args)]
+#[command(next_help_heading = "Replays of one core")]
+struct ReplayArgs {
+    /// Replay a timeline under DVFS policies: a built-in model, a model file or a trace
+    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = [
+        "scenarios", "policies", "packages", "jobs", "html", "perfetto",
+    ])]
+    replay: Option<String>,
+    /// Policies for the clock; what the others are compared with first [default: all that need no
+    /// hints]
+    #[arg(
+        long,
+        value_name = "POLICY,...",
+        requires = "replay",
+        conflicts_with = "scenarios",
+        value_delimiter = ','
+    )]
+    dvfs: Vec<DvfsPolicy>,
+    /// What the core's other CPU executes meanwhile: another timeline
+    #[arg(long, value_name = "NAME|FILE", requires = "replay", conflicts_with = "scenarios")]
+    sibling: Option<String>,
+    /// Active cores of the package [default: the timeline's, or all]
+    #[arg(long, value_name = "N", requires = "replay", conflicts_with = "scenarios")]
+    active_cores: Option<u16>,
+    /// Every level at its base clock
+    #[arg(long, requires = "replay", conflicts_with_all = ["scenarios", "active_cores"])]
+    no_turbo: bool,
+    /// Write the replayed timeline as a trace
+    #[arg(long, value_name = "FILE", requires = "replay", conflicts_with = "scenarios")]
+    write_timeline: Option<PathBuf>,
 }
 
 /// Simulates, and prints what came out.
 pub(crate) fn main(args: &SimArgs) -> Result<ExitCode, Failure> {
+    if let Some(id) = &args.break_even {
+        let report = break_even::report(&input::model(id)?);
+        return show(args, || json_line(&report), |width| report.text(width));
+    }
+    if let Some(name) = &args.replay.replay {
+        let report = replay::report(args, name)?;
+        return show(args, || json_line(&report), |width| report.text(width));
+    }
     if args.scenarios.is_empty() {
         print(&input::list(terminal::width()))?;
         return Ok(ExitCode::SUCCESS);
@@ -95,6 +167,16 @@ pub(crate) fn main(args: &SimArgs) -> Result<ExitCode, Failure> {
         print(&text)?;
     }
     write_files(args, &reports)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A document as JSON or text.
+fn show(
+    args: &SimArgs,
+    json: impl Fn() -> String,
+    text: impl Fn(usize) -> String,
+) -> Result<ExitCode, Failure> {
+    print(&if args.json { json() + "\n" } else { text(terminal::width()) })?;
     Ok(ExitCode::SUCCESS)
 }
 

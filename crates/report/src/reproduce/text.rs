@@ -7,6 +7,7 @@ use crate::papers::{Place, Use};
 use crate::text::{Align, Table, wrap};
 
 const MISSED: &str = "MISSED";
+const OPEN: &str = "open";
 
 /// What a changed experiment yields, if that explains the miss.
 fn explanation(what_if: &Option<WhatIf>, result: impl Fn(&WhatIf) -> String) -> String {
@@ -81,6 +82,9 @@ impl RowResult {
         if self.verdict() == MISSED {
             what += &explanation(&self.what_if, |what_if| with_unit(what_if.simulated[0]));
         }
+        if self.verdict() == OPEN && !row.note.is_empty() {
+            what += &format!(" -- not simulated: {}", row.note);
+        }
         let published = format!("{}{range}{unit}", figure(row.value));
         vec![
             format!("  {}", place(&row.place)),
@@ -97,7 +101,7 @@ impl RowResult {
     fn verdict(&self) -> &'static str {
         match (self.published.purpose, self.within) {
             (Use::Calibrates, _) => "calibrated",
-            (_, None) => "open",
+            (_, None) => OPEN,
             (_, Some(true)) => "predicted",
             (_, Some(false)) => MISSED,
         }

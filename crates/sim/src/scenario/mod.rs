@@ -47,7 +47,7 @@ pub use build::Scenario;
 use machine::DataError;
 
 /// Name and text of each built-in scenario.
-pub const SCENARIO_FILES: [(&str, &str); 10] = [
+pub const SCENARIO_FILES: [(&str, &str); 11] = [
     ("thesis-nginx", include_str!("../../../../data/scenarios/thesis-nginx.toml")),
     ("thesis-nginx-low", include_str!("../../../../data/scenarios/thesis-nginx-low.toml")),
     ("sfma-nginx", include_str!("../../../../data/scenarios/sfma-nginx.toml")),
@@ -55,6 +55,7 @@ pub const SCENARIO_FILES: [(&str, &str); 10] = [
     ("parsec-x265", include_str!("../../../../data/scenarios/parsec-x265.toml")),
     ("build-x265", include_str!("../../../../data/scenarios/build-x265.toml")),
     ("nginx-x265", include_str!("../../../../data/scenarios/nginx-x265.toml")),
+    ("dim-nginx-x265", include_str!("../../../../data/scenarios/dim-nginx-x265.toml")),
     ("openssl-speed", include_str!("../../../../data/scenarios/openssl-speed.toml")),
     ("fault-migrate", include_str!("../../../../data/scenarios/fault-migrate.toml")),
     ("type-changes", include_str!("../../../../data/scenarios/type-changes.toml")),

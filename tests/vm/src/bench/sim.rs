@@ -36,7 +36,7 @@ pub fn run() -> Result<()> {
 }
 
 /// CPU time of this thread's process, s.
-fn cpu_s() -> f64 {
+pub(super) fn cpu_s() -> f64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes one timespec, which is ours.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut now) };

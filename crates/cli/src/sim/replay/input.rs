@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is to be replayed: a built-in model, a model file or a trace becomes a timeline on a
+//! machine.
+
+use dvfs::{MODEL_FILES, Mark, Model, Timeline, Work};
+use machine::Platform;
+use report::problem::Problem;
+use report::timeline::{self, Header, Period};
+
+use super::super::input::{bad_file, read};
+use crate::failure::Failure;
+
+/// A model or a trace.
+pub(super) enum Input {
+    Model(Model),
+    Trace(Header, Vec<Period>),
+}
+
+impl Input {
+    /// By the name of a built-in model or a file; a file that begins with a brace is a trace.
+    pub(super) fn open(name: &str) -> Result<Input, Failure> {
+        if let Some(built_in) = Model::built_in(name) {
+            return built_in.map(Input::Model).map_err(|error| bad_file(name, &error));
+        }
+        let known: Vec<&str> = MODEL_FILES.iter().map(|(name, _)| *name).collect();
+        let next = format!("name a file, or one of the built-in models: {}", known.join(", "));
+        let text = read(name, "timeline", &next)?;
+        let input = if text.trim_start().starts_with('{') {
+            timeline::read(&text).map(|(header, periods)| Input::Trace(header, periods))
+        } else {
+            Model::from_toml(&text).map(Input::Model)
+        };
+        input.map_err(|error| bad_file(name, &error))
+    }
+
+    /// What it is, as the header of a trace.
+    pub(super) fn header(&self) -> Header {
+        match self {
+            Input::Trace(header, _) => header.clone(),
+            Input::Model(model) => Header {
+                schema: report::SCHEMA,
+                timeline: model.name.clone(),
+                about: model.about.clone(),
+                machine: model.machine.clone(),
+                active_cores: model.active_cores,
+                work: model.work.clone(),
+                recorded: false,
+            },
+        }
+    }
+
+    /// Its periods on a machine.
+    pub(super) fn timeline(
+        &self,
+        platform: &Platform,
+        variant: Option<&str>,
+        seed: u64,
+    ) -> Result<Timeline, Failure> {
+        let timeline = match self {
+            Input::Model(model) => model.timeline(platform, variant, seed),
+            Input::Trace(_, periods) => variant.is_none().then(|| of_periods(periods)),
+        };
+        let Some(timeline) = timeline else {
+            let name = self.header().timeline;
+            let has = match self {
+                Input::Model(model) => model.variants().collect::<Vec<_>>().join(", "),
+                Input::Trace(..) => "none: it is a trace".into(),
+            };
+            return Err(Failure::failed(Problem::new(
+                format!("{name} has no variant \"{}\"", variant.unwrap_or_default()),
+                format!("it has {has}"),
+                "choose one of them, or leave --variant out",
+            )));
+        };
+        let highest = timeline.max_level() as usize;
+        if highest >= platform.nr_levels() {
+            return Err(Failure::failed(Problem::new(
+                format!("{} cannot be replayed on {}", self.header().timeline, platform.name),
+                format!(
+                    "it asks for level {highest}, the machine's last is {}",
+                    platform.nr_levels() - 1
+                ),
+                format!("choose a machine that has it; it was made for {}", self.header().machine),
+            )));
+        }
+        Ok(timeline)
+    }
+}
+
+fn of_periods(periods: &[Period]) -> Timeline {
+    let mut timeline = Timeline::default();
+    for period in periods {
+        let work = match (period.cycles, period.idle_ns) {
+            (None, idle_ns) => Work::Idle { time_ns: idle_ns.unwrap_or(0) },
+            (Some(cycles), _) => Work::Code {
+                level: period.level,
+                cycles,
+                sensitive_frac: period.sensitive_frac.unwrap_or(1.0),
+            },
+        };
+        let marks: Vec<Mark> = period.marks.iter().map(|&mark| of_mark(mark)).collect();
+        timeline.push(work, &marks);
+    }
+    timeline
+}
+
+fn of_mark(mark: timeline::Mark) -> Mark {
+    match mark {
+        timeline::Mark::Request => Mark::Request,
+        timeline::Mark::Force => Mark::Force,
+        timeline::Mark::DelayNs(delay_ns) => Mark::DelayNs(delay_ns),
+        timeline::Mark::Switch(level) => Mark::Switch(level),
+    }
+}
+
+/// The periods of a timeline, as a trace has them.
+pub(super) fn periods(timeline: &Timeline) -> impl Iterator<Item = Period> {
+    timeline.periods().iter().map(|period| {
+        let marks = timeline.marks(period).iter().map(|&mark| to_mark(mark)).collect();
+        match period.work {
+            Work::Idle { time_ns } => Period { idle_ns: Some(time_ns), marks, ..Period::default() },
+            Work::Code { level, cycles, sensitive_frac } => Period {
+                level,
+                cycles: Some(cycles),
+                sensitive_frac: (sensitive_frac < 1.0).then_some(sensitive_frac),
+                marks,
+                ..Period::default()
+            },
+        }
+    })
+}
+
+fn to_mark(mark: Mark) -> timeline::Mark {
+    match mark {
+        Mark::Request => timeline::Mark::Request,
+        Mark::Force => timeline::Mark::Force,
+        Mark::DelayNs(delay_ns) => timeline::Mark::DelayNs(delay_ns),
+        Mark::Switch(level) => timeline::Mark::Switch(level),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A modelled timeline that is written as a trace and read again is the same timeline.
+    #[test]
+    fn a_model_survives_being_a_trace() {
+        let input = Input::open("dim-nginx").unwrap_or_else(|_| panic!("it is built in"));
+        let model = machine::CpuModel::built_in("core-i9-7940x").unwrap().unwrap();
+        let platform = Platform::new(&model);
+        let timeline = input.timeline(&platform, Some("calls"), 3).unwrap();
+        let text = timeline::write(&input.header(), periods(&timeline));
+        let (header, periods) = timeline::read(&text).unwrap();
+        assert_eq!(header, input.header());
+        assert_eq!(of_periods(&periods), timeline);
+    }
+}
