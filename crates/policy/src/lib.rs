@@ -151,12 +151,19 @@ const _: () = assert!(size_of::<Task>() == 48);
 #[repr(C)]
 #[allow(missing_docs)]
 pub struct Sizing {
-    pub wide_q10: u64,
+    pub wide_run_q10: u64,
+    pub wide_wait_q10: u64,
     pub rest_q10: u64,
+    pub settled_ns: u64,
     pub low_ns: u64,
+    pub hold_ns: u64,
+    pub shrunk_ns: u64,
+    pub nr_before: u32,
+    pub nr_low: u32,
     pub nr_wide: u32,
     pub nr_changes: u32,
 }
+const _: () = assert!(size_of::<Sizing>() == 72);
 
 /// `tl_sizing_input`: what was seen since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
