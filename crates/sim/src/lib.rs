@@ -16,6 +16,7 @@
 
 pub mod bits;
 pub mod check;
+pub mod compare;
 pub mod engine;
 pub mod fuzz;
 pub mod histogram;
