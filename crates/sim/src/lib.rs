@@ -19,6 +19,7 @@ pub mod check;
 pub mod compare;
 pub mod engine;
 pub mod fuzz;
+mod heap;
 pub mod histogram;
 pub mod policy_spec;
 pub mod program;

@@ -17,12 +17,14 @@ const SYSCALL_BITS: u32 = 3;
 
 impl Lane {
     /// Charge the running task, and count, what it ran since the last time.
+    #[inline]
     pub(super) fn account_run(&mut self, sys: &Sys, cpu: usize, task: Tid) {
         let t = &self.tasks[task as usize].t;
         self.account_run_as(sys, cpu, task, t.task_type, t.level);
     }
 
     /// The same, as a task of this type and level: what it was until now.
+    #[inline(always)]
     fn account_run_as(&mut self, sys: &Sys, cpu: usize, task: Tid, task_type: u8, level: u8) {
         let t = &mut self.tasks[task as usize].t;
         let used_ns = sys.now_ns - t.started_ns;
@@ -41,6 +43,7 @@ impl Lane {
         }
     }
 
+    #[inline(always)]
     pub(super) fn account_start(&mut self, sys: &Sys, task: Tid) {
         let t = &mut self.tasks[task as usize].t;
         if t.enqueued_ns != 0 {
@@ -55,6 +58,7 @@ impl Lane {
     }
 
     /// Tell the policy; true if type or level changed. Until now the task ran as what it was.
+    #[inline]
     pub(super) fn tell(
         &mut self,
         sys: &Sys,
@@ -76,6 +80,7 @@ impl Lane {
     }
 
     /// Read the task's slot of the hint page; true if its type or level changed.
+    #[inline(always)]
     pub(super) fn read_hint(
         &mut self,
         sys: &Sys,
@@ -83,10 +88,13 @@ impl Lane {
         task: Tid,
         sink: &mut impl Sink,
     ) -> bool {
+        let lane = &self.tasks[task as usize];
+        lane.hint_seq != lane.hint_read && self.read_new_hint(sys, cpu, task, sink)
+    }
+
+    #[cold]
+    fn read_new_hint(&mut self, sys: &Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
         let lane = &mut self.tasks[task as usize];
-        if lane.hint_seq == lane.hint_read {
-            return false;
-        }
         lane.hint_read = lane.hint_seq;
         let want = lane.hint_want;
         let event = if want > 0 { Event::HintBegin } else { Event::HintEnd };
