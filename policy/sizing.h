@@ -19,15 +19,20 @@
  *   N                          CPUs
  *
  *   need = N - R, the CPUs that the rest leaves, but
- *          at least W / 0.95: where all CPUs are wanted, wide ones are full too
+ *          at least W:        where all CPUs are wanted, wide ones are full too
  *          at most  W / 0.55: where they are not, wide tasks hardly wait, and
  *                             seldom share a core
  *   need = N * W / (W + R) at most, if W + R > N: the share of its demand
  *
+ * Full: less than an eighth of a CPU idles or does other work. The queue of a
+ * set says little on its way there: a closed load of 30 tasks lets 3 or 10 of
+ * them wait at sizes that hardly differ.
+ *
  * The set grows when need exceeds it by a margin: to what is needed, at most
- * to twice its size. It shrinks when a smaller set would hold need all of the
- * hold time, with W / 0.85, W / 0.40 and a room of N - R + N / 8, so that noise
- * does not undo what noise did: to what is needed, at most to half its size.
+ * by half. It shrinks when a smaller set would hold need all of the hold time,
+ * with W / 0.85, W / 0.40 and a room of N - R + N / 8, so that noise does not
+ * undo what noise did: to what is needed, at most to half its size. Where only
+ * the share says so, by one core: it is the less certain measure.
  *
  * All are moving averages over tau that begin anew with each change of the
  * set: what was seen with another size says little about this one.
@@ -36,9 +41,10 @@
  * it was, and the hold time doubles; one that needs not halves it. So a load
  * that looks different from either of two sizes is not tried again and again.
  *
- * Limits. Only sums are known: that one program has both wide and other parts,
- * and waits with the one for the other, is not seen. Where the whole machine is
- * overloaded the share can then be some percent from the best.
+ * Limits. Only sums are known, not whose they are: how CPUs that are wanted by
+ * all are best shared between programs depends on what each of them does next,
+ * and to whom that matters. On overloaded machines sizes that suit one program
+ * differ from those that suit another by a core or two.
  *
  * Unit of all demands: 1024 = one CPU.
  */
@@ -54,16 +60,13 @@
  * need to settle; and at most so long, after repeated regret. */
 #define TL_SIZING_HOLD_NS 1000000000ull
 #define TL_SIZING_HOLD_MAX_NS (64 * TL_SIZING_HOLD_NS)
-/* Margin either way: an eighth of a CPU. */
+/* Margin either way, and what a full set has idle: an eighth of a CPU. */
 #define TL_SIZING_MARGIN_Q10 128u
 /*
  * How full a set may be, 1024 = all CPUs busy with wide work. From a sweep over
- * the sizes of every scenario of data/scenarios: on machines that are
- * overloaded the best sizes are 88 to 91 % full and the next smaller ones 97 %
- * and more; on others, those up to 65 % full are within 1 % of the best, one of
- * 83 % is not.
+ * the sizes of every scenario of data/scenarios: on machines that have idle
+ * CPUs, sets up to 65 % full are within 1 % of the best, one of 83 % is not.
  */
-#define TL_SIZING_FULL_Q10 973u	     /* 0.95: full, or grow */
 #define TL_SIZING_LIGHT_Q10 563u     /* 0.55: grow, where there is room */
 #define TL_SIZING_FULL_LOW_Q10 870u  /* 0.85: shrink */
 #define TL_SIZING_LIGHT_LOW_Q10 410u /* 0.40: shrink, where there is room */
@@ -138,28 +141,31 @@ tl_inline void tl_sizing_observe(struct tl_sizing *s,
  * with equal rights keep wide ones waiting. */
 tl_inline u32 tl_sizing_is_full(const struct tl_sizing *s, u64 set_q10)
 {
-	return s->wide_run_q10 * 1024 > set_q10 * TL_SIZING_FULL_Q10 ||
+	return s->wide_run_q10 + TL_SIZING_MARGIN_Q10 > set_q10 ||
 	       s->wide_wait_q10 > 2 * s->wide_run_q10;
 }
 
-/* CPUs that wide work should have, between full_q10 and light_q10 full. */
-tl_inline u64 tl_sizing_need_q10(const struct tl_sizing *s, u64 wide_q10,
-				 u64 all_q10, u64 full_q10, u64 light_q10,
-				 u64 spare_q10)
+/* CPUs that wide work should have: the room that the rest leaves, within these
+ * bounds. */
+tl_inline u64 tl_sizing_need_q10(const struct tl_sizing *s, u64 least_q10,
+				 u64 most_q10, u64 all_q10)
 {
-	u64 both_q10 = wide_q10 + s->rest_q10;
-	u64 room_q10 = all_q10 + spare_q10 > s->rest_q10 ?
-			       all_q10 + spare_q10 - s->rest_q10 :
-			       0;
-	u64 need_q10 = tl_max_u64(room_q10, wide_q10 * 1024 / full_q10);
+	u64 room_q10 = all_q10 > s->rest_q10 ? all_q10 - s->rest_q10 : 0;
 
-	need_q10 = tl_min_u64(need_q10, wide_q10 * 1024 / light_q10);
-	if (both_q10 > all_q10)
-		need_q10 = tl_min_u64(need_q10, all_q10 * wide_q10 / both_q10);
-	return need_q10;
+	return tl_min_u64(tl_max_u64(room_q10, least_q10), most_q10);
 }
 
-/* Cores for so much, with a margin less or more. */
+/* The share of the wide work, if there are not CPUs for all, else more than
+ * there are. */
+tl_inline u64 tl_sizing_share_q10(const struct tl_sizing *s, u64 wide_q10,
+				  u64 all_q10)
+{
+	u64 both_q10 = wide_q10 + s->rest_q10;
+
+	return both_q10 > all_q10 ? all_q10 * wide_q10 / both_q10 : ~0ull;
+}
+
+/* Cores for so much. */
 tl_inline u32 tl_sizing_cores(u64 need_q10, u64 core_q10)
 {
 	return (u32)tl_min_u64((need_q10 + core_q10 - 1) / core_q10, 1u << 30);
@@ -171,7 +177,7 @@ tl_inline u32 tl_sizing_grow(struct tl_sizing *s, u32 old, u64 need_q10,
 {
 	u32 want = tl_sizing_cores(need_q10 - TL_SIZING_MARGIN_Q10, core_q10);
 
-	want = tl_min_u64(want, 2ull * old);
+	want = tl_min_u64(want, (u64)old + (old + 1) / 2);
 	if (s->nr_before && s->shrunk_ns < s->hold_ns) {
 		s->hold_ns = tl_min_u64(2 * s->hold_ns, TL_SIZING_HOLD_MAX_NS);
 		want = tl_min_u64(want, s->nr_before);
@@ -196,6 +202,23 @@ tl_inline u32 tl_sizing_shrink(struct tl_sizing *s, u32 old, u32 fit,
 	return tl_max_u64(tl_max_u64(s->nr_low, (old + 1) / 2), 1);
 }
 
+/* Cores that a set could shrink to; at least `want` if it should not. */
+tl_inline u32 tl_sizing_fit(const struct tl_sizing *s, u32 want, u64 wide_q10,
+			    u64 all_q10, u64 core_q10)
+{
+	u64 used_q10 = tl_sizing_need_q10(
+		s, wide_q10 * 1024 / TL_SIZING_FULL_LOW_Q10,
+		wide_q10 * 1024 / TL_SIZING_LIGHT_LOW_Q10, all_q10 * 9 / 8);
+	u64 share_q10 = tl_sizing_share_q10(s, wide_q10, all_q10);
+	u32 fit = tl_sizing_cores(used_q10 + TL_SIZING_MARGIN_Q10, core_q10);
+
+	if (fit < want || want < 2)
+		return fit;
+	return share_q10 <= (want - 1) * core_q10 - TL_SIZING_MARGIN_Q10 ?
+		       want - 1 :
+		       fit;
+}
+
 /*
  * Take in what was seen; returns the number of cores that should be wide:
  * 1..nr_cores - 1, or 1 on a machine of one core. The caller applies it before
@@ -218,23 +241,19 @@ tl_inline u32 tl_sizing_update(struct tl_sizing *s,
 	wide_q10 = s->wide_run_q10;
 	if (tl_sizing_is_full(s, want * core_q10))
 		wide_q10 += s->wide_wait_q10;
-	need_q10 = tl_sizing_need_q10(s, wide_q10, all_q10, TL_SIZING_FULL_Q10,
-				      TL_SIZING_LIGHT_Q10, 0);
+	need_q10 = tl_sizing_need_q10(
+		s, wide_q10, wide_q10 * 1024 / TL_SIZING_LIGHT_Q10, all_q10);
+	need_q10 =
+		tl_min_u64(need_q10, tl_sizing_share_q10(s, wide_q10, all_q10));
+	fit = tl_sizing_fit(s, want, wide_q10, all_q10, core_q10);
 	if (need_q10 > want * core_q10 + TL_SIZING_MARGIN_Q10) {
 		want = tl_min_u64(tl_sizing_grow(s, want, need_q10, core_q10),
 				  most);
 		s->low_ns = 0;
+	} else if (fit < want) {
+		want = tl_sizing_shrink(s, want, fit, in->elapsed_ns);
 	} else {
-		need_q10 = tl_sizing_need_q10(s, wide_q10, all_q10,
-					      TL_SIZING_FULL_LOW_Q10,
-					      TL_SIZING_LIGHT_LOW_Q10,
-					      all_q10 / 8);
-		fit = tl_sizing_cores(need_q10 + TL_SIZING_MARGIN_Q10,
-				      core_q10);
-		if (fit < want)
-			want = tl_sizing_shrink(s, want, fit, in->elapsed_ns);
-		else
-			s->low_ns = 0;
+		s->low_ns = 0;
 	}
 	if (want != old) {
 		s->nr_changes++;
