@@ -32,18 +32,18 @@
 #define NR_URETPROBE 335
 #define NR_UPROBE 336
 
-/* The clock of the task's queue goes on by what the task used. */
-static __always_inline void advance_clock(const struct tl_task *t, u64 used_ns)
+/* The task's virtual time, its queue's clock, its CPU's balances. */
+static __always_inline void charge(struct task_ctx *tc, struct tl_cpu *c,
+				   u64 used_ns)
 {
-	u32 queue = queue_of(t->clock);
-	struct llc_queues *q = queues_of(t->clock);
+	u32 queue = queue_of(tc->t.clock);
+	struct llc_queues *q = queues_of(tc->t.clock);
+	u32 nr_tasks = q->nr_running[queue] + q->nr_waiting[queue];
+	u64 step_ns = tl_charge(&tc->t, &c->turns, &cfg, used_ns, nr_tasks,
+				tc->went_first);
 
-	if (t->clock)
-		__sync_fetch_and_add(
-			&q->clock_ns[queue],
-			tl_vtime_step(t, used_ns,
-				      q->nr_running[queue] +
-					      q->nr_waiting[queue]));
+	if (tc->t.clock)
+		__sync_fetch_and_add(&q->clock_ns[queue], step_ns);
 }
 
 /* Charge the running task, and count for its CPU, what it ran since the last
@@ -57,11 +57,7 @@ static __always_inline void account_run(struct task_ctx *tc, struct tl_cpu *c,
 	if (type >= TL_NR_TYPES)
 		return;
 	tc->t.started_ns = now_ns;
-	tl_vtime_charge(&tc->t, used_ns);
-	advance_clock(&tc->t, used_ns);
-	tl_turns_charge(&c->turns, &tc->t, used_ns,
-			tl_task_slice_ns(&tc->t, &cfg));
-	tl_turns_charge_first(&c->turns, tc->went_first, used_ns, cfg.slice_ns);
+	charge(tc, c, used_ns);
 	c->run_ns[type] += used_ns;
 	if (level > c->class && is_leaving(tc))
 		c->leaving_ns += used_ns;

@@ -327,4 +327,19 @@ tl_inline void tl_turns_charge_first(struct tl_turns *turns, u32 went_first,
 	turns->first_ns = first_ns;
 }
 
+/*
+ * The CPU's task has used CPU time, one of nr_tasks of its queue that wait or
+ * run. Its virtual time goes on, and the CPU's balances; returns by how much the
+ * clock of its queue does.
+ */
+tl_inline u64 tl_charge(struct tl_task *t, struct tl_turns *turns,
+			const struct tl_cfg *cfg, u64 used_ns, u32 nr_tasks,
+			u32 went_first)
+{
+	tl_vtime_charge(t, used_ns);
+	tl_turns_charge(turns, t, used_ns, tl_task_slice_ns(t, cfg));
+	tl_turns_charge_first(turns, went_first, used_ns, cfg->slice_ns);
+	return tl_vtime_step(t, used_ns, nr_tasks);
+}
+
 #endif

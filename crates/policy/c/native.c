@@ -65,6 +65,10 @@ EXPORT(u32, turns_may_go_first, (const struct tl_turns *turns, u64 slice_ns),
 EXPORT(void, turns_charge_first,
        (struct tl_turns * turns, u32 went_first, u64 used_ns, u64 slice_ns),
        tl_turns_charge_first(turns, went_first, used_ns, slice_ns))
+EXPORT(u64, charge,
+       (struct tl_task * t, struct tl_turns *turns, const struct tl_cfg *cfg,
+	u64 used_ns, u32 nr_tasks, u32 went_first),
+       tl_charge(t, turns, cfg, used_ns, nr_tasks, went_first))
 EXPORT(u32, core_class, (u32 rank, u32 nr_wide, u32 tiers),
        tl_core_class(rank, nr_wide, tiers))
 EXPORT(u32, idle_class, (const struct tl_task *t, u32 i), tl_idle_class(t, i))

@@ -51,6 +51,14 @@ unsafe extern "C" {
         used_ns: u64,
         slice_ns: u64,
     );
+    pub(crate) fn tlp_charge(
+        t: *mut Task,
+        turns: *mut Turns,
+        cfg: *const Cfg,
+        used_ns: u64,
+        nr_tasks: u32,
+        went_first: u32,
+    ) -> u64;
     pub(crate) fn tlp_core_class(rank: u32, nr_wide: u32, tiers: u32) -> u32;
     pub(crate) fn tlp_idle_class(t: *const Task, i: u32) -> u32;
     pub(crate) fn tlp_victim_rank(need: u32, class: u32, running_queue: u32, arrives: u32) -> u32;

@@ -162,12 +162,19 @@ pub struct Turns {
 #[repr(C)]
 #[allow(missing_docs)]
 pub struct Sizing {
-    pub wide_q10: u64,
+    pub wide_run_q10: u64,
+    pub wide_wait_q10: u64,
     pub rest_q10: u64,
+    pub settled_ns: u64,
     pub low_ns: u64,
+    pub hold_ns: u64,
+    pub shrunk_ns: u64,
+    pub nr_before: u32,
+    pub nr_low: u32,
     pub nr_wide: u32,
     pub nr_changes: u32,
 }
+const _: () = assert!(size_of::<Sizing>() == 72);
 
 /// `tl_sizing_input`: what was seen since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -301,6 +308,21 @@ impl Turns {
     pub fn may_go_first(&self, slice_ns: u64) -> bool {
         // SAFETY: as in `own_first`.
         unsafe { ffi::tlp_turns_may_go_first(self, slice_ns) != 0 }
+    }
+
+    /// The CPU's task has used CPU time, one of `nr_tasks` of its queue that wait or run: all that
+    /// this moves. Returns how far the clock of its queue goes, ns.
+    #[inline]
+    pub fn charge_all(
+        &mut self,
+        task: &mut Task,
+        cfg: &Cfg,
+        used_ns: u64,
+        nr_tasks: u32,
+        went_first: bool,
+    ) -> u64 {
+        // SAFETY: as in `begin`.
+        unsafe { ffi::tlp_charge(task, self, cfg, used_ns, nr_tasks, u32::from(went_first)) }
     }
 
     /// The CPU's task has used CPU time; `went_first`: it went before all queues.

@@ -23,12 +23,26 @@ fn run(sizing: &mut Sizing, input: &SizingInput, periods: usize) -> Vec<u32> {
     (0..periods).map(|_| sizing.update(input)).collect()
 }
 
-/// Steady loads that fit: the smallest set that holds the wide work, within a margin.
+/// A load as it shows at the size of the moment: of the wide work, in 1/1000 of a CPU, the set runs
+/// what it can, the rest waits.
+fn seen(sizing: &Sizing, mut load: SizingInput) -> SizingInput {
+    let set_ns = u64::from(sizing.nr_wide * load.nr_cpus_per_core) * PERIOD_NS;
+    let wanted_ns = load.wide_run_ns;
+    load.wide_run_ns = wanted_ns.min(set_ns);
+    load.wide_wait_ns += wanted_ns - load.wide_run_ns;
+    load
+}
+
+fn run_seen(sizing: &mut Sizing, load: &SizingInput, periods: usize) -> Vec<u32> {
+    (0..periods).map(|_| sizing.update(&seen(sizing, *load))).collect()
+}
+
+/// Steady loads on a machine with room: wide work gets cores that it fills to 55 %, and keeps them.
 #[test]
 fn settles_on_what_is_needed() {
-    for (wide_milli, cores) in [(100, 1), (900, 1), (1900, 2), (2500, 3), (3900, 4), (6000, 6)] {
+    for (wide_milli, cores) in [(100, 1), (600, 1), (900, 2), (1900, 4), (2500, 5), (6000, 11)] {
         let mut sizing = Sizing { nr_wide: 1, ..Sizing::default() };
-        let sizes = run(&mut sizing, &input(16, 1, wide_milli, 4000), 200);
+        let sizes = run_seen(&mut sizing, &input(16, 1, wide_milli, 4000), 200);
         assert_eq!(sizes[199], cores, "{wide_milli} thousandths of a CPU");
         assert_eq!(
             sizes[60..].iter().filter(|&&size| size != cores).count(),
@@ -38,11 +52,22 @@ fn settles_on_what_is_needed() {
     }
 }
 
+/// What the rest needs is not taken for comfort: the set is fuller then, up to 95 %; and where both want
+/// more than there is, it has its share.
+#[test]
+fn leaves_the_rest_its_room() {
+    for (rest_milli, cores) in [(4_000, 8), (10_000, 6), (11_500, 5), (12_500, 4)] {
+        let mut sizing = Sizing { nr_wide: 1, ..Sizing::default() };
+        let sizes = run_seen(&mut sizing, &input(16, 1, 4300, rest_milli), 200);
+        assert_eq!(sizes[199], cores, "beside {rest_milli} thousandths of a CPU: {sizes:?}");
+    }
+}
+
 /// SMT: cores of two CPUs hold twice as much.
 #[test]
 fn counts_whole_cores() {
     let mut sizing = Sizing { nr_wide: 1, ..Sizing::default() };
-    assert_eq!(run(&mut sizing, &input(8, 2, 3900, 4000), 200)[199], 2);
+    assert_eq!(run_seen(&mut sizing, &input(8, 2, 3900, 4000), 200)[199], 4);
 }
 
 /// More work than CPUs: shared in proportion, even if all wide work waits.
@@ -55,19 +80,67 @@ fn overload_is_shared_in_proportion() {
     assert_eq!(run(&mut sizing, &load, 200)[199], 4);
 }
 
-/// A burst of load is answered within half a second, its end within a few seconds; between, the
-/// set changes one step at a time and never flaps.
+/// An overloaded machine: a set that is 90 % full is left alone, from whichever side it was reached,
+/// though its queue is as long as what it runs.
+#[test]
+fn a_full_set_is_enough_under_overload() {
+    // the video encoder beside Parsec of data/scenarios, on 16 cores of two CPUs, as the simulator
+    // sees it at 1, 2 and 3 wide cores: run, wait, the rest's run and wait in 1/100 CPU
+    let seen = |nr_wide: u32| match nr_wide {
+        1 => [200, 2088, 2342, 1],
+        2 => [361, 327, 2834, 990],
+        _ => [422, 53, 2775, 1200],
+    };
+    for start in 1..=3 {
+        let mut sizing = Sizing { nr_wide: start, ..Sizing::default() };
+        for _ in 0..200 {
+            let cpus = seen(sizing.nr_wide).map(|part| part * PERIOD_NS / 100);
+            sizing.update(&SizingInput {
+                wide_run_ns: cpus[0],
+                wide_wait_ns: cpus[1],
+                rest_run_ns: cpus[2],
+                rest_wait_ns: cpus[3],
+                ..input(16, 2, 0, 0)
+            });
+        }
+        assert_eq!(sizing.nr_wide, 2, "from {start}");
+        assert!(sizing.nr_changes <= 1, "{} changes from {start}", sizing.nr_changes);
+    }
+}
+
+/// A burst of load is answered within half a second, its end within a few seconds; the set grows by
+/// half or halves at most with each change, and never flaps.
 #[test]
 fn follows_a_step_up_and_down() {
     let mut sizing = Sizing { nr_wide: 1, ..Sizing::default() };
-    run(&mut sizing, &input(16, 1, 200, 1000), 40);
+    run_seen(&mut sizing, &input(16, 1, 200, 1000), 40);
     assert_eq!(sizing.nr_wide, 1);
-    let up = run(&mut sizing, &input(16, 1, 6000, 1000), 40);
-    assert!(up[..10].iter().any(|&size| size >= 5), "slow: {up:?}");
-    assert!(up.is_sorted(), "flaps on the way up: {up:?}");
-    let down = run(&mut sizing, &input(16, 1, 200, 1000), 200);
-    assert_eq!(down[199], 1, "{down:?}");
-    assert!(down.is_sorted_by(|a, b| a >= b && a - b <= 1), "flaps on the way down: {down:?}");
+    let up = run_seen(&mut sizing, &input(16, 1, 6000, 1000), 40);
+    assert!(up[..10].iter().any(|&size| size >= 6), "slow: {up:?}");
+    assert!(
+        up.is_sorted_by(|a, b| a <= b && *b <= a + a.div_ceil(2)),
+        "flaps on the way up: {up:?}"
+    );
+    let down = run_seen(&mut sizing, &input(16, 1, 200, 1000), 120);
+    assert_eq!(down[119], 1, "{down:?}");
+    assert!(down.is_sorted_by(|a, b| a >= b && a.div_ceil(2) <= *b), "flaps down: {down:?}");
+}
+
+/// A load that is too small for two cores and too large for one: each regret doubles the time until
+/// the next try, so that a minute sees a few tries, not one each second.
+#[test]
+fn regret_makes_tries_rare() {
+    let mut sizing = Sizing { nr_wide: 1, ..Sizing::default() };
+    let mut changes_after = |seconds: u32| {
+        for _ in 0..seconds * 20 {
+            let milli = if sizing.nr_wide == 1 { 1000 } else { 300 };
+            sizing.update(&input(16, 1, milli, 4000));
+        }
+        sizing.nr_changes
+    };
+    let (first, all) = (changes_after(4), changes_after(116));
+    assert!(first >= 3, "{first} changes in 4 s: it does not even try");
+    assert!(all <= 16, "{all} changes in two minutes");
 }
 
 proptest! {
@@ -90,10 +163,11 @@ proptest! {
     #[test]
     fn noise_does_not_make_it_flap(mean in 300u64..6000, noise in prop::collection::vec(0u64..400, 400)) {
         let mut sizing = Sizing { nr_wide: 1, ..Sizing::default() };
-        run(&mut sizing, &input(16, 1, mean, 4000), 100);
+        run_seen(&mut sizing, &input(16, 1, mean, 4000), 100);
         let before = sizing.nr_changes;
         for n in &noise {
-            sizing.update(&input(16, 1, (mean + n).saturating_sub(200), 4000));
+            let load = input(16, 1, (mean + n).saturating_sub(200), 4000);
+            sizing.update(&seen(&sizing, load));
         }
         let seconds = noise.len() as u64 * PERIOD_NS / 1_000_000_000;
         prop_assert!(u64::from(sizing.nr_changes - before) <= seconds, "{} changes in {seconds} s", sizing.nr_changes - before);

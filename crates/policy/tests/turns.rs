@@ -3,10 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use policy::{QUEUE_DEFAULT, QUEUE_SCALAR, Task, Turns};
+use policy::{Cfg, QUEUE_DEFAULT, QUEUE_SCALAR, Task, Turns};
 use proptest::prelude::*;
 
 const SLICE_NS: u64 = 1_000_000;
+
+const CFG: Cfg = Cfg {
+    slice_ns: SLICE_NS,
+    slice_wide_ns: SLICE_NS,
+    wide_timeout_ns: 0,
+    remigrate_timeout_ns: 0,
+    remigrate: 0,
+    unclassified: 0,
+};
 
 fn own() -> u32 {
     policy::queue_id(0, QUEUE_SCALAR)
@@ -84,10 +93,8 @@ impl Cpu {
         if self.running != Some(next) {
             job.longest_wait_ns = job.longest_wait_ns.max(self.now_ns - job.since_ns);
         }
-        job.task.charge(job.run_ns);
         *self.clocks.get_mut(&job.queue).expect("both are there") +=
-            job.task.clock_step_ns(job.run_ns, nr_tasks);
-        self.turns.charge(&job.task, job.run_ns, SLICE_NS);
+            self.turns.charge_all(&mut job.task, &CFG, job.run_ns, nr_tasks, false);
         job.used_ns += job.run_ns;
         self.now_ns += job.run_ns;
         self.running = Some(next);

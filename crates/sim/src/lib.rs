@@ -16,8 +16,10 @@
 
 pub mod bits;
 pub mod check;
+pub mod compare;
 pub mod engine;
 pub mod fuzz;
+mod heap;
 pub mod histogram;
 pub mod policy_spec;
 pub mod program;

@@ -7,7 +7,7 @@
 
 use machine::{CpuModel, InsnClass, Known, LicenseLevel, Platform, Sourced, Sureness};
 
-use crate::engine::{Engine, Options};
+use crate::engine::{Engine, Options, RunError};
 use crate::program::{Builder, Group, Step, Workload};
 use crate::rng::Dist;
 use crate::sched::lane::{Lane, LaneConfig, Wide};
@@ -57,4 +57,10 @@ pub fn engine(nr_cpus: usize) -> Engine<Lane, Quiet> {
     let sched = Lane::new(&sys, LaneConfig { wide, ..Default::default() });
     let options = Options { duration_ns: u64::MAX / 4, ..Default::default() };
     Engine::new(platform, sys, sched, Quiet, workload(nr_cpus), options)
+}
+
+/// Run on until a time. Compiled here, so that whoever measures gets the code that `simulate` is: the
+/// engine is generic, and a caller's crate would compile it by its own settings.
+pub fn run_until(engine: &mut Engine<Lane, Quiet>, until_ns: u64) -> Result<(), RunError> {
+    engine.run_until(until_ns)
 }

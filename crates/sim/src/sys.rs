@@ -116,6 +116,8 @@ pub struct Sys {
     pub layout: Layout,
     /// CPUs that are idle and that nobody has claimed.
     pub idle: Mask,
+    /// How many: on a busy machine nobody needs to search.
+    pub nr_idle: usize,
     /// Those of them whose siblings are idle too.
     pub idle_cores: Mask,
     /// CPUs that are online.
@@ -140,6 +142,7 @@ impl Sys {
             now_ns: 0,
             layout,
             idle: full.clone(),
+            nr_idle: nr,
             idle_cores: full.clone(),
             online: full.clone(),
             affinities: vec![full],
@@ -208,6 +211,9 @@ impl Sys {
     /// is one, as scx_bpf_pick_idle_cpu() does.
     #[inline]
     pub fn claim_any(&mut self, among: &Mask, task: Tid) -> Option<usize> {
+        if self.nr_idle == 0 {
+            return None;
+        }
         let affinity = self.affinity_of[task as usize] as usize;
         let third = (affinity != 0).then(|| &self.affinities[affinity]);
         let cpu = self
@@ -238,6 +244,7 @@ impl Sys {
     }
 
     pub(crate) fn set_idle(&mut self, cpu: usize) {
+        self.nr_idle += usize::from(!self.idle.has(cpu));
         self.idle.set(cpu);
         let core = self.layout.place[cpu].core as usize;
         if self.layout.cores[core].iter().all(|&sibling| self.idle.has(sibling as usize)) {
@@ -247,7 +254,16 @@ impl Sys {
         }
     }
 
+    #[inline]
     pub(crate) fn set_busy(&mut self, cpu: usize) {
+        // a core of a busy CPU is no idle core already
+        if self.idle.has(cpu) {
+            self.end_idle(cpu);
+        }
+    }
+
+    fn end_idle(&mut self, cpu: usize) {
+        self.nr_idle -= 1;
         self.idle.clear(cpu);
         let core = self.layout.place[cpu].core as usize;
         for &sibling in &self.layout.cores[core] {

@@ -121,6 +121,8 @@ struct Cpu {
     /// Granted level, clock, rate, power since `synced_ns`.
     level: u8,
     now: Point,
+    /// They are still those of the core's licence, its siblings and its package.
+    rate_holds: bool,
     sums: CpuSums,
     /// `sums` when the task started.
     started: (u64, u64),

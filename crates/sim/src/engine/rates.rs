@@ -28,6 +28,18 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         c.sums.level_ns[c.level as usize % MAX_LEVELS] += elapsed_ns;
     }
 
+    /// The work changed, and perhaps the rate: say when the work ends now. Counted is already.
+    #[inline]
+    pub(super) fn reload(&mut self, cpu: usize) {
+        let now_ns = self.sys.now_ns;
+        let c = &mut self.cpus[cpu];
+        if !c.rate_holds {
+            return self.retime(cpu);
+        }
+        c.work_end_ns = end_ns(now_ns, c.left_q, c.now.rate_q);
+        self.arm(cpu);
+    }
+
     /// The rate changed, or the work: count, and say when the work ends now.
     pub(super) fn retime(&mut self, cpu: usize) {
         self.sync(cpu);
@@ -57,6 +69,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         let c = &mut self.cpus[cpu];
         c.level = core.license.level();
         c.now = now;
+        c.rate_holds = true;
         c.work_end_ns = end_ns(now_ns, c.left_q, now.rate_q);
         self.arm(cpu);
     }
@@ -82,11 +95,16 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
     }
 
     /// The CPU executes code that asks for this level from now on. Its own rate is the caller's.
+    #[inline(always)]
     pub(super) fn asks(&mut self, cpu: usize, level: u8) {
-        if self.cpus[cpu].asks == level {
-            return;
+        if self.cpus[cpu].asks != level {
+            self.asks_anew(cpu, level);
         }
+    }
+
+    fn asks_anew(&mut self, cpu: usize, level: u8) {
         self.cpus[cpu].asks = level;
+        self.cpus[cpu].rate_holds = false;
         if K::WANTED {
             let what = Happened::Asks { cpu: cpu as u16, level };
             self.sink.happened(self.sys.now_ns, &what);

@@ -305,6 +305,7 @@ fn new_cpu(place: &crate::sys::Place) -> Cpu {
         resched_ns: NEVER,
         level: 0,
         now: Point::default(),
+        rate_holds: false,
         sums: CpuSums::default(),
         started: (0, 0),
     }

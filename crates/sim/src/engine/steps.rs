@@ -103,7 +103,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         c.load = load;
         c.left_q = left_q;
         self.asks(cpu, level);
-        self.retime(cpu);
+        self.reload(cpu);
     }
 
     /// Steps until there is work, or the CPU is given up.

@@ -68,6 +68,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         if was == is {
             return;
         }
+        c.rate_holds = false;
         let (core, package) = (c.core as usize, c.package as usize);
         let nr_busy = &mut self.cores[core].nr_busy;
         *nr_busy = if is { *nr_busy + 1 } else { *nr_busy - 1 };
@@ -125,8 +126,10 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         if K::WANTED {
             self.sink.happened(now_ns, &Happened::Start { task, cpu: cpu as u16 });
         }
-        self.sys.set_busy(cpu);
-        self.set_state(cpu, CpuState::Busy);
+        if self.cpus[cpu].state != CpuState::Busy {
+            self.sys.set_busy(cpu);
+            self.set_state(cpu, CpuState::Busy);
+        }
         let t = &self.tasks[task as usize];
         debug_assert_eq!(t.state, TaskState::Runnable, "task {task} starts on CPU {cpu}");
         self.stats.waited(t.group as usize, now_ns - t.woken_ns);

@@ -6,12 +6,13 @@
 //! may have tasks before it. Nearly always the head may run on the CPU that asks, so this is a heap;
 //! a head that may not costs a search through all.
 
+use crate::heap::Heap;
 use crate::sys::Tid;
 
 /// A queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
-    heap: Vec<u128>,
+    heap: Heap,
 }
 
 #[inline]
@@ -19,45 +20,50 @@ fn task_of(key: u128) -> Tid {
     key as Tid
 }
 
+#[inline]
+fn time_of(key: u128) -> i64 {
+    ((key >> 64) as u64 ^ 1 << 63) as i64
+}
+
 impl Queue {
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        self.heap.keys().is_empty()
     }
 
+    #[inline]
     pub(super) fn head(&self) -> Option<Tid> {
-        self.heap.first().map(|&key| task_of(key))
+        self.heap.first().map(task_of)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.heap.len()
+        self.heap.keys().len()
     }
 
     /// Time of the head.
     pub(super) fn head_ns(&self) -> Option<i64> {
-        self.heap.first().map(|&key| ((key >> 64) as u64 ^ 1 << 63) as i64)
+        self.heap.first().map(time_of)
     }
 
     /// Insert by time; `order` grows from call to call.
     #[inline]
     pub(super) fn insert(&mut self, task: Tid, time_ns: i64, order: u32) {
         let time = u128::from(time_ns as u64 ^ 1 << 63);
-        let key = time << 64 | u128::from(order) << 32 | u128::from(task);
-        self.heap.push(key);
-        self.sift_up(self.heap.len() - 1);
+        self.heap.push(time << 64 | u128::from(order) << 32 | u128::from(task));
     }
 
     /// Take the first that may be taken.
     #[inline]
     pub(super) fn take(&mut self, may: impl Fn(Tid) -> bool) -> Option<Tid> {
         let i = self.first(may)?;
-        let task = task_of(self.heap[i]);
-        self.remove(i);
+        let task = task_of(self.heap.keys()[i]);
+        self.heap.remove(i);
         Some(task)
     }
 
     /// Time of the first that may be taken.
     pub(super) fn first_ns(&self, may: impl Fn(Tid) -> bool) -> Option<i64> {
-        self.first(may).map(|i| ((self.heap[i] >> 64) as u64 ^ 1 << 63) as i64)
+        self.first(may).map(|i| time_of(self.heap.keys()[i]))
     }
 
     #[inline]
@@ -65,50 +71,13 @@ impl Queue {
         if may(self.head()?) {
             return Some(0);
         }
-        let all = self.heap.iter().enumerate();
+        let all = self.heap.keys().iter().enumerate();
         all.filter(|(_, key)| may(task_of(**key))).min_by_key(|(_, key)| **key).map(|(i, _)| i)
     }
 
     /// Take all, in order.
     pub(super) fn drain(&mut self) -> Vec<Tid> {
-        self.heap.sort_unstable();
-        self.heap.drain(..).map(task_of).collect()
-    }
-
-    fn remove(&mut self, i: usize) {
-        self.heap.swap_remove(i);
-        if i < self.heap.len() {
-            self.sift_up(i);
-            self.sift_down(i);
-        }
-    }
-
-    fn sift_up(&mut self, mut i: usize) {
-        let key = self.heap[i];
-        while i > 0 && self.heap[(i - 1) / 2] > key {
-            self.heap[i] = self.heap[(i - 1) / 2];
-            i = (i - 1) / 2;
-        }
-        self.heap[i] = key;
-    }
-
-    fn sift_down(&mut self, mut i: usize) {
-        let key = self.heap[i];
-        loop {
-            let mut child = 2 * i + 1;
-            if child >= self.heap.len() {
-                break;
-            }
-            if child + 1 < self.heap.len() && self.heap[child + 1] < self.heap[child] {
-                child += 1;
-            }
-            if self.heap[child] >= key {
-                break;
-            }
-            self.heap[i] = self.heap[child];
-            i = child;
-        }
-        self.heap[i] = key;
+        self.heap.drain().map(task_of).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The benchmarks. Groups `vm` and `trap`: each measures its claim beside its baseline in one
-//! guest. Group `sim`: the simulator's speed. Group `dvfs`: that of replays.
+//! guest. Group `sim`: the simulator's speed, and what it predicts. Group `dvfs`: the speed of replays.
 
 pub mod conservation;
 mod dvfs;
@@ -9,6 +9,7 @@ mod migration;
 mod overhead;
 mod placement;
 mod sim;
+mod sim_results;
 mod trap;
 mod trap_avx512;
 
@@ -22,6 +23,7 @@ pub const ALL: &[Case] = &[
     Case::bench("overhead", overhead::run).icount().limit_s(900).peers(&["scx_layered"]),
     Case::bench("sim", sim::run).group("sim").host(),
     Case::bench("dvfs", dvfs::run).group("dvfs").host(),
+    Case::bench("sim-results", sim_results::run).group("sim").host(),
     Case::bench("migration", migration::run).icount().limit_s(300),
     Case::bench("trap-paths", trap::paths).group("trap").icount().limit_s(600),
     Case::bench("trap-extra", trap::extra).group("trap").icount().limit_s(600),

@@ -3,6 +3,10 @@
 //!
 //! CPU time counts, not wall time: what else runs on the machine does not. A repetition is about a
 //! tenth of a second or more.
+//!
+//! The fuzzer runs for a minute, from seed 0; `TURBOLANE_FUZZ_S=SECONDS ./x bench sim` for as long as
+//! that says, and `TURBOLANE_FUZZ_SEED=N` from another seed, so that hours on several machines check
+//! different cases. A violation is printed with its seed, counted, and the run goes on.
 
 use std::time::Instant;
 
@@ -10,7 +14,7 @@ use ::sim::engine::Options;
 use ::sim::fuzz::run_case;
 use ::sim::policy_spec::simulate;
 use ::sim::scenario::Scenario;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use machine::{CpuModel, Platform};
 
 use crate::measure::{Figure, publish};
@@ -23,6 +27,8 @@ const N: usize = 7;
 const EVENTS: u64 = 1_000_000;
 /// Environment variable: how long the fuzzer runs, s. Hours are for whoever asks.
 const FUZZ_S: &str = "TURBOLANE_FUZZ_S";
+/// The first seed.
+const FUZZ_SEED: &str = "TURBOLANE_FUZZ_SEED";
 
 /// Measure and publish.
 pub fn run() -> Result<()> {
@@ -31,7 +37,7 @@ pub fn run() -> Result<()> {
         figures.push(events_per_s(nr_cpus)?);
     }
     figures.push(nginx_s()?);
-    figures.push(fuzz()?);
+    figures.extend(fuzz()?);
     publish("sim", &figures)
 }
 
@@ -51,7 +57,7 @@ fn events_per_s(nr_cpus: usize) -> Result<Figure> {
         let (events, at_s) = (engine.nr_events(), cpu_s());
         while engine.nr_events() - events < EVENTS {
             let until_ns = engine.now_ns() + 1_000_000;
-            engine.run_until(until_ns).context("the load runs for ever")?;
+            ::sim::stress::run_until(&mut engine, until_ns).context("the load runs for ever")?;
         }
         if repetition > 0 {
             rates.push((engine.nr_events() - events) as f64 / (cpu_s() - at_s));
@@ -77,23 +83,41 @@ fn nginx_s() -> Result<Figure> {
     Figure::of("sim.nginx_wall_s", "s", "lower", &times)
 }
 
-fn fuzz() -> Result<Figure> {
-    let seconds = std::env::var(FUZZ_S).ok().and_then(|text| text.parse().ok()).unwrap_or(20);
-    let begun = Instant::now();
-    let (mut seed, mut decisions) = (0, 0);
-    while begun.elapsed().as_secs() < seconds {
-        decisions += run_case(seed, None)?.decisions;
-        seed += 1;
+/// A number from the environment.
+fn asked(variable: &str, default: u64) -> Result<u64> {
+    match std::env::var(variable) {
+        Ok(text) => text.parse().with_context(|| format!("{variable}={text} is no number")),
+        Err(_) => Ok(default),
     }
+}
+
+fn fuzz() -> Result<[Figure; 2]> {
+    let (seconds, first) = (asked(FUZZ_S, 60)?, asked(FUZZ_SEED, 0)?);
+    let begun = Instant::now();
+    let (mut cases, mut decisions, mut violations) = (0, 0, 0);
+    while begun.elapsed().as_secs() < seconds {
+        match run_case(first + cases, None) {
+            Ok(checked) => decisions += checked.decisions,
+            Err(failure) => {
+                println!("{failure}");
+                violations += 1;
+            }
+        }
+        cases += 1;
+    }
+    ensure!(cases > 0, "{FUZZ_S}=0 leaves no time to check anything");
     let value = decisions as f64;
-    Ok(Figure {
+    let checked = Figure {
         name: "fuzz.decisions_checked".into(),
         value,
         unit: "decisions",
         better: "higher",
-        n: seed,
+        n: cases,
         min: value,
         max: value,
         baseline: None,
-    })
+    };
+    let mut broken = Figure::count("fuzz.violations", violations, cases);
+    broken.unit = "cases";
+    Ok([checked, broken])
 }

@@ -17,30 +17,29 @@ const SYSCALL_BITS: u32 = 3;
 
 impl Lane {
     /// Charge the running task, and count, what it ran since the last time.
+    #[inline]
     pub(super) fn account_run(&mut self, sys: &Sys, cpu: usize, task: Tid) {
         let t = &self.tasks[task as usize].t;
         self.account_run_as(sys, cpu, task, t.task_type, t.level);
     }
 
     /// The same, as a task of this type and level: what it was until now.
+    #[inline(always)]
     fn account_run_as(&mut self, sys: &Sys, cpu: usize, task: Tid, task_type: u8, level: u8) {
-        let t = &mut self.tasks[task as usize].t;
+        let lane = &mut self.tasks[task as usize];
+        let t = &mut lane.t;
         let used_ns = sys.now_ns - t.started_ns;
         if used_ns == 0 {
             return;
         }
         t.started_ns = sys.now_ns;
-        t.charge(used_ns);
+        let index = if t.clock == 0 { 0 } else { Self::clock_index(t.clock) };
+        let nr_tasks = self.queues[index].len() as u32 + self.nr_running[index];
+        let cfg = &self.config.cfg;
+        let step_ns = self.turns[cpu].charge_all(t, cfg, used_ns, nr_tasks, lane.went_first);
         if t.clock != 0 {
-            let index = Self::clock_index(t.clock);
-            let nr_tasks = self.queues[index].len() as u32 + self.nr_running[index];
-            self.clocks_ns[index] += t.clock_step_ns(used_ns, nr_tasks);
+            self.clocks_ns[index] += step_ns;
         }
-        // of what it is now, as there
-        let slice_ns = self.memo.slice_ns[t.task_type as usize];
-        self.turns[cpu].charge(t, used_ns, slice_ns);
-        let went_first = self.tasks[task as usize].went_first;
-        self.turns[cpu].charge_first(went_first, used_ns, self.config.cfg.slice_ns);
         self.sums.run_ns[task_type as usize] += used_ns;
         let class = self.class[cpu];
         if level > class {
@@ -51,6 +50,7 @@ impl Lane {
         }
     }
 
+    #[inline(always)]
     pub(super) fn account_start(&mut self, sys: &Sys, cpu: usize, task: Tid) {
         let t = &mut self.tasks[task as usize].t;
         if t.enqueued_ns != 0 {
@@ -74,6 +74,7 @@ impl Lane {
     }
 
     /// Tell the policy; true if type or level changed. Until now the task ran as what it was.
+    #[inline]
     pub(super) fn tell(
         &mut self,
         sys: &Sys,
@@ -95,6 +96,7 @@ impl Lane {
     }
 
     /// Read the task's slot of the hint page; true if its type or level changed.
+    #[inline(always)]
     pub(super) fn read_hint(
         &mut self,
         sys: &Sys,
@@ -102,10 +104,13 @@ impl Lane {
         task: Tid,
         sink: &mut impl Sink,
     ) -> bool {
+        let lane = &self.tasks[task as usize];
+        lane.hint_seq != lane.hint_read && self.read_new_hint(sys, cpu, task, sink)
+    }
+
+    #[cold]
+    fn read_new_hint(&mut self, sys: &Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
         let lane = &mut self.tasks[task as usize];
-        if lane.hint_seq == lane.hint_read {
-            return false;
-        }
         lane.hint_read = lane.hint_seq;
         let want = lane.hint_want;
         let event = if want > 0 { Event::HintBegin } else { Event::HintEnd };

@@ -252,7 +252,7 @@ impl Lane {
         &self.config
     }
 
-    #[inline]
+    #[inline(always)]
     fn set_running_queue(&mut self, cpu: usize, queue: u8) {
         let old = self.running_queue[cpu];
         let class = self.class[cpu] as usize;
@@ -315,11 +315,13 @@ impl Scheduler for Lane {
         });
     }
 
+    #[inline]
     fn wake(&mut self, sys: &mut Sys, task: Tid, _: &mut impl Sink) {
         self.counters.decisions += 1;
         self.place(sys, task, Enqueue::Wakeup);
     }
 
+    #[inline]
     fn pick(
         &mut self,
         sys: &mut Sys,
@@ -335,6 +337,7 @@ impl Scheduler for Lane {
         self.serve(sys, cpu, prev, sink)
     }
 
+    #[inline]
     fn stops(
         &mut self,
         sys: &mut Sys,
@@ -361,6 +364,7 @@ impl Scheduler for Lane {
         }
     }
 
+    #[inline]
     fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: &mut impl Sink) -> bool {
         self.account_start(sys, cpu, task);
         self.refresh_caps(sys, task);
@@ -375,17 +379,20 @@ impl Scheduler for Lane {
         !fits
     }
 
+    #[inline]
     fn tick(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
         self.counters.decisions += 1;
         self.account_run(sys, cpu, task);
         self.read_hint(sys, cpu, task, sink);
         self.tell(sys, cpu, task, Event::Tick, 0, sink);
         self.refresh_caps(sys, task);
+        let lane = &self.tasks[task as usize];
+        let expired = sys.now_ns >= lane.slice_end_ns;
+        let kind = *self.memo.of(&lane.t);
+        self.set_running_queue(cpu, kind.queue);
         let class = self.class[cpu];
-        let expired = sys.now_ns >= self.tasks[task as usize].slice_end_ns;
-        let queue = self.memo.of(&self.tasks[task as usize].t).queue;
-        self.set_running_queue(cpu, queue);
-        expired || !self.fits(task, class) || self.guest_should_go(sys, cpu, task)
+        let (fits, is_guest) = (kind.fits >> class & 1 == 1, kind.guest >> class & 1 == 1);
+        expired || !fits || (is_guest && self.guest_should_go(sys, cpu, task))
     }
 
     fn act(

@@ -22,6 +22,9 @@ impl Lane {
 
     /// Claim an idle CPU for the task, in the policy's order of classes.
     fn claim_idle(&self, sys: &mut Sys, task: Tid, prev: usize) -> Option<usize> {
+        if sys.nr_idle == 0 {
+            return None;
+        }
         let t = &self.tasks[task as usize].t;
         let order = self.memo.of(t).idle;
         let caps = t.caps;
@@ -33,7 +36,11 @@ impl Lane {
     }
 
     /// Whether a scalar CPU stands idle that a guest of a wide CPU could use.
+    #[inline]
     pub(super) fn better_place_idle(&self, sys: &Sys, task: Tid) -> bool {
+        if sys.nr_idle == 0 {
+            return false;
+        }
         let third = (!sys.reaches_everything(task)).then(|| sys.affinity(task));
         sys.idle.next_common(&self.class_masks[0], third, 0).is_some()
     }
@@ -62,6 +69,7 @@ impl Lane {
 
     /// The cache to wait at: the CPU's own if it holds a CPU that is there for the task's queue,
     /// else one that does.
+    #[inline]
     pub(super) fn home_llc(&self, sys: &mut Sys, task: Tid, here: usize) -> usize {
         let llc = sys.layout.place[here].llc as usize;
         if sys.layout.llcs.len() <= 1 {
@@ -98,6 +106,7 @@ impl Lane {
     }
 
     /// Put the task into its queue, by virtual time.
+    #[inline]
     pub(super) fn insert_queued(&mut self, sys: &Sys, task: Tid, llc: usize) {
         let lane = &mut self.tasks[task as usize];
         let queue = self.memo.of(&lane.t).queue;
@@ -157,6 +166,7 @@ impl Lane {
     }
 
     /// The CPU has nothing else to do: may the task go on here?
+    #[inline]
     pub(super) fn may_stay(&mut self, sys: &Sys, task: Tid, class: u8) -> bool {
         self.refresh_caps(sys, task);
         self.fits(task, class)

@@ -15,6 +15,7 @@ impl Lane {
         self.memo.nr_steps[self.class[cpu] as usize]
     }
 
+    #[inline(always)]
     fn take(&mut self, sys: &Sys, cpu: usize, llc: usize, queue: u8) -> Option<Tid> {
         let index = Self::queue_index(llc, queue);
         let task = self.queues[index].take(|task| sys.allows(task, cpu))?;
@@ -48,6 +49,7 @@ impl Lane {
         self.take(sys, cpu, llc, second)
     }
 
+    #[inline(always)]
     fn take_step(&mut self, sys: &Sys, cpu: usize, step: u8) -> Option<Tid> {
         let own = self.memo.step_queue[self.class[cpu] as usize][step as usize];
         let mut filled = self.filled[own as usize];
@@ -116,12 +118,10 @@ impl Lane {
         Pick::Keep
     }
 
-    /// Whether the task is a guest that should go now: something waits that goes before it, or a
-    /// scalar CPU is idle.
+    /// Whether a guest should go now: something waits that goes before it, or a scalar CPU is idle.
+    #[inline(always)]
     pub(super) fn guest_should_go(&self, sys: &Sys, cpu: usize, task: Tid) -> bool {
-        self.is_guest(task, self.class[cpu])
-            && (self.better_place_idle(sys, task)
-                || self.has_work_in_steps(cpu, self.nr_steps(cpu) - 1))
+        self.better_place_idle(sys, task) || self.has_work_in_steps(cpu, self.nr_steps(cpu) - 1)
     }
 
     /// Whether a queue that the CPU serves in one of these steps holds anything.

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Questions that take several runs of one scenario: how far automatic sizing is from the best fixed
+//! size, how quickly it follows, how much of the licence loss is removed. Asked by tests and by
+//! `./x bench sim`.
+//!
+//! **Throughput of a load** is the geometric mean of its groups' completions per second: with several
+//! groups, a sum would mix units, and a size that starves one group to feed another would pass for a
+//! good one. A group that others fork counts by their work.
+//!
+//! **Loss** is against the variant `none` under the kernel's fair scheduling, in throughput where one
+//! group has the machine, in CPU time per completion of the group without wide code where there are
+//! two: there, throughput depends on the shares too. That is how the papers measure (SFMA 4.1, SYSTOR
+//! 4.1 and 4.2).
+
+use std::ops::RangeInclusive;
+
+use machine::{CpuModel, DataError, Platform};
+
+use crate::engine::{Engine, Options, Outcome, RunError};
+use crate::policy_spec::simulate;
+use crate::program::{Step, Workload};
+use crate::rng::Dist;
+use crate::scenario::{SCENARIO_FILES, Scenario};
+use crate::sched::lane::{Lane, LaneConfig};
+use crate::sys::{Layout, Sys};
+use crate::trace::{Happened, Sink};
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    /// No such scenario or machine.
+    #[error("there is no built-in \"{0}\"; SCENARIO_FILES and data/cpus name what there is")]
+    Unknown(String),
+    /// A built-in file is broken.
+    #[error("a built-in file: {0}")]
+    Data(#[from] DataError),
+    /// A run failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A text names no scheduler.
+    #[error(transparent)]
+    Policy(#[from] crate::policy_spec::PolicyError),
+    /// A group of the load completed nothing.
+    #[error("{scenario} under \"{policy}\": nothing is done; simulate longer")]
+    Nothing {
+        /// Which load.
+        scenario: String,
+        /// Under which scheduler.
+        policy: String,
+    },
+}
+
+/// A built-in scenario on the machine that it was made for.
+pub struct Stage {
+    scenario: Scenario,
+    platform: Platform,
+}
+
+/// The variant with the code that the licence is about.
+const WIDE: &str = "avx512";
+/// The variant without.
+const NONE: &str = "none";
+
+impl Stage {
+    /// By the scenario's name.
+    pub fn new(name: &str) -> Result<Self, CompareError> {
+        let unknown = |name: &str| CompareError::Unknown(name.into());
+        let scenario = Scenario::built_in(name).ok_or_else(|| unknown(name))??;
+        let machine = &scenario.machine;
+        let model = CpuModel::built_in(machine).ok_or_else(|| unknown(machine))??;
+        Ok(Stage { platform: Platform::new(&model), scenario })
+    }
+
+    /// Its cores.
+    pub fn nr_cores(&self) -> usize {
+        self.platform.nr_cores * self.scenario.packages
+    }
+
+    fn workload(&self, variant: &str) -> Result<&Workload, CompareError> {
+        let workload = self.scenario.workload(Some(variant));
+        workload.ok_or_else(|| CompareError::Unknown(format!("{} {variant}", self.scenario.name)))
+    }
+
+    fn run(&self, variant: &str, policy: &str, options: Options) -> Result<Outcome, CompareError> {
+        let workload = self.workload(variant)?.clone();
+        let (spec, packages) = (policy.parse()?, self.scenario.packages);
+        Ok(simulate(&self.platform, packages, workload, &spec, options, None)?.outcome)
+    }
+
+    fn nothing(&self, policy: &str) -> CompareError {
+        CompareError::Nothing { scenario: self.scenario.name.clone(), policy: policy.into() }
+    }
+}
+
+/// Completions per second, the geometric mean over groups; `None` if nothing was completed.
+fn throughput(workload: &Workload, out: &Outcome) -> Option<f64> {
+    let groups = workload.groups.iter().zip(&out.groups);
+    let logs: Vec<f64> = groups
+        .filter(|(group, done)| group.tasks > 0 && done.completed > 0)
+        .map(|(_, done)| (done.completed as f64 * 1e9 / out.measured_ns as f64).ln())
+        .collect();
+    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+}
+
+/// Automatic sizing beside all fixed sizes.
+#[derive(Clone, Debug)]
+pub struct SizingGap {
+    /// How far below the best fixed size it is, percent of the mean over seeds; and by seed.
+    pub gap_pct: f64,
+    /// See `gap_pct`.
+    pub by_seed_pct: Vec<f64>,
+    /// The best fixed number of cores.
+    pub best_cores: usize,
+    /// Changes of the set per second.
+    pub changes_per_s: f64,
+}
+
+/// Scenarios that sizing is judged by: with wide code, and longer than sizing takes (a load that
+/// ends is over before it is seen).
+pub fn sized_scenarios() -> impl Iterator<Item = &'static str> {
+    let lasts = |w: &Workload| {
+        let mut groups = w.groups.iter().filter(|group| group.tasks > 0);
+        groups.all(|group| !w.programs[group.program as usize].contains(&Step::End))
+    };
+    SCENARIO_FILES.iter().map(|(name, _)| *name).filter(move |name| {
+        let scenario = Scenario::built_in(name).and_then(Result::ok);
+        scenario.is_some_and(|s| s.workload(Some(WIDE)).is_some_and(lasts))
+    })
+}
+
+/// Time before sizing is judged: it begins with one core.
+const SETTLE_NS: u64 = 1_000_000_000;
+
+/// Compare `lane:wide=auto` with every fixed size of a range. `settings` are more of lane's, such as
+/// `,detect=trap`.
+pub fn sizing_gap(
+    name: &str,
+    settings: &str,
+    sizes: RangeInclusive<usize>,
+    seeds: u64,
+    measured_ns: u64,
+) -> Result<SizingGap, CompareError> {
+    let stage = Stage::new(name)?;
+    let workload = stage.workload(WIDE)?;
+    let run = |wide: &str, seed: u64| {
+        let policy = format!("lane:wide={wide}{settings}");
+        let duration_ns = SETTLE_NS + measured_ns;
+        let options = Options { seed, duration_ns, warmup_ns: SETTLE_NS, ..Default::default() };
+        let out = stage.run(WIDE, &policy, options)?;
+        let done = throughput(workload, &out).ok_or_else(|| stage.nothing(&policy))?;
+        Ok::<_, CompareError>((done, out.sched.resizes))
+    };
+    let all = |wide: &str| (1..=seeds).map(|seed| run(wide, seed)).collect::<Result<Vec<_>, _>>();
+    let mean = |runs: &[(f64, u64)]| runs.iter().map(|run| run.0).sum::<f64>() / seeds as f64;
+    let auto = all("auto")?;
+    let mut best = (0, Vec::new(), 0.0);
+    for cores in sizes {
+        let fixed = all(&cores.to_string())?;
+        let done = mean(&fixed);
+        if done > best.2 {
+            best = (cores, fixed, done);
+        }
+    }
+    let gap_pct = |auto: f64, best: f64| 100.0 * (1.0 - auto / best);
+    let changes: u64 = auto.iter().map(|run| run.1).sum();
+    Ok(SizingGap {
+        gap_pct: gap_pct(mean(&auto), best.2),
+        by_seed_pct: auto.iter().zip(&best.1).map(|(a, b)| gap_pct(a.0, b.0)).collect(),
+        best_cores: best.0,
+        changes_per_s: changes as f64 / seeds as f64 * 1e9 / measured_ns as f64,
+    })
+}
+
+/// How long automatic sizing takes, ns.
+#[derive(Clone, Copy, Debug)]
+pub struct Reaction {
+    /// From the begin of wide work to the first size that it keeps.
+    pub grows_ns: u64,
+    /// From its end to a set of one core.
+    pub shrinks_ns: u64,
+    /// The size in between.
+    pub cores: usize,
+}
+
+/// Size of the wide set over time.
+#[derive(Default)]
+struct Sizes {
+    /// CPUs by class now.
+    wide: Vec<bool>,
+    /// (since when, wide CPUs).
+    points: Vec<(u64, usize)>,
+}
+
+impl Sink for Sizes {
+    const WANTED: bool = true;
+    fn happened(&mut self, at_ns: u64, what: &Happened<'_>) {
+        let &Happened::Class { cpu, class } = what else { return };
+        let cpu = cpu as usize;
+        self.wide.resize(self.wide.len().max(cpu + 1), false);
+        self.wide[cpu] = class > 0 && class <= policy::LEVEL_MAX as u8;
+        let nr_wide = self.wide.iter().filter(|wide| **wide).count();
+        self.points.retain(|point| point.0 != at_ns);
+        self.points.push((at_ns, nr_wide));
+    }
+}
+
+/// A video encoder begins beside a web server after two seconds, encodes for about two, and ends.
+pub fn sizing_reaction(seed: u64) -> Result<Reaction, CompareError> {
+    const BEGIN_NS: u64 = 2_000_000_000;
+    /// Rows per task; it does some 120 per second.
+    const ROWS: u64 = 250;
+    const LAST_SLOT: u8 = crate::program::REPEAT_SLOTS as u8 - 1;
+    let stage = Stage::new("nginx-x265")?;
+    let mut w = stage.workload(WIDE)?.clone();
+    let encoder = w.groups.iter().position(|group| group.name == "x265");
+    let encoder = encoder.ok_or_else(|| CompareError::Unknown("x265".into()))?;
+    w.groups[encoder].start_ns = BEGIN_NS;
+    let steps = &mut w.programs[w.groups[encoder].program as usize];
+    if let Some(Step::Jump { to }) = steps.pop() {
+        steps.push(Step::Repeat { slot: LAST_SLOT, times: Dist::Fixed(ROWS), to });
+        steps.push(Step::End);
+    }
+    let sys = Sys::new(Layout::new(&stage.platform.topology(stage.scenario.packages)));
+    let nr_threads = sys.layout.nr_cpus / stage.nr_cores();
+    let sched = Lane::new(&sys, LaneConfig::default());
+    let options = Options { seed, duration_ns: 20_000_000_000, ..Default::default() };
+    let platform = stage.platform.clone();
+    let mut engine = Engine::new(platform, sys, sched, Sizes::default(), w, options);
+    let out = engine.run()?;
+    let end_ns = out.groups[encoder].ended_ns.ok_or_else(|| stage.nothing("lane"))?;
+    let points = engine.into_sink().points;
+    let before_end = points.iter().rev().find(|point| point.0 <= end_ns);
+    let &(grown_ns, nr_wide) = before_end.ok_or_else(|| stage.nothing("lane"))?;
+    let last_ns = points.last().map_or(end_ns, |point| point.0);
+    Ok(Reaction {
+        grows_ns: grown_ns.saturating_sub(BEGIN_NS),
+        shrinks_ns: last_ns.saturating_sub(end_ns),
+        cores: nr_wide / nr_threads,
+    })
+}
+
+/// Loads whose licence loss is to be removed: the papers' web servers and x265 mixes.
+pub const MITIGATED: [&str; 6] =
+    ["thesis-nginx", "sfma-nginx", "systor-nginx", "parsec-x265", "build-x265", "nginx-x265"];
+
+/// What wide code costs a scenario, percent, and what is left of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss {
+    /// Under the kernel's fair scheduling.
+    pub before_pct: f64,
+    /// Under the policy asked for.
+    pub after_pct: f64,
+}
+
+impl Loss {
+    /// Share of the loss that is removed, percent; more than 100 where it is faster than without wide
+    /// code.
+    pub fn removed_pct(&self) -> f64 {
+        100.0 * (1.0 - self.after_pct / self.before_pct)
+    }
+}
+
+/// The licence loss of a scenario, before and under a policy.
+pub fn loss(name: &str, policy: &str, seed: u64) -> Result<Loss, CompareError> {
+    let stage = Stage::new(name)?;
+    let speed = |variant: &str, policy: &str| {
+        let (duration_ns, warmup_ns) = (stage.scenario.duration_ns, stage.scenario.warmup_ns);
+        let options = Options { seed, duration_ns, warmup_ns, ..Default::default() };
+        let out = stage.run(variant, policy, options)?;
+        let workload = stage.workload(variant)?;
+        let is_victim = |group: &usize| !stage.scenario.wide[*group];
+        let groups = 0..workload.groups.len();
+        let victim = groups.filter(is_victim).find(|&group| out.groups[group].completed > 0);
+        let speed = match victim {
+            Some(group) => {
+                let group = work_of(workload, group);
+                Some(out.groups[group].completed as f64 / out.groups[group].cpu_ns as f64)
+            }
+            None => throughput(workload, &out),
+        };
+        speed.ok_or_else(|| stage.nothing(policy))
+    };
+    let none = speed(NONE, "fair")?;
+    let before_pct = 100.0 * (1.0 - speed(WIDE, "fair")? / none);
+    let after_pct = 100.0 * (1.0 - speed(WIDE, policy)? / none);
+    Ok(Loss { before_pct, after_pct })
+}
+
+/// The group whose CPU time is a group's work: the one that it forks, if it does.
+fn work_of(workload: &Workload, group: usize) -> usize {
+    let steps = &workload.programs[workload.groups[group].program as usize];
+    let forked = steps.iter().find_map(|step| match step {
+        Step::Fork { group } => Some(*group as usize),
+        _ => None,
+    });
+    forked.unwrap_or(group)
+}

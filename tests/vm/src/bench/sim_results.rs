@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Group `sim`: what the simulator says about the papers and about the policy. On this machine, no
+//! guest; nothing here is a time of this machine, so what else runs does not matter.
+//!
+//! | figures | from |
+//! |---|---|
+//! | `reproduce.*` | `turbolane reproduce --json`, as a user runs it |
+//! | `mitigation.*`, `sizing.*` | `sim::compare`, as the tests of crates/sim use it |
+
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use ::sim::compare::{
+    CompareError, MITIGATED, Stage, loss, sized_scenarios, sizing_gap, sizing_reaction,
+};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::measure::{Figure, publish};
+
+/// Seeds of a comparison; their spread is given with it.
+const SEEDS: u64 = 3;
+/// Simulated time of a run of sizing, after a second to settle.
+const SIZED_NS: u64 = 4_000_000_000;
+
+/// How wide code is noticed: name, settings of `lane`. Hints are the scenarios' own sections, which
+/// contain the network's system calls where the papers' marks do; traps are what needs no change to a
+/// program.
+const DETECTIONS: [(&str, &str); 2] =
+    [("hint", ""), ("trap", ",detect=trap,remigrate=syscall-entry")];
+
+/// Compute and publish.
+pub fn run() -> Result<()> {
+    let mut figures = reproduce()?;
+    figures.extend(mitigation()?);
+    figures.extend(sizing()?);
+    figures.extend(reaction()?);
+    publish("sim-results", &figures)
+}
+
+/// The paper's figures: the program beside this one.
+fn reproduce() -> Result<Vec<Figure>> {
+    let me = std::env::current_exe().context("where is this program?")?;
+    let program = me.with_file_name("turbolane");
+    let done =
+        Command::new(&program).args(["reproduce", "--json"]).stderr(Stdio::inherit()).output();
+    let done = done.with_context(|| format!("cannot run {}", program.display()))?;
+    // 1: a published ranking does not hold, which is counted below
+    let code = done.status.code();
+    ensure!(matches!(code, Some(0 | 1)), "turbolane reproduce ended with {}", done.status);
+    let json: Value = serde_json::from_slice(&done.stdout).context("its output is no JSON")?;
+    let score = &json["score"];
+    let number = |key: &str| score[key].as_f64().with_context(|| format!("no {key} in its score"));
+    let figure = |name: &str, value: f64, unit, better, n: f64| Figure {
+        name: format!("reproduce.{name}"),
+        value,
+        unit,
+        better,
+        n: n as u64,
+        min: value,
+        max: value,
+        baseline: None,
+    };
+    let (rows, orders) = (number("predicted")?, number("orders")?);
+    let within_pct = number("within_tolerance_pct")?;
+    Ok(vec![
+        figure("rows_within_tolerance_pct", within_pct, "%", "higher", rows),
+        figure("order_violations", number("order_violations")?, "rankings", "lower", orders),
+        figure("unexplained_misses", number("unexplained")?, "rows", "lower", rows + orders),
+    ])
+}
+
+/// `f` of all, as many at a time as there are CPUs; in order.
+fn in_parallel<T: Sync, R: Send>(
+    all: &[T],
+    f: impl Fn(&T) -> Result<R, CompareError> + Sync,
+) -> Result<Vec<R>> {
+    let next = Mutex::new(all.iter().enumerate());
+    let done = Mutex::new(Vec::new());
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.min(all.len()) {
+            scope.spawn(|| {
+                loop {
+                    let one = next.lock().expect("nobody panics holding it").next();
+                    let Some((i, one)) = one else { return };
+                    let result = f(one);
+                    done.lock().expect("nobody panics holding it").push((i, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().expect("nobody panicked holding it");
+    done.sort_by_key(|(i, _)| *i);
+    done.into_iter().map(|(_, result)| result.context("a comparison")).collect()
+}
+
+/// Every detection with every scenario.
+fn pairs(scenarios: &[&'static str]) -> Vec<(&'static str, &'static str, &'static str)> {
+    let with = |&(name, settings): &(&'static str, &'static str)| {
+        scenarios.iter().map(move |&scenario| (name, settings, scenario)).collect::<Vec<_>>()
+    };
+    DETECTIONS.iter().flat_map(with).collect()
+}
+
+/// The share of the licence loss that is removed, with automatic sizing; the summary is the worst
+/// load, detected by traps.
+fn mitigation() -> Result<Vec<Figure>> {
+    let pairs = pairs(&MITIGATED);
+    let shares = in_parallel(&pairs, |(_, settings, scenario)| {
+        let policy = format!("lane:wide=auto{settings}");
+        (1..=SEEDS).map(|seed| Ok(loss(scenario, &policy, seed)?.removed_pct())).collect()
+    })?;
+    let mut figures = Vec::new();
+    for ((detection, _, scenario), shares) in pairs.iter().zip(shares) {
+        let shares: Vec<f64> = shares;
+        let name = format!("mitigation.loss_removed_pct.{detection}.{scenario}");
+        figures.push(Figure::of(&name, "%", "higher", &shares)?);
+    }
+    let trapped = figures.iter().filter(|figure| figure.name.contains(".trap."));
+    let worst = trapped.min_by(|a, b| a.value.total_cmp(&b.value)).context("there are loads")?;
+    let worst = Figure { name: "mitigation.loss_removed_pct".into(), ..worst.clone() };
+    // SFMA's abstract: over 70 %; SYSTOR's 4.1: 71 %
+    figures.push(worst.against("SFMA, SYSTOR", 71.0));
+    Ok(figures)
+}
+
+/// Automatic sizing against every fixed size.
+fn sizing() -> Result<Vec<Figure>> {
+    let scenarios: Vec<&'static str> = sized_scenarios().collect();
+    let pairs = pairs(&scenarios);
+    let gaps = in_parallel(&pairs, |(_, settings, scenario)| {
+        let most = Stage::new(scenario)?.nr_cores() - 1;
+        sizing_gap(scenario, settings, 1..=most, SEEDS, SIZED_NS)
+    })?;
+    let (mut figures, mut changes) = (Vec::new(), Vec::new());
+    for ((detection, _, scenario), gap) in pairs.iter().zip(gaps) {
+        println!("{detection} {scenario}: the best fixed size is {} cores", gap.best_cores);
+        let least = gap.by_seed_pct.iter().copied().fold(gap.gap_pct, f64::min);
+        let most = gap.by_seed_pct.iter().copied().fold(gap.gap_pct, f64::max);
+        figures.push(Figure {
+            name: format!("sizing.gap_to_best_static_pct.{detection}.{scenario}"),
+            value: gap.gap_pct,
+            unit: "%",
+            better: "lower",
+            n: SEEDS,
+            min: least,
+            max: most,
+            baseline: None,
+        });
+        let name = format!("sizing.changes_per_s.{detection}.{scenario}");
+        changes.push(Figure::of(&name, "1/s", "lower", &[gap.changes_per_s])?);
+    }
+    for (detection, name) in [
+        ("hint", "sizing.worst_gap_to_best_static_pct"),
+        ("trap", "sizing.worst_gap_with_traps_pct"),
+    ] {
+        let of = figures.iter().filter(|figure| figure.name.contains(&format!(".{detection}.")));
+        let worst = of.max_by(|a, b| a.value.total_cmp(&b.value)).context("there are loads")?;
+        let worst = Figure { name: name.into(), ..worst.clone() };
+        // THESIS 5.2.2: its automatic sizing against its best static set
+        figures.push(worst.against("THESIS", 9.4));
+    }
+    figures.append(&mut changes);
+    Ok(figures)
+}
+
+/// How quickly automatic sizing follows.
+fn reaction() -> Result<Vec<Figure>> {
+    let seeds: Vec<u64> = (1..=SEEDS).collect();
+    let times = in_parallel(&seeds, |seed| sizing_reaction(*seed))?;
+    let ms = |ns: fn(&::sim::compare::Reaction) -> u64| -> Vec<f64> {
+        times.iter().map(|reaction| ns(reaction) as f64 / 1e6).collect()
+    };
+    Ok(vec![
+        Figure::of("sizing.grows_ms", "ms", "lower", &ms(|reaction| reaction.grows_ns))?,
+        Figure::of("sizing.shrinks_ms", "ms", "lower", &ms(|reaction| reaction.shrinks_ns))?,
+    ])
+}
