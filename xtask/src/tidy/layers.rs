@@ -34,7 +34,10 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ),
     ("decodetests", &[]),
     ("testbed", &[]),
-    ("vmtests", &["hw", "machine", "policy", "report", "sched", "sim", "trace", "turbolane"]),
+    (
+        "vmtests",
+        &["hw", "machine", "policy", "report", "scan", "sched", "sim", "trace", "turbolane"],
+    ),
     ("xtask", &["testbed"]),
 ];
 

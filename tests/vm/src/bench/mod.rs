@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The benchmarks. Groups `vm` and `trap`: each measures its claim beside its baseline in one
-//! guest. Group `sim`: the simulator's speed.
+//! guest. Groups `sim` and `scan`: the simulator's and the scanner's speed.
 
 pub mod conservation;
 mod hints;
 mod migration;
 mod overhead;
 mod placement;
+mod scan;
 mod sim;
 mod trap;
 mod trap_avx512;
@@ -19,6 +20,7 @@ pub const ALL: &[Case] = &[
     Case::bench("placement", placement::run).limit_s(900),
     Case::bench("conservation", conservation::run).limit_s(400),
     Case::bench("overhead", overhead::run).icount().limit_s(900).peers(&["scx_layered"]),
+    Case::bench("scan", scan::run).group("scan").host(),
     Case::bench("sim", sim::run).group("sim").host(),
     Case::bench("migration", migration::run).icount().limit_s(300),
     Case::bench("trap-paths", trap::paths).group("trap").icount().limit_s(600),
