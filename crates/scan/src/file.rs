@@ -509,7 +509,7 @@ mod tests {
             let mut layout = Layout::new(&bytes).unwrap();
             for keep_all in [true, false] {
                 if !keep_all {
-                    let half = |range: &Range| range.start / 64 % 2 == 0;
+                    let half = |range: &Range| (range.start / 64).is_multiple_of(2);
                     layout.ranges.iter_mut().for_each(|ranges| ranges.retain(half));
                     let sections: Vec<usize> = (0..layout.ranges.len()).collect();
                     layout.groups = vec![(sections.clone(), layout.gaps(&sections))];

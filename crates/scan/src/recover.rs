@@ -23,7 +23,7 @@ use crate::bounds::Range;
 use crate::file::PIECE_MAX_BYTES;
 use crate::sweep::{Code, Flow, Sweep, Targets, Until, Wanted, decoder};
 
-/// Rounds of following calls; x265 needs four.
+/// Rounds of following calls: longer chains of functions that only call each other end as guesses.
 const ROUNDS_MAX: usize = 16;
 /// Functions that are decoded by one task.
 const TASK_FUNCTIONS: usize = 64;

@@ -64,10 +64,11 @@ Columns:
             density.
   DENSITY   heavy instructions per instruction in the densest loop; in brackets
             that of the function if no loop has any
-  HEAVY512  FP, integer multiplication and scatter with 512 bits; HEAVY256 with 256
-Notes in brackets: AMX, VNNI, scatter, gather; no vzeroupper (a return that a dirty
-upper half reaches: a function that returns a vector does so rightly); SSE with
-dirty upper half; confidence, if the file does not state where the function is.
+  HEAVY512  FP, integer multiplication, scatter with 512 bits; HEAVY256 with 256
+Notes in brackets: AMX, VNNI, scatter, gather; no vzeroupper (a return that a
+dirty upper half reaches: a function that returns a vector does so rightly); SSE
+with dirty upper half; confidence, if the file does not state where the function
+is.
 
 What a function can do is not what it does: programs choose code by the CPU they
 run on, and code that never runs harms nobody.
@@ -77,7 +78,7 @@ Examples:
   turbolane scan --level 2 --top 0 ./server      all heavy AVX-512, AMX
   turbolane scan --sort density libx265.so.199   where it is densest
   turbolane scan --pid $(pidof java) --jit       a process, compiled code too
-  turbolane scan --level 2 /opt/app              every program and library in a folder
+  turbolane scan --level 2 /opt/app              all programs in a folder
   turbolane scan --level 2 --marks wide.marks libfoo.so
   sudo turbolane run --marks wide.marks -- ./server";
 

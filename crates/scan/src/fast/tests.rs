@@ -48,6 +48,10 @@ fn check(window: &[u8; WINDOW]) -> bool {
     assert_ne!(instruction.code(), Code::INVALID, "{window:02x?}");
     assert_eq!(step.length, instruction.len(), "{window:02x?} {:?}", instruction.code());
     assert_eq!(step.kind, expected(&instruction), "{window:02x?} {:?}", instruction.code());
+    if step.kind == Kind::Sse {
+        let facts = &facts::all()[instruction.code() as usize];
+        assert_eq!(facts.widest_register(&instruction), facts::Width::Xmm, "{window:02x?}");
+    }
     if matches!(step.kind, Kind::Branch | Kind::Jump | Kind::Call | Kind::Address) {
         let ours = (step.length as u64).wrapping_add_signed(step.target.into());
         assert_eq!(ours, target(&instruction), "{window:02x?}");

@@ -250,7 +250,7 @@ fn fetch_wheel(folder: &Path, package: &str) -> Result<()> {
     call(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(packed).arg(folder))
 }
 
-/// The first file below whose name begins so.
+/// The first file below whose name begins so, text left out.
 fn find(folder: &Path, start: &str) -> Result<Option<PathBuf>> {
     let mut open = vec![folder.to_path_buf()];
     while let Some(folder) = open.pop() {
@@ -259,10 +259,12 @@ fn find(folder: &Path, start: &str) -> Result<Option<PathBuf>> {
         for entry in entries {
             if entry.file_type()?.is_dir() {
                 open.push(entry.path());
-            } else if entry.file_type()?.is_file()
-                && entry.file_name().to_string_lossy().starts_with(start)
-            {
-                return Ok(Some(entry.path()));
+            } else if entry.file_type()?.is_file() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                let is_packed = [".so", ".deb", ".whl"].iter().any(|end| name.contains(end));
+                if name.starts_with(start) && is_packed {
+                    return Ok(Some(entry.path()));
+                }
             }
         }
     }
