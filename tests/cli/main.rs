@@ -4,6 +4,7 @@
 //! them; review the difference.
 
 mod live;
+mod scan;
 mod socket;
 
 use std::fs;

@@ -13,6 +13,7 @@ mod failure;
 mod man;
 mod reproduce;
 mod run;
+mod scan;
 mod sim;
 mod stats;
 mod terminal;
@@ -41,7 +42,7 @@ struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes:
   0   done, nothing found
-  1   done, and something was found (doctor: no scheduler can run here)
+  1   done, and something was found (doctor: no scheduler can run here; scan: wide code)
   2   failed, or the input makes no sense
   77  cannot be answered on this machine, by this kernel or for this user
 turbolane run -- CMD exits as CMD does, with 128 + N if signal N ended it.";
@@ -49,6 +50,7 @@ turbolane run -- CMD exits as CMD does, with 128 + N if signal N ended it.";
 #[derive(Subcommand)]
 enum Command {
     Doctor(doctor::DoctorArgs),
+    Scan(scan::ScanArgs),
     Run(run::RunArgs),
     Ctl(ctl::CtlArgs),
     Stats(stats::StatsArgs),
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Doctor(args) => doctor::main(&args),
+        Command::Scan(args) => scan::main(&args),
         Command::Run(args) => run::main(args),
         Command::Ctl(args) => ctl::main(args),
         Command::Stats(args) => stats::main(&args),

@@ -20,6 +20,7 @@ pub mod lane;
 pub mod papers;
 pub mod problem;
 pub mod reproduce;
+pub mod scan;
 pub mod settings;
 pub mod sim;
 pub mod stats;

@@ -17,7 +17,7 @@ use crate::autosize::{AutoSize, PERIOD};
 use crate::config::{Config, Mark, WideCpus};
 use crate::error::{Error, Result};
 use crate::layout;
-use crate::marks::{self, Emulation, ResolvedMark};
+use crate::marks::{self, Emulation, MarkError, ResolvedMark};
 use crate::scx::{CpuCounters, Ended, Fault, Scheduler, SlotSetter};
 use crate::stats::{self, lane_stats};
 use crate::trap::Trap;
@@ -291,7 +291,11 @@ fn resolve(mark: &Mark, emulation: Emulation, force: bool) -> Result<ResolvedMar
 }
 
 fn resolve_all(config: &Config, emulation: Emulation) -> Result<Vec<ResolvedMark>> {
-    config.marks.iter().map(|mark| resolve(mark, emulation, config.force_single_step)).collect()
+    let resolved = marks::resolve_all(&config.marks, emulation, config.force_single_step);
+    let told = |(mark, resolved): (&Mark, std::result::Result<_, MarkError>)| {
+        resolved.map_err(|e| Error::BadInput(e.problem(format!("cannot mark {mark}"))))
+    };
+    config.marks.iter().zip(resolved).map(told).collect()
 }
 
 fn same_site(a: &ResolvedMark, b: &ResolvedMark) -> bool {

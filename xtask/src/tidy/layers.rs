@@ -38,7 +38,18 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("testbed", &[]),
     (
         "vmtests",
-        &["dvfs", "hw", "machine", "policy", "report", "sched", "sim", "trace", "turbolane"],
+        &[
+            "dvfs",
+            "hw",
+            "machine",
+            "policy",
+            "report",
+            "scan",
+            "sched",
+            "sim",
+            "trace",
+            "turbolane",
+        ],
     ),
     ("xtask", &["testbed"]),
 ];

@@ -8,13 +8,16 @@ mod preflight;
 mod supervise;
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use report::problem::Problem;
 use sched::config::{Components, Config, Mark, Mode, Remigrate, TrapMode, Unclassified, WideCpus};
+use sched::marks::parse_list;
 use sched::parse::duration_ns;
 use sched::scx::Fault;
 use sched::settings::{level, slice};
@@ -59,6 +62,12 @@ pub(crate) struct RunArgs {
     /// to its return.
     #[arg(long = "mark", value_name = "FILE:FUNCTION[@LEVEL]", help_heading = DETECTION)]
     marks: Vec<Mark>,
+
+    /// Mark the functions that a file lists, such as `turbolane scan --marks` writes; repeatable
+    ///
+    /// One mark in a line, as --mark takes it; what follows a # is a comment.
+    #[arg(long = "marks", value_name = "FILE", help_heading = DETECTION)]
+    mark_files: Vec<PathBuf>,
 
     /// Accept marks that the kernel must single-step (about 4.6 us per call instead of 0.5 us)
     #[arg(long, help_heading = DETECTION)]
@@ -200,6 +209,22 @@ where
 }
 
 impl RunArgs {
+    /// The settings, with the marks of files behind those of the command line.
+    fn full_config(&self) -> Result<Config, Failure> {
+        let mut config = self.config();
+        for path in &self.mark_files {
+            let cannot = |why: String, next: String| {
+                let what = format!("cannot read the marks in {}", path.display());
+                Failure::failed(Problem::new(what, why, next))
+            };
+            let text = fs::read_to_string(path)
+                .map_err(|error| cannot(error.to_string(), "check the path".into()))?;
+            let marks = parse_list(&text).map_err(|error| cannot(error.why, error.next))?;
+            config.marks.extend(marks);
+        }
+        Ok(config)
+    }
+
     fn config(&self) -> Config {
         Config {
             wide_cpus: self.wide_cpus.clone(),
@@ -233,7 +258,7 @@ pub(crate) fn main(args: RunArgs) -> Result<ExitCode, Failure> {
         print(&stats::help())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let config = args.config();
+    let config = args.full_config()?;
     let facts = read_facts(open(args.machine.as_ref())?.as_ref())?;
     let mut plan = preflight::check(&config, &facts)?;
     if config.trap == Components::Avx512 && !args.command.is_empty() && !args.plain_glibc {
@@ -283,7 +308,7 @@ mod tests {
             .get_arguments()
             .filter(|arg| [LANE, DETECTION].map(Some).contains(&arg.get_help_heading()))
             .filter_map(|arg| arg.get_long())
-            .filter(|flag| *flag != "mark")
+            .filter(|flag| !["mark", "marks"].contains(flag))
             .collect();
         let mut settings: Vec<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
         flags.sort_unstable();

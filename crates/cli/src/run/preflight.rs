@@ -8,8 +8,8 @@ use hw::Facts;
 use machine::CpuSet;
 use report::problem::Problem;
 use report::text::wrap;
-use sched::config::{Components, Config, Mode, WideCpus};
-use sched::marks::{Emulation, ResolvedMark, resolve};
+use sched::config::{Components, Config, Mark, Mode, WideCpus};
+use sched::marks::{Emulation, MarkError, ResolvedMark, resolve_all};
 use sched::obstacles::{self, choose_mode};
 use sched::{affinity, layout};
 
@@ -125,9 +125,9 @@ fn check_trap(
 
 fn resolve_marks(config: &Config, facts: &Facts) -> Result<Vec<ResolvedMark>, Failure> {
     let emulation = Emulation::of(&facts.kernel.release);
-    let resolve = |mark| {
-        resolve(mark, emulation, config.force_single_step)
-            .map_err(|error| Failure::failed(error.problem(format!("cannot mark {mark}"))))
+    let resolved = resolve_all(&config.marks, emulation, config.force_single_step);
+    let told = |(mark, resolved): (&Mark, Result<_, MarkError>)| {
+        resolved.map_err(|error| Failure::failed(error.problem(format!("cannot mark {mark}"))))
     };
-    config.marks.iter().map(resolve).collect()
+    config.marks.iter().zip(resolved).map(told).collect()
 }

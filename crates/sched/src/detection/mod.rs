@@ -30,12 +30,13 @@
 //! **Limits.** Code in a file without unwind table and symbols is not decoded; what looks like an
 //! `xgetbv` there is counted as unverified. Code that a program writes itself is not seen.
 
-mod code;
 mod site;
 mod watch;
 
 use std::io;
 use std::path::{Path, PathBuf};
+
+use scan::segments::Image;
 
 pub use site::{Kind, Site};
 pub use watch::{Added, Watch};
@@ -74,7 +75,7 @@ pub fn find(path: &Path) -> Result<Found, DetectionError> {
 
 /// As [`find`], in the file's bytes.
 fn find_in(bytes: &[u8]) -> Result<Found, String> {
-    let image = code::Image::parse(bytes)?;
+    let image = Image::parse(bytes)?;
     let mut found = Found::default();
     for segment in &image.segments {
         for at in site::candidates(segment.code) {

@@ -3,8 +3,9 @@
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
+use scan::segments::Function;
+
 use super::Found;
-use super::code::Function;
 
 /// How far before an `xgetbv` its probe may be. `xor %ecx, %ecx` is nearly always the one before.
 const MAX_INSTRUCTIONS_BEFORE: usize = 8;

@@ -22,7 +22,7 @@ fn found_in(source: &str) -> (Found, impl Fn(&str) -> u64 + use<>) {
     let bytes = std::fs::read(&library).unwrap();
     let found = find_in(&bytes).unwrap();
     let image_shift = {
-        let image = code::Image::parse(&bytes).unwrap();
+        let image = Image::parse(&bytes).unwrap();
         image.segments[0].address - image.segments[0].offset
     };
     let offset = move |label: &str| {

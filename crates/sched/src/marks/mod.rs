@@ -30,10 +30,12 @@
 
 mod elf;
 mod error;
+mod list;
 mod near;
 mod site;
 
 pub use error::MarkError;
+pub use list::parse_list;
 pub use site::MAX_SKIPPED;
 
 use std::path::PathBuf;
@@ -84,6 +86,45 @@ pub fn resolve(
 ) -> Result<ResolvedMark, MarkError> {
     let file = elf::ElfFile::open(&mark.file)?;
     let image = file.parse()?;
+    resolve_in(&file, &image, mark, emulation, force_single_step)
+}
+
+/// The same for many, in their order; each file is read once. A scanner's list of marks has hundreds in
+/// one library.
+pub fn resolve_all(
+    marks: &[Mark],
+    emulation: Emulation,
+    force_single_step: bool,
+) -> Vec<Result<ResolvedMark, MarkError>> {
+    let mut resolved: Vec<Option<Result<ResolvedMark, MarkError>>> =
+        marks.iter().map(|_| None).collect();
+    for first in 0..marks.len() {
+        let path = &marks[first].file;
+        if resolved[first].is_some() {
+            continue;
+        }
+        let file = elf::ElfFile::open(path);
+        let image = file.as_ref().ok().and_then(|file| file.parse().ok());
+        for at in (first..marks.len()).filter(|&at| marks[at].file == *path) {
+            resolved[at] = Some(match (&file, &image) {
+                (Ok(file), Some(image)) => {
+                    resolve_in(file, image, &marks[at], emulation, force_single_step)
+                }
+                // Once more, for its own error.
+                _ => resolve(&marks[at], emulation, force_single_step),
+            });
+        }
+    }
+    resolved.into_iter().map(|one| one.expect("each has a file")).collect()
+}
+
+fn resolve_in(
+    file: &elf::ElfFile,
+    image: &elf::Image<'_>,
+    mark: &Mark,
+    emulation: Emulation,
+    force_single_step: bool,
+) -> Result<ResolvedMark, MarkError> {
     let function = match &mark.site {
         MarkSite::Symbol(name) => image.function_named(name)?,
         MarkSite::Offset(offset) => image.function_at(*offset)?,

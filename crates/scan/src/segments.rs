@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The executable parts of an ELF file, and where functions begin in them.
+//! The executable parts of an ELF file, and where functions begin in them, by program headers alone: what
+//! a loaded file has to have, even if its sections are stripped.
 
 use object::elf::{EM_X86_64, ET_DYN, ET_EXEC, PF_X, PT_GNU_EH_FRAME, PT_LOAD};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
@@ -11,7 +12,7 @@ const COUNT_ENCODING: u8 = 0x03;
 const TABLE_ENCODING: u8 = 0x3b;
 
 /// A loaded part of the file that is executable.
-pub(super) struct Segment<'a> {
+pub struct Segment<'a> {
     /// Its address in memory, before relocation.
     pub address: u64,
     /// Its offset in the file.
@@ -21,7 +22,7 @@ pub(super) struct Segment<'a> {
 }
 
 /// A function, or what lies between two known starts of functions.
-pub(super) struct Function<'a> {
+pub struct Function<'a> {
     /// Offset of its first byte in the file.
     pub offset: u64,
     /// Where it begins in its segment.
@@ -31,7 +32,8 @@ pub(super) struct Function<'a> {
 }
 
 /// A parsed file.
-pub(super) struct Image<'a> {
+pub struct Image<'a> {
+    /// Its executable segments.
     pub segments: Vec<Segment<'a>>,
     /// Ascending by start, one for each.
     extents: Vec<Extent>,
@@ -48,6 +50,9 @@ struct Extent {
 
 impl<'a> Image<'a> {
     /// Reads segments, unwind table and symbols; the error says what is wrong with the file.
+    ///
+    /// # Errors
+    /// When it is no linked ELF file for x86-64.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, String> {
         let elf = ElfFile64::<Endianness>::parse(bytes).map_err(|error| error.to_string())?;
         let (header, endian) = (elf.elf_header(), elf.endian());
@@ -86,6 +91,12 @@ impl<'a> Image<'a> {
         extents.sort_unstable_by(|a, b| (a.start, b.end).cmp(&(b.start, a.end)));
         extents.dedup_by_key(|extent| extent.start);
         Ok(Self { segments, extents })
+    }
+
+    /// Start and end of the functions whose end is known, as addresses.
+    pub fn extents(&self) -> impl Iterator<Item = (u64, u64)> {
+        let known = self.extents.iter().filter(|extent| extent.end > extent.start);
+        known.map(|extent| (extent.start, extent.end))
     }
 
     /// The function that the byte at `at` of the segment belongs to, if a start before it is known.

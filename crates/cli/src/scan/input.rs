@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is scanned: files, folders, processes.
+//!
+//! Files are mapped, not read: of a gigabyte of debugging information nothing is loaded. A file that
+//! another program truncates meanwhile ends the scan (SIGBUS), as it does with every linker and debugger.
+//! Folders are walked without following symbolic links; a file with several names is scanned once.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use hw::memory::{self, Mapping, Origin};
+use memmap2::Mmap;
+use report::problem::Problem;
+use report::scan::Scan;
+use scan::{Options, ScanError, is_archive, scan_archive, scan_file, scan_memory};
+
+use crate::failure::Failure;
+
+/// Scans a file, or all that is ELF in a folder.
+pub(super) fn scan_path(path: &Path, options: &Options, scan: &mut Scan) -> Result<(), Failure> {
+    let cannot = |error: io::Error| {
+        let what = format!("cannot scan {}", path.display());
+        Failure::failed(Problem::new(what, error.to_string(), "check the path"))
+    };
+    let metadata = fs::metadata(path).map_err(cannot)?;
+    if metadata.is_dir() {
+        return scan_folder(path, options, scan).map_err(cannot);
+    }
+    if !metadata.is_file() {
+        return Err(cannot(io::Error::other("it is neither a file nor a folder")));
+    }
+    let map = map(&File::open(path).map_err(cannot)?).map_err(cannot)?;
+    scan_bytes(path, &map, options, scan).map_err(|error| {
+        let what = format!("cannot scan {}", path.display());
+        Failure::failed(Problem::new(what, error.to_string(), next(&error)))
+    })
+}
+
+fn next(error: &ScanError) -> &'static str {
+    match error {
+        ScanError::NotElf => "name a program, library, object or archive",
+        ScanError::OtherCpu(_) => {
+            "name a file for x86-64 or x86: other CPUs have no licence levels"
+        }
+        ScanError::Broken(_) => "get the file again; `readelf -a FILE` may say more",
+        ScanError::NoCode => "name the program or library itself",
+        ScanError::ThinArchive => "`ar t FILE` lists them",
+    }
+}
+
+/// An empty file cannot be mapped.
+fn map(file: &File) -> io::Result<Box<dyn std::ops::Deref<Target = [u8]>>> {
+    if file.metadata()?.len() == 0 {
+        return Ok(Box::new(Vec::new()));
+    }
+    // SAFETY: the bytes are only read. If the file is changed meanwhile, the scanner sees other bytes,
+    // and takes any; if it is truncated, the program ends by SIGBUS, as said above.
+    Ok(Box::new(unsafe { Mmap::map(file) }?))
+}
+
+fn scan_bytes(
+    path: &Path,
+    bytes: &[u8],
+    options: &Options,
+    scan: &mut Scan,
+) -> Result<(), ScanError> {
+    let name = path.display().to_string();
+    if is_archive(bytes) {
+        let files = scan_archive(&name, bytes, options, &mut scan.skipped)?;
+        scan.files.extend(files);
+    } else {
+        scan.files.push(scan_file(&name, bytes, options)?);
+    }
+    Ok(())
+}
+
+fn scan_folder(folder: &Path, options: &Options, scan: &mut Scan) -> io::Result<()> {
+    fs::read_dir(folder)?;
+    let mut open = vec![folder.to_path_buf()];
+    let mut seen = HashSet::new();
+    while let Some(folder) = open.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else {
+            scan.skipped.unreadable += 1;
+            continue;
+        };
+        let mut paths: Vec<PathBuf> =
+            entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        paths.sort();
+        let mut below = Vec::new();
+        for path in paths {
+            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+            if metadata.is_dir() {
+                below.push(path);
+            } else if metadata.is_file() && seen.insert((metadata.dev(), metadata.ino())) {
+                scan_found(&path, options, scan);
+            }
+        }
+        open.extend(below.into_iter().rev());
+    }
+    Ok(())
+}
+
+/// What is found in a folder need not be code.
+fn scan_found(path: &Path, options: &Options, scan: &mut Scan) {
+    let Ok(map) = File::open(path).and_then(|file| map(&file)) else {
+        scan.skipped.unreadable += 1;
+        return;
+    };
+    if let Err(error) = scan_bytes(path, &map, options, scan) {
+        error.count(&mut scan.skipped);
+    }
+}
+
+/// Scans the files that a process has mapped as code, and with `jit` the code that comes from none.
+pub(super) fn scan_process(
+    pid: u32,
+    jit: bool,
+    options: &Options,
+    scan: &mut Scan,
+) -> Result<(), Failure> {
+    let mappings = memory::executable_mappings(pid).map_err(|error| cannot_look(pid, &error))?;
+    let mut seen = HashSet::new();
+    for mapping in &mappings {
+        if let Origin::File { path, identity } = &mapping.origin
+            && seen.insert(identity)
+        {
+            scan_mapped(pid, mapping, path, options, scan);
+        }
+    }
+    if !jit {
+        return Ok(());
+    }
+    let symbols = memory::perf_map(pid).map_or(Vec::new(), |text| scan::parse_perf_map(&text));
+    for mapping in mappings.iter().filter(|mapping| mapping.origin == Origin::Written) {
+        let bytes = memory::read_mapping(pid, mapping).map_err(|error| cannot_look(pid, &error))?;
+        let name = format!("process {pid} at {:#x}", mapping.start);
+        match scan_memory(&name, mapping.start, &bytes, &symbols, options) {
+            Ok(file) => scan.files.push(file),
+            Err(error) => error.count(&mut scan.skipped),
+        }
+    }
+    Ok(())
+}
+
+fn scan_mapped(pid: u32, mapping: &Mapping, path: &Path, options: &Options, scan: &mut Scan) {
+    let Ok(map) = memory::open_mapped(pid, mapping).and_then(|file| map(&file)) else {
+        scan.skipped.unreadable += 1;
+        return;
+    };
+    if let Err(error) = scan_bytes(path, &map, options, scan) {
+        error.count(&mut scan.skipped);
+    }
+}
+
+fn cannot_look(pid: u32, error: &io::Error) -> Failure {
+    let what = format!("cannot scan process {pid}");
+    match error.kind() {
+        io::ErrorKind::NotFound => Failure::failed(Problem::new(
+            what,
+            "there is no such process, or it has ended",
+            "check the number: `pgrep -l NAME` lists those of a name",
+        )),
+        io::ErrorKind::PermissionDenied => Failure::unsupported(Problem::new(
+            what,
+            "only its owner and root may read its memory",
+            "run it by sudo, or scan the files it uses",
+        )),
+        _ => Failure::failed(Problem::new(what, error.to_string(), "is it still running?")),
+    }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `turbolane scan`: which functions of programs and libraries can raise the licence level.
+//!
+//! Reads files, folders, or the executable memory of a process ([`input`]), and writes marks for
+//! `turbolane run` ([`marks`]). Changes nothing, needs no root but for other users' processes.
+
+mod input;
+mod marks;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use report::json_line;
+use scan::{Options, Sort};
+
+use crate::failure::{FOUND, Failure, print};
+use crate::terminal;
+
+/// Find the functions that can raise the licence level
+///
+/// Reads ELF programs, libraries, objects and archives, and tells per function which licence level its
+/// instructions ask for, how dense heavy code is in its loops, and whether it leaves dirty upper halves.
+/// Runs nothing. Works on stripped files too. Exits with 1 if a function of --level was found, with 0 if
+/// not.
+#[derive(Args)]
+#[command(after_long_help = AFTER_HELP)]
+pub(crate) struct ScanArgs {
+    /// Programs, libraries, objects, archives, and folders of them
+    #[arg(value_name = "FILE|DIR", required_unless_present = "pid")]
+    paths: Vec<PathBuf>,
+    /// Scan what a running process has mapped as code
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Option<u32>,
+    /// With --pid: scan the memory too that holds code from no file, as compilers at run time write it
+    #[arg(long, requires = "pid")]
+    jit: bool,
+    /// Least licence level of a function that is listed
+    ///
+    /// 0 all wide instructions, 1 heavy AVX2 or light AVX-512, 2 heavy AVX-512, 3 AMX.
+    #[arg(long, value_name = "LEVEL", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=3))]
+    level: u8,
+    /// Functions listed per file; 0 for all [default: 20; with --json or --marks all]
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    /// Order of the functions
+    #[arg(long, value_enum, default_value_t = SortArg::Level)]
+    sort: SortArg,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write the functions as marks to a file, for `turbolane run --marks`
+    #[arg(long, value_name = "FILE")]
+    marks: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Columns:
+  LEVEL     licence level that the most demanding instruction asks for
+  LASTING   the same, if heavy instructions count only where they can be dense
+            enough: one of eight instructions, which is one in two cycles at
+            four instructions a cycle. Light AVX-512, scatters and AMX need no
+            density.
+  DENSITY   heavy instructions per instruction in the densest loop; in brackets
+            that of the function if no loop has any
+  HEAVY512  FP, integer multiplication, scatter with 512 bits; HEAVY256 with 256
+Notes in brackets: AMX, VNNI, scatter, gather; no vzeroupper (a return that a
+dirty upper half reaches: a function that returns a vector does so rightly); SSE
+with dirty upper half; confidence, if the file does not state where the function
+is.
+
+What a function can do is not what it does: programs choose code by the CPU they
+run on, and code that never runs harms nobody.
+
+Examples:
+  turbolane scan /usr/lib/x86_64-linux-gnu/libcrypto.so.3
+  turbolane scan --level 2 --top 0 ./server      all heavy AVX-512, AMX
+  turbolane scan --sort density libx265.so.199   where it is densest
+  turbolane scan --pid $(pidof java) --jit       a process, compiled code too
+  turbolane scan --level 2 /opt/app              all programs in a folder
+  turbolane scan --level 2 --marks wide.marks libfoo.so
+  sudo turbolane run --marks wide.marks -- ./server";
+
+/// Functions listed in text if nothing else is asked for.
+const TOP: usize = 20;
+
+#[derive(Clone, Copy, ValueEnum)]
+enum SortArg {
+    /// Lasting level, level, heavy instructions
+    Level,
+    /// Heavy instructions
+    Heavy,
+    /// Density
+    Density,
+    /// Address
+    Address,
+    /// Name
+    Name,
+}
+
+impl ScanArgs {
+    fn options(&self) -> Options {
+        let all = self.json || self.marks.is_some();
+        let top = self.top.unwrap_or(if all { 0 } else { TOP });
+        let sort = match self.sort {
+            SortArg::Level => Sort::Level,
+            SortArg::Heavy => Sort::Heavy,
+            SortArg::Density => Sort::Density,
+            SortArg::Address => Sort::Address,
+            SortArg::Name => Sort::Name,
+        };
+        Options { level: self.level, top: (top > 0).then_some(top), sort }
+    }
+}
+
+/// Scans, and prints what was found.
+pub(crate) fn main(args: &ScanArgs) -> Result<ExitCode, Failure> {
+    let options = args.options();
+    let mut scan = report::scan::Scan::new(args.level);
+    for path in &args.paths {
+        input::scan_path(path, &options, &mut scan)?;
+    }
+    if let Some(pid) = args.pid {
+        input::scan_process(pid, args.jit, &options, &mut scan)?;
+    }
+    if let Some(path) = &args.marks {
+        marks::write(path, &scan)?;
+    }
+    let text = if args.json { json_line(&scan) + "\n" } else { scan.text(terminal::width()) };
+    print(&text)?;
+    Ok(if scan.found() > 0 { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Executable memory of other processes: from which files it comes, and what lies in the rest.
+//!
+//! Reading only. A process whose memory may not be read says "permission denied": it takes the rights of
+//! ptrace (the same user, no capabilities that we lack, Yama's setting).
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// Memory of one mapping that is read at most: compilers reserve more than they fill.
+const READ_MAX_BYTES: u64 = 1 << 30;
+const PAGE_BYTES: u64 = 4096;
+
+/// A part of a process's memory from which instructions can be fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Address of its first byte.
+    pub start: u64,
+    /// Behind its last byte.
+    pub end: u64,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Where executable memory comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A file, by its name when it was mapped, and its device and inode.
+    File {
+        /// Its path; a deleted file's ends in " (deleted)".
+        path: PathBuf,
+        /// Which file: `device inode`.
+        identity: String,
+    },
+    /// Written by the program itself, or by its just-in-time compiler.
+    Written,
+    /// The kernel's: vdso, vsyscall.
+    Kernel,
+}
+
+/// The executable mappings of a process, by address.
+///
+/// # Errors
+/// "Not found" if there is no such process, "permission denied" if it may not be looked at.
+pub fn executable_mappings(pid: u32) -> io::Result<Vec<Mapping>> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    // Of a process that may not be looked at, old kernels show an empty list; so does a zombie.
+    if maps.is_empty() {
+        return Err(ErrorKind::NotFound.into());
+    }
+    Ok(maps.lines().filter_map(mapping_of).collect())
+}
+
+/// `start-end perms offset device inode path` (proc_pid_maps(5)).
+fn mapping_of(line: &str) -> Option<Mapping> {
+    let mut rest = line;
+    let mut field = || {
+        let (field, after) = rest.split_once(' ')?;
+        rest = after.trim_start();
+        Some(field)
+    };
+    let (range, rights, _offset) = (field()?, field()?, field()?);
+    let device = field()?;
+    let (inode, path) = rest.split_once(' ').unwrap_or((rest, ""));
+    let path = path.trim_start();
+    let (start, end) = range.split_once('-')?;
+    let address = |text| u64::from_str_radix(text, 16).ok();
+    let origin = match path {
+        "[vdso]" | "[vsyscall]" | "[uprobes]" => Origin::Kernel,
+        _ if inode == "0" || path.starts_with("/memfd:") || path.starts_with("/dev/zero") => {
+            Origin::Written
+        }
+        _ => Origin::File { path: path.into(), identity: format!("{device} {inode}") },
+    };
+    let is_executable = rights.as_bytes().get(2) == Some(&b'x');
+    Some(Mapping { start: address(start)?, end: address(end)?, origin }).filter(|_| is_executable)
+}
+
+/// The file behind a mapping, also if it was deleted or lies in another mount namespace.
+///
+/// # Errors
+/// When it cannot be opened in either of two ways.
+pub fn open_mapped(pid: u32, mapping: &Mapping) -> io::Result<File> {
+    // By the mapping itself, which takes rights that by the name does not.
+    let link = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
+    File::open(link).or_else(|error| match &mapping.origin {
+        Origin::File { path, .. } => {
+            let below = path.strip_prefix("/").map_err(|_| error)?;
+            File::open(PathBuf::from(format!("/proc/{pid}/root")).join(below))
+        }
+        _ => Err(error),
+    })
+}
+
+/// The bytes of a mapping, up to the first page that cannot be read, at most 1 GiB of them.
+///
+/// # Errors
+/// When the memory may not be read.
+pub fn read_mapping(pid: u32, mapping: &Mapping) -> io::Result<Vec<u8>> {
+    let memory = File::open(format!("/proc/{pid}/mem"))?;
+    let mut bytes = Vec::new();
+    let mut page = [0; PAGE_BYTES as usize];
+    let mut at = mapping.start;
+    while at < mapping.end && at - mapping.start < READ_MAX_BYTES {
+        match memory.read_at(&mut page, at) {
+            Ok(0) => break,
+            Ok(count) => {
+                bytes.extend_from_slice(&page[..count]);
+                at += count as u64;
+            }
+            // A hole: reserved, never filled.
+            Err(_) if !bytes.is_empty() => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
+}
+
+/// What the process's just-in-time compiler has written for perf, if it has: its text.
+#[must_use]
+pub fn perf_map(pid: u32) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let own = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    let own: u32 = own.split_ascii_whitespace().next_back()?.parse().ok()?;
+    let bytes = fs::read(format!("/proc/{pid}/root/tmp/perf-{own}.map")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files, compilers' memory and the kernel's pages are told apart; what is not executable is left out.
+    #[test]
+    fn lines_are_told_apart() {
+        let of = |line: &str| mapping_of(line).map(|mapping| mapping.origin);
+        assert_eq!(
+            of("7f00-7f10 r-xp 00001000 fe:01 42                         /a b/lib.so (deleted)"),
+            Some(Origin::File {
+                path: "/a b/lib.so (deleted)".into(),
+                identity: "fe:01 42".into()
+            })
+        );
+        assert_eq!(of("7f00-7f10 rwxp 00000000 00:00 0 "), Some(Origin::Written));
+        assert_eq!(of("7f00-7f10 rwxp 00000000 00:00 0"), Some(Origin::Written));
+        assert_eq!(
+            of("7f00-7f10 r-xs 00000000 00:01 7  /memfd:doublemapper (deleted)"),
+            Some(Origin::Written)
+        );
+        assert_eq!(of("7f00-7f10 r-xp 00000000 00:00 0    [vdso]"), Some(Origin::Kernel));
+        assert_eq!(of("7f00-7f10 r--p 00000000 fe:01 42   /lib.so"), None);
+        assert_eq!(of("rubbish"), None);
+    }
+
+    /// This process maps its own program, and its code reads as it is in memory.
+    #[test]
+    fn own_memory_is_read() {
+        let pid = std::process::id();
+        let mappings = executable_mappings(pid).unwrap();
+        let here = own_memory_is_read as *const () as u64;
+        let own =
+            mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&here)).unwrap();
+        assert!(matches!(own.origin, Origin::File { .. }));
+        let bytes = read_mapping(pid, own).unwrap();
+        // SAFETY: the code of a function of this program, of which 16 bytes are there.
+        let code = unsafe { std::slice::from_raw_parts(here as *const u8, 16) };
+        let at = (here - own.start) as usize;
+        assert_eq!(&bytes[at..at + 16], code);
+        assert!(open_mapped(pid, own).is_ok());
+    }
+
+    /// A process that is not there is "not found".
+    #[test]
+    fn dead_processes_fail() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        assert_eq!(executable_mappings(pid).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Static scanner: which functions of a program can raise the licence level.
+//!
+//! **Problem.** Marks, hints and the trap module all need to know where wide code is, or profit from it. A
+//! disassembler shows instructions, at 2 to 5 MB/s, and none says which function matters.
+//!
+//! **Idea.** Find the functions ([`bounds`](mod@bounds), [`recover`](mod@recover)), step through each
+//! once ([`sweep`](mod@sweep)), and look closer only at those that have a vector of 256 bits or a tile:
+//! loops and density, dirty upper halves ([`loops`](mod@loops), [`upper`](mod@upper)). Class and level of
+//! an instruction come from `data/isa/classes.toml`.
+//!
+//! **Promises.** Bytes in, findings out: nothing here opens a file or looks at the machine. No input makes
+//! it panic; time and memory grow linearly with the code (a function is cut into pieces of
+//! [`PIECE_MAX_BYTES`], jump tables and loops of monstrous functions are left out, what `.gnu_debugdata`
+//! unpacks to is limited). Order and content of the result do not depend on the number of threads.
+//!
+//! **Limits.** A static finding says what a function can do, not whether it runs. Registers and memory are
+//! not tracked: a jump through a table may lead anywhere in its function. Code that a program writes itself
+//! is seen only in a live process ([`scan_memory`]).
+
+#![forbid(unsafe_code)]
+
+mod analysis;
+mod archive;
+mod bounds;
+mod facts;
+mod fast;
+mod file;
+mod flow;
+mod image;
+mod lines;
+mod loops;
+mod memory;
+mod recover;
+mod screen;
+pub mod segments;
+mod sweep;
+mod symbols;
+mod unwind;
+mod upper;
+
+use std::cmp::Reverse;
+
+use report::scan::{Confidence, File, Function};
+
+pub use archive::{is_archive, scan_archive};
+pub use facts::Width;
+pub use file::{PIECE_MAX_BYTES, scan_file, widths};
+pub use memory::{JitSymbol, parse_perf_map, scan_memory};
+
+/// Why a file has not been scanned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScanError {
+    /// It does not begin as ELF files do.
+    #[error("it is not an ELF file")]
+    NotElf,
+    /// Its code is for another kind of CPU.
+    #[error("its code is for another kind of CPU ({0})")]
+    OtherCpu(String),
+    /// It makes no sense.
+    #[error("it is broken: {0}")]
+    Broken(String),
+    /// It has no code.
+    #[error("it holds no code; the debugging half of a stripped file has none")]
+    NoCode,
+    /// It lists files, but does not hold them.
+    #[error("it is a thin archive, which holds no members; scan the members")]
+    ThinArchive,
+}
+
+/// What the functions in a result are ordered by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// Level (sustained, then reached), then heavy instructions.
+    #[default]
+    Level,
+    /// Heavy instructions of 256 and 512 bits.
+    Heavy,
+    /// Density.
+    Density,
+    /// Address.
+    Address,
+    /// Name.
+    Name,
+}
+
+/// What is to be listed, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Least licence level of a function that is listed. 0 lists all functions with wide instructions.
+    pub level: u8,
+    /// Functions listed per file.
+    pub top: Option<usize>,
+    /// Their order.
+    pub sort: Sort,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { level: 1, top: None, sort: Sort::Level }
+    }
+}
+
+impl Options {
+    /// Leaves the functions of the level, ordered, and as many as wanted. Guesses do not count as found.
+    fn arrange(&self, file: &mut File) {
+        let functions = &mut file.listed;
+        functions.retain(|function| function.license_level >= self.level);
+        let is_found = |function: &&Function| function.confidence != Confidence::Low;
+        file.found = functions.iter().filter(is_found).count() as u64;
+        functions.sort_by(|a, b| (&a.section, a.address).cmp(&(&b.section, b.address)));
+        let heavy = |function: &Function| {
+            function.counts.heavy.ymm + function.counts.heavy.zmm + function.counts.tile
+        };
+        if self.sort == Sort::Name {
+            for function in functions.iter_mut() {
+                function.name = function.symbol.as_deref().map(symbols::demangle);
+            }
+        }
+        let density = |function: &Function| function.heavy_frac.unwrap_or(0.0);
+        match self.sort {
+            Sort::Level => functions.sort_by_key(|function| {
+                let levels = (function.sustained_level, function.license_level);
+                (function.confidence == Confidence::Low, Reverse((levels, heavy(function))))
+            }),
+            Sort::Heavy => functions.sort_by_key(|function| Reverse(heavy(function))),
+            Sort::Density => functions.sort_by(|a, b| density(b).total_cmp(&density(a))),
+            Sort::Address => {}
+            Sort::Name => functions
+                .sort_by(|a, b| (a.name.is_none(), &a.name).cmp(&(b.name.is_none(), &b.name))),
+        }
+        functions.truncate(self.top.unwrap_or(usize::MAX));
+        for function in functions {
+            function.name = function.symbol.as_deref().map(symbols::demangle);
+        }
+    }
+}

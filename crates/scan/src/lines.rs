@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Source file and line of an address, where a file has debugging information.
+
+use std::borrow::Cow;
+
+use addr2line::Context;
+use gimli::{Dwarf, DwarfSections, EndianSlice, LittleEndian, SectionId};
+use object::{Object, ObjectSection};
+
+use crate::image::{Image, Kind};
+
+/// The debugging information of a file.
+pub(crate) struct Lines<'a> {
+    context: Context<EndianSlice<'a, LittleEndian>>,
+}
+
+impl<'a> Lines<'a> {
+    /// `None` if there is none that can be read: none at all, compressed, or without its relocations
+    /// applied.
+    pub(crate) fn of(image: &Image<'a>) -> Option<Self> {
+        if image.kind == Kind::Object {
+            return None;
+        }
+        image.file.section_by_name(".debug_info")?;
+        let load = |id: SectionId| -> Result<&'a [u8], ()> {
+            let Some(section) = image.file.section_by_name(id.name()) else { return Ok(&[]) };
+            match section.uncompressed_data() {
+                Ok(Cow::Borrowed(bytes)) => Ok(bytes),
+                _ => Err(()),
+            }
+        };
+        let sections = DwarfSections::load(load).ok()?;
+        let dwarf: Dwarf<EndianSlice<'a, LittleEndian>> =
+            sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
+        Context::from_dwarf(dwarf).ok().map(|context| Lines { context })
+    }
+
+    /// `file:line` of an address.
+    pub(crate) fn find(&self, address: u64) -> Option<String> {
+        let location = self.context.find_location(address).ok()??;
+        let (file, line) = (location.file?, location.line?);
+        Some(format!("{file}:{line}"))
+    }
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Natural loops, and how dense heavy code is in them.
+//!
+//! **Problem.** Heavy instructions raise the level only where they are dense, "about one heavy
+//! instruction in two cycles" (SYSTOR 2.1). A scanner sees no cycles.
+//!
+//! **Idea.** A core of the kind that has these levels (Skylake-SP to Ice Lake) issues at most four, later
+//! five instructions a cycle. So the share of heavy instructions in the body of a loop bounds the
+//! density from above: at four a cycle, one heavy instruction in two cycles needs one of eight.
+//!
+//! ```text
+//! density        = heavy instructions / all instructions, in the loop's body
+//! may be dense   = density >= 1/8
+//! ```
+//!
+//! A loop below that bound cannot be dense on such a core, however well it runs. One above it may be, or
+//! may wait for memory.
+//!
+//! A loop is the natural loop of a back edge: an edge to a block that dominates its origin (dominators
+//! after Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm"). A function with heavy code and
+//! no loop around it may be called in one: there, the body is the function.
+//!
+//! Limits: conditional parts of a body count in full. Loops with two entries are not found.
+
+use crate::flow::Graph;
+
+/// More blocks than this are not searched for loops.
+const BLOCKS_MAX: usize = 1 << 16;
+
+/// The share of heavy instructions from which they can be dense: one in two cycles (SYSTOR 2.1) at four
+/// instructions a cycle (Intel Optimization Manual, Skylake Server: allocation of four micro-operations).
+pub(crate) const DENSE_FRAC: f64 = 1.0 / 8.0;
+
+/// The body of a loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Loop {
+    /// Its blocks, ascending.
+    pub(crate) blocks: Vec<u32>,
+}
+
+/// The natural loops, one for each header; `None` if the function has too many blocks.
+pub(crate) fn find(graph: &Graph) -> Option<Vec<Loop>> {
+    if graph.blocks.len() > BLOCKS_MAX {
+        return None;
+    }
+    let order = postorder(graph);
+    let predecessors = Predecessors::new(graph);
+    let dominators = Dominators::new(graph.blocks.len(), &order, &predecessors);
+    // Latches by header.
+    let mut latches: Vec<(u32, u32)> = Vec::new();
+    for &block in &order {
+        for &to in graph.successors(block as usize) {
+            if dominators.dominates(to, block) {
+                latches.push((to, block));
+            }
+        }
+    }
+    latches.sort_unstable();
+    let mut loops = Vec::new();
+    let mut member_of = vec![u32::MAX; graph.blocks.len()];
+    for group in latches.chunk_by(|a, b| a.0 == b.0) {
+        let number = loops.len() as u32;
+        loops.push(body(group, number, &mut member_of, &predecessors, &graph.reached));
+    }
+    Some(loops)
+}
+
+/// Everything from which the latches can be reached without passing the header.
+fn body(
+    latches: &[(u32, u32)],
+    number: u32,
+    member_of: &mut [u32],
+    predecessors: &Predecessors,
+    reached: &[bool],
+) -> Loop {
+    let header = latches[0].0;
+    member_of[header as usize] = number;
+    let mut blocks = vec![header];
+    let mut open: Vec<u32> = latches.iter().map(|(_, latch)| *latch).collect();
+    while let Some(block) = open.pop() {
+        if !reached[block as usize] || member_of[block as usize] == number {
+            continue;
+        }
+        member_of[block as usize] = number;
+        blocks.push(block);
+        open.extend(predecessors.of(block));
+    }
+    blocks.sort_unstable();
+    Loop { blocks }
+}
+
+/// Where each block can be reached from.
+struct Predecessors {
+    starts: Vec<u32>,
+    blocks: Vec<u32>,
+}
+
+impl Predecessors {
+    fn new(graph: &Graph) -> Self {
+        let count = graph.blocks.len();
+        let mut starts = vec![0; count + 1];
+        for block in 0..count {
+            for &to in graph.successors(block) {
+                starts[to as usize + 1] += 1;
+            }
+        }
+        for block in 0..count {
+            starts[block + 1] += starts[block];
+        }
+        let mut next = starts.clone();
+        let mut blocks = vec![0; starts[count] as usize];
+        for block in 0..count {
+            for &to in graph.successors(block) {
+                blocks[next[to as usize] as usize] = block as u32;
+                next[to as usize] += 1;
+            }
+        }
+        Predecessors { starts, blocks }
+    }
+
+    fn of(&self, block: u32) -> &[u32] {
+        let block = block as usize;
+        &self.blocks[self.starts[block] as usize..self.starts[block + 1] as usize]
+    }
+}
+
+/// Reached blocks, each behind those it leads to (but for back edges).
+fn postorder(graph: &Graph) -> Vec<u32> {
+    let mut order = Vec::new();
+    let mut seen = vec![false; graph.blocks.len()];
+    let mut open: Vec<(u32, usize)> = Vec::new();
+    if !graph.blocks.is_empty() {
+        seen[0] = true;
+        open.push((0, 0));
+    }
+    while let Some((block, next)) = open.last_mut() {
+        match graph.successors(*block as usize).get(*next) {
+            Some(&to) => {
+                *next += 1;
+                if !std::mem::replace(&mut seen[to as usize], true) {
+                    open.push((to, 0));
+                }
+            }
+            None => {
+                order.push(*block);
+                open.pop();
+            }
+        }
+    }
+    order
+}
+
+struct Dominators {
+    /// The nearest dominator of each block, by its place in the postorder.
+    nearest: Vec<u32>,
+    /// Place in the postorder.
+    place: Vec<u32>,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Dominators {
+    fn new(blocks: usize, order: &[u32], predecessors: &Predecessors) -> Self {
+        let mut place = vec![NONE; blocks];
+        for (at, &block) in order.iter().enumerate() {
+            place[block as usize] = at as u32;
+        }
+        let mut dominators = Dominators { nearest: vec![NONE; order.len()], place };
+        let Some(entry) = order.len().checked_sub(1) else { return dominators };
+        dominators.nearest[entry] = entry as u32;
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for at in (0..entry).rev() {
+                let before = predecessors.of(order[at]);
+                let nearest = dominators.common_of(before);
+                if nearest != dominators.nearest[at] {
+                    dominators.nearest[at] = nearest;
+                    changed = true;
+                }
+            }
+        }
+        dominators
+    }
+
+    fn common_of(&self, predecessors: &[u32]) -> u32 {
+        let places = predecessors.iter().map(|&block| self.place[block as usize]);
+        let known = places.filter(|&at| at != NONE && self.nearest[at as usize] != NONE);
+        known.reduce(|a, b| self.common(a, b)).unwrap_or(NONE)
+    }
+
+    fn common(&self, mut a: u32, mut b: u32) -> u32 {
+        while a != b {
+            while a < b {
+                a = self.nearest[a as usize];
+            }
+            while b < a {
+                b = self.nearest[b as usize];
+            }
+        }
+        a
+    }
+
+    /// Whether every way to `block` passes `by`; both reached.
+    fn dominates(&self, by: u32, block: u32) -> bool {
+        let by = self.place[by as usize];
+        let mut at = self.place[block as usize];
+        while at < by {
+            at = self.nearest[at as usize];
+        }
+        at == by
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::{Code, Nothing, Sweep, Targets, Until, decoder};
+
+    fn loops_of(bytes: &[u8]) -> (Graph, Vec<Loop>) {
+        let code = Code { bytes, address: 0, bits: 64 };
+        let mut sweep = Sweep::default();
+        let range = (0, bytes.len());
+        sweep.run(&mut decoder(code), code, range, Until::Range, &Nothing, &mut Targets::default());
+        let graph = Graph::new(&sweep);
+        let loops = find(&graph).unwrap();
+        (graph, loops)
+    }
+
+    /// A loop in a loop: the inner one's body is part of the outer one's.
+    #[test]
+    fn nested_loops() {
+        let bytes = [
+            0x90, // nop
+            0x90, // 1: nop
+            0xff, 0xc9, // 2: dec ecx
+            0x75, 0xfc, // jne 2
+            0xff, 0xca, // dec edx
+            0x75, 0xf7, // jne 1
+            0xc3, // ret
+        ];
+        let (graph, loops) = loops_of(&bytes);
+        assert_eq!(graph.blocks.len(), 5);
+        let bodies: Vec<&[u32]> = loops.iter().map(|found| found.blocks.as_slice()).collect();
+        assert_eq!(bodies, [&[1, 2, 3][..], &[2]]);
+    }
+
+    /// A jump back to a block that does not dominate it (a loop with two entries) is no natural loop,
+    /// and code behind a return is not reached.
+    #[test]
+    fn two_entries_are_no_natural_loop() {
+        let bytes = [
+            0x74, 0x02, // je 2
+            0xff, 0xc9, // 1: dec ecx
+            0xff, 0xca, // 2: dec edx
+            0x75, 0xfa, // jne 1
+            0xc3, // ret
+            0x90, 0xeb, 0xfd, // nop, jmp to it
+        ];
+        let (graph, loops) = loops_of(&bytes);
+        assert!(loops.is_empty(), "{loops:?}");
+        assert_eq!(graph.reached.last(), Some(&false));
+    }
+
+    /// A jump through a register may lead to what nothing else leads to.
+    #[test]
+    fn jump_tables_reach_what_nothing_else_reaches() {
+        let bytes = [0xff, 0xe0, 0x90, 0xc3]; // jmp rax; nop; ret
+        let (graph, _) = loops_of(&bytes);
+        assert_eq!(graph.reached, [true, true]);
+        let (graph, _) = loops_of(&[0xc3, 0x90, 0xc3]);
+        assert_eq!(graph.reached, [true, false]);
+    }
+}

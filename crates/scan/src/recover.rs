@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Functions in code for which the file states no boundary.
+//!
+//! **Problem.** Stripped assembly has neither symbols nor unwind records: four fifths of the code of a
+//! stripped libx265. But the same gaps between functions hold tables of constants, padding, boot code of 16
+//! bits, and most bytes decode as something.
+//!
+//! **Idea.** Somebody uses a function: a pointer in data or relocations, an instruction that computes its
+//! address, a call. From each such place decode to the last flow: the return or jump that no branch passes.
+//! What is found there must look like a function ([`is_plausible`]), and may call the next one, so this goes
+//! in rounds. What remains is decoded in the same way from where the padding ends. If it begins behind another
+//! function, aligned as functions are, and looks like one, it is taken to be one that nobody uses
+//! ([`Source::Padding`]; x265 has some); else it is attributed to no function ([`Source::Guess`]).
+//!
+//! Limits: a jump through a register ends a function, so that what its table leads to is a guess.
+
+use iced_x86::{Decoder, Instruction, Mnemonic};
+use rayon::prelude::*;
+use report::scan::Source;
+
+use crate::analysis::{self, Analysis};
+use crate::bounds::Range;
+use crate::file::PIECE_MAX_BYTES;
+use crate::sweep::{Code, Flow, Sweep, Targets, Until, Wanted, decoder};
+
+/// Rounds of following calls: longer chains of functions that only call each other end as guesses.
+const ROUNDS_MAX: usize = 16;
+/// Functions that are decoded by one task.
+const TASK_FUNCTIONS: usize = 64;
+/// Where assemblers and compilers place functions.
+const ALIGNMENT: u64 = 16;
+
+/// Which addresses lie in gaps: one bit for 64 bytes of a span, so that a sweep can ask for every call.
+#[derive(Debug, Default)]
+pub(crate) struct Gaps {
+    start: u64,
+    bits: Vec<u64>,
+    /// Ascending.
+    gaps: Vec<(u64, u64)>,
+}
+
+const GRAIN: u64 = 64;
+/// A span of more than that has no bits: 4 GiB of addresses, 8 MiB of bits.
+const SPAN_MAX: u64 = 4 << 30;
+
+impl Gaps {
+    pub(crate) fn new(mut gaps: Vec<(u64, u64)>) -> Self {
+        gaps.sort_unstable();
+        let (Some(&(start, _)), Some(&(_, end))) = (gaps.first(), gaps.last()) else {
+            return Gaps::default();
+        };
+        if end - start > SPAN_MAX {
+            return Gaps { start, bits: Vec::new(), gaps };
+        }
+        let mut bits = vec![0; ((end - start) / (64 * GRAIN)) as usize + 1];
+        for (from, to) in &gaps {
+            for grain in (from - start) / GRAIN..=(to - 1 - start) / GRAIN {
+                bits[(grain / 64) as usize] |= 1 << (grain % 64);
+            }
+        }
+        Gaps { start, bits, gaps }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.gaps.is_empty()
+    }
+
+    /// The first address and the length of everything between the first gap and the last.
+    pub(crate) fn span(&self) -> Option<(u64, u64)> {
+        Some((self.gaps.first()?.0, self.gaps.last()?.1 - self.gaps.first()?.0))
+    }
+
+    /// Number of the gap that the address is in.
+    fn find(&self, address: u64) -> Option<usize> {
+        let at = self.gaps.partition_point(|(_, end)| *end <= address);
+        self.gaps.get(at).filter(|(start, _)| *start <= address).map(|_| at)
+    }
+}
+
+impl Wanted for Gaps {
+    #[inline]
+    fn wants(&self, address: u64) -> bool {
+        let grain = address.wrapping_sub(self.start) / GRAIN;
+        let word = self.bits.get((grain / 64) as usize).copied().unwrap_or(0);
+        word >> (grain % 64) & 1 == 1 && self.find(address).is_some()
+    }
+}
+
+/// A function that was found.
+pub(crate) struct Recovered {
+    pub(crate) range: Range,
+    pub(crate) analysis: Option<Analysis>,
+}
+
+/// What came of the gaps of a section.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) functions: Vec<Recovered>,
+}
+
+/// Finds functions in the gaps of `code`, from the targets that are known so far.
+pub(crate) fn run(
+    code: Code<'_>,
+    gaps: &Gaps,
+    seeds: &[(Source, Vec<u64>)],
+    targets: &Targets,
+) -> Found {
+    let own: Vec<(u64, u64)> = gaps
+        .gaps
+        .iter()
+        .copied()
+        .filter(|(start, end)| *start >= code.address && *end <= code.end())
+        .collect();
+    let own = Gaps::new(own);
+    if own.is_empty() {
+        return Found::default();
+    }
+    let mut state = State { code, gaps: &own, functions: Vec::new() };
+    let mut starts = Vec::new();
+    for (source, addresses) in seeds {
+        starts.extend(addresses.iter().map(|&address| (address, *source)));
+    }
+    starts.extend(targets.addresses.iter().map(|&address| (address, Source::Address)));
+    starts.extend(targets.calls.iter().map(|&address| (address, Source::Call)));
+    for _ in 0..ROUNDS_MAX {
+        let found = state.round(starts);
+        if found.calls.is_empty() && found.addresses.is_empty() {
+            break;
+        }
+        starts = found.addresses.iter().map(|&address| (address, Source::Address)).collect();
+        starts.extend(found.calls.iter().map(|&address| (address, Source::Call)));
+    }
+    state.guess()
+}
+
+struct State<'a> {
+    code: Code<'a>,
+    gaps: &'a Gaps,
+    /// Ascending by start, apart from each other.
+    functions: Vec<Recovered>,
+}
+
+impl State<'_> {
+    /// Decodes functions from these starts; returns what they lead to.
+    fn round(&mut self, mut starts: Vec<(u64, Source)>) -> Targets {
+        starts.retain(|(start, _)| self.gaps.wants(*start) && !self.is_known(*start));
+        starts.sort_unstable();
+        starts.dedup_by_key(|(start, _)| *start);
+        let limits: Vec<Limit> = (0..starts.len()).map(|at| self.limit(&starts, at)).collect();
+        let work: Vec<((u64, Source), Limit)> = starts.into_iter().zip(limits).collect();
+        let parts: Vec<(Vec<Recovered>, Targets)> =
+            work.par_chunks(TASK_FUNCTIONS).map(|work| self.decode(work)).collect();
+        let mut targets = Targets::default();
+        for (functions, found) in parts {
+            self.functions.extend(functions);
+            targets.calls.extend(found.calls);
+            targets.addresses.extend(found.addresses);
+        }
+        self.functions.sort_by_key(|function| function.range.start);
+        targets
+    }
+
+    fn is_known(&self, address: u64) -> bool {
+        let at = self.functions.partition_point(|function| function.range.start <= address);
+        at > 0 && address < self.functions[at - 1].range.end
+    }
+
+    /// Where the next start or function begins, or the gap ends.
+    fn limit(&self, starts: &[(u64, Source)], at: usize) -> Limit {
+        let start = starts[at].0;
+        let gap = self.gaps.find(start).map_or(start, |gap| self.gaps.gaps[gap].1);
+        let known = self.functions.partition_point(|function| function.range.start <= start);
+        let known = self.functions.get(known).map_or(gap, |function| function.range.start);
+        let next = starts.get(at + 1).map_or(gap, |(next, _)| *next);
+        let end = gap.min(known).min(next);
+        let limit = end.min(start.saturating_add(PIECE_MAX_BYTES));
+        Limit { address: limit, is_code: limit == end && end < self.code.end() }
+    }
+
+    fn decode(&self, work: &[((u64, Source), Limit)]) -> (Vec<Recovered>, Targets) {
+        let mut decoder = decoder(self.code);
+        let mut sweep = Sweep::default();
+        let (mut functions, mut targets) = (Vec::new(), Targets::default());
+        for &((start, source), limit) in work {
+            let mut own = Targets::default();
+            let range = self.offsets(start, limit.address);
+            sweep.run(&mut decoder, self.code, range, Until::LastFlow, self.gaps, &mut own);
+            let goes_on = limit.is_code && start + u64::from(sweep.end) == limit.address;
+            if !is_plausible(&sweep, &self.code.bytes[range.0..range.1], goes_on) {
+                continue;
+            }
+            targets.calls.extend(own.calls);
+            targets.addresses.extend(own.addresses);
+            let end = start + u64::from(sweep.end);
+            let range = Range { start, end, source, symbol: None };
+            functions.push(Recovered { range, analysis: analysis::analyse(&sweep) });
+        }
+        (functions, targets)
+    }
+
+    fn offsets(&self, start: u64, end: u64) -> (usize, usize) {
+        ((start - self.code.address) as usize, (end - self.code.address) as usize)
+    }
+
+    /// What remains of the gaps.
+    fn guess(mut self) -> Found {
+        let mut decoder = decoder(self.code);
+        let mut sweep = Sweep::default();
+        let mut guesses = Vec::new();
+        let functions: Vec<Range> = self.functions.iter().map(|function| function.range).collect();
+        for (mut at, end) in rests(&self.gaps.gaps, &functions) {
+            // A rest begins where a function ends, except at the start of the section.
+            let mut behind_code = at > self.code.address;
+            loop {
+                at = skip_padding(self.code, &mut decoder, at, end);
+                if at >= end {
+                    break;
+                }
+                let limit = end.min(at.saturating_add(PIECE_MAX_BYTES));
+                let range = self.offsets(at, limit);
+                let mut targets = Targets::default();
+                sweep.run(&mut decoder, self.code, range, Until::LastFlow, self.gaps, &mut targets);
+                let next = at + u64::from(sweep.end).max(1);
+                if is_plausible(&sweep, &self.code.bytes[range.0..range.1], false) {
+                    let source = if behind_code && at % ALIGNMENT == 0 {
+                        Source::Padding
+                    } else {
+                        Source::Guess
+                    };
+                    behind_code = true;
+                    let range = Range { start: at, end: next, source, symbol: None };
+                    guesses.push(Recovered { range, analysis: analysis::analyse(&sweep) });
+                    at = next;
+                } else {
+                    behind_code = false;
+                    let next = next.next_multiple_of(ALIGNMENT).min(end);
+                    at = next;
+                }
+            }
+        }
+        self.functions.extend(guesses);
+        self.functions.sort_by_key(|function| function.range.start);
+        Found { functions: self.functions }
+    }
+}
+
+/// The parts of the gaps that no function covers.
+fn rests(gaps: &[(u64, u64)], functions: &[Range]) -> Vec<(u64, u64)> {
+    let mut rests = Vec::new();
+    let mut functions = functions.iter().peekable();
+    for &(mut at, end) in gaps {
+        while let Some(function) = functions.next_if(|function| function.start < end) {
+            if function.start > at {
+                rests.push((at, function.start));
+            }
+            at = at.max(function.end);
+        }
+        if at < end {
+            rests.push((at, end));
+        }
+    }
+    rests
+}
+
+/// Whether what was decoded looks like a function: it is all instructions, none of which only the kernel
+/// or the last century has, and it ends with a flow, or goes on to another function.
+fn is_plausible(sweep: &Sweep, bytes: &[u8], goes_on: bool) -> bool {
+    let is_code = sweep.data_bytes == 0 && sweep.unlikely == 0 && !sweep.offsets.is_empty();
+    let first = sweep.branches.first();
+    let is_trap = first.is_some_and(|first| first.index == 0 && first.flow == Flow::Trap);
+    // Zeros are an instruction, which adds to where RAX points.
+    let is_zeros = bytes.starts_with(&[0, 0]);
+    is_code && !is_trap && !is_zeros && (!sweep.falls_off || goes_on)
+}
+
+/// Where a function has to end.
+#[derive(Clone, Copy)]
+struct Limit {
+    address: u64,
+    /// Another one begins there.
+    is_code: bool,
+}
+
+/// Behind zeros, traps and instructions that do nothing.
+pub(crate) fn skip_padding(
+    code: Code<'_>,
+    decoder: &mut Decoder<'_>,
+    mut at: u64,
+    end: u64,
+) -> u64 {
+    let mut instruction = Instruction::default();
+    while at < end {
+        let offset = (at - code.address) as usize;
+        if matches!(code.bytes[offset], 0x00 | 0xcc | 0x90) {
+            at += 1;
+            continue;
+        }
+        if decoder.set_position(offset).is_err() {
+            return at;
+        }
+        decoder.decode_out(&mut instruction);
+        if instruction.mnemonic() != Mnemonic::Nop {
+            return at;
+        }
+        at += instruction.len() as u64;
+    }
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_on(bytes: &[u8], seeds: &[u64]) -> Vec<(u64, u64, Source)> {
+        let code = Code { bytes, address: 0x1000, bits: 64 };
+        let gaps = Gaps::new(vec![(0x1000, code.end())]);
+        let seeds = [(Source::Pointer, seeds.to_vec())];
+        let found = run(code, &gaps, &seeds, &Targets::default());
+        found
+            .functions
+            .iter()
+            .map(|function| (function.range.start, function.range.end, function.range.source))
+            .collect()
+    }
+
+    /// A pointer leads to a function, that one's call to the next; what nobody uses is one if
+    /// it is aligned, and else a guess.
+    #[test]
+    fn pointers_and_calls_are_followed() {
+        let mut bytes = vec![0x90; 0x50];
+        bytes[0x10..0x16].copy_from_slice(&[0xe8, 0x1b, 0, 0, 0, 0xc3]); // call 0x1030; ret
+        bytes[0x30..0x35].copy_from_slice(&[0x74, 0x01, 0xc3, 0x90, 0xc3]); // je over a ret
+        bytes[0x40..0x43].copy_from_slice(&[0x31, 0xc0, 0xc3]); // xor eax, eax; ret
+        bytes[0x48..0x4b].copy_from_slice(&[0x31, 0xc0, 0xc3]);
+        assert_eq!(
+            run_on(&bytes, &[0x1010]),
+            [
+                (0x1010, 0x1016, Source::Pointer),
+                (0x1030, 0x1035, Source::Call),
+                (0x1040, 0x1043, Source::Padding),
+                (0x1048, 0x104b, Source::Guess),
+            ]
+        );
+    }
+
+    /// Data that decodes to what no program has is no function, even if something points there.
+    #[test]
+    fn data_is_no_function() {
+        // hlt; ret. Boot code of 16 bits: les, out. Zeros.
+        for junk in [&[0xf4, 0xc3][..], &[0xc4, 0x06, 0x12, 0x34, 0xe6, 0x21, 0xc3], &[0, 0, 0, 0]]
+        {
+            assert_eq!(run_on(junk, &[0x1000]), [], "{junk:02x?}");
+        }
+    }
+}

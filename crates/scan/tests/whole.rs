@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whole libraries: instruction by instruction against objdump and llvm-objdump, and with bytes changed at
+//! random.
+
+mod common;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::all;
+use proptest::prelude::*;
+use scan::{Width, scan_file, widths};
+
+/// Libraries that this machine has; each Debian machine has the first.
+fn libraries() -> Vec<PathBuf> {
+    let folder = PathBuf::from("/lib/x86_64-linux-gnu");
+    let names = ["libc.so.6", "libm.so.6", "libcrypto.so.3"];
+    let found: Vec<PathBuf> =
+        names.iter().map(|name| folder.join(name)).filter(|path| path.exists()).collect();
+    assert!(!found.is_empty(), "no C library in {}", folder.display());
+    found
+}
+
+fn width_of(text: &str) -> Width {
+    [("%zmm", Width::Zmm), ("%ymm", Width::Ymm), ("%xmm", Width::Xmm)]
+        .into_iter()
+        .find(|(name, _)| text.contains(name))
+        .map_or(Width::None, |(_, width)| width)
+}
+
+/// `  address:<tab>instruction`, as both disassemblers print it.
+fn disassembled(program: &str, path: &PathBuf) -> Option<HashMap<u64, String>> {
+    let mut command = Command::new(program);
+    let output = command.args(["-d", "--no-show-raw-insn"]).arg(path).output().ok()?;
+    if !output.status.success() {
+        return None;
+    }
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = |line: &str| {
+        let (address, instruction) = line.split_once(':')?;
+        let address = u64::from_str_radix(address.trim(), 16).ok()?;
+        Some((address, instruction.trim().to_string()))
+    };
+    Some(text.lines().filter_map(line).collect())
+}
+
+/// Every instruction of every function names the register that the disassembler prints, and is one.
+fn compare(program: &str) {
+    for path in libraries() {
+        let Some(theirs) = disassembled(program, &path) else {
+            eprintln!("skipped: there is no {program}");
+            return;
+        };
+        let (mut same, mut vectors, mut elsewhere) = (0u64, 0u64, 0u64);
+        let bytes = fs::read(&path).unwrap();
+        widths(&bytes, |address, width| match theirs.get(&address) {
+            // What one of both does not know ("(bad)", "<unknown>", ".byte") is no register.
+            Some(text)
+                if text.contains("bad") || text.contains("unknown") || text.starts_with('.') =>
+            {
+                elsewhere += 1;
+            }
+            Some(text) => {
+                assert_eq!(width, width_of(text), "{} {address:#x}: {text}", path.display());
+                same += 1;
+                vectors += u64::from(width > Width::Xmm);
+            }
+            None => elsewhere += 1,
+        })
+        .unwrap();
+        println!(
+            "{} {program}: {same} alike, {vectors} of them wide, {elsewhere} elsewhere",
+            path.display()
+        );
+        assert!(same > 10_000 && elsewhere * 200 < same, "{elsewhere} of {same} are elsewhere");
+    }
+}
+
+#[test]
+fn registers_are_those_of_objdump() {
+    compare("objdump");
+}
+
+#[test]
+fn registers_are_those_of_llvm_objdump() {
+    compare("llvm-objdump");
+}
+
+/// The result does not depend on the number of threads.
+#[test]
+fn threads_make_no_difference() {
+    let bytes = fs::read(&libraries()[0]).unwrap();
+    let with = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| scan_file("test", &bytes, &all()).unwrap())
+    };
+    assert_eq!(with(1), with(3));
+}
+
+/// Longest time for a file of less than a megabyte, however it is broken, on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    /// A library with bytes changed anywhere, headers among them, or cut: no panic, and an end.
+    #[test]
+    fn mutated_files(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..200),
+        in_headers in prop::collection::vec((0usize..0x400, any::<u8>()), 0..8),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let mut bytes = fs::read(smallest()).unwrap();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        for (at, byte) in in_headers {
+            if at >= 20 {
+                bytes[at] = byte; // the machine stays what it is
+            }
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        let begun = Instant::now();
+        _ = scan_file("mutated", &bytes, &all());
+        prop_assert!(begun.elapsed() < PATIENCE);
+    }
+
+    /// Code of random bytes, without any boundary.
+    #[test]
+    fn random_code(code in prop::collection::vec(any::<u8>(), 1..20_000)) {
+        let begun = Instant::now();
+        _ = scan::scan_memory("random", 0x1000, &code, &[], &all());
+        prop_assert!(begun.elapsed() < PATIENCE);
+    }
+}
+
+/// The C library's companions are small.
+fn smallest() -> PathBuf {
+    let names = ["libdl.so.2", "libutil.so.1", "libm.so.6", "libc.so.6"];
+    let folder = PathBuf::from("/lib/x86_64-linux-gnu");
+    names.iter().map(|name| folder.join(name)).find(|path| path.exists()).expect("a C library")
+}

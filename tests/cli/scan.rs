@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `turbolane scan` on libraries that are assembled here, and on this process's children.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::turbolane;
+
+/// A function that a mark can sit on, one that it cannot, and a scalar one.
+const SOURCE: &str = "
+.text
+.globl heavy, single_step, scalar
+.type heavy, @function
+heavy:  push %rbx
+1:      vmulps %zmm1, %zmm2, %zmm3
+        dec %edi
+        jne 1b
+        pop %rbx
+        vzeroupper
+        ret
+.size heavy, . - heavy
+.type single_step, @function
+single_step: vmulps %zmm1, %zmm2, %zmm3
+        ret
+.size single_step, . - single_step
+.type scalar, @function
+scalar: xor %eax, %eax
+        ret
+.size scalar, . - scalar
+.section .note.GNU-stack, \"\", @progbits
+";
+
+fn library(folder: &Path) -> PathBuf {
+    let (source, library) = (folder.join("wide.s"), folder.join("libwide.so"));
+    fs::write(&source, SOURCE).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-nostdlib", "-Wl,--build-id=0x1234", "-o"]).args([&library, &source]);
+    assert!(cc.status().unwrap().success());
+    library
+}
+
+fn scan(arguments: &[&str], path: &Path) -> Output {
+    turbolane().arg("scan").args(arguments).arg(path).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The report in full, with the folder cut out.
+#[test]
+fn the_report_shows_levels_and_reasons() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = library(folder.path());
+    let output = scan(&[], &library);
+    let shown = text(&output).replace(&format!("{}/", folder.path().display()), "");
+    assert_eq!(
+        shown,
+        "\
+libwide.so
+  x86-64 shared object, 26 B of code, 3 functions, build id 1234
+  can reach level 2: 2 functions of level 1 and above, widest register zmm
+  instructions: 2 heavy 512-bit
+  coverage: 100.0 % of 2 wide instructions are in a known function (symbols
+  100.0 %)
+  vzeroupper is missing: 1 function can return with a dirty upper half
+
+LEVEL  LASTING  WIDEST  HEAVY512  HEAVY256  DENSITY  SIZE  FUNCTION
+    2        2  zmm            1         -     33 %  16 B  heavy
+    2        2  zmm            1         -   (50 %)   7 B  single_step [no
+                                                           vzeroupper]
+"
+    );
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(scan(&["--level", "3"], &library).status.code(), Some(0));
+}
+
+/// JSON has the schema number first and the same findings.
+#[test]
+fn json_has_the_findings() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = text(&scan(&["--json"], &library(folder.path())));
+    assert!(shown.starts_with("{\"schema\":1,\"least_level\":1,\"files\":[{"), "{shown}");
+    for part in
+        ["\"name\":\"heavy\"", "\"license_level\":2", "\"build_id\":\"1234\"", "\"loops\":1"]
+    {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
+/// The marks that are written are taken by `run`, and what it would refuse is a comment.
+#[test]
+fn marks_are_what_run_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = library(folder.path());
+    let marks = folder.path().join("wide.marks");
+    scan(&["--marks", marks.to_str().unwrap()], &library);
+    let written = fs::read_to_string(&marks).unwrap();
+    let path = library.canonicalize().unwrap();
+    let lines: Vec<&str> = written.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(lines, ["", &format!("{}:heavy@2", path.display())]);
+    let refused = written.lines().find(|line| line.contains("single_step")).unwrap();
+    assert!(refused.starts_with("# ") && refused.contains("single-stepping"), "{refused}");
+
+    let mut run = turbolane();
+    run.args(["run", "--check", "--machine", "../../tests/data/machines/skylake-sp", "--marks"]);
+    let plan = text(&run.arg(&marks).output().unwrap());
+    assert!(plan.contains("heavy@2 at +0x"), "{plan}");
+
+    // Stripped of its names, it is marked by offset.
+    let strip = ["--strip-all", "--remove-section=.dynsym", "--remove-section=.gnu.hash"];
+    assert!(Command::new("objcopy").args(strip).arg(&library).status().unwrap().success());
+    scan(&["--marks", marks.to_str().unwrap()], &library);
+    let written = fs::read_to_string(&marks).unwrap();
+    assert!(written.contains("libwide.so:+0x"), "{written}");
+}
+
+/// Folders: what is no ELF file is counted, links are not followed, archives are opened.
+#[test]
+fn folders_are_walked() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = library(folder.path());
+    let below = folder.path().join("below");
+    fs::create_dir(&below).unwrap();
+    std::os::unix::fs::symlink(&library, below.join("link.so")).unwrap();
+    std::os::unix::fs::symlink("..", below.join("circle")).unwrap();
+    let mut foreign = fs::read(&library).unwrap();
+    foreign[18] = 183; // AArch64
+    fs::write(below.join("foreign.so"), foreign).unwrap();
+    fs::write(below.join("empty"), "").unwrap();
+    let output = scan(&[], folder.path());
+    let last = text(&output).lines().last().unwrap().to_string();
+    assert_eq!(
+        text(&output)
+            .lines()
+            .rev()
+            .take(2)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .collect::<Vec<_>>()
+            .join(" "),
+        "1 file, 1 with 2 functions of level 1 and above; passed over: 2 no ELF files, 1 for other CPUs",
+        "{last}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+/// A live process: its program and libraries; its memory, where this user may read it.
+#[test]
+fn processes_are_scanned() {
+    let mut child =
+        Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let pid = child.id().to_string();
+    // Until it has become the program.
+    while !fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().starts_with("sleep") {
+        std::thread::yield_now();
+    }
+    let output = turbolane()
+        .args(["scan", "--level", "0", "--json", "--jit", "--pid", &pid])
+        .output()
+        .unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let shown = text(&output);
+    for file in ["sleep", "libc.so.6"] {
+        assert!(shown.contains(&format!("/{file}\"")), "{file}: {shown}");
+    }
+    let after = turbolane().args(["scan", "--pid", &pid]).output().unwrap();
+    assert_eq!(after.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&after.stderr).contains("there is no such process"));
+}
