@@ -77,7 +77,9 @@ fn automatic_sizing_finds_the_best_size() {
         let sizes = if name == "openssl-speed" { 13..=13 } else { 1..=4 };
         let gap = sizing_gap(name, "", sizes, 1, 2_000_000_000).unwrap();
         assert!(gap.gap_pct < 1.0, "{name}: {:.2} % below {}", gap.gap_pct, gap.best_cores);
-        assert!(gap.changes_per_s <= 0.5, "{name}: {} changes per second", gap.changes_per_s);
+        // one trial of a smaller size, which is taken back: two changes (later ones are rarer, see
+        // policy/sizing.h)
+        assert!(gap.changes_per_s <= 1.0, "{name}: {} changes per second", gap.changes_per_s);
     }
 }
 
