@@ -15,13 +15,17 @@
 #ifndef TL_SERVE_BPF_H
 #define TL_SERVE_BPF_H
 
+/* Tasks that wait in a queue; remembered for its clock, which goes on where
+ * asking would cost too much. */
 static __always_inline u32 nr_queued(u32 id)
 {
+	u32 *known = &queues_of(id)->nr_waiting[queue_of(id)];
 	s32 nr = scx_bpf_dsq_nr_queued(id);
 
 	if (nr < 0)
 		nr = 0;
-	queues_of(id)->nr_waiting[queue_of(id)] = nr;
+	if (*known != nr) /* CPUs of other LLCs look here too */
+		*known = nr;
 	return nr;
 }
 

@@ -5,9 +5,9 @@
 //! machines falsify the model number, and Intel fuses features off within a model. The model is
 //! reported, and used only where nothing else tells (see [`crate::license`]).
 //!
-//! Bit positions: Intel SDM volume 2A, CPUID, leaves 1, 7 and 1Ah; volume 1, 13.3 for XCR0.
+//! Bit positions: Intel SDM volume 2A, CPUID, leaves 1, 7 and 1Ah.
 
-use crate::Source;
+use crate::{Source, xcr0};
 
 /// Who made the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,13 +82,6 @@ pub struct Cpu {
     pub xcr0: Option<u64>,
 }
 
-/// XCR0: SSE and AVX state.
-const XCR0_AVX: u64 = 0b110;
-/// XCR0: opmask, upper halves of zmm0-15, zmm16-31, on top of AVX.
-const XCR0_AVX512: u64 = 0b1110_0000 | XCR0_AVX;
-/// XCR0: tile configuration and tile data.
-const XCR0_AMX: u64 = 0b11 << 17;
-
 /// Describes the CPU that runs us.
 pub fn read_cpu(source: &dyn Source) -> Cpu {
     let vendor_leaf = source.cpuid(0, 0);
@@ -98,7 +91,7 @@ pub fn read_cpu(source: &dyn Source) -> Cpu {
         let leaf = source.cpuid(0x4000_0000, 0);
         ascii(&[leaf.ebx, leaf.ecx, leaf.edx])
     });
-    let xcr0 = source.xcr0();
+    let enabled = source.xcr0();
     let (family, model) = family_and_model(version.eax);
     Cpu {
         vendor: match vendor_id.as_str() {
@@ -111,18 +104,18 @@ pub fn read_cpu(source: &dyn Source) -> Cpu {
         family,
         model,
         stepping: version.eax & 0xf,
-        features: read_features(source, xcr0.unwrap_or(0)),
+        features: read_features(source, enabled.unwrap_or(0)),
         hybrid: bit(source.cpuid(7, 0).edx, 15),
         hypervisor,
-        xcr0,
+        xcr0: enabled,
     }
 }
 
-fn read_features(source: &dyn Source, xcr0: u64) -> Features {
+fn read_features(source: &dyn Source, states_on: u64) -> Features {
     let (leaf1, leaf7) = (source.cpuid(1, 0), source.cpuid(7, 0));
     let xsave = source.cpuid(0xd, 1);
-    let enabled = |states| xcr0 & states == states;
-    let (avx, avx512, amx) = (enabled(XCR0_AVX), enabled(XCR0_AVX512), enabled(XCR0_AMX));
+    let enabled = |states| states_on & states == states;
+    let (avx, avx512, amx) = (enabled(xcr0::AVX), enabled(xcr0::AVX512), enabled(xcr0::AMX));
     Features {
         avx2: avx && bit(leaf7.ebx, 5),
         fma: avx && bit(leaf1.ecx, 12),

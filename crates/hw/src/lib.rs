@@ -20,6 +20,7 @@ mod source;
 pub mod task;
 mod topology;
 pub mod trap;
+pub mod xcr0;
 
 pub use facts::Facts;
 pub use recorded::{Recorded, RecordingError, record};

@@ -96,14 +96,7 @@ impl Source for Live {
         if self.cpuid(1, 0).ecx & OSXSAVE == 0 {
             return None;
         }
-        let (low, high): (u32, u32);
-        // SAFETY: XGETBV is legal in user mode once OSXSAVE is set, which was just read; it
-        // reads XCR0 (ECX = 0) and touches no memory.
-        unsafe {
-            std::arch::asm!("xgetbv", in("ecx") 0u32, out("eax") low, out("edx") high,
-                options(nomem, nostack, preserves_flags));
-        }
-        Some(u64::from(high) << 32 | u64::from(low))
+        Some(crate::xcr0::of_this_machine())
     }
 }
 

@@ -2,8 +2,8 @@
 //! What stands between this machine and a running scheduler. `doctor` reports it, `run` and
 //! [`Lane::start`](crate::lane::Lane::start) refuse by it: one place, so that they cannot disagree.
 
-use hw::Facts;
 use hw::kernel::{Kernel, Rights};
+use hw::{Facts, xcr0};
 use report::problem::Problem;
 
 use crate::config::{Components, Mode};
@@ -11,11 +11,6 @@ use crate::error::{Error, Result};
 
 /// The first kernel with sched_ext.
 const FIRST_RELEASE: (u32, u32) = (6, 12);
-
-// XCR0 (SDM volume 1, 13.3): what user code can use only if all these bits are set.
-const XCR0_AVX: u64 = 1 << 2;
-const XCR0_AVX512: u64 = 7 << 5;
-const XCR0_AMX: u64 = 3 << 17;
 
 /// Something that keeps a scheduler from running.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,9 +120,9 @@ pub fn of_trap(components: Components, facts: &Facts) -> Option<Problem> {
     let what = format!("cannot use --trap {components}");
     let wanted = match components {
         Components::None => return None,
-        Components::Avx512 => XCR0_AVX512,
-        Components::Avx => XCR0_AVX,
-        Components::Amx => XCR0_AMX,
+        Components::Avx512 => xcr0::AVX512,
+        Components::Avx => xcr0::AVX,
+        Components::Amx => xcr0::AMX,
     };
     if facts.cpu.xcr0.unwrap_or(0) & wanted != wanted {
         let why = format!("this CPU, or its kernel, has no {components}");

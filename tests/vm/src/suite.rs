@@ -52,7 +52,7 @@ impl Case {
             kernel: "",
             kernel_args: "",
             cpu: "max",
-            limit_s: 180,
+            limit_s: 300,
             allow_log: &[],
             peers: &[],
             run,

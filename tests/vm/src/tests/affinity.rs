@@ -90,6 +90,7 @@ pub fn nobody_starves() -> Result<()> {
 
 /// On a CPU that scalar and default tasks share, a scalar task that uses its slices is not kept waiting by
 /// two that run for a moment at a time, though they are the heads of its queue again and again.
+/// In the time of the guest's instructions, which a busy host does not stretch.
 pub fn short_runs_starve_nobody() -> Result<()> {
     const BOUND: Duration = Duration::from_secs(1);
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;

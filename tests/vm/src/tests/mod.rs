@@ -30,7 +30,7 @@ pub const ALL: &[Case] = &[
     Case::new("bad_input_fail", lifecycle::bad_input_fail),
     Case::new("affinity", affinity::odd_masks),
     Case::new("no_starvation", affinity::nobody_starves).limit_s(400),
-    Case::new("short_runs_starve_nobody", affinity::short_runs_starve_nobody),
+    Case::new("short_runs_starve_nobody", affinity::short_runs_starve_nobody).icount(),
     Case::new("affinity_mode", affinity::affinity_mode),
     Case::new("settings", changes::settings_change_under_load),
     Case::new("hotplug", changes::hotplug).limit_s(400).allow_log(&["sched_ext: "]),

@@ -160,8 +160,20 @@ pub fn run_fail() -> Result<()> {
     let end = Lane::spawn(&[&RUN[..], &["--wide-cpus", "1"]].concat())?.wait()?;
     ensure!(end.code == 2 && end.stderr.contains("armed"), "{}: {}", end.code, end.stderr);
     ensure!(other.info()?.cpus_armed == 1, "the other's CPUs changed");
+    has_avx_on(0)?;
+    has_avx_on(1)?;
     drop(other);
     crate::trap::unload()
+}
+
+/// `doctor` says the same of an armed CPU as of another.
+fn has_avx_on(cpu: usize) -> Result<()> {
+    let out = std::process::Command::new("taskset")
+        .args(["-c", &cpu.to_string(), crate::lane::TURBOLANE, "doctor"])
+        .output()?;
+    let report = String::from_utf8_lossy(&out.stdout);
+    ensure!(report.contains("AVX2"), "doctor on CPU {cpu} knows of no AVX2: {report}");
+    Ok(())
 }
 
 /// A kernel that takes signed modules only: the reason is told, and nothing has changed.
