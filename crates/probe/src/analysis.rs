@@ -41,8 +41,8 @@ pub(crate) fn examine(header: &Header, trace: &Trace) -> Option<Examined> {
     Some((trace.cell.clone(), Repetition::of(header, trace)?))
 }
 
-/// The report of a recording. `partial`: why it is not complete.
-pub fn analyse(header: &Header, traces: &[Trace], partial: Option<String>) -> ProbeReport {
+/// The report of a recording.
+pub fn analyse(header: &Header, traces: &[Trace]) -> ProbeReport {
     let (kept, all): (Vec<&Trace>, Vec<Examined>) =
         traces.iter().filter_map(|trace| Some((trace, examine(header, trace)?))).unzip();
     let quiet = quiet(&all);
@@ -57,7 +57,7 @@ pub fn analyse(header: &Header, traces: &[Trace], partial: Option<String>) -> Pr
         schema: report::SCHEMA,
         machine: header.machine.clone(),
         seed: header.seed,
-        partial,
+        partial: header.partial.clone(),
         repetitions: traces.len(),
         quiet: quiet.len(),
         meter: Meter {
@@ -183,7 +183,8 @@ fn relax(row: &mut Row, all: &[&Repetition]) {
         return;
     }
     let slow_end = |one: &&&Repetition| {
-        one.raised_ns.is_none() && one.end_khz.is_some_and(|khz| khz < one.before_khz - CLOCK_STEP_KHZ)
+        one.raised_ns.is_none()
+            && one.end_khz.is_some_and(|khz| khz < one.before_khz - CLOCK_STEP_KHZ)
     };
     let late = all.iter().filter(slow_end).count();
     if late * 2 > all.len() {

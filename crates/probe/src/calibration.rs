@@ -126,8 +126,7 @@ fn timed(run: impl FnOnce()) -> f64 {
 }
 
 fn own_ticks(rounds: u32) -> f64 {
-    let all: Vec<f64> =
-        (0..COMPARISONS).map(|_| timed(|| meter(u64::from(rounds)))).collect();
+    let all: Vec<f64> = (0..COMPARISONS).map(|_| timed(|| meter(u64::from(rounds)))).collect();
     median(&all).expect("there are some")
 }
 
@@ -210,7 +209,8 @@ pub fn meter_error(calibration: &Calibration, trials: usize, seed: u64) -> Vec<f
         let it = timed(|| (candidate.run)(rounds)) - overhead;
         let after = timed(|| meter(own_rounds)) - overhead;
         let cycles_per_tick = 2.0 * f64::from(CYCLES) / (before + after);
-        ((before / after - 1.0).abs() <= CALM_FRAC).then(|| (cycles_per_tick * it / known - 1.0).abs())
+        ((before / after - 1.0).abs() <= CALM_FRAC)
+            .then(|| (cycles_per_tick * it / known - 1.0).abs())
     };
     (0..trials).filter_map(|_| trial()).collect()
 }
@@ -220,7 +220,8 @@ mod tests {
     use super::*;
 
     fn found(ratios: [f64; 5]) -> Vec<Chain> {
-        let all: Vec<_> = CANDIDATES.iter().zip(ratios).map(|(one, ratio)| (*one, 1, ratio)).collect();
+        let all: Vec<_> =
+            CANDIDATES.iter().zip(ratios).map(|(one, ratio)| (*one, 1, ratio)).collect();
         judged(&all)
     }
 

@@ -144,9 +144,8 @@ fn orders(open: &BTreeSet<Cell>, random: &mut Rng) -> Vec<Order> {
     let mut orders = Vec::new();
     for active in groups {
         let of_group = open.iter().filter(|cell| cell.active == active);
-        let mut group: Vec<(Cell, f64)> = of_group
-            .flat_map(|cell| BLOCKS_NS.map(|block_ns| (cell.clone(), block_ns)))
-            .collect();
+        let mut group: Vec<(Cell, f64)> =
+            of_group.flat_map(|cell| BLOCKS_NS.map(|block_ns| (cell.clone(), block_ns))).collect();
         random.shuffle(&mut group);
         orders.extend(group.into_iter().map(|(cell, block_ns)| Order {
             cell,

@@ -60,7 +60,12 @@ pub enum Verdict {
 /// Compares positive values, with smaller ones being better if so said. `margin_frac`: the smallest
 /// difference that matters. `None` with fewer than [`LEAST_RUNS`] of either or a value that is not
 /// positive.
-pub fn compare(a: &[f64], b: &[f64], smaller_is_better: bool, margin_frac: f64) -> Option<Comparison> {
+pub fn compare(
+    a: &[f64],
+    b: &[f64],
+    smaller_is_better: bool,
+    margin_frac: f64,
+) -> Option<Comparison> {
     let usable = |values: &[f64]| {
         values.len() >= LEAST_RUNS && values.iter().all(|value| value.is_finite() && *value > 0.0)
     };
@@ -74,7 +79,11 @@ pub fn compare(a: &[f64], b: &[f64], smaller_is_better: bool, margin_frac: f64) 
     let ratio = crate::stats::median(&ratios)?;
     let verdict = match () {
         () if low > 1.0 || high < 1.0 => {
-            if (ratio < 1.0) == smaller_is_better { Verdict::Better } else { Verdict::Worse }
+            if (ratio < 1.0) == smaller_is_better {
+                Verdict::Better
+            } else {
+                Verdict::Worse
+            }
         }
         () if low >= 1.0 - margin_frac && high <= 1.0 + margin_frac => Verdict::Same,
         () => {

@@ -34,7 +34,8 @@ pub(crate) fn course(header: &Header, inside: &[(&Trace, &Repetition)]) -> Vec<P
         let at = edges.partition_point(|edge| *edge <= slice.at_ns);
         let Some(group) = at.checked_sub(1).and_then(|at| groups.get_mut(at)) else { continue };
         group.0.extend(slice.clock_khz());
-        if let (Work::Payload(_), Phase::Block, Some(settled)) = (slice.work, slice.phase, settled) {
+        if let (Work::Payload(_), Phase::Block, Some(settled)) = (slice.work, slice.phase, settled)
+        {
             group.1.extend(slice.per_ns().map(|per_ns| per_ns / settled));
         }
     }

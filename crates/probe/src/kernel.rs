@@ -72,12 +72,7 @@ pub const DENSITIES: [u32; 4] = [1, 4, 16, 80];
 /// Instructions under test in a round of the dense loop.
 pub const DENSE_PER_LOOP: u32 = 14;
 
-const fn kernel(
-    name: &'static str,
-    class: InsnClass,
-    need: Need,
-    about: &'static str,
-) -> Kernel {
+const fn kernel(name: &'static str, class: InsnClass, need: Need, about: &'static str) -> Kernel {
     Kernel { name, class, need, about, is_state: false }
 }
 

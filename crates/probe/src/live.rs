@@ -149,12 +149,17 @@ impl Live {
 
     /// Still where it was put?
     fn check_place(&self) -> Result<(), ProbeError> {
-        let now = hw::task::get_affinity(self.tid)
-            .map_err(|source| ProbeError::System { what: "cannot read the affinity".into(), source })?;
+        let now = hw::task::get_affinity(self.tid).map_err(|source| ProbeError::System {
+            what: "cannot read the affinity".into(),
+            source,
+        })?;
         if now.iter().eq([self.cpu]) {
             return Ok(());
         }
-        Err(ProbeError::CpusChanged(format!("the thread was bound to CPU {}, now to {now}", self.cpu)))
+        Err(ProbeError::CpusChanged(format!(
+            "the thread was bound to CPU {}, now to {now}",
+            self.cpu
+        )))
     }
 }
 
@@ -179,6 +184,7 @@ impl Machine for Live {
             skipped: skipped.collect(),
             unknown: self.unknown.clone(),
             seed,
+            partial: None,
         }
     }
 
@@ -192,7 +198,8 @@ impl Machine for Live {
 
     fn run(&mut self, order: &Order) -> Result<Trace, ProbeError> {
         let (cell, name) = (&order.cell, &order.cell.kernel);
-        let known = Kernel::named(name).and_then(|kernel| Some((kernel, code(kernel, cell.one_in)?)));
+        let known =
+            Kernel::named(name).and_then(|kernel| Some((kernel, code(kernel, cell.one_in)?)));
         let Some((kernel, run)) = known.filter(|(kernel, _)| self.unmet(kernel).is_none()) else {
             return Err(ProbeError::NoKernel(format!("{name} 1/{}", cell.one_in)));
         };
@@ -204,7 +211,8 @@ impl Machine for Live {
         // SAFETY: what the kernel needs is there, see above.
         unsafe { execute(&layout, kernel, run, &mut stamps) };
         self.check_place()?;
-        let tick = |pair: &[u64]| u32::try_from(pair[1].saturating_sub(pair[0])).unwrap_or(u32::MAX);
+        let tick =
+            |pair: &[u64]| u32::try_from(pair[1].saturating_sub(pair[0])).unwrap_or(u32::MAX);
         let ticks = stamps.windows(2).map(tick).collect();
         Ok(Trace { cell: cell.clone(), layout, ticks })
     }
@@ -261,7 +269,8 @@ fn unknown(source: &dyn Source, cpu: &Cpu, nr_cpus: usize) -> Vec<String> {
         ));
     }
     unknown.push(
-        "active cores of the package beyond this process's own: turbo depends on all of them".into(),
+        "active cores of the package beyond this process's own: turbo depends on all of them"
+            .into(),
     );
     if let Some(cpus) = hw::limits::cpu_quota(source)
         && cpus < nr_cpus as f64

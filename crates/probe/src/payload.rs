@@ -76,7 +76,10 @@ macro_rules! vector {
     ($dense:ident, $in4:ident, $in16:ident, $in80:ident, $insn:literal, $reg:literal) => {
         rounds!(
             $dense,
-            [concat!("vbroadcastsd ", $reg, "14,[rsi]"), concat!("vbroadcastsd ", $reg, "15,[rsi]")],
+            [
+                concat!("vbroadcastsd ", $reg, "14,[rsi]"),
+                concat!("vbroadcastsd ", $reg, "15,[rsi]")
+            ],
             [
                 ".irp i,0,1,2,3,4,5,6,7,8,9,10,11,12,13",
                 concat!($insn, " ", $reg, "\\i,", $reg, "14,", $reg, "15"),
@@ -84,8 +87,13 @@ macro_rules! vector {
             ]
         );
         sparse!(
-            $in4, $in16, $in80,
-            [concat!("vbroadcastsd ", $reg, "14,[rsi]"), concat!("vbroadcastsd ", $reg, "15,[rsi]")],
+            $in4,
+            $in16,
+            $in80,
+            [
+                concat!("vbroadcastsd ", $reg, "14,[rsi]"),
+                concat!("vbroadcastsd ", $reg, "15,[rsi]")
+            ],
             [concat!($insn, " ", $reg, "0,", $reg, "14,", $reg, "15")]
         );
     };
@@ -110,11 +118,7 @@ macro_rules! sparse {
     };
 }
 
-rounds!(
-    scalar,
-    [],
-    [".rept 14", "add rax,r8", "add rcx,r8", "add rdx,r8", "add rdi,r8", ".endr"]
-);
+rounds!(scalar, [], [".rept 14", "add rax,r8", "add rcx,r8", "add rdx,r8", "add rdi,r8", ".endr"]);
 // 128 bits: the broadcast has no xmm form.
 rounds!(
     int_128,

@@ -86,9 +86,10 @@ impl Repetition {
         let late = || block.iter().filter(|one| one.at_ns > self.block_ns * 2.0 / 3.0);
         let clocks: Vec<f64> = late().filter_map(Slice::clock_khz).collect();
         self.steady_khz = middle_mean(&clocks);
-        self.wide_per_cycle = self.steady_khz.zip(settled_rate(block, self.block_ns)).map(
-            |(khz, loops_per_ns)| loops_per_ns * f64::from(wide_per_loop) / (khz / 1e6),
-        );
+        self.wide_per_cycle = self
+            .steady_khz
+            .zip(settled_rate(block, self.block_ns))
+            .map(|(khz, loops_per_ns)| loops_per_ns * f64::from(wide_per_loop) / (khz / 1e6));
     }
 
     /// Throttle, halt, and how long until the settled rate.
@@ -152,9 +153,7 @@ impl Repetition {
     /// The low clock behind the block, and when it ends.
     fn after(&mut self, post: &[Slice]) {
         let (from, to) = AFTER_NS;
-        let early = post.iter().filter(|one| {
-            (from..=to).contains(&(one.at_ns - self.block_ns))
-        });
+        let early = post.iter().filter(|one| (from..=to).contains(&(one.at_ns - self.block_ns)));
         self.after_khz = median(&early.filter_map(Slice::clock_khz).collect::<Vec<_>>());
         let timed: Vec<(&Slice, f64)> =
             post.iter().filter_map(|one| Some((one, one.clock_khz()?))).collect();
@@ -162,7 +161,8 @@ impl Repetition {
         self.end_khz = median(&clocks[clocks.len() - clocks.len() / 10..]);
         let parts = segments(&clocks, CLOCK_STEP_KHZ);
         let Some(rise) = parts.windows(2).find(|pair| {
-            pair[1].level > pair[0].level + CLOCK_STEP_KHZ && is_in_bin(pair[1].level, self.before_khz)
+            pair[1].level > pair[0].level + CLOCK_STEP_KHZ
+                && is_in_bin(pair[1].level, self.before_khz)
         }) else {
             return;
         };
@@ -183,9 +183,9 @@ impl Repetition {
 
 /// Median rate in the last third of the block, rounds per ns.
 fn settled_rate(block: &[Slice], block_ns: f64) -> Option<f64> {
-    let late = block.iter().filter(|one| {
-        matches!(one.work, Work::Payload(_)) && one.at_ns > block_ns * 2.0 / 3.0
-    });
+    let late = block
+        .iter()
+        .filter(|one| matches!(one.work, Work::Payload(_)) && one.at_ns > block_ns * 2.0 / 3.0);
     median(&late.filter_map(Slice::per_ns).collect::<Vec<_>>())
 }
 

@@ -67,11 +67,9 @@ pub(crate) fn slices(header: &Header, trace: &Trace) -> Vec<Slice> {
     for (phase, payload) in
         [(Phase::Pre, false), (Phase::Block, true), (Phase::Block, false), (Phase::Post, false)]
     {
-        let of_kind = |one: &Slice| {
-            one.phase == phase && matches!(one.work, Work::Payload(_)) == payload
-        };
-        let places: Vec<usize> =
-            (0..slices.len()).filter(|at| of_kind(&slices[*at])).collect();
+        let of_kind =
+            |one: &Slice| one.phase == phase && matches!(one.work, Work::Payload(_)) == payload;
+        let places: Vec<usize> = (0..slices.len()).filter(|at| of_kind(&slices[*at])).collect();
         mark_gaps(&mut slices, &places);
     }
     slices
@@ -82,7 +80,8 @@ fn mark_gaps(slices: &mut [Slice], places: &[usize]) {
         Work::Payload(n) | Work::Meter(n) => f64::from(n),
         Work::Other => 1.0,
     };
-    let per_unit: Vec<f64> = places.iter().map(|at| slices[*at].ns / amount(&slices[*at])).collect();
+    let per_unit: Vec<f64> =
+        places.iter().map(|at| slices[*at].ns / amount(&slices[*at])).collect();
     for (i, at) in places.iter().enumerate() {
         let before = middle(&per_unit[i.saturating_sub(3)..i]);
         let after = middle(&per_unit[i + 1..(i + 4).min(per_unit.len())]);
@@ -121,6 +120,7 @@ mod tests {
             skipped: Vec::new(),
             unknown: Vec::new(),
             seed: 0,
+            partial: None,
         };
         let n = ticks.len() as u32 / 2;
         let run = |phase, loops| Run { phase, n, loops, cycles: if loops > 0 { 0 } else { 3_000 } };

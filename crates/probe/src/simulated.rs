@@ -172,8 +172,8 @@ impl Simulated {
     fn execute(&mut self, layout: &Layout, kernel: &Kernel, cell: &Cell) -> Vec<u32> {
         let level = self.level(kernel, cell.one_in);
         let slices: Vec<_> = layout.slices().collect();
-        let steal_at = (self.random.f64() < self.noise.steal_frac)
-            .then(|| self.random.usize(0..slices.len()));
+        let steal_at =
+            (self.random.f64() < self.noise.steal_frac).then(|| self.random.usize(0..slices.len()));
         let mut ticks = Vec::with_capacity(slices.len());
         let mut read_before_ns = self.read();
         for (at, (_, work)) in slices.into_iter().enumerate() {
@@ -213,6 +213,7 @@ impl Machine for Simulated {
             skipped: Vec::new(),
             unknown: Vec::new(),
             seed,
+            partial: None,
         }
     }
 
@@ -244,4 +245,3 @@ impl Machine for Simulated {
         Ok(Trace { cell: cell.clone(), layout, ticks })
     }
 }
-

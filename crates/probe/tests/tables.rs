@@ -13,7 +13,12 @@ fn model(id: &str) -> CpuModel {
 }
 
 /// So many rounds of these kernels, dense and sparse.
-fn measure(machine: &mut Simulated, kernels: &[(&str, u32)], active: u32, rounds: usize) -> ProbeReport {
+fn measure(
+    machine: &mut Simulated,
+    kernels: &[(&str, u32)],
+    active: u32,
+    rounds: usize,
+) -> ProbeReport {
     let cell = |(kernel, one_in): &(&str, u32)| Cell {
         kernel: kernel.to_string(),
         one_in: *one_in,
@@ -21,7 +26,7 @@ fn measure(machine: &mut Simulated, kernels: &[(&str, u32)], active: u32, rounds
     };
     let plan = Plan { cells: kernels.iter().map(cell).collect(), seed: 1, max_rounds: rounds };
     let recording = run(machine, &plan, &mut |_, _| true);
-    let mut report = analyse(&recording.header, &recording.traces, None);
+    let mut report = analyse(&recording.header, &recording.traces);
     // Not to be read in a failure's message.
     report.rows.iter_mut().for_each(|row| row.course.clear());
     report
@@ -55,7 +60,11 @@ fn turbo_tables_come_back() {
                 let level = machine.level(kernel, row.cell.one_in);
                 let truth = f64::from(machine.platform().clock_khz(level, active as usize));
                 let found = row.steady_khz.unwrap_or_else(|| panic!("{id}: {row:?}")).value;
-                assert!((found - truth).abs() < 50_000.0, "{id}, {active} active, {:?}: {found} for {truth}", row.cell);
+                assert!(
+                    (found - truth).abs() < 50_000.0,
+                    "{id}, {active} active, {:?}: {found} for {truth}",
+                    row.cell
+                );
             }
         }
     }
@@ -87,11 +96,9 @@ fn errors(machine: &Simulated, row: &Row) -> BTreeMap<&'static str, f64> {
 /// and counted from the last wide instruction.
 #[test]
 fn planted_effects_come_back() {
-    let known = |value: u64| Some(Sourced {
-        value: Ns(value),
-        source: "planted".into(),
-        sureness: Sureness::Assumed,
-    });
+    let known = |value: u64| {
+        Some(Sourced { value: Ns(value), source: "planted".into(), sureness: Sureness::Assumed })
+    };
     for (throttle_ns, halt_ns, relax_ns) in
         [(9_300, 10_000, 670_000), (20_000, 5_000, 2_000_000), (5_000, 11_000, 350_000)]
     {
@@ -103,7 +110,12 @@ fn planted_effects_come_back() {
         let report = measure(&mut machine, &[("512-fma", 1), ("256-fma", 1)], 16, 30);
         for row in &report.rows {
             for (name, off_pct) in errors(&machine, row) {
-                assert!(off_pct <= 5.0, "{} of {:?}: {off_pct:.1} % off; {row:?}", name, row.cell.kernel);
+                assert!(
+                    off_pct <= 5.0,
+                    "{} of {:?}: {off_pct:.1} % off; {row:?}",
+                    name,
+                    row.cell.kernel
+                );
             }
             assert_eq!(row.counted_from, Some(CountedFrom::Last), "{row:?}");
         }
@@ -154,7 +166,7 @@ fn a_campaign_is_reproducible_and_ends() {
         let plan = Plan { cells, seed: 4, max_rounds: 400 };
         let recording = run(&mut machine, &plan, &mut |_, _| true);
         assert!(matches!(recording.end, End::Complete), "{:?}", recording.end);
-        analyse(&recording.header, &recording.traces, None)
+        analyse(&recording.header, &recording.traces)
     };
     let report = one();
     assert_eq!(one(), report);

@@ -102,7 +102,7 @@ measured: no invariant counter, no wide instructions, never quiet.
 
 Examples:
   turbolane probe --quick
-  turbolane probe --machine-file here.toml && turbolane sim web --machine here.toml
+  turbolane probe --machine-file here.toml && turbolane sim sfma-nginx --machine here.toml
   turbolane probe --raw samples.jsonl --html clock.html
   turbolane probe --replay samples.jsonl --json
   turbolane probe --simulate xeon-gold-6130";
@@ -111,7 +111,7 @@ pub(crate) fn main(args: &ProbeArgs) -> Result<ExitCode, Failure> {
     let report = match &args.replay {
         Some(file) => {
             let (header, traces) = output::read(file)?;
-            analyse(&header, &traces, None)
+            analyse(&header, &traces)
         }
         None => measure(args)?,
     };
@@ -161,17 +161,17 @@ fn measure(args: &ProbeArgs) -> Result<ProbeReport, Failure> {
         _ = signal_hook::flag::register(signal, Arc::clone(&stop));
     }
     let mut progress = Progress::new(plan.cells.len());
-    let recording = probe::run(machine.as_mut(), &plan, &mut |done, open| {
+    let mut recording = probe::run(machine.as_mut(), &plan, &mut |done, open| {
         progress.show(done, open, started.elapsed());
         !stop.load(Ordering::Relaxed) && limit.is_none_or(|limit| started.elapsed() < limit)
     });
     progress.clear();
     drop(machine);
-    let partial = partial(&recording, stop.load(Ordering::Relaxed), limit);
+    recording.header.partial = partial(&recording, stop.load(Ordering::Relaxed), limit);
     if let Some(file) = &args.raw {
         output::write_raw(file, &recording)?;
     }
-    let report = analyse(&recording.header, &recording.traces, partial);
+    let report = analyse(&recording.header, &recording.traces);
     match recording.end {
         End::Failed(error) => {
             // What is known stands before what went wrong.
@@ -239,10 +239,9 @@ fn partial(recording: &Recording, stopped: bool, limit: Option<Duration>) -> Opt
         End::Complete => None,
         End::Stopped if stopped => Some("interrupted by a signal".into()),
         End::Stopped => Some(match limit {
-            Some(limit) => format!(
-                "{:.0} s were over before every interval was narrow",
-                limit.as_secs_f64()
-            ),
+            Some(limit) => {
+                format!("{:.0} s were over before every interval was narrow", limit.as_secs_f64())
+            }
             None => "the rounds were used up before every interval was narrow".into(),
         }),
         End::Failed(error) => Some(error.to_string()),
@@ -294,7 +293,11 @@ impl Progress {
         }
         self.shown = Some(Instant::now());
         let known = self.cells - open;
-        eprint!("\r{:.0} s: {done} repetitions, {known} of {} cells known ", elapsed.as_secs_f64(), self.cells);
+        eprint!(
+            "\r{:.0} s: {done} repetitions, {known} of {} cells known ",
+            elapsed.as_secs_f64(),
+            self.cells
+        );
         _ = std::io::stderr().flush();
     }
 

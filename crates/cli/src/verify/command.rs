@@ -113,8 +113,9 @@ impl FromStr for Metric {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Metric, String> {
-        let (before, after) =
-            text.split_once("{}").ok_or("write {} where the number stands, e.g. 'rate: {} MB/s'")?;
+        let (before, after) = text
+            .split_once("{}")
+            .ok_or("write {} where the number stands, e.g. 'rate: {} MB/s'")?;
         let words = |part: &str| part.split_whitespace().map(str::to_string).collect();
         Ok(Metric { before: words(before), after: words(after), text: text.into() })
     }
@@ -154,7 +155,11 @@ impl Metric {
 fn follow<'a>(text: &'a str, words: &[String]) -> Option<&'a str> {
     let mut rest = text;
     for (number, word) in words.iter().enumerate() {
-        let from = if number == 0 && !text.starts_with(char::is_whitespace) { rest } else { rest.trim_start() };
+        let from = if number == 0 && !text.starts_with(char::is_whitespace) {
+            rest
+        } else {
+            rest.trim_start()
+        };
         rest = from.strip_prefix(word.as_str())?;
     }
     Some(rest)

@@ -83,10 +83,10 @@ Examples:
 
 pub(crate) fn main(args: &VerifyArgs) -> Result<ExitCode, Failure> {
     let (a, b) = commands(args)?;
-    let mut sides = [Side { command: a.to_string(), samples: Vec::new() }, Side {
-        command: b.to_string(),
-        samples: Vec::new(),
-    }];
+    let mut sides = [
+        Side { command: a.to_string(), samples: Vec::new() },
+        Side { command: b.to_string(), samples: Vec::new() },
+    ];
     let both = [a, b];
     for _ in 0..args.warmup {
         for command in &both {

@@ -61,7 +61,11 @@ fn head(report: &ProbeReport) -> String {
         .collect();
     let words: Vec<&str> = id.split('-').filter(|word| !word.is_empty()).collect();
     let mut text = String::from("# SPDX-License-Identifier: MIT OR Apache-2.0\n");
-    _ = writeln!(text, "# Written by turbolane probe, seed {}. What it could not know:", report.seed);
+    _ = writeln!(
+        text,
+        "# Written by turbolane probe, seed {}. What it could not know:",
+        report.seed
+    );
     report.unknown.iter().for_each(|what| _ = writeln!(text, "# - {}", what.replace('\n', " ")));
     if let Some(why) = &report.partial {
         _ = writeln!(text, "# - the measurement is partial: {why}");
@@ -104,7 +108,9 @@ fn write_level(
     // Kernels that define the level, by their clock at the smallest count.
     let members: Vec<(&str, u32)> = known
         .iter()
-        .filter(|(row, found)| row.cell.active == counts[0] && level_of(levels, found.value) == level)
+        .filter(|(row, found)| {
+            row.cell.active == counts[0] && level_of(levels, found.value) == level
+        })
         .map(|(row, _)| (row.cell.kernel.as_str(), row.cell.one_in))
         .collect();
     let mut clocks = Vec::new();
@@ -176,9 +182,10 @@ fn write_rules(
 /// Times, from the rows of the highest level that shows them.
 fn write_times(text: &mut String, report: &ProbeReport, levels: &[f64]) {
     let best = |of: &dyn Fn(&Row) -> Option<Estimate>| {
-        let rows = report.rows.iter().filter_map(|row| {
-            Some((level_of(levels, row.steady_khz?.value), of(row)?))
-        });
+        let rows = report
+            .rows
+            .iter()
+            .filter_map(|row| Some((level_of(levels, row.steady_khz?.value), of(row)?)));
         rows.max_by_key(|(level, found)| (*level, found.n)).map(|(_, found)| found)
     };
     text.push_str("\n[transition]\n");

@@ -26,8 +26,10 @@ pub struct Header {
     pub skipped: Vec<Skipped>,
     /// What the machine hides from the probe, in words.
     pub unknown: Vec<String>,
-    /// Order of the repetitions and random numbers of the statistics.
+    /// Draws the order of the repetitions.
     pub seed: u64,
+    /// Why the measurement is not complete; `null` if it is.
+    pub partial: Option<String>,
 }
 
 /// A dependency chain beside the others.

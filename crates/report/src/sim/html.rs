@@ -21,11 +21,8 @@ pub(crate) const STYLE: &str = include_str!("page/style.css");
 /// Elements, numbers and units, for every page.
 pub(crate) const UNITS: &str = include_str!("page/units.js");
 /// In the order in which they need each other.
-const SCRIPTS: [&str; 3] = [
-    UNITS,
-    include_str!("page/summary.js"),
-    include_str!("page/timeline.js"),
-];
+const SCRIPTS: [&str; 3] =
+    [UNITS, include_str!("page/summary.js"), include_str!("page/timeline.js")];
 
 impl SimReport {
     /// The report as a page.

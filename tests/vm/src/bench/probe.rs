@@ -14,7 +14,9 @@
 use std::time::{Duration, Instant};
 
 use ::probe::compare::{Verdict, compare};
-use ::probe::{Live, Machine, Noise, Plan, ProbeError, Simulated, analyse, meter_error, run as measure};
+use ::probe::{
+    Live, Machine, Noise, Plan, ProbeError, Simulated, analyse, meter_error, run as measure,
+};
 use anyhow::{Context, Result};
 use machine::{CpuModel, Ns, Sourced, Sureness};
 use report::probe::raw::Cell;
@@ -65,8 +67,9 @@ fn on_this_cpu(mut live: Live) -> Result<Vec<Figure>> {
     let mut once = || {
         let plan = Plan::quick(&live, &[1], 1);
         let start = Instant::now();
-        let recording = measure(&mut live as &mut dyn Machine, &plan, &mut |_, _| start.elapsed() < LIVE);
-        analyse(&recording.header, &recording.traces, None)
+        let recording =
+            measure(&mut live as &mut dyn Machine, &plan, &mut |_, _| start.elapsed() < LIVE);
+        analyse(&recording.header, &recording.traces)
     };
     let (one, other) = (once(), once());
     let clocks = differences(&one, &other, |row| row.steady_khz);
@@ -118,7 +121,7 @@ fn planted() -> Result<Figure> {
         let cells = vec![cell("512-fma"), cell("256-fma"), cell("512-int")];
         let plan = Plan { cells, seed: 1, max_rounds: ROUNDS };
         let recording = measure(&mut machine, &plan, &mut |_, _| true);
-        for row in analyse(&recording.header, &recording.traces, None).rows {
+        for row in analyse(&recording.header, &recording.traces).rows {
             errors.extend(row_errors(&machine, &row)?);
         }
     }
