@@ -29,6 +29,9 @@ const START_NS: f64 = 60_000.0;
 const AFTER_NS: (f64, f64) = (2_000.0, 60_000.0);
 /// A longer slow start is no throttle but warming up: the longest known is 20 us (anchors C2).
 const LONGEST_THROTTLE_NS: f64 = 60_000.0;
+/// A longer gap before or in the block is no halt (the longest known is 20 us, anchors C2): somebody
+/// else ran on the CPU, and left it as they like.
+const LONGEST_HALT_NS: f64 = 100_000.0;
 /// Rates closer to the settled one than this are the settled one.
 const RATE_STEP: f64 = 0.04;
 /// Clocks closer than this are one: bins are 100 MHz, readings good to 10 MHz (facts 4).
@@ -38,7 +41,7 @@ pub(crate) const CLOCK_STEP_KHZ: f64 = 30_000.0;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repetition {
     pub(crate) before_khz: f64,
-    /// The clock before the block kept to one bin.
+    /// The clock before the block kept to one bin, and nobody else ran until its end.
     pub(crate) calm: bool,
     pub(crate) steady_khz: Option<f64>,
     pub(crate) after_khz: Option<f64>,
@@ -71,7 +74,7 @@ impl Repetition {
         let last = block.iter().rev().find(payload)?;
         let mut found = Repetition {
             before_khz,
-            calm: inside * 5 >= pre.len() * 4,
+            calm: inside * 5 >= pre.len() * 4 && !was_preempted(&slices),
             block_ns: last.at_ns + last.ns,
             ..Repetition::default()
         };
@@ -179,6 +182,11 @@ impl Repetition {
             gap.at_ns + (gap.ns - gap.gap_ns.unwrap_or(0.0)) / 2.0
         }));
     }
+}
+
+fn was_preempted(slices: &[Slice]) -> bool {
+    let until_end = slices.iter().filter(|one| one.phase != Phase::Post);
+    until_end.filter_map(|one| one.gap_ns).any(|ns| ns > LONGEST_HALT_NS)
 }
 
 /// Median rate in the last third of the block, rounds per ns.

@@ -131,6 +131,18 @@ pub(crate) fn main(args: &ProbeArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A quick measurement of this machine, for `doctor --probe`.
+pub(crate) fn quick() -> Result<ProbeReport, Failure> {
+    let mut machine = Live::new(&hw::Live).map_err(failure)?;
+    let plan = Plan::quick(&machine, &[1], 1);
+    let started = Instant::now();
+    let recording = probe::run(&mut machine, &plan, &mut |_, _| started.elapsed() < QUICK);
+    match recording.end {
+        End::Failed(error) => Err(failure(error)),
+        _ => Ok(analyse(&recording.header, &recording.traces)),
+    }
+}
+
 fn kernel(name: &str) -> Result<String, String> {
     if probe::Kernel::named(name).is_some() {
         return Ok(name.to_string());
