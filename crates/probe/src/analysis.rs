@@ -51,7 +51,9 @@ pub fn analyse(header: &Header, traces: &[Trace]) -> ProbeReport {
         let of_cell = quiet.iter().filter(|at| all[**at].0 == row.cell);
         let inside: Vec<(&Trace, &Repetition)> =
             of_cell.map(|at| (kept[*at], &all[*at].1)).collect();
-        row.course = course(header, &inside);
+        if inside.len() >= LEAST_QUIET {
+            row.course = course(header, &inside);
+        }
     }
     ProbeReport {
         schema: report::SCHEMA,

@@ -26,9 +26,11 @@ pub(crate) fn course(header: &Header, inside: &[(&Trace, &Repetition)]) -> Vec<P
         Some(one.wide_per_cycle? * one.steady_khz? / 1e6 / wide)
     });
     let settled = median(&settled.collect::<Vec<_>>());
-    let all: Vec<Slice> = chosen.iter().flat_map(|(trace, _)| slices(header, trace)).collect();
-    let mut edges = edges(block_ns, all.iter().map(|one| one.at_ns).fold(0.0, f64::max));
-    edges.dedup();
+    let each: Vec<Vec<Slice>> = chosen.iter().map(|(trace, _)| slices(header, trace)).collect();
+    // Half of the repetitions reach that far; one that was preempted would take the axis with it.
+    let ends: Vec<f64> = each.iter().filter_map(|one| Some(one.last()?.at_ns)).collect();
+    let all = each.concat();
+    let edges = edges(block_ns, median(&ends).unwrap_or(0.0));
     let mut groups: Vec<(Vec<f64>, Vec<f64>)> = vec![Default::default(); edges.len()];
     for slice in &all {
         let at = edges.partition_point(|edge| *edge <= slice.at_ns);

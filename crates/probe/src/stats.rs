@@ -19,8 +19,9 @@ const CONFIDENCE: f64 = 0.95;
 /// Width of a bin of the clock: Intel's CPUs change it in steps of 100 MHz.
 pub(crate) const BIN_KHZ: f64 = 100_000.0;
 
-/// Smallest share of repetitions that a bin must have to be a regime of its own.
-const REGIME_FRAC: f64 = 0.1;
+/// Smallest share of repetitions that a bin must have to be a regime of its own. Less, and where the
+/// clock is never at rest the fastest stragglers would be called quiet.
+const REGIME_FRAC: f64 = 0.25;
 
 /// The median; `None` of nothing.
 pub fn median(values: &[f64]) -> Option<f64> {
@@ -74,7 +75,7 @@ fn ranks(n: usize) -> (usize, usize) {
     (low, n - 1 - low)
 }
 
-/// Where the quiet regime's clock lies: the fastest bin that holds a tenth of the values. The clock
+/// Where the quiet regime's clock lies: the fastest bin that holds a quarter of the values. The clock
 /// falls when neighbours work, it does not rise. `None` of nothing.
 pub fn quiet_khz(clocks_khz: &[f64]) -> Option<f64> {
     let enough = (clocks_khz.len() as f64 * REGIME_FRAC).ceil() as usize;

@@ -84,7 +84,7 @@ Columns:
   ONE IN      one instruction of the kernel in so many, the others scalar
   ACTIVE      CPUs kept busy; the other cores of the package may be, too
   N           quiet repetitions: those that began in the fastest bin of the
-              clock that holds a tenth of all
+              clock that holds a quarter of all
   BEFORE, AFTER  clock of scalar code before and right after the block
   PER CYCLE   instructions of the kernel per cycle when settled
   THROTTLE, AT   how long the start is slow, and at which share of its rate
