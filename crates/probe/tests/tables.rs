@@ -40,20 +40,12 @@ fn off_pct(found: f64, truth: f64) -> f64 {
 /// class is that of the turbo table within half a bin, dense and sparse.
 #[test]
 fn turbo_tables_come_back() {
-    let kernels = [
-        ("scalar", 1),
-        ("256-int", 1),
-        ("256-fma", 1),
-        ("256-fma", 80),
-        ("512-int", 80),
-        ("512-fma", 1),
-        ("512-fma", 80),
-    ];
+    let kernels = [("scalar", 1), ("256-fma", 1), ("512-int", 80), ("512-fma", 1)];
     for (id, _) in CPU_FILES {
         let quieter = Noise { busy_ns: 8e6, ..Noise::SHARED };
         let mut machine = Simulated::new(&model(id), quieter, 11);
         for active in [1, machine.platform().nr_cores as u32] {
-            let report = measure(&mut machine, &kernels, active, 14);
+            let report = measure(&mut machine, &kernels, active, 12);
             assert_eq!(report.rows.len(), kernels.len(), "{id}");
             for row in &report.rows {
                 let kernel = Kernel::named(&row.cell.kernel).unwrap();
@@ -107,7 +99,7 @@ fn planted_effects_come_back() {
         model.transition.halt_ns = known(halt_ns);
         model.transition.relax_ns = known(relax_ns);
         let mut machine = Simulated::new(&model, Noise::SHARED, 23);
-        let report = measure(&mut machine, &[("512-fma", 1), ("256-fma", 1)], 16, 30);
+        let report = measure(&mut machine, &[("512-fma", 1), ("256-fma", 1)], 16, 26);
         for row in &report.rows {
             for (name, off_pct) in errors(&machine, row) {
                 assert!(
