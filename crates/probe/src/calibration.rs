@@ -188,6 +188,11 @@ fn raw_clock_ns() -> u64 {
 /// calm: no gap fell into them.
 const CALM_FRAC: f64 = 0.005;
 
+/// Rounds of the chain that is timed: 1 to 3 us. A loop of a random length ends with a misprediction
+/// that a slice's loop, which always has the same length, does not have; in a shorter chain that would
+/// be most of the error.
+const ROUNDS: std::ops::Range<u64> = 60..180;
+
 /// By how much the meter is wrong about chains of known length, as a share, over calm trials: a chain
 /// of another kind and of a random length is timed between two meter slices, and its cycles are
 /// computed from the clock they show. Fewer values than trials on a machine that is not quiet.
@@ -203,7 +208,7 @@ pub fn meter_error(calibration: &Calibration, trials: usize, seed: u64) -> Vec<f
     let overhead = calibration.overhead_ticks;
     let mut trial = || {
         let (candidate, chain) = others[random.usize(0..others.len())];
-        let rounds = random.u64(15..60);
+        let rounds = random.u64(ROUNDS);
         let known = rounds as f64 * f64::from(candidate.per_round * chain.latency_cycles);
         let before = timed(|| meter(own_rounds)) - overhead;
         let it = timed(|| (candidate.run)(rounds)) - overhead;
