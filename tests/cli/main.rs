@@ -4,6 +4,7 @@
 //! them; review the difference.
 
 mod live;
+mod probe;
 mod scan;
 mod socket;
 

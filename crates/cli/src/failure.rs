@@ -11,7 +11,8 @@ use crate::terminal;
 /// The scheduler can not run here, or something else was found.
 pub(crate) const FOUND: u8 = 1;
 const FAILED: u8 = 2;
-const UNSUPPORTED: u8 = 77;
+/// This machine, kernel or user cannot answer.
+pub(crate) const UNSUPPORTED: u8 = 77;
 
 /// A problem that ends the program.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ mod ctl;
 mod doctor;
 mod failure;
 mod man;
+mod probe;
 mod reproduce;
 mod run;
 mod scan;
@@ -18,6 +19,7 @@ mod sim;
 mod stats;
 mod terminal;
 mod usage;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -42,7 +44,8 @@ struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes:
   0   done, nothing found
-  1   done, and something was found (doctor: no scheduler can run here; scan: wide code)
+  1   done, and something was found (doctor: no scheduler can run here; scan: wide code;
+      verify: worse)
   2   failed, or the input makes no sense
   77  cannot be answered on this machine, by this kernel or for this user
 turbolane run -- CMD exits as CMD does, with 128 + N if signal N ended it.";
@@ -51,10 +54,12 @@ turbolane run -- CMD exits as CMD does, with 128 + N if signal N ended it.";
 enum Command {
     Doctor(doctor::DoctorArgs),
     Scan(scan::ScanArgs),
+    Probe(probe::ProbeArgs),
     Run(run::RunArgs),
     Ctl(ctl::CtlArgs),
     Stats(stats::StatsArgs),
     Sim(sim::SimArgs),
+    Verify(verify::VerifyArgs),
     Reproduce(reproduce::ReproduceArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
@@ -68,10 +73,12 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Doctor(args) => doctor::main(&args),
         Command::Scan(args) => scan::main(&args),
+        Command::Probe(args) => probe::main(&args),
         Command::Run(args) => run::main(args),
         Command::Ctl(args) => ctl::main(args),
         Command::Stats(args) => stats::main(&args),
         Command::Sim(args) => sim::main(&args),
+        Command::Verify(args) => verify::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),
         Command::Completions(args) => completions::main(&args),
         Command::Man(args) => man::main(&args),

@@ -111,6 +111,11 @@ pub fn read_cpu(source: &dyn Source) -> Cpu {
     }
 }
 
+/// Whether the time stamp counter runs at one rate in all states of the CPU (SDM volume 3, 18.17.1).
+pub fn has_invariant_tsc(source: &dyn Source) -> bool {
+    bit(source.cpuid(0x8000_0007, 0).edx, 8)
+}
+
 fn read_features(source: &dyn Source, states_on: u64) -> Features {
     let (leaf1, leaf7) = (source.cpuid(1, 0), source.cpuid(7, 0));
     let xsave = source.cpuid(0xd, 1);
@@ -188,6 +193,14 @@ mod tests {
         assert_eq!(level("xcr0 = 602e7"), 3);
         let all = cpu(&format!("{leaves}xcr0 = 602e7")).features;
         assert!(all.fma && all.avx512vl && all.avx512bw && all.avx512dq && all.xsaves);
+    }
+
+    /// Bit 8 of leaf 8000_0007h says that the counter is invariant; without the leaf it is not.
+    #[test]
+    fn an_invariant_counter_is_told() {
+        let invariant = |text: &str| has_invariant_tsc(&Recorded::parse("", text).unwrap());
+        assert!(invariant("80000007 0 = 0 0 0 100\n"));
+        assert!(!invariant("80000007 0 = 0 0 0 0\n") && !invariant(""));
     }
 
     /// CPUID agrees with what the standard library detects on the machine that runs the tests.

@@ -12,6 +12,7 @@ pub mod cpu;
 mod facts;
 pub mod kernel;
 pub mod license;
+pub mod limits;
 pub mod memory;
 pub mod power;
 mod recorded;

@@ -17,7 +17,9 @@ pub mod ctl;
 pub mod doctor;
 pub mod dvfs;
 pub mod lane;
+mod page;
 pub mod papers;
+pub mod probe;
 pub mod problem;
 pub mod reproduce;
 pub mod scan;
@@ -26,6 +28,7 @@ pub mod sim;
 pub mod stats;
 pub mod text;
 pub mod timeline;
+pub mod verify;
 
 use serde::{Deserialize, Serialize};
 

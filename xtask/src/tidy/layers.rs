@@ -15,7 +15,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("scan", &["isa", "machine", "report"]),
     ("trace", &["hw", "machine", "report"]),
     ("sim", &["machine", "policy", "trace"]),
-    ("probe", &["hw", "machine", "report"]),
+    ("probe", &["dvfs", "hw", "machine", "report"]),
     ("turbolane", &["hw", "machine"]),
     ("sched", &["hw", "machine", "policy", "report", "scan", "trace", "turbolane"]),
     (
@@ -43,6 +43,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "hw",
             "machine",
             "policy",
+            "probe",
             "report",
             "scan",
             "sched",

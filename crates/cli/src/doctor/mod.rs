@@ -30,6 +30,7 @@ use crate::terminal;
 Examples:
   turbolane doctor                  this machine
   turbolane doctor --json           the same for a program
+  turbolane doctor --probe          with ten seconds of measuring the CPU
   turbolane doctor --record here    a recording, to send along with a question
   turbolane doctor --machine here   the machine that was recorded")]
 pub(crate) struct DoctorArgs {
@@ -45,6 +46,9 @@ pub(crate) struct DoctorArgs {
     /// CPUID; no names of users, hosts or programs.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
+    /// Measure for ten seconds too which effects this CPU shows
+    #[arg(long, conflicts_with = "machine")]
+    probe: bool,
 }
 
 /// Looks, and prints what was found.
@@ -58,7 +62,10 @@ pub(crate) fn main(args: &DoctorArgs) -> Result<ExitCode, Failure> {
             Failure::failed(Problem::new(what, error.to_string(), "name another folder"))
         })?;
     }
-    let report = examine(&facts);
+    let mut report = examine(&facts);
+    if args.probe {
+        report.sections.push(checks::measured(&crate::probe::quick()?));
+    }
     let text = if args.json { json_line(&report) + "\n" } else { report.text(terminal::width()) };
     print(&text)?;
     let can_run = obstacles::of_scx(&facts.kernel).is_none();

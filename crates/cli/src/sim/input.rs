@@ -123,7 +123,7 @@ fn scenario(name: &str) -> Result<Scenario, Failure> {
     Scenario::from_toml(&text).map_err(|error| bad_file(name, &error))
 }
 
-pub(super) fn model(id: &str) -> Result<CpuModel, Failure> {
+pub(crate) fn model(id: &str) -> Result<CpuModel, Failure> {
     if let Some(built_in) = CpuModel::built_in(id) {
         return built_in.map_err(|error| bad_file(id, &error));
     }

@@ -14,6 +14,8 @@ mod input;
 mod replay;
 mod sweep;
 
+pub(crate) use input::model;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -14,15 +14,15 @@
 
 use super::SimReport;
 use crate::json_line;
+use crate::page::{escaped, fill, in_script};
 
 const PAGE: &str = include_str!("page/page.html");
-const STYLE: &str = include_str!("page/style.css");
+pub(crate) const STYLE: &str = include_str!("page/style.css");
+/// Elements, numbers and units, for every page.
+pub(crate) const UNITS: &str = include_str!("page/units.js");
 /// In the order in which they need each other.
-const SCRIPTS: [&str; 3] = [
-    include_str!("page/units.js"),
-    include_str!("page/summary.js"),
-    include_str!("page/timeline.js"),
-];
+const SCRIPTS: [&str; 3] =
+    [UNITS, include_str!("page/summary.js"), include_str!("page/timeline.js")];
 
 impl SimReport {
     /// The report as a page.
@@ -36,32 +36,6 @@ impl SimReport {
         ];
         fill(PAGE, &holes)
     }
-}
-
-/// The template with its holes filled, in one pass: what a hole is filled with is not looked at
-/// again, whatever it contains.
-fn fill(template: &str, holes: &[(&str, String)]) -> String {
-    let mut page = String::new();
-    let mut rest = template;
-    while let Some((before, after)) = rest.split_once("{{") {
-        let (name, after) = after.split_once("}}").expect("a hole ends");
-        let (_, text) = holes.iter().find(|(hole, _)| *hole == name).expect("a known hole");
-        page += before;
-        page += text;
-        rest = after;
-    }
-    page + rest
-}
-
-/// JSON that can stand in a script element: `</script>` and `<!--` in a string would end or change
-/// it. `<` occurs in JSON inside of strings only, where its escape means the same.
-fn in_script(json: &str) -> String {
-    json.replace('<', "\\u003c")
-}
-
-/// Text that can stand between tags.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

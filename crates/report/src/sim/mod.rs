@@ -8,7 +8,7 @@
 //!
 //! Fractions are of the run's simulated time, of one CPU unless said otherwise.
 
-mod html;
+pub(crate) mod html;
 mod perfetto;
 mod text;
 

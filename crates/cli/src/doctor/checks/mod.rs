@@ -2,6 +2,7 @@
 //! The checks of `turbolane doctor`, by section.
 
 mod cpu;
+mod effects;
 mod kernel;
 mod measure;
 mod verdict;
@@ -18,6 +19,11 @@ pub(super) fn sections(facts: &Facts) -> Vec<Section> {
         section("Counters and frequency", measure::checks(facts)),
         section("What works here", verdict::checks(facts)),
     ]
+}
+
+/// What a probe measured.
+pub(super) fn measured(report: &report::probe::ProbeReport) -> Section {
+    Section { title: "Measured on this CPU".into(), checks: effects::checks(report) }
 }
 
 /// A check that came out as `status` and saw `seen`.

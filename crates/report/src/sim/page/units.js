@@ -39,7 +39,7 @@ function signed(pct) {
 
 /** An element with attributes and children; a string child is text, never markup. */
 function make(name, attributes, ...children) {
-  const space = ["svg", "g", "rect", "text", "tspan", "line"].includes(name);
+  const space = ["svg", "g", "rect", "text", "tspan", "line", "path"].includes(name);
   const element = space
     ? document.createElementNS("http://www.w3.org/2000/svg", name)
     : document.createElement(name);

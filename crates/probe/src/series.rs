@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A repetition as clocks and rates over time, its gaps marked.
+//!
+//! Problem: a slice that took too long was interrupted, stolen from, or stood still while the clock
+//! changed. Its clock and rate mean nothing, and its excess is what a halt is measured by.
+//!
+//! Idea: a slice is a gap if it took much longer than slices of its kind on both sides of it. They
+//! take as long as it would have, on the mean: an edge between two rates falls anywhere in a slice,
+//! so half of its work is done at either (`Order::dither_frac` sees to that). So
+//!
+//! ```text
+//!   expected = (median of three before + median of three after) / 2
+//!   gap      if time - larger of the two > GAP_NS      excess = time - expected
+//! ```
+
+use report::probe::raw::{Header, Phase, Trace, Work};
+
+/// Shortest gap, ns: half of the shortest halt that is known (1.1 us, facts 4), and above what the
+/// reading of the counter varies by.
+const GAP_NS: f64 = 500.0;
+
+/// One slice of a repetition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice {
+    pub(crate) phase: Phase,
+    pub(crate) work: Work,
+    /// Start, since the block's start, ns.
+    pub(crate) at_ns: f64,
+    /// Time, without the readings of the counter.
+    pub(crate) ns: f64,
+    /// If it is a gap: the time that is missing.
+    pub(crate) gap_ns: Option<f64>,
+}
+
+impl Slice {
+    /// Amount of work per ns; `None` for gaps and where there is no known work.
+    pub(crate) fn per_ns(&self) -> Option<f64> {
+        let amount = match self.work {
+            Work::Payload(loops) => loops,
+            Work::Meter(cycles) => cycles,
+            Work::Other => return None,
+        };
+        (self.gap_ns.is_none() && self.ns > 0.0).then(|| f64::from(amount) / self.ns)
+    }
+
+    /// The clock, if it is a meter slice, kHz.
+    pub(crate) fn clock_khz(&self) -> Option<f64> {
+        matches!(self.work, Work::Meter(_)).then(|| self.per_ns().map(|ghz| ghz * 1e6))?
+    }
+}
+
+/// The slices of a repetition, time 0 at the block's start.
+pub(crate) fn slices(header: &Header, trace: &Trace) -> Vec<Slice> {
+    let per_tick_ns = 1e6 / header.tsc_khz;
+    let mut at_ns = 0.0;
+    let mut slices: Vec<Slice> = Vec::with_capacity(trace.ticks.len());
+    for ((phase, work), ticks) in trace.layout.slices().zip(&trace.ticks) {
+        let whole_ns = f64::from(*ticks) * per_tick_ns;
+        let ns = (whole_ns - header.overhead_ticks * per_tick_ns).max(0.0);
+        slices.push(Slice { phase, work, at_ns, ns, gap_ns: None });
+        at_ns += whole_ns;
+    }
+    let start_ns = slices.iter().find(|one| one.phase == Phase::Block).map_or(0.0, |one| one.at_ns);
+    slices.iter_mut().for_each(|slice| slice.at_ns -= start_ns);
+    // Kinds alternate in the block, so each kind is looked at by itself. Amounts differ between the
+    // parts of a repetition: compared is the time per unit of work.
+    for (phase, payload) in
+        [(Phase::Pre, false), (Phase::Block, true), (Phase::Block, false), (Phase::Post, false)]
+    {
+        let of_kind =
+            |one: &Slice| one.phase == phase && matches!(one.work, Work::Payload(_)) == payload;
+        let places: Vec<usize> = (0..slices.len()).filter(|at| of_kind(&slices[*at])).collect();
+        mark_gaps(&mut slices, &places);
+    }
+    slices
+}
+
+fn mark_gaps(slices: &mut [Slice], places: &[usize]) {
+    let amount = |slice: &Slice| match slice.work {
+        Work::Payload(n) | Work::Meter(n) => f64::from(n),
+        Work::Other => 1.0,
+    };
+    let per_unit: Vec<f64> =
+        places.iter().map(|at| slices[*at].ns / amount(&slices[*at])).collect();
+    for (i, at) in places.iter().enumerate() {
+        let before = middle(&per_unit[i.saturating_sub(3)..i]);
+        let after = middle(&per_unit[i + 1..(i + 4).min(per_unit.len())]);
+        let (Some(one), Some(other)) = (before.or(after), after.or(before)) else { continue };
+        let slice = &mut slices[*at];
+        let work = amount(slice);
+        if slice.ns - one.max(other) * work > GAP_NS {
+            slice.gap_ns = Some(slice.ns - (one + other) / 2.0 * work);
+        }
+    }
+}
+
+/// The median of three, the mean of two.
+fn middle(near: &[f64]) -> Option<f64> {
+    match near {
+        [] => None,
+        [one] => Some(*one),
+        [one, other] => Some((one + other) / 2.0),
+        [a, b, c, ..] => Some(a.max(*b).min(a.min(*b).max(*c))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use report::probe::raw::{Cell, Layout, Run};
+
+    use super::*;
+
+    fn trace(ticks: Vec<u32>) -> (Header, Trace) {
+        let header = Header {
+            schema: report::SCHEMA,
+            machine: "test".into(),
+            tsc_khz: 1e6,
+            overhead_ticks: 10.0,
+            chains: Vec::new(),
+            skipped: Vec::new(),
+            unknown: Vec::new(),
+            seed: 0,
+            partial: None,
+        };
+        let n = ticks.len() as u32 / 2;
+        let run = |phase, loops| Run { phase, n, loops, cycles: if loops > 0 { 0 } else { 3_000 } };
+        let layout =
+            Layout { runs: vec![run(Phase::Pre, 0), run(Phase::Block, 100)], wide_per_loop: 1 };
+        let cell = Cell { kernel: "512-fma".into(), one_in: 1, active: 1 };
+        (header, Trace { cell, layout, ticks })
+    }
+
+    /// The overhead is taken off, time is counted from the block's start, clocks are those of the
+    /// chain, and a slice of 5 us more is a gap of 5 us without a clock.
+    #[test]
+    fn a_gap_is_measured() {
+        let mut ticks = vec![1_010; 10];
+        ticks.extend([1_010; 10]);
+        ticks[4] = 6_010;
+        let (header, trace) = trace(ticks);
+        let slices = slices(&header, &trace);
+        assert_eq!(slices[10].at_ns, 0.0);
+        assert_eq!(slices[9].at_ns, -1_010.0);
+        assert_eq!(slices[4].gap_ns, Some(5_000.0));
+        assert_eq!((slices[4].clock_khz(), slices[5].clock_khz()), (None, Some(3e6)));
+        assert_eq!(slices.iter().filter(|one| one.gap_ns.is_some()).count(), 1);
+        assert_eq!((slices[15].clock_khz(), slices[15].per_ns()), (None, Some(0.1)));
+    }
+
+    /// A change of the rate is no gap: throttled slices are four times as long, one after another.
+    /// A halt between two rates is the time over the mean of both.
+    #[test]
+    fn a_slow_stretch_is_no_gap() {
+        let mut ticks = vec![1_010; 10];
+        ticks.extend([4_010, 4_010, 4_010, 4_010, 12_510, 1_010, 1_010, 1_010, 1_010, 1_010]);
+        let (header, trace) = trace(ticks);
+        let slices = slices(&header, &trace);
+        let gaps: Vec<_> = slices.iter().filter_map(|one| one.gap_ns).collect();
+        assert_eq!(gaps, [10_000.0]);
+    }
+}

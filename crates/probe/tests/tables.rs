@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The probe on simulated CPUs of `data/cpus` gives their tables back.
+
+use std::collections::BTreeMap;
+
+use machine::{CPU_FILES, CpuModel, Khz, Ns, Sourced, Sureness};
+use probe::{End, Kernel, Noise, Plan, Simulated, analyse, run};
+use report::probe::raw::Cell;
+use report::probe::{CountedFrom, ProbeReport, Row};
+
+fn model(id: &str) -> CpuModel {
+    CpuModel::built_in(id).unwrap().unwrap()
+}
+
+/// So many rounds of these kernels, dense and sparse.
+fn measure(
+    machine: &mut Simulated,
+    kernels: &[(&str, u32)],
+    active: u32,
+    rounds: usize,
+) -> ProbeReport {
+    let cell = |(kernel, one_in): &(&str, u32)| Cell {
+        kernel: kernel.to_string(),
+        one_in: *one_in,
+        active,
+    };
+    let plan = Plan { cells: kernels.iter().map(cell).collect(), seed: 1, max_rounds: rounds };
+    let recording = run(machine, &plan, &mut |_, _| true);
+    let mut report = analyse(&recording.header, &recording.traces);
+    // Not to be read in a failure's message.
+    report.rows.iter_mut().for_each(|row| row.course.clear());
+    report
+}
+
+fn off_pct(found: f64, truth: f64) -> f64 {
+    100.0 * (found / truth - 1.0).abs()
+}
+
+/// Every CPU file, one and all cores active, on a shared machine with a neighbour: the clock of each
+/// class is that of the turbo table within half a bin, dense and sparse.
+#[test]
+fn turbo_tables_come_back() {
+    let kernels = [("scalar", 1), ("256-fma", 1), ("512-int", 80), ("512-fma", 1)];
+    for (id, _) in CPU_FILES {
+        let quieter = Noise { busy_ns: 8e6, ..Noise::SHARED };
+        let mut machine = Simulated::new(&model(id), quieter, 11);
+        for active in [1, machine.platform().nr_cores as u32] {
+            let report = measure(&mut machine, &kernels, active, 12);
+            assert_eq!(report.rows.len(), kernels.len(), "{id}");
+            for row in &report.rows {
+                let kernel = Kernel::named(&row.cell.kernel).unwrap();
+                let level = machine.level(kernel, row.cell.one_in);
+                let truth = f64::from(machine.platform().clock_khz(level, active as usize));
+                let found = row.steady_khz.unwrap_or_else(|| panic!("{id}: {row:?}")).value;
+                assert!(
+                    (found - truth).abs() < 50_000.0,
+                    "{id}, {active} active, {:?}: {found} for {truth}",
+                    row.cell
+                );
+            }
+        }
+    }
+}
+
+/// Worst errors of one row against the machine, in percent, by name.
+fn errors(machine: &Simulated, row: &Row) -> BTreeMap<&'static str, f64> {
+    let platform = machine.platform();
+    let active = row.cell.active as usize;
+    let level = machine.level(Kernel::named(&row.cell.kernel).unwrap(), row.cell.one_in);
+    let core = dvfs::Core::new(platform, active);
+    let times = platform.times;
+    let all = [
+        ("steady", row.steady_khz, f64::from(platform.clock_khz(level, active))),
+        ("throttle", row.throttle_ns, times.throttle_ns as f64),
+        ("fraction", row.throttle_frac, platform.throttle_frac),
+        ("halt", row.halt_ns, times.halt_ns as f64),
+        ("cost", row.lower_cost_ns, core.lower_cost_ns(0, level)),
+        ("relax", row.relax_from_last_ns, times.relax_ns as f64),
+        ("raise", row.raise_halt_ns, times.halt_ns as f64),
+    ];
+    let off = |(name, found, truth): (&'static str, Option<report::probe::Estimate>, f64)| {
+        (name, found.map_or(f64::INFINITY, |found| off_pct(found.value, truth)))
+    };
+    all.into_iter().map(off).collect()
+}
+
+/// Planted effects: relax times, throttles and halts of three kinds, with noise: each within 5 %,
+/// and counted from the last wide instruction.
+#[test]
+fn planted_effects_come_back() {
+    let known = |value: u64| {
+        Some(Sourced { value: Ns(value), source: "planted".into(), sureness: Sureness::Assumed })
+    };
+    for (throttle_ns, halt_ns, relax_ns) in
+        [(9_300, 10_000, 670_000), (20_000, 5_000, 2_000_000), (5_000, 11_000, 350_000)]
+    {
+        let mut model = model("xeon-gold-6130");
+        model.transition.throttle_ns = known(throttle_ns);
+        model.transition.halt_ns = known(halt_ns);
+        model.transition.relax_ns = known(relax_ns);
+        let mut machine = Simulated::new(&model, Noise::SHARED, 23);
+        let report = measure(&mut machine, &[("512-fma", 1), ("256-fma", 1)], 16, 26);
+        for row in &report.rows {
+            for (name, off_pct) in errors(&machine, row) {
+                assert!(
+                    off_pct <= 5.0,
+                    "{} of {:?}: {off_pct:.1} % off; {row:?}",
+                    name,
+                    row.cell.kernel
+                );
+            }
+            assert_eq!(row.counted_from, Some(CountedFrom::Last), "{row:?}");
+        }
+    }
+}
+
+/// A CPU without any effect: nothing is seen where nothing is, and each answer says so.
+#[test]
+fn nothing_is_seen_where_nothing_is() {
+    let mut model = model("xeon-gold-6130");
+    let first = model.levels[0].clone();
+    model.levels.iter_mut().for_each(|level| *level = first.clone());
+    let zero = Some(Sourced { value: Ns(0), source: "x".into(), sureness: Sureness::Assumed });
+    model.transition.throttle_ns = zero.clone();
+    model.transition.halt_ns = zero;
+    let mut machine = Simulated::new(&model, Noise::SHARED, 5);
+    let report = measure(&mut machine, &[("512-fma", 1), ("512-int", 1)], 4, 16);
+    for row in report.rows {
+        let effects = [row.throttle_ns, row.halt_ns, row.relax_from_last_ns, row.lower_cost_ns];
+        assert_eq!(effects, [None; 4], "{:?}", row.notes);
+        assert_eq!((row.break_even_ns, row.counted_from), (None, None));
+        assert!(row.notes.len() >= 3, "{:?}", row.notes);
+    }
+}
+
+/// Of a machine that is never quiet nothing is claimed; with a neighbour half of the time, the clocks
+/// are those without it.
+#[test]
+fn neighbours_do_not_move_the_result() {
+    let busy = Noise { busy_frac: 0.5, busy_drop_khz: 300_000, ..Noise::SHARED };
+    let mut machine = Simulated::new(&model("xeon-gold-6130"), busy, 3);
+    let report = measure(&mut machine, &[("512-fma", 1)], 1, 40);
+    assert!(report.quiet < report.repetitions * 3 / 4, "the neighbour is seen");
+    let steady = report.rows[0].steady_khz.unwrap();
+    let truth = Khz::of_mega(3_500).0;
+    assert!((steady.value - f64::from(truth)).abs() < 20_000.0, "{steady:?}");
+    let few = measure(&mut machine, &[("512-fma", 1)], 1, 2);
+    assert_eq!(few.rows[0].steady_khz, None);
+    assert!(few.rows[0].notes[0].contains("quiet repetitions"));
+}
+
+/// The same seed gives the same recording and report; it ends by itself when all is known.
+#[test]
+fn a_campaign_is_reproducible_and_ends() {
+    let one = || {
+        let mut machine = Simulated::new(&model("xeon-w-2104"), Noise::SHARED, 9);
+        let cells = vec![Cell { kernel: "512-int".into(), one_in: 1, active: 1 }];
+        let plan = Plan { cells, seed: 4, max_rounds: 400 };
+        let recording = run(&mut machine, &plan, &mut |_, _| true);
+        assert!(matches!(recording.end, End::Complete), "{:?}", recording.end);
+        analyse(&recording.header, &recording.traces)
+    };
+    let report = one();
+    assert_eq!(one(), report);
+}
