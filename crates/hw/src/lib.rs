@@ -15,6 +15,7 @@ pub mod license;
 pub mod memory;
 pub mod power;
 mod recorded;
+mod rooted;
 pub mod sched_ext;
 mod source;
 pub mod task;
@@ -23,5 +24,6 @@ pub mod trap;
 
 pub use facts::Facts;
 pub use recorded::{Recorded, RecordingError, record};
+pub use rooted::Rooted;
 pub use source::{Cpuid, Live, Source};
 pub use topology::topology;
