@@ -8,7 +8,8 @@
 //!
 //! Writing: the thread that finds the unit idle writes. One that finds it busy leaves its wish and
 //! goes: the writer looks again before it leaves. So nobody waits for a system call of another
-//! thread, and a signal handler that interrupts a writer does not hang:
+//! thread, and a signal handler that interrupts a writer does not hang (once the CPU has been
+//! boosted and slowed, see below):
 //!
 //! ```text
 //!   idle --take--> busy --leave--> idle
@@ -231,6 +232,11 @@ impl Control {
 
     /// Restores everything, and says how that went. In a forked child: leaves all to the parent.
     pub fn close(self) -> Restored {
+        self.restore_all()
+    }
+
+    /// [`Control::close`] for those who share the control: whatever is wished afterwards is refused.
+    pub fn restore_all(&self) -> Restored {
         self.0.close()
     }
 }
@@ -251,6 +257,18 @@ impl UnitState {
             slow_is_proven: AtomicBool::new(false),
             applied_khz: AtomicU32::new(UNKNOWN),
         }
+    }
+
+    /// Takes the unit, unless that takes longer than a second: its writer may be a thread that a
+    /// signal handler has interrupted to end the program.
+    fn take_for_good(&self) -> bool {
+        for _ in 0..1_000 {
+            if self.lock.compare_exchange(IDLE, BUSY, SeqCst, Relaxed).is_ok() {
+                return true;
+            }
+            crate::raw::nap();
+        }
+        false
     }
 
     /// Takes the unit, however long that takes.
@@ -400,11 +418,12 @@ impl Inner {
             return Restored::default();
         }
         // Whoever is writing ends; whoever comes later finds us closed.
-        self.units.iter().for_each(UnitState::take);
+        let all_are_taken = self.units.iter().fold(true, |all, unit| unit.take_for_good() && all);
         let restored = self.journal.restore_all();
         self.units.iter().for_each(|unit| unit.lock.store(IDLE, SeqCst));
         // What could not be restored is tried again by the watchdog, at the program's end.
         if restored.failed == 0
+            && all_are_taken
             && let Some(ours) = watchdog.take()
         {
             ours.dismiss();

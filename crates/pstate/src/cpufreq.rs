@@ -17,8 +17,9 @@
 //! Turbo: `intel_pstate/no_turbo`, `cpufreq/boost`, or `boost` of each policy (amd-pstate,
 //! acpi-cpufreq since 6.11).
 //!
-//! Limits of it: `setspeed` beyond `scaling_max_freq` is silently clamped by the kernel; the first
-//! set of each policy is read back for that.
+//! Limits of it: `setspeed` beyond `scaling_max_freq` is silently clamped by the kernel, which goes
+//! on showing what was asked for. So where a set is to be sure, the limits are looked at before.
+//! (`scaling_cur_freq` would not do: on x86 it is measured, and lags.)
 
 use hw::Source;
 
@@ -185,6 +186,9 @@ impl Cpufreq {
         khz: Value,
         surely: bool,
     ) -> Result<(), Error> {
+        if surely {
+            Self::check_limits(journal, policy, khz)?;
+        }
         // With our governor goes what we set under it; under the user's it is his setting.
         let done = match (Self::was_userspace(journal, policy), surely) {
             (true, true) => journal.change_surely(policy.setspeed, khz),
@@ -199,11 +203,20 @@ impl Cpufreq {
                 let is_ours = governor.text() == USERSPACE;
                 Err(if is_ours { Error::System(libc::EINVAL, place) } else { taken(()) })
             }
-            Ok(()) if surely && journal.read(policy.setspeed)? != khz => {
-                Err(Error::NotKept(journal.place(policy.setspeed)))
-            }
             done => done,
         }
+    }
+
+    /// Refuses what the kernel would clamp.
+    fn check_limits(journal: &Journal, policy: &Policy, khz: Value) -> Result<(), Error> {
+        let limit = |id| Ok::<_, Error>(journal.read(id)?.decimal());
+        if limit(policy.max)?.is_some_and(|max| khz.decimal() > Some(max)) {
+            return Err(Error::Limited(journal.place(policy.max)));
+        }
+        if limit(policy.min)?.is_some_and(|min| khz.decimal() < Some(min)) {
+            return Err(Error::Limited(journal.place(policy.min)));
+        }
+        Ok(())
     }
 
     fn set_limits(

@@ -54,6 +54,8 @@ pub enum Error {
     NotKept(Place),
     /// Somebody else has changed the governor since we did: the frequency is theirs.
     Taken(Place),
+    /// A limit of somebody else's is in the way: `scaling_min_freq` or `scaling_max_freq`.
+    Limited(Place),
     /// This machine has no switch for turbo, or it is held by the firmware.
     NoTurboSwitch,
     /// A system call failed with this errno.
@@ -76,7 +78,7 @@ impl Error {
             Error::NoCpu(_) => libc::ENXIO,
             Error::OffTable { .. } => libc::ERANGE,
             Error::NotKept(_) => libc::EIO,
-            Error::Taken(_) => libc::EBUSY,
+            Error::Taken(_) | Error::Limited(_) => libc::EBUSY,
             Error::NotOwner => libc::ECHILD,
             Error::Closed => libc::ESHUTDOWN,
             Error::System(errno, _) | Error::Open(errno) | Error::Watchdog(errno) => errno,
@@ -116,6 +118,10 @@ impl fmt::Display for Error {
                 f,
                 "{place:?} was changed by another tool: stop that tool (tuned, \
                  power-profiles-daemon, cpupower), then open the control again"
+            ),
+            Error::Limited(place) => write!(
+                f,
+                "{place:?}, which somebody else has set, is in the way: lift that limit first"
             ),
             Error::NoTurboSwitch => write!(f, "this machine has no switch for turbo"),
             Error::System(errno, place) => write!(f, "{place:?}: {}", reason(errno)),

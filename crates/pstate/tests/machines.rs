@@ -237,6 +237,22 @@ fn off_the_table_fail() {
     machine.is_as_before();
 }
 
+/// A limit that somebody else has set, which the kernel would clamp to without a word, is named.
+#[test]
+fn another_tools_limit_fail() {
+    let machine = Machine::new("acpi-cpufreq-i7-4770");
+    let max = machine.path("sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq");
+    fs::write(&max, "1500000\n").unwrap();
+    let control = machine.open(None);
+    let error = control.boost(0).unwrap_err();
+    assert!(error.to_string().contains("scaling_max_freq, which somebody else"), "{error}");
+    control.slow(0).unwrap();
+    fs::write(&max, "3401000\n").unwrap();
+    control.boost(0).unwrap();
+    drop(control);
+    machine.is_as_before();
+}
+
 /// A governor that somebody else has set meanwhile stays, after close too.
 #[test]
 fn another_tools_governor_stays() {
