@@ -418,12 +418,12 @@ impl Inner {
             return Restored::default();
         }
         // Whoever is writing ends; whoever comes later finds us closed.
-        let all_are_taken = self.units.iter().fold(true, |all, unit| unit.take_for_good() && all);
+        let busy = self.units.iter().filter(|unit| !unit.take_for_good()).count();
         let restored = self.journal.restore_all();
         self.units.iter().for_each(|unit| unit.lock.store(IDLE, SeqCst));
         // What could not be restored is tried again by the watchdog, at the program's end.
         if restored.failed == 0
-            && all_are_taken
+            && busy == 0
             && let Some(ours) = watchdog.take()
         {
             ours.dismiss();

@@ -20,7 +20,9 @@
 //!
 //! Limits: whoever kills every process at once (a cgroup's `kill`, the end of a PID namespace,
 //! power) kills it too. It shares the program's memory copy-on-write: open frequency control before
-//! filling gigabytes. Kernel 5.3 (pidfd_open) is required; without the watchdog nothing is changed.
+//! filling gigabytes. Before kernel 5.3 (no pidfd_open; also under valgrind 3.19) there is the socket
+//! alone: a child that was forked and outlives the program then delays restoring until its end.
+//! Without the watchdog nothing is changed.
 
 use std::mem::{MaybeUninit, zeroed};
 
@@ -55,7 +57,7 @@ impl Watchdog {
         let pid = unsafe { libc::syscall(libc::SYS_clone, 0u64, 0u64, 0u64, 0u64, 0u64) };
         match pid {
             -1 => Err(Error::Watchdog(raw::errno())),
-            0 => watch(journal, own.0, listen.0),
+            0 => watch(journal, own.as_ref().map_or(-1, |own| own.0), listen.0),
             pid => {
                 drop(listen);
                 let watchdog = Watchdog { pid: pid as i32, socket };
@@ -102,10 +104,14 @@ impl Watchdog {
     pub fn disown(self) {}
 }
 
-fn open_pidfd() -> Result<Fd, Error> {
+/// `None` where the kernel has no such call.
+fn open_pidfd() -> Result<Option<Fd>, Error> {
     // SAFETY: no memory involved.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
-    if fd < 0 { Err(Error::Watchdog(raw::errno())) } else { Ok(Fd(fd as i32)) }
+    match unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) } {
+        -1 if raw::errno() == libc::ENOSYS => Ok(None),
+        -1 => Err(Error::Watchdog(raw::errno())),
+        fd => Ok(Some(Fd(fd as i32))),
+    }
 }
 
 /// A pair of connected sockets, as a pipe would raise SIGPIPE: the watchdog's end, ours.
@@ -162,7 +168,7 @@ fn watch(journal: &Journal, program: i32, socket: i32) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Waits for the program's end, or for its word that all is well.
+/// Waits for the program's end, or for its word that all is well. `poll` passes over descriptor -1.
 fn ended_badly(program: i32, socket: i32) -> bool {
     let wait = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut both = [wait(program), wait(socket)];
@@ -179,7 +185,7 @@ fn ended_badly(program: i32, socket: i32) -> bool {
 fn close_all_but(mut kept: [i32; 3]) {
     kept.sort_unstable();
     let mut from = 0;
-    for fd in kept {
+    for fd in kept.into_iter().filter(|fd| *fd >= 0) {
         close_range(from, fd - 1);
         from = fd + 1;
     }

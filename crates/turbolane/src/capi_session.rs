@@ -360,7 +360,6 @@ pub extern "C" fn tl_strerror(code: c_int) -> *const c_char {
         libc::EILSEQ => c"a text is not UTF-8",
         libc::EINVAL => c"an argument is out of range, or an end has no begin",
         libc::EOVERFLOW => c"too many wide sections are open",
-        libc::ENOSYS => c"the kernel is too old for the watchdog (5.3 is required)",
         libc::ENOMEM => c"out of memory",
         libc::ENOTRECOVERABLE => c"a defect of libturbolane",
         _ => c"a system call failed: tl_error() says which",

@@ -148,7 +148,8 @@ fn shared() -> Result<()> {
     control.slow(2)?;
     ensure!(read(2, "scaling_cur_freq") == "1400000", "both wait");
     control.restore(3)?;
-    ensure!(read(2, "scaling_cur_freq") == "3100000", "one of them works");
+    // At rest: the base frequency, which for a driver that names no other is its highest.
+    ensure!(read(2, "scaling_cur_freq") == "4000000", "one of them works");
     Ok(())
 }
 
