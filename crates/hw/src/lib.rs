@@ -16,6 +16,7 @@ pub mod limits;
 pub mod memory;
 pub mod power;
 mod recorded;
+mod rooted;
 pub mod sched_ext;
 mod source;
 pub mod task;
@@ -25,5 +26,6 @@ pub mod xcr0;
 
 pub use facts::Facts;
 pub use recorded::{Recorded, RecordingError, record};
+pub use rooted::Rooted;
 pub use source::{Cpuid, Live, Source};
 pub use topology::topology;

@@ -21,6 +21,7 @@ const THREADS_MAX: usize = 16384;
 struct Stat {
     state: char,
     start_ticks: u64,
+    last_cpu: usize,
 }
 
 /// The number, here, of the thread of process `tgid` (here) that its own PID namespace calls
@@ -48,6 +49,11 @@ pub fn threads(tgid: u32) -> io::Result<Vec<u32>> {
 /// again.
 pub fn start_ticks(tid: u32) -> io::Result<u64> {
     stat(tid).map(|stat| stat.start_ticks)
+}
+
+/// The CPU that the thread runs on, or ran on last.
+pub fn last_cpu(tid: u32) -> io::Result<usize> {
+    stat(tid).map(|stat| stat.last_cpu)
 }
 
 /// True while the thread lives; false for a zombie, which runs no more.
@@ -107,7 +113,7 @@ fn stat(tid: u32) -> io::Result<Stat> {
     stat_of(&text).ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
-/// `tid (comm) state ... starttime ...` (proc_pid_stat(5), fields 3 and 22). The name may hold
+/// `tid (comm) state ... starttime ...` (proc_pid_stat(5), fields 3, 22 and 39). The name may hold
 /// anything, blanks, parentheses and bytes that are no UTF-8 included, so the fields are counted
 /// from its last parenthesis.
 fn stat_of(text: &[u8]) -> Option<Stat> {
@@ -115,7 +121,8 @@ fn stat_of(text: &[u8]) -> Option<Stat> {
     let mut fields = std::str::from_utf8(&text[after_name..]).ok()?.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     let start_ticks = fields.nth(22 - 4)?.parse().ok()?;
-    Some(Stat { state, start_ticks })
+    let last_cpu = fields.nth(39 - 23)?.parse().ok()?;
+    Some(Stat { state, start_ticks, last_cpu })
 }
 
 #[cfg(test)]
@@ -134,9 +141,10 @@ mod tests {
     /// A name with parentheses and blanks does not shift the fields; a cut line is no answer.
     #[test]
     fn stat_with_a_hostile_name() {
-        let fields = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
+        let fields = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21 22 23 24 25 26 27 \
+                      28 29 30 31 32 33 34 35 6 37";
         let text = [b"12 (a) Z 9 \xff(", b") ".as_slice(), fields.as_bytes()].concat();
-        assert_eq!(stat_of(&text), Some(Stat { state: 'S', start_ticks: 4711 }));
+        assert_eq!(stat_of(&text), Some(Stat { state: 'S', start_ticks: 4711, last_cpu: 6 }));
         assert_eq!(stat_of(b"12 (a) S 1 2"), None);
         assert_eq!(stat_of(b"12 a S"), None);
     }

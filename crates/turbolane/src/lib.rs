@@ -35,30 +35,43 @@
 //! are open in the child. Children of `vfork` or of a raw `clone` system call must not open
 //! sections before they `exec`.
 //!
+//! # Frequency, threads, measurement
+//! Apart from hints, a program may steer its own frequency: [`Session`] is TURBO's library, with
+//! P-states (crate `pstate`), a registry of threads ([`threads`]) and statistics of regions
+//! ([`monitor`]). It needs root to change a P-state, and nothing to measure.
+//!
 //! # Parts
 //! [`page`] is the shared memory, [`protocol`] how a thread gets its slot in it; both are shared
 //! with the daemon. The rest is private: `nesting` (open sections), `thread` (the fast path), `thread_local` (its memory),
 //! `scheduler` (finding one), `connect` (the socket), `mapping` (the page in this process), `cpu`
-//! (where am I), `affinity` (the fallback), `capi` (the C ABI).
+//! (where am I), `affinity` (the fallback), `capi`, `capi_session` (the C ABI).
 
 mod affinity;
 mod capi;
+mod capi_session;
 mod connect;
 mod cpu;
 mod errno;
 mod mapping;
+pub mod monitor;
 mod nesting;
 pub mod page;
 pub mod protocol;
 mod scheduler;
+mod session;
 mod thread;
 mod thread_local;
+pub mod threads;
 
 use std::fmt;
 
 pub use capi::{tl_wide_begin, tl_wide_end, tl_wide_status};
+pub use capi_session::*;
+pub use monitor::{Monitor, Region, RegionStats};
 pub use nesting::{MAX_DEPTH, MAX_LEVEL};
+pub use session::Session;
 pub use thread::{wide_begin, wide_end, wide_status};
+pub use threads::{ThreadError, ThreadInfo, Wish};
 
 /// Why a section was not opened or closed. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! include/turbolane.h is what cbindgen makes of src/capi.rs. `UPDATE=1` makes it so.
+//! include/turbolane.h is what cbindgen makes of src/capi.rs and its neighbours. `UPDATE=1` makes it so.
 
 use std::path::Path;
 
@@ -8,9 +8,12 @@ use std::path::Path;
 fn header_is_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
-    let source = root.join("src/capi.rs");
-    let bindings =
-        cbindgen::Builder::new().with_config(config).with_src(source).generate().unwrap();
+    let bindings = cbindgen::Builder::new()
+        .with_config(config)
+        .with_src(root.join("src/capi.rs"))
+        .with_src(root.join("src/capi_session.rs"))
+        .generate()
+        .unwrap();
     let mut generated = Vec::new();
     bindings.write(&mut generated);
     let generated = String::from_utf8(generated).unwrap();

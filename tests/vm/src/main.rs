@@ -8,6 +8,7 @@
 //! vmtests run NAME          run a test: exit 0 passed, 77 skipped, else failed
 //! vmtests bench NAME        run a benchmark; its results go to $TURBOLANE_OUT
 //! vmtests demo              the guest's part of ./x demo
+//! vmtests pstate-end ROOT HOW  change P-states, then end
 //! vmtests xcr0              print XCR0 as a new program sees it
 //! ```
 
@@ -18,6 +19,7 @@ mod lane;
 mod load;
 mod measure;
 mod probe_site;
+mod pstate_end;
 mod samples;
 mod suite;
 mod tests;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         ["run", name] => suite::run(tests::ALL, name),
         ["bench", name] => suite::run(bench::ALL, name),
         ["demo"] => demo::run_demo(),
+        ["pstate-end", root, how] => pstate_end::play(root, how),
         ["xcr0"] => {
             println!("{:#x}", trap::xcr0());
             Ok(())

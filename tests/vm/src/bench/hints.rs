@@ -32,6 +32,27 @@ fn figure(line: &Line, name: String) -> Figure {
 
 /// Measure and publish.
 pub fn run() -> Result<()> {
+    let lines = lines()?;
+    let mut figures: Vec<Figure> =
+        lines.iter().map(|l| figure(l, format!("{}.{}.{}", l.name, l.case, l.abi))).collect();
+    figures.push(bar(&lines)?);
+    publish("hints", &figures)
+}
+
+/// What the bar is about, alone.
+pub fn nothing_to_move() -> Result<Figure> {
+    bar(&lines()?)
+}
+
+/// The slower of the two ABIs stands for all.
+fn bar(lines: &[Line]) -> Result<Figure> {
+    let bar = lines.iter().filter(|l| l.case == CASE).max_by(|a, b| a.median.total_cmp(&b.median));
+    let bar = bar.with_context(|| format!("hint_bench has no case {CASE}"))?;
+    Ok(figure(bar, bar.name.clone()))
+}
+
+/// What `hint_bench` prints.
+fn lines() -> Result<Vec<Line>> {
     // Beside this program, where xtask puts what it built, or where cargo leaves examples.
     let here = std::env::current_exe()?;
     let beside = here.with_file_name("hint_bench");
@@ -41,12 +62,5 @@ pub fn run() -> Result<()> {
     let output = output.with_context(|| format!("{} cannot be started", program.display()))?;
     ensure!(output.status.success(), "{} ended with {}", program.display(), output.status);
     let text = String::from_utf8(output.stdout)?;
-    let lines: Vec<Line> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    let mut figures: Vec<Figure> =
-        lines.iter().map(|l| figure(l, format!("{}.{}.{}", l.name, l.case, l.abi))).collect();
-    // The slower of the two ABIs stands for all.
-    let bar = lines.iter().filter(|l| l.case == CASE).max_by(|a, b| a.median.total_cmp(&b.median));
-    let bar = bar.with_context(|| format!("hint_bench has no case {CASE}"))?;
-    figures.push(figure(bar, bar.name.clone()));
-    publish("hints", &figures)
+    text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }

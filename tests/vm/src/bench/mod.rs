@@ -2,10 +2,13 @@
 //! The benchmarks. Groups `vm` and `trap`: each measures its claim beside its baseline in one
 //! guest. Group `sim`: the simulator's speed, and what it predicts. Groups `dvfs` and `scan`: the speed of
 //! replays and of the scanner. Group `probe`: what the frequency probe and the comparison of runs are worth.
+//! replays and of the scanner. Group `lib`: the application library.
 
 pub mod conservation;
 mod dvfs;
 mod hints;
+mod lib_monitor;
+mod lib_pstate;
 mod migration;
 mod overhead;
 mod placement;
@@ -29,6 +32,9 @@ pub const ALL: &[Case] = &[
     Case::bench("sim", sim::run).group("sim").host(),
     Case::bench("dvfs", dvfs::run).group("dvfs").host(),
     Case::bench("sim-results", sim_results::run).group("sim").host(),
+    Case::bench("lib-monitor", lib_monitor::run).group("lib").host(),
+    Case::bench("lib-restore", lib_pstate::fake_tree).group("lib").host(),
+    Case::bench("lib-restore-guest", lib_pstate::guest).group("lib").limit_s(1200),
     Case::bench("migration", migration::run).icount().limit_s(300),
     Case::bench("trap-paths", trap::paths).group("trap").icount().limit_s(600),
     Case::bench("trap-extra", trap::extra).group("trap").icount().limit_s(600),

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What each way of setting a P-state must do, and how one is chosen.
+//!
+//! | way | where | what it needs |
+//! |---|---|---|
+//! | `setspeed` | cpufreq's governor `userspace` and `scaling_setspeed` | a driver that offers the governor; root |
+//! | `limits` | cpufreq's `scaling_min_freq`, `scaling_max_freq`; the governor stays | a driver; root |
+//! | `msr` | the CPU's registers through `/dev/cpu/N/msr` or `msr_safe` (`msr/`) | root, or msr-safe's list |
+//! | none | | |
+//!
+//! The first that works is taken, in this order. The governor `userspace` is preferred, since it
+//! sets a frequency within the system call; limits are applied by a worker of the kernel later. Registers come last,
+//! since a driver that is there writes the same ones: two masters. Where no driver is there they
+//! are what is left, and what TURBO used.
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+
+use hw::{Rooted, Source};
+
+use crate::error::Error;
+use crate::journal::{Journal, Specs};
+use crate::speeds::Speeds;
+use crate::{cpufreq, msr};
+
+/// A way of setting P-states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Way {
+    /// Nothing can be set.
+    None = 0,
+    /// cpufreq, governor `userspace`.
+    Setspeed = 1,
+    /// cpufreq, limits under the governor that is there.
+    Limits = 2,
+    /// Model-specific registers.
+    Msr = 3,
+}
+
+impl Way {
+    /// As in messages and on command lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::None => "none",
+            Way::Setspeed => "setspeed",
+            Way::Limits => "limits",
+            Way::Msr => "msr",
+        }
+    }
+}
+
+/// Which way was taken, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The way.
+    pub way: Way,
+    /// One sentence: what it is, and why those before it were not taken.
+    pub why: String,
+}
+
+/// CPUs whose P-state is one setting.
+#[derive(Clone, Debug)]
+pub(crate) struct Unit {
+    /// Linux's numbers, ascending.
+    pub cpus: Vec<u32>,
+    /// What can be set.
+    pub speeds: Speeds,
+}
+
+/// One way on one machine. `unit` is an index into what was found; whoever calls holds its lock.
+pub(crate) trait Backend: Send + Sync {
+    /// Takes the unit over; what is changed is in the journal.
+    fn prepare(&self, journal: &Journal, unit: usize) -> Result<(), Error>;
+
+    /// Sets a frequency that [`Speeds::check`] has passed. `surely`: reads it back.
+    fn set(&self, journal: &Journal, unit: usize, khz: u32, surely: bool) -> Result<(), Error>;
+
+    /// What runs when nobody asks for anything, see [`crate::Control::restore`].
+    fn rest(&self, journal: &Journal, unit: usize) -> Result<(), Error>;
+
+    /// Hands the unit back, as it was found.
+    fn release(&self, journal: &Journal, unit: usize) -> Result<(), Error>;
+
+    /// Turbo on all CPUs: sets it if asked to, returns whether it is on.
+    fn turbo(&self, journal: &Journal, on: Option<bool>) -> Result<bool, Error>;
+}
+
+/// What was found.
+pub(crate) struct Found {
+    pub backend: Box<dyn Backend>,
+    pub units: Vec<Unit>,
+    pub what: String,
+}
+
+/// A machine below a root, and what this process may write there.
+pub(crate) struct Machine {
+    pub source: Rooted,
+    root: PathBuf,
+}
+
+impl Machine {
+    pub fn new(root: &Path) -> Self {
+        Machine { source: Rooted::new(root), root: root.to_path_buf() }
+    }
+
+    /// Where a file of the machine lies on this one.
+    pub fn place(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// The trimmed text of a file.
+    pub fn text(&self, path: &str) -> Option<String> {
+        self.source.read(path).ok().map(|text| text.trim().to_string())
+    }
+
+    /// The number in a file.
+    pub fn number(&self, path: &str) -> Option<u32> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// This process may write the file; else why not.
+    pub fn writable(&self, path: &str) -> Result<(), String> {
+        let whole = self.place(path);
+        let place = CString::new(whole.as_os_str().as_encoded_bytes()).unwrap_or_default();
+        // SAFETY: a path that ends in a zero byte.
+        match unsafe { libc::access(place.as_ptr(), libc::R_OK | libc::W_OK) } {
+            0 => Ok(()),
+            _ => Err(format!("{path}: {}", std::io::Error::last_os_error())),
+        }
+    }
+}
+
+/// Finds the way to take: the one asked for, or the first that works.
+pub(crate) fn choose(
+    machine: &Machine,
+    specs: &mut Specs,
+    wanted: Option<Way>,
+) -> (Choice, Option<Found>) {
+    let ways = [Way::Setspeed, Way::Limits, Way::Msr];
+    let mut refused = Vec::new();
+    for way in ways.into_iter().filter(|way| wanted.is_none_or(|wanted| wanted == *way)) {
+        let mut ours = Specs::default();
+        let found = match way {
+            Way::Msr => msr::find(machine, &mut ours),
+            _ => cpufreq::find(machine, &mut ours, way),
+        };
+        match found {
+            Ok(found) => {
+                *specs = ours;
+                let mut why = format!("{}: {}", way.name(), found.what);
+                if !refused.is_empty() {
+                    why += &format!("; not {}", refused.join("; not "));
+                }
+                return (Choice { way, why }, Some(found));
+            }
+            Err(reason) => refused.push(format!("{}: {reason}", way.name())),
+        }
+    }
+    let why = if refused.is_empty() { "as asked for".to_string() } else { refused.join("; ") };
+    (Choice { way: Way::None, why: format!("none: {why}") }, None)
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The P-state of each core under a program's control, and everything as it was afterwards.
+//!
+//! Problem: frequency scaling was made to save energy, and reacts to load after milliseconds. A
+//! program knows earlier and better which of its cores should be fast now: the one in the critical
+//! section, not those that wait for it (TURBO). But a program that changes what belongs to the
+//! whole machine must leave no trace, however it ends.
+//!
+//! Idea: [`Control`] finds a way to set P-states ([`Way`]), and says which and why. Each CPU has a
+//! wish (boost, slow, a frequency, none); CPUs that are set together get the fastest wish among
+//! them, as hardware does. What is changed is noted before it is changed, in memory shared with a
+//! watchdog process that restores it if the program cannot.
+//!
+//! ```no_run
+//! let control = pstate::Control::open(&pstate::Options::default())?;
+//! println!("{}", control.choice().why);
+//! control.boost(3)?; // CPU 3 to its fastest P-state
+//! control.slow(4)?;
+//! control.restore(4)?;
+//! drop(control); // all as before
+//! # Ok::<(), pstate::Error>(())
+//! ```
+//!
+//! Everything works below a root folder, so that a tree of files is a machine to test on
+//! (`fake.rs`, feature `fake`).
+//!
+//! # Parts
+//! `control` (wishes, one lock per unit), `backend` (the ways, and the choice), `cpufreq`, `msr`
+//! (the ways), `speeds` (what can be set), `domains` (who shares a clock), `journal`, `watchdog`
+//! (restoring), `raw`, `value` (files without allocation).
+
+mod backend;
+mod control;
+mod cpufreq;
+mod domains;
+mod error;
+#[cfg(feature = "fake")]
+pub mod fake;
+mod journal;
+mod msr;
+mod raw;
+mod speeds;
+mod value;
+mod watchdog;
+
+pub use backend::{Choice, Way};
+pub use control::{Control, Options};
+pub use domains::{Clocks, Domain, Scope, TurboStep};
+pub use error::{Error, Place};
+pub use journal::Restored;
+pub use speeds::Speeds;

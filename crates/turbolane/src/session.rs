@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frequency, threads and measurement of one program: what the C ABI calls a session.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use pstate::{Control, Options};
+
+use crate::monitor::Monitor;
+use crate::threads::{Activity, ThreadError, Threads, Wish, own_tid};
+
+/// TURBO's library (slide 10): thread registry, thread control, topology and performance monitor.
+///
+/// ```no_run
+/// let session = turbolane::Session::open(&pstate::Options::default())?;
+/// println!("{}", session.control().choice().why);
+/// session.threads().register("worker", 1)?;
+/// let section = session.monitor().region("resize")?;
+/// session.wish(turbolane::Wish::Boost)?;
+/// session.monitor().begin(section);
+/// // ... the critical section ...
+/// session.monitor().end(section)?;
+/// session.wish(turbolane::Wish::Restore)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Session {
+    control: Control,
+    threads: Threads,
+    monitor: Monitor,
+}
+
+impl Session {
+    /// Opens frequency control, with empty registry and monitor.
+    pub fn open(options: &Options) -> Result<Self, pstate::Error> {
+        let control = Control::open(options)?;
+        Ok(Session { control, threads: Threads::default(), monitor: Monitor::new() })
+    }
+
+    /// P-states and topology.
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// The registered threads.
+    pub fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    /// Regions and counters.
+    pub fn monitor(&self) -> &Monitor {
+        &self.monitor
+    }
+
+    /// Wishes something for the core of the calling thread, which is registered.
+    pub fn wish(&self, wish: Wish) -> Result<(), ThreadError> {
+        self.threads.wish(&self.control, own_tid(), wish)
+    }
+
+    /// Makes a thread that is registered as long as it runs.
+    pub fn spawn<T: Send + 'static>(
+        self: &Arc<Self>,
+        name: &str,
+        role: u32,
+        body: impl FnOnce(&Session, &Activity) -> T + Send + 'static,
+    ) -> io::Result<JoinHandle<Result<T, ThreadError>>> {
+        let (session, name) = (Arc::clone(self), name.to_string());
+        std::thread::Builder::new().name(name.clone()).spawn(move || {
+            let activity = session.threads.register(&name, role)?;
+            let _leave = Leave(&session);
+            Ok(body(&session, &activity))
+        })
+    }
+
+    /// Restores everything; see [`Control::close`].
+    pub fn close(self) -> pstate::Restored {
+        self.end()
+    }
+
+    /// The same for those who share it: whatever is wished afterwards is refused.
+    pub(crate) fn end(&self) -> pstate::Restored {
+        self.threads.leave_all(&self.control);
+        self.control.restore_all()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Unregisters the thread when its body ends, by a panic too.
+struct Leave<'a>(&'a Session);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        // Nobody to tell; the control's close restores what could not be.
+        let _ = self.0.threads.unregister(&self.0.control, own_tid());
+    }
+}

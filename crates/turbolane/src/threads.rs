@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who runs here: a program's threads by name and role, what each is doing now, and their cores.
+//!
+//! TURBO's ThreadRegistry and ThreadControl (slide 10). A thread registers itself, or is registered
+//! when it is made ([`crate::Session::spawn`]). Its key is the kernel's thread number, which is
+//! used again after its end: start times tell a thread from its successor.
+//!
+//! Frequency belongs to cores, not to threads. A thread's wish goes to the CPU that it runs on now,
+//! and the registry remembers which: the next wish of a thread that has migrated takes back the
+//! old one first. A thread that is to keep its wish is pinned ([`Threads::migrate`]).
+//!
+//! What a thread is doing is a number of the program's choice; the registered thread sets it with one
+//! store ([`Activity`]).
+//!
+//! Limits: another thread's CPU is read from /proc and may have changed by the time the wish is
+//! there. Masks that `migrate` narrowed are put back when a thread leaves; the program's end needs
+//! no restoring, since masks end with their threads.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hw::task;
+use machine::{CpuSet, MAX_CPUS};
+use pstate::Control;
+
+/// Longest name of a thread, bytes.
+pub const NAME_MAX: usize = 63;
+
+/// Why something about a thread was refused.
+#[derive(Debug)]
+pub enum ThreadError {
+    /// The thread has registered already.
+    Twice(u32),
+    /// No living thread of this number is registered.
+    NoThread(u32),
+    /// The name is longer than [`NAME_MAX`], or empty.
+    BadName,
+    /// The CPU is not online, or has no number.
+    NoCpu(u32),
+    /// Its P-state cannot be set.
+    Pstate(pstate::Error),
+    /// The system's reason.
+    System(io::Error),
+}
+
+impl ThreadError {
+    /// The errno value that the C ABI returns, positive.
+    pub fn errno(&self) -> i32 {
+        match self {
+            ThreadError::Twice(_) => libc::EEXIST,
+            ThreadError::NoThread(_) => libc::ESRCH,
+            ThreadError::BadName => libc::ENAMETOOLONG,
+            ThreadError::NoCpu(_) => libc::ENXIO,
+            ThreadError::Pstate(error) => error.errno(),
+            ThreadError::System(error) => error.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+}
+
+impl fmt::Display for ThreadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ThreadError::Twice(tid) => write!(f, "thread {tid} has registered already"),
+            ThreadError::NoThread(tid) => {
+                write!(f, "no living thread {tid} is registered: it must register itself first")
+            }
+            ThreadError::BadName => write!(f, "a thread's name has 1 to {NAME_MAX} bytes"),
+            ThreadError::NoCpu(cpu) => write!(f, "CPU {cpu} is not online"),
+            ThreadError::Pstate(error) => error.fmt(f),
+            ThreadError::System(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ThreadError {}
+
+impl From<pstate::Error> for ThreadError {
+    fn from(error: pstate::Error) -> Self {
+        ThreadError::Pstate(error)
+    }
+}
+
+/// What a registered thread is doing; cheap to set.
+#[derive(Clone, Debug)]
+pub struct Activity(Arc<AtomicU32>);
+
+impl Activity {
+    /// Says what the thread is doing from now on.
+    #[inline]
+    pub fn set(&self, doing: u32) {
+        self.0.store(doing, Relaxed);
+    }
+}
+
+/// A registered thread as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadInfo {
+    /// The kernel's number.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// A number of the program's choice.
+    pub role: u32,
+    /// What it said last, 0 if nothing yet.
+    pub doing: u32,
+    /// The CPU it runs on, or ran on last.
+    pub cpu: u32,
+    /// The CPU that has its wish.
+    pub wish_cpu: Option<u32>,
+}
+
+struct Entry {
+    tid: u32,
+    start_ticks: u64,
+    name: String,
+    role: u32,
+    doing: Arc<AtomicU32>,
+    wish_cpu: Option<u32>,
+    /// Masks before the first migration and after the last.
+    masks: Option<(CpuSet, CpuSet)>,
+}
+
+/// What is wished for a thread's core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// The fastest P-state.
+    Boost,
+    /// The slowest.
+    Slow,
+    /// This frequency.
+    Khz(u32),
+    /// None any more.
+    Restore,
+}
+
+/// The registry.
+#[derive(Default)]
+pub struct Threads(Mutex<Vec<Entry>>);
+
+/// The kernel's number of the calling thread.
+pub fn own_tid() -> u32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::gettid() }.unsigned_abs()
+}
+
+impl Entry {
+    fn lives(&self) -> bool {
+        task::task_alive(self.tid)
+            && task::start_ticks(self.tid).is_ok_and(|start| start == self.start_ticks)
+    }
+
+    fn cpu(&self) -> Result<u32, ThreadError> {
+        let cpu = if self.tid == own_tid() {
+            // SAFETY: no arguments.
+            usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+        } else {
+            task::last_cpu(self.tid).ok()
+        };
+        cpu.map(|cpu| cpu as u32).ok_or(ThreadError::NoThread(self.tid))
+    }
+
+    /// Gives back what it has: its wish, and its mask if that is still ours.
+    fn leave(&mut self, control: &Control) -> Result<(), ThreadError> {
+        if let Some(cpu) = self.wish_cpu.take() {
+            control.restore(cpu)?;
+        }
+        let Some((before, narrowed)) = self.masks.take() else { return Ok(()) };
+        let is_ours = self.lives() && task::get_affinity(self.tid).is_ok_and(|is| is == narrowed);
+        if !is_ours {
+            return Ok(());
+        }
+        task::set_affinity(self.tid, &before).map_err(ThreadError::System)
+    }
+}
+
+impl Threads {
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers the calling thread.
+    pub fn register(&self, name: &str, role: u32) -> Result<Activity, ThreadError> {
+        if name.is_empty() || name.len() > NAME_MAX {
+            return Err(ThreadError::BadName);
+        }
+        let tid = own_tid();
+        let start_ticks = task::start_ticks(tid).map_err(ThreadError::System)?;
+        let mut entries = self.entries();
+        // Threads that ended without a word.
+        entries.retain(|entry| entry.tid != tid || entry.start_ticks == start_ticks);
+        if entries.iter().any(|entry| entry.tid == tid) {
+            return Err(ThreadError::Twice(tid));
+        }
+        let doing = Arc::new(AtomicU32::new(0));
+        let name = name.to_string();
+        let activity = Activity(Arc::clone(&doing));
+        entries.push(Entry { tid, start_ticks, name, role, doing, wish_cpu: None, masks: None });
+        Ok(activity)
+    }
+
+    /// Takes a thread out; its wish ends, and its mask is as before.
+    pub fn unregister(&self, control: &Control, tid: u32) -> Result<(), ThreadError> {
+        let mut entries = self.entries();
+        let index = entries.iter().position(|entry| entry.tid == tid);
+        let mut entry = entries.swap_remove(index.ok_or(ThreadError::NoThread(tid))?);
+        drop(entries);
+        entry.leave(control)
+    }
+
+    /// Takes all threads out.
+    pub(crate) fn leave_all(&self, control: &Control) {
+        for mut entry in std::mem::take(&mut *self.entries()) {
+            // As in `list`.
+            let _ = entry.leave(control);
+        }
+    }
+
+    /// Says what a registered thread is doing; [`Activity`] is cheaper.
+    pub fn set_doing(&self, tid: u32, doing: u32) -> Result<(), ThreadError> {
+        self.with(tid, |entry| {
+            entry.doing.store(doing, Relaxed);
+            Ok(())
+        })
+    }
+
+    /// The registered threads that live. The wishes of those that ended are taken back.
+    pub fn list(&self, control: &Control) -> Vec<ThreadInfo> {
+        let mut entries = self.entries();
+        for entry in entries.iter_mut().filter(|entry| !entry.lives()) {
+            // Nobody to tell; the control's close restores what could not be.
+            let _ = entry.leave(control);
+        }
+        entries.retain(Entry::lives);
+        let info = |entry: &Entry| {
+            Some(ThreadInfo {
+                tid: entry.tid,
+                name: entry.name.clone(),
+                role: entry.role,
+                doing: entry.doing.load(Relaxed),
+                cpu: entry.cpu().ok()?,
+                wish_cpu: entry.wish_cpu,
+            })
+        };
+        entries.iter().filter_map(info).collect()
+    }
+
+    /// Wishes something for the core that the thread runs on.
+    pub fn wish(&self, control: &Control, tid: u32, wish: Wish) -> Result<(), ThreadError> {
+        self.with(tid, |entry| {
+            let cpu = entry.cpu()?;
+            if let Some(old) = entry.wish_cpu.filter(|old| *old != cpu || wish == Wish::Restore) {
+                control.restore(old)?;
+                entry.wish_cpu = None;
+            }
+            match wish {
+                Wish::Restore => return Ok(()),
+                Wish::Boost => control.boost(cpu)?,
+                Wish::Slow => control.slow(cpu)?,
+                Wish::Khz(khz) => control.request(cpu, khz)?,
+            }
+            entry.wish_cpu = Some(cpu);
+            Ok(())
+        })
+    }
+
+    /// Moves the thread to a CPU, and keeps it there until it leaves the registry. A wish stays
+    /// with the core that it was for.
+    pub fn migrate(&self, control: &Control, tid: u32, cpu: u32) -> Result<(), ThreadError> {
+        let online = control.clocks().topology.online();
+        if cpu as usize >= MAX_CPUS || !online.contains(cpu as usize) {
+            return Err(ThreadError::NoCpu(cpu));
+        }
+        self.with(tid, |entry| {
+            let now = task::get_affinity(tid).map_err(ThreadError::System)?;
+            let narrowed: CpuSet = [cpu as usize].into_iter().collect();
+            task::set_affinity(tid, &narrowed).map_err(ThreadError::System)?;
+            // A mask that somebody has changed since is the one to go back to.
+            let before =
+                entry.masks.filter(|(_, ours)| *ours == now).map_or(now, |(first, _)| first);
+            entry.masks = Some((before, narrowed));
+            Ok(())
+        })
+    }
+
+    fn with(
+        &self,
+        tid: u32,
+        act: impl FnOnce(&mut Entry) -> Result<(), ThreadError>,
+    ) -> Result<(), ThreadError> {
+        let mut entries = self.entries();
+        let entry = entries.iter_mut().find(|entry| entry.tid == tid && entry.lives());
+        act(entry.ok_or(ThreadError::NoThread(tid))?)
+    }
+}
