@@ -6,6 +6,9 @@
 //! nanoseconds of whatever clock the caller uses throughout.
 
 mod ffi;
+mod score;
+
+pub use score::Score;
 
 /// Highest licence level.
 pub const LEVEL_MAX: u32 = 3;

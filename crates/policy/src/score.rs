@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The power score, see policy/score.h.
+
+use crate::ffi;
+
+/// `tl_score`: what a task's runs have said about the licence level of its code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Score {
+    /// 1024 = level 1.
+    pub score_q10: u32,
+    /// Runs that said something.
+    pub nr_samples: u32,
+}
+const _: () = assert!(size_of::<Score>() == 8);
+
+impl Score {
+    /// The score of a task that runs longer than this is of its own making, ns
+    /// (`TL_SCORE_LONG_NS`).
+    pub const LONG_NS: u64 = 1_000_000;
+
+    /// The task leaves its CPU, whose licence level was `before` when it came and is `now`; true if
+    /// that says something about the task.
+    #[inline]
+    pub fn switch(&mut self, before: u32, now: u32, run_ns: u64) -> bool {
+        // SAFETY: plain data on both sides, layout asserted.
+        unsafe { ffi::tlp_score_switch(self, before, now, run_ns) != 0 }
+    }
+
+    /// The level that it speaks for, when the task was believed to be of `believed` until now.
+    #[inline]
+    pub fn level(&self, believed: u32) -> u32 {
+        // SAFETY: as in `switch`; the score is only read.
+        unsafe { ffi::tlp_score_level(self, believed) }
+    }
+
+    /// As a number of levels.
+    pub fn value(&self) -> f64 {
+        f64::from(self.score_q10) / 1024.0
+    }
+}
