@@ -11,6 +11,7 @@ mod ctl;
 mod doctor;
 mod failure;
 mod man;
+mod profile;
 mod reproduce;
 mod run;
 mod scan;
@@ -55,6 +56,7 @@ enum Command {
     Ctl(ctl::CtlArgs),
     Stats(stats::StatsArgs),
     Sim(sim::SimArgs),
+    Profile(profile::ProfileArgs),
     Reproduce(reproduce::ReproduceArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::Ctl(args) => ctl::main(args),
         Command::Stats(args) => stats::main(&args),
         Command::Sim(args) => sim::main(&args),
+        Command::Profile(args) => profile::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),
         Command::Completions(args) => completions::main(&args),
         Command::Man(args) => man::main(&args),

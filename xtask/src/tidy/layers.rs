@@ -5,16 +5,17 @@ use super::tree::{File, Tree};
 
 /// What each of our packages may use of the others. A new crate gets its row
 /// here, and ARCHITECTURE.md its two sentences.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("dvfs", &["machine"]),
     ("isa", &[]),
     ("machine", &[]),
     ("policy", &[]),
+    ("profile", &[]),
     ("hw", &["machine"]),
     ("report", &["machine"]),
     ("scan", &["isa", "machine", "report"]),
     ("trace", &["hw", "machine", "report"]),
-    ("sim", &["machine", "policy", "trace"]),
+    ("sim", &["machine", "policy", "profile", "trace"]),
     ("probe", &["hw", "machine", "report"]),
     ("turbolane", &["hw", "machine"]),
     ("sched", &["hw", "machine", "policy", "report", "scan", "trace", "turbolane"]),
@@ -26,6 +27,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "machine",
             "policy",
             "probe",
+            "profile",
             "report",
             "scan",
             "sched",
@@ -43,6 +45,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "hw",
             "machine",
             "policy",
+            "profile",
             "report",
             "scan",
             "sched",

@@ -10,7 +10,7 @@
 
 mod break_even;
 mod convert;
-mod input;
+pub(crate) mod input;
 mod replay;
 mod sweep;
 

@@ -146,7 +146,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         self.license_changed(core);
     }
 
-    fn package_level_changed(&mut self, package: usize) {
+    pub(super) fn package_level_changed(&mut self, package: usize) {
         let cores = &self.packages[package].cores;
         let level = cores.iter().map(|&core| self.cores[core as usize].license.level()).max();
         self.packages[package].level = level.unwrap_or(0);

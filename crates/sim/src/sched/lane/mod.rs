@@ -463,6 +463,10 @@ impl Scheduler for Lane {
     fn counters(&self) -> SchedCounters {
         self.counters
     }
+
+    fn classes(&self) -> Option<Vec<u8>> {
+        Some(self.class.clone())
+    }
 }
 
 /// Bit of [`Cfg::remigrate`] without which a switch changes nothing.
