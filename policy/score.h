@@ -56,13 +56,15 @@
 
 /* A task's score. All zero for a new task: rule 1.
  *
- *   0        4         8
- *   +--------+---------+
- *   | score  | samples |
- *   +--------+---------+
+ *   0       2       3       4         8
+ *   +-------+-------+-------+---------+
+ *   | score | level | 0     | samples |
+ *   +-------+-------+-------+---------+
  */
 struct tl_score {
-	u32 score_q10;	/* 1024 = level 1; 0..TL_SCORE_MAX_Q10 */
+	u16 score_q10; /* 1024 = level 1; 0..TL_SCORE_MAX_Q10 */
+	u8 level;      /* that the task is believed to ask for */
+	u8 zero;
 	u32 nr_samples; /* runs that said something; saturates */
 };
 _Static_assert(sizeof(struct tl_score) == 8, "drawn above; mirrored in Rust");
@@ -91,23 +93,23 @@ tl_inline u32 tl_score_switch(struct tl_score *s, u32 before, u32 now,
 	if (!tl_score_counts(s, before, level, run_ns))
 		return 0;
 	/* (L + 4 S) / 5, rounded */
-	s->score_q10 = ((level << 10) + 4 * s->score_q10 + 2) / 5;
+	s->score_q10 = ((level << 10) + 4u * s->score_q10 + 2) / 5;
 	if (s->nr_samples != ~0u)
 		s->nr_samples++;
 	return 1;
 }
 
-/* The level that the score speaks for, when the task was believed to be of
- * level believed until now. */
-tl_inline u32 tl_score_level(const struct tl_score *s, u32 believed)
+/* The level that the score speaks for: the nearest, or what is believed. */
+tl_inline u32 tl_score_level(const struct tl_score *s)
 {
-	u32 middle_up = (believed << 10) + 512 + TL_SCORE_MARGIN_Q10;
+	const u32 beyond = 512 + TL_SCORE_MARGIN_Q10;
+	u32 score = s->score_q10, believed = (u32)s->level << 10;
 
-	if (s->score_q10 >= middle_up)
-		return (s->score_q10 + 512 - TL_SCORE_MARGIN_Q10) >> 10;
-	if (s->score_q10 + 512 + TL_SCORE_MARGIN_Q10 <= believed << 10)
-		return (s->score_q10 + 512 + TL_SCORE_MARGIN_Q10) >> 10;
-	return believed;
+	if (score >= believed + beyond)
+		return (score + 1024 - beyond) >> 10;
+	if (score + beyond <= believed)
+		return (score + beyond) >> 10;
+	return s->level;
 }
 
 #endif

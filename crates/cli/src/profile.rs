@@ -117,8 +117,7 @@ fn simulated(args: &ProfileArgs, name: &str) -> Result<ProfileReport, Failure> {
     let fair = || "fair".parse().expect("it is a policy");
     let policy = args.policy.clone().unwrap_or_else(fair);
     let packages = scenario.packages;
-    let run =
-        sim::overhead::profile(&platform, packages, workload, &policy, args.seed, &settings);
+    let run = sim::overhead::profile(&platform, packages, workload, &policy, args.seed, &settings);
     let profiled = run.map_err(|error| {
         let what = format!("cannot simulate {name} under {policy}");
         Failure::failed(Problem::new(what, error.to_string(), "change the scenario"))

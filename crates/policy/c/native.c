@@ -84,5 +84,4 @@ EXPORT(u32, sizing_update,
 EXPORT(u32, score_switch,
        (struct tl_score * s, u32 before, u32 now, u64 run_ns),
        tl_score_switch(s, before, now, run_ns))
-EXPORT(u32, score_level, (const struct tl_score *s, u32 believed),
-       tl_score_level(s, believed))
+EXPORT(u32, score_level, (const struct tl_score *s), tl_score_level(s))

@@ -66,5 +66,5 @@ unsafe extern "C" {
     pub(crate) fn tlp_cpu_flags(class: u32, nr_scalar_cpus: u32) -> u8;
     pub(crate) fn tlp_sizing_update(s: *mut Sizing, input: *const SizingInput) -> u32;
     pub(crate) fn tlp_score_switch(s: *mut Score, before: u32, now: u32, run_ns: u64) -> u32;
-    pub(crate) fn tlp_score_level(s: *const Score, believed: u32) -> u32;
+    pub(crate) fn tlp_score_level(s: *const Score) -> u32;
 }

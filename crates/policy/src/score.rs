@@ -8,7 +8,11 @@ use crate::ffi;
 #[repr(C)]
 pub struct Score {
     /// 1024 = level 1.
-    pub score_q10: u32,
+    pub score_q10: u16,
+    /// The level that the task is believed to ask for.
+    pub level: u8,
+    /// Nothing.
+    pub zero: u8,
     /// Runs that said something.
     pub nr_samples: u32,
 }
@@ -27,11 +31,12 @@ impl Score {
         unsafe { ffi::tlp_score_switch(self, before, now, run_ns) != 0 }
     }
 
-    /// The level that it speaks for, when the task was believed to be of `believed` until now.
+    /// The level that it speaks for: the nearest, or what is believed. Believed it is by
+    /// [`crate::Event::Score`].
     #[inline]
-    pub fn level(&self, believed: u32) -> u32 {
+    pub fn speaks_for(&self) -> u32 {
         // SAFETY: as in `switch`; the score is only read.
-        unsafe { ffi::tlp_score_level(self, believed) }
+        unsafe { ffi::tlp_score_level(self) }
     }
 
     /// As a number of levels.

@@ -20,7 +20,7 @@ fn settled(level: u32) -> Score {
 /// Rule 1: a new task has asked for nothing.
 #[test]
 fn a_new_task_scores_nothing() {
-    assert_eq!((Score::default().value(), Score::default().level(0)), (0.0, 0));
+    assert_eq!((Score::default().value(), Score::default().speaks_for()), (0.0, 0));
 }
 
 /// Rule 3: a short run that finds a level and leaves it says nothing, whatever the level.
@@ -73,7 +73,7 @@ fn it_converges() {
             for _ in 0..40 {
                 score.switch(to, to, LONG_NS);
             }
-            assert!(score.score_q10.abs_diff(to << 10) <= 2, "{score:?}");
+            assert!(u32::from(score.score_q10).abs_diff(to << 10) <= 2, "{score:?}");
         }
     }
 }
@@ -83,13 +83,14 @@ fn it_converges() {
 fn one_stray_sample_does_not_move_a_task() {
     for level in 0..=LEVEL_MAX {
         let score = settled(level);
-        for believed in 0..=LEVEL_MAX {
-            assert_eq!(score.level(believed), level, "believed {believed}");
+        for believed in 0..=LEVEL_MAX as u8 {
+            let score = Score { level: believed, ..score };
+            assert_eq!(score.speaks_for(), level, "believed {believed}");
         }
         for stray in level.saturating_sub(2)..=(level + 2).min(LEVEL_MAX) {
-            let mut score = score;
+            let mut score = Score { level: level as u8, ..score };
             score.switch(stray, stray, LONG_NS);
-            assert_eq!(score.level(level), level, "one sample of {stray}");
+            assert_eq!(score.speaks_for(), level, "one sample of {stray}");
         }
     }
 }
@@ -129,23 +130,24 @@ proptest! {
     #[test]
     fn stays_in_range(
         runs in prop::collection::vec((0..9u32, 0..u32::MAX, 0..u64::MAX), 1..200),
-        believed in 0..=LEVEL_MAX,
+        believed in 0..=LEVEL_MAX as u8,
     ) {
-        let mut score = Score::default();
+        let mut score = Score { level: believed, ..Score::default() };
         for (before, now, run_ns) in runs {
             score.switch(before, now, run_ns);
-            prop_assert!(score.score_q10 <= LEVEL_MAX << 10);
-            prop_assert!(score.level(believed) <= LEVEL_MAX);
+            prop_assert!(u32::from(score.score_q10) <= LEVEL_MAX << 10);
+            prop_assert!(score.speaks_for() <= LEVEL_MAX);
         }
     }
 
     /// Belief does not swing: what a score leads to, it keeps. And it is the nearest level, or the one
     /// believed.
     #[test]
-    fn belief_is_stable(score_q10 in 0..=LEVEL_MAX << 10, believed in 0..=LEVEL_MAX) {
-        let score = Score { score_q10, nr_samples: 1 };
-        let level = score.level(believed);
-        prop_assert_eq!(score.level(level), level);
+    fn belief_is_stable(score_q10 in 0..=(LEVEL_MAX << 10) as u16, believed in 0..=LEVEL_MAX as u8) {
+        let mut score = Score { score_q10, level: believed, ..Score::default() };
+        let level = score.speaks_for();
+        score.level = level as u8;
+        prop_assert_eq!(score.speaks_for(), level);
         prop_assert!((score.value() - f64::from(level)).abs() <= 0.75);
     }
 }

@@ -80,7 +80,8 @@ impl ProfileReport {
     /// As text of at most `width` columns.
     pub fn text(&self, width: usize) -> String {
         let variant = self.variant.as_ref().map_or(String::new(), |name| format!(" ({name})"));
-        let mut text = format!("{}{variant} on {} under {}\n", self.load, self.machine, self.policy);
+        let mut text =
+            format!("{}{variant} on {} under {}\n", self.load, self.machine, self.policy);
         let facts = format!(
             "{} samples, one in {} of load; each a pause of {} and a look of {}",
             self.samples,
@@ -104,10 +105,13 @@ impl ProfileReport {
             text += &self.table().text(width);
         }
         if let Some(truth) = &self.truth {
+            let avoidable = match truth.avoidable_pct {
+                Some(avoidable) => format!(", {avoidable:.1} % of that avoidable"),
+                None => String::new(),
+            };
             let says = format!(
-                "The simulation's own account: {} of busy time at a reduced level, {} of that avoidable.",
-                pct(truth.reduced_pct),
-                pct(truth.avoidable_pct)
+                "The simulation's own account: {} of busy time at a reduced level{avoidable}.",
+                pct(truth.reduced_pct)
             );
             text.push('\n');
             text += &wrap("", &says, width);
@@ -188,8 +192,7 @@ mod tests {
     /// Nothing seen is said, not printed as zero.
     #[test]
     fn nothing_seen_is_said() {
-        let none =
-            ProfileReport { avoidable_pct: None, levels: vec![], truth: None, ..report() };
+        let none = ProfileReport { avoidable_pct: None, levels: vec![], truth: None, ..report() };
         assert!(none.text(100).contains("no core was at a reduced level"));
         assert!(ProfileReport { reduced_pct: None, ..none }.text(100).contains("was busy"));
     }

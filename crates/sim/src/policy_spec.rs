@@ -9,7 +9,7 @@
 //! | key of `lane` | values | default |
 //! |---|---|---|
 //! | wide | number of cores, or `auto` | auto |
-//! | detect | hint, mark, trap (512-bit code), trap-avx (256-bit code too) | hint |
+//! | detect | hint, mark, trap (512-bit code), trap-avx (256-bit code too), score (licence counters) | hint |
 //! | remigrate | syscall-entry, syscall-return, context-switch, timeout; several with `+` | none |
 //! | timeout | microseconds with `us`, or `ms`; of `remigrate=timeout` and of the fallback | 2ms |
 //! | slice | the same; of wide tasks | 5ms |
@@ -170,7 +170,8 @@ fn set_lane(config: &mut LaneConfig, key: &str, value: &str) -> Result<(), Strin
         ("detect", "mark") => config.detect = Detect::Mark,
         ("detect", "trap") => config.detect = Detect::Trap(InsnClass::Light512),
         ("detect", "trap-avx") => config.detect = Detect::Trap(InsnClass::Light256),
-        ("detect", _) => return Err(bad("choose hint, mark, trap or trap-avx")),
+        ("detect", "score") => config.detect = Detect::Score,
+        ("detect", _) => return Err(bad("choose hint, mark, trap, trap-avx or score")),
         ("remigrate", list) => {
             config.cfg.remigrate = remigrate(list).ok_or_else(|| {
                 bad("choose syscall-entry, syscall-return, context-switch, timeout, joined by +")

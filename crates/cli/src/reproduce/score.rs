@@ -72,7 +72,6 @@ pub(super) fn figure(id: &str, instead: Instead) -> Option<f64> {
         }
     }
     let at = workload.groups.iter().position(|group| group.name == experiment.whose)?;
-    let options =
-        Options { seed: SEED, duration_ns: scenario.duration_ns, ..Options::default() };
+    let options = Options { seed: SEED, duration_ns: scenario.duration_ns, ..Options::default() };
     power_scores(&platform, scenario.packages, workload, options).ok()?[at]
 }

@@ -86,7 +86,11 @@ pub(crate) fn workload(scenario: &Scenario, variant: Option<&str>) -> Result<Wor
     scenario.workload(variant).cloned().ok_or_else(|| {
         let known: Vec<&str> = scenario.variants().collect();
         Failure::failed(Problem::new(
-            format!("scenario {} has no variant \"{}\"", scenario.name, variant.unwrap_or_default()),
+            format!(
+                "scenario {} has no variant \"{}\"",
+                scenario.name,
+                variant.unwrap_or_default()
+            ),
             format!("it has {}", known.join(", ")),
             "choose one of them, or leave --variant out",
         ))
@@ -94,7 +98,11 @@ pub(crate) fn workload(scenario: &Scenario, variant: Option<&str>) -> Result<Wor
 }
 
 /// The machine must hold every CPU that the scenario binds tasks to, and fit the policy's tables.
-pub(crate) fn check_size(scenario: &Scenario, model: &CpuModel, packages: usize) -> Result<(), Failure> {
+pub(crate) fn check_size(
+    scenario: &Scenario,
+    model: &CpuModel,
+    packages: usize,
+) -> Result<(), Failure> {
     let platform = Platform::new(model);
     let nr_cpus = platform.nr_cores * platform.threads_per_core * packages;
     let nr_llcs = platform.nr_cores.div_ceil(platform.cores_per_llc) * packages;

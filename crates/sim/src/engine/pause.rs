@@ -64,6 +64,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             license.expire(license.deadline_ns(), times);
         }
         license.set_demand(demand, until_ns, times);
+        self.sys.license_level[core] = license.level();
         let deadline_ns = license.deadline_ns();
         self.core_timers.set(core, deadline_ns);
     }

@@ -140,8 +140,11 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         if !changed {
             return;
         }
-        if new != old && self.platform.level_is_package_wide {
-            self.package_level_changed(self.cores[core].package as usize);
+        if new != old {
+            self.sys.license_level[core] = new;
+            if self.platform.level_is_package_wide {
+                self.package_level_changed(self.cores[core].package as usize);
+            }
         }
         self.license_changed(core);
     }

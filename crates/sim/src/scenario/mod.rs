@@ -56,10 +56,7 @@ pub const SCENARIO_FILES: [(&str, &str); 14] = [
     ("build-x265", include_str!("../../../../data/scenarios/build-x265.toml")),
     ("nginx-x265", include_str!("../../../../data/scenarios/nginx-x265.toml")),
     ("dim-nginx-x265", include_str!("../../../../data/scenarios/dim-nginx-x265.toml")),
-    (
-        "dim-x265-swaptions",
-        include_str!("../../../../data/scenarios/dim-x265-swaptions.toml"),
-    ),
+    ("dim-x265-swaptions", include_str!("../../../../data/scenarios/dim-x265-swaptions.toml")),
     ("dim-x265-apache", include_str!("../../../../data/scenarios/dim-x265-apache.toml")),
     ("dim-instructions", include_str!("../../../../data/scenarios/dim-instructions.toml")),
     ("openssl-speed", include_str!("../../../../data/scenarios/openssl-speed.toml")),

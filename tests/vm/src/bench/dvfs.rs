@@ -9,10 +9,10 @@
 //! has a row of its own.
 
 use ::dvfs::{Core, Model, Spec, Timeline};
-use anyhow::{Context, Result, ensure};
 use ::profile::Settings;
 use ::sim::overhead::profile;
 use ::sim::scenario::Scenario;
+use anyhow::{Context, Result, ensure};
 use machine::{CpuModel, Platform};
 use std::process::Command;
 
