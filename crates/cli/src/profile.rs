@@ -69,7 +69,7 @@ struct LoadArgs {
     /// A scenario of the simulator: a name or a file
     #[arg(long, value_name = "NAME|FILE")]
     scenario: Option<String>,
-    /// A running process, on a machine with licence counters
+    /// A running process; needs licence counters, which this version does not read yet
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 }
