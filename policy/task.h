@@ -5,13 +5,14 @@
  * Problem: the begin of wide code is seen exactly (a hint, a probe at a
  * function, a trap), its end often is not (SYSTOR 3.3, THESIS 4.4).
  *
- * Idea: a task holds up to three pieces of evidence, each with a level:
+ * Idea: a task holds up to four pieces of evidence, each with a level:
  *
  *   hint   between tl_wide_begin() and tl_wide_end()
  *   mark   between entry to and return from a marked function
  *   loose  a trap, or inheritance from a wide parent: no end of its own
+ *   score  what its power score speaks for (score.h), until that changes
  *
- *   level = max(hint, mark, loose), and the task is wide while level > 0.
+ *   level = max(hint, mark, loose, score), and the task is wide while level > 0.
  *
  *   event                 hint    mark    loose   then
  *   --------------------  ------  ------  ------  ----------------------
@@ -21,6 +22,8 @@
  *   MARK_RETURN           .       0 (*)   .       scalar if nothing left
  *   TRAP level            .       .       max     wide
  *   INHERIT level         .       .       level   wide
+ *   SCORE level     (6)   .       .       .       score = level; wide, or scalar
+ *                                                 if nothing left
  *   SYSCALL_ENTRY   (1)   0       0       0       scalar
  *   SYSCALL_RETURN  (1,2) 0       0       0       scalar
  *   SWITCH_OUT      (1,3) 0       0       0       scalar
@@ -37,6 +40,12 @@
  *   (5) of a default task too: hints are read now and then, and a section that
  *       was over by then shows as an end without a begin
  *
+ *   (6) not of a task that has given hints: "hints from the developer override
+ *       the automatically determined power score" (DIM 5.2)
+ *
+ * A score tells what a task is like, not what it does at the moment: no heuristic
+ * and no timeout ends it, and nobody inherits it but as loose evidence.
+ *
  * A heuristic ends open sections too: whoever sets it says that it is a better
  * guess than the program's own words. A section that was ended so stays ended
  * until the next begin.
@@ -47,6 +56,7 @@
 #ifndef TL_POLICY_TASK_H
 #define TL_POLICY_TASK_H
 
+#include "score.h"
 #include "types.h"
 
 enum tl_event {
@@ -59,6 +69,7 @@ enum tl_event {
 	TL_EV_SYSCALL_RETURN,
 	TL_EV_SWITCH_OUT,
 	TL_EV_TICK,
+	TL_EV_SCORE,
 	TL_NR_EVENTS,
 };
 
@@ -70,6 +81,9 @@ enum tl_event {
  *   | vtime  | evidence | enqueued | started | weight | clock |
  *   +--------+----------+----------+---------+--------+-------+
  *   | type level hint mark loose depth caps flags |   48
+ *   +---------------------------------------------+
+ *   | score                                       |   56
+ *   +---------------------------------------------+
  */
 struct tl_task {
 	u64 vtime_ns;	 /* weighted CPU time on the clock named below */
@@ -86,11 +100,13 @@ struct tl_task {
 	u8 mark_depth; /* marked functions it is inside of, saturates */
 	u8 caps;       /* bit c set: its affinity holds a CPU of class c */
 	u8 flags;      /* TL_TASK_* */
+	struct tl_score score;
 };
-_Static_assert(sizeof(struct tl_task) == 48, "drawn above; mirrored in Rust");
+_Static_assert(sizeof(struct tl_task) == 56, "drawn above; mirrored in Rust");
 
 #define TL_TASK_RAN_FIT 1u	/* ran on a fit CPU in this wide period */
 #define TL_TASK_SYSCALL_WIDE 2u /* was wide at the entry of its system call */
+#define TL_TASK_HINTS 4u	/* has given hints: its score does not count */
 
 #define TL_WEIGHT_NICE0 100u
 
@@ -134,6 +150,8 @@ tl_inline u32 tl_task_settle(struct tl_task *t)
 			     tl_max_u8(t->mark_level, t->loose_level));
 	u8 old_type = t->type, old_level = t->level;
 
+	if (!(t->flags & TL_TASK_HINTS))
+		level = tl_max_u8(level, t->score.level);
 	t->level = level;
 	if (level)
 		t->type = TL_WIDE;
@@ -199,7 +217,8 @@ tl_inline u32 tl_task_syscall(struct tl_task *t, const struct tl_cfg *cfg,
 
 /*
  * An event of the table above. level is 1..TL_LEVEL_MAX for those that have
- * one (larger ones count as TL_LEVEL_MAX, 0 as 1) and ignored otherwise.
+ * one (larger ones count as TL_LEVEL_MAX, 0 as 1 but for SCORE) and ignored
+ * otherwise.
  * Returns 1 if the task's type or level changed, so that its place must be
  * looked at again, else 0.
  */
@@ -211,9 +230,11 @@ tl_inline u32 tl_task_event(struct tl_task *t, const struct tl_cfg *cfg,
 	switch (event) {
 	case TL_EV_HINT_BEGIN:
 		t->hint_level = lv;
+		t->flags |= TL_TASK_HINTS;
 		break;
 	case TL_EV_HINT_END:
 		t->hint_level = 0;
+		t->flags |= TL_TASK_HINTS;
 		return tl_task_settle(t) | tl_task_classify_scalar(t);
 	case TL_EV_MARK_ENTER:
 		if (t->mark_depth < 255)
@@ -235,6 +256,9 @@ tl_inline u32 tl_task_event(struct tl_task *t, const struct tl_cfg *cfg,
 		return tl_task_end_all(t);
 	case TL_EV_TICK:
 		return tl_task_tick(t, cfg, now_ns);
+	case TL_EV_SCORE:
+		t->score.level = level > TL_LEVEL_MAX ? TL_LEVEL_MAX : level;
+		return tl_task_settle(t);
 	default:
 		return 0;
 	}

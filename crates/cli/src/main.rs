@@ -12,6 +12,7 @@ mod doctor;
 mod failure;
 mod man;
 mod probe;
+mod profile;
 mod reproduce;
 mod run;
 mod scan;
@@ -59,6 +60,7 @@ enum Command {
     Ctl(ctl::CtlArgs),
     Stats(stats::StatsArgs),
     Sim(sim::SimArgs),
+    Profile(profile::ProfileArgs),
     Verify(verify::VerifyArgs),
     Reproduce(reproduce::ReproduceArgs),
     Completions(completions::CompletionsArgs),
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Command::Ctl(args) => ctl::main(args),
         Command::Stats(args) => stats::main(&args),
         Command::Sim(args) => sim::main(&args),
+        Command::Profile(args) => profile::main(&args),
         Command::Verify(args) => verify::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),
         Command::Completions(args) => completions::main(&args),

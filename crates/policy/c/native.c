@@ -10,6 +10,7 @@ typedef int32_t s32;
 typedef int64_t s64;
 
 #include "cpus.h"
+#include "score.h"
 #include "sizing.h"
 
 #define EXPORT(ret, name, params, call) \
@@ -80,3 +81,7 @@ EXPORT(u8, cpu_flags, (u32 class, u32 nr_scalar_cpus),
 EXPORT(u32, sizing_update,
        (struct tl_sizing * s, const struct tl_sizing_input *in),
        tl_sizing_update(s, in))
+EXPORT(u32, score_switch,
+       (struct tl_score * s, u32 before, u32 now, u64 run_ns),
+       tl_score_switch(s, before, now, run_ns))
+EXPORT(u32, score_level, (const struct tl_score *s), tl_score_level(s))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The only FFI to policy/: c/native.c, name for name.
 
-use crate::{Cfg, Sizing, SizingInput, Task, Turns};
+use crate::{Cfg, Score, Sizing, SizingInput, Task, Turns};
 
 unsafe extern "C" {
     pub(crate) fn tlp_task_init(
@@ -65,4 +65,6 @@ unsafe extern "C" {
     pub(crate) fn tlp_victim_best(need: u32) -> u32;
     pub(crate) fn tlp_cpu_flags(class: u32, nr_scalar_cpus: u32) -> u8;
     pub(crate) fn tlp_sizing_update(s: *mut Sizing, input: *const SizingInput) -> u32;
+    pub(crate) fn tlp_score_switch(s: *mut Score, before: u32, now: u32, run_ns: u64) -> u32;
+    pub(crate) fn tlp_score_level(s: *const Score) -> u32;
 }

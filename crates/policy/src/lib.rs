@@ -6,6 +6,9 @@
 //! nanoseconds of whatever clock the caller uses throughout.
 
 mod ffi;
+mod score;
+
+pub use score::Score;
 
 /// Highest licence level.
 pub const LEVEL_MAX: u32 = 3;
@@ -43,6 +46,8 @@ pub const CLASS_NONE: u8 = 255;
 pub const FLAG_RAN_FIT: u8 = 1;
 /// [`Task::flags`]: was wide when it entered its system call.
 pub const FLAG_SYSCALL_WIDE: u8 = 2;
+/// [`Task::flags`]: has given hints, so its score does not count.
+pub const FLAG_HINTS: u8 = 4;
 
 /// `tl_event`: what may change a task's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,11 +71,13 @@ pub enum Event {
     SwitchOut,
     /// Time has passed.
     Tick,
+    /// Its power score speaks for this level.
+    Score,
 }
 
 impl Event {
     /// All events, in the order of the C enum.
-    pub const ALL: [Event; 9] = [
+    pub const ALL: [Event; 10] = [
         Event::HintBegin,
         Event::HintEnd,
         Event::MarkEnter,
@@ -80,6 +87,7 @@ impl Event {
         Event::SyscallReturn,
         Event::SwitchOut,
         Event::Tick,
+        Event::Score,
     ];
 }
 
@@ -143,8 +151,9 @@ pub struct Task {
     pub mark_depth: u8,
     pub caps: u8,
     pub flags: u8,
+    pub score: Score,
 }
-const _: () = assert!(size_of::<Task>() == 48);
+const _: () = assert!(size_of::<Task>() == 56);
 
 /// `tl_turns`: a CPU's balance between the two queues of a step. See policy/queues.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

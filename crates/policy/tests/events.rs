@@ -3,8 +3,8 @@
 //! settings and event against the table written a second time, in other words.
 
 use policy::{
-    Cfg, Event, FLAG_RAN_FIT, FLAG_SYSCALL_WIDE, Remigrate, TYPE_DEFAULT, TYPE_SCALAR, TYPE_WIDE,
-    Task,
+    Cfg, Event, FLAG_HINTS, FLAG_RAN_FIT, FLAG_SYSCALL_WIDE, Remigrate, Score, TYPE_DEFAULT,
+    TYPE_SCALAR, TYPE_WIDE, Task,
 };
 
 const TIMEOUT_NS: u64 = 100;
@@ -26,14 +26,25 @@ fn cfg(bits: u32) -> Cfg {
     }
 }
 
+/// Evidence as one level; a score only of who gives no hints.
+fn level_of(hint: u8, mark: u8, loose: u8, score: Score, flags: u8) -> u8 {
+    let score = if flags & FLAG_HINTS == 0 { score.level } else { 0 };
+    hint.max(mark).max(loose).max(score)
+}
+
 /// Every consistent task that the events can tell apart.
 fn tasks() -> Vec<Task> {
     let mut tasks = Vec::new();
-    for evidence in 0..64u8 {
+    for evidence in 0..128u8 {
         let (hint_level, mark_level, loose_level) =
-            (evidence & 3, evidence >> 2 & 3, evidence >> 4);
-        let level = hint_level.max(mark_level).max(loose_level);
-        for flags in 0..4 {
+            (evidence & 3, evidence >> 2 & 3, evidence >> 4 & 3);
+        // none, or one between the others
+        let score = Score { level: evidence >> 6 << 1, ..Score::default() };
+        for flags in 0..8 {
+            if hint_level > 0 && flags & FLAG_HINTS == 0 {
+                continue;
+            }
+            let level = level_of(hint_level, mark_level, loose_level, score, flags);
             for mark_depth in 0..3 {
                 if mark_level > 0 && mark_depth == 0 {
                     continue;
@@ -49,6 +60,7 @@ fn tasks() -> Vec<Task> {
                         loose_level,
                         mark_depth,
                         flags,
+                        score,
                         ..base
                     });
                 }
@@ -61,14 +73,19 @@ fn tasks() -> Vec<Task> {
 /// The table, as the head of policy/task.h has it.
 fn expected(before: Task, cfg: &Cfg, event: Event, level: u32, now_ns: u64) -> Task {
     let mut t = before;
+    let score_level = level.min(3) as u8;
     let level = level.clamp(1, 3) as u8;
     let heuristic = |bit: u32| cfg.remigrate & bit != 0;
     let wide = before.task_type == TYPE_WIDE as u8;
     let mut end_all = false;
     match event {
-        Event::HintBegin => t.hint_level = level,
+        Event::HintBegin => {
+            t.hint_level = level;
+            t.flags |= FLAG_HINTS;
+        }
         Event::HintEnd => {
             t.hint_level = 0;
+            t.flags |= FLAG_HINTS;
             if t.task_type == TYPE_DEFAULT as u8 {
                 t.task_type = TYPE_SCALAR as u8;
             }
@@ -93,6 +110,7 @@ fn expected(before: Task, cfg: &Cfg, event: Event, level: u32, now_ns: u64) -> T
             t.flags &= !FLAG_SYSCALL_WIDE;
         }
         Event::SwitchOut => end_all = wide && heuristic(4) && t.flags & FLAG_RAN_FIT != 0,
+        Event::Score => t.score.level = score_level,
         Event::Tick => {
             let age_ns = now_ns.saturating_sub(t.evidence_ns);
             end_all = wide && heuristic(8) && age_ns >= TIMEOUT_NS;
@@ -107,7 +125,7 @@ fn expected(before: Task, cfg: &Cfg, event: Event, level: u32, now_ns: u64) -> T
     if matches!(event, Event::HintBegin | Event::MarkEnter | Event::Trap) {
         t.evidence_ns = now_ns;
     }
-    t.level = t.hint_level.max(t.mark_level).max(t.loose_level);
+    t.level = level_of(t.hint_level, t.mark_level, t.loose_level, t.score, t.flags);
     if t.level > 0 {
         if !wide {
             t.flags &= !FLAG_RAN_FIT;

@@ -21,6 +21,7 @@ mod page;
 pub mod papers;
 pub mod probe;
 pub mod problem;
+pub mod profile;
 pub mod reproduce;
 pub mod scan;
 pub mod settings;

@@ -9,7 +9,7 @@
 //! | key of `lane` | values | default |
 //! |---|---|---|
 //! | wide | number of cores, or `auto` | auto |
-//! | detect | hint, mark, trap (512-bit code), trap-avx (256-bit code too) | hint |
+//! | detect | hint, mark, trap (512-bit code), trap-avx (256-bit code too), score (licence counters) | hint |
 //! | remigrate | syscall-entry, syscall-return, context-switch, timeout; several with `+` | none |
 //! | timeout | microseconds with `us`, or `ms`; of `remigrate=timeout` and of the fallback | 2ms |
 //! | slice | the same; of wide tasks | 5ms |
@@ -170,7 +170,8 @@ fn set_lane(config: &mut LaneConfig, key: &str, value: &str) -> Result<(), Strin
         ("detect", "mark") => config.detect = Detect::Mark,
         ("detect", "trap") => config.detect = Detect::Trap(InsnClass::Light512),
         ("detect", "trap-avx") => config.detect = Detect::Trap(InsnClass::Light256),
-        ("detect", _) => return Err(bad("choose hint, mark, trap or trap-avx")),
+        ("detect", "score") => config.detect = Detect::Score,
+        ("detect", _) => return Err(bad("choose hint, mark, trap, trap-avx or score")),
         ("remigrate", list) => {
             config.cfg.remigrate = remigrate(list).ok_or_else(|| {
                 bad("choose syscall-entry, syscall-return, context-switch, timeout, joined by +")
@@ -228,71 +229,97 @@ pub struct Finished {
     pub classes: Option<Vec<u8>>,
 }
 
-/// Simulate a workload on so many packages of a platform.
-pub fn simulate(
-    platform: &Platform,
-    packages: usize,
-    mut workload: Workload,
-    spec: &PolicySpec,
-    options: Options,
-    window: Option<Window>,
-) -> Result<Finished, RunError> {
-    let sys = Sys::new(Layout::new(&platform.topology(packages)));
-    let platform = platform.clone();
-    match &spec.scheme {
-        Scheme::Fair => {
-            let sched = Fair::new(&sys);
-            finish(platform, sys, sched, workload, options, window, |_, _| None)
+/// What is done with a scheduler, whichever it is.
+pub trait Simulation {
+    /// What comes of it.
+    type Output;
+    /// The workload that it will run.
+    fn workload(&mut self) -> &mut Workload;
+    /// Does it.
+    fn run<S: Scheduler + Clone>(self, sys: Sys, sched: S) -> Self::Output;
+}
+
+impl PolicySpec {
+    /// Do something with this scheduler, made for so many packages of a platform.
+    pub fn run<R: Simulation>(
+        &self,
+        platform: &Platform,
+        packages: usize,
+        mut simulation: R,
+    ) -> R::Output {
+        let sys = Sys::new(Layout::new(&platform.topology(packages)));
+        if let Scheme::Affinity(cores) = self.scheme {
+            bind(simulation.workload(), &sys.layout, cores);
         }
-        Scheme::Muqss => {
-            let sched = Deadline::muqss(&sys);
-            finish(platform, sys, sched, workload, options, window, |_, _| None)
-        }
-        Scheme::CoreScheduling => {
-            let sched = Deadline::core_scheduling(&sys);
-            finish(platform, sys, sched, workload, options, window, |_, _| None)
-        }
-        Scheme::Affinity(cores) => {
-            bind(&mut workload, &sys.layout, *cores);
-            let sched = Fair::new(&sys);
-            finish(platform, sys, sched, workload, options, window, |_, _| None)
-        }
-        Scheme::Prototype(config) => {
-            let sched = Prototype::new(&sys, *config);
-            finish(platform, sys, sched, workload, options, window, |_, _| None)
-        }
-        Scheme::Lane(config) => {
-            let sched = Lane::new(&sys, config.clone());
-            let classes =
-                |lane: &Lane, nr_cpus| Some((0..nr_cpus).map(|cpu| lane.class_of(cpu)).collect());
-            finish(platform, sys, sched, workload, options, window, classes)
+        match &self.scheme {
+            Scheme::Fair | Scheme::Affinity(_) => {
+                let sched = Fair::new(&sys);
+                simulation.run(sys, sched)
+            }
+            Scheme::Muqss => {
+                let sched = Deadline::muqss(&sys);
+                simulation.run(sys, sched)
+            }
+            Scheme::CoreScheduling => {
+                let sched = Deadline::core_scheduling(&sys);
+                simulation.run(sys, sched)
+            }
+            Scheme::Prototype(config) => {
+                let sched = Prototype::new(&sys, *config);
+                simulation.run(sys, sched)
+            }
+            Scheme::Lane(config) => {
+                let sched = Lane::new(&sys, config.clone());
+                simulation.run(sys, sched)
+            }
         }
     }
 }
 
-fn finish<S: Scheduler>(
+/// Simulate a workload on so many packages of a platform.
+pub fn simulate(
+    platform: &Platform,
+    packages: usize,
+    workload: Workload,
+    spec: &PolicySpec,
+    options: Options,
+    window: Option<Window>,
+) -> Result<Finished, RunError> {
+    let platform = platform.clone();
+    spec.run(&platform.clone(), packages, Plain { platform, workload, options, window })
+}
+
+/// A run, recorded or not.
+struct Plain {
     platform: Platform,
-    sys: Sys,
-    sched: S,
     workload: Workload,
     options: Options,
     window: Option<Window>,
-    classes: impl Fn(&S, usize) -> Option<Vec<u8>>,
-) -> Result<Finished, RunError> {
-    let nr_cpus = sys.layout.nr_cpus;
-    let Some((from_ns, to_ns, limit)) = window else {
-        let mut engine = Engine::new(platform, sys, sched, Quiet, workload, options);
+}
+
+impl Simulation for Plain {
+    type Output = Result<Finished, RunError>;
+
+    fn workload(&mut self) -> &mut Workload {
+        &mut self.workload
+    }
+
+    fn run<S: Scheduler + Clone>(self, sys: Sys, sched: S) -> Self::Output {
+        let Plain { platform, workload, options, window } = self;
+        let Some((from_ns, to_ns, limit)) = window else {
+            let mut engine = Engine::new(platform, sys, sched, Quiet, workload, options);
+            let outcome = engine.run()?;
+            return Ok(Finished { outcome, record: None, classes: engine.sched().classes() });
+        };
+        let core_of = sys.layout.place.iter().map(|place| place.core).collect();
+        let names = workload.groups.iter().map(|group| group.name.clone()).collect();
+        let recorder = Recorder::new(core_of, from_ns, to_ns, limit);
+        let mut engine = Engine::new(platform, sys, sched, recorder, workload, options);
         let outcome = engine.run()?;
-        return Ok(Finished { outcome, record: None, classes: classes(engine.sched(), nr_cpus) });
-    };
-    let core_of = sys.layout.place.iter().map(|place| place.core).collect();
-    let names = workload.groups.iter().map(|group| group.name.clone()).collect();
-    let recorder = Recorder::new(core_of, from_ns, to_ns, limit);
-    let mut engine = Engine::new(platform, sys, sched, recorder, workload, options);
-    let outcome = engine.run()?;
-    let (classes, group_of) = (classes(engine.sched(), nr_cpus), engine.group_of());
-    let record = Some(engine.into_sink().finish(names, group_of));
-    Ok(Finished { outcome, record, classes })
+        let (classes, group_of) = (engine.sched().classes(), engine.group_of());
+        let record = Some(engine.into_sink().finish(names, group_of));
+        Ok(Finished { outcome, record, classes })
+    }
 }
 
 const _: () = assert!(!<Quiet as Sink>::WANTED);

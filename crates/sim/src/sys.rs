@@ -128,6 +128,8 @@ pub struct Sys {
     affinity_of: Vec<u16>,
     /// CPU that a task runs on or ran on last.
     pub cpu_of: Vec<u16>,
+    /// Granted licence level of each core, as counters show it.
+    pub license_level: Vec<u8>,
     /// Where the next search for any CPU of a set begins.
     rotor: usize,
     kicks: Vec<(u16, Kick)>,
@@ -140,6 +142,7 @@ impl Sys {
         let full = Mask::full(nr);
         Sys {
             now_ns: 0,
+            license_level: vec![0; layout.cores.len()],
             layout,
             idle: full.clone(),
             nr_idle: nr,

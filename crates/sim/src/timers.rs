@@ -159,6 +159,13 @@ impl Agenda {
             .push(u128::from(at_ns) << 64 | u128::from(self.inserted) << 32 | u128::from(what));
     }
 
+    /// Put all events off by so long.
+    pub fn delay(&mut self, ns: u64) {
+        let keys: Vec<u128> = self.heap.drain().collect();
+        // none is at a time that this would overflow: they are within the run
+        keys.into_iter().for_each(|key| self.heap.push(key + (u128::from(ns) << 64)));
+    }
+
     /// Take the next event: (time, what).
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, u32)> {

@@ -5,16 +5,17 @@ use super::tree::{File, Tree};
 
 /// What each of our packages may use of the others. A new crate gets its row
 /// here, and ARCHITECTURE.md its two sentences.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("dvfs", &["machine"]),
     ("isa", &[]),
     ("machine", &[]),
     ("policy", &[]),
+    ("profile", &[]),
     ("hw", &["machine"]),
     ("report", &["machine"]),
     ("scan", &["isa", "machine", "report"]),
     ("trace", &["hw", "machine", "report"]),
-    ("sim", &["machine", "policy", "trace"]),
+    ("sim", &["machine", "policy", "profile", "trace"]),
     ("probe", &["dvfs", "hw", "machine", "report"]),
     ("pstate", &["hw", "machine"]),
     ("turbolane", &["hw", "machine", "pstate"]),
@@ -27,6 +28,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "machine",
             "policy",
             "probe",
+            "profile",
             "report",
             "scan",
             "sched",
@@ -46,6 +48,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "policy",
             "probe",
             "pstate",
+            "profile",
             "report",
             "scan",
             "sched",

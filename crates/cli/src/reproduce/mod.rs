@@ -3,12 +3,13 @@
 //!
 //! Which scenario stands for which workload of which paper, and which scheduler for which prototype,
 //! is in `plan.rs`; figures that are no measure of a configuration are in `figures.rs`; what DIM says
-//! about the clock of one core is in `dvfs.rs`; changed experiments that explain a miss are in `what_if.rs`. What a row means is said in
+//! about the clock of one core is in `dvfs.rs`, and about power scores in `score.rs`; changed experiments that explain a miss are in `what_if.rs`. What a row means is said in
 //! `report::reproduce`.
 
 mod dvfs;
 mod figures;
 mod plan;
+mod score;
 mod what_if;
 
 use std::collections::BTreeMap;
@@ -211,7 +212,9 @@ impl Simulated for Results<'_> {
     }
 
     fn figure(&self, id: &str) -> Option<f64> {
-        dvfs::figure(id, self.instead).or_else(|| figures::figure(id, self))
+        dvfs::figure(id, self.instead)
+            .or_else(|| score::figure(id, self.instead))
+            .or_else(|| figures::figure(id, self))
     }
 
     fn what_if(&self, id: &str) -> Option<Variation<'_>> {

@@ -9,6 +9,7 @@ use machine::{CPU_FILES, CpuModel, DataError, Platform};
 use report::problem::Problem;
 use report::text::wrap;
 use sim::policy_spec::PolicySpec;
+use sim::program::Workload;
 use sim::scenario::{SCENARIO_FILES, Scenario};
 
 use super::SimArgs;
@@ -60,15 +61,7 @@ pub(super) fn sweep(args: &SimArgs) -> Result<Sweep, Failure> {
     let mut targets = Vec::new();
     for name in &args.scenarios {
         let scenario = scenario(name)?;
-        let variant = args.variant.as_deref();
-        let Some(workload) = scenario.workload(variant).cloned() else {
-            let known: Vec<&str> = scenario.variants().collect();
-            return Err(Failure::failed(Problem::new(
-                format!("scenario {name} has no variant \"{}\"", variant.unwrap_or_default()),
-                format!("it has {}", known.join(", ")),
-                "choose one of them, or leave --variant out",
-            )));
-        };
+        let workload = workload(&scenario, args.variant.as_deref())?;
         let ids = if args.machines.is_empty() {
             vec![scenario.machine.clone()]
         } else {
@@ -88,8 +81,28 @@ pub(super) fn sweep(args: &SimArgs) -> Result<Sweep, Failure> {
     Ok(Sweep { targets, policies, seed: args.seed, record, jobs })
 }
 
+/// The scenario's load, in a variant or as its file stands.
+pub(crate) fn workload(scenario: &Scenario, variant: Option<&str>) -> Result<Workload, Failure> {
+    scenario.workload(variant).cloned().ok_or_else(|| {
+        let known: Vec<&str> = scenario.variants().collect();
+        Failure::failed(Problem::new(
+            format!(
+                "scenario {} has no variant \"{}\"",
+                scenario.name,
+                variant.unwrap_or_default()
+            ),
+            format!("it has {}", known.join(", ")),
+            "choose one of them, or leave --variant out",
+        ))
+    })
+}
+
 /// The machine must hold every CPU that the scenario binds tasks to, and fit the policy's tables.
-fn check_size(scenario: &Scenario, model: &CpuModel, packages: usize) -> Result<(), Failure> {
+pub(crate) fn check_size(
+    scenario: &Scenario,
+    model: &CpuModel,
+    packages: usize,
+) -> Result<(), Failure> {
     let platform = Platform::new(model);
     let nr_cpus = platform.nr_cores * platform.threads_per_core * packages;
     let nr_llcs = platform.nr_cores.div_ceil(platform.cores_per_llc) * packages;
@@ -115,7 +128,7 @@ fn check_size(scenario: &Scenario, model: &CpuModel, packages: usize) -> Result<
     Ok(())
 }
 
-fn scenario(name: &str) -> Result<Scenario, Failure> {
+pub(crate) fn scenario(name: &str) -> Result<Scenario, Failure> {
     if let Some(built_in) = Scenario::built_in(name) {
         return built_in.map_err(|error| bad_file(name, &error));
     }

@@ -10,7 +10,7 @@
 
 mod break_even;
 mod convert;
-mod input;
+pub(crate) mod input;
 mod replay;
 mod sweep;
 
@@ -47,7 +47,7 @@ Policies:
   core-scheduling   wide and other tasks never share a core
   affinity:CORES    wide tasks are bound to so many cores, all others to the rest
   lane[:KEY=VALUE[,KEY=VALUE...]]
-                    Turbolane: wide=CORES|auto, detect=hint|mark|trap|trap-avx,
+                    Turbolane: wide=CORES|auto, detect=hint|mark|trap|trap-avx|score,
                     remigrate=syscall-entry|syscall-return|context-switch|timeout (joined by +),
                     timeout=2ms, slice=5ms, tiers=yes|no
   prototype[:KEY=VALUE[,KEY=VALUE...]]

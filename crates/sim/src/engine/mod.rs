@@ -21,6 +21,7 @@
 //! | `switch.rs` | CPUs start, stop, choose, idle; kicks |
 //! | `steps.rs` | programs: steps, messages, locks, system calls |
 //! | `setup.rs` | building it all |
+//! | `pause.rs` | a pause of everything but the licences |
 //! | `stats.rs` | what is counted, and the outcome |
 //!
 //! Costs (context switch, migration, refill, trap, tick, system call) are scalar work that a task
@@ -30,6 +31,7 @@
 //! Deterministic: no clock, no hash order, no threads; ties by CPU, then core, then package, then
 //! order of insertion. The same seed gives the same run, byte by byte.
 
+mod pause;
 mod rates;
 mod setup;
 mod stats;

@@ -140,13 +140,16 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         if !changed {
             return;
         }
-        if new != old && self.platform.level_is_package_wide {
-            self.package_level_changed(self.cores[core].package as usize);
+        if new != old {
+            self.sys.license_level[core] = new;
+            if self.platform.level_is_package_wide {
+                self.package_level_changed(self.cores[core].package as usize);
+            }
         }
         self.license_changed(core);
     }
 
-    fn package_level_changed(&mut self, package: usize) {
+    pub(super) fn package_level_changed(&mut self, package: usize) {
         let cores = &self.packages[package].cores;
         let level = cores.iter().map(|&core| self.cores[core as usize].license.level()).max();
         self.packages[package].level = level.unwrap_or(0);

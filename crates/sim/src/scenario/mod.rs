@@ -47,7 +47,7 @@ pub use build::Scenario;
 use machine::DataError;
 
 /// Name and text of each built-in scenario.
-pub const SCENARIO_FILES: [(&str, &str); 11] = [
+pub const SCENARIO_FILES: [(&str, &str); 14] = [
     ("thesis-nginx", include_str!("../../../../data/scenarios/thesis-nginx.toml")),
     ("thesis-nginx-low", include_str!("../../../../data/scenarios/thesis-nginx-low.toml")),
     ("sfma-nginx", include_str!("../../../../data/scenarios/sfma-nginx.toml")),
@@ -56,6 +56,9 @@ pub const SCENARIO_FILES: [(&str, &str); 11] = [
     ("build-x265", include_str!("../../../../data/scenarios/build-x265.toml")),
     ("nginx-x265", include_str!("../../../../data/scenarios/nginx-x265.toml")),
     ("dim-nginx-x265", include_str!("../../../../data/scenarios/dim-nginx-x265.toml")),
+    ("dim-x265-swaptions", include_str!("../../../../data/scenarios/dim-x265-swaptions.toml")),
+    ("dim-x265-apache", include_str!("../../../../data/scenarios/dim-x265-apache.toml")),
+    ("dim-instructions", include_str!("../../../../data/scenarios/dim-instructions.toml")),
     ("openssl-speed", include_str!("../../../../data/scenarios/openssl-speed.toml")),
     ("fault-migrate", include_str!("../../../../data/scenarios/fault-migrate.toml")),
     ("type-changes", include_str!("../../../../data/scenarios/type-changes.toml")),

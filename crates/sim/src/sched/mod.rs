@@ -184,4 +184,8 @@ pub trait Scheduler {
     fn watches_from(&self) -> machine::InsnClass;
     /// What it counted since the start.
     fn counters(&self) -> SchedCounters;
+    /// The class of each CPU; `None` if it has no classes.
+    fn classes(&self) -> Option<Vec<u8>> {
+        None
+    }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group `dvfs`: how fast timelines are replayed, and how much of DIM comes out. On this machine,
-//! no guest.
+//! Group `dvfs`: how fast timelines are replayed, how much of DIM comes out, how far power scores are
+//! from its Table 2, and overhead profiles from the truth. On this machine, no guest.
 //!
 //! The timeline is the built-in model of a web server, 1,148 periods and 459 changes of the clock
 //! per simulated second. CPU time counts, not wall time: what else runs on the machine does not. A
@@ -9,6 +9,9 @@
 //! has a row of its own.
 
 use ::dvfs::{Core, Model, Spec, Timeline};
+use ::profile::Settings;
+use ::sim::overhead::profile;
+use ::sim::scenario::Scenario;
 use anyhow::{Context, Result, ensure};
 use machine::{CpuModel, Platform};
 use std::process::Command;
@@ -49,7 +52,8 @@ pub fn run() -> Result<()> {
     figures.push(Figure::of("dvfs.sim_speed", "s/s", "higher", &slowest)?);
     let speeds = speeds(&core, &timeline, Spec::Oracle)?;
     figures.push(Figure::of("dvfs.sim_speed.oracle", "s/s", "higher", &speeds)?);
-    figures.push(reproduced()?);
+    figures.extend(reproduced()?);
+    figures.push(profiled()?);
     publish("dvfs", &figures)
 }
 
@@ -70,9 +74,10 @@ fn speeds(core: &Core, timeline: &Timeline, spec: Spec) -> Result<Vec<f64>> {
     Ok(speeds)
 }
 
-/// Share of DIM's predicted rows that come out, as `turbolane reproduce` counts it. The program
-/// lies beside this one.
-fn reproduced() -> Result<Figure> {
+/// What `turbolane reproduce DIM` says: the share of predicted rows that come out, as it counts them;
+/// and the worst difference of the power scores of processes that share cores. The program lies
+/// beside this one.
+fn reproduced() -> Result<[Figure; 2]> {
     let program = std::env::current_exe()?.with_file_name("turbolane");
     let output = Command::new(&program)
         .args(["reproduce", "DIM", "--json"])
@@ -84,16 +89,63 @@ fn reproduced() -> Result<Figure> {
     let score = &document["score"];
     let share = score["within_tolerance_pct"].as_f64().context("DIM has rows that predict")?;
     let rows = score["predicted"].as_u64().context("a number of rows")?;
-    let name = "reproduce.dim_rows_within_tolerance_pct".into();
-    let (min, max) = (share, share);
-    Ok(Figure {
-        name,
-        value: share,
-        unit: "%",
-        better: "higher",
-        n: rows,
-        min,
-        max,
-        baseline: None,
-    })
+    let (worst, scores) = worst_score(&document)?;
+    Ok([
+        single("reproduce.dim_rows_within_tolerance_pct", share, "%", "higher", rows),
+        single("score.worst_error", worst, "1", "lower", scores),
+    ])
+}
+
+/// Worst difference of a power score of Table 2's mixed processes, and how many there are.
+fn worst_score(document: &serde_json::Value) -> Result<(f64, u64)> {
+    let rows = document["papers"][0]["rows"].as_array().context("rows")?;
+    let mixed = |row: &&serde_json::Value| {
+        row["published"]["id"].as_str().is_some_and(|id| id.starts_with("dim-t2-mixed-"))
+    };
+    let difference = |row: &serde_json::Value| {
+        let ours = row["simulated"].as_f64().context("a mixed process was not simulated")?;
+        Ok((ours - row["published"]["value"].as_f64().context("a value")?).abs())
+    };
+    let differences: Vec<f64> = rows.iter().filter(mixed).map(difference).collect::<Result<_>>()?;
+    ensure!(differences.len() == 4, "Table 2 has four mixed processes");
+    Ok((differences.iter().copied().fold(0.0, f64::max), differences.len() as u64))
+}
+
+/// A figure that comes out the same each time.
+fn single(name: &str, value: f64, unit: &'static str, better: &'static str, n: u64) -> Figure {
+    let (min, max) = (value, value);
+    Figure { name: name.into(), value, unit, better, n, min, max, baseline: None }
+}
+
+/// Loads with long and short gaps behind wide code, under schedulers that mix it and that do not.
+const PROFILED: [(&str, &str); 6] = [
+    ("thesis-nginx", "fair"),
+    ("thesis-nginx", "lane"),
+    ("systor-nginx", "fair"),
+    ("parsec-x265", "fair"),
+    ("dim-nginx-x265", "fair"),
+    ("dim-x265-apache", "fair"),
+];
+
+/// Difference of the avoidable part of the time at a reduced level from the simulator's own account, in
+/// percent of that; the worst load's counts. As many samples as `turbolane profile` takes.
+fn profiled() -> Result<Figure> {
+    let errors = PROFILED.iter().map(|(name, policy)| profile_error_pct(name, policy));
+    let errors = errors.collect::<Result<Vec<f64>>>()?;
+    let name = "profile.avoidable_error_pct";
+    let (min, max) = errors.iter().fold((f64::MAX, 0.0), |(a, b), &e| (e.min(a), e.max(b)));
+    Ok(Figure { min, ..single(name, max, "%", "lower", errors.len() as u64) })
+}
+
+fn profile_error_pct(name: &str, policy: &str) -> Result<f64> {
+    let scenario = Scenario::built_in(name).context("it is built in")??;
+    let platform = Platform::new(&CpuModel::built_in(&scenario.machine).context("built in")??);
+    let times = &platform.times;
+    let settings = Settings::new(times.throttle_ns, times.halt_ns, times.relax_ns);
+    let workload = scenario.workload(None).context("it has a load")?.clone();
+    let spec = policy.parse()?;
+    let run = profile(&platform, scenario.packages, workload, &spec, 1, &settings)?;
+    let ours = run.profile.reduced().avoidable_frac().context("samples")?;
+    let truth = run.truth.avoidable_frac().context("time at a reduced level")?;
+    Ok(100.0 * (ours - truth).abs() / truth)
 }

@@ -143,7 +143,9 @@ impl Lane {
                 let cost_ns = self.config.costs.return_probe_ns;
                 self.probe(sys, cpu, task, Event::MarkReturn, 0, cost_ns, sink)
             }
-            (Act::WideBegin(_) | Act::WideEnd, Detect::Trap(_)) => Verdict::default(),
+            (Act::WideBegin(_) | Act::WideEnd, Detect::Trap(_) | Detect::Score) => {
+                Verdict::default()
+            }
             (Act::Enter, _) => self.syscall(sys, cpu, task, Event::SyscallEntry, sink),
             (Act::Exit, _) => self.syscall(sys, cpu, task, Event::SyscallReturn, sink),
             // the library moves by it: says nothing about the end of wide code
@@ -240,6 +242,20 @@ impl Lane {
             return Verdict { cost_ns, ..Default::default() };
         }
         self.probe(sys, cpu, task, Event::Trap, level, cost_ns, sink)
+    }
+
+    /// The task leaves its CPU: what the level of this moment says about it.
+    pub(super) fn score(&mut self, sys: &Sys, cpu: usize, task: Tid, sink: &mut impl Sink) {
+        let (came_ns, before) = self.came[cpu];
+        let now = super::license_level(sys, cpu);
+        let score = &mut self.tasks[task as usize].t.score;
+        if !score.switch(before.into(), now.into(), sys.now_ns - came_ns) {
+            return;
+        }
+        let level = score.speaks_for() as u8;
+        if level != score.level {
+            self.tell(sys, cpu, task, Event::Score, level, sink);
+        }
     }
 
     /// Tell a sink the class of every CPU.

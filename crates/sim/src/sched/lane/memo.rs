@@ -205,6 +205,7 @@ const _: () = assert!(QUEUE_DEFAULT == 0 && policy::QUEUE_SCALAR == 1);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use policy::Score;
     use proptest::prelude::*;
 
     proptest! {
@@ -212,7 +213,8 @@ mod tests {
         #[test]
         fn tables_are_the_policy(
             (task_type, level, caps) in (0u8..3, 0u8..4, 0u8..16),
-            (hint_level, mark_level, loose_level, flags) in (0u8..4, 0u8..4, 0u8..4, 0u8..4),
+            (hint_level, mark_level, loose_level, flags) in (0u8..4, 0u8..4, 0u8..4, 0u8..8),
+            (score_q10, score_level) in (0u16..=3072, 0u8..4),
             (vtime_ns, evidence_ns, enqueued_ns, started_ns) in any::<(u64, u64, u64, u64)>(),
             (weight, clock, mark_depth) in any::<(u32, u32, u8)>(),
         ) {
@@ -220,6 +222,7 @@ mod tests {
             let task = Task {
                 vtime_ns, evidence_ns, enqueued_ns, started_ns, weight, clock, task_type, level,
                 hint_level, mark_level, loose_level, mark_depth, caps, flags,
+                score: Score { score_q10, level: score_level, ..Score::default() },
             };
             prop_assert_eq!(*memo.of(&task), Kind::ask(&task));
             let cfg = Cfg { slice_ns: 5, slice_wide_ns: 7, ..Default::default() };

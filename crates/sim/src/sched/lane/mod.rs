@@ -56,6 +56,8 @@ pub enum Detect {
     Mark,
     /// Scalar CPUs trap on instructions from this class on.
     Trap(InsnClass),
+    /// Power scores, from licence counters read at each switch (policy/score.h).
+    Score,
 }
 
 /// Which cores are wide.
@@ -176,6 +178,8 @@ pub struct Lane {
     class: Vec<u8>,
     turns: Vec<Turns>,
     running_queue: Vec<u8>,
+    /// By CPU: when its task came, and the licence level that it found; of [`Detect::Score`].
+    came: Vec<(u64, u8)>,
     /// `[class][queue]`: CPUs of the class that run a task of the queue.
     running: [[Mask; TRACKED]; NR_CLASSES as usize],
     class_masks: [Mask; NR_CLASSES as usize],
@@ -218,6 +222,7 @@ impl Lane {
             class: vec![0; nr],
             turns: vec![Turns::default(); nr],
             running_queue: vec![QUEUE_NONE as u8; nr],
+            came: vec![(0, 0); nr],
             running: std::array::from_fn(|_| std::array::from_fn(|_| masks())),
             class_masks: std::array::from_fn(|_| masks()),
             classes_present: 1,
@@ -351,6 +356,9 @@ impl Scheduler for Lane {
             self.tell(sys, cpu, task, Event::SwitchOut, 0, sink);
         }
         self.read_hint(sys, cpu, task, sink);
+        if self.config.detect == Detect::Score {
+            self.score(sys, cpu, task, sink);
+        }
         self.account_stop(task);
         self.set_running_queue(cpu, QUEUE_NONE as u8);
     }
@@ -367,6 +375,9 @@ impl Scheduler for Lane {
     #[inline]
     fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: &mut impl Sink) -> bool {
         self.account_start(sys, cpu, task);
+        if self.config.detect == Detect::Score {
+            self.came[cpu] = (sys.now_ns, license_level(sys, cpu));
+        }
         self.refresh_caps(sys, task);
         let kind = self.memo.of(&self.tasks[task as usize].t);
         let (queue, fits) = (kind.queue, kind.fits >> self.class[cpu] & 1 == 1);
@@ -456,14 +467,23 @@ impl Scheduler for Lane {
         match self.config.detect {
             Detect::Trap(from) => from,
             // above every class: never
-            Detect::Hint | Detect::Mark => InsnClass::Amx,
+            Detect::Hint | Detect::Mark | Detect::Score => InsnClass::Amx,
         }
     }
 
     fn counters(&self) -> SchedCounters {
         self.counters
     }
+
+    fn classes(&self) -> Option<Vec<u8>> {
+        Some(self.class.clone())
+    }
 }
 
 /// Bit of [`Cfg::remigrate`] without which a switch changes nothing.
 const SWITCH_BIT: u32 = 1 << 2;
+
+/// What the counters of a CPU's core show.
+fn license_level(sys: &Sys, cpu: usize) -> u8 {
+    sys.license_level[sys.layout.place[cpu].core as usize]
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `turbolane profile`: how much time at a reduced clock was needed, and how much avoidable.
+//!
+//! The profiler is crate `profile`; a scenario is paused in the simulator. On a live machine it needs
+//! the licence counters, which few CPUs have and no virtual machine here: what keeps it from them is
+//! said, by the same facts as the doctor's.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use hw::license::{LicenseCounters, license_counters};
+use hw::{Facts, Live};
+use machine::Platform;
+use profile::{Profile, Settings};
+use report::json_line;
+use report::problem::Problem;
+use report::profile::{LevelProfile, ProfileReport, ProfileTruth};
+use sched::parse::{ParseError, duration_ns};
+use sim::overhead::Truth;
+use sim::policy_spec::PolicySpec;
+
+use crate::failure::{Failure, print};
+use crate::sim::input;
+use crate::terminal;
+
+/// Tell how much time at a reduced clock was needed, and how much avoidable
+///
+/// Wide code lowers a core's clock, and the clock stays low for a while behind it. Now and then the load
+/// is paused until the clock is back, and goes on: if the clock falls again at once, the code of that
+/// moment needs it low; if not, a better policy or core specialisation could have had the time.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  turbolane profile --scenario thesis-nginx
+  turbolane profile --scenario thesis-nginx --policy lane
+  turbolane profile --scenario parsec-x265 --machine xeon-silver-4116 --samples 4000 --json")]
+pub(crate) struct ProfileArgs {
+    #[command(flatten)]
+    load: LoadArgs,
+    /// CPU model: a built-in id or a CPU file [default: the scenario's own]
+    #[arg(short, long, value_name = "ID|FILE", conflicts_with = "pid")]
+    machine: Option<String>,
+    /// Scheduler, as turbolane sim takes it [default: fair]
+    #[arg(short, long, value_name = "POLICY", conflicts_with = "pid")]
+    policy: Option<PolicySpec>,
+    /// Variant of the scenario's code [default: as the file stands]
+    #[arg(long, value_name = "NAME", conflicts_with = "pid")]
+    variant: Option<String>,
+    /// How many samples to take, one of all cores each
+    #[arg(long, value_name = "N", default_value_t = 1_000,
+        value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    samples: u32,
+    /// Mean time between two samples
+    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = interval)]
+    interval: Duration,
+    /// The whole input beside the files
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "pid")]
+    seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is profiled.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct LoadArgs {
+    /// A scenario of the simulator: a name or a file
+    #[arg(long, value_name = "NAME|FILE")]
+    scenario: Option<String>,
+    /// A running process; needs licence counters, which this version does not read yet
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+}
+
+/// Shortest mean interval: half of it lies between two samples at least, and a level that comes back
+/// takes 20 us.
+const MIN_INTERVAL: Duration = Duration::from_micros(100);
+
+fn interval(text: &str) -> Result<Duration, ParseError> {
+    match Duration::from_nanos(duration_ns(text)?) {
+        interval if interval >= MIN_INTERVAL => Ok(interval),
+        _ => Err(ParseError {
+            why: "below 100us the samples see each other".into(),
+            next: "choose a longer one".into(),
+        }),
+    }
+}
+
+/// Profiles, and prints what was found.
+pub(crate) fn main(args: &ProfileArgs) -> Result<ExitCode, Failure> {
+    let Some(name) = &args.load.scenario else {
+        return Err(no_counters());
+    };
+    let report = simulated(args, name)?;
+    let text = match args.json {
+        true => json_line(&report) + "\n",
+        false => report.text(terminal::width()),
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn simulated(args: &ProfileArgs, name: &str) -> Result<ProfileReport, Failure> {
+    let scenario = input::scenario(name)?;
+    let workload = input::workload(&scenario, args.variant.as_deref())?;
+    let model = input::model(args.machine.as_deref().unwrap_or(&scenario.machine))?;
+    input::check_size(&scenario, &model, scenario.packages)?;
+    let platform = Platform::new(&model);
+    let times = &platform.times;
+    let settings = Settings {
+        samples: args.samples,
+        interval_ns: args.interval.as_nanos() as u64,
+        ..Settings::new(times.throttle_ns, times.halt_ns, times.relax_ns)
+    };
+    let fair = || "fair".parse().expect("it is a policy");
+    let policy = args.policy.clone().unwrap_or_else(fair);
+    let packages = scenario.packages;
+    let run = sim::overhead::profile(&platform, packages, workload, &policy, args.seed, &settings);
+    let profiled = run.map_err(|error| {
+        let what = format!("cannot simulate {name} under {policy}");
+        Failure::failed(Problem::new(what, error.to_string(), "change the scenario"))
+    })?;
+    Ok(ProfileReport {
+        schema: ProfileReport::SCHEMA,
+        load: scenario.name,
+        variant: args.variant.clone(),
+        machine: model.id,
+        policy: policy.to_string(),
+        seed: args.seed,
+        truth: Some(truth(&profiled.truth)),
+        ..report(&profiled.profile, &settings)
+    })
+}
+
+fn percent(frac: Option<f64>) -> Option<f64> {
+    frac.map(|frac| 100.0 * frac)
+}
+
+fn truth(truth: &Truth) -> ProfileTruth {
+    ProfileTruth {
+        reduced_pct: percent(truth.reduced_frac()),
+        avoidable_pct: percent(truth.avoidable_frac()),
+    }
+}
+
+/// A profile as a document; whose it is, the caller knows.
+fn report(profile: &Profile, settings: &Settings) -> ProfileReport {
+    let level = |(level, at): (usize, &profile::AtLevel)| {
+        let interval = at.interval_frac();
+        LevelProfile {
+            license_level: level as u32,
+            busy_pct: 100.0 * at.seen as f64 / profile.busy as f64,
+            needed_pct: percent(at.avoidable_frac().map(|avoidable| 1.0 - avoidable)),
+            avoidable_pct: percent(at.avoidable_frac()),
+            avoidable_low_pct: percent(interval.map(|(low, _)| low)),
+            avoidable_high_pct: percent(interval.map(|(_, high)| high)),
+            seen: at.seen,
+            held: at.held,
+        }
+    };
+    ProfileReport {
+        schema: ProfileReport::SCHEMA,
+        load: String::new(),
+        variant: None,
+        machine: String::new(),
+        policy: String::new(),
+        seed: 0,
+        samples: profile.samples,
+        interval_ns: settings.interval_ns,
+        pause_ns: settings.pause_ns,
+        watch_ns: settings.watch_ns,
+        reduced_pct: percent(profile.reduced_frac()),
+        avoidable_pct: percent(profile.reduced().avoidable_frac()),
+        levels: profile.levels.iter().enumerate().skip(1).map(level).collect(),
+        truth: None,
+    }
+}
+
+/// Why a live process cannot be profiled here.
+fn no_counters() -> Failure {
+    let what = "cannot profile a running process";
+    let next = "profile a model of it: turbolane profile --scenario NAME";
+    let facts = match Facts::read(&Live) {
+        Ok(facts) => facts,
+        Err(error) => return Failure::unsupported(Problem::new(what, error.to_string(), next)),
+    };
+    let why = match license_counters(&facts.cpu).0 {
+        LicenseCounters::Levels { .. } if facts.pmu.core => {
+            "this version does not read licence counters yet, though this CPU has them"
+        }
+        LicenseCounters::Levels { .. } => {
+            "this CPU model has licence counters, but the kernel shows no core PMU"
+        }
+        LicenseCounters::Undescribed => {
+            "nobody has described what the licence counters of this CPU count"
+        }
+        LicenseCounters::Absent => "this CPU has no licence counters",
+        LicenseCounters::Unknown => "no table knows whether this CPU has licence counters",
+    };
+    Failure::unsupported(Problem::new(what, why, next))
+}
