@@ -98,11 +98,11 @@ fn symbols_have_versions() {
     let symbols = text_of(&succeed(Command::new("nm").args(["-D", "--defined-only"]).arg(library)));
     let mut exported: Vec<_> = symbols
         .lines()
-        .filter_map(|line| line.split(' ').next_back()?.strip_suffix("@@TURBOLANE_0.1"))
+        .filter_map(|line| line.split(' ').next_back()?.strip_suffix("@@TURBOLANE_1.0"))
         .collect();
     exported.sort();
     assert_eq!(exported, functions_of_the_header());
-    let others = symbols.lines().filter(|line| !line.contains("TURBOLANE_0.1"));
+    let others = symbols.lines().filter(|line| !line.contains("TURBOLANE_1.0"));
     assert_eq!(others.collect::<Vec<_>>(), Vec::<&str>::new());
 }
 
