@@ -19,6 +19,7 @@ pub mod dvfs;
 pub mod lane;
 pub mod papers;
 pub mod problem;
+pub mod record;
 pub mod reproduce;
 pub mod scan;
 pub mod settings;
