@@ -11,12 +11,14 @@ mod ctl;
 mod doctor;
 mod failure;
 mod man;
+mod record;
 mod reproduce;
 mod run;
 mod scan;
 mod sim;
 mod stats;
 mod terminal;
+mod trace;
 mod usage;
 
 use std::process::ExitCode;
@@ -45,12 +47,14 @@ Exit codes:
   1   done, and something was found (doctor: no scheduler can run here; scan: wide code)
   2   failed, or the input makes no sense
   77  cannot be answered on this machine, by this kernel or for this user
-turbolane run -- CMD exits as CMD does, with 128 + N if signal N ended it.";
+turbolane run -- CMD and record -- CMD exit as CMD does, with 128 + N if signal N ended it.";
 
 #[derive(Subcommand)]
 enum Command {
     Doctor(doctor::DoctorArgs),
     Scan(scan::ScanArgs),
+    Record(record::RecordArgs),
+    Trace(trace::TraceArgs),
     Run(run::RunArgs),
     Ctl(ctl::CtlArgs),
     Stats(stats::StatsArgs),
@@ -68,6 +72,8 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Doctor(args) => doctor::main(&args),
         Command::Scan(args) => scan::main(&args),
+        Command::Record(args) => record::main(args),
+        Command::Trace(args) => trace::main(&args),
         Command::Run(args) => run::main(args),
         Command::Ctl(args) => ctl::main(args),
         Command::Stats(args) => stats::main(&args),

@@ -78,6 +78,8 @@ pub struct Task {
     pub kernel: bool,
     /// Its begins and ends are all recorded.
     pub followed: bool,
+    /// It has ended, but for its last switch.
+    exited: bool,
     state: State,
     /// Numbers of the marks that it is inside of.
     marks: Vec<u32>,
@@ -110,6 +112,8 @@ pub struct Follower {
     by_tid: HashMap<u32, TaskId>,
     /// Who runs on each CPU, and since when, as far as is known.
     cpus: Vec<Option<(TaskId, u64)>>,
+    /// CPUs of which a switch was seen.
+    switched: Vec<bool>,
     contradictions: Contradictions,
 }
 
@@ -127,6 +131,7 @@ impl Follower {
             tasks: Vec::new(),
             by_tid: HashMap::new(),
             cpus: Vec::new(),
+            switched: Vec::new(),
             contradictions: Contradictions::default(),
         };
         let idle = follower.add(0);
@@ -165,13 +170,7 @@ impl Follower {
             What::Switch { next, why, .. } => self.switch(event, task, *next, *why, to),
             What::Wake { delay_ns, .. } => self.wake(event.at_ns, *delay_ns, task),
             What::Fork { parent, tgid } => self.fork(task, *parent, *tgid),
-            What::Exit => {
-                self.by_tid.remove(&event.tid);
-                // It runs on to its last switch, under its number.
-                if matches!(self.tasks[task].state, State::Running { .. }) {
-                    self.by_tid.insert(event.tid, task);
-                }
-            }
+            What::Exit => self.tasks[task].exited = true,
             What::Mark { mark } => self.mark(event.at_ns, task, |marks| marks.push(*mark), to),
             What::MarkReturn { mark } => self.mark_return(event.at_ns, task, *mark, to),
             What::Task { tgid, kernel, running, followed, name } => {
@@ -183,6 +182,7 @@ impl Follower {
             }
             What::Name { tgid, name } => {
                 (self.tasks[task].tgid, self.tasks[task].name) = (*tgid, *name);
+                self.takes_over(event, task, to);
             }
             _ => {}
         }
@@ -203,6 +203,7 @@ impl Follower {
             name: Name::new(b"?"),
             kernel: false,
             followed: self.everybody,
+            exited: false,
             state: State::Unknown,
             marks: Vec::new(),
         });
@@ -222,6 +223,18 @@ impl Follower {
         let (name, kernel) = (self.tasks[parent].name, self.tasks[parent].kernel);
         let t = &mut self.tasks[child];
         (t.name, t.kernel, t.tgid, t.followed, t.state) = (name, kernel, tgid, true, State::Sleeping);
+    }
+
+    /// A thread that calls exec goes on under the number of its process: it was told that its old number
+    /// has ended, and its name under the new one.
+    fn takes_over(&mut self, event: &Event, task: TaskId, to: &mut dyn Visit) {
+        let Some((runs, _)) = *self.cpu(event.cpu) else { return };
+        if runs != task && self.tasks[runs].exited {
+            self.stop(event.cpu, event.at_ns, None, to);
+            self.tasks[runs].state = State::Unknown;
+            self.tasks[task].state = State::Unknown;
+            self.start(task, event.cpu, event.at_ns, to);
+        }
     }
 
     fn cpu(&mut self, cpu: u16) -> &mut Option<(TaskId, u64)> {
@@ -249,21 +262,21 @@ impl Follower {
     fn switch(&mut self, event: &Event, prev: TaskId, next: u32, why: Why, to: &mut dyn Visit) {
         let (at_ns, cpu) = (event.at_ns, event.cpu);
         let known = *self.cpu(cpu);
+        let starts_known = self.is_first(cpu) && self.is_whole(prev);
         match known {
             Some((task, _)) if task == prev => {}
             // The first switch of the CPU corrects what the list of tasks said.
-            Some((task, since_ns)) if since_ns == self.start_ns => self.forget(task, cpu, prev),
+            Some((task, _)) if starts_known => self.forget(task, cpu),
             Some((task, _)) => {
                 self.contradictions.switches += u64::from(self.is_whole(prev) && self.is_whole(task));
-                self.forget(task, cpu, prev);
-            }
-            None if self.everybody || self.tasks[prev].followed => {
-                *self.cpu(cpu) = Some((prev, self.start_ns));
-                self.contradictions.switches +=
-                    u64::from(matches!(self.tasks[prev].state, State::Waiting { .. }));
+                self.forget(task, cpu);
             }
             None => {}
         }
+        if self.cpu(cpu).is_none() && starts_known {
+            *self.cpu(cpu) = Some((prev, self.start_ns));
+        }
+        self.switched[usize::from(cpu)] = true;
         self.stop(cpu, at_ns, Some(why), to);
         self.tasks[prev].state = match why {
             Why::Preempted => State::Waiting { since_ns: at_ns, woken: false },
@@ -277,15 +290,17 @@ impl Follower {
         self.start(next, cpu, at_ns, to);
     }
 
-    /// It does not run there, although it seemed so: `other` does.
-    fn forget(&mut self, task: TaskId, cpu: u16, other: TaskId) {
+    /// No switch of the CPU has been seen yet.
+    fn is_first(&mut self, cpu: u16) -> bool {
+        let cpu = usize::from(cpu);
+        self.switched.resize(self.switched.len().max(cpu + 1), false);
+        !self.switched[cpu]
+    }
+
+    /// It does not run there, although it seemed so.
+    fn forget(&mut self, task: TaskId, cpu: u16) {
         self.tasks[task].state = State::Unknown;
-        let start_ns = self.start_ns;
-        let since_ns = match self.tasks[other].state {
-            State::Running { since_ns, .. } => since_ns,
-            _ => start_ns,
-        };
-        *self.cpu(cpu) = if self.is_whole(other) { Some((other, since_ns)) } else { None };
+        *self.cpu(cpu) = None;
     }
 
     fn start(&mut self, task: TaskId, cpu: u16, at_ns: u64, to: &mut dyn Visit) {

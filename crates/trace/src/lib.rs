@@ -28,3 +28,8 @@ pub use event::{Event, Lane, Name, What, Why};
 pub use info::{End, Info, MarkInfo};
 pub use reader::{Ending, Reader};
 pub use writer::Writer;
+
+/// Whether a file that begins with these bytes is a recording, of whatever version.
+pub fn is_trace(first: &[u8; 8]) -> bool {
+    *first == block::MAGIC
+}

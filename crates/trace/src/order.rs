@@ -40,7 +40,9 @@ mod tests {
     #[test]
     fn merges_and_holds_back() {
         let mut order = Order::default();
-        [event(10, 0), event(30, 0), event(20, 1), event(40, 1)].map(|event| order.push(event));
+        for event in [event(10, 0), event(30, 0), event(20, 1), event(40, 1)] {
+            order.push(event);
+        }
         let times: Vec<u64> = order.before(35).map(|event| event.at_ns).collect();
         assert_eq!(times, [10, 20, 30]);
         order.push(event(37, 0));

@@ -8,6 +8,7 @@
 //! vmtests run NAME          run a test: exit 0 passed, 77 skipped, else failed
 //! vmtests bench NAME        run a benchmark; its results go to $TURBOLANE_OUT
 //! vmtests demo              the guest's part of ./x demo
+//! vmtests record-load       threads with marked calls, to be recorded
 //! vmtests xcr0              print XCR0 as a new program sees it
 //! ```
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         ["run", name] => suite::run(tests::ALL, name),
         ["bench", name] => suite::run(bench::ALL, name),
         ["demo"] => demo::run_demo(),
+        ["record-load"] => tests::record::load(),
         ["xcr0"] => {
             println!("{:#x}", trap::xcr0());
             Ok(())

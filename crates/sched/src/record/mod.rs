@@ -80,15 +80,30 @@ pub struct Recorder<W: Write> {
     programs: Programs,
 }
 
-impl<W: Write> Recorder<W> {
-    /// Begins to record to `out`. `info` is what the caller knows; the rest is filled in.
-    pub fn start(options: &Options, mut info: Info, out: W) -> Result<Self> {
+/// A recording that could begin: everything is loaded, nothing is recorded.
+pub struct Prepared {
+    options: Options,
+    programs: Programs,
+    ring_maps: Vec<MapHandle>,
+    lane: Option<lane::Lane>,
+    nr_cpus: usize,
+}
+
+impl Prepared {
+    /// Loads what is needed: what this machine refuses, it refuses here.
+    pub fn load(options: Options) -> Result<Self> {
         let nr_cpus = libbpf_rs::num_possible_cpus()
             .map_err(|e| Error::failed("cannot tell how many CPUs there are", e))?
             .min(machine::MAX_CPUS);
         let lane = lane::Lane::find();
-        let (mut programs, ring_maps) =
-            Programs::load(options, nr_cpus, lane.as_ref().map(|lane| &lane.tasks))?;
+        let (programs, ring_maps) =
+            Programs::load(&options, nr_cpus, lane.as_ref().map(|lane| &lane.tasks))?;
+        Ok(Prepared { options, programs, ring_maps, lane, nr_cpus })
+    }
+
+    /// Begins to record to `out`. `info` is what the caller knows; the rest is filled in.
+    pub fn start<W: Write>(self, mut info: Info, out: W) -> Result<Recorder<W>> {
+        let Prepared { options, mut programs, ring_maps, lane, nr_cpus } = self;
         let order = Rc::new(RefCell::new(Order::default()));
         let rings = read_rings(&ring_maps, &order)?;
         info.everybody = options.whom == Whom::Everybody;
@@ -96,7 +111,7 @@ impl<W: Write> Recorder<W> {
         info.start_ns = now_ns();
         info.syscalls = options.syscalls;
         info.marks = options.marks.iter().map(mark_info).collect();
-        programs.attach(options)?;
+        programs.attach(&options)?;
         let followed = programs.follow_tree(&options.whom)?;
         tell_tasks(&programs, &followed, info.start_ns, &mut order.borrow_mut())?;
         let mut recorder = Recorder {
@@ -114,7 +129,9 @@ impl<W: Write> Recorder<W> {
         recorder.writer.flush().map_err(write_error)?;
         Ok(recorder)
     }
+}
 
+impl<W: Write> Recorder<W> {
     /// Whether the calling thread, and what it starts from now on, is recorded.
     pub fn follow_this_thread(&self, follow: bool) -> Result<()> {
         // SAFETY: no arguments.

@@ -38,22 +38,12 @@ impl Programs {
         nr_cpus: usize,
         lane: Option<&MapHandle>,
     ) -> Result<(Self, Vec<MapHandle>)> {
-        let object = Box::leak(Box::new(MaybeUninit::<OpenObject>::uninit()));
-        let mut open = TraceSkelBuilder::default()
-            .open(object)
-            .map_err(|e| Error::failed("cannot open the recorder's BPF object", e))?;
-        let rodata = open.maps.rodata_data.as_deref_mut().expect("the skeleton maps .rodata");
-        rodata.everybody = u32::from(options.whom == Whom::Everybody);
-        rodata.lane_known = u32::from(lane.is_some());
-        rodata.nr_words = nr_cpus.div_ceil(64) as u32;
-        choose(&mut open, options)?;
-        let prepared = open.maps.rings.set_max_entries(nr_cpus as u32);
-        prepared.map_err(|e| Error::failed("cannot prepare the recorder's rings", e))?;
-        if let Some(lane) = lane {
-            let reused = open.maps.lane_tasks.reuse_fd(lane.as_fd());
-            reused.map_err(|e| Error::failed("cannot read the scheduler's tasks", e))?;
-        }
-        let skel = open.load().map_err(load_error)?;
+        // Some kernels know the function whose exit tells of affinities, and let nobody watch it (seen:
+        // -EPERM on a 6.18 without direct ftrace calls). Then affinities are those of the begin.
+        let skel = match quietly(|| load(options, nr_cpus, lane, true)) {
+            Err(_) => load(options, nr_cpus, lane, false)?,
+            Ok(skel) => skel,
+        };
         let rings = make_rings(&skel, ring_bytes(options, nr_cpus), nr_cpus)?;
         Ok((Programs { skel, links: Vec::new() }, rings))
     }
@@ -167,12 +157,44 @@ impl Programs {
     }
 }
 
+/// Without libbpf's own words about what does not work.
+fn quietly<T>(work: impl FnOnce() -> T) -> T {
+    let before = libbpf_rs::set_print(None);
+    let done = work();
+    libbpf_rs::set_print(before);
+    done
+}
+
+fn load(
+    options: &Options,
+    nr_cpus: usize,
+    lane: Option<&MapHandle>,
+    affinities: bool,
+) -> Result<TraceSkel<'static>> {
+    let object = Box::leak(Box::new(MaybeUninit::<OpenObject>::uninit()));
+    let mut open = TraceSkelBuilder::default()
+        .open(object)
+        .map_err(|e| Error::failed("cannot open the recorder's BPF object", e))?;
+    let rodata = open.maps.rodata_data.as_deref_mut().expect("the skeleton maps .rodata");
+    rodata.everybody = u32::from(options.whom == Whom::Everybody);
+    rodata.lane_known = u32::from(lane.is_some());
+    rodata.nr_words = nr_cpus.div_ceil(64) as u32;
+    choose(&mut open, options, affinities)?;
+    let prepared = open.maps.rings.set_max_entries(nr_cpus as u32);
+    prepared.map_err(|e| Error::failed("cannot prepare the recorder's rings", e))?;
+    if let Some(lane) = lane {
+        let reused = open.maps.lane_tasks.reuse_fd(lane.as_fd());
+        reused.map_err(|e| Error::failed("cannot read the scheduler's tasks", e))?;
+    }
+    open.load().map_err(load_error)
+}
+
 /// Leaves out the programs that are not wanted, or whose attach point this kernel does not have.
-fn choose(open: &mut OpenTraceSkel<'_>, options: &Options) -> Result<()> {
+fn choose(open: &mut OpenTraceSkel<'_>, options: &Options, affinities: bool) -> Result<()> {
     let btf = Btf::from_vmlinux().map_err(|e| Error::failed("cannot read the kernel's BTF", e))?;
     let has = |name: &str| btf.type_by_name::<btf::types::Func<'_>>(name).is_some();
     let progs = &mut open.progs;
-    progs.tl_trace_affinity.set_autoload(has("set_cpus_allowed_common"));
+    progs.tl_trace_affinity.set_autoload(affinities && has("set_cpus_allowed_common"));
     progs.tl_trace_syscall.set_autoload(options.syscalls);
     progs.tl_trace_sysret.set_autoload(options.syscalls);
     progs.tl_trace_trap.set_autoload(hw::sched_ext::has_trap_module());

@@ -6,6 +6,7 @@ mod changes;
 mod cpus;
 mod lifecycle;
 mod placement;
+pub mod record;
 mod storms;
 mod trap;
 mod trap_avx512;
@@ -37,6 +38,8 @@ pub const ALL: &[Case] = &[
     Case::new("cgroups", changes::cgroup_moves),
     Case::new("storms", storms::fork_and_exec),
     Case::new("kernel_threads", storms::kernel_threads),
+    Case::new("record", record::command).limit_s(300),
+    Case::new("record_system", record::system).limit_s(400),
     Case::new("one_cpu", cpus::one_cpu).cpus(1),
     Case::new("two_cpus", cpus::two_cpus).cpus(2),
     Case::new("all_wide_and_none", cpus::all_wide_and_none),
