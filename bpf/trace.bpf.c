@@ -47,7 +47,7 @@ void bpf_task_release(struct task_struct *p) __ksym;
 
 /* ---- set before load ---- */
 const volatile u32 everybody;  /* 1 all tasks, 0 those that are followed */
-const volatile u32 lane_known; /* 1 lane_tasks is the scheduler's */
+const volatile u32 lane_known; /* 1 the map tasks is the scheduler's */
 const volatile u32 nr_words = 1; /* of an affinity, 64 CPUs each */
 
 /* Records dropped, by CPU; by the CPU, also from interrupts. */
@@ -77,16 +77,16 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
 	__type(value, struct followed);
-} tasks SEC(".maps");
+} recorded SEC(".maps");
 
-/* The scheduler's, where it runs (bpf/state.bpf.h): its values begin with a
- * struct tl_task. */
+/* The scheduler's, where it runs (bpf/state.bpf.h), under its name, which libbpf
+ * gives to a map that is used again. Its values begin with a struct tl_task. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
 	__type(value, struct tl_task);
-} lane_tasks SEC(".maps");
+} tasks SEC(".maps");
 
 /* ---- records ---- */
 
@@ -135,12 +135,12 @@ static __always_inline u64 both(u32 low, u32 high)
 
 static __always_inline struct followed *try_lookup(struct task_struct *p)
 {
-	return bpf_task_storage_get(&tasks, p, NULL, 0);
+	return bpf_task_storage_get(&recorded, p, NULL, 0);
 }
 
 static __always_inline struct followed *try_create(struct task_struct *p)
 {
-	return bpf_task_storage_get(&tasks, p, NULL,
+	return bpf_task_storage_get(&recorded, p, NULL,
 				    BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
@@ -163,7 +163,7 @@ static __always_inline u8 lane_of(struct task_struct *p)
 
 	if (!lane_known)
 		return 0;
-	t = bpf_task_storage_get(&lane_tasks, p, NULL, 0);
+	t = bpf_task_storage_get(&tasks, p, NULL, 0);
 	if (!t)
 		return 0;
 	return TL_TRACE_LANE_KNOWN | (t->level & 7) << 4 | (t->type & 15);
@@ -341,7 +341,9 @@ int tl_trace_tasks(struct bpf_iter__task *ctx)
 	task.tgid = p->tgid;
 	task.kernel = !!(p->flags & PF_KTHREAD);
 	task.cpu = p->thread_info.cpu;
-	task.running = !!p->on_cpu;
+	/* four bytes until 7.2, then one; the lowest is what counts */
+	bpf_probe_read_kernel(&task.running, 1,
+			      (void *)p + bpf_core_field_offset(p->on_cpu));
 	task.parent_tgid = p->real_parent->tgid;
 	if (bytes > sizeof(task.words))
 		bytes = sizeof(task.words);

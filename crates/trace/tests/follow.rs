@@ -129,6 +129,28 @@ fn lost_switches_show() {
     assert_eq!(of(&follower, &seen, 7), [(100, 110, 0), (160, 170, 0)]);
 }
 
+/// The list of tasks is made a moment after the begin: what switches say goes before.
+#[test]
+fn lists_of_tasks_are_corrected() {
+    let running = |tid| {
+        let name = Default::default();
+        What::Task { tgid: tid, kernel: false, running: true, followed: false, name }
+    };
+    let events = [
+        event(100, 1, 7, running(7)),
+        event(100, 2, 8, running(8)),
+        switch(110, 0, 0, 7, Why::Preempted),
+        switch(120, 1, 9, 0, Why::Sleeps),
+        switch(130, 2, 3, 0, Why::Sleeps),
+        switch(140, 0, 7, 0, Why::Sleeps),
+    ];
+    let (follower, seen) = follow(true, &events, 150);
+    assert_eq!(follower.contradictions().switches, 0);
+    assert_eq!(of(&follower, &seen, 7), [(110, 140, 0)]);
+    assert_eq!(of(&follower, &seen, 8), []);
+    assert_eq!(of(&follower, &seen, 9), [(100, 120, 0)]);
+}
+
 /// A number that is used again is another task.
 #[test]
 fn numbers_are_used_again() {

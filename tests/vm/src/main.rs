@@ -9,6 +9,7 @@
 //! vmtests bench NAME        run a benchmark; its results go to $TURBOLANE_OUT
 //! vmtests demo              the guest's part of ./x demo
 //! vmtests record-load       threads with marked calls, to be recorded
+//! vmtests record-bench NAME a load whose recording is measured
 //! vmtests xcr0              print XCR0 as a new program sees it
 //! ```
 
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         ["bench", name] => suite::run(bench::ALL, name),
         ["demo"] => demo::run_demo(),
         ["record-load"] => tests::record::load(),
+        ["record-bench", load] => bench::record::load(load),
         ["xcr0"] => {
             println!("{:#x}", trap::xcr0());
             Ok(())

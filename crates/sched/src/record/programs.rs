@@ -183,7 +183,7 @@ fn load(
     let prepared = open.maps.rings.set_max_entries(nr_cpus as u32);
     prepared.map_err(|e| Error::failed("cannot prepare the recorder's rings", e))?;
     if let Some(lane) = lane {
-        let reused = open.maps.lane_tasks.reuse_fd(lane.as_fd());
+        let reused = open.maps.tasks.reuse_fd(lane.as_fd());
         reused.map_err(|e| Error::failed("cannot read the scheduler's tasks", e))?;
     }
     open.load().map_err(load_error)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The benchmarks. Groups `vm` and `trap`: each measures its claim beside its baseline in one
 //! guest. Group `sim`: the simulator's speed, and what it predicts. Groups `dvfs` and `scan`: the speed of
-//! replays and of the scanner.
+//! replays and of the scanner. Group `record`: what a recording costs.
 
 pub mod conservation;
 mod dvfs;
@@ -9,6 +9,7 @@ mod hints;
 mod migration;
 mod overhead;
 mod placement;
+pub mod record;
 mod scan;
 mod sim;
 mod sim_results;
@@ -23,6 +24,7 @@ pub const ALL: &[Case] = &[
     Case::bench("placement", placement::run).limit_s(900),
     Case::bench("conservation", conservation::run).limit_s(400),
     Case::bench("overhead", overhead::run).icount().limit_s(900).peers(&["scx_layered"]),
+    Case::bench("record", record::run).group("record").host(),
     Case::bench("scan", scan::run).group("scan").host(),
     Case::bench("sim", sim::run).group("sim").host(),
     Case::bench("dvfs", dvfs::run).group("dvfs").host(),

@@ -4,49 +4,51 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::guest::{nr_cpus, spin, wait_for};
+use crate::guest::{nr_cpus, wait_for, work};
 use crate::lane::{Lane, TURBOLANE, turbolane};
 use crate::probe_site;
 
-/// The load's workers, and the rounds of each: a marked call, a wait for the other one.
+/// The load's pairs of workers, and the rounds of each: a marked call, and a wait for the other one.
 const PAIRS: usize = 4;
-const ROUNDS: u64 = 300;
-/// A marked call computes for so long, and so does what is between two calls.
-const CALL: Duration = Duration::from_micros(400);
+const ROUNDS: u64 = 100;
+/// A unit of work, long beside probes and switches; and how many a worker does inside of the marked function
+/// and outside, in a round.
+const UNIT: u64 = 20_000;
+const WORKERS: [(&str, u64, u64); 2] = [("mostly-marked", 3, 1), ("seldom-marked", 1, 3)];
 
 /// What `vmtests record-load` does: pairs of threads that pass a token on, with a marked call each time.
 pub fn load() -> Result<()> {
-    crate::guest::calibrate();
-    let pair = || {
-        let (there, get_there) = std::sync::mpsc::sync_channel::<()>(1);
-        let (back, get_back) = std::sync::mpsc::sync_channel::<()>(1);
-        let first = std::thread::spawn(move || {
-            for _ in 0..ROUNDS {
-                probe_site::marked(|| spin(CALL));
-                spin(CALL);
-                if there.send(()).is_err() || get_back.recv().is_err() {
-                    return;
-                }
-            }
-        });
-        let second = std::thread::spawn(move || {
-            while get_there.recv().is_ok() {
-                probe_site::marked(|| spin(CALL));
-                if back.send(()).is_err() {
-                    return;
-                }
-            }
-        });
-        [first, second]
-    };
-    let threads: Vec<_> = (0..PAIRS).flat_map(|_| pair()).collect();
+    let mut threads = Vec::new();
+    for _ in 0..PAIRS {
+        let (there, get_there) = sync_channel::<()>(1);
+        let (back, get_back) = sync_channel::<()>(1);
+        back.send(())?;
+        for ((name, marked, plain), (to, from)) in
+            WORKERS.into_iter().zip([(there, get_back), (back, get_there)])
+        {
+            let round = move |_| {
+                let got = from.recv();
+                probe_site::marked(|| {
+                    work(marked * UNIT);
+                });
+                work(plain * UNIT);
+                // The other one may have done its last round.
+                _ = to.send(());
+                got.is_ok()
+            };
+            let thread = std::thread::Builder::new().name(name.into());
+            threads.push(thread.spawn(move || (0..ROUNDS).all(round))?);
+        }
+    }
     for thread in threads {
-        thread.join().map_err(|_| anyhow::anyhow!("a worker panicked"))?;
+        let whole = thread.join().map_err(|_| anyhow::anyhow!("a worker panicked"))?;
+        ensure!(whole, "a worker was left alone");
     }
     Ok(())
 }
@@ -85,13 +87,18 @@ pub fn command() -> Result<()> {
     let expected = 2 * PAIRS as u64 * ROUNDS;
     ensure!(calls == expected, "{calls} marked calls recorded, {expected} made");
     let tasks = summary["tasks"].as_array().context("no tasks")?;
+    for (name, marked, plain) in WORKERS {
+        let named = |task: &&Value| task["name"] == name;
+        let workers: Vec<Value> = tasks.iter().filter(named).cloned().collect();
+        ensure!(workers.len() == PAIRS, "{} tasks are called {name}: {summary}", workers.len());
+        ensure!(sum(&workers, "marks") == PAIRS as u64 * ROUNDS, "{name} lacks calls: {summary}");
+        // What probes, system calls and switches take is the tolerance.
+        let wide = sum(&workers, "wide_ns") as f64 / sum(&workers, "run_ns") as f64;
+        let expected = marked as f64 / (marked + plain) as f64;
+        ensure!((wide - expected).abs() < 0.15, "{wide:.2} of {name} is marked: {summary}");
+    }
     let workers: Vec<Value> =
         tasks.iter().filter(|task| task["marks"].as_u64() > Some(0)).cloned().collect();
-    ensure!(workers.len() == 2 * PAIRS, "{} tasks made marked calls: {summary}", workers.len());
-    // Half of what the first of a pair does is marked, all that the second does: two thirds. The tolerance is
-    // what the kernel, the probes and waiting for each other take in an emulated machine.
-    let wide = sum(&workers, "wide_ns") as f64 / sum(&workers, "run_ns") as f64;
-    ensure!((0.45..0.85).contains(&wide), "{wide:.2} of the workers' time is marked: {summary}");
     // Each round has a wait for the other, unless the answer is there already.
     let (wakes, sleeps) = (sum(&workers, "wakes"), sum(&workers, "sleeps"));
     ensure!(sleeps > expected / 4, "only {sleeps} sleeps in {expected} rounds");
