@@ -115,7 +115,8 @@ impl RecordSummary {
     /// The recording as text of at most `width` columns, with so many tasks.
     pub fn text(&self, width: usize, top: usize) -> String {
         let mut text = String::new();
-        let mut line = |label: &str, value: &str| text += &wrap(&format!("{label:<12}"), value, width);
+        let mut line =
+            |label: &str, value: &str| text += &wrap(&format!("{label:<12}"), value, width);
         let partial = "partial: it is still being written, or was cut off";
         line("recording", &format!("{}, {}", self.target, duration(self.duration_ns)));
         if !self.complete {
@@ -136,10 +137,14 @@ impl RecordSummary {
     }
 
     fn events_text(&self) -> String {
-        let per_second = self.events as f64 / (self.duration_ns.max(1) as f64 / 1e9);
-        let mut text = format!("{}, {per_second:.0} a second", self.events);
+        let mut text = self.events.to_string();
+        if self.duration_ns > 0 {
+            text +=
+                &format!(", {:.0} a second", self.events as f64 / (self.duration_ns as f64 / 1e9));
+        }
         if self.late_events > 0 {
-            text += &format!("; {} told too late, with the time of the one before", self.late_events);
+            text +=
+                &format!("; {} told too late, with the time of the one before", self.late_events);
         }
         text
     }
@@ -192,7 +197,8 @@ impl RecordSummary {
             ]);
         }
         let rest = self.tasks.len().saturating_sub(top);
-        let more = if rest > 0 { format!("and {rest} more tasks: --top N\n") } else { String::new() };
+        let more =
+            if rest > 0 { format!("and {rest} more tasks: --top N\n") } else { String::new() };
         table.text(width) + &more
     }
 }

@@ -24,6 +24,7 @@ pub mod histogram;
 pub mod policy_spec;
 pub mod program;
 pub mod record;
+pub mod recorded;
 pub mod rng;
 pub mod scenario;
 pub mod sched;

@@ -222,7 +222,8 @@ impl Follower {
         let parent = self.task(parent);
         let (name, kernel) = (self.tasks[parent].name, self.tasks[parent].kernel);
         let t = &mut self.tasks[child];
-        (t.name, t.kernel, t.tgid, t.followed, t.state) = (name, kernel, tgid, true, State::Sleeping);
+        (t.name, t.kernel, t.tgid, t.followed, t.state) =
+            (name, kernel, tgid, true, State::Sleeping);
     }
 
     /// A thread that calls exec goes on under the number of its process: it was told that its old number
@@ -268,7 +269,8 @@ impl Follower {
             // The first switch of the CPU corrects what the list of tasks said.
             Some((task, _)) if starts_known => self.forget(task, cpu),
             Some((task, _)) => {
-                self.contradictions.switches += u64::from(self.is_whole(prev) && self.is_whole(task));
+                self.contradictions.switches +=
+                    u64::from(self.is_whole(prev) && self.is_whole(task));
                 self.forget(task, cpu);
             }
             None => {}

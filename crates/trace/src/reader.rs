@@ -46,8 +46,8 @@ impl<R: Read> Reader<R> {
             Found::Block { .. } => return Err(corrupt("it does not begin by saying what it is")),
             Found::Part | Found::Nothing => return Err(corrupt("it ends before it begins")),
         };
-        let info =
-            Info::decode(&payload).ok_or_else(|| corrupt("what it says of itself makes no sense"))?;
+        let info = Info::decode(&payload)
+            .ok_or_else(|| corrupt("what it says of itself makes no sense"))?;
         Ok(Reader {
             input,
             info,

@@ -5,7 +5,9 @@ use machine::CpuSet;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use trace::{End, Ending, Event, Info, Lane, MarkInfo, Name, Reader, TraceError, What, Why, Writer};
+use trace::{
+    End, Ending, Event, Info, Lane, MarkInfo, Name, Reader, TraceError, What, Why, Writer,
+};
 
 fn lane() -> impl Strategy<Value = Lane> {
     (0u8..16, 0u8..8).prop_map(|(task_type, level)| Lane { task_type, level })

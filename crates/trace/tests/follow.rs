@@ -89,7 +89,13 @@ fn marked_time() {
         // mark 1 was left by longjmp: its entry goes with mark 0's
         event(170, 0, 7, What::MarkReturn { mark: 0 }),
     ];
-    let running = What::Task { tgid: 7, kernel: false, running: true, followed: true, name: Default::default() };
+    let running = What::Task {
+        tgid: 7,
+        kernel: false,
+        running: true,
+        followed: true,
+        name: Default::default(),
+    };
     let events = [vec![event(100, 0, 7, running)], events.to_vec()].concat();
     let (follower, seen) = follow(true, &events, 180);
     let expected = [(100, 120, 0), (120, 130, 1), (130, 140, 2), (160, 170, 2), (170, 180, 0)];

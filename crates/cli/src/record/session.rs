@@ -146,7 +146,11 @@ fn ended(end: &End, bytes: u64, session: &Session) -> String {
         lost => format!("{lost} LOST: try a larger --buffer"),
     };
     let file = session.output.display();
-    format!("{} events, {lost}, {}; read them with: turbolane trace {file}", end.events, size(bytes))
+    format!(
+        "{} events, {lost}, {}; read them with: turbolane trace {file}",
+        end.events,
+        size(bytes)
+    )
 }
 
 /// Bytes for people.

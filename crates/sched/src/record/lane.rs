@@ -32,8 +32,9 @@ impl Lane {
         let program = programs.find(|program| program.name == OsStr::new(PROGRAM))?;
         let maps: Vec<MapHandle> =
             program.map_ids.iter().filter_map(|id| MapHandle::from_map_id(*id).ok()).collect();
-        let (tasks, others): (Vec<_>, Vec<_>) =
-            maps.into_iter().partition(|map| map.map_type() == MapType::TaskStorage && map.name() == TASKS);
+        let (tasks, others): (Vec<_>, Vec<_>) = maps
+            .into_iter()
+            .partition(|map| map.map_type() == MapType::TaskStorage && map.name() == TASKS);
         let ends_in_bss =
             |map: &MapHandle| map.name().to_str().is_some_and(|name| name.ends_with(BSS));
         let bss = others.into_iter().find(ends_in_bss)?;

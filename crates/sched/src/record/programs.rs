@@ -10,9 +10,7 @@ use std::ptr;
 use libbpf_rs::btf::{self, Btf};
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, MapType, OpenObject, ProgramMut, UprobeOpts,
-};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, OpenObject, ProgramMut, UprobeOpts};
 use report::problem::Problem;
 
 use super::bpf::{OpenTraceSkel, TraceSkel, TraceSkelBuilder};

@@ -87,7 +87,10 @@ mod tests {
         let task = task_of(&bytes(7, 6, 1));
         assert_eq!((task.tid, task.tgid, task.parent_tgid, task.cpu), (7, 6, 1, 5));
         assert!(task.running && !task.kernel);
-        assert_eq!((task.name.to_string().as_str(), task.affinity.to_string().as_str()), ("a name", "0-1"));
+        assert_eq!(
+            (task.name.to_string().as_str(), task.affinity.to_string().as_str()),
+            ("a name", "0-1")
+        );
     }
 
     /// A family is threads and children and their children, not parents or strangers.
