@@ -191,7 +191,9 @@ int BPF_PROG(tl_trace_switch, bool preempted, struct task_struct *prev,
 	if (!is_wanted(prev) && !is_wanted(next))
 		return 0;
 	flags = why_stopped(preempted, state);
-	if (prev->migration_disabled)
+	/* Newer kernels switch migration off while this runs, and prev is the
+	 * current task: 1 may be us. One that did so itself once is missed. */
+	if (prev->migration_disabled > 1)
 		flags |= TL_TRACE_BOUND;
 	emit(TL_TRACE_SWITCH, prev->pid, flags,
 	     both(next->pid, lane_of(prev) | lane_of(next) << 8));
