@@ -46,8 +46,8 @@ struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
 
 /* ---- set before load ---- */
-const volatile u32 everybody;  /* 1 all tasks, 0 those that are followed */
-const volatile u32 lane_known; /* 1 the map tasks is the scheduler's */
+const volatile u32 everybody;	 /* 1 all tasks, 0 those that are followed */
+const volatile u32 lane_known;	 /* 1 the map tasks is the scheduler's */
 const volatile u32 nr_words = 1; /* of an affinity, 64 CPUs each */
 
 /* Records dropped, by CPU; by the CPU, also from interrupts. */
@@ -171,7 +171,8 @@ static __always_inline u8 lane_of(struct task_struct *p)
 
 /* States of include/linux/sched.h; they have not changed since 4.14. */
 #define TASK_INTERRUPTIBLE 1u
-#define TASK_ENDS (0x10u | 0x20u | 0x80u) /* EXIT_DEAD, EXIT_ZOMBIE, TASK_DEAD */
+#define TASK_ENDS \
+	(0x10u | 0x20u | 0x80u) /* EXIT_DEAD, EXIT_ZOMBIE, TASK_DEAD */
 
 static __always_inline u8 why_stopped(bool preempted, u32 state)
 {
@@ -245,8 +246,7 @@ SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(tl_trace_migrate, struct task_struct *p, int to)
 {
 	if (is_wanted(p))
-		emit(TL_TRACE_MIGRATE, p->pid, 0,
-		     both(to, p->thread_info.cpu));
+		emit(TL_TRACE_MIGRATE, p->pid, 0, both(to, p->thread_info.cpu));
 	return 0;
 }
 

@@ -86,7 +86,7 @@ struct tl_trace_task {
 	u32 tid;
 	u32 tgid;
 	u32 parent_tgid;
-	u16 cpu; /* on which it runs, waits or ran last */
+	u16 cpu;    /* on which it runs, waits or ran last */
 	u8 kernel;  /* 1 a kernel thread */
 	u8 running; /* 1 it runs */
 	char name[16];
