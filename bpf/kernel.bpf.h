@@ -35,11 +35,16 @@ typedef u32 __wsum;
 enum {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 enum {
 	BPF_F_NO_PREALLOC = 1U << 0,
 	BPF_F_MMAPABLE = 1U << 10,
+};
+enum {
+	BPF_RB_NO_WAKEUP = 1U << 0,
 };
 enum {
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1U << 0
@@ -70,7 +75,15 @@ struct sched_ext_entity {
 	u64 dsq_vtime;
 };
 
+struct thread_info {
+	u32 cpu;
+};
+
 struct task_struct {
+	struct thread_info thread_info;
+	s32 on_cpu;
+	char comm[16];
+	struct task_struct *real_parent;
 	u32 flags;
 	s32 pid;
 	s32 tgid;
@@ -83,6 +96,17 @@ struct task_struct {
 
 struct pt_regs {
 	unsigned long ip;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 
 enum scx_exit_kind {

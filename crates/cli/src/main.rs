@@ -13,12 +13,14 @@ mod failure;
 mod man;
 mod probe;
 mod profile;
+mod record;
 mod reproduce;
 mod run;
 mod scan;
 mod sim;
 mod stats;
 mod terminal;
+mod trace;
 mod usage;
 mod verify;
 
@@ -46,16 +48,18 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0   done, nothing found
   1   done, and something was found (doctor: no scheduler can run here; scan: wide code;
-      verify: worse)
+      trace --check: a broken rule; reproduce: a ranking does not hold; verify: worse)
   2   failed, or the input makes no sense
   77  cannot be answered on this machine, by this kernel or for this user
-turbolane run -- CMD exits as CMD does, with 128 + N if signal N ended it.";
+turbolane run -- CMD and record -- CMD exit as CMD does, with 128 + N if signal N ended it.";
 
 #[derive(Subcommand)]
 enum Command {
     Doctor(doctor::DoctorArgs),
     Scan(scan::ScanArgs),
     Probe(probe::ProbeArgs),
+    Record(record::RecordArgs),
+    Trace(trace::TraceArgs),
     Run(run::RunArgs),
     Ctl(ctl::CtlArgs),
     Stats(stats::StatsArgs),
@@ -76,6 +80,8 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::main(&args),
         Command::Scan(args) => scan::main(&args),
         Command::Probe(args) => probe::main(&args),
+        Command::Record(args) => record::main(args),
+        Command::Trace(args) => trace::main(&args),
         Command::Run(args) => run::main(args),
         Command::Ctl(args) => ctl::main(args),
         Command::Stats(args) => stats::main(&args),

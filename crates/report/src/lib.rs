@@ -22,6 +22,7 @@ pub mod papers;
 pub mod probe;
 pub mod problem;
 pub mod profile;
+pub mod record;
 pub mod reproduce;
 pub mod scan;
 pub mod settings;

@@ -20,6 +20,7 @@ pub mod layout;
 pub mod marks;
 pub mod obstacles;
 pub mod parse;
+pub mod record;
 pub mod scx;
 pub mod scx_lane;
 pub mod settings;

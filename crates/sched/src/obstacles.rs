@@ -115,6 +115,25 @@ pub fn of_scx(kernel: &Kernel) -> Option<Obstacle> {
     None
 }
 
+/// What keeps the recorder from running here; with marks it needs more.
+pub fn of_recording(marks: bool, facts: &Facts) -> Option<Problem> {
+    let what = "cannot record";
+    let (kernel, rights) = (&facts.kernel, &facts.rights);
+    if !rights.can_load_bpf() {
+        let why = "it needs CAP_SYS_ADMIN, or CAP_BPF and CAP_PERFMON";
+        return Some(Problem::new(what, why, "run it by sudo, outside of a container"));
+    }
+    if !kernel.btf {
+        let why = format!("Linux {} carries no type information (BTF)", kernel.release);
+        return Some(Problem::new(what, why, "boot a kernel built with CONFIG_DEBUG_INFO_BTF"));
+    }
+    if marks && !kernel.uprobes {
+        let why = format!("Linux {} has no uprobes, by which marks are seen", kernel.release);
+        return Some(Problem::new(what, why, "record without marks"));
+    }
+    None
+}
+
 /// What keeps the trap module from withholding these components here.
 pub fn of_trap(components: Components, facts: &Facts) -> Option<Problem> {
     let what = format!("cannot use --trap {components}");

@@ -359,7 +359,7 @@ fn run(program: &ProgramMut<'_>, args: &mut [u8]) -> Result<i32> {
 }
 
 /// Run a `SEC("syscall")` program and return what it returned.
-fn test_run(program: BorrowedFd<'_>, args: &mut [u8]) -> std::io::Result<i32> {
+pub(crate) fn test_run(program: BorrowedFd<'_>, args: &mut [u8]) -> std::io::Result<i32> {
     use std::os::fd::AsRawFd;
     let mut opts = libbpf_rs::libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_test_run_opts>() as _,

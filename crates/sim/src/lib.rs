@@ -25,6 +25,7 @@ pub mod overhead;
 pub mod policy_spec;
 pub mod program;
 pub mod record;
+pub mod recorded;
 pub mod rng;
 pub mod scenario;
 pub mod sched;

@@ -9,6 +9,8 @@
 //! vmtests bench NAME        run a benchmark; its results go to $TURBOLANE_OUT
 //! vmtests demo              the guest's part of ./x demo
 //! vmtests pstate-end ROOT HOW  change P-states, then end
+//! vmtests record-load       threads with marked calls, to be recorded
+//! vmtests record-bench NAME a load whose recording is measured
 //! vmtests xcr0              print XCR0 as a new program sees it
 //! ```
 
@@ -37,6 +39,8 @@ fn main() -> ExitCode {
         ["bench", name] => suite::run(bench::ALL, name),
         ["demo"] => demo::run_demo(),
         ["pstate-end", root, how] => pstate_end::play(root, how),
+        ["record-load"] => tests::record::load(),
+        ["record-bench", load] => bench::record::load(load),
         ["xcr0"] => {
             println!("{:#x}", trap::xcr0());
             Ok(())

@@ -5,7 +5,7 @@
 //! only then take over ([`supervise`]). Up to that point nothing has changed.
 
 mod preflight;
-mod supervise;
+pub(crate) mod supervise;
 
 use std::ffi::OsString;
 use std::fs;

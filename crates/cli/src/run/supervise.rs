@@ -88,7 +88,7 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
     }
 }
 
-fn watch_signals() -> io::Result<Receiver<i32>> {
+pub(crate) fn watch_signals() -> io::Result<Receiver<i32>> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGCHLD])?;
     let (sender, receiver) = mpsc::channel();
     thread::Builder::new().name("turbolane-sig".into()).spawn(move || {
@@ -105,7 +105,7 @@ fn watch_signals() -> io::Result<Receiver<i32>> {
 /// itself finds by CPUID is not concerned (glibc manual, "Hardware Capability Tunables").
 const PLAIN_GLIBC: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW";
 
-fn spawn(command: &[OsString], plain_glibc: bool) -> Result<Option<Child>, Failure> {
+pub(crate) fn spawn(command: &[OsString], plain_glibc: bool) -> Result<Option<Child>, Failure> {
     let Some((program, arguments)) = command.split_first() else { return Ok(None) };
     let mut command = Command::new(program);
     if plain_glibc {
@@ -188,13 +188,13 @@ impl Supervisor {
     }
 }
 
-fn terminate(child: &Child) {
+pub(crate) fn terminate(child: &Child) {
     // SAFETY: kill takes no memory; the child is not yet waited for, so its id is still its own.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
 }
 
 /// The command's exit code, or 128 + N if signal N ended it, as shells have it.
-fn exit_code(status: ExitStatus) -> ExitCode {
+pub(crate) fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(code as u8)
 }

@@ -2,7 +2,7 @@
 //! The benchmarks. Groups `vm` and `trap`: each measures its claim beside its baseline in one
 //! guest. Group `sim`: the simulator's speed, and what it predicts. Groups `dvfs` and `scan`: the speed of
 //! replays and of the scanner. Group `probe`: what the frequency probe and the comparison of runs are worth.
-//! replays and of the scanner. Group `lib`: the application library.
+//! Group `lib`: the application library. Group `record`: what a recording costs.
 
 pub mod conservation;
 mod dvfs;
@@ -13,6 +13,7 @@ mod migration;
 mod overhead;
 mod placement;
 mod probe;
+pub mod record;
 mod scan;
 mod sim;
 mod sim_results;
@@ -28,6 +29,7 @@ pub const ALL: &[Case] = &[
     Case::bench("conservation", conservation::run).limit_s(400),
     Case::bench("overhead", overhead::run).icount().limit_s(900).peers(&["scx_layered"]),
     Case::bench("probe", probe::run).group("probe").host(),
+    Case::bench("record", record::run).group("record").host(),
     Case::bench("scan", scan::run).group("scan").host(),
     Case::bench("sim", sim::run).group("sim").host(),
     Case::bench("dvfs", dvfs::run).group("dvfs").host(),

@@ -7,6 +7,7 @@ mod cpus;
 mod lifecycle;
 mod placement;
 pub mod pstate;
+pub mod record;
 mod storms;
 mod trap;
 mod trap_avx512;
@@ -40,6 +41,8 @@ pub const ALL: &[Case] = &[
     Case::new("kernel_threads", storms::kernel_threads),
     Case::new("pstate", pstate::ways).limit_s(240),
     Case::new("pstate_ends", pstate::ends).limit_s(400),
+    Case::new("record", record::command).limit_s(300),
+    Case::new("record_system", record::system).limit_s(400),
     Case::new("one_cpu", cpus::one_cpu).cpus(1),
     Case::new("two_cpus", cpus::two_cpus).cpus(2),
     Case::new("all_wide_and_none", cpus::all_wide_and_none),

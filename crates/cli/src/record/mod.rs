@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `turbolane record`: who ran where and when, and inside of which marked functions, into a file.
+//!
+//! Order: read the arguments, look at the machine, refuse what cannot work, make the file, and only then
+//! load anything.
+
+mod session;
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{ArgGroup, Args};
+use hw::Facts;
+use hw::license::{LicenseCounters, license_counters};
+use report::problem::Problem;
+use sched::config::Mark;
+use sched::marks::{Emulation, ResolvedMark, parse_list, resolve_all};
+use sched::parse::{ParseError, duration_ns};
+use sched::record::{Options, Whom};
+use trace::Info;
+
+use crate::doctor::{open, read_facts};
+use crate::failure::Failure;
+
+/// Record who runs where and when, and inside of which marked functions
+///
+/// Writes context switches, wake-ups, migrations, forks and exits of CMD and what it starts, of a process
+/// that runs, or of the whole machine; the calls of marked functions; traps, if the trap module is loaded;
+/// and what the scheduler of `turbolane run` takes the tasks for, if it runs. Read the file with `turbolane
+/// trace`, also while it is written. Nothing stays behind, however it ends.
+#[derive(Args)]
+#[command(after_long_help = AFTER_HELP)]
+#[command(group = ArgGroup::new("whom").required(true).args(["system", "pid", "command"]))]
+pub(crate) struct RecordArgs {
+    /// File to write
+    ///
+    /// An older recording of that name is replaced; another file is not.
+    #[arg(long, short, value_name = "FILE", default_value = "turbolane.trace")]
+    output: PathBuf,
+
+    /// Record every task, until Ctrl-C
+    #[arg(long)]
+    system: bool,
+
+    /// Record this process, its children and theirs, until it ends or Ctrl-C
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+
+    /// Stop after this time; CMD is not stopped, but waited for
+    #[arg(long, value_name = "DURATION", value_parser = limit)]
+    duration: Option<Duration>,
+
+    /// Record the calls of a function; repeatable
+    ///
+    /// FILE:FUNCTION or FILE:+0xOFFSET, with @LEVEL behind it, as `turbolane run` takes it.
+    #[arg(long = "mark", value_name = "FILE:FUNCTION[@LEVEL]")]
+    marks: Vec<Mark>,
+
+    /// Record the functions that a file lists, such as `turbolane scan --marks` writes; repeatable
+    #[arg(long = "marks", value_name = "FILE")]
+    mark_files: Vec<PathBuf>,
+
+    /// Accept marks that the kernel must single-step (about 4.6 us per call instead of 0.5 us)
+    #[arg(long)]
+    force_single_step: bool,
+
+    /// Record system calls too
+    #[arg(long)]
+    syscalls: bool,
+
+    /// Size of each CPU's buffer: a power of two of KiB or MiB
+    ///
+    /// What does not fit is lost, counted and told. By default 8 MiB, or less on machines with more than 128
+    /// CPUs.
+    #[arg(long, value_name = "SIZE", value_parser = ring_bytes)]
+    buffer: Option<usize>,
+
+    /// Say nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+
+    /// Only look whether a recorded machine could; for tests
+    #[arg(long, value_name = "DIR", hide = true)]
+    machine: Option<PathBuf>,
+
+    /// Command to run and record; its exit code becomes that of turbolane
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  sudo turbolane record -- make -j8
+      who ran where while it built, into turbolane.trace
+  sudo turbolane record --marks wide.marks --pid $(pidof -s nginx)
+      with the functions that `turbolane scan --marks` found, until Ctrl-C
+  sudo turbolane record --system --duration 10s -o machine.trace
+      all tasks for ten seconds
+  turbolane trace machine.trace
+      what came of it";
+
+/// Reads `--duration`.
+fn limit(text: &str) -> Result<Duration, ParseError> {
+    duration_ns(text).map(Duration::from_nanos)
+}
+
+/// Reads `--buffer`.
+fn ring_bytes(text: &str) -> Result<usize, ParseError> {
+    let unit = |unit: &str, shift: u32| {
+        let number: usize = text.strip_suffix(unit)?.trim().parse().ok()?;
+        number.checked_mul(1 << shift)
+    };
+    let next = "write a power of two from 4KiB to 1GiB, such as 16MiB";
+    let refuse = |why: &str| ParseError { why: format!("\"{text}\" {why}"), next: next.into() };
+    let bytes = unit("KiB", 10).or_else(|| unit("MiB", 20)).or_else(|| unit("GiB", 30));
+    let bytes = bytes.ok_or_else(|| refuse("is no size"))?;
+    match bytes {
+        0x1000..=0x4000_0000 if bytes.is_power_of_two() => Ok(bytes),
+        _ => Err(refuse("is no size that the kernel's buffers can have")),
+    }
+}
+
+/// Checks, records, and says what was recorded.
+pub(crate) fn main(args: RecordArgs) -> Result<ExitCode, Failure> {
+    let facts = read_facts(open(args.machine.as_ref())?.as_ref())?;
+    let marks = marks(&args, &facts)?;
+    if let Some(problem) = sched::obstacles::of_recording(!marks.is_empty(), &facts) {
+        return Err(Failure::unsupported(problem));
+    }
+    if args.machine.is_some() {
+        crate::failure::print("it can be recorded there\n")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let whom = match (args.pid, args.system) {
+        (Some(pid), _) => Whom::Process(pid),
+        (None, true) => Whom::Everybody,
+        (None, false) => Whom::Command,
+    };
+    if let Whom::Process(pid) = whom
+        && !hw::task::task_alive(pid)
+    {
+        let next = "give the number of a process that runs: pidof, pgrep";
+        let what = format!("cannot record process {pid}");
+        return Err(Failure::failed(Problem::new(what, "there is no such process", next)));
+    }
+    let options = Options { whom, syscalls: args.syscalls, marks, ring_bytes: args.buffer };
+    let info = info(&args, &facts);
+    let session = session::Session {
+        options,
+        info,
+        output: args.output,
+        command: args.command,
+        limit: args.duration,
+        quiet: args.quiet,
+    };
+    session.run()
+}
+
+fn marks(args: &RecordArgs, facts: &Facts) -> Result<Vec<ResolvedMark>, Failure> {
+    let mut marks = args.marks.clone();
+    for path in &args.mark_files {
+        let cannot = |why: String, next: String| {
+            let what = format!("cannot read the marks in {}", path.display());
+            Failure::failed(Problem::new(what, why, next))
+        };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| cannot(error.to_string(), "check the path".into()))?;
+        marks.extend(parse_list(&text).map_err(|error| cannot(error.why, error.next))?);
+    }
+    let resolved =
+        resolve_all(&marks, Emulation::of(&facts.kernel.release), args.force_single_step);
+    let told = |(mark, resolved): (&Mark, Result<_, sched::marks::MarkError>)| {
+        resolved.map_err(|error| Failure::failed(error.problem(format!("cannot mark {mark}"))))
+    };
+    marks.iter().zip(resolved).map(told).collect()
+}
+
+fn info(args: &RecordArgs, facts: &Facts) -> Info {
+    let target = match (args.pid, args.system) {
+        (Some(pid), _) => format!("process {pid}"),
+        (None, true) => "the whole machine".into(),
+        (None, false) => {
+            let words = args.command.iter().map(|word| word.to_string_lossy());
+            words.collect::<Vec<_>>().join(" ")
+        }
+    };
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Info {
+        recorder: format!("turbolane {}", env!("CARGO_PKG_VERSION")),
+        kernel: facts.kernel.release.to_string(),
+        processor: some_name(&facts.cpu.name),
+        target,
+        cpus: facts.topology.online().to_string(),
+        start_wall_ns: wall.as_nanos() as u64,
+        license_counters: about_counters(facts),
+        ..Info::default()
+    }
+}
+
+fn some_name(name: &str) -> String {
+    if name.is_empty() { "unknown processor".into() } else { name.into() }
+}
+
+/// Counters of licence levels: which there are, and that they are not in the recording.
+fn about_counters(facts: &Facts) -> String {
+    let none = "wide time comes from marks only";
+    match license_counters(&facts.cpu).0 {
+        _ if !facts.pmu.core => format!("no licence counters: no PMU here; {none}"),
+        LicenseCounters::Levels { .. } => {
+            format!("this CPU has licence counters, which recordings do not hold; {none}")
+        }
+        LicenseCounters::Absent | LicenseCounters::Undescribed => {
+            format!("no licence counters on this CPU: {none}")
+        }
+        LicenseCounters::Unknown => {
+            format!("licence counters unknown for this CPU: {none}")
+        }
+    }
+}
+
+/// Makes the file, in the place of an older recording or of nothing.
+fn create(path: &Path) -> Result<File, Failure> {
+    let what = || format!("cannot write {}", path.display());
+    if let Ok(mut old) = File::open(path) {
+        let mut magic = [0; 8];
+        let is_file = old.metadata().is_ok_and(|metadata| metadata.is_file());
+        let is_ours = old.read_exact(&mut magic).is_ok() && trace::is_trace(&magic);
+        let is_empty = old.metadata().is_ok_and(|metadata| metadata.len() == 0);
+        if is_file && !is_ours && !is_empty {
+            let why = "it exists, and is no recording";
+            return Err(Failure::failed(Problem::new(what(), why, "choose another name with -o")));
+        }
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    options.open(path).map_err(|error| {
+        Failure::failed(Problem::new(what(), error.to_string(), "choose another place with -o"))
+    })
+}
+
+/// Says something to the user; standard output belongs to the command.
+fn tell(text: &str) {
+    _ = writeln!(std::io::stderr(), "turbolane: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Buffers are powers of two with a unit.
+    #[test]
+    fn buffers_have_sizes() {
+        assert_eq!(ring_bytes("64KiB"), Ok(64 << 10));
+        assert_eq!(ring_bytes("16MiB"), Ok(16 << 20));
+    }
+
+    /// Others are refused, overflow included.
+    #[test]
+    fn bad_buffers_fail() {
+        for text in ["", "16", "3MiB", "2KiB", "2GiB", "99999999999999999999GiB", "16MB", "-1MiB"] {
+            assert!(ring_bytes(text).is_err(), "{text}");
+        }
+    }
+
+    /// A file that is no recording is not overwritten; an empty one and a recording are.
+    #[test]
+    fn other_files_are_kept_fail() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notes");
+        std::fs::write(&path, "important notes").unwrap();
+        create(&path).unwrap_err();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "important notes");
+        std::fs::write(&path, "").unwrap();
+        let file = create(&path).unwrap();
+        trace::Writer::new(file, &Info::default()).unwrap();
+        create(&path).unwrap();
+    }
+}

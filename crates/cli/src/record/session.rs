@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A recording from begin to end: the command, the signals, the progress.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::{Child, ExitCode, ExitStatus};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use report::problem::Problem;
+use sched::record::{Options, PERIOD, Prepared, Recorder, Whom};
+use signal_hook::consts::{SIGCHLD, SIGINT};
+use trace::{End, Info};
+
+use super::{create, tell};
+use crate::failure::Failure;
+use crate::run::supervise::{exit_code, spawn, terminate, watch_signals};
+
+/// How often a terminal is told how far it is, and a process that is recorded is looked for.
+const LOOK_PERIOD: Duration = Duration::from_millis(500);
+
+/// What to record, and where to.
+pub(super) struct Session {
+    pub options: Options,
+    pub info: Info,
+    pub output: PathBuf,
+    pub command: Vec<OsString>,
+    pub limit: Option<Duration>,
+    pub quiet: bool,
+}
+
+struct Running {
+    child: Option<Child>,
+    signals: Receiver<i32>,
+    stop_requests: u32,
+    shows_progress: bool,
+}
+
+impl Session {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        let signals = watch_signals().map_err(|error| {
+            let next = "report this with the output of turbolane doctor";
+            Failure::failed(Problem::new("cannot watch for signals", error.to_string(), next))
+        })?;
+        let prepared = Prepared::load(self.options.clone())?;
+        let mut recorder = prepared.start(self.info.clone(), create(&self.output)?)?;
+        if !self.quiet {
+            tell(&format!("recording {} to {}", self.info.target, self.output.display()));
+            tell(&self.info.license_counters);
+        }
+        let follows = self.options.whom == Whom::Command;
+        if follows {
+            recorder.follow_this_thread(true)?;
+        }
+        let child = spawn(&self.command, false)?;
+        if follows {
+            recorder.follow_this_thread(false)?;
+        }
+        recorder.hurry();
+        let mut running = Running {
+            child,
+            signals,
+            stop_requests: 0,
+            shows_progress: !self.quiet && io::stderr().is_terminal(),
+        };
+        let status = running.wait(&mut recorder, &self)?;
+        let (_, bytes) = recorder.so_far();
+        let (_, end) = recorder.stop()?;
+        if !self.quiet {
+            running.clear_progress();
+            tell(&ended(&end, bytes, &self));
+        }
+        let status = match (status, running.child) {
+            (None, Some(mut child)) => child.wait().ok(),
+            (status, _) => status,
+        };
+        Ok(status.map_or(ExitCode::SUCCESS, exit_code))
+    }
+}
+
+impl Running {
+    /// Records until the command ends (its status), or something else says so.
+    fn wait(
+        &mut self,
+        recorder: &mut Recorder<File>,
+        session: &Session,
+    ) -> Result<Option<ExitStatus>, Failure> {
+        let started = Instant::now();
+        let mut looked = started;
+        loop {
+            match self.signals.recv_timeout(PERIOD) {
+                Ok(SIGCHLD) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(signal) if !self.stop_requested(signal) => {}
+                Ok(_) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            }
+            recorder.poll()?;
+            let child = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+            if child.is_some() {
+                return Ok(child);
+            }
+            if session.limit.is_some_and(|limit| started.elapsed() >= limit) {
+                return Ok(None);
+            }
+            if looked.elapsed() >= LOOK_PERIOD {
+                looked = Instant::now();
+                self.show_progress(recorder);
+                if let Whom::Process(pid) = session.options.whom
+                    && !hw::task::task_alive(pid)
+                {
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Acts on a signal; true if the recording is to end now. Ctrl-C has reached the command too.
+    fn stop_requested(&mut self, signal: i32) -> bool {
+        self.stop_requests += 1;
+        let Some(child) = &self.child else { return true };
+        if signal != SIGINT || self.stop_requests > 1 {
+            terminate(child);
+        }
+        self.stop_requests > 2
+    }
+
+    fn show_progress(&self, recorder: &Recorder<File>) {
+        if self.shows_progress {
+            let (so_far, bytes) = recorder.so_far();
+            let text = format!("{} events, {} lost, {}", so_far.events, so_far.lost, size(bytes));
+            _ = write!(io::stderr(), "\r\x1b[K{text}");
+        }
+    }
+
+    fn clear_progress(&self) {
+        if self.shows_progress {
+            _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn ended(end: &End, bytes: u64, session: &Session) -> String {
+    let lost = match end.lost {
+        0 => "none lost".to_string(),
+        lost => format!("{lost} LOST: try a larger --buffer"),
+    };
+    let file = session.output.display();
+    format!(
+        "{} events, {lost}, {}; read them with: turbolane trace {file}",
+        end.events,
+        size(bytes)
+    )
+}
+
+/// Bytes for people.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_240 => format!("{bytes} bytes"),
+        10_240..10_485_760 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `turbolane trace`: what a recording says.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use report::problem::Problem;
+use report::text::wrap;
+use report::{Document, json_line};
+use sched::parse::duration_ns;
+use sim::check::Bounds;
+use sim::recorded::{Judge, Unjudged, Verdict};
+use trace::follow::{Follower, Visit};
+use trace::summary::Summary;
+use trace::{Ending, Info, Reader, TraceError};
+
+use crate::failure::{FOUND, Failure, print};
+use crate::terminal;
+
+/// Show what a recording of `turbolane record` says
+///
+/// Who ran how long, how much of it inside of marked functions, how long tasks waited for a CPU after they
+/// were woken, and how many events were lost. A file that is still being written can be read: it is
+/// called partial.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  turbolane trace turbolane.trace           the summary
+  turbolane trace turbolane.trace --json    the same for a program
+  turbolane trace machine.trace --check     was anybody left waiting?")]
+pub(crate) struct TraceArgs {
+    /// The recording
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Tasks to list
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    top: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Check the recording of a whole machine by the rules that simulations are checked by
+    ///
+    /// Every task starts where it may and when it can, and none waits too long. If the scheduler of
+    /// `turbolane run` ran: wide tasks are on wide CPUs only, no CPU idles beside a task that fits, no guest keeps
+    /// a wide CPU from wide work. Exit code 1 if a rule is broken.
+    #[arg(long, conflicts_with = "json")]
+    check: bool,
+    /// With --check: longest wait for a CPU
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration_ns)]
+    #[arg(requires = "check")]
+    longest_wait: u64,
+    /// With --check: what interrupts, idle exits and the machine below a virtual one may take
+    #[arg(long, value_name = "DURATION", default_value = "10ms", value_parser = duration_ns)]
+    #[arg(requires = "check")]
+    moment: u64,
+}
+
+/// A tick of the slowest kernels (CONFIG_HZ=100).
+const TICK_NS: u64 = 10_000_000;
+
+/// Reads a recording and says what it says.
+pub(crate) fn main(args: &TraceArgs) -> Result<ExitCode, Failure> {
+    if args.check {
+        return check(args);
+    }
+    let mut summary = Summary::default();
+    let (info, follower, ending) = read(&args.file, &mut summary)?;
+    let report = summary.finish(&info, &follower, ending);
+    let text = if args.json {
+        json_line(&Document::new(report)) + "\n"
+    } else {
+        report.text(terminal::width(), args.top)
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Has the checkers judge a recording.
+fn check(args: &TraceArgs) -> Result<ExitCode, Failure> {
+    let path = &args.file;
+    let cannot = |error: TraceError| {
+        Failure::failed(error.problem(format!("cannot read {}", path.display())))
+    };
+    let unjudged = |why: Unjudged| {
+        let what = format!("cannot check {}", path.display());
+        let next = "record the whole machine: turbolane record --system, with a larger --buffer";
+        Failure::failed(Problem::new(what, why.to_string(), next))
+    };
+    let file = File::open(path).map_err(|error| cannot(error.into()))?;
+    let mut reader = Reader::new(BufReader::new(file)).map_err(cannot)?;
+    let bounds = Bounds {
+        moment_ns: args.moment,
+        tick_ns: TICK_NS,
+        wait_ns: args.longest_wait,
+        conserves: true,
+    };
+    let mut judge = Judge::new(reader.info(), bounds).map_err(unjudged)?;
+    let mut last_ns = 0;
+    while let Some(event) = reader.next_event().map_err(cannot)? {
+        last_ns = event.at_ns;
+        judge.take(&event);
+    }
+    let verdict = judge.finish(last_ns).map_err(unjudged)?;
+    print(&verdict_text(&verdict))?;
+    Ok(ExitCode::from(if verdict.result.is_ok() { 0 } else { FOUND }))
+}
+
+fn verdict_text(verdict: &Verdict) -> String {
+    let rules = if verdict.lane {
+        "order, class, liveness, conservation, wide first"
+    } else {
+        "order, liveness (the lane's scheduler did not run, so its promises were not checked)"
+    };
+    let width = terminal::width();
+    let mut text = wrap("rules    ", rules, width);
+    text += &match &verdict.result {
+        Ok(checked) => wrap("verdict  ", &format!("kept, in {checked} events"), width),
+        Err(violation) => wrap("verdict  ", &violation.to_string(), width),
+    };
+    if verdict.until_ns.is_some() {
+        text += &wrap("note     ", "checked until the set of wide CPUs changed", width);
+    }
+    text
+}
+
+/// Shows a whole recording to `to`.
+fn read(path: &Path, to: &mut dyn Visit) -> Result<(Info, Follower, Ending), Failure> {
+    read_all(path, to)
+        .map_err(|error| Failure::failed(error.problem(format!("cannot read {}", path.display()))))
+}
+
+fn read_all(path: &Path, to: &mut dyn Visit) -> Result<(Info, Follower, Ending), TraceError> {
+    let mut reader = Reader::new(BufReader::new(File::open(path)?))?;
+    let mut follower = Follower::new(reader.info());
+    while let Some(event) = reader.next_event()? {
+        follower.take(&event, to);
+    }
+    let ending = reader.ending().expect("known behind the last event");
+    let end_ns = match ending {
+        Ending::Complete(end) => end.at_ns,
+        Ending::Partial { .. } => follower.now_ns(),
+    };
+    follower.finish(end_ns, to);
+    Ok((reader.info().clone(), follower, ending))
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A recording in numbers: what `turbolane trace` says.
+
+use serde::{Deserialize, Serialize};
+
+use crate::text::{Align, Table, duration, wrap};
+
+/// A recording in numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordSummary {
+    /// What was recorded: `system`, `pid N` or the command.
+    pub target: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The processor's name.
+    pub processor: String,
+    /// The CPUs that were online.
+    pub cpus: String,
+    /// Which licence counters there were, or why none.
+    pub license_counters: String,
+    /// It holds the recording to its end; false: partial, still being written or cut off.
+    pub complete: bool,
+    /// From the begin to the end, or to the last event of a partial one.
+    pub duration_ns: u64,
+    /// Events in it.
+    pub events: u64,
+    /// Events that were dropped because a buffer was full.
+    pub lost_events: u64,
+    /// The same by CPU, where there are any: CPU, events.
+    pub lost_cpus: Vec<(u32, u64)>,
+    /// Events that carry the time of the one before them, since they came too late.
+    pub late_events: u64,
+    /// Switches that contradict the ones before: a consequence of lost events.
+    pub contradicting_switches: u64,
+    /// Returns from marked functions that were entered before the recording began.
+    pub unpaired_returns: u64,
+    /// Context switches.
+    pub switches: u64,
+    /// Wake-ups.
+    pub wakes: u64,
+    /// Changes of a task's CPU.
+    pub migrations: u64,
+    /// System calls; `null`: not recorded.
+    pub syscalls: Option<u64>,
+    /// Instructions that a CPU withheld.
+    pub traps: u64,
+    /// Idle time of all CPUs; `null`: only some tasks were recorded.
+    pub idle_ns: Option<u64>,
+    /// From wake-up to running; `null`: nobody was woken.
+    pub wake_latency: Option<LatencySummary>,
+    /// The marked functions.
+    pub marks: Vec<MarkSummary>,
+    /// Tasks that ran, longest first.
+    pub tasks: Vec<TaskSummary>,
+}
+
+/// How long a wait took.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencySummary {
+    /// Waits.
+    pub count: u64,
+    /// Half of them took no longer.
+    pub p50_ns: u64,
+    /// 90 %.
+    pub p90_ns: u64,
+    /// 99 %.
+    pub p99_ns: u64,
+    /// 99.9 %.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// A marked function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MarkSummary {
+    /// File and function.
+    pub name: String,
+    /// Licence level of its code.
+    pub level: u8,
+    /// Times it was entered.
+    pub calls: u64,
+}
+
+/// A task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSummary {
+    /// The thread's number.
+    pub tid: u32,
+    /// The process's number; 0: unknown.
+    pub pid: u32,
+    /// Its last name.
+    pub name: String,
+    /// Time on CPUs.
+    pub run_ns: u64,
+    /// Of that, inside of marked functions.
+    pub wide_ns: u64,
+    /// Time that it could have run and did not.
+    pub wait_ns: u64,
+    /// Times that it stopped running.
+    pub runs: u64,
+    /// Of these, to wait for something.
+    pub sleeps: u64,
+    /// Times it was woken.
+    pub wakes: u64,
+    /// Times it changed its CPU.
+    pub migrations: u64,
+    /// Calls of marked functions.
+    pub marks: u64,
+    /// Instructions that its CPU withheld.
+    pub traps: u64,
+}
+
+impl RecordSummary {
+    /// The recording as text of at most `width` columns, with so many tasks.
+    pub fn text(&self, width: usize, top: usize) -> String {
+        let mut text = String::new();
+        let mut line =
+            |label: &str, value: &str| text += &wrap(&format!("{label:<12}"), value, width);
+        let partial = "partial: it is still being written, or was cut off";
+        line("recording", &format!("{}, {}", self.target, duration(self.duration_ns)));
+        if !self.complete {
+            line("", partial);
+        }
+        line("machine", &format!("{}, Linux {}, CPUs {}", self.processor, self.kernel, self.cpus));
+        line("licence", &self.license_counters);
+        line("events", &self.events_text());
+        line("lost", &self.lost_text());
+        line("switches", &self.switches_text());
+        if let Some(latency) = &self.wake_latency {
+            line("wake-ups", &latency.text());
+        }
+        for mark in &self.marks {
+            line("mark", &format!("{}@{}: {} calls", mark.name, mark.level, mark.calls));
+        }
+        text + "\n" + &self.task_table(width, top)
+    }
+
+    fn events_text(&self) -> String {
+        let mut text = self.events.to_string();
+        if self.duration_ns > 0 {
+            text +=
+                &format!(", {:.0} a second", self.events as f64 / (self.duration_ns as f64 / 1e9));
+        }
+        if self.late_events > 0 {
+            text +=
+                &format!("; {} told too late, with the time of the one before", self.late_events);
+        }
+        text
+    }
+
+    fn lost_text(&self) -> String {
+        if self.lost_events == 0 {
+            return "none".into();
+        }
+        let cpus = self.lost_cpus.iter().map(|(cpu, lost)| format!("{lost} on CPU {cpu}"));
+        let cpus: Vec<String> = cpus.collect();
+        let so = "what follows is incomplete; record with a larger --buffer";
+        format!("{} events ({}): {so}", self.lost_events, cpus.join(", "))
+    }
+
+    fn switches_text(&self) -> String {
+        let mut text = format!("{}, {} migrations", self.switches, self.migrations);
+        if let Some(syscalls) = self.syscalls {
+            text += &format!(", {syscalls} system calls");
+        }
+        if self.traps > 0 {
+            text += &format!(", {} traps", self.traps);
+        }
+        if self.contradicting_switches > 0 {
+            text += &format!("; {} switches contradict others", self.contradicting_switches);
+        }
+        text
+    }
+
+    fn task_table(&self, width: usize, top: usize) -> String {
+        let mut table = Table::new(&[
+            ("TID", Align::Right),
+            ("RUN", Align::Right),
+            ("WIDE", Align::Right),
+            ("WIDE %", Align::Right),
+            ("WAIT", Align::Right),
+            ("RUNS", Align::Right),
+            ("MIGR", Align::Right),
+            ("NAME", Align::Left),
+        ]);
+        for task in self.tasks.iter().take(top) {
+            table.row(vec![
+                task.tid.to_string(),
+                duration(task.run_ns),
+                duration(task.wide_ns),
+                format!("{:.1}", 100.0 * task.wide_ns as f64 / task.run_ns.max(1) as f64),
+                duration(task.wait_ns),
+                task.runs.to_string(),
+                task.migrations.to_string(),
+                task.name.clone(),
+            ]);
+        }
+        let rest = self.tasks.len().saturating_sub(top);
+        let more =
+            if rest > 0 { format!("and {rest} more tasks: --top N\n") } else { String::new() };
+        table.text(width) + &more
+    }
+}
+
+impl LatencySummary {
+    fn text(&self) -> String {
+        format!(
+            "{}; until it ran: median {}, 90 % {}, 99 % {}, 99.9 % {}, longest {}",
+            self.count,
+            duration(self.p50_ns),
+            duration(self.p90_ns),
+            duration(self.p99_ns),
+            duration(self.p999_ns),
+            duration(self.max_ns)
+        )
+    }
+}

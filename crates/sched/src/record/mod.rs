@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Recording: loads bpf/trace.bpf.c, reads its rings, writes the file.
+//!
+//! The rings are looked into every [`PERIOD`]; a ring holds [`RING_BYTES`], which is 0.8 s of 200,000 events
+//! a second on one CPU. That is the reader's time to be late: behind a disk, or behind other tasks. What does
+//! not fit is lost, counted and told in the file.
+//!
+//! Events of all CPUs are written in one order of time. What is younger than [`HOLD_NS`] waits, because a CPU
+//! may have taken the time of an event that it has not finished.
+//!
+//! Nothing stays behind: programs, probes and rings are file descriptors of this process.
+
+mod bpf;
+mod lane;
+mod programs;
+mod raw;
+mod tasks;
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::io::Write;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use report::problem::Problem;
+use trace::order::Order;
+use trace::{End, Event, Info, MarkInfo, TraceError, What, Writer};
+
+use crate::error::{Error, Result};
+use crate::marks::ResolvedMark;
+use programs::Programs;
+
+/// How often the rings are to be read ([`Recorder::poll`]).
+pub const PERIOD: Duration = Duration::from_millis(10);
+/// Bytes of a CPU's ring, unless that makes more than [`RINGS_BYTES_MAX`] in all.
+pub const RING_BYTES: usize = 8 << 20;
+/// Most bytes of all rings.
+pub const RINGS_BYTES_MAX: usize = 1 << 30;
+/// Age at which an event is written. A record is made in well under a microsecond; a virtual CPU may be
+/// halted in the middle.
+const HOLD_NS: u64 = 10_000_000;
+/// How often the file is brought up to date, lost events are told and the lane's classes are looked at.
+const FLUSH_PERIOD: Duration = Duration::from_secs(1);
+
+/// Who is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// Every task.
+    Everybody,
+    /// This process, its children, and theirs.
+    Process(u32),
+    /// What [`Recorder::follow_this_thread`] says.
+    Command,
+}
+
+/// What is recorded.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Who.
+    pub whom: Whom,
+    /// System calls too.
+    pub syscalls: bool,
+    /// Marked functions.
+    pub marks: Vec<ResolvedMark>,
+    /// Bytes of a CPU's ring: a power of two, and a page or more; `None`: see [`RING_BYTES`].
+    pub ring_bytes: Option<usize>,
+}
+
+/// A recording that runs.
+pub struct Recorder<W: Write> {
+    rings: RingBuffer<'static>,
+    _ring_maps: Vec<MapHandle>,
+    order: Rc<RefCell<Order>>,
+    writer: Writer<W>,
+    lost: Vec<u64>,
+    classes: Option<lane::Classes>,
+    flushed: Instant,
+    // Last: the rings are read before they go.
+    programs: Programs,
+}
+
+/// A recording that could begin: everything is loaded, nothing is recorded.
+pub struct Prepared {
+    options: Options,
+    programs: Programs,
+    ring_maps: Vec<MapHandle>,
+    lane: Option<lane::Lane>,
+    nr_cpus: usize,
+}
+
+impl Prepared {
+    /// Loads what is needed: what this machine refuses, it refuses here.
+    pub fn load(options: Options) -> Result<Self> {
+        let nr_cpus = libbpf_rs::num_possible_cpus()
+            .map_err(|e| Error::failed("cannot tell how many CPUs there are", e))?
+            .min(machine::MAX_CPUS);
+        let lane = lane::Lane::find();
+        let (programs, ring_maps) =
+            Programs::load(&options, nr_cpus, lane.as_ref().map(|lane| &lane.tasks))?;
+        Ok(Prepared { options, programs, ring_maps, lane, nr_cpus })
+    }
+
+    /// Begins to record to `out`. `info` is what the caller knows; the rest is filled in.
+    pub fn start<W: Write>(self, mut info: Info, out: W) -> Result<Recorder<W>> {
+        let Prepared { options, mut programs, ring_maps, lane, nr_cpus } = self;
+        let order = Rc::new(RefCell::new(Order::default()));
+        let rings = read_rings(&ring_maps, &order)?;
+        info.everybody = options.whom == Whom::Everybody;
+        info.lane = lane.is_some();
+        info.start_ns = now_ns();
+        info.syscalls = options.syscalls;
+        info.marks = options.marks.iter().map(mark_info).collect();
+        programs.attach(&options)?;
+        let followed = programs.follow_tree(&options.whom)?;
+        tell_tasks(&programs, &followed, info.start_ns, &mut order.borrow_mut())?;
+        let mut recorder = Recorder {
+            rings,
+            _ring_maps: ring_maps,
+            order,
+            writer: Writer::new(out, &info).map_err(write_error)?,
+            lost: vec![0; nr_cpus],
+            classes: lane.map(|lane| lane.classes),
+            flushed: Instant::now(),
+            programs,
+        };
+        recorder.look_at_classes(info.start_ns);
+        recorder.write_before(info.start_ns + 1)?;
+        recorder.writer.flush().map_err(write_error)?;
+        Ok(recorder)
+    }
+}
+
+impl<W: Write> Recorder<W> {
+    /// Whether the calling thread, and what it starts from now on, is recorded.
+    pub fn follow_this_thread(&self, follow: bool) -> Result<()> {
+        // SAFETY: no arguments.
+        self.programs.follow(unsafe { libc::gettid() } as u32, follow)
+    }
+
+    /// Lets the calling thread go before others: what it reads too late is lost.
+    pub fn hurry(&self) {
+        // SAFETY: a system call on the calling thread's priority, without memory. If it fails, the thread
+        // goes on as it is.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+    }
+
+    /// To be called every [`PERIOD`].
+    pub fn poll(&mut self) -> Result<()> {
+        let now_ns = now_ns();
+        self.consume()?;
+        self.write_before(now_ns.saturating_sub(HOLD_NS))?;
+        if self.flushed.elapsed() >= FLUSH_PERIOD {
+            self.flushed = Instant::now();
+            self.tell_lost(now_ns);
+            self.look_at_classes(now_ns);
+            self.writer.flush().map_err(write_error)?;
+        }
+        Ok(())
+    }
+
+    /// What was written so far, and how many bytes that is.
+    pub fn so_far(&self) -> (End, u64) {
+        (self.writer.so_far(), self.writer.bytes())
+    }
+
+    /// Ends the recording.
+    pub fn stop(mut self) -> Result<(W, End)> {
+        let end_ns = now_ns();
+        self.programs.detach();
+        self.consume()?;
+        self.tell_lost(end_ns);
+        self.tell_skipped(end_ns);
+        self.write_before(u64::MAX)?;
+        self.writer.finish(end_ns).map_err(write_error)
+    }
+
+    fn consume(&self) -> Result<()> {
+        self.rings.consume().map_err(|e| Error::failed("cannot read the recorder's rings", e))
+    }
+
+    fn write_before(&mut self, moment_ns: u64) -> Result<()> {
+        for event in self.order.borrow_mut().before(moment_ns) {
+            self.writer.push(&event).map_err(write_error)?;
+        }
+        Ok(())
+    }
+
+    fn tell(&self, at_ns: u64, cpu: usize, what: What) {
+        self.order.borrow_mut().push(Event { at_ns, cpu: cpu as u16, tid: 0, what });
+    }
+
+    fn tell_lost(&mut self, at_ns: u64) {
+        let now = self.programs.lost(self.lost.len());
+        for (cpu, (now, before)) in now.iter().zip(&self.lost).enumerate() {
+            if now > before {
+                self.tell(at_ns, cpu, What::Lost { events: now - before });
+            }
+        }
+        self.lost = now;
+    }
+
+    /// What the kernel left out, because a program ran on its CPU already. It does not say on which; they
+    /// are told for CPU 0.
+    fn tell_skipped(&self, at_ns: u64) {
+        let events = self.programs.skipped();
+        if events > 0 {
+            self.tell(at_ns, 0, What::Lost { events });
+        }
+    }
+
+    fn look_at_classes(&mut self, at_ns: u64) {
+        let Some(classes) = &mut self.classes else { return };
+        let changed = classes.changed(self.lost.len());
+        changed.into_iter().for_each(|(cpu, class)| self.tell(at_ns, cpu, What::Class { class }));
+    }
+}
+
+fn read_rings(maps: &[MapHandle], order: &Rc<RefCell<Order>>) -> Result<RingBuffer<'static>> {
+    let failed = |e| Error::failed("cannot read the recorder's rings", e);
+    let mut builder = RingBufferBuilder::new();
+    for map in maps {
+        let order = Rc::clone(order);
+        let take = move |record: &[u8]| {
+            if let Some(event) = raw::event_of(record) {
+                order.borrow_mut().push(event);
+            }
+            0
+        };
+        builder.add(map, take).map_err(failed)?;
+    }
+    builder.build().map_err(failed)
+}
+
+/// Tells who is there, at the moment of the begin.
+fn tell_tasks(
+    programs: &Programs,
+    followed: &HashSet<u32>,
+    at_ns: u64,
+    order: &mut Order,
+) -> Result<()> {
+    for task in programs.tasks()? {
+        let (cpu, tid) = (task.cpu, task.tid);
+        let what = What::Task {
+            tgid: task.tgid,
+            kernel: task.kernel,
+            running: task.running,
+            followed: followed.contains(&tid),
+            name: task.name,
+        };
+        order.push(Event { at_ns, cpu, tid, what });
+        let what = What::Affinity { cpus: Box::new(task.affinity) };
+        order.push(Event { at_ns, cpu, tid, what });
+    }
+    Ok(())
+}
+
+fn mark_info(mark: &ResolvedMark) -> MarkInfo {
+    let file = mark.path.file_name().map_or_else(Default::default, |name| name.to_string_lossy());
+    let name = match &mark.symbol {
+        Some(symbol) => format!("{file}:{symbol}"),
+        None => format!("{file}:+{:#x}", mark.entry_offset),
+    };
+    MarkInfo { level: mark.level as u8, name }
+}
+
+/// CLOCK_MONOTONIC, the clock of the kernel's side.
+fn now_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn write_error(error: TraceError) -> Error {
+    let next = "is the disk full? What was written before can be read";
+    Error::Failed(Problem::new("cannot write the recording", error.to_string(), next))
+}

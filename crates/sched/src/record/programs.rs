@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The recorder's programs in the kernel: load, attach, tell whom to follow.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr;
+
+use libbpf_rs::btf::{self, Btf};
+use libbpf_rs::libbpf_sys;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, OpenObject, ProgramMut, UprobeOpts};
+use report::problem::Problem;
+
+use super::bpf::{OpenTraceSkel, TraceSkel, TraceSkelBuilder};
+use super::tasks::{Task, descendants, read_tasks};
+use super::{Options, RING_BYTES, RINGS_BYTES_MAX, Whom};
+use crate::error::{Error, Result};
+use crate::marks::ResolvedMark;
+use crate::scx::test_run;
+
+/// Shortest ring, bytes: a page.
+const RING_BYTES_MIN: usize = 4096;
+
+/// The programs.
+pub(super) struct Programs {
+    skel: TraceSkel<'static>,
+    links: Vec<Link>,
+}
+
+impl Programs {
+    /// Loads them, without effect yet, and makes the rings. `lane` are the scheduler's tasks.
+    pub(super) fn load(
+        options: &Options,
+        nr_cpus: usize,
+        lane: Option<&MapHandle>,
+    ) -> Result<(Self, Vec<MapHandle>)> {
+        // Some kernels know the function whose exit tells of affinities, and let nobody watch it (seen:
+        // -EPERM on a 6.18 without direct ftrace calls). Then affinities are those of the begin.
+        let skel = match quietly(|| load(options, nr_cpus, lane, true)) {
+            Err(_) => load(options, nr_cpus, lane, false)?,
+            Ok(skel) => skel,
+        };
+        let rings = make_rings(&skel, ring_bytes(options, nr_cpus), nr_cpus)?;
+        Ok((Programs { skel, links: Vec::new() }, rings))
+    }
+
+    /// Lets them record.
+    pub(super) fn attach(&mut self, options: &Options) -> Result<()> {
+        let progs = &self.skel.progs;
+        let mut wanted = vec![
+            &progs.tl_trace_switch,
+            &progs.tl_trace_waking,
+            &progs.tl_trace_wakeup,
+            &progs.tl_trace_wakeup_new,
+            &progs.tl_trace_migrate,
+            &progs.tl_trace_fork,
+            &progs.tl_trace_exit,
+            &progs.tl_trace_rename,
+            &progs.tl_trace_exec,
+        ];
+        let optional = [
+            &progs.tl_trace_affinity,
+            &progs.tl_trace_syscall,
+            &progs.tl_trace_sysret,
+            &progs.tl_trace_trap,
+        ];
+        wanted.extend(optional.into_iter().filter(|program| program.autoload()));
+        for program in wanted {
+            let what = format!("cannot attach {}", program.name().to_string_lossy());
+            self.links.push(program.attach().map_err(|e| Error::failed(what, format!("{e:#}")))?);
+        }
+        for (number, mark) in options.marks.iter().enumerate() {
+            let (enter, ret) = (&progs.tl_trace_mark, &progs.tl_trace_mark_return);
+            // The return first: an entry without its return would look endless.
+            self.links.push(attach_mark(ret, number, mark, true)?);
+            self.links.push(attach_mark(enter, number, mark, false)?);
+        }
+        Ok(())
+    }
+
+    /// Nothing is recorded any more; the rings can be read to their end.
+    pub(super) fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// Whether a task is recorded, and what it forks from now on.
+    pub(super) fn follow(&self, tid: u32, follow: bool) -> Result<()> {
+        let mut args = [tid.to_ne_bytes(), u32::from(follow).to_ne_bytes()].concat();
+        let failed = |cause: String| Error::failed(format!("cannot follow task {tid}"), cause);
+        match test_run(self.skel.progs.tl_trace_follow.as_fd(), &mut args) {
+            Ok(0) => Ok(()),
+            Ok(errno) => Err(failed(std::io::Error::from_raw_os_error(-errno).to_string())),
+            Err(error) => Err(failed(error.to_string())),
+        }
+    }
+
+    /// Follows the threads of a process and of its descendants; returns which. A fork in between is
+    /// followed by itself if its parent was, and found in another round if not.
+    pub(super) fn follow_tree(&self, whom: &Whom) -> Result<HashSet<u32>> {
+        let mut followed = HashSet::new();
+        let Whom::Process(root) = *whom else { return Ok(followed) };
+        loop {
+            let tasks = self.tasks()?;
+            let family = descendants(&tasks, root);
+            let new: Vec<u32> = family.difference(&followed).copied().collect();
+            if family.is_empty() {
+                let what = format!("cannot record process {root}");
+                let next = "give the number of a process that runs: pidof, pgrep";
+                return Err(Error::BadInput(Problem::new(what, "there is no such process", next)));
+            }
+            if new.is_empty() {
+                return Ok(followed);
+            }
+            for tid in new {
+                // One that has ended meanwhile has nothing to be recorded.
+                _ = self.follow(tid, true);
+                followed.insert(tid);
+            }
+        }
+    }
+
+    /// All tasks that there are.
+    pub(super) fn tasks(&self) -> Result<Vec<Task>> {
+        let failed = |e: String| Error::failed("cannot list the machine's tasks", e);
+        let link = self.skel.progs.tl_trace_tasks.attach().map_err(|e| failed(e.to_string()))?;
+        read_tasks(&link).map_err(|e| failed(e.to_string()))
+    }
+
+    /// Events that found no room, by CPU.
+    pub(super) fn lost(&self, nr_cpus: usize) -> Vec<u64> {
+        let bss = self.skel.maps.bss_data.as_deref().expect("the skeleton maps .bss");
+        let lost = &raw const bss.lost;
+        // SAFETY: in bounds of the mapped array; the kernel writes it concurrently.
+        let one = |cpu| unsafe { ptr::read_volatile((lost as *const u64).add(cpu)) };
+        (0..nr_cpus.min(bss.lost.len())).map(one).collect()
+    }
+
+    /// Runs of programs that the kernel left out.
+    pub(super) fn skipped(&self) -> u64 {
+        let progs = &self.skel.progs;
+        let watched = [
+            &progs.tl_trace_switch,
+            &progs.tl_trace_waking,
+            &progs.tl_trace_wakeup,
+            &progs.tl_trace_wakeup_new,
+            &progs.tl_trace_migrate,
+            &progs.tl_trace_fork,
+            &progs.tl_trace_exit,
+            &progs.tl_trace_syscall,
+            &progs.tl_trace_sysret,
+        ];
+        watched.into_iter().filter(|program| program.autoload()).map(recursion_misses).sum()
+    }
+}
+
+/// Without libbpf's own words about what does not work.
+fn quietly<T>(work: impl FnOnce() -> T) -> T {
+    let before = libbpf_rs::set_print(None);
+    let done = work();
+    libbpf_rs::set_print(before);
+    done
+}
+
+fn load(
+    options: &Options,
+    nr_cpus: usize,
+    lane: Option<&MapHandle>,
+    affinities: bool,
+) -> Result<TraceSkel<'static>> {
+    let object = Box::leak(Box::new(MaybeUninit::<OpenObject>::uninit()));
+    let mut open = TraceSkelBuilder::default()
+        .open(object)
+        .map_err(|e| Error::failed("cannot open the recorder's BPF object", e))?;
+    let rodata = open.maps.rodata_data.as_deref_mut().expect("the skeleton maps .rodata");
+    rodata.everybody = u32::from(options.whom == Whom::Everybody);
+    rodata.lane_known = u32::from(lane.is_some());
+    rodata.nr_words = nr_cpus.div_ceil(64) as u32;
+    choose(&mut open, options, affinities)?;
+    let prepared = open.maps.rings.set_max_entries(nr_cpus as u32);
+    prepared.map_err(|e| Error::failed("cannot prepare the recorder's rings", e))?;
+    if let Some(lane) = lane {
+        let reused = open.maps.tasks.reuse_fd(lane.as_fd());
+        reused.map_err(|e| Error::failed("cannot read the scheduler's tasks", e))?;
+    }
+    open.load().map_err(load_error)
+}
+
+/// Leaves out the programs that are not wanted, or whose attach point this kernel does not have.
+fn choose(open: &mut OpenTraceSkel<'_>, options: &Options, affinities: bool) -> Result<()> {
+    let btf = Btf::from_vmlinux().map_err(|e| Error::failed("cannot read the kernel's BTF", e))?;
+    let has = |name: &str| btf.type_by_name::<btf::types::Func<'_>>(name).is_some();
+    let progs = &mut open.progs;
+    progs.tl_trace_affinity.set_autoload(affinities && has("set_cpus_allowed_common"));
+    progs.tl_trace_syscall.set_autoload(options.syscalls);
+    progs.tl_trace_sysret.set_autoload(options.syscalls);
+    progs.tl_trace_trap.set_autoload(hw::sched_ext::has_trap_module());
+    Ok(())
+}
+
+fn attach_mark(
+    program: &ProgramMut<'_>,
+    number: usize,
+    mark: &ResolvedMark,
+    retprobe: bool,
+) -> Result<Link> {
+    let opts = UprobeOpts { cookie: number as u64, retprobe, ..Default::default() };
+    program.attach_uprobe_with_opts(-1, &mark.path, mark.offset as usize, opts).map_err(|e| {
+        let place = format!("{}+{:#x}", mark.path.display(), mark.offset);
+        Error::failed(format!("cannot place a probe at {place}"), format!("{e:#}"))
+    })
+}
+
+fn ring_bytes(options: &Options, nr_cpus: usize) -> usize {
+    let share = (RINGS_BYTES_MAX / nr_cpus.max(1)).max(RING_BYTES_MIN);
+    // The largest power of two in the share.
+    let largest = 1 << share.ilog2();
+    options.ring_bytes.unwrap_or_else(|| RING_BYTES.min(largest))
+}
+
+fn make_rings(skel: &TraceSkel<'_>, bytes: usize, nr_cpus: usize) -> Result<Vec<MapHandle>> {
+    let failed = |e: libbpf_rs::Error| {
+        let why = format!("{e:#}: a ring of {bytes} bytes for each of {nr_cpus} CPUs");
+        Error::Failed(Problem::new(
+            "cannot make the recorder's rings",
+            why,
+            "make them smaller with --buffer",
+        ))
+    };
+    let opts = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+        ..Default::default()
+    };
+    let make = |cpu: usize| {
+        let name = Some(OsStr::new("tl_ring"));
+        let ring = MapHandle::create(MapType::RingBuf, name, 0, 0, bytes as u32, &opts)?;
+        let fd = ring.as_fd().as_raw_fd().to_ne_bytes();
+        skel.maps.rings.update(&(cpu as u32).to_ne_bytes(), &fd, MapFlags::ANY)?;
+        Ok(ring)
+    };
+    (0..nr_cpus).map(|cpu| make(cpu).map_err(failed)).collect()
+}
+
+/// How often the kernel left the program out because it ran on the same CPU already.
+fn recursion_misses(program: &ProgramMut<'_>) -> u64 {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut length = size_of_val(&info) as u32;
+    let fd = program.as_fd().as_raw_fd();
+    // SAFETY: writes at most `length` bytes of the local; all pointers in it are null, with lengths of 0.
+    let err = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(fd, &mut info, &mut length) };
+    if err == 0 { info.recursion_misses } else { 0 }
+}
+
+fn load_error(e: libbpf_rs::Error) -> Error {
+    let why = format!("{e:#}");
+    let what = "cannot load the recorder's BPF programs";
+    if e.kind() == libbpf_rs::ErrorKind::PermissionDenied {
+        let next = "is the kernel locked down, or is this a container? See turbolane doctor";
+        return Error::Unsupported(Problem::new(what, why, next));
+    }
+    Error::failed(what, why)
+}

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Time out of events: who ran from when to when, who waited, who was inside of a marked function.
+//!
+//! A recording may begin, and lose events, anywhere; so nothing is taken for granted. A task's run is told
+//! when its begin and its end were seen, or the recording's begin or end stands for one of them. What does
+//! not pair is counted, and the state put right by what the event says.
+//!
+//! Runs are cut where the task enters or leaves the outermost marked functions: in a [`Run`] the level is
+//! constant. A task is inside of marks from entry to return; a return that was never entered (it was
+//! inside when the recording began) is passed over.
+//!
+//! A wait begins when the waker asks for it (`delay_ns` before the wake-up was done), or when a task is
+//! preempted, and ends when the task runs.
+//!
+//! Where only some tasks were followed, what ran on a CPU between two switches of theirs is not known,
+//! and not told.
+
+use std::collections::HashMap;
+
+use crate::event::{Event, Name, What, Why};
+use crate::info::Info;
+
+/// Index of a task into [`Follower::tasks`]. Numbers of the kernel are used again; these are not.
+pub type TaskId = usize;
+
+/// A piece of a task's time on a CPU, in which its level is constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Who.
+    pub task: TaskId,
+    /// Where.
+    pub cpu: u16,
+    /// From when.
+    pub start_ns: u64,
+    /// To when.
+    pub end_ns: u64,
+    /// Highest licence level of the marked functions that it is inside of; 0: of none.
+    pub level: u8,
+    /// Why it stopped; `None`: it goes on, with another level, or behind the recording's end.
+    pub why: Option<Why>,
+}
+
+/// A task's wait for a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Who.
+    pub task: TaskId,
+    /// From when.
+    pub start_ns: u64,
+    /// To when: it runs.
+    pub end_ns: u64,
+    /// It was woken; else it had been preempted.
+    pub woken: bool,
+}
+
+/// Takes what follows from events.
+pub trait Visit {
+    /// A piece of time on a CPU.
+    fn ran(&mut self, _run: &Run) {}
+    /// A wait has ended.
+    fn waited(&mut self, _wait: &Wait) {}
+    /// A CPU has nobody to run, from when to when.
+    fn idled(&mut self, _cpu: u16, _start_ns: u64, _end_ns: u64) {}
+    /// The event itself, before what follows from it; about this task unless about none.
+    fn event(&mut self, _event: &Event, _task: Option<TaskId>) {}
+}
+
+/// What is known of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// The kernel's number.
+    pub tid: u32,
+    /// Its process's number; 0: unknown.
+    pub tgid: u32,
+    /// Its last name.
+    pub name: Name,
+    /// A kernel thread.
+    pub kernel: bool,
+    /// Its begins and ends are all recorded.
+    pub followed: bool,
+    /// It has ended, but for its last switch.
+    exited: bool,
+    state: State,
+    /// Numbers of the marks that it is inside of.
+    marks: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Unknown,
+    Sleeping,
+    Waiting { since_ns: u64, woken: bool },
+    Running { cpu: u16, since_ns: u64 },
+}
+
+/// Events that contradict what was known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Contradictions {
+    /// Switches whose first task did not run there, or whose second ran elsewhere.
+    pub switches: u64,
+    /// Returns from marks that were not entered.
+    pub returns: u64,
+}
+
+/// Follows a recording.
+pub struct Follower {
+    everybody: bool,
+    levels: Vec<u8>,
+    start_ns: u64,
+    now_ns: u64,
+    tasks: Vec<Task>,
+    by_tid: HashMap<u32, TaskId>,
+    /// Who runs on each CPU, and since when, as far as is known.
+    cpus: Vec<Option<(TaskId, u64)>>,
+    /// CPUs of which a switch was seen.
+    switched: Vec<bool>,
+    contradictions: Contradictions,
+}
+
+/// The task that stands for every CPU's idle one.
+const IDLE: TaskId = 0;
+
+impl Follower {
+    /// For a recording that says this of itself.
+    pub fn new(info: &Info) -> Self {
+        let mut follower = Follower {
+            everybody: info.everybody,
+            levels: info.marks.iter().map(|mark| mark.level).collect(),
+            start_ns: info.start_ns,
+            now_ns: info.start_ns,
+            tasks: Vec::new(),
+            by_tid: HashMap::new(),
+            cpus: Vec::new(),
+            switched: Vec::new(),
+            contradictions: Contradictions::default(),
+        };
+        let idle = follower.add(0);
+        follower.tasks[idle].name = Name::new(b"idle");
+        follower
+    }
+
+    /// The tasks that were met.
+    pub fn tasks(&self) -> &[Task] {
+        &self.tasks
+    }
+
+    /// What did not fit together.
+    pub fn contradictions(&self) -> Contradictions {
+        self.contradictions
+    }
+
+    /// The last event's time.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Takes an event.
+    pub fn take(&mut self, event: &Event, to: &mut dyn Visit) {
+        self.now_ns = event.at_ns;
+        if matches!(event.what, What::Class { .. } | What::Lost { .. }) {
+            return to.event(event, None);
+        }
+        if let What::Fork { .. } = event.what {
+            // The number may have been another task's, whose end was lost.
+            self.by_tid.remove(&event.tid);
+        }
+        let task = self.task(event.tid);
+        to.event(event, Some(task));
+        match &event.what {
+            What::Switch { next, why, .. } => self.switch(event, task, *next, *why, to),
+            What::Wake { delay_ns, .. } => self.wake(event.at_ns, *delay_ns, task),
+            What::Fork { parent, tgid } => self.fork(task, *parent, *tgid),
+            What::Exit => self.tasks[task].exited = true,
+            What::Mark { mark } => self.mark(event.at_ns, task, |marks| marks.push(*mark), to),
+            What::MarkReturn { mark } => self.mark_return(event.at_ns, task, *mark, to),
+            What::Task { tgid, kernel, running, followed, name } => {
+                let t = &mut self.tasks[task];
+                (t.tgid, t.kernel, t.followed, t.name) = (*tgid, *kernel, *followed, *name);
+                if *running && (self.everybody || *followed) {
+                    self.runs_from_the_start(task, event.cpu);
+                }
+            }
+            What::Name { tgid, name } => {
+                (self.tasks[task].tgid, self.tasks[task].name) = (*tgid, *name);
+                self.takes_over(event, task, to);
+            }
+            _ => {}
+        }
+    }
+
+    /// The recording ends: what runs has run until now.
+    pub fn finish(&mut self, end_ns: u64, to: &mut dyn Visit) {
+        self.now_ns = end_ns.max(self.now_ns);
+        for cpu in 0..self.cpus.len() {
+            self.stop(cpu as u16, self.now_ns, None, to);
+        }
+    }
+
+    fn add(&mut self, tid: u32) -> TaskId {
+        self.tasks.push(Task {
+            tid,
+            tgid: 0,
+            name: Name::new(b"?"),
+            kernel: false,
+            followed: self.everybody,
+            exited: false,
+            state: State::Unknown,
+            marks: Vec::new(),
+        });
+        self.by_tid.insert(tid, self.tasks.len() - 1);
+        self.tasks.len() - 1
+    }
+
+    fn task(&mut self, tid: u32) -> TaskId {
+        match self.by_tid.get(&tid) {
+            Some(&task) => task,
+            None => self.add(tid),
+        }
+    }
+
+    fn fork(&mut self, child: TaskId, parent: u32, tgid: u32) {
+        let parent = self.task(parent);
+        let (name, kernel) = (self.tasks[parent].name, self.tasks[parent].kernel);
+        let t = &mut self.tasks[child];
+        (t.name, t.kernel, t.tgid, t.followed, t.state) =
+            (name, kernel, tgid, true, State::Sleeping);
+    }
+
+    /// A thread that calls exec goes on under the number of its process: it was told that its old number
+    /// has ended, and its name under the new one.
+    fn takes_over(&mut self, event: &Event, task: TaskId, to: &mut dyn Visit) {
+        let Some((runs, _)) = *self.cpu(event.cpu) else { return };
+        if runs != task && self.tasks[runs].exited {
+            self.stop(event.cpu, event.at_ns, None, to);
+            self.tasks[runs].state = State::Unknown;
+            self.tasks[task].state = State::Unknown;
+            self.start(task, event.cpu, event.at_ns, to);
+        }
+    }
+
+    fn cpu(&mut self, cpu: u16) -> &mut Option<(TaskId, u64)> {
+        let cpu = usize::from(cpu);
+        if cpu >= self.cpus.len() {
+            self.cpus.resize(cpu + 1, None);
+        }
+        &mut self.cpus[cpu]
+    }
+
+    /// It ran when the recording began, as far as one can tell: tasks are listed a moment later.
+    fn runs_from_the_start(&mut self, task: TaskId, cpu: u16) {
+        let start_ns = self.start_ns;
+        if self.cpu(cpu).is_none() && self.tasks[task].state == State::Unknown {
+            *self.cpu(cpu) = Some((task, start_ns));
+            self.tasks[task].state = State::Running { cpu, since_ns: start_ns };
+        }
+    }
+
+    /// Whether all of a task's switches are in the recording.
+    fn is_whole(&self, task: TaskId) -> bool {
+        self.everybody || self.tasks[task].followed
+    }
+
+    fn switch(&mut self, event: &Event, prev: TaskId, next: u32, why: Why, to: &mut dyn Visit) {
+        let (at_ns, cpu) = (event.at_ns, event.cpu);
+        let known = *self.cpu(cpu);
+        let starts_known = self.is_first(cpu) && self.is_whole(prev);
+        match known {
+            Some((task, _)) if task == prev => {}
+            // The first switch of the CPU corrects what the list of tasks said.
+            Some((task, _)) if starts_known => self.forget(task, cpu),
+            Some((task, _)) => {
+                self.contradictions.switches +=
+                    u64::from(self.is_whole(prev) && self.is_whole(task));
+                self.forget(task, cpu);
+            }
+            None => {}
+        }
+        if self.cpu(cpu).is_none() && starts_known {
+            *self.cpu(cpu) = Some((prev, self.start_ns));
+        }
+        self.switched[usize::from(cpu)] = true;
+        self.stop(cpu, at_ns, Some(why), to);
+        self.tasks[prev].state = match why {
+            Why::Preempted => State::Waiting { since_ns: at_ns, woken: false },
+            Why::Sleeps | Why::Blocks => State::Sleeping,
+            Why::Ends => {
+                self.by_tid.remove(&event.tid);
+                State::Unknown
+            }
+        };
+        let next = self.task(next);
+        self.start(next, cpu, at_ns, to);
+    }
+
+    /// No switch of the CPU has been seen yet.
+    fn is_first(&mut self, cpu: u16) -> bool {
+        let cpu = usize::from(cpu);
+        self.switched.resize(self.switched.len().max(cpu + 1), false);
+        !self.switched[cpu]
+    }
+
+    /// It does not run there, although it seemed so.
+    fn forget(&mut self, task: TaskId, cpu: u16) {
+        self.tasks[task].state = State::Unknown;
+        *self.cpu(cpu) = None;
+    }
+
+    fn start(&mut self, task: TaskId, cpu: u16, at_ns: u64, to: &mut dyn Visit) {
+        match self.tasks[task].state {
+            State::Waiting { since_ns, woken } => {
+                to.waited(&Wait { task, start_ns: since_ns, end_ns: at_ns, woken });
+            }
+            State::Running { cpu: other, .. } if task != IDLE => {
+                // Unless it is only the list of tasks that said so, a moment too late.
+                let seen = !self.is_first(other) && self.is_whole(task);
+                self.contradictions.switches += u64::from(seen);
+                *self.cpu(other) = None;
+            }
+            _ => {}
+        }
+        let whole = self.is_whole(task);
+        *self.cpu(cpu) = whole.then_some((task, at_ns));
+        self.tasks[task].state = State::Running { cpu, since_ns: at_ns };
+    }
+
+    /// Who runs on the CPU has done so until now.
+    fn stop(&mut self, cpu: u16, at_ns: u64, why: Option<Why>, to: &mut dyn Visit) {
+        let Some((task, since_ns)) = self.cpu(cpu).take() else { return };
+        if task == IDLE {
+            return to.idled(cpu, since_ns, at_ns);
+        }
+        let level = self.level(task);
+        to.ran(&Run { task, cpu, start_ns: since_ns, end_ns: at_ns, level, why });
+    }
+
+    fn level(&self, task: TaskId) -> u8 {
+        let level = |mark: &u32| self.levels.get(*mark as usize).copied().unwrap_or(1);
+        self.tasks[task].marks.iter().map(level).max().unwrap_or(0)
+    }
+
+    fn wake(&mut self, at_ns: u64, delay_ns: u32, task: TaskId) {
+        // One that runs or waits was about to sleep and now will not.
+        if matches!(self.tasks[task].state, State::Unknown | State::Sleeping) {
+            let since_ns = at_ns.saturating_sub(delay_ns.into());
+            self.tasks[task].state = State::Waiting { since_ns, woken: true };
+        }
+    }
+
+    fn mark_return(&mut self, at_ns: u64, task: TaskId, mark: u32, to: &mut dyn Visit) {
+        let Some(at) = self.tasks[task].marks.iter().rposition(|entered| *entered == mark) else {
+            self.contradictions.returns += 1;
+            return;
+        };
+        // What was entered behind it has been left without a return, by longjmp or an exception.
+        self.mark(at_ns, task, |marks| marks.truncate(at), to);
+    }
+
+    fn mark(
+        &mut self,
+        at_ns: u64,
+        task: TaskId,
+        change: impl FnOnce(&mut Vec<u32>),
+        to: &mut dyn Visit,
+    ) {
+        let before = self.level(task);
+        change(&mut self.tasks[task].marks);
+        let State::Running { cpu, .. } = self.tasks[task].state else { return };
+        if self.level(task) == before {
+            return;
+        }
+        if let Some((_, since_ns)) = self.cpu(cpu).filter(|(runs, _)| *runs == task) {
+            to.ran(&Run { task, cpu, start_ns: since_ns, end_ns: at_ns, level: before, why: None });
+            *self.cpu(cpu) = Some((task, at_ns));
+        }
+    }
+}

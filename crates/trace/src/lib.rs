@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Recordings of what the kernel did with tasks: who ran where and when, who woke whom, who entered marked
+//! functions.
+//!
+//! [`event`] is what happens; [`Writer`] and [`Reader`] are the file (docs/trace-format.md), [`order`] what
+//! brings the events of many CPUs into one order before they are written. [`follow`] makes time out of
+//! events: who ran from when to when; [`summary`] is built on it.
+//!
+//! Pure: bytes in, bytes out. What records is `sched::record`.
+
+#![forbid(unsafe_code)]
+
+mod block;
+mod codec;
+mod crc;
+mod error;
+pub mod event;
+pub mod follow;
+pub mod info;
+pub mod order;
+mod reader;
+pub mod summary;
+mod varint;
+mod writer;
+
+pub use error::TraceError;
+pub use event::{Event, Lane, Name, What, Why};
+pub use info::{End, Info, MarkInfo};
+pub use reader::{Ending, Reader};
+pub use writer::Writer;
+
+/// Whether a file that begins with these bytes is a recording, of whatever version.
+pub fn is_trace(first: &[u8; 8]) -> bool {
+    *first == block::MAGIC
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A recording in numbers: who ran how long, how much of it inside of marked functions, who waited how long.
+
+use report::record::{LatencySummary, MarkSummary, RecordSummary, TaskSummary};
+
+use crate::event::{Event, What, Why};
+use crate::follow::{Follower, Run, TaskId, Visit, Wait};
+use crate::info::Info;
+use crate::reader::Ending;
+
+/// Counts as a recording is read.
+#[derive(Default)]
+pub struct Summary {
+    tasks: Vec<Counted>,
+    marks: Vec<u64>,
+    waits_ns: Vec<u64>,
+    switches: u64,
+    wakes: u64,
+    migrations: u64,
+    syscalls: u64,
+    traps: u64,
+    events: u64,
+    lost: u64,
+    lost_cpus: Vec<u64>,
+    idle_ns: u64,
+}
+
+#[derive(Clone, Default)]
+struct Counted {
+    run_ns: u64,
+    wide_ns: u64,
+    wait_ns: u64,
+    runs: u64,
+    sleeps: u64,
+    wakes: u64,
+    migrations: u64,
+    marks: u64,
+    traps: u64,
+}
+
+impl Summary {
+    fn task(&mut self, task: TaskId) -> &mut Counted {
+        if task >= self.tasks.len() {
+            self.tasks.resize(task + 1, Counted::default());
+        }
+        &mut self.tasks[task]
+    }
+
+    /// What was counted.
+    pub fn finish(self, info: &Info, follower: &Follower, ending: Ending) -> RecordSummary {
+        let (complete, late) = match ending {
+            Ending::Complete(end) => (true, end.late),
+            Ending::Partial { .. } => (false, 0),
+        };
+        let contradictions = follower.contradictions();
+        let marks = info.marks.iter().enumerate().map(|(at, mark)| MarkSummary {
+            name: mark.name.clone(),
+            level: mark.level,
+            calls: self.marks.get(at).copied().unwrap_or(0),
+        });
+        let lost_cpus = self.lost_cpus.iter().enumerate().filter(|(_, lost)| **lost > 0);
+        RecordSummary {
+            target: info.target.clone(),
+            kernel: info.kernel.clone(),
+            processor: info.processor.clone(),
+            cpus: info.cpus.clone(),
+            license_counters: info.license_counters.clone(),
+            complete,
+            duration_ns: follower.now_ns() - info.start_ns,
+            events: self.events,
+            lost_events: self.lost,
+            lost_cpus: lost_cpus.map(|(cpu, lost)| (cpu as u32, *lost)).collect(),
+            late_events: late,
+            contradicting_switches: contradictions.switches,
+            unpaired_returns: contradictions.returns,
+            switches: self.switches,
+            wakes: self.wakes,
+            migrations: self.migrations,
+            syscalls: info.syscalls.then_some(self.syscalls),
+            traps: self.traps,
+            idle_ns: info.everybody.then_some(self.idle_ns),
+            wake_latency: latency(self.waits_ns),
+            marks: marks.collect(),
+            tasks: tasks(&self.tasks, follower),
+        }
+    }
+}
+
+/// Tasks that ran, those that ran longest first.
+fn tasks(counted: &[Counted], follower: &Follower) -> Vec<TaskSummary> {
+    let ran = follower.tasks().iter().zip(counted).filter(|(_, counted)| counted.runs > 0);
+    let mut tasks: Vec<TaskSummary> = ran
+        .map(|(task, counted)| TaskSummary {
+            tid: task.tid,
+            pid: task.tgid,
+            name: task.name.to_string(),
+            run_ns: counted.run_ns,
+            wide_ns: counted.wide_ns,
+            wait_ns: counted.wait_ns,
+            runs: counted.runs,
+            sleeps: counted.sleeps,
+            wakes: counted.wakes,
+            migrations: counted.migrations,
+            marks: counted.marks,
+            traps: counted.traps,
+        })
+        .collect();
+    tasks.sort_by_key(|task| (std::cmp::Reverse(task.run_ns), task.tid));
+    tasks
+}
+
+/// Exact percentiles by the nearest rank: a recording's waits fit into memory, at 8 bytes each.
+fn latency(mut waits_ns: Vec<u64>) -> Option<LatencySummary> {
+    if waits_ns.is_empty() {
+        return None;
+    }
+    waits_ns.sort_unstable();
+    let count = waits_ns.len();
+    let percentile = |per_mille: usize| waits_ns[(count * per_mille).div_ceil(1000).max(1) - 1];
+    Some(LatencySummary {
+        count: count as u64,
+        p50_ns: percentile(500),
+        p90_ns: percentile(900),
+        p99_ns: percentile(990),
+        p999_ns: percentile(999),
+        max_ns: waits_ns[count - 1],
+    })
+}
+
+impl Visit for Summary {
+    fn ran(&mut self, run: &Run) {
+        let ran_ns = run.end_ns - run.start_ns;
+        let task = self.task(run.task);
+        task.run_ns += ran_ns;
+        task.wide_ns += if run.level > 0 { ran_ns } else { 0 };
+        task.runs += u64::from(run.why.is_some());
+        task.sleeps += u64::from(matches!(run.why, Some(Why::Sleeps | Why::Blocks)));
+    }
+
+    fn waited(&mut self, wait: &Wait) {
+        let waited_ns = wait.end_ns.saturating_sub(wait.start_ns);
+        self.task(wait.task).wait_ns += waited_ns;
+        if wait.woken {
+            self.waits_ns.push(waited_ns);
+        }
+    }
+
+    fn idled(&mut self, _: u16, start_ns: u64, end_ns: u64) {
+        self.idle_ns += end_ns - start_ns;
+    }
+
+    fn event(&mut self, event: &Event, task: Option<TaskId>) {
+        self.events += 1;
+        if let What::Lost { events } = event.what {
+            self.lost += events;
+            let cpu = usize::from(event.cpu);
+            self.lost_cpus.resize(self.lost_cpus.len().max(cpu + 1), 0);
+            self.lost_cpus[cpu] += events;
+        }
+        let Some(task) = task else { return };
+        match event.what {
+            What::Switch { .. } => self.switches += 1,
+            What::Wake { .. } => {
+                self.wakes += 1;
+                self.task(task).wakes += 1;
+            }
+            What::Migrate { .. } => {
+                self.migrations += 1;
+                self.task(task).migrations += 1;
+            }
+            What::Syscall { .. } => self.syscalls += 1,
+            What::Trap { .. } => {
+                self.traps += 1;
+                self.task(task).traps += 1;
+            }
+            What::Mark { mark } => {
+                let mark = mark as usize;
+                // As many as there can be: a damaged file must not name others.
+                self.marks.resize(self.marks.len().max((mark + 1).min(MARKS_MAX)), 0);
+                if let Some(calls) = self.marks.get_mut(mark) {
+                    *calls += 1;
+                }
+                self.task(task).marks += 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// More marks than a block of information can name.
+const MARKS_MAX: usize = 1 << 18;

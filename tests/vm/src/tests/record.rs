@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Recordings of loads whose behaviour is known: who ran, who called what, who was woken; and that they can be
+//! read while they are written.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::guest::{nr_cpus, wait_for, work};
+use crate::lane::{Lane, TURBOLANE, turbolane};
+use crate::probe_site;
+
+/// The load's pairs of workers, and the rounds of each: a marked call, and a wait for the other one.
+const PAIRS: usize = 4;
+const ROUNDS: u64 = 100;
+/// A unit of work, long beside probes and switches; and how many a worker does inside of the marked function
+/// and outside, in a round.
+const UNIT: u64 = 20_000;
+const WORKERS: [(&str, u64, u64); 2] = [("mostly-marked", 3, 1), ("seldom-marked", 1, 3)];
+
+/// What `vmtests record-load` does: pairs of threads that pass a token on, with a marked call each time.
+pub fn load() -> Result<()> {
+    let mut threads = Vec::new();
+    for _ in 0..PAIRS {
+        let (there, get_there) = sync_channel::<()>(1);
+        let (back, get_back) = sync_channel::<()>(1);
+        back.send(())?;
+        for ((name, marked, plain), (to, from)) in
+            WORKERS.into_iter().zip([(there, get_back), (back, get_there)])
+        {
+            let round = move |_| {
+                let got = from.recv();
+                probe_site::marked(|| {
+                    work(marked * UNIT);
+                });
+                work(plain * UNIT);
+                // The other one may have done its last round.
+                _ = to.send(());
+                got.is_ok()
+            };
+            let thread = std::thread::Builder::new().name(name.into());
+            threads.push(thread.spawn(move || (0..ROUNDS).all(round))?);
+        }
+    }
+    for thread in threads {
+        let whole = thread.join().map_err(|_| anyhow::anyhow!("a worker panicked"))?;
+        ensure!(whole, "a worker was left alone");
+    }
+    Ok(())
+}
+
+fn summary(file: &str) -> Result<Value> {
+    Ok(serde_json::from_str(&turbolane(&["trace", file, "--json"])?)?)
+}
+
+fn count(summary: &Value, key: &str) -> Result<u64> {
+    summary[key].as_u64().with_context(|| format!("no {key} in {summary}"))
+}
+
+fn sum(tasks: &[Value], key: &str) -> u64 {
+    tasks.iter().filter_map(|task| task[key].as_u64()).sum()
+}
+
+fn record(args: &[&str]) -> Result<Child> {
+    let mut command = Command::new(TURBOLANE);
+    command.arg("record").args(args).stdin(Stdio::null()).stdout(Stdio::null());
+    command.spawn().context("turbolane cannot be started")
+}
+
+/// A command: every marked call is there, all switches pair, nothing is lost.
+pub fn command() -> Result<()> {
+    let mark = probe_site::mark();
+    let file = "/tmp/command.trace";
+    let args = ["-o", file, "--mark", &mark, "--", "vmtests", "record-load"];
+    let code = record(&args)?.wait()?;
+    ensure!(code.success(), "turbolane record ended with {code}");
+    let summary = summary(file)?;
+    ensure!(summary["complete"] == true, "the recording has no end: {summary}");
+    for key in ["lost_events", "contradicting_switches", "unpaired_returns"] {
+        ensure!(count(&summary, key)? == 0, "{key} is not 0: {summary}");
+    }
+    let calls = summary["marks"][0]["calls"].as_u64().unwrap_or(0);
+    let expected = 2 * PAIRS as u64 * ROUNDS;
+    ensure!(calls == expected, "{calls} marked calls recorded, {expected} made");
+    let tasks = summary["tasks"].as_array().context("no tasks")?;
+    for (name, marked, plain) in WORKERS {
+        let named = |task: &&Value| task["name"] == name;
+        let workers: Vec<Value> = tasks.iter().filter(named).cloned().collect();
+        ensure!(workers.len() == PAIRS, "{} tasks are called {name}: {summary}", workers.len());
+        ensure!(sum(&workers, "marks") == PAIRS as u64 * ROUNDS, "{name} lacks calls: {summary}");
+        // What probes, system calls and switches take is the tolerance.
+        let wide = sum(&workers, "wide_ns") as f64 / sum(&workers, "run_ns") as f64;
+        let expected = marked as f64 / (marked + plain) as f64;
+        ensure!((wide - expected).abs() < 0.15, "{wide:.2} of {name} is marked: {summary}");
+    }
+    let workers: Vec<Value> =
+        tasks.iter().filter(|task| task["marks"].as_u64() > Some(0)).cloned().collect();
+    // Each round has a wait for the other, unless the answer is there already.
+    let (wakes, sleeps) = (sum(&workers, "wakes"), sum(&workers, "sleeps"));
+    ensure!(sleeps > expected / 4, "only {sleeps} sleeps in {expected} rounds");
+    ensure!(wakes.abs_diff(sleeps) <= 4 * PAIRS as u64, "{wakes} wake-ups, {sleeps} sleeps");
+    let latencies = count(&summary["wake_latency"], "count")?;
+    ensure!(latencies * 10 > wakes * 9, "{latencies} latencies of {wakes} wake-ups");
+    exit_codes()
+}
+
+/// The command's exit code is passed on.
+fn exit_codes() -> Result<()> {
+    let code = record(&["-q", "-o", "/tmp/code.trace", "--", "sh", "-c", "exit 7"])?.wait()?;
+    ensure!(code.code() == Some(7), "exit 7 became {code}");
+    Ok(())
+}
+
+/// The whole machine under the lane: every CPU's time is accounted for, the lane's types and classes are
+/// there, and the file is read while it grows.
+pub fn system() -> Result<()> {
+    let mark = probe_site::mark();
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3", "--mark", &mark])?;
+    let file = "/tmp/system.trace";
+    let mut recorder = record(&["-o", file, "--system", "--syscalls"])?;
+    wait_for("no recording appears", Duration::from_secs(60), || {
+        fs::metadata(file).is_ok_and(|file| file.len() > 0)
+    })?;
+    let mut load = Command::new("vmtests").arg("record-load").spawn()?;
+    let mut early = 0;
+    wait_for("the file does not grow", Duration::from_secs(60), || {
+        let partial = summary(file).ok().filter(|partial| partial["complete"] == false);
+        early = partial.and_then(|partial| partial["switches"].as_u64()).unwrap_or(0);
+        early > 100
+    })?;
+    ensure!(load.wait()?.success(), "the load failed");
+    // SAFETY: our own child, not yet waited for.
+    unsafe { libc::kill(recorder.id() as i32, libc::SIGINT) };
+    let code = recorder.wait()?;
+    ensure!(code.success(), "after Ctrl-C turbolane record ended with {code}");
+    lane.stop()?;
+
+    let summary = summary(file)?;
+    ensure!(summary["complete"] == true, "after Ctrl-C the recording has no end");
+    ensure!(count(&summary, "switches")? > early, "nothing was recorded after the first look");
+    for key in ["lost_events", "contradicting_switches"] {
+        ensure!(count(&summary, key)? == 0, "{key} is not 0: {summary}");
+    }
+    ensure!(count(&summary, "syscalls")? > 0, "no system calls");
+    let tasks = summary["tasks"].as_array().context("no tasks")?;
+    let (ran, idle) = (sum(tasks, "run_ns"), count(&summary, "idle_ns")?);
+    let all = count(&summary, "duration_ns")? * nr_cpus() as u64;
+    // CPUs on which nothing at all happened are not accounted for.
+    ensure!(ran + idle <= all && (ran + idle) * 10 > all * 9, "{ran} + {idle} of {all} ns");
+    Ok(())
+}
