@@ -11,7 +11,7 @@ use locks::{
 };
 
 const THREADS: usize = 6;
-const ROUNDS: u64 = 2_000;
+const ROUNDS: u64 = 400;
 
 /// Two numbers that only the lock keeps equal, and a check that nobody else is inside. The writes are
 /// plain and the second is late: without exclusion they differ within a few rounds, as

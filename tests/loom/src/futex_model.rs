@@ -20,8 +20,12 @@ pub fn futex_wait(word: &AtomicU32, value: u32) {
     }
     let me = Arc::new(Notify::new());
     sleepers.push((std::ptr::from_ref(word).addr(), me.clone()));
-    drop(sleepers);
-    me.wait();
+    // loom's parts wake for no reason, once each
+    while sleepers.iter().any(|(_, sleeper)| Arc::ptr_eq(sleeper, &me)) {
+        drop(sleepers);
+        me.wait();
+        sleepers = SLEEPERS.lock().unwrap();
+    }
 }
 
 pub fn futex_wake(word: *const AtomicU32, count: u32) {

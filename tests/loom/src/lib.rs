@@ -27,5 +27,5 @@ mod rwlock;
 #[path = "../../../crates/locks/src/ticket.rs"]
 mod ticket;
 #[path = "../../../crates/locks/src/wait.rs"]
-#[expect(dead_code, reason = "Block differs from Sleep in what comes before the sleep only")]
+#[allow(dead_code, reason = "Block differs from Sleep in what comes before the sleep only")]
 mod wait;

@@ -5,9 +5,12 @@ use super::tree::{File, Tree};
 
 /// What each of our packages may use of the others. A new crate gets its row
 /// here, and ARCHITECTURE.md its two sentences.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 21] = [
     ("dvfs", &["machine"]),
     ("isa", &[]),
+    ("locks", &[]),
+    ("loomtests", &[]),
+    ("lockmodel", &["machine"]),
     ("machine", &[]),
     ("policy", &[]),
     ("hw", &["machine"]),
@@ -15,6 +18,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("scan", &["isa", "machine", "report"]),
     ("trace", &["hw", "machine", "report"]),
     ("sim", &["machine", "policy", "trace"]),
+    ("preload", &["locks"]),
     ("probe", &["hw", "machine", "report"]),
     ("turbolane", &["hw", "machine"]),
     ("sched", &["hw", "machine", "policy", "report", "scan", "trace", "turbolane"]),
@@ -23,6 +27,8 @@ const MAY_USE: [(&str, &[&str]); 17] = [
         &[
             "dvfs",
             "hw",
+            "lockmodel",
+            "locks",
             "machine",
             "policy",
             "probe",
@@ -41,6 +47,8 @@ const MAY_USE: [(&str, &[&str]); 17] = [
         &[
             "dvfs",
             "hw",
+            "lockmodel",
+            "locks",
             "machine",
             "policy",
             "report",

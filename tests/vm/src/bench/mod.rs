@@ -6,6 +6,7 @@
 pub mod conservation;
 mod dvfs;
 mod hints;
+mod lib_locks;
 mod migration;
 mod overhead;
 mod placement;
@@ -22,6 +23,7 @@ pub const ALL: &[Case] = &[
     Case::bench("hints", hints::run).host(),
     Case::bench("placement", placement::run).limit_s(900),
     Case::bench("conservation", conservation::run).limit_s(400),
+    Case::bench("lib-locks", lib_locks::run).group("lib").host(),
     Case::bench("overhead", overhead::run).icount().limit_s(900).peers(&["scx_layered"]),
     Case::bench("scan", scan::run).group("scan").host(),
     Case::bench("sim", sim::run).group("sim").host(),
