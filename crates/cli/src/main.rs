@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_op_in_unsafe_fn)]
 
+mod bench;
 mod completions;
 mod ctl;
 mod doctor;
@@ -56,6 +57,7 @@ enum Command {
     Stats(stats::StatsArgs),
     Sim(sim::SimArgs),
     Reproduce(reproduce::ReproduceArgs),
+    Bench(bench::BenchArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
 }
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Stats(args) => stats::main(&args),
         Command::Sim(args) => sim::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),
+        Command::Bench(args) => bench::main(&args),
         Command::Completions(args) => completions::main(&args),
         Command::Man(args) => man::main(&args),
     };

@@ -17,6 +17,7 @@ pub mod ctl;
 pub mod doctor;
 pub mod dvfs;
 pub mod lane;
+pub mod locks;
 pub mod papers;
 pub mod problem;
 pub mod reproduce;
