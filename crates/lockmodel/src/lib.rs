@@ -158,8 +158,7 @@ pub fn simulate(
         let (end_ns, took) = run.turn(&mut waiters[thread], now_ns, section_cycles)?;
         now_ns = end_ns;
         if turn >= WARM_UP * threads {
-            let values =
-                [took.acquire_ns, took.section_ns, took.after_ns, took.awake_ns];
+            let values = [took.acquire_ns, took.section_ns, took.after_ns, took.awake_ns];
             sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
         }
     }
@@ -194,7 +193,8 @@ impl Run<'_> {
             }
             Strategy::Owner => {
                 let change = self.changes()?;
-                let write_ns = |change: &Change| cycles_ns(change.call_cycles + change.write_cycles);
+                let write_ns =
+                    |change: &Change| cycles_ns(change.call_cycles + change.write_cycles);
                 let entry_ns = write_ns(&change.base_to_slow);
                 // who is still slowing down sees the lock later
                 let sees_ns = at_ns.max(waiter.came_ns + entry_ns);

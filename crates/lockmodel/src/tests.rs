@@ -50,9 +50,8 @@ fn the_length_of_a_sleep_decides_its_depth() {
 #[test]
 fn a_break_even_moves_with_its_costs() {
     let mut model = fx();
-    let even = |model: &PstateModel, strategy| {
-        break_even_cycles(model, strategy, 8, Reading::default())
-    };
+    let even =
+        |model: &PstateModel, strategy| break_even_cycles(model, strategy, 8, Reading::default());
     let before = even(&model, Strategy::Migrate).unwrap();
     model.migration_ns.value *= 2;
     let after = even(&model, Strategy::Migrate).unwrap();
@@ -91,6 +90,8 @@ fn readings_differ_as_data_readme_says() {
     for strategy in [Strategy::Owner, Strategy::Delegate, Strategy::Migrate, Strategy::Futex] {
         println!("{}: {:?}", strategy.name(), readings.map(|reading| even(strategy, reading)));
     }
+    let intel = PstateModel::built_in("core-i7-4770").unwrap().unwrap();
+    println!("futex, Intel: {:?}", break_even_cycles(&intel, Strategy::Futex, 8, readings[0]));
     let owner = readings.map(|reading| even(Strategy::Owner, reading));
     assert!(owner[2] < owner[0] && owner[0] < owner[1]);
 }

@@ -108,12 +108,8 @@ impl<W: Wait> Mcs<W> {
         let mut successor = mine.next.load(Ordering::Acquire);
         if successor.is_null() {
             self.head.next.store(ptr::null_mut(), Ordering::Relaxed);
-            let last = self.tail.compare_exchange(
-                me,
-                self.head(),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
+            let last =
+                self.tail.compare_exchange(me, self.head(), Ordering::AcqRel, Ordering::Relaxed);
             if last.is_ok() {
                 return;
             }
@@ -181,8 +177,7 @@ unsafe impl<W: Wait> RawLock for Mcs<W> {
         let mut successor = self.head.next.load(Ordering::Acquire);
         if successor.is_null() {
             let (free, relaxed) = (ptr::null_mut(), Ordering::Relaxed);
-            let alone =
-                self.tail.compare_exchange(self.head(), free, Ordering::Release, relaxed);
+            let alone = self.tail.compare_exchange(self.head(), free, Ordering::Release, relaxed);
             if alone.is_ok() {
                 return;
             }

@@ -207,7 +207,8 @@ impl Office {
         let mut round = 0;
         loop {
             for slot in &self.slots {
-                let (free, relaxed) = (slot.state.load(Ordering::Relaxed) == FREE, Ordering::Relaxed);
+                let (free, relaxed) =
+                    (slot.state.load(Ordering::Relaxed) == FREE, Ordering::Relaxed);
                 let mine =
                     || slot.state.compare_exchange(FREE, CLAIMED, Ordering::Acquire, relaxed);
                 if free && mine().is_ok() {

@@ -71,8 +71,7 @@ impl<W: Wait> Ticket<W> {
     /// Sleeps while the ticket that is served is what it was.
     fn sleep(&self, serving: u32) {
         let (with, relaxed) = (serving | SLEEPERS, Ordering::Relaxed);
-        if serving == with
-            || self.serving.compare_exchange(serving, with, relaxed, relaxed).is_ok()
+        if serving == with || self.serving.compare_exchange(serving, with, relaxed, relaxed).is_ok()
         {
             futex_wait(&self.serving, with);
         }

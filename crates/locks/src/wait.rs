@@ -48,7 +48,11 @@ impl Wait for Spin {
 
     #[inline]
     fn step(&self, round: u32) -> bool {
-        if round < SPIN_BEFORE_YIELD { doubled(round) } else { sync::give_way() }
+        if round < SPIN_BEFORE_YIELD {
+            doubled(round)
+        } else {
+            sync::give_way()
+        }
         false
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Barrier as StdBarrier};
 use std::thread;
 
 use locks::{
-    Barrier, Block, Decorated, Futex, Mcs, Mutex, NoFrequency, Owner, Plain, RawLock, RwLock, Sleep,
-    Spin, Ticket,
+    Barrier, Block, Decorated, Futex, Mcs, Mutex, NoFrequency, Owner, Plain, RawLock, RwLock,
+    Sleep, Spin, Ticket,
 };
 
 const THREADS: usize = 6;

@@ -152,7 +152,8 @@ mod tests {
     #[test]
     fn built_in_files_are_read() {
         for (id, text) in PSTATE_FILES {
-            let model = PstateModel::from_toml(text).unwrap_or_else(|error| panic!("{id}: {error}"));
+            let model =
+                PstateModel::from_toml(text).unwrap_or_else(|error| panic!("{id}: {error}"));
             assert_eq!(model.id, id);
         }
         assert!(PstateModel::built_in("fx-8120").unwrap().unwrap().change.is_some());
@@ -171,6 +172,9 @@ mod tests {
         assert!(refused("value = 1_400_000", "value = 3_100_000").contains("do not rise"));
         assert!(refused("\"verified\"", "\"certain\"").contains("\"certain\""));
         assert!(refused("call_cycles", "calls").contains("calls"));
-        assert!(refused("residency_ns = { value = 0", "residency_ns = { value = 300_000").contains("shallow"));
+        assert!(
+            refused("residency_ns = { value = 0", "residency_ns = { value = 300_000")
+                .contains("shallow")
+        );
     }
 }

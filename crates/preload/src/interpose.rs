@@ -196,8 +196,9 @@ unsafe extern "C" fn init_from(
     how: *const pthread_mutexattr_t,
     caller: usize,
 ) -> c_int {
-    let by_creator =
-        |config: &Config| config.rules.iter().any(|rule| matches!(rule.condition, Condition::Creator(_)));
+    let by_creator = |config: &Config| {
+        config.rules.iter().any(|rule| matches!(rule.condition, Condition::Creator(_)))
+    };
     if config().is_some_and(by_creator)
         && let Some(slot) = table::slot(mutex.addr())
     {

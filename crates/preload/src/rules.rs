@@ -67,7 +67,8 @@ pub(crate) struct Subject<'a> {
 
 impl Condition {
     fn holds(&self, subject: &Subject<'_>) -> bool {
-        let begins = |name: Option<&str>, with: &str| name.is_some_and(|name| name.starts_with(with));
+        let begins =
+            |name: Option<&str>, with: &str| name.is_some_and(|name| name.starts_with(with));
         match self {
             Condition::All => true,
             Condition::Address(range) => range.contains(&subject.address),

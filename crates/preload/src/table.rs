@@ -64,7 +64,8 @@ pub(crate) fn slot(address: usize) -> Option<&'static Slot> {
     let first = hash >> (usize::BITS - SLOTS.trailing_zeros());
     (0..PROBES).map(|probe| &TABLE[(first + probe) % SLOTS]).find(|slot| {
         let known = slot.address.load(Ordering::Relaxed);
-        let claim = || slot.address.compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed);
+        let claim =
+            || slot.address.compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed);
         known == address || (known == 0 && claim().map_or_else(|now| now == address, |_| true))
     })
 }

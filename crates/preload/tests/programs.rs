@@ -125,8 +125,16 @@ fn other_programs_run() {
                   [x.start() for x in w]; [x.join() for x in w]; print(n[0])";
     let programs: [(&str, &[&str], &str); 3] = [
         ("python3", &["-c", python], "8000\n"),
-        ("sh", &["-c", "head -c 3000000 /dev/zero | xz -1 -T2 --block-size=500000 | xz -d | wc -c"], "3000000\n"),
-        ("sqlite3", &[":memory:", "create table t(a); insert into t values(7); select a from t;"], "7\n"),
+        (
+            "sh",
+            &["-c", "head -c 3000000 /dev/zero | xz -1 -T2 --block-size=500000 | xz -d | wc -c"],
+            "3000000\n",
+        ),
+        (
+            "sqlite3",
+            &[":memory:", "create table t(a); insert into t values(7); select a from t;"],
+            "7\n",
+        ),
     ];
     for strategy in ["queue-block", "spin"] {
         for (program, arguments, expected) in programs {

@@ -85,7 +85,11 @@ impl Sweep {
         ]);
         let mut last = 0;
         for point in &self.points {
-            let size = if point.section_cycles == last { String::new() } else { cycles(point.section_cycles as f64) };
+            let size = if point.section_cycles == last {
+                String::new()
+            } else {
+                cycles(point.section_cycles as f64)
+            };
             last = point.section_cycles;
             let clock = point.effective_khz.map(|khz| format!("{:.0} MHz", khz as f64 / 1e3));
             table.row(vec![
@@ -138,8 +142,7 @@ mod tests {
             energy_nj: None,
         };
         let even = BreakEven { strategy: "owner".into(), section_cycles: None };
-        let sweep =
-            Sweep { model: None, threads: 2, points: vec![point], break_evens: vec![even] };
+        let sweep = Sweep { model: None, threads: 2, points: vec![point], break_evens: vec![even] };
         let bench = LockBench::new(vec![sweep]);
         let text = bench.text(100);
         assert!(text.contains("1 k cycles") && text.contains("2.50 us"), "{text}");

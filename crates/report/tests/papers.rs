@@ -28,7 +28,10 @@ fn built_in_files_are_readable() {
         for purpose in [Use::Calibrates, Use::Predicts, Use::Context] {
             // TURBO's costs are taken as they are, and nothing is fitted to its figures
             let none = name == "TURBO" && purpose == Use::Calibrates;
-            assert!(none || paper.rows.iter().any(|row| row.purpose == purpose), "{name}: {purpose:?}");
+            assert!(
+                none || paper.rows.iter().any(|row| row.purpose == purpose),
+                "{name}: {purpose:?}"
+            );
         }
         assert!(!paper.orders.is_empty(), "{name}");
     }

@@ -86,8 +86,7 @@ fn modelled(id: &str, args: &LocksArgs) -> Result<Sweep, Failure> {
     let model = model.map_err(|error| broken(error.to_string()))?;
     let threads = args.threads.unwrap_or(u32::try_from(model.threads.value).unwrap_or(2));
     let point = |cycles: u64, (strategy, name): (Strategy, &str)| {
-        let out =
-            simulate(&model, strategy, cycles as f64, threads as usize, Reading::default());
+        let out = simulate(&model, strategy, cycles as f64, threads as usize, Reading::default());
         Point {
             section_cycles: cycles,
             strategy: name.into(),

@@ -6,8 +6,8 @@
 //! and three sections per thread. Boosting needs P-states that a program may set; until a backend is
 //! there the strategies that boost are not measured.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use locks::sys::Affinity;

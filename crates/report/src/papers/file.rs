@@ -202,7 +202,11 @@ impl Reader<'_> {
         };
         if !CPU_FILES.iter().chain(&PSTATE_FILES).any(|(id, _)| *id == config.machine) {
             let what = format!("machine \"{}\" is not known", config.machine);
-            return Err(self.refuse(at, what, "add it to data/cpus or data/pstates, or correct the name"));
+            return Err(self.refuse(
+                at,
+                what,
+                "add it to data/cpus or data/pstates, or correct the name",
+            ));
         }
         if !self.workloads.contains_key(&config.workload) {
             return Err(unknown("workload", &config.workload));

@@ -14,9 +14,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use locks::{
-    Block, Decorated, Futex, Mcs, NoFrequency, Owner, Plain, RawLock, Spin, Ticket,
-};
+use locks::{Block, Decorated, Futex, Mcs, NoFrequency, Owner, Plain, RawLock, Spin, Ticket};
 
 use crate::measure::{Figure, publish};
 
@@ -174,18 +172,21 @@ macro_rules! each {
             (
                 "owner_futex_spin",
                 true,
-                $measure!(Decorated::new(Futex::new(Spin), Owner::new(NoFrequency)))
+                $measure!(Decorated::new(Futex::new(Spin), Owner::new(NoFrequency))),
             ),
             (
                 "owner_futex_block",
                 true,
-                $measure!(Decorated::new(Futex::new(Block), Owner::new(NoFrequency)))
+                $measure!(Decorated::new(Futex::new(Block), Owner::new(NoFrequency))),
             ),
         ]
     };
 }
 
-fn rows(n: usize, mut once: impl FnMut() -> Result<Vec<(&'static str, bool, f64)>>) -> Result<Vec<Row>> {
+fn rows(
+    n: usize,
+    mut once: impl FnMut() -> Result<Vec<(&'static str, bool, f64)>>,
+) -> Result<Vec<Row>> {
     let mut rows: Vec<Row> = Vec::new();
     for _ in 0..n {
         for (index, (name, decorated, value)) in once()?.into_iter().enumerate() {
@@ -226,7 +227,8 @@ pub fn run() -> Result<()> {
     let (mut worst_plain, mut worst_decorated) = (None::<Figure>, None::<Figure>);
     for row in &alone[1..] {
         let name = format!("lib.lock_uncontended_ratio.{}", row.name);
-        let figure = Figure::of(&name, "x", "lower", &ratios(row, &alone[0]))?.against("pthread", 1.0);
+        let figure =
+            Figure::of(&name, "x", "lower", &ratios(row, &alone[0]))?.against("pthread", 1.0);
         let worst = if row.decorated { &mut worst_decorated } else { &mut worst_plain };
         if row.name != "parking_lot" && worst.as_ref().is_none_or(|w| w.value < figure.value) {
             *worst = Some(figure.clone());
@@ -240,10 +242,13 @@ pub fn run() -> Result<()> {
     figures.push(Figure::of("lib.lock_uncontended_pthread_ns", "ns", "lower", &alone[0].values)?);
     for row in &two[1..] {
         let name = format!("lib.lock_contended_ratio.{}", row.name);
-        let figure = Figure::of(&name, "x", "higher", &ratios(row, &two[0]))?.against("pthread", 1.0);
+        let figure =
+            Figure::of(&name, "x", "higher", &ratios(row, &two[0]))?.against("pthread", 1.0);
         figures.push(figure);
     }
     let name = "lib.lock_contended_ratio_to_parking_lot.futex_block";
-    figures.push(Figure::of(name, "x", "higher", &ratios(&two[3], &two[1]))?.against("parking_lot", 1.0));
+    figures.push(
+        Figure::of(name, "x", "higher", &ratios(&two[3], &two[1]))?.against("parking_lot", 1.0),
+    );
     publish("lib-locks", &figures)
 }
