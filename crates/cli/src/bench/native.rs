@@ -3,7 +3,7 @@
 //!
 //! A section is a chain of rotations, each of which waits for the one before: one core cycle each, at whatever
 //! clock (`ror`, unlike `add` of a constant, is not folded away by the renamer). Each point runs for at least 30 ms
-//! and three sections per thread. Boosting needs P-states that a program may set; until a backend is
+//! and three sections per thread; what else runs on the machine counts. Boosting needs P-states that a program may set; until a backend is
 //! there the strategies that boost are not measured.
 
 use std::sync::Barrier;
@@ -41,12 +41,15 @@ fn target() -> Option<MoveHolder> {
 
 /// The least size from which the strategy was quicker than spinning at all sizes above.
 fn break_even(strategy: &str, points: &[Point]) -> BreakEven {
-    let of = |name: &str| points.iter().filter(move |point| point.strategy == name).cloned();
     let mut from = None;
-    for (spin, other) in of("spin").zip(of(strategy)) {
-        match (spin.time_ns, other.time_ns) {
+    for spin in points.iter().filter(|point| point.strategy == "spin") {
+        let same = |point: &&Point| {
+            point.strategy == strategy && point.section_cycles == spin.section_cycles
+        };
+        let other_ns = points.iter().find(same).and_then(|point| point.time_ns);
+        match (spin.time_ns, other_ns) {
             (Some(spin_ns), Some(ns)) if ns < spin_ns => {
-                from = from.or(Some(other.section_cycles as f64));
+                from = from.or(Some(spin.section_cycles as f64));
             }
             _ => from = None,
         }
