@@ -187,10 +187,11 @@ unsafe impl<W: Wait> RawLock for Mcs<W> {
         self.head.next.store(ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: the waiter stays until it is granted the lock, so until the next statement.
         let grant = unsafe { ptr::addr_of!((*successor).grant) };
-        // SAFETY: as above; after this the node may be gone.
         let before = if W::SLEEPS {
+            // SAFETY: as above; after this the node may be gone.
             unsafe { (*grant).swap(GRANTED, Ordering::Release) }
         } else {
+            // SAFETY: as above; after this the node may be gone.
             unsafe { (*grant).store(GRANTED, Ordering::Release) };
             WAITING
         };

@@ -4,7 +4,7 @@
 
 pub use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-pub use crate::sys::{futex_wait, futex_wake};
+pub(crate) use crate::sys::{futex_wait, futex_wake};
 
 /// `PAUSE` so often: a hint to the core that it spins (and, on a core with siblings, to let those
 /// run).

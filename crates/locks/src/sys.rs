@@ -27,7 +27,7 @@ impl Drop for Errno {
 /// Sleeps while `*word == value`, until somebody wakes it, and now and then for no reason: the caller
 /// looks at the word again.
 #[cold]
-pub fn futex_wait(word: &AtomicU32, value: u32) {
+pub(crate) fn futex_wait(word: &AtomicU32, value: u32) {
     let _errno = Errno::kept();
     let op = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the word outlives the call; no timeout.
@@ -47,7 +47,7 @@ pub fn futex_wait(word: &AtomicU32, value: u32) {
 /// Wakes up to `count` sleepers on the word. The word may be gone by now: nobody reads it, and whoever
 /// sleeps on a new word at its address takes a wake-up for no reason.
 #[cold]
-pub fn futex_wake(word: *const AtomicU32, count: u32) {
+pub(crate) fn futex_wake(word: *const AtomicU32, count: u32) {
     let _errno = Errno::kept();
     let op = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the kernel takes the address as a key and does not read through it.

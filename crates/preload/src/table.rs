@@ -34,14 +34,16 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    const EMPTY: Slot = Slot {
-        address: AtomicUsize::new(0),
-        strategy: AtomicU8::new(OPEN),
-        creator: AtomicUsize::new(0),
-        contended: AtomicU32::new(0),
-        spinning: Mcs::new(Spin),
-        sleeping: Mcs::new(Block),
-    };
+    const fn empty() -> Slot {
+        Slot {
+            address: AtomicUsize::new(0),
+            strategy: AtomicU8::new(OPEN),
+            creator: AtomicUsize::new(0),
+            contended: AtomicU32::new(0),
+            spinning: Mcs::new(Spin),
+            sleeping: Mcs::new(Block),
+        }
+    }
 
     /// What was decided; `None` if nothing was.
     pub fn strategy(&self) -> Option<Strategy> {
@@ -55,7 +57,7 @@ impl Slot {
     }
 }
 
-static TABLE: [Slot; SLOTS] = [const { Slot::EMPTY }; SLOTS];
+static TABLE: [Slot; SLOTS] = [const { Slot::empty() }; SLOTS];
 
 /// The slot of an address, a new one if need be; `None` if there is no room.
 pub(crate) fn slot(address: usize) -> Option<&'static Slot> {
