@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_op_in_unsafe_fn)]
 
+mod bench;
 mod completions;
 mod ctl;
 mod doctor;
@@ -67,6 +68,7 @@ enum Command {
     Profile(profile::ProfileArgs),
     Verify(verify::VerifyArgs),
     Reproduce(reproduce::ReproduceArgs),
+    Bench(bench::BenchArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
 }
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
         Command::Profile(args) => profile::main(&args),
         Command::Verify(args) => verify::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),
+        Command::Bench(args) => bench::main(&args),
         Command::Completions(args) => completions::main(&args),
         Command::Man(args) => man::main(&args),
     };

@@ -17,6 +17,7 @@ pub mod ctl;
 pub mod doctor;
 pub mod dvfs;
 pub mod lane;
+pub mod locks;
 mod page;
 pub mod papers;
 pub mod probe;

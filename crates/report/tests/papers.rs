@@ -26,7 +26,12 @@ fn built_in_files_are_readable() {
     for (paper, (name, _)) in papers().iter().zip(PAPER_FILES) {
         assert_eq!(paper.document, name);
         for purpose in [Use::Calibrates, Use::Predicts, Use::Context] {
-            assert!(paper.rows.iter().any(|row| row.purpose == purpose), "{name}: {purpose:?}");
+            // TURBO's costs are taken as they are, and nothing is fitted to its figures
+            let none = name == "TURBO" && purpose == Use::Calibrates;
+            assert!(
+                none || paper.rows.iter().any(|row| row.purpose == purpose),
+                "{name}: {purpose:?}"
+            );
         }
         assert!(!paper.orders.is_empty(), "{name}");
     }
@@ -69,7 +74,8 @@ fn rows_are_well_formed() {
         }
         // "unmodified" is no mitigation, everything that specialises is.
         let policy = row.config.policy.as_str();
-        let base = ["unmodified", "cfs", "all-wide", "power-score"].contains(&policy);
+        let base = ["unmodified", "cfs", "all-wide", "power-score", "spin", "futex"];
+        let base = base.contains(&policy);
         assert_eq!(row.mitigated, !base, "{id}: {policy}");
     }
 }

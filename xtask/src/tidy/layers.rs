@@ -5,9 +5,12 @@ use super::tree::{File, Tree};
 
 /// What each of our packages may use of the others. A new crate gets its row
 /// here, and ARCHITECTURE.md its two sentences.
-const MAY_USE: [(&str, &[&str]); 19] = [
+const MAY_USE: [(&str, &[&str]); 23] = [
     ("dvfs", &["machine"]),
     ("isa", &[]),
+    ("locks", &[]),
+    ("loomtests", &[]),
+    ("lockmodel", &["machine"]),
     ("machine", &[]),
     ("policy", &[]),
     ("profile", &[]),
@@ -16,6 +19,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("scan", &["isa", "machine", "report"]),
     ("trace", &["hw", "machine", "report"]),
     ("sim", &["machine", "policy", "profile", "trace"]),
+    ("preload", &["locks"]),
     ("probe", &["dvfs", "hw", "machine", "report"]),
     ("pstate", &["hw", "machine"]),
     ("turbolane", &["hw", "machine", "pstate"]),
@@ -25,6 +29,8 @@ const MAY_USE: [(&str, &[&str]); 19] = [
         &[
             "dvfs",
             "hw",
+            "lockmodel",
+            "locks",
             "machine",
             "policy",
             "probe",
@@ -44,6 +50,8 @@ const MAY_USE: [(&str, &[&str]); 19] = [
         &[
             "dvfs",
             "hw",
+            "lockmodel",
+            "locks",
             "machine",
             "policy",
             "probe",

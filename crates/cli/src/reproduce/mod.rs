@@ -3,11 +3,13 @@
 //!
 //! Which scenario stands for which workload of which paper, and which scheduler for which prototype,
 //! is in `plan.rs`; figures that are no measure of a configuration are in `figures.rs`; what DIM says
-//! about the clock of one core is in `dvfs.rs`, and about power scores in `score.rs`; changed experiments that explain a miss are in `what_if.rs`. What a row means is said in
+//! about the clock of one core is in `dvfs.rs`, and about power scores in `score.rs`; what TURBO says about locks
+//! in `locks.rs`. Changed experiments that explain a miss are in `what_if.rs`. What a row means is said in
 //! `report::reproduce`.
 
 mod dvfs;
 mod figures;
+mod locks;
 mod plan;
 mod score;
 mod what_if;
@@ -39,10 +41,10 @@ use what_if::WHAT_IFS;
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
-  turbolane reproduce                 all four papers
+  turbolane reproduce                 all five papers
   turbolane reproduce systor --json")]
 pub(crate) struct ReproduceArgs {
-    /// Short names of papers [default: SFMA, SYSTOR, THESIS and DIM]
+    /// Short names of papers [default: SFMA, SYSTOR, THESIS, DIM and TURBO]
     #[arg(value_name = "PAPER")]
     papers: Vec<String>,
     /// The whole input beside the built-in files
@@ -59,7 +61,7 @@ impl ReproduceArgs {
 }
 
 /// Papers whose experiments the simulator has scenarios for.
-const DEFAULT: [&str; 4] = ["SFMA", "SYSTOR", "THESIS", "DIM"];
+const DEFAULT: [&str; 5] = ["SFMA", "SYSTOR", "THESIS", "DIM", "TURBO"];
 
 /// Simulates, and prints the comparison.
 pub(crate) fn main(args: &ReproduceArgs) -> Result<ExitCode, Failure> {
@@ -194,7 +196,8 @@ fn simulate(plans: Vec<Plan>, seed: u64) -> BTreeMap<String, Outcome> {
 
 impl Simulated for Results<'_> {
     fn measure(&self, config: &Config, measure: Measure) -> Option<f64> {
-        if let Some(value) = dvfs::measure(config, measure, self.instead) {
+        let replayed = dvfs::measure(config, measure, self.instead);
+        if let Some(value) = replayed.or_else(|| locks::measure(config, measure)) {
             return Some(value);
         }
         let plan = Plan::of(self.document, config)?;
@@ -212,8 +215,12 @@ impl Simulated for Results<'_> {
     }
 
     fn figure(&self, id: &str) -> Option<f64> {
+        let turbolane = matches!(self.instead, Instead::Turbolane);
+        // TURBO's strategies are the library's own: there is nothing of ours beside them
+        let locks = || locks::figure(id).filter(|_| !turbolane);
         dvfs::figure(id, self.instead)
             .or_else(|| score::figure(id, self.instead))
+            .or_else(locks)
             .or_else(|| figures::figure(id, self))
     }
 

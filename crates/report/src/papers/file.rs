@@ -22,7 +22,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::{CPU_FILES, DataError};
+use machine::{CPU_FILES, DataError, PSTATE_FILES};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -200,9 +200,13 @@ impl Reader<'_> {
             let next = format!("describe it in [{kind}], or correct the name");
             self.refuse(at, format!("{kind} \"{name}\" is not known"), next)
         };
-        if !CPU_FILES.iter().any(|(id, _)| *id == config.machine) {
+        if !CPU_FILES.iter().chain(&PSTATE_FILES).any(|(id, _)| *id == config.machine) {
             let what = format!("machine \"{}\" is not known", config.machine);
-            return Err(self.refuse(at, what, "add it to data/cpus, or correct the name"));
+            return Err(self.refuse(
+                at,
+                what,
+                "add it to data/cpus or data/pstates, or correct the name",
+            ));
         }
         if !self.workloads.contains_key(&config.workload) {
             return Err(unknown("workload", &config.workload));

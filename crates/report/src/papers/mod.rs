@@ -28,11 +28,12 @@ pub use row::{Config, Order, Paper, Place, Quantity, Row, Series, Tolerance, Use
 use machine::DataError;
 
 /// Short name and text of each built-in file.
-pub const PAPER_FILES: [(&str, &str); 4] = [
+pub const PAPER_FILES: [(&str, &str); 5] = [
     ("SFMA", include_str!("../../../../data/papers/sfma.toml")),
     ("SYSTOR", include_str!("../../../../data/papers/systor.toml")),
     ("THESIS", include_str!("../../../../data/papers/thesis.toml")),
     ("DIM", include_str!("../../../../data/papers/dim.toml")),
+    ("TURBO", include_str!("../../../../data/papers/turbo.toml")),
 ];
 
 impl Paper {

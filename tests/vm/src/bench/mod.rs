@@ -7,6 +7,7 @@
 pub mod conservation;
 mod dvfs;
 mod hints;
+mod lib_locks;
 mod lib_monitor;
 mod lib_pstate;
 mod migration;
@@ -27,6 +28,7 @@ pub const ALL: &[Case] = &[
     Case::bench("hints", hints::run).host(),
     Case::bench("placement", placement::run).limit_s(900),
     Case::bench("conservation", conservation::run).limit_s(400),
+    Case::bench("lib-locks", lib_locks::run).group("lib").host(),
     Case::bench("overhead", overhead::run).icount().limit_s(900).peers(&["scx_layered"]),
     Case::bench("probe", probe::run).group("probe").host(),
     Case::bench("record", record::run).group("record").host(),

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! TURBO's figures about contended locks: break-even sizes and effective clocks (slides 7 and 9), by
+//! `lockmodel`. A simulation takes microseconds, so each figure makes its own.
+
+use lockmodel::{Reading, Strategy, break_even_cycles, simulate};
+use machine::PstateModel;
+use report::papers::Config;
+use report::reproduce::Measure;
+
+/// The machine and strategy of a row's configuration.
+fn subject(machine: &str, policy: &str) -> Option<(PstateModel, Strategy)> {
+    let model = PstateModel::built_in(machine)?.ok()?;
+    let (strategy, _) = Strategy::ALL.into_iter().find(|(_, name)| *name == policy)?;
+    Some((model, strategy))
+}
+
+/// As many threads as in the paper.
+fn threads(model: &PstateModel) -> Option<usize> {
+    usize::try_from(model.threads.value).ok()
+}
+
+/// The figure of a row, in its unit; `None` if it is not one of these.
+pub(super) fn figure(id: &str) -> Option<f64> {
+    let (machine, policy) = match id {
+        "turbo-break-even-futex-amd" => ("fx-8120", "futex"),
+        "turbo-break-even-futex-intel" => ("core-i7-4770", "futex"),
+        "turbo-break-even-owner" => ("fx-8120", "owner"),
+        "turbo-break-even-delegate" => ("fx-8120", "delegate"),
+        "turbo-break-even-migrate" => ("fx-8120", "migrate"),
+        _ => return None,
+    };
+    let (model, strategy) = subject(machine, policy)?;
+    break_even_cycles(&model, strategy, threads(&model)?, Reading::default())
+}
+
+/// A measure of a configuration with sections of one size; `None` if it is none.
+pub(super) fn measure(config: &Config, measure: Measure) -> Option<f64> {
+    let cycles = match (config.workload.as_str(), measure) {
+        ("section-300k", Measure::Clock) => 3e5,
+        ("section-500k", Measure::Clock) => 5e5,
+        ("section-1m", Measure::Clock) => 1e6,
+        ("section-3m", Measure::Clock) => 3e6,
+        ("section-8m", Measure::Clock) => 8e6,
+        _ => return None,
+    };
+    let (model, strategy) = subject(&config.machine, &config.policy)?;
+    let out = simulate(&model, strategy, cycles, threads(&model)?, Reading::default())?;
+    Some(out.effective_khz)
+}

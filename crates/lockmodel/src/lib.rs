@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A lock that several threads want all the time, on cores with P-states and C-states (TURBO 5 to 9).
+//!
+//! Problem: which strategy pays for which section cannot be tried without machines whose P-states software may
+//! set, and those of TURBO are twelve years old.
+//!
+//! Idea: the lock is first come, first served, so its life is a row of hand-overs, and each thread's life
+//! between two of its sections is known. A run walks from hand-over to hand-over and keeps, for each thread,
+//! when it came to wait and when its core is slow, and for the core that writes P-states for others, when it is
+//! done with what it was asked before.
+//!
+//! ```text
+//!            came          its turn                       release
+//!   thread   |--- entry ---|......|--- exit ---|- section -|--- after ---|   TURBO 5: A, CS, R
+//!   spin                                                                     all at base
+//!   futex     sleeps               wakes up       turbo                      C-state by length of the sleep
+//!   owner     base -> slow         slow -> turbo  ramp       turbo -> base   writes itself
+//!   delegate  asks for slow        asks for turbo ramp       asks for base   another core writes, in turn
+//!   migrate                        goes there     turbo      comes back
+//! ```
+//!
+//! What counts is what TURBO 5 counts: `f_CS = f_base * t_CS / t_(A + CS + R)`, with t_CS the section's time
+//! at the base frequency, A what the thread does to acquire, entry and exit, without its wait, and R what
+//! it does to release. A change's transition counts where the section runs during it.
+//!
+//! Limits: no power, so no energy; no noise; no thread leaves the row; what the section touches stays where it
+//! is. A package with one clock for all (`change` absent) has no strategies by hand.
+
+#![forbid(unsafe_code)]
+
+mod clock;
+
+pub use clock::Rise;
+use machine::{Change, Changes, PstateModel};
+
+/// What waiters and owners do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Strategy {
+    /// Spin at the base frequency.
+    Spin,
+    /// Sleep; the hardware gives the owner its turbo.
+    Futex,
+    /// Spin slowly, boost when owning; each core sets its own P-state.
+    Owner,
+    /// The same, but another core sets all P-states.
+    Delegate,
+    /// Sections run on a core that is boosted all the time.
+    Migrate,
+}
+
+impl Strategy {
+    /// All with their names: TURBO 7 and 9's.
+    pub const ALL: [(Strategy, &'static str); 5] = [
+        (Strategy::Spin, "spin"),
+        (Strategy::Futex, "futex"),
+        (Strategy::Owner, "owner"),
+        (Strategy::Delegate, "delegate"),
+        (Strategy::Migrate, "migrate"),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Strategy::ALL.iter().find(|(one, _)| *one == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// What is left open by TURBO, for experiments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The clock jumps at the end of a ramp, instead of rising all along.
+    pub ramp_jumps: bool,
+    /// Slowing down while one waits counts as part of acquiring.
+    pub entry_counts: bool,
+}
+
+impl Default for Reading {
+    /// As TURBO draws it, and as its formula reads: A is the acquisition, from entry to exit.
+    fn default() -> Self {
+        Reading { ramp_jumps: false, entry_counts: true }
+    }
+}
+
+/// What came out, averaged over the threads once they have found their rhythm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// Acquire, section and release, without the wait.
+    pub held_ns: f64,
+    /// From one release to the next.
+    pub period_ns: f64,
+    /// CPU time of all threads per section: whoever spins works.
+    pub cpu_ns: f64,
+    /// TURBO's effective clock of the section.
+    pub effective_khz: f64,
+    /// Mean clock while the section itself ran.
+    pub section_khz: f64,
+}
+
+/// Rounds before the one that is measured: waits depend on the waits before.
+const WARM_UP: usize = 8;
+
+/// One thread between its sections.
+#[derive(Clone, Copy, Default)]
+struct Waiter {
+    came_ns: f64,
+    /// Its core is slow from then on.
+    slow_ns: f64,
+}
+
+struct Run<'a> {
+    model: &'a PstateModel,
+    reading: Reading,
+    strategy: Strategy,
+    base: f64,
+    turbo: f64,
+    slow: f64,
+    /// The core that writes for others is free from then on.
+    writer_ns: f64,
+}
+
+/// What one turn took.
+struct Turn {
+    acquire_ns: f64,
+    section_ns: f64,
+    after_ns: f64,
+    awake_ns: f64,
+}
+
+/// Simulates; `None` where the machine cannot do it, or there is nobody to wait (fewer than two threads).
+pub fn simulate(
+    model: &PstateModel,
+    strategy: Strategy,
+    section_cycles: f64,
+    threads: usize,
+    reading: Reading,
+) -> Option<Outcome> {
+    let by_hand = matches!(strategy, Strategy::Owner | Strategy::Delegate | Strategy::Migrate);
+    if threads < 2 || (by_hand && model.change.is_none()) {
+        return None;
+    }
+    let clock = |khz: u64| khz as f64 / 1e6;
+    let mut run = Run {
+        model,
+        reading,
+        strategy,
+        base: clock(model.base_khz.value),
+        turbo: clock(model.turbo_khz.value),
+        slow: clock(model.slow_khz.value),
+        writer_ns: 0.0,
+    };
+    let mut waiters = vec![Waiter::default(); threads];
+    let (mut now_ns, mut begun_ns) = (0.0, 0.0);
+    let mut sums = [0.0; 4];
+    for turn in 0..(WARM_UP + 1) * threads {
+        if turn == WARM_UP * threads {
+            begun_ns = now_ns;
+        }
+        let thread = turn % threads;
+        let (end_ns, took) = run.turn(&mut waiters[thread], now_ns, section_cycles)?;
+        now_ns = end_ns;
+        if turn >= WARM_UP * threads {
+            let values = [took.acquire_ns, took.section_ns, took.after_ns, took.awake_ns];
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        }
+    }
+    let mean = |sum: f64| sum / threads as f64;
+    let period_ns = mean(now_ns - begun_ns);
+    let held_ns = mean(sums[0] + sums[1] + sums[2]);
+    let sleeps = strategy == Strategy::Futex;
+    Some(Outcome {
+        held_ns,
+        period_ns,
+        cpu_ns: if sleeps { mean(sums[3]) } else { period_ns * threads as f64 },
+        effective_khz: section_cycles / held_ns * 1e6,
+        section_khz: section_cycles / mean(sums[1]) * 1e6,
+    })
+}
+
+impl Run<'_> {
+    /// A thread's turn after a release at `free_ns`: when it has released, and what it took.
+    fn turn(&mut self, waiter: &mut Waiter, free_ns: f64, cycles: f64) -> Option<(f64, Turn)> {
+        let cycles_ns = |cycles: u64| cycles as f64 / self.base;
+        let handover_ns = cycles_ns(self.model.handover_cycles.value);
+        let at_ns = free_ns + handover_ns;
+        let (section_clock, ready_ns, entry_ns, after_ns) = match self.strategy {
+            Strategy::Spin => (Rise::none(self.base), at_ns, 0.0, 0.0),
+            Strategy::Futex => {
+                let wake_ns = self.wake_ns(free_ns - waiter.came_ns);
+                (Rise::none(self.turbo), free_ns + wake_ns, 0.0, 0.0)
+            }
+            Strategy::Migrate => {
+                let half_ns = self.model.migration_ns.value as f64 / 2.0;
+                (Rise::none(self.turbo), at_ns + half_ns, 0.0, half_ns)
+            }
+            Strategy::Owner => {
+                let change = self.changes()?;
+                let write_ns =
+                    |change: &Change| cycles_ns(change.call_cycles + change.write_cycles);
+                let entry_ns = write_ns(&change.base_to_slow);
+                // who is still slowing down sees the lock later
+                let sees_ns = at_ns.max(waiter.came_ns + entry_ns);
+                let rise = self.rise(0.0, change);
+                let ready_ns = sees_ns + write_ns(&change.slow_to_turbo);
+                (rise, ready_ns, entry_ns, write_ns(&change.turbo_to_base))
+            }
+            Strategy::Delegate => self.delegated(waiter, at_ns)?,
+        };
+        let acquire_ns = ready_ns - free_ns.max(waiter.came_ns);
+        let section_ns = section_clock.time_ns(cycles);
+        let released_ns = ready_ns + section_ns;
+        let counted_ns = if self.reading.entry_counts { entry_ns } else { 0.0 };
+        if self.strategy == Strategy::Delegate {
+            self.ask_for_base_and_slow(waiter, released_ns)?;
+        }
+        waiter.came_ns = released_ns + after_ns;
+        let took = Turn {
+            acquire_ns: acquire_ns + counted_ns,
+            section_ns,
+            after_ns,
+            awake_ns: section_ns + self.model.wake_ns.value as f64,
+        };
+        Some((released_ns, took))
+    }
+
+    fn changes(&self) -> Option<&Changes> {
+        self.model.change.as_ref()
+    }
+
+    /// The clock of a section that begins slowly, and whose change is written after a delay.
+    fn rise(&self, delay_ns: f64, changes: &Changes) -> Rise {
+        let ramp_ns = changes.slow_to_turbo.transition_cycles as f64 / self.base;
+        let (from, to) = (self.slow, self.turbo);
+        Rise { from, to, delay_ns, ramp_ns, jumps: self.reading.ramp_jumps }
+    }
+
+    /// The way out of the C-state that the sleep's length leads to, and the wake-up itself.
+    fn wake_ns(&self, slept_ns: f64) -> f64 {
+        let fits = |idle: &&machine::Idle| idle.residency_ns.value as f64 <= slept_ns;
+        let exit_ns = self.model.idle.iter().rfind(fits).map_or(0, |idle| idle.exit_ns.value);
+        (exit_ns + self.model.wake_ns.value) as f64
+    }
+
+    /// The owner goes on at once at the slow clock; its wish is carried out after those before it.
+    fn delegated(&mut self, waiter: &Waiter, at_ns: f64) -> Option<(Rise, f64, f64, f64)> {
+        let changes = self.model.change.as_ref()?;
+        let there_ns = self.message_ns();
+        let written_ns = self.write(at_ns + there_ns, &changes.slow_to_turbo);
+        let mut rise = self.rise(written_ns - at_ns, changes);
+        if waiter.slow_ns > at_ns {
+            // overtaken: it was never slowed down
+            rise.from = self.base;
+        }
+        Some((rise, at_ns, 0.0, 0.0))
+    }
+
+    /// After its release a thread wishes for base and at once for slow: the second overtakes the first.
+    fn ask_for_base_and_slow(&mut self, waiter: &mut Waiter, released_ns: f64) -> Option<()> {
+        let changes = self.model.change.as_ref()?;
+        waiter.slow_ns = self.write(released_ns + self.message_ns(), &changes.base_to_slow);
+        Some(())
+    }
+
+    /// Half of a round trip between modules.
+    fn message_ns(&self) -> f64 {
+        self.model.handover_cycles.value as f64 / self.base / 2.0
+    }
+
+    /// When the writing core has carried out a wish that reaches it then.
+    fn write(&mut self, asked_ns: f64, change: &Change) -> f64 {
+        let taken_ns = (change.call_cycles + change.write_cycles) as f64 / self.base;
+        self.writer_ns = self.writer_ns.max(asked_ns) + taken_ns;
+        self.writer_ns
+    }
+}
+
+/// Sections that are looked at, cycles: shorter than any break-even, longer than any.
+const LEAST: f64 = 1e4;
+const MOST: f64 = 1e9;
+
+/// The section size, cycles of the base frequency, from which a strategy's effective clock is above that of
+/// spinning; `None` if it is nowhere, or the machine cannot do it.
+pub fn break_even_cycles(
+    model: &PstateModel,
+    strategy: Strategy,
+    threads: usize,
+    reading: Reading,
+) -> Option<f64> {
+    let gains = |cycles: f64| {
+        let of = |strategy| simulate(model, strategy, cycles, threads, reading);
+        Some(of(strategy)?.effective_khz > of(Strategy::Spin)?.effective_khz)
+    };
+    if !gains(MOST)? || gains(LEAST)? {
+        return None;
+    }
+    let (mut low, mut high) = (LEAST, MOST);
+    // to a thousandth
+    while high / low > 1.001 {
+        let middle = (low * high).sqrt();
+        *(if gains(middle)? { &mut high } else { &mut low }) = middle;
+    }
+    Some(high)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Another core writes the P-state (TURBO 9, "delegate: dedicated wrmsr core").
+//!
+//! Problem: setting a P-state is a system call and a register write that holds the core up for as long as
+//! the hardware takes (28 k cycles to slow down on an AMD FX-8120, TURBO 8), and the owner of a lock
+//! pays it inside the lock.
+//!
+//! Idea: each CPU has a mailbox with its latest wish. The lock writes the wish and rings; a server thread
+//! carries the wishes out. A wish that is overtaken by the next one is never carried out, and is not
+//! missed: only the latest counts.
+//!
+//! ```text
+//!   mailbox[cpu]   0 nothing new   1 boost   2 slow   3 restore
+//! ```
+//!
+//! [`Delegated`] is a [`CpuFrequency`] around another one, so `Owner<Delegated<F>>` is TURBO's strategy.
+//! It needs a core to itself to be quick; on a machine without one to spare it is slower than `Owner<F>`.
+//! When it is dropped, every CPU that it touched is restored first.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crate::bell::Bell;
+use crate::frequency::{CpuFrequency, Wish};
+use crate::sys::Affinity;
+
+const NOTHING: u32 = 0;
+
+fn letter(wish: Wish) -> u32 {
+    match wish {
+        Wish::Boost => 1,
+        Wish::Slow => 2,
+        Wish::Restore => 3,
+    }
+}
+
+/// Carries wishes out on another core.
+#[derive(Debug)]
+pub struct Delegated<F: CpuFrequency + 'static> {
+    office: Arc<Office<F>>,
+    server: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Office<F> {
+    frequency: F,
+    mailboxes: Box<[AtomicU32]>,
+    bell: Bell,
+    closing: AtomicBool,
+}
+
+impl<F: CpuFrequency + 'static> Delegated<F> {
+    /// Starts the server for CPUs below `nr_cpus`, on `server_cpu` alone if one is named.
+    pub fn new(frequency: F, nr_cpus: u32, server_cpu: Option<u32>) -> io::Result<Self> {
+        let mailboxes = (0..nr_cpus).map(|_| AtomicU32::new(NOTHING)).collect();
+        let office = Arc::new(Office {
+            frequency,
+            mailboxes,
+            bell: Bell::default(),
+            closing: AtomicBool::new(false),
+        });
+        let place = server_cpu.map(|cpu| Affinity::one(cpu).ok_or_else(no_such_cpu)).transpose()?;
+        let (here, (said, heard)) = (office.clone(), std::sync::mpsc::sync_channel(1));
+        let serve = move || {
+            let placed = place.map_or(Ok(()), |place| place.apply());
+            let stays = placed.is_ok();
+            // whoever started it may have gone: then nobody wants to know
+            let _ = said.send(placed);
+            if stays {
+                here.serve();
+            }
+        };
+        let server = std::thread::Builder::new().name("tl-pstates".into()).spawn(serve)?;
+        let placed = heard.recv().map_err(io::Error::other)?;
+        let started = Delegated { office, server: Some(server) };
+        placed.map(|()| started)
+    }
+
+    fn post(&self, cpu: u32, wish: Wish) {
+        if let Some(mailbox) = self.office.mailboxes.get(cpu as usize) {
+            mailbox.store(letter(wish), Ordering::Release);
+            self.office.bell.ring();
+        }
+    }
+}
+
+fn no_such_cpu() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "there can be no such CPU")
+}
+
+impl<F: CpuFrequency> Office<F> {
+    fn serve(&self) {
+        let mut touched = vec![false; self.mailboxes.len()];
+        self.bell.serve(|| {
+            // before the last round, so that wishes from before the close are carried out
+            let closing = self.closing.load(Ordering::Acquire);
+            self.round(&mut touched);
+            !closing
+        });
+        for (cpu, _) in (0..).zip(&touched).filter(|(_, touched)| **touched) {
+            self.frequency.restore(cpu);
+        }
+    }
+
+    fn round(&self, touched: &mut [bool]) {
+        for ((cpu, mailbox), touched) in (0..).zip(&self.mailboxes[..]).zip(touched) {
+            if mailbox.load(Ordering::Relaxed) == NOTHING {
+                continue;
+            }
+            match mailbox.swap(NOTHING, Ordering::Acquire) {
+                1 => self.frequency.boost(cpu),
+                2 => self.frequency.slow(cpu),
+                3 => self.frequency.restore(cpu),
+                _ => continue,
+            }
+            *touched = true;
+        }
+    }
+}
+
+impl<F: CpuFrequency + 'static> CpuFrequency for Delegated<F> {
+    fn boost(&self, cpu: u32) {
+        self.post(cpu, Wish::Boost);
+    }
+    fn slow(&self, cpu: u32) {
+        self.post(cpu, Wish::Slow);
+    }
+    fn restore(&self, cpu: u32) {
+        self.post(cpu, Wish::Restore);
+    }
+}
+
+impl<F: CpuFrequency + 'static> Drop for Delegated<F> {
+    fn drop(&mut self) {
+        self.office.closing.store(true, Ordering::Release);
+        self.office.bell.ring();
+        if let Some(server) = self.server.take() {
+            // a server that panicked in `frequency` has said so on stderr
+            let _ = server.join();
+        }
+    }
+}

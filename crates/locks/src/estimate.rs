@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which strategy for sections of this length? (TURBO 12, next steps.)
+//!
+//! Problem: below its break-even a strategy costs more than it brings, and break-evens lie a factor of 20
+//! apart (TURBO 9: 200 k cycles to migrate, 400 k to delegate, 600 k to boost, 1.5 M to sleep). Nobody knows
+//! the length of his sections in cycles, and it changes.
+//!
+//! Idea: measure the length, and take the strategy whose time for it is least. A section of length c (at
+//! the base frequency) takes under strategy s
+//!
+//! ```text
+//!   T_s(c) = O_s + c / r_s            O_s   what the strategy costs per section
+//!                                     r_s   its clock while the section runs, base = 1
+//! ```
+//!
+//! so that two strategies break even at c* = (O_b - O_a) / (1/r_a - 1/r_b). The length is an average that
+//! forgets: each sample moves it by an eighth of its distance. A sample under strategy s took c / r_s, so c
+//! is the sample times r_s.
+//!
+//! Hysteresis: a change is made only if the new strategy is the better one for sections a quarter longer
+//! *and* for ones a fifth shorter, so a length that wanders by that much around a break-even changes nothing.
+//!
+//! Limits: the mean stands for all sections, so a lock with two kinds of them gets the strategy of their
+//! mean. The costs are those of an idle machine.
+
+/// What a lock can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Strategy {
+    /// Waiters spin, clocks stay.
+    Spin,
+    /// Waiters sleep; the hardware raises the owner's clock.
+    Block,
+    /// Waiters spin slowly, the owner is boosted.
+    Boost,
+    /// The owner goes to a boosted core.
+    Move,
+}
+
+impl Strategy {
+    /// All, in the order of their numbers.
+    pub const ALL: [Strategy; 4] =
+        [Strategy::Spin, Strategy::Block, Strategy::Boost, Strategy::Move];
+}
+
+/// A strategy's line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Per section, ticks.
+    pub overhead_ticks: f64,
+    /// Clock while the section runs, as a multiple of the base frequency.
+    pub clock_ratio: f64,
+}
+
+impl Cost {
+    fn time(&self, length: f64) -> f64 {
+        self.overhead_ticks + length / self.clock_ratio
+    }
+}
+
+/// The lines of all strategies; `None` where a machine cannot do it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs(pub [Option<Cost>; 4]);
+
+impl Costs {
+    /// A machine whose clock nobody can ask for, and which has no turbo to give: sleeping gains nothing but
+    /// others' CPU time, which spinning waiters take away above this length. A sleeping waiter's price is its wake-up,
+    /// 3.7 to 6 us (measured on a 2-CPU guest).
+    pub fn without_clock(wake_ticks: f64) -> Costs {
+        let spin = Cost { overhead_ticks: 0.0, clock_ratio: 1.0 };
+        // What a spinner takes from the owner of a full machine: a guess of a tenth, so that a section ten
+        // wake-ups long is slept for.
+        let block = Cost { overhead_ticks: wake_ticks, clock_ratio: 1.0 / 0.9 };
+        Costs([Some(spin), Some(block), None, None])
+    }
+
+    /// The length from which `b` is better than `a`; `None` if it never is, or always.
+    pub fn break_even_ticks(&self, a: Strategy, b: Strategy) -> Option<f64> {
+        let (a, b) = (self.0[a as usize]?, self.0[b as usize]?);
+        let per_tick = 1.0 / a.clock_ratio - 1.0 / b.clock_ratio;
+        let length = (b.overhead_ticks - a.overhead_ticks) / per_tick;
+        (per_tick > 0.0 && length > 0.0).then_some(length)
+    }
+
+    /// The strategy with the least time.
+    pub fn best(&self, length: f64) -> Strategy {
+        let of = |s: Strategy| self.0[s as usize].map_or(f64::INFINITY, |cost| cost.time(length));
+        let mut best = Strategy::Spin;
+        for other in Strategy::ALL {
+            if of(other) < of(best) {
+                best = other;
+            }
+        }
+        best
+    }
+
+    /// The multiple of the base frequency at which sections run.
+    pub fn clock_ratio(&self, strategy: Strategy) -> f64 {
+        self.0[strategy as usize].map_or(1.0, |cost| cost.clock_ratio)
+    }
+}
+
+/// Weight of a sample in the average.
+const WEIGHT: f64 = 1.0 / 8.0;
+/// Lengths at which a new strategy must be the better one, relative to the estimate.
+const SURE: [f64; 2] = [0.8, 1.25];
+
+/// What is known about one lock's sections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Mean length at the base frequency, ticks; `None` before the first sample.
+    length: Option<f64>,
+    strategy: Strategy,
+}
+
+impl Estimate {
+    /// Nothing is known: waiters spin.
+    pub const fn new() -> Estimate {
+        Estimate { length: None, strategy: Strategy::Spin }
+    }
+
+    /// Mean length at the base frequency, ticks.
+    pub fn length_ticks(&self) -> Option<f64> {
+        self.length
+    }
+
+    /// What the lock should do.
+    pub fn strategy(&self) -> Strategy {
+        self.strategy
+    }
+
+    /// A section took so long under the current strategy.
+    pub fn sample(&mut self, ticks: u64, costs: &Costs) {
+        let length = ticks as f64 * costs.clock_ratio(self.strategy);
+        let mean = self.length.map_or(length, |mean| mean + WEIGHT * (length - mean));
+        self.length = Some(mean);
+        let [shorter, longer] = SURE.map(|factor| costs.best(factor * mean));
+        // Two different answers: a break-even is near, and the strategy stays.
+        if shorter == longer {
+            self.strategy = shorter;
+        }
+    }
+}
+
+impl Default for Estimate {
+    fn default() -> Self {
+        Estimate::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// TURBO 9's machine: 3.1 GHz base, 4.0 GHz turbo; overheads that give its break-evens.
+    fn fx() -> Costs {
+        let boosted = |overhead_ticks| Some(Cost { overhead_ticks, clock_ratio: 4.0 / 3.1 });
+        let spin = Some(Cost { overhead_ticks: 0.0, clock_ratio: 1.0 });
+        Costs([spin, boosted(337_500.0), boosted(135_000.0), None])
+    }
+
+    #[test]
+    fn break_evens_are_where_the_lines_cross() {
+        let owner = fx().break_even_ticks(Strategy::Spin, Strategy::Boost).unwrap();
+        assert!((owner - 600_000.0).abs() < 1.0, "{owner}");
+        let futex = fx().break_even_ticks(Strategy::Spin, Strategy::Block).unwrap();
+        assert!((futex - 1_500_000.0).abs() < 1.0, "{futex}");
+        assert_eq!(fx().break_even_ticks(Strategy::Boost, Strategy::Spin), None);
+        assert_eq!(fx().break_even_ticks(Strategy::Spin, Strategy::Move), None);
+        assert_eq!(fx().best(500_000.0), Strategy::Spin);
+        assert_eq!(fx().best(700_000.0), Strategy::Boost);
+    }
+
+    /// Sections that wander around the break-even do not make the lock change its mind; ones that
+    /// leave it do, once.
+    #[test]
+    fn hysteresis_keeps_a_lock_from_flapping() {
+        let (costs, mut estimate, mut changes) = (fx(), Estimate::new(), 0);
+        let mut feed = |length: f64, estimate: &mut Estimate| {
+            let before = estimate.strategy();
+            estimate.sample((length / costs.clock_ratio(before)) as u64, &costs);
+            changes += u32::from(estimate.strategy() != before);
+        };
+        for n in 0..1000 {
+            feed(if n % 2 == 0 { 450_000.0 } else { 750_000.0 }, &mut estimate);
+        }
+        assert_eq!(estimate.strategy(), Strategy::Spin);
+        for _ in 0..100 {
+            feed(2_000_000.0, &mut estimate);
+        }
+        assert_eq!(estimate.strategy(), Strategy::Boost);
+        for n in 0..1000 {
+            feed(if n % 2 == 0 { 450_000.0 } else { 750_000.0 }, &mut estimate);
+        }
+        assert_eq!(estimate.strategy(), Strategy::Boost);
+        for _ in 0..100 {
+            feed(1_000.0, &mut estimate);
+        }
+        assert_eq!((estimate.strategy(), changes), (Strategy::Spin, 2));
+    }
+
+    /// A sample that was taken at turbo is a longer section than the same time at base.
+    #[test]
+    fn the_length_is_that_at_the_base_frequency() {
+        let mut estimate = Estimate { length: None, strategy: Strategy::Boost };
+        estimate.sample(3_100_000, &fx());
+        assert!((estimate.length_ticks().unwrap() - 4_000_000.0).abs() < 1.0);
+    }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What locks need to know about P-states: three wishes for a CPU.
+//!
+//! The library's backends (MSR, cpufreq, a scheduler's hint) are one implementation each; [`NoFrequency`]
+//! is a machine whose clock cannot be asked for; [`Recorder`] writes down what was asked for.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Sets the P-state of a CPU. A wish that cannot be granted is dropped: a lock has nobody to tell.
+pub trait CpuFrequency: Send + Sync {
+    /// The highest P-state, turbo included: the CPU runs a critical section.
+    fn boost(&self, cpu: u32);
+    /// The lowest P-state: the CPU spins.
+    fn slow(&self, cpu: u32);
+    /// What it was before the first wish.
+    fn restore(&self, cpu: u32);
+}
+
+/// Nothing can be asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoFrequency;
+
+impl CpuFrequency for NoFrequency {
+    #[inline]
+    fn boost(&self, _cpu: u32) {}
+    #[inline]
+    fn slow(&self, _cpu: u32) {}
+    #[inline]
+    fn restore(&self, _cpu: u32) {}
+}
+
+impl<F: CpuFrequency + ?Sized> CpuFrequency for Arc<F> {
+    fn boost(&self, cpu: u32) {
+        (**self).boost(cpu);
+    }
+    fn slow(&self, cpu: u32) {
+        (**self).slow(cpu);
+    }
+    fn restore(&self, cpu: u32) {
+        (**self).restore(cpu);
+    }
+}
+
+/// A wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// [`CpuFrequency::boost`]
+    Boost,
+    /// [`CpuFrequency::slow`]
+    Slow,
+    /// [`CpuFrequency::restore`]
+    Restore,
+}
+
+/// Writes down every wish, for tests.
+#[derive(Debug, Default)]
+pub struct Recorder(Mutex<Vec<(u32, Wish)>>);
+
+impl Recorder {
+    /// What was asked for since the last call, in order.
+    pub fn take(&self) -> Vec<(u32, Wish)> {
+        core::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note(&self, cpu: u32, wish: Wish) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((cpu, wish));
+    }
+}
+
+impl CpuFrequency for Recorder {
+    fn boost(&self, cpu: u32) {
+        self.note(cpu, Wish::Boost);
+    }
+    fn slow(&self, cpu: u32) {
+        self.note(cpu, Wish::Slow);
+    }
+    fn restore(&self, cpu: u32) {
+        self.note(cpu, Wish::Restore);
+    }
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the raw locks are made of, in one place, so that `tests/loom` can put a model checker's
+//! atomics, futex and pauses in its place: the locks' own files are compiled there unchanged.
+
+pub use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+pub(crate) use crate::sys::{futex_wait, futex_wake};
+
+/// `PAUSE` so often: a hint to the core that it spins (and, on a core with siblings, to let those
+/// run).
+#[inline]
+pub fn pause(times: u32) {
+    for _ in 0..times {
+        core::hint::spin_loop();
+    }
+}
+
+/// Lets others run on this CPU.
+#[cold]
+pub fn give_way() {
+    std::thread::yield_now();
+}
+
+/// Rounds of doubled pauses before a waiter sleeps or gives way: 1 + 2 + ... + 64 = 127 pauses are 3
+/// to 6 us on cores whose PAUSE takes 45 to 140 cycles, which is what waking a sleeper costs (3.7
+/// to 6 us, measured on a 2-CPU guest). A waiter that spins as long as a sleep would have cost
+/// loses at most twice what the better of the two would have.
+pub const SPIN_ROUNDS: u32 = 7;
+
+/// A constructor that is `const` here and cannot be in a model.
+macro_rules! const_fn {
+    ($(#[$doc:meta])* pub fn new($($arg:ident : $type:ty),*) -> Self $body:block) => {
+        $(#[$doc])*
+        pub const fn new($($arg: $type),*) -> Self $body
+    };
+}
+pub(crate) use const_fn;

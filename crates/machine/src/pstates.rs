@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! P-states and C-states of a machine, and what it costs to change them: `data/pstates/*.toml`, built in.
+//!
+//! The files of `data/cpus` describe licence levels; these describe machines that have none, or whose
+//! licences do not matter, for models of frequency under software's control (TURBO). Every number has its
+//! source beside it, and how sure it is.
+
+use serde::Deserialize;
+
+use crate::{DataError, Sureness};
+
+/// Version of the files' format.
+const SCHEMA: u32 = 1;
+const EXAMPLE: &str = "compare with data/pstates/fx-8120.toml";
+
+/// Id and text of each built-in file.
+pub const PSTATE_FILES: [(&str, &str); 2] = [
+    ("fx-8120", include_str!("../../../data/pstates/fx-8120.toml")),
+    ("core-i7-4770", include_str!("../../../data/pstates/core-i7-4770.toml")),
+];
+
+/// A number and where it is from.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// The number, in the unit of the key.
+    pub value: u64,
+    /// Document and place.
+    pub source: String,
+    /// As in `data/cpus`: verified, derived, second-hand, recalled, assumed.
+    pub sureness: String,
+}
+
+/// What a change of the P-state by software costs, in cycles of the base frequency.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// The system call.
+    pub call_cycles: u64,
+    /// The register write, which holds the core up.
+    pub write_cycles: u64,
+    /// Until the clock is there; the core runs on.
+    pub transition_cycles: u64,
+    /// Document and place.
+    pub source: String,
+}
+
+/// The changes of a machine whose cores can be boosted one by one.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Changes {
+    /// A waiter slows down.
+    pub base_to_slow: Change,
+    /// A waiter becomes the owner.
+    pub slow_to_turbo: Change,
+    /// The owner has released.
+    pub turbo_to_base: Change,
+}
+
+/// A C-state.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Idle {
+    /// Its name.
+    pub name: String,
+    /// From the wake-up to the first instruction.
+    pub exit_ns: Figure,
+    /// It is entered for sleeps that are at least so long.
+    pub residency_ns: Figure,
+}
+
+/// The machine.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PstateModel {
+    schema: u32,
+    /// Id, as the file's name.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Clock of a core that nobody boosts or slows, while others are busy.
+    pub base_khz: Figure,
+    /// Clock of the owner of a lock while the others sleep, or spin slowly.
+    pub turbo_khz: Figure,
+    /// The slowest P-state.
+    pub slow_khz: Figure,
+    /// Threads of the paper's experiment.
+    pub threads: Figure,
+    /// From a release to a spinning waiter that sees it.
+    pub handover_cycles: Figure,
+    /// To another core and back.
+    pub migration_ns: Figure,
+    /// From a release to a sleeping waiter that runs, on a core that does not sleep deeply.
+    pub wake_ns: Figure,
+    /// Software's changes; `None` where the whole package has one clock.
+    pub change: Option<Changes>,
+    /// C-states, shallow ones first.
+    pub idle: Vec<Idle>,
+}
+
+impl PstateModel {
+    /// The machine that a file's text describes.
+    pub fn from_toml(text: &str) -> Result<PstateModel, DataError> {
+        let model: PstateModel =
+            toml::from_str(text).map_err(|error| DataError::from_toml(text, &error, EXAMPLE))?;
+        let refuse = |what: String| Err(DataError::new(text, 0..0, what, EXAMPLE));
+        if model.schema != SCHEMA {
+            return refuse(format!("schema {} is not known", model.schema));
+        }
+        let [slow, base, turbo] =
+            [&model.slow_khz, &model.base_khz, &model.turbo_khz].map(|figure| figure.value);
+        if slow == 0 || slow >= base || base >= turbo {
+            return refuse("the clocks do not rise from slow over base to turbo".into());
+        }
+        if !model.idle.is_sorted_by_key(|idle| idle.residency_ns.value) || model.idle.is_empty() {
+            return refuse("C-states stand shallow ones first, and there is one at least".into());
+        }
+        for figure in model.figures() {
+            let sureness = figure.sureness.as_str();
+            if !Sureness::ALL.iter().any(|(_, name)| *name == sureness) {
+                return refuse(format!("sureness \"{sureness}\" is not known"));
+            }
+        }
+        Ok(model)
+    }
+
+    /// The built-in machine of that id; `None` if there is none. The error is a broken built-in file, which
+    /// a test excludes.
+    pub fn built_in(id: &str) -> Option<Result<PstateModel, DataError>> {
+        let (_, text) = PSTATE_FILES.iter().find(|(known, _)| *known == id)?;
+        Some(PstateModel::from_toml(text))
+    }
+
+    fn figures(&self) -> impl Iterator<Item = &Figure> {
+        let own = [
+            &self.base_khz,
+            &self.turbo_khz,
+            &self.slow_khz,
+            &self.threads,
+            &self.handover_cycles,
+            &self.migration_ns,
+            &self.wake_ns,
+        ];
+        own.into_iter().chain(self.idle.iter().flat_map(|idle| [&idle.exit_ns, &idle.residency_ns]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_files_are_read() {
+        for (id, text) in PSTATE_FILES {
+            let model =
+                PstateModel::from_toml(text).unwrap_or_else(|error| panic!("{id}: {error}"));
+            assert_eq!(model.id, id);
+        }
+        assert!(PstateModel::built_in("fx-8120").unwrap().unwrap().change.is_some());
+        assert!(PstateModel::built_in("fx-8121").is_none());
+    }
+
+    #[test]
+    fn nonsense_is_refused_fails() {
+        let good = PSTATE_FILES[0].1;
+        let refused = |from: &str, to: &str| {
+            let text = good.replacen(from, to, 1);
+            assert_ne!(text, good);
+            PstateModel::from_toml(&text).unwrap_err().to_string()
+        };
+        assert!(refused("schema = 1", "schema = 2").contains("schema 2"));
+        assert!(refused("value = 1_400_000", "value = 3_100_000").contains("do not rise"));
+        assert!(refused("\"verified\"", "\"certain\"").contains("\"certain\""));
+        assert!(refused("call_cycles", "calls").contains("calls"));
+        assert!(
+            refused("residency_ns = { value = 0", "residency_ns = { value = 300_000")
+                .contains("shallow")
+        );
+    }
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The file that says which mutexes wait how.
+//!
+//! ```text
+//!   # a comment
+//!   report                            say at exit what was done
+//!   address 0x7f00-0x7fff = glibc     mutexes there
+//!   object libfoo.so = queue-spin     in the static data of a file whose name begins so ("main": the program)
+//!   creator libbar = queue-block      set up by pthread_mutex_init from there
+//!   contended 100 = queue-spin        once 100 acquisitions have waited for it
+//!   all = block
+//! ```
+//!
+//! The first line that fits a mutex counts; one that none fits is left to glibc.
+
+use std::fmt;
+
+use crate::rules::{Condition, Rule, Strategy};
+
+/// What the file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// In their order.
+    pub rules: Vec<Rule>,
+    /// Whether to say at exit what was done.
+    pub report: bool,
+}
+
+/// Why the file makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// Line, from 1; 0 if it is about no line.
+    pub line: usize,
+    /// What is wrong, and what would be right.
+    pub what: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+/// Reads the file's text.
+pub fn parse(text: &str) -> Result<Config, ConfigError> {
+    let mut config = Config::default();
+    for (line, number) in text.lines().zip(1..) {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        match line {
+            "" => {}
+            "report" => config.report = true,
+            _ => match rule(line) {
+                Ok(rule) => config.rules.push(rule),
+                Err(what) => return Err(ConfigError { line: number, what }),
+            },
+        }
+    }
+    if config.rules.is_empty() {
+        let what = "there is no rule; \"all = block\" is one";
+        return Err(ConfigError { line: 0, what: what.into() });
+    }
+    Ok(config)
+}
+
+fn rule(line: &str) -> Result<Rule, String> {
+    let Some((which, how)) = line.split_once('=') else {
+        return Err(format!("\"{line}\" has no \"=\"; a rule is: WHICH = STRATEGY"));
+    };
+    let how = how.trim();
+    let Some((_, strategy)) = Strategy::ALL.iter().find(|(name, _)| *name == how) else {
+        let known = Strategy::ALL.map(|(name, _)| name).join(", ");
+        return Err(format!("strategy \"{how}\" is not known; the strategies are {known}"));
+    };
+    Ok(Rule { condition: condition(which)?, strategy: *strategy })
+}
+
+fn condition(which: &str) -> Result<Condition, String> {
+    let words: Vec<&str> = which.split_whitespace().collect();
+    match words.as_slice() {
+        ["all"] => Ok(Condition::All),
+        ["object", name] => Ok(Condition::Object((*name).into())),
+        ["creator", name] => Ok(Condition::Creator((*name).into())),
+        ["contended", least] => least.parse().map(Condition::Contended).map_err(|_| {
+            format!("\"{least}\" is no number; contended wants how many acquisitions have waited")
+        }),
+        ["address", range] => address(range)
+            .ok_or_else(|| format!("\"{range}\" is no range; write address 0x1000-0x2000")),
+        _ => Err(format!(
+            "\"{}\" says nothing about mutexes; known: all, address FROM-TO, object NAME, creator NAME, \
+             contended N",
+            which.trim()
+        )),
+    }
+}
+
+fn address(range: &str) -> Option<Condition> {
+    let (from, to) = range.split_once('-')?;
+    let number = |text: &str| usize::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+    let (from, to) = (number(from)?, number(to)?);
+    (from < to).then_some(Condition::Address(from..to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_is_read() {
+        let text = "# locks\nreport\naddress 0x10-0x20 = glibc\nobject libfoo.so = queue-spin # why\n\
+                    creator libbar = queue-block\ncontended 100 = spin\n\nall = block\n";
+        let config = parse(text).unwrap();
+        assert!(config.report);
+        assert_eq!(config.rules.len(), 5);
+        assert_eq!(config.rules[0].condition, Condition::Address(0x10..0x20));
+        assert_eq!(config.rules[3].strategy, Strategy::Spin);
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_its_line_fails() {
+        let refused = |text: &str| parse(text).unwrap_err().to_string();
+        assert!(refused("all = block\nall = quick\n").starts_with("line 2: strategy \"quick\""));
+        assert!(refused("all\n").contains("has no \"=\""));
+        assert!(refused("some = spin").contains("says nothing"));
+        assert!(refused("address 20-10 = spin").contains("no range"));
+        assert!(refused("address 0x20-0x10 = spin").contains("no range"));
+        assert!(refused("contended x = spin").contains("no number"));
+        assert!(refused("report\n").contains("no rule"));
+    }
+}

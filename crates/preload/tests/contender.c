@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * A program that uses mutexes in all the ways that a library in glibc's place can get wrong, and knows what
+ * must come out. It exits with 0 if that came out, and names what did not.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define THREADS 4
+#define ROUNDS 4000
+
+static pthread_mutex_t counter_lock = PTHREAD_MUTEX_INITIALIZER;
+static volatile long left, right;
+
+static void demand(int good, const char *what)
+{
+	if (!good) {
+		fprintf(stderr, "contender: %s\n", what);
+		_exit(1);
+	}
+}
+
+static void *count(void *unused)
+{
+	(void)unused;
+	for (int i = 0; i < ROUNDS; i++) {
+		pthread_mutex_lock(&counter_lock);
+		demand(left == right, "two threads are inside");
+		left++;
+		for (volatile int spin = 0; spin < 30; spin++)
+			;
+		right++;
+		pthread_mutex_unlock(&counter_lock);
+	}
+	return NULL;
+}
+
+static void counts(void)
+{
+	pthread_t threads[THREADS];
+
+	left = right = 0;
+	/* all of them wait once, however quick they are */
+	pthread_mutex_lock(&counter_lock);
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, count, NULL);
+	usleep(20000);
+	pthread_mutex_unlock(&counter_lock);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	demand(left == (long)THREADS * ROUNDS, "sections were lost");
+}
+
+/* A ring of one place: each hand-over goes through a condition variable. */
+static pthread_mutex_t ring_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t filled = PTHREAD_COND_INITIALIZER, emptied = PTHREAD_COND_INITIALIZER;
+static int place;
+
+static void *consume(void *sum)
+{
+	for (int i = 0; i < ROUNDS / 4; i++) {
+		pthread_mutex_lock(&ring_lock);
+		while (!place)
+			pthread_cond_wait(&filled, &ring_lock);
+		*(long *)sum += place;
+		place = 0;
+		pthread_cond_signal(&emptied);
+		pthread_mutex_unlock(&ring_lock);
+	}
+	return NULL;
+}
+
+static void conditions(void)
+{
+	pthread_t consumer;
+	long sum = 0, expected = 0;
+	struct timespec past = { 0, 0 };
+
+	pthread_create(&consumer, NULL, consume, &sum);
+	for (int i = 1; i <= ROUNDS / 4; i++) {
+		pthread_mutex_lock(&ring_lock);
+		while (place)
+			pthread_cond_wait(&emptied, &ring_lock);
+		place = i;
+		expected += i;
+		pthread_cond_signal(&filled);
+		pthread_mutex_unlock(&ring_lock);
+	}
+	pthread_join(consumer, NULL);
+	demand(sum == expected, "a condition variable lost something");
+	pthread_mutex_lock(&ring_lock);
+	demand(pthread_cond_timedwait(&filled, &ring_lock, &past) == ETIMEDOUT, "no timeout");
+	demand(pthread_mutex_trylock(&ring_lock) == EBUSY, "not held after a wait");
+	pthread_mutex_unlock(&ring_lock);
+}
+
+static void *hold(void *lock)
+{
+	pthread_mutex_lock(lock);
+	return NULL;
+}
+
+static void types(void)
+{
+	pthread_mutex_t lock;
+	pthread_mutexattr_t how;
+	pthread_t thread;
+
+	pthread_mutexattr_init(&how);
+	pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE);
+	pthread_mutex_init(&lock, &how);
+	demand(!pthread_mutex_lock(&lock) && !pthread_mutex_lock(&lock), "not recursive");
+	demand(!pthread_mutex_unlock(&lock) && !pthread_mutex_unlock(&lock), "not recursive");
+	pthread_mutexattr_settype(&how, PTHREAD_MUTEX_ERRORCHECK);
+	pthread_mutex_init(&lock, &how);
+	pthread_mutex_lock(&lock);
+	demand(pthread_mutex_lock(&lock) == EDEADLK, "no deadlock check");
+	pthread_mutexattr_settype(&how, PTHREAD_MUTEX_NORMAL);
+	pthread_mutexattr_setrobust(&how, PTHREAD_MUTEX_ROBUST);
+	pthread_mutexattr_setpshared(&how, PTHREAD_PROCESS_SHARED);
+	pthread_mutex_init(&lock, &how);
+	pthread_create(&thread, NULL, hold, &lock);
+	pthread_join(thread, NULL);
+	demand(pthread_mutex_lock(&lock) == EOWNERDEAD, "not robust");
+}
+
+/* The child of a program whose threads queue has empty queues. */
+static volatile int stop;
+
+static void *compete(void *unused)
+{
+	(void)unused;
+	while (!stop) {
+		pthread_mutex_lock(&counter_lock);
+		left++;
+		pthread_mutex_unlock(&counter_lock);
+	}
+	return NULL;
+}
+
+static void forks(void)
+{
+	pthread_t threads[THREADS];
+
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, compete, NULL);
+	for (int i = 0; i < 8; i++) {
+		int status = -1;
+		pid_t child;
+
+		/* held over the fork, so that the child owns it and the others queue */
+		pthread_mutex_lock(&counter_lock);
+		usleep(500);
+		child = fork();
+		pthread_mutex_unlock(&counter_lock);
+		if (!child) {
+			alarm(20);
+			left = right;
+			counts();
+			_exit(0);
+		}
+		waitpid(child, &status, 0);
+		demand(WIFEXITED(status) && !WEXITSTATUS(status), "the child hangs or fails");
+	}
+	stop = 1;
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+}
+
+int main(int argc, char **argv)
+{
+	counts();
+	conditions();
+	types();
+	if (argc > 1)
+		forks();
+	(void)argv;
+	puts("all as it should be");
+	return 0;
+}

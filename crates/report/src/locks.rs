@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Locks by section size and strategy: what `turbolane bench locks` says, measured here or modelled.
+
+use serde::{Deserialize, Serialize};
+
+use crate::SCHEMA;
+use crate::text::{Align, Table};
+
+/// The whole document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LockBench {
+    /// See [`SCHEMA`].
+    pub schema: u32,
+    /// One per machine and number of threads.
+    pub sweeps: Vec<Sweep>,
+}
+
+/// All sizes and strategies on one machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sweep {
+    /// Id of the model; `null`: this machine, measured.
+    pub model: Option<String>,
+    /// Threads that want the lock all the time.
+    pub threads: u32,
+    /// By size, then strategy.
+    pub points: Vec<Point>,
+    /// From which size each strategy beats spinning.
+    pub break_evens: Vec<BreakEven>,
+}
+
+/// One size under one strategy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Length of the section, core cycles.
+    pub section_cycles: u64,
+    /// How waiters wait and what owners do.
+    pub strategy: String,
+    /// Sections that were measured; `null` in a model.
+    pub sections: Option<u64>,
+    /// From one section to the next, all threads together; `null` if the machine cannot do it.
+    pub time_ns: Option<f64>,
+    /// CPU time of all threads per section.
+    pub cpu_time_ns: Option<f64>,
+    /// Cycles of the section over the time that it and its lock took. In a model that is TURBO's
+    /// f_CS, without the wait; measured it is the section's cycles over `time_ns`.
+    pub effective_khz: Option<u64>,
+    /// Energy per section, nJ; `null`: not readable here, and not modelled.
+    pub energy_nj: Option<f64>,
+}
+
+/// Where a strategy begins to pay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BreakEven {
+    /// Which.
+    pub strategy: String,
+    /// Size, cycles; `null`: nowhere among those that were looked at, or the machine cannot do it.
+    pub section_cycles: Option<f64>,
+}
+
+impl LockBench {
+    /// A document of this schema.
+    pub fn new(sweeps: Vec<Sweep>) -> Self {
+        LockBench { schema: SCHEMA, sweeps }
+    }
+
+    /// As aligned tables.
+    pub fn text(&self, width: usize) -> String {
+        self.sweeps.iter().map(|sweep| sweep.text(width)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Sweep {
+    fn text(&self, width: usize) -> String {
+        let what = match &self.model {
+            Some(id) => format!("model of {id}"),
+            None => "this machine, measured".into(),
+        };
+        let mut text = format!("{what}, {} threads\n", self.threads);
+        let mut table = Table::new(&[
+            ("  SECTION", Align::Right),
+            ("STRATEGY", Align::Left),
+            ("TIME", Align::Right),
+            ("CPU TIME", Align::Right),
+            ("EFFECTIVE", Align::Right),
+        ]);
+        let mut last = 0;
+        for point in &self.points {
+            let size = if point.section_cycles == last {
+                String::new()
+            } else {
+                cycles(point.section_cycles as f64)
+            };
+            last = point.section_cycles;
+            let clock = point.effective_khz.map(|khz| format!("{:.0} MHz", khz as f64 / 1e3));
+            table.row(vec![
+                format!("  {size}"),
+                point.strategy.clone(),
+                time(point.time_ns),
+                time(point.cpu_time_ns),
+                clock.unwrap_or("-".into()),
+            ]);
+        }
+        text += &table.text(width);
+        for even in &self.break_evens {
+            let from = even.section_cycles.map_or("-".into(), cycles);
+            text += &format!("  {} beats spin from {from}\n", even.strategy);
+        }
+        text
+    }
+}
+
+fn cycles(value: f64) -> String {
+    match value {
+        1e6.. => format!("{:.2} M cycles", value / 1e6),
+        1e3.. => format!("{:.0} k cycles", value / 1e3),
+        _ => format!("{value:.0} cycles"),
+    }
+}
+
+fn time(ns: Option<f64>) -> String {
+    match ns {
+        None => "-".into(),
+        Some(ns @ 1e6..) => format!("{:.2} ms", ns / 1e6),
+        Some(ns @ 1e3..) => format!("{:.2} us", ns / 1e3),
+        Some(ns) => format!("{ns:.0} ns"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_is_a_dash_and_null() {
+        let point = Point {
+            section_cycles: 1_000,
+            strategy: "owner".into(),
+            sections: None,
+            time_ns: None,
+            cpu_time_ns: Some(2_500.0),
+            effective_khz: None,
+            energy_nj: None,
+        };
+        let even = BreakEven { strategy: "owner".into(), section_cycles: None };
+        let sweep = Sweep { model: None, threads: 2, points: vec![point], break_evens: vec![even] };
+        let bench = LockBench::new(vec![sweep]);
+        let text = bench.text(100);
+        assert!(text.contains("1 k cycles") && text.contains("2.50 us"), "{text}");
+        assert!(text.contains("owner beats spin from -"), "{text}");
+        assert!(crate::json_line(&bench).contains("\"energy_nj\":null"));
+    }
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The raw locks of `crates/locks` under loom: a model checker that runs through the orders in which
+//! threads can meet, and through the old values that weakly ordered loads may return.
+//!
+//! The locks' own files are compiled here, unchanged; only `sync`, what they are made of, is another one:
+//! loom's atomics, a futex made of loom's parts, and pauses that give way. `mutants` turns one thing in it
+//! wrong at a time, and demands that the models notice.
+
+#![cfg(test)]
+
+mod futex_model;
+mod models;
+mod mutants;
+mod sync;
+
+#[path = "../../../crates/locks/src/barrier.rs"]
+mod barrier;
+#[path = "../../../crates/locks/src/futex.rs"]
+mod futex;
+#[path = "../../../crates/locks/src/mcs.rs"]
+mod mcs;
+#[path = "../../../crates/locks/src/raw.rs"]
+mod raw;
+#[path = "../../../crates/locks/src/rwlock.rs"]
+#[expect(dead_code, reason = "not all of it is modelled")]
+mod rwlock;
+#[path = "../../../crates/locks/src/ticket.rs"]
+mod ticket;
+#[path = "../../../crates/locks/src/wait.rs"]
+#[allow(dead_code, reason = "Block differs from Sleep in what comes before the sleep only")]
+mod wait;
