@@ -184,7 +184,7 @@ fn a_delegate_on_a_cpu_that_is_not_there_fails() {
 #[test]
 fn a_holder_moves_there_and_back() {
     let allowed = Affinity::current().unwrap();
-    let target = (0..1024).filter(|cpu| allowed.has(*cpu)).last().unwrap();
+    let target = (0..1024).rev().find(|cpu| allowed.has(*cpu)).unwrap();
     let lock = Mutex::new(Decorated::new(Mcs::new(Spin), MoveHolder::new(target).unwrap()), ());
     let held = lock.lock();
     assert_eq!(current_cpu(), target);

@@ -59,7 +59,8 @@ static void counts(void)
 
 /* A ring of one place: each hand-over goes through a condition variable. */
 static pthread_mutex_t ring_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t filled = PTHREAD_COND_INITIALIZER, emptied = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t filled = PTHREAD_COND_INITIALIZER,
+		      emptied = PTHREAD_COND_INITIALIZER;
 static int place;
 
 static void *consume(void *sum)
@@ -80,7 +81,7 @@ static void conditions(void)
 {
 	pthread_t consumer;
 	long sum = 0, expected = 0;
-	struct timespec past = { 0, 0 };
+	struct timespec past = {0, 0};
 
 	pthread_create(&consumer, NULL, consume, &sum);
 	for (int i = 1; i <= ROUNDS / 4; i++) {
@@ -95,8 +96,10 @@ static void conditions(void)
 	pthread_join(consumer, NULL);
 	demand(sum == expected, "a condition variable lost something");
 	pthread_mutex_lock(&ring_lock);
-	demand(pthread_cond_timedwait(&filled, &ring_lock, &past) == ETIMEDOUT, "no timeout");
-	demand(pthread_mutex_trylock(&ring_lock) == EBUSY, "not held after a wait");
+	demand(pthread_cond_timedwait(&filled, &ring_lock, &past) == ETIMEDOUT,
+	       "no timeout");
+	demand(pthread_mutex_trylock(&ring_lock) == EBUSY,
+	       "not held after a wait");
 	pthread_mutex_unlock(&ring_lock);
 }
 
@@ -115,8 +118,10 @@ static void types(void)
 	pthread_mutexattr_init(&how);
 	pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE);
 	pthread_mutex_init(&lock, &how);
-	demand(!pthread_mutex_lock(&lock) && !pthread_mutex_lock(&lock), "not recursive");
-	demand(!pthread_mutex_unlock(&lock) && !pthread_mutex_unlock(&lock), "not recursive");
+	demand(!pthread_mutex_lock(&lock) && !pthread_mutex_lock(&lock),
+	       "not recursive");
+	demand(!pthread_mutex_unlock(&lock) && !pthread_mutex_unlock(&lock),
+	       "not recursive");
 	pthread_mutexattr_settype(&how, PTHREAD_MUTEX_ERRORCHECK);
 	pthread_mutex_init(&lock, &how);
 	pthread_mutex_lock(&lock);
@@ -166,7 +171,8 @@ static void forks(void)
 			_exit(0);
 		}
 		waitpid(child, &status, 0);
-		demand(WIFEXITED(status) && !WEXITSTATUS(status), "the child hangs or fails");
+		demand(WIFEXITED(status) && !WEXITSTATUS(status),
+		       "the child hangs or fails");
 	}
 	stop = 1;
 	for (int i = 0; i < THREADS; i++)
