@@ -231,10 +231,15 @@ fn counted_from(all: &[&Repetition]) -> CountedFrom {
     }
 }
 
-/// DIM 4.3 with what was measured; see `dvfs::break_even_ns`.
+/// DIM 4.3 with what was measured; see `dvfs::break_even_ns`. Nothing, unless the clock falls for
+/// certain: the intervals lie apart.
 fn break_even_ns(row: &Row) -> Option<f64> {
-    let (high, low) = (row.before_khz?.value, row.steady_khz?.value);
-    if high - low < CLOCK_STEP_KHZ {
+    let (before, steady) = (row.before_khz?, row.steady_khz?);
+    let (high, low) = (before.value, steady.value);
+    if high - low < CLOCK_STEP_KHZ || steady.high >= before.low {
+        return None;
+    }
+    if row.lower_cost_ns.is_some_and(|cost| cost.low <= 0.0) {
         return None;
     }
     // The measured cost is given to the model as if all of it were halt: only the sum counts.

@@ -29,6 +29,8 @@ const AGREE_FRAC: f64 = 0.01;
 const FOLDED_FRAC: f64 = 0.05;
 /// Chains that must agree.
 const LEAST_AGREEING: usize = 3;
+/// Calibrations before it is believed that chains disagree.
+const ATTEMPTS: usize = 6;
 /// Comparisons of each chain: with the median's error of 1 / sqrt(n) of 1 % far below 1 %.
 const COMPARISONS: usize = 400;
 /// Cycles of a chain in a comparison: about 1 us, as a meter slice.
@@ -62,8 +64,14 @@ pub(crate) fn tsc() -> u64 {
 }
 
 impl Calibration {
-    /// Calibrates on the CPU that runs the caller, which must not be moved meanwhile.
+    /// Calibrates on the CPU that runs the caller, which must not be moved meanwhile. Again, if chains
+    /// disagree: on a busy machine the clock may have moved between two of them.
     pub fn measure() -> Result<Calibration, ProbeError> {
+        let again = (1..ATTEMPTS).map(|_| Calibration::attempt()).find(Result::is_ok);
+        again.unwrap_or_else(Calibration::attempt)
+    }
+
+    fn attempt() -> Result<Calibration, ProbeError> {
         prepare();
         meter(10_000);
         let tsc_khz = tsc_khz();

@@ -91,8 +91,11 @@ pub enum ProbeError {
     /// The counter does not run at one rate.
     #[error("the time stamp counter is not invariant")]
     NoInvariantTsc,
-    /// Fewer than three chains show the same clock.
-    #[error("only {agreeing} dependency chains show the same clock, three are needed")]
+    /// The meter's chain and two others do not show the same clock.
+    #[error(
+        "the meter's dependency chain and two others must show the same clock; the largest group that \
+         does has {agreeing}"
+    )]
     MeterDisagrees {
         /// How many do.
         agreeing: usize,

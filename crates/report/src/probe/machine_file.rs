@@ -9,6 +9,8 @@
 //! medians of the rows of the highest level that shows them. What was not seen stays unknown, and
 //! `sim` says what it assumes for it.
 //!
+//! Clocks whose interval is wider than half a bin do not count.
+//!
 //! Limits: classes that no kernel of this CPU could show are left out, which says that the part has
 //! none. Clocks are made to fall with levels and active CPUs where noise turned them round: a reader
 //! refuses anything else.
@@ -26,12 +28,17 @@ const STATE_KERNEL: &str = "dirty-upper";
 
 /// The file's text; the error says why there is none.
 pub fn machine_file(report: &ProbeReport) -> Result<String, String> {
-    let known: Vec<(&Row, Estimate)> =
-        report.rows.iter().filter_map(|row| Some((row, row.steady_khz?))).collect();
+    // A wider interval tells no level from its neighbour.
+    let is_narrow = |found: &Estimate| (found.high - found.low) / 2.0 <= LEVEL_KHZ;
+    let known: Vec<(&Row, Estimate)> = report
+        .rows
+        .iter()
+        .filter_map(|row| Some((row, row.steady_khz.filter(is_narrow)?)))
+        .collect();
     let first = known.iter().map(|(row, _)| row.cell.active).min();
-    let first = first.ok_or("no clock was measured: too few quiet repetitions")?;
+    let first = first.ok_or("no clock is known within half a bin: too few quiet repetitions")?;
     let scalar = known.iter().find(|(row, _)| row.cell.active == first && row.class == "scalar");
-    let (_, scalar) = scalar.ok_or("the clock of scalar code was not measured")?;
+    let (_, scalar) = scalar.ok_or("the clock of scalar code is not known within half a bin")?;
     let levels = levels(&known, first, scalar.value);
     let mut text = head(report);
     let counts: Vec<u32> = {
