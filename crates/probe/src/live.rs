@@ -260,14 +260,7 @@ unsafe fn execute(layout: &Layout, kernel: &Kernel, run: Loop, stamps: &mut [u64
 
 /// What hides from the probe on this machine.
 fn unknown(source: &dyn Source, cpu: &Cpu, nr_cpus: usize) -> Vec<String> {
-    // Seen on Sapphire Rapids: behind a payload slice the first rounds of the chain start late, by
-    // about 10 ns of a slice of 80.
-    let mut unknown = vec![
-        "settled clocks exactly: the short slices in a block read low by up to 10 %, scalar code's own \
-         by as much; compare kernels with scalar's settled clock, not with BEFORE, and do not trust \
-         break-even times yet"
-            .to_string(),
-    ];
+    let mut unknown = Vec::new();
     if let Some(hypervisor) = &cpu.hypervisor {
         unknown.push(format!(
             "a virtual machine ({hypervisor}): family, model {} and topology may be falsified, so which \

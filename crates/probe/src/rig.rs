@@ -12,6 +12,11 @@ use report::probe::raw::{Cell, Header, Layout, Phase, Run, Trace};
 const PAYLOAD_NS: f64 = 240.0;
 /// How long a meter slice in the block takes, ns: the clock in the block is a median over hundreds.
 const BLOCK_METER_NS: f64 = 80.0;
+/// In the last part of the block slices are so many times as long: from two lengths follows what each
+/// slice takes beside its work (`series.rs`).
+const LONGER: f64 = 3.0;
+/// That part, as a share of the block: half of what counts as settled (`repetition.rs`).
+const LONGER_SHARE: f64 = 1.0 / 6.0;
 /// How long a meter slice before and right after the block takes, ns.
 const FINE_NS: f64 = 1_000.0;
 /// The same further behind the block: the ends of relax times of hundreds of microseconds.
@@ -61,20 +66,23 @@ impl Order {
         let loops = |ns: f64| (ns * pace.loops_per_ns).round().max(1.0) as u32;
         let n = |ns: f64, each: f64| (ns / each).ceil().max(1.0) as u32;
         let meter = |phase, n, ns| Run { phase, n, loops: 0, cycles: cycles(ns) };
-        let pair = |n, share: f64| Run {
+        let pair = |n, payload_ns, meter_ns| Run {
             phase: Phase::Block,
             n,
-            loops: loops(PAYLOAD_NS * share),
-            cycles: cycles(BLOCK_METER_NS),
+            loops: loops(payload_ns),
+            cycles: cycles(meter_ns),
         };
+        let pair_ns = PAYLOAD_NS + BLOCK_METER_NS;
+        let longer_ns = self.block_ns * LONGER_SHARE;
         let fine_ns = self.post_ns.min(FINE_SPAN_NS);
         let coarse_ns = self.post_ns - fine_ns;
         let share = self.dither_frac.clamp(0.0, 1.0);
         let mut runs = vec![
             meter(Phase::Pre, n(self.pre_ns, FINE_NS), FINE_NS),
             Run { phase: Phase::Prepare, n: 1, loops: 0, cycles: 0 },
-            pair(1, share),
-            pair(n(self.block_ns, PAYLOAD_NS + BLOCK_METER_NS), 1.0),
+            pair(1, PAYLOAD_NS * share, BLOCK_METER_NS),
+            pair(n(self.block_ns - longer_ns, pair_ns), PAYLOAD_NS, BLOCK_METER_NS),
+            pair(n(longer_ns, LONGER * pair_ns), LONGER * PAYLOAD_NS, LONGER * BLOCK_METER_NS),
             meter(Phase::Post, 1, share * SLOWEST * COARSE_NS),
             meter(Phase::Post, n(fine_ns, FINE_NS), FINE_NS),
         ];

@@ -15,7 +15,7 @@
 
 use fastrand::Rng;
 use machine::{CoreLicense, CpuModel, Phase as LicensePhase, Platform};
-use report::probe::raw::{Cell, Header, Layout, Trace, Work};
+use report::probe::raw::{Cell, Header, Layout, Phase, Trace, Work};
 
 use crate::kernel::{KERNELS, Kernel};
 use crate::rig::{Machine, Order, Pace, ProbeError};
@@ -46,6 +46,8 @@ pub struct Noise {
     pub busy_ns: f64,
     /// Chance of a repetition to be interrupted for milliseconds (steal).
     pub steal_frac: f64,
+    /// How much later scalar code begins behind wide code, ns.
+    pub late_ns: f64,
 }
 
 impl Noise {
@@ -58,6 +60,7 @@ impl Noise {
         busy_drop_khz: 0,
         busy_ns: 1e9,
         steal_frac: 0.0,
+        late_ns: 0.0,
     };
     /// A shared machine with a neighbour that works a third of the time.
     pub const SHARED: Noise = Noise {
@@ -68,6 +71,7 @@ impl Noise {
         busy_drop_khz: 200_000,
         busy_ns: 30e6,
         steal_frac: 0.02,
+        late_ns: 10.0,
     };
 }
 
@@ -176,13 +180,19 @@ impl Simulated {
             (self.random.f64() < self.noise.steal_frac).then(|| self.random.usize(0..slices.len()));
         let mut ticks = Vec::with_capacity(slices.len());
         let mut read_before_ns = self.read();
-        for (at, (_, work)) in slices.into_iter().enumerate() {
+        for (at, (phase, work)) in slices.into_iter().enumerate() {
+            let in_block = phase == Phase::Block;
             match work {
                 Work::Payload(loops) => {
                     let cycles = f64::from(loops) * Simulated::loop_cycles(kernel, cell.one_in);
                     self.work(cycles, level, cell.active);
                 }
-                Work::Meter(cycles) => self.work(f64::from(cycles), 0, cell.active),
+                Work::Meter(cycles) => {
+                    if in_block {
+                        self.now_ns += self.noise.late_ns;
+                    }
+                    self.work(f64::from(cycles), 0, cell.active);
+                }
                 Work::Other => {}
             }
             self.interrupts();
