@@ -27,7 +27,7 @@
 //! # Parts
 //! `control` (wishes, one lock per unit), `backend` (the ways, and the choice), `cpufreq`, `msr`
 //! (the ways), `speeds` (what can be set), `domains` (who shares a clock), `journal`, `watchdog`
-//! (restoring), `raw`, `value` (files without allocation).
+//! (restoring), `raw`, `value` (files without allocation), `wishes` (what boosted locks ask for).
 
 mod backend;
 mod control;
@@ -42,6 +42,7 @@ mod raw;
 mod speeds;
 mod value;
 mod watchdog;
+mod wishes;
 
 pub use backend::{Choice, Way};
 pub use control::{Control, Options};

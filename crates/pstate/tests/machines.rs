@@ -117,6 +117,41 @@ fn a_shared_clock_gets_the_fastest_wish() {
     machine.is_as_before();
 }
 
+/// A boosted lock's wishes are granted: its critical section runs on a boosted CPU, which is as before
+/// behind it. One for a CPU that the machine does not have is dropped.
+#[test]
+fn a_lock_boosts_its_owner() {
+    use locks::{CpuFrequency, Decorated, Futex, Mutex, Owner, Spin};
+
+    let machine = Machine::new("acpi-cpufreq-i7-4770");
+    let control = std::sync::Arc::new(machine.open(None));
+    let speed = || machine.policy(3, "scaling_setspeed");
+    control.request(3, 2_100_000).unwrap();
+    let lock = Decorated::new(Futex::new(Spin), Owner::new(OnCpu3(control.clone())));
+    let lock = Mutex::new(lock, ());
+    let held = lock.lock();
+    assert_eq!(speed(), "3401000");
+    drop(held);
+    assert_eq!(speed(), "3400000", "at rest");
+    CpuFrequency::boost(&*control, 99);
+    drop((lock, control));
+    machine.is_as_before();
+
+    /// Whatever CPU the test itself runs on.
+    struct OnCpu3(std::sync::Arc<Control>);
+    impl CpuFrequency for OnCpu3 {
+        fn boost(&self, _cpu: u32) {
+            CpuFrequency::boost(&*self.0, 3);
+        }
+        fn slow(&self, _cpu: u32) {
+            CpuFrequency::slow(&*self.0, 3);
+        }
+        fn restore(&self, _cpu: u32) {
+            CpuFrequency::restore(&*self.0, 3);
+        }
+    }
+}
+
 /// intel_pstate active has no userspace governor: limits hold the frequency, the governor stays.
 #[test]
 fn limits_hold_the_frequency() {

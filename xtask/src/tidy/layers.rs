@@ -21,7 +21,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ("sim", &["machine", "policy", "profile", "trace"]),
     ("preload", &["locks"]),
     ("probe", &["dvfs", "hw", "machine", "report"]),
-    ("pstate", &["hw", "machine"]),
+    ("pstate", &["hw", "locks", "machine"]),
     ("turbolane", &["hw", "machine", "pstate"]),
     ("sched", &["hw", "machine", "policy", "report", "scan", "trace", "turbolane"]),
     (
