@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane trace`: what a recording says.
 
+mod export;
+
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -30,7 +32,11 @@ use crate::terminal;
 Examples:
   turbolane trace turbolane.trace           the summary
   turbolane trace turbolane.trace --json    the same for a program
-  turbolane trace machine.trace --check     was anybody left waiting?")]
+  turbolane trace machine.trace --check     was anybody left waiting?
+  turbolane trace turbolane.trace --perfetto trace.json
+                                            every run and wait, on ui.perfetto.dev
+  turbolane trace turbolane.trace --task 4711 --machine xeon-gold-6130 --timeline web.jsonl
+                                            then: turbolane sim --replay web.jsonl")]
 pub(crate) struct TraceArgs {
     /// The recording
     #[arg(value_name = "FILE")]
@@ -41,6 +47,11 @@ pub(crate) struct TraceArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Write a trace for ui.perfetto.dev
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["json", "check"])]
+    perfetto: Option<PathBuf>,
+    #[command(flatten)]
+    timeline: export::TimelineArgs,
     /// Check the recording of a whole machine by the rules that simulations are checked by
     ///
     /// Every task starts where it may and when it can, and none waits too long. If the scheduler of
@@ -66,6 +77,14 @@ pub(crate) fn main(args: &TraceArgs) -> Result<ExitCode, Failure> {
     if args.check {
         return check(args);
     }
+    let written = match &args.perfetto {
+        Some(out) => Some(export::perfetto(&args.file, out)?),
+        None => args.timeline.write(&args.file)?,
+    };
+    if let Some(text) = written {
+        print(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut summary = Summary::default();
     let (info, follower, ending) = read(&args.file, &mut summary)?;
     let report = summary.finish(&info, &follower, ending);
@@ -81,16 +100,13 @@ pub(crate) fn main(args: &TraceArgs) -> Result<ExitCode, Failure> {
 /// Has the checkers judge a recording.
 fn check(args: &TraceArgs) -> Result<ExitCode, Failure> {
     let path = &args.file;
-    let cannot = |error: TraceError| {
-        Failure::failed(error.problem(format!("cannot read {}", path.display())))
-    };
+    let cannot = |error: TraceError| unreadable(path, error);
     let unjudged = |why: Unjudged| {
         let what = format!("cannot check {}", path.display());
         let next = "record the whole machine: turbolane record --system, with a larger --buffer";
         Failure::failed(Problem::new(what, why.to_string(), next))
     };
-    let file = File::open(path).map_err(|error| cannot(error.into()))?;
-    let mut reader = Reader::new(BufReader::new(file)).map_err(cannot)?;
+    let mut reader = open(path)?;
     let bounds = Bounds {
         moment_ns: args.moment,
         tick_ns: TICK_NS,
@@ -126,16 +142,23 @@ fn verdict_text(verdict: &Verdict) -> String {
     text
 }
 
-/// Shows a whole recording to `to`.
-fn read(path: &Path, to: &mut dyn Visit) -> Result<(Info, Follower, Ending), Failure> {
-    read_all(path, to)
-        .map_err(|error| Failure::failed(error.problem(format!("cannot read {}", path.display()))))
+/// The recording, its first block read.
+fn open(path: &Path) -> Result<Reader<BufReader<File>>, Failure> {
+    let opened = File::open(path).map_err(TraceError::from);
+    opened
+        .and_then(|file| Reader::new(BufReader::new(file)))
+        .map_err(|error| unreadable(path, error))
 }
 
-fn read_all(path: &Path, to: &mut dyn Visit) -> Result<(Info, Follower, Ending), TraceError> {
-    let mut reader = Reader::new(BufReader::new(File::open(path)?))?;
+fn unreadable(path: &Path, error: TraceError) -> Failure {
+    Failure::failed(error.problem(format!("cannot read {}", path.display())))
+}
+
+/// Shows a whole recording to `to`.
+fn read(path: &Path, to: &mut dyn Visit) -> Result<(Info, Follower, Ending), Failure> {
+    let mut reader = open(path)?;
     let mut follower = Follower::new(reader.info());
-    while let Some(event) = reader.next_event()? {
+    while let Some(event) = reader.next_event().map_err(|error| unreadable(path, error))? {
         follower.take(&event, to);
     }
     let ending = reader.ending().expect("known behind the last event");

@@ -56,9 +56,9 @@ pub struct Wait {
 /// Takes what follows from events.
 pub trait Visit {
     /// A piece of time on a CPU.
-    fn ran(&mut self, _run: &Run) {}
+    fn ran(&mut self, _run: &Run, _task: &Task) {}
     /// A wait has ended.
-    fn waited(&mut self, _wait: &Wait) {}
+    fn waited(&mut self, _wait: &Wait, _task: &Task) {}
     /// A CPU has nobody to run, from when to when.
     fn idled(&mut self, _cpu: u16, _start_ns: u64, _end_ns: u64) {}
     /// The event itself, before what follows from it; about this task unless about none.
@@ -308,7 +308,8 @@ impl Follower {
     fn start(&mut self, task: TaskId, cpu: u16, at_ns: u64, to: &mut dyn Visit) {
         match self.tasks[task].state {
             State::Waiting { since_ns, woken } => {
-                to.waited(&Wait { task, start_ns: since_ns, end_ns: at_ns, woken });
+                let wait = Wait { task, start_ns: since_ns, end_ns: at_ns, woken };
+                to.waited(&wait, &self.tasks[task]);
             }
             State::Running { cpu: other, .. } if task != IDLE => {
                 // Unless it is only the list of tasks that said so, a moment too late.
@@ -330,7 +331,8 @@ impl Follower {
             return to.idled(cpu, since_ns, at_ns);
         }
         let level = self.level(task);
-        to.ran(&Run { task, cpu, start_ns: since_ns, end_ns: at_ns, level, why });
+        let run = Run { task, cpu, start_ns: since_ns, end_ns: at_ns, level, why };
+        to.ran(&run, &self.tasks[task]);
     }
 
     fn level(&self, task: TaskId) -> u8 {
@@ -369,7 +371,9 @@ impl Follower {
             return;
         }
         if let Some((_, since_ns)) = self.cpu(cpu).filter(|(runs, _)| *runs == task) {
-            to.ran(&Run { task, cpu, start_ns: since_ns, end_ns: at_ns, level: before, why: None });
+            let run =
+                Run { task, cpu, start_ns: since_ns, end_ns: at_ns, level: before, why: None };
+            to.ran(&run, &self.tasks[task]);
             *self.cpu(cpu) = Some((task, at_ns));
         }
     }

@@ -18,8 +18,10 @@ pub mod event;
 pub mod follow;
 pub mod info;
 pub mod order;
+pub mod perfetto;
 mod reader;
 pub mod summary;
+pub mod timeline;
 mod varint;
 mod writer;
 

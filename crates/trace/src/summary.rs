@@ -4,7 +4,7 @@
 use report::record::{LatencySummary, MarkSummary, RecordSummary, TaskSummary};
 
 use crate::event::{Event, What, Why};
-use crate::follow::{Follower, Run, TaskId, Visit, Wait};
+use crate::follow::{Follower, Run, Task, TaskId, Visit, Wait};
 use crate::info::Info;
 use crate::reader::Ending;
 
@@ -128,7 +128,7 @@ fn latency(mut waits_ns: Vec<u64>) -> Option<LatencySummary> {
 }
 
 impl Visit for Summary {
-    fn ran(&mut self, run: &Run) {
+    fn ran(&mut self, run: &Run, _: &Task) {
         let ran_ns = run.end_ns - run.start_ns;
         let task = self.task(run.task);
         task.run_ns += ran_ns;
@@ -137,7 +137,7 @@ impl Visit for Summary {
         task.sleeps += u64::from(matches!(run.why, Some(Why::Sleeps | Why::Blocks)));
     }
 
-    fn waited(&mut self, wait: &Wait) {
+    fn waited(&mut self, wait: &Wait, _: &Task) {
         let waited_ns = wait.end_ns.saturating_sub(wait.start_ns);
         self.task(wait.task).wait_ns += waited_ns;
         if wait.woken {

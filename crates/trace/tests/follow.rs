@@ -3,7 +3,7 @@
 //! something.
 
 use proptest::prelude::*;
-use trace::follow::{Follower, Run, TaskId, Visit, Wait};
+use trace::follow::{Follower, Run, Task, TaskId, Visit, Wait};
 use trace::summary::Summary;
 use trace::{End, Ending, Event, Info, MarkInfo, What, Why};
 
@@ -15,10 +15,10 @@ struct Seen {
 }
 
 impl Visit for Seen {
-    fn ran(&mut self, run: &Run) {
+    fn ran(&mut self, run: &Run, _: &Task) {
         self.runs.push(*run);
     }
-    fn waited(&mut self, wait: &Wait) {
+    fn waited(&mut self, wait: &Wait, _: &Task) {
         self.waits.push(*wait);
     }
     fn idled(&mut self, _: u16, start_ns: u64, end_ns: u64) {
