@@ -19,7 +19,7 @@ const PAIRS: usize = 4;
 const ROUNDS: u64 = 100;
 /// A unit of work, long beside probes and switches; and how many a worker does inside of the marked function
 /// and outside, in a round.
-const UNIT: u64 = 20_000;
+const UNIT: u64 = 100_000;
 const WORKERS: [(&str, u64, u64); 2] = [("mostly-marked", 3, 1), ("seldom-marked", 1, 3)];
 
 /// What `vmtests record-load` does: pairs of threads that pass a token on, with a marked call each time.
