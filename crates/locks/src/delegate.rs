@@ -24,7 +24,7 @@ use std::thread::JoinHandle;
 
 use crate::bell::Bell;
 use crate::frequency::{CpuFrequency, Wish};
-use crate::sys::Affinity;
+use crate::placed;
 
 const NOTHING: u32 = 0;
 
@@ -61,21 +61,9 @@ impl<F: CpuFrequency + 'static> Delegated<F> {
             bell: Bell::default(),
             closing: AtomicBool::new(false),
         });
-        let place = server_cpu.map(|cpu| Affinity::one(cpu).ok_or_else(no_such_cpu)).transpose()?;
-        let (here, (said, heard)) = (office.clone(), std::sync::mpsc::sync_channel(1));
-        let serve = move || {
-            let placed = place.map_or(Ok(()), |place| place.apply());
-            let stays = placed.is_ok();
-            // whoever started it may have gone: then nobody wants to know
-            let _ = said.send(placed);
-            if stays {
-                here.serve();
-            }
-        };
-        let server = std::thread::Builder::new().name("tl-pstates".into()).spawn(serve)?;
-        let placed = heard.recv().map_err(io::Error::other)?;
-        let started = Delegated { office, server: Some(server) };
-        placed.map(|()| started)
+        let here = office.clone();
+        let server = placed::start("tl-pstates", server_cpu, move || here.serve())?;
+        Ok(Delegated { office, server: Some(server) })
     }
 
     fn post(&self, cpu: u32, wish: Wish) {
@@ -84,10 +72,6 @@ impl<F: CpuFrequency + 'static> Delegated<F> {
             self.office.bell.ring();
         }
     }
-}
-
-fn no_such_cpu() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "there can be no such CPU")
 }
 
 impl<F: CpuFrequency> Office<F> {

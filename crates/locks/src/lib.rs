@@ -40,6 +40,7 @@ mod mcs;
 mod migrate;
 mod mutex;
 mod owner;
+mod placed;
 mod raw;
 mod rwdata;
 mod rwlock;

@@ -29,6 +29,7 @@ use std::thread::{JoinHandle, ThreadId};
 
 use crate::bell::Bell;
 use crate::decorate::Decoration;
+use crate::placed;
 use crate::sys::{Affinity, futex_wait, futex_wake};
 use crate::wait::{Block, Spin, Wait};
 
@@ -122,26 +123,14 @@ pub struct Server {
 impl Server {
     /// Starts it, on one CPU alone if one is named.
     pub fn new(cpu: Option<u32>) -> io::Result<Server> {
-        let no_such = || io::Error::new(io::ErrorKind::InvalidInput, "there can be no such CPU");
-        let place = cpu.map(|cpu| Affinity::one(cpu).ok_or_else(no_such)).transpose()?;
         let slot = |_| Slot { state: AtomicU32::new(FREE), job: UnsafeCell::new(None) };
         let office = Arc::new(Office {
             slots: (0..SLOTS).map(slot).collect(),
             bell: Bell::default(),
             closing: AtomicBool::new(false),
         });
-        let (here, (said, heard)) = (office.clone(), std::sync::mpsc::sync_channel(1));
-        let serve = move || {
-            let placed = place.map_or(Ok(()), |place| place.apply());
-            let stays = placed.is_ok();
-            // whoever started it may have gone: then nobody wants to know
-            let _ = said.send(placed);
-            if stays {
-                here.serve();
-            }
-        };
-        let thread = std::thread::Builder::new().name("tl-sections".into()).spawn(serve)?;
-        heard.recv().map_err(io::Error::other)??;
+        let here = office.clone();
+        let thread = placed::start("tl-sections", cpu, move || here.serve())?;
         let id = thread.thread().id();
         Ok(Server { office, thread: Some(thread), id })
     }

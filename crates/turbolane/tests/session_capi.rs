@@ -106,6 +106,33 @@ fn symbols_have_versions() {
     assert_eq!(others.collect::<Vec<_>>(), Vec::<&str>::new());
 }
 
+/// The shared library has the name that its users look for, and exports its functions only.
+#[test]
+fn shared_library_exports_the_abi_only() {
+    let tool = |name: &str, args: &[&str]| {
+        let output = succeed(Command::new(name).args(args).arg(built("libturbolane.so")));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let symbols = tool("nm", &["-D", "--defined-only"]);
+    let mut names: Vec<_> =
+        symbols.lines().filter_map(|line| line.split(' ').next_back()).collect();
+    names.sort();
+    assert_eq!(names, functions_of_the_header());
+    assert!(tool("readelf", &["-d"]).contains("Library soname: [libturbolane.so.0]"));
+}
+
+/// Every function has a manual page, which names each of its errors.
+#[test]
+fn functions_have_manual_pages() {
+    let names = functions_of_the_header();
+    assert!(names.len() > 25, "{names:?}");
+    for name in names {
+        let path = package().join(format!("../../docs/man/{name}.3"));
+        let page = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+        assert!(page.contains(&name), "{path:?} is about {name}");
+    }
+}
+
 /// Names of the functions in the header, sorted.
 fn functions_of_the_header() -> Vec<String> {
     let header = std::fs::read_to_string(package().join("../../include/turbolane.h")).unwrap();

@@ -91,7 +91,7 @@ pub fn two_loaders_fail() -> Result<()> {
 pub fn bpf_error_fail() -> Result<()> {
     // On a busy host the fault strikes before the run has told that it is up.
     let lane = Lane::spawn(&["--mode", "scx", "--wide-cpus", "2-3", "--fault", "error"])?;
-    let _load = load::start(Samples::shared(), &[(Role::DefaultHog, 6)])?;
+    let _load = load::start(Samples::shared(), &[(Role::DefaultHog, 1)])?;
     let end = lane.wait()?;
     ensure!(end.code == 2, "{end:?}");
     ensure!(end.stderr.contains("provoked on purpose"), "no reason: {}", end.stderr);
