@@ -129,15 +129,26 @@ pub fn short_runs_starve_nobody() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// Work for some milliseconds of CPU time; store the longest time that it was not running.
+/// Work for several slices of CPU time, so that it has used some up; store the longest time that it was
+/// not running.
 fn longest_gap(longest: &AtomicU64) {
+    const CPU_TIME: Duration = Duration::from_millis(60);
+    let until = cpu_time() + CPU_TIME;
     let mut last_ns = now_ns();
-    for _ in 0..60 {
+    while cpu_time() < until {
         work(20_000);
         let now = now_ns();
         longest.fetch_max(now - last_ns, Ordering::Relaxed);
         last_ns = now;
     }
+}
+
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: fills the struct; the clock exists since Linux 2.6.12.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Affinity mode: hinted threads move, masks are restored at the end, even after kill -9.
