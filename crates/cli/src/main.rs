@@ -7,11 +7,13 @@
 #![forbid(unsafe_op_in_unsafe_fn)]
 
 mod bench;
+mod command;
 mod completions;
 mod ctl;
 mod doctor;
 mod failure;
 mod man;
+mod mark_files;
 mod probe;
 mod profile;
 mod record;

@@ -18,13 +18,14 @@ use hw::Facts;
 use hw::license::{LicenseCounters, license_counters};
 use report::problem::Problem;
 use sched::config::Mark;
-use sched::marks::{Emulation, ResolvedMark, parse_list, resolve_all};
+use sched::marks::{Emulation, ResolvedMark, resolve_all};
 use sched::parse::{ParseError, duration_ns};
 use sched::record::{Options, Whom};
 use trace::Info;
 
 use crate::doctor::{open, read_facts};
 use crate::failure::Failure;
+use crate::mark_files;
 
 /// Record who runs where and when, and inside of which marked functions
 ///
@@ -162,15 +163,7 @@ pub(crate) fn main(args: RecordArgs) -> Result<ExitCode, Failure> {
 
 fn marks(args: &RecordArgs, facts: &Facts) -> Result<Vec<ResolvedMark>, Failure> {
     let mut marks = args.marks.clone();
-    for path in &args.mark_files {
-        let cannot = |why: String, next: String| {
-            let what = format!("cannot read the marks in {}", path.display());
-            Failure::failed(Problem::new(what, why, next))
-        };
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| cannot(error.to_string(), "check the path".into()))?;
-        marks.extend(parse_list(&text).map_err(|error| cannot(error.why, error.next))?);
-    }
+    marks.extend(mark_files::read(&args.mark_files)?);
     let resolved =
         resolve_all(&marks, Emulation::of(&facts.kernel.release), args.force_single_step);
     let told = |(mark, resolved): (&Mark, Result<_, sched::marks::MarkError>)| {

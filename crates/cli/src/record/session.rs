@@ -5,18 +5,15 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use std::process::{Child, ExitCode, ExitStatus};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
-use report::problem::Problem;
 use sched::record::{Options, PERIOD, Prepared, Recorder, Whom};
-use signal_hook::consts::{SIGCHLD, SIGINT};
 use trace::{End, Info};
 
 use super::{create, tell};
+use crate::command::{Supervised, exit_code, watch_signals};
 use crate::failure::Failure;
-use crate::run::supervise::{exit_code, spawn, terminate, watch_signals};
 
 /// How often a terminal is told how far it is, and a process that is recorded is looked for.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
@@ -32,18 +29,13 @@ pub(super) struct Session {
 }
 
 struct Running {
-    child: Option<Child>,
-    signals: Receiver<i32>,
-    stop_requests: u32,
+    command: Supervised,
     shows_progress: bool,
 }
 
 impl Session {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let signals = watch_signals().map_err(|error| {
-            let next = "report this with the output of turbolane doctor";
-            Failure::failed(Problem::new("cannot watch for signals", error.to_string(), next))
-        })?;
+        let signals = watch_signals()?;
         let prepared = Prepared::load(self.options.clone())?;
         let mut recorder = prepared.start(self.info.clone(), create(&self.output)?)?;
         if !self.quiet {
@@ -54,17 +46,13 @@ impl Session {
         if follows {
             recorder.follow_this_thread(true)?;
         }
-        let child = spawn(&self.command, false)?;
+        let command = Supervised::start(&self.command, false, signals)?;
         if follows {
             recorder.follow_this_thread(false)?;
         }
         recorder.hurry();
-        let mut running = Running {
-            child,
-            signals,
-            stop_requests: 0,
-            shows_progress: !self.quiet && io::stderr().is_terminal(),
-        };
+        let mut running =
+            Running { command, shows_progress: !self.quiet && io::stderr().is_terminal() };
         let status = running.wait(&mut recorder, &self)?;
         let (_, bytes) = recorder.so_far();
         let (_, end) = recorder.stop()?;
@@ -72,10 +60,7 @@ impl Session {
             running.clear_progress();
             tell(&ended(&end, bytes, &self));
         }
-        let status = match (status, running.child) {
-            (None, Some(mut child)) => child.wait().ok(),
-            (status, _) => status,
-        };
+        let status = status.or_else(|| running.command.wait());
         Ok(status.map_or(ExitCode::SUCCESS, exit_code))
     }
 }
@@ -90,15 +75,12 @@ impl Running {
         let started = Instant::now();
         let mut looked = started;
         loop {
-            match self.signals.recv_timeout(PERIOD) {
-                Ok(SIGCHLD) | Err(RecvTimeoutError::Timeout) => {}
-                Ok(signal) if !self.stop_requested(signal) => {}
-                Ok(_) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            if self.command.is_stopped_within(PERIOD) {
+                return Ok(None);
             }
             recorder.poll()?;
-            let child = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
-            if child.is_some() {
-                return Ok(child);
+            if let Some(status) = self.command.status()? {
+                return Ok(Some(status));
             }
             if session.limit.is_some_and(|limit| started.elapsed() >= limit) {
                 return Ok(None);
@@ -113,16 +95,6 @@ impl Running {
                 }
             }
         }
-    }
-
-    /// Acts on a signal; true if the recording is to end now. Ctrl-C has reached the command too.
-    fn stop_requested(&mut self, signal: i32) -> bool {
-        self.stop_requests += 1;
-        let Some(child) = &self.child else { return true };
-        if signal != SIGINT || self.stop_requests > 1 {
-            terminate(child);
-        }
-        self.stop_requests > 2
     }
 
     fn show_progress(&self, recorder: &Recorder<File>) {

@@ -5,25 +5,23 @@
 //! only then take over ([`supervise`]). Up to that point nothing has changed.
 
 mod preflight;
-pub(crate) mod supervise;
+mod supervise;
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use report::problem::Problem;
 use sched::config::{Components, Config, Mark, Mode, Remigrate, TrapMode, Unclassified, WideCpus};
-use sched::marks::parse_list;
 use sched::parse::duration_ns;
 use sched::scx::Fault;
 use sched::settings::{level, slice};
 
 use crate::doctor::{open, read_facts};
 use crate::failure::{Failure, print};
+use crate::mark_files;
 use crate::stats::{self, interval};
 use crate::terminal;
 
@@ -212,16 +210,7 @@ impl RunArgs {
     /// The settings, with the marks of files behind those of the command line.
     fn full_config(&self) -> Result<Config, Failure> {
         let mut config = self.config();
-        for path in &self.mark_files {
-            let cannot = |why: String, next: String| {
-                let what = format!("cannot read the marks in {}", path.display());
-                Failure::failed(Problem::new(what, why, next))
-            };
-            let text = fs::read_to_string(path)
-                .map_err(|error| cannot(error.to_string(), "check the path".into()))?;
-            let marks = parse_list(&text).map_err(|error| cannot(error.why, error.next))?;
-            config.marks.extend(marks);
-        }
+        config.marks.extend(mark_files::read(&self.mark_files)?);
         Ok(config)
     }
 

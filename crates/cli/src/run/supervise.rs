@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A run from taking over to giving back: the command, the signals, the statistics.
-//!
-//! One thread waits for signals and passes them on as messages; the main thread waits for them
-//! with a short timeout, after which it looks whether the scheduler is still there.
+//! A run from taking over to giving back: the scheduler, the command, the statistics.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
+use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use report::ctl::{Reply, Request};
@@ -18,9 +12,8 @@ use sched::autosize::PERIOD;
 use sched::config::Config;
 use sched::lane::Lane;
 use sched::scx::{Ended, Fault};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
+use crate::command::{Supervised, exit_code, watch_signals};
 use crate::failure::Failure;
 use crate::stats::Lines;
 
@@ -56,10 +49,7 @@ enum End {
 
 /// Takes over, waits for the end, gives back.
 pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
-    let signals = watch_signals().map_err(|error| {
-        let next = "report this with the output of turbolane doctor";
-        Failure::failed(Problem::new("cannot watch for signals", error.to_string(), next))
-    })?;
+    let signals = watch_signals()?;
     let lane = Lane::start(run.config.clone(), run.fault)?;
     if !run.quiet {
         tell(&started(&lane));
@@ -71,10 +61,8 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
         lane.classify_this_thread_scalar()?;
     }
     let mut supervisor = Supervisor {
-        child: spawn(&run.command, run.plain_glibc)?,
+        command: Supervised::start(&run.command, run.plain_glibc, signals)?,
         statistics: run.stats.map(|interval| Statistics::new(interval, run.json, &lane)),
-        signals,
-        stop_requests: 0,
     };
     let end = supervisor.wait(&lane)?;
     let ended = lane.stop();
@@ -88,86 +76,27 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
     }
 }
 
-pub(crate) fn watch_signals() -> io::Result<Receiver<i32>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGCHLD])?;
-    let (sender, receiver) = mpsc::channel();
-    thread::Builder::new().name("turbolane-sig".into()).spawn(move || {
-        for signal in signals.forever() {
-            if sender.send(signal).is_err() {
-                return;
-            }
-        }
-    })?;
-    Ok(receiver)
-}
-
-/// Takes the forms of glibc's functions that use AVX-512 out of its choice; what the program
-/// itself finds by CPUID is not concerned (glibc manual, "Hardware Capability Tunables").
-const PLAIN_GLIBC: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW";
-
-pub(crate) fn spawn(command: &[OsString], plain_glibc: bool) -> Result<Option<Child>, Failure> {
-    let Some((program, arguments)) = command.split_first() else { return Ok(None) };
-    let mut command = Command::new(program);
-    if plain_glibc {
-        let others = std::env::var("GLIBC_TUNABLES").unwrap_or_default();
-        let separator = if others.is_empty() { "" } else { ":" };
-        command.env("GLIBC_TUNABLES", format!("{others}{separator}{PLAIN_GLIBC}"));
-    }
-    let child = command.args(arguments).spawn().map_err(|error| {
-        let what = format!("cannot run {}", program.to_string_lossy());
-        Failure::failed(Problem::new(what, error.to_string(), "check the command behind --"))
-    })?;
-    Ok(Some(child))
-}
-
 struct Supervisor {
-    child: Option<Child>,
+    command: Supervised,
     statistics: Option<Statistics>,
-    signals: Receiver<i32>,
-    stop_requests: u32,
 }
 
 impl Supervisor {
     fn wait(&mut self, lane: &Lane) -> Result<End, Failure> {
         loop {
-            match self.signals.recv_timeout(PERIOD) {
-                Ok(SIGCHLD) | Err(RecvTimeoutError::Timeout) => {}
-                Ok(signal) => {
-                    if self.stop_requested(signal) {
-                        return Ok(End::Signal);
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => return Ok(End::Signal),
+            if self.command.is_stopped_within(PERIOD) {
+                return Ok(End::Signal);
             }
             if let Some(ended) = lane.poll()? {
                 return Ok(End::Scheduler(ended));
             }
-            if let Some(status) = self.child_status()? {
+            if let Some(status) = self.command.status()? {
                 return Ok(End::Command(status));
             }
             if let Some(statistics) = &mut self.statistics {
                 statistics.print_if_due(lane);
             }
         }
-    }
-
-    /// Acts on a signal; true if the run is to end now.
-    fn stop_requested(&mut self, signal: i32) -> bool {
-        self.stop_requests += 1;
-        let Some(child) = &self.child else { return true };
-        // Ctrl-C has reached the command too: the terminal sends it to the whole group.
-        if signal != SIGINT || self.stop_requests > 1 {
-            terminate(child);
-        }
-        self.stop_requests > 2
-    }
-
-    fn child_status(&mut self) -> Result<Option<ExitStatus>, Failure> {
-        let Some(child) = &mut self.child else { return Ok(None) };
-        child.try_wait().map_err(|error| {
-            let next = "see whether it still runs";
-            Failure::failed(Problem::new("cannot wait for the command", error.to_string(), next))
-        })
     }
 
     /// The scheduler ended by itself: the command runs on under the kernel's own, and is waited
@@ -179,24 +108,13 @@ impl Supervisor {
             _ => format!("exit kind {}", ended.kind),
         };
         let next = "the kernel's own scheduler runs everything now; see dmesg, then start again";
-        if let Some(child) = &mut self.child {
+        if self.command.has_command() {
             tell(&format!("the scheduler was ended ({why}); the command runs on without it"));
             // What the command returns no longer matters: the run has failed.
-            _ = child.wait();
+            self.command.wait();
         }
         Failure::failed(Problem::new("the scheduler was ended", why, next))
     }
-}
-
-pub(crate) fn terminate(child: &Child) {
-    // SAFETY: kill takes no memory; the child is not yet waited for, so its id is still its own.
-    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
-}
-
-/// The command's exit code, or 128 + N if signal N ended it, as shells have it.
-pub(crate) fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    ExitCode::from(code as u8)
 }
 
 struct Statistics {

@@ -48,30 +48,12 @@ impl Programs {
 
     /// Lets them record.
     pub(super) fn attach(&mut self, options: &Options) -> Result<()> {
-        let progs = &self.skel.progs;
-        let mut wanted = vec![
-            &progs.tl_trace_switch,
-            &progs.tl_trace_waking,
-            &progs.tl_trace_wakeup,
-            &progs.tl_trace_wakeup_new,
-            &progs.tl_trace_migrate,
-            &progs.tl_trace_fork,
-            &progs.tl_trace_exit,
-            &progs.tl_trace_rename,
-            &progs.tl_trace_exec,
-        ];
-        let optional = [
-            &progs.tl_trace_affinity,
-            &progs.tl_trace_syscall,
-            &progs.tl_trace_sysret,
-            &progs.tl_trace_trap,
-        ];
-        wanted.extend(optional.into_iter().filter(|program| program.autoload()));
-        for program in wanted {
+        for program in tracing(&self.skel) {
             let what = format!("cannot attach {}", program.name().to_string_lossy());
             self.links.push(program.attach().map_err(|e| Error::failed(what, format!("{e:#}")))?);
         }
         for (number, mark) in options.marks.iter().enumerate() {
+            let progs = &self.skel.progs;
             let (enter, ret) = (&progs.tl_trace_mark, &progs.tl_trace_mark_return);
             // The return first: an entry without its return would look endless.
             self.links.push(attach_mark(ret, number, mark, true)?);
@@ -139,20 +121,29 @@ impl Programs {
 
     /// Runs of programs that the kernel left out.
     pub(super) fn skipped(&self) -> u64 {
-        let progs = &self.skel.progs;
-        let watched = [
-            &progs.tl_trace_switch,
-            &progs.tl_trace_waking,
-            &progs.tl_trace_wakeup,
-            &progs.tl_trace_wakeup_new,
-            &progs.tl_trace_migrate,
-            &progs.tl_trace_fork,
-            &progs.tl_trace_exit,
-            &progs.tl_trace_syscall,
-            &progs.tl_trace_sysret,
-        ];
-        watched.into_iter().filter(|program| program.autoload()).map(recursion_misses).sum()
+        tracing(&self.skel).into_iter().map(recursion_misses).sum()
     }
+}
+
+/// The programs that watch the kernel, as far as they are wanted here; marks' are not among them.
+fn tracing<'a>(skel: &'a TraceSkel<'static>) -> Vec<&'a ProgramMut<'static>> {
+    let progs = &skel.progs;
+    let all = [
+        &progs.tl_trace_switch,
+        &progs.tl_trace_waking,
+        &progs.tl_trace_wakeup,
+        &progs.tl_trace_wakeup_new,
+        &progs.tl_trace_migrate,
+        &progs.tl_trace_fork,
+        &progs.tl_trace_exit,
+        &progs.tl_trace_rename,
+        &progs.tl_trace_exec,
+        &progs.tl_trace_affinity,
+        &progs.tl_trace_syscall,
+        &progs.tl_trace_sysret,
+        &progs.tl_trace_trap,
+    ];
+    all.into_iter().filter(|program| program.autoload()).collect()
 }
 
 /// Without libbpf's own words about what does not work.
