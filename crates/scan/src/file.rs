@@ -116,20 +116,11 @@ impl<'a> Layout<'a> {
         Ok(layout)
     }
 
-    /// Gaps that hold more than padding.
     fn gaps(&self, sections: &[usize]) -> Gaps {
-        let mut all = Vec::new();
-        for &number in sections {
-            let code = self.image.sections[number].code;
-            let mut decoder = decoder(code);
-            for (start, end) in bounds::gaps(&self.ranges[number], (code.address, code.end())) {
-                let start = recover::skip_padding(code, &mut decoder, start, end);
-                if start < end {
-                    all.push((start, end));
-                }
-            }
-        }
-        Gaps::new(all)
+        let of = |&number: &usize| {
+            recover::gaps_of(self.image.sections[number].code, &self.ranges[number])
+        };
+        Gaps::new(sections.iter().flat_map(of).collect())
     }
 
     /// Adds a function to the file's sums and, if it is of the level, to its list.
@@ -352,7 +343,7 @@ fn sweep_all(layout: &Layout<'_>) -> Total {
         for &section in sections {
             let code = layout.image.sections[section].code;
             let found = recover::run(code, gaps, &seeds, &targets);
-            for function in found.functions {
+            for function in found {
                 total.functions[function.range.source as usize] += 1;
                 if let Some(analysis) = function.analysis {
                     total.swept.push(Swept { section, range: function.range, analysis });
@@ -470,7 +461,7 @@ pub fn widths(bytes: &[u8], mut each: impl FnMut(u64, Width)) -> Result<(), Scan
     let seeds = [(Source::Entry, entries(&layout)), (Source::Pointer, pointers(&layout, gaps))];
     for &section in sections {
         let code = layout.image.sections[section].code;
-        let found = recover::run(code, gaps, &seeds, &targets).functions;
+        let found = recover::run(code, gaps, &seeds, &targets);
         let known = found.iter().map(|function| function.range);
         layout.ranges[section].extend(known.filter(|range| range.source != Source::Guess));
     }

@@ -117,6 +117,10 @@ impl<'a> Image<'a> {
         }
         let start = offset.min(bytes.len() as u64) as usize;
         let data = &bytes[start..start + size.min(left) as usize];
+        if address.checked_add(data.len() as u64).is_none_or(|end| end > ADDRESSES_END) {
+            self.partial.push(format!("{name} reaches beyond the last address"));
+            return;
+        }
         let known = self.code_bytes + data.len();
         let is_object = self.kind == Kind::Object;
         if known > 2 * bytes.len() || !is_object && self.sections.len() >= SECTIONS_MAX {
@@ -136,6 +140,10 @@ impl<'a> Image<'a> {
 /// Executable sections of a linked file: the kernel has about twenty. Together with the limit on their
 /// size this bounds the time that a made-up file can take.
 const SECTIONS_MAX: usize = 1024;
+
+/// Nothing is mapped behind that: the kernel takes such pointers for error numbers. Keeping code away from
+/// the end lets addresses behind it be computed.
+const ADDRESSES_END: u64 = u64::MAX - 0xfff;
 
 struct Piece {
     name: String,

@@ -7,10 +7,10 @@
 
 use report::scan::{File, Source};
 
-use crate::bounds::{self, Range};
+use crate::bounds::Range;
 use crate::file::{PIECE_MAX_BYTES, Place, Task, keep, summarise, sweep};
 use crate::recover::{self, Gaps};
-use crate::sweep::{Code, decoder};
+use crate::sweep::Code;
 use crate::{Options, ScanError};
 
 /// A function that a just-in-time compiler tells of.
@@ -24,8 +24,8 @@ pub struct JitSymbol {
     pub name: String,
 }
 
-/// The lines of a perf map that make sense, ascending and apart from each other; of two that overlap, the
-/// later line is true, since it was written later.
+/// The lines of a perf map that make sense, ascending and apart from each other. Of two that overlap the one
+/// with the lower address is kept; of two with the same address the later line, since it was written later.
 #[must_use]
 pub fn parse_perf_map(text: &str) -> Vec<JitSymbol> {
     let line = |line: &str| {
@@ -68,18 +68,14 @@ pub fn scan_memory(
     let code = Code { bytes, address, bits: 64 };
     let ranges = ranges(code, symbols);
     let task = Task { section: 0, pieces: ranges.clone() };
-    let mut decoder = decoder(code);
-    let gaps = bounds::gaps(&ranges, (address, code.end()))
-        .into_iter()
-        .map(|(start, end)| (recover::skip_padding(code, &mut decoder, start, end), end));
-    let gaps = Gaps::new(gaps.filter(|(start, end)| start < end).collect());
+    let gaps = Gaps::new(recover::gaps_of(code, &ranges));
     let (total, targets) = sweep(&task, code, &gaps);
     let found = recover::run(code, &gaps, &[], &targets);
 
     let mut file = File::new(path, "memory", bytes.len() as u64);
     let mut functions = total.functions;
     let mut wide = [0; Source::ALL.len()];
-    let recovered = found.functions.into_iter().map(|function| {
+    let recovered = found.into_iter().map(|function| {
         functions[function.range.source as usize] += 1;
         (function.range, function.analysis)
     });

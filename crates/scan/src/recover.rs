@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use report::scan::Source;
 
 use crate::analysis::{self, Analysis};
-use crate::bounds::Range;
+use crate::bounds::{self, Range};
 use crate::file::PIECE_MAX_BYTES;
 use crate::sweep::{Code, Flow, Sweep, Targets, Until, Wanted, decoder};
 
@@ -35,7 +35,7 @@ const ALIGNMENT: u64 = 16;
 pub(crate) struct Gaps {
     start: u64,
     bits: Vec<u64>,
-    /// Ascending.
+    /// Ascending, and apart from each other.
     gaps: Vec<(u64, u64)>,
 }
 
@@ -44,8 +44,16 @@ const GRAIN: u64 = 64;
 const SPAN_MAX: u64 = 4 << 30;
 
 impl Gaps {
+    /// Of gaps in any order. They overlap where a damaged file has sections that do; such become one.
     pub(crate) fn new(mut gaps: Vec<(u64, u64)>) -> Self {
         gaps.sort_unstable();
+        gaps.dedup_by(|next, gap| {
+            let overlap = next.0 < gap.1;
+            if overlap {
+                gap.1 = gap.1.max(next.1);
+            }
+            overlap
+        });
         let (Some(&(start, _)), Some(&(_, end))) = (gaps.first(), gaps.last()) else {
             return Gaps::default();
         };
@@ -92,28 +100,18 @@ pub(crate) struct Recovered {
     pub(crate) analysis: Option<Analysis>,
 }
 
-/// What came of the gaps of a section.
-#[derive(Default)]
-pub(crate) struct Found {
-    pub(crate) functions: Vec<Recovered>,
-}
-
 /// Finds functions in the gaps of `code`, from the targets that are known so far.
 pub(crate) fn run(
     code: Code<'_>,
     gaps: &Gaps,
     seeds: &[(Source, Vec<u64>)],
     targets: &Targets,
-) -> Found {
-    let own: Vec<(u64, u64)> = gaps
-        .gaps
-        .iter()
-        .copied()
-        .filter(|(start, end)| *start >= code.address && *end <= code.end())
-        .collect();
+) -> Vec<Recovered> {
+    let inside = |&(start, end): &(u64, u64)| (start.max(code.address), end.min(code.end()));
+    let own = gaps.gaps.iter().map(inside).filter(|(start, end)| start < end).collect();
     let own = Gaps::new(own);
     if own.is_empty() {
-        return Found::default();
+        return Vec::new();
     }
     let mut state = State { code, gaps: &own, functions: Vec::new() };
     let mut starts = Vec::new();
@@ -203,7 +201,7 @@ impl State<'_> {
     }
 
     /// What remains of the gaps.
-    fn guess(mut self) -> Found {
+    fn guess(mut self) -> Vec<Recovered> {
         let mut decoder = decoder(self.code);
         let mut sweep = Sweep::default();
         let mut guesses = Vec::new();
@@ -240,7 +238,7 @@ impl State<'_> {
         }
         self.functions.extend(guesses);
         self.functions.sort_by_key(|function| function.range.start);
-        Found { functions: self.functions }
+        self.functions
     }
 }
 
@@ -281,13 +279,19 @@ struct Limit {
     is_code: bool,
 }
 
+/// What lies between the ranges, where it holds more than padding; begins behind the padding.
+pub(crate) fn gaps_of(code: Code<'_>, ranges: &[Range]) -> Vec<(u64, u64)> {
+    let mut decoder = decoder(code);
+    let mut gaps = bounds::gaps(ranges, (code.address, code.end()));
+    for (start, end) in &mut gaps {
+        *start = skip_padding(code, &mut decoder, *start, *end);
+    }
+    gaps.retain(|(start, end)| start < end);
+    gaps
+}
+
 /// Behind zeros, traps and instructions that do nothing.
-pub(crate) fn skip_padding(
-    code: Code<'_>,
-    decoder: &mut Decoder<'_>,
-    mut at: u64,
-    end: u64,
-) -> u64 {
+fn skip_padding(code: Code<'_>, decoder: &mut Decoder<'_>, mut at: u64, end: u64) -> u64 {
     let mut instruction = Instruction::default();
     while at < end {
         let offset = (at - code.address) as usize;
@@ -309,6 +313,8 @@ pub(crate) fn skip_padding(
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn run_on(bytes: &[u8], seeds: &[u64]) -> Vec<(u64, u64, Source)> {
@@ -317,10 +323,25 @@ mod tests {
         let seeds = [(Source::Pointer, seeds.to_vec())];
         let found = run(code, &gaps, &seeds, &Targets::default());
         found
-            .functions
             .iter()
             .map(|function| (function.range.start, function.range.end, function.range.source))
             .collect()
+    }
+
+    proptest! {
+        /// Gaps in any order and over each other: an address is wanted if any of them has it.
+        #[test]
+        fn gaps_may_overlap(
+            gaps in prop::collection::vec((0u64..5000, 1u64..2000), 1..8),
+            addresses in prop::collection::vec(0u64..8000, 50),
+        ) {
+            let all: Vec<(u64, u64)> = gaps.iter().map(|(at, len)| (*at, at + len)).collect();
+            let found = Gaps::new(all.clone());
+            for address in addresses {
+                let inside = all.iter().any(|(start, end)| (*start..*end).contains(&address));
+                prop_assert_eq!(found.wants(address), inside, "{}", address);
+            }
+        }
     }
 
     /// A pointer leads to a function, that one's call to the next; what nobody uses is one if

@@ -131,12 +131,67 @@ proptest! {
         prop_assert!(begun.elapsed() < PATIENCE);
     }
 
+    /// Headers that place sections and segments anywhere: over each other, at the end of all addresses.
+    #[test]
+    fn mutated_headers(changes in prop::collection::vec(header_change(), 1..6), stripped: bool) {
+        let mut bytes = fs::read(smallest()).unwrap();
+        for change in changes {
+            change.apply(&mut bytes);
+        }
+        if stripped {
+            bytes[0x3c..0x3e].fill(0); // number of sections: the segments are scanned
+        }
+        let begun = Instant::now();
+        _ = scan_file("mutated", &bytes, &all());
+        prop_assert!(begun.elapsed() < PATIENCE);
+    }
+
     /// Code of random bytes, without any boundary.
     #[test]
     fn random_code(code in prop::collection::vec(any::<u8>(), 1..20_000)) {
         let begun = Instant::now();
         _ = scan::scan_memory("random", 0x1000, &code, &[], &all());
         prop_assert!(begun.elapsed() < PATIENCE);
+    }
+}
+
+/// A field of eight bytes in a program header or a section header, and what becomes of it.
+#[derive(Clone, Debug)]
+struct HeaderChange {
+    of_section: bool,
+    entry: prop::sample::Index,
+    field: usize,
+    base: u64,
+    delta: i8,
+}
+
+fn header_change() -> impl Strategy<Value = HeaderChange> {
+    let bases = [0, 0x1000, 0x2000, 1 << 31, 1 << 47, u64::MAX / 2, u64::MAX - 0x1000, u64::MAX];
+    let base = prop::sample::select(bases.to_vec());
+    (any::<bool>(), any::<prop::sample::Index>(), 1usize..6, base, any::<i8>()).prop_map(
+        |(of_section, entry, field, base, delta)| HeaderChange {
+            of_section,
+            entry,
+            field,
+            base,
+            delta,
+        },
+    )
+}
+
+impl HeaderChange {
+    fn apply(&self, bytes: &mut [u8]) {
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+        let half = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+        // Of ELF64: offset of the table, length of an entry, their number.
+        let (table, length, entries) = if self.of_section {
+            (word(0x28), half(0x3a), half(0x3c))
+        } else {
+            (word(0x20), half(0x36), half(0x38))
+        };
+        let at = table + self.entry.index(entries) * length + 8 * self.field;
+        let value = self.base.wrapping_add_signed(self.delta.into());
+        bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
     }
 }
 
