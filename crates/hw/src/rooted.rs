@@ -21,23 +21,27 @@ impl Rooted {
         Rooted { root: root.to_path_buf() }
     }
 
-    fn place(&self, path: &str) -> String {
-        let below = path.trim_start_matches('/');
-        self.root.join(below).to_string_lossy().into_owned()
+    /// Where a file of the machine lies on this one.
+    pub fn place(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    fn name(&self, path: &str) -> String {
+        self.place(path).to_string_lossy().into_owned()
     }
 }
 
 impl Source for Rooted {
     fn read(&self, path: &str) -> io::Result<String> {
-        Live.read(&self.place(path))
+        Live.read(&self.name(path))
     }
 
     fn exists(&self, path: &str) -> bool {
-        Live.exists(&self.place(path))
+        Live.exists(&self.name(path))
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
-        Live.list(&self.place(dir))
+        Live.list(&self.name(dir))
     }
 
     fn cpuid(&self, _leaf: u32, _subleaf: u32) -> Cpuid {

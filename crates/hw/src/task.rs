@@ -24,6 +24,12 @@ struct Stat {
     last_cpu: usize,
 }
 
+impl Stat {
+    fn is_alive(self) -> bool {
+        !matches!(self.state, 'Z' | 'X' | 'x')
+    }
+}
+
 /// The number, here, of the thread of process `tgid` (here) that its own PID namespace calls
 /// `ns_tid`.
 pub fn global_tid(tgid: u32, ns_tid: u32) -> io::Result<u32> {
@@ -58,7 +64,12 @@ pub fn last_cpu(tid: u32) -> io::Result<usize> {
 
 /// True while the thread lives; false for a zombie, which runs no more.
 pub fn task_alive(tid: u32) -> bool {
-    stat(tid).is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X' | 'x'))
+    stat(tid).is_ok_and(|stat| stat.is_alive())
+}
+
+/// True while the thread that started then lives: its number may be somebody else's by now.
+pub fn lives_since(tid: u32, start_ticks: u64) -> bool {
+    stat(tid).is_ok_and(|stat| stat.is_alive() && stat.start_ticks == start_ticks)
 }
 
 /// The CPUs the thread may run on.
@@ -70,7 +81,7 @@ pub fn get_affinity(tid: u32) -> io::Result<CpuSet> {
     if result != 0 {
         return Err(Error::last_os_error());
     }
-    Ok(set_of(&words))
+    Ok(CpuSet::of_words(words))
 }
 
 /// Lets the thread run on these CPUs only. Changes the machine.
@@ -83,10 +94,6 @@ pub fn set_affinity(tid: u32, cpus: &CpuSet) -> io::Result<()> {
         return Err(Error::last_os_error());
     }
     Ok(())
-}
-
-fn set_of(words: &[u64]) -> CpuSet {
-    (0..64 * words.len()).filter(|cpu| words[cpu / 64] >> (cpu % 64) & 1 == 1).collect()
 }
 
 /// 0 would mean the calling thread.
@@ -165,7 +172,9 @@ mod tests {
         assert_eq!(global_tid(tgid, own_number).unwrap(), tid);
         assert!(threads(tgid).unwrap().contains(&tid));
         assert!(task_alive(tid));
-        assert!(start_ticks(tid).unwrap() >= start_ticks(1).unwrap());
+        let ticks = start_ticks(tid).unwrap();
+        assert!(ticks >= start_ticks(1).unwrap());
+        assert!(lives_since(tid, ticks) && !lives_since(tid, ticks + 1));
         drop(ask);
         thread.join().unwrap();
         // No thread of this process is called 1: that is the namespace's init.
@@ -179,7 +188,8 @@ mod tests {
         while task_alive(child.id()) {
             std::thread::yield_now();
         }
-        start_ticks(child.id()).unwrap();
+        let ticks = start_ticks(child.id()).unwrap();
+        assert!(!lives_since(child.id(), ticks));
         child.wait().unwrap();
         start_ticks(child.id()).unwrap_err();
     }

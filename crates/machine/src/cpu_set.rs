@@ -39,6 +39,14 @@ impl CpuSet {
         (0..count).collect()
     }
 
+    /// The CPUs of a bitmap as [`CpuSet::words`] has it. Words that are missing are empty, those beyond
+    /// [`MAX_CPUS`] are left out.
+    pub fn of_words(words: impl IntoIterator<Item = u64>) -> Self {
+        let mut set = Self::EMPTY;
+        set.words.iter_mut().zip(words).for_each(|(to, word)| *to = word);
+        set
+    }
+
     /// Adds `cpu`; true if it was not there. Panics if `cpu` is not below [`MAX_CPUS`]: numbers
     /// from outside go through the parser, which refuses them.
     pub fn insert(&mut self, cpu: usize) -> bool {

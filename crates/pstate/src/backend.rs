@@ -95,17 +95,16 @@ pub(crate) struct Found {
 /// A machine below a root, and what this process may write there.
 pub(crate) struct Machine {
     pub source: Rooted,
-    root: PathBuf,
 }
 
 impl Machine {
     pub fn new(root: &Path) -> Self {
-        Machine { source: Rooted::new(root), root: root.to_path_buf() }
+        Machine { source: Rooted::new(root) }
     }
 
     /// Where a file of the machine lies on this one.
     pub fn place(&self, path: &str) -> PathBuf {
-        self.root.join(path.trim_start_matches('/'))
+        self.source.place(path)
     }
 
     /// The trimmed text of a file.

@@ -25,7 +25,7 @@ function point(element, type, x, y) {
 }
 
 function lookAtSummary() {
-  seen.title = textOf("#scenario");
+  seen.title = textOf("h1");
   seen.input = textOf("#input");
   seen.rows = all("#summary tbody tr:not(.machine)").length;
   seen.images = all("img").length;

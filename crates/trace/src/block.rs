@@ -72,8 +72,7 @@ pub(crate) fn read_head(input: &mut dyn Read) -> Result<(), TraceError> {
 /// Bytes of the first part of the file.
 pub(crate) const FILE_HEAD_BYTES: u64 = 12;
 
-/// Reads the next block's payload into `payload`, and returns its kind as a number and its length in the
-/// file; `None`: the file ends here. `Some(None)` would be a part of a block: `Whole` tells the two apart.
+/// Reads the next block's payload into `payload`, and says what is there.
 pub(crate) fn read_block(
     input: &mut dyn Read,
     offset: u64,

@@ -216,7 +216,7 @@ impl Encoder {
         before: &mut Before,
     ) -> u8 {
         let mut first = SWITCH;
-        self.out.push(why_code(why) | if bound { 4 } else { 0 });
+        self.out.push(why.code() | if bound { 4 } else { 0 });
         if before.running(event.cpu) != Some(event.tid) {
             first |= FLAG_A;
             self.tid(event.tid, before);
@@ -229,24 +229,6 @@ impl Encoder {
         }
         before.runs(event.cpu, next);
         first
-    }
-}
-
-fn why_code(why: Why) -> u8 {
-    match why {
-        Why::Preempted => 0,
-        Why::Sleeps => 1,
-        Why::Blocks => 2,
-        Why::Ends => 3,
-    }
-}
-
-fn why_of(code: u8) -> Why {
-    match code & 3 {
-        0 => Why::Preempted,
-        1 => Why::Sleeps,
-        2 => Why::Blocks,
-        _ => Why::Ends,
     }
 }
 
@@ -348,18 +330,12 @@ fn switch(a: bool, b: bool, bytes: &mut Bytes<'_>, before: &mut Before) -> Optio
     let (lane, next_lane) =
         if b { (Lane::of_code(bytes.byte()?), Lane::of_code(bytes.byte()?)) } else { (None, None) };
     before.runs(before.cpu, next);
-    let (why, bound) = (why_of(code), code & 4 != 0);
+    let (why, bound) = (Why::of_code(code), code & 4 != 0);
     Some((tid, What::Switch { next, why, bound, lane, next_lane }))
 }
 
 fn cpus(bytes: &mut Bytes<'_>) -> Option<CpuSet> {
     let words = bytes.small::<usize>().filter(|words| *words <= MAX_CPUS / 64)?;
-    let mut cpus = CpuSet::EMPTY;
-    for at in 0..words {
-        let word = bytes.number()?;
-        (0..64).filter(|bit| word >> bit & 1 == 1).for_each(|bit| {
-            cpus.insert(64 * at + bit);
-        });
-    }
-    Some(cpus)
+    let words: Option<Vec<u64>> = (0..words).map(|_| bytes.number()).collect();
+    words.map(CpuSet::of_words)
 }

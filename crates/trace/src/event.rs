@@ -127,13 +127,25 @@ pub enum What {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// It could go on.
-    Preempted,
+    Preempted = 0,
     /// It waits for something, and signals end that.
-    Sleeps,
+    Sleeps = 1,
     /// It waits for something.
-    Blocks,
+    Blocks = 2,
     /// It ended.
-    Ends,
+    Ends = 3,
+}
+
+impl Why {
+    /// In two bits, as the kernel's side has it (bpf/trace.h), and the file.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// What the lowest two bits mean.
+    pub fn of_code(code: u8) -> Self {
+        [Why::Preempted, Why::Sleeps, Why::Blocks, Why::Ends][usize::from(code & 3)]
+    }
 }
 
 /// What the lane's scheduler takes a task for.

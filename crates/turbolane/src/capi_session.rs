@@ -599,7 +599,7 @@ pub unsafe extern "C" fn tl_region(session: *const tl_session, name: *const c_ch
 pub extern "C" fn tl_region_begin(session: *const tl_session, region: c_uint) -> c_int {
     guarded(|| {
         let monitor = self::session(session)?.monitor();
-        monitor.begin_number(region)?;
+        monitor.begin(monitor.region_of(region)?);
         Ok(0)
     })
 }
@@ -609,7 +609,8 @@ pub extern "C" fn tl_region_begin(session: *const tl_session, region: c_uint) ->
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_region_end(session: *const tl_session, region: c_uint) -> c_int {
     guarded(|| {
-        self::session(session)?.monitor().end_number(region)?;
+        let monitor = self::session(session)?.monitor();
+        monitor.end(monitor.region_of(region)?)?;
         Ok(0)
     })
 }

@@ -147,8 +147,7 @@ pub fn own_tid() -> u32 {
 
 impl Entry {
     fn lives(&self) -> bool {
-        task::task_alive(self.tid)
-            && task::start_ticks(self.tid).is_ok_and(|start| start == self.start_ticks)
+        task::lives_since(self.tid, self.start_ticks)
     }
 
     fn cpu(&self) -> Result<u32, ThreadError> {
@@ -228,11 +227,14 @@ impl Threads {
     /// The registered threads that live. The wishes of those that ended are taken back.
     pub fn list(&self, control: &Control) -> Vec<ThreadInfo> {
         let mut entries = self.entries();
-        for entry in entries.iter_mut().filter(|entry| !entry.lives()) {
-            // Nobody to tell; the control's close restores what could not be.
-            let _ = entry.leave(control);
-        }
-        entries.retain(Entry::lives);
+        entries.retain_mut(|entry| {
+            let lives = entry.lives();
+            if !lives {
+                // Nobody to tell; the control's close restores what could not be.
+                let _ = entry.leave(control);
+            }
+            lives
+        });
         let info = |entry: &Entry| {
             Some(ThreadInfo {
                 tid: entry.tid,

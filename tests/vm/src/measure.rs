@@ -45,16 +45,14 @@ impl Figure {
         values: &[f64],
     ) -> Result<Self> {
         ensure!(!values.is_empty(), "{name}: nothing was measured");
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
         Ok(Figure {
             name: name.into(),
-            value: median(&sorted),
+            value: median(values),
             unit,
             better,
-            n: sorted.len() as u64,
-            min: sorted[0],
-            max: sorted[sorted.len() - 1],
+            n: values.len() as u64,
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             baseline: None,
         })
     }
@@ -81,8 +79,10 @@ impl Figure {
     }
 }
 
-/// Median of sorted values.
-pub fn median(sorted: &[f64]) -> f64 {
+/// Median of values in any order, of which there is at least one.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
     let n = sorted.len();
     if n % 2 == 1 { sorted[n / 2] } else { (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0 }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane record`: who ran where and when, and inside of which marked functions, into a file.
 //!
-//! Order: read the arguments, look at the machine, refuse what cannot work, make the file, and only then
-//! load anything.
+//! Order: read the arguments, look at the machine, refuse what cannot work, load the recorder, and only
+//! then make the file.
 
 mod session;
 

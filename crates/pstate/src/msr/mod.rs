@@ -58,11 +58,9 @@ pub(crate) fn find(machine: &Machine, specs: &mut Specs) -> Result<Found, String
 /// How many cores may be how fast; empty if the registers cannot be read or do not say.
 pub(crate) fn turbo_steps(machine: &Machine) -> Vec<TurboStep> {
     let is_intel = cpu(machine).is_some_and(|cpu| cpu.vendor == "GenuineIntel");
-    let devices = devices(machine).unwrap_or_default();
-    devices
-        .first()
-        .filter(|_| is_intel)
-        .map_or(Vec::new(), |device| intel::turbo_steps(machine, device))
+    let first = || device(machine, online(machine).ok()?.lowest()?).ok();
+    let first = if is_intel { first() } else { None };
+    first.map_or(Vec::new(), |device| intel::turbo_steps(machine, &device))
 }
 
 fn cpu(machine: &Machine) -> Option<Cpu> {
@@ -81,22 +79,24 @@ fn cpu(machine: &Machine) -> Option<Cpu> {
 
 /// The devices of the online CPUs.
 fn devices(machine: &Machine) -> Result<Vec<Device>, String> {
-    let online = machine.text("/sys/devices/system/cpu/online").unwrap_or_default();
-    let online: machine::CpuSet =
-        online.parse().map_err(|error| format!("/sys/devices/system/cpu/online: {error}"))?;
-    online
-        .iter()
-        .map(|cpu| {
-            let of = |name: &str| format!("/dev/cpu/{cpu}/{name}");
-            let safe = of("msr_safe");
-            let path = if machine.source.exists(&safe) { safe } else { of("msr") };
-            if !machine.source.exists(&path) {
-                return Err(format!("{path} is missing: modprobe msr"));
-            }
-            machine.writable(&path)?;
-            Ok(Device { cpu: cpu as u32, path })
-        })
-        .collect()
+    online(machine)?.iter().map(|cpu| device(machine, cpu)).collect()
+}
+
+fn online(machine: &Machine) -> Result<machine::CpuSet, String> {
+    let path = "/sys/devices/system/cpu/online";
+    let online = machine.text(path).unwrap_or_default();
+    online.parse().map_err(|error| format!("{path}: {error}"))
+}
+
+fn device(machine: &Machine, cpu: usize) -> Result<Device, String> {
+    let of = |name: &str| format!("/dev/cpu/{cpu}/{name}");
+    let safe = of("msr_safe");
+    let path = if machine.source.exists(&safe) { safe } else { of("msr") };
+    if !machine.source.exists(&path) {
+        return Err(format!("{path} is missing: modprobe msr"));
+    }
+    machine.writable(&path)?;
+    Ok(Device { cpu: cpu as u32, path })
 }
 
 impl Device {

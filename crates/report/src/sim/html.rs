@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A simulation's report as one HTML file: charts, tooltips, zoom, and nothing fetched from anywhere.
-//!
-//! Idea: the page is a template with four holes: the title, the style, the script, and the report
-//! itself as JSON. The browser draws from the JSON, so the page shows what `--json` says and
-//! nothing else; a policy in the page forbids every request.
+//! A simulation's report as a page.
 //!
 //! The parts are in `page/`. They are written by hand: what is drawn (two lanes per CPU around a
 //! clock whose columns add up) is no chart that a library has, and a library would be most of the
@@ -13,28 +9,18 @@
 //! of a large machine are right, seconds are not. Print and old browsers get the tables.
 
 use super::SimReport;
-use crate::json_line;
-use crate::page::{escaped, fill, in_script};
-
-const PAGE: &str = include_str!("page/page.html");
-pub(crate) const STYLE: &str = include_str!("page/style.css");
-/// Elements, numbers and units, for every page.
-pub(crate) const UNITS: &str = include_str!("page/units.js");
-/// In the order in which they need each other.
-const SCRIPTS: [&str; 3] =
-    [UNITS, include_str!("page/summary.js"), include_str!("page/timeline.js")];
+use crate::page::Page;
 
 impl SimReport {
     /// The report as a page.
     pub fn html(&self) -> String {
-        let title = escaped(&format!("{} - turbolane sim", self.scenario));
-        let holes = [
-            ("title", title),
-            ("style", STYLE.to_string()),
-            ("report", in_script(&json_line(self))),
-            ("script", SCRIPTS.concat()),
-        ];
-        fill(PAGE, &holes)
+        let page = Page {
+            command: "sim",
+            heading: &self.scenario,
+            main: include_str!("page/main.html"),
+            scripts: &[include_str!("page/summary.js"), include_str!("page/timeline.js")],
+        };
+        page.html(self)
     }
 }
 

@@ -223,8 +223,7 @@ fn has_ended(slot: &Slot, owner: Owner) -> bool {
 }
 
 fn is_alive(owner: Owner) -> bool {
-    hw::task::task_alive(owner.tid)
-        && hw::task::start_ticks(owner.tid).is_ok_and(|ticks| ticks == owner.start_ticks)
+    hw::task::lives_since(owner.tid, owner.start_ticks)
 }
 
 /// The server's thread.

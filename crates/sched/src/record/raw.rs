@@ -51,15 +51,9 @@ pub(super) fn event_of(record: &[u8]) -> Option<Event> {
 }
 
 fn switch(next: u32, lanes: u32, flags: u8) -> What {
-    let why = match u32::from(flags) & 3 {
-        0 => Why::Preempted,
-        1 => Why::Sleeps,
-        2 => Why::Blocks,
-        _ => Why::Ends,
-    };
     What::Switch {
         next,
-        why,
+        why: Why::of_code(flags),
         bound: flags & 4 != 0,
         lane: Lane::of_code(lanes as u8),
         next_lane: Lane::of_code((lanes >> 8) as u8),
@@ -69,8 +63,7 @@ fn switch(next: u32, lanes: u32, flags: u8) -> What {
 /// The CPUs of so many words; more than there can be are left out.
 pub(super) fn cpus_of(words: &[u8], nr_words: u64) -> CpuSet {
     let nr_words = (nr_words as usize).min(MAX_CPUS / 64);
-    let set = |cpu: &usize| u64_at(words, cpu / 64 * 8).is_some_and(|w| w >> (cpu % 64) & 1 == 1);
-    (0..64 * nr_words).filter(set).collect()
+    CpuSet::of_words((0..nr_words).map_while(|at| u64_at(words, 8 * at)))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {

@@ -205,25 +205,6 @@ impl Monitor {
         lock(&self.names).clone()
     }
 
-    /// [`Monitor::begin`] by number, for those who have nothing else.
-    #[inline]
-    pub(crate) fn begin_number(&self, number: u32) -> Result<(), MonitorError> {
-        if number >= self.nr_regions.load(Relaxed) {
-            return Err(MonitorError::NoRegion(number));
-        }
-        self.begin(Region(number));
-        Ok(())
-    }
-
-    /// [`Monitor::end`] by number.
-    #[inline]
-    pub(crate) fn end_number(&self, number: u32) -> Result<(), MonitorError> {
-        if number >= self.nr_regions.load(Relaxed) {
-            return Err(MonitorError::NoRegion(number));
-        }
-        self.end(Region(number))
-    }
-
     /// The calling thread enters the region.
     #[inline]
     pub fn begin(&self, region: Region) {

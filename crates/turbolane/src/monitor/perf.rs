@@ -23,6 +23,7 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 
@@ -224,9 +225,13 @@ impl Drop for Counters {
     }
 }
 
+/// Asked once: the answer takes reading files, and each thread opens its own counters.
 fn has_license_counters() -> bool {
-    let cpu = hw::cpu::read_cpu(&hw::Live);
-    matches!(license_counters(&cpu).0, LicenseCounters::Levels { .. })
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let cpu = hw::cpu::read_cpu(&hw::Live);
+        matches!(license_counters(&cpu).0, LicenseCounters::Levels { .. })
+    })
 }
 
 /// The event's page, if it allows `rdpmc`.

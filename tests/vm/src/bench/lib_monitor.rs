@@ -15,7 +15,7 @@ use anyhow::{Result, ensure};
 use turbolane::{Monitor, tl_close, tl_open, tl_region, tl_region_begin, tl_region_end};
 
 use super::hints;
-use crate::measure::{Figure, publish};
+use crate::measure::{Figure, median, publish};
 
 const REPETITIONS: usize = 101;
 const REGIONS: u32 = 100_000;
@@ -24,10 +24,10 @@ const REGIONS: u32 = 100_000;
 pub fn run() -> Result<()> {
     let rust = in_rust()?;
     let c = in_c()?;
-    let clock = median(times(|| {
+    let clock = median(&times(|| {
         black_box(Instant::now().elapsed());
     }));
-    let slower = if median(rust.clone()) > median(c.clone()) { &rust } else { &c };
+    let slower = if median(&rust) > median(&c) { &rust } else { &c };
     let figures = [
         Figure::of("lib.monitor_read_ns", "ns", "lower", slower)?
             .against("clock_gettime twice", clock),
@@ -77,9 +77,4 @@ fn times(mut body: impl FnMut()) -> Vec<f64> {
         start.elapsed().as_nanos() as f64 / f64::from(REGIONS)
     };
     (0..REPETITIONS).map(|_| repetition()).collect()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    crate::measure::median(&values)
 }

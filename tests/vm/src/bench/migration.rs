@@ -61,8 +61,7 @@ fn by_hint() -> Result<(Vec<f64>, Vec<f64>)> {
 
 /// Measure and publish.
 pub fn run() -> Result<()> {
-    let mut affinity = by_affinity()?;
-    affinity.sort_by(f64::total_cmp);
+    let affinity = by_affinity()?;
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "1"])?;
     // The first section connects to the scheduler; that is not a migration's cost.
     let _ = turbolane::wide_begin(2);

@@ -113,12 +113,6 @@ fn under_layered() -> Result<Option<Vec<Vec<f64>>>> {
     values.map(Some)
 }
 
-fn median_of(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    median(&sorted)
-}
-
 /// Measure and publish.
 pub fn run() -> Result<()> {
     let kernel = measure_all()?;
@@ -129,7 +123,7 @@ pub fn run() -> Result<()> {
     let mut figures = Vec::new();
     let mut worst: Option<Figure> = None;
     for (i, (name, _)) in LOADS.iter().enumerate() {
-        let base = median_of(&kernel[i]);
+        let base = median(&kernel[i]);
         let pct =
             |values: &[f64]| values.iter().map(|v| 100.0 * (v / base - 1.0)).collect::<Vec<_>>();
         let mut figure = Figure::of(
@@ -139,7 +133,7 @@ pub fn run() -> Result<()> {
             &pct(&ours[i]),
         )?;
         if let Some(layered) = &layered {
-            figure = figure.against("scx_layered", median_of(&pct(&layered[i])));
+            figure = figure.against("scx_layered", median(&pct(&layered[i])));
         }
         figures.push(Figure::of(
             &format!("lane.kernel_spread_pct.{name}"),

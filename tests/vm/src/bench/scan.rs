@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use ::scan::{Options, Width, scan_file, widths};
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::measure::{Figure, publish};
+use crate::measure::{Figure, median, publish};
 
 /// Repetitions of a scan.
 const N: usize = 7;
@@ -104,12 +104,6 @@ fn summarise(all: &[Measured], figures: &mut Vec<Figure>) -> Result<()> {
 
 fn coverage(name: &str, values: &[f64]) -> Result<Figure> {
     Figure::of(name, "%", "higher", values)
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    crate::measure::median(&sorted)
 }
 
 fn measure(name: &'static str, path: &Path, folder: &Path) -> Result<Measured> {

@@ -132,11 +132,7 @@ pub fn extra() -> Result<()> {
     spin(PAUSE);
     let (call_armed, switch_armed) = (least(getppid), per_switch()?);
     trap.off()?;
-    let base = {
-        let mut sorted = switch_before.clone();
-        sorted.sort_by(f64::total_cmp);
-        median(&sorted)
-    };
+    let base = median(&switch_before);
     let switch_extra: Vec<f64> = switch_armed.iter().map(|count| count - base).collect();
     let switch_pct: Vec<f64> = switch_extra.iter().map(|extra| 100.0 * extra / base).collect();
     publish(
@@ -205,11 +201,7 @@ const PIPELINE: &str =
 pub fn dynamic() -> Result<()> {
     let trap = Trap::on(&(0..nr_cpus()).collect::<Vec<_>>(), "mode=grace")?;
     set_affinity(0, &[0])?;
-    let stay = {
-        let mut counts = traps(&trap, 0, true)?;
-        counts.sort_by(f64::total_cmp);
-        median(&counts)
-    };
+    let stay = median(&traps(&trap, 0, true)?);
     set_affinity(0, &(0..nr_cpus()).collect::<Vec<_>>())?;
     let (mut per_s, mut share_pct) = (Vec::new(), Vec::new());
     for _ in 0..5 {

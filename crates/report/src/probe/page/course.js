@@ -85,7 +85,6 @@ function draw() {
   document.getElementById("courses").replaceChildren(...(rows.length > 0 ? rows.map(panel) : [empty]));
 }
 
-document.getElementById("machine").textContent = report.machine;
 document.getElementById("about").textContent =
   `${report.repetitions} repetitions, ${report.quiet} quiet, seed ${report.seed}` +
   (report.partial ? `. Partial: ${report.partial}` : "");

@@ -180,7 +180,6 @@ function swatch(colour, text, thin) {
 }
 
 function head() {
-  document.getElementById("scenario").textContent = report.scenario;
   document.getElementById("about").textContent = report.about;
   const input = document.getElementById("input");
   const entries = [
