@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Libraries that are loaded late, and look for AVX-512 when they are.
+ * Processes that get new code.
  *
  * Problem: a plug-in or an interpreter's extension may be loaded hours after
  * its program was started. Its constructor asks XGETBV at once, long after the
  * period that execve gave, and before any scan in user space can have seen the
- * file and have put a probe there (sites.c).
+ * file and have put a probe there (sites.c). And a process of which user space
+ * has said that all its code is light has some now that nobody has looked at.
  *
- * Idea: code that can run has to be mapped first. A task that maps a file as
- * executable has the full XCR0 for exec_grace_ns of its CPU time, as if it had
- * just started. Constructors run in the task that mapped them.
+ * Idea: code that can run has to be mapped first, or its memory be made
+ * executable. A task that maps a file as executable has the full XCR0 for
+ * exec_grace_ns of its CPU time, as if it had just started: constructors run in
+ * the task that mapped them. And its process is light no more.
  *
  * Limits: code that is written to memory and made executable (JIT) is made by
  * a program that has looked before. A library that looks later than that is
- * what sites are for.
+ * what sites are for. A process whose every mapping is executable (personality
+ * READ_IMPLIES_EXEC) has such code from its start, and so was never light.
  *
- * Hooked is the security module's question, because it is asked for each
- * mapping with file and protection at hand, and is a global function in every
- * kernel. It fires before the mapping is made: a mapping that fails costs a
- * period for nothing.
+ * Hooked are the security module's questions, because they are asked for each
+ * mapping and change with the protection at hand, and are global functions in
+ * every kernel. They fire before the deed: a mapping that fails costs a period
+ * for nothing.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -35,29 +38,59 @@ static void notrace on_map(unsigned long ip, unsigned long parent_ip,
 	bool is_file = ftrace_regs_get_argument(fregs, 0);
 	unsigned long prot = ftrace_regs_get_argument(fregs, 1);
 
-	if (is_file && prot & PROT_EXEC && tlt_nr_armed())
-		tlt_full_for_a_while();
+	if (prot & PROT_EXEC)
+		tlt_maps_code(is_file);
 }
 
-static struct ftrace_ops map_ops = {
-	.func = on_map,
-	.flags = FTRACE_OPS_FL_RECURSION,
+static void notrace on_protect(unsigned long ip, unsigned long parent_ip,
+			       struct ftrace_ops *ops,
+			       struct ftrace_regs *fregs)
+{
+	/* security_file_mprotect(vma, reqprot, prot) */
+	unsigned long prot = ftrace_regs_get_argument(fregs, 2);
+
+	if (prot & PROT_EXEC)
+		tlt_maps_code(false);
+}
+
+#define FLAGS FTRACE_OPS_FL_RECURSION
+
+static struct {
+	char name[32];
+	struct ftrace_ops ops;
+} hooks[] = {
+	{"security_mmap_file", {.func = on_map, .flags = FLAGS}},
+	{"security_file_mprotect", {.func = on_protect, .flags = FLAGS}},
 };
+
+static void unhook(int nr)
+{
+	while (nr--) {
+		unregister_ftrace_function(&hooks[nr].ops);
+		ftrace_free_filter(&hooks[nr].ops);
+	}
+}
 
 int tlt_detect_init(void)
 {
-	char name[] = "security_mmap_file";
-	int err = ftrace_set_filter(&map_ops, name, strlen(name), 1);
+	for (int i = 0; i < ARRAY_SIZE(hooks); i++) {
+		char *name = hooks[i].name;
+		struct ftrace_ops *ops = &hooks[i].ops;
+		int err = ftrace_set_filter(ops, name, strlen(name), 1);
 
-	if (!err)
-		err = register_ftrace_function(&map_ops);
-	if (err)
-		pr_err("cannot hook %s by ftrace: %d\n", name, err);
-	return err;
+		if (!err)
+			err = register_ftrace_function(ops);
+		if (err) {
+			pr_err("cannot hook %s by ftrace: %d\n", name, err);
+			ftrace_free_filter(ops);
+			unhook(i);
+			return err;
+		}
+	}
+	return 0;
 }
 
 void tlt_detect_exit(void)
 {
-	unregister_ftrace_function(&map_ops);
-	ftrace_free_filter(&map_ops);
+	unhook(ARRAY_SIZE(hooks));
 }

@@ -149,6 +149,12 @@ SETTING(traps_per_s_max, 5000, 1, 1000000,
 /* se.sum_exec_runtime is up to date at the last tick or switch only. */
 #define RUNTIME_LAG_NS (2 * TICK_NSEC)
 
+/*
+ * Grace for processes that have no wide code: ten traps a second cost nothing.
+ * A thread whose process maps wide code goes unseen for so long at most.
+ */
+#define KNOWN_LIGHT_NS 100000000ULL
+
 /* ---- periods with the full XCR0 ---- */
 
 static void leave_full(struct tlt_cpu *c, struct tlt_task *t, u64 now_ns,
@@ -222,10 +228,21 @@ void tlt_full_for_a_while(void)
 /* The current task has executed a program: nothing is known of it. */
 void tlt_executed(void)
 {
-	if (!tlt_nr_armed())
-		return;
 	tlt_process_learn(current, TLT_VERDICT_NONE);
-	tlt_full_for_a_while();
+	if (tlt_nr_armed())
+		tlt_full_for_a_while();
+}
+
+/*
+ * The current task maps code, or makes memory executable. A library may look for
+ * what the CPU has as soon as it is loaded; who writes its own code has looked.
+ */
+void tlt_maps_code(bool of_file)
+{
+	if (tlt_process_verdict(current) == TLT_VERDICT_LIGHT)
+		tlt_process_learn(current, TLT_VERDICT_NONE);
+	if (of_file && tlt_nr_armed())
+		tlt_full_for_a_while();
 }
 
 /* Whether the task's next instruction is the one that trapped last. */
@@ -385,6 +402,16 @@ static void read_ahead(struct pt_regs *regs, struct tlt_insn *insn)
 	insn->license_level = max(insn->license_level, level);
 }
 
+/* How long light use by the current task is left alone. */
+static u64 grace_period_ns(void)
+{
+	u64 period_ns = READ_ONCE(grace_ns.value);
+
+	if (tlt_process_verdict(current) == TLT_VERDICT_LIGHT)
+		return max_t(u64, period_ns, KNOWN_LIGHT_NS);
+	return period_ns;
+}
+
 /* The current task has been seen at heavy code. */
 static void learn_wide(void)
 {
@@ -444,7 +471,7 @@ static void trapped(struct pt_regs *regs)
 		      regs->ip);
 		let_answer_in();
 	} else {
-		leave_full(c, t, now_ns, READ_ONCE(grace_ns.value));
+		leave_full(c, t, now_ns, grace_period_ns());
 	}
 }
 

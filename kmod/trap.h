@@ -140,6 +140,7 @@ bool tlt_runs_full(struct tlt_cpu *c);
 void tlt_left_live(struct tlt_cpu *c);
 void tlt_full_for_a_while(void);
 void tlt_executed(void);
+void tlt_maps_code(bool of_file);
 void tlt_migrating(struct task_struct *p, int to_cpu);
 bool tlt_claims_gp(struct pt_regs *regs);
 

@@ -52,7 +52,10 @@ enum tlt_verdict {
 	TLT_VERDICT_LIGHT = 2, /* never steered: light use only */
 };
 
-/* What user space knows of a process, until it executes another program. */
+/*
+ * What user space knows of a process, until it executes another program. Of a
+ * LIGHT one until it maps more code, too: it has been looked through as it is.
+ */
 struct tlt_learn {
 	__s32 pid;
 	__u32 verdict; /* enum tlt_verdict */

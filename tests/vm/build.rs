@@ -21,6 +21,7 @@ fn main() {
     let programs = [
         ("asks", "c/asks.c", &[][..]),
         ("asks-static", "c/asks.c", &["-static", "-DSTATIC"]),
+        ("maps_code", "c/maps_code.c", &[]),
         ("sections", "c/sections.c", &[]),
         ("frames32", "c/frames32.c", &FREESTANDING_32),
     ];

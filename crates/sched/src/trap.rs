@@ -6,7 +6,8 @@
 //! What is armed follows the CPU classes. If this process is killed, the kernel closes the device
 //! and so disarms every CPU; the module stays loaded then, and does nothing.
 //!
-//! A thread looks for programs that ask what the CPU can do ([`crate::detection`]).
+//! A thread looks for programs that ask what the CPU can do, and for those that have no wide code
+//! ([`crate::detection`]).
 
 use std::io;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where programs ask what the CPU can do, for the trap module to let them see it.
+//! Where programs ask what the CPU can do, for the trap module to let them see it; and which of them
+//! have no wide code at all (`light.rs`).
 //!
 //! **Problem.** On a CPU that withholds AVX-512, `xgetbv` shows it withheld, and cannot be trapped.
 //! A program that asks there decides for good that it has no AVX-512. The module shows everything
@@ -30,6 +31,8 @@
 //! **Limits.** Code in a file without unwind table and symbols is not decoded; what looks like an
 //! `xgetbv` there is counted as unverified. Code that a program writes itself is not seen.
 
+mod light;
+mod maps;
 mod site;
 mod watch;
 

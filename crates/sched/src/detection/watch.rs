@@ -4,10 +4,12 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use hw::trap::Device;
+use hw::trap::{self, Device};
 
+use super::light::Light;
+use super::maps::{Mapped, in_root};
 use super::{Found, Kind, find};
 
 /// What a look at the processes has brought.
@@ -35,12 +37,13 @@ impl Added {
     }
 }
 
-/// The files that have their probes. A probe belongs to a file, not to a process: whoever maps it
-/// later has it too.
-#[derive(Debug, Default)]
+/// The files that have their probes, and what is known of processes. A probe belongs to a file, not
+/// to a process: whoever maps it later has it too.
+#[derive(Default)]
 pub struct Watch {
     /// Device and inode.
     seen: HashSet<(u64, u64)>,
+    light: Light,
 }
 
 impl Watch {
@@ -53,30 +56,43 @@ impl Watch {
     /// Looks at all processes. Cheap when there is nothing new: it reads their memory maps.
     pub fn look_at_all(&mut self, device: &Device) -> Added {
         let mut added = Added::default();
-        for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let name = process.file_name();
-            let is_pid = name.to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()));
-            if is_pid {
-                added.add(self.look_at_maps(&process.path(), device));
-            }
+        let names = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = names.filter_map(|name| name.file_name().to_str()?.parse().ok());
+        let pids: Vec<u32> = pids.collect();
+        // Probes first: they are what a program needs, and placed quickly.
+        for pid in &pids {
+            added.add(self.place_probes(*pid, device));
         }
+        self.judge(&pids, device);
         added
     }
 
     /// Looks at one process.
     pub fn look_at(&mut self, pid: u32, device: &Device) -> Added {
-        self.look_at_maps(&Path::new("/proc").join(pid.to_string()), device)
+        let added = self.place_probes(pid, device);
+        self.judge(&[pid], device);
+        added
     }
 
-    /// A process that has just ended has no maps, and that is no failure.
-    fn look_at_maps(&mut self, process: &Path, device: &Device) -> Added {
+    fn place_probes(&mut self, pid: u32, device: &Device) -> Added {
         let mut added = Added::default();
-        let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
+        let process = Path::new("/proc").join(pid.to_string());
         let root = process.join("root");
-        for path in executable_files(&maps) {
-            added.add(self.look_at_file(&in_root(&root, path), device));
+        // A process that has just ended has no maps, and that is no failure.
+        for path in Mapped::read(&process).unwrap_or_default().files {
+            added.add(self.look_at_file(&in_root(&root, &path), device));
         }
         added
+    }
+
+    /// Tells the module which processes cannot have wide code. A module that does not answer decides by
+    /// what traps, as it does without us.
+    fn judge(&mut self, pids: &[u32], device: &Device) {
+        let wide_level = trap::setting("wide_level").ok().and_then(|level| level.parse().ok());
+        let Some(wide_level) = wide_level else { return };
+        for pid in pids {
+            _ = self.light.judge(*pid, device, wide_level);
+        }
     }
 
     /// Looks at a program or library before anybody runs it.
@@ -107,41 +123,4 @@ fn place(found: &Found, file: &File, device: &Device) -> Added {
         }
     }
     added
-}
-
-/// The files that a process has mapped as code, as its `maps` names them.
-fn executable_files(maps: &str) -> Vec<&str> {
-    let mut files: Vec<&str> = maps
-        .lines()
-        .filter(|line| line.split(' ').nth(1).is_some_and(|protection| protection.contains('x')))
-        .filter_map(|line| Some(&line[line.find('/')?..]))
-        .filter(|path| !path.ends_with(" (deleted)"))
-        .collect();
-    files.sort_unstable();
-    files.dedup();
-    files
-}
-
-/// A path as the process sees it, in a container of its own.
-fn in_root(root: &Path, path: &str) -> PathBuf {
-    let mut whole = root.as_os_str().to_owned();
-    whole.push(path);
-    PathBuf::from(whole)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_files_mapped_as_code() {
-        let maps = "\
-            400000-401000 r--p 00000000 fe:00 11 /usr/bin/a\n\
-            401000-402000 r-xp 00001000 fe:00 11 /usr/bin/a\n\
-            7f0000000000-7f0000001000 r-xp 00000000 fe:00 12    /usr/lib/with space.so\n\
-            7f0000002000-7f0000003000 rw-p 00000000 fe:00 13 /usr/lib/data\n\
-            7f0000004000-7f0000005000 r-xp 00000000 fe:00 14 /tmp/gone (deleted)\n\
-            7ffc00000000-7ffc00001000 r-xp 00000000 00:00 0 [vdso]\n";
-        assert_eq!(executable_files(maps), ["/usr/bin/a", "/usr/lib/with space.so"]);
-    }
 }

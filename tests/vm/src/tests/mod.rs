@@ -14,6 +14,7 @@ mod trap_avx512;
 mod trap_detection;
 mod trap_input;
 mod trap_lane;
+mod trap_light;
 
 use crate::suite::Case;
 
@@ -65,7 +66,7 @@ pub const ALL: &[Case] = &[
     Case::new("trap_reload", trap::reload),
     Case::new("trap_kvm", trap::virtual_machines),
     Case::new("trap_exec", trap::new_programs_see_everything),
-    Case::new("trap_light_and_heavy", trap::light_and_heavy),
+    Case::new("trap_light_and_heavy", trap_light::light_and_heavy),
     Case::new("trap_detection", trap_detection::programs_find_what_is_withheld).limit_s(240),
     Case::new("trap_avx512", trap_avx512::everything).bochs().limit_s(1200),
     Case::new("trap_rate_limit", trap::rate_limit),

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use crate::guest::{Child, cpu, nr_cpus, set_affinity, spin};
 use crate::trap::hash::Hashing;
 use crate::trap::stress::Stress;
-use crate::trap::vectors::{heavy, hold, image, light, scalar_sum, vector_sum};
+use crate::trap::vectors::{hold, image, light, scalar_sum, vector_sum};
 use crate::trap::{Trap, kvm, load_beside, set, sites, xcr0};
 
 /// A minute, as `./x test` promises; the benchmark runs longer.
@@ -21,7 +21,7 @@ const STRESS: Duration = Duration::from_secs(60);
 /// Threads of the stress: more than CPUs, so that switches and migrations never end.
 const THREADS: usize = 24;
 
-fn all_cpus() -> Vec<usize> {
+pub(super) fn all_cpus() -> Vec<usize> {
     (0..nr_cpus()).collect()
 }
 
@@ -392,39 +392,6 @@ pub fn new_programs_see_everything() -> Result<()> {
     }
     spin(Duration::from_millis(60));
     ensure!(xcr0() != full, "so does its parent");
-    trap.off()
-}
-
-/// Light code gets a period of grace and is not steered; heavy code is; a process that was is
-/// steered for light code too; and user space can say what a process is.
-pub fn light_and_heavy() -> Result<()> {
-    let trap = Trap::on(&all_cpus(), "mode=grace wide_level=1 grace_ns=200000 hold_ns=200000")?;
-    let pid = std::process::id() as i32;
-    let traps = |code: fn()| -> Result<(u64, u64)> {
-        let before = trap.device().task_counters(pid)?;
-        for _ in 0..50 {
-            spin(Duration::from_millis(6)); // longer than a tick of 4 ms
-            code();
-        }
-        let after = trap.device().task_counters(pid)?;
-        Ok((after.traps - before.traps, after.steered - before.steered))
-    };
-    let steered = |(traps, steered): (u64, u64)| traps >= 25 && steered == traps;
-    let left = |(traps, steered): (u64, u64)| traps >= 25 && steered == 0;
-    let seen = traps(light)?;
-    ensure!(left(seen), "light code: {seen:?} traps, steered");
-    let seen = traps(heavy)?;
-    ensure!(steered(seen), "heavy code: {seen:?} traps, steered");
-    let seen = traps(light)?;
-    ensure!(steered(seen), "light code of a process that proved wide: {seen:?}");
-    for (verdict, code, expected) in
-        [(hw::trap::Verdict::Light, heavy as fn(), false), (hw::trap::Verdict::Wide, light, true)]
-    {
-        trap.device().learn(pid, verdict)?;
-        let seen = traps(code)?;
-        let good = if expected { steered(seen) } else { left(seen) };
-        ensure!(good, "told that it is {verdict:?}: {seen:?} traps, steered");
-    }
     trap.off()
 }
 

@@ -186,13 +186,16 @@ pub fn sse_is_kept(seed: u64) -> bool {
     got & 0x6000 == rounding & 0x6000 && after == before
 }
 
-/// One vector instruction that is light (level 0 or 1): a move.
+/// One vector instruction that is light (level 0 or 1): a move. Never inlined, since the module reads what
+/// follows it.
+#[inline(never)]
 pub fn light() {
     // SAFETY: changes one register that it declares.
     unsafe { asm!("vpxor ymm3, ymm3, ymm3", "vzeroupper", out("xmm3") _) };
 }
 
 /// One vector instruction that is heavy for its width: a multiplication.
+#[inline(never)]
 pub fn heavy() {
     // SAFETY: changes one register that it declares.
     unsafe { asm!("vmulpd ymm3, ymm3, ymm3", "vzeroupper", out("xmm3") _) };
