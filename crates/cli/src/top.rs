@@ -161,7 +161,7 @@ fn print_reports(
     }
     for number in 0..count {
         std::thread::sleep(args.interval);
-        let next = intervals.next().map_err(|error| no_machine(&args.machine, &error))?;
+        let next = intervals.end_one().map_err(|error| no_machine(&args.machine, &error))?;
         let Some(mut top) = next else { continue };
         selection.apply(&mut top);
         let text = match (args.json, number) {

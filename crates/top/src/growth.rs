@@ -37,7 +37,7 @@ impl Meter {
     }
 
     /// What happened since the last sample; `None` for the first.
-    pub fn next(&mut self, now: Sample) -> Option<Top> {
+    pub fn add(&mut self, now: Sample) -> Option<Top> {
         let last = self.last.replace(now.clone());
         let tasks = self.tasks(last.as_ref(), &now);
         let last = last?;

@@ -36,8 +36,8 @@ fn meter() -> Meter {
 /// The second of two samples with these answers, two seconds apart.
 fn top_of(first: LaneAnswer, second: LaneAnswer) -> Top {
     let mut meter = meter();
-    assert_eq!(meter.next(sample(0, Ok(first))), None);
-    meter.next(sample(2 * SECOND_NS, Ok(second))).unwrap()
+    assert_eq!(meter.add(sample(0, Ok(first))), None);
+    meter.add(sample(2 * SECOND_NS, Ok(second))).unwrap()
 }
 
 fn ran(tid: u32, run_ns: u64, wide_run_ns: u64, migrations: u64) -> LaneTask {
@@ -92,10 +92,10 @@ fn of_a_cut_list_only_what_is_known_is_told() {
     let mut first = told(1, 0, vec![]);
     first.tasks.left_out = 1;
     let mut meter = meter();
-    meter.next(sample(0, Ok(first)));
+    meter.add(sample(0, Ok(first)));
     let mut at = |seconds: u64, run_ns| {
         let answer = told(1, seconds * SECOND_NS, vec![ran(7, run_ns, 0, 0)]);
-        meter.next(sample(seconds * SECOND_NS, Ok(answer))).unwrap().tasks
+        meter.add(sample(seconds * SECOND_NS, Ok(answer))).unwrap().tasks
     };
     assert_eq!(at(1, 50 * SECOND_NS), []);
     assert_eq!(at(2, 51 * SECOND_NS)[0].cpu_pct, 100.0);
@@ -118,12 +118,12 @@ fn a_restart_counts_from_zero() {
 fn another_lane_begins_anew() {
     let second = || told(2, 2 * SECOND_NS, vec![ran(7, SECOND_NS, 0, 0)]);
     let mut meter = meter();
-    meter.next(sample(0, Ok(told(1, 0, vec![]))));
-    let top = meter.next(sample(2 * SECOND_NS, Ok(second()))).unwrap();
+    meter.add(sample(0, Ok(told(1, 0, vec![]))));
+    let top = meter.add(sample(2 * SECOND_NS, Ok(second()))).unwrap();
     assert_eq!((top.tasks.len(), top.totals), (0, TopTotals::default()));
     assert_eq!((top.cpus[1].wide_pct, top.cpus[1].role), (None, Some(CpuRole::Wide)));
     let third = told(2, 3 * SECOND_NS, vec![ran(7, SECOND_NS * 3 / 2, 0, 0)]);
-    let top = meter.next(sample(3 * SECOND_NS, Ok(third))).unwrap();
+    let top = meter.add(sample(3 * SECOND_NS, Ok(third))).unwrap();
     assert_eq!(top.tasks[0].cpu_pct, 50.0);
 }
 
@@ -150,11 +150,11 @@ fn cpus_have_roles_and_shares() {
 fn levels_are_means_over_cycles() {
     let at = |at_ns, levels| Sample { levels: Ok(levels), ..sample(at_ns, Err("no lane".into())) };
     let mut meter = meter();
-    meter.next(at(0, vec![[100, 100, 100], [0, 5, 5]]));
-    let top = meter.next(at(SECOND_NS, vec![[150, 125, 125], [0, 5, 5]])).unwrap();
+    meter.add(at(0, vec![[100, 100, 100], [0, 5, 5]]));
+    let top = meter.add(at(SECOND_NS, vec![[150, 125, 125], [0, 5, 5]])).unwrap();
     assert_eq!((top.cpus[0].license_level, top.cpus[1].license_level), (Some(0.75), None));
     assert_eq!(top.license_level_why, None);
-    let top = meter.next(at(2 * SECOND_NS, vec![[1, 1, 1], [0, 5, 10]])).unwrap();
+    let top = meter.add(at(2 * SECOND_NS, vec![[1, 1, 1], [0, 5, 10]])).unwrap();
     assert_eq!((top.cpus[0].license_level, top.cpus[1].license_level), (None, Some(2.0)));
 }
 
@@ -195,9 +195,9 @@ fn proc_tasks_grow() {
         ..sample(seconds * SECOND_NS, Err("none runs".into()))
     };
     let mut meter = meter();
-    meter.next(at(0, vec![proc_task(7, 1, 100), proc_task(8, 1, 5)]));
+    meter.add(at(0, vec![proc_task(7, 1, 100), proc_task(8, 1, 5)]));
     let second = vec![proc_task(7, 1, 150), proc_task(8, 1, 5), proc_task(9, 60, 25)];
-    let top = meter.next(at(1, second)).unwrap();
+    let top = meter.add(at(1, second)).unwrap();
     let shares: Vec<(u32, f64)> = top.tasks.iter().map(|t| (t.tid, t.cpu_pct)).collect();
     assert_eq!(shares, [(7, 50.0), (9, 25.0)]);
     assert_eq!((top.tasks[0].task_type, top.tasks[0].wide_pct), (None, None));
@@ -210,10 +210,10 @@ fn proc_tasks_grow() {
 #[test]
 fn the_end_of_the_lane_blames_nobody() {
     let mut meter = meter();
-    meter.next(sample(0, Ok(told(1, 0, vec![]))));
+    meter.add(sample(0, Ok(told(1, 0, vec![]))));
     let gone = Sample {
         proc_tasks: vec![proc_task(7, 1, 100_000)],
         ..sample(SECOND_NS, Err("none runs".into()))
     };
-    assert_eq!(meter.next(gone).unwrap().tasks, []);
+    assert_eq!(meter.add(gone).unwrap().tasks, []);
 }

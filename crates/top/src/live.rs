@@ -39,14 +39,14 @@ impl<S: Source> Intervals<S> {
     pub fn begin(sampler: Sampler<S>) -> io::Result<Self> {
         let meter = Meter::new(hw::activity::ticks_per_second());
         let mut intervals = Intervals { sampler, meter, begun: Instant::now() };
-        intervals.next()?;
+        intervals.end_one()?;
         Ok(intervals)
     }
 
     /// The interval that ends now; `None` for the first sample.
-    pub fn next(&mut self) -> io::Result<Option<Top>> {
+    pub fn end_one(&mut self) -> io::Result<Option<Top>> {
         let at_ns = self.begun.elapsed().as_nanos() as u64;
-        Ok(self.meter.next(self.sampler.sample(at_ns)?))
+        Ok(self.meter.add(self.sampler.sample(at_ns)?))
     }
 }
 
@@ -134,7 +134,7 @@ fn sample_on<S: Source>(
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        let next = intervals.next().transpose();
+        let next = intervals.end_one().transpose();
         let is_error = matches!(next, Some(Err(_)));
         if next.is_some_and(|next| tell.send(next).is_err()) || is_error {
             return;
