@@ -59,6 +59,11 @@ static __always_inline void account_run(struct task_ctx *tc, struct tl_cpu *c,
 	tc->t.started_ns = now_ns;
 	charge(tc, c, used_ns);
 	c->run_ns[type] += used_ns;
+	tc->sums.run_ns += used_ns;
+	if (level) {
+		tc->sums.wide_run_ns += used_ns;
+		tc->sums.level_run_ns += level * used_ns;
+	}
 	if (level > c->class && is_leaving(tc))
 		c->leaving_ns += used_ns;
 	else if (level > c->class)
@@ -261,6 +266,7 @@ int BPF_PROG(tl_trap, struct task_struct *task, u32 level, unsigned long ip)
 	bpf_preempt_disable();
 	if (try_lookup_here(&h)) {
 		h.c->trap_events++;
+		h.tc->sums.traps++;
 		tell(h.tc, h.c, TL_EV_TRAP, level, bpf_ktime_get_ns());
 		if (must_leave(h.p, h.tc, h.c))
 			leave(h.tc);

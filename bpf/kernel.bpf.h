@@ -82,6 +82,7 @@ struct thread_info {
 struct task_struct {
 	struct thread_info thread_info;
 	s32 on_cpu;
+	u64 start_time;
 	char comm[16];
 	struct task_struct *real_parent;
 	u32 flags;

@@ -35,9 +35,11 @@ struct tl_cpu {
 	u64 degraded_ns;
 	/* wide tasks' time here in the kernel, on their way to a wide CPU */
 	u64 leaving_ns;
-	u64 guest_ns;	    /* scalar tasks' time on this wide CPU */
-	u64 migrations;	    /* tasks started that ran elsewhere before */
-	u64 misfits;	    /* tasks started here that were sent on */
+	u64 guest_ns;	/* scalar tasks' time on this wide CPU */
+	u64 migrations; /* tasks started that ran elsewhere before */
+	u64 to_wide;	/* of them wide ones, from a CPU too low for them */
+	u64 from_wide;	/* of them others, from a wide CPU to this scalar one */
+	u64 misfits;	/* tasks started here that were sent on */
 	u64 type_changes;   /* by events seen on this CPU */
 	u64 hint_events;    /* begins and ends told by hints */
 	u64 mark_events;    /* entries to and returns from marks */
@@ -53,6 +55,45 @@ struct tl_cpu {
 	u64 overlooked;
 	u64 ticks;
 } __attribute__((aligned(64)));
+
+/*
+ * What a task has done since the scheduler first saw it. Counters only grow.
+ * Written by the CPU that it runs on.
+ */
+struct tl_task_sums {
+	u64 run_ns;	  /* CPU time */
+	u64 wide_run_ns;  /* CPU time as a wide task */
+	u64 level_run_ns; /* its level, summed over its CPU time */
+	u32 migrations;	  /* starts on another CPU than before; wraps */
+	u32 traps;	  /* its events from the trap module; wraps */
+};
+
+/*
+ * One task, as the iterator tl_list_tasks writes it.
+ *
+ *   0       8         16                 48    52     56        64   68
+ *   +-------+---------+------------------+-----+------+---------+----+------+
+ *   | start | charged | struct           | tid | tgid | score   | cpu| comm |
+ *   |       |         | tl_task_sums     |     |      |         |    | [16] |
+ *   +-------+---------+------------------+-----+------+---------+----+------+
+ *   84: type, level, two bytes 0; 88 in all
+ *
+ * The Rust twin is crates/sched/src/tasks.rs.
+ */
+struct tl_task_row {
+	u64 start_ns;	/* when it was forked; CLOCK_MONOTONIC, as all here */
+	u64 charged_ns; /* up to when its CPU time is counted */
+	struct tl_task_sums sums;
+	u32 tid;
+	u32 tgid;
+	struct tl_score score;
+	s32 cpu; /* where it last started */
+	char comm[16];
+	u8 type;  /* enum tl_type */
+	u8 level; /* licence level, 0 unless type is TL_WIDE */
+	u16 zero;
+};
+_Static_assert(sizeof(struct tl_task_row) == 88, "drawn above; read by Rust");
 
 /* How the scheduler ended. */
 struct tl_exit {

@@ -12,6 +12,7 @@
  *   detect.bpf.h   hints, marks, system calls, traps -> events
  *   serve.bpf.h    dispatch: the next task of a CPU
  *   control.bpf.h  requests of the loader
+ *   list.bpf.h     what each task has done, for who asks
  *
  * Life of a task on a CPU: (select_cpu) -> enqueue -> dispatch -> running ->
  * tick ... -> stopping -> enqueue or sleep. Its type is settled in stopping,
@@ -38,6 +39,7 @@ char LICENSE[] SEC("license") = "GPL";
 #include "detect.bpf.h"
 #include "serve.bpf.h"
 #include "control.bpf.h"
+#include "list.bpf.h"
 
 SEC("struct_ops/tl_select_cpu")
 s32 BPF_PROG(tl_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -78,6 +80,21 @@ void BPF_PROG(tl_dispatch, s32 cpu, struct task_struct *prev)
 	serve(cpu, prev);
 }
 
+/* It starts on another CPU than it last ran on. The cause is read off the CPU
+ * that it left; where the classes have changed since, they are the cause. */
+static __always_inline void count_migration(struct task_ctx *tc,
+					    struct tl_cpu *c)
+{
+	u32 left = cpus[tc->last_cpu & (TL_CPUS_MAX - 1)].class;
+
+	c->migrations++;
+	tc->sums.migrations++;
+	if (tc->t.level > left)
+		c->to_wide++;
+	else if (left && !c->class && tc->t.type != TL_WIDE)
+		c->from_wide++;
+}
+
 static __always_inline void account_start(struct task_ctx *tc, struct tl_cpu *c,
 					  s32 cpu, u64 now_ns)
 {
@@ -93,7 +110,8 @@ static __always_inline void account_start(struct task_ctx *tc, struct tl_cpu *c,
 		tl_turns_end(&c->turns);
 	}
 	c->runs[type]++;
-	c->migrations += tc->last_cpu >= 0 && tc->last_cpu != cpu;
+	if (tc->last_cpu >= 0 && tc->last_cpu != cpu)
+		count_migration(tc, c);
 	tc->last_cpu = cpu;
 }
 
@@ -265,6 +283,7 @@ s32 BPF_PROG(tl_init_task, struct task_struct *p,
 	tc->last_cpu = -1;
 	tc->look = 0;
 	tc->move = 0;
+	tc->sums = (struct tl_task_sums){};
 	return 0;
 }
 

@@ -53,6 +53,7 @@ struct task_ctx {
 	u32 look;
 	/* leave the CPU once migration is possible; see leave.bpf.h */
 	u32 move;
+	struct tl_task_sums sums;
 };
 
 struct {

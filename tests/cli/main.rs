@@ -7,6 +7,7 @@ mod live;
 mod probe;
 mod scan;
 mod socket;
+mod top;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -42,7 +42,7 @@ pub(crate) struct CtlArgs {
 }
 
 /// Where the scheduler listens.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct At {
     /// Control socket of the scheduler
     #[arg(long, value_name = "PATH", default_value = SOCKET, global = true, hide = true)]
@@ -202,6 +202,7 @@ pub(crate) fn unexpected(reply: &Reply) -> Failure {
         Reply::Settings(_) => "settings",
         Reply::Status(_) => "a status",
         Reply::Stats(_) => "statistics",
+        Reply::Tasks(_) => "a list of tasks",
         Reply::Error(_) => "an error",
     };
     Failure::failed(Problem::new(

@@ -32,6 +32,11 @@ impl Failure {
         Failure { problem, code: UNSUPPORTED }
     }
 
+    /// Why it failed, without what and what next.
+    pub(crate) fn why(&self) -> &str {
+        &self.problem.why
+    }
+
     /// Tells the user and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let text = self.problem.text(terminal::width());

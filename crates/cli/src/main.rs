@@ -23,6 +23,7 @@ mod scan;
 mod sim;
 mod stats;
 mod terminal;
+mod top;
 mod trace;
 mod usage;
 mod verify;
@@ -66,6 +67,7 @@ enum Command {
     Run(run::RunArgs),
     Ctl(ctl::CtlArgs),
     Stats(stats::StatsArgs),
+    Top(top::TopArgs),
     Sim(sim::SimArgs),
     Profile(profile::ProfileArgs),
     Verify(verify::VerifyArgs),
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::main(args),
         Command::Ctl(args) => ctl::main(args),
         Command::Stats(args) => stats::main(&args),
+        Command::Top(args) => top::main(args),
         Command::Sim(args) => sim::main(&args),
         Command::Profile(args) => profile::main(&args),
         Command::Verify(args) => verify::main(&args),

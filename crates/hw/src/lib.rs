@@ -8,9 +8,11 @@
 //! Reading changes nothing and needs no rights: what may not be read is reported as unknown. Two
 //! modules change something when asked to: `task` (affinity) and `trap` (the trap module).
 
+pub mod activity;
 pub mod cpu;
 mod facts;
 pub mod kernel;
+pub mod levels;
 pub mod license;
 pub mod limits;
 pub mod memory;

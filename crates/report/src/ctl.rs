@@ -15,7 +15,7 @@ use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::lane::{LaneStats, LaneStatus};
+use crate::lane::{LaneStats, LaneStatus, LaneTasks};
 use crate::problem::Problem;
 use crate::settings::Setting;
 use crate::{Document, SCHEMA, json_line};
@@ -23,8 +23,12 @@ use crate::{Document, SCHEMA, json_line};
 /// Where the scheduler listens; readable by root alone.
 pub const SOCKET: &str = "/run/turbolane/ctl.sock";
 
-/// Longest line that is read: a peer that sends more is not one of ours.
-const MAX_LINE_BYTES: u64 = 1 << 20;
+/// Tasks in one reply.
+pub const TASKS_MAX: usize = 16384;
+
+/// Longest line that is read: a peer that sends more is not one of ours. A task takes about 260
+/// bytes, 400 if all its numbers are large and its name is one of control characters.
+const MAX_LINE_BYTES: u64 = 8 << 20;
 
 /// What a client asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +58,11 @@ pub enum Request {
     Status,
     /// What it has counted since its start.
     Stats,
+    /// What tasks have done that ran since then; all that ever ran for 0.
+    Tasks {
+        /// [`LaneTasks::now_ns`] of an earlier reply.
+        since_ns: u64,
+    },
 }
 
 /// A setting and its new value, both as written on the command line.
@@ -75,6 +84,8 @@ pub enum Reply {
     Status(LaneStatus),
     /// To [`Request::Stats`].
     Stats(Box<LaneStats>),
+    /// To [`Request::Tasks`]: at most [`TASKS_MAX`].
+    Tasks(LaneTasks),
     /// The request was refused, and nothing has changed.
     Error(Problem),
 }
@@ -115,6 +126,7 @@ pub fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lane::LaneTask;
 
     fn round_trip<T: Serialize + DeserializeOwned>(body: &T) -> T {
         let mut wire = Vec::new();
@@ -139,6 +151,7 @@ mod tests {
             Request::MarkRemove { mark: "a:f".into() },
             Request::Status,
             Request::Stats,
+            Request::Tasks { since_ns: 7 },
         ] {
             assert_eq!(round_trip(&request), request);
         }
@@ -155,10 +168,33 @@ mod tests {
             Reply::Settings(vec![]),
             Reply::Status(status),
             Reply::Stats(Box::default()),
+            Reply::Tasks(LaneTasks::default()),
             Reply::Error(Problem::new("a", "b", "c")),
         ] {
             assert_eq!(round_trip(&reply), reply);
         }
+    }
+
+    /// The largest reply fits into a line.
+    #[test]
+    fn the_longest_list_of_tasks_fits() {
+        let task = LaneTask {
+            tid: u32::MAX,
+            pid: u32::MAX,
+            name: "\u{1}".repeat(15),
+            start_ns: u64::MAX,
+            task_type: 2,
+            license_level: 3,
+            cpu: 1023,
+            run_ns: u64::MAX,
+            wide_run_ns: u64::MAX,
+            level_run_ns: u64::MAX,
+            migrations: u64::MAX,
+            traps: u64::MAX,
+            power_score_q10: Some(3072),
+        };
+        let (task_bytes, other_bytes) = (json_line(&task).len() + 1, 1000);
+        assert!(((TASKS_MAX * task_bytes) + other_bytes) as u64 <= MAX_LINE_BYTES, "{task_bytes}");
     }
 
     /// Several messages share a connection; its end is no error.

@@ -25,6 +25,10 @@ crate::statistics! {
             "time of wide tasks on scalar CPUs, in the kernel, on their way to a wide CPU",
         counter guest_ns "guest" "time of scalar tasks on wide CPUs that had nothing wide to run",
         counter migrations "migr" "tasks that started on another CPU than they last ran on",
+        counter migrations_to_wide ""
+            "of them, wide tasks that left a CPU whose class was too low for them",
+        counter migrations_from_wide ""
+            "of them, tasks that were not wide and left a wide CPU for a scalar one",
         counter misfits "misfit" "tasks that started on a CPU of a wrong class and were sent on",
         counter type_changes "types" "tasks that turned wide or turned scalar",
         counter hint_events "" "begins and ends that hints told",
@@ -33,6 +37,7 @@ crate::statistics! {
         counter heuristic_ends "" "wide periods that a heuristic or a timeout ended",
         counter preemptions "preempt" "other work sent away from wide CPUs for wide work",
         counter steals "" "tasks taken from the queue of another last-level cache",
+        counter size_changes "" "changes of the wide CPUs, by automatic sizing or by request",
         counter overlooked ""
             "tasks that were found waiting for more than a slice while a CPU for them was idle",
         counter wide_on_scalar_ticks "wrong"
@@ -74,6 +79,49 @@ pub struct CpuTimes {
     pub scalar_run_ns: u64,
     /// CPU time of tasks that nobody classified.
     pub default_run_ns: u64,
+}
+
+/// What tasks have done since the scheduler first saw them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneTasks {
+    /// The scheduler's clock (CLOCK_MONOTONIC): to ask what happened since.
+    pub now_ns: u64,
+    /// Tasks that ran since the time that was asked about; unknown in affinity mode, which keeps no
+    /// account.
+    pub tasks: Option<Vec<LaneTask>>,
+    /// Tasks that are left out because there are too many: those that ran the least.
+    pub left_out: u64,
+}
+
+/// One task. Counters only grow; a scheduler that restarts after CPUs came or went begins anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneTask {
+    /// Its number, in the initial PID namespace, as is its process's.
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Its name: any text.
+    pub name: String,
+    /// When it started, by the same clock: with the number, a name for good.
+    pub start_ns: u64,
+    /// 0 default, 1 scalar, 2 wide (policy/types.h).
+    pub task_type: u32,
+    /// Licence level of its wide period, 0 for none.
+    pub license_level: u32,
+    /// CPU where it started last.
+    pub cpu: u32,
+    /// CPU time.
+    pub run_ns: u64,
+    /// CPU time as a wide task.
+    pub wide_run_ns: u64,
+    /// Sum over its CPU time of its level: divided by it, the mean level.
+    pub level_run_ns: u64,
+    /// Starts on another CPU than before.
+    pub migrations: u64,
+    /// Its instructions that the trap module caught.
+    pub traps: u64,
+    /// Power score, 1024 = level 1; unknown until counters have said something about it.
+    pub power_score_q10: Option<u32>,
 }
 
 impl LaneStatus {

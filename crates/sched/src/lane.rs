@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use report::ctl::{Reply, Request, SOCKET};
-use report::lane::{LaneStats, LaneStatus};
+use report::lane::{LaneStats, LaneStatus, LaneTasks};
 use report::problem::Problem;
 use report::settings::Setting;
 
@@ -158,6 +158,7 @@ impl Inner {
             Request::MarkRemove { mark } => self.change_mark(&mark, false),
             Request::Status => Reply::Status(self.status()),
             Request::Stats => Reply::Stats(Box::new(self.stats())),
+            Request::Tasks { since_ns } => self.tasks(since_ns),
         }
     }
 
@@ -217,6 +218,15 @@ impl Inner {
             scalar_cpus: scalar.to_string(),
             marks: self.config().marks.iter().map(|mark| mark.to_string()).collect(),
             cpus,
+        }
+    }
+
+    fn tasks(&self, since_ns: u64) -> Reply {
+        match &self.way {
+            Way::Scx(lane, _) => lane
+                .tasks(since_ns)
+                .map_or_else(|error| Reply::Error(error.into_problem()), Reply::Tasks),
+            Way::Affinity(_) => Reply::Tasks(LaneTasks::default()),
         }
     }
 

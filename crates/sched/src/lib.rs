@@ -25,4 +25,5 @@ pub mod scx;
 pub mod scx_lane;
 pub mod settings;
 pub mod stats;
+mod tasks;
 pub mod trap;

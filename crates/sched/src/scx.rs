@@ -13,12 +13,14 @@ use libbpf_rs::btf::{self, Btf};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, ProgramMut, UprobeOpts};
 use machine::Topology;
+use report::lane::LaneTasks;
 
 use crate::bpf::{MainSkel, MainSkelBuilder, OpenMainSkel, types};
 use crate::config::{Config, Unclassified};
 use crate::error::{Error, Result};
 use crate::layout;
 use crate::marks::ResolvedMark;
+use crate::tasks;
 
 /// Counters of one CPU; see bpf/lane.h for the meaning of each field.
 pub type CpuCounters = types::tl_cpu;
@@ -211,6 +213,14 @@ impl Scheduler {
             .collect()
     }
 
+    /// What the tasks have done that ran since then, in [`monotonic_ns`]'s time.
+    pub fn tasks(&self, since_ns: u64) -> Result<LaneTasks> {
+        let failed = |e: String| Error::failed("cannot list the machine's tasks", e);
+        let now_ns = monotonic_ns();
+        let link = self.skel.progs.tl_list_tasks.attach().map_err(|e| failed(format!("{e:#}")))?;
+        tasks::list(&link, since_ns, now_ns).map_err(|e| failed(e.to_string()))
+    }
+
     /// How it ended, if it has.
     pub fn ended(&self) -> Option<Ended> {
         // SAFETY: a field of the mapped section; written once, by the kernel, kind last.
@@ -287,6 +297,14 @@ impl SlotSetter {
             err => Err(std::io::Error::from_raw_os_error(-err)),
         }
     }
+}
+
+/// The clock of the scheduler (bpf_ktime_get_ns).
+fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes to the local variable; this clock cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn fill_constants(open: &mut OpenMainSkel<'_>, topology: &Topology, fault: Fault) {

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use machine::{CpuSet, Topology};
-use report::lane::{CpuTimes, LaneStats};
+use report::lane::{CpuTimes, LaneStats, LaneTasks};
 use report::problem::Problem;
 
 use crate::autosize::{AutoSize, PERIOD};
@@ -35,6 +35,8 @@ pub struct ScxLane {
     auto: Option<(AutoSize, Instant)>,
     /// Counters of the schedulers before a restart, by CPU.
     before: Vec<CpuCounters>,
+    /// How often the wide CPUs have changed.
+    size_changes: u64,
 }
 
 /// What [`ScxLane::poll`] found.
@@ -66,6 +68,7 @@ impl ScxLane {
             wide_cores,
             auto: None,
             before: Vec::new(),
+            size_changes: 0,
         };
         lane.attach(&marks)?;
         Ok(lane)
@@ -117,6 +120,7 @@ impl ScxLane {
     /// Make these cores the wide ones.
     fn widen(&mut self, wide_cores: Vec<usize>, tiers: bool) -> Result<()> {
         self.scheduler.set_classes(&layout::classes(&self.topology, &wide_cores, tiers))?;
+        self.size_changes += u64::from(self.wide_cores != wide_cores);
         self.wide_cores = wide_cores;
         Ok(())
     }
@@ -174,7 +178,13 @@ impl ScxLane {
     pub fn stats(&self, interval_ns: u64) -> LaneStats {
         let mut counters = self.counters();
         counters.extend_from_slice(&self.before);
-        lane_stats(&counters, interval_ns, self.cpus().0.len())
+        let size_changes = Some(self.size_changes);
+        LaneStats { size_changes, ..lane_stats(&counters, interval_ns, self.cpus().0.len()) }
+    }
+
+    /// What the tasks have done that ran since then.
+    pub fn tasks(&self, since_ns: u64) -> Result<LaneTasks> {
+        self.scheduler.tasks(since_ns)
     }
 
     /// What each online CPU did.

@@ -28,6 +28,8 @@ pub fn lane_stats(counters: &[CpuCounters], interval_ns: u64, wide_cpus: usize) 
         leaving_ns: sum(|c| c.leaving_ns),
         guest_ns: sum(|c| c.guest_ns),
         migrations: sum(|c| c.migrations),
+        migrations_to_wide: sum(|c| c.to_wide),
+        migrations_from_wide: sum(|c| c.from_wide),
         misfits: sum(|c| c.misfits),
         type_changes: sum(|c| c.type_changes),
         hint_events: sum(|c| c.hint_events),
@@ -36,6 +38,7 @@ pub fn lane_stats(counters: &[CpuCounters], interval_ns: u64, wide_cpus: usize) 
         heuristic_ends: sum(|c| c.heuristic_ends),
         preemptions: sum(|c| c.preemptions),
         steals: sum(|c| c.steals),
+        size_changes: None, // no CPU's doing: the lane's
         overlooked: sum(|c| c.overlooked),
         wide_on_scalar_ticks: sum(|c| c.tick_wide_on_scalar),
         ticks: sum(|c| c.ticks),

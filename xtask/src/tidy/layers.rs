@@ -5,7 +5,7 @@ use super::tree::{File, Tree};
 
 /// What each of our packages may use of the others. A new crate gets its row
 /// here, and ARCHITECTURE.md its two sentences.
-const MAY_USE: [(&str, &[&str]); 23] = [
+const MAY_USE: [(&str, &[&str]); 24] = [
     ("dvfs", &["machine"]),
     ("isa", &[]),
     ("locks", &[]),
@@ -22,6 +22,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ("preload", &["locks"]),
     ("probe", &["dvfs", "hw", "machine", "report"]),
     ("pstate", &["hw", "locks", "machine"]),
+    ("top", &["hw", "machine", "report"]),
     ("turbolane", &["hw", "machine", "pstate"]),
     ("sched", &["hw", "machine", "policy", "report", "scan", "trace", "turbolane"]),
     (
@@ -39,6 +40,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
             "scan",
             "sched",
             "sim",
+            "top",
             "trace",
             "turbolane",
         ],

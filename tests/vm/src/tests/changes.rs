@@ -13,6 +13,7 @@ use crate::lane::{Lane, plug, set, turbolane};
 use crate::load::{self, Ending, Role, Source};
 use crate::probe_site;
 use crate::samples::{Phase, Samples};
+use crate::tests::top::{self, Kind};
 
 /// Start a load that lasts until the returned handle's samples say so.
 fn background(roles: &[(Role, usize)]) -> Result<(&'static Samples, Vec<crate::guest::Child>)> {
@@ -31,13 +32,18 @@ fn wide_samples_on(samples: &'static Samples, cpus: &[usize], time: Duration) ->
 }
 
 /// The wide set, slices, timeouts, heuristics and marks change under load, and are read back.
+/// `turbolane top` shows the load as it is.
 pub fn settings_change_under_load() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
-    let (samples, _children) = background(&[
+    let (samples, children) = background(&[
         (Role::WideHog, 3),
         (Role::ScalarHog, 3),
         (Role::Mixed(Source::Hint, Ending::Explicit), 3),
     ])?;
+    std::thread::sleep(Duration::from_millis(500));
+    let kinds = [Some("wide"), Some("scalar"), None];
+    let kinds = kinds.into_iter().zip(children.chunks(3));
+    top::shows(&kinds.map(|(task_type, workers)| Kind { workers, task_type }).collect::<Vec<_>>())?;
     for (wide, scalar) in [("0-1", [2, 3]), ("2-3", [0, 1]), ("1,3", [0, 2]), ("2-3", [0, 1])] {
         set(&[&format!("wide-cpus={wide}")])?;
         std::thread::sleep(Duration::from_millis(500));

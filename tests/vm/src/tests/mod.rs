@@ -9,6 +9,7 @@ mod placement;
 pub mod pstate;
 pub mod record;
 mod storms;
+mod top;
 mod trap;
 mod trap_avx512;
 mod trap_detection;

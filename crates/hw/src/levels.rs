@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Cycles that a core spends at each licence level, from its counters.
+//!
+//! CORE_POWER.LVL0, LVL1 and LVL2_TURBO_LICENSE (event 28h, umasks 07h, 18h, 20h), on every CPU and for
+//! whatever runs there. They count core clock cycles while the core is not halted, so that their
+//! shares are shares of the time in which it worked. Which models have them: [`crate::license`].
+//!
+//! The three are one group per CPU, counted together or not at all: where counters are short and the
+//! kernel takes turns, their ratio stays true. While they are open they take three counters of each CPU
+//! away from others. Counting needs CAP_PERFMON, or `perf_event_paranoid` at 0.
+//!
+//! Source: perf_event_open(2). Limits: one CPU's count is its core's state; siblings see the same level.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Error, Read};
+use std::os::fd::{AsRawFd, FromRawFd};
+
+use crate::Source;
+use crate::license::{LicenseCounters, license_counters};
+
+/// Levels that are counted: 0, 1 and 2.
+pub const LEVELS: usize = 3;
+
+const EVENTS: [u64; LEVELS] = [0x0728, 0x1828, 0x2028];
+const TYPE_RAW: u32 = 4;
+/// PERF_FORMAT_GROUP: the number of events, then their counts.
+const FORMAT_GROUP: u64 = 8;
+/// PERF_FLAG_FD_CLOEXEC.
+const CLOEXEC: u64 = 8;
+
+/// struct perf_event_attr, its first version (PERF_ATTR_SIZE_VER0).
+#[repr(C)]
+#[derive(Default)]
+struct Attr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup: u32,
+    breakpoint: u32,
+    config1: u64,
+}
+const _: () = assert!(size_of::<Attr>() == 64);
+
+/// Cycles at the levels since the counters were opened.
+pub type LevelCycles = [u64; LEVELS];
+
+/// The counters of the CPUs that were asked about.
+pub struct LevelCounters {
+    groups: HashMap<u32, [File; LEVELS]>,
+}
+
+impl LevelCounters {
+    /// Counters of this machine; why not, if it has none.
+    pub fn of_this_machine(source: &dyn Source) -> Result<Self, String> {
+        let (counters, _) = license_counters(&crate::cpu::read_cpu(source));
+        let why = match counters {
+            LicenseCounters::Levels { .. } => return Ok(LevelCounters { groups: HashMap::new() }),
+            LicenseCounters::Absent => "this CPU model has no counters of licence levels",
+            LicenseCounters::Undescribed => {
+                "the counters of licence levels of this CPU model are not described"
+            }
+            LicenseCounters::Unknown => "of this CPU model no counters of licence levels are known",
+        };
+        Err(why.to_string())
+    }
+
+    /// Cycles of a CPU. A CPU that was offline meanwhile is counted from zero again.
+    pub fn read(&mut self, cpu: u32) -> io::Result<LevelCycles> {
+        let mut group = match self.groups.remove(&cpu) {
+            Some(group) => group,
+            None => open(cpu)?,
+        };
+        let cycles = read_group(&mut group[0])?;
+        self.groups.insert(cpu, group);
+        Ok(cycles)
+    }
+}
+
+/// What to tell about an error of [`LevelCounters::read`].
+pub fn why_not(error: &Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            "counting on CPUs needs CAP_PERFMON: run it by sudo".to_string()
+        }
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
+            "the kernel has no counters here, as in most virtual machines".to_string()
+        }
+        _ => format!("the counters of licence levels cannot be read: {error}"),
+    }
+}
+
+fn open(cpu: u32) -> io::Result<[File; LEVELS]> {
+    let leader = open_event(EVENTS[0], cpu, -1)?;
+    let group = leader.as_raw_fd();
+    Ok([leader, open_event(EVENTS[1], cpu, group)?, open_event(EVENTS[2], cpu, group)?])
+}
+
+fn open_event(config: u64, cpu: u32, group: i32) -> io::Result<File> {
+    let attr = Attr {
+        kind: TYPE_RAW,
+        size: size_of::<Attr>() as u32,
+        config,
+        read_format: FORMAT_GROUP,
+        ..Attr::default()
+    };
+    // SAFETY: the attributes are valid for their size; every process, this CPU.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, cpu, group, CLOEXEC)
+    };
+    if fd < 0 {
+        return Err(Error::last_os_error());
+    }
+    // SAFETY: a new descriptor, nobody else's.
+    Ok(unsafe { File::from_raw_fd(fd as i32) })
+}
+
+fn read_group(leader: &mut impl Read) -> io::Result<LevelCycles> {
+    let mut bytes = [0; 8 * (1 + LEVELS)];
+    leader.read_exact(&mut bytes)?;
+    let word = |at: usize| bytes[8 * at..8 * at + 8].try_into().map_or(0, u64::from_ne_bytes);
+    Ok([word(1), word(2), word(3)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Recorded;
+
+    /// The counts stand behind their number; half an answer is none.
+    #[test]
+    fn a_group_is_read() {
+        let answer = [3u64, 10, 20, 30].map(u64::to_ne_bytes).concat();
+        assert_eq!(read_group(&mut &answer[..]).unwrap(), [10, 20, 30]);
+        read_group(&mut &answer[..16]).unwrap_err();
+    }
+
+    /// A model without the counters is not asked, however many events its kernel would open: an absent
+    /// event counts zero like an idle one.
+    #[test]
+    fn models_without_counters_fail() {
+        let model = |version: &str| {
+            let cpuid = format!("0 0 = 16 756e6547 6c65746e 49656e69\n1 0 = {version} 0 0 0\n");
+            LevelCounters::of_this_machine(&Recorded::parse("", &cpuid).unwrap()).err()
+        };
+        assert_eq!(model("50654"), None);
+        assert!(model("806f8").unwrap().contains("has no counters"));
+        assert!(model("906a3").unwrap().contains("not described"));
+        assert!(model("306c3").unwrap().contains("no counters of licence levels are known"));
+    }
+
+    /// A CPU that this machine does not have cannot be counted, and there is a sentence for it.
+    #[test]
+    fn a_cpu_that_is_not_there_fails() {
+        let mut counters = LevelCounters { groups: HashMap::new() };
+        let error = counters.read(1_000_000).unwrap_err();
+        assert!(!why_not(&error).is_empty());
+        for (errno, words) in [(libc::EACCES, "CAP_PERFMON"), (libc::ENOENT, "no counters here")] {
+            assert!(why_not(&Error::from_raw_os_error(errno)).contains(words));
+        }
+    }
+}
