@@ -22,7 +22,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ("preload", &["locks"]),
     ("probe", &["dvfs", "hw", "machine", "report"]),
     ("pstate", &["hw", "locks", "machine"]),
-    ("turbolane", &["hw", "machine", "pstate"]),
+    ("turbolane", &["hw", "locks", "machine", "pstate"]),
     ("sched", &["hw", "machine", "policy", "report", "scan", "trace", "turbolane"]),
     (
         "turbolane-cli",
