@@ -11,12 +11,17 @@
 //! There are as many helpers as wide CPUs, per level, started by the first section that needs them.
 //!
 //! Whether that pays is a question of the section's length (DIM 4.3). With the hand-over h, there and
-//! back, measured when the helpers are started, and the share s of the clock that scalar code behind the
-//! section would miss for at least as long as the section was:
+//! back, and the share s of the clock that scalar code behind the section would miss for at least as long as the
+//! section was:
 //!
 //! ```text
 //!   hand over  if  expected length >= h / s
 //! ```
+//!
+//! h is measured when the helpers are started, with a helper that sleeps and a caller that sleeps, too, because
+//! that is what sections meet for which the question is open: a helper looks for its next client for some 0.1
+//! ms, a client for its answer for some 6 us. (A hand-over between threads that look costs a twentieth of it:
+//! docs/experiments/wide-bursts.md.)
 //!
 //! A shorter one runs where it is, without a hint: it may even be over before a lower clock is granted. The
 //! relax time, during which scalar code pays too, is left out on purpose: it would make every section worth
@@ -37,7 +42,7 @@ use std::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use locks::Server;
 
@@ -51,8 +56,11 @@ use crate::{Error, MAX_LEVEL, affinity, thread, wide_begin, wide_end};
 /// Rapids 2.99 to 2.49 GHz), so that this errs towards running in place.
 const LOST_FRAC: f64 = 1.0 / 7.0;
 
-/// Hand-overs that are timed when helpers are started, after as many that are not. Of short ones, so 0.1 to 2 ms.
-const TIMED: usize = 101;
+/// Hand-overs that are timed when helpers are started, each after a pause in which the helper falls asleep, and of a
+/// section in which its caller does (see `locks`: they look for 60 to 200 and 3 to 6 us): 10 ms in all.
+const TIMED: usize = 15;
+const PAUSE: Duration = Duration::from_micros(500);
+const SECTION: Duration = Duration::from_micros(20);
 
 /// Helpers of a level at most: each is a thread with a stack.
 const HELPERS_MAX: usize = 64;
@@ -199,14 +207,21 @@ impl Pool {
     }
 }
 
-/// The median time of a section that does nothing.
+/// The median time that a section takes longer on the helper than it is.
 fn hand_over_ns(helper: &Server) -> u64 {
-    let once = |_| {
+    let section = || {
         let begun = Instant::now();
-        helper.run(|| ());
-        begun.elapsed().as_nanos() as u64
+        while begun.elapsed() < SECTION {
+            std::hint::spin_loop();
+        }
+        begun.elapsed()
     };
-    (0..TIMED).for_each(|at| _ = once(at));
+    let once = |_| {
+        std::thread::sleep(PAUSE);
+        let begun = Instant::now();
+        let inside = helper.run(section);
+        begun.elapsed().saturating_sub(inside).as_nanos() as u64
+    };
     let mut times: Vec<u64> = (0..TIMED).map(once).collect();
     times.sort_unstable();
     times[TIMED / 2]

@@ -4,7 +4,9 @@
 //!
 //! - `affinity.handover_ns`: an empty section handed to a helper (`locks::Server`, what `turbolane::delegate`
 //!   uses) on another CPU, while both threads look.
-//! - `affinity.handover_asleep_ns`: the same to a helper that sleeps, because nobody asked for a while.
+//! - `affinity.handover_asleep_ns`: the same between threads that sleep: to a helper that nobody asked for a while,
+//!   and back from a section in which its caller has fallen asleep, without that section's own time. By this
+//!   `turbolane::delegate` computes its break-even time.
 //! - `affinity.futex_round_trip_ns`: two threads on two CPUs that wake each other by futexes and sleep at once.
 //! - `affinity.migration_round_trip_ns`: the thread moves itself by sched_setaffinity, and back: what a section
 //!   costs in affinity mode without delegation.
@@ -28,6 +30,8 @@ const REPETITIONS: usize = 15;
 const BATCH: usize = 500;
 /// Fewer of those that are preceded by a sleep.
 const BATCH_ASLEEP: usize = 50;
+/// Longer than a client looks for its answer (3 to 6 us).
+const SECTION: Duration = Duration::from_micros(20);
 /// Longer than a helper looks for its next client (`locks`: some 60 to 200 us).
 const UNTIL_ASLEEP: Duration = Duration::from_millis(1);
 
@@ -48,12 +52,11 @@ pub fn run() -> Result<()> {
     for _ in 0..REPETITIONS {
         // the first wakes it
         server.run(|| ());
-        rows[0].push(batch(BATCH, || (), || server.run(|| ())));
-        let pause = || std::thread::sleep(UNTIL_ASLEEP);
-        rows[1].push(batch(BATCH_ASLEEP, pause, || server.run(|| ())));
-        rows[2].push(batch(BATCH, || (), || partner.round_trip()));
+        rows[0].push(batch(BATCH, || (), || without(|| server.run(|| ()))));
+        rows[1].push(batch(BATCH_ASLEEP, || std::thread::sleep(UNTIL_ASLEEP), || server.run(spin)));
+        rows[2].push(batch(BATCH, || (), || without(|| partner.round_trip())));
         let move_there = || away.apply().and_then(|()| home.apply());
-        rows[3].push(batch(BATCH, || (), || _ = move_there()));
+        rows[3].push(batch(BATCH, || (), || without(|| _ = move_there())));
         move_there().context("cannot move")?;
     }
     drop(partner);
@@ -82,13 +85,28 @@ fn median_of(values: &[f64]) -> f64 {
     median(&sorted)
 }
 
-/// The median time of a round trip, ns, with something before each that does not count.
-fn batch(n: usize, before: impl Fn(), round_trip: impl Fn()) -> f64 {
+/// A section that takes `SECTION`; how long it took.
+fn spin() -> Duration {
+    let begun = Instant::now();
+    while begun.elapsed() < SECTION {
+        std::hint::spin_loop();
+    }
+    begun.elapsed()
+}
+
+/// A round trip of which nothing is a section.
+fn without(round_trip: impl Fn()) -> Duration {
+    round_trip();
+    Duration::ZERO
+}
+
+/// The median time of a round trip without its section, ns, with something before each that does not count.
+fn batch(n: usize, before: impl Fn(), round_trip: impl Fn() -> Duration) -> f64 {
     let once = |_| {
         before();
         let begun = Instant::now();
-        round_trip();
-        begun.elapsed().as_nanos() as f64
+        let section = round_trip();
+        begun.elapsed().saturating_sub(section).as_nanos() as f64
     };
     median_of(&(0..n).map(once).collect::<Vec<f64>>())
 }
