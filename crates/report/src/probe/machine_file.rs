@@ -49,7 +49,15 @@ pub fn machine_file(report: &ProbeReport) -> Result<String, String> {
     };
     let mut below: BTreeMap<u32, u32> = BTreeMap::new();
     for (level, centre) in levels.iter().enumerate() {
-        write_level(&mut text, report, &known, &levels, (level, *centre), &active_counts, &mut below);
+        write_level(
+            &mut text,
+            report,
+            &known,
+            &levels,
+            (level, *centre),
+            &active_counts,
+            &mut below,
+        );
     }
     write_rules(&mut text, report, &known, &levels, first);
     write_times(&mut text, report, &levels);
