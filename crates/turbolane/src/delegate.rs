@@ -20,7 +20,7 @@
 //!
 //! h is measured when the helpers are started, with a helper that sleeps and a caller that sleeps, too, because
 //! that is what sections meet for which the question is open: a helper looks for its next client for some 0.1
-//! ms, a client for its answer for some 6 us. (A hand-over between threads that look costs a twentieth of it:
+//! ms, a client for its answer for some 6 us. (A hand-over between threads that look costs a fortieth of it:
 //! docs/experiments/wide-bursts.md.)
 //!
 //! A shorter one runs where it is, without a hint: it may even be over before a lower clock is granted. The
