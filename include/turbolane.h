@@ -40,6 +40,16 @@
 #define TL_WIDE_AFFINITY 2
 
 /**
+ * tl_delegate(): the calling thread has run the section.
+ */
+#define TL_RAN_HERE 0
+
+/**
+ * tl_delegate(): a helper thread has run the section.
+ */
+#define TL_RAN_DELEGATED 1
+
+/**
  * tl_open(): take the first way that works.
  */
 #define TL_WAY_AUTO -1
@@ -210,6 +220,32 @@ int tl_wide_end(void);
  * TL_WIDE_AFFINITY. Never fails. errno is not changed.
  */
 int tl_wide_status(void);
+
+/**
+ * Runs section(argument), wide code of licence level `level`, and returns when
+ * it is over. With the affinity fallback, a section that would have to leave
+ * its CPU is run by a helper thread on a wide CPU, if it is expected to take at
+ * least tl_delegate_break_even_ns(level), or if expected_ns is 0; else by the
+ * calling thread.
+ *
+ * Returns TL_RAN_HERE or TL_RAN_DELEGATED; -EINVAL if level is 0 or above
+ * TL_LEVEL_MAX or section is NULL: then nothing was run. errno is not changed
+ * by the hand-over.
+ *
+ * # Safety
+ * The section may be called from another thread with the argument.
+ */
+int tl_delegate(unsigned int level,
+                unsigned long long expected_ns,
+                void (*section)(void*),
+                void *argument);
+
+/**
+ * The length in ns from which tl_delegate() hands sections of this level from
+ * the calling thread to a helper; 0 if it does not. Starts the helpers. errno
+ * is not changed.
+ */
+unsigned long long tl_delegate_break_even_ns(unsigned int level);
 
 /**
  * Opens frequency control and measurement of this program.

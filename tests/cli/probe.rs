@@ -3,7 +3,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::turbolane;
 
@@ -118,4 +119,36 @@ fn verify_of_a_broken_command_fails() {
     }
     let output = run(&["verify", "--", "/no/such/command"]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// A measurement that breaks off, because its CPUs change underneath, prints what it knows as it was asked
+/// to: one JSON document, not text. On the CPUs of this machine; skipped with one CPU, and where none
+/// can be measured.
+#[test]
+fn json_of_a_measurement_that_breaks_off_is_json() {
+    let cpus = hw::task::get_affinity(std::process::id()).unwrap();
+    if cpus.iter().count() < 2 {
+        return eprintln!("skipped: one CPU cannot change");
+    }
+    let child = turbolane()
+        .args(["probe", "--json", "--time", "30s", "--kernels", "256-fma", "--active", "1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while hw::task::get_affinity(child.id()).is_ok_and(|now| now.iter().count() > 1) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it never bound itself to a CPU");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // an error: it has ended
+    _ = hw::task::set_affinity(child.id(), &cpus);
+    let output = child.wait_with_output().unwrap();
+    if output.status.code() == Some(77) {
+        return eprintln!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot go on"), "{output:?}");
+    let shown = text(&output);
+    assert!(shown.starts_with("{\"schema\":") && shown.lines().count() == 1, "{shown}");
 }

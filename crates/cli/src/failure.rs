@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a subcommand fails: a problem and an exit code.
+//! What a subcommand says: a document on standard output; where it fails, a problem and an exit code.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -61,4 +61,13 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         )),
         _ => Ok(()),
     }
+}
+
+/// Prints a document, as a line of JSON or as text of a terminal's width.
+pub(crate) fn show(
+    is_json: bool,
+    json: impl FnOnce() -> String,
+    text: impl FnOnce(usize) -> String,
+) -> Result<(), Failure> {
+    print(&if is_json { json() + "\n" } else { text(terminal::width()) })
 }

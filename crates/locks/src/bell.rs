@@ -8,55 +8,57 @@
 //!   +--------------------+---+
 //! ```
 //!
-//! The server reads the bell, looks for work, and sleeps only if it can set S on the number it has read:
-//! a ring after its look has changed that.
+//! The server reads the bell, looks for work, watches the bell for a while, and sleeps only if it can set S
+//! on the number it has read: a ring after its look has changed that. It watches with single pauses, since
+//! the line stays in its cache until somebody rings: what a client waits for is two moves of that line,
+//! not the rest of a long pause.
 
-use core::sync::atomic::{AtomicU32, Ordering};
-
-use crate::sys::{futex_wait, futex_wake};
-use crate::wait::doubled;
+use crate::sync::{self, AtomicU32, Ordering, futex_wait, futex_wake};
 
 const ASLEEP: u32 = 1;
 const RING: u32 = 2;
 
-/// Looks for work between two sleeps: 64 pauses each, so some 50 to 200 us. A server that sleeps costs its
-/// next client a wake-up, one that looks costs a core.
-const LOOKS: u32 = 64;
-
 /// The bell.
-#[derive(Debug, Default)]
-pub(crate) struct Bell(AtomicU32);
+#[derive(Debug)]
+pub struct Bell(AtomicU32);
+
+impl Default for Bell {
+    fn default() -> Bell {
+        Bell(AtomicU32::new(0))
+    }
+}
 
 impl Bell {
     /// There is work. What was written before is seen by the server.
-    pub(crate) fn ring(&self) {
+    pub fn ring(&self) {
         if self.0.fetch_add(RING, Ordering::AcqRel) & ASLEEP != 0 {
-            futex_wake(&self.0, 1);
+            futex_wake(&raw const self.0, 1);
         }
     }
 
-    /// Calls `work` for as long as it returns true for "go on"; sleeps when nobody has rung for a while.
-    pub(crate) fn serve(&self, mut work: impl FnMut() -> bool) {
-        let mut idle = 0;
+    /// Calls `work` after each ring, and once before, for as long as it returns true for "go on"; sleeps
+    /// when nobody has rung for a while.
+    pub fn serve(&self, mut work: impl FnMut() -> bool) {
         loop {
             let seen = self.0.fetch_and(!ASLEEP, Ordering::AcqRel) & !ASLEEP;
             if !work() {
                 return;
             }
-            if self.0.load(Ordering::Relaxed) != seen {
-                idle = 0;
+            if self.rings_soon(seen) {
                 continue;
             }
-            idle += 1;
-            if idle < LOOKS {
-                doubled(6);
-                continue;
-            }
-            idle = 0;
             let (asleep, relaxed) = (seen | ASLEEP, Ordering::Relaxed);
             if self.0.compare_exchange(seen, asleep, Ordering::AcqRel, relaxed).is_ok() {
                 futex_wait(&self.0, asleep);
             }
         }
+    }
+
+    /// Whether somebody rings while looking is cheaper than sleeping.
+    fn rings_soon(&self, seen: u32) -> bool {
+        (0..sync::SERVER_LOOKS).any(|_| {
+            sync::pause(1);
+            self.0.load(Ordering::Relaxed) != seen
+        })
     }
 }

@@ -44,6 +44,7 @@ mod placed;
 mod raw;
 mod rwdata;
 mod rwlock;
+mod slot;
 mod sync;
 pub mod sys;
 mod ticket;

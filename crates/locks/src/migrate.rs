@@ -8,19 +8,15 @@
 //!   what it was allowed before. Any code can run so; it costs two migrations (15.6 us in and out on a
 //!   2-CPU guest), and a thread whose affinity somebody else changes meanwhile gets back the old one.
 //! - [`Server`]: a thread that stays on the CPU and runs sections that others hand to it, as closures.
-//!   Costs two moves of a cache line (TURBO 11: 2,000 cycles there and back between modules); a section
-//!   runs on the server's stack and thread-locals. All that one server guards excludes each other.
-//!
-//! ```text
-//!   a client's slot    FREE -> CLAIMED -> POSTED [-> ASLEEP] -> DONE -> FREE
-//!                       client   client     client     server    client
-//! ```
+//!   Costs two moves of a cache line (TURBO 11: 2,000 cycles there and back between modules) while
+//!   both look; `slot` and `bell` say when they sleep. A section runs on the server's stack and
+//!   thread-locals. All that one server guards excludes each other.
 //!
 //! The server looks through the slots in turn, so each client is served once in a round. A closure that
 //! panics does so in its client.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -30,8 +26,9 @@ use std::thread::{JoinHandle, ThreadId};
 use crate::bell::Bell;
 use crate::decorate::Decoration;
 use crate::placed;
-use crate::sys::{Affinity, futex_wait, futex_wake};
-use crate::wait::{Block, Spin, Wait};
+use crate::slot::Slot;
+use crate::sys::Affinity;
+use crate::wait::{Spin, Wait};
 
 /// Moves the holder to a CPU and back.
 pub struct MoveHolder {
@@ -78,12 +75,6 @@ impl Decoration for MoveHolder {
     }
 }
 
-const FREE: u32 = 0;
-const CLAIMED: u32 = 1;
-const POSTED: u32 = 2;
-const ASLEEP: u32 = 3;
-const DONE: u32 = 4;
-
 /// Clients at a time; more wait for a slot.
 const SLOTS: usize = 64;
 
@@ -96,18 +87,19 @@ struct Job {
 
 /// Two lines, because the prefetcher fetches pairs.
 #[repr(align(128))]
-struct Slot {
-    state: AtomicU32,
+struct Desk {
+    slot: Slot,
+    /// The client's or the server's, as the slot says.
     job: UnsafeCell<Option<Job>>,
 }
 
 struct Office {
-    slots: Box<[Slot]>,
+    desks: Box<[Desk]>,
     bell: Bell,
     closing: AtomicBool,
 }
 
-// SAFETY: a slot's job is written by the client that claimed it and read by the server after POSTED;
+// SAFETY: a job is written by the client that claimed the slot and read by the server after it was posted;
 // what it points to may be sent, as `Server::run` demands.
 unsafe impl Sync for Office {}
 // SAFETY: as for Sync.
@@ -123,9 +115,9 @@ pub struct Server {
 impl Server {
     /// Starts it, on one CPU alone if one is named.
     pub fn new(cpu: Option<u32>) -> io::Result<Server> {
-        let slot = |_| Slot { state: AtomicU32::new(FREE), job: UnsafeCell::new(None) };
+        let desk = |_| Desk { slot: Slot::new(), job: UnsafeCell::new(None) };
         let office = Arc::new(Office {
-            slots: (0..SLOTS).map(slot).collect(),
+            desks: (0..SLOTS).map(desk).collect(),
             bell: Bell::default(),
             closing: AtomicBool::new(false),
         });
@@ -146,12 +138,13 @@ impl Server {
         );
         let mut call = Call { section: Some(section), result: None };
         let job = Job { run: call_in_place(&call), argument: (&raw mut call).cast() };
-        let slot = self.office.claim();
-        // SAFETY: the slot is ours from CLAIMED to POSTED.
-        unsafe { *slot.job.get() = Some(job) };
-        slot.state.store(POSTED, Ordering::Release);
+        let desk = self.office.claim();
+        // SAFETY: the desk is ours until it is posted.
+        unsafe { *desk.job.get() = Some(job) };
+        desk.slot.post();
         self.office.bell.ring();
-        slot.await_done();
+        desk.slot.await_done();
+        desk.slot.free();
         match call.result {
             Some(Ok(result)) => result,
             Some(Err(panic)) => resume_unwind(panic),
@@ -192,17 +185,11 @@ fn call_in_place<F: FnOnce() -> R, R>(_call: &Call<F, R>) -> unsafe fn(*mut ()) 
 }
 
 impl Office {
-    fn claim(&self) -> &Slot {
+    fn claim(&self) -> &Desk {
         let mut round = 0;
         loop {
-            for slot in &self.slots {
-                let (free, relaxed) =
-                    (slot.state.load(Ordering::Relaxed) == FREE, Ordering::Relaxed);
-                let mine =
-                    || slot.state.compare_exchange(FREE, CLAIMED, Ordering::Acquire, relaxed);
-                if free && mine().is_ok() {
-                    return slot;
-                }
+            if let Some(desk) = self.desks.iter().find(|desk| desk.slot.claim()) {
+                return desk;
             }
             Spin.step(round);
             round = round.saturating_add(1);
@@ -212,45 +199,23 @@ impl Office {
     fn serve(&self) {
         self.bell.serve(|| {
             let closing = self.closing.load(Ordering::Acquire);
-            self.slots.iter().for_each(Slot::serve);
+            self.desks.iter().for_each(Desk::serve);
             !closing
         });
     }
 }
 
-impl Slot {
+impl Desk {
     /// The server's part.
     fn serve(&self) {
-        if !matches!(self.state.load(Ordering::Acquire), POSTED | ASLEEP) {
+        if !self.slot.is_posted() {
             return;
         }
-        // SAFETY: posted: the client reads and writes nothing of it until DONE.
+        // SAFETY: posted: the client reads and writes nothing of it until it is done.
         if let Some(job) = unsafe { *self.job.get() } {
-            // SAFETY: the client's stack keeps the call until DONE.
+            // SAFETY: the client's stack keeps the call until then.
             unsafe { (job.run)(job.argument) };
         }
-        if self.state.swap(DONE, Ordering::AcqRel) == ASLEEP {
-            futex_wake(&self.state, 1);
-        }
-    }
-
-    /// The client's wait; frees the slot.
-    fn await_done(&self) {
-        let mut round = 0;
-        loop {
-            let state = self.state.load(Ordering::Acquire);
-            if state == DONE {
-                break;
-            }
-            if Block.step(round) {
-                let relaxed = Ordering::Relaxed;
-                let asleep = self.state.compare_exchange(POSTED, ASLEEP, relaxed, relaxed);
-                if asleep.is_ok() || state == ASLEEP {
-                    futex_wait(&self.state, ASLEEP);
-                }
-            }
-            round = round.saturating_add(1);
-        }
-        self.state.store(FREE, Ordering::Release);
+        self.slot.done();
     }
 }

@@ -164,3 +164,27 @@ fn a_campaign_is_reproducible_and_ends() {
     let report = one();
     assert_eq!(one(), report);
 }
+
+/// A dense kernel whose clock is known within 80 MHz only, as on a busy machine, and is certainly below scalar
+/// code's, is a level of the CPU file; one that could be anywhere leaves its class out instead of
+/// claiming that it costs nothing. A sparse kernel's clock stands for no dense one.
+#[test]
+fn a_clock_that_is_not_sharp_is_not_taken_for_no_effect() {
+    let mut machine = Simulated::new(&model("xeon-gold-6130"), Noise::SHARED, 7);
+    let kernels = [("scalar", 1), ("512-fma", 1), ("512-fma", 80)];
+    let mut report = measure(&mut machine, &kernels, 1, 12);
+    let mut rules_with = |half_width_khz: f64| {
+        let is_dense = |row: &&mut Row| row.cell.kernel == "512-fma" && row.cell.one_in == 1;
+        let row = report.rows.iter_mut().find(is_dense).unwrap();
+        let found = row.steady_khz.as_mut().unwrap();
+        (found.low, found.high) = (found.value - half_width_khz, found.value + half_width_khz);
+        let text = report::probe::machine_file(&report).unwrap();
+        let model = CpuModel::from_toml(&text).unwrap();
+        let rule = text.lines().find(|line| line.starts_with("heavy-512"));
+        (model.levels.len(), rule.map(str::to_string))
+    };
+    let sharp = rules_with(10_000.0);
+    assert!(sharp.0 > 1 && sharp.1.is_some(), "{sharp:?}");
+    assert_eq!(rules_with(80_000.0), sharp);
+    assert_eq!(rules_with(2_000_000.0).1, None);
+}

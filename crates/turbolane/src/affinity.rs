@@ -151,6 +151,12 @@ pub(crate) fn cpus(mask: &Mask) -> impl Iterator<Item = usize> {
     })
 }
 
+/// How many CPUs that may run code of `level` the calling thread's original mask holds.
+pub(crate) fn original_cpus(page: &HintPage, level: u32) -> usize {
+    let part = MASKS.with(|masks| part_for(page, &masks.original.get(), level));
+    part.map_or(0, |part| cpus(&part).count())
+}
+
 /// True if the calling thread's mask holds a CPU of a level that serves it. Asks the kernel.
 pub(crate) fn reaches(page: &HintPage, level: u32) -> bool {
     current().is_some_and(|mask| part_for(page, &mask, level).is_some())

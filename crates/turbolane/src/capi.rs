@@ -3,8 +3,8 @@
 //!
 //! The comments here are the header's comments; the manual pages are in docs/man.
 
-use crate::{MAX_LEVEL, thread};
-use std::ffi::{c_int, c_uint};
+use crate::{MAX_LEVEL, Ran, thread};
+use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
 /// Highest licence level of a section.
 pub const TL_LEVEL_MAX: c_uint = 3;
@@ -15,6 +15,11 @@ pub const TL_WIDE_NONE: c_int = 0;
 pub const TL_WIDE_SCX: c_int = 1;
 /// The affinity fallback serves the calling thread.
 pub const TL_WIDE_AFFINITY: c_int = 2;
+
+/// tl_delegate(): the calling thread has run the section.
+pub const TL_RAN_HERE: c_int = 0;
+/// tl_delegate(): a helper thread has run the section.
+pub const TL_RAN_DELEGATED: c_int = 1;
 
 const _: () = {
     assert!(TL_LEVEL_MAX == MAX_LEVEL);
@@ -51,4 +56,48 @@ pub extern "C" fn tl_wide_end() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_wide_status() -> c_int {
     thread::wide_status() as c_int
+}
+
+/// Runs section(argument), wide code of licence level `level`, and returns when
+/// it is over. With the affinity fallback, a section that would have to leave
+/// its CPU is run by a helper thread on a wide CPU, if it is expected to take at
+/// least tl_delegate_break_even_ns(level), or if expected_ns is 0; else by the
+/// calling thread.
+///
+/// Returns TL_RAN_HERE or TL_RAN_DELEGATED; -EINVAL if level is 0 or above
+/// TL_LEVEL_MAX or section is NULL: then nothing was run. errno is not changed
+/// by the hand-over.
+///
+/// # Safety
+/// The section may be called from another thread with the argument.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_delegate(
+    level: c_uint,
+    expected_ns: c_ulonglong,
+    section: Option<unsafe extern "C" fn(*mut c_void)>,
+    argument: *mut c_void,
+) -> c_int {
+    /// An argument of a section that may run on any thread.
+    struct Anywhere(*mut c_void);
+    // SAFETY: the caller's promise.
+    unsafe impl Send for Anywhere {}
+    let Some(section) = section else {
+        return -libc::EINVAL;
+    };
+    let argument = Anywhere(argument);
+    // SAFETY: the caller's promise.
+    let run = move || unsafe { section({ argument }.0) };
+    match crate::delegate(level, expected_ns, run) {
+        Ok(((), Ran::Here)) => TL_RAN_HERE,
+        Ok(((), Ran::Delegated)) => TL_RAN_DELEGATED,
+        Err(error) => -error.errno(),
+    }
+}
+
+/// The length in ns from which tl_delegate() hands sections of this level from
+/// the calling thread to a helper; 0 if it does not. Starts the helpers. errno
+/// is not changed.
+#[unsafe(no_mangle)]
+pub extern "C" fn tl_delegate_break_even_ns(level: c_uint) -> c_ulonglong {
+    crate::delegate_break_even_ns(level).unwrap_or(0)
 }

@@ -35,6 +35,11 @@
 //! are open in the child. Children of `vfork` or of a raw `clone` system call must not open
 //! sections before they `exec`.
 //!
+//! # Delegation
+//! With the affinity fallback, [`delegate`] hands a section as a closure to a helper thread on a wide CPU, which
+//! costs less than moving the thread there and back; short sections, and all sections under other
+//! schedulers, it runs in place.
+//!
 //! # Frequency, threads, measurement
 //! Apart from hints, a program may steer its own frequency: [`Session`] is TURBO's library, with
 //! P-states (crate `pstate`), a registry of threads ([`threads`]) and statistics of regions
@@ -44,13 +49,14 @@
 //! [`page`] is the shared memory, [`protocol`] how a thread gets its slot in it; both are shared
 //! with the daemon. The rest is private: `nesting` (open sections), `thread` (the fast path), `thread_local` (its memory),
 //! `scheduler` (finding one), `connect` (the socket), `mapping` (the page in this process), `cpu`
-//! (where am I), `affinity` (the fallback), `capi`, `capi_session` (the C ABI).
+//! (where am I), `affinity` (the fallback), `delegate` (helpers for it), `capi`, `capi_session` (the C ABI).
 
 mod affinity;
 mod capi;
 mod capi_session;
 mod connect;
 mod cpu;
+mod delegate;
 mod errno;
 mod mapping;
 pub mod monitor;
@@ -65,8 +71,12 @@ pub mod threads;
 
 use std::fmt;
 
-pub use capi::{tl_wide_begin, tl_wide_end, tl_wide_status};
+pub use capi::{
+    TL_RAN_DELEGATED, TL_RAN_HERE, tl_delegate, tl_delegate_break_even_ns, tl_wide_begin,
+    tl_wide_end, tl_wide_status,
+};
 pub use capi_session::*;
+pub use delegate::{Ran, delegate, delegate_break_even_ns};
 pub use monitor::{Monitor, Region, RegionStats};
 pub use nesting::{MAX_DEPTH, MAX_LEVEL};
 pub use session::Session;

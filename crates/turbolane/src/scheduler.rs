@@ -145,7 +145,8 @@ fn watch_forks(in_child: extern "C" fn()) -> bool {
     result == 0
 }
 
-fn coarse_ns() -> u64 {
+/// Monotonic time, behind by up to a tick.
+pub(crate) fn coarse_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes to the local structure only. The clock exists since Linux 2.6.32.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };

@@ -22,9 +22,10 @@
 //! daemon asked for that (`CPU_SCALAR_LEAVES`).
 
 use crate::affinity::{self, Settled};
+use crate::delegate;
 use crate::errno::KeepErrno;
 use crate::nesting::Nesting;
-use crate::page::{CPU_LEVEL, CPU_SCALAR_LEAVES, SILENT};
+use crate::page::{CPU_LEVEL, CPU_SCALAR_LEAVES, HintPage, SILENT};
 use crate::scheduler::{self, Link, Pace};
 use crate::thread_local::this_thread;
 use crate::{Error, Status};
@@ -147,6 +148,24 @@ pub fn wide_status() -> Status {
         Some(link) if link.by_affinity() => Status::Affinity,
         Some(_) => Status::Scx,
     }
+}
+
+/// The page by which a section of `level` that this thread would open now belongs on another CPU, to which
+/// only a change of the thread's mask would bring it: the affinity fallback, no section open, and this CPU
+/// is not fit.
+pub(crate) fn misplaced(level: u32) -> Option<&'static HintPage> {
+    let thread = this_thread();
+    if thread.link.get().is_none() && thread.pace.is_due() {
+        thread.connect();
+    }
+    let link = thread.link.get()?;
+    let elsewhere = link.by_affinity() && link.page.is_active() && !link.is_fit(level);
+    (elsewhere && thread.nesting.get() == Nesting::EMPTY).then_some(link.page)
+}
+
+/// Whether this thread is served, and stands on a CPU that may run code of `level`.
+pub(crate) fn is_placed(level: u32) -> bool {
+    this_thread().link.get().is_some_and(|link| u32::from(link.ask_flags() & CPU_LEVEL) >= level)
 }
 
 impl Link {
@@ -357,6 +376,7 @@ extern "C" fn in_child() {
     let thread = this_thread();
     let _errno = KeepErrno::new();
     affinity::in_child();
+    delegate::in_child();
     thread.link.set(None);
     thread.pace.hurry();
 }

@@ -138,7 +138,10 @@ fn functions_of_the_header() -> Vec<String> {
     let header = std::fs::read_to_string(package().join("../../include/turbolane.h")).unwrap();
     let mut names: Vec<String> = header
         .lines()
-        .filter(|line| line.starts_with("int tl_") || line.starts_with("const char *tl_"))
+        .filter(|line| {
+            let types = ["int tl_", "const char *tl_", "unsigned long long tl_"];
+            types.iter().any(|begin| line.starts_with(begin))
+        })
         .filter_map(|line| Some(line[line.find("tl_")?..].split('(').next()?.to_string()))
         .collect();
     names.sort();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The raw locks of `crates/locks` under loom: a model checker that runs through the orders in which
+//! The raw locks of `crates/locks`, and the words between a client and its server, under loom: a model checker that runs through the orders in which
 //! threads can meet, and through the old values that weakly ordered loads may return.
 //!
 //! The locks' own files are compiled here, unchanged; only `sync`, what they are made of, is another one:
@@ -17,6 +17,8 @@ mod sync;
 
 #[path = "../../../crates/locks/src/barrier.rs"]
 mod barrier;
+#[path = "../../../crates/locks/src/bell.rs"]
+mod bell;
 #[path = "../../../crates/locks/src/futex.rs"]
 mod futex;
 #[path = "../../../crates/locks/src/mcs.rs"]
@@ -26,8 +28,9 @@ mod raw;
 #[path = "../../../crates/locks/src/rwlock.rs"]
 #[expect(dead_code, reason = "not all of it is modelled")]
 mod rwlock;
+#[path = "../../../crates/locks/src/slot.rs"]
+mod slot;
 #[path = "../../../crates/locks/src/ticket.rs"]
 mod ticket;
 #[path = "../../../crates/locks/src/wait.rs"]
-#[allow(dead_code, reason = "Block differs from Sleep in what comes before the sleep only")]
 mod wait;

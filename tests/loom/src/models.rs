@@ -8,10 +8,13 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::barrier::Barrier;
+use crate::bell::Bell;
 use crate::futex::Futex;
 use crate::mcs::Mcs;
 use crate::raw::RawLock;
 use crate::rwlock::RawRwLock;
+use crate::slot::Slot;
+use crate::sync::{self, AtomicU32, Ordering};
 use crate::ticket::Ticket;
 use crate::wait::{Sleep, Spin};
 
@@ -195,4 +198,75 @@ pub fn meetings<W: crate::wait::Wait + Default + 'static>() {
 fn nobody_passes_a_barrier_alone() {
     meetings::<Spin>();
     meetings::<Sleep>();
+}
+
+/// A server, its bell, and one desk with a number that the slot's word makes the client's or the server's.
+struct Office {
+    bell: Bell,
+    closing: AtomicU32,
+    slot: Slot,
+    number: UnsafeCell<u32>,
+}
+
+// SAFETY: loom itself checks who touches the cell.
+unsafe impl Sync for Office {}
+
+impl Office {
+    fn serve(&self) {
+        self.bell.serve(|| {
+            let closing = self.closing.load(Ordering::Acquire);
+            if self.slot.is_posted() {
+                // SAFETY: loom itself checks who touches the cell.
+                self.number.with_mut(|number| unsafe { *number += 1 });
+                self.slot.done();
+            }
+            closing == 0
+        });
+    }
+
+    fn ask(&self, number: u32) {
+        while !self.slot.claim() {
+            sync::give_way();
+        }
+        // SAFETY: loom itself checks who touches the cell.
+        self.number.with_mut(|desk| unsafe { *desk = number });
+        self.slot.post();
+        self.bell.ring();
+        self.slot.await_done();
+        // SAFETY: as above.
+        assert_eq!(self.number.with(|desk| unsafe { *desk }), number + 1);
+        self.slot.free();
+    }
+}
+
+/// So many clients ask a server once each, and each gets its answer; the server ends when it is told to.
+pub fn answers(clients: u32) {
+    let bound = if clients > 1 { PREEMPTIONS_OF_THREE } else { PREEMPTIONS };
+    check(bound, move || {
+        let office = Arc::new(Office {
+            bell: Bell::default(),
+            closing: AtomicU32::new(0),
+            slot: Slot::new(),
+            number: UnsafeCell::new(0),
+        });
+        let here = office.clone();
+        let server = thread::spawn(move || here.serve());
+        let others: Vec<_> = (1..clients)
+            .map(|client| {
+                let office = office.clone();
+                thread::spawn(move || office.ask(10 * client))
+            })
+            .collect();
+        office.ask(0);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        office.closing.store(1, Ordering::Release);
+        office.bell.ring();
+        server.join().unwrap();
+    });
+}
+
+#[test]
+fn every_client_of_a_server_is_answered() {
+    answers(1);
+    answers(2);
 }

@@ -5,14 +5,14 @@ use std::process::Command;
 
 use crate::futex::Futex;
 use crate::mcs::Mcs;
-use crate::models::{counts, meetings, reads_and_writes};
+use crate::models::{answers, counts, meetings, reads_and_writes};
 use crate::sync::Mutant::{LostWake, WeakAcquire, WeakRelease};
 use crate::sync::plant;
 use crate::ticket::Ticket;
 use crate::wait::{Sleep, Spin};
 
 /// Models by name, and whether their waiters sleep.
-const MODELS: [(&str, bool, fn()); 8] = [
+const MODELS: [(&str, bool, fn()); 9] = [
     ("futex, spin", false, || counts(2, || Futex::new(Spin))),
     ("futex, sleep", true, || counts(2, || Futex::new(Sleep))),
     ("ticket, spin", false, || counts(2, || Ticket::new(Spin))),
@@ -21,6 +21,7 @@ const MODELS: [(&str, bool, fn()); 8] = [
     ("mcs, sleep", true, || counts(2, || Mcs::new(Sleep))),
     ("readers and a writer", true, reads_and_writes::<Sleep>),
     ("barrier", true, meetings::<Sleep>),
+    ("server", true, || answers(1)),
 ];
 
 /// Set for the child that runs one model with one fault.

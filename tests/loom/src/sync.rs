@@ -59,6 +59,9 @@ pub fn give_way() {
 /// Sleep at once: what comes before only adds orders that the spinning models have.
 pub const SPIN_ROUNDS: u32 = 0;
 
+/// One look covers both answers: rung meanwhile, or not.
+pub const SERVER_LOOKS: u32 = 1;
+
 /// loom's atomics are not made at compile time.
 macro_rules! const_fn {
     ($(#[$doc:meta])* pub fn new($($arg:ident : $type:ty),*) -> Self $body:block) => {
@@ -89,6 +92,9 @@ impl AtomicU32 {
     }
     pub fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
         self.0.fetch_sub(value, weakened(order))
+    }
+    pub fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
+        self.0.fetch_and(value, weakened(order))
     }
     pub fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
         self.0.fetch_or(value, weakened(order))

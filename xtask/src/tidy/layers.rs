@@ -23,7 +23,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     ("probe", &["dvfs", "hw", "machine", "report"]),
     ("pstate", &["hw", "locks", "machine"]),
     ("top", &["hw", "machine", "report"]),
-    ("turbolane", &["hw", "machine", "pstate"]),
+    ("turbolane", &["hw", "locks", "machine", "pstate"]),
     ("sched", &["hw", "machine", "policy", "report", "scan", "trace", "turbolane"]),
     (
         "turbolane-cli",

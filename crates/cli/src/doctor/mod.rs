@@ -17,8 +17,7 @@ use report::json_line;
 use report::problem::Problem;
 use sched::obstacles;
 
-use crate::failure::{FOUND, Failure, print};
-use crate::terminal;
+use crate::failure::{FOUND, Failure, show};
 
 /// Tell what this machine can and cannot do, and why
 ///
@@ -66,8 +65,7 @@ pub(crate) fn main(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     if args.probe {
         report.sections.push(checks::measured(&crate::probe::quick()?));
     }
-    let text = if args.json { json_line(&report) + "\n" } else { report.text(terminal::width()) };
-    print(&text)?;
+    show(args.json, || json_line(&report), |width| report.text(width))?;
     let can_run = obstacles::of_scx(&facts.kernel).is_none();
     Ok(if can_run { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
 }

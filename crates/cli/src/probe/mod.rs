@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use probe::{End, Live, Machine, Noise, Plan, ProbeError, Recording, Simulated, analyse};
+use report::json_line;
 use report::probe::ProbeReport;
 use report::probe::raw;
 use report::problem::Problem;
 use sched::parse::duration_ns;
 
-use crate::failure::{Failure, print};
-use crate::terminal;
+use crate::failure::{Failure, show};
 
 /// How long a quick measurement may take, calibration included.
 const QUICK: Duration = Duration::from_millis(9_500);
@@ -115,11 +115,7 @@ pub(crate) fn main(args: &ProbeArgs) -> Result<ExitCode, Failure> {
         }
         None => measure(args)?,
     };
-    print(&if args.json {
-        report::json_line(&report) + "\n"
-    } else {
-        report.text(terminal::width())
-    })?;
+    show(args.json, || json_line(&report), |width| report.text(width))?;
     output::write_files(args, &report)?;
     if report.rows.iter().all(|row| row.steady_khz.is_none()) {
         return Err(Failure::unsupported(Problem::new(
@@ -187,7 +183,7 @@ fn measure(args: &ProbeArgs) -> Result<ProbeReport, Failure> {
     match recording.end {
         End::Failed(error) => {
             // What is known stands before what went wrong.
-            print(&report.text(terminal::width()))?;
+            show(args.json, || json_line(&report), |width| report.text(width))?;
             Err(failure(error))
         }
         _ => Ok(report),

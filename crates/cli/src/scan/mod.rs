@@ -14,8 +14,7 @@ use clap::{Args, ValueEnum};
 use report::json_line;
 use scan::{Options, Sort};
 
-use crate::failure::{FOUND, Failure, print};
-use crate::terminal;
+use crate::failure::{FOUND, Failure, show};
 
 /// Find the functions that can raise the licence level
 ///
@@ -127,7 +126,6 @@ pub(crate) fn main(args: &ScanArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.marks {
         marks::write(path, &scan)?;
     }
-    let text = if args.json { json_line(&scan) + "\n" } else { scan.text(terminal::width()) };
-    print(&text)?;
+    show(args.json, || json_line(&scan), |width| scan.text(width))?;
     Ok(if scan.found() > 0 { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
 }

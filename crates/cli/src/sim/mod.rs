@@ -28,7 +28,7 @@ use sim::policy_spec::PolicySpec;
 
 use replay::DvfsPolicy;
 
-use crate::failure::{Failure, print};
+use crate::failure::{Failure, print, show};
 use crate::terminal;
 
 /// Simulate: predict what a scheduler brings, on any machine
@@ -151,11 +151,13 @@ struct ReplayArgs {
 pub(crate) fn main(args: &SimArgs) -> Result<ExitCode, Failure> {
     if let Some(id) = &args.break_even {
         let report = break_even::report(&input::model(id)?);
-        return show(args, || json_line(&report), |width| report.text(width));
+        show(args.json, || json_line(&report), |width| report.text(width))?;
+        return Ok(ExitCode::SUCCESS);
     }
     if let Some(name) = &args.replay.replay {
         let report = replay::report(args, name)?;
-        return show(args, || json_line(&report), |width| report.text(width));
+        show(args.json, || json_line(&report), |width| report.text(width))?;
+        return Ok(ExitCode::SUCCESS);
     }
     if args.scenarios.is_empty() {
         print(&input::list(terminal::width()))?;
@@ -164,21 +166,9 @@ pub(crate) fn main(args: &SimArgs) -> Result<ExitCode, Failure> {
     let sweep = input::sweep(args)?;
     let reports = sweep::run(&sweep)?;
     for report in &reports {
-        let text =
-            if args.json { json_line(report) + "\n" } else { report.text(terminal::width()) };
-        print(&text)?;
+        show(args.json, || json_line(report), |width| report.text(width))?;
     }
     write_files(args, &reports)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// A document as JSON or text.
-fn show(
-    args: &SimArgs,
-    json: impl Fn() -> String,
-    text: impl Fn(usize) -> String,
-) -> Result<ExitCode, Failure> {
-    print(&if args.json { json() + "\n" } else { text(terminal::width()) })?;
     Ok(ExitCode::SUCCESS)
 }
 

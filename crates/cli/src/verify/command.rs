@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One run of a command: its CPU time, and the number in its output.
+//! One run of a command: its time, its CPU time, and the number in its output.
 
 use std::fmt;
 use std::io::{Read, Seek, SeekFrom};
 use std::process::Stdio;
 use std::str::FromStr;
+use std::time::Instant;
 
 use report::problem::Problem;
 use report::text::wrap;
@@ -20,6 +21,8 @@ pub(super) struct Command {
 
 /// What a run gave.
 pub(super) struct Done {
+    /// From its start to its end, without what is done here with its output.
+    pub(super) time_ns: u64,
     pub(super) cpu_time_ns: u64,
     pub(super) metric: Option<f64>,
 }
@@ -44,14 +47,16 @@ impl Command {
         };
         let mut output = tempfile::tempfile().map_err(unable)?;
         let copy = || output.try_clone().map(Stdio::from);
-        let before_ns = children_cpu_ns();
-        let status = std::process::Command::new(&self.words[0])
+        let mut command = std::process::Command::new(&self.words[0]);
+        command
             .args(&self.words[1..])
             .stdin(Stdio::null())
             .stdout(copy().map_err(unable)?)
-            .stderr(copy().map_err(unable)?)
-            .status()
-            .map_err(unable)?;
+            .stderr(copy().map_err(unable)?);
+        let before_ns = children_cpu_ns();
+        let started = Instant::now();
+        let status = command.status().map_err(unable)?;
+        let time_ns = started.elapsed().as_nanos() as u64;
         let cpu_time_ns = children_cpu_ns().saturating_sub(before_ns);
         let mut bytes = Vec::new();
         output
@@ -69,7 +74,7 @@ impl Command {
             })?),
             None => None,
         };
-        Ok(Done { cpu_time_ns, metric })
+        Ok(Done { time_ns, cpu_time_ns, metric })
     }
 
     /// With the last lines of the output, which say more than a code.

@@ -8,16 +8,15 @@
 mod command;
 
 use std::process::ExitCode;
-use std::time::Instant;
 
 use clap::Args;
-use probe::compare::{Comparison, LEAST_RUNS, Verdict, compare};
+use probe::compare::{Comparison, LEAST_RUNS, RankTest, Verdict};
+use report::json_line;
 use report::problem::Problem;
 use report::verify::{Effect, Sample, Side, VerifyReport};
 
-use crate::failure::{FOUND, Failure, print};
-use crate::terminal;
-use command::{Command, Metric};
+use crate::failure::{FOUND, Failure, show};
+use command::{Command, Done, Metric};
 
 /// Compare a command with and without core specialisation
 ///
@@ -68,9 +67,12 @@ pub(crate) struct VerifyArgs {
 }
 
 const AFTER_HELP: &str = "\
-The test is the rank-sum test with its exact distribution: a command compared
-with itself is called different in at most 5 of 100 cases. The number of runs is
-fixed before the first; run again with more instead of until it is different.
+The test is the rank-sum test with its exact distribution (with more than 100
+runs of each kind, the normal approximation): a command compared with itself is
+called different in at most 5 of 100 cases. The number of runs is fixed before
+the first; run again with more instead of until it is different.
+
+The time is that of the command alone, from its start to its end.
 
 Exit codes: 0 B is better or no difference was found, 1 B is worse, 2 failed,
 77 not enough runs to tell.
@@ -98,21 +100,14 @@ pub(crate) fn main(args: &VerifyArgs) -> Result<ExitCode, Failure> {
     for _ in 0..args.runs {
         let first = usize::from(random.bool());
         for kind in [first, 1 - first] {
-            let started = Instant::now();
-            let done = both[kind].run(args.metric.as_ref())?;
-            let time_ns = started.elapsed().as_nanos() as u64;
-            let (cpu_time_ns, metric) = (done.cpu_time_ns, done.metric);
+            let Done { time_ns, cpu_time_ns, metric } = both[kind].run(args.metric.as_ref())?;
             sides[kind].samples.push(Sample { order, time_ns, cpu_time_ns, metric });
             order += 1;
         }
     }
     let [a, b] = sides;
     let report = report(args, a, b)?;
-    print(&if args.json {
-        report::json_line(&report) + "\n"
-    } else {
-        report.text(terminal::width())
-    })?;
+    show(args.json, || json_line(&report), |width| report.text(width))?;
     Ok(match report.effect.verdict {
         report::verify::Verdict::Worse => ExitCode::from(FOUND),
         report::verify::Verdict::NotEnoughRuns => ExitCode::from(crate::failure::UNSUPPORTED),
@@ -147,8 +142,10 @@ fn report(args: &VerifyArgs, a: Side, b: Side) -> Result<VerifyReport, Failure> 
     let smaller = args.metric.is_none() || args.less;
     let value = |sample: &Sample| sample.metric.unwrap_or(sample.time_ns as f64);
     let margin = args.margin / 100.0;
-    let effect = effect(&a, &b, value, smaller, margin)?;
-    let cpu_time = self::effect(&a, &b, |sample| sample.cpu_time_ns.max(1) as f64, true, margin)?;
+    let test = RankTest::new(a.samples.len(), b.samples.len());
+    let cpu_time_ns = |sample: &Sample| sample.cpu_time_ns.max(1) as f64;
+    let effect = effect(test, &a, &b, value, smaller, margin)?;
+    let cpu_time = self::effect(test, &a, &b, cpu_time_ns, true, margin)?;
     Ok(VerifyReport {
         schema: report::SCHEMA,
         seed: args.seed,
@@ -165,6 +162,7 @@ fn report(args: &VerifyArgs, a: Side, b: Side) -> Result<VerifyReport, Failure> 
 }
 
 fn effect(
+    test: Option<RankTest>,
     a: &Side,
     b: &Side,
     value: impl Fn(&Sample) -> f64,
@@ -173,7 +171,8 @@ fn effect(
 ) -> Result<Effect, Failure> {
     let values = |side: &Side| -> Vec<f64> { side.samples.iter().map(&value).collect() };
     let (a, b) = (values(a), values(b));
-    let Some(found) = compare(&a, &b, smaller_is_better, margin_frac) else {
+    let compared = test.and_then(|test| test.compare(&a, &b, smaller_is_better, margin_frac));
+    let Some(found) = compared else {
         return Err(Failure::failed(Problem::new(
             "the runs cannot be compared",
             "a value is 0 or negative, so there is no ratio",

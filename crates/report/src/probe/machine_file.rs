@@ -9,7 +9,9 @@
 //! medians of the rows of the highest level that shows them. What was not seen stays unknown, and
 //! `sim` says what it assumes for it.
 //!
-//! Clocks whose interval is wider than half a bin do not count.
+//! Clocks whose interval is wider than half a bin either way do not count, but for those that are certainly
+//! below scalar code's: on a busy machine a dense kernel's clock is known within 80 MHz, and that it is lower
+//! matters more. A class whose dense kernels have no clock is left out, as nothing is known about it.
 //!
 //! Limits: classes that no kernel of this CPU could show are left out, which says that the part has
 //! none. Clocks are made to fall with levels and active CPUs where noise turned them round: a reader
@@ -28,12 +30,10 @@ const STATE_KERNEL: &str = "dirty-upper";
 
 /// The file's text; the error says why there is none.
 pub fn machine_file(report: &ProbeReport) -> Result<String, String> {
-    // A wider interval tells no level from its neighbour.
-    let is_narrow = |found: &Estimate| (found.high - found.low) / 2.0 <= LEVEL_KHZ;
     let known: Vec<(&Row, Estimate)> = report
         .rows
         .iter()
-        .filter_map(|row| Some((row, row.steady_khz.filter(is_narrow)?)))
+        .filter_map(|row| Some((row, row.steady_khz.filter(|found| counts(report, row, found))?)))
         .collect();
     let first = known.iter().map(|(row, _)| row.cell.active).min();
     let first = first.ok_or("no clock is known within half a bin: too few quiet repetitions")?;
@@ -41,7 +41,7 @@ pub fn machine_file(report: &ProbeReport) -> Result<String, String> {
     let (_, scalar) = scalar.ok_or("the clock of scalar code is not known within half a bin")?;
     let levels = levels(&known, first, scalar.value);
     let mut text = head(report);
-    let counts: Vec<u32> = {
+    let active_counts: Vec<u32> = {
         let mut counts: Vec<u32> = known.iter().map(|(row, _)| row.cell.active).collect();
         counts.sort_unstable();
         counts.dedup();
@@ -49,11 +49,27 @@ pub fn machine_file(report: &ProbeReport) -> Result<String, String> {
     };
     let mut below: BTreeMap<u32, u32> = BTreeMap::new();
     for (level, centre) in levels.iter().enumerate() {
-        write_level(&mut text, report, &known, &levels, (level, *centre), &counts, &mut below);
+        write_level(
+            &mut text,
+            report,
+            &known,
+            &levels,
+            (level, *centre),
+            &active_counts,
+            &mut below,
+        );
     }
     write_rules(&mut text, report, &known, &levels, first);
     write_times(&mut text, report, &levels);
     Ok(text)
+}
+
+/// Whether a row's clock tells its level from the neighbouring one, or at least from scalar code's.
+fn counts(report: &ProbeReport, row: &Row, found: &Estimate) -> bool {
+    let is_peer = |other: &&Row| other.class == "scalar" && other.cell.active == row.cell.active;
+    let scalar = report.rows.iter().find(is_peer).and_then(|row| row.steady_khz);
+    let is_narrow = (found.high - found.low) / 2.0 <= LEVEL_KHZ;
+    is_narrow || scalar.is_some_and(|scalar| found.high <= scalar.low - LEVEL_KHZ)
 }
 
 fn source(report: &ProbeReport, found: &Estimate) -> String {
@@ -160,8 +176,17 @@ fn write_rules(
     active: u32,
 ) {
     let mut rules: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    let has_dense = |class: &str| {
+        let is_dense = |(row, _): &(&Row, Estimate)| {
+            row.cell.active == active && row.cell.one_in == 1 && row.class == class
+        };
+        known.iter().any(is_dense)
+    };
     for (row, found) in known {
         if row.cell.active != active || row.cell.kernel == STATE_KERNEL || row.class == "unknown" {
+            continue;
+        }
+        if !has_dense(&row.class) {
             continue;
         }
         let level = level_of(levels, found.value);

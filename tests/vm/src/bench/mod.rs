@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The benchmarks. Groups `vm` and `trap`: each measures its claim beside its baseline in one
 //! guest. Group `sim`: the simulator's speed, and what it predicts. Groups `dvfs` and `scan`: the speed of
-//! replays and of the scanner. Group `probe`: what the frequency probe and the comparison of runs are worth.
-//! Group `lib`: the application library. Group `record`: what a recording costs.
+//! replays and of the scanner. Group `probe`: what the frequency probe and the comparison of runs are worth, and what
+//! handing a section to another CPU costs. Group `lib`: the application library. Group `record`: what a recording costs.
 
 pub mod conservation;
 mod dvfs;
+mod handover;
 mod hints;
 mod lib_locks;
 mod lib_monitor;
@@ -31,6 +32,7 @@ pub const ALL: &[Case] = &[
     Case::bench("lib-locks", lib_locks::run).group("lib").host(),
     Case::bench("overhead", overhead::run).icount().limit_s(900).peers(&["scx_layered"]),
     Case::bench("probe", probe::run).group("probe").host(),
+    Case::bench("handover", handover::run).group("probe").host(),
     Case::bench("record", record::run).group("record").host(),
     Case::bench("scan", scan::run).group("scan").host(),
     Case::bench("sim", sim::run).group("sim").host(),
