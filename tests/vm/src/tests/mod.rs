@@ -16,6 +16,7 @@ mod trap_detection;
 mod trap_input;
 mod trap_lane;
 mod trap_light;
+mod trap_sleep;
 
 use crate::suite::Case;
 
@@ -64,6 +65,7 @@ pub const ALL: &[Case] = &[
     Case::new("trap_core_dump", trap::core_dump),
     Case::new("trap_kernel_vectors", trap::kernel_vector_code),
     Case::new("trap_hotplug", trap::hotplug),
+    Case::new("trap_hibernation", trap_sleep::hibernation).limit_s(240),
     Case::new("trap_reload", trap::reload),
     Case::new("trap_kvm", trap::virtual_machines),
     Case::new("trap_exec", trap::new_programs_see_everything),
