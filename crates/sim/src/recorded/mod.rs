@@ -398,9 +398,10 @@ impl Judge {
         let Some(runs) = self.cpus[at].runs.filter(|runs| *runs != tid) else {
             return self.cpus[at].runs.is_some();
         };
-        if self.cpus[at].named == Some(tid) {
+        let told = self.tasks.get(&runs).is_some_and(|task| task.told);
+        if self.cpus[at].named == Some(tid) && (told || self.has_ended(tid)) {
             self.takes_over(at, runs, tid);
-        } else if self.tasks.get(&runs).is_some_and(|task| !task.told) {
+        } else if !told {
             self.stopped_unseen(at, runs);
             if let Some(task) = self.tasks.get(&tid) {
                 // Its wait ended while nobody saw it.
@@ -409,6 +410,13 @@ impl Judge {
             return false;
         }
         true
+    }
+
+    /// A task whose number another one may have taken; else it was found behind a hidden one, and has called
+    /// itself something else.
+    fn has_ended(&self, tid: u32) -> bool {
+        let state = self.tasks.get(&tid).map(|task| task.state);
+        matches!(state, Some(State::Ended | State::Running(_)))
     }
 
     /// A hidden task has stopped on the CPU, some time since it started there.

@@ -202,6 +202,21 @@ fn hidden_tasks_are_counted() {
     assert_eq!(verdict.hidden, hidden);
 }
 
+/// A task that runs behind a hidden one, and gives itself a name, has not called exec in its place.
+#[test]
+fn names_behind_hidden_tasks_are_names() {
+    let events = [
+        switch(1100, 0, IDLE, (8, None)),
+        switch(1200, 0, (8, None, Why::Preempted), (7, None)),
+        name(1300, 0, 8),
+        switch(1400, 0, (8, None, Why::Sleeps), (0, None)),
+        switch(1500, 0, IDLE, (7, None)),
+        switch(1600, 0, (8, None, Why::Sleeps), (0, None)),
+    ];
+    let verdict = judge(false, &events).unwrap();
+    assert!(verdict.result.is_ok() && verdict.hidden.stops == 2, "{verdict:?}");
+}
+
 /// A task that tells some of its stops has to tell all, before and afterwards.
 #[test]
 fn missing_stops_fail() {
