@@ -84,7 +84,9 @@ fn written(events: &[Event], flush_each: usize) -> (Vec<u8>, End) {
             writer.flush().unwrap();
         }
     }
-    writer.finish(0).unwrap()
+    let (file, end, bytes) = writer.finish(0).unwrap();
+    assert_eq!(bytes, file.len() as u64);
+    (file, end)
 }
 
 type Got = (Vec<Event>, Option<Ending>);
