@@ -24,6 +24,13 @@
  * preemption off. An interrupt in between may record before it. The reader puts
  * records in order.
  *
+ * Stalls: a virtual CPU may stand still because its host runs something else.
+ * The guest sees a CPU that idles beside work, or a task that runs and gets
+ * nothing done. If asked to, the loader has a software clock of perf call
+ * tl_trace_beat on each CPU, idle or not; a beat that comes much later than the
+ * one before says that nothing was executed there in between, not even an
+ * interrupt (or that interrupts were off, which is as good an excuse).
+ *
  * Lost: a full ring drops the record and counts it, by CPU. A program that the
  * kernel skips because it runs on this CPU already is counted by the kernel
  * (recursion_misses); the loader adds both.
@@ -49,9 +56,13 @@ void bpf_task_release(struct task_struct *p) __ksym;
 const volatile u32 everybody;	 /* 1 all tasks, 0 those that are followed */
 const volatile u32 lane_known;	 /* 1 the map tasks is the scheduler's */
 const volatile u32 nr_words = 1; /* of an affinity, 64 CPUs each */
+const volatile u64 stall_ns;	 /* least time between beats that is told */
 
 /* Records dropped, by CPU; by the CPU, also from interrupts. */
 u64 lost[TL_TRACE_CPUS_MAX];
+
+/* Last beat, by CPU; by the CPU, in interrupts; CLOCK_MONOTONIC; 0 none yet. */
+u64 beats_ns[TL_TRACE_CPUS_MAX];
 
 struct ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -413,6 +424,22 @@ int BPF_PROG(tl_trace_trap, struct task_struct *p, u32 level, unsigned long ip)
 {
 	if (is_wanted(p))
 		emit(TL_TRACE_TRAP, p->pid, level, ip);
+	return 0;
+}
+
+/* ---- stalls ---- */
+
+SEC("?perf_event")
+int tl_trace_beat(void *context)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	u64 now_ns = bpf_ktime_get_ns();
+	u64 *beat_ns = &beats_ns[cpu & (TL_TRACE_CPUS_MAX - 1)];
+	u64 since_ns = *beat_ns;
+
+	*beat_ns = now_ns;
+	if (since_ns && now_ns - since_ns > stall_ns)
+		emit(TL_TRACE_STALL, 0, 0, now_ns - since_ns);
 	return 0;
 }
 

@@ -18,6 +18,7 @@
  *   TRAP          who        licence level         address of the instruction
  *   NAME          who        0                     tgid; struct tl_trace_name
  *   AFFINITY      who        0                     words; struct tl_trace_cpus
+ *   STALL         0          0                     ns since the last beat
  *
  *              63        40 39      32 31             0
  *   SWITCH    +------------+----------+----------------+
@@ -46,6 +47,7 @@ enum tl_trace_kind {
 	TL_TRACE_TRAP = 10,
 	TL_TRACE_NAME = 11, /* it has this name from now on */
 	TL_TRACE_AFFINITY = 12,
+	TL_TRACE_STALL = 16,
 };
 
 /* flags of SWITCH: why the task stopped */

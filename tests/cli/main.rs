@@ -5,6 +5,7 @@
 
 mod live;
 mod probe;
+mod record;
 mod scan;
 mod socket;
 mod top;

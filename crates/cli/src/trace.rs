@@ -10,14 +10,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use report::problem::Problem;
-use report::text::wrap;
+use report::text::{duration, wrap};
 use report::{Document, json_line};
 use sched::parse::duration_ns;
 use sim::check::Bounds;
-use sim::recorded::{Judge, Unjudged, Verdict};
+use sim::recorded::{Hidden, Judge, StallSum, Stalls, Unjudged, Verdict};
 use trace::follow::{Follower, Visit};
 use trace::summary::Summary;
-use trace::{Ending, Info, Reader, TraceError};
+use trace::{Ending, Reader, TraceError};
 
 use crate::failure::{FOUND, Failure, print};
 use crate::terminal;
@@ -86,8 +86,9 @@ pub(crate) fn main(args: &TraceArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut summary = Summary::default();
-    let (info, follower, ending) = read(&args.file, &mut summary)?;
-    let report = summary.finish(&info, &follower, ending);
+    let mut reader = open(&args.file)?;
+    let (follower, ending) = follow(&args.file, &mut reader, &mut summary)?;
+    let report = summary.finish(reader.info(), &follower, ending);
     let text = if args.json {
         json_line(&Document::new(report)) + "\n"
     } else {
@@ -106,20 +107,28 @@ fn check(args: &TraceArgs) -> Result<ExitCode, Failure> {
         let next = "record the whole machine: turbolane record --system, with a larger --buffer";
         Failure::failed(Problem::new(what, why.to_string(), next))
     };
-    let mut reader = open(path)?;
     let bounds = Bounds {
         moment_ns: args.moment,
         tick_ns: TICK_NS,
         wait_ns: args.longest_wait,
         conserves: true,
     };
-    let mut judge = Judge::new(reader.info(), bounds).map_err(unjudged)?;
+    // Stalls are told behind what they excuse.
+    let (mut first, mut stalls) = (open(path)?, Stalls::default());
+    if first.info().stalls {
+        while let Some(event) = first.next_event().map_err(cannot)? {
+            stalls.take(&event);
+        }
+    }
+    let mut reader = open(path)?;
+    let mut judge = Judge::new(reader.info(), stalls, bounds).map_err(unjudged)?;
     let mut last_ns = 0;
     while let Some(event) = reader.next_event().map_err(cannot)? {
         last_ns = event.at_ns;
         judge.take(&event);
     }
-    let verdict = judge.finish(last_ns).map_err(unjudged)?;
+    let ending = reader.ending().expect("known behind the last event");
+    let verdict = judge.finish(ending.at_ns(last_ns)).map_err(unjudged)?;
     print(&verdict_text(&verdict))?;
     Ok(ExitCode::from(if verdict.result.is_ok() { 0 } else { FOUND }))
 }
@@ -136,8 +145,25 @@ fn verdict_text(verdict: &Verdict) -> String {
         Ok(checked) => wrap("verdict  ", &format!("kept, in {checked} events"), width),
         Err(violation) => wrap("verdict  ", &violation.to_string(), width),
     };
+    let mut note = |what: &str| text += &wrap("note     ", what, width);
     if verdict.until_ns.is_some() {
-        text += &wrap("note     ", "checked until the set of wide CPUs changed", width);
+        note("checked until the set of wide CPUs changed");
+    }
+    let StallSum { stalls, total_ns, longest_ns } = verdict.stalls;
+    if stalls > 0 {
+        let (total, longest) = (duration(total_ns), duration(longest_ns));
+        note(&format!(
+            "CPUs stood still {stalls} times, {total} in all, {longest} at most: that time was not judged"
+        ));
+    }
+    let Hidden { tids, stops, unseen_ns } = &verdict.hidden;
+    if !tids.is_empty() {
+        let tids: Vec<String> = tids.iter().map(u32::to_string).collect();
+        let unseen = duration(*unseen_ns);
+        note(&format!(
+            "this kernel hides when some tasks stop ({}): {unseen} behind {stops} such stops not judged",
+            tids.join(", ")
+        ));
     }
     text
 }
@@ -154,18 +180,17 @@ fn unreadable(path: &Path, error: TraceError) -> Failure {
     Failure::failed(error.problem(format!("cannot read {}", path.display())))
 }
 
-/// Shows a whole recording to `to`.
-fn read(path: &Path, to: &mut dyn Visit) -> Result<(Info, Follower, Ending), Failure> {
-    let mut reader = open(path)?;
+/// Shows a recording to `to`, from where its reader is to its end.
+fn follow(
+    path: &Path,
+    reader: &mut Reader<BufReader<File>>,
+    to: &mut dyn Visit,
+) -> Result<(Follower, Ending), Failure> {
     let mut follower = Follower::new(reader.info());
     while let Some(event) = reader.next_event().map_err(|error| unreadable(path, error))? {
         follower.take(&event, to);
     }
     let ending = reader.ending().expect("known behind the last event");
-    let end_ns = match ending {
-        Ending::Complete(end) => end.at_ns,
-        Ending::Partial { .. } => follower.now_ns(),
-    };
-    follower.finish(end_ns, to);
-    Ok((reader.info().clone(), follower, ending))
+    follower.finish(ending.at_ns(follower.now_ns()), to);
+    Ok((follower, ending))
 }

@@ -132,6 +132,15 @@ impl Checker {
         self.violation.as_ref()
     }
 
+    /// The task has waited until now, and how much of it was right is not known: it is not judged.
+    pub fn excuse(&mut self, now_ns: u64, task: Tid) {
+        // One that came to be behind a violation is not known.
+        let state = self.tasks.get_mut(task as usize).map(|task| &mut task.state);
+        if let Some(State::Runnable { since_ns }) = state {
+            *since_ns = now_ns;
+        }
+    }
+
     fn broken(&mut self, rule: &'static str, what: String) {
         if self.violation.is_none() {
             self.violation = Some(Violation { at_ns: self.now_ns, rule, what });

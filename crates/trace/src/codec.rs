@@ -45,6 +45,7 @@ const AFFINITY: u8 = 12;
 const TASK: u8 = 13;
 const CLASS: u8 = 14;
 const LOST: u8 = 15;
+const STALL: u8 = 16;
 
 // How a name is told; see `Names`.
 const NAME_ONCE: u64 = 0;
@@ -145,7 +146,7 @@ impl Encoder {
         if let What::Switch { next, why, bound, lane, next_lane } = event.what {
             return self.switch(event, next, (why, bound), (lane, next_lane), before);
         }
-        let has_tid = !matches!(event.what, What::Class { .. } | What::Lost { .. });
+        let has_tid = !event.what.is_of_cpu();
         if has_tid {
             self.tid(event.tid, before);
         }
@@ -198,6 +199,7 @@ impl Encoder {
                 AFFINITY
             }
             What::Class { class } => self.number(CLASS, u64::from(*class)),
+            What::Stall { ns } => self.number(STALL, *ns),
             What::Lost { events } => self.number(LOST, *events),
         }
     }
@@ -292,7 +294,7 @@ fn body(
     if kind == SWITCH {
         return switch(a, b, bytes, before);
     }
-    let tid = if matches!(kind, CLASS | LOST) { 0 } else { read_tid(bytes, before)? };
+    let tid = if matches!(kind, CLASS | LOST | STALL) { 0 } else { read_tid(bytes, before)? };
     let what = match kind {
         WAKE => {
             let waker = read_tid(bytes, before)?;
@@ -318,6 +320,7 @@ fn body(
         AFFINITY => What::Affinity { cpus: Box::new(cpus(bytes)?) },
         CLASS => What::Class { class: bytes.small()? },
         LOST => What::Lost { events: bytes.number()? },
+        STALL => What::Stall { ns: bytes.number()? },
         _ => return None,
     };
     Some((tid, what))

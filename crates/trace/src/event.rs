@@ -116,11 +116,24 @@ pub enum What {
         /// Highest licence level that may run there.
         class: u8,
     },
+    /// The event's CPU executed nothing for so long, up to now: whatever a virtual one runs on ran something
+    /// else.
+    Stall {
+        /// How long.
+        ns: u64,
+    },
     /// The event's CPU had no room for so many events.
     Lost {
         /// Since the last event of this kind.
         events: u64,
     },
+}
+
+impl What {
+    /// It is about the event's CPU, and no task.
+    pub fn is_of_cpu(&self) -> bool {
+        matches!(self, What::Class { .. } | What::Lost { .. } | What::Stall { .. })
+    }
 }
 
 /// Why a task stopped.

@@ -90,7 +90,7 @@ enum State {
     Unknown,
     Sleeping,
     Waiting { since_ns: u64, woken: bool },
-    Running { cpu: u16, since_ns: u64 },
+    Running { cpu: u16 },
 }
 
 /// Events that contradict what was known.
@@ -157,7 +157,7 @@ impl Follower {
     /// Takes an event.
     pub fn take(&mut self, event: &Event, to: &mut dyn Visit) {
         self.now_ns = event.at_ns;
-        if matches!(event.what, What::Class { .. } | What::Lost { .. }) {
+        if event.what.is_of_cpu() {
             return to.event(event, None);
         }
         if let What::Fork { .. } = event.what {
@@ -251,7 +251,7 @@ impl Follower {
         let start_ns = self.start_ns;
         if self.cpu(cpu).is_none() && self.tasks[task].state == State::Unknown {
             *self.cpu(cpu) = Some((task, start_ns));
-            self.tasks[task].state = State::Running { cpu, since_ns: start_ns };
+            self.tasks[task].state = State::Running { cpu };
         }
     }
 
@@ -311,7 +311,7 @@ impl Follower {
                 let wait = Wait { task, start_ns: since_ns, end_ns: at_ns, woken };
                 to.waited(&wait, &self.tasks[task]);
             }
-            State::Running { cpu: other, .. } if task != IDLE => {
+            State::Running { cpu: other } if task != IDLE => {
                 // Unless it is only the list of tasks that said so, a moment too late.
                 let seen = !self.is_first(other) && self.is_whole(task);
                 self.contradictions.switches += u64::from(seen);
@@ -321,7 +321,7 @@ impl Follower {
         }
         let whole = self.is_whole(task);
         *self.cpu(cpu) = whole.then_some((task, at_ns));
-        self.tasks[task].state = State::Running { cpu, since_ns: at_ns };
+        self.tasks[task].state = State::Running { cpu };
     }
 
     /// Who runs on the CPU has done so until now.
@@ -366,7 +366,7 @@ impl Follower {
     ) {
         let before = self.level(task);
         change(&mut self.tasks[task].marks);
-        let State::Running { cpu, .. } = self.tasks[task].state else { return };
+        let State::Running { cpu } = self.tasks[task].state else { return };
         if self.level(task) == before {
             return;
         }

@@ -34,6 +34,10 @@ pub struct Info {
     pub start_wall_ns: u64,
     /// System calls were recorded.
     pub syscalls: bool,
+    /// Changes of affinities were recorded. Not every kernel lets anybody see them.
+    pub affinities: bool,
+    /// Times at which a CPU executed nothing were recorded.
+    pub stalls: bool,
     /// The lane's scheduler ran, and switches say what it takes the tasks for.
     pub lane: bool,
     /// Which licence counters there were, or why none.
@@ -56,6 +60,8 @@ impl Info {
             ("start_ns", &start),
             ("start_wall_ns", &wall),
             ("syscalls", flag(self.syscalls)),
+            ("affinities", flag(self.affinities)),
+            ("stalls", flag(self.stalls)),
             ("lane", flag(self.lane)),
             ("license_counters", &self.license_counters),
         ]
@@ -88,6 +94,8 @@ impl Info {
                 b"start_ns" => info.start_ns = value.parse().ok()?,
                 b"start_wall_ns" => info.start_wall_ns = value.parse().ok()?,
                 b"syscalls" => info.syscalls = value == "yes",
+                b"affinities" => info.affinities = value == "yes",
+                b"stalls" => info.stalls = value == "yes",
                 b"lane" => info.lane = value == "yes",
                 b"license_counters" => info.license_counters = value,
                 b"mark" => {

@@ -23,6 +23,16 @@ pub enum Ending {
     },
 }
 
+impl Ending {
+    /// When the recording ended; a partial one's last event is its end, as far as is known.
+    pub fn at_ns(&self, last_ns: u64) -> u64 {
+        match self {
+            Ending::Complete(end) => end.at_ns,
+            Ending::Partial { .. } => last_ns,
+        }
+    }
+}
+
 /// Reads a recording.
 pub struct Reader<R> {
     input: R,

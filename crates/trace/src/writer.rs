@@ -55,13 +55,13 @@ impl<W: Write> Writer<W> {
         Ok(self.out.flush()?)
     }
 
-    /// Says that the recording is complete, and returns what was written to.
-    pub fn finish(mut self, at_ns: u64) -> Result<(W, End), TraceError> {
+    /// Says that the recording is complete; returns what was written to, how it ended, and its bytes.
+    pub fn finish(mut self, at_ns: u64) -> Result<(W, End, u64), TraceError> {
         self.flush()?;
         self.end.at_ns = at_ns.max(self.last_ns);
-        write_block(&mut self.out, Kind::End, &self.end.encode())?;
+        self.bytes += write_block(&mut self.out, Kind::End, &self.end.encode())?;
         self.out.flush()?;
-        Ok((self.out, self.end))
+        Ok((self.out, self.end, self.bytes))
     }
 
     /// What was written so far.

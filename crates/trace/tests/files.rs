@@ -47,6 +47,7 @@ fn what() -> impl Strategy<Value = What> {
         }),
         1 => any::<u8>().prop_map(|class| What::Class { class }),
         1 => (0u64..1 << 40).prop_map(|events| What::Lost { events }),
+        1 => (0u64..1 << 40).prop_map(|ns| What::Stall { ns }),
     ]
 }
 
@@ -57,7 +58,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         let mut at_ns = start_ns;
         let event = |(step_ns, cpu, tid, what): (u64, u16, u32, What)| {
             at_ns += step_ns;
-            let about_none = matches!(what, What::Class { .. } | What::Lost { .. });
+            let about_none = what.is_of_cpu();
             Event { at_ns, cpu, tid: if about_none { 0 } else { tid }, what }
         };
         steps.into_iter().map(event).collect()
@@ -83,7 +84,9 @@ fn written(events: &[Event], flush_each: usize) -> (Vec<u8>, End) {
             writer.flush().unwrap();
         }
     }
-    writer.finish(0).unwrap()
+    let (file, end, bytes) = writer.finish(0).unwrap();
+    assert_eq!(bytes, file.len() as u64);
+    (file, end)
 }
 
 type Got = (Vec<Event>, Option<Ending>);

@@ -73,6 +73,13 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     syscalls: bool,
 
+    /// Record too when a CPU executes nothing for 8 ms or more
+    ///
+    /// A virtual machine's host may run something else; `turbolane trace --check` then does not count that time. A
+    /// timer on every CPU, idle or not, 250 times a second.
+    #[arg(long)]
+    stalls: bool,
+
     /// Size of each CPU's buffer: a power of two of KiB or MiB
     ///
     /// What does not fit is lost, counted and told. By default 8 MiB, or less on machines with more than 128
@@ -148,7 +155,13 @@ pub(crate) fn main(args: RecordArgs) -> Result<ExitCode, Failure> {
         let what = format!("cannot record process {pid}");
         return Err(Failure::failed(Problem::new(what, "there is no such process", next)));
     }
-    let options = Options { whom, syscalls: args.syscalls, marks, ring_bytes: args.buffer };
+    let options = Options {
+        whom,
+        syscalls: args.syscalls,
+        stalls: args.stalls,
+        marks,
+        ring_bytes: args.buffer,
+    };
     let info = info(&args, &facts);
     let session = session::Session {
         options,

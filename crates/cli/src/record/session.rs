@@ -54,8 +54,7 @@ impl Session {
         let mut running =
             Running { command, shows_progress: !self.quiet && io::stderr().is_terminal() };
         let status = running.wait(&mut recorder, &self)?;
-        let (_, bytes) = recorder.so_far();
-        let (_, end) = recorder.stop()?;
+        let (_, end, bytes) = recorder.stop()?;
         if !self.quiet {
             running.clear_progress();
             tell(&ended(&end, bytes, &self));

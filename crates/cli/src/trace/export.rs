@@ -14,7 +14,7 @@ use trace::follow::Visit;
 use trace::perfetto::Perfetto;
 use trace::timeline::{Of, Timeline};
 
-use super::{open, read};
+use super::{follow, open};
 use crate::failure::Failure;
 use crate::sim::input::model;
 
@@ -44,11 +44,12 @@ pub(super) struct TimelineArgs {
 
 /// Writes the recording for Perfetto. Returns what is to be said of it.
 pub(super) fn perfetto(path: &Path, out: &Path) -> Result<String, Failure> {
-    let info = open(path)?.info().clone();
+    let mut reader = open(path)?;
+    let info = reader.info().clone();
     let cannot = |error: io::Error| unwritable(out, &error);
     let mut writer =
         Perfetto::new(BufWriter::new(File::create(out).map_err(cannot)?), &info).map_err(cannot)?;
-    let (_, follower, _) = read(path, &mut writer)?;
+    let (follower, _) = follow(path, &mut reader, &mut writer)?;
     writer.finish(&info, &follower).map_err(cannot)?;
     Ok(format!("wrote {}: open it on ui.perfetto.dev\n", out.display()))
 }
@@ -98,13 +99,14 @@ impl TimelineArgs {
 
 /// Follows the recording. What ran on a CPU is known only if everybody was recorded.
 fn read_for(path: &Path, of: Of, to: &mut dyn Visit) -> Result<Info, Failure> {
-    let info = open(path)?.info().clone();
+    let mut reader = open(path)?;
+    let info = reader.info().clone();
     if matches!(of, Of::Cpu(_)) && !info.everybody {
         let what = format!("{} does not tell what a CPU ran", path.display());
         let next = "use --task, or record the whole machine: turbolane record --system";
         return Err(Failure::failed(Problem::new(what, "only some tasks were recorded", next)));
     }
-    read(path, to)?;
+    follow(path, &mut reader, to)?;
     Ok(info)
 }
 

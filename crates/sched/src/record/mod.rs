@@ -10,6 +10,7 @@
 //!
 //! Nothing stays behind: programs, probes and rings are file descriptors of this process.
 
+mod beat;
 mod bpf;
 mod lane;
 mod programs;
@@ -23,6 +24,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use machine::CpuSet;
 use report::problem::Problem;
 use trace::order::Order;
 use trace::{End, Event, Info, MarkInfo, TraceError, What, Writer};
@@ -61,6 +63,8 @@ pub struct Options {
     pub whom: Whom,
     /// System calls too.
     pub syscalls: bool,
+    /// When a CPU executes nothing ([`beat`]).
+    pub stalls: bool,
     /// Marked functions.
     pub marks: Vec<ResolvedMark>,
     /// Bytes of a CPU's ring: a power of two, and a page or more; `None`: see [`RING_BYTES`].
@@ -111,7 +115,10 @@ impl Prepared {
         info.start_ns = now_ns();
         info.syscalls = options.syscalls;
         info.marks = options.marks.iter().map(mark_info).collect();
-        programs.attach(&options)?;
+        info.stalls = options.stalls;
+        info.affinities = programs.sees_affinities();
+        let online = info.cpus.parse().unwrap_or(CpuSet::EMPTY);
+        programs.attach(&options, &online)?;
         let followed = programs.follow_tree(&options.whom)?;
         tell_tasks(&programs, &followed, info.start_ns, &mut order.borrow_mut())?;
         let mut recorder = Recorder {
@@ -164,8 +171,8 @@ impl<W: Write> Recorder<W> {
         (self.writer.so_far(), self.writer.bytes())
     }
 
-    /// Ends the recording.
-    pub fn stop(mut self) -> Result<(W, End)> {
+    /// Ends the recording: what was written to, how it ended, and its bytes.
+    pub fn stop(mut self) -> Result<(W, End, u64)> {
         let end_ns = now_ns();
         self.programs.detach();
         self.consume()?;

@@ -11,8 +11,10 @@ use libbpf_rs::btf::{self, Btf};
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, OpenObject, ProgramMut, UprobeOpts};
+use machine::CpuSet;
 use report::problem::Problem;
 
+use super::beat;
 use super::bpf::{OpenTraceSkel, TraceSkel, TraceSkelBuilder};
 use super::tasks::{Task, descendants, read_tasks};
 use super::{Options, RING_BYTES, RINGS_BYTES_MAX, Whom};
@@ -46,11 +48,19 @@ impl Programs {
         Ok((Programs { skel, links: Vec::new() }, rings))
     }
 
+    /// Changes of affinities are recorded.
+    pub(super) fn sees_affinities(&self) -> bool {
+        self.skel.progs.tl_trace_affinity.autoload()
+    }
+
     /// Lets them record.
-    pub(super) fn attach(&mut self, options: &Options) -> Result<()> {
+    pub(super) fn attach(&mut self, options: &Options, online: &CpuSet) -> Result<()> {
         for program in tracing(&self.skel) {
             let what = format!("cannot attach {}", program.name().to_string_lossy());
             self.links.push(program.attach().map_err(|e| Error::failed(what, format!("{e:#}")))?);
+        }
+        if options.stalls {
+            self.links.extend(beat::attach(&self.skel.progs.tl_trace_beat, online)?);
         }
         for (number, mark) in options.marks.iter().enumerate() {
             let progs = &self.skel.progs;
@@ -167,6 +177,7 @@ fn load(
     let rodata = open.maps.rodata_data.as_deref_mut().expect("the skeleton maps .rodata");
     rodata.everybody = u32::from(options.whom == Whom::Everybody);
     rodata.lane_known = u32::from(lane.is_some());
+    rodata.stall_ns = beat::STALL_NS;
     rodata.nr_words = nr_cpus.div_ceil(64) as u32;
     choose(&mut open, options, affinities)?;
     let prepared = open.maps.rings.set_max_entries(nr_cpus as u32);
@@ -184,6 +195,7 @@ fn choose(open: &mut OpenTraceSkel<'_>, options: &Options, affinities: bool) -> 
     let has = |name: &str| btf.type_by_name::<btf::types::Func<'_>>(name).is_some();
     let progs = &mut open.progs;
     progs.tl_trace_affinity.set_autoload(affinities && has("set_cpus_allowed_common"));
+    progs.tl_trace_beat.set_autoload(options.stalls);
     progs.tl_trace_syscall.set_autoload(options.syscalls);
     progs.tl_trace_sysret.set_autoload(options.syscalls);
     progs.tl_trace_trap.set_autoload(hw::sched_ext::has_trap_module());
