@@ -14,38 +14,16 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Error, Read};
-use std::os::fd::{AsRawFd, FromRawFd};
 
 use crate::Source;
-use crate::license::{LicenseCounters, license_counters};
+use crate::license::{LEVEL_EVENTS, LicenseCounters, license_counters};
+use crate::perf::{self, Event, Whose};
 
 /// Levels that are counted: 0, 1 and 2.
-pub const LEVELS: usize = 3;
+pub const LEVELS: usize = LEVEL_EVENTS.len();
 
-const EVENTS: [u64; LEVELS] = [0x0728, 0x1828, 0x2028];
-const TYPE_RAW: u32 = 4;
 /// PERF_FORMAT_GROUP: the number of events, then their counts.
 const FORMAT_GROUP: u64 = 8;
-/// PERF_FLAG_FD_CLOEXEC.
-const CLOEXEC: u64 = 8;
-
-/// struct perf_event_attr, its first version (PERF_ATTR_SIZE_VER0).
-#[repr(C)]
-#[derive(Default)]
-struct Attr {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup: u32,
-    breakpoint: u32,
-    config1: u64,
-}
-const _: () = assert!(size_of::<Attr>() == 64);
-
 /// Cycles at the levels since the counters were opened.
 pub type LevelCycles = [u64; LEVELS];
 
@@ -95,28 +73,15 @@ pub fn why_not(error: &Error) -> String {
 }
 
 fn open(cpu: u32) -> io::Result<[File; LEVELS]> {
-    let leader = open_event(EVENTS[0], cpu, -1)?;
-    let group = leader.as_raw_fd();
-    Ok([leader, open_event(EVENTS[1], cpu, group)?, open_event(EVENTS[2], cpu, group)?])
-}
-
-fn open_event(config: u64, cpu: u32, group: i32) -> io::Result<File> {
-    let attr = Attr {
-        kind: TYPE_RAW,
-        size: size_of::<Attr>() as u32,
-        config,
-        read_format: FORMAT_GROUP,
-        ..Attr::default()
+    let open = |level: usize, leader| {
+        let config = LEVEL_EVENTS[level];
+        let event =
+            Event { kind: perf::RAW, config, read_format: FORMAT_GROUP, ..Event::default() };
+        perf::open(&event, Whose::Cpu(cpu), leader)
     };
-    // SAFETY: the attributes are valid for their size; every process, this CPU.
-    let fd = unsafe {
-        libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, cpu, group, CLOEXEC)
-    };
-    if fd < 0 {
-        return Err(Error::last_os_error());
-    }
-    // SAFETY: a new descriptor, nobody else's.
-    Ok(unsafe { File::from_raw_fd(fd as i32) })
+    let leader = open(0, None)?;
+    let (second, third) = (open(1, Some(&leader))?, open(2, Some(&leader))?);
+    Ok([leader, second, third].map(File::from))
 }
 
 fn read_group(leader: &mut impl Read) -> io::Result<LevelCycles> {

@@ -16,6 +16,7 @@ pub mod levels;
 pub mod license;
 pub mod limits;
 pub mod memory;
+pub mod perf;
 pub mod power;
 mod recorded;
 mod rooted;

@@ -8,6 +8,9 @@
 
 use crate::cpu::{Cpu, Vendor};
 
+/// CORE_POWER.LVL0, LVL1 and LVL2_TURBO_LICENSE as raw events: umask, event.
+pub const LEVEL_EVENTS: [u64; 3] = [0x0728, 0x1828, 0x2028];
+
 /// What a CPU model offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LicenseCounters {

@@ -22,44 +22,22 @@
 //! of the time was counted.
 
 use std::ffi::c_void;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 
-use hw::license::{LicenseCounters, license_counters};
+use hw::license::{LEVEL_EVENTS, LicenseCounters, license_counters};
+use hw::perf::{self, Event, Whose};
 
-const TYPE_HARDWARE: u32 = 0;
-const TYPE_SOFTWARE: u32 = 1;
-const TYPE_RAW: u32 = 4;
 const CYCLES: u64 = 0;
 const INSTRUCTIONS: u64 = 1;
 const REF_CYCLES: u64 = 9;
 const TASK_CLOCK: u64 = 1;
-/// CORE_POWER.LVL0, LVL1, LVL2_TURBO_LICENSE: umask, event.
-const LICENSE_LEVELS: [u64; 3] = [0x0728, 0x1828, 0x2028];
-
 const FORMAT_TIMES_AND_GROUP: u64 = 1 | 2 | 8;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HV: u64 = 1 << 6;
-
-/// struct perf_event_attr, its first version with all that is needed (PERF_ATTR_SIZE_VER1).
-#[repr(C)]
-#[derive(Default)]
-struct Attr {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup: u32,
-    breakpoint: u32,
-    config1: u64,
-    config2: u64,
-}
-const _: () = assert!(size_of::<Attr>() == 72);
 
 /// The head of struct perf_event_mmap_page.
 #[repr(C)]
@@ -98,19 +76,22 @@ pub struct Counts {
 /// One group of events.
 #[derive(Debug)]
 struct Group<const N: usize> {
-    fds: [i32; N],
+    fds: [OwnedFd; N],
 }
 
 impl<const N: usize> Group<N> {
-    fn open(events: [(u32, u64); N]) -> Option<Self> {
-        let mut group = Group { fds: [-1; N] };
-        for (index, (kind, config)) in events.into_iter().enumerate() {
-            let leader = group.fds[0];
-            let open = |flags| open_event(kind, config, flags, leader);
+    fn open(kind: u32, configs: [u64; N]) -> Option<Self> {
+        let mut fds: Vec<OwnedFd> = Vec::with_capacity(N);
+        for config in configs {
+            let event =
+                Event { kind, config, read_format: FORMAT_TIMES_AND_GROUP, ..Event::default() };
+            let open =
+                |flags| perf::open(&Event { flags, ..event }, Whose::Thread, fds.first()).ok();
             // Kernel mode too where that is allowed: a thread pays for both.
-            group.fds[index] = open(0).or_else(|| open(EXCLUDE_KERNEL | EXCLUDE_HV))?;
+            let fd = open(0).or_else(|| open(EXCLUDE_KERNEL | EXCLUDE_HV))?;
+            fds.push(fd);
         }
-        Some(group)
+        Some(Group { fds: fds.try_into().ok()? })
     }
 
     /// Time enabled, time running, counts.
@@ -118,37 +99,11 @@ impl<const N: usize> Group<N> {
         let mut words = [0u64; 16];
         let bytes = (3 + N) * 8;
         // SAFETY: the array is larger than what is asked for.
-        let got = unsafe { libc::read(self.fds[0], words.as_mut_ptr().cast(), bytes) };
+        let got = unsafe { libc::read(self.fds[0].as_raw_fd(), words.as_mut_ptr().cast(), bytes) };
         let [count, enabled, running, ..] = words;
         let values = words.get(3..3 + N)?.try_into().ok()?;
         (got == bytes.cast_signed() && count == N as u64).then_some((enabled, running, values))
     }
-}
-
-impl<const N: usize> Drop for Group<N> {
-    fn drop(&mut self) {
-        for fd in self.fds.into_iter().filter(|fd| *fd >= 0) {
-            // SAFETY: ours.
-            unsafe { libc::close(fd) };
-        }
-    }
-}
-
-fn open_event(kind: u32, config: u64, flags: u64, leader: i32) -> Option<i32> {
-    const CLOEXEC: u64 = 8;
-    let attr = Attr {
-        kind,
-        size: size_of::<Attr>() as u32,
-        config,
-        read_format: FORMAT_TIMES_AND_GROUP,
-        flags,
-        ..Attr::default()
-    };
-    // SAFETY: the attributes are valid for their size; the calling thread, any CPU.
-    let fd = unsafe {
-        libc::syscall(libc::SYS_perf_event_open, &raw const attr, 0, -1, leader, CLOEXEC)
-    };
-    i32::try_from(fd).ok().filter(|fd| *fd >= 0)
 }
 
 /// The counters of one thread; they count from when they are opened.
@@ -164,12 +119,11 @@ pub(crate) struct Counters {
 impl Counters {
     /// Those of the calling thread that this machine has.
     pub fn open() -> Self {
-        let hardware = |config| (TYPE_HARDWARE, config);
-        let core = Group::open([CYCLES, INSTRUCTIONS, REF_CYCLES].map(hardware));
+        let core = Group::open(perf::HARDWARE, [CYCLES, INSTRUCTIONS, REF_CYCLES]);
         let has_levels = core.is_some() && has_license_counters();
-        let license = has_levels.then(|| Group::open(LICENSE_LEVELS.map(|raw| (TYPE_RAW, raw))));
-        let time = Group::open([(TYPE_SOFTWARE, TASK_CLOCK)]);
-        let page = core.as_ref().and_then(|core| map_page(core.fds[0]));
+        let license = has_levels.then(|| Group::open(perf::RAW, LEVEL_EVENTS));
+        let time = Group::open(perf::SOFTWARE, [TASK_CLOCK]);
+        let page = core.as_ref().and_then(|core| map_page(core.fds[0].as_raw_fd()));
         Counters { core, license: license.flatten(), time, page }
     }
 
