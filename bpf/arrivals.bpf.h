@@ -16,25 +16,35 @@
  *
  * A CPU that wakes from idle always looks. The count comes first, the task is in
  * its queue only when ops.enqueue() has returned; in between a CPU may have
- * noted the new sum and not found the task. It is idle then, and is woken by
- * whoever queued:
+ * noted the new sum and not found the task:
  *
  *   queues a task               goes idle
- *   count                       read the sum
- *   look again for idle CPUs    go through the queues, note the sum
- *   ops.enqueue() returns:      be marked idle by the kernel
- *     the task is queued        read the sum: another one? look again
- *   kick who was found          (kicked: look again)
+ *   count                       is between task and idle (running_queue)
+ *   look again for idle CPUs    read the sum
+ *   ops.enqueue() returns:      go through the queues, note the sum
+ *     the task is queued        be marked idle by the kernel
+ *   kick who was found          read the sum: another one? look again
+ *   later: look after it
  *
  * Count and look, mark and read are each a full barrier apart: if the sum that
  * is read last is the old one, the idle CPU is found. If it is the new one when
- * it is read first, the CPU may be just between its task and idle when the
- * other looks: wide work, which has few CPUs to go to, kicks such a CPU too
- * (kick_victim()). Kicks are interrupts, sent after ops.enqueue() has returned.
+ * it is read first, the CPU may be between its task and idle when the other
+ * looks. So whoever queues notes the LLC, and looks once more when the task is
+ * certainly in its queue: at the next callback of the CPU on which it queued,
+ * which is its next tick or its own way to idle; a CPU that queues in an
+ * interrupt while it idles sends itself there. That look counts again, for CPUs
+ * that run and have noted the sum too early; kicks the CPUs between task and
+ * idle (kicks are decided under the CPU's own lock: one that has become idle
+ * looks again, one that runs a task need not); then claims idle CPUs for the
+ * tasks that wait (tl_find_overlooked()). Wide work, which has few CPUs to go
+ * to, kicks those in between at once (kick_victim()).
  *
- * Limits: other work does not look for CPUs between task and idle. Other CPUs
- * of its class take it when their slice ends, and ticks of busy CPUs look for
- * tasks that wait although a CPU is idle (tl_find_overlooked()).
+ * tests/loom (arrivals.rs) goes through the orders of these steps. It finds a
+ * lost task if the comparison when idle is left out, or any part of the later
+ * look; the second look of who queues is there to be quick.
+ *
+ * Limits: the later look goes through the first tasks of each queue only
+ * (TL_LOOK_AHEAD). Ticks repeat it.
  */
 #ifndef TL_ARRIVALS_BPF_H
 #define TL_ARRIVALS_BPF_H
@@ -42,6 +52,19 @@
 static __always_inline void count_arrival(u32 llc)
 {
 	__sync_fetch_and_add(&llcs[llc & (TL_LLCS_MAX - 1)].arrivals, 1);
+}
+
+/* This CPU queues a task in this LLC: it is to look after it. The idle task has
+ * no tick. */
+static __always_inline void note_queued(u32 llc)
+{
+	u32 here = bpf_get_smp_processor_id();
+
+	if (here >= TL_CPUS_MAX)
+		return;
+	cpus[here].queued_llcs |= 1ull << (llc & (TL_LLCS_MAX - 1));
+	if (!bpf_get_current_task_btf()->pid)
+		scx_bpf_kick_cpu(here, TL_KICK_IDLE);
 }
 
 /* Sum over all LLCs, + 1: never 0. */

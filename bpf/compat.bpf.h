@@ -90,6 +90,7 @@ void bpf_cpumask_set_cpu(u32 cpu, struct bpf_cpumask *mask) __ksym;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
 bool bpf_cpumask_and(struct bpf_cpumask *dst, const struct cpumask *a,
 		     const struct cpumask *b) __ksym;
+bool bpf_cpumask_empty(const struct cpumask *cpumask) __ksym;
 bool bpf_cpumask_intersects(const struct cpumask *a,
 			    const struct cpumask *b) __ksym;
 u32 bpf_cpumask_any_distribute(const struct cpumask *mask) __ksym;

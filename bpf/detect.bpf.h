@@ -4,7 +4,8 @@
  *
  *   hint     the task's slot on the hint page, read when it stops and at
  *            ticks. The slot changes only while its thread runs, so a task
- *            that waits or sleeps was read in time.
+ *            that waits or sleeps was read in time; but a rest (policy/rest.h)
+ *            ends by itself, and is seen when the task runs again.
  *   mark     uprobe at a function's entry, uretprobe at its return. These
  *            programs may call no sched_ext function: they leave a note
  *            (tc->look), and a program at the end of the kernel's uprobe
@@ -22,6 +23,7 @@
 #define TL_DETECT_BPF_H
 
 #include "leave.bpf.h"
+#include "../policy/rest.h"
 #include "trap_event.h"
 
 /* System calls that say nothing about what the program does next: those that
@@ -105,6 +107,17 @@ static __always_inline struct tl_hint_slot *try_lookup_slot(u32 slot)
 	return &page->slot[slot - 1];
 }
 
+/* What the slot says now: a rest that is over is an end. */
+static __always_inline u32 hint_wants(const struct tl_hint_slot *slot)
+{
+	u64 until_ns = slot->rest_until_ns;
+	u32 want = slot->want;
+
+	if (!until_ns || slot->rest_seq != slot->seq || want > TL_LEVEL_MAX)
+		return want;
+	return tl_rest_is_over(&cfg, until_ns, bpf_ktime_get_ns()) ? 0 : want;
+}
+
 /* The task's slot if it says something that has not been read yet. */
 static __always_inline struct tl_hint_slot *
 try_unread_hint(const struct task_struct *p, const struct task_ctx *tc)
@@ -113,7 +126,7 @@ try_unread_hint(const struct task_struct *p, const struct task_ctx *tc)
 
 	if (!slot || slot->tid != (u32)p->pid)
 		return NULL;
-	if (slot->seq == tc->hint_seq && slot->want == tc->hint_want)
+	if (slot->seq == tc->hint_seq && hint_wants(slot) == tc->hint_want)
 		return NULL;
 	return slot;
 }
@@ -127,7 +140,7 @@ static __always_inline u32 read_hint(const struct task_struct *p,
 	if (!slot)
 		return 0;
 	tc->hint_seq = slot->seq;
-	tc->hint_want = slot->want;
+	tc->hint_want = hint_wants(slot);
 	c->hint_events++;
 	if (tc->hint_want == TL_HINT_SILENT)
 		return 0;

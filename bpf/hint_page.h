@@ -64,7 +64,10 @@ struct tl_hint_header {
 	u32 nr_cpus;	/* entries of cpu[] in use; by the daemon */
 	u32 nr_slots;	/* TL_HINT_SLOTS; by the daemon */
 	u64 generation; /* changes with each change of cpu[]; by the daemon */
-	u64 reserved[4];
+	/* scalar phases shorter than this are rests (policy/rest.h), 0 = none
+	 * are; by the daemon */
+	u64 rest_below_ns;
+	u64 reserved[3];
 };
 
 struct tl_hint_slot {
@@ -78,11 +81,17 @@ struct tl_hint_slot {
 	 * again because a heuristic had ended it; wraps; by the thread,
 	 * before want */
 	u32 seq;
-	u32 reserved0;
+	/* seq of the section behind which the thread rests: want is the
+	 * level it will have again; any other number: it does not rest; by the
+	 * thread, after rest_until_ns */
+	u32 rest_seq;
 	/* affinity mode: hashes of the masks that the thread has given
 	 * itself; by the thread */
 	u64 narrowed[4];
-	u64 reserved[2];
+	/* CLOCK_MONOTONIC at which the rest ends, 0 = there was none; by the
+	 * thread */
+	u64 rest_until_ns;
+	u64 reserved[1];
 };
 
 struct tl_hint_page {

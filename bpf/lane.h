@@ -25,6 +25,9 @@ struct tl_cpu {
 	/* arrivals when it last found no work, 0 = it found some; see
 	 * arrivals.bpf.h */
 	u64 quiet_at;
+	/* bit i: it has queued a task in LLC i and not looked after it since;
+	 * see arrivals.bpf.h */
+	u64 queued_llcs;
 	struct tl_turns turns; /* of the queues that it serves */
 	/* what it has counted */
 	u64 run_ns[TL_NR_TYPES];  /* CPU time by type of task */
@@ -51,7 +54,7 @@ struct tl_cpu {
 	 * counted, nor those that told at this tick or are leaving) */
 	u64 tick_wide_on_scalar;
 	/* tasks that waited while a CPU for them was idle, found by this
-	 * CPU's ticks */
+	 * CPU's later looks */
 	u64 overlooked;
 	u64 ticks;
 } __attribute__((aligned(64)));
@@ -94,6 +97,8 @@ struct tl_task_row {
 	u16 zero;
 };
 _Static_assert(sizeof(struct tl_task_row) == 88, "drawn above; read by Rust");
+
+_Static_assert(TL_LLCS_MAX <= 64, "a bit for each LLC");
 
 /* How the scheduler ended. */
 struct tl_exit {

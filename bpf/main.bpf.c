@@ -216,7 +216,7 @@ void BPF_PROG(tl_tick, struct task_struct *p)
 		tl_scx_set_slice(p, 0);
 	}
 	c->running_queue = tl_task_queue(&tc->t);
-	c->overlooked += tl_find_overlooked(c->ticks % nr_llcs, now_ns);
+	look_after_queued(c, 1ull << (c->ticks % nr_llcs));
 	if (fault == TL_FAULT_ERROR && c->ticks > 50)
 		tl_scx_error("provoked on purpose (--fault error)");
 }
@@ -248,7 +248,10 @@ void BPF_PROG(tl_update_idle, s32 cpu, bool idle)
 {
 	struct tl_cpu *c = lookup_cpu(cpu);
 
-	if (idle && c && c->quiet_at != nr_arrivals())
+	if (!idle || !c)
+		return;
+	look_after_queued(c, 0);
+	if (c->quiet_at != nr_arrivals())
 		scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
 }
 

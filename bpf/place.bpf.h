@@ -160,6 +160,7 @@ static __always_inline void insert_queued(struct task_struct *p,
 	tl_vtime_place(&tc->t, id, old_clock_ns, *queue_clock(id), slice_ns);
 	tc->t.enqueued_ns = bpf_ktime_get_ns();
 	count_arrival(llc);
+	note_queued(llc);
 	tl_scx_insert_vtime(p, id, slice_ns, tc->t.vtime_ns, enq_flags);
 }
 

@@ -133,6 +133,88 @@ static __always_inline bool goes_on_pinned(struct task_struct *prev)
 	return true;
 }
 
+/* Kick the other CPUs between task and idle: they may have looked too early. */
+static __always_inline void kick_those_between(void)
+{
+	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
+	u32 cpu, here = bpf_get_smp_processor_id();
+
+	bpf_for(cpu, 0, nr_cpus) {
+		if (cpu >= TL_CPUS_MAX)
+			break;
+		if (cpus[cpu].running_queue == TL_Q_NONE &&
+		    cpus[cpu].class < TL_NR_CLASSES && cpu != here &&
+		    !bpf_cpumask_test_cpu(cpu, idle))
+			scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
+	}
+	scx_bpf_put_idle_cpumask(idle);
+}
+
+static __always_inline bool any_idle(void)
+{
+	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
+	bool any = !bpf_cpumask_empty(idle);
+
+	scx_bpf_put_idle_cpumask(idle);
+	return any;
+}
+
+/* Tasks of a queue for which a later look looks for idle CPUs. Those at the head
+ * may be bound to busy ones. */
+#define TL_LOOK_AHEAD 8
+
+/* Claim and wake idle CPUs for the tasks that wait in this LLC. Returns for how
+ * many there was one. */
+__noinline int tl_find_overlooked(u32 llc)
+{
+	struct task_struct *p;
+	u32 queue;
+	int found = 0;
+
+	bpf_for(queue, 0, TL_NR_QUEUES) {
+		u32 id = tl_queue_id(llc, queue), seen = 0;
+
+		if (!nr_queued(id))
+			continue;
+		tl_for_each_queued(p, id)
+		{
+			struct task_ctx *tc = try_lookup_task(p);
+			s32 cpu = -1;
+
+			if (tc)
+				cpu = claim_idle(p, tc, scx_bpf_task_cpu(p));
+			if (cpu >= 0) {
+				scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
+				found++;
+			}
+			if (++seen >= TL_LOOK_AHEAD)
+				break;
+		}
+	}
+	return found;
+}
+
+/* The CPU looks after what it has queued since it last did so, and after these
+ * LLCs' tasks; see arrivals.bpf.h. */
+static __always_inline void look_after_queued(struct tl_cpu *c, u64 llcs)
+{
+	u32 llc;
+
+	if (c->queued_llcs) {
+		llcs |= c->queued_llcs;
+		c->queued_llcs = 0;
+		count_arrival(0);
+		c->quiet_at++; /* this count is no news here */
+		kick_those_between();
+	}
+	if (!llcs || !any_idle())
+		return;
+	bpf_for(llc, 0, nr_llcs) {
+		if (llcs >> (llc & (TL_LLCS_MAX - 1)) & 1)
+			c->overlooked += tl_find_overlooked(llc);
+	}
+}
+
 /* Take a task for the CPU, from one of its first steps; arrivals is the sum
  * read before. */
 static __always_inline bool take(struct tl_cpu *c, u32 nr_steps, u64 arrivals)
@@ -145,8 +227,10 @@ static __always_inline bool take(struct tl_cpu *c, u32 nr_steps, u64 arrivals)
 		if (take_step(c, step))
 			return true;
 	}
-	if (nr_steps == tl_nr_steps(c->class))
+	if (nr_steps == tl_nr_steps(c->class)) {
 		c->quiet_at = arrivals;
+		look_after_queued(c, 0);
+	}
 	return false;
 }
 
@@ -165,6 +249,15 @@ static __always_inline void end_turn(struct task_struct *prev, struct tl_cpu *c)
 	tl_turns_end(&c->turns);
 }
 
+/* The CPU's task leaves: from here until it runs another it is between task and
+ * idle for others, who must know before it looks (a full barrier). Returns the
+ * arrivals before that look. */
+static __always_inline u64 be_between(struct tl_cpu *c)
+{
+	__sync_lock_test_and_set(&c->running_queue, TL_Q_NONE);
+	return nr_arrivals();
+}
+
 static __always_inline void serve(s32 cpu, struct task_struct *prev)
 {
 	struct tl_cpu *c = lookup_cpu(cpu);
@@ -179,6 +272,8 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 	arrivals = nr_arrivals();
 	quiet = wants_to_go_on(prev) && c->quiet_at == arrivals;
 	stays = context_if_it_stays(prev, c, quiet);
+	if (!stays)
+		arrivals = be_between(c);
 	if (!quiet && take(c,
 			   stays ? nr_steps_before(stays, c->class) :
 				   tl_nr_steps(c->class),
@@ -224,39 +319,6 @@ static __always_inline bool has_work_in_steps(struct tl_cpu *c, u32 nr_steps)
 		}
 	}
 	return false;
-}
-
-/*
- * Look whether the head of a queue waits although a CPU for it is idle, and
- * wake that CPU: closes the last hole of arrivals.bpf.h. Returns the number of
- * such tasks. A task that has not waited for a slice yet is on its way.
- */
-__noinline int tl_find_overlooked(u32 llc, u64 now_ns)
-{
-	struct task_struct *p;
-	u32 queue;
-	int found = 0;
-
-	bpf_for(queue, 0, TL_NR_QUEUES) {
-		u32 id = tl_queue_id(llc, queue);
-
-		if (!nr_queued(id))
-			continue;
-		tl_for_each_queued(p, id)
-		{
-			struct task_ctx *tc = try_lookup_task(p);
-			s32 cpu = -1;
-
-			if (tc && now_ns - tc->t.enqueued_ns > cfg.slice_ns)
-				cpu = claim_idle(p, tc, scx_bpf_task_cpu(p));
-			if (cpu >= 0) {
-				scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
-				found++;
-			}
-			break;
-		}
-	}
-	return found;
 }
 
 /* Whether the task is a guest that should go now: something waits that goes

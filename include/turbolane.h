@@ -75,6 +75,11 @@
 #define TL_WAY_MSR 3
 
 /**
+ * A model in the machine's place: root is its id, or its file.
+ */
+#define TL_WAY_SIMULATED 4
+
+/**
  * The calling thread, where a thread's number is asked for.
  */
 #define TL_SELF 0
@@ -216,6 +221,17 @@ int tl_wide_begin(unsigned int level);
 int tl_wide_end(void);
 
 /**
+ * Closes the innermost open section, as tl_wide_end(), and says that what
+ * follows stays scalar for phase_ns. A phase that is shorter than the way to a
+ * scalar CPU and back is spent where the thread stands; before a longer one the
+ * thread leaves, as with tl_wide_end(). Inside of another section, and with 0,
+ * it is tl_wide_end().
+ *
+ * Returns 0; -EINVAL if no section is open. errno is not changed.
+ */
+int tl_scalar_for(unsigned long long phase_ns);
+
+/**
  * Says who acts on the calling thread's sections: TL_WIDE_NONE, TL_WIDE_SCX or
  * TL_WIDE_AFFINITY. Never fails. errno is not changed.
  */
@@ -250,20 +266,23 @@ unsigned long long tl_delegate_break_even_ns(unsigned int level);
 /**
  * Opens frequency control and measurement of this program.
  *
- * root: NULL for this machine, or a folder that holds the files of another.
+ * root: NULL for this machine, or a folder that holds the files of another, or
+ * with TL_WAY_SIMULATED the id or file of a model.
  * way: TL_WAY_AUTO, or the one to take.
  * session: gets the handle.
  *
  * A machine or user without frequency control is no failure: tl_way() is then
  * TL_WAY_NONE, and tl_why() says why.
  *
- * Returns 0; -EFAULT if session is NULL; -EINVAL for another way; -EMFILE if
- * TL_SESSIONS_MAX are open; or why it cannot be opened.
+ * Returns 0; -EFAULT if session is NULL; -EINVAL for another way; -ENOENT for an
+ * unknown model; -EMFILE if TL_SESSIONS_MAX are open; or why it cannot be opened.
  *
  * # Safety
  * root is NULL or a string, session NULL or a place for a pointer.
  */
-int tl_open(const char *root, int way, struct tl_session **session);
+int tl_open(const char *root,
+            int way,
+            struct tl_session **session);
 
 /**
  * Closes a session: every setting is as it was found, threads' masks too.
@@ -323,6 +342,17 @@ int tl_speeds(const struct tl_session *session,
 int tl_cpu(const struct tl_session *session,
            unsigned int cpu,
            struct tl_cpu *info);
+
+/**
+ * The clock that a CPU has now: the model's, with TL_WAY_SIMULATED, else what
+ * cpufreq says. Returns 0; -EBADF, -ENXIO, -EFAULT; -ENODEV if nobody says.
+ *
+ * # Safety
+ * khz is NULL or a place for a number.
+ */
+int tl_clock(const struct tl_session *session,
+             unsigned int cpu,
+             unsigned int *khz);
 
 /**
  * The CPU to its fastest P-state. From any thread, without allocating once

@@ -104,23 +104,7 @@ static struct prefixes read_prefixes(const u8 *bytes)
 /* Bytes of ModRM, SIB and displacement. */
 static unsigned int modrm_bytes(const u8 *bytes)
 {
-	u8 mod = bytes[0] >> 6, rm = bytes[0] & 7;
-	unsigned int n = 1;
-
-	if (mod == 3)
-		return n;
-	if (rm == 4) {
-		n++;
-		if (mod == 0 && (bytes[1] & 7) == 5)
-			n += 4;
-	} else if (mod == 0 && rm == 5) {
-		n += 4;
-	}
-	if (mod == 1)
-		n += 1;
-	else if (mod == 2)
-		n += 4;
-	return n;
+	return 1 + tlt_operand_bytes(bytes[0], bytes[1]);
 }
 
 /* An opcode of one byte and what follows it. */

@@ -150,18 +150,7 @@ static u8 skip_modrm(struct cursor *c)
 			c->at += 1;
 		return modrm;
 	}
-	if (rm == 4) {
-		u8 sib = next(c);
-
-		if (mod == 0 && (sib & 7) == 5)
-			c->at += 4;
-	} else if (mod == 0 && rm == 5) {
-		c->at += 4;
-	}
-	if (mod == 1)
-		c->at += 1;
-	else if (mod == 2)
-		c->at += 4;
+	c->at += tlt_operand_bytes(modrm, rm == 4 ? peek(c) : 0);
 	return modrm;
 }
 

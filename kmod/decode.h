@@ -53,6 +53,29 @@ struct tlt_insn {
 /* tlt_decode() < 0 */
 #define TLT_TRUNCATED (-1) /* the instruction goes on behind the last byte */
 
+/* Bytes of SIB and displacement behind a ModRM, where addresses have 32 or 64
+ * bits; sib: the byte behind it (SDM vol. 2, tables 2-2 and 2-3). */
+static inline unsigned int tlt_operand_bytes(u8 modrm, u8 sib)
+{
+	u8 mod = modrm >> 6, rm = modrm & 7;
+	unsigned int n = 0;
+
+	if (mod == 3)
+		return 0;
+	if (rm == 4) {
+		n = 1;
+		if (mod == 0 && (sib & 7) == 5)
+			n += 4;
+	} else if (mod == 0 && rm == 5) {
+		n = 4;
+	}
+	if (mod == 1)
+		n += 1;
+	else if (mod == 2)
+		n += 4;
+	return n;
+}
+
 /*
  * Decodes the instruction at bytes[0..n). withheld_xcr0: the components that
  * XCR0 lacks. long_mode: 64-bit code segment; otherwise 32-bit code is assumed.

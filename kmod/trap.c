@@ -310,7 +310,7 @@ static bool over_rate(struct tlt_task *t, u64 now_ns)
 	return ++t->rate_traps > READ_ONCE(traps_per_s_max.value);
 }
 
-static bool is_wide(const struct tlt_insn *insn)
+static bool is_wide(const struct tlt_insn *insn, u32 verdict)
 {
 	if (insn->kind != TLT_LIGHT && insn->kind != TLT_HEAVY)
 		return false;
@@ -322,7 +322,7 @@ static bool is_wide(const struct tlt_insn *insn)
 	default:
 		break;
 	}
-	switch (tlt_process_verdict(current)) {
+	switch (verdict) {
 	case TLT_VERDICT_WIDE:
 		return true;
 	case TLT_VERDICT_LIGHT:
@@ -402,20 +402,20 @@ static void read_ahead(struct pt_regs *regs, struct tlt_insn *insn)
 	insn->license_level = max(insn->license_level, level);
 }
 
-/* How long light use by the current task is left alone. */
-static u64 grace_period_ns(void)
+/* How long light use is left alone. */
+static u64 grace_period_ns(u32 verdict)
 {
 	u64 period_ns = READ_ONCE(grace_ns.value);
 
-	if (tlt_process_verdict(current) == TLT_VERDICT_LIGHT)
+	if (verdict == TLT_VERDICT_LIGHT)
 		return max_t(u64, period_ns, KNOWN_LIGHT_NS);
 	return period_ns;
 }
 
-/* The current task has been seen at heavy code. */
-static void learn_wide(void)
+/* The current task, of which `verdict` is known, has been seen at heavy code. */
+static void learn_wide(u32 verdict)
 {
-	if (tlt_process_verdict(current) == TLT_VERDICT_NONE)
+	if (verdict == TLT_VERDICT_NONE)
 		tlt_process_learn(current, TLT_VERDICT_WIDE);
 }
 
@@ -452,6 +452,7 @@ static void trapped(struct pt_regs *regs)
 {
 	struct tlt_cpu *c = this_cpu_ptr(&tlt_cpu);
 	struct tlt_task *t = tlt_task_find(current) ?: tlt_task_get(current);
+	u32 verdict = tlt_process_verdict(current);
 	u64 now_ns = local_clock();
 	struct tlt_insn insn;
 
@@ -463,15 +464,15 @@ static void trapped(struct pt_regs *regs)
 		leave_full(c, t, now_ns,
 			   NSEC_PER_SEC -
 				   (now_ns - t->rate_second * NSEC_PER_SEC));
-	} else if (is_wide(&insn)) {
+	} else if (is_wide(&insn, verdict)) {
 		if (insn.license_level >= READ_ONCE(wide_level.value))
-			learn_wide();
+			learn_wide(verdict);
 		leave_full(c, t, now_ns, READ_ONCE(hold_ns.value));
 		steer(c, t, max_t(u32, insn.license_level, wide_level.value),
 		      regs->ip);
 		let_answer_in();
 	} else {
-		leave_full(c, t, now_ns, grace_period_ns());
+		leave_full(c, t, now_ns, grace_period_ns(verdict));
 	}
 }
 
@@ -485,15 +486,15 @@ void tlt_left_live(struct tlt_cpu *c)
 {
 	struct tlt_task *t = tlt_task_get(current);
 	struct pt_regs *regs = task_pt_regs(current);
+	u32 verdict = tlt_process_verdict(current);
 	u64 now_ns = local_clock();
 
 	c->counters.live_returns++;
 	leave_full(c, t, now_ns, READ_ONCE(hold_ns.value));
-	if (READ_ONCE(mode) == MODE_COUNT ||
-	    tlt_process_verdict(current) == TLT_VERDICT_LIGHT)
+	if (READ_ONCE(mode) == MODE_COUNT || verdict == TLT_VERDICT_LIGHT)
 		return;
 	if (level_ahead(regs) >= READ_ONCE(wide_level.value))
-		learn_wide();
+		learn_wide(verdict);
 	steer(c, t, READ_ONCE(wide_level.value), regs->ip);
 }
 

@@ -36,7 +36,9 @@
  * (DIM 5.2: "this technique only works" without). A task whose wide code is over
  * for longer than the hold whenever it leaves the CPU scores 0: DIM samples at
  * the end of a run, and sees nothing of what was between. Work that a task asks
- * of an interrupt or the kernel counts as its own.
+ * of an interrupt or the kernel counts as its own. Kernel threads that wake go
+ * first on the CPU where they stand (queues.h), whatever its class: the caller
+ * does not score them.
  *
  * Unit of scores: 1024 = level 1. Rounding keeps an average two units away from
  * the level that it nears: 0.002.

@@ -53,6 +53,9 @@ struct tl_cfg {
 	u64 wide_timeout_ns;
 	/* with TL_REMIGRATE_TIMEOUT: the same, for open sections too */
 	u64 remigrate_timeout_ns;
+	/* a scalar phase that is announced to be shorter than this is spent
+	 * where the task is (rest.h); 0 = none is */
+	u64 rest_below_ns;
 	u32 remigrate; /* bits of enum tl_remigrate */
 	/* type of tasks nobody classified: TL_DEFAULT or TL_SCALAR */
 	u32 unclassified;

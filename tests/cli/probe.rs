@@ -85,6 +85,31 @@ fn this_cpu_is_measured_or_refused() {
     assert!(shown.contains("PARTIAL: 0 s were over") || shown.contains("why:"), "{shown}");
 }
 
+/// What an earlier probe wrote is told by the doctor: its figures, what follows from them, and nothing that
+/// the file does not say. A file that is none is an error with its line.
+#[test]
+fn doctor_tells_what_a_machine_file_says() {
+    let output =
+        run(&["doctor", "--json", "--machine", "../../docs/experiments/wide-bursts-machine.toml"]);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+    let found: report::doctor::Doctor = serde_json::from_slice(&output.stdout).unwrap();
+    let told = found.sections.iter().find(|one| one.title == "By the machine file").unwrap();
+    let seen = |id: &str| told.checks.iter().find(|check| check.id == id).unwrap().seen.clone();
+    assert_eq!(seen("file-clock"), "level 1 runs at 2080 MHz, scalar code at 2500");
+    assert_eq!(seen("file-start"), "throttled for 2.04us, halted for 642ns");
+    assert!(seen("file-relax").contains("46.5us"), "{}", seen("file-relax"));
+    // DIM 4.3: (2.045 us (1 - 0.57 * 2.5 / 2.08) + 2 * 0.642 us) / (1 - 2.08 / 2.5)
+    assert!(seen("file-break-even").contains("11.5us"), "{}", seen("file-break-even"));
+    assert!(seen("file-tools").contains("turbolane run"), "{}", seen("file-tools"));
+
+    let folder = tempfile::tempdir().unwrap();
+    let broken = path(folder.path(), "broken.toml");
+    fs::write(&broken, "schema = 1\nid = 3\n").unwrap();
+    let output = run(&["doctor", "--machine", &broken]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("broken.toml, line"), "{output:?}");
+}
+
 /// Numbers that a command prints are compared: one that is 10 % better, one that is worse, and the
 /// same command twice.
 #[test]
@@ -119,6 +144,115 @@ fn verify_of_a_broken_command_fails() {
     }
     let output = run(&["verify", "--", "/no/such/command"]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// A run that fails now and then does not spoil the others: it is told, counted, and does not count. Here
+/// A fails in its third and seventh run, and the seven that are left still tell.
+#[test]
+fn verify_goes_on_when_a_run_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = path(folder.path(), "count");
+    let a =
+        format!("echo x >> {count}; n=$(wc -l < {count}); test $((n % 4)) != 3 && echo rate 10");
+    let head = ["verify", "--runs", "9", "--warmup", "0", "--json", "--metric", "rate {}"];
+    let output = run(&[&head[..], &["--a", &a, "--b", "echo rate 11"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let found: report::verify::VerifyReport = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((found.runs, found.a.failed, found.a.samples.len()), (9, 2, 7));
+    assert_eq!(found.a.failure.as_deref(), Some("it ended with exit status: 1"));
+    assert_eq!((found.b.failed, found.b.samples.len(), found.b.failure), (0, 9, None));
+    assert_eq!(found.effect.verdict, report::verify::Verdict::Better);
+    let told = String::from_utf8_lossy(&output.stderr).matches("a run of A failed").count();
+    assert_eq!(told, 2);
+}
+
+/// When fewer than four runs of a kind can be left, it is given up at once, although it has worked.
+#[test]
+fn verify_with_too_few_runs_left_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = path(folder.path(), "count");
+    let b = format!("echo x >> {count}; test $(wc -l < {count}) -le 3");
+    let output = run(&["verify", "--runs", "6", "--warmup", "0", "--a", "true", "--b", &b]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let told =
+        String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("3 of 6 failed and 3 worked; a comparison takes 4"), "{told}");
+    assert_eq!(fs::read_to_string(&count).unwrap().lines().count(), 6);
+}
+
+/// An encoder beside scalar work, short enough for a test.
+const SCENARIO: &str = r#"
+schema = 1
+name = "small"
+about = "for a test"
+machine = "xeon-gold-6130"
+duration_ns = 300_000_000
+warmup_ns = 50_000_000
+[code.kernels]
+class = "heavy-512"
+per_cycle = 0.6
+[[group]]
+name = "server"
+tasks = 32
+scalar = true
+work = "request"
+program = [{ work = "scalar", cycles = { mean = 500_000 } }, { done = true }]
+[[group]]
+name = "encoder"
+tasks = 8
+scalar = true
+work = "row"
+program = [
+  { work = "scalar", cycles = { mean = 300_000 } },
+  { wide = "kernels", level = 2, cycles = [40_000, 80_000] },
+  { done = true },
+]
+"#;
+
+/// Policies of the simulator are compared like commands: same verdict words, called simulated, the same
+/// bytes for the same seed, and a run can be repeated by the seed that stands beside it. A policy compared
+/// with itself is not called different (that seed is not one of the five in a hundred).
+#[test]
+fn verify_compares_policies_on_a_scenario() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(folder.path(), "small.toml");
+    fs::write(&file, SCENARIO).unwrap();
+    let verify = |more: &[&str]| {
+        run(&[&["verify", "--scenario", &file, "--load", "server", "--runs", "6"], more].concat())
+    };
+    let shown = verify(&[]);
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    let shown = text(&shown);
+    assert!(shown.contains("verdict, of simulated runs: better: +"), "{shown}");
+    assert!(shown.contains("nothing was measured"), "{shown}");
+
+    let json = verify(&["--json"]);
+    assert_eq!(json.stdout, verify(&["--json"]).stdout);
+    let found: report::verify::VerifyReport = serde_json::from_slice(&json.stdout).unwrap();
+    let simulated = found.simulated.as_ref().unwrap();
+    assert_eq!(
+        (simulated.load.as_str(), simulated.figure),
+        ("server", report::verify::Figure::Throughput)
+    );
+    let sample = found.b.samples[0];
+    let seed = sample.seed.unwrap().to_string();
+    let again = run(&["sim", &file, "-p", "lane", "--seed", &seed, "--json"]);
+    let again: report::sim::SimReport = serde_json::from_slice(&again.stdout).unwrap();
+    let server = again.runs[0].loads.iter().find(|load| load.name == "server").unwrap();
+    assert_eq!(server.work_per_s, sample.metric);
+
+    let same = verify(&["--policy", "fair", "--json"]);
+    let found: report::verify::VerifyReport = serde_json::from_slice(&same.stdout).unwrap();
+    use report::verify::Verdict::{NoDifference, NotEnoughRuns};
+    assert!(matches!(found.effect.verdict, NoDifference | NotEnoughRuns), "{}", found.verdict);
+    let worse = verify(&["--against", "lane", "--policy", "fair"]);
+    assert_eq!(worse.status.code(), Some(1), "{worse:?}");
+    let nobody = verify(&["--figure", "p99"]);
+    assert_eq!(nobody.status.code(), Some(2), "{nobody:?}");
+    assert!(
+        String::from_utf8_lossy(&nobody.stderr).contains("it answers no requests"),
+        "{nobody:?}"
+    );
 }
 
 /// A measurement that breaks off, because its CPUs change underneath, prints what it knows as it was asked

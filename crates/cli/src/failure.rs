@@ -2,6 +2,7 @@
 //! What a subcommand says: a document on standard output; where it fails, a problem and an exit code.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use report::problem::Problem;
@@ -50,6 +51,12 @@ impl From<sched::error::Error> for Failure {
     fn from(error: sched::error::Error) -> Self {
         Failure { code: error.exit_code(), problem: error.into_problem() }
     }
+}
+
+/// A file that the user has named cannot be written.
+pub(crate) fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    let what = format!("cannot write {}", path.display());
+    Failure::failed(Problem::new(what, error.to_string(), "name another file"))
 }
 
 /// Prints to standard output. A reader that has gone away (`| head`) is no error.

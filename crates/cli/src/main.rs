@@ -70,7 +70,8 @@ enum Command {
     Top(top::TopArgs),
     Sim(sim::SimArgs),
     Profile(profile::ProfileArgs),
-    Verify(verify::VerifyArgs),
+    // boxed, for it is the largest by far
+    Verify(Box<verify::VerifyArgs>),
     Reproduce(reproduce::ReproduceArgs),
     Bench(bench::BenchArgs),
     Completions(completions::CompletionsArgs),

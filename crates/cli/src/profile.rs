@@ -20,9 +20,8 @@ use sched::parse::{ParseError, duration_ns};
 use sim::overhead::Truth;
 use sim::policy_spec::PolicySpec;
 
-use crate::failure::{Failure, print};
-use crate::sim::input;
-use crate::terminal;
+use crate::failure::{Failure, show};
+use crate::sim::{cannot_simulate, input};
 
 /// Tell how much time at a reduced clock was needed, and how much avoidable
 ///
@@ -94,11 +93,7 @@ pub(crate) fn main(args: &ProfileArgs) -> Result<ExitCode, Failure> {
         return Err(no_counters());
     };
     let report = simulated(args, name)?;
-    let text = match args.json {
-        true => json_line(&report) + "\n",
-        false => report.text(terminal::width()),
-    };
-    print(&text)?;
+    show(args.json, || json_line(&report), |width| report.text(width))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -118,10 +113,7 @@ fn simulated(args: &ProfileArgs, name: &str) -> Result<ProfileReport, Failure> {
     let policy = args.policy.clone().unwrap_or_else(fair);
     let packages = scenario.packages;
     let run = sim::overhead::profile(&platform, packages, workload, &policy, args.seed, &settings);
-    let profiled = run.map_err(|error| {
-        let what = format!("cannot simulate {name} under {policy}");
-        Failure::failed(Problem::new(what, error.to_string(), "change the scenario"))
-    })?;
+    let profiled = run.map_err(|error| cannot_simulate(name, &policy, &error))?;
     Ok(ProfileReport {
         schema: ProfileReport::SCHEMA,
         load: scenario.name,

@@ -19,7 +19,7 @@ use trace::follow::{Follower, Visit};
 use trace::summary::Summary;
 use trace::{Ending, Reader, TraceError};
 
-use crate::failure::{FOUND, Failure, print};
+use crate::failure::{FOUND, Failure, print, show};
 use crate::terminal;
 
 /// Show what a recording of `turbolane record` says
@@ -89,12 +89,7 @@ pub(crate) fn main(args: &TraceArgs) -> Result<ExitCode, Failure> {
     let mut reader = open(&args.file)?;
     let (follower, ending) = follow(&args.file, &mut reader, &mut summary)?;
     let report = summary.finish(reader.info(), &follower, ending);
-    let text = if args.json {
-        json_line(&Document::new(report)) + "\n"
-    } else {
-        report.text(terminal::width(), args.top)
-    };
-    print(&text)?;
+    show(args.json, || json_line(&Document::new(&report)), |width| report.text(width, args.top))?;
     Ok(ExitCode::SUCCESS)
 }
 

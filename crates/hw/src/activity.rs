@@ -12,6 +12,7 @@
 use std::io::{self, ErrorKind};
 
 use crate::Source;
+use crate::task::{Stat, stat_of};
 
 /// Time of one CPU since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,15 +40,6 @@ pub struct TaskTicks {
     pub run_ticks: u64,
     /// The CPU on which it runs or ran last.
     pub last_cpu: u32,
-}
-
-/// How a frequency is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FrequencyFrom {
-    /// `cpuinfo_avg_freq`: an average that the hardware counted.
-    Average,
-    /// `scaling_cur_freq`: on x86 from the same counters where the CPU has them, else what was set.
-    Current,
 }
 
 /// Clock ticks per second of all times here.
@@ -96,28 +88,19 @@ fn numbers(source: &dyn Source, dir: &str) -> io::Result<Vec<u32>> {
     Ok(source.list(dir)?.iter().filter_map(|name| name.parse().ok()).collect())
 }
 
-/// Fields 14 and 15 (time), 22 (start) and 39 (CPU), counted from the name's last parenthesis: the
-/// name may hold any.
 fn task_of(text: &str, pid: u32, tid: u32) -> Option<TaskTicks> {
-    let (begin, end) = (text.find('(')?, text.rfind(')')?);
-    let name = text.get(begin + 1..end)?.to_string();
-    let mut fields = text[end + 1..].split_ascii_whitespace();
-    let user: u64 = fields.nth(14 - 3)?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    let start_ticks = fields.nth(22 - 16)?.parse().ok()?;
-    let last_cpu = fields.nth(39 - 23)?.parse().ok()?;
-    Some(TaskTicks { tid, pid, name, start_ticks, run_ticks: user + system, last_cpu })
+    let name = text.get(text.find('(')? + 1..text.rfind(')')?)?.to_string();
+    let Stat { start_ticks, run_ticks, last_cpu, .. } = stat_of(text.as_bytes())?;
+    Some(TaskTicks { tid, pid, name, start_ticks, run_ticks, last_cpu: last_cpu as u32 })
 }
 
 /// Frequency of a CPU, kHz; `None` where the kernel controls none, as in most virtual machines.
-pub fn frequency_khz(source: &dyn Source, cpu: u32) -> Option<(u32, FrequencyFrom)> {
+pub fn frequency_khz(source: &dyn Source, cpu: u32) -> Option<u32> {
     let khz = |file: &str| {
         let text = source.read(&format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/{file}"));
         text.ok()?.trim().parse().ok().filter(|khz| *khz > 0)
     };
-    khz("cpuinfo_avg_freq")
-        .map(|khz| (khz, FrequencyFrom::Average))
-        .or_else(|| khz("scaling_cur_freq").map(|khz| (khz, FrequencyFrom::Current)))
+    khz("cpuinfo_avg_freq").or_else(|| khz("scaling_cur_freq"))
 }
 
 #[cfg(test)]
@@ -203,11 +186,11 @@ mod tests {
         assert_eq!(frequency_khz(&machine, 1), None);
         let dir = "sys/devices/system/cpu/cpu1/cpufreq";
         write(root.path(), &format!("{dir}/scaling_cur_freq"), b"2800000\n");
-        assert_eq!(frequency_khz(&machine, 1), Some((2_800_000, FrequencyFrom::Current)));
+        assert_eq!(frequency_khz(&machine, 1), Some(2_800_000));
         write(root.path(), &format!("{dir}/cpuinfo_avg_freq"), b"2790123\n");
-        assert_eq!(frequency_khz(&machine, 1), Some((2_790_123, FrequencyFrom::Average)));
+        assert_eq!(frequency_khz(&machine, 1), Some(2_790_123));
         write(root.path(), &format!("{dir}/cpuinfo_avg_freq"), b"<unknown>\n");
-        assert_eq!(frequency_khz(&machine, 1), Some((2_800_000, FrequencyFrom::Current)));
+        assert_eq!(frequency_khz(&machine, 1), Some(2_800_000));
     }
 
     /// This thread is among this process's, and this machine's CPUs have times.

@@ -10,6 +10,7 @@
 
 pub mod activity;
 pub mod cpu;
+mod energy;
 mod facts;
 pub mod kernel;
 pub mod levels;
@@ -27,6 +28,7 @@ mod topology;
 pub mod trap;
 pub mod xcr0;
 
+pub use energy::{EnergyMeter, EnergyReading};
 pub use facts::Facts;
 pub use recorded::{Recorded, RecordingError, record};
 pub use rooted::Rooted;

@@ -11,20 +11,29 @@ use crate::Source;
 
 /// CPUs that the group's quota comes to; `None` if there is none, or none is readable.
 pub fn cpu_quota(source: &dyn Source) -> Option<f64> {
-    let own = source.read("/proc/self/cgroup").ok().and_then(|text| {
-        let path = text.lines().find_map(|line| line.strip_prefix("0::"))?.trim().to_string();
-        source.read(&format!("/sys/fs/cgroup{}/cpu.max", path.trim_end_matches('/'))).ok()
-    });
-    let top = || source.read("/sys/fs/cgroup/cpu.max").ok();
-    if let Some(quota) = own.or_else(top).as_deref().and_then(unified) {
+    let groups = source.read("/proc/self/cgroup").unwrap_or_default();
+    // "" is the top of the process's view; in a container that is its own group.
+    let folders = |group: Option<&str>| {
+        [group.map(|group| group.trim().trim_end_matches('/').to_string()), Some(String::new())]
+    };
+    let v2 = groups.lines().find_map(|line| line.strip_prefix("0::"));
+    let max = |group: String| source.read(&format!("/sys/fs/cgroup{group}/cpu.max")).ok();
+    let found = folders(v2).into_iter().flatten().find_map(max);
+    if let Some(quota) = found.as_deref().and_then(unified) {
         return Some(quota);
     }
-    // cgroup v1
-    let number = |name: &str| -> Option<f64> {
-        source.read(&format!("/sys/fs/cgroup/cpu/cpu.{name}")).ok()?.trim().parse().ok()
-    };
-    let (quota, period) = (number("cfs_quota_us")?, number("cfs_period_us")?);
-    (quota > 0.0 && period > 0.0).then(|| quota / period)
+    // cgroup v1: "1:cpu,cpuacct:/group"
+    let v1 = groups.lines().find_map(|line| {
+        let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
+        controllers.split(',').any(|name| name == "cpu").then_some(group)
+    });
+    folders(v1).into_iter().flatten().find_map(|group| {
+        let number = |name: &str| -> Option<f64> {
+            source.read(&format!("/sys/fs/cgroup/cpu{group}/cpu.{name}")).ok()?.trim().parse().ok()
+        };
+        let (quota, period) = (number("cfs_quota_us")?, number("cfs_period_us")?);
+        (quota > 0.0 && period > 0.0).then(|| quota / period)
+    })
 }
 
 /// `QUOTA PERIOD` or `max PERIOD`, in us.
@@ -45,5 +54,30 @@ mod tests {
         assert_eq!(unified("max 100000\n"), None);
         assert_eq!(unified(""), None);
         assert_eq!(unified("5 0"), None);
+    }
+
+    fn quota(files: &str) -> Option<f64> {
+        cpu_quota(&crate::Recorded::parse(files, "").unwrap())
+    }
+
+    /// The own group's quota is found in both versions of cgroups, where the group is seen by its path and
+    /// where it is the top of the view.
+    #[test]
+    fn quotas_of_groups_are_found() {
+        let own = "/proc/self/cgroup:\n\t3:cpuset:/\n\t1:cpu,cpuacct:/web\n\t0::/\n";
+        let v1 = |group: &str| {
+            format!(
+                "/sys/fs/cgroup/cpu{group}/cpu.cfs_quota_us = 50000\n\
+                 /sys/fs/cgroup/cpu{group}/cpu.cfs_period_us = 100000\n"
+            )
+        };
+        assert_eq!(quota(&(own.to_string() + &v1("/web"))), Some(0.5));
+        assert_eq!(quota(&(own.to_string() + &v1(""))), Some(0.5));
+        assert_eq!(quota(own), None);
+        let own = "/proc/self/cgroup = 0::/system.slice/web.service\n";
+        let max = |group: &str| format!("{own}/sys/fs/cgroup{group}/cpu.max = 200000 100000\n");
+        assert_eq!(quota(&max("/system.slice/web.service")), Some(2.0));
+        assert_eq!(quota(&max("")), Some(2.0));
+        assert_eq!(quota(&max("").replace("200000", "max")), None);
     }
 }

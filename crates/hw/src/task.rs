@@ -18,10 +18,12 @@ const THREADS_MAX: usize = 16384;
 
 /// What /proc says about a thread's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stat {
+pub(crate) struct Stat {
     state: char,
-    start_ticks: u64,
-    last_cpu: usize,
+    /// CPU time, user and system.
+    pub(crate) run_ticks: u64,
+    pub(crate) start_ticks: u64,
+    pub(crate) last_cpu: usize,
 }
 
 impl Stat {
@@ -120,16 +122,18 @@ fn stat(tid: u32) -> io::Result<Stat> {
     stat_of(&text).ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
-/// `tid (comm) state ... starttime ...` (proc_pid_stat(5), fields 3, 22 and 39). The name may hold
+/// `tid (comm) state ... utime stime ... starttime ...` (proc_pid_stat(5), fields 3, 14, 15, 22 and 39). The name may hold
 /// anything, blanks, parentheses and bytes that are no UTF-8 included, so the fields are counted
 /// from its last parenthesis.
-fn stat_of(text: &[u8]) -> Option<Stat> {
+pub(crate) fn stat_of(text: &[u8]) -> Option<Stat> {
     let after_name = text.iter().rposition(|&byte| byte == b')')? + 1;
     let mut fields = std::str::from_utf8(&text[after_name..]).ok()?.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
-    let start_ticks = fields.nth(22 - 4)?.parse().ok()?;
+    let user: u64 = fields.nth(14 - 4)?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    let start_ticks = fields.nth(22 - 16)?.parse().ok()?;
     let last_cpu = fields.nth(39 - 23)?.parse().ok()?;
-    Some(Stat { state, start_ticks, last_cpu })
+    Some(Stat { state, run_ticks: user + system, start_ticks, last_cpu })
 }
 
 #[cfg(test)]
@@ -151,7 +155,8 @@ mod tests {
         let fields = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21 22 23 24 25 26 27 \
                       28 29 30 31 32 33 34 35 6 37";
         let text = [b"12 (a) Z 9 \xff(", b") ".as_slice(), fields.as_bytes()].concat();
-        assert_eq!(stat_of(&text), Some(Stat { state: 'S', start_ticks: 4711, last_cpu: 6 }));
+        let stat = Stat { state: 'S', run_ticks: 11 + 12, start_ticks: 4711, last_cpu: 6 };
+        assert_eq!(stat_of(&text), Some(stat));
         assert_eq!(stat_of(b"12 (a) S 1 2"), None);
         assert_eq!(stat_of(b"12 a S"), None);
     }

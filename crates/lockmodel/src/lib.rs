@@ -23,12 +23,20 @@
 //! at the base frequency, A what the thread does to acquire, entry and exit, without its wait, and R what
 //! it does to release. A change's transition counts where the section runs during it.
 //!
-//! Limits: no power, so no energy; no noise; no thread leaves the row; what the section touches stays where it
+//! [`resize`] and [`stm`] are what TURBO 11 boosts besides: a thread whose memory does not follow its clock, and
+//! one that the others depend on.
+//!
+//! Energy, where the machine's power is known, is what slides 7 and 9 show besides (`energy.rs`).
+//!
+//! Limits: no noise; no thread leaves the row; what the section touches stays where it
 //! is. A package with one clock for all (`change` absent) has no strategies by hand.
 
 #![forbid(unsafe_code)]
 
 mod clock;
+mod energy;
+pub mod resize;
+pub mod stm;
 
 pub use clock::Rise;
 use machine::{Change, Changes, PstateModel};
@@ -93,6 +101,8 @@ pub struct Outcome {
     pub effective_khz: f64,
     /// Mean clock while the section itself ran.
     pub section_khz: f64,
+    /// Energy of the whole package per section; `None` where the machine's power is not known.
+    pub energy_nj: Option<f64>,
 }
 
 /// Rounds before the one that is measured: waits depend on the waits before.
@@ -118,11 +128,37 @@ struct Run<'a> {
 }
 
 /// What one turn took.
+#[derive(Clone, Copy, Default)]
 struct Turn {
     acquire_ns: f64,
     section_ns: f64,
     after_ns: f64,
     awake_ns: f64,
+    /// Of its wait and its changes: at the base clock.
+    base_ns: f64,
+}
+
+impl Turn {
+    fn plus(self, other: Turn) -> Turn {
+        Turn {
+            acquire_ns: self.acquire_ns + other.acquire_ns,
+            section_ns: self.section_ns + other.section_ns,
+            after_ns: self.after_ns + other.after_ns,
+            awake_ns: self.awake_ns + other.awake_ns,
+            base_ns: self.base_ns + other.base_ns,
+        }
+    }
+}
+
+/// Where a thread is when its section can begin.
+struct Ready {
+    /// The clock of the section.
+    clock: Rise,
+    at_ns: f64,
+    /// Slowing down, while it waited.
+    entry_ns: f64,
+    /// What it does after its release.
+    after_ns: f64,
 }
 
 /// Simulates; `None` where the machine cannot do it, or there is nobody to wait (fewer than two threads).
@@ -137,76 +173,69 @@ pub fn simulate(
     if threads < 2 || (by_hand && model.change.is_none()) {
         return None;
     }
-    let clock = |khz: u64| khz as f64 / 1e6;
-    let mut run = Run {
-        model,
-        reading,
-        strategy,
-        base: clock(model.base_khz.value),
-        turbo: clock(model.turbo_khz.value),
-        slow: clock(model.slow_khz.value),
-        writer_ns: 0.0,
-    };
-    let mut waiters = vec![Waiter::default(); threads];
-    let (mut now_ns, mut begun_ns) = (0.0, 0.0);
-    let mut sums = [0.0; 4];
-    for turn in 0..(WARM_UP + 1) * threads {
-        if turn == WARM_UP * threads {
-            begun_ns = now_ns;
-        }
-        let thread = turn % threads;
-        let (end_ns, took) = run.turn(&mut waiters[thread], now_ns, section_cycles)?;
-        now_ns = end_ns;
-        if turn >= WARM_UP * threads {
-            let values = [took.acquire_ns, took.section_ns, took.after_ns, took.awake_ns];
-            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
-        }
-    }
+    let (turns, period_ns) = Run::new(model, strategy, reading).play(section_cycles, threads)?;
     let mean = |sum: f64| sum / threads as f64;
-    let period_ns = mean(now_ns - begun_ns);
-    let held_ns = mean(sums[0] + sums[1] + sums[2]);
-    let sleeps = strategy == Strategy::Futex;
+    let held_ns = mean(turns.acquire_ns + turns.section_ns + turns.after_ns);
+    let (section_ns, base_ns) = (mean(turns.section_ns), mean(turns.base_ns));
+    let cpu_ns = match strategy {
+        Strategy::Futex => mean(turns.awake_ns),
+        _ => period_ns * threads as f64,
+    };
+    let times = energy::Times { period_ns, section_ns, cpu_ns, base_ns };
     Some(Outcome {
         held_ns,
         period_ns,
-        cpu_ns: if sleeps { mean(sums[3]) } else { period_ns * threads as f64 },
+        cpu_ns,
         effective_khz: section_cycles / held_ns * 1e6,
-        section_khz: section_cycles / mean(sums[1]) * 1e6,
+        section_khz: section_cycles / section_ns * 1e6,
+        energy_nj: energy::per_section_nj(model, strategy, threads, &times),
     })
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn new(model: &'a PstateModel, strategy: Strategy, reading: Reading) -> Run<'a> {
+        let clock = |khz: u64| khz as f64 / 1e6;
+        Run {
+            model,
+            reading,
+            strategy,
+            base: clock(model.base_khz.value),
+            turbo: clock(model.turbo_khz.value),
+            slow: clock(model.slow_khz.value),
+            writer_ns: 0.0,
+        }
+    }
+
+    /// The last round's turns together, and its time from one release to the next.
+    fn play(&mut self, section_cycles: f64, threads: usize) -> Option<(Turn, f64)> {
+        let mut waiters = vec![Waiter::default(); threads];
+        let (mut now_ns, mut begun_ns) = (0.0, 0.0);
+        let mut turns = Turn::default();
+        for round in 0..=WARM_UP {
+            if round == WARM_UP {
+                begun_ns = now_ns;
+            }
+            turns = Turn::default();
+            for waiter in &mut waiters {
+                let (end_ns, took) = self.turn(waiter, now_ns, section_cycles)?;
+                now_ns = end_ns;
+                turns = turns.plus(took);
+            }
+        }
+        Some((turns, (now_ns - begun_ns) / threads as f64))
+    }
+
     /// A thread's turn after a release at `free_ns`: when it has released, and what it took.
     fn turn(&mut self, waiter: &mut Waiter, free_ns: f64, cycles: f64) -> Option<(f64, Turn)> {
-        let cycles_ns = |cycles: u64| cycles as f64 / self.base;
-        let handover_ns = cycles_ns(self.model.handover_cycles.value);
-        let at_ns = free_ns + handover_ns;
-        let (section_clock, ready_ns, entry_ns, after_ns) = match self.strategy {
-            Strategy::Spin => (Rise::none(self.base), at_ns, 0.0, 0.0),
-            Strategy::Futex => {
-                let wake_ns = self.wake_ns(free_ns - waiter.came_ns);
-                (Rise::none(self.turbo), free_ns + wake_ns, 0.0, 0.0)
-            }
-            Strategy::Migrate => {
-                let half_ns = self.model.migration_ns.value as f64 / 2.0;
-                (Rise::none(self.turbo), at_ns + half_ns, 0.0, half_ns)
-            }
-            Strategy::Owner => {
-                let change = self.changes()?;
-                let write_ns =
-                    |change: &Change| cycles_ns(change.call_cycles + change.write_cycles);
-                let entry_ns = write_ns(&change.base_to_slow);
-                // who is still slowing down sees the lock later
-                let sees_ns = at_ns.max(waiter.came_ns + entry_ns);
-                let rise = self.rise(0.0, change);
-                let ready_ns = sees_ns + write_ns(&change.slow_to_turbo);
-                (rise, ready_ns, entry_ns, write_ns(&change.turbo_to_base))
-            }
-            Strategy::Delegate => self.delegated(waiter, at_ns)?,
+        let Ready { clock, at_ns, entry_ns, after_ns } = self.ready(waiter, free_ns)?;
+        let acquire_ns = at_ns - free_ns.max(waiter.came_ns);
+        let base_ns = match self.strategy {
+            // until it is slow, or always if it was overtaken
+            Strategy::Delegate => waiter.slow_ns.min(at_ns) - waiter.came_ns,
+            _ => entry_ns + after_ns,
         };
-        let acquire_ns = ready_ns - free_ns.max(waiter.came_ns);
-        let section_ns = section_clock.time_ns(cycles);
-        let released_ns = ready_ns + section_ns;
+        let section_ns = clock.time_ns(cycles);
+        let released_ns = at_ns + section_ns;
         let counted_ns = if self.reading.entry_counts { entry_ns } else { 0.0 };
         if self.strategy == Strategy::Delegate {
             self.ask_for_base_and_slow(waiter, released_ns)?;
@@ -217,8 +246,50 @@ impl Run<'_> {
             section_ns,
             after_ns,
             awake_ns: section_ns + self.model.wake_ns.value as f64,
+            base_ns,
         };
         Some((released_ns, took))
+    }
+
+    /// When a thread's section can begin after a release at `free_ns`, and at which clock.
+    fn ready(&mut self, waiter: &Waiter, free_ns: f64) -> Option<Ready> {
+        let seen_ns = free_ns + self.cycles_ns(self.model.handover_cycles.value);
+        let plain = |clock, at_ns| Ready { clock, at_ns, entry_ns: 0.0, after_ns: 0.0 };
+        Some(match self.strategy {
+            Strategy::Spin => plain(Rise::none(self.base), seen_ns),
+            Strategy::Futex => {
+                let wake_ns = self.wake_ns(free_ns - waiter.came_ns);
+                plain(Rise::none(self.turbo), free_ns + wake_ns)
+            }
+            Strategy::Migrate => {
+                let half_ns = self.model.migration_ns.value as f64 / 2.0;
+                let there = plain(Rise::none(self.turbo), seen_ns + half_ns);
+                Ready { after_ns: half_ns, ..there }
+            }
+            Strategy::Owner => {
+                let changes = self.changes()?;
+                let entry_ns = self.write_ns(&changes.base_to_slow);
+                // who is still slowing down sees the lock later
+                let sees_ns = seen_ns.max(waiter.came_ns + entry_ns);
+                Ready {
+                    clock: self.rise(0.0, changes),
+                    at_ns: sees_ns + self.write_ns(&changes.slow_to_turbo),
+                    entry_ns,
+                    after_ns: self.write_ns(&changes.turbo_to_base),
+                }
+            }
+            Strategy::Delegate => plain(self.delegated(waiter, seen_ns)?, seen_ns),
+        })
+    }
+
+    /// So many cycles of the base frequency.
+    fn cycles_ns(&self, cycles: u64) -> f64 {
+        cycles as f64 / self.base
+    }
+
+    /// The system call and the register write of a change.
+    fn write_ns(&self, change: &Change) -> f64 {
+        self.cycles_ns(change.call_cycles + change.write_cycles)
     }
 
     fn changes(&self) -> Option<&Changes> {
@@ -240,7 +311,7 @@ impl Run<'_> {
     }
 
     /// The owner goes on at once at the slow clock; its wish is carried out after those before it.
-    fn delegated(&mut self, waiter: &Waiter, at_ns: f64) -> Option<(Rise, f64, f64, f64)> {
+    fn delegated(&mut self, waiter: &Waiter, at_ns: f64) -> Option<Rise> {
         let changes = self.model.change.as_ref()?;
         let there_ns = self.message_ns();
         let written_ns = self.write(at_ns + there_ns, &changes.slow_to_turbo);
@@ -249,7 +320,7 @@ impl Run<'_> {
             // overtaken: it was never slowed down
             rise.from = self.base;
         }
-        Some((rise, at_ns, 0.0, 0.0))
+        Some(rise)
     }
 
     /// After its release a thread wishes for base and at once for slow: the second overtakes the first.
@@ -266,8 +337,7 @@ impl Run<'_> {
 
     /// When the writing core has carried out a wish that reaches it then.
     fn write(&mut self, asked_ns: f64, change: &Change) -> f64 {
-        let taken_ns = (change.call_cycles + change.write_cycles) as f64 / self.base;
-        self.writer_ns = self.writer_ns.max(asked_ns) + taken_ns;
+        self.writer_ns = self.writer_ns.max(asked_ns) + self.write_ns(change);
         self.writer_ns
     }
 }

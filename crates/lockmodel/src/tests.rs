@@ -30,6 +30,26 @@ fn long_sections_reach_turbo() {
     }
 }
 
+/// Energy follows who is awake at which voltage: a spinner's is the package at base, and for long sections
+/// those who sleep need least, those who wait slowly less than those who spin, as on TURBO 9.
+#[test]
+fn energy_follows_who_waits_how() {
+    let spin = of(&fx(), Strategy::Spin, 1e6);
+    let watts = spin.energy_nj.unwrap() / spin.period_ns;
+    assert!((watts - 125.0).abs() < 1e-9, "{watts} W, all cores at base");
+    let [spin, futex, owner, delegate] =
+        [Strategy::Spin, Strategy::Futex, Strategy::Owner, Strategy::Delegate]
+            .map(|strategy| of(&fx(), strategy, 1e8).energy_nj.unwrap());
+    assert!(futex < owner && owner < delegate && delegate < spin);
+    let short = |strategy| of(&fx(), strategy, 1e3).energy_nj.unwrap();
+    assert!(
+        short(Strategy::Delegate) > short(Strategy::Spin),
+        "nobody gets slow, one more is busy"
+    );
+    let intel = PstateModel::built_in("core-i7-4770").unwrap().unwrap();
+    assert_eq!(of(&intel, Strategy::Spin, 1e6).energy_nj, None);
+}
+
 /// A sleeper uses CPU time for its own section only.
 #[test]
 fn sleepers_save_cpu_time() {

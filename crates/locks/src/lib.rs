@@ -8,7 +8,8 @@
 //! Idea: three choices that do not know of each other, and a fourth on top.
 //!
 //! ```text
-//!   who is next          Futex (any)   Ticket, Mcs (first come, first served)         RawLock
+//!   who is next          Futex (any)   Ticket, Mcs (first come, first served)
+//!                        Barging (a queue that a running thread may pass)             RawLock
 //!   how to wait          Spin, Block, Sleep                                           Wait
 //!   what happens beside  Plain, Owner (boost and slow), MoveHolder, ... yours         Decoration
 //!   who sets the clock   NoFrequency, Delegated (another core), ... yours             CpuFrequency
@@ -28,6 +29,7 @@
 //! The raw locks are compiled a second time in `tests/loom`, where a model checker runs through all orders in
 //! which two or three threads can meet. So their files use `crate::sync` and nothing of `std`.
 
+mod barging;
 mod barrier;
 mod bell;
 mod decorate;
@@ -50,6 +52,7 @@ pub mod sys;
 mod ticket;
 mod wait;
 
+pub use barging::Barging;
 pub use barrier::Barrier;
 pub use decorate::{Decorated, Decoration, Plain};
 pub use delegate::Delegated;

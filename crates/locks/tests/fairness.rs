@@ -4,11 +4,12 @@
 //! A waiter is known to have come when the lock says so: the test holds the lock, starts one waiter at a time,
 //! and waits until that one sleeps in the kernel, which /proc tells.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use locks::{Futex, Mcs, Mutex, RawLock, Sleep, Ticket};
+use locks::{Barging, Futex, Mcs, Mutex, RawLock, Sleep, Spin, Ticket};
 
 const WAITERS: usize = 6;
 
@@ -56,6 +57,39 @@ fn ticket_serves_in_the_order_of_arrival() {
 #[test]
 fn mcs_serves_in_the_order_of_arrival() {
     assert_eq!(order_of_service(Mcs::new(Sleep)), (0..WAITERS).collect::<Vec<_>>());
+}
+
+/// Who waits is served in the order of arrival if nobody passes.
+#[test]
+fn barging_serves_waiters_in_the_order_of_arrival() {
+    assert_eq!(order_of_service(Barging::new(Sleep)), (0..WAITERS).collect::<Vec<_>>());
+}
+
+/// Who takes the lock again and again passes a waiter only until its patience ends.
+#[test]
+fn barging_ends_for_the_patient() {
+    let lock = Arc::new(Barging::new(Spin));
+    let served = Arc::new(AtomicBool::new(false));
+    lock.lock();
+    let waiter = thread::spawn({
+        let (lock, served) = (lock.clone(), served.clone());
+        move || {
+            lock.lock();
+            served.store(true, Ordering::SeqCst);
+            // SAFETY: acquired above.
+            unsafe { lock.unlock() };
+        }
+    });
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !served.load(Ordering::SeqCst) {
+        assert!(Instant::now() < deadline, "the waiter is passed for ever");
+        // SAFETY: acquired before the loop, or below.
+        unsafe { lock.unlock() };
+        lock.lock();
+    }
+    // SAFETY: acquired above.
+    unsafe { lock.unlock() };
+    waiter.join().unwrap();
 }
 
 /// Everybody is served by the lock that promises no order.

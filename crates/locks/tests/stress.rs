@@ -6,8 +6,8 @@ use std::sync::{Arc, Barrier as StdBarrier};
 use std::thread;
 
 use locks::{
-    Barrier, Block, Decorated, Futex, Mcs, Mutex, NoFrequency, Owner, Plain, RawLock, RwLock,
-    Sleep, Spin, Ticket,
+    Barging, Barrier, Block, Decorated, Futex, Mcs, Mutex, NoFrequency, Owner, Plain, RawLock,
+    RwLock, Sleep, Spin, Ticket,
 };
 
 const THREADS: usize = 6;
@@ -74,6 +74,9 @@ stress! {
     mcs_spin: Mcs::new(Spin);
     mcs_block: Mcs::new(Block);
     mcs_sleep: Mcs::new(Sleep);
+    barging_spin: Barging::new(Spin);
+    barging_block: Barging::new(Block);
+    barging_sleep: Barging::new(Sleep);
     plain: Decorated::new(Mcs::new(Block), Plain);
     owner: Decorated::new(Mcs::new(Block), Owner::new(NoFrequency));
 }

@@ -34,7 +34,7 @@ pub use cpu_set::{CpuSet, MAX_CPUS};
 pub use data_error::DataError;
 pub use license::{CoreLicense, MAX_LEVELS, Phase, Times};
 pub use platform::{Platform, PlatformCosts};
-pub use pstates::{Change, Changes, Figure, Idle, PSTATE_FILES, PstateModel};
+pub use pstates::{Change, Changes, CorePower, Figure, Idle, Memory, PSTATE_FILES, PstateModel};
 pub use sysfs::Files;
 pub use topology::{Core, CpuPlace, Topology, TopologyError};
 pub use units::{Cycles, Khz, Ns};

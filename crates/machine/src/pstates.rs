@@ -69,6 +69,47 @@ pub struct Idle {
     pub residency_ns: Figure,
 }
 
+/// What a core waits for that does not follow its clock.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// A load that every cache misses.
+    pub load_ns: Figure,
+    /// What it costs besides if the TLB misses too.
+    pub walk_ns: Figure,
+}
+
+/// Power by clock and voltage.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CorePower {
+    /// Modules of two cores, each with a voltage and a clock of its own.
+    pub modules: Figure,
+    /// Voltage at the slowest P-state, mV.
+    pub slow_mv: Figure,
+    /// Voltage at the base frequency, mV.
+    pub base_mv: Figure,
+    /// Voltage at turbo, mV.
+    pub turbo_mv: Figure,
+    /// All cores busy at the base frequency, mW.
+    pub busy_mw: Figure,
+    /// Of that: what does not follow clocks.
+    pub package_mw: Figure,
+    /// What a core does beside a busy sibling, in thousandths of what it does alone.
+    pub shared_permille: Figure,
+}
+
+impl CorePower {
+    /// A busy core at so many times the base frequency and at that voltage, mW: the square of the voltage times
+    /// the clock.
+    pub fn core_mw(&self, clock_ratio: f64, volts: &Figure) -> f64 {
+        let cores_mw = self.busy_mw.value.saturating_sub(self.package_mw.value);
+        let base_mw = cores_mw as f64 / (2 * self.modules.value) as f64;
+        let volts_ratio = volts.value as f64 / self.base_mv.value as f64;
+        base_mw * volts_ratio * volts_ratio * clock_ratio
+    }
+}
+
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -96,6 +137,10 @@ pub struct PstateModel {
     pub change: Option<Changes>,
     /// C-states, shallow ones first.
     pub idle: Vec<Idle>,
+    /// `None` where nobody asked.
+    pub memory: Option<Memory>,
+    /// `None` where nobody asked.
+    pub power: Option<CorePower>,
 }
 
 impl PstateModel {
@@ -114,6 +159,9 @@ impl PstateModel {
         }
         if !model.idle.is_sorted_by_key(|idle| idle.residency_ns.value) || model.idle.is_empty() {
             return refuse("C-states stand shallow ones first, and there is one at least".into());
+        }
+        if model.power.as_ref().is_some_and(|power| power.modules.value == 0) {
+            return refuse("a machine has a module at least".into());
         }
         for figure in model.figures() {
             let sureness = figure.sureness.as_str();
@@ -141,7 +189,14 @@ impl PstateModel {
             &self.migration_ns,
             &self.wake_ns,
         ];
-        own.into_iter().chain(self.idle.iter().flat_map(|idle| [&idle.exit_ns, &idle.residency_ns]))
+        let idle = self.idle.iter().flat_map(|idle| [&idle.exit_ns, &idle.residency_ns]);
+        let memory = self.memory.iter().flat_map(|memory| [&memory.load_ns, &memory.walk_ns]);
+        let power = self.power.iter().flat_map(|power| {
+            let volts = [&power.slow_mv, &power.base_mv, &power.turbo_mv];
+            let watts = [&power.busy_mw, &power.package_mw];
+            volts.into_iter().chain(watts).chain([&power.modules, &power.shared_permille])
+        });
+        own.into_iter().chain(idle).chain(memory).chain(power)
     }
 }
 

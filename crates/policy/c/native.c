@@ -10,6 +10,7 @@ typedef int32_t s32;
 typedef int64_t s64;
 
 #include "cpus.h"
+#include "rest.h"
 #include "score.h"
 #include "sizing.h"
 
@@ -85,3 +86,7 @@ EXPORT(u32, score_switch,
        (struct tl_score * s, u32 before, u32 now, u64 run_ns),
        tl_score_switch(s, before, now, run_ns))
 EXPORT(u32, score_level, (const struct tl_score *s), tl_score_level(s))
+EXPORT(u32, rest_stays, (const struct tl_cfg *cfg, u64 phase_ns),
+       tl_rest_stays(cfg, phase_ns))
+EXPORT(u32, rest_is_over, (const struct tl_cfg *cfg, u64 until_ns, u64 now_ns),
+       tl_rest_is_over(cfg, until_ns, now_ns))

@@ -67,4 +67,6 @@ unsafe extern "C" {
     pub(crate) fn tlp_sizing_update(s: *mut Sizing, input: *const SizingInput) -> u32;
     pub(crate) fn tlp_score_switch(s: *mut Score, before: u32, now: u32, run_ns: u64) -> u32;
     pub(crate) fn tlp_score_level(s: *const Score) -> u32;
+    pub(crate) fn tlp_rest_stays(cfg: *const Cfg, phase_ns: u64) -> u32;
+    pub(crate) fn tlp_rest_is_over(cfg: *const Cfg, until_ns: u64, now_ns: u64) -> u32;
 }

@@ -126,10 +126,28 @@ pub struct Cfg {
     pub wide_timeout_ns: u64,
     /// Timeout of [`Remigrate::timeout`].
     pub remigrate_timeout_ns: u64,
+    /// Scalar phases announced to be shorter are spent where the task is; 0 = none is.
+    pub rest_below_ns: u64,
     /// [`Remigrate::bits`].
     pub remigrate: u32,
     /// Type of tasks nobody classified.
     pub unclassified: u32,
+}
+
+impl Cfg {
+    /// Whether a task stays for a scalar phase of that length. See policy/rest.h.
+    #[inline]
+    pub fn rest_stays(&self, phase_ns: u64) -> bool {
+        // SAFETY: reads the settings, and keeps no pointer.
+        unsafe { ffi::tlp_rest_stays(self, phase_ns) != 0 }
+    }
+
+    /// Whether a rest that was to end at `until_ns` has ended.
+    #[inline]
+    pub fn rest_is_over(&self, until_ns: u64, now_ns: u64) -> bool {
+        // SAFETY: as above.
+        unsafe { ffi::tlp_rest_is_over(self, until_ns, now_ns) != 0 }
+    }
 }
 
 /// `tl_task`: what the policy knows of a task. See policy/task.h.

@@ -20,6 +20,7 @@ fn cfg(bits: u32) -> Cfg {
     assert_eq!(remigrate.bits(), bits);
     Cfg {
         wide_timeout_ns: FALLBACK_NS,
+        rest_below_ns: 0,
         remigrate_timeout_ns: TIMEOUT_NS,
         remigrate: bits,
         ..Cfg::default()

@@ -12,6 +12,7 @@ const CFG: Cfg = Cfg {
     slice_ns: SLICE_NS,
     slice_wide_ns: SLICE_NS,
     wide_timeout_ns: 0,
+    rest_below_ns: 0,
     remigrate_timeout_ns: 0,
     remigrate: 0,
     unclassified: 0,

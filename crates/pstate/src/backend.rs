@@ -6,6 +6,7 @@
 //! | `setspeed` | cpufreq's governor `userspace` and `scaling_setspeed` | a driver that offers the governor; root |
 //! | `limits` | cpufreq's `scaling_min_freq`, `scaling_max_freq`; the governor stays | a driver; root |
 //! | `msr` | the CPU's registers through `/dev/cpu/N/msr` or `msr_safe` (`msr/`) | root, or msr-safe's list |
+//! | `simulated` | a model of a machine (`simulated.rs`); only if asked for | nothing |
 //! | none | | |
 //!
 //! The first that works is taken, in this order. The governor `userspace` is preferred, since it
@@ -35,6 +36,8 @@ pub enum Way {
     Limits = 2,
     /// Model-specific registers.
     Msr = 3,
+    /// A model in the machine's place, by its id or file.
+    Simulated = 4,
 }
 
 impl Way {
@@ -45,6 +48,7 @@ impl Way {
             Way::Setspeed => "setspeed",
             Way::Limits => "limits",
             Way::Msr => "msr",
+            Way::Simulated => "simulated",
         }
     }
 }

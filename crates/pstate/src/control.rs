@@ -31,17 +31,20 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, Once, Weak};
 
+use machine::{PstateModel, Topology};
+
 use crate::backend::{Backend, Choice, Found, Machine, Unit, Way, choose};
 use crate::domains::Clocks;
 use crate::error::Error;
 use crate::journal::{Journal, Restored, Specs};
+use crate::simulated::{self, Simulated, Time};
 use crate::speeds::Speeds;
 use crate::watchdog::Watchdog;
 
 /// How to open frequency control.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The machine's files are below this folder.
+    /// The machine's files are below this folder; with [`Way::Simulated`]: the model's id, or its file.
     pub root: PathBuf,
     /// The way to take; `None`: the first that works.
     pub way: Option<Way>,
@@ -88,6 +91,18 @@ struct Inner {
     owner: i32,
     is_closed: AtomicBool,
     watchdog: Mutex<Option<Watchdog>>,
+    root: PathBuf,
+    simulated: Option<Arc<Simulated>>,
+}
+
+/// What [`Control::open`] has found and not yet put together.
+struct Parts {
+    root: PathBuf,
+    specs: Specs,
+    choice: Choice,
+    found: Option<Found>,
+    clocks: Clocks,
+    simulated: Option<Arc<Simulated>>,
 }
 
 /// Frequency control of this machine by this process.
@@ -103,6 +118,9 @@ impl Control {
     /// Opens frequency control. On a machine or for a user without any it opens too, with
     /// [`Way::None`]: [`Control::choice`] says why, and what changes something is refused.
     pub fn open(options: &Options) -> Result<Self, Error> {
+        if options.way == Some(Way::Simulated) {
+            return Self::simulate(&simulated::model(&options.root)?, simulated::live());
+        }
         let machine = Machine::new(&options.root);
         let mut specs = Specs::default();
         let (choice, found) = match options.way {
@@ -111,11 +129,45 @@ impl Control {
             }
             wanted => choose(&machine, &mut specs, wanted),
         };
-        let root = CString::new(options.root.as_os_str().as_encoded_bytes())
-            .map_err(|_| Error::Open(libc::EINVAL))?;
-        let journal = Journal::new(&root, specs)?;
         let clocks = Clocks::read(&machine).map_err(|_| Error::Open(libc::ENXIO))?;
-        let watchdog = found.as_ref().map(|_| Watchdog::start(&journal)).transpose()?;
+        let root = options.root.clone();
+        Self::assemble(Parts { root, specs, choice, found, clocks, simulated: None })
+    }
+
+    /// Opens control of a modelled machine, in which time passes as `time` says. On one whose cores cannot be
+    /// set one by one it opens with [`Way::None`].
+    pub fn simulate(model: &PstateModel, time: Arc<dyn Time>) -> Result<Self, Error> {
+        let simulated = Simulated::new(model, time).map(Arc::new);
+        let Some(machine) = &simulated else {
+            let why = format!("none: the cores of {} have one clock (TURBO 4)", model.name);
+            let choice = Choice { way: Way::None, why };
+            let threads = usize::try_from(model.threads.value).unwrap_or(1).max(1);
+            let topology = Topology::uniform(threads, 1);
+            let clocks = Clocks::of_package(topology);
+            let root = PathBuf::from("/");
+            let specs = Specs::default();
+            return Self::assemble(Parts { root, specs, choice, found: None, clocks, simulated });
+        };
+        let what = machine.what();
+        let choice = Choice { way: Way::Simulated, why: format!("simulated: {what}") };
+        let found = Found { backend: Box::new(Arc::clone(machine)), units: machine.units(), what };
+        Self::assemble(Parts {
+            root: PathBuf::from("/"),
+            specs: Specs::default(),
+            choice,
+            found: Some(found),
+            clocks: machine.clocks(),
+            simulated,
+        })
+    }
+
+    fn assemble(parts: Parts) -> Result<Self, Error> {
+        let Parts { root, specs, choice, found, clocks, simulated } = parts;
+        let place = CString::new(root.as_os_str().as_encoded_bytes())
+            .map_err(|_| Error::Open(libc::EINVAL))?;
+        let changes = found.is_some() && !specs.is_empty();
+        let journal = Journal::new(&place, specs)?;
+        let watchdog = changes.then(|| Watchdog::start(&journal)).transpose()?;
         let (backend, units) = match found {
             Some(Found { backend, units, .. }) => (Some(backend), units),
             None => (None, Vec::new()),
@@ -139,6 +191,8 @@ impl Control {
             owner: process(),
             is_closed: AtomicBool::new(false),
             watchdog: Mutex::new(watchdog),
+            root,
+            simulated,
         });
         restore_at_exit(&inner);
         Ok(Control(inner))
@@ -152,6 +206,24 @@ impl Control {
     /// Cores, siblings, and who shares a clock.
     pub fn clocks(&self) -> &Clocks {
         &self.0.clocks
+    }
+
+    /// The modelled machine, with [`Way::Simulated`].
+    pub fn simulated(&self) -> Option<&Simulated> {
+        self.0.simulated.as_deref()
+    }
+
+    /// What the clock of a CPU is now, kHz: the model's, or what cpufreq says, which is as new as the driver makes
+    /// it and on some what was asked for. Allocates.
+    pub fn clock_khz(&self, cpu: u32) -> Result<u32, Error> {
+        if let Some(machine) = self.simulated() {
+            return machine.khz(cpu).ok_or(Error::NoCpu(cpu));
+        }
+        if self.0.clocks.topology.place(cpu as usize).is_none() {
+            return Err(Error::NoCpu(cpu));
+        }
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
+        Machine::new(&self.0.root).number(&path).ok_or(Error::NoBackend)
     }
 
     /// What a CPU can be set to.

@@ -68,6 +68,12 @@ impl Clocks {
         Ok(Clocks { domains, turbo_steps: msr::turbo_steps(machine), topology })
     }
 
+    /// A package whose cores have one clock.
+    pub(crate) fn of_package(topology: Topology) -> Self {
+        let domain = Domain { cpus: topology.online(), scope: Scope::Package };
+        Clocks { topology, domains: vec![domain], turbo_steps: Vec::new() }
+    }
+
     /// The domain of a CPU.
     pub fn domain_of(&self, cpu: usize) -> Option<&Domain> {
         self.domains.iter().find(|domain| domain.cpus.contains(cpu))

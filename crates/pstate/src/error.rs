@@ -60,6 +60,8 @@ pub enum Error {
     NoTurboSwitch,
     /// A system call failed with this errno.
     System(i32, Place),
+    /// No model of a machine has that name, and no file there describes one.
+    NoModel,
     /// The caller is a forked child of the process that opened the control.
     NotOwner,
     /// The control was closed.
@@ -75,6 +77,7 @@ impl Error {
     pub fn errno(self) -> i32 {
         match self {
             Error::NoBackend | Error::NoTurboSwitch => libc::ENODEV,
+            Error::NoModel => libc::ENOENT,
             Error::NoCpu(_) => libc::ENXIO,
             Error::OffTable { .. } => libc::ERANGE,
             Error::NotKept(_) => libc::EIO,
@@ -124,6 +127,11 @@ impl fmt::Display for Error {
                 "{place:?}, which somebody else has set, is in the way: lift that limit first"
             ),
             Error::NoTurboSwitch => write!(f, "this machine has no switch for turbo"),
+            Error::NoModel => write!(
+                f,
+                "no model of a machine has that name, and no file there describes one; built in: {}",
+                crate::simulated::ids()
+            ),
             Error::System(errno, place) => write!(f, "{place:?}: {}", reason(errno)),
             Error::NotOwner => {
                 write!(f, "frequency control was opened by the parent process: open it in this one")

@@ -80,6 +80,11 @@ pub(crate) struct SettingId(u32);
 pub(crate) struct Specs(Vec<Spec>);
 
 impl Specs {
+    /// Nothing will ever change.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn add(&mut self, spec: Spec) -> SettingId {
         debug_assert!(spec.path.len() < Place::MAX, "{}", spec.path);
         self.0.push(spec);

@@ -26,7 +26,7 @@
 //!
 //! # Parts
 //! `control` (wishes, one lock per unit), `backend` (the ways, and the choice), `cpufreq`, `msr`
-//! (the ways), `speeds` (what can be set), `domains` (who shares a clock), `journal`, `watchdog`
+//! (the ways), `simulated` (a model in the machine's place), `speeds` (what can be set), `domains` (who shares a clock), `journal`, `watchdog`
 //! (restoring), `raw`, `value` (files without allocation), `wishes` (what boosted locks ask for).
 
 mod backend;
@@ -39,6 +39,7 @@ pub mod fake;
 mod journal;
 mod msr;
 mod raw;
+mod simulated;
 mod speeds;
 mod value;
 mod watchdog;
@@ -49,4 +50,5 @@ pub use control::{Control, Options};
 pub use domains::{Clocks, Domain, Scope, TurboStep};
 pub use error::{Error, Place};
 pub use journal::Restored;
+pub use simulated::{ManualTime, Simulated, Time};
 pub use speeds::Speeds;

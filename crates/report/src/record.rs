@@ -46,12 +46,60 @@ pub struct RecordSummary {
     pub traps: u64,
     /// Idle time of all CPUs; `null`: only some tasks were recorded.
     pub idle_ns: Option<u64>,
+    /// Times at which a CPU executed nothing; `null`: not recorded.
+    pub stalls: Option<StallSummary>,
+    /// Cycles by licence level, from samples of counters; `null`: there are none.
+    pub levels: Option<LevelsSummary>,
     /// From wake-up to running; `null`: nobody was woken.
     pub wake_latency: Option<LatencySummary>,
     /// The marked functions.
     pub marks: Vec<MarkSummary>,
     /// Tasks that ran, longest first.
     pub tasks: Vec<TaskSummary>,
+}
+
+/// Times at which a CPU, a virtual one, executed nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StallSummary {
+    /// How many.
+    pub count: u64,
+    /// All of them, of all CPUs together.
+    pub total_ns: u64,
+    /// The longest.
+    pub longest_ns: u64,
+}
+
+/// Sampled cycles by licence level.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LevelsSummary {
+    /// Samples.
+    pub samples: u64,
+    /// Core cycles at each level, from level 0.
+    pub level_cycles: Vec<u64>,
+    /// By CPU.
+    pub cpus: Vec<CpuLevels>,
+    /// By the task that ran when the sample was taken, most cycles first.
+    pub tasks: Vec<TaskLevels>,
+}
+
+/// A CPU's cycles by licence level.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuLevels {
+    /// The CPU.
+    pub cpu: u32,
+    /// Core cycles at each level that it was seen at, from level 0.
+    pub level_cycles: Vec<u64>,
+}
+
+/// A task's cycles by licence level.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskLevels {
+    /// The thread's number.
+    pub tid: u32,
+    /// Its last name.
+    pub name: String,
+    /// Core cycles at each level that it was seen at, from level 0.
+    pub level_cycles: Vec<u64>,
 }
 
 /// How long a wait took.
@@ -130,10 +178,24 @@ impl RecordSummary {
         if let Some(latency) = &self.wake_latency {
             line("wake-ups", &latency.text());
         }
+        if let Some(stalls) = &self.stalls {
+            line("stalls", &stalls.text());
+        }
+        if let Some(levels) = &self.levels {
+            let (shares, samples) = (levels.shares(&levels.level_cycles), levels.samples);
+            line("levels", &format!("{shares} of the cycles in {samples} samples"));
+        }
         for mark in &self.marks {
             line("mark", &format!("{}@{}: {} calls", mark.name, mark.level, mark.calls));
         }
-        text + "\n" + &self.task_table(width, top)
+        if let Some(levels) = &self.levels {
+            text += &levels.tables(width, top);
+        }
+        if self.levels.is_none() || !self.tasks.is_empty() {
+            text += "\n";
+            text += &self.task_table(width, top);
+        }
+        text
     }
 
     fn events_text(&self) -> String {
@@ -196,10 +258,79 @@ impl RecordSummary {
                 task.name.clone(),
             ]);
         }
-        let rest = self.tasks.len().saturating_sub(top);
-        let more =
-            if rest > 0 { format!("and {rest} more tasks: --top N\n") } else { String::new() };
-        table.text(width) + &more
+        table.text(width) + &more(self.tasks.len(), top, "tasks")
+    }
+}
+
+/// What a table of so many rows leaves out.
+fn more(rows: usize, top: usize, what: &str) -> String {
+    let rest = rows.saturating_sub(top);
+    if rest > 0 { format!("and {rest} more {what}: --top N\n") } else { String::new() }
+}
+
+impl StallSummary {
+    fn text(&self) -> String {
+        if self.count == 0 {
+            return "none: no CPU stood still".into();
+        }
+        let (total, longest) = (duration(self.total_ns), duration(self.longest_ns));
+        format!(
+            "CPUs stood still {} times, {total} of CPU time in all, {longest} at most",
+            self.count
+        )
+    }
+}
+
+impl LevelsSummary {
+    fn shares(&self, level_cycles: &[u64]) -> String {
+        let shares = self.percents(level_cycles);
+        let shares = shares.iter().enumerate().map(|(level, pct)| format!("level {level} {pct} %"));
+        shares.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Of each level that there is at all, of this many cycles.
+    fn percents(&self, level_cycles: &[u64]) -> Vec<String> {
+        let all: f64 = level_cycles.iter().map(|&cycles| cycles as f64).sum();
+        let cycles = |level: usize| level_cycles.get(level).map_or(0.0, |&cycles| cycles as f64);
+        let percent = |level| format!("{:.1}", 100.0 * cycles(level) / all.max(1.0));
+        (0..self.level_cycles.len()).map(percent).collect()
+    }
+
+    fn tables(&self, width: usize, top: usize) -> String {
+        let cpus = self.cpus.iter().map(|cpu| (cpu.cpu, "", &cpu.level_cycles));
+        let tasks =
+            self.tasks.iter().map(|task| (task.tid, task.name.as_str(), &task.level_cycles));
+        let mut text = "\n".to_string() + &self.table("TID", "NAME", tasks, width, top);
+        text += &more(self.tasks.len(), top, "tasks");
+        text += "\n";
+        text += &self.table("CPU", "", cpus, width, top);
+        text + &more(self.cpus.len(), top, "CPUs")
+    }
+
+    /// Shares of levels of tasks or CPUs, and their share of all cycles.
+    fn table<'a>(
+        &self,
+        of: &str,
+        name: &str,
+        rows: impl Iterator<Item = (u32, &'a str, &'a Vec<u64>)>,
+        width: usize,
+        top: usize,
+    ) -> String {
+        let levels: Vec<String> =
+            (0..self.level_cycles.len()).map(|level| format!("LEVEL {level} %")).collect();
+        let mut head = vec![(of, Align::Right), ("CYCLES %", Align::Right)];
+        head.extend(levels.iter().map(|level| (level.as_str(), Align::Right)));
+        head.push((name, Align::Left));
+        let mut table = Table::new(&head);
+        let sum = |cycles: &[u64]| cycles.iter().map(|&cycles| cycles as f64).sum::<f64>();
+        let all = sum(&self.level_cycles).max(1.0);
+        for (id, name, level_cycles) in rows.take(top) {
+            let mut cells = vec![id.to_string(), format!("{:.1}", 100.0 * sum(level_cycles) / all)];
+            cells.extend(self.percents(level_cycles));
+            cells.push(name.to_string());
+            table.row(cells);
+        }
+        table.text(width)
     }
 }
 

@@ -1,26 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `turbolane verify` found: two kinds of runs of a command, and whether they differ.
+//! What `turbolane verify` found: two kinds of runs of a command, or two policies on a scenario of the
+//! simulator, and whether they differ.
 
 use serde::{Deserialize, Serialize};
 
 use crate::text::{Align, Table, wrap};
+
+/// The metric of commands when no number in their output was asked for.
+pub const TIME: &str = "time";
 
 /// The document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerifyReport {
     /// See [`crate::SCHEMA`].
     pub schema: u32,
-    /// Draws the order of the runs.
+    /// Draws the order of the runs of a command, and the seeds of simulated ones.
     pub seed: u64,
     /// Runs of each kind, warming up not counted.
     pub runs: usize,
+    /// What was simulated; `null` if this machine ran a command.
+    pub simulated: Option<Simulated>,
     /// The smallest difference that matters.
     pub margin_pct: f64,
     /// The one kind.
     pub a: Side,
     /// The other.
     pub b: Side,
-    /// What is compared: `time`, or the pattern of the number in the output.
+    /// What is compared: `time`, the pattern of the number in the output, or what it is of a simulated load.
     pub metric: String,
     /// Whether less of it is better.
     pub smaller_is_better: bool,
@@ -32,13 +38,46 @@ pub struct VerifyReport {
     pub verdict: String,
 }
 
+/// A scenario whose policies are compared. Nothing in such a report was measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Simulated {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// Its variant; `null` for the scenario as its file stands.
+    pub variant: Option<String>,
+    /// Id of the CPU model.
+    pub machine: String,
+    /// The load that is looked at.
+    pub load: String,
+    /// What of it is compared.
+    pub figure: Figure,
+}
+
+/// What of a simulated load is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Figure {
+    /// Units of work per second.
+    Throughput,
+    /// CPU time of a unit of work.
+    CpuTime,
+    /// Median of the response times.
+    P50,
+    /// Their 99th percentile.
+    P99,
+}
+
 /// One kind of runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Side {
-    /// What was executed.
+    /// What was executed; for simulated runs the policy.
     pub command: String,
     /// Run by run, in the order in which they were made.
     pub samples: Vec<Sample>,
+    /// Runs that failed and have no sample, warming up not counted.
+    pub failed: usize,
+    /// Why the first of them failed; `null` if none did.
+    pub failure: Option<String>,
 }
 
 /// One run.
@@ -46,12 +85,32 @@ pub struct Side {
 pub struct Sample {
     /// Its place in the order of all runs.
     pub order: usize,
-    /// Time from start to end.
+    /// Time from start to end; of a simulated run the simulated time.
     pub time_ns: u64,
-    /// CPU time of the command and its children, user and system.
+    /// CPU time of the command and its children, user and system; of a simulated run that of one unit
+    /// of the load's work.
     pub cpu_time_ns: u64,
-    /// The number in its output; `null` if none was asked for.
+    /// The number in its output, or the figure of the simulated load; `null` if none was asked for.
     pub metric: Option<f64>,
+    /// What `turbolane sim --seed` takes to repeat the run; `null` for runs of a command.
+    pub seed: Option<u64>,
+}
+
+impl Figure {
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Figure::Throughput => "work per second",
+            Figure::CpuTime => "CPU time per unit of work",
+            Figure::P50 => "median response time",
+            Figure::P99 => "p99 response time",
+        }
+    }
+
+    /// Whether less of it is better: of all but the amount of work.
+    pub fn smaller_is_better(self) -> bool {
+        self != Figure::Throughput
+    }
 }
 
 /// A change from a to b.
@@ -112,29 +171,66 @@ impl VerifyReport {
     pub fn text(&self, width: usize) -> String {
         let mut text = wrap("A: ", &self.a.command, width);
         text += &wrap("B: ", &self.b.command, width);
-        text += &format!("{} runs of each in random order, seed {}\n\n", self.runs, self.seed);
+        text += &self.runs_text(width);
+        for (name, side) in [("A", &self.a), ("B", &self.b)] {
+            if let Some(why) = &side.failure {
+                let (failed, runs) = (side.failed, self.runs);
+                let told = format!(
+                    "{failed} of {runs} runs of {name} failed and do not count; the first: "
+                );
+                text += &wrap("partial: ", &(told + why), width);
+            }
+        }
+        text += "\n";
         let mut table = Table::new(&[
             ("", Align::Left),
             ("A", Align::Right),
             ("B", Align::Right),
             ("B AGAINST A", Align::Left),
         ]);
-        let shown = |value: f64, is_time: bool| match is_time {
-            true => format!("{:.3} s", value / 1e9),
-            false => format!("{value:.4}"),
-        };
-        for (name, effect, is_time) in [
-            (self.metric.as_str(), &self.effect, self.metric == "time"),
-            ("CPU time", &self.cpu_time, true),
-        ] {
+        let figure = self.simulated.as_ref().map(|simulated| simulated.figure);
+        let is_time = figure.map_or(self.metric == TIME, |figure| figure != Figure::Throughput);
+        let cpu_time = if figure.is_some() { Figure::CpuTime.name() } else { "CPU time" };
+        let rows =
+            [(self.metric.as_str(), &self.effect, is_time), (cpu_time, &self.cpu_time, true)];
+        // asked for, the CPU time stands in the first row
+        let nr_rows = if figure == Some(Figure::CpuTime) { 1 } else { 2 };
+        for (name, effect, is_time) in &rows[..nr_rows] {
             table.row(vec![
-                name.into(),
-                shown(effect.a, is_time),
-                shown(effect.b, is_time),
+                name.to_string(),
+                shown(effect.a, *is_time),
+                shown(effect.b, *is_time),
                 effect.words(self.margin_pct),
             ]);
         }
         text += &table.text(width);
-        text + "\n" + &wrap("verdict: ", &self.verdict, width)
+        let label = if figure.is_some() { "verdict, of simulated runs: " } else { "verdict: " };
+        text + "\n" + &wrap(label, &self.verdict, width)
     }
+
+    /// How many runs of what, and how they were made.
+    fn runs_text(&self, width: usize) -> String {
+        let (runs, seed) = (self.runs, self.seed);
+        let Some(Simulated { scenario, variant, machine, load, .. }) = &self.simulated else {
+            return format!("{runs} runs of each in random order, seed {seed}\n");
+        };
+        let variant = variant.as_ref().map_or(String::new(), |name| format!(", variant {name}"));
+        let told = format!(
+            "load {load} of scenario {scenario}{variant} on a model of {machine}, {runs} runs of each \
+             with a seed of its own, drawn by seed {seed}; nothing was measured"
+        );
+        wrap("simulated: ", &told, width)
+    }
+}
+
+/// A value of the table: four digits and more, so that one per cent is seen.
+fn shown(value: f64, is_time: bool) -> String {
+    /// From where on a unit is used, ns.
+    const UNITS: [(f64, f64, &str); 2] = [(1e8, 1e9, "s"), (1e5, 1e6, "ms")];
+    if !is_time {
+        return format!("{value:.4}");
+    }
+    let (_, scale, unit) =
+        UNITS.into_iter().find(|(from, ..)| value >= *from).unwrap_or((0.0, 1e3, "us"));
+    format!("{:.3} {unit}", value / scale)
 }

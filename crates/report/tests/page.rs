@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page of a simulation's report in a real browser: it draws what the report says, its buttons,
-//! tooltips and zoom do what they say, and it makes no request.
+//! Pages in a real browser: they draw what their reports say, their buttons, tooltips and zoom do what they say,
+//! and they make no request.
 //!
-//! How: the page is written to a file with one more script behind its own (`page_clicks.js`),
-//! which clicks through it by the events that a user's pointer makes and leaves what it saw as
+//! How: the page is written to a file with one more script behind its own (`page_clicks.js` for simulations,
+//! `locks_clicks.js` for lock benchmarks), which clicks through it by the events that a user's pointer makes and leaves what it saw as
 //! JSON in the page. A headless Chromium loads the file and prints the page as it is then.
 //!
 //! A browser is taken from `TURBOLANE_CHROMIUM` or found by name. `cargo test` leaves these tests out;
@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use report::locks::{BreakEven, LockBench, Point, Sweep};
 use report::sim::SimReport;
 use serde_json::Value;
 
@@ -53,15 +54,20 @@ fn browser_or_skip() -> PathBuf {
     })
 }
 
-/// What the clicks saw on a page.
+/// What the clicks saw on a simulation's page.
 fn clicked(name: &str, report: &SimReport, dark: bool) -> Value {
+    seen_by(CLICKS, name, &report.html(), dark)
+}
+
+/// What a script saw on a page.
+fn seen_by(clicks: &str, name: &str, html: &str, dark: bool) -> Value {
     let browser = browser_or_skip();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).unwrap();
     let page = folder.join("page.html");
-    fs::write(folder.join("report.html"), report.html()).unwrap();
-    let script = format!("<pre id=\"seen\"></pre><script>{CLICKS}</script></body>");
-    fs::write(&page, report.html().replace("</body>", &script)).unwrap();
+    fs::write(folder.join("report.html"), html).unwrap();
+    let script = format!("<pre id=\"seen\"></pre><script>{clicks}</script></body>");
+    fs::write(&page, html.replace("</body>", &script)).unwrap();
     let dom = dump(&browser, &page, &folder, dark);
     let seen = dom.split_once("<pre id=\"seen\">").and_then(|(_, rest)| rest.split_once("</pre>"));
     let seen = seen.unwrap_or_else(|| panic!("the page is not there: {dom:.200}")).0;
@@ -186,4 +192,54 @@ fn names_stay_text() {
     let seen = clicked("names", &report, false);
     assert_eq!(text(&seen, "title"), "</script><b>bold");
     assert_eq!(seen["images"], 0);
+}
+
+/// A machine with two strategies at three sizes; the second has no value in the middle.
+fn sweep(model: Option<&str>, has_energy: bool) -> Sweep {
+    let point = |section_cycles: u64, strategy: &str, time_ns: Option<f64>| Point {
+        section_cycles,
+        strategy: strategy.into(),
+        sections: Some(100),
+        time_ns,
+        cpu_time_ns: time_ns,
+        effective_khz: time_ns.map(|ns| (section_cycles as f64 / ns * 1e6) as u64),
+        energy_nj: time_ns.filter(|_| has_energy).map(|ns| ns * 50.0),
+    };
+    let sizes = [1_000, 10_000, 100_000];
+    let spin = sizes.map(|size| point(size, "spin", Some(size as f64 / 3.0)));
+    let owner =
+        sizes.map(|size| point(size, "owner", (size != 10_000).then_some(size as f64 / 4.0)));
+    Sweep {
+        model: model.map(String::from),
+        threads: 2,
+        pstates: model.is_none().then(|| "none: as asked for".to_string()),
+        points: spin.into_iter().chain(owner).collect(),
+        break_evens: vec![
+            BreakEven { strategy: "owner".into(), section_cycles: Some(50_000.0) },
+            BreakEven { strategy: "delegate".into(), section_cycles: None },
+        ],
+    }
+}
+
+/// Each machine has its panel with a line per strategy, a gap where nothing was measured, and a mark for what is known of
+/// the break-even; a figure that a machine does not know is told.
+#[test]
+#[ignore = "needs a browser: ./x test page"]
+fn lock_curves_are_drawn() {
+    let bench = LockBench::new(vec![sweep(Some("fx-8120"), true), sweep(None, false)]);
+    let seen = seen_by(include_str!("locks_clicks.js"), "locks", &bench.html(), false);
+    assert_eq!(seen["legend"], serde_json::json!(["spin", "owner"]));
+    let model = &seen["clock"]["panels"][0];
+    assert_eq!(
+        (&model["points"], &model["lines"], &model["evens"]),
+        (&5.into(), &2.into(), &1.into())
+    );
+    let here = &seen["clock"]["panels"][1];
+    assert!(text(here, "about").contains("P-states: none: as asked for"), "{here}");
+    assert!(text(&seen, "tip").contains("3.00\u{a0}GHz"), "{}", text(&seen, "tip"));
+    assert_eq!(seen["energy"]["pressed"], serde_json::json!(["Energy"]));
+    assert_eq!(seen["energy"]["panels"][0]["points"], 5);
+    let unknown = &seen["energy"]["panels"][1];
+    assert_eq!(unknown["points"], 0);
+    assert!(text(unknown, "note").contains("Energy: not known"), "{unknown}");
 }

@@ -137,11 +137,12 @@ impl Analysis {
 
 /// Heavy instructions of 256 and of 512 bits.
 fn heavy(events: &[Event]) -> [u32; 2] {
-    let heavy = |length| {
-        let is_one = |event: &&Event| event.weight == Some(Weight::Heavy) && event.length == length;
-        events.iter().filter(is_one).count() as u32
-    };
-    [heavy(Width::Ymm), heavy(Width::Zmm)]
+    let mut counts = [0; 2];
+    for event in events.iter().filter(|event| event.weight == Some(Weight::Heavy)) {
+        counts[0] += u32::from(event.length == Width::Ymm);
+        counts[1] += u32::from(event.length == Width::Zmm);
+    }
+    counts
 }
 
 /// Shares of heavy 256-bit and 512-bit instructions in a loop's body.

@@ -5,7 +5,7 @@
 //! disassembler shows instructions, at 2 to 5 MB/s, and none says which function matters.
 //!
 //! **Idea.** Find the functions ([`bounds`](mod@bounds), [`recover`](mod@recover)), step through each
-//! once ([`sweep`](mod@sweep)), and look closer only at those that have a vector of 256 bits or a tile:
+//! once ([`sweep`](mod@sweep), with [`fast`](mod@fast) and [`memo`](mod@memo) for what is common), and look closer only at those that have a vector of 256 bits or a tile:
 //! loops and density, dirty upper halves ([`loops`](mod@loops), [`upper`](mod@upper)). Class and level of
 //! an instruction come from `data/isa/classes.toml`.
 //!
@@ -30,6 +30,7 @@ mod flow;
 mod image;
 mod lines;
 mod loops;
+mod memo;
 mod memory;
 mod recover;
 mod screen;

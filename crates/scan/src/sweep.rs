@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decodes one function from its first byte to its last, and notes what the analysis needs.
 //!
-//! The common instructions are stepped over by [`crate::fast`], all others are decoded by iced-x86.
+//! The common instructions are stepped over by [`crate::fast`], vector instructions that were met before by
+//! [`crate::memo`]; all others are decoded by iced-x86.
 //! Notes: where each instruction begins, each branch, each instruction that has a vector, a tile or
 //! is counted by name.
 //!
@@ -14,6 +15,7 @@ use isa::Weight;
 
 use crate::facts::{self, Facts, Width};
 use crate::fast::{self, Kind};
+use crate::memo::{self, Memo};
 
 /// How often decoding resumes behind data, in one function.
 const RESUMES_MAX: u32 = 64;
@@ -64,7 +66,7 @@ pub(crate) struct Branch {
 pub(crate) const OUTSIDE: u32 = u32::MAX;
 
 /// An instruction that matters.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     /// Number of the instruction in the function.
     pub(crate) index: u32,
@@ -132,6 +134,8 @@ pub(crate) struct Sweep {
     pub(crate) falls_off: bool,
     /// Instructions that no program has.
     pub(crate) unlikely: u32,
+    /// Vector instructions of this and earlier functions.
+    memo: Memo,
 }
 
 impl Sweep {
@@ -197,12 +201,14 @@ impl Sweep {
     #[inline]
     fn step(&mut self, pass: &mut Pass<'_, impl Wanted>, decoder: &mut Decoder<'_>) -> bool {
         let window = pass.code.bytes.get(pass.at..pass.at + fast::WINDOW);
-        let is_prefix = |window: &&[u8]| matches!(window[0], 0x62 | 0xc4 | 0xc5);
-        let Some(window) = window.filter(|window| pass.code.bits == 64 && !is_prefix(window))
-        else {
+        let Some(window) = window.filter(|_| pass.code.bits == 64) else {
             return self.step_slowly(pass, decoder);
         };
-        let step = fast::decode(window.try_into().expect("it is as long as a window"));
+        let window: &[u8; fast::WINDOW] = window.try_into().expect("it is as long as a window");
+        if memo::has_prefix(window[0]) {
+            return self.step_known(window, pass, decoder);
+        }
+        let step = fast::decode(window);
         let next = pass.at + step.length;
         if step.kind == Kind::Slow || next > pass.end {
             return self.step_slowly(pass, decoder);
@@ -255,6 +261,27 @@ impl Sweep {
         true
     }
 
+    /// One with VEX or EVEX prefix. None of them branches.
+    #[inline]
+    fn step_known(
+        &mut self,
+        window: &[u8; fast::WINDOW],
+        pass: &mut Pass<'_, impl Wanted>,
+        decoder: &mut Decoder<'_>,
+    ) -> bool {
+        let known = self.memo.find(window);
+        let Some(known) = known.filter(|known| pass.at + usize::from(known.length) <= pass.end)
+        else {
+            return self.step_slowly(pass, decoder);
+        };
+        let index = self.begin(pass);
+        pass.at += usize::from(known.length);
+        if let Some(event) = known.event {
+            self.events.push(Event { index, ..event });
+        }
+        true
+    }
+
     #[inline]
     fn begin(&mut self, pass: &Pass<'_, impl Wanted>) -> u32 {
         let index = self.offsets.len() as u32;
@@ -295,13 +322,30 @@ impl Sweep {
         let index = self.begin(pass);
         pass.at = next;
         let facts = &pass.facts[instruction.code() as usize];
-        if facts.matters() {
-            self.events.push(event(index, facts, &instruction));
+        let event = facts.matters().then(|| event(index, facts, &instruction));
+        self.remember(pass, next - instruction.len(), &instruction, event);
+        if let Some(event) = event {
+            self.events.push(event);
             return true;
         }
         self.unlikely += u32::from(facts.unlikely);
         self.follow(pass, index, &instruction);
         true
+    }
+
+    /// So that the next one of its kind is not decoded.
+    fn remember(
+        &mut self,
+        pass: &Pass<'_, impl Wanted>,
+        at: usize,
+        instruction: &Instruction,
+        event: Option<Event>,
+    ) {
+        let is_kind = pass.code.bits == 64 && memo::has_prefix(pass.code.bytes[at]);
+        let window = pass.code.bytes.get(at..at + fast::WINDOW).filter(|_| is_kind);
+        if let Some(window) = window.and_then(|window| window.try_into().ok()) {
+            self.memo.keep(window, instruction, event);
+        }
     }
 
     fn follow(&mut self, pass: &mut Pass<'_, impl Wanted>, index: u32, instruction: &Instruction) {
@@ -345,7 +389,7 @@ fn is_near(instruction: &Instruction) -> bool {
     )
 }
 
-fn event(index: u32, facts: &Facts, instruction: &Instruction) -> Event {
+pub(crate) fn event(index: u32, facts: &Facts, instruction: &Instruction) -> Event {
     Event {
         index,
         kinds: facts.kinds,

@@ -49,6 +49,7 @@ impl AffinityLane {
         let wide_cores = wide_cores(&topology, &config)?;
         let failed = |what| move |e: io::Error| Error::failed(what, e);
         let (page, fd) = Page::memfd().map_err(failed("cannot get memory for hints"))?;
+        page.set_rest_below(config.rest_below_ns);
         page.publish(MODE_AFFINITY, layout::nr_cpus(&topology) as u32);
         page.set_flags(&flags(&topology, &wide_cores, config.tiers));
         let page = Arc::new(page);
@@ -76,6 +77,7 @@ impl AffinityLane {
     pub fn reconfigure(&mut self, config: Config) -> Result<()> {
         let wide_cores = wide_cores(&self.topology, &config)?;
         self.page.set_flags(&flags(&self.topology, &wide_cores, config.tiers));
+        self.page.set_rest_below(config.rest_below_ns);
         self.wide = layout::cpus_of(&self.topology, &wide_cores);
         self.config = config;
         Ok(())

@@ -82,7 +82,7 @@ impl Lane {
             Polled::Running => {}
             Polled::Restarted => {
                 self.hints.hand_over(on_register(lane)?);
-                page.publish(turbolane::page::MODE_SCX, nr_cpus(lane.topology()) as u32);
+                publish(page, lane);
             }
             Polled::Ended(ended) => return Ok(Some(ended)),
         }
@@ -116,12 +116,18 @@ fn start_scx(config: Config, fault: Fault) -> Result<(Way, HintServer)> {
     let page = Page::from_fd(lane.hint_page_fd()?)
         .map_err(|e| Error::failed("cannot map the hint page", e))?;
     let page = Arc::new(page);
-    page.publish(turbolane::page::MODE_SCX, nr_cpus(lane.topology()) as u32);
+    publish(&page, &lane);
     let path = Path::new(turbolane::protocol::SOCKET);
     let server =
         HintServer::start(path, Arc::clone(&page), lane.hint_page_fd()?, on_register(&lane)?)
             .map_err(cannot_serve)?;
     Ok((Way::Scx(Box::new(lane), page), server))
+}
+
+/// Makes the page valid for what the scheduler does.
+fn publish(page: &Page, lane: &ScxLane) {
+    page.set_rest_below(lane.config().rest_below_ns);
+    page.publish(turbolane::page::MODE_SCX, nr_cpus(lane.topology()) as u32);
 }
 
 /// Tells the scheduler of each thread that gets a slot.
@@ -183,7 +189,9 @@ impl Inner {
     fn set(&mut self, changes: &[(&str, &str)]) -> std::result::Result<(), Problem> {
         let config = settings::changed(self.config(), changes.iter().copied()).map_err(problem)?;
         let done = match &mut self.way {
-            Way::Scx(lane, _) => lane.reconfigure(config),
+            Way::Scx(lane, page) => {
+                lane.reconfigure(config).map(|()| page.set_rest_below(lane.config().rest_below_ns))
+            }
             Way::Affinity(lane) => lane.reconfigure(config),
         };
         done.map_err(Error::into_problem)

@@ -9,6 +9,7 @@
 pub mod affinity;
 pub mod autosize;
 mod bpf;
+mod clock;
 pub mod config;
 pub mod control;
 pub mod detection;

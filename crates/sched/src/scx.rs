@@ -16,6 +16,7 @@ use machine::Topology;
 use report::lane::LaneTasks;
 
 use crate::bpf::{MainSkel, MainSkelBuilder, OpenMainSkel, types};
+use crate::clock::monotonic_ns;
 use crate::config::{Config, Unclassified};
 use crate::error::{Error, Result};
 use crate::layout;
@@ -299,14 +300,6 @@ impl SlotSetter {
     }
 }
 
-/// The clock of the scheduler (bpf_ktime_get_ns).
-fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to the local variable; this clock cannot fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
 fn fill_constants(open: &mut OpenMainSkel<'_>, topology: &Topology, fault: Fault) {
     let rodata = open.maps.rodata_data.as_deref_mut().expect("the skeleton maps .rodata");
     rodata.nr_cpus = layout::nr_cpus(topology) as u32;
@@ -347,6 +340,7 @@ fn settings_of(config: &Config) -> types::tl_cfg {
         slice_ns: config.slice_ns,
         slice_wide_ns: config.slice_wide_ns,
         wide_timeout_ns: config.wide_timeout_ns,
+        rest_below_ns: config.rest_below_ns,
         remigrate_timeout_ns: remigrate.timeout_ns.unwrap_or(0),
         remigrate: policy::Remigrate {
             syscall_entry: remigrate.syscall_entry,

@@ -98,23 +98,35 @@ impl ScxLane {
     /// Change to these settings: all of them, or none and an error.
     pub fn reconfigure(&mut self, config: Config) -> Result<()> {
         let resized = config.wide_cpus != self.config.wide_cpus;
-        if resized {
-            let wide_cores = layout::wide_cores(&self.topology, &config.wide_cpus)?;
-            self.widen(wide_cores, config.tiers)?;
-        } else if config.tiers != self.config.tiers {
-            // Not checked anew: since it was accepted CPUs may have come or gone.
-            self.widen(self.wide_cores.clone(), config.tiers)?;
-        }
-        self.scheduler.set_settings(&config)?;
-        if let Some(trap) = &self.trap {
-            trap.set_settings(&config)?;
-        }
-        self.config = config;
-        self.follow_classes()?;
-        if resized {
+        // What was accepted before is not checked anew: since then CPUs may have come or gone.
+        let wide_cores = if resized {
+            layout::wide_cores(&self.topology, &config.wide_cpus)?
+        } else {
+            self.wide_cores.clone()
+        };
+        let before = (self.config.clone(), self.wide_cores.clone());
+        let applied = self.apply(config, wide_cores);
+        if applied.is_err() {
+            // If this fails too, scheduler or module are gone, and poll() tells.
+            _ = self.apply(before.0, before.1);
+        } else if resized {
             self.start_sizing();
         }
-        Ok(())
+        applied
+    }
+
+    /// Puts settings and wide cores into force, in part if it fails.
+    fn apply(&mut self, config: Config, wide_cores: Vec<usize>) -> Result<()> {
+        let reclassed = wide_cores != self.wide_cores || config.tiers != self.config.tiers;
+        self.config = config;
+        if reclassed {
+            self.widen(wide_cores, self.config.tiers)?;
+        }
+        self.scheduler.set_settings(&self.config)?;
+        if let Some(trap) = &self.trap {
+            trap.set_settings(&self.config)?;
+        }
+        self.follow_classes()
     }
 
     /// Make these cores the wide ones.

@@ -85,6 +85,14 @@ pub const SETTINGS: &[Setting] = &[
         set: |config, value| duration_ns(value).map(|ns| config.wide_timeout_ns = ns),
     },
     Setting {
+        key: "rest-below",
+        meaning: "a scalar phase that a thread announces to be shorter than this (tl_scalar_for) is \
+            spent where the thread is; 0ms is none",
+        live: true,
+        get: |config| DurationText(config.rest_below_ns).to_string(),
+        set: |config, value| duration_ns(value).map(|ns| config.rest_below_ns = ns),
+    },
+    Setting {
         key: "unclassified",
         meaning: "type of tasks that nothing has classified: default shares all CPUs, scalar is \
             kept off wide CPUs while these have wide work",
@@ -210,6 +218,7 @@ mod tests {
             ("slice", "3ms"),
             ("slice-wide", "20ms"),
             ("wide-timeout", "0ns"),
+            ("rest-below", "2ms"),
             ("unclassified", "scalar"),
             ("trap", "avx512"),
             ("trap-mode", "steer"),

@@ -46,6 +46,10 @@ pub enum Failure {
     },
 }
 
+/// Stream that decides whether tasks are told apart by their power scores: not the case's own, so that seeds
+/// which once found something have kept their machines and loads.
+const SCORES: u64 = u64::MAX - 1;
+
 /// What a case checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
@@ -71,7 +75,10 @@ pub fn run_case_seen(
     let packages = 1 + rng.below(2) as usize;
     let sys = Sys::new(Layout::new(&platform.topology(packages)));
     let nr_cpus = sys.layout.nr_cpus;
-    let config = config(&mut rng, &sys);
+    let mut config = config(&mut rng, &sys);
+    if Rng::new(seed, SCORES).below(5) == 0 {
+        config.detect = Detect::Score;
+    }
     let (workload, storm) = workload(&mut rng, nr_cpus);
     let options = options(&mut rng, &sys, &workload, seed);
     let nr_tasks: u64 = workload.groups.iter().map(|g| g.tasks as u64).sum();
@@ -144,12 +151,15 @@ fn config(rng: &mut Rng, sys: &Sys) -> LaneConfig {
         context_switch: some(),
         timeout: some(),
     };
+    // beside the series, so that seeds mean what they meant
+    let rest_below_ns = rng.clone().below(1_000_000);
     let mut ms = |most: u64| 100_000 + rng.below(most * 1_000_000);
     let cfg = Cfg {
         slice_ns: ms(8),
         slice_wide_ns: ms(8),
         wide_timeout_ns: ms(10),
         remigrate_timeout_ns: ms(4),
+        rest_below_ns,
         remigrate: remigrate.bits(),
         unclassified: rng.below(2) as u32,
     };
@@ -243,7 +253,7 @@ fn program(rng: &mut Rng, serves: bool) -> Vec<Step> {
         let code = rng.below(InsnClass::ALL.len() as u64) as u16;
         b = match rng.below(kinds) {
             0 | 1 => b.work(0, cycles),
-            2 | 3 => b.wide(code, 1 + rng.below(3) as u8, dist(rng, 900_000)),
+            2 | 3 => wide(b, code, rng),
             // wide code that nobody announces
             4 => b.work(code, cycles),
             5 => b.sleep(dist(rng, 4_000_000)),
@@ -257,6 +267,16 @@ fn program(rng: &mut Rng, serves: bool) -> Vec<Step> {
         b = b.step(Step::Done);
     }
     b.forever(0)
+}
+
+/// A wide section, half of the time with a word on how long what follows stays scalar, true or not.
+fn wide(b: Builder, code: u16, rng: &mut Rng) -> Builder {
+    let level = 1 + rng.below(3) as u8;
+    let b = b.step(Step::WideBegin { level }).work(code, dist(rng, 900_000));
+    // beside the series, so that seeds mean what they meant
+    let mut word = rng.clone();
+    let rest_ns = if word.below(2) == 0 { 0 } else { word.below(2_000_000) };
+    b.step(Step::WideEnd { rest_ns })
 }
 
 fn locked(b: Builder, rng: &mut Rng) -> Builder {

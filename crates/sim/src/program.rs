@@ -40,8 +40,8 @@ pub enum Step {
     Work { code: u16, cycles: Dist },
     /// A wide section of this level begins (`tl_wide_begin`, entry to a marked function).
     WideBegin { level: u8 },
-    /// It ends.
-    WideEnd,
+    /// It ends; what follows is scalar for at least `rest_ns` (`tl_scalar_for`), 0 = not told.
+    WideEnd { rest_ns: u64 },
     /// Into the kernel.
     Enter,
     /// Out of it.
@@ -230,7 +230,7 @@ impl Builder {
 
     /// Wide code in a section of this level.
     pub fn wide(self, code: u16, level: u8, cycles: Dist) -> Self {
-        self.step(Step::WideBegin { level }).work(code, cycles).step(Step::WideEnd)
+        self.step(Step::WideBegin { level }).work(code, cycles).step(Step::WideEnd { rest_ns: 0 })
     }
 
     /// A system call that computes in the kernel.

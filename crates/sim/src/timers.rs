@@ -6,9 +6,10 @@
 //!
 //! Idea: two structures.
 //!
-//! [`Timers`] is a tournament with one leaf per CPU (or core), eight to a game: moving a timer plays
-//! the games on its way to the root again, 2 for 64 CPUs, 4 for 1,024, and stops where the winner
-//! is and stays somebody else. A game of eight has no branch, and fills one line of the cache.
+//! [`Timers`] is a tournament with one leaf per CPU (or core), four to a game: moving a timer plays
+//! the games on its way to the root again, 3 for 64 CPUs, 5 for 1,024, and stops where the winner
+//! is and stays somebody else. A game of four has no branch. (Eight to a game are fewer rounds and
+//! more instructions.)
 //! [`Agenda`] is a heap for what is never moved: ends of sleep, arrivals. Its key packs time, order
 //! of insertion and what, so that a comparison is one of two integers.
 //!
@@ -25,22 +26,21 @@ const INDEX_BITS: u32 = 10;
 pub const TIMERS_MAX: usize = 1 << INDEX_BITS;
 
 /// Timers in one game.
-const WAYS: usize = 8;
-/// Games from a leaf to the root at most: 8^4 leaves are more than [`TIMERS_MAX`].
-const ROUNDS_MAX: usize = 4;
+const WAYS: usize = 4;
+/// Games from a leaf to the root at most: 4^5 leaves are [`TIMERS_MAX`].
+const ROUNDS_MAX: usize = 5;
 
-/// One line of the cache.
+/// Two to a line of the cache.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
+#[repr(align(32))]
 struct Game([u64; WAYS]);
 
 impl Game {
     /// The least of all, without branches.
     #[inline]
     fn winner(&self) -> u64 {
-        let [a, b, c, d, e, f, g, h] = self.0;
-        let (ab, cd, ef, gh) = (a.min(b), c.min(d), e.min(f), g.min(h));
-        ab.min(cd).min(ef.min(gh))
+        let [a, b, c, d] = self.0;
+        a.min(b).min(c.min(d))
     }
 }
 
@@ -113,7 +113,7 @@ impl Timers {
     pub fn set(&mut self, index: usize, at_ns: u64) {
         let mut key = pack(at_ns, index);
         let mut i = index;
-        for &begin in self.begins.iter().take(self.rounds) {
+        for &begin in &self.begins[..self.rounds] {
             let game = &mut self.games[begin + i / WAYS];
             let slot = &mut game.0[i % WAYS];
             if *slot == key {

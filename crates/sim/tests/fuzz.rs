@@ -10,11 +10,14 @@ const SEEDS: u64 = 400;
 /// A case in which kernel threads storm for long enough that everybody else would wait for too long.
 const STORM: u64 = 1140;
 
+/// A case in which a kernel thread was taken for wide by its power score, and went first on a scalar CPU.
+const SCORED: u64 = 540;
+
 /// No rule is broken, whatever the machine, the load and the settings.
 #[test]
 fn the_policy_keeps_its_promises() {
     let mut decisions = 0;
-    for seed in (0..SEEDS).chain([STORM]) {
+    for seed in (0..SEEDS).chain([SCORED, STORM]) {
         match run_case(seed, None) {
             Ok(checked) => decisions += checked.decisions,
             Err(failure) => panic!("{failure}"),

@@ -5,7 +5,8 @@ use machine::{CpuModel, Platform};
 use proptest::prelude::*;
 use sim::engine::Options;
 use sim::policy_spec::simulate;
-use sim::scenario::{SCENARIO_FILES, Scenario};
+use sim::program::Step;
+use sim::scenario::{Question, SCENARIO_FILES, Scenario};
 
 /// Each built-in scenario is read, and works for a moment in each variant on its own machine.
 #[test]
@@ -27,6 +28,26 @@ fn built_in_scenarios_run() {
                 assert!(done > 0, "{name} {variant:?} {policy}: nothing is done");
             }
         }
+    }
+}
+
+/// Who judges can: sizing takes wide code and a load that does not end before it is seen, mitigation a
+/// variant to compare with.
+#[test]
+fn judges_have_what_it_takes() {
+    let lasts = |scenario: &Scenario| {
+        let w = scenario.workload(Some("avx512")).unwrap();
+        let mut groups = w.groups.iter().filter(|group| group.tasks > 0);
+        groups.all(|group| !w.programs[group.program as usize].contains(&Step::End))
+    };
+    let built_in = |name: &str| Scenario::built_in(name).unwrap().unwrap();
+    let sizing: Vec<&str> = Scenario::that_judge(Question::Sizing).collect();
+    let mitigation: Vec<&str> = Scenario::that_judge(Question::Mitigation).collect();
+    assert!(sizing.len() >= 10 && mitigation.len() >= 6, "{sizing:?} {mitigation:?}");
+    assert!(sizing.into_iter().all(|name| lasts(&built_in(name))));
+    for name in mitigation {
+        let scenario = built_in(name);
+        assert!(["avx512", "none"].iter().all(|v| scenario.workload(Some(v)).is_some()), "{name}");
     }
 }
 
@@ -61,9 +82,16 @@ fn mistakes_are_explained() {
         why("duration_ns = 100_000_000", "duration_ns = 0").starts_with("line 5: nothing would be")
     );
     assert!(why("duration_ns", "length").contains("length"));
+    assert!(why("[code.fma]", "judges = [\"size\"]\n[code.fma]").contains("`sizing`"));
     assert!(why("heavy-512", "heavy-1024").contains("choose scalar, light-256"));
     assert!(why("work = \"fma\"", "work = \"fmb\"").contains("code \"fmb\" does not exist"));
     assert!(why("work = \"fma\"", "wide = \"fma\"").contains("choose level 1, 2 or 3"));
+    let announced = "wide = \"fma\", level = 2, scalar_for_ns = 5_000";
+    assert!(Scenario::from_toml(&SMALL.replace("work = \"fma\"", announced)).is_ok());
+    assert!(
+        why("work = \"fma\"", "work = \"fma\", scalar_for_ns = 5")
+            .contains("beside wide or wide_end")
+    );
     assert!(why("[10, 20]", "[20, 10]").contains("upside down"));
     assert!(why(", cycles = [10, 20]", "").contains("an amount is missing"));
     assert!(why("{ mean = 5 }", "true").contains("an amount"));

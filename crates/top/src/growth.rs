@@ -38,25 +38,11 @@ impl Meter {
 
     /// What happened since the last sample; `None` for the first.
     pub fn add(&mut self, now: Sample) -> Option<Top> {
-        let last = self.last.replace(now.clone());
+        let last = self.last.take();
         let tasks = self.tasks(last.as_ref(), &now);
-        let last = last?;
-        let lane = now.lane.as_ref().ok();
-        let before = last.lane.as_ref().ok().filter(|before| same_lane(before, lane));
-        let interval_ns = now.at_ns.saturating_sub(last.at_ns).max(1);
-        let has_scores = tasks.iter().any(|task| task.power_score.is_some());
-        Some(Top {
-            interval_ns,
-            lane: lane.map(lane_of),
-            lane_why: now.lane.as_ref().err().cloned(),
-            license_level_why: now.levels.as_ref().err().cloned(),
-            power_score_why: (!has_scores).then(|| power_score_why(lane)),
-            tasks_from: if accounts(lane) { TasksFrom::Lane } else { TasksFrom::Proc },
-            totals: totals(before, lane, interval_ns),
-            cpus: cpus(&last, &now, before, interval_ns),
-            tasks,
-            tasks_left_out: lane.map_or(0, |lane| lane.tasks.left_out),
-        })
+        let top = last.map(|last| top_of(&last, &now, tasks));
+        self.last = Some(now);
+        top
     }
 
     fn tasks(&mut self, last: Option<&Sample>, now: &Sample) -> Vec<TopTask> {
@@ -67,19 +53,15 @@ impl Meter {
         let Some(listed) = &answer.tasks.tasks else {
             return last.map_or_else(Vec::new, |last| self.proc_tasks(last, now));
         };
-        let before = last.and_then(|last| last.lane.as_ref().ok());
-        if !before.is_some_and(|before| same_lane(before, Some(answer))) {
+        let before = last.and_then(|last| earlier_of(last, answer));
+        if before.is_none() {
             self.lane_tasks.clear();
             self.list_was_cut = false;
         }
-        let earlier = before.map(|before| before.tasks.now_ns);
-        let grown = match earlier.filter(|_| same_lane_in(before, answer)) {
-            Some(earlier_ns) => {
-                let interval_ns = answer.tasks.now_ns.saturating_sub(earlier_ns).max(1);
-                listed.iter().filter_map(|task| self.lane_task(task, interval_ns)).collect()
-            }
-            None => Vec::new(),
-        };
+        let grown = before.map_or_else(Vec::new, |before| {
+            let interval_ns = answer.tasks.now_ns.saturating_sub(before.tasks.now_ns).max(1);
+            listed.iter().filter_map(|task| self.lane_task(task, interval_ns)).collect()
+        });
         if now.is_full_list {
             self.lane_tasks.clear();
             self.list_was_cut = false;
@@ -147,14 +129,31 @@ impl Meter {
     }
 }
 
-fn same_lane(before: &LaneAnswer, now: Option<&LaneAnswer>) -> bool {
-    now.is_some_and(|now| {
-        now.status.pid == before.status.pid && now.status.uptime_ns >= before.status.uptime_ns
-    })
+/// What happened between two samples, and what the tasks did meanwhile.
+fn top_of(last: &Sample, now: &Sample, tasks: Vec<TopTask>) -> Top {
+    let lane = now.lane.as_ref().ok();
+    let before = lane.and_then(|lane| earlier_of(last, lane));
+    let interval_ns = now.at_ns.saturating_sub(last.at_ns).max(1);
+    let has_scores = tasks.iter().any(|task| task.power_score.is_some());
+    Top {
+        interval_ns,
+        lane: lane.map(lane_of),
+        lane_why: now.lane.as_ref().err().cloned(),
+        license_level_why: now.levels.as_ref().err().cloned(),
+        power_score_why: (!has_scores).then(|| power_score_why(lane)),
+        tasks_from: if accounts(lane) { TasksFrom::Lane } else { TasksFrom::Proc },
+        totals: totals(before, lane, interval_ns),
+        cpus: cpus(last, now, before, interval_ns),
+        tasks,
+        tasks_left_out: lane.map_or(0, |lane| lane.tasks.left_out),
+    }
 }
 
-fn same_lane_in(before: Option<&LaneAnswer>, now: &LaneAnswer) -> bool {
-    before.is_some_and(|before| same_lane(before, Some(now)))
+/// The earlier answer, if it was the same lane's.
+fn earlier_of<'a>(last: &'a Sample, now: &LaneAnswer) -> Option<&'a LaneAnswer> {
+    last.lane.as_ref().ok().filter(|before| {
+        now.status.pid == before.status.pid && now.status.uptime_ns >= before.status.uptime_ns
+    })
 }
 
 fn accounts(lane: Option<&LaneAnswer>) -> bool {

@@ -104,7 +104,7 @@ impl<S: Source> Sampler<S> {
     pub fn sample(&mut self, at_ns: u64) -> io::Result<Sample> {
         let cpus = activity::cpus(&self.source)?;
         let frequency = |cpu: &CpuTicks| activity::frequency_khz(&self.source, cpu.cpu);
-        let frequencies_khz = cpus.iter().map(|cpu| Some(frequency(cpu)?.0)).collect();
+        let frequencies_khz = cpus.iter().map(frequency).collect();
         let numbers: Vec<u32> = cpus.iter().map(|cpu| cpu.cpu).collect();
         let levels = self.levels.count(&numbers);
         let (lane, is_full_list) = self.ask_lane();

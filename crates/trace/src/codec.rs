@@ -46,6 +46,7 @@ const TASK: u8 = 13;
 const CLASS: u8 = 14;
 const LOST: u8 = 15;
 const STALL: u8 = 16;
+const LEVEL_CYCLES: u8 = 17;
 
 // How a name is told; see `Names`.
 const NAME_ONCE: u64 = 0;
@@ -200,6 +201,10 @@ impl Encoder {
             }
             What::Class { class } => self.number(CLASS, u64::from(*class)),
             What::Stall { ns } => self.number(STALL, *ns),
+            What::LevelCycles { license_level, cycles } => {
+                self.out.push(*license_level);
+                self.number(LEVEL_CYCLES, *cycles)
+            }
             What::Lost { events } => self.number(LOST, *events),
         }
     }
@@ -321,6 +326,7 @@ fn body(
         CLASS => What::Class { class: bytes.small()? },
         LOST => What::Lost { events: bytes.number()? },
         STALL => What::Stall { ns: bytes.number()? },
+        LEVEL_CYCLES => What::LevelCycles { license_level: bytes.byte()?, cycles: bytes.number()? },
         _ => return None,
     };
     Some((tid, what))

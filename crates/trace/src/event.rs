@@ -122,6 +122,14 @@ pub enum What {
         /// How long.
         ns: u64,
     },
+    /// The event's CPU has spent so many cycles at this licence level since the last sample of that level there;
+    /// this task ran when the sample was taken.
+    LevelCycles {
+        /// The level.
+        license_level: u8,
+        /// Core cycles.
+        cycles: u64,
+    },
     /// The event's CPU had no room for so many events.
     Lost {
         /// Since the last event of this kind.

@@ -4,7 +4,8 @@
 //!
 //! [`event`] is what happens; [`Writer`] and [`Reader`] are the file (docs/trace-format.md), [`order`] what
 //! brings the events of many CPUs into one order before they are written. [`follow`] makes time out of
-//! events: who ran from when to when; [`summary`] is built on it.
+//! events: who ran from when to when; [`summary`] is built on it. [`perf_script`] reads another program's
+//! samples of licence levels.
 //!
 //! Pure: bytes in, bytes out. What records is `sched::record`.
 
@@ -18,6 +19,7 @@ pub mod event;
 pub mod follow;
 pub mod info;
 pub mod order;
+pub mod perf_script;
 pub mod perfetto;
 mod reader;
 pub mod summary;

@@ -7,7 +7,8 @@
 //!   x265        tid 90                     |CPU 0 (wide) |
 //! ```
 //!
-//! A run inside of marked functions has the category `wide` and says the level. Traps are moments.
+//! A run inside of marked functions has the category `wide` and says the level. Traps are moments. Sampled
+//! licence levels are a counter for each CPU.
 //!
 //! Limits: the format wants the name of a slice with the slice, so a task has the name there that it
 //! had at the time; its track has the last one.
@@ -105,6 +106,12 @@ impl<W: Write> Visit for Perfetto<W> {
         if let What::Trap { level, .. } = event.what {
             let (at_ns, track) = (event.at_ns - self.start_ns, of_cpu(event.cpu));
             self.write(|events| events.moment(track, at_ns, &format!("trap, level {level}")));
+        }
+        if let What::LevelCycles { license_level, .. } = event.what {
+            self.cpus.insert(event.cpu);
+            let (at_ns, track) = (event.at_ns - self.start_ns, of_cpu(event.cpu));
+            let (of, level) = (format!("CPU {}", event.cpu), f64::from(license_level));
+            self.write(|events| events.counter(track, at_ns, &of, "licence level", level));
         }
     }
 }

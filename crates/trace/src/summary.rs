@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A recording in numbers: who ran how long, how much of it inside of marked functions, who waited how long.
 
-use report::record::{LatencySummary, MarkSummary, RecordSummary, TaskSummary};
+use std::collections::BTreeMap;
+
+use report::record::{
+    CpuLevels, LatencySummary, LevelsSummary, MarkSummary, RecordSummary, StallSummary, TaskLevels,
+    TaskSummary,
+};
 
 use crate::event::{Event, What, Why};
 use crate::follow::{Follower, Run, Task, TaskId, Visit, Wait};
@@ -23,6 +28,10 @@ pub struct Summary {
     lost: u64,
     lost_cpus: Vec<u64>,
     idle_ns: u64,
+    stalls: StallSummary,
+    level_samples: u64,
+    level_cycles: Vec<u64>,
+    cpu_level_cycles: BTreeMap<u16, Vec<u64>>,
 }
 
 #[derive(Clone, Default)]
@@ -36,6 +45,7 @@ struct Counted {
     migrations: u64,
     marks: u64,
     traps: u64,
+    level_cycles: Vec<u64>,
 }
 
 impl Summary {
@@ -44,6 +54,32 @@ impl Summary {
             self.tasks.resize(task + 1, Counted::default());
         }
         &mut self.tasks[task]
+    }
+
+    /// Cycles by licence level, if there were samples.
+    fn levels(&self, follower: &Follower) -> Option<LevelsSummary> {
+        let counted = follower.tasks().iter().zip(&self.tasks);
+        let mut tasks: Vec<TaskLevels> = counted
+            .filter(|(_, counted)| !counted.level_cycles.is_empty())
+            .map(|(task, counted)| TaskLevels {
+                tid: task.tid,
+                name: task.name.to_string(),
+                level_cycles: counted.level_cycles.clone(),
+            })
+            .collect();
+        let all = |cycles: &[u64]| cycles.iter().fold(0, |sum: u64, one| sum.saturating_add(*one));
+        tasks.sort_by_key(|task| (std::cmp::Reverse(all(&task.level_cycles)), task.tid));
+        let cpus = self.cpu_level_cycles.iter();
+        let cpus = cpus.map(|(&cpu, level_cycles)| CpuLevels {
+            cpu: cpu.into(),
+            level_cycles: level_cycles.clone(),
+        });
+        (self.level_samples > 0).then(|| LevelsSummary {
+            samples: self.level_samples,
+            level_cycles: self.level_cycles.clone(),
+            cpus: cpus.collect(),
+            tasks,
+        })
     }
 
     /// What was counted.
@@ -79,11 +115,20 @@ impl Summary {
             syscalls: info.syscalls.then_some(self.syscalls),
             traps: self.traps,
             idle_ns: info.everybody.then_some(self.idle_ns),
+            stalls: info.stalls.then_some(self.stalls),
+            levels: self.levels(follower),
             wake_latency: latency(self.waits_ns),
             marks: marks.collect(),
             tasks: tasks(&self.tasks, follower),
         }
     }
+}
+
+/// Adds cycles at a level; what no counter can count sticks at the largest number.
+fn add_cycles(sums: &mut Vec<u64>, license_level: u8, cycles: u64) {
+    let level = usize::from(license_level);
+    sums.resize(sums.len().max(level + 1), 0);
+    sums[level] = sums[level].saturating_add(cycles);
 }
 
 /// Tasks that ran, those that ran longest first.
@@ -151,6 +196,11 @@ impl Visit for Summary {
 
     fn event(&mut self, event: &Event, task: Option<TaskId>) {
         self.events += 1;
+        if let What::Stall { ns } = event.what {
+            let StallSummary { count, total_ns, longest_ns } = &mut self.stalls;
+            (*count, *total_ns) = (*count + 1, total_ns.saturating_add(ns));
+            *longest_ns = ns.max(*longest_ns);
+        }
         if let What::Lost { events } = event.what {
             self.lost += events;
             let cpu = usize::from(event.cpu);
@@ -172,6 +222,13 @@ impl Visit for Summary {
             What::Trap { .. } => {
                 self.traps += 1;
                 self.task(task).traps += 1;
+            }
+            What::LevelCycles { license_level, cycles } => {
+                self.level_samples += 1;
+                add_cycles(&mut self.level_cycles, license_level, cycles);
+                let cpu = self.cpu_level_cycles.entry(event.cpu).or_default();
+                add_cycles(cpu, license_level, cycles);
+                add_cycles(&mut self.task(task).level_cycles, license_level, cycles);
             }
             What::Mark { mark } => {
                 let mark = mark as usize;

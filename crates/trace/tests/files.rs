@@ -48,6 +48,8 @@ fn what() -> impl Strategy<Value = What> {
         1 => any::<u8>().prop_map(|class| What::Class { class }),
         1 => (0u64..1 << 40).prop_map(|events| What::Lost { events }),
         1 => (0u64..1 << 40).prop_map(|ns| What::Stall { ns }),
+        1 => (any::<u8>(), any::<u64>())
+            .prop_map(|(license_level, cycles)| What::LevelCycles { license_level, cycles }),
     ]
 }
 

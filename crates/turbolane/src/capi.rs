@@ -51,6 +51,18 @@ pub extern "C" fn tl_wide_end() -> c_int {
     thread::end()
 }
 
+/// Closes the innermost open section, as tl_wide_end(), and says that what
+/// follows stays scalar for phase_ns. A phase that is shorter than the way to a
+/// scalar CPU and back is spent where the thread stands; before a longer one the
+/// thread leaves, as with tl_wide_end(). Inside of another section, and with 0,
+/// it is tl_wide_end().
+///
+/// Returns 0; -EINVAL if no section is open. errno is not changed.
+#[unsafe(no_mangle)]
+pub extern "C" fn tl_scalar_for(phase_ns: c_ulonglong) -> c_int {
+    thread::end_for(phase_ns)
+}
+
 /// Says who acts on the calling thread's sections: TL_WIDE_NONE, TL_WIDE_SCX or
 /// TL_WIDE_AFFINITY. Never fails. errno is not changed.
 #[unsafe(no_mangle)]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The C ABI of sessions: frequency, threads, regions. Comments are the header's, as in `capi`.
+//! The C ABI of sessions: their handles, and how failures are told. What a session does is in
+//! `capi_frequency` and `capi_threads`. Comments are the header's, as in `capi`.
 //!
 //! A handle points into a fixed table, never to memory that is freed: a handle that was closed
 //! twice, or never opened, is refused instead of being followed. A closed place in the table is used
@@ -23,7 +24,7 @@ use pstate::{Options, Way};
 use crate::errno::KeepErrno;
 use crate::monitor::MonitorError;
 use crate::session::Session;
-use crate::threads::{ThreadError, Wish, own_tid};
+use crate::threads::ThreadError;
 
 /// tl_open(): take the first way that works.
 pub const TL_WAY_AUTO: c_int = -1;
@@ -35,6 +36,8 @@ pub const TL_WAY_SETSPEED: c_int = 1;
 pub const TL_WAY_LIMITS: c_int = 2;
 /// The CPU's registers, by /dev/cpu/N/msr or msr-safe.
 pub const TL_WAY_MSR: c_int = 3;
+/// A model in the machine's place: root is its id, or its file.
+pub const TL_WAY_SIMULATED: c_int = 4;
 
 /// The calling thread, where a thread's number is asked for.
 pub const TL_SELF: c_uint = 0;
@@ -47,6 +50,7 @@ const _: () = {
     assert!(TL_NAME_SIZE == crate::threads::NAME_MAX + 1);
     assert!(TL_WAY_NONE == Way::None as c_int && TL_WAY_SETSPEED == Way::Setspeed as c_int);
     assert!(TL_WAY_LIMITS == Way::Limits as c_int && TL_WAY_MSR == Way::Msr as c_int);
+    assert!(TL_WAY_SIMULATED == Way::Simulated as c_int);
 };
 
 /// A session; see tl_open().
@@ -126,9 +130,9 @@ thread_local! {
 }
 
 /// A failure: its errno, positive, and its text.
-struct Failure(i32, String);
+pub(crate) struct Failure(i32, String);
 
-fn failure(errno: i32, text: impl Display) -> Failure {
+pub(crate) fn failure(errno: i32, text: impl Display) -> Failure {
     Failure(errno, text.to_string())
 }
 
@@ -156,7 +160,7 @@ impl From<MonitorError> for Failure {
 }
 
 /// Runs a function's body: no panic gets out, errno is kept, the message is set.
-fn guarded(body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
+pub(crate) fn guarded(body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     let _errno = KeepErrno::new();
     let done = catch_unwind(AssertUnwindSafe(body))
         .unwrap_or_else(|_| Err(failure(libc::ENOTRECOVERABLE, "a defect of libturbolane")));
@@ -175,7 +179,7 @@ fn place_of(handle: *const tl_session) -> Option<&'static tl_session> {
 }
 
 /// The session behind a handle.
-fn session<'a>(handle: *const tl_session) -> Result<&'a Session, Failure> {
+pub(crate) fn session<'a>(handle: *const tl_session) -> Result<&'a Session, Failure> {
     let closed = || failure(libc::EBADF, "no open session: it was closed, or never opened");
     let place = place_of(handle).ok_or_else(closed)?;
     if place.number.load(Acquire) == 0 {
@@ -185,15 +189,11 @@ fn session<'a>(handle: *const tl_session) -> Result<&'a Session, Failure> {
     unsafe { place.session.load(Acquire).as_ref() }.ok_or_else(closed)
 }
 
-fn tid_of(tid: c_uint) -> u32 {
-    if tid == TL_SELF { own_tid() } else { tid }
-}
-
 /// The text at `text`, which may be NULL.
 ///
 /// # Safety
 /// It is NULL or a string.
-unsafe fn text_at<'a>(text: *const c_char) -> Result<&'a str, Failure> {
+pub(crate) unsafe fn text_at<'a>(text: *const c_char) -> Result<&'a str, Failure> {
     if text.is_null() {
         return Err(failure(libc::EFAULT, "a text is NULL"));
     }
@@ -222,7 +222,7 @@ unsafe fn copy_text(text: &str, buffer: *mut c_char, size: c_uint) -> c_int {
 ///
 /// # Safety
 /// It is NULL or has room for one.
-unsafe fn put<T>(to: *mut T, value: T) -> Result<c_int, Failure> {
+pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<c_int, Failure> {
     if to.is_null() {
         return Err(failure(libc::EFAULT, "the result has no place: NULL"));
     }
@@ -233,15 +233,16 @@ unsafe fn put<T>(to: *mut T, value: T) -> Result<c_int, Failure> {
 
 /// Opens frequency control and measurement of this program.
 ///
-/// root: NULL for this machine, or a folder that holds the files of another.
+/// root: NULL for this machine, or a folder that holds the files of another, or
+/// with TL_WAY_SIMULATED the id or file of a model.
 /// way: TL_WAY_AUTO, or the one to take.
 /// session: gets the handle.
 ///
 /// A machine or user without frequency control is no failure: tl_way() is then
 /// TL_WAY_NONE, and tl_why() says why.
 ///
-/// Returns 0; -EFAULT if session is NULL; -EINVAL for another way; -EMFILE if
-/// TL_SESSIONS_MAX are open; or why it cannot be opened.
+/// Returns 0; -EFAULT if session is NULL; -EINVAL for another way; -ENOENT for an
+/// unknown model; -EMFILE if TL_SESSIONS_MAX are open; or why it cannot be opened.
 ///
 /// # Safety
 /// root is NULL or a string, session NULL or a place for a pointer.
@@ -258,6 +259,7 @@ pub unsafe extern "C" fn tl_open(
             TL_WAY_SETSPEED => Some(Way::Setspeed),
             TL_WAY_LIMITS => Some(Way::Limits),
             TL_WAY_MSR => Some(Way::Msr),
+            TL_WAY_SIMULATED => Some(Way::Simulated),
             other => return Err(failure(libc::EINVAL, format!("no way has number {other}"))),
         };
         if session.is_null() {
@@ -353,7 +355,7 @@ pub extern "C" fn tl_strerror(code: c_int) -> *const c_char {
         libc::ESRCH => c"no living thread of that number is registered",
         libc::EEXIST => c"the thread has registered already",
         libc::ENAMETOOLONG => c"a name is empty or too long",
-        libc::ENOENT => c"there is no such file or region",
+        libc::ENOENT => c"there is no such file, model or region",
         libc::ENOSPC => c"there are too many regions",
         libc::EMFILE => c"too many sessions or files are open",
         libc::EFAULT => c"a pointer is NULL",
@@ -378,264 +380,4 @@ pub unsafe extern "C" fn tl_error(buffer: *mut c_char, size: c_uint) -> c_int {
     let text = MESSAGE.try_with(|message| message.borrow().clone()).unwrap_or_default();
     // SAFETY: by contract.
     unsafe { copy_text(&text, buffer, size) }
-}
-
-/// What a CPU can be set to. Returns 0; -EBADF, -ENODEV, -ENXIO, -EFAULT.
-///
-/// # Safety
-/// speeds is NULL or a place for one.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tl_speeds(
-    session: *const tl_session,
-    cpu: c_uint,
-    speeds: *mut tl_speeds,
-) -> c_int {
-    guarded(|| {
-        let found = self::session(session)?.control().speeds(cpu)?;
-        let &pstate::Speeds { slow_khz, base_khz, turbo_khz, .. } = found;
-        // SAFETY: by contract.
-        unsafe { put(speeds, tl_speeds { slow_khz, base_khz, turbo_khz }) }
-    })
-}
-
-/// Where a CPU is and with whom it shares a clock. Needs no frequency control.
-/// Returns 0; -EBADF; -ENXIO if it is not online; -EFAULT.
-///
-/// # Safety
-/// info is NULL or a place for one.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tl_cpu(
-    session: *const tl_session,
-    cpu: c_uint,
-    info: *mut tl_cpu,
-) -> c_int {
-    guarded(|| {
-        let clocks = self::session(session)?.control().clocks();
-        let offline = || Failure::from(pstate::Error::NoCpu(cpu));
-        let place = clocks.topology.place(cpu as usize).ok_or_else(offline)?;
-        let domain = clocks.domain_of(cpu as usize).ok_or_else(offline)?;
-        let value = self::tl_cpu {
-            package: place.package as c_uint,
-            core: place.core as c_uint,
-            siblings: clocks.topology.siblings_of(cpu as usize).len() as c_uint,
-            domain: domain.cpus.lowest().unwrap_or(0) as c_uint,
-            domain_cpus: domain.cpus.len() as c_uint,
-        };
-        // SAFETY: by contract.
-        unsafe { put(info, value) }
-    })
-}
-
-/// The CPU to its fastest P-state. From any thread, without allocating once
-/// the CPU was used. Returns 0; -EBADF, -ENODEV, -ENXIO, -EIO, -EBUSY, -ECHILD.
-#[unsafe(no_mangle)]
-pub extern "C" fn tl_boost(session: *const tl_session, cpu: c_uint) -> c_int {
-    guarded(|| Ok(self::session(session)?.control().boost(cpu).map(|()| 0)?))
-}
-
-/// The CPU to its slowest P-state, unless another that is set together with it
-/// needs more. As tl_boost() otherwise.
-#[unsafe(no_mangle)]
-pub extern "C" fn tl_slow(session: *const tl_session, cpu: c_uint) -> c_int {
-    guarded(|| Ok(self::session(session)?.control().slow(cpu).map(|()| 0)?))
-}
-
-/// No wish for the CPU any more. As tl_boost() otherwise.
-#[unsafe(no_mangle)]
-pub extern "C" fn tl_restore(session: *const tl_session, cpu: c_uint) -> c_int {
-    guarded(|| Ok(self::session(session)?.control().restore(cpu).map(|()| 0)?))
-}
-
-/// As tl_restore(), and hands the CPU back as it was found, its governor too.
-#[unsafe(no_mangle)]
-pub extern "C" fn tl_release(session: *const tl_session, cpu: c_uint) -> c_int {
-    guarded(|| Ok(self::session(session)?.control().release(cpu).map(|()| 0)?))
-}
-
-/// The CPU to this frequency. As tl_boost(); -ERANGE if it is no P-state.
-#[unsafe(no_mangle)]
-pub extern "C" fn tl_request(session: *const tl_session, cpu: c_uint, khz: c_uint) -> c_int {
-    guarded(|| Ok(self::session(session)?.control().request(cpu, khz).map(|()| 0)?))
-}
-
-/// Switches turbo on all CPUs: 1 on, 0 off, -1 leave it. Returns 1 if it is on
-/// then, else 0; -EBADF, -ENODEV, -EIO, -ECHILD.
-#[unsafe(no_mangle)]
-pub extern "C" fn tl_turbo(session: *const tl_session, on: c_int) -> c_int {
-    guarded(|| {
-        let control = self::session(session)?.control();
-        if on >= 0 {
-            control.set_turbo(on > 0)?;
-        }
-        Ok(c_int::from(control.turbo()?))
-    })
-}
-
-/// Registers the calling thread. role is a number of the program's choice.
-/// Returns its number, positive; -EBADF, -EEXIST, -ENAMETOOLONG, -EFAULT,
-/// -EILSEQ.
-///
-/// # Safety
-/// name is NULL or a string.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tl_thread_register(
-    session: *const tl_session,
-    name: *const c_char,
-    role: c_uint,
-) -> c_int {
-    guarded(|| {
-        // SAFETY: by contract.
-        let name = unsafe { text_at(name)? };
-        self::session(session)?.threads().register(name, role)?;
-        Ok(own_tid().cast_signed())
-    })
-}
-
-/// Takes a thread (TL_SELF: the calling one) out of the registry; its wish ends,
-/// its mask is as before. Returns 0; -EBADF, -ESRCH.
-#[unsafe(no_mangle)]
-pub extern "C" fn tl_thread_unregister(session: *const tl_session, tid: c_uint) -> c_int {
-    guarded(|| {
-        let session = self::session(session)?;
-        Ok(session.threads().unregister(session.control(), tid_of(tid)).map(|()| 0)?)
-    })
-}
-
-/// Says what the calling thread is doing now, by a number of the program's
-/// choice. Returns 0; -EBADF, -ESRCH.
-#[unsafe(no_mangle)]
-pub extern "C" fn tl_thread_doing(session: *const tl_session, doing: c_uint) -> c_int {
-    guarded(|| Ok(self::session(session)?.threads().set_doing(own_tid(), doing).map(|()| 0)?))
-}
-
-/// Copies the living registered threads to threads, at most count. Returns how
-/// many there are; -EBADF, -EFAULT.
-///
-/// # Safety
-/// threads has room for count, or count is 0.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tl_thread_list(
-    session: *const tl_session,
-    threads: *mut tl_thread,
-    count: c_uint,
-) -> c_int {
-    guarded(|| {
-        let session = self::session(session)?;
-        let all = session.threads().list(session.control());
-        for (index, info) in all.iter().take(count as usize).enumerate() {
-            let crate::ThreadInfo { tid, role, doing, cpu, .. } = *info;
-            let mut name = [0; TL_NAME_SIZE];
-            for (to, from) in name.iter_mut().zip(info.name.bytes().take(TL_NAME_SIZE - 1)) {
-                *to = from as c_char;
-            }
-            if threads.is_null() {
-                return Err(failure(libc::EFAULT, "the threads have no place: NULL"));
-            }
-            // SAFETY: within the caller's array.
-            unsafe { threads.add(index).write(tl_thread { tid, role, doing, cpu, name }) };
-        }
-        Ok(c_int::try_from(all.len()).unwrap_or(c_int::MAX))
-    })
-}
-
-fn wish(session: *const tl_session, tid: c_uint, wish: Wish) -> c_int {
-    guarded(|| {
-        let session = self::session(session)?;
-        Ok(session.threads().wish(session.control(), tid_of(tid), wish).map(|()| 0)?)
-    })
-}
-
-/// tl_boost() for the core that a registered thread runs on (TL_SELF: the
-/// calling one); also -ESRCH.
-#[unsafe(no_mangle)]
-pub extern "C" fn tl_thread_boost(session: *const tl_session, tid: c_uint) -> c_int {
-    wish(session, tid, Wish::Boost)
-}
-
-/// tl_slow() for a thread's core, as tl_thread_boost().
-#[unsafe(no_mangle)]
-pub extern "C" fn tl_thread_slow(session: *const tl_session, tid: c_uint) -> c_int {
-    wish(session, tid, Wish::Slow)
-}
-
-/// tl_request() for a thread's core, as tl_thread_boost().
-#[unsafe(no_mangle)]
-pub extern "C" fn tl_thread_request(session: *const tl_session, tid: c_uint, khz: c_uint) -> c_int {
-    wish(session, tid, Wish::Khz(khz))
-}
-
-/// Ends a thread's wish, on whichever core it was, as tl_thread_boost().
-#[unsafe(no_mangle)]
-pub extern "C" fn tl_thread_restore(session: *const tl_session, tid: c_uint) -> c_int {
-    wish(session, tid, Wish::Restore)
-}
-
-/// Moves a registered thread (TL_SELF: the calling one) to a CPU and keeps it
-/// there until it is unregistered. Returns 0; -EBADF, -ESRCH, -ENXIO, -EINVAL.
-#[unsafe(no_mangle)]
-pub extern "C" fn tl_thread_migrate(session: *const tl_session, tid: c_uint, cpu: c_uint) -> c_int {
-    guarded(|| {
-        let session = self::session(session)?;
-        Ok(session.threads().migrate(session.control(), tid_of(tid), cpu).map(|()| 0)?)
-    })
-}
-
-/// The number of the region of this name, made if there is none. Returns it,
-/// 0 or more; -EBADF, -ENOSPC, -EFAULT, -EILSEQ.
-///
-/// # Safety
-/// name is NULL or a string.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tl_region(session: *const tl_session, name: *const c_char) -> c_int {
-    guarded(|| {
-        // SAFETY: by contract.
-        let name = unsafe { text_at(name)? };
-        Ok(self::session(session)?.monitor().region(name)?.number().cast_signed())
-    })
-}
-
-/// The calling thread enters a region. Returns 0; -EBADF, -ENOENT.
-#[unsafe(no_mangle)]
-pub extern "C" fn tl_region_begin(session: *const tl_session, region: c_uint) -> c_int {
-    guarded(|| {
-        let monitor = self::session(session)?.monitor();
-        monitor.begin(monitor.region_of(region)?);
-        Ok(0)
-    })
-}
-
-/// The calling thread leaves a region. Returns 0; -EBADF, -ENOENT; -EINVAL if
-/// it has not entered it.
-#[unsafe(no_mangle)]
-pub extern "C" fn tl_region_end(session: *const tl_session, region: c_uint) -> c_int {
-    guarded(|| {
-        let monitor = self::session(session)?.monitor();
-        monitor.end(monitor.region_of(region)?)?;
-        Ok(0)
-    })
-}
-
-/// A region over all threads so far. Returns 0; -EBADF, -ENOENT, -EFAULT.
-///
-/// # Safety
-/// stats is NULL or a place for one.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tl_region_stats(
-    session: *const tl_session,
-    region: c_uint,
-    stats: *mut tl_region_stats,
-) -> c_int {
-    guarded(|| {
-        let monitor = self::session(session)?.monitor();
-        let all = monitor.stats(monitor.region_of(region)?);
-        let value = tl_region_stats {
-            count: all.count,
-            sum_ns: all.sum_ns,
-            min_ns: all.min_ns,
-            max_ns: all.max_ns,
-            cycles: all.cycles.unwrap_or(0),
-        };
-        // SAFETY: by contract.
-        unsafe { put(stats, value) }
-    })
 }

@@ -18,10 +18,10 @@
 //!   hand over  if  expected length >= h / s
 //! ```
 //!
-//! h is measured when the helpers are started, with a helper that sleeps and a caller that sleeps, too, because
-//! that is what sections meet for which the question is open: a helper looks for its next client for some 0.1
-//! ms, a client for its answer for some 6 us. (A hand-over between threads that look costs a fortieth of it:
-//! docs/experiments/wide-bursts.md.)
+//! s comes from a CPU file, if the environment names one (`loss.rs`). h is measured when the helpers are started,
+//! with a helper that sleeps and a caller that sleeps, too, because that is what sections meet for which the question
+//! is open: a helper looks for its next client for some 0.1 ms, a client for its answer for some 6 us. (A hand-over
+//! between threads that look costs a fortieth of it: docs/experiments/wide-bursts.md.)
 //!
 //! A shorter one runs where it is, without a hint: it may even be over before a lower clock is granted. The
 //! relax time, during which scalar code pays too, is left out on purpose: it would make every section worth
@@ -47,14 +47,10 @@ use std::time::{Duration, Instant};
 use locks::Server;
 
 use crate::errno::KeepErrno;
+use crate::loss::lost_frac;
 use crate::page::HintPage;
 use crate::scheduler::coarse_ns;
 use crate::{Error, MAX_LEVEL, affinity, thread, wide_begin, wide_end};
-
-/// The share of its clock that a core loses at least, where it loses any: Xeon Gold 6130, all cores, from level 0
-/// to 1 (data/cpus/xeon-gold-6130.toml: 2.8 to 2.4 GHz). Other steps and CPUs lose more (a Sapphire
-/// Rapids 2.99 to 2.49 GHz), so that this errs towards running in place.
-const LOST_FRAC: f64 = 1.0 / 7.0;
 
 /// Hand-overs that are timed when helpers are started, each after a pause in which the helper falls asleep, and of a
 /// section in which its caller does (see `locks`: they look for 60 to 200 and 3 to 6 us): 10 ms in all.
@@ -197,7 +193,8 @@ impl Pool {
             return None;
         }
         let hand_over_ns = hand_over_ns(helpers.first()?);
-        let break_even_ns = (hand_over_ns as f64 / LOST_FRAC) as u64;
+        // with nothing to lose no section is long enough: the cast makes the largest number of infinity
+        let break_even_ns = (hand_over_ns as f64 / lost_frac(level)) as u64;
         Some(Pool { helpers, next: AtomicUsize::new(0), break_even_ns })
     }
 
@@ -251,7 +248,7 @@ fn sit(level: u32, page: &'static HintPage) -> bool {
         Some(_) => _ = wide_end(),
         None => {}
     }
-    wide_begin(level).is_ok() && thread::is_placed(level)
+    wide_begin(level).is_ok() && thread::takes_seat(level)
 }
 
 /// Signals are the program's threads' business: a helper, which inherits its creator's mask, takes none.

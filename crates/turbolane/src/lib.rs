@@ -28,6 +28,9 @@
 //! scheduler (a few system calls, 200 ms at most against a daemon that hangs). A section that has
 //! to move costs a `sched_yield` (or, with the affinity fallback, a `sched_setaffinity`).
 //!
+//! A section that ends by [`scalar_for`] says how long what follows stays scalar: if that is shorter than the way to
+//! a scalar CPU and back, the thread does not go there.
+//!
 //! # Signals, forks, threads
 //! Sections belong to a thread. A signal handler may open and close sections of its own; a
 //! thread's very first section should not be in one, since it reads the environment. `errno` is
@@ -49,15 +52,19 @@
 //! [`page`] is the shared memory, [`protocol`] how a thread gets its slot in it; both are shared
 //! with the daemon. The rest is private: `nesting` (open sections), `thread` (the fast path), `thread_local` (its memory),
 //! `scheduler` (finding one), `connect` (the socket), `mapping` (the page in this process), `cpu`
-//! (where am I), `affinity` (the fallback), `delegate` (helpers for it), `capi`, `capi_session` (the C ABI).
+//! (where am I), `affinity` (the fallback), `delegate` (helpers for it), `capi`, `capi_session`, `capi_frequency`,
+//! `capi_threads` (the C ABI).
 
 mod affinity;
 mod capi;
+mod capi_frequency;
 mod capi_session;
+mod capi_threads;
 mod connect;
 mod cpu;
 mod delegate;
 mod errno;
+mod loss;
 mod mapping;
 pub mod monitor;
 mod nesting;
@@ -72,15 +79,17 @@ pub mod threads;
 use std::fmt;
 
 pub use capi::{
-    TL_RAN_DELEGATED, TL_RAN_HERE, tl_delegate, tl_delegate_break_even_ns, tl_wide_begin,
-    tl_wide_end, tl_wide_status,
+    TL_RAN_DELEGATED, TL_RAN_HERE, tl_delegate, tl_delegate_break_even_ns, tl_scalar_for,
+    tl_wide_begin, tl_wide_end, tl_wide_status,
 };
+pub use capi_frequency::*;
 pub use capi_session::*;
+pub use capi_threads::*;
 pub use delegate::{Ran, delegate, delegate_break_even_ns};
 pub use monitor::{Monitor, Region, RegionStats};
 pub use nesting::{MAX_DEPTH, MAX_LEVEL};
 pub use session::Session;
-pub use thread::{wide_begin, wide_end, wide_status};
+pub use thread::{scalar_for, wide_begin, wide_end, wide_status};
 pub use threads::{ThreadError, ThreadInfo, Wish};
 
 /// Why a section was not opened or closed. Nothing has changed then.

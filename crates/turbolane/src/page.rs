@@ -50,8 +50,10 @@ pub struct Header {
     pub nr_slots: AtomicU32,
     /// Changes with each change of [`HintPage::cpu`]; by the daemon.
     pub generation: AtomicU64,
+    /// Scalar phases shorter than this are rests (policy/rest.h), 0 = none are; by the daemon.
+    pub rest_below_ns: AtomicU64,
     /// Not used, 0.
-    pub reserved: [AtomicU64; 4],
+    pub reserved: [AtomicU64; 3],
 }
 
 /// What one thread says; one cache line, so that threads do not disturb each other.
@@ -67,14 +69,17 @@ pub struct Slot {
     /// Number of times that an outermost section was begun, or begun again because a heuristic
     /// had ended it; wraps; by the thread, before `want`.
     pub seq: AtomicU32,
-    /// Not used, 0.
-    pub reserved0: AtomicU32,
+    /// `seq` of the section behind which the thread rests: `want` is the level it will have again; any other number: it
+    /// does not rest; by the thread, after `rest_until_ns`.
+    pub rest_seq: AtomicU32,
     /// Affinity mode: [`mask_hash`] of the affinity mask that the thread last gave itself to run
     /// code of level i, 0 = none yet; by the thread, before it takes that mask. By it the daemon
     /// tells our masks, which it undoes, from the user's.
     pub narrowed: [AtomicU64; 4],
+    /// `CLOCK_MONOTONIC` at which the rest ends, 0 = there was none; by the thread.
+    pub rest_until_ns: AtomicU64,
     /// Not used, 0.
-    pub reserved: [AtomicU64; 2],
+    pub reserved: [AtomicU64; 1],
 }
 
 /// The whole page.

@@ -93,6 +93,20 @@ pub fn wide_end() -> Result<(), Error> {
     }
 }
 
+/// Closes this thread's innermost wide section, as [`wide_end`], and says that what follows stays scalar for so long
+/// (DIM 7.1).
+///
+/// A phase that is shorter than the way to a scalar CPU and back the thread spends where it stands, and it counts as
+/// wide meanwhile; otherwise it leaves as with [`wide_end`]. Inside of another section the word means nothing. One that
+/// stays scalar for longer than it said is treated as scalar from then on.
+#[inline]
+pub fn scalar_for(phase_ns: u64) -> Result<(), Error> {
+    match end_for(phase_ns) {
+        0 => Ok(()),
+        _ => Err(Error::NotOpen),
+    }
+}
+
 /// [`wide_begin`] as the C ABI has it: 0 or -errno. The rare paths are `extern "C"` functions that
 /// return the same, so that they can be jumped to: nothing is saved on the stack for them.
 #[inline]
@@ -132,6 +146,18 @@ pub(crate) fn end() -> c_int {
     }
 }
 
+/// [`scalar_for`] as the C ABI has it: 0 or -errno.
+pub(crate) fn end_for(phase_ns: u64) -> c_int {
+    let thread = this_thread();
+    match thread.link.get() {
+        Some(link) if thread.nesting.get().is_outermost() && link.rest(phase_ns) => {
+            thread.nesting.set(Nesting::EMPTY);
+            0
+        }
+        _ => end(),
+    }
+}
+
 /// Who acts on this thread's sections. Looks for a scheduler as the first section would, but not
 /// more than once a second.
 pub fn wide_status() -> Status {
@@ -163,12 +189,33 @@ pub(crate) fn misplaced(level: u32) -> Option<&'static HintPage> {
     (elsewhere && thread.nesting.get() == Nesting::EMPTY).then_some(link.page)
 }
 
-/// Whether this thread is served, and stands on a CPU that may run code of `level`.
-pub(crate) fn is_placed(level: u32) -> bool {
-    this_thread().link.get().is_some_and(|link| u32::from(link.ask_flags() & CPU_LEVEL) >= level)
+/// Affinity mode: narrows this thread's mask to CPUs that may run code of `level` in a section that lasts. (One that
+/// begins on such a CPU leaves the mask alone, which is as well for one that ends soon.) Whether the thread is
+/// served, and stands on one of them.
+pub(crate) fn takes_seat(level: u32) -> bool {
+    let thread = this_thread();
+    let _errno = KeepErrno::new();
+    if let Some(link) = thread.link.get().filter(|link| link.by_affinity()) {
+        thread.settle(link, level);
+    }
+    thread.link.get().is_some_and(|link| u32::from(link.ask_flags() & CPU_LEVEL) >= level)
 }
 
 impl Link {
+    /// Rests, if a scalar phase of that length is a rest (policy/rest.h): the slot says so, and what else it says stays. The
+    /// next section voids it by its number, so that a section's begin costs what it cost.
+    fn rest(self, phase_ns: u64) -> bool {
+        let below_ns = self.page.header.rest_below_ns.load(Relaxed);
+        if phase_ns == 0 || phase_ns >= below_ns || !self.page.is_active() {
+            return false;
+        }
+        self.slot.rest_until_ns.store(monotonic_ns() + phase_ns, Relaxed);
+        // Who reads the slot between the two sees the end of an older section's rest, which is void.
+        compiler_fence(SeqCst);
+        self.slot.rest_seq.store(self.slot.seq.load(Relaxed), Relaxed);
+        true
+    }
+
     /// Tells the scheduler that the level of this thread's code has risen.
     #[inline]
     fn announce(self, old: u32, new: u32) {
@@ -379,6 +426,14 @@ extern "C" fn in_child() {
     delegate::in_child();
     thread.link.set(None);
     thread.pace.hurry();
+}
+
+/// The clock that the scheduler compares rests with.
+fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one timespec, which is ours. This clock cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
 fn sched_yield() {

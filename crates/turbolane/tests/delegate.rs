@@ -55,9 +55,11 @@ fn sections_run_where_it_pays() {
     in_process("sections_run_where_it_pays", |socket| {
         let Some((scalar, _daemon)) = on_the_scalar_cpu(socket) else { return };
         await_helpers(2);
-        let ((thread, there), ran) = delegate(2, 0, || (me(), cpu())).unwrap();
+        let ((thread, may_run, there), ran) = delegate(2, 0, || (me(), allowed(), cpu())).unwrap();
         assert_eq!(ran, Ran::Delegated);
         assert!(thread != me() && there != scalar, "it ran on CPU {there}");
+        // Also if it was started on one of them by chance.
+        assert!(!may_run.contains(scalar as usize), "it may run on {may_run}");
         assert_eq!(cpu(), scalar);
         let break_even_ns = delegate_break_even_ns(2).unwrap();
         assert!(break_even_ns > 0);

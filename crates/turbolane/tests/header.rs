@@ -12,6 +12,8 @@ fn header_is_up_to_date() {
         .with_config(config)
         .with_src(root.join("src/capi.rs"))
         .with_src(root.join("src/capi_session.rs"))
+        .with_src(root.join("src/capi_frequency.rs"))
+        .with_src(root.join("src/capi_threads.rs"))
         .generate()
         .unwrap();
     let mut generated = Vec::new();

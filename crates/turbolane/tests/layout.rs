@@ -34,8 +34,8 @@ fn facts() -> Vec<(String, u64)> {
             facts.push((expression, offset_of!($rust, $field) as u64));
         )*};
     }
-    offsets!("tl_hint_header", Header: magic abi active mode nr_cpus nr_slots generation reserved);
-    offsets!("tl_hint_slot", Slot: tid want seq reserved0 narrowed reserved);
+    offsets!("tl_hint_header", Header: magic abi active mode nr_cpus nr_slots generation rest_below_ns reserved);
+    offsets!("tl_hint_slot", Slot: tid want seq rest_seq narrowed rest_until_ns reserved);
     offsets!("tl_hint_page", HintPage: header reserved0 cpu slot);
     facts
 }

@@ -8,7 +8,7 @@ use common::{FakeDaemon, in_process};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use turbolane::page::{CPU_SCALAR_LEAVES, MODE_SCX};
-use turbolane::{WideSection, wide_begin, wide_end};
+use turbolane::{Error, WideSection, scalar_for, wide_begin, wide_end};
 
 static YIELDS: AtomicU32 = AtomicU32::new(0);
 /// At this yield all CPUs become fit, as if the scheduler had moved the thread; 0: never.
@@ -99,5 +99,43 @@ fn scalar_leaves_when_asked() {
         assert_eq!(yields(0, || section(1)), 1);
         daemon.page.header.active.store(0, Relaxed);
         assert_eq!(yields(0, || section(1)), 0);
+    });
+}
+
+/// A short scalar phase that is announced is spent where the thread is: no yield, and the slot still says its level, until when,
+/// and that this is of the last section. A long one, an unknown one and one inside of another section are ends like any
+/// other; where the daemon knows no rests all are.
+#[test]
+fn short_phases_are_rests() {
+    in_process("short_phases_are_rests", |socket| {
+        let daemon = start(socket);
+        daemon.set_cpus(|_| 3 | CPU_SCALAR_LEAVES);
+        let slot = || daemon.page.slot.iter().find(|slot| slot.tid.load(Relaxed) != 0).unwrap();
+        let rests = || {
+            let number = slot().seq.load(Relaxed);
+            slot().want.load(Relaxed) == 2 && slot().rest_seq.load(Relaxed) == number
+        };
+        let section_then = |phase_ns| {
+            wide_begin(2).unwrap();
+            scalar_for(phase_ns).unwrap();
+        };
+        assert_eq!(yields(0, || section_then(5_000)), 1, "the daemon knows no rests");
+        daemon.page.header.rest_below_ns.store(10_000, Relaxed);
+        for _ in 0..3 {
+            assert_eq!(yields(0, || section_then(9_999)), 0);
+            assert!(rests() && slot().rest_until_ns.load(Relaxed) > 0);
+            assert_eq!(scalar_for(1), Err(Error::NotOpen), "the section is closed");
+        }
+        wide_begin(2).unwrap();
+        assert!(!rests(), "the next section voids the rest");
+        assert_eq!(yields(0, || section_then(5_000)), 0, "an inner section");
+        assert!(!rests(), "still in the outer one");
+        assert_eq!(yields(0, || scalar_for(0).unwrap()), 1);
+        assert_eq!(slot().want.load(Relaxed), 0);
+        assert_eq!(yields(0, || section_then(10_000)), 1, "as long as the way there and back");
+        assert_eq!(slot().want.load(Relaxed), 0);
+        daemon.page.header.active.store(0, Relaxed);
+        section_then(5_000);
+        assert!(!rests(), "nobody looks");
     });
 }

@@ -5,16 +5,21 @@
 //! The locks' own files are compiled here, unchanged; only `sync`, what they are made of, is another one:
 //! loom's atomics, a futex made of loom's parts, and pauses that give way. `mutants` turns one thing in it
 //! wrong at a time, and demands that the models notice.
+//!
+//! `arrivals` is a model of steps that cannot be compiled here, those of the BPF scheduler around idle CPUs.
 
 #![cfg(test)]
 // a model's waiter does not spin: `round < SPIN_ROUNDS` compares with 0 here
 #![allow(clippy::absurd_extreme_comparisons)]
 
+mod arrivals;
 mod futex_model;
 mod models;
 mod mutants;
 mod sync;
 
+#[path = "../../../crates/locks/src/barging.rs"]
+mod barging;
 #[path = "../../../crates/locks/src/barrier.rs"]
 mod barrier;
 #[path = "../../../crates/locks/src/bell.rs"]

@@ -7,6 +7,7 @@ use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
 
+use crate::barging::Barging;
 use crate::barrier::Barrier;
 use crate::bell::Bell;
 use crate::futex::Futex;
@@ -116,6 +117,15 @@ fn mcs_excludes_and_wakes() {
     counts(3, || Mcs::new(Spin));
     counts(3, || Mcs::new(Sleep));
     tries(|| Mcs::new(Sleep));
+}
+
+#[test]
+fn barging_excludes_and_wakes() {
+    counts(2, || Barging::new(Spin));
+    counts(2, || Barging::new(Sleep));
+    counts(3, || Barging::new(Spin));
+    counts(3, || Barging::new(Sleep));
+    tries(|| Barging::new(Sleep));
 }
 
 struct Shared<W> {

@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use crate::barging::Barging;
 use crate::futex::Futex;
 use crate::mcs::Mcs;
 use crate::models::{answers, counts, meetings, reads_and_writes};
@@ -12,13 +13,15 @@ use crate::ticket::Ticket;
 use crate::wait::{Sleep, Spin};
 
 /// Models by name, and whether their waiters sleep.
-const MODELS: [(&str, bool, fn()); 9] = [
+const MODELS: [(&str, bool, fn()); 11] = [
     ("futex, spin", false, || counts(2, || Futex::new(Spin))),
     ("futex, sleep", true, || counts(2, || Futex::new(Sleep))),
     ("ticket, spin", false, || counts(2, || Ticket::new(Spin))),
     ("ticket, sleep", true, || counts(2, || Ticket::new(Sleep))),
     ("mcs, spin", false, || counts(2, || Mcs::new(Spin))),
     ("mcs, sleep", true, || counts(2, || Mcs::new(Sleep))),
+    ("barging, spin", false, || counts(2, || Barging::new(Spin))),
+    ("barging, sleep", true, || counts(2, || Barging::new(Sleep))),
     ("readers and a writer", true, reads_and_writes::<Sleep>),
     ("barrier", true, meetings::<Sleep>),
     ("server", true, || answers(1)),

@@ -59,6 +59,10 @@ pub fn give_way() {
 /// Sleep at once: what comes before only adds orders that the spinning models have.
 pub const SPIN_ROUNDS: u32 = 0;
 
+/// The head of a queue has the word promised after its first look, or its first wake-up in vain.
+pub const PATIENCE_LOOKS: u32 = 1;
+pub const PATIENCE_WAKES: u32 = 1;
+
 /// One look covers both answers: rung meanwhile, or not.
 pub const SERVER_LOOKS: u32 = 1;
 

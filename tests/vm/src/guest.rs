@@ -2,6 +2,7 @@
 //! Small things every test needs: clocks, CPU numbers, affinity, waiting, forks.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
@@ -91,6 +92,12 @@ pub fn migrations() -> u64 {
     let line = text.lines().find(|line| line.starts_with("se.nr_migrations"));
     line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
         .expect("the kernel counts migrations in /proc/thread-self/sched")
+}
+
+/// Put a program where it can be executed.
+pub fn install(path: &str, program: &[u8]) -> Result<()> {
+    fs::write(path, program).with_context(|| format!("cannot write {path}"))?;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
 }
 
 /// Wait until a condition holds.

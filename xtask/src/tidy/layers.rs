@@ -36,6 +36,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
             "policy",
             "probe",
             "profile",
+            "pstate",
             "report",
             "scan",
             "sched",

@@ -3,17 +3,21 @@
 
 mod native;
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use hw::{EnergyMeter, Live};
 use lockmodel::{Reading, Strategy, break_even_cycles, simulate};
 use machine::{PSTATE_FILES, PstateModel};
+use pstate::{Control, Options, Way};
 use report::json_line;
 use report::locks::{BreakEven, LockBench, Point, Sweep};
 use report::problem::Problem;
 
-use crate::failure::{Failure, print};
-use crate::terminal;
+use crate::failure::{Failure, show};
 
 /// Measure what locks cost, here or in a model
 #[derive(Args)]
@@ -30,15 +34,16 @@ enum What {
 /// Sweep the size of a critical section under each strategy of its lock
 ///
 /// Threads do nothing but critical sections under one queue lock. Waiters spin, sleep, or spin and then
-/// sleep; owners stay, or move to another CPU; in a model owners are boosted too, by themselves or by another
-/// core. Printed are the time from one section to the next, the CPU time of all threads for it, and
-/// the clock that the section effectively ran at. Sections are counted in core cycles, so a higher clock makes
+/// sleep; owners stay, or move to another CPU; in a model, and with --boost, owners are boosted too, by themselves
+/// or by another core. Printed are the time from one section to the next, the CPU time of all threads for it,
+/// the clock that the section effectively ran at, and the energy of the package where it can be read. Sections are counted in core cycles, so a higher clock makes
 /// them shorter.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
   turbolane bench locks                              this machine
   turbolane bench locks --model fx-8120              the AMD machine of TURBO
+  turbolane bench locks --boost --html locks.html    with P-states, as a page
   turbolane bench locks --sections 1000,1000000 --threads 4 --json")]
 struct LocksArgs {
     /// Simulate a machine instead of measuring this one; may be repeated
@@ -51,6 +56,12 @@ struct LocksArgs {
     /// Threads that want the lock [default: one per CPU, at least 2; in a model as in the paper]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]
     threads: Option<u32>,
+    /// Set P-states of this machine for the strategies that boost; all is as before afterwards
+    #[arg(long, conflicts_with = "model")]
+    boost: bool,
+    /// Write a page with charts to a file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -65,17 +76,55 @@ pub(crate) fn main(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let sweeps = if args.model.is_empty() {
         let cpus = std::thread::available_parallelism().map_or(2, usize::from);
         let threads = args.threads.unwrap_or_else(|| u32::try_from(cpus).unwrap_or(2).max(2));
-        vec![native::sweep(&args.sections, threads)]
+        vec![measured(args, threads)?]
     } else {
         args.model.iter().map(|id| modelled(id, args)).collect::<Result<_, _>>()?
     };
     let bench = LockBench::new(sweeps);
-    let text = match args.json {
-        true => json_line(&bench) + "\n",
-        false => bench.text(terminal::width()),
-    };
-    print(&text)?;
+    if let Some(path) = &args.html {
+        fs::write(path, bench.html()).map_err(|error| unwritable(path, &error))?;
+    }
+    show(args.json, || json_line(&bench), |width| bench.text(width))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    let what = format!("cannot write {}", path.display());
+    Failure::failed(Problem::new(what, error.to_string(), "choose another file"))
+}
+
+/// The sweep on this machine, whose P-states are as before afterwards.
+fn measured(args: &LocksArgs, threads: u32) -> Result<Sweep, Failure> {
+    let energy = EnergyMeter::find(&Live).ok();
+    if !args.boost {
+        let sweep = native::sweep(&args.sections, threads, None, energy.as_ref());
+        return Ok(Sweep { pstates: Some("not set: --boost sets them".into()), ..sweep });
+    }
+    let control = open_control()?;
+    let why = control.choice().why.clone();
+    let sweep = native::sweep(&args.sections, threads, Some(&control), energy.as_ref());
+    match control.restore_all().failed {
+        0 => Ok(Sweep { pstates: Some(why), ..sweep }),
+        failed => Err(Failure::failed(Problem::new(
+            format!("{failed} P-state settings could not be put back"),
+            "somebody else changes them too, or the machine refuses them",
+            "the watchdog has tried once more by now; look at cpufreq's limits and governor",
+        ))),
+    }
+}
+
+/// Control of this machine's P-states; a machine without any is told before anything is measured.
+fn open_control() -> Result<Arc<Control>, Failure> {
+    let what = "cannot set P-states for --boost";
+    let next = "leave --boost out, or use --model fx-8120";
+    let control = Control::open(&Options::default())
+        .map_err(|error| Failure::failed(Problem::new(what, error.to_string(), next)))?;
+    match control.choice() {
+        choice if choice.way == Way::None => {
+            Err(Failure::unsupported(Problem::new(what, choice.why.clone(), next)))
+        }
+        _ => Ok(Arc::new(control)),
+    }
 }
 
 fn modelled(id: &str, args: &LocksArgs) -> Result<Sweep, Failure> {
@@ -94,7 +143,7 @@ fn modelled(id: &str, args: &LocksArgs) -> Result<Sweep, Failure> {
             time_ns: out.map(|out| out.period_ns),
             cpu_time_ns: out.map(|out| out.cpu_ns),
             effective_khz: out.map(|out| out.effective_khz as u64),
-            energy_nj: None,
+            energy_nj: out.and_then(|out| out.energy_nj),
         }
     };
     let points = args.sections.iter();
@@ -106,6 +155,7 @@ fn modelled(id: &str, args: &LocksArgs) -> Result<Sweep, Failure> {
     Ok(Sweep {
         model: Some(id.into()),
         threads,
+        pstates: None,
         points: points.collect(),
         break_evens: Strategy::ALL[1..].iter().map(even).collect(),
     })

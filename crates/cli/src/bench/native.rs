@@ -3,33 +3,50 @@
 //!
 //! A section is a chain of rotations, each of which waits for the one before: one core cycle each, at whatever
 //! clock (`ror`, unlike `add` of a constant, is not folded away by the renamer). Each point runs for at least 30 ms
-//! and three sections per thread; what else runs on the machine counts. Boosting needs P-states that a program may set; until a backend is
-//! there the strategies that boost are not measured.
+//! and three sections per thread; what else runs on the machine counts. The strategies that boost need P-states that
+//! a program may set, and are measured if it was asked to. The energy is that of all packages while a point is
+//! measured, with everything else that runs there.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
+use hw::{EnergyMeter, Live};
 use locks::sys::Affinity;
-use locks::{Block, Decorated, Mcs, MoveHolder, RawLock, Sleep, Spin};
+use locks::{Block, Decorated, Delegated, Mcs, MoveHolder, Owner, RawLock, Sleep, Spin};
+use pstate::Control;
 use report::locks::{BreakEven, Point, Sweep};
 
 /// Least time and sections per thread of a point.
 const LEAST: Duration = Duration::from_millis(30);
 const LEAST_SECTIONS: u64 = 3;
 
-/// All sizes and strategies.
-pub(super) fn sweep(sizes: &[u64], threads: u32) -> Sweep {
-    let mut points = Vec::new();
-    for &cycles in sizes {
-        points.push(point(cycles, "spin", threads, Some(&Mcs::new(Spin))));
-        points.push(point(cycles, "block", threads, Some(&Mcs::new(Block))));
-        points.push(point(cycles, "futex", threads, Some(&Mcs::new(Sleep))));
-        let mover = target().map(|mover| Decorated::new(Mcs::new(Spin), mover));
-        points.push(point(cycles, "migrate", threads, mover.as_ref()));
-    }
-    let break_evens = ["block", "futex", "migrate"].map(|strategy| break_even(strategy, &points));
-    Sweep { model: None, threads, points, break_evens: break_evens.into() }
+/// All sizes and strategies; those that boost by `control`, if there is one.
+pub(super) fn sweep(
+    sizes: &[u64],
+    threads: u32,
+    control: Option<&Arc<Control>>,
+    energy: Option<&EnergyMeter>,
+) -> Sweep {
+    let bench = Bench { threads, energy };
+    let points: Vec<Point> = sizes.iter().flat_map(|&cycles| bench.all(cycles, control)).collect();
+    let others = ["block", "futex", "owner", "delegate", "migrate"];
+    let break_evens = others.map(|strategy| break_even(strategy, &points));
+    Sweep { model: None, threads, pstates: None, points, break_evens: break_evens.into() }
+}
+
+/// What is the same for all points.
+struct Bench<'a> {
+    threads: u32,
+    energy: Option<&'a EnergyMeter>,
+}
+
+/// What a point has measured.
+struct Measured {
+    sections: u64,
+    taken_ns: f64,
+    cpu_ns: Option<f64>,
+    energy_uj: Option<f64>,
 }
 
 /// The last CPU that this process may run on.
@@ -88,46 +105,113 @@ fn cpu_ns() -> Option<u64> {
     (done == 0).then(|| now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-fn point(cycles: u64, name: &str, threads: u32, lock: Option<&impl RawLock>) -> Point {
-    let measured = lock.map(|lock| measure(cycles, threads, lock));
-    let time_ns = measured.as_ref().map(|(sections, taken_ns, _)| taken_ns / *sections as f64);
-    Point {
-        section_cycles: cycles,
-        strategy: name.into(),
-        sections: measured.as_ref().map(|(sections, ..)| *sections),
-        time_ns,
-        cpu_time_ns: measured.and_then(|(sections, _, cpu_ns)| Some(cpu_ns? / sections as f64)),
-        effective_khz: time_ns.map(|ns| (cycles as f64 / ns * 1e6) as u64),
-        energy_nj: None,
+impl Bench<'_> {
+    /// All strategies at one size, in the order of their names in TURBO 7 and 9.
+    fn all(&self, cycles: u64, control: Option<&Arc<Control>>) -> Vec<Point> {
+        let spin = || Mcs::new(Spin);
+        let owner = control.map(|control| Decorated::new(spin(), Owner::new(control.clone())));
+        let delegate = control.and_then(writer).map(|by| Decorated::new(spin(), Owner::new(by)));
+        let mover = target().map(|mover| Decorated::new(spin(), mover));
+        vec![
+            self.point(cycles, "spin", Some(&spin())),
+            self.point(cycles, "block", Some(&Mcs::new(Block))),
+            self.point(cycles, "futex", Some(&Mcs::new(Sleep))),
+            self.point(cycles, "owner", owner.as_ref()),
+            self.point(cycles, "delegate", delegate.as_ref()),
+            self.point(cycles, "migrate", mover.as_ref()),
+        ]
+    }
+
+    fn point(&self, cycles: u64, name: &str, lock: Option<&impl RawLock>) -> Point {
+        let measured = lock.map(|lock| self.measure(cycles, lock));
+        let per_section = |value: fn(&Measured) -> Option<f64>| {
+            let measured = measured.as_ref()?;
+            Some(value(measured)? / measured.sections as f64)
+        };
+        let time_ns = per_section(|measured| Some(measured.taken_ns));
+        Point {
+            section_cycles: cycles,
+            strategy: name.into(),
+            sections: measured.as_ref().map(|measured| measured.sections),
+            time_ns,
+            cpu_time_ns: per_section(|measured| measured.cpu_ns),
+            effective_khz: time_ns.map(|ns| (cycles as f64 / ns * 1e6) as u64),
+            energy_nj: per_section(|measured| Some(measured.energy_uj? * 1e3)),
+        }
+    }
+
+    fn measure(&self, cycles: u64, lock: &impl RawLock) -> Measured {
+        let (start, stop, total) =
+            (Barrier::new(self.threads as usize + 1), AtomicBool::new(false), AtomicU64::new(0));
+        let energy = || self.energy.and_then(|meter| meter.read(&Live));
+        let (mut begun, mut cpu, mut energy_before) = (Instant::now(), None, None);
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads {
+                scope.spawn(|| {
+                    start.wait();
+                    total.fetch_add(sections(cycles, lock, &stop), Ordering::Relaxed);
+                });
+            }
+            (begun, cpu, energy_before) = (Instant::now(), cpu_ns(), energy());
+            start.wait();
+            std::thread::sleep(LEAST);
+            stop.store(true, Ordering::Relaxed);
+        });
+        let used = energy_before.zip(energy()).zip(self.energy);
+        Measured {
+            sections: total.into_inner(),
+            taken_ns: begun.elapsed().as_nanos() as f64,
+            cpu_ns: cpu.zip(cpu_ns()).map(|(before, after)| (after - before) as f64),
+            energy_uj: used
+                .map(|((before, after), meter)| meter.between_uj(&before, &after) as f64),
+        }
     }
 }
 
-/// Sections, their time, and the CPU time of all threads.
-fn measure(cycles: u64, threads: u32, lock: &impl RawLock) -> (u64, f64, Option<f64>) {
-    let (start, stop, total) =
-        (Barrier::new(threads as usize + 1), AtomicBool::new(false), AtomicU64::new(0));
-    let (mut begun, mut cpu) = (Instant::now(), None);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                start.wait();
-                let mut sections = 0;
-                while sections < LEAST_SECTIONS || !stop.load(Ordering::Relaxed) {
-                    lock.lock();
-                    work(cycles);
-                    // SAFETY: acquired above.
-                    unsafe { lock.unlock() };
-                    sections += 1;
-                }
-                total.fetch_add(sections, Ordering::Relaxed);
-            });
-        }
-        (begun, cpu) = (Instant::now(), cpu_ns());
-        start.wait();
-        std::thread::sleep(LEAST);
-        stop.store(true, Ordering::Relaxed);
-    });
-    let taken_ns = begun.elapsed().as_nanos() as f64;
-    let used_ns = cpu.zip(cpu_ns()).map(|(before, after)| (after - before) as f64);
-    (total.into_inner(), taken_ns, used_ns)
+/// A server thread that sets P-states for others; `None` if it cannot be started.
+fn writer(control: &Arc<Control>) -> Option<Delegated<Arc<Control>>> {
+    let highest = control.clocks().topology.possible().highest()?;
+    Delegated::new(control.clone(), u32::try_from(highest).ok()? + 1, None).ok()
+}
+
+/// One thread's sections until it is stopped: how many.
+fn sections(cycles: u64, lock: &impl RawLock, stop: &AtomicBool) -> u64 {
+    let mut sections = 0;
+    while sections < LEAST_SECTIONS || !stop.load(Ordering::Relaxed) {
+        lock.lock();
+        work(cycles);
+        // SAFETY: acquired above.
+        unsafe { lock.unlock() };
+        sections += 1;
+    }
+    sections
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::PstateModel;
+    use pstate::ManualTime;
+
+    use super::*;
+
+    /// With P-states the strategies that boost are measured and leave the clock as it was; without they are
+    /// unknown, and nothing else is.
+    #[test]
+    fn strategies_that_boost_need_pstates() {
+        let model = PstateModel::built_in("fx-8120").unwrap().unwrap();
+        let time = Arc::new(ManualTime::default());
+        let control = Arc::new(Control::simulate(&model, time.clone()).unwrap());
+        let swept = sweep(&[1_000], 2, Some(&control), None);
+        let names: Vec<_> = swept.points.iter().map(|point| point.strategy.as_str()).collect();
+        assert_eq!(names, ["spin", "block", "futex", "owner", "delegate", "migrate"]);
+        assert!(swept.points.iter().all(|point| point.sections.is_some_and(|some| some >= 6)));
+        time.pass_ns(1_000_000_000);
+        assert!((0..8).all(|cpu| control.clock_khz(cpu) == Ok(3_100_000)));
+
+        let swept = sweep(&[1_000], 2, None, None);
+        let known = |name: &str| {
+            swept.points.iter().any(|point| point.strategy == name && point.time_ns.is_some())
+        };
+        assert!(known("spin") && known("migrate") && !known("owner") && !known("delegate"));
+    }
 }

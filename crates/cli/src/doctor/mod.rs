@@ -18,6 +18,7 @@ use report::problem::Problem;
 use sched::obstacles;
 
 use crate::failure::{FOUND, Failure, show};
+use crate::sim::input;
 
 /// Tell what this machine can and cannot do, and why
 ///
@@ -31,13 +32,18 @@ Examples:
   turbolane doctor --json           the same for a program
   turbolane doctor --probe          with ten seconds of measuring the CPU
   turbolane doctor --record here    a recording, to send along with a question
-  turbolane doctor --machine here   the machine that was recorded")]
+  turbolane doctor --machine here   the machine that was recorded
+  turbolane doctor --machine probed.toml
+                                    this machine, with what turbolane probe --machine-file found")]
 pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Look at a recorded machine instead of this one
-    #[arg(long, value_name = "DIR")]
+    /// Look at a recorded machine instead of this one; or tell what a CPU file says
+    ///
+    /// A folder is a recording. A file is one that turbolane probe has written on this machine: which
+    /// effects the CPU shows, and which tools have something to win.
+    #[arg(long, value_name = "DIR|FILE")]
     machine: Option<PathBuf>,
     /// Write a recording of what was looked at to a folder
     ///
@@ -52,7 +58,12 @@ pub(crate) struct DoctorArgs {
 
 /// Looks, and prints what was found.
 pub(crate) fn main(args: &DoctorArgs) -> Result<ExitCode, Failure> {
-    let source = open(args.machine.as_ref())?;
+    let (file, recording) = match &args.machine {
+        Some(path) if path.is_file() => (Some(path), None),
+        path => (None, path.as_ref()),
+    };
+    let model = file.map(|path| input::model(&path.to_string_lossy())).transpose()?;
+    let source = open(recording)?;
     let facts = read_facts(source.as_ref())?;
     if let Some(dir) = &args.record {
         let recording = hw::record(source.as_ref(), |source| _ = Facts::read(source));
@@ -62,6 +73,9 @@ pub(crate) fn main(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         })?;
     }
     let mut report = examine(&facts);
+    if let Some(model) = &model {
+        report.sections.push(checks::told(model, &facts));
+    }
     if args.probe {
         report.sections.push(checks::measured(&crate::probe::quick()?));
     }

@@ -9,7 +9,7 @@ use report::probe::{ProbeReport, machine_file};
 use report::problem::Problem;
 
 use super::{ProbeArgs, raw};
-use crate::failure::Failure;
+use crate::failure::{Failure, unwritable};
 
 /// A recording.
 pub(super) fn read(file: &Path) -> Result<(raw::Header, Vec<raw::Trace>), Failure> {
@@ -53,11 +53,5 @@ pub(super) fn write_files(args: &ProbeArgs, report: &ProbeReport) -> Result<(), 
 }
 
 fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(file, text).map_err(|error| {
-        Failure::failed(Problem::new(
-            format!("cannot write {}", file.display()),
-            error.to_string(),
-            "choose another file",
-        ))
-    })
+    fs::write(file, text).map_err(|error| unwritable(file, &error))
 }

@@ -4,6 +4,7 @@
 //! Order: read the arguments, look at the machine, refuse what cannot work, load the recorder, and only
 //! then make the file.
 
+mod import;
 mod session;
 
 use std::ffi::OsString;
@@ -18,9 +19,9 @@ use hw::Facts;
 use hw::license::{LicenseCounters, license_counters};
 use report::problem::Problem;
 use sched::config::Mark;
-use sched::marks::{Emulation, ResolvedMark, resolve_all};
+use sched::marks::{Emulation, MarkError, ResolvedMark, resolve, resolve_all};
 use sched::parse::{ParseError, duration_ns};
-use sched::record::{Options, Whom};
+use sched::record::{Options, Section, Whom};
 use trace::Info;
 
 use crate::doctor::{open, read_facts};
@@ -33,9 +34,12 @@ use crate::mark_files;
 /// that runs, or of the whole machine; the calls of marked functions; traps, if the trap module is loaded;
 /// and what the scheduler of `turbolane run` takes the tasks for, if it runs. Read the file with `turbolane
 /// trace`, also while it is written. Nothing stays behind, however it ends.
+///
+/// With --perf-script, makes a recording of licence levels that perf has sampled, here or elsewhere.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
-#[command(group = ArgGroup::new("whom").required(true).args(["system", "pid", "command"]))]
+#[command(group = ArgGroup::new("whom").required(true)
+    .args(["system", "pid", "command", "perf_script"]))]
 pub(crate) struct RecordArgs {
     /// File to write
     ///
@@ -51,6 +55,15 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 
+    /// Import the licence levels in a text of perf script; - is standard input
+    ///
+    /// Samples of core_power.lvl0_turbo_license, lvl1 and lvl2, which Skylake-SP to Ice Lake count. Other
+    /// events in the text are left out, and told. The machine need not be this one.
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["duration", "marks", "mark_files", "force_single_step", "syscalls", "stalls",
+        "buffer", "machine", "hints"])]
+    perf_script: Option<PathBuf>,
+
     /// Stop after this time; CMD is not stopped, but waited for
     #[arg(long, value_name = "DURATION", value_parser = limit)]
     duration: Option<Duration>,
@@ -64,6 +77,14 @@ pub(crate) struct RecordArgs {
     /// Record the functions that a file lists, such as `turbolane scan --marks` writes; repeatable
     #[arg(long = "marks", value_name = "FILE")]
     mark_files: Vec<PathBuf>,
+
+    /// Record the sections of programs with hints; repeatable
+    ///
+    /// FILE has tl_wide_begin and tl_wide_end (tl_scalar_for ends sections too): libturbolane.so as the programs
+    /// load it, or a program that it is linked into. The level that a program gives is not seen: @LEVEL behind
+    /// FILE stands for all.
+    #[arg(long, value_name = "FILE[@LEVEL]", value_parser = hinted)]
+    hints: Vec<Hinted>,
 
     /// Accept marks that the kernel must single-step (about 4.6 us per call instead of 0.5 us)
     #[arg(long)]
@@ -108,8 +129,34 @@ Examples:
       with the functions that `turbolane scan --marks` found, until Ctrl-C
   sudo turbolane record --system --duration 10s -o machine.trace
       all tasks for ten seconds
+  sudo perf record -a -c 1000003 -e core_power.lvl0_turbo_license,\
+core_power.lvl1_turbo_license,core_power.lvl2_turbo_license -- sleep 10
+  sudo perf script --header | turbolane record --perf-script - -o levels.trace
+      licence levels by task and CPU, on a machine that counts them
   turbolane trace machine.trace
       what came of it";
+
+/// Where programs say that wide code begins and ends.
+#[derive(Clone, Debug)]
+struct Hinted {
+    begin: Mark,
+    end: Mark,
+    /// Ends sections too; older libraries and programs that do not call it lack it.
+    scalar_for: Mark,
+}
+
+/// Reads `--hints`.
+fn hinted(text: &str) -> Result<Hinted, ParseError> {
+    let (file, level) = text
+        .rsplit_once('@')
+        .map_or((text, String::new()), |(file, level)| (file, format!("@{level}")));
+    let mark = |function: &str| format!("{file}:{function}{level}").parse();
+    Ok(Hinted {
+        begin: mark("tl_wide_begin")?,
+        end: mark("tl_wide_end")?,
+        scalar_for: mark("tl_scalar_for")?,
+    })
+}
 
 /// Reads `--duration`.
 fn limit(text: &str) -> Result<Duration, ParseError> {
@@ -134,9 +181,17 @@ fn ring_bytes(text: &str) -> Result<usize, ParseError> {
 
 /// Checks, records, and says what was recorded.
 pub(crate) fn main(args: RecordArgs) -> Result<ExitCode, Failure> {
+    if let Some(from) = &args.perf_script {
+        import::run(from, &args.output, args.quiet)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let facts = read_facts(open(args.machine.as_ref())?.as_ref())?;
-    let marks = marks(&args, &facts)?;
-    if let Some(problem) = sched::obstacles::of_recording(!marks.is_empty(), &facts) {
+    let mut wanted = args.marks.clone();
+    wanted.extend(mark_files::read(&args.mark_files)?);
+    let marks = resolved(&wanted, &args, &facts)?;
+    let sections = sections(&args, &facts)?;
+    let has_probes = !marks.is_empty() || !sections.is_empty();
+    if let Some(problem) = sched::obstacles::of_recording(has_probes, &facts) {
         return Err(Failure::unsupported(problem));
     }
     if args.machine.is_some() {
@@ -160,6 +215,7 @@ pub(crate) fn main(args: RecordArgs) -> Result<ExitCode, Failure> {
         syscalls: args.syscalls,
         stalls: args.stalls,
         marks,
+        sections,
         ring_bytes: args.buffer,
     };
     let info = info(&args, &facts);
@@ -174,13 +230,34 @@ pub(crate) fn main(args: RecordArgs) -> Result<ExitCode, Failure> {
     session.run()
 }
 
-fn marks(args: &RecordArgs, facts: &Facts) -> Result<Vec<ResolvedMark>, Failure> {
-    let mut marks = args.marks.clone();
-    marks.extend(mark_files::read(&args.mark_files)?);
-    let resolved =
-        resolve_all(&marks, Emulation::of(&facts.kernel.release), args.force_single_step);
-    let told = |(mark, resolved): (&Mark, Result<_, sched::marks::MarkError>)| {
-        resolved.map_err(|error| Failure::failed(error.problem(format!("cannot mark {mark}"))))
+fn sections(args: &RecordArgs, facts: &Facts) -> Result<Vec<Section>, Failure> {
+    let emulation = Emulation::of(&facts.kernel.release);
+    let section = |hinted: &Hinted| {
+        let mut places = resolved(&[hinted.begin.clone(), hinted.end.clone()], args, facts)?;
+        let scalar_for = resolve(&hinted.scalar_for, emulation, args.force_single_step);
+        match scalar_for {
+            Err(MarkError::NoSymbol { .. }) => {}
+            found => places.push(found.map_err(|error| unmarked(&hinted.scalar_for, error))?),
+        }
+        let begin = places.remove(0);
+        Ok(Section { begin, ends: places })
+    };
+    args.hints.iter().map(section).collect()
+}
+
+fn unmarked(mark: &Mark, error: MarkError) -> Failure {
+    Failure::failed(error.problem(format!("cannot mark {mark}")))
+}
+
+/// Where marks stand in their files.
+fn resolved(
+    marks: &[Mark],
+    args: &RecordArgs,
+    facts: &Facts,
+) -> Result<Vec<ResolvedMark>, Failure> {
+    let resolved = resolve_all(marks, Emulation::of(&facts.kernel.release), args.force_single_step);
+    let told = |(mark, resolved): (&Mark, Result<_, MarkError>)| {
+        resolved.map_err(|error| unmarked(mark, error))
     };
     marks.iter().zip(resolved).map(told).collect()
 }

@@ -4,9 +4,10 @@
 //! Which scenario stands for which workload of which paper, and which scheduler for which prototype,
 //! is in `plan.rs`; figures that are no measure of a configuration are in `figures.rs`; what DIM says
 //! about the clock of one core is in `dvfs.rs`, and about power scores in `score.rs`; what TURBO says about locks
-//! in `locks.rs`. Changed experiments that explain a miss are in `what_if.rs`. What a row means is said in
+//! in `locks.rs`, and about what else it boosted in `boost.rs`. Changed experiments that explain a miss are in `what_if.rs`. What a row means is said in
 //! `report::reproduce`.
 
+mod boost;
 mod dvfs;
 mod figures;
 mod locks;
@@ -26,8 +27,7 @@ use report::problem::Problem;
 use report::reproduce::{Measure, Reproduction, Simulated, Variation};
 use sim::engine::Outcome;
 
-use crate::failure::{FOUND, Failure, print};
-use crate::terminal;
+use crate::failure::{FOUND, Failure, show};
 use plan::{Instead, Plan};
 use what_if::WHAT_IFS;
 
@@ -69,11 +69,7 @@ pub(crate) fn main(args: &ReproduceArgs) -> Result<ExitCode, Failure> {
     let names = if args.papers.is_empty() { &default } else { &args.papers };
     let papers = names.iter().map(|name| paper(name)).collect::<Result<Vec<_>, _>>()?;
     let reproduction = reproduce_all(papers, args.seed);
-    let text = match args.json {
-        true => json_line(&reproduction) + "\n",
-        false => reproduction.text(terminal::width()),
-    };
-    print(&text)?;
+    show(args.json, || json_line(&reproduction), |width| reproduction.text(width))?;
     let holds = reproduction.score.order_violations == 0;
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
 }
@@ -217,10 +213,10 @@ impl Simulated for Results<'_> {
     fn figure(&self, id: &str) -> Option<f64> {
         let turbolane = matches!(self.instead, Instead::Turbolane);
         // TURBO's strategies are the library's own: there is nothing of ours beside them
-        let locks = || locks::figure(id).filter(|_| !turbolane);
+        let boosted = || locks::figure(id).or_else(|| boost::figure(id, self.instead));
         dvfs::figure(id, self.instead)
             .or_else(|| score::figure(id, self.instead))
-            .or_else(locks)
+            .or_else(|| boosted().filter(|_| !turbolane))
             .or_else(|| figures::figure(id, self))
     }
 

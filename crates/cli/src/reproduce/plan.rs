@@ -93,7 +93,7 @@ impl Plan {
             Instead::WhatIf(what_if) => match what_if.change {
                 Change::Prototype(_) => is_prototype,
                 Change::Platform(_) | Change::Workload(_) => true,
-                Change::Clock(_) => false,
+                Change::Clock(_) | Change::Boost(_) => false,
             },
         };
         let instead = if concerned { instead } else { Instead::Nothing };
@@ -119,7 +119,7 @@ impl Plan {
                 (Change::Platform(change), _) => change(&mut platform),
                 (Change::Workload(change), _) => change(&mut workload),
                 (Change::Prototype(change), Scheme::Prototype(prototype)) => change(prototype),
-                (Change::Prototype(_) | Change::Clock(_), _) => {}
+                (Change::Prototype(_) | Change::Clock(_) | Change::Boost(_), _) => {}
             },
             _ => {}
         }

@@ -123,6 +123,11 @@ pub(crate) struct RunArgs {
     #[arg(help_heading = DETECTION)]
     wide_timeout: u64,
 
+    /// A scalar phase that a thread announces to be shorter is spent where the thread is; 0ms: none
+    #[arg(long, value_name = "DURATION", default_value = "15us", value_parser = duration_ns)]
+    #[arg(help_heading = DETECTION)]
+    rest_below: u64,
+
     /// Time that a scalar or unclassified task may run before others get their turn
     #[arg(long, value_name = "DURATION", default_value = "5ms", value_parser = slice)]
     #[arg(help_heading = LANE)]
@@ -222,6 +227,7 @@ impl RunArgs {
             slice_ns: self.slice,
             slice_wide_ns: self.slice_wide,
             wide_timeout_ns: self.wide_timeout,
+            rest_below_ns: self.rest_below,
             unclassified: self.unclassified,
             marks: self.marks.clone(),
             force_single_step: self.force_single_step,

@@ -60,25 +60,35 @@ pub(super) fn sweep(args: &SimArgs) -> Result<Sweep, Failure> {
         if args.policies.is_empty() { default() } else { args.policies.clone() };
     let mut targets = Vec::new();
     for name in &args.scenarios {
-        let scenario = scenario(name)?;
-        let workload = workload(&scenario, args.variant.as_deref())?;
-        let ids = if args.machines.is_empty() {
-            vec![scenario.machine.clone()]
-        } else {
-            args.machines.clone()
-        };
-        let models = ids.iter().map(|id| model(id)).collect::<Result<Vec<_>, _>>()?;
-        let packages = args.packages.map_or(scenario.packages, usize::from);
-        for model in &models {
-            check_size(&scenario, model, packages)?;
-        }
-        targets.push(Target { scenario, workload, models, packages });
+        targets.push(target(name, args.variant.as_deref(), &args.machines, args.packages)?);
     }
     let record = args.html.is_some() || args.perfetto.is_some();
-    let jobs = args
-        .jobs
-        .map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let jobs = args.jobs.map_or_else(jobs, usize::from);
     Ok(Sweep { targets, policies, seed: args.seed, record, jobs })
+}
+
+/// As many runs at a time as there are CPUs.
+pub(crate) fn jobs() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// A scenario by name or file, in a variant, on these machines or its own.
+pub(crate) fn target(
+    name: &str,
+    variant: Option<&str>,
+    machines: &[String],
+    packages: Option<u16>,
+) -> Result<Target, Failure> {
+    let scenario = scenario(name)?;
+    let workload = workload(&scenario, variant)?;
+    let own = std::slice::from_ref(&scenario.machine);
+    let ids = if machines.is_empty() { own } else { machines };
+    let models = ids.iter().map(|id| model(id)).collect::<Result<Vec<_>, _>>()?;
+    let packages = packages.map_or(scenario.packages, usize::from);
+    for model in &models {
+        check_size(&scenario, model, packages)?;
+    }
+    Ok(Target { scenario, workload, models, packages })
 }
 
 /// The scenario's load, in a variant or as its file stands.

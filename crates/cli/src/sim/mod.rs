@@ -15,6 +15,7 @@ mod replay;
 mod sweep;
 
 pub(crate) use input::model;
+pub(crate) use sweep::{Target, cannot_simulate, in_parallel, once};
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,13 +23,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use report::json_line;
-use report::problem::Problem;
 use report::sim::SimReport;
 use sim::policy_spec::PolicySpec;
 
 use replay::DvfsPolicy;
 
-use crate::failure::{Failure, print, show};
+use crate::failure::{Failure, print, show, unwritable};
 use crate::terminal;
 
 /// Simulate: predict what a scheduler brings, on any machine
@@ -173,18 +173,14 @@ pub(crate) fn main(args: &SimArgs) -> Result<ExitCode, Failure> {
 }
 
 fn write_files(args: &SimArgs, reports: &[SimReport]) -> Result<(), Failure> {
-    let cannot = |path: &PathBuf, error: std::io::Error| {
-        let what = format!("cannot write {}", path.display());
-        Failure::failed(Problem::new(what, error.to_string(), "name another file"))
-    };
     let [report] = reports else { return Ok(()) };
     if let Some(path) = &args.html {
-        fs::write(path, report.html()).map_err(|error| cannot(path, error))?;
+        fs::write(path, report.html()).map_err(|error| unwritable(path, &error))?;
     }
     if let Some(path) = &args.perfetto {
         let mut text = Vec::new();
-        report.write_perfetto(&mut text).map_err(|error| cannot(path, error))?;
-        fs::write(path, text).map_err(|error| cannot(path, error))?;
+        report.write_perfetto(&mut text).map_err(|error| unwritable(path, &error))?;
+        fs::write(path, text).map_err(|error| unwritable(path, &error))?;
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ const WINDOW_NS: u64 = 20_000_000;
 const POINTS_MAX: usize = 400_000;
 
 /// A scenario on its machines.
-pub(super) struct Target {
+pub(crate) struct Target {
     pub scenario: Scenario,
     pub workload: Workload,
     pub models: Vec<CpuModel>,
@@ -56,46 +56,52 @@ pub(super) fn run(sweep: &Sweep) -> Result<Vec<SimReport>, Failure> {
             sweep.policies.iter().map(move |policy| Run { target, model, policy })
         })
         .collect();
-    let done = in_parallel(sweep, &runs);
+    let done = in_parallel(sweep.jobs, runs.len(), |index| {
+        let Run { target, model, policy } = runs[index];
+        once(&sweep.targets[target], model, policy, sweep.seed, sweep.record)
+    });
     let mut reports: Vec<SimReport> = sweep
         .targets
         .iter()
         .map(|t| SimReport::new(&t.scenario.name, &t.scenario.about, sweep.seed, Vec::new()))
         .collect();
     for (run, result) in runs.iter().zip(done) {
-        let result = result.map_err(|error| {
-            let name = &sweep.targets[run.target].scenario.name;
-            let what = format!("cannot simulate {name} under {}", run.policy);
-            Failure::failed(Problem::new(what, error.to_string(), "change the scenario"))
-        })?;
+        let name = &sweep.targets[run.target].scenario.name;
+        let result = result.map_err(|error| cannot_simulate(name, run.policy, &error))?;
         reports[run.target].runs.push(result);
     }
     Ok(reports)
 }
 
-/// Results in the order of the runs, whoever finishes first.
-fn in_parallel(sweep: &Sweep, runs: &[Run<'_>]) -> Vec<Result<SimRun, RunError>> {
+pub(crate) fn cannot_simulate(name: &str, policy: &PolicySpec, error: &RunError) -> Failure {
+    let what = format!("cannot simulate {name} under {policy}");
+    Failure::failed(Problem::new(what, error.to_string(), "change the scenario"))
+}
+
+/// The results of so many runs in their order, whoever finishes first.
+pub(crate) fn in_parallel<T: Send>(
+    jobs: usize,
+    nr_runs: usize,
+    one: impl Fn(usize) -> T + Sync,
+) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
-    let progress = std::io::stderr().is_terminal() && runs.len() > 1;
+    let progress = std::io::stderr().is_terminal() && nr_runs > 1;
     std::thread::scope(|scope| {
-        for _ in 0..sweep.jobs.min(runs.len()) {
+        for _ in 0..jobs.min(nr_runs) {
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(run) = runs.get(index) else { return };
-                    let result = one(sweep, run);
+                    if index >= nr_runs {
+                        return;
+                    }
+                    let result = one(index);
                     // poisoned: another run panicked, and its panic is told at the end of the scope
                     let mut results = results.lock().unwrap_or_else(|poison| poison.into_inner());
                     results.push((index, result));
                     if progress {
                         // a broken terminal is no reason to stop
-                        _ = write!(
-                            std::io::stderr(),
-                            "\r{} of {} runs ",
-                            results.len(),
-                            runs.len()
-                        );
+                        _ = write!(std::io::stderr(), "\r{} of {nr_runs} runs ", results.len());
                     }
                 }
             });
@@ -109,23 +115,26 @@ fn in_parallel(sweep: &Sweep, runs: &[Run<'_>]) -> Vec<Result<SimRun, RunError>>
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-fn one(sweep: &Sweep, run: &Run<'_>) -> Result<SimRun, RunError> {
-    let target = &sweep.targets[run.target];
+/// One run, recorded for charts or not.
+pub(crate) fn once(
+    target: &Target,
+    model: &CpuModel,
+    policy: &PolicySpec,
+    seed: u64,
+    record: bool,
+) -> Result<SimRun, RunError> {
     let scenario = &target.scenario;
-    let platform = Platform::new(run.model);
+    let platform = Platform::new(model);
     let options = Options {
-        seed: sweep.seed,
+        seed,
         duration_ns: scenario.duration_ns,
         warmup_ns: scenario.warmup_ns,
         ..Default::default()
     };
     let from_ns = scenario.warmup_ns;
-    let window = sweep.record.then_some((
-        from_ns,
-        (from_ns + WINDOW_NS).min(scenario.duration_ns),
-        POINTS_MAX,
-    ));
+    let window =
+        record.then_some((from_ns, (from_ns + WINDOW_NS).min(scenario.duration_ns), POINTS_MAX));
     let workload = target.workload.clone();
-    let finished = simulate(&platform, target.packages, workload, run.policy, options, window)?;
-    Ok(convert::sim_run(target, run.model, &platform, run.policy, &finished))
+    let finished = simulate(&platform, target.packages, workload, policy, options, window)?;
+    Ok(convert::sim_run(target, model, &platform, policy, &finished))
 }

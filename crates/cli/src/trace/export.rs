@@ -15,7 +15,7 @@ use trace::perfetto::Perfetto;
 use trace::timeline::{Of, Timeline};
 
 use super::{follow, open};
-use crate::failure::Failure;
+use crate::failure::{Failure, unwritable};
 use crate::sim::input::model;
 
 /// A timeline of one CPU or one task.
@@ -115,9 +115,4 @@ fn name(of: Of) -> String {
         Of::Cpu(cpu) => format!("CPU {cpu}"),
         Of::Task(tid) => format!("task {tid}"),
     }
-}
-
-fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    let what = format!("cannot write {}", path.display());
-    Failure::failed(Problem::new(what, error.to_string(), "name another file"))
 }

@@ -27,6 +27,14 @@ pub(super) struct Done {
     pub(super) metric: Option<f64>,
 }
 
+/// Why there is nothing.
+pub(super) enum Broken {
+    /// No run of it can work.
+    NotStarted(Failure),
+    /// This run did not; another may.
+    Run { why: String, next: &'static str },
+}
+
 impl Command {
     pub(super) fn plain(words: &[String]) -> Command {
         Command { words: words.to_vec(), text: words.join(" ") }
@@ -37,13 +45,13 @@ impl Command {
     }
 
     /// Runs it to its end. Its output goes to a file, which no command waits for as for a pipe.
-    pub(super) fn run(&self, metric: Option<&Metric>) -> Result<Done, Failure> {
+    pub(super) fn run(&self, metric: Option<&Metric>) -> Result<Done, Broken> {
         let unable = |error: std::io::Error| {
-            Failure::failed(Problem::new(
+            Broken::NotStarted(Failure::failed(Problem::new(
                 format!("cannot run {}", self.words[0]),
                 error.to_string(),
                 "check its name and rights",
-            ))
+            )))
         };
         let mut output = tempfile::tempfile().map_err(unable)?;
         let copy = || output.try_clone().map(Stdio::from);
@@ -65,27 +73,27 @@ impl Command {
             .map_err(unable)?;
         let text = String::from_utf8_lossy(&bytes);
         if !status.success() {
-            return Err(self.failed(&format!("it ended with {status}"), &text, "mend the command"));
+            return Err(failed(format!("it ended with {status}"), &text, "mend the command"));
         }
         let metric = match metric {
             Some(metric) => Some(metric.find(&text).ok_or_else(|| {
                 let why = format!("its output has no number at \"{metric}\"");
-                self.failed(&why, &text, "mend --metric, or the command")
+                failed(why, &text, "mend --metric, or the command")
             })?),
             None => None,
         };
         Ok(Done { time_ns, cpu_time_ns, metric })
     }
+}
 
-    /// With the last lines of the output, which say more than a code.
-    fn failed(&self, why: &str, output: &str, next: &str) -> Failure {
-        const SHOWN: usize = 5;
-        let lines: Vec<&str> = output.lines().collect();
-        for line in &lines[lines.len().saturating_sub(SHOWN)..] {
-            eprint!("{}", wrap("  | ", line, 1_000));
-        }
-        Failure::failed(Problem::new(format!("a run of \"{}\" failed", self.text), why, next))
+/// Shows the last lines of the output, which say more than a code.
+fn failed(why: String, output: &str, next: &'static str) -> Broken {
+    const SHOWN: usize = 5;
+    let lines: Vec<&str> = output.lines().collect();
+    for line in &lines[lines.len().saturating_sub(SHOWN)..] {
+        eprint!("{}", wrap("  | ", line, 1_000));
     }
+    Broken::Run { why, next }
 }
 
 impl fmt::Display for Command {

@@ -1,28 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane verify`: does core specialisation gain anything for this command, on this machine?
+//! `turbolane verify`: does core specialisation gain anything for this command, on this machine? Or for a
+//! load of the simulator?
 //!
-//! Runs the command in two ways in random order and compares. The number of runs is fixed before the
-//! first one: who stops when a difference shows finds differences everywhere. Each pair of runs has
-//! both kinds, in an order drawn by a coin, so that what drifts meets both alike.
+//! A command is run in two ways ([`series`]), a scenario is simulated under two policies ([`scenario`]);
+//! either way [`judge`] compares.
 
 mod command;
+mod judge;
+mod scenario;
+mod series;
 
 use std::process::ExitCode;
 
 use clap::Args;
-use probe::compare::{Comparison, LEAST_RUNS, RankTest, Verdict};
+use probe::compare::LEAST_RUNS;
 use report::json_line;
 use report::problem::Problem;
-use report::verify::{Effect, Sample, Side, VerifyReport};
+use report::verify::{TIME, Verdict};
 
-use crate::failure::{FOUND, Failure, show};
-use command::{Command, Done, Metric};
+use crate::failure::{FOUND, Failure, UNSUPPORTED, show};
+use command::{Command, Metric};
+use judge::Question;
 
 /// Compare a command with and without core specialisation
 ///
 /// Runs it as it is (A) and under `turbolane run` (B), or any two ways given by --a and --b, in random
 /// order, and tells whether B is better, worse, the same, or cannot be told. Compares the time, or a
-/// number that the command prints, and the CPU time.
+/// number that the command prints, and the CPU time. A run that fails is told and does not count.
+///
+/// With --scenario, compares two policies on a load of the simulator in the same way: what it says is
+/// simulated, not measured.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct VerifyArgs {
@@ -55,15 +62,17 @@ pub(crate) struct VerifyArgs {
     /// B is this shell command instead, e.g. 'GLIBC_TUNABLES=... ./server'
     #[arg(long, value_name = "COMMAND")]
     b: Option<String>,
-    /// Draws the order of the runs
+    /// Draws the order of the runs, or the seeds of simulated ones
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Print JSON
     #[arg(long)]
     json: bool,
     /// The command
-    #[arg(value_name = "COMMAND", last = true, required_unless_present = "a")]
+    #[arg(value_name = "COMMAND", last = true, required_unless_present_any = ["a", "scenario"])]
     command: Vec<String>,
+    #[command(flatten)]
+    scenario: scenario::ScenarioArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -74,6 +83,9 @@ the first; run again with more instead of until it is different.
 
 The time is that of the command alone, from its start to its end.
 
+It is given up if fewer than four runs of a kind can work, or none of the first
+four did.
+
 Exit codes: 0 B is better or no difference was found, 1 B is worse, 2 failed,
 77 not enough runs to tell.
 
@@ -81,38 +93,34 @@ Examples:
   turbolane verify -- ./benchmark
   turbolane verify --runs 20 --run '--mode affinity' -- ./benchmark
   turbolane verify --metric 'Requests/sec: {}' -- wrk -d 5 http://localhost/
-  turbolane verify --a ./bench --b 'GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F ./bench'";
+  turbolane verify --a ./bench --b 'GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F ./bench'
+  turbolane verify --scenario thesis-nginx
+  turbolane verify --scenario nginx-x265 --policy lane:wide=2 --figure p50";
 
 pub(crate) fn main(args: &VerifyArgs) -> Result<ExitCode, Failure> {
-    let (a, b) = commands(args)?;
-    let mut sides = [
-        Side { command: a.to_string(), samples: Vec::new() },
-        Side { command: b.to_string(), samples: Vec::new() },
-    ];
-    let both = [a, b];
-    for _ in 0..args.warmup {
-        for command in &both {
-            command.run(args.metric.as_ref())?;
+    let (question, sides) = match &args.scenario.scenario {
+        Some(name) => scenario::run(args, name)?,
+        None => {
+            let (a, b) = commands(args)?;
+            (question(args), series::run(args, &a, &b)?)
         }
-    }
-    let mut random = fastrand::Rng::with_seed(args.seed);
-    let mut order = 0;
-    for _ in 0..args.runs {
-        let first = usize::from(random.bool());
-        for kind in [first, 1 - first] {
-            let Done { time_ns, cpu_time_ns, metric } = both[kind].run(args.metric.as_ref())?;
-            sides[kind].samples.push(Sample { order, time_ns, cpu_time_ns, metric });
-            order += 1;
-        }
-    }
-    let [a, b] = sides;
-    let report = report(args, a, b)?;
+    };
+    let report = judge::report(args, question, sides)?;
     show(args.json, || json_line(&report), |width| report.text(width))?;
     Ok(match report.effect.verdict {
-        report::verify::Verdict::Worse => ExitCode::from(FOUND),
-        report::verify::Verdict::NotEnoughRuns => ExitCode::from(crate::failure::UNSUPPORTED),
+        Verdict::Worse => ExitCode::from(FOUND),
+        Verdict::NotEnoughRuns => ExitCode::from(UNSUPPORTED),
         _ => ExitCode::SUCCESS,
     })
+}
+
+/// What is compared of a command.
+fn question(args: &VerifyArgs) -> Question {
+    Question {
+        metric: args.metric.as_ref().map_or(TIME.into(), Metric::to_string),
+        smaller_is_better: args.metric.is_none() || args.less,
+        simulated: None,
+    }
 }
 
 /// What A and B execute.
@@ -136,67 +144,6 @@ fn commands(args: &VerifyArgs) -> Result<(Command, Command), Failure> {
     words.push("--".into());
     words.extend(args.command.iter().cloned());
     Ok((plain, Command::plain(&words)))
-}
-
-fn report(args: &VerifyArgs, a: Side, b: Side) -> Result<VerifyReport, Failure> {
-    let smaller = args.metric.is_none() || args.less;
-    let value = |sample: &Sample| sample.metric.unwrap_or(sample.time_ns as f64);
-    let margin = args.margin / 100.0;
-    let test = RankTest::new(a.samples.len(), b.samples.len());
-    let cpu_time_ns = |sample: &Sample| sample.cpu_time_ns.max(1) as f64;
-    let effect = effect(test, &a, &b, value, smaller, margin)?;
-    let cpu_time = self::effect(test, &a, &b, cpu_time_ns, true, margin)?;
-    Ok(VerifyReport {
-        schema: report::SCHEMA,
-        seed: args.seed,
-        runs: a.samples.len(),
-        margin_pct: args.margin,
-        metric: args.metric.as_ref().map_or("time".into(), Metric::to_string),
-        smaller_is_better: smaller,
-        verdict: effect.words(args.margin),
-        effect,
-        cpu_time,
-        a,
-        b,
-    })
-}
-
-fn effect(
-    test: Option<RankTest>,
-    a: &Side,
-    b: &Side,
-    value: impl Fn(&Sample) -> f64,
-    smaller_is_better: bool,
-    margin_frac: f64,
-) -> Result<Effect, Failure> {
-    let values = |side: &Side| -> Vec<f64> { side.samples.iter().map(&value).collect() };
-    let (a, b) = (values(a), values(b));
-    let compared = test.and_then(|test| test.compare(&a, &b, smaller_is_better, margin_frac));
-    let Some(found) = compared else {
-        return Err(Failure::failed(Problem::new(
-            "the runs cannot be compared",
-            "a value is 0 or negative, so there is no ratio",
-            "choose a --metric that is positive",
-        )));
-    };
-    let Comparison { ratio, low, high, verdict } = found;
-    let pct = |ratio: f64| 100.0 * (ratio - 1.0);
-    let median = |values: &[f64]| probe::stats::median(values).unwrap_or(0.0);
-    let (verdict, runs_needed) = match verdict {
-        Verdict::Better => (report::verify::Verdict::Better, None),
-        Verdict::Worse => (report::verify::Verdict::Worse, None),
-        Verdict::Same => (report::verify::Verdict::NoDifference, None),
-        Verdict::NotEnough { runs } => (report::verify::Verdict::NotEnoughRuns, Some(runs)),
-    };
-    Ok(Effect {
-        a: median(&a),
-        b: median(&b),
-        change_pct: pct(ratio),
-        low_pct: pct(low),
-        high_pct: pct(high),
-        verdict,
-        runs_needed,
-    })
 }
 
 fn percent(text: &str) -> Result<f64, String> {

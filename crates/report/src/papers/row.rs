@@ -17,6 +17,8 @@ pub enum Quantity {
     ThroughputGain,
     /// Percent more CPU time for the same work than `against`: `C / C_against - 1`.
     CpuTimeIncrease,
+    /// Percent more energy for the same work than `against`: `E / E_against - 1`.
+    EnergyIncrease,
     /// Percent of a slowdown that a policy takes away.
     LossRemoved,
     /// Mean clock.
@@ -90,17 +92,23 @@ const PERCENT: f64 = 15.0;
 impl Quantity {
     /// Whether the quantity compares two configurations.
     pub fn is_relative(self) -> bool {
-        use Quantity::{CpuTimeIncrease, LossRemoved, ThroughputGain, ThroughputLoss};
-        matches!(self, CpuTimeIncrease | LossRemoved | ThroughputGain | ThroughputLoss)
+        use Quantity::{
+            CpuTimeIncrease, EnergyIncrease, LossRemoved, ThroughputGain, ThroughputLoss,
+        };
+        matches!(
+            self,
+            CpuTimeIncrease | EnergyIncrease | LossRemoved | ThroughputGain | ThroughputLoss
+        )
     }
 
     /// How near a prediction must come: 2 percentage points for throughput and slowdown, 15 % for
     /// the rest. A throughput in MB/s is compared in percent of the published one.
     pub fn tolerance(self) -> Tolerance {
         match self {
-            Quantity::ThroughputLoss | Quantity::ThroughputGain | Quantity::CpuTimeIncrease => {
-                Tolerance::Points(POINTS)
-            }
+            Quantity::ThroughputLoss
+            | Quantity::ThroughputGain
+            | Quantity::CpuTimeIncrease
+            | Quantity::EnergyIncrease => Tolerance::Points(POINTS),
             Quantity::Throughput => Tolerance::Percent(POINTS),
             _ => Tolerance::Percent(PERCENT),
         }

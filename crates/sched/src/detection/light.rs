@@ -18,7 +18,7 @@
 //! lowest priority: after a start on a machine with many programs it takes a while until all are known.
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -28,7 +28,7 @@ use hw::trap::{Device, Verdict};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use scan::{Options, Sort, scan_file};
 
-use super::maps::{Mapped, in_root};
+use super::maps::{Mapped, folder, in_root};
 
 /// Part of the time in which files are scanned: 1 of so many.
 const SHARE: u32 = 10;
@@ -51,27 +51,34 @@ pub struct Light {
 }
 
 impl Light {
-    /// Tells the module whether a process can use code of `wide_level` at all, if that is new.
+    /// Tells the module whether a process with these mappings can use code of `wide_level` at all, if that is
+    /// new.
     ///
     /// # Errors
     /// When the module does not answer. A process that has just ended is no error.
-    pub fn judge(&mut self, pid: u32, device: &Device, wide_level: u8) -> io::Result<()> {
-        let process = Path::new("/proc").join(pid.to_string());
-        let Some(mapped) = Mapped::read(&process) else { return Ok(()) };
-        let is_light = self.is_light(&process, &mapped, wide_level);
+    pub(super) fn judge(
+        &mut self,
+        pid: u32,
+        mapped: &Mapped,
+        device: &Device,
+        wide_level: u8,
+    ) -> io::Result<()> {
+        let process = folder(pid);
         let pid = pid.cast_signed();
         let Some(known) = lives(device.task_counters(pid))? else { return Ok(()) };
-        match (is_light, known.verdict) {
-            (true, none) if none == Verdict::None as u32 => {
+        if known.verdict == Verdict::Wide as u32 {
+            return Ok(()); // it has proved that
+        }
+        let was_light = known.verdict == Verdict::Light as u32;
+        match (was_light, self.is_light(&process, mapped, wide_level)) {
+            (false, true) => {
                 lives(device.learn(pid, Verdict::Light))?;
                 // What it maps from now on the module sees; this is for what it has mapped meanwhile.
-                if Mapped::read(&process).is_none_or(|now| now != mapped) {
+                if Mapped::read(&process).is_none_or(|now| now != *mapped) {
                     lives(device.learn(pid, Verdict::None))?;
                 }
             }
-            (false, light) if light == Verdict::Light as u32 => {
-                lives(device.learn(pid, Verdict::None))?;
-            }
+            (true, false) => _ = lives(device.learn(pid, Verdict::None))?,
             _ => {}
         }
         Ok(())
@@ -87,14 +94,15 @@ impl Light {
 
     /// The file's level; `None` if it cannot be said, or not yet.
     fn level(&mut self, path: &Path) -> Option<u8> {
-        let file = File::open(path).ok()?;
-        let version = version(&file.metadata().ok().filter(Metadata::is_file)?);
-        if let Some(known) = self.levels.get(&version) {
+        let found = version(&fs::metadata(path).ok().filter(Metadata::is_file)?);
+        if let Some(known) = self.levels.get(&found) {
             return *known;
         }
         if !self.share.has_time() {
             return None;
         }
+        let file = File::open(path).ok()?;
+        let version = version(&file.metadata().ok()?);
         let begun = Instant::now();
         let level = self.scan(file, path);
         self.share.spend(begun.elapsed());

@@ -53,6 +53,11 @@ fn name(line: &str) -> &str {
     rest.trim_start()
 }
 
+/// The folder of a process in /proc.
+pub(super) fn folder(pid: u32) -> PathBuf {
+    Path::new("/proc").join(pid.to_string())
+}
+
 /// A path as the process sees it, in a container of its own.
 pub(super) fn in_root(root: &Path, path: &str) -> PathBuf {
     let mut whole = root.as_os_str().to_owned();

@@ -9,7 +9,7 @@ use std::path::Path;
 use hw::trap::{self, Device};
 
 use super::light::Light;
-use super::maps::{Mapped, in_root};
+use super::maps::{Mapped, folder, in_root};
 use super::{Found, Kind, find};
 
 /// What a look at the processes has brought.
@@ -55,57 +55,46 @@ impl Watch {
 
     /// Looks at all processes. Cheap when there is nothing new: it reads their memory maps.
     pub fn look_at_all(&mut self, device: &Device) -> Added {
-        let mut added = Added::default();
         let names = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = names.filter_map(|name| name.file_name().to_str()?.parse().ok());
-        let pids: Vec<u32> = pids.collect();
-        // Probes first: they are what a program needs, and placed quickly.
-        for pid in &pids {
-            added.add(self.place_probes(*pid, device));
-        }
-        self.judge(&pids, device);
-        added
+        self.look(names.filter_map(|name| name.file_name().to_str()?.parse().ok()), device)
     }
 
     /// Looks at one process.
     pub fn look_at(&mut self, pid: u32, device: &Device) -> Added {
-        let added = self.place_probes(pid, device);
-        self.judge(&[pid], device);
-        added
+        self.look([pid], device)
     }
 
-    fn place_probes(&mut self, pid: u32, device: &Device) -> Added {
+    fn look(&mut self, pids: impl IntoIterator<Item = u32>, device: &Device) -> Added {
         let mut added = Added::default();
-        let process = Path::new("/proc").join(pid.to_string());
-        let root = process.join("root");
         // A process that has just ended has no maps, and that is no failure.
-        for path in Mapped::read(&process).unwrap_or_default().files {
-            added.add(self.look_at_file(&in_root(&root, &path), device));
+        let read = |pid| Some((pid, Mapped::read(&folder(pid))?));
+        let processes: Vec<(u32, Mapped)> = pids.into_iter().filter_map(read).collect();
+        // Probes first: they are what a program needs, and placed quickly.
+        for (pid, mapped) in &processes {
+            let root = folder(*pid).join("root");
+            for path in &mapped.files {
+                added.add(self.look_at_file(&in_root(&root, path), device));
+            }
+        }
+        let wide_level = trap::setting("wide_level").ok().and_then(|level| level.parse().ok());
+        let Some(wide_level) = wide_level else { return added };
+        for (pid, mapped) in &processes {
+            // A module that does not answer decides by what traps, as it does without us.
+            _ = self.light.judge(*pid, mapped, device, wide_level);
         }
         added
-    }
-
-    /// Tells the module which processes cannot have wide code. A module that does not answer decides by
-    /// what traps, as it does without us.
-    fn judge(&mut self, pids: &[u32], device: &Device) {
-        let wide_level = trap::setting("wide_level").ok().and_then(|level| level.parse().ok());
-        let Some(wide_level) = wide_level else { return };
-        for pid in pids {
-            _ = self.light.judge(*pid, device, wide_level);
-        }
     }
 
     /// Looks at a program or library before anybody runs it.
     pub fn look_at_file(&mut self, path: &Path, device: &Device) -> Added {
-        let Ok(file) = File::open(path) else {
+        let Ok(meta) = fs::metadata(path) else {
             return Added::default(); // deleted since it was mapped
         };
-        let Ok(meta) = file.metadata() else {
-            return Added { failed: 1, ..Added::default() };
-        };
-        if !meta.is_file() || !self.seen.insert((meta.dev(), meta.ino())) {
+        if !meta.is_file() || self.seen.contains(&(meta.dev(), meta.ino())) {
             return Added::default();
         }
+        let Ok(file) = File::open(path) else { return Added::default() };
+        self.seen.insert((meta.dev(), meta.ino()));
         match find(path) {
             Ok(found) => place(&found, &file, device),
             Err(_) => Added { files: 1, failed: 1, ..Added::default() },

@@ -88,6 +88,11 @@ impl Page {
         self.header.generation.fetch_add(1, Release);
     }
 
+    /// Sets which announced scalar phases are rests (policy/rest.h).
+    pub fn set_rest_below(&self, rest_below_ns: u64) {
+        self.header.rest_below_ns.store(rest_below_ns, Relaxed);
+    }
+
     /// Says that nobody acts on the slots any more. Whatever the caller reads afterwards, of masks
     /// for instance, an application that still thought the page active has changed before, or will
     /// see this and undo it.

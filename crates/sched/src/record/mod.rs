@@ -29,6 +29,7 @@ use report::problem::Problem;
 use trace::order::Order;
 use trace::{End, Event, Info, MarkInfo, TraceError, What, Writer};
 
+use crate::clock::monotonic_ns;
 use crate::error::{Error, Result};
 use crate::marks::ResolvedMark;
 use programs::Programs;
@@ -56,6 +57,16 @@ pub enum Whom {
     Command,
 }
 
+/// Wide code from the entry of one function to the entry of another, as programs with hints have it: from
+/// `tl_wide_begin` to `tl_wide_end` or `tl_scalar_for`.
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// It begins here, with the level that is recorded.
+    pub begin: ResolvedMark,
+    /// It ends here, wherever of these comes first; the first one gives it its name.
+    pub ends: Vec<ResolvedMark>,
+}
+
 /// What is recorded.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -67,6 +78,8 @@ pub struct Options {
     pub stalls: bool,
     /// Marked functions.
     pub marks: Vec<ResolvedMark>,
+    /// Sections that begin in one function and end in another; numbered behind the marks.
+    pub sections: Vec<Section>,
     /// Bytes of a CPU's ring: a power of two, and a page or more; `None`: see [`RING_BYTES`].
     pub ring_bytes: Option<usize>,
 }
@@ -112,9 +125,10 @@ impl Prepared {
         let rings = read_rings(&ring_maps, &order)?;
         info.everybody = options.whom == Whom::Everybody;
         info.lane = lane.is_some();
-        info.start_ns = now_ns();
+        info.start_ns = monotonic_ns();
         info.syscalls = options.syscalls;
         info.marks = options.marks.iter().map(mark_info).collect();
+        info.marks.extend(options.sections.iter().map(section_info));
         info.stalls = options.stalls;
         info.affinities = programs.sees_affinities();
         let online = info.cpus.parse().unwrap_or(CpuSet::EMPTY);
@@ -154,7 +168,7 @@ impl<W: Write> Recorder<W> {
 
     /// To be called every [`PERIOD`].
     pub fn poll(&mut self) -> Result<()> {
-        let now_ns = now_ns();
+        let now_ns = monotonic_ns();
         self.consume()?;
         self.write_before(now_ns.saturating_sub(HOLD_NS))?;
         if self.flushed.elapsed() >= FLUSH_PERIOD {
@@ -172,13 +186,16 @@ impl<W: Write> Recorder<W> {
     }
 
     /// Ends the recording: what was written to, how it ended, and its bytes.
+    ///
+    /// Programs are detached one after another, for a second on a slow machine: those that are left
+    /// record wake-ups whose switches nobody sees any more. So nothing after the first counts.
     pub fn stop(mut self) -> Result<(W, End, u64)> {
-        let end_ns = now_ns();
+        let end_ns = monotonic_ns();
         self.programs.detach();
         self.consume()?;
         self.tell_lost(end_ns);
         self.tell_skipped(end_ns);
-        self.write_before(u64::MAX)?;
+        self.write_before(end_ns + 1)?;
         self.writer.finish(end_ns).map_err(write_error)
     }
 
@@ -271,12 +288,10 @@ fn mark_info(mark: &ResolvedMark) -> MarkInfo {
     MarkInfo { level: mark.level as u8, name }
 }
 
-/// CLOCK_MONOTONIC, the clock of the kernel's side.
-fn now_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+fn section_info(section: &Section) -> MarkInfo {
+    let end = section.ends.first().and_then(|end| end.symbol.as_deref()).unwrap_or("its end");
+    let begin = mark_info(&section.begin);
+    MarkInfo { name: format!("{} to {end}", begin.name), ..begin }
 }
 
 fn write_error(error: TraceError) -> Error {

@@ -69,6 +69,15 @@ impl Programs {
             self.links.push(attach_mark(ret, number, mark, true)?);
             self.links.push(attach_mark(enter, number, mark, false)?);
         }
+        for (at, section) in options.sections.iter().enumerate() {
+            let (number, progs) = (options.marks.len() + at, &self.skel.progs);
+            // What a return is to a function, the entry of another is to a section.
+            let (begin, end) = (&progs.tl_trace_mark, &progs.tl_trace_mark_return);
+            for place in &section.ends {
+                self.links.push(attach_mark(end, number, place, false)?);
+            }
+            self.links.push(attach_mark(begin, number, &section.begin, false)?);
+        }
         Ok(())
     }
 

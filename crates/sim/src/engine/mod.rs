@@ -342,14 +342,21 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
     /// A CPU goes on until it is settled.
     fn advance(&mut self, cpu: usize, mut todo: Todo) {
         loop {
-            todo = match todo {
-                Todo::Steps => self.steps(cpu),
-                Todo::Segment => self.segment(cpu),
-                Todo::Choose(why) => self.choose(cpu, why),
-                Todo::Settled => return,
-            };
-            let c = &self.cpus[cpu];
-            if todo == Todo::Settled && c.curr != NO_TASK && self.sys.now_ns >= c.resched_ns {
+            // in the order in which they follow each other
+            if let Todo::Choose(why) = todo {
+                todo = self.choose(cpu, why);
+            }
+            if todo == Todo::Steps {
+                todo = self.steps(cpu);
+            }
+            if todo == Todo::Segment {
+                todo = self.segment(cpu);
+            }
+            if todo == Todo::Settled {
+                let c = &self.cpus[cpu];
+                if c.curr == NO_TASK || self.sys.now_ns < c.resched_ns {
+                    return;
+                }
                 todo = Todo::Choose(Why::Resched);
             }
         }

@@ -127,13 +127,13 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
     fn one_step(&mut self, cpu: usize) -> Option<Todo> {
         let task = self.cpus[cpu].curr;
         let t = &mut self.tasks[task as usize];
-        let step = self.workload.programs[t.program as usize][t.pc as usize];
-        if t.debt_q > self.carried_q && gives_up_the_cpu(&step) {
+        let step = &self.workload.programs[t.program as usize][t.pc as usize];
+        if t.debt_q > self.carried_q && gives_up_the_cpu(step) {
             // first do what it owes
             return Some(Todo::Segment);
         }
         t.pc += 1;
-        match step {
+        match *step {
             Step::Work { code, cycles } => {
                 t.code = code;
                 t.asked = false;
@@ -141,7 +141,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
                 if t.left_q > 0 { Some(Todo::Segment) } else { None }
             }
             Step::WideBegin { level } => self.act(cpu, task, Act::WideBegin(level)),
-            Step::WideEnd => self.act(cpu, task, Act::WideEnd),
+            Step::WideEnd { rest_ns } => self.act(cpu, task, Act::WideEnd { rest_ns }),
             Step::Enter => {
                 t.debt_q += self.platform.costs.syscall_ns * self.reference_q;
                 self.act(cpu, task, Act::Enter)
@@ -154,7 +154,11 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             }
             Step::Yield => Some(self.yields(cpu, task)),
             Step::End => Some(self.end(cpu)),
-            _ => self.other_step(cpu, task, step),
+            Step::Jump { to } => {
+                t.pc = to;
+                None
+            }
+            step => self.other_step(cpu, task, step),
         }
     }
 
@@ -167,10 +171,6 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             Step::Unlock { lock } => self.unlock(lock as usize),
             Step::Barrier { barrier } => self.barrier(cpu, task, barrier as usize),
             Step::Fork { group } => self.fork(task, group),
-            Step::Jump { to } => {
-                self.tasks[task as usize].pc = to;
-                None
-            }
             Step::Repeat { slot, times, to } => {
                 self.repeat(task, slot as usize, &times, to);
                 None

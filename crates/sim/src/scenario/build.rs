@@ -8,7 +8,7 @@ use std::ops::Range;
 use machine::{CpuSet, DataError, InsnClass};
 use toml::Spanned;
 
-use super::file::{Amount, CodeTable, GroupTable, ScenarioFile, SourceTable, StepTable};
+use super::file::{Amount, CodeTable, GroupTable, Question, ScenarioFile, SourceTable, StepTable};
 use crate::program::{
     Arrivals, Group, LockKind, OWN_INBOX, Queue, REPEAT_SLOTS, Source, Step, Workload,
 };
@@ -38,6 +38,8 @@ pub struct Scenario {
     pub duration_ns: u64,
     /// Of that, not counted.
     pub warmup_ns: u64,
+    /// Questions that it decides.
+    pub judges: Vec<Question>,
     /// What a completion of each group is, for tables.
     pub work: Vec<String>,
     /// Whether a group executes wide code.
@@ -115,6 +117,7 @@ pub(super) fn read(text: &str) -> Result<Scenario> {
         packages,
         duration_ns,
         warmup_ns: file.warmup_ns,
+        judges: file.judges,
         base,
         variants,
         name: file.name,
@@ -298,6 +301,10 @@ impl<'a> Reader<'a> {
             };
             return self.bad(&at, what, "write one step per table");
         };
+        if s.scalar_for_ns.is_some() && !["wide", "wide_end"].contains(&verb) {
+            let what = "only a wide section's end says how long what follows stays scalar";
+            return self.bad(&at, what, "put scalar_for_ns beside wide or wide_end");
+        }
         let call = |step: Step| [Step::Enter, step, Step::Exit];
         match verb {
             "work" | "wide" => self.code_step(&at, s, steps)?,
@@ -321,7 +328,7 @@ impl<'a> Reader<'a> {
                 let level = self.level(&at, s.wide_begin)?;
                 steps.push(Step::WideBegin { level });
             }
-            "wide_end" => steps.push(Step::WideEnd),
+            "wide_end" => steps.push(Step::WideEnd { rest_ns: s.scalar_for_ns.unwrap_or(0) }),
             "done" => steps.push(Step::Done),
             "yield" => steps.push(Step::Yield),
             "end" => steps.push(Step::End),
@@ -360,7 +367,8 @@ impl<'a> Reader<'a> {
         }
         let level = self.level(at, s.level)?;
         let work = Step::Work { code, cycles };
-        steps.extend([Step::WideBegin { level }, work, Step::WideEnd]);
+        let rest_ns = s.scalar_for_ns.unwrap_or(0);
+        steps.extend([Step::WideBegin { level }, work, Step::WideEnd { rest_ns }]);
         Ok(())
     }
 

@@ -6,6 +6,17 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
+/// What a scenario is one of the judges of, among the built-in ones; see `crate::compare`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Question {
+    /// How near automatic sizing comes to the best fixed size: needs a load that does not end, and a
+    /// variant `avx512`.
+    Sizing,
+    /// How much of the licence loss a policy removes: needs the variants `avx512` and `none`.
+    Mitigation,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ScenarioFile {
@@ -17,6 +28,8 @@ pub(super) struct ScenarioFile {
     pub duration_ns: Spanned<u64>,
     #[serde(default)]
     pub warmup_ns: u64,
+    #[serde(default)]
+    pub judges: Vec<Question>,
     #[serde(default)]
     pub code: BTreeMap<String, Spanned<CodeTable>>,
     #[serde(default)]
@@ -76,6 +89,8 @@ pub(super) struct StepTable {
     pub level: Option<u8>,
     pub wide_begin: Option<u8>,
     pub wide_end: Option<bool>,
+    /// With `wide` and `wide_end`: what follows is announced to be scalar for so long.
+    pub scalar_for_ns: Option<u64>,
     pub cycles: Option<Amount>,
     pub syscall_cycles: Option<Amount>,
     pub sleep_ns: Option<Amount>,

@@ -8,6 +8,7 @@
 //! machine = "xeon-gold-6130"                # default of --machine
 //! duration_ns = 3_000_000_000
 //! warmup_ns = 500_000_000
+//! judges = ["sizing"]                       # questions that it decides, see crate::compare
 //!
 //! [code.cipher]                             # kinds of code; "scalar" is always there
 //! class = "heavy-512"
@@ -35,7 +36,8 @@
 //! think_ns = 50_000
 //! ```
 //!
-//! Other steps: `wide_begin = LEVEL` and `wide_end = true` around several; `put = QUEUE` (and `take = QUEUE`), `sleep_ns`, `lock` and `unlock`, `barrier`, `fork =
+//! Other steps: `wide_begin = LEVEL` and `wide_end = true` around several, the latter (and `wide`) with `scalar_for_ns = N` if the program says
+//! how long what follows stays scalar; `put = QUEUE` (and `take = QUEUE`), `sleep_ns`, `lock` and `unlock`, `barrier`, `fork =
 //! GROUP`, `yield = true`, `repeat = AMOUNT` with `steps = [...]`. An amount is a number, `[least,
 //! most]`, or `{ mean = N }` (exponential).
 
@@ -43,11 +45,12 @@ mod build;
 mod file;
 
 pub use build::Scenario;
+pub use file::Question;
 
 use machine::DataError;
 
 /// Name and text of each built-in scenario.
-pub const SCENARIO_FILES: [(&str, &str); 14] = [
+pub const SCENARIO_FILES: [(&str, &str); 15] = [
     ("thesis-nginx", include_str!("../../../../data/scenarios/thesis-nginx.toml")),
     ("thesis-nginx-low", include_str!("../../../../data/scenarios/thesis-nginx-low.toml")),
     ("sfma-nginx", include_str!("../../../../data/scenarios/sfma-nginx.toml")),
@@ -59,6 +62,7 @@ pub const SCENARIO_FILES: [(&str, &str); 14] = [
     ("dim-x265-swaptions", include_str!("../../../../data/scenarios/dim-x265-swaptions.toml")),
     ("dim-x265-apache", include_str!("../../../../data/scenarios/dim-x265-apache.toml")),
     ("dim-instructions", include_str!("../../../../data/scenarios/dim-instructions.toml")),
+    ("three-levels", include_str!("../../../../data/scenarios/three-levels.toml")),
     ("openssl-speed", include_str!("../../../../data/scenarios/openssl-speed.toml")),
     ("fault-migrate", include_str!("../../../../data/scenarios/fault-migrate.toml")),
     ("type-changes", include_str!("../../../../data/scenarios/type-changes.toml")),
@@ -70,6 +74,15 @@ impl Scenario {
     pub fn built_in(name: &str) -> Option<Result<Scenario, DataError>> {
         let (_, text) = SCENARIO_FILES.iter().find(|(known, _)| *known == name)?;
         Some(Scenario::from_toml(text))
+    }
+
+    /// Names of the built-in scenarios that judge this.
+    pub fn that_judge(question: Question) -> impl Iterator<Item = &'static str> {
+        let judges = move |name: &str| {
+            let scenario = Scenario::built_in(name).and_then(Result::ok);
+            scenario.is_some_and(|scenario| scenario.judges.contains(&question))
+        };
+        SCENARIO_FILES.iter().map(|(name, _)| *name).filter(move |name| judges(name))
     }
 
     /// The scenario that a file's text describes.

@@ -69,7 +69,10 @@ pub enum Act {
     /// A wide section of this level begins.
     WideBegin(u8),
     /// It ends.
-    WideEnd,
+    WideEnd {
+        /// How long what follows stays scalar, 0 = not told.
+        rest_ns: u64,
+    },
     /// Into a system call.
     Enter,
     /// Out of it.

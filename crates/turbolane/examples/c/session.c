@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A critical section whose core is boosted, and what it cost. An argument is a
- * folder that serves as the machine.
+ * folder that serves as the machine; two arguments, of which the first is the
+ * id of a model, take the model.
  *
  * cc session.c -lturbolane && ./a.out
  */
@@ -26,6 +27,17 @@ static double critical_section(void)
 	return sum;
 }
 
+/* The clock of the core that the only registered thread runs on. */
+static void show_clock(struct tl_session *session)
+{
+	struct tl_thread self;
+	unsigned int khz;
+
+	if (tl_thread_list(session, &self, 1) == 1 &&
+	    !tl_clock(session, self.cpu, &khz))
+		printf("clock: %u MHz\n", khz / 1000);
+}
+
 int main(int argc, char **argv)
 {
 	struct tl_session *session;
@@ -33,7 +45,8 @@ int main(int argc, char **argv)
 	char why[512];
 	int region, err;
 
-	err = tl_open(argc > 1 ? argv[1] : NULL, TL_WAY_AUTO, &session);
+	err = tl_open(argc > 1 ? argv[1] : NULL,
+		      argc > 2 ? TL_WAY_SIMULATED : TL_WAY_AUTO, &session);
 	if (err)
 		return failed("tl_open", err);
 	tl_why(session, why, sizeof(why));
@@ -52,6 +65,7 @@ int main(int argc, char **argv)
 	tl_region_begin(session, region);
 	printf("sum: %.3f\n", critical_section());
 	tl_region_end(session, region);
+	show_clock(session);
 	if (!err)
 		err = tl_thread_restore(session, TL_SELF);
 

@@ -14,7 +14,9 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use locks::{Block, Decorated, Futex, Mcs, NoFrequency, Owner, Plain, RawLock, Spin, Ticket};
+use locks::{
+    Barging, Block, Decorated, Futex, Mcs, NoFrequency, Owner, Plain, RawLock, Spin, Ticket,
+};
 
 use crate::measure::{Figure, publish};
 
@@ -164,6 +166,8 @@ macro_rules! each {
             ("parking_lot", false, $measure!(parking())),
             ("futex_spin", false, $measure!(Futex::new(Spin))),
             ("futex_block", false, $measure!(Futex::new(Block))),
+            ("barging_spin", false, $measure!(Barging::new(Spin))),
+            ("barging_block", false, $measure!(Barging::new(Block))),
             ("ticket_spin", false, $measure!(Ticket::new(Spin))),
             ("ticket_block", false, $measure!(Ticket::new(Block))),
             ("mcs_spin", false, $measure!(Mcs::new(Spin))),
@@ -249,6 +253,10 @@ pub fn run() -> Result<()> {
     let name = "lib.lock_contended_ratio_to_parking_lot.futex_block";
     figures.push(
         Figure::of(name, "x", "higher", &ratios(&two[3], &two[1]))?.against("parking_lot", 1.0),
+    );
+    let name = "lib.lock_contended_ratio_to_parking_lot.barging_block";
+    figures.push(
+        Figure::of(name, "x", "higher", &ratios(&two[5], &two[1]))?.against("parking_lot", 1.0),
     );
     publish("lib-locks", &figures)
 }

@@ -10,9 +10,8 @@
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-use ::sim::compare::{
-    CompareError, MITIGATED, Stage, loss, sized_scenarios, sizing_gap, sizing_reaction,
-};
+use ::sim::compare::{CompareError, Loss, Parts, Stage, loss, sizing_gap, sizing_reaction};
+use ::sim::scenario::{Question, Scenario};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
@@ -104,22 +103,37 @@ fn pairs(scenarios: &[&'static str]) -> Vec<(&'static str, &'static str, &'stati
 }
 
 /// The share of the licence loss that is removed, with automatic sizing; the summary is the worst
-/// load, detected by traps.
+/// load, detected by traps. And of that load, what the rest is made of.
 fn mitigation() -> Result<Vec<Figure>> {
-    let pairs = pairs(&MITIGATED);
-    let shares = in_parallel(&pairs, |(_, settings, scenario)| {
+    let scenarios: Vec<&'static str> = Scenario::that_judge(Question::Mitigation).collect();
+    let pairs = pairs(&scenarios);
+    let losses = in_parallel(&pairs, |(_, settings, scenario)| {
         let policy = format!("lane:wide=auto{settings}");
-        (1..=SEEDS).map(|seed| Ok(loss(scenario, &policy, seed)?.removed_pct())).collect()
+        (1..=SEEDS).map(|seed| loss(scenario, &policy, seed)).collect::<Result<Vec<_>, _>>()
     })?;
     let mut figures = Vec::new();
-    for ((detection, _, scenario), shares) in pairs.iter().zip(shares) {
-        let shares: Vec<f64> = shares;
+    let mut trapped = Vec::new();
+    for ((detection, _, scenario), losses) in pairs.iter().zip(losses) {
+        let shares: Vec<f64> = losses.iter().map(Loss::removed_pct).collect();
         let name = format!("mitigation.loss_removed_pct.{detection}.{scenario}");
-        figures.push(Figure::of(&name, "%", "higher", &shares)?);
+        let figure = Figure::of(&name, "%", "higher", &shares)?;
+        if *detection == "trap" {
+            trapped.push((figure.clone(), losses));
+        }
+        figures.push(figure);
     }
-    let trapped = figures.iter().filter(|figure| figure.name.contains(".trap."));
-    let worst = trapped.min_by(|a, b| a.value.total_cmp(&b.value)).context("there are loads")?;
-    let worst = Figure { name: "mitigation.loss_removed_pct".into(), ..worst.clone() };
+    let worst = trapped.into_iter().min_by(|a, b| a.0.value.total_cmp(&b.0.value));
+    let (worst, losses) = worst.context("there are loads")?;
+    let parts = |of: fn(&Parts) -> f64| losses.iter().map(|loss| of(&loss.left)).collect();
+    let left: [(&str, Vec<f64>); 3] = [
+        ("clock", parts(|left| left.clock_pct)),
+        ("work", parts(|left| left.work_pct)),
+        ("idle", parts(|left| left.idle_pct)),
+    ];
+    for (part, values) in left {
+        figures.push(Figure::of(&format!("mitigation.left_{part}_pct"), "%", "lower", &values)?);
+    }
+    let worst = Figure { name: "mitigation.loss_removed_pct".into(), ..worst };
     // SFMA's abstract: over 70 %; SYSTOR's 4.1: 71 %
     figures.push(worst.against("SFMA, SYSTOR", 71.0));
     Ok(figures)
@@ -127,7 +141,7 @@ fn mitigation() -> Result<Vec<Figure>> {
 
 /// Automatic sizing against every fixed size.
 fn sizing() -> Result<Vec<Figure>> {
-    let scenarios: Vec<&'static str> = sized_scenarios().collect();
+    let scenarios: Vec<&'static str> = Scenario::that_judge(Question::Sizing).collect();
     let pairs = pairs(&scenarios);
     let gaps = in_parallel(&pairs, |(_, settings, scenario)| {
         let most = Stage::new(scenario)?.nr_cores() - 1;

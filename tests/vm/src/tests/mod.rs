@@ -26,6 +26,7 @@ pub const ALL: &[Case] = &[
     Case::new("placement_smt", placement::siblings_share_their_class).topology("cores=2,threads=2"),
     Case::new("placement_llcs", placement::across_llcs).topology("sockets=2,cores=2").limit_s(300),
     Case::new("placement_tiers", placement::tiers),
+    Case::new("placement_rests", placement::rests),
     Case::new("work_conservation", placement::work_conservation),
     Case::new("lifecycle", lifecycle::start_and_stop),
     Case::new("kill_9", lifecycle::kill_9),

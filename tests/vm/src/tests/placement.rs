@@ -96,6 +96,90 @@ pub fn tiers() -> Result<()> {
     lane.stop().map(drop)
 }
 
+/// A scalar phase that is announced to be short is spent on the wide CPUs; before a long one, and after one that lasts
+/// longer than announced, the task leaves them. Two tasks without an end want the wide CPUs all the time, so that
+/// scalar code has no place there.
+pub fn rests() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3", "--rest-below", "1s"])?;
+    let _hogs = (0..2).map(|_| wide_hog()).collect::<Result<Vec<_>>>()?;
+    let mut child = Child::fork(|| {
+        // the scheduler knows the thread, and its section runs where it belongs
+        wait_until(30, || in_section(|| cpu() >= 2));
+        for _ in 0..20 {
+            section_then(500_000_000);
+            stays_for(Duration::from_millis(20), 31);
+        }
+        section_then(5_000_000_000);
+        wait_until(32, || cpu() < 2);
+        // announced: 300 ms; in truth for ever
+        section_then(300_000_000);
+        wait_until(33, || cpu() < 2);
+        section_then(0);
+        wait_until(34, || cpu() < 2);
+    })?;
+    let code = child.wait()?;
+    let counted = stats()?;
+    ensure!(
+        code == 0,
+        "{} ({code}); {counted}",
+        match code {
+            30 => "no section ran on a wide CPU",
+            31 => "a short phase was spent on a scalar CPU",
+            32 => "before a long phase the task did not leave",
+            33 => "a phase that did not end as announced went on on a wide CPU",
+            34 => "a section without a word did not leave",
+            _ => "the child failed",
+        }
+    );
+    lane.stop().map(drop)
+}
+
+fn wide_hog() -> Result<Child> {
+    Child::fork(|| {
+        let _ = turbolane::wide_begin(2);
+        spin(Duration::from_secs(600));
+    })
+}
+
+/// A wide section that ends before it says anything.
+fn in_section<T>(body: impl FnOnce() -> T) -> T {
+    let _ = turbolane::wide_begin(2);
+    let result = body();
+    let _ = turbolane::wide_end();
+    result
+}
+
+/// A wide section, and a word on the scalar phase behind it.
+fn section_then(phase_ns: u64) {
+    let _ = turbolane::wide_begin(2);
+    spin(Duration::from_millis(1));
+    let _ = turbolane::scalar_for(phase_ns);
+}
+
+/// Ends this child with the code if the task leaves the wide CPUs.
+fn stays_for(time: Duration, code: i32) {
+    let end = std::time::Instant::now() + time;
+    while std::time::Instant::now() < end {
+        spin(Duration::from_micros(200));
+        if cpu() < 2 {
+            // SAFETY: ends this child.
+            unsafe { libc::_exit(code) }
+        }
+    }
+}
+
+/// Computes until something is so; ends this child with the code if that takes too long.
+fn wait_until(code: i32, mut is_so: impl FnMut() -> bool) {
+    let end = std::time::Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        spin(Duration::from_micros(200));
+        if std::time::Instant::now() > end {
+            // SAFETY: ends this child.
+            unsafe { libc::_exit(code) }
+        }
+    }
+}
+
 /// Busy loads leave no CPU idle that could run them.
 pub fn work_conservation() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;

@@ -3,13 +3,12 @@
 //! not change, one test per hazard.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::guest::{Child, cpu, nr_cpus, set_affinity, spin};
+use crate::guest::{Child, cpu, install, nr_cpus, set_affinity, spin};
 use crate::trap::hash::Hashing;
 use crate::trap::stress::Stress;
 use crate::trap::vectors::{hold, image, light, scalar_sum, vector_sum};
@@ -226,8 +225,7 @@ pub fn user_xrstor() -> Result<()> {
 /// A 32-bit program keeps its registers over signals, in frames of both kinds, while it traps.
 pub fn signal_frames_32() -> Result<()> {
     const PATH: &str = "/tmp/frames32";
-    fs::write(PATH, include_bytes!(concat!(env!("OUT_DIR"), "/frames32")))?;
-    fs::set_permissions(PATH, fs::Permissions::from_mode(0o755))?;
+    install(PATH, include_bytes!(concat!(env!("OUT_DIR"), "/frames32")))?;
     let trap = Trap::on(&all_cpus(), "mode=steer hold_ns=20000 grace_ns=20000 exec_grace_ns=0")?;
     let done = Command::new(PATH).status().context("the kernel runs no 32-bit programs")?;
     ensure!(done.success(), "{done}: a register was lost");

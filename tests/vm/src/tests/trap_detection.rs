@@ -5,15 +5,13 @@
 //! all CPUs armed and nothing done about detection, which must give another, or the test would
 //! show nothing; and with detection on.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use sched::detection::Watch;
 
-use crate::guest::nr_cpus;
+use crate::guest::{install, nr_cpus};
 use crate::trap::{Trap, set};
 
 /// CPU time before somebody asks late, and the period that a new program has in these tests: under
@@ -38,14 +36,6 @@ const LIBRARY: [&str; 3] = [DYNAMIC.0, "library", LATE_MS];
 
 /// Who asks long after everything was loaded.
 const LATE: [&[&str]; 2] = [&[DYNAMIC.0, "late", LATE_MS], &[STATIC.0, "late", LATE_MS]];
-
-fn install_programs() -> Result<()> {
-    for (path, program) in [DYNAMIC, STATIC] {
-        fs::write(path, program).with_context(|| format!("cannot write {path}"))?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
-    }
-    Ok(())
-}
 
 /// What a program has found out. Of glibc's report only what it made of CPUID and XGETBV: the rest
 /// has addresses, and numbers of the CPU it ran on.
@@ -84,7 +74,9 @@ fn always_right(command: &[&str], right: &str) -> Result<()> {
 /// A program that is started anywhere finds what the CPU has: at its start, when it loads a
 /// library, and later.
 pub fn programs_find_what_is_withheld() -> Result<()> {
-    install_programs()?;
+    for (path, program) in [DYNAMIC, STATIC] {
+        install(path, program)?;
+    }
     let all: Vec<&[&str]> = EARLY.into_iter().chain([&LIBRARY[..]]).chain(LATE).collect();
     let right = all.iter().map(|command| answer(command)).collect::<Result<Vec<_>>>()?;
 

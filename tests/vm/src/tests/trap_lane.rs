@@ -8,11 +8,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use hw::trap::{self, Device};
 
 use crate::guest::{Child, cpu, nr_cpus, scx_state, set_affinity, spin};
-use crate::lane::{Lane, stat, stats};
+use crate::lane::{Lane, stat, stats, turbolane};
 use crate::trap::stress::Stress;
 use crate::trap::vectors::{heavy, vector_sum};
 use crate::trap::{Trap, set};
@@ -117,6 +117,8 @@ pub fn run_and_leave() -> Result<()> {
     crate::lane::set(&["wide-cpus=2-3", "trap-mode=steer"])?;
     ensure!(armed()? == 2, "{} CPUs are armed after a change to two scalar ones", armed()?);
     ensure!(trap::setting("mode")? == "steer", "the mode did not arrive");
+    refused_change()?;
+    ensure!(armed()? == 2, "{} CPUs are armed after a change that was refused", armed()?);
     let before = stat(&stats()?, "trap_events")?;
     let mut on_wide = 0;
     for _ in 0..20 {
@@ -137,6 +139,27 @@ pub fn run_and_leave() -> Result<()> {
     // Left over from a run that was killed, it serves the next one.
     Lane::start(&args)?.stop()?;
     crate::trap::unload()
+}
+
+/// A change that the module does not take leaves everything as it was, also what came before it in the request.
+fn refused_change() -> Result<()> {
+    let settings = turbolane(&["ctl", "get", "--json"])?;
+    let file = "/sys/module/turbolane_trap/parameters/wide_level";
+    let run = |args: &[&str]| -> Result<()> {
+        ensure!(std::process::Command::new(args[0]).args(&args[1..]).status()?.success());
+        Ok(())
+    };
+    // The session reads the level now and then to judge processes: it must find one, and may hold the file open.
+    run(&["mount", "--bind", file, file])?;
+    run(&["mount", "-o", "remount,bind,ro", file])?;
+    let refused = crate::lane::set(&["wide-cpus=1", "slice=7ms", "trap-level=2"]);
+    run(&["umount", "--lazy", file])?;
+    let Err(refused) = refused else { bail!("a level arrived where nothing can be written") };
+    ensure!(refused.to_string().contains("wide_level"), "{refused}");
+    let after = turbolane(&["ctl", "get", "--json"])?;
+    ensure!(after == settings, "{after} instead of {settings}");
+    ensure!(trap::setting("wide_level")? == "1", "the level changed");
+    Ok(())
 }
 
 /// What cannot be trapped is refused before anything is changed.

@@ -2,9 +2,7 @@
 //! Light use, told from wide code: by the instruction, by what the process did before, by what its files
 //! hold.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -13,7 +11,7 @@ use hw::trap::{Device, Verdict};
 use sched::detection::Watch;
 
 use super::trap::all_cpus;
-use crate::guest::{spin, wait_for};
+use crate::guest::{install, spin, wait_for};
 use crate::trap::vectors::{heavy, light};
 use crate::trap::{Trap, set};
 
@@ -64,8 +62,7 @@ fn by_instruction() -> Result<()> {
 /// A process whose files hold no wide code is known to be light, until it gets more code in any way;
 /// and again, if that is looked through and has none either.
 fn by_files() -> Result<()> {
-    fs::write(PROGRAM.0, PROGRAM.1)?;
-    fs::set_permissions(PROGRAM.0, fs::Permissions::from_mode(0o755))?;
+    install(PROGRAM.0, PROGRAM.1)?;
     let trap = Trap::on(&all_cpus(), "mode=grace wide_level=2")?;
     let device = trap.device();
     let mut program = Program::start()?;

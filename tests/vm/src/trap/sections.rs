@@ -2,11 +2,12 @@
 //! A program with heavy 512-bit sections between calls of memset and string functions
 //! (`c/sections.c`), and how many of its sections the module and the scheduler catch.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::ops::AddAssign;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+
+use crate::guest::install;
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sections"));
 const PATH: &str = "/tmp/sections";
@@ -44,10 +45,18 @@ impl Sections {
     }
 }
 
+impl AddAssign for Sections {
+    fn add_assign(&mut self, more: Self) {
+        self.caught += more.caught;
+        self.fetched += more.fetched;
+        self.count += more.count;
+        self.elsewhere += more.elsewhere;
+    }
+}
+
 /// Runs the program.
 pub fn run(sections: u32, wide_cpu: usize, remedy: bool) -> Result<Sections> {
-    fs::write(PATH, PROGRAM).with_context(|| format!("cannot write {PATH}"))?;
-    fs::set_permissions(PATH, fs::Permissions::from_mode(0o755))?;
+    install(PATH, PROGRAM)?;
     let mut command = Command::new(PATH);
     command.args([sections.to_string(), wide_cpu.to_string()]);
     if remedy {

@@ -7,7 +7,13 @@ use report::probe::{ProbeReport, Row};
 use super::{no, ok, unknown, warn};
 
 /// A fall of the clock below which nothing is to be gained: half a bin of 100 MHz.
-const FALL_KHZ: f64 = 50_000.0;
+pub(super) const FALL_KHZ: f64 = 50_000.0;
+
+pub(super) const CLOCK_WHY: &str =
+    "the lower clock of wide code is what the code beside and behind it pays for";
+pub(super) const START_WHY: &str = "each beginning of a wide section pays for it: few long sections cost less than many short ones";
+pub(super) const RELAX_WHY: &str = "until the clock returns, the scalar code behind wide code is slower; that is what \
+    core specialisation removes";
 
 /// The checks of a measurement.
 pub(super) fn checks(report: &ProbeReport) -> Vec<Check> {
@@ -49,11 +55,7 @@ fn fall(report: &ProbeReport) -> Check {
             "core specialisation has nothing to win on this CPU, as far as one active core shows",
         ),
     };
-    seen.check(
-        "effects-clock",
-        "clock falls",
-        "the lower clock of wide code is what the code beside and behind it pays for",
-    )
+    seen.check("effects-clock", "clock falls", CLOCK_WHY)
 }
 
 fn start(report: &ProbeReport) -> Check {
@@ -65,11 +67,7 @@ fn start(report: &ProbeReport) -> Check {
             "short wide sections cost nothing extra here",
         ),
     };
-    seen.check(
-        "effects-start",
-        "slow start",
-        "each beginning of a wide section pays for it: few long sections cost less than many short ones",
-    )
+    seen.check("effects-start", "slow start", START_WHY)
 }
 
 fn relax(report: &ProbeReport) -> Check {
@@ -83,12 +81,7 @@ fn relax(report: &ProbeReport) -> Check {
             "what remains is the clock of the wide code itself; `turbolane verify` tells whether that matters",
         ),
     };
-    seen.check(
-        "effects-relax",
-        "slow return",
-        "until the clock returns, the scalar code behind wide code is slower; that is what core \
-         specialisation removes",
-    )
+    seen.check("effects-relax", "slow return", RELAX_WHY)
 }
 
 #[cfg(test)]

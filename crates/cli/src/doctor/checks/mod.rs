@@ -4,6 +4,7 @@
 mod cpu;
 mod effects;
 mod kernel;
+mod machine_file;
 mod measure;
 mod verdict;
 
@@ -24,6 +25,12 @@ pub(super) fn sections(facts: &Facts) -> Vec<Section> {
 /// What a probe measured.
 pub(super) fn measured(report: &report::probe::ProbeReport) -> Section {
     Section { title: "Measured on this CPU".into(), checks: effects::checks(report) }
+}
+
+/// What a CPU file says of this machine's CPU.
+pub(super) fn told(model: &machine::CpuModel, facts: &Facts) -> Section {
+    let title = "By the machine file".into();
+    Section { title, checks: machine_file::checks(model, facts) }
 }
 
 /// A check that came out as `status` and saw `seen`.

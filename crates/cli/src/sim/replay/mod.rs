@@ -17,7 +17,7 @@ use report::timeline;
 use super::break_even::used;
 use super::input::model;
 use super::{ReplayArgs, SimArgs};
-use crate::failure::Failure;
+use crate::failure::{Failure, unwritable};
 use input::Input;
 pub(crate) use spec::DvfsPolicy;
 
@@ -55,10 +55,7 @@ pub(super) fn report(args: &SimArgs, name: &str) -> Result<Replay, Failure> {
     let timelines = timelines.collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &replay.write_timeline {
         let text = timeline::write(&header, input::periods(&timelines[0]));
-        fs::write(path, text).map_err(|error| {
-            let what = format!("cannot write {}", path.display());
-            failed(what, error.to_string(), "name another file")
-        })?;
+        fs::write(path, text).map_err(|error| unwritable(path, &error))?;
     }
     let mut assumed = used(&platform.assumed, &USED);
     if timelines.len() > 1 {

@@ -93,10 +93,10 @@ impl Lane {
 
     /// Move queued tasks whose queue is no longer theirs, then have every CPU look for work.
     pub(super) fn requeue_all(&mut self, sys: &mut Sys) {
-        for index in 0..self.queues.len() {
+        for index in 0..self.queues.len() - 1 {
             let nr_queues = policy::NR_QUEUES as usize;
             let (llc, queue) = (index / nr_queues, index % nr_queues);
-            let tasks = self.queues[index].drain();
+            let tasks = self.queues[index].queue.drain();
             self.filled[queue] &= !(1 << llc);
             for task in tasks {
                 self.requeue(sys, task, index);
@@ -114,17 +114,17 @@ impl Lane {
     fn requeue(&mut self, sys: &mut Sys, task: Tid, from: usize) {
         self.refresh_caps(sys, task);
         let here = sys.cpu_of[task as usize] as usize;
-        let llc = self.home_llc(sys, task, here);
-        let lane = &mut self.tasks[task as usize];
-        let queue = self.memo.of(&lane.t).queue;
+        let queue = self.memo.of(&self.tasks[task as usize].t).queue;
+        let llc = self.home_llc(sys, task, here, queue);
         let index = Self::queue_index(llc, queue);
+        let lane = &mut self.tasks[task as usize];
         if index != from {
-            let id = policy::queue_id(llc as u32, u32::from(queue));
-            let (old_ns, new_ns) = (self.clocks_ns[from], self.clocks_ns[index]);
-            lane.t.place(id, old_ns, new_ns, self.config.cfg.slice_ns);
+            let (old_ns, shared) = (self.queues[from].clock_ns, &self.queues[index]);
+            lane.t.place(shared.id, old_ns, shared.clock_ns, self.config.cfg.slice_ns);
+            lane.clock_index = index as u32;
         }
         self.inserted = self.inserted.wrapping_add(1);
-        self.queues[index].insert(task, lane.t.vtime_ns as i64, self.inserted);
+        self.queues[index].queue.insert(task, lane.t.vtime_ns as i64, self.inserted);
         self.filled[queue as usize] |= 1 << llc;
     }
 }

@@ -33,12 +33,12 @@ impl Lane {
             return;
         }
         t.started_ns = sys.now_ns;
-        let index = if t.clock == 0 { 0 } else { Self::clock_index(t.clock) };
-        let nr_tasks = self.queues[index].len() as u32 + self.nr_running[index];
+        let shared = &mut self.queues[lane.clock_index as usize];
+        let nr_tasks = shared.queue.len() as u32 + shared.nr_running;
         let cfg = &self.config.cfg;
         let step_ns = self.turns[cpu].charge_all(t, cfg, used_ns, nr_tasks, lane.went_first);
-        if t.clock != 0 {
-            self.clocks_ns[index] += step_ns;
+        if shared.id != 0 {
+            shared.clock_ns += step_ns;
         }
         self.sums.run_ns[task_type as usize] += used_ns;
         let class = self.class[cpu];
@@ -52,7 +52,8 @@ impl Lane {
 
     #[inline(always)]
     pub(super) fn account_start(&mut self, sys: &Sys, cpu: usize, task: Tid) {
-        let t = &mut self.tasks[task as usize].t;
+        let lane = &mut self.tasks[task as usize];
+        let t = &mut lane.t;
         if t.enqueued_ns != 0 {
             self.sums.wait_ns[t.task_type as usize] += sys.now_ns - t.enqueued_ns;
             t.enqueued_ns = 0;
@@ -61,16 +62,12 @@ impl Lane {
             self.turns[cpu].end();
         }
         t.started_ns = sys.now_ns;
-        if t.clock != 0 {
-            self.nr_running[Self::clock_index(t.clock)] += 1;
-        }
+        self.queues[lane.clock_index as usize].nr_running += 1;
     }
 
     pub(super) fn account_stop(&mut self, task: Tid) {
-        let clock = self.tasks[task as usize].t.clock;
-        if clock != 0 {
-            self.nr_running[Self::clock_index(clock)] -= 1;
-        }
+        let index = self.tasks[task as usize].clock_index;
+        self.queues[index as usize].nr_running -= 1;
     }
 
     /// Tell the policy; true if type or level changed. Until now the task ran as what it was.
@@ -104,7 +101,13 @@ impl Lane {
         task: Tid,
         sink: &mut impl Sink,
     ) -> bool {
-        let lane = &self.tasks[task as usize];
+        let lane = &mut self.tasks[task as usize];
+        let until_ns = lane.rest_until_ns;
+        if until_ns != 0 && self.config.cfg.rest_is_over(until_ns, sys.now_ns) {
+            // a rest that is over is an end
+            (lane.rest_until_ns, lane.hint_want) = (0, 0);
+            lane.hint_seq += 1;
+        }
         lane.hint_seq != lane.hint_read && self.read_new_hint(sys, cpu, task, sink)
     }
 
@@ -134,16 +137,16 @@ impl Lane {
     ) -> Verdict {
         match (act, self.config.detect) {
             (Act::WideBegin(level), Detect::Hint) => self.hint_begin(sys, cpu, task, level),
-            (Act::WideEnd, Detect::Hint) => self.hint_end(cpu, task),
+            (Act::WideEnd { rest_ns }, Detect::Hint) => self.hint_end(sys, cpu, task, rest_ns),
             (Act::WideBegin(level), Detect::Mark) => {
                 let cost_ns = self.config.costs.probe_ns;
                 self.probe(sys, cpu, task, Event::MarkEnter, level, cost_ns, sink)
             }
-            (Act::WideEnd, Detect::Mark) => {
+            (Act::WideEnd { .. }, Detect::Mark) => {
                 let cost_ns = self.config.costs.return_probe_ns;
                 self.probe(sys, cpu, task, Event::MarkReturn, 0, cost_ns, sink)
             }
-            (Act::WideBegin(_) | Act::WideEnd, Detect::Trap(_) | Detect::Score) => {
+            (Act::WideBegin(_) | Act::WideEnd { .. }, Detect::Trap(_) | Detect::Score) => {
                 Verdict::default()
             }
             (Act::Enter, _) => self.syscall(sys, cpu, task, Event::SyscallEntry, sink),
@@ -192,6 +195,7 @@ impl Lane {
         let lane = &mut self.tasks[task as usize];
         lane.hint_want = level;
         lane.hint_seq += 1;
+        lane.rest_until_ns = 0;
         if class >= level {
             return Verdict::default();
         }
@@ -206,9 +210,14 @@ impl Lane {
         Verdict { cost_ns: self.config.costs.syscall_ns, resched: true, yields: true }
     }
 
-    /// tl_wide_end(): write the slot; yield if the CPU says that scalar work leaves it.
-    fn hint_end(&mut self, cpu: usize, task: Tid) -> Verdict {
+    /// tl_wide_end(), tl_scalar_for(): write the slot; yield if the CPU says that scalar work leaves it, and the phase
+    /// is no rest.
+    fn hint_end(&mut self, sys: &Sys, cpu: usize, task: Tid, rest_ns: u64) -> Verdict {
         let lane = &mut self.tasks[task as usize];
+        if self.config.cfg.rest_stays(rest_ns) {
+            lane.rest_until_ns = sys.now_ns + rest_ns;
+            return Verdict::default();
+        }
         lane.hint_want = 0;
         lane.hint_seq += 1;
         let flags = policy::cpu_flags(u32::from(self.class[cpu]), self.nr_scalar_cpus as u32);
@@ -244,8 +253,12 @@ impl Lane {
         self.probe(sys, cpu, task, Event::Trap, level, cost_ns, sink)
     }
 
-    /// The task leaves its CPU: what the level of this moment says about it.
+    /// The task leaves its CPU: what the level of this moment says about it. Kernel threads are not
+    /// scored: they go before all queues where they stand, so they may not belong elsewhere.
     pub(super) fn score(&mut self, sys: &Sys, cpu: usize, task: Tid, sink: &mut impl Sink) {
+        if self.tasks[task as usize].kernel {
+            return;
+        }
         let (came_ns, before) = self.came[cpu];
         let now = super::license_level(sys, cpu);
         let score = &mut self.tasks[task as usize].t.score;

@@ -9,7 +9,7 @@
 //! test compares them with calls for tasks that have every other field random, and fails if the
 //! policy begins to look at more.
 
-use policy::{Cfg, LEVEL_MAX, NR_CLASSES, NR_QUEUES, QUEUE_DEFAULT, QUEUE_NONE, Task};
+use policy::{Cfg, Event, LEVEL_MAX, NR_CLASSES, NR_QUEUES, QUEUE_DEFAULT, QUEUE_NONE, Task};
 
 const CLASSES: usize = NR_CLASSES as usize;
 
@@ -69,6 +69,8 @@ pub(super) struct Memo {
     pub victims: [[Vec<Victim>; CLASSES]; 2],
     /// By type: `tl_task_slice_ns`.
     pub slice_ns: [u64; 4],
+    /// By type: whether a tick ([`Event::Tick`]) can change a task of it.
+    pub ticks: [bool; 4],
     /// See [`Mutation::KernelFirst`].
     pub kernel_first: bool,
 }
@@ -104,6 +106,7 @@ impl Memo {
                 std::array::from_fn(|need| victims(need as u32, arrives as u32))
             }),
             slice_ns: std::array::from_fn(|i| task(i).slice_ns(cfg)),
+            ticks: std::array::from_fn(|i| tick_changes(cfg, &task(i))),
             kernel_first: false,
         }
     }
@@ -117,6 +120,13 @@ impl Memo {
 
 fn table<const N: usize>(f: impl Fn(u32, u32) -> u32) -> [[u8; N]; CLASSES] {
     std::array::from_fn(|a| std::array::from_fn(|b| f(a as u32, b as u32) as u8))
+}
+
+/// Whether a tick says anything to a task of this type, however long ago its last evidence was.
+fn tick_changes(cfg: &Cfg, task: &Task) -> bool {
+    let mut after = Task { level: 1, loose_level: 1, ..*task };
+    let before = after;
+    after.event(cfg, Event::Tick, 0, u64::MAX) || after != before
 }
 
 /// Every kind of CPU that the policy lets displace, best first. Only those that run something of
@@ -216,17 +226,25 @@ mod tests {
             (hint_level, mark_level, loose_level, flags) in (0u8..4, 0u8..4, 0u8..4, 0u8..8),
             (score_q10, score_level) in (0u16..=3072, 0u8..4),
             (vtime_ns, evidence_ns, enqueued_ns, started_ns) in any::<(u64, u64, u64, u64)>(),
-            (weight, clock, mark_depth) in any::<(u32, u32, u8)>(),
+            (weight, clock, mark_depth, now_ns) in any::<(u32, u32, u8, u64)>(),
+            (remigrate, timeout_ns, other_ns) in (0u32..16, any::<u64>(), prop::sample::select(&[0, 1, u64::MAX])),
         ) {
-            let memo = Memo::new(&Cfg { slice_ns: 5, slice_wide_ns: 7, ..Default::default() });
+            let cfg = Cfg {
+                slice_ns: 5, slice_wide_ns: 7, remigrate,
+                remigrate_timeout_ns: timeout_ns, wide_timeout_ns: other_ns, rest_below_ns: other_ns,
+                unclassified: 0,
+            };
+            let memo = Memo::new(&cfg);
             let task = Task {
                 vtime_ns, evidence_ns, enqueued_ns, started_ns, weight, clock, task_type, level,
                 hint_level, mark_level, loose_level, mark_depth, caps, flags,
                 score: Score { score_q10, level: score_level, ..Score::default() },
             };
             prop_assert_eq!(*memo.of(&task), Kind::ask(&task));
-            let cfg = Cfg { slice_ns: 5, slice_wide_ns: 7, ..Default::default() };
             prop_assert_eq!(memo.slice_ns[task_type as usize], task.slice_ns(&cfg));
+            let (mut ticked, was) = (task, task.task_type as usize);
+            let changed = ticked.event(&cfg, Event::Tick, 0, now_ns);
+            prop_assert!(memo.ticks[was] || (!changed && ticked == task), "a tick changes nothing");
         }
     }
 }

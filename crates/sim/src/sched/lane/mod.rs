@@ -123,6 +123,7 @@ impl Default for LaneConfig {
                 slice_ns: 5_000_000,
                 slice_wide_ns: 5_000_000,
                 wide_timeout_ns: 2_000_000,
+                rest_below_ns: 15_000,
                 ..Default::default()
             },
             detect: Detect::Hint,
@@ -144,6 +145,8 @@ struct LaneTask {
     hint_want: u8,
     /// `hint_seq` when last read.
     hint_read: u32,
+    /// When its rest ends, 0 = it does not rest.
+    rest_until_ns: u64,
     /// Sections left that do not try to move, see crates/turbolane/src/thread.rs.
     resigned: u8,
     kernel: bool,
@@ -151,6 +154,28 @@ struct LaneTask {
     went_first: bool,
     slice_ns: u64,
     slice_end_ns: u64,
+    /// Index of the queue whose clock `t.vtime_ns` is on.
+    clock_index: u32,
+}
+
+/// A queue that CPUs share.
+#[derive(Clone, Debug, Default)]
+struct Shared {
+    queue: Queue,
+    /// Virtual time of its tasks; 0 in the one of tasks that were in none yet.
+    clock_ns: u64,
+    /// Tasks that run on its clock.
+    nr_running: u32,
+    /// `tl_queue_id`; 0 in the one of tasks that were in none yet.
+    id: u32,
+}
+
+impl Shared {
+    fn new(index: usize, nr_queues: usize) -> Self {
+        let (llc, queue) = (index as u32 / NR_QUEUES, index as u32 % NR_QUEUES);
+        let id = if index < nr_queues { policy::queue_id(llc, queue) } else { 0 };
+        Shared { id, ..Default::default() }
+    }
 }
 
 /// Sums over all CPUs, as `struct tl_cpu` counts them.
@@ -166,10 +191,8 @@ pub struct Lane {
     config: LaneConfig,
     memo: Memo,
     tasks: Vec<LaneTask>,
-    /// `[llc * NR_QUEUES + queue]`.
-    queues: Vec<Queue>,
-    clocks_ns: Vec<u64>,
-    nr_running: Vec<u32>,
+    /// `[llc * NR_QUEUES + queue]`; the last one is of tasks that were in none yet.
+    queues: Vec<Shared>,
     /// By queue: bit per cache whose queue holds tasks.
     filled: [u64; NR_QUEUES as usize],
     inserted: u32,
@@ -213,9 +236,7 @@ impl Lane {
             memo: Memo::new(&config.cfg),
             config,
             tasks: Vec::new(),
-            queues: vec![Queue::default(); nr_queues],
-            clocks_ns: vec![0; nr_queues],
-            nr_running: vec![0; nr_queues],
+            queues: (0..=nr_queues).map(|index| Shared::new(index, nr_queues)).collect(),
             filled: [0; NR_QUEUES as usize],
             inserted: 0,
             local: vec![VecDeque::new(); nr],
@@ -312,11 +333,13 @@ impl Scheduler for Lane {
             hint_seq: 0,
             hint_want: 0,
             hint_read: 0,
+            rest_until_ns: 0,
             resigned: 0,
             kernel: new.kernel,
             went_first: false,
             slice_ns: 0,
             slice_end_ns: 0,
+            clock_index: self.queues.len() as u32 - 1,
         });
     }
 
@@ -395,7 +418,9 @@ impl Scheduler for Lane {
         self.counters.decisions += 1;
         self.account_run(sys, cpu, task);
         self.read_hint(sys, cpu, task, sink);
-        self.tell(sys, cpu, task, Event::Tick, 0, sink);
+        if self.memo.ticks[self.tasks[task as usize].t.task_type as usize & 3] {
+            self.tell(sys, cpu, task, Event::Tick, 0, sink);
+        }
         self.refresh_caps(sys, task);
         let lane = &self.tasks[task as usize];
         let expired = sys.now_ns >= lane.slice_end_ns;

@@ -70,14 +70,18 @@ impl Lane {
     /// The cache to wait at: the CPU's own if it holds a CPU that is there for the task's queue,
     /// else one that does.
     #[inline]
-    pub(super) fn home_llc(&self, sys: &mut Sys, task: Tid, here: usize) -> usize {
+    pub(super) fn home_llc(&self, sys: &mut Sys, task: Tid, here: usize, queue: u8) -> usize {
         let llc = sys.layout.place[here].llc as usize;
         if sys.layout.llcs.len() <= 1 {
             return llc;
         }
-        let t = &self.tasks[task as usize].t;
-        let mut class = self.memo.queue_class[self.memo.of(t).queue as usize];
+        let mut class = self.memo.queue_class[queue as usize & 7];
         let any_class = u32::from(class) == NR_CLASSES;
+        let everywhere = sys.reaches_everything(task);
+        // the CPU's own class is among those of its cache, if it is on line
+        if everywhere && !any_class && self.llc_classes[llc] >> class & 1 == 1 {
+            return llc;
+        }
         // the kernel moves tasks away before their CPU goes off line: there, `here` is on line
         let usable = sys.online.has(here) && sys.allows(task, here);
         if (any_class || self.class[here] == class) && usable {
@@ -85,10 +89,10 @@ impl Lane {
         }
         if any_class {
             // any will do, of those that are online
-            class = policy::lowest_class(u32::from(t.caps)) as u8;
-        }
-        if sys.reaches_everything(task) && self.llc_classes[llc] >> class & 1 == 1 {
-            return llc;
+            class = policy::lowest_class(u32::from(self.tasks[task as usize].t.caps)) as u8;
+            if everywhere && self.llc_classes[llc] >> class & 1 == 1 {
+                return llc;
+            }
         }
         let cpu = sys.any(&self.class_masks[class as usize], task);
         cpu.map_or(llc, |cpu| sys.layout.place[cpu].llc as usize)
@@ -99,27 +103,20 @@ impl Lane {
         llc * NR_QUEUES as usize + queue as usize
     }
 
-    /// The clock of a queue by its id, which is the policy's.
+    /// Put the task into this queue, by virtual time.
     #[inline]
-    pub(super) fn clock_index(id: u32) -> usize {
-        Self::queue_index((id >> 8) as usize - 1, (id & 255) as u8)
-    }
-
-    /// Put the task into its queue, by virtual time.
-    #[inline]
-    pub(super) fn insert_queued(&mut self, sys: &Sys, task: Tid, llc: usize) {
+    fn insert_queued(&mut self, sys: &Sys, task: Tid, llc: usize, queue: u8) {
         let lane = &mut self.tasks[task as usize];
-        let queue = self.memo.of(&lane.t).queue;
-        let id = policy::queue_id(llc as u32, u32::from(queue));
-        let slice_ns = self.memo.slice_ns[lane.t.task_type as usize];
-        let old_ns =
-            if lane.t.clock == 0 { 0 } else { self.clocks_ns[Self::clock_index(lane.t.clock)] };
+        let slice_ns = self.memo.slice_ns[lane.t.task_type as usize & 3];
+        let old_ns = self.queues[lane.clock_index as usize].clock_ns;
         let index = Self::queue_index(llc, queue);
-        lane.t.place(id, old_ns, self.clocks_ns[index], slice_ns);
+        let shared = &mut self.queues[index];
+        lane.t.place(shared.id, old_ns, shared.clock_ns, slice_ns);
         lane.t.enqueued_ns = sys.now_ns;
+        lane.clock_index = index as u32;
         lane.slice_ns = slice_ns;
         self.inserted = self.inserted.wrapping_add(1);
-        self.queues[index].insert(task, lane.t.vtime_ns as i64, self.inserted);
+        shared.queue.insert(task, lane.t.vtime_ns as i64, self.inserted);
         self.filled[queue as usize] |= 1 << llc;
     }
 
@@ -146,12 +143,12 @@ impl Lane {
             self.local[here].push_front(task);
             return;
         }
-        let llc = self.home_llc(sys, task, here);
-        self.insert_queued(sys, task, llc);
-        let t = &self.tasks[task as usize].t;
-        let need = self.memo.of(t).need;
+        let kind = self.memo.of(&self.tasks[task as usize].t);
+        let (queue, need) = (kind.queue, kind.need);
+        let llc = self.home_llc(sys, task, here, queue);
+        self.insert_queued(sys, task, llc, queue);
         if need > 0 {
-            let ran_fit = t.flags & policy::FLAG_RAN_FIT != 0;
+            let ran_fit = self.tasks[task as usize].t.flags & policy::FLAG_RAN_FIT != 0;
             self.kick_victim(sys, task, need, flags == Enqueue::Wakeup || !ran_fit);
         }
     }

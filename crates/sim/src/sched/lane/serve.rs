@@ -18,8 +18,9 @@ impl Lane {
     #[inline(always)]
     fn take(&mut self, sys: &Sys, cpu: usize, llc: usize, queue: u8) -> Option<Tid> {
         let index = Self::queue_index(llc, queue);
-        let task = self.queues[index].take(|task| sys.allows(task, cpu))?;
-        if self.queues[index].is_empty() {
+        let waiting = &mut self.queues[index].queue;
+        let task = waiting.take(|task| sys.allows(task, cpu))?;
+        if waiting.is_empty() {
             self.filled[queue as usize] &= !(1 << llc);
         }
         Some(task)
@@ -39,9 +40,9 @@ impl Lane {
         }
         let own_first = self.turns[cpu].own_first();
         let (first, second) = if own_first { (own, SHARED) } else { (SHARED, own) };
-        let nr_tasks = self.queues[Self::queue_index(llc, first)].len() as u32;
+        let shared = &self.queues[Self::queue_index(llc, first)];
+        let (id, nr_tasks) = (shared.id, shared.queue.len() as u32);
         if let Some(task) = self.take(sys, cpu, llc, first) {
-            let id = policy::queue_id(llc as u32, u32::from(first));
             self.turns[cpu].begin(id, nr_tasks);
             return Some(task);
         }

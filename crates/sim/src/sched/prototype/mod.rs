@@ -427,11 +427,11 @@ impl Scheduler for Prototype {
                 self.change(sys, task, WIDE, sink);
                 Verdict { cost_ns: SYSCALL_NS, resched: !on_wide_cpu, yields: false }
             }
-            Act::WideEnd if marked => {
+            Act::WideEnd { .. } if marked => {
                 self.change(sys, task, SCALAR, sink);
                 Verdict { cost_ns: SYSCALL_NS, resched: on_wide_cpu, yields: false }
             }
-            Act::WideBegin(_) | Act::WideEnd => Verdict::default(),
+            Act::WideBegin(_) | Act::WideEnd { .. } => Verdict::default(),
             Act::Enter | Act::Yield => self.syscall(sys, cpu, task, sink),
             Act::Exit => {
                 let resched = std::mem::take(&mut self.tasks[task as usize].on_return);

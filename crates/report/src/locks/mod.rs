@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locks by section size and strategy: what `turbolane bench locks` says, measured here or modelled.
 
+mod html;
+
 use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA;
@@ -22,6 +24,8 @@ pub struct Sweep {
     pub model: Option<String>,
     /// Threads that want the lock all the time.
     pub threads: u32,
+    /// How P-states are set, or why not; `null` in a model.
+    pub pstates: Option<String>,
     /// By size, then strategy.
     pub points: Vec<Point>,
     /// From which size each strategy beats spinning.
@@ -44,7 +48,7 @@ pub struct Point {
     /// Cycles of the section over the time that it and its lock took. In a model that is TURBO's
     /// f_CS, without the wait; measured it is the section's cycles over `time_ns`.
     pub effective_khz: Option<u64>,
-    /// Energy per section, nJ; `null`: not readable here, and not modelled.
+    /// Energy of the package per section, nJ; `null`: not readable here, or the model does not know its power.
     pub energy_nj: Option<f64>,
 }
 
@@ -76,12 +80,16 @@ impl Sweep {
             None => "this machine, measured".into(),
         };
         let mut text = format!("{what}, {} threads\n", self.threads);
+        if let Some(pstates) = &self.pstates {
+            text += &format!("  P-states: {pstates}\n");
+        }
         let mut table = Table::new(&[
             ("  SECTION", Align::Right),
             ("STRATEGY", Align::Left),
             ("TIME", Align::Right),
             ("CPU TIME", Align::Right),
             ("EFFECTIVE", Align::Right),
+            ("ENERGY", Align::Right),
         ]);
         let mut last = 0;
         for point in &self.points {
@@ -98,6 +106,7 @@ impl Sweep {
                 time(point.time_ns),
                 time(point.cpu_time_ns),
                 clock.unwrap_or("-".into()),
+                energy(point.energy_nj),
             ]);
         }
         text += &table.text(width);
@@ -126,6 +135,15 @@ fn time(ns: Option<f64>) -> String {
     }
 }
 
+fn energy(nj: Option<f64>) -> String {
+    match nj {
+        None => "-".into(),
+        Some(nj @ 1e6..) => format!("{:.2} mJ", nj / 1e6),
+        Some(nj @ 1e3..) => format!("{:.2} uJ", nj / 1e3),
+        Some(nj) => format!("{nj:.0} nJ"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,10 +160,17 @@ mod tests {
             energy_nj: None,
         };
         let even = BreakEven { strategy: "owner".into(), section_cycles: None };
-        let sweep = Sweep { model: None, threads: 2, points: vec![point], break_evens: vec![even] };
+        let sweep = Sweep {
+            model: None,
+            threads: 2,
+            pstates: Some("none: as asked for".into()),
+            points: vec![point],
+            break_evens: vec![even],
+        };
         let bench = LockBench::new(vec![sweep]);
         let text = bench.text(100);
         assert!(text.contains("1 k cycles") && text.contains("2.50 us"), "{text}");
+        assert!(text.contains("P-states: none"), "{text}");
         assert!(text.contains("owner beats spin from -"), "{text}");
         assert!(crate::json_line(&bench).contains("\"energy_nj\":null"));
     }

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Checks of what a CPU file says, such as `turbolane probe` writes: which effects this CPU shows, and so
+//! which tools have something to win on it.
+//!
+//! What the file does not say was not seen by the probe, or nobody published it: that is told as unknown. What
+//! follows from several numbers (the break-even time) is only told where none of them is assumed.
+
+use dvfs::Step;
+use hw::Facts;
+use machine::{CpuModel, Known, Ns, Platform};
+use report::doctor::Check;
+use report::text::duration;
+
+use super::effects::{CLOCK_WHY, FALL_KHZ, RELAX_WHY, START_WHY};
+use super::{Seen, no, ok, unknown, warn};
+
+/// What is said where the file has no number.
+const MEASURE: &str = "turbolane probe, on a quiet machine, may see it";
+
+pub(super) fn checks(model: &CpuModel, facts: &Facts) -> Vec<Check> {
+    let platform = Platform::new(model);
+    // With one core active, as the probe measures first: all files have that.
+    let lowest = lowest(&platform);
+    let step = dvfs::steps(&platform).into_iter().find(|step| {
+        step.active_from == 1 && Some(step.low_level) == lowest && step.high_level == 0
+    });
+    vec![
+        whose(model, facts),
+        fall(model, step.as_ref()),
+        start(model),
+        relax(model),
+        pays(model, step.as_ref()),
+        tools(model, step.as_ref()),
+    ]
+}
+
+/// The level with the lowest clock, if it is one that is worth looking at.
+fn lowest(platform: &Platform) -> Option<u8> {
+    let below = |level: u8| platform.clock_khz(0, 1).saturating_sub(platform.clock_khz(level, 1));
+    let worst = (1..platform.nr_levels() as u8).max_by_key(|level| below(*level))?;
+    (f64::from(below(worst)) >= FALL_KHZ).then_some(worst)
+}
+
+fn whose(model: &CpuModel, facts: &Facts) -> Check {
+    let (of, here) = (&model.name, &facts.cpu.name);
+    let seen = if !here.is_empty() && of.starts_with(here.as_str()) {
+        ok(of)
+    } else {
+        warn(format!("{of}, and this is {here}"), "measure this machine: turbolane probe")
+    };
+    seen.check("file-cpu", "measured CPU", "CPUs differ in all of it, even of one generation")
+}
+
+fn fall(model: &CpuModel, step: Option<&Step>) -> Check {
+    let seen = match step {
+        Some(step) => {
+            let level = &model.levels[usize::from(step.low_level)].name;
+            let [low, high] = [step.low_khz, step.high_khz].map(|khz| khz / 1000);
+            ok(format!("{level} runs at {low} MHz, scalar code at {high}"))
+        }
+        None => no(
+            "no level has a clock half a bin below scalar code's",
+            "core specialisation has nothing to win on this CPU, as far as one active core shows",
+        ),
+    };
+    seen.check("file-clock", "clock falls", CLOCK_WHY)
+}
+
+fn start(model: &CpuModel) -> Check {
+    let times =
+        [("throttled", &model.transition.throttle_ns), ("halted", &model.transition.halt_ns)];
+    let known: Vec<String> =
+        times.iter().filter_map(|(name, time)| Some(format!("{name} for {}", ns(time)?))).collect();
+    let seen = match known.is_empty() {
+        true => unknown("the file has neither throttle nor halt", MEASURE),
+        false => ok(known.join(", ")),
+    };
+    seen.check("file-start", "slow start", START_WHY)
+}
+
+fn relax(model: &CpuModel) -> Check {
+    let seen = match ns(&model.transition.relax_ns) {
+        Some(time) => ok(format!("the clock returns {time} after the last wide instruction")),
+        None => unknown("the file has no relax time", MEASURE),
+    };
+    seen.check("file-relax", "slow return", RELAX_WHY)
+}
+
+fn ns(time: &Known<Ns>) -> Option<String> {
+    time.as_ref().map(|time| duration(time.value.0))
+}
+
+/// The break-even time, if nothing of it is assumed.
+fn break_even_ns(model: &CpuModel, step: Option<&Step>) -> Option<f64> {
+    let times = &model.transition;
+    let is_known =
+        times.throttle_ns.is_some() && times.throttle_frac.is_some() && times.halt_ns.is_some();
+    step?.break_even_ns.filter(|_| is_known)
+}
+
+fn pays(model: &CpuModel, step: Option<&Step>) -> Check {
+    let seen = match break_even_ns(model, step) {
+        Some(ns) => {
+            ok(format!("a higher clock has paid for its changes after {}", duration(ns as u64)))
+        }
+        None if step.is_none() => no("there is no step of the clock", ""),
+        None => unknown("the file does not have all that it follows from", MEASURE),
+    };
+    seen.check(
+        "file-break-even",
+        "break-even time",
+        "scalar code between wide sections that is shorter gains nothing from a higher clock (DIM 4.3)",
+    )
+}
+
+fn tools(model: &CpuModel, step: Option<&Step>) -> Check {
+    const NEXT: &str = "turbolane sim --machine predicts what is won, turbolane verify proves it";
+    let relax_ns = model.transition.relax_ns.as_ref().map(|time| time.value.0 as f64);
+    let apart = "turbolane run, tl_delegate: wide code kept apart saves others the lower clock";
+    let seen: Seen = match (step, break_even_ns(model, step), relax_ns) {
+        (None, ..) => no("none: wide code lowers no clock", "look at programs on other CPUs"),
+        (_, Some(pays_ns), Some(relax_ns)) if relax_ns > pays_ns => {
+            let times = relax_ns / pays_ns;
+            let held = format!(
+                "the clock is held low {times:.1} times as long as pays: other timeouts and hints win too \
+                 (sim --replay)"
+            );
+            ok(format!("{apart}; {held}. {NEXT}"))
+        }
+        (_, Some(_), Some(_)) => {
+            let held = "the clock returns before holding it low costs more: its timeout needs no other policy";
+            ok(format!("{apart}; {held}. {NEXT}"))
+        }
+        _ => ok(format!("{apart}. {NEXT}")),
+    };
+    seen.check("file-tools", "what applies", "a tool that has nothing to win costs what it costs")
+}
+
+#[cfg(test)]
+mod tests {
+    use hw::Recorded;
+    use report::doctor::Status;
+
+    use super::*;
+
+    fn facts() -> Facts {
+        let machines = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/machines");
+        let some = std::fs::read_dir(machines).unwrap().filter_map(Result::ok);
+        let mut folders: Vec<_> =
+            some.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        folders.sort();
+        Facts::read(&Recorded::open(&folders[0]).unwrap()).unwrap()
+    }
+
+    fn statuses(model: &CpuModel) -> Vec<Status> {
+        checks(model, &facts()).iter().map(|check| check.status).collect()
+    }
+
+    /// A published CPU shows all effects, with its own figures, and is told to be another than this one.
+    #[test]
+    fn a_published_cpu_shows_all_effects() {
+        let model = CpuModel::built_in("xeon-gold-6130").unwrap().unwrap();
+        let found = checks(&model, &facts());
+        let (warn, ok) = (Status::Warn, Status::Ok);
+        assert_eq!(statuses(&model), [warn, ok, ok, ok, ok, ok], "{found:?}");
+        let level_0 = Platform::new(&model).clock_khz(0, 1) / 1000;
+        assert!(found[1].seen.ends_with(&format!("scalar code at {level_0}")), "{}", found[1].seen);
+        assert!(found[3].seen.contains("670us"), "{}", found[3].seen);
+    }
+
+    /// What a file leaves out is unknown, not assumed: without a throttle there is no break-even time.
+    #[test]
+    fn what_a_file_leaves_out_is_unknown() {
+        let mut model = CpuModel::built_in("xeon-gold-6130").unwrap().unwrap();
+        model.transition = machine::Transition::default();
+        let unknown = Status::Unknown;
+        assert_eq!(statuses(&model)[1..], [Status::Ok, unknown, unknown, unknown, Status::Ok]);
+    }
+
+    /// Where wide code lowers no clock, no tool applies.
+    #[test]
+    fn a_cpu_without_effects_needs_no_tool() {
+        let mut model = CpuModel::built_in("xeon-gold-6130").unwrap().unwrap();
+        model.levels.truncate(1);
+        model.rules = None;
+        let found = statuses(&model);
+        assert_eq!((found[1], found[4], found[5]), (Status::No, Status::No, Status::No));
+    }
+}

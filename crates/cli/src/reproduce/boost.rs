@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! TURBO's figures about boosted applications (slide 11): a hash table that is resized, and an asymmetric
+//! software transactional memory, by `lockmodel`. Neither is fitted: one is counted from its loop, the other is the
+//! largest gain that any load has.
+
+use lockmodel::resize::items_per_s;
+use lockmodel::stm::{self, Most, most};
+use machine::PstateModel;
+
+use super::plan::Instead;
+use super::what_if::Change;
+
+/// TURBO 11: "22 % higher frequency".
+const RESIZE_CLOCK: f64 = 1.22;
+
+/// What the slides leave open, and a changed experiment changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    /// Without the boost, threads filled module after module.
+    pub crowded_before: bool,
+    /// The energy is that of the cores, without the rest of the package.
+    pub cores_only: bool,
+}
+
+impl Setting {
+    fn of(instead: Instead) -> Setting {
+        let mut setting = Setting { crowded_before: false, cores_only: false };
+        if let Instead::WhatIf(what_if) = instead
+            && let Change::Boost(change) = &what_if.change
+        {
+            change(&mut setting);
+        }
+        setting
+    }
+}
+
+/// The figure of a row, in its unit; `None` if it is not one of these.
+pub(super) fn figure(id: &str, instead: Instead) -> Option<f64> {
+    let model = || PstateModel::built_in("fx-8120")?.ok();
+    match id {
+        "turbo-memcached-speedup" => resize_pct(&model()?),
+        "turbo-stm-speedup" => Some(memory(&model()?, instead)?.speedup_pct),
+        "turbo-stm-energy" => Some(memory(&model()?, instead)?.energy_pct),
+        _ => None,
+    }
+}
+
+fn resize_pct(model: &PstateModel) -> Option<f64> {
+    let base_khz = model.base_khz.value as f64;
+    let (before, after) =
+        (items_per_s(model, base_khz)?, items_per_s(model, RESIZE_CLOCK * base_khz)?);
+    Some(100.0 * (after / before - 1.0))
+}
+
+fn memory(model: &PstateModel, instead: Instead) -> Option<Most> {
+    let setting = Setting::of(instead);
+    let mut model = model.clone();
+    if let Some(power) = model.power.as_mut().filter(|_| setting.cores_only) {
+        power.package_mw.value = 0;
+    }
+    let before = stm::Setting { boosted: false, crowded: setting.crowded_before };
+    most(&model, before, stm::Setting { boosted: true, crowded: false })
+}

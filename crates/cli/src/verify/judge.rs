@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From two groups of runs to the report: what a command did and what the simulator says go through the
+//! same test and get the same words.
+
+use probe::compare::{Comparison, RankTest, Verdict};
+use report::problem::Problem;
+use report::verify::{Effect, Sample, Side, Simulated, VerifyReport};
+
+use super::VerifyArgs;
+use crate::failure::Failure;
+
+/// What is compared.
+pub(super) struct Question {
+    /// As the report names it.
+    pub(super) metric: String,
+    pub(super) smaller_is_better: bool,
+    pub(super) simulated: Option<Simulated>,
+}
+
+pub(super) fn report(
+    args: &VerifyArgs,
+    question: Question,
+    [a, b]: [Side; 2],
+) -> Result<VerifyReport, Failure> {
+    let Question { metric, smaller_is_better, simulated } = question;
+    let value = |sample: &Sample| sample.metric.unwrap_or(sample.time_ns as f64);
+    let cpu_time_ns = |sample: &Sample| sample.cpu_time_ns.max(1) as f64;
+    let margin = args.margin / 100.0;
+    let test = RankTest::new(a.samples.len(), b.samples.len());
+    let effect = effect(test, &a, &b, value, smaller_is_better, margin)?;
+    let cpu_time = self::effect(test, &a, &b, cpu_time_ns, true, margin)?;
+    Ok(VerifyReport {
+        schema: report::SCHEMA,
+        seed: args.seed,
+        runs: usize::from(args.runs),
+        simulated,
+        margin_pct: args.margin,
+        metric,
+        smaller_is_better,
+        verdict: effect.words(args.margin),
+        effect,
+        cpu_time,
+        a,
+        b,
+    })
+}
+
+fn effect(
+    test: Option<RankTest>,
+    a: &Side,
+    b: &Side,
+    value: impl Fn(&Sample) -> f64,
+    smaller_is_better: bool,
+    margin_frac: f64,
+) -> Result<Effect, Failure> {
+    let values = |side: &Side| -> Vec<f64> { side.samples.iter().map(&value).collect() };
+    let (a, b) = (values(a), values(b));
+    let compared = test.and_then(|test| test.compare(&a, &b, smaller_is_better, margin_frac));
+    let Some(found) = compared else {
+        return Err(Failure::failed(Problem::new(
+            "the runs cannot be compared",
+            "a value is 0 or negative, so there is no ratio",
+            "choose a --metric that is positive",
+        )));
+    };
+    let Comparison { ratio, low, high, verdict } = found;
+    let pct = |ratio: f64| 100.0 * (ratio - 1.0);
+    let median = |values: &[f64]| probe::stats::median(values).unwrap_or(0.0);
+    let (verdict, runs_needed) = match verdict {
+        Verdict::Better => (report::verify::Verdict::Better, None),
+        Verdict::Worse => (report::verify::Verdict::Worse, None),
+        Verdict::Same => (report::verify::Verdict::NoDifference, None),
+        Verdict::NotEnough { runs } => (report::verify::Verdict::NotEnoughRuns, Some(runs)),
+    };
+    Ok(Effect {
+        a: median(&a),
+        b: median(&b),
+        change_pct: pct(ratio),
+        low_pct: pct(low),
+        high_pct: pct(high),
+        verdict,
+        runs_needed,
+    })
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The runs of two commands, in random order.
+//!
+//! The number of runs is fixed before the first one: who stops when a difference shows finds differences
+//! everywhere. Each pair of runs has both kinds, in an order drawn by a coin, so that what drifts meets
+//! both alike.
+//!
+//! A run that fails is told, counted and not repeated: the others are worth as much as before, and the
+//! test takes groups of unequal size. It is given up when a kind can no longer get to the least number of
+//! runs, or when it has not worked once in that many attempts, warming up included: it will not.
+//!
+//! Limit: if runs of one kind fail more often, or because they would have been slow, those that are left
+//! flatter it. That is why the report says how many failed.
+
+use probe::compare::LEAST_RUNS;
+use report::problem::Problem;
+use report::text::wrap;
+use report::verify::{Sample, Side};
+
+use super::VerifyArgs;
+use super::command::{Broken, Command, Done};
+use crate::failure::Failure;
+use crate::terminal;
+
+/// One kind of runs, as far as it has got.
+struct Kind<'a> {
+    /// A or B.
+    name: &'a str,
+    command: &'a Command,
+    side: Side,
+    /// Runs, those for warming up too.
+    attempts: usize,
+    /// Whether one of them did not fail.
+    has_worked: bool,
+}
+
+/// Makes them all.
+pub(super) fn run(args: &VerifyArgs, a: &Command, b: &Command) -> Result<[Side; 2], Failure> {
+    let mut kinds = [Kind::new("A", a), Kind::new("B", b)];
+    for _ in 0..args.warmup {
+        for kind in &mut kinds {
+            kind.run(args, None)?;
+        }
+    }
+    let mut random = fastrand::Rng::with_seed(args.seed);
+    for pair in 0..usize::from(args.runs) {
+        let first = usize::from(random.bool());
+        for (at, kind) in [first, 1 - first].into_iter().enumerate() {
+            kinds[kind].run(args, Some(2 * pair + at))?;
+        }
+    }
+    Ok(kinds.map(|kind| kind.side))
+}
+
+impl<'a> Kind<'a> {
+    fn new(name: &'a str, command: &'a Command) -> Self {
+        let text = command.to_string();
+        let side = Side { command: text, samples: Vec::new(), failed: 0, failure: None };
+        Kind { name, command, side, attempts: 0, has_worked: false }
+    }
+
+    /// One run; with its place in the order of all, if it counts.
+    fn run(&mut self, args: &VerifyArgs, order: Option<usize>) -> Result<(), Failure> {
+        self.attempts += 1;
+        match self.command.run(args.metric.as_ref()) {
+            Ok(Done { time_ns, cpu_time_ns, metric }) => {
+                self.has_worked = true;
+                if let Some(order) = order {
+                    let sample = Sample { order, time_ns, cpu_time_ns, metric, seed: None };
+                    self.side.samples.push(sample);
+                }
+                Ok(())
+            }
+            Err(Broken::NotStarted(failure)) => Err(failure),
+            Err(Broken::Run { why, next }) => {
+                self.tell(&why, order.is_some());
+                if order.is_some() {
+                    self.side.failed += 1;
+                    self.side.failure.get_or_insert_with(|| why.clone());
+                }
+                self.check(args, &why, next)
+            }
+        }
+    }
+
+    fn tell(&self, why: &str, counts: bool) {
+        let so = if counts { "it does not count" } else { "it was to warm up" };
+        let told = format!("a run of {} failed, {so}: {why}", self.name);
+        eprint!("{}", wrap("note: ", &told, terminal::width()));
+    }
+
+    /// Fails if going on makes no sense.
+    fn check(&self, args: &VerifyArgs, why: &str, next: &str) -> Result<(), Failure> {
+        let Side { samples, failed, .. } = &self.side;
+        let what = format!("too many runs of \"{}\" failed", self.command);
+        if !self.has_worked && self.attempts >= LEAST_RUNS {
+            let why = format!("each of {} failed, the last one because {why}", self.attempts);
+            return Err(Failure::failed(Problem::new(what, why, next)));
+        }
+        let runs = usize::from(args.runs);
+        if runs - failed < LEAST_RUNS {
+            let why = format!(
+                "{failed} of {runs} failed and {} worked; a comparison takes {LEAST_RUNS}; the last one failed \
+                 because {why}",
+                samples.len()
+            );
+            let next = format!("{next}, or give it more --runs");
+            return Err(Failure::failed(Problem::new(what, why, next)));
+        }
+        Ok(())
+    }
+}
