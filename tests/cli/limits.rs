@@ -113,6 +113,9 @@ fn a_quota_is_told() {
         let told = |text: &String| text.starts_with("a quota of 0.50 CPUs");
         assert!(report.unknown.iter().any(told), "{:?}", report.unknown);
     }
+    let doctor = group.run(&["doctor", "--json"]);
+    let told = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(told.contains("a quota of 0.50 CPUs"), "{doctor:?}");
     let output = group
         .run(&["verify", "--json", "--runs", "4", "--warmup", "0", "--a", "true", "--b", "true"]);
     let report: VerifyReport = serde_json::from_slice(&output.stdout).unwrap();

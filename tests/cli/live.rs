@@ -7,6 +7,9 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use report::times::Times;
+use report::verify::VerifyReport;
+
 use crate::turbolane;
 
 /// One run at a time: a machine has one lane.
@@ -78,6 +81,74 @@ fn exit_codes_are_those_of_the_command() {
     let missing = run(&["/no/such/program"]);
     assert_eq!(missing.status.code(), Some(2));
     assert!(text(&missing.stderr).contains("error: cannot run /no/such/program"));
+}
+
+/// The times told are the command's own: within what it sees of itself and what is seen from outside, and its
+/// CPU time is that of its children too.
+#[test]
+fn times_are_those_of_the_command() {
+    let Some(_lane) = lane() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("times.json");
+    std::fs::write(&file, "kept until there is something in its place").unwrap();
+    let spin = "date +%s%N; sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; sleep 0.1; date +%s%N; times";
+    let begun = Instant::now();
+    let output =
+        affinity_run().arg("--times").arg(&file).args(["--", "sh", "-c", spin]).output().unwrap();
+    let outside_ns = begun.elapsed().as_nanos() as u64;
+    assert!(output.status.success(), "{output:?}");
+    let times: Times = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let said = text(&output.stdout);
+    let mut lines = said.lines();
+    let [first, last] = [(); 2].map(|()| lines.next().unwrap().parse::<u64>().unwrap());
+    assert!((last - first..outside_ns).contains(&times.time_ns), "{times:?}, {said}");
+    // "0m0.120s 0m0.000s" for the shell, then for its children
+    let seconds =
+        |text: &str| text.trim_start_matches("0m").trim_end_matches('s').parse::<f64>().unwrap();
+    let cpu_s: f64 = lines.flat_map(str::split_whitespace).map(seconds).sum();
+    let told_s = times.cpu_time_ns as f64 / 1e9;
+    assert!(
+        cpu_s > 0.0 && told_s >= 0.98 * cpu_s - 0.02 && told_s <= cpu_s + 0.1,
+        "{times:?}, {said}"
+    );
+}
+
+/// Where the times cannot be written, nothing is begun.
+#[test]
+fn times_need_a_place() {
+    let Some(_lane) = lane() else { return };
+    let output = affinity_run()
+        .args(["--times", "/no/such/folder/times", "--", "echo", "begun"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("cannot write /no/such/folder/times") && !told.contains("wide CPUs"),
+        "{told}"
+    );
+}
+
+/// A comparison with `run` compares the command: what taking over takes stands beside it.
+#[test]
+fn verify_leaves_out_what_run_takes() {
+    let Some(_lane) = lane() else { return };
+    let verify = |options: &str| {
+        let mut command = turbolane();
+        command.args(["verify", "--json", "--runs", "4", "--warmup", "0", "--run", options]);
+        command.args(["--", "sleep", "0.02"]).output().unwrap()
+    };
+    let output = verify("--mode affinity --wide-cpus 1");
+    assert!(matches!(output.status.code(), Some(0 | 1 | 77)), "{output:?}");
+    let report: VerifyReport = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((report.a.around_ns, report.b.samples.len()), (None, 4));
+    assert!(report.b.around_ns.is_some_and(|ns| ns > 0), "{report:?}");
+    assert!(report.b.samples.iter().all(|run| run.time_ns >= 20_000_000), "{report:?}");
+
+    let nothing_run = verify("--mode affinity --check");
+    assert_eq!(nothing_run.status.code(), Some(2), "{nothing_run:?}");
+    assert!(text(&nothing_run.stderr).contains("did not run the command"), "{nothing_run:?}");
 }
 
 /// Standard output belongs to the command; what the run has to say goes to standard error.

@@ -10,9 +10,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use report::SCHEMA;
 use report::problem::Problem;
+use report::times::Times;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -45,8 +47,16 @@ pub(crate) fn watch_signals() -> Result<Receiver<i32>, Failure> {
 /// A command that runs, if there is one, until it or a signal ends it.
 pub(crate) struct Supervised {
     child: Option<Child>,
+    started: Started,
+    times: Option<Times>,
     signals: Receiver<i32>,
     stop_requests: u32,
+}
+
+/// What was on the clocks when the command started.
+struct Started {
+    at: Instant,
+    cpu: CpuTimes,
 }
 
 impl Supervised {
@@ -56,7 +66,9 @@ impl Supervised {
         plain_glibc: bool,
         signals: Receiver<i32>,
     ) -> Result<Self, Failure> {
-        Ok(Supervised { child: spawn(command, plain_glibc)?, signals, stop_requests: 0 })
+        let started = Started { at: Instant::now(), cpu: CpuTimes::now() };
+        let child = spawn(command, plain_glibc)?;
+        Ok(Supervised { child, started, times: None, signals, stop_requests: 0 })
     }
 
     /// Waits that long, less if a signal comes. True if the run is to end now.
@@ -82,10 +94,19 @@ impl Supervised {
     /// How the command ended, if it has.
     pub(crate) fn status(&mut self) -> Result<Option<ExitStatus>, Failure> {
         let Some(child) = &mut self.child else { return Ok(None) };
-        child.try_wait().map_err(|error| {
+        let status = child.try_wait().map_err(|error| {
             let next = "see whether it still runs";
             Failure::failed(Problem::new("cannot wait for the command", error.to_string(), next))
-        })
+        })?;
+        if status.is_some() && self.times.is_none() {
+            self.times = Some(self.started.until_now());
+        }
+        Ok(status)
+    }
+
+    /// How long the command took, once its end has been seen.
+    pub(crate) fn times(&self) -> Option<Times> {
+        self.times
     }
 
     /// Whether there is a command.
@@ -96,6 +117,45 @@ impl Supervised {
     /// Waits for the command's end; `None` if there is none to be had.
     pub(crate) fn wait(&mut self) -> Option<ExitStatus> {
         self.child.as_mut()?.wait().ok()
+    }
+}
+
+impl Started {
+    fn until_now(&self) -> Times {
+        let cpu = CpuTimes::now();
+        Times {
+            schema: SCHEMA,
+            time_ns: self.at.elapsed().as_nanos() as u64,
+            cpu_time_ns: cpu.children_ns.saturating_sub(self.cpu.children_ns),
+            own_cpu_time_ns: cpu.own_ns.saturating_sub(self.cpu.own_ns),
+        }
+    }
+}
+
+/// CPU time so far, user and system.
+#[derive(Clone, Copy)]
+pub(crate) struct CpuTimes {
+    /// Of all children that ended, and of theirs.
+    pub(crate) children_ns: u64,
+    /// Of this process.
+    pub(crate) own_ns: u64,
+}
+
+impl CpuTimes {
+    pub(crate) fn now() -> Self {
+        let of = |who| {
+            // SAFETY: rusage is numbers, for which zeros are a value; getrusage writes one to the local.
+            let usage = unsafe {
+                let mut usage: libc::rusage = std::mem::zeroed();
+                libc::getrusage(who, &mut usage);
+                usage
+            };
+            let ns = |time: libc::timeval| {
+                time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
+            };
+            ns(usage.ru_utime) + ns(usage.ru_stime)
+        };
+        CpuTimes { children_ns: of(libc::RUSAGE_CHILDREN), own_ns: of(libc::RUSAGE_SELF) }
     }
 }
 

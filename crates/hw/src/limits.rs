@@ -4,36 +4,38 @@
 //! A container with a quota has whole CPUs, and loses all of them for the rest of a period when its
 //! time is used up. Measurements see that as gaps.
 //!
-//! Limits: only the process's own group and the top of its view are looked at; a quota of a group
-//! in between, or outside of the container's view, is not seen.
+//! The tightest quota counts, be it the process's own group's or one's above it.
+//!
+//! Limits: a quota outside of the process's view, such as that of a container's parents, is not seen.
 
 use crate::Source;
 
-/// CPUs that the group's quota comes to; `None` if there is none, or none is readable.
+/// CPUs that the tightest quota on the process comes to; `None` if there is none, or none is readable.
 pub fn cpu_quota(source: &dyn Source) -> Option<f64> {
     let groups = source.read("/proc/self/cgroup").unwrap_or_default();
-    // "" is the top of the process's view; in a container that is its own group.
-    let folders = |group: Option<&str>| {
-        [group.map(|group| group.trim().trim_end_matches('/').to_string()), Some(String::new())]
-    };
     let v2 = groups.lines().find_map(|line| line.strip_prefix("0::"));
-    let max = |group: String| source.read(&format!("/sys/fs/cgroup{group}/cpu.max")).ok();
-    let found = folders(v2).into_iter().flatten().find_map(max);
-    if let Some(quota) = found.as_deref().and_then(unified) {
-        return Some(quota);
-    }
     // cgroup v1: "1:cpu,cpuacct:/group"
     let v1 = groups.lines().find_map(|line| {
         let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
         controllers.split(',').any(|name| name == "cpu").then_some(group)
     });
-    folders(v1).into_iter().flatten().find_map(|group| {
+    let unified = up(v2)
+        .filter_map(|group| unified(&source.read(&format!("/sys/fs/cgroup{group}/cpu.max")).ok()?));
+    let legacy = up(v1).filter_map(|group| {
         let number = |name: &str| -> Option<f64> {
             source.read(&format!("/sys/fs/cgroup/cpu{group}/cpu.{name}")).ok()?.trim().parse().ok()
         };
         let (quota, period) = (number("cfs_quota_us")?, number("cfs_period_us")?);
         (quota > 0.0 && period > 0.0).then(|| quota / period)
-    })
+    });
+    unified.chain(legacy).min_by(f64::total_cmp)
+}
+
+/// A group's path and those of the groups above it, up to "": the top of the process's view, which in a
+/// container is its own group.
+fn up(group: Option<&str>) -> impl Iterator<Item = &str> {
+    let own = group.unwrap_or_default().trim().trim_end_matches('/');
+    std::iter::successors(Some(own), |path| Some(path.rsplit_once('/')?.0))
 }
 
 /// `QUOTA PERIOD` or `max PERIOD`, in us.
@@ -78,6 +80,8 @@ mod tests {
         let max = |group: &str| format!("{own}/sys/fs/cgroup{group}/cpu.max = 200000 100000\n");
         assert_eq!(quota(&max("/system.slice/web.service")), Some(2.0));
         assert_eq!(quota(&max("")), Some(2.0));
+        let half = "/sys/fs/cgroup/system.slice/cpu.max = 50000 100000\n";
+        assert_eq!(quota(&(max("/system.slice/web.service") + half)), Some(0.5));
         assert_eq!(quota(&max("").replace("200000", "max")), None);
     }
 }

@@ -31,6 +31,7 @@ pub mod sim;
 pub mod stats;
 pub mod text;
 pub mod timeline;
+pub mod times;
 pub mod top;
 pub mod trace_event;
 pub mod verify;

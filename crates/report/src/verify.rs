@@ -74,6 +74,10 @@ pub struct Side {
     pub command: String,
     /// Run by run, in the order in which they were made.
     pub samples: Vec<Sample>,
+    /// What `turbolane run` took before the command's start and after its end, median; not part of its
+    /// time. `null` if the command ran without it.
+    #[serde(default)]
+    pub around_ns: Option<u64>,
     /// Runs that failed and have no sample, warming up not counted.
     pub failed: usize,
     /// Why the first of them failed; `null` if none did.
@@ -87,8 +91,8 @@ pub struct Sample {
     pub order: usize,
     /// Time from start to end; of a simulated run the simulated time.
     pub time_ns: u64,
-    /// CPU time of the command and its children, user and system; of a simulated run that of one unit
-    /// of the load's work.
+    /// CPU time of the command and its children, user and system, and of a `turbolane run` above it
+    /// meanwhile; of a simulated run that of one unit of the load's work.
     pub cpu_time_ns: u64,
     /// The number in its output, or the figure of the simulated load; `null` if none was asked for.
     pub metric: Option<f64>,
@@ -173,6 +177,13 @@ impl VerifyReport {
         text += &wrap("B: ", &self.b.command, width);
         text += &self.runs_text(width);
         for (name, side) in [("A", &self.a), ("B", &self.b)] {
+            if let Some(around_ns) = side.around_ns {
+                let time = shown(around_ns as f64, true);
+                let told = format!(
+                    "each run of {name} took {time} more to take over and to give back, which is not compared"
+                );
+                text += &wrap("note: ", &told, width);
+            }
             if let Some(why) = &side.failure {
                 let (failed, runs) = (side.failed, self.runs);
                 let told = format!(

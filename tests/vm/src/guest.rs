@@ -3,10 +3,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 /// Time in ns, comparable between processes, without a system call: in an emulated machine the
 /// kernel's clock is not the time stamp counter, so clock_gettime would be one, and end wide
@@ -59,6 +61,18 @@ pub fn work(rounds: u64) -> u64 {
         x = std::hint::black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
     }
     x
+}
+
+/// The top of the control groups (v2), with the controller of CPU time switched on below it.
+pub fn control_groups() -> Result<PathBuf> {
+    let top = PathBuf::from("/sys/fs/cgroup");
+    if !top.join("cgroup.controllers").exists() {
+        fs::create_dir_all(&top)?;
+        let mounted = Command::new("mount").args(["-t", "cgroup2", "none"]).arg(&top).status()?;
+        ensure!(mounted.success(), "cgroup2 cannot be mounted");
+    }
+    fs::write(top.join("cgroup.subtree_control"), "+cpu").context("the CPU controller")?;
+    Ok(top)
 }
 
 /// Restrict a task (0 = this thread) to these CPUs.

@@ -73,6 +73,9 @@ pub(crate) fn main(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         })?;
     }
     let mut report = examine(&facts);
+    if recording.is_none() {
+        report.sections.push(checks::here(&facts));
+    }
     if let Some(model) = &model {
         report.sections.push(checks::told(model, &facts));
     }

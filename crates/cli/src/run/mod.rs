@@ -146,6 +146,13 @@ pub(crate) struct RunArgs {
     #[arg(long, requires = "stats", help_heading = OUTPUT)]
     json: bool,
 
+    /// Write how long CMD took to a file, as JSON
+    ///
+    /// Its time and CPU time, without what taking over and giving back take, and the CPU time that
+    /// turbolane used meanwhile.
+    #[arg(long, value_name = "FILE", requires = "command", help_heading = OUTPUT)]
+    times: Option<PathBuf>,
+
     /// Explain every statistic and exit
     #[arg(long, help_heading = OUTPUT)]
     help_stats: bool,
@@ -268,6 +275,7 @@ pub(crate) fn main(args: RunArgs) -> Result<ExitCode, Failure> {
         fault: args.fault(),
         command: args.command,
         plain_glibc: args.plain_glibc,
+        times: args.times,
         stats: args.stats,
         json: args.json,
         quiet: args.quiet,

@@ -2,11 +2,14 @@
 //! A run from taking over to giving back: the scheduler, the command, the statistics.
 
 use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use report::ctl::{Reply, Request};
+use report::json_line;
 use report::problem::Problem;
 use sched::autosize::PERIOD;
 use sched::config::Config;
@@ -14,7 +17,7 @@ use sched::lane::Lane;
 use sched::scx::{Ended, Fault};
 
 use crate::command::{Supervised, exit_code, watch_signals};
-use crate::failure::Failure;
+use crate::failure::{Failure, unwritable};
 use crate::stats::Lines;
 
 /// What to run, and what to tell about it.
@@ -27,6 +30,8 @@ pub(super) struct Run {
     pub command: Vec<OsString>,
     /// The command's C library is to do without AVX-512.
     pub plain_glibc: bool,
+    /// Where to tell how long the command took.
+    pub times: Option<PathBuf>,
     /// Interval between two lines of statistics.
     pub stats: Option<Duration>,
     /// Statistics as JSON.
@@ -50,6 +55,7 @@ enum End {
 /// Takes over, waits for the end, gives back.
 pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
     let signals = watch_signals()?;
+    run.times.as_deref().map_or(Ok(()), check_writable)?;
     let lane = Lane::start(run.config.clone(), run.fault)?;
     if !run.quiet {
         tell(&started(&lane));
@@ -70,7 +76,13 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
         End::Scheduler(ended) => Err(supervisor.scheduler_lost(&ended)),
         End::Command(status) => match ended.filter(Ended::is_error) {
             Some(ended) => Err(supervisor.scheduler_lost(&ended)),
-            None => Ok(exit_code(status)),
+            None => {
+                if let (Some(path), Some(times)) = (run.times, supervisor.command.times()) {
+                    fs::write(&path, json_line(&times) + "\n")
+                        .map_err(|error| unwritable(&path, &error))?;
+                }
+                Ok(exit_code(status))
+            }
         },
         End::Signal => Ok(ExitCode::SUCCESS),
     }
@@ -115,6 +127,12 @@ impl Supervisor {
         }
         Failure::failed(Problem::new("the scheduler was ended", why, next))
     }
+}
+
+/// Whether times can be written there, before anything has begun; what is in the file is kept until then.
+fn check_writable(path: &Path) -> Result<(), Failure> {
+    let opened = File::options().write(true).create(true).truncate(false).open(path);
+    opened.map(drop).map_err(|error| unwritable(path, &error))
 }
 
 struct Statistics {

@@ -9,12 +9,17 @@ use std::time::Instant;
 
 use report::problem::Problem;
 use report::text::wrap;
+use report::times::Times;
+use tempfile::NamedTempFile;
 
+use crate::command::CpuTimes;
 use crate::failure::Failure;
 
 /// What is executed.
 pub(super) struct Command {
     words: Vec<String>,
+    /// Whether it is a `turbolane run`, which can tell how long the command itself took.
+    is_run: bool,
     /// As shown.
     text: String,
 }
@@ -23,7 +28,10 @@ pub(super) struct Command {
 pub(super) struct Done {
     /// From its start to its end, without what is done here with its output.
     pub(super) time_ns: u64,
+    /// CPU time of the command, and of a `turbolane run` above it in that time.
     pub(super) cpu_time_ns: u64,
+    /// What taking over and giving back took; `None` if nobody did.
+    pub(super) around_ns: Option<u64>,
     pub(super) metric: Option<f64>,
 }
 
@@ -37,11 +45,19 @@ pub(super) enum Broken {
 
 impl Command {
     pub(super) fn plain(words: &[String]) -> Command {
-        Command { words: words.to_vec(), text: words.join(" ") }
+        Command { words: words.to_vec(), is_run: false, text: words.join(" ") }
+    }
+
+    /// `command` under this program's `run` with such options.
+    pub(super) fn under_run(program: &str, options: &str, command: &[String]) -> Command {
+        let head = [program, "run"].into_iter().chain(options.split_whitespace()).chain(["--"]);
+        let words: Vec<String> = head.map(str::to_string).chain(command.iter().cloned()).collect();
+        Command { is_run: true, ..Command::plain(&words) }
     }
 
     pub(super) fn shell(text: &str) -> Command {
-        Command { words: vec!["sh".into(), "-c".into(), text.into()], text: text.into() }
+        let words = vec!["sh".into(), "-c".into(), text.into()];
+        Command { words, is_run: false, text: text.into() }
     }
 
     /// Runs it to its end. Its output goes to a file, which no command waits for as for a pipe.
@@ -55,17 +71,22 @@ impl Command {
         };
         let mut output = tempfile::tempfile().map_err(unable)?;
         let copy = || output.try_clone().map(Stdio::from);
+        let times = if self.is_run { Some(NamedTempFile::new().map_err(unable)?) } else { None };
         let mut command = std::process::Command::new(&self.words[0]);
+        let mut words = self.words[1..].iter();
+        if let Some(times) = &times {
+            command.args(words.next()).arg("--times").arg(times.path());
+        }
         command
-            .args(&self.words[1..])
+            .args(words)
             .stdin(Stdio::null())
             .stdout(copy().map_err(unable)?)
             .stderr(copy().map_err(unable)?);
-        let before_ns = children_cpu_ns();
+        let before_ns = CpuTimes::now().children_ns;
         let started = Instant::now();
         let status = command.status().map_err(unable)?;
         let time_ns = started.elapsed().as_nanos() as u64;
-        let cpu_time_ns = children_cpu_ns().saturating_sub(before_ns);
+        let cpu_time_ns = CpuTimes::now().children_ns.saturating_sub(before_ns);
         let mut bytes = Vec::new();
         output
             .seek(SeekFrom::Start(0))
@@ -82,8 +103,23 @@ impl Command {
             })?),
             None => None,
         };
-        Ok(Done { time_ns, cpu_time_ns, metric })
+        let Some(times) = times else {
+            return Ok(Done { time_ns, cpu_time_ns, around_ns: None, metric });
+        };
+        let own = read_times(&times).map_err(|why| failed(why, &text, "check --run"))?;
+        Ok(Done {
+            time_ns: own.time_ns,
+            cpu_time_ns: own.cpu_time_ns + own.own_cpu_time_ns,
+            around_ns: Some(time_ns.saturating_sub(own.time_ns)),
+            metric,
+        })
     }
+}
+
+/// What `turbolane run` told of the command; with options such as --check it runs none.
+fn read_times(file: &NamedTempFile) -> Result<Times, String> {
+    let text = std::fs::read_to_string(file.path()).map_err(|error| error.to_string())?;
+    serde_json::from_str(&text).map_err(|_| "turbolane run did not run the command".to_string())
 }
 
 /// Shows the last lines of the output, which say more than a code.
@@ -100,18 +136,6 @@ impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
-}
-
-/// CPU time of all children that ended, and of theirs.
-fn children_cpu_ns() -> u64 {
-    // SAFETY: rusage is numbers, for which zeros are a value; getrusage writes one to the local.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
-        usage
-    };
-    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
-    ns(usage.ru_utime) + ns(usage.ru_stime)
 }
 
 /// Where a number stands in an output: the words before and behind it.

@@ -81,7 +81,8 @@ runs of each kind, the normal approximation): a command compared with itself is
 called different in at most 5 of 100 cases. The number of runs is fixed before
 the first; run again with more instead of until it is different.
 
-The time is that of the command alone, from its start to its end.
+The time is that of the command alone, from its start to its end; what
+`turbolane run` takes to take over and to give back is told beside it.
 
 It is given up if fewer than four runs of a kind can work, or none of the first
 four did.
@@ -139,11 +140,8 @@ fn commands(args: &VerifyArgs) -> Result<(Command, Command), Failure> {
             "give B by --b",
         ))
     })?;
-    let mut words = vec![program.to_string_lossy().into_owned(), "run".into()];
-    words.extend(args.run_options.split_whitespace().map(str::to_string));
-    words.push("--".into());
-    words.extend(args.command.iter().cloned());
-    Ok((plain, Command::plain(&words)))
+    let program = program.to_string_lossy();
+    Ok((plain, Command::under_run(&program, &args.run_options, &args.command)))
 }
 
 fn percent(text: &str) -> Result<f64, String> {

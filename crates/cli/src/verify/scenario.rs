@@ -82,6 +82,7 @@ pub(super) fn run(args: &VerifyArgs, name: &str) -> Result<(Question, [Side; 2])
         command: format!("policy {}", policies[kind]),
         samples: Vec::new(),
         failed: 0,
+        around_ns: None,
         failure: None,
     });
     let mut picked: Option<(String, Figure)> = None;

@@ -28,6 +28,8 @@ struct Kind<'a> {
     name: &'a str,
     command: &'a Command,
     side: Side,
+    /// What taking over and giving back took, run by run.
+    around_ns: Vec<f64>,
     /// Runs, those for warming up too.
     attempts: usize,
     /// Whether one of them did not fail.
@@ -49,25 +51,30 @@ pub(super) fn run(args: &VerifyArgs, a: &Command, b: &Command) -> Result<[Side; 
             kinds[kind].run(args, Some(2 * pair + at))?;
         }
     }
-    Ok(kinds.map(|kind| kind.side))
+    Ok(kinds.map(|kind| {
+        let around_ns = probe::stats::median(&kind.around_ns).map(|ns| ns as u64);
+        Side { around_ns, ..kind.side }
+    }))
 }
 
 impl<'a> Kind<'a> {
     fn new(name: &'a str, command: &'a Command) -> Self {
         let text = command.to_string();
-        let side = Side { command: text, samples: Vec::new(), failed: 0, failure: None };
-        Kind { name, command, side, attempts: 0, has_worked: false }
+        let side =
+            Side { command: text, samples: Vec::new(), around_ns: None, failed: 0, failure: None };
+        Kind { name, command, side, around_ns: Vec::new(), attempts: 0, has_worked: false }
     }
 
     /// One run; with its place in the order of all, if it counts.
     fn run(&mut self, args: &VerifyArgs, order: Option<usize>) -> Result<(), Failure> {
         self.attempts += 1;
         match self.command.run(args.metric.as_ref()) {
-            Ok(Done { time_ns, cpu_time_ns, metric }) => {
+            Ok(Done { time_ns, cpu_time_ns, around_ns, metric }) => {
                 self.has_worked = true;
                 if let Some(order) = order {
                     let sample = Sample { order, time_ns, cpu_time_ns, metric, seed: None };
                     self.side.samples.push(sample);
+                    self.around_ns.extend(around_ns.map(|ns| ns as f64));
                 }
                 Ok(())
             }

@@ -2,13 +2,12 @@
 //! What changes under a running scheduler: settings, CPUs, cgroups.
 
 use std::fs;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::guest::{now_ns, scx_state};
+use crate::guest::{control_groups, now_ns, scx_state};
 use crate::lane::{Lane, plug, set, turbolane};
 use crate::load::{self, Ending, Role, Source};
 use crate::probe_site;
@@ -104,15 +103,7 @@ pub fn hotplug() -> Result<()> {
 
 /// Tasks move between cgroups and weights change under load; the machine stays in order.
 pub fn cgroup_moves() -> Result<()> {
-    let root = Path::new("/sys/fs/cgroup");
-    if !root.join("cgroup.controllers").exists() {
-        fs::create_dir_all(root)?;
-        let mounted = std::process::Command::new("mount")
-            .args(["-t", "cgroup2", "none", "/sys/fs/cgroup"])
-            .status()?;
-        ensure!(mounted.success(), "cgroup2 cannot be mounted");
-    }
-    let _ = fs::write(root.join("cgroup.subtree_control"), "+cpu");
+    let root = control_groups()?;
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
     let (samples, children) = background(&[
         (Role::WideHog, 3),

@@ -5,6 +5,7 @@ mod affinity;
 mod changes;
 mod cpus;
 mod lifecycle;
+mod limits;
 mod placement;
 pub mod pstate;
 pub mod record;
@@ -41,6 +42,7 @@ pub const ALL: &[Case] = &[
     Case::new("settings", changes::settings_change_under_load),
     Case::new("hotplug", changes::hotplug).limit_s(400).allow_log(&["sched_ext: "]),
     Case::new("cgroups", changes::cgroup_moves),
+    Case::new("quota", limits::quota),
     Case::new("storms", storms::fork_and_exec),
     Case::new("kernel_threads", storms::kernel_threads),
     Case::new("pstate", pstate::ways).limit_s(240),

@@ -6,6 +6,7 @@ mod effects;
 mod kernel;
 mod machine_file;
 mod measure;
+mod process;
 mod verdict;
 
 use hw::Facts;
@@ -20,6 +21,13 @@ pub(super) fn sections(facts: &Facts) -> Vec<Section> {
         section("Counters and frequency", measure::checks(facts)),
         section("What works here", verdict::checks(facts)),
     ]
+}
+
+/// What this process may use of this machine.
+pub(super) fn here(facts: &Facts) -> Section {
+    let allowed = hw::task::get_affinity(0).unwrap_or_else(|_| facts.topology.online());
+    let checks = process::checks(facts, &allowed, hw::limits::cpu_quota(&hw::Live));
+    Section { title: "This process".into(), checks }
 }
 
 /// What a probe measured.
