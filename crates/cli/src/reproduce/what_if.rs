@@ -6,7 +6,7 @@
 //! model: a constant that only a mitigated row speaks for may not be in it.
 
 use machine::Platform;
-use sim::program::{Arrivals, Step, Workload};
+use sim::program::{Step, Workload};
 use sim::rng::Dist;
 use sim::sched::prototype::PrototypeConfig;
 
@@ -43,7 +43,7 @@ pub(super) fn of(id: &str) -> Option<&'static WhatIf> {
     WHAT_IFS.iter().find(|what_if| what_if.explains.contains(&id))
 }
 
-pub(super) static WHAT_IFS: [WhatIf; 12] = [
+pub(super) static WHAT_IFS: [WhatIf; 11] = [
     // THESIS 2.4 says that wide CPUs run wide and default tasks only, 4.2 that scalar ones go last.
     // For the former speaks Table 5.7: with migrations its server keeps 18.5 of 20 CPUs busy
     // (9.38 M reference cycles a request, 97.02 MB/s), without 19.9. For the latter Table 5.3, where
@@ -87,13 +87,6 @@ pub(super) static WHAT_IFS: [WhatIf; 12] = [
         change: Change::Platform(|platform| platform.smt_frac = 2.0),
         explains: &["thesis-order-latency-none"],
     },
-    // DIM fixes the rate of requests and does not name it; a machine without hyperthreading does
-    // less, and perhaps was asked for less.
-    WhatIf {
-        says: "the server got half the requests",
-        change: Change::Workload(halve_requests),
-        explains: &["dim-nginx-noht-avx512"],
-    },
     // DIM 4.1: "a transition from scalar to AVX-512 frequencies incurs two separate frequency
     // transitions". The licence model goes there in one.
     WhatIf {
@@ -120,7 +113,7 @@ pub(super) static WHAT_IFS: [WhatIf; 12] = [
     WhatIf {
         says: "a level was granted 250 us after the request",
         change: Change::Platform(|platform| platform.times.throttle_ns = 250_000),
-        explains: &["dim-t2-mixed-apache", "dim-t2-mixed-swaptions"],
+        explains: &["dim-t2-mixed-swaptions"],
     },
     // A module's cores share their front end, and its P-state: whoever boosts one thread by itself puts it
     // into a module of its own, and so gains twice if it had none before.
@@ -137,14 +130,6 @@ pub(super) static WHAT_IFS: [WhatIf; 12] = [
         explains: &["turbo-stm-energy"],
     },
 ];
-
-fn halve_requests(workload: &mut Workload) {
-    for source in &mut workload.sources {
-        if let Arrivals::Open { gap_ns: Dist::Exponential(mean_ns) } = &mut source.arrivals {
-            *mean_ns *= 2;
-        }
-    }
-}
 
 /// The last wide section of each program twice, with half the work each.
 fn write_in_two_parts(workload: &mut Workload) {

@@ -43,6 +43,7 @@ use crate::terminal;
 #[command(after_long_help = "\
 Policies:
   fair              the kernel's fair scheduling
+  cfs               the same before Linux 6.6, as the papers had it
   muqss             MuQSS, the baseline of the papers
   core-scheduling   wide and other tasks never share a core
   affinity:CORES    wide tasks are bound to so many cores, all others to the rest
