@@ -15,6 +15,7 @@ mod replay;
 mod sweep;
 
 pub(crate) use input::model;
+pub(crate) use replay::of_periods;
 pub(crate) use sweep::{Target, cannot_simulate, in_parallel, once};
 
 use std::fs;
