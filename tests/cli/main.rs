@@ -7,6 +7,7 @@ mod limits;
 mod live;
 mod probe;
 mod record;
+mod recorded;
 mod scan;
 mod socket;
 mod top;

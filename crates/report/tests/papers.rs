@@ -38,6 +38,25 @@ fn built_in_files_are_readable() {
     assert!(Paper::built_in("sfma").is_some() && Paper::built_in("nobody").is_none());
 }
 
+/// What is repeated is a figure of a row that predicts, by a workload of its own.
+#[test]
+fn repeated_rows_repeat_something() {
+    let papers = papers();
+    let rows: Vec<_> = papers.iter().flat_map(|paper| &paper.rows).collect();
+    let repeated: Vec<_> = rows.iter().filter(|row| row.purpose == Use::Repeats).collect();
+    assert!(!repeated.is_empty());
+    for row in repeated {
+        let same = rows.iter().any(|other| {
+            other.purpose == Use::Predicts
+                && (&other.place, other.quantity, other.value)
+                    == (&row.place, row.quantity, row.value)
+                && other.config.workload != row.config.workload
+                && other.config.policy == row.config.policy
+        });
+        assert!(same, "{}", row.id);
+    }
+}
+
 /// Ids are unique over all papers and begin with the paper's name.
 #[test]
 fn ids_name_their_paper() {
@@ -274,10 +293,13 @@ fn the_method_is_enforced_fail() {
     let alone = good.replacen("against = { variant = \"none\" }\n", "", 1);
     let at = good.find("note = \"Intel's manual; DIM 4").unwrap();
     let silent = format!("{}{}", &good[..at], &good[at + good[at..].find('\n').unwrap()..]);
+    let dim = PAPER_FILES[3].1;
+    let mute = dim.replacen("note = \"nginx recorded here, the clock simulated\"\n", "", 1);
     for (text, says) in [
         (cheat, "a mitigated row calibrates"),
         (alone, "nothing to compare with"),
         (silent, "no reason"),
+        (mute, "no means"),
     ] {
         let error = Paper::from_toml(&text).expect_err(says).to_string();
         assert!(error.contains(says), "{error}");

@@ -183,6 +183,33 @@ fn turbolane_stands_beside() {
     assert_eq!(result.score, Reproduction::new(&[paper("SFMA")], &sfma(), 1).score);
 }
 
+/// A figure that is repeated by other means is compared and shown with its means, and not counted again; a miss
+/// of it wants to be explained all the same.
+#[test]
+fn repeated_figures_count_once() {
+    let rate = |policy: &str, of: f64| {
+        (config("core-i9-7940x", "nginx-openssl-recorded", "avx512", policy), of)
+    };
+    let with = |hints: f64| {
+        let mut table = Table::default();
+        for (config, of) in [rate("unmodified", 1_000.0), rate("hints", hints)] {
+            table.measures.insert((config, "throughput"), of);
+        }
+        Reproduction::new(&[paper("DIM")], &table, 1)
+    };
+    let (near, far) = (with(1_040.0), with(1_100.0));
+    assert_eq!(row(&near, "dim-recorded-hints").within, Some(true));
+    assert_eq!(row(&far, "dim-recorded-hints").within, Some(false));
+    for (result, verdict, unexplained) in [(&near, "repeated", 0), (&far, "MISSED", 1)] {
+        assert_eq!((result.score.compared, result.score.unexplained), (0, unexplained));
+        let text = result.text(300);
+        let repeated = |line: &&str| {
+            line.contains("hints of the application") && line.contains("nginx recorded here")
+        };
+        assert!(text.lines().find(repeated).unwrap().contains(verdict), "{text}");
+    }
+}
+
 /// What was not simulated is open: neither a hit nor out of the count.
 #[test]
 fn nothing_simulated_is_nothing_reproduced() {

@@ -2,7 +2,7 @@
 //! Which scheduler, as text: what `--policy` takes and what comparisons are named by.
 //!
 //! ```text
-//!   fair | muqss | core-scheduling | affinity:CORES
+//!   fair | cfs | muqss | core-scheduling | affinity:CORES
 //!   lane[:KEY=VALUE[,KEY=VALUE...]]      e.g.  lane:wide=2,detect=trap,remigrate=syscall-return
 //! ```
 //!
@@ -40,7 +40,7 @@ use crate::program::{Step, Workload};
 use crate::record::{Recorder, RunRecord};
 use crate::sched::Scheduler;
 use crate::sched::deadline::Deadline;
-use crate::sched::fair::Fair;
+use crate::sched::fair::{Fair, Slices};
 use crate::sched::lane::{Detect, Lane, LaneConfig, Wide};
 use crate::sched::prototype::{End, Prototype, PrototypeConfig};
 use crate::sys::{Layout, Sys};
@@ -49,8 +49,8 @@ use crate::trace::{Quiet, Sink};
 /// A scheduler with its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scheme {
-    /// The kernel's fair scheduling.
-    Fair,
+    /// The kernel's fair scheduling, of today or of old.
+    Fair(Slices),
     /// MuQSS.
     Muqss,
     /// Core scheduling.
@@ -88,7 +88,8 @@ impl FromStr for PolicySpec {
     fn from_str(text: &str) -> Result<Self, PolicyError> {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
         let scheme = match (kind, rest) {
-            ("fair", "") => Ok(Scheme::Fair),
+            ("fair", "") => Ok(Scheme::Fair(Slices::Fixed)),
+            ("cfs", "") => Ok(Scheme::Fair(Slices::Latency)),
             ("muqss", "") => Ok(Scheme::Muqss),
             ("core-scheduling", "") => Ok(Scheme::CoreScheduling),
             ("affinity", cores) => cores
@@ -97,10 +98,11 @@ impl FromStr for PolicySpec {
                 .map_err(|_| "wants a number of cores, as affinity:2".into()),
             ("lane", rest) => settings(rest, set_lane).map(Scheme::Lane),
             ("prototype", rest) => settings(rest, set_prototype).map(Scheme::Prototype),
-            ("fair" | "muqss" | "core-scheduling", _) => Err(format!("{kind} has no settings")),
-            _ => {
-                Err("choose fair, muqss, core-scheduling, affinity:CORES, lane or prototype".into())
+            ("fair" | "cfs" | "muqss" | "core-scheduling", _) => {
+                Err(format!("{kind} has no settings"))
             }
+            _ => Err("choose fair, cfs, muqss, core-scheduling, affinity:CORES, lane or prototype"
+                .into()),
         };
         match scheme {
             Ok(scheme) => Ok(PolicySpec { name: text.into(), scheme }),
@@ -252,7 +254,11 @@ impl PolicySpec {
             bind(simulation.workload(), &sys.layout, cores);
         }
         match &self.scheme {
-            Scheme::Fair | Scheme::Affinity(_) => {
+            Scheme::Fair(slices) => {
+                let sched = Fair::with_slices(&sys, *slices);
+                simulation.run(sys, sched)
+            }
+            Scheme::Affinity(_) => {
                 let sched = Fair::new(&sys);
                 simulation.run(sys, sched)
             }
@@ -387,8 +393,8 @@ mod tests {
     #[test]
     fn mistakes_are_explained() {
         let why = |text: &str| text.parse::<PolicySpec>().unwrap_err().to_string();
-        assert!(why("cfs").contains("choose fair"));
-        assert!(why("fair:x").contains("has no settings"));
+        assert!(why("bfs").contains("choose fair, cfs"));
+        assert!(why("cfs:x").contains("has no settings"));
         assert!(why("lane:wide=many").contains("a number of cores, or auto"));
         assert!(why("lane:slice=5").contains("a time as 2ms"));
         assert!(why("lane:colour=red").contains("colour is no setting"));

@@ -10,7 +10,7 @@ use sim::program::{Builder, Group, Workload};
 use sim::rng::Dist;
 use sim::sched::Scheduler;
 use sim::sched::deadline::Deadline;
-use sim::sched::fair::Fair;
+use sim::sched::fair::{Fair, Slices};
 use sim::sched::prototype::{End, Prototype, PrototypeConfig};
 use sim::sys::Sys;
 use sim::trace::Quiet;
@@ -37,12 +37,43 @@ fn mix(wide: usize, scalar: usize) -> Workload {
     w
 }
 
+fn cfs(sys: &Sys) -> Fair {
+    Fair::with_slices(sys, Slices::Latency)
+}
+
+/// DIM 2, on Linux 5.2: where two tasks that compute share a CPU there is "only one context switch every 10 to
+/// 20 ms". Today's kernels switch more often.
+#[test]
+fn old_kernels_switch_every_ten_milliseconds() {
+    let gap_ns = |out: Outcome| 2e9 * 32.0 / out.switches as f64;
+    let (then, now) =
+        (run_with(cfs, mix(0, 64), secs(2)), run_with(Fair::new, mix(0, 64), secs(2)));
+    let (then, now) = (gap_ns(then), gap_ns(now));
+    assert!((10e6..20e6).contains(&then) && now < 6e6, "{then}, {now} ns");
+}
+
+/// A task that sleeps in between runs at once when it wakes, on the mean, beside one that never sleeps: who sleeps
+/// falls behind, by half a turn at most.
+#[test]
+fn old_kernels_favour_who_slept() {
+    let mut w = Workload::new();
+    let always = w.program(Builder::new().work(0, Dist::Fixed(3_000_000)).forever(0));
+    w.group(Group::new("always", 32, always));
+    let seldom = Builder::new().work(0, Dist::Fixed(1_000_000)).sleep(Dist::Fixed(20_000_000));
+    let seldom = w.program(seldom.forever(0));
+    w.group(Group::new("seldom", 32, seldom));
+    let out = run_with(cfs, w, secs(2));
+    let mean_ns = out.group("seldom").unwrap().wait.mean_ns().unwrap();
+    assert!(mean_ns < 1_000_000, "it waited {mean_ns} ns");
+}
+
 /// Equal tasks get equal time, more of them than CPUs, under each scheduler.
 #[test]
 fn equals_get_equal_time() {
     let scalar = || mix(0, 100);
     for out in [
         run_with(Fair::new, scalar(), secs(2)),
+        run_with(cfs, scalar(), secs(2)),
         run_with(Deadline::muqss, scalar(), secs(2)),
         run_with(Deadline::core_scheduling, scalar(), secs(2)),
     ] {

@@ -18,7 +18,8 @@ fn built_in_scenarios_run() {
         let platform = Platform::new(&model);
         let variants = scenario.variants().map(Some).chain([None]);
         for variant in variants {
-            for policy in ["fair", "muqss", "core-scheduling", "affinity:2", "lane", "lane:wide=2"]
+            for policy in
+                ["fair", "cfs", "muqss", "core-scheduling", "affinity:2", "lane", "lane:wide=2"]
             {
                 let workload = scenario.workload(variant).unwrap().clone();
                 let options = Options { duration_ns: 60_000_000, ..Default::default() };

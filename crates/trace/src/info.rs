@@ -47,6 +47,14 @@ pub struct Info {
 }
 
 impl Info {
+    /// Number of the first mark of a function, whatever file it is in.
+    pub fn mark(&self, function: &str) -> Option<u32> {
+        let of = |mark: &MarkInfo| {
+            mark.name.strip_suffix(function).is_some_and(|file| file.ends_with(':'))
+        };
+        self.marks.iter().position(of).map(|at| at as u32)
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let flag = |set: bool| if set { "yes" } else { "no" };
         let (start, wall) = (self.start_ns.to_string(), self.start_wall_ns.to_string());

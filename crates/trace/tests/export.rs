@@ -2,10 +2,10 @@
 //! A recording as a trace for Perfetto and as a timeline: a task that is woken, runs, enters a marked
 //! function, leaves it, sleeps and runs again on another CPU.
 
-use report::timeline::{AMOUNT_MAX, Period};
+use report::timeline::{AMOUNT_MAX, Mark, Period};
 use trace::follow::{Follower, Visit};
 use trace::perfetto::Perfetto;
-use trace::timeline::{Of, Timeline};
+use trace::timeline::{Calls, Of, Timeline};
 use trace::{Event, Info, MarkInfo, Name, What, Why};
 
 fn info() -> Info {
@@ -126,4 +126,56 @@ fn long_times_are_several_periods() {
         follower.take(&event, &mut timeline);
     }
     assert_eq!(timeline.periods(), [busy(0, AMOUNT_MAX), busy(0, 5)]);
+}
+
+/// A server reads until there is nothing more, works, and answers in two parts; then it looks for the next
+/// request, which takes long to come, and answers that. One hint a request: behind its last read, also if
+/// the work is interrupted.
+#[test]
+fn hints_stand_behind_the_last_read_of_a_request() {
+    let mark = |level, name: &str| MarkInfo { level, name: name.into() };
+    let marks = vec![mark(2, "read"), mark(2, "write")];
+    let info = Info { everybody: true, start_ns: 0, marks, ..Info::default() };
+    let switch = |next, why| What::Switch { next, why, bound: false, lane: None, next_lane: None };
+    let (read, write) = (What::Mark { mark: 0 }, What::Mark { mark: 1 });
+    let (read_ends, write_ends) = (What::MarkReturn { mark: 0 }, What::MarkReturn { mark: 1 });
+    let events = [
+        (100, 0, switch(7, Why::Preempted)),
+        (110, 7, read.clone()),
+        (120, 7, read_ends.clone()),
+        (121, 7, read.clone()),
+        (122, 7, read_ends.clone()),
+        // the work, with somebody else in between
+        (150, 7, switch(8, Why::Preempted)),
+        (160, 8, switch(7, Why::Sleeps)),
+        (180, 7, write.clone()),
+        (190, 7, write_ends.clone()),
+        (200, 7, write.clone()),
+        (210, 7, write_ends.clone()),
+        (211, 7, read.clone()),
+        (212, 7, read_ends.clone()),
+        (213, 7, read),
+        (220, 7, read_ends),
+        (250, 7, write),
+        (260, 7, write_ends),
+    ];
+    let periods = |of| {
+        let mut timeline =
+            Timeline::new(of, 1_000_000, 2).with_hints(Calls { takes: 0, answers: 1 });
+        let mut follower = Follower::new(&info);
+        for (at_ns, tid, what) in events.clone() {
+            follower.take(&Event { at_ns, cpu: 0, tid, what }, &mut timeline);
+        }
+        follower.finish(260, &mut timeline);
+        timeline.periods()
+    };
+    let hinted = |periods: &[Period]| -> Vec<u64> {
+        let of = periods.iter().filter(|period| !period.marks.is_empty());
+        assert!(of.clone().all(|period| period.marks == [Mark::Request, Mark::Force]));
+        of.map(|period| period.cycles.unwrap()).collect()
+    };
+    assert_eq!(hinted(&periods(Of::Task(7))), [28, 30]);
+    // the CPU goes on with the other task at once
+    assert_eq!(hinted(&periods(Of::Cpu(0))), [58, 30]);
+    assert!(hinted(&periods(Of::Task(8))).is_empty());
 }

@@ -3,8 +3,8 @@
 //! web server's trace under policies (6.2.2), and one change by hand (6.3). Replays take
 //! milliseconds, so each figure makes its own.
 //!
-//! DIM's trace is not published; `data/timelines/dim-nginx.toml` stands for it. Its i9-7940X ran
-//! without turbo.
+//! DIM's trace is not published; `data/timelines/dim-nginx.toml` stands for it, and a recording of our own
+//! (`recorded.rs`) beside. Its i9-7940X ran without turbo.
 //!
 //! One change by hand: the processor keeps a licence of its own, 3.0 GHz with minimal offsets,
 //! below which software asks for 2.4 GHz and takes it back. To the replay that is a core with a
@@ -21,6 +21,7 @@ use report::papers::Config;
 use report::reproduce::Measure;
 
 use super::plan::Instead;
+use super::recorded::{self, Gzip};
 use super::what_if::Change;
 
 /// DIM 6.2.1: the clock above level 0 with minimal AVX offsets.
@@ -44,11 +45,18 @@ pub(super) struct Setting {
     /// Whether the hardware's timeout passes as fast as time, or as fast as the work of the trace,
     /// which takes longer at the low clock.
     pub timeout_is_time: bool,
+    /// How much the recorded server compressed.
+    pub gzip: Gzip,
 }
 
 impl Setting {
     fn of(instead: Instead) -> Setting {
-        let mut setting = Setting { software_extra_ns: 0, one_halt: true, timeout_is_time: true };
+        let mut setting = Setting {
+            software_extra_ns: 0,
+            one_halt: true,
+            timeout_is_time: true,
+            gzip: Gzip::Default,
+        };
         if let Instead::WhatIf(what_if) = instead
             && let Change::Clock(change) = &what_if.change
         {
@@ -83,7 +91,7 @@ pub(super) fn figure(id: &str, instead: Instead) -> Option<f64> {
 pub(super) fn measure(config: &Config, measure: Measure, instead: Instead) -> Option<f64> {
     match (config.workload.as_str(), measure) {
         ("nginx-openssl-noht", Measure::CpuTime) => request_ns(&config.machine, &config.variant),
-        ("nginx-openssl-trace", Measure::Throughput) => {
+        (workload @ ("nginx-openssl-trace" | "nginx-openssl-recorded"), Measure::Throughput) => {
             let (platform, core) = (platform(&config.machine)?, base(&config.machine)?);
             let spec = match (config.policy.as_str(), instead) {
                 ("unmodified", _) => Spec::Fixed(core.times.relax_ns),
@@ -94,7 +102,12 @@ pub(super) fn measure(config: &Config, measure: Measure, instead: Instead) -> Op
                 _ => return None,
             };
             // DIM's trace takes the whole calls into OpenSSL for wide code
-            let out = server(&platform, &core, "calls", spec)?;
+            let out = if workload == "nginx-openssl-recorded" {
+                let timeline = recorded::timeline(Setting::of(instead).gzip, &core)?;
+                spec.run(&core, &[&timeline], SEED).ok()?
+            } else {
+                server(&platform, &core, "calls", spec)?
+            };
             Some(out.requests() as f64 / out.time_ns as f64 * 1e9)
         }
         ("one-change", Measure::LatencyMax) => scalar_ns(&config.policy, &Setting::of(instead)),

@@ -58,7 +58,7 @@ fn fault_migrate(policy: &str) -> Plan {
 
 /// nginx beside x265 without hyperthreading (DIM 2, Figure 2).
 fn noht(variant: &str) -> Plan {
-    Plan { siblings: false, ..plan(GOLD, "dim-nginx-x265", variant, "fair") }
+    Plan { siblings: false, ..plan(GOLD, "dim-nginx-x265", variant, "cfs") }
 }
 
 /// The simulations that the figure of a row is computed from; none if the row is a measure.

@@ -3,7 +3,7 @@
 //!
 //! Which scenario stands for which workload of which paper, and which scheduler for which prototype,
 //! is in `plan.rs`; figures that are no measure of a configuration are in `figures.rs`; what DIM says
-//! about the clock of one core is in `dvfs.rs`, and about power scores in `score.rs`; what TURBO says about locks
+//! about the clock of one core is in `dvfs.rs` (our own recording of its web server in `recorded.rs`), and about power scores in `score.rs`; what TURBO says about locks
 //! in `locks.rs`, and about what else it boosted in `boost.rs`. Changed experiments that explain a miss are in `what_if.rs`. What a row means is said in
 //! `report::reproduce`.
 
@@ -12,6 +12,7 @@ mod dvfs;
 mod figures;
 mod locks;
 mod plan;
+mod recorded;
 mod score;
 mod what_if;
 

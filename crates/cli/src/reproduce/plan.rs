@@ -190,10 +190,10 @@ fn scenario(document: &str, workload: &str) -> Option<(&'static str, &'static st
 /// counts CPUs, SYSTOR cores of two.
 pub(super) fn policy(document: &str, name: &str) -> Option<&'static str> {
     Some(match name {
-        // no core specialisation there, and so no MuQSS
-        "unmodified" if document == "DIM" => "fair",
+        // no core specialisation there, and so no MuQSS; all papers are older than Linux 6.6
+        "unmodified" if document == "DIM" => "cfs",
         "unmodified" => "muqss",
-        "cfs" => "fair",
+        "cfs" => "cfs",
         // nothing is wide, as long as nothing traps
         "modified-idle" => "prototype:cpus=2,end=return",
         // SFMA does not say how many cores were wide: the best of 1, 2 and 3

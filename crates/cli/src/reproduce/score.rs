@@ -16,7 +16,7 @@ use sim::score::power_scores;
 use super::plan::Instead;
 use super::what_if::Change;
 
-/// The figures hold for any seed, to a hundredth.
+/// With seeds 1 to 4 mixed processes differ by 0.02 at most, the loops by 0.09.
 const SEED: u64 = 1;
 
 /// Whose score in which experiment.

@@ -9,6 +9,7 @@ use sim::engine::Outcome;
 use sim::histogram::Histogram;
 use sim::policy_spec::{Finished, PolicySpec, Scheme};
 use sim::record::{RunPoint, RunRecord};
+use sim::sched::fair::Slices;
 
 use super::sweep::Target;
 
@@ -43,7 +44,12 @@ pub(super) fn sim_run(
 
 fn about(scheme: &Scheme) -> &'static str {
     match scheme {
-        Scheme::Fair => "the kernel's fair scheduling, which knows nothing of licences",
+        Scheme::Fair(Slices::Fixed) => {
+            "the kernel's fair scheduling, which knows nothing of licences"
+        }
+        Scheme::Fair(Slices::Latency) => {
+            "the kernel's fair scheduling before Linux 6.6, with longer slices"
+        }
         Scheme::Muqss => "MuQSS: the earliest virtual deadline of the machine first",
         Scheme::CoreScheduling => "wide and other tasks never share a core",
         Scheme::Affinity(_) => "wide tasks are bound to some cores, all others to the rest",

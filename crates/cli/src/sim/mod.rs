@@ -15,6 +15,7 @@ mod replay;
 mod sweep;
 
 pub(crate) use input::model;
+pub(crate) use replay::of_periods;
 pub(crate) use sweep::{Target, cannot_simulate, in_parallel, once};
 
 use std::fs;
@@ -43,6 +44,7 @@ use crate::terminal;
 #[command(after_long_help = "\
 Policies:
   fair              the kernel's fair scheduling
+  cfs               the same before Linux 6.6, as the papers had it
   muqss             MuQSS, the baseline of the papers
   core-scheduling   wide and other tasks never share a core
   affinity:CORES    wide tasks are bound to so many cores, all others to the rest

@@ -6,13 +6,14 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 
 use clap::Args;
-use machine::Platform;
+use machine::{CpuModel, Platform};
 use report::problem::Problem;
 use report::timeline::{self, Header};
+use sched::parse::ParseError;
 use trace::Info;
 use trace::follow::Visit;
 use trace::perfetto::Perfetto;
-use trace::timeline::{Of, Timeline};
+use trace::timeline::{Calls, Of, Timeline};
 
 use super::{follow, open};
 use crate::failure::{Failure, unwritable};
@@ -34,12 +35,31 @@ pub(super) struct TimelineArgs {
     /// With --timeline: cores of it that are active [default: all]
     #[arg(long, value_name = "N", requires = "timeline")]
     active_cores: Option<usize>,
+    /// With --timeline: count in the base clock, for `turbolane sim --replay --no-turbo`
+    #[arg(long, requires = "timeline", conflicts_with = "active_cores")]
+    no_turbo: bool,
     /// With --timeline: this CPU, of a recording of the whole machine
     #[arg(long, value_name = "N", requires = "timeline", group = "whose")]
     cpu: Option<u16>,
     /// With --timeline: the task with this number
     #[arg(long, value_name = "TID", requires = "timeline", group = "whose")]
     task: Option<u32>,
+    /// With --timeline: marked functions that take a request in and answer it, as hints
+    ///
+    /// A server that has all of a request may say so, and the clock is raised (DIM 6.2.2): where READ has returned
+    /// for the last time before WRITE is called. Counts requests too. For `turbolane sim --replay --dvfs hints`.
+    #[arg(long, value_name = "READ,WRITE", requires = "timeline", value_parser = pair)]
+    hint: Option<(String, String)>,
+}
+
+/// Reads `--hint`.
+fn pair(text: &str) -> Result<(String, String), ParseError> {
+    let parts = text.split_once(',').filter(|(a, b)| !a.is_empty() && !b.is_empty());
+    let (a, b) = parts.ok_or_else(|| ParseError {
+        why: format!("\"{text}\" is no pair of functions"),
+        next: "write both, such as SSL_read,SSL_write".into(),
+    })?;
+    Ok((a.into(), b.into()))
 }
 
 /// Writes the recording for Perfetto. Returns what is to be said of it.
@@ -72,7 +92,13 @@ impl TimelineArgs {
             return Err(Failure::failed(Problem::new(what, "they set its clock", next)));
         }
         let level_max = platform.nr_levels() as u8 - 1;
-        let mut collected = Timeline::new(of, platform.clock_khz(0, active), level_max);
+        let mut collected =
+            Timeline::new(of, self.clock_khz(&platform, &model, active)?, level_max);
+        if let Some((takes, answers)) = &self.hint {
+            let info = open(path)?.info().clone();
+            let (takes, answers) = (mark(path, &info, takes)?, mark(path, &info, answers)?);
+            collected = collected.with_hints(Calls { takes, answers });
+        }
         let info = read_for(path, of, &mut collected)?;
         let periods = collected.periods();
         if periods.is_empty() {
@@ -86,14 +112,37 @@ impl TimelineArgs {
             about: format!("{} of a recording of: {}", name(of), info.target),
             machine: model.id.clone(),
             active_cores: Some(active),
-            work: "run".into(),
+            work: if self.hint.is_some() { "request" } else { "run" }.into(),
             recorded: true,
         };
-        let count = periods.len();
+        let mut count = format!("{} periods", periods.len());
+        if self.hint.is_some() {
+            let requests = periods.iter().filter(|period| !period.marks.is_empty()).count();
+            count += &format!(", {requests} requests");
+        }
         fs::write(out, timeline::write(&header, periods.into_iter()))
             .map_err(|error| unwritable(out, &error))?;
         let out = out.display();
-        Ok(Some(format!("wrote {out}: {count} periods; turbolane sim --replay {out}\n")))
+        let how = if self.no_turbo { " --no-turbo" } else { "" };
+        Ok(Some(format!("wrote {out}: {count}; turbolane sim --replay {out}{how}\n")))
+    }
+
+    /// Clock of level 0.
+    fn clock_khz(
+        &self,
+        platform: &Platform,
+        model: &CpuModel,
+        active: usize,
+    ) -> Result<u32, Failure> {
+        if !self.no_turbo {
+            return Ok(platform.clock_khz(0, active));
+        }
+        let base = model.levels.first().and_then(|level| level.base.as_ref());
+        base.map(|base| base.value.0).ok_or_else(|| {
+            let why = format!("the base clock of {} is not known", model.id);
+            let next = "write it into a copy of its CPU file";
+            Failure::failed(Problem::new("cannot use --no-turbo", why, next))
+        })
     }
 }
 
@@ -108,6 +157,20 @@ fn read_for(path: &Path, of: Of, to: &mut dyn Visit) -> Result<Info, Failure> {
     }
     follow(path, &mut reader, to)?;
     Ok(info)
+}
+
+/// The mark of a function.
+fn mark(path: &Path, info: &Info, function: &str) -> Result<u32, Failure> {
+    info.mark(function).ok_or_else(|| {
+        let names: Vec<&str> = info.marks.iter().map(|mark| mark.name.as_str()).collect();
+        let what = format!("{} has no mark of the function {function}", path.display());
+        let why = match names.is_empty() {
+            true => "nothing was marked".into(),
+            false => format!("it has marks of {}", names.join(", ")),
+        };
+        let next = "record it: turbolane record --mark FILE:FUNCTION";
+        Failure::failed(Problem::new(what, why, next))
+    })
 }
 
 fn name(of: Of) -> String {

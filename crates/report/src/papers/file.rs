@@ -260,6 +260,13 @@ impl Reader<'_> {
         if *row.purpose.get_ref() == Use::Context && row.note.is_empty() {
             return Err(self.refuse(&row.purpose, "no reason", "say in note why it is context"));
         }
+        if *row.purpose.get_ref() == Use::Repeats && row.note.is_empty() {
+            return Err(self.refuse(
+                &row.purpose,
+                "no means",
+                "say in note by what it is repeated",
+            ));
+        }
         if row.stddev.as_ref().is_some_and(|stddev| *stddev.get_ref() < 0.0) {
             return Err(self.refuse(&row.value, "a negative spread", EXAMPLE));
         }
@@ -317,9 +324,13 @@ impl Reader<'_> {
             let next = "an order ranks at least two different configurations";
             return Err(self.refuse(&at, "nothing is ranked", next));
         }
-        if *order.purpose.get_ref() == Use::Calibrates {
+        if matches!(order.purpose.get_ref(), Use::Calibrates | Use::Repeats) {
             let next = "a ranking predicts or is context";
-            return Err(self.refuse(&order.purpose, "a ranking calibrates nothing", next));
+            return Err(self.refuse(
+                &order.purpose,
+                "a ranking calibrates and repeats nothing",
+                next,
+            ));
         }
         Ok(Order {
             id: self.id(&order.id, ids)?,

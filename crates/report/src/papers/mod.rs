@@ -10,6 +10,8 @@
 //! - *calibrates*: the model may be fitted to it. Only what was measured without mitigation may
 //!   be used so; the reader refuses anything else;
 //! - *predicts*: a simulation that saw only calibrating rows must come out here;
+//! - *repeats*: the same figure as another row's, which is compared with something else of ours (a recording in
+//!   the place of a model) and counts once;
 //! - *context*: the model has no such quantity (instructions, cache misses), or the figure is
 //!   another paper's. The row says why.
 //!

@@ -45,6 +45,8 @@ pub enum Use {
     Calibrates,
     /// The model must come out here by itself.
     Predicts,
+    /// A figure of another row once more, by other means: compared, but not counted again.
+    Repeats,
     /// Not compared.
     Context,
 }

@@ -182,8 +182,13 @@ impl Score {
             self.predicted += 1;
             self.compared += u32::from(row.within.is_some());
             self.within += u32::from(row.within == Some(true));
-            self.unexplained += u32::from(row.within == Some(false) && !explains(&row.what_if));
         }
+        let missed = |row: &&RowResult| {
+            matches!(row.published.purpose, Use::Predicts | Use::Repeats)
+                && row.within == Some(false)
+        };
+        let open = paper.rows.iter().filter(missed).filter(|row| !explains(&row.what_if));
+        self.unexplained += open.count() as u32;
         for order in paper.orders.iter().filter(|order| order.published.purpose == Use::Predicts) {
             self.orders += 1;
             self.orders_compared += u32::from(order.holds.is_some());

@@ -79,6 +79,9 @@ impl RowResult {
             format!("{error:+.1}{space}{}", self.error_unit)
         });
         let mut what = row.title.clone();
+        if self.published.purpose == Use::Repeats && !row.note.is_empty() {
+            what += &format!(" ({})", row.note);
+        }
         if self.verdict() == MISSED {
             what += &explanation(&self.what_if, |what_if| with_unit(what_if.simulated[0]));
         }
@@ -102,6 +105,7 @@ impl RowResult {
         match (self.published.purpose, self.within) {
             (Use::Calibrates, _) => "calibrated",
             (_, None) => OPEN,
+            (Use::Repeats, Some(true)) => "repeated",
             (_, Some(true)) => "predicted",
             (_, Some(false)) => MISSED,
         }

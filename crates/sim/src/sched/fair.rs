@@ -7,8 +7,8 @@
 //! then everywhere (newidle balance); at ticks a CPU pulls from one that has two more than itself.
 //! It knows nothing of licences.
 //!
-//! Constants are the kernel's defaults from eight CPUs on: base slice 0.7 ms * (1 + log2 8) = 2.8 ms
-//! (kernel/sched/fair.c), which is also the lead that a waking task needs to preempt.
+//! How long a task runs before another one gets its turn has changed with the kernel, and matters where what
+//! happens at a switch is the question (power scores): [`Slices`].
 //!
 //! Limits: no groups, no wake-affine towards the waker, one decision of load balancing at a time
 //! instead of domains with growing intervals.
@@ -21,7 +21,53 @@ use crate::sys::{Kick, NO_TASK, Sys, Tid};
 use crate::timers::NEVER;
 use crate::trace::Sink;
 
+/// How a CPU's time is divided. Constants are the kernel's defaults from eight CPUs on: four times those of one
+/// CPU (1 + log2 8; kernel/sched/fair.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Slices {
+    /// Since Linux 6.6 (EEVDF): a slice of 2.8 ms, which is also the lead that a waking task needs to
+    /// preempt, and the most that it is ahead or behind when it wakes.
+    #[default]
+    Fixed,
+    /// Before (CFS; DIM 6.1 used 5.2): all tasks of the CPU get their turn within 24 ms, but none less than 3 ms; a
+    /// task that has slept is at most 12 ms behind, and preempts if it is more than 4 ms behind who runs.
+    Latency,
+}
+
 const SLICE_NS: i64 = 2_800_000;
+const LATENCY_NS: i64 = 24_000_000;
+const GRANULARITY_NS: i64 = 3_000_000;
+const WAKEUP_NS: i64 = 4_000_000;
+
+impl Slices {
+    /// What a waking or migrating task keeps of its lead over the queue's clock.
+    fn placed_ns(self, lead_ns: i64) -> i64 {
+        match self {
+            Slices::Fixed => lead_ns.clamp(-SLICE_NS, SLICE_NS),
+            Slices::Latency => lead_ns.max(-LATENCY_NS / 2),
+        }
+    }
+
+    /// How far behind who runs a waking task must be to preempt it.
+    fn preempts_ns(self) -> i64 {
+        match self {
+            Slices::Fixed => SLICE_NS,
+            Slices::Latency => WAKEUP_NS,
+        }
+    }
+
+    /// Whether somebody else's turn has come: `load` tasks share the CPU, who runs has done so for `ran_ns` and
+    /// is `ahead_ns` ahead of who is next.
+    fn is_over(self, load: usize, ran_ns: i64, ahead_ns: i64) -> bool {
+        match self {
+            Slices::Fixed => ran_ns >= SLICE_NS,
+            Slices::Latency => {
+                let turn_ns = (LATENCY_NS / load.max(1) as i64).max(GRANULARITY_NS);
+                ran_ns > turn_ns || (ran_ns >= GRANULARITY_NS && ahead_ns > turn_ns)
+            }
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 struct FairTask {
@@ -29,6 +75,8 @@ struct FairTask {
     vruntime_ns: i64,
     weight: u32,
     started_ns: u64,
+    /// It sleeps, and its virtual time is still that of this CPU's queue, which goes on.
+    slept_on: Option<u16>,
 }
 
 /// One CPU's queue.
@@ -43,6 +91,7 @@ struct Rq {
 /// The scheduler.
 #[derive(Clone, Debug)]
 pub struct Fair {
+    slices: Slices,
     tasks: Vec<FairTask>,
     rqs: Vec<Rq>,
     inserted: u32,
@@ -50,10 +99,16 @@ pub struct Fair {
 }
 
 impl Fair {
-    /// For a machine.
+    /// For a machine, of today's kernels.
     pub fn new(sys: &Sys) -> Self {
+        Fair::with_slices(sys, Slices::default())
+    }
+
+    /// For a machine.
+    pub fn with_slices(sys: &Sys, slices: Slices) -> Self {
         let rq = Rq { queue: Queue::default(), clock_ns: 0, curr: NO_TASK, curr_since_ns: 0 };
         Fair {
+            slices,
             tasks: Vec::new(),
             rqs: vec![rq; sys.layout.nr_cpus],
             inserted: 0,
@@ -72,13 +127,13 @@ impl Fair {
         rq.clock_ns = rq.clock_ns.max(least);
     }
 
-    /// Into a CPU's queue, with the lead or lag that it had, up to a slice.
+    /// Into a CPU's queue, with as much of the lead or lag that it had as [`Slices`] says.
     fn enqueue(&mut self, cpu: usize, task: Tid, relative: bool) {
         self.inserted = self.inserted.wrapping_add(1);
         let rq = &mut self.rqs[cpu];
         let t = &mut self.tasks[task as usize];
         if relative {
-            t.vruntime_ns = rq.clock_ns + t.vruntime_ns.clamp(-SLICE_NS, SLICE_NS);
+            t.vruntime_ns = rq.clock_ns + self.slices.placed_ns(t.vruntime_ns);
         }
         rq.queue.insert(task, t.vruntime_ns, self.inserted);
     }
@@ -119,7 +174,7 @@ impl Fair {
         }
         let c = &self.tasks[curr as usize];
         let now_ns = c.vruntime_ns + (sys.now_ns - c.started_ns) as i64;
-        if self.tasks[task as usize].vruntime_ns + SLICE_NS < now_ns {
+        if self.tasks[task as usize].vruntime_ns + self.slices.preempts_ns() < now_ns {
             self.counters.preemptions += 1;
             sys.kick(cpu, Kick::Preempt);
         }
@@ -154,11 +209,15 @@ impl Fair {
 
 impl Scheduler for Fair {
     fn new_task(&mut self, _: &mut Sys, new: &NewTask) {
-        self.tasks.push(FairTask { vruntime_ns: 0, weight: new.weight, started_ns: 0 });
+        let weight = new.weight;
+        self.tasks.push(FairTask { vruntime_ns: 0, weight, started_ns: 0, slept_on: None });
     }
 
     fn wake(&mut self, sys: &mut Sys, task: Tid, _: &mut impl Sink) {
         self.counters.decisions += 1;
+        if let Some(cpu) = self.tasks[task as usize].slept_on.take() {
+            self.make_relative(cpu.into(), task);
+        }
         self.place(sys, task);
     }
 
@@ -195,8 +254,12 @@ impl Scheduler for Fair {
     fn stops(&mut self, sys: &mut Sys, cpu: usize, task: Tid, runnable: bool, _: &mut impl Sink) {
         self.charge(sys, cpu, task);
         self.rqs[cpu].curr = NO_TASK;
-        if !runnable {
-            self.make_relative(cpu, task);
+        match self.slices {
+            _ if runnable => {}
+            // the lag stays as it was
+            Slices::Fixed => self.make_relative(cpu, task),
+            // who sleeps falls behind
+            Slices::Latency => self.tasks[task as usize].slept_on = Some(cpu as u16),
         }
     }
 
@@ -224,7 +287,10 @@ impl Scheduler for Fair {
             self.enqueue(cpu, pulled, true);
         }
         let rq = &self.rqs[cpu];
-        !rq.queue.is_empty() && sys.now_ns - rq.curr_since_ns >= SLICE_NS as u64
+        let Some(next_ns) = rq.queue.head_ns() else { return false };
+        let ran_ns = (sys.now_ns - rq.curr_since_ns) as i64;
+        let ahead_ns = self.tasks[task as usize].vruntime_ns - next_ns;
+        self.slices.is_over(self.load(cpu), ran_ns, ahead_ns)
     }
 
     fn idles(&mut self, _: &mut Sys, cpu: usize) -> bool {

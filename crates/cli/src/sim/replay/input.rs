@@ -87,7 +87,8 @@ impl Input {
     }
 }
 
-fn of_periods(periods: &[Period]) -> Timeline {
+/// The periods of a trace as a timeline.
+pub(crate) fn of_periods(periods: &[Period]) -> Timeline {
     let mut timeline = Timeline::default();
     for period in periods {
         let work = match (period.cycles, period.idle_ns) {

@@ -19,6 +19,7 @@ use super::input::model;
 use super::{ReplayArgs, SimArgs};
 use crate::failure::{Failure, unwritable};
 use input::Input;
+pub(crate) use input::of_periods;
 pub(crate) use spec::DvfsPolicy;
 
 /// Without `--dvfs`: what needs no hints. The oracle only where it can look ahead.
