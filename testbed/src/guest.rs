@@ -117,7 +117,7 @@ impl Guest {
     /// The CPU as QEMU's `-cpu` takes it; `max`, all that can be emulated, when
     /// it is not given. `max,vendor=GenuineIntel,family=6,model=85` calls
     /// itself a Skylake-SP. In Bochs the name of one of its models, and `max`
-    /// is `corei7_skylake_x`.
+    /// is `corei7_skylake_x`; `sapphire_rapids` has AMX.
     #[must_use]
     pub fn cpu(mut self, model: &str) -> Self {
         model.clone_into(&mut self.cpu);

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::patches::{PATCHES, Patch};
 use crate::apt::{self, Apt};
 use crate::cache::{self, Cache};
 use crate::kernel::Kernel;
@@ -20,17 +21,19 @@ const RECIPE: &str = "2";
 /// | option | why |
 /// |---|---|
 /// | `cpu-level=6 x86-64 avx evex protection-keys memtype long-phy-address` | a Skylake-SP |
+/// | `amx` | with these, a Sapphire Rapids |
 /// | `smp` | several CPUs; excludes the fast handler chains |
 /// | `pci cdrom` | the disks |
 /// | `nogui disable-plugins disable-docbook` | no libraries but the C++ one |
 /// | the rest | speed |
-const CONFIGURE: [&str; 22] = [
+const CONFIGURE: [&str; 23] = [
     "--with-nogui",
     "--enable-x86-64",
     "--enable-cpu-level=6",
     "--enable-smp",
     "--enable-avx",
     "--enable-evex",
+    "--enable-amx",
     "--enable-fpu",
     "--enable-pci",
     "--enable-cdrom",
@@ -47,15 +50,6 @@ const CONFIGURE: [&str; 22] = [
     "--disable-large-ramfile",
     "--disable-plugins",
     "CXXFLAGS=-O2",
-];
-
-/// What is put right in the source: file, text, replacement.
-///
-/// CPUID.0BH says how many bits of an APIC id number the threads of a core. Bochs 3.0 says 1 where
-/// there is one thread, and so makes siblings of CPUs 0 and 1.
-const PATCHES: [(&str, &str, &str); 2] = [
-    ("cpu/cpuid.cc", "ilog2(nthreads-1)+1", "(nthreads > 1 ? ilog2(nthreads-1)+1 : 0)"),
-    ("cpu/cpuid.cc", "ilog2(ncores-1)+1", "(ncores > 1 ? ilog2(ncores-1)+1 : 0)"),
 ];
 
 /// What the emulator needs besides itself, each with its package.
@@ -90,7 +84,7 @@ pub(crate) fn prepare(cache: &Cache, kernel: &Kernel) -> Result<Bochs> {
     let versions = Versions::pinned();
     let pins = &versions.bochs;
     let options = CONFIGURE.join(" ");
-    let patches = format!("{PATCHES:?}");
+    let patches: String = PATCHES.iter().flat_map(|p| [p.file, p.text, p.replacement]).collect();
     let inputs = [RECIPE, &pins.sha256, &pins.suite, &options, &patches];
     let dir = cache.get("bochs", &inputs, "Bochs (about two minutes)", |dir| {
         fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -135,7 +129,7 @@ fn compile(cache: &Cache, pins: &versions::Bochs, dir: &Path) -> Result<()> {
 }
 
 fn patch(source: &Path) -> Result<()> {
-    for (file, text, replacement) in PATCHES {
+    for Patch { file, text, replacement } in PATCHES {
         let path = source.join(file);
         let code =
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;

@@ -27,11 +27,12 @@ use crate::process::{self, Group};
 /// |---|---|
 /// | `tsc=reliable tsc_early_khz` | the clock of `IPS`; without it `sleep 1` takes 35 s |
 /// | `no_timer_check` | the check fails by chance |
+/// | `no5lvl` | Bochs 3.0 panics when it leaves SMM with five levels of page tables |
 /// | `panic=0` | a panic stays: a reboot would boot the same CD again |
 ///
 /// The others are QEMU's.
 const KERNEL_ARGS: &str = "console=ttyS0 quiet panic=0 mitigations=off nokaslr \
-    cryptomgr.notests=1 audit=0 no_timer_check tsc=reliable tsc_early_khz=100000";
+    cryptomgr.notests=1 audit=0 no_timer_check no5lvl tsc=reliable tsc_early_khz=100000";
 
 /// Instructions in a second of guest time: what one host CPU does in about a
 /// second, and the frequency of the time stamp counter.
@@ -41,8 +42,8 @@ const IPS: u32 = 100_000_000;
 /// spinning CPUs wait.
 const QUANTUM: u32 = 16;
 
-/// The model of `Guest::cpu` "max": AVX-512 and XSAVES. `sapphire_rapids`
-/// panics in Bochs 3.0.
+/// The model of `Guest::cpu` "max": AVX-512 and XSAVES. `sapphire_rapids` has
+/// AMX too.
 const CPU_MODEL: &str = "corei7_skylake_x";
 
 /// Geometry of our disks, in sectors of 512 bytes.

@@ -5,6 +5,8 @@
 //!   is one thread, and so makes siblings of CPUs 0 and 1.
 //! - Where tiles may be used, decoded instructions lie in the next line's part of the instruction cache,
 //!   and are not found there when their bytes change: a CPU executes what is no longer in memory.
+//! - XRSTOR and XRSTORS leave a component that they are not asked for out of their reckoning of where the
+//!   next one lies: Linux restores PKRU by itself, and so all that lies behind it from the wrong place.
 //! - Tiles are saved when none is in use instead of when one is, and only half of their rows; of their
 //!   shapes, rows and columns change places.
 //! - Extended feature disable (XFD) is missing, without which Linux offers no AMX. Added as far as
@@ -39,6 +41,17 @@ pub(super) const PATCHES: &[Patch] = &[
 "#,
         r#"tilecfg.vmm16u(8+n)    = BX_CPU_THIS_PTR amx->tilecfg[n].bytes_per_row;
       tilecfg.vmmubyte(48+n) = BX_CPU_THIS_PTR amx->tilecfg[n].rows;
+"#,
+    ),
+    patch(
+        "cpu/xsave.cc",
+        r#"        if (format & feature_mask)
+          offset += xsave_restore[feature].len;
+      }
+"#,
+        r#"      }
+      if (format & feature_mask)
+        offset += xsave_restore[feature].len;
 "#,
     ),
     patch("cpu/xsave.cc", "row < BX_TILE_REGISTERS", "row < BX_TILE_MAX_ROWS"),

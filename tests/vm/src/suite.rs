@@ -26,7 +26,7 @@ pub struct Case {
     pub kernel: &'static str,
     /// Added to the kernel command line.
     pub kernel_args: &'static str,
-    /// As QEMU's `-cpu` takes it.
+    /// As QEMU's `-cpu` takes it, or a model of Bochs.
     pub cpu: &'static str,
     /// Wall-clock limit for boot and test.
     pub limit_s: u32,
@@ -94,6 +94,13 @@ impl Case {
     pub const fn bochs(mut self) -> Self {
         self.emulator = "bochs";
         self.cpus = 2;
+        self
+    }
+
+    /// The same in Bochs on a CPU with AMX.
+    pub const fn bochs_amx(mut self) -> Self {
+        self = self.bochs();
+        self.cpu = "sapphire_rapids";
         self
     }
 

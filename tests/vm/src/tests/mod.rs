@@ -12,6 +12,7 @@ pub mod record;
 mod storms;
 mod top;
 mod trap;
+mod trap_amx;
 mod trap_avx512;
 mod trap_detection;
 mod trap_input;
@@ -75,6 +76,7 @@ pub const ALL: &[Case] = &[
     Case::new("trap_light_and_heavy", trap_light::light_and_heavy),
     Case::new("trap_detection", trap_detection::programs_find_what_is_withheld).limit_s(240),
     Case::new("trap_avx512", trap_avx512::everything).bochs().limit_s(1200),
+    Case::new("trap_amx", trap_amx::everything).bochs_amx().limit_s(900),
     Case::new("trap_rate_limit", trap::rate_limit),
     Case::new("trap_migrates", trap_lane::migrates).icount().limit_s(600),
     Case::new("trap_lane_stress", trap_lane::stress_with_migrations).limit_s(600),

@@ -19,9 +19,9 @@ const SCALAR: usize = 0;
 const WIDE: usize = 1;
 
 /// Sections that one task executes.
-const SECTIONS: u32 = 60;
+const SECTIONS: u32 = 40;
 /// Of the guest's time, which passes at about the same rate.
-const STRESS: Duration = Duration::from_secs(10);
+const STRESS: Duration = Duration::from_secs(8);
 
 /// All of them.
 pub fn everything() -> Result<()> {

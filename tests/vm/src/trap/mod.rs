@@ -9,6 +9,7 @@ pub mod kvm;
 pub mod sections;
 pub mod sites;
 pub mod stress;
+pub mod tiles;
 pub mod vectors;
 
 use std::fs;
@@ -40,7 +41,12 @@ impl Trap {
 
     /// Loads the module and opens its device.
     pub fn loaded(parameters: &str) -> Result<Self> {
-        load(&format!("components={} {parameters}", components()))?;
+        Self::withholding(components(), parameters)
+    }
+
+    /// The same withholding these components.
+    pub fn withholding(components: &str, parameters: &str) -> Result<Self> {
+        load(&format!("components={components} {parameters}"))?;
         Ok(Trap { device: Some(Device::open()?) })
     }
 

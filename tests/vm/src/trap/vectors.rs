@@ -68,6 +68,7 @@ macro_rules! calls_and_spins {
          5:"
     };
 }
+pub(super) use calls_and_spins;
 
 /// Loads all registers, makes the system call `number` with these arguments `calls` times, spins,
 /// and returns what the registers hold then, with the last call's result.
