@@ -78,6 +78,7 @@ bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p,
 			    u64 dsq_id, u64 enq_flags) __ksym __weak;
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice_ns) __ksym __weak;
 struct task_struct *scx_bpf_dsq_peek(u64 dsq_id) __ksym __weak;
+void scx_bpf_cpuperf_set(s32 cpu, u32 perf) __ksym __weak;
 
 int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id,
 			 u64 flags) __ksym;
@@ -156,6 +157,18 @@ static __always_inline void tl_scx_set_slice(struct task_struct *p,
 		scx_bpf_task_set_slice(p, slice_ns);
 	else
 		p->scx.slice = slice_ns;
+}
+
+static __always_inline bool tl_scx_has_cpuperf(void)
+{
+	return bpf_ksym_exists(scx_bpf_cpuperf_set);
+}
+
+/* From a callback of the scheduler: only for the CPU that it is about. */
+static __always_inline void tl_scx_set_cpuperf(s32 cpu, u32 target_q10)
+{
+	if (bpf_ksym_exists(scx_bpf_cpuperf_set))
+		scx_bpf_cpuperf_set(cpu, target_q10);
 }
 
 /* Walk a queue; tl_queue_iter is the iterator inside the loop, named by

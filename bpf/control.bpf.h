@@ -89,6 +89,7 @@ int tl_set_slot(struct tl_slot_args *args)
 	if (tc) {
 		tc->hint_seq = 0;
 		tc->hint_want = TL_HINT_SILENT;
+		tc->exec_id = p->self_exec_id;
 		tc->slot = args->slot + 1;
 		err = 0;
 	}

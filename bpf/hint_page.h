@@ -67,7 +67,11 @@ struct tl_hint_header {
 	/* scalar phases shorter than this are rests (policy/rest.h), 0 = none
 	 * are; by the daemon */
 	u64 rest_below_ns;
-	u64 reserved[3];
+	/* 1 if the scheduler tells the governor the slots' target_q10, else 0; by
+	 * the scheduler, as it starts */
+	u32 takes_targets;
+	u32 reserved0;
+	u64 reserved[2];
 };
 
 struct tl_hint_slot {
@@ -91,7 +95,11 @@ struct tl_hint_slot {
 	/* CLOCK_MONOTONIC at which the rest ends, 0 = there was none; by the
 	 * thread */
 	u64 rest_until_ns;
-	u64 reserved[1];
+	/* how fast the thread's CPU is to be: a share of its capacity in 1024ths
+	 * (policy/target.h), 0 = the thread does not ask; by the thread, or another
+	 * of its process */
+	u32 target_q10;
+	u32 reserved;
 };
 
 struct tl_hint_page {

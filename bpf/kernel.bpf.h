@@ -83,6 +83,7 @@ struct task_struct {
 	struct thread_info thread_info;
 	s32 on_cpu;
 	u64 start_time;
+	u64 self_exec_id;
 	char comm[16];
 	struct task_struct *real_parent;
 	u32 flags;

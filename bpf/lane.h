@@ -7,6 +7,7 @@
 #define TL_LANE_H
 
 #include "../policy/queues.h"
+#include "../policy/target.h"
 
 /*
  * One CPU: what it is, what it does, what it has counted. Written by the CPU
@@ -28,7 +29,8 @@ struct tl_cpu {
 	/* bit i: it has queued a task in LLC i and not looked after it since;
 	 * see arrivals.bpf.h */
 	u64 queued_llcs;
-	struct tl_turns turns; /* of the queues that it serves */
+	struct tl_turns turns;	 /* of the queues that it serves */
+	struct tl_target target; /* what its governor was told */
 	/* what it has counted */
 	u64 run_ns[TL_NR_TYPES];  /* CPU time by type of task */
 	u64 wait_ns[TL_NR_TYPES]; /* time tasks that started here had waited */
@@ -56,6 +58,7 @@ struct tl_cpu {
 	/* tasks that waited while a CPU for them was idle, found by this
 	 * CPU's later looks */
 	u64 overlooked;
+	u64 target_changes; /* new targets told to its governor */
 	u64 ticks;
 } __attribute__((aligned(64)));
 

@@ -10,6 +10,7 @@
  *   place.bpf.h    select_cpu, enqueue: an idle CPU or a queue
  *   leave.bpf.h    giving up a CPU at the word of a tracing program
  *   detect.bpf.h   hints, marks, system calls, traps -> events
+ *   target.bpf.h   how fast the CPU is to be for its task
  *   serve.bpf.h    dispatch: the next task of a CPU
  *   control.bpf.h  requests of the loader
  *   list.bpf.h     what each task has done, for who asks
@@ -37,6 +38,7 @@ char LICENSE[] SEC("license") = "GPL";
 #include "classes.bpf.h"
 #include "place.bpf.h"
 #include "detect.bpf.h"
+#include "target.bpf.h"
 #include "serve.bpf.h"
 #include "control.bpf.h"
 #include "list.bpf.h"
@@ -160,6 +162,7 @@ void BPF_PROG(tl_running, struct task_struct *p)
 	refresh_caps(p, tc);
 	queue = tl_task_queue(&tc->t);
 	c->running_queue = queue;
+	follow_target(p, tc, c, cpu, 0);
 	if (starts_too_early(p, c)) {
 		send_on(p, cpu);
 	} else if (tl_queue_fits(queue, c->class)) {
@@ -194,8 +197,9 @@ void BPF_PROG(tl_stopping, struct task_struct *p, bool runnable)
 SEC("struct_ops/tl_tick")
 void BPF_PROG(tl_tick, struct task_struct *p)
 {
+	s32 cpu = scx_bpf_task_cpu(p);
 	struct task_ctx *tc = lookup_task(p);
-	struct tl_cpu *c = lookup_cpu(scx_bpf_task_cpu(p));
+	struct tl_cpu *c = lookup_cpu(cpu);
 	u64 now_ns = bpf_ktime_get_ns();
 	u32 changed;
 
@@ -216,6 +220,7 @@ void BPF_PROG(tl_tick, struct task_struct *p)
 		tl_scx_set_slice(p, 0);
 	}
 	c->running_queue = tl_task_queue(&tc->t);
+	follow_target(p, tc, c, cpu, 1);
 	look_after_queued(c, 1ull << (c->ticks % nr_llcs));
 	if (fault == TL_FAULT_ERROR && c->ticks > 50)
 		tl_scx_error("provoked on purpose (--fault error)");
@@ -332,7 +337,10 @@ s32 BPF_PROG(tl_init)
 
 	if (!err)
 		err = create_scratch_masks();
-	return err ? err : apply_classes();
+	if (!err)
+		err = apply_classes();
+	publish_targets();
+	return err;
 }
 
 SEC("struct_ops/tl_exit")

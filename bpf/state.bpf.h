@@ -45,6 +45,8 @@ struct task_ctx {
 	u32 slot;     /* slot on the hint page + 1, 0 = none */
 	u32 hint_seq; /* the slot's values when last read */
 	u32 hint_want;
+	/* the kernel's count of its execs when it was given the slot */
+	u64 exec_id;
 	u32 went_first; /* it was placed before all queues */
 	u32 runs_of; /* queue id among whose running tasks it counts, 0 = none */
 	s32 last_cpu; /* where it last started, -1 = nowhere yet */

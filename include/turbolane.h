@@ -80,6 +80,12 @@
 #define TL_WAY_SIMULATED 4
 
 /**
+ * The lane's scheduler tells the governor what threads ask for; tl_boost() and
+ * its kin for CPUs are refused.
+ */
+#define TL_WAY_SCHEDULER 5
+
+/**
  * The calling thread, where a thread's number is asked for.
  */
 #define TL_SELF 0
@@ -356,7 +362,8 @@ int tl_clock(const struct tl_session *session,
 
 /**
  * The CPU to its fastest P-state. From any thread, without allocating once
- * the CPU was used. Returns 0; -EBADF, -ENODEV, -ENXIO, -EIO, -EBUSY, -ECHILD.
+ * the CPU was used. Returns 0; -EBADF, -ENODEV, -ENXIO, -EIO, -EBUSY, -ECHILD;
+ * -EOPNOTSUPP with TL_WAY_SCHEDULER.
  */
 int tl_boost(const struct tl_session *session, unsigned int cpu);
 
@@ -426,7 +433,8 @@ int tl_thread_list(const struct tl_session *session,
 
 /**
  * tl_boost() for the core that a registered thread runs on (TL_SELF: the
- * calling one); also -ESRCH.
+ * calling one), or with TL_WAY_SCHEDULER for whichever core it runs on from now
+ * on; also -ESRCH, -ENOTCONN.
  */
 int tl_thread_boost(const struct tl_session *session, unsigned int tid);
 

@@ -13,6 +13,7 @@ typedef int64_t s64;
 #include "rest.h"
 #include "score.h"
 #include "sizing.h"
+#include "target.h"
 
 #define EXPORT(ret, name, params, call) \
 	ret tlp_##name params           \
@@ -90,3 +91,5 @@ EXPORT(u32, rest_stays, (const struct tl_cfg *cfg, u64 phase_ns),
        tl_rest_stays(cfg, phase_ns))
 EXPORT(u32, rest_is_over, (const struct tl_cfg *cfg, u64 until_ns, u64 now_ns),
        tl_rest_is_over(cfg, until_ns, now_ns))
+EXPORT(u32, target_tell, (struct tl_target * t, u32 asked_q10, u32 is_tick),
+       tl_target_tell(t, asked_q10, is_tick))

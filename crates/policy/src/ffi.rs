@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The only FFI to policy/: c/native.c, name for name.
 
-use crate::{Cfg, Score, Sizing, SizingInput, Task, Turns};
+use crate::{Cfg, Score, Sizing, SizingInput, Target, Task, Turns};
 
 unsafe extern "C" {
     pub(crate) fn tlp_task_init(
@@ -69,4 +69,5 @@ unsafe extern "C" {
     pub(crate) fn tlp_score_level(s: *const Score) -> u32;
     pub(crate) fn tlp_rest_stays(cfg: *const Cfg, phase_ns: u64) -> u32;
     pub(crate) fn tlp_rest_is_over(cfg: *const Cfg, until_ns: u64, now_ns: u64) -> u32;
+    pub(crate) fn tlp_target_tell(t: *mut Target, asked_q10: u32, is_tick: u32) -> u32;
 }

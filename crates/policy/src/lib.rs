@@ -18,6 +18,10 @@ pub const NR_CLASSES: u32 = LEVEL_MAX + 1;
 pub const CPUS_MAX: usize = 1024;
 /// LLCs that the tables of the kernel build hold.
 pub const LLCS_MAX: usize = 64;
+/// The whole capacity of a CPU, as targets count.
+pub const TARGET_ONE: u32 = 1024;
+/// Ticks at which the default target is told again.
+pub const TARGET_REPEATS: u32 = 16;
 /// Weight of a task of nice 0.
 pub const WEIGHT_NICE0: u32 = 100;
 
@@ -182,6 +186,15 @@ pub struct Turns {
     pub queue: u32,
     pub nr_tasks: u32,
     pub first_ns: i64,
+}
+
+/// `tl_target`: what a CPU's frequency governor has been told. See policy/target.h.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Target {
+    pub told_q10: u32,
+    pub repeats: u32,
 }
 
 /// `tl_sizing`: state of the automatic sizing. Start with `nr_wide` = the cores wide now.
@@ -357,6 +370,15 @@ impl Turns {
     pub fn charge_first(&mut self, went_first: bool, used_ns: u64, slice_ns: u64) {
         // SAFETY: as in `begin`.
         unsafe { ffi::tlp_turns_charge_first(self, u32::from(went_first), used_ns, slice_ns) }
+    }
+}
+
+impl Target {
+    /// What to tell the governor, if anything, for a task that asks for `asked_q10` (0: for nothing).
+    pub fn tell(&mut self, asked_q10: u32, is_tick: bool) -> Option<u32> {
+        // SAFETY: plain data on both sides.
+        let told_q10 = unsafe { ffi::tlp_target_tell(self, asked_q10, u32::from(is_tick)) };
+        (told_q10 != 0).then_some(told_q10)
     }
 }
 

@@ -5,12 +5,14 @@
 //! |---|---|---|
 //! | `setspeed` | cpufreq's governor `userspace` and `scaling_setspeed` | a driver that offers the governor; root |
 //! | `limits` | cpufreq's `scaling_min_freq`, `scaling_max_freq`; the governor stays | a driver; root |
+//! | `scheduler` | a sched_ext scheduler that takes targets of threads (`scheduler.rs`); nothing is set | governor `schedutil`, such a scheduler |
 //! | `msr` | the CPU's registers through `/dev/cpu/N/msr` or `msr_safe` (`msr/`) | root, or msr-safe's list |
 //! | `simulated` | a model of a machine (`simulated.rs`); only if asked for | nothing |
 //! | none | | |
 //!
 //! The first that works is taken, in this order. The governor `userspace` is preferred, since it
-//! sets a frequency within the system call; limits are applied by a worker of the kernel later. Registers come last,
+//! sets a frequency within the system call; limits are applied by a worker of the kernel later. A scheduler comes
+//! behind them, since it takes wishes of threads only; it is what an ordinary user has. Registers come last,
 //! since a driver that is there writes the same ones: two masters. Where no driver is there they
 //! are what is left, and what TURBO used.
 
@@ -22,7 +24,7 @@ use hw::{Rooted, Source};
 use crate::error::Error;
 use crate::journal::{Journal, Specs};
 use crate::speeds::Speeds;
-use crate::{cpufreq, msr};
+use crate::{cpufreq, msr, scheduler};
 
 /// A way of setting P-states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub enum Way {
     Msr = 3,
     /// A model in the machine's place, by its id or file.
     Simulated = 4,
+    /// A scheduler that tells the governor what threads ask for.
+    Scheduler = 5,
 }
 
 impl Way {
@@ -49,6 +53,7 @@ impl Way {
             Way::Limits => "limits",
             Way::Msr => "msr",
             Way::Simulated => "simulated",
+            Way::Scheduler => "scheduler",
         }
     }
 }
@@ -133,18 +138,28 @@ impl Machine {
     }
 }
 
-/// Finds the way to take: the one asked for, or the first that works.
+/// Whether a scheduler takes targets of this process's threads; else why not. Asked only if all else about the way is
+/// fine.
+pub type TakesTargets<'a> = &'a dyn Fn() -> Result<(), String>;
+
+/// Finds the way to take: the one asked for, or the first that works. Without `scheduler` nobody here speaks for threads.
 pub(crate) fn choose(
     machine: &Machine,
     specs: &mut Specs,
     wanted: Option<Way>,
+    scheduler: Option<TakesTargets<'_>>,
 ) -> (Choice, Option<Found>) {
-    let ways = [Way::Setspeed, Way::Limits, Way::Msr];
+    let ways = [Way::Setspeed, Way::Limits, Way::Scheduler, Way::Msr];
+    let is_tried = |way: &Way| match wanted {
+        Some(wanted) => wanted == *way,
+        None => *way != Way::Scheduler || scheduler.is_some(),
+    };
     let mut refused = Vec::new();
-    for way in ways.into_iter().filter(|way| wanted.is_none_or(|wanted| wanted == *way)) {
+    for way in ways.into_iter().filter(is_tried) {
         let mut ours = Specs::default();
         let found = match way {
             Way::Msr => msr::find(machine, &mut ours),
+            Way::Scheduler => scheduler::find(machine, scheduler),
             _ => cpufreq::find(machine, &mut ours, way),
         };
         match found {

@@ -33,10 +33,11 @@ use std::sync::{Arc, Mutex, Once, Weak};
 
 use machine::{PstateModel, Topology};
 
-use crate::backend::{Backend, Choice, Found, Machine, Unit, Way, choose};
+use crate::backend::{Backend, Choice, Found, Machine, TakesTargets, Unit, Way, choose};
 use crate::domains::Clocks;
 use crate::error::Error;
 use crate::journal::{Journal, Restored, Specs};
+use crate::scheduler;
 use crate::simulated::{self, Simulated, Time};
 use crate::speeds::Speeds;
 use crate::watchdog::Watchdog;
@@ -117,7 +118,19 @@ static OPEN: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
 impl Control {
     /// Opens frequency control. On a machine or for a user without any it opens too, with
     /// [`Way::None`]: [`Control::choice`] says why, and what changes something is refused.
+    ///
+    /// [`Way::Scheduler`] is none here: see [`Control::open_for_threads`].
     pub fn open(options: &Options) -> Result<Self, Error> {
+        Self::open_by(options, None)
+    }
+
+    /// The same for who can speak for threads to a scheduler, and knows whether one takes their targets
+    /// ([`Control::target_q10`]).
+    pub fn open_for_threads(options: &Options, scheduler: TakesTargets<'_>) -> Result<Self, Error> {
+        Self::open_by(options, Some(scheduler))
+    }
+
+    fn open_by(options: &Options, scheduler: Option<TakesTargets<'_>>) -> Result<Self, Error> {
         if options.way == Some(Way::Simulated) {
             return Self::simulate(&simulated::model(&options.root)?, simulated::live());
         }
@@ -127,7 +140,7 @@ impl Control {
             Some(Way::None) => {
                 (Choice { way: Way::None, why: "none: as asked for".to_string() }, None)
             }
-            wanted => choose(&machine, &mut specs, wanted),
+            wanted => choose(&machine, &mut specs, wanted, scheduler),
         };
         let clocks = Clocks::read(&machine).map_err(|_| Error::Open(libc::ENXIO))?;
         let root = options.root.clone();
@@ -234,6 +247,23 @@ impl Control {
     /// CPUs that are set together with this one, itself included, ascending.
     pub fn set_together(&self, cpu: u32) -> Result<&[u32], Error> {
         Ok(&self.0.unit(cpu)?.1.unit.cpus)
+    }
+
+    /// What a thread on this CPU asks the scheduler for to have this frequency, as policy/target.h counts; with
+    /// [`Way::Scheduler`].
+    pub fn target_q10(&self, cpu: u32, khz: u32) -> Result<u32, Error> {
+        if self.0.choice.way != Way::Scheduler {
+            return Err(Error::NoBackend);
+        }
+        self.check_open()?;
+        let speeds = self.speeds(cpu)?;
+        speeds.check(khz)?;
+        Ok(scheduler::target_q10(speeds, khz))
+    }
+
+    /// Refuses in a forked child, and after the end.
+    pub fn check_open(&self) -> Result<(), Error> {
+        self.0.check_open()
     }
 
     /// The CPU to this frequency; read back. On failure the wish is as before.

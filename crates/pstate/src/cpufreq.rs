@@ -57,13 +57,8 @@ struct Cpufreq {
 
 /// Looks for a driver that this way works with; else why not.
 pub(crate) fn find(machine: &Machine, specs: &mut Specs, way: Way) -> Result<Found, String> {
-    let names = machine.source.list(POLICIES).unwrap_or_default();
-    let names: Vec<_> = names.iter().filter(|name| name.starts_with("policy")).collect();
-    let Some(first) = names.first() else {
-        return Err("the kernel has no cpufreq driver for this machine".into());
-    };
-    let file = |name: &str, file: &str| format!("{POLICIES}/{name}/{file}");
-    let driver = machine.text(&file(first, "scaling_driver")).unwrap_or_else(|| "unknown".into());
+    let names = policies(machine)?;
+    let driver = driver(machine, &names);
     let mut units = Vec::new();
     let mut policies = Vec::new();
     for name in &names {
@@ -96,8 +91,29 @@ pub(crate) fn find(machine: &Machine, specs: &mut Specs, way: Way) -> Result<Fou
     Ok(Found { backend: Box::new(Cpufreq { policies, way, switch }), units, what })
 }
 
+/// The policies' names; why there are none.
+pub(crate) fn policies(machine: &Machine) -> Result<Vec<String>, String> {
+    let mut names = machine.source.list(POLICIES).unwrap_or_default();
+    names.retain(|name| name.starts_with("policy"));
+    match names.is_empty() {
+        true => Err("the kernel has no cpufreq driver for this machine".into()),
+        false => Ok(names),
+    }
+}
+
+/// A file of a policy.
+pub(crate) fn file(policy: &str, file: &str) -> String {
+    format!("{POLICIES}/{policy}/{file}")
+}
+
+/// The driver, which is the same for all.
+pub(crate) fn driver(machine: &Machine, policies: &[String]) -> String {
+    let of = |policy: &String| machine.text(&file(policy, "scaling_driver"));
+    policies.first().and_then(of).unwrap_or_else(|| "unknown".into())
+}
+
 /// The numbers in a list like `0 1 2`.
-fn cpus(machine: &Machine, path: &str) -> Vec<u32> {
+pub(crate) fn cpus(machine: &Machine, path: &str) -> Vec<u32> {
     let text = machine.text(path).unwrap_or_default();
     let mut cpus: Vec<u32> = text.split_whitespace().filter_map(|cpu| cpu.parse().ok()).collect();
     cpus.sort_unstable();
@@ -132,7 +148,7 @@ fn usable(
 /// highest entry of the table without turbo. acpi-cpufreq marks Intel's turbo by an entry 1 MHz
 /// above the base (drivers/cpufreq/acpi-cpufreq.c), others list turbo in
 /// `scaling_boost_frequencies`.
-fn speeds(machine: &Machine, file: impl Fn(&str) -> String) -> Option<Speeds> {
+pub(crate) fn speeds(machine: &Machine, file: impl Fn(&str) -> String) -> Option<Speeds> {
     const INTEL_TURBO_MARK_KHZ: u32 = 1_000;
     let list = |name: &str| -> Vec<u32> {
         let text = machine.text(&file(name)).unwrap_or_default();
@@ -156,7 +172,7 @@ fn speeds(machine: &Machine, file: impl Fn(&str) -> String) -> Option<Speeds> {
     Speeds::of_table(table, Some(base))
 }
 
-fn switch(machine: &Machine, specs: &mut Specs, names: &[&String]) -> Option<Switch> {
+fn switch(machine: &Machine, specs: &mut Specs, names: &[String]) -> Option<Switch> {
     let (one, zero) = (Value::of_decimal(1), Value::of_decimal(0));
     if machine.writable(NO_TURBO).is_ok() {
         let settings = vec![specs.text(NO_TURBO[1..].to_string(), true)];

@@ -40,6 +40,8 @@ pub enum Error {
     NoBackend,
     /// The CPU is not online, or no frequency control covers it.
     NoCpu(u32),
+    /// This way takes wishes of threads, not of CPUs.
+    ByThread,
     /// The frequency is not one of the CPU's.
     OffTable {
         /// What was asked for.
@@ -79,6 +81,7 @@ impl Error {
             Error::NoBackend | Error::NoTurboSwitch => libc::ENODEV,
             Error::NoModel => libc::ENOENT,
             Error::NoCpu(_) => libc::ENXIO,
+            Error::ByThread => libc::EOPNOTSUPP,
             Error::OffTable { .. } => libc::ERANGE,
             Error::NotKept(_) => libc::EIO,
             Error::Taken(_) | Error::Limited(_) => libc::EBUSY,
@@ -104,6 +107,10 @@ impl fmt::Display for Error {
             Error::NoCpu(cpu) => {
                 write!(f, "CPU {cpu} is not online or has no frequency control")
             }
+            Error::ByThread => write!(
+                f,
+                "the scheduler takes wishes of threads, not of CPUs: wish for a registered thread"
+            ),
             Error::OffTable { asked_khz, below_khz, above_khz } => {
                 write!(f, "{asked_khz} kHz is no P-state of this CPU; nearest: ")?;
                 match (below_khz, above_khz) {

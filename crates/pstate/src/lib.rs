@@ -26,7 +26,7 @@
 //!
 //! # Parts
 //! `control` (wishes, one lock per unit), `backend` (the ways, and the choice), `cpufreq`, `msr`
-//! (the ways), `simulated` (a model in the machine's place), `speeds` (what can be set), `domains` (who shares a clock), `journal`, `watchdog`
+//! (the ways), `scheduler` (the way that goes by threads), `simulated` (a model in the machine's place), `speeds` (what can be set), `domains` (who shares a clock), `journal`, `watchdog`
 //! (restoring), `raw`, `value` (files without allocation), `wishes` (what boosted locks ask for).
 
 mod backend;
@@ -39,13 +39,14 @@ pub mod fake;
 mod journal;
 mod msr;
 mod raw;
+mod scheduler;
 mod simulated;
 mod speeds;
 mod value;
 mod watchdog;
 mod wishes;
 
-pub use backend::{Choice, Way};
+pub use backend::{Choice, TakesTargets, Way};
 pub use control::{Control, Options};
 pub use domains::{Clocks, Domain, Scope, TurboStep};
 pub use error::{Error, Place};

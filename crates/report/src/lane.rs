@@ -40,6 +40,7 @@ crate::statistics! {
         counter size_changes "" "changes of the wide CPUs, by automatic sizing or by request",
         counter overlooked ""
             "tasks that were found waiting for more than a slice while a CPU for them was idle",
+        counter target_changes "" "performance targets of threads that the frequency governor was told",
         counter wide_on_scalar_ticks "wrong"
             "timer ticks that saw wide code on a scalar CPU, degraded tasks not counted",
         counter ticks "" "timer ticks",

@@ -75,6 +75,7 @@ pub struct Scheduler {
     uprobe_done: Vec<Link>,
     syscall_links: Vec<Link>,
     trap_link: Option<Link>,
+    bell_link: Option<Link>,
     scheduler_link: Option<Link>,
 }
 
@@ -108,6 +109,7 @@ impl Scheduler {
             uprobe_done: Vec::new(),
             syscall_links: Vec::new(),
             trap_link: None,
+            bell_link: None,
             scheduler_link: None,
         };
         scheduler.store_settings(config);
@@ -121,6 +123,10 @@ impl Scheduler {
             Error::failed("cannot attach the scheduler", format!("{e:#}{}", self.ended_note()))
         })?;
         self.scheduler_link = Some(link);
+        if self.skel.progs.tl_target_bell.autoload() {
+            // A kernel that cannot attach to its functions is no reason to do without a scheduler: there are ticks.
+            self.bell_link = self.skel.progs.tl_target_bell.attach().ok();
+        }
         if hw::sched_ext::has_trap_module() {
             let link = self.skel.progs.tl_trap.attach();
             self.trap_link =
@@ -240,6 +246,7 @@ impl Scheduler {
         self.uprobe_done.clear();
         self.syscall_links.clear();
         self.trap_link = None;
+        self.bell_link = None;
         self.scheduler_link = None;
         self.ended()
     }
@@ -330,6 +337,9 @@ fn choose_programs(open: &mut OpenMainSkel<'_>) -> Result<()> {
     progs.tl_uprobe_syscall_done.set_autoload(has("__x64_sys_uprobe"));
     progs.tl_syscall_enter.set_autoload(true);
     progs.tl_syscall_exit.set_autoload(true);
+    // Without the bell targets are seen at ticks; without the function, never.
+    let hears = has("scx_bpf_cpuperf_set") && has("__x64_sys_sched_get_priority_min");
+    progs.tl_target_bell.set_autoload(hears);
     progs.tl_trap.set_autoload(hw::sched_ext::has_trap_module());
     Ok(())
 }

@@ -40,6 +40,7 @@ pub fn lane_stats(counters: &[CpuCounters], interval_ns: u64, wide_cpus: usize) 
         steals: sum(|c| c.steals),
         size_changes: None, // no CPU's doing: the lane's
         overlooked: sum(|c| c.overlooked),
+        target_changes: sum(|c| c.target_changes),
         wide_on_scalar_ticks: sum(|c| c.tick_wide_on_scalar),
         ticks: sum(|c| c.ticks),
     }

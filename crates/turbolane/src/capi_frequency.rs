@@ -71,7 +71,8 @@ pub unsafe extern "C" fn tl_clock(
 }
 
 /// The CPU to its fastest P-state. From any thread, without allocating once
-/// the CPU was used. Returns 0; -EBADF, -ENODEV, -ENXIO, -EIO, -EBUSY, -ECHILD.
+/// the CPU was used. Returns 0; -EBADF, -ENODEV, -ENXIO, -EIO, -EBUSY, -ECHILD;
+/// -EOPNOTSUPP with TL_WAY_SCHEDULER.
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_boost(session: *const tl_session, cpu: c_uint) -> c_int {
     guarded(|| Ok(self::session(session)?.control().boost(cpu).map(|()| 0)?))

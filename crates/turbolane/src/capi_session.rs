@@ -38,6 +38,9 @@ pub const TL_WAY_LIMITS: c_int = 2;
 pub const TL_WAY_MSR: c_int = 3;
 /// A model in the machine's place: root is its id, or its file.
 pub const TL_WAY_SIMULATED: c_int = 4;
+/// The lane's scheduler tells the governor what threads ask for; tl_boost() and
+/// its kin for CPUs are refused.
+pub const TL_WAY_SCHEDULER: c_int = 5;
 
 /// The calling thread, where a thread's number is asked for.
 pub const TL_SELF: c_uint = 0;
@@ -51,6 +54,7 @@ const _: () = {
     assert!(TL_WAY_NONE == Way::None as c_int && TL_WAY_SETSPEED == Way::Setspeed as c_int);
     assert!(TL_WAY_LIMITS == Way::Limits as c_int && TL_WAY_MSR == Way::Msr as c_int);
     assert!(TL_WAY_SIMULATED == Way::Simulated as c_int);
+    assert!(TL_WAY_SCHEDULER == Way::Scheduler as c_int);
 };
 
 /// A session; see tl_open().
@@ -260,6 +264,7 @@ pub unsafe extern "C" fn tl_open(
             TL_WAY_LIMITS => Some(Way::Limits),
             TL_WAY_MSR => Some(Way::Msr),
             TL_WAY_SIMULATED => Some(Way::Simulated),
+            TL_WAY_SCHEDULER => Some(Way::Scheduler),
             other => return Err(failure(libc::EINVAL, format!("no way has number {other}"))),
         };
         if session.is_null() {
@@ -345,6 +350,8 @@ pub extern "C" fn tl_strerror(code: c_int) -> *const c_char {
         0 => c"success",
         libc::ENODEV => c"no P-state control (or no turbo switch) here: tl_why() says why",
         libc::ENXIO => c"the CPU is not online or has no frequency control",
+        libc::EOPNOTSUPP => c"the scheduler takes wishes of threads, not of CPUs",
+        libc::ENOTCONN => c"no lane takes the thread's wishes: it has ended, or has no place left",
         libc::ERANGE => c"no P-state of this CPU has that frequency: tl_error() names the nearest",
         libc::EIO => c"a setting did not keep its value: locked, or written by somebody else",
         libc::EBUSY => c"another tool has set the governor or a limit: tl_error() says which",

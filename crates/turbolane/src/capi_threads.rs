@@ -89,7 +89,8 @@ fn wish(session: *const tl_session, tid: c_uint, wish: Wish) -> c_int {
 }
 
 /// tl_boost() for the core that a registered thread runs on (TL_SELF: the
-/// calling one); also -ESRCH.
+/// calling one), or with TL_WAY_SCHEDULER for whichever core it runs on from now
+/// on; also -ESRCH, -ENOTCONN.
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_thread_boost(session: *const tl_session, tid: c_uint) -> c_int {
     wish(session, tid, Wish::Boost)

@@ -46,13 +46,15 @@
 //! # Frequency, threads, measurement
 //! Apart from hints, a program may steer its own frequency: [`Session`] is TURBO's library, with
 //! P-states (crate `pstate`), a registry of threads ([`threads`]) and statistics of regions
-//! ([`monitor`]). It needs root to change a P-state, and nothing to measure.
+//! ([`monitor`]). It needs root to change a P-state, unless the lane's scheduler takes the threads' wishes, and nothing to
+//! measure.
 //!
 //! # Parts
 //! [`page`] is the shared memory, [`protocol`] how a thread gets its slot in it; both are shared
 //! with the daemon. The rest is private: `nesting` (open sections), `thread` (the fast path), `thread_local` (its memory),
 //! `scheduler` (finding one), `connect` (the socket), `mapping` (the page in this process), `cpu`
-//! (where am I), `affinity` (the fallback), `delegate` (helpers for it), `capi`, `capi_session`, `capi_frequency`,
+//! (where am I), `affinity` (the fallback), `delegate` (helpers for it), `targets` (speed by the scheduler), `wishes` (of
+//! boosted locks), `capi`, `capi_session`, `capi_frequency`,
 //! `capi_threads` (the C ABI).
 
 mod affinity;
@@ -72,9 +74,11 @@ pub mod page;
 pub mod protocol;
 mod scheduler;
 mod session;
+mod targets;
 mod thread;
 mod thread_local;
 pub mod threads;
+mod wishes;
 
 use std::fmt;
 

@@ -8,7 +8,8 @@
 //!
 //! Trust: every application that links the library maps the whole page, writable, so any local
 //! user can write any field. Nobody may therefore take more from the page than an opinion about
-//! placement: the daemon keeps its own table of slots, and indices from the page are checked.
+//! placement and speed of the threads that use it: the daemon keeps its own table of slots, and indices
+//! from the page are checked.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -52,8 +53,12 @@ pub struct Header {
     pub generation: AtomicU64,
     /// Scalar phases shorter than this are rests (policy/rest.h), 0 = none are; by the daemon.
     pub rest_below_ns: AtomicU64,
+    /// 1 if the scheduler tells the governor the slots' [`Slot::target_q10`], else 0; by the scheduler, as it starts.
+    pub takes_targets: AtomicU32,
     /// Not used, 0.
-    pub reserved: [AtomicU64; 3],
+    pub reserved0: AtomicU32,
+    /// Not used, 0.
+    pub reserved: [AtomicU64; 2],
 }
 
 /// What one thread says; one cache line, so that threads do not disturb each other.
@@ -78,8 +83,11 @@ pub struct Slot {
     pub narrowed: [AtomicU64; 4],
     /// `CLOCK_MONOTONIC` at which the rest ends, 0 = there was none; by the thread.
     pub rest_until_ns: AtomicU64,
+    /// How fast the thread's CPU is to be: a share of its capacity in 1024ths (policy/target.h), 0 = the thread does
+    /// not ask; by the thread, or another of its process.
+    pub target_q10: AtomicU32,
     /// Not used, 0.
-    pub reserved: [AtomicU64; 1],
+    pub reserved: AtomicU32,
 }
 
 /// The whole page.

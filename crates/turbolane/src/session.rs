@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use pstate::{Control, Options};
 
 use crate::monitor::Monitor;
+use crate::targets;
 use crate::threads::{Activity, ThreadError, Threads, Wish, own_tid};
 
 /// TURBO's library (slide 10): thread registry, thread control, topology and performance monitor.
@@ -33,8 +34,9 @@ pub struct Session {
 impl Session {
     /// Opens frequency control, with empty registry and monitor.
     pub fn open(options: &Options) -> Result<Self, pstate::Error> {
-        let control = Control::open(options)?;
-        Ok(Session { control, threads: Threads::default(), monitor: Monitor::new() })
+        let control = Control::open_for_threads(options, &targets::are_taken)?;
+        let threads = Threads::under(&control);
+        Ok(Session { control, threads, monitor: Monitor::new() })
     }
 
     /// P-states and topology.
@@ -52,7 +54,8 @@ impl Session {
         &self.monitor
     }
 
-    /// Wishes something for the core of the calling thread, which is registered.
+    /// Wishes something for the core of the calling thread, which is registered. (Boosted locks take a session too, as a
+    /// `locks::CpuFrequency`, and their threads need not be registered.)
     pub fn wish(&self, wish: Wish) -> Result<(), ThreadError> {
         self.threads.wish(&self.control, own_tid(), wish)
     }

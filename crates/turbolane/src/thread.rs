@@ -25,7 +25,7 @@ use crate::affinity::{self, Settled};
 use crate::delegate;
 use crate::errno::KeepErrno;
 use crate::nesting::Nesting;
-use crate::page::{CPU_LEVEL, CPU_SCALAR_LEAVES, HintPage, SILENT};
+use crate::page::{CPU_LEVEL, CPU_SCALAR_LEAVES, HintPage, SILENT, Slot};
 use crate::scheduler::{self, Link, Pace};
 use crate::thread_local::this_thread;
 use crate::{Error, Status};
@@ -176,6 +176,26 @@ pub fn wide_status() -> Status {
     }
 }
 
+/// The calling thread's page and slot, if a scheduler serves it. Looks for one as the first section would; `hurry`: even if
+/// the last look in this process was a moment ago.
+pub(crate) fn served(hurry: bool) -> Option<(&'static HintPage, &'static Slot)> {
+    let thread = this_thread();
+    if thread.link.get().is_some_and(|link| !link.page.is_active()) {
+        thread.lose();
+    }
+    match thread.link.get() {
+        Some(_) => {}
+        None if hurry => thread.connect_by(|| scheduler::join(in_child).ok()),
+        None => thread.connect_by(|| scheduler::look(&thread.pace, in_child)),
+    }
+    thread.link.get().map(|link| (link.page, link.slot))
+}
+
+/// The page and slot that the calling thread has, without a look for others.
+pub(crate) fn slot_at_hand() -> Option<(&'static HintPage, &'static Slot)> {
+    this_thread().link.get().map(|link| (link.page, link.slot))
+}
+
 /// The page by which a section of `level` that this thread would open now belongs on another CPU, to which
 /// only a change of the thread's mask would bring it: the affinity fallback, no section open, and this CPU
 /// is not fit.
@@ -300,11 +320,14 @@ impl Thread {
     #[cold]
     #[inline(never)]
     extern "C" fn connect(&self) -> c_int {
+        self.connect_by(|| scheduler::look(&self.pace, in_child));
+        0
+    }
+
+    fn connect_by(&self, look: impl FnOnce() -> Option<Link>) {
         let _errno = KeepErrno::new();
         affinity::shed_inherited();
-        let link = scheduler::look(&self.pace, in_child);
-        self.adopt(link);
-        0
+        self.adopt(look());
     }
 
     /// Takes up a link that was just made.

@@ -7,7 +7,8 @@
 //!
 //! Frequency belongs to cores, not to threads. A thread's wish goes to the CPU that it runs on now,
 //! and the registry remembers which: the next wish of a thread that has migrated takes back the
-//! old one first. A thread that is to keep its wish is pinned ([`Threads::migrate`]).
+//! old one first. A thread that is to keep its wish is pinned ([`Threads::migrate`]). Unless a scheduler
+//! takes the wishes (`pstate::Way::Scheduler`, `targets`): then they are the thread's, wherever it runs.
 //!
 //! What a thread is doing is a number of the program's choice; the registered thread sets it with one
 //! store ([`Activity`]).
@@ -16,6 +17,7 @@
 //! there. Masks that `migrate` narrowed are put back when a thread leaves; the program's end needs
 //! no restoring, since masks end with their threads.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -23,7 +25,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hw::task;
 use machine::{CpuSet, MAX_CPUS};
-use pstate::Control;
+use pstate::{Control, Way};
+
+use crate::targets::{self, Place};
 
 /// Longest name of a thread, bytes.
 pub const NAME_MAX: usize = 63;
@@ -41,6 +45,8 @@ pub enum ThreadError {
     NoCpu(u32),
     /// Its P-state cannot be set.
     Pstate(pstate::Error),
+    /// The scheduler that takes wishes does not serve the thread.
+    NotServed(u32),
     /// The system's reason.
     System(io::Error),
 }
@@ -54,6 +60,7 @@ impl ThreadError {
             ThreadError::BadName => libc::ENAMETOOLONG,
             ThreadError::NoCpu(_) => libc::ENXIO,
             ThreadError::Pstate(error) => error.errno(),
+            ThreadError::NotServed(_) => libc::ENOTCONN,
             ThreadError::System(error) => error.raw_os_error().unwrap_or(libc::EIO),
         }
     }
@@ -69,6 +76,11 @@ impl fmt::Display for ThreadError {
             ThreadError::BadName => write!(f, "a thread's name has 1 to {NAME_MAX} bytes"),
             ThreadError::NoCpu(cpu) => write!(f, "CPU {cpu} is not online"),
             ThreadError::Pstate(error) => error.fmt(f),
+            ThreadError::NotServed(tid) => write!(
+                f,
+                "no lane takes the wishes of thread {tid}: it has ended, or has no place left; start turbolane run \
+                 again, then wish from the thread itself"
+            ),
             ThreadError::System(error) => error.fmt(f),
         }
     }
@@ -118,6 +130,8 @@ struct Entry {
     role: u32,
     doing: Arc<AtomicU32>,
     wish_cpu: Option<u32>,
+    /// Where its target lies, with `Way::Scheduler`.
+    place: Option<Place>,
     /// Masks before the first migration and after the last.
     masks: Option<(CpuSet, CpuSet)>,
 }
@@ -137,7 +151,11 @@ pub enum Wish {
 
 /// The registry.
 #[derive(Default)]
-pub struct Threads(Mutex<Vec<Entry>>);
+pub struct Threads {
+    entries: Mutex<Vec<Entry>>,
+    /// A scheduler takes the threads' wishes.
+    by_scheduler: bool,
+}
 
 /// The kernel's number of the calling thread.
 pub fn own_tid() -> u32 {
@@ -145,8 +163,26 @@ pub fn own_tid() -> u32 {
     unsafe { libc::gettid() }.unsigned_abs()
 }
 
+/// When the calling thread started. /proc is asked once: that costs more than a wish.
+fn own_start_ticks() -> io::Result<u64> {
+    thread_local! {
+        /// With the number of the thread that it is of: a forked child has its parent's.
+        static KNOWN: Cell<Option<(u32, u64)>> = const { Cell::new(None) };
+    }
+    let tid = own_tid();
+    if let Some((_, start_ticks)) = KNOWN.get().filter(|(of, _)| *of == tid) {
+        return Ok(start_ticks);
+    }
+    let start_ticks = task::start_ticks(tid)?;
+    KNOWN.set(Some((tid, start_ticks)));
+    Ok(start_ticks)
+}
+
 impl Entry {
     fn lives(&self) -> bool {
+        if self.tid == own_tid() {
+            return own_start_ticks().is_ok_and(|start_ticks| start_ticks == self.start_ticks);
+        }
         task::lives_since(self.tid, self.start_ticks)
     }
 
@@ -160,10 +196,47 @@ impl Entry {
         cpu.map(|cpu| cpu as u32).ok_or(ThreadError::NoThread(self.tid))
     }
 
+    /// Wishes something for its core.
+    fn wish(&mut self, control: &Control, wish: Wish) -> Result<(), ThreadError> {
+        let cpu = self.cpu()?;
+        if let Some(old) = self.wish_cpu.filter(|old| *old != cpu || wish == Wish::Restore) {
+            control.restore(old)?;
+            self.wish_cpu = None;
+        }
+        match wish {
+            Wish::Restore => return Ok(()),
+            Wish::Boost => control.boost(cpu)?,
+            Wish::Slow => control.slow(cpu)?,
+            Wish::Khz(khz) => control.request(cpu, khz)?,
+        }
+        self.wish_cpu = Some(cpu);
+        Ok(())
+    }
+
+    /// Says in its place what it wishes.
+    fn ask(&mut self, control: &Control, wish: Wish) -> Result<(), ThreadError> {
+        let target_q10 = targets::of(control, self.cpu()?, wish)?;
+        if self.tid == own_tid() && !self.place.is_some_and(Place::is_read) {
+            self.place = Place::of_this_thread();
+        }
+        match self.place.filter(|place| place.is_read()) {
+            Some(place) => place.ask(target_q10),
+            None if target_q10 == targets::NONE => {} // nobody knows of an older wish
+            None => return Err(ThreadError::NotServed(self.tid)),
+        }
+        Ok(())
+    }
+
     /// Gives back what it has: its wish, and its mask if that is still ours.
     fn leave(&mut self, control: &Control) -> Result<(), ThreadError> {
         if let Some(cpu) = self.wish_cpu.take() {
             control.restore(cpu)?;
+        }
+        // In a forked child the slot is the parent's, as the thread is.
+        if let Some(place) = self.place.take().filter(|_| self.lives())
+            && control.check_open().is_ok()
+        {
+            place.ask(targets::NONE);
         }
         let Some((before, narrowed)) = self.masks.take() else { return Ok(()) };
         let is_ours = self.lives() && task::get_affinity(self.tid).is_ok_and(|is| is == narrowed);
@@ -175,8 +248,14 @@ impl Entry {
 }
 
 impl Threads {
+    /// No threads yet, whose wishes `control` will grant.
+    pub(crate) fn under(control: &Control) -> Self {
+        let by_scheduler = control.choice().way == Way::Scheduler;
+        Threads { entries: Mutex::default(), by_scheduler }
+    }
+
     fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers the calling thread.
@@ -185,7 +264,7 @@ impl Threads {
             return Err(ThreadError::BadName);
         }
         let tid = own_tid();
-        let start_ticks = task::start_ticks(tid).map_err(ThreadError::System)?;
+        let start_ticks = own_start_ticks().map_err(ThreadError::System)?;
         let mut entries = self.entries();
         // Threads that ended without a word.
         entries.retain(|entry| entry.tid != tid || entry.start_ticks == start_ticks);
@@ -195,7 +274,10 @@ impl Threads {
         let doing = Arc::new(AtomicU32::new(0));
         let name = name.to_string();
         let activity = Activity(Arc::clone(&doing));
-        entries.push(Entry { tid, start_ticks, name, role, doing, wish_cpu: None, masks: None });
+        // Now, since other threads may wish for this one before it does so itself.
+        let place = if self.by_scheduler { Place::of_this_thread() } else { None };
+        let (wish_cpu, masks) = (None, None);
+        entries.push(Entry { tid, start_ticks, name, role, doing, wish_cpu, place, masks });
         Ok(activity)
     }
 
@@ -236,13 +318,15 @@ impl Threads {
             lives
         });
         let info = |entry: &Entry| {
+            let cpu = entry.cpu().ok()?;
+            let asks = entry.place.is_some_and(Place::asks);
             Some(ThreadInfo {
                 tid: entry.tid,
                 name: entry.name.clone(),
                 role: entry.role,
                 doing: entry.doing.load(Relaxed),
-                cpu: entry.cpu().ok()?,
-                wish_cpu: entry.wish_cpu,
+                cpu,
+                wish_cpu: if asks { Some(cpu) } else { entry.wish_cpu },
             })
         };
         entries.iter().filter_map(info).collect()
@@ -250,20 +334,9 @@ impl Threads {
 
     /// Wishes something for the core that the thread runs on.
     pub fn wish(&self, control: &Control, tid: u32, wish: Wish) -> Result<(), ThreadError> {
-        self.with(tid, |entry| {
-            let cpu = entry.cpu()?;
-            if let Some(old) = entry.wish_cpu.filter(|old| *old != cpu || wish == Wish::Restore) {
-                control.restore(old)?;
-                entry.wish_cpu = None;
-            }
-            match wish {
-                Wish::Restore => return Ok(()),
-                Wish::Boost => control.boost(cpu)?,
-                Wish::Slow => control.slow(cpu)?,
-                Wish::Khz(khz) => control.request(cpu, khz)?,
-            }
-            entry.wish_cpu = Some(cpu);
-            Ok(())
+        self.with(tid, |entry| match self.by_scheduler {
+            true => entry.ask(control, wish),
+            false => entry.wish(control, wish),
         })
     }
 

@@ -9,6 +9,7 @@
 //! vmtests bench NAME        run a benchmark; its results go to $TURBOLANE_OUT
 //! vmtests demo              the guest's part of ./x demo
 //! vmtests pstate-end ROOT HOW  change P-states, then end
+//! vmtests slow-spinner      a thread that asks to be slow, until told to become another program
 //! vmtests record-load       threads with marked calls, to be recorded
 //! vmtests record-bench NAME a load whose recording is measured
 //! vmtests xcr0              print XCR0 as a new program sees it
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         ["bench", name] => suite::run(bench::ALL, name),
         ["demo"] => demo::run_demo(),
         ["pstate-end", root, how] => pstate_end::play(root, how),
+        ["slow-spinner"] => tests::pstate_scheduler::slow_spinner(),
         ["record-load"] => tests::record::load(),
         ["record-bench", load] => bench::record::load(load),
         ["xcr0"] => {

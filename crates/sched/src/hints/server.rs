@@ -182,8 +182,10 @@ impl Desk {
         let slot = &page.slot[given.slot as usize];
         slot.tid.store(0, Release);
         if given.is_new {
-            // What the last owner left. The same thread's stays: it tells our masks from others.
+            // What the last owner left. The same thread's stays: it tells our masks from others, and how
+            // fast the thread is to be.
             slot.narrowed.iter().for_each(|hash| hash.store(0, Relaxed));
+            slot.target_q10.store(0, Relaxed);
         }
         slot.want.store(SILENT, Relaxed);
         slot.seq.store(0, Relaxed);

@@ -228,7 +228,21 @@ fn full_table() {
     lock(&setup.server.desk).slots = Slots::new(1); // forget the sweep, too recent to be repeated
     assert_eq!(setup.reply_to(&request().to_bytes()).unwrap().status, 0);
     setup.page.slot[0].tid.store(0, Relaxed); // as the scheduler does when the thread ends
+    setup.page.slot[0].target_q10.store(7, Relaxed);
     finish(start_application(setup.path(), "served", false));
+    assert_eq!(setup.page.slot[0].target_q10.load(Relaxed), 0, "what the thread before asked for");
+}
+
+/// A thread that registers again has not said yet what it runs, but how fast it is to be.
+#[test]
+fn registering_again_keeps_the_target() {
+    let setup = Setup::new();
+    assert_eq!(setup.reply_to(&request().to_bytes()).unwrap().status, 0);
+    let slot = &setup.page.slot[0];
+    slot.want.store(2, Relaxed);
+    slot.target_q10.store(300, Relaxed);
+    assert_eq!(setup.reply_to(&request().to_bytes()).unwrap().status, 0);
+    assert_eq!((slot.want.load(Relaxed), slot.target_q10.load(Relaxed)), (SILENT, 300));
 }
 
 /// A registration that the scheduler refuses leaves no trace.

@@ -11,7 +11,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use locks::CpuFrequency;
 use turbolane::threads::Activity;
 use turbolane::{Region, Session, ThreadError};
 
@@ -27,25 +26,11 @@ pub const GROWS: u32 = 3;
 const WAITS: u32 = 1;
 const WORKS: u32 = 2;
 
-/// The P-states of a session's cores, for boosted locks.
-pub struct Clock(Arc<Session>);
-
-impl CpuFrequency for Clock {
-    fn boost(&self, cpu: u32) {
-        CpuFrequency::boost(self.0.control(), cpu);
-    }
-    fn slow(&self, cpu: u32) {
-        CpuFrequency::slow(self.0.control(), cpu);
-    }
-    fn restore(&self, cpu: u32) {
-        CpuFrequency::restore(self.0.control(), cpu);
-    }
-}
-
 /// What all threads share.
 struct Shared {
     session: Arc<Session>,
-    store: Store<Clock>,
+    /// Its lock boosts through the session.
+    store: Store<Arc<Session>>,
     growth: Region,
     checks: Region,
     stops: AtomicBool,
@@ -67,7 +52,7 @@ impl Server {
         let address = listener.local_addr()?;
         let region = |name| session.monitor().region(name).map_err(io::Error::other);
         let shared = Arc::new(Shared {
-            store: Store::new(Clock(Arc::clone(&session))),
+            store: Store::new(Arc::clone(&session)),
             growth: region("growth")?,
             checks: region("check")?,
             stops: AtomicBool::new(false),

@@ -11,6 +11,7 @@ mod hints;
 mod lib_locks;
 mod lib_monitor;
 mod lib_pstate;
+mod lib_targets;
 mod migration;
 mod overhead;
 mod placement;
@@ -41,6 +42,7 @@ pub const ALL: &[Case] = &[
     Case::bench("lib-monitor", lib_monitor::run).group("lib").host(),
     Case::bench("lib-restore", lib_pstate::fake_tree).group("lib").host(),
     Case::bench("lib-restore-guest", lib_pstate::guest).group("lib").limit_s(1200),
+    Case::bench("lib-targets", lib_targets::run).group("lib").icount().limit_s(300),
     Case::bench("migration", migration::run).icount().limit_s(300),
     Case::bench("trap-paths", trap::paths).group("trap").icount().limit_s(600),
     Case::bench("trap-extra", trap::extra).group("trap").icount().limit_s(600),

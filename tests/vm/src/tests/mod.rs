@@ -8,6 +8,7 @@ mod lifecycle;
 mod limits;
 mod placement;
 pub mod pstate;
+pub mod pstate_scheduler;
 pub mod record;
 mod storms;
 mod top;
@@ -48,6 +49,9 @@ pub const ALL: &[Case] = &[
     Case::new("kernel_threads", storms::kernel_threads),
     Case::new("pstate", pstate::ways).limit_s(240),
     Case::new("pstate_ends", pstate::ends).limit_s(400),
+    Case::new("pstate_scheduler", pstate_scheduler::follows_threads)
+        .limit_s(400)
+        .allow_log(&["sched_ext: "]),
     Case::new("record", record::command).limit_s(300),
     Case::new("record_system", record::system).limit_s(400),
     Case::new("one_cpu", cpus::one_cpu).cpus(1),

@@ -20,18 +20,18 @@ fn open(way: Option<Way>) -> Result<Control> {
     Ok(Control::open(&Options { way, ..Options::default() })?)
 }
 
-fn read(policy: u32, file: &str) -> String {
+pub(super) fn read(policy: u32, file: &str) -> String {
     let path = format!("{CPUFREQ}/policy{policy}/{file}");
     fs::read_to_string(path).unwrap_or_default().trim().to_string()
 }
 
-fn write(policy: u32, file: &str, text: &str) -> Result<()> {
+pub(super) fn write(policy: u32, file: &str, text: &str) -> Result<()> {
     let path = format!("{CPUFREQ}/policy{policy}/{file}");
     fs::write(&path, text).with_context(|| path)
 }
 
 /// The kernel may be late: limits are applied by a worker.
-fn becomes(policy: u32, file: &str, text: &str) -> Result<()> {
+pub(super) fn becomes(policy: u32, file: &str, text: &str) -> Result<()> {
     wait_for(&format!("policy{policy}/{file} = {text}"), Duration::from_secs(5), || {
         read(policy, file) == text
     })
@@ -42,7 +42,7 @@ pub fn load(cpus_per_policy: u32) -> Result<()> {
     load_beside("turbolane_cpufreq", &format!("cpus_per_policy={cpus_per_policy}"))
 }
 
-fn unload() -> Result<()> {
+pub(super) fn unload() -> Result<()> {
     let done = Command::new("rmmod").arg("turbolane_cpufreq").status()?;
     ensure!(done.success(), "rmmod: {done}");
     Ok(())

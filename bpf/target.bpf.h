@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Targets: a thread says in its slot how fast its CPU is to be, and the CPU's
+ * governor is told (policy/target.h has what and when).
+ *
+ * Looks: when the task starts, at ticks, and when it rings. A thread that asks for
+ * another target may ring by a system call that changes nothing and is hardly
+ * ever used; then the target is in force when the call returns (drivers that cannot
+ * switch from the scheduler have a kernel thread do it, a moment later). Ringing
+ * by sched_yield was tried: it needs a callback that made each migration by a hint
+ * 270 instructions longer, and in it the kernel's clock of the runqueue, by which
+ * governors count, is not set (a warning on 7.3).
+ *
+ * Ends: with the task, since its slot is looked at no more. With an exec: the new
+ * program has asked for nothing, so a target of before is wiped out. With the
+ * scheduler: the kernel forgets all targets.
+ *
+ * Limits: only the governor schedutil listens. CPUs of one cpufreq policy get the
+ * highest of their targets, and one on which nobody asks has the highest there is,
+ * idle or not. A CPU that goes idle keeps its target until another task starts.
+ */
+#ifndef TL_TARGET_BPF_H
+#define TL_TARGET_BPF_H
+
+/* What the task asks for, 0 = nothing. */
+static __always_inline u32 asked_target(const struct task_struct *p,
+					const struct task_ctx *tc)
+{
+	struct tl_hint_slot *slot = try_lookup_slot(tc->slot);
+
+	if (!slot || slot->tid != (u32)p->pid)
+		return 0;
+	if (slot->target_q10 && p->self_exec_id != tc->exec_id)
+		slot->target_q10 = 0;
+	return slot->target_q10;
+}
+
+/* The governor of the running task's CPU hears what there is to hear. */
+static __always_inline void follow_target(const struct task_struct *p,
+					  const struct task_ctx *tc,
+					  struct tl_cpu *c, s32 cpu,
+					  u32 is_tick)
+{
+	u32 before_q10 = c->target.told_q10, told_q10;
+
+	if (!(tc->slot | before_q10))
+		return;
+	told_q10 = tl_target_tell(&c->target, asked_target(p, tc), is_tick);
+	if (!told_q10)
+		return;
+	c->target_changes += told_q10 != before_q10;
+	tl_scx_set_cpuperf(cpu, told_q10);
+}
+
+/* The bell. A tick that comes in between says the same. */
+SEC("?fentry/__x64_sys_sched_get_priority_min")
+int BPF_PROG(tl_target_bell, const struct pt_regs *regs)
+{
+	struct here h;
+
+	bpf_preempt_disable();
+	if (try_lookup_here(&h))
+		follow_target(h.p, h.tc, h.c, bpf_get_smp_processor_id(), 0);
+	bpf_preempt_enable();
+	return 0;
+}
+
+/* Tell applications whether anything comes of targets. */
+static __always_inline void publish_targets(void)
+{
+	struct tl_hint_page *page = lookup_page();
+
+	if (page)
+		page->header.takes_targets = tl_scx_has_cpuperf();
+}
+
+#endif

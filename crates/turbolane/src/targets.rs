@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How fast a thread asks to be, where the lane's scheduler takes that (`pstate::Way::Scheduler`).
+//!
+//! Problem: P-states belong to CPUs, take root to set, and stay behind when the thread that wanted them moves or dies.
+//!
+//! Idea: the thread's target stands in its slot of the hint page. The scheduler tells the frequency governor of the CPU
+//! that the thread runs on, and of the next one when it moves (bpf/target.bpf.h, policy/target.h).
+//!
+//! In force: a thread that asks for itself rings behind it, by a system call that changes nothing, and the scheduler
+//! looks. What is asked for another thread is seen at its next tick or switch. A target that stands already costs a few
+//! loads.
+//!
+//! Ends: with the thread, an exec, or the lane, whichever is first, and without anybody's help. A lane that begins later
+//! knows of no target: the thread's next wish is told to that one.
+//!
+//! Limits: real-time and deadline threads are not the lane's to schedule, and their targets are not seen.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use pstate::Control;
+
+use crate::errno::KeepErrno;
+use crate::page::{HintPage, MODE_AFFINITY, Slot};
+use crate::thread;
+use crate::threads::Wish;
+
+/// No target: the default.
+pub(crate) const NONE: u32 = 0;
+
+/// A thread's slot, to ask in; by whichever thread of the process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    page: &'static HintPage,
+    slot: &'static Slot,
+}
+
+impl Place {
+    /// The calling thread's; a scheduler is looked for as at a section.
+    pub fn of_this_thread() -> Option<Place> {
+        let (page, slot) = thread::served(false)?;
+        Some(Place { page, slot }).filter(|place| place.is_read())
+    }
+
+    /// A scheduler reads it and tells the governor.
+    pub fn is_read(self) -> bool {
+        self.page.is_active() && self.page.header.takes_targets.load(Relaxed) != 0
+    }
+
+    /// Something is asked for in it.
+    pub fn asks(self) -> bool {
+        self.is_read() && self.slot.target_q10.load(Relaxed) != NONE
+    }
+
+    /// Asks for another target, which is in force at once if the slot is the calling thread's.
+    pub fn ask(self, target_q10: u32) {
+        if self.slot.target_q10.swap(target_q10, Relaxed) == target_q10 {
+            return;
+        }
+        let is_own = thread::slot_at_hand().is_some_and(|(_, own)| std::ptr::eq(own, self.slot));
+        if is_own && self.is_read() {
+            ring();
+        }
+    }
+}
+
+/// What a thread on this CPU has to ask for.
+pub(crate) fn of(control: &Control, cpu: u32, wish: Wish) -> Result<u32, pstate::Error> {
+    control.check_open()?;
+    let khz = match wish {
+        Wish::Restore => return Ok(NONE),
+        Wish::Boost => control.speeds(cpu)?.turbo_khz,
+        Wish::Slow => control.speeds(cpu)?.slow_khz,
+        Wish::Khz(khz) => khz,
+    };
+    control.target_q10(cpu, khz)
+}
+
+/// The calling thread asks for what it wishes, registered or not. Nobody hears why not.
+pub(crate) fn ask(control: &Control, cpu: u32, wish: Wish) {
+    if wish == Wish::Restore {
+        // Also behind a session that was closed meanwhile.
+        if let Some((page, slot)) = thread::slot_at_hand() {
+            Place { page, slot }.ask(NONE);
+        }
+    } else if let Ok(target_q10) = of(control, cpu, wish)
+        && let Some(place) = Place::of_this_thread()
+    {
+        place.ask(target_q10);
+    }
+}
+
+/// Whether a scheduler takes targets of this process's threads; else why not. The calling thread is served from then on.
+pub(crate) fn are_taken() -> Result<(), String> {
+    let Some((page, _)) = thread::served(true) else {
+        return Err("no lane serves this program (turbolane run does, as long as it runs)".into());
+    };
+    if page.header.mode.load(Relaxed) == MODE_AFFINITY {
+        return Err("the lane works by affinity, without a scheduler that could be asked".into());
+    }
+    if page.header.takes_targets.load(Relaxed) == 0 {
+        return Err(
+            "the lane's scheduler takes no targets: its kernel has no scx_bpf_cpuperf_set".into()
+        );
+    }
+    Ok(())
+}
+
+/// Has the scheduler look at the calling thread's slot. That nobody listens, or a filter refuses the call, is no failure:
+/// there is a tick.
+fn ring() {
+    let _errno = KeepErrno::new();
+    // SAFETY: asks for a number, without memory.
+    unsafe { libc::syscall(libc::SYS_sched_get_priority_min, libc::SCHED_OTHER) };
+}

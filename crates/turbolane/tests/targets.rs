@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Wishes that a scheduler takes: what stands in a thread's slot, for whom, and how long.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::channel;
+
+use common::{FakeDaemon, await_served, in_fork, in_process};
+use locks::{Decorated, Futex, Mutex, Owner, Spin};
+use pstate::{Options, Way, fake};
+use turbolane::page::{MODE_AFFINITY, MODE_SCX, Slot};
+use turbolane::threads::own_tid;
+use turbolane::{Session, ThreadError, Wish, wide_begin, wide_end};
+
+/// 0.8 to 3.401 GHz, governor schedutil.
+const MACHINE: &str = "acpi-cpufreq-i7-4770";
+
+/// A daemon whose scheduler takes targets.
+fn daemon(socket: &std::path::Path) -> FakeDaemon {
+    let daemon = FakeDaemon::start(socket, MODE_SCX, 8).unwrap();
+    daemon.make_all_fit();
+    daemon.page.header.takes_targets.store(1, Relaxed);
+    daemon
+}
+
+fn open(root: &tempfile::TempDir) -> Session {
+    let options = Options { root: root.path().to_path_buf(), way: Some(Way::Scheduler) };
+    Session::open(&options).unwrap()
+}
+
+/// A session on a machine of whose CPUs this process may use the first eight. On a slow machine the daemon may answer
+/// too late once.
+fn session() -> (tempfile::TempDir, Arc<Session>) {
+    let root = tempfile::tempdir().unwrap();
+    fake::build(MACHINE, root.path()).unwrap();
+    let cpu = hw::task::get_affinity(own_tid()).unwrap().lowest().unwrap();
+    assert!(cpu < 8, "the machine has eight CPUs");
+    hw::task::set_affinity(own_tid(), &[cpu].into_iter().collect()).unwrap();
+    let mut session = open(&root);
+    while session.control().choice().why.contains("no lane serves") {
+        session = open(&root);
+    }
+    assert_eq!(session.control().choice().way, Way::Scheduler, "{:?}", session.control().choice());
+    (root, Arc::new(session))
+}
+
+fn target(slot: &Slot) -> u32 {
+    slot.target_q10.load(Relaxed)
+}
+
+/// What the thread wishes stands in its slot; what it does not wish any more does not. A session that ends takes its
+/// threads' wishes along.
+#[test]
+fn wishes_stand_in_the_slot() {
+    in_process("wishes_stand_in_the_slot", |socket| {
+        let daemon = daemon(socket);
+        let (_root, session) = session();
+        let slot = &daemon.page.slot[0];
+        let unregistered = session.wish(Wish::Boost).unwrap_err();
+        assert!(matches!(unregistered, ThreadError::NoThread(_)), "{unregistered}");
+        session.threads().register("main", 0).unwrap();
+        let wish_cpu = || session.threads().list(session.control())[0].wish_cpu;
+        assert_eq!((target(slot), wish_cpu()), (0, None));
+        let wishes = [(Wish::Boost, 1024), (Wish::Slow, 1), (Wish::Khz(2_100_000), 505)];
+        for (wish, expected) in wishes {
+            session.wish(wish).unwrap();
+            assert_eq!(target(slot), expected, "{wish:?}");
+        }
+        assert!(wish_cpu().is_some());
+        let off = session.wish(Wish::Khz(2_000_000)).unwrap_err();
+        assert_eq!((off.errno(), target(slot)), (libc::ERANGE, 505), "{off}");
+        session.wish(Wish::Restore).unwrap();
+        assert_eq!((target(slot), wish_cpu()), (0, None));
+        // sections and targets do not know of each other
+        wide_begin(2).unwrap();
+        session.wish(Wish::Slow).unwrap();
+        wide_end().unwrap();
+        assert_eq!(target(slot), 1);
+        drop(session);
+        assert_eq!(target(slot), 0);
+    });
+}
+
+/// One thread wishes for another, from that one's registration on; unregistering ends the wish.
+#[test]
+fn others_wish_too() {
+    in_process("others_wish_too", |socket| {
+        let daemon = daemon(socket);
+        let (_root, session) = session();
+        let (ready, is_ready) = channel();
+        let (go, may_go) = channel::<()>();
+        let theirs = Arc::clone(&session);
+        let thread = std::thread::spawn(move || {
+            await_served();
+            theirs.threads().register("worker", 0).unwrap();
+            ready.send(own_tid()).unwrap();
+            may_go.recv().unwrap_err();
+            theirs.threads().unregister(theirs.control(), own_tid()).unwrap();
+        });
+        let tid = is_ready.recv().unwrap();
+        let slot = daemon.page.slot.iter().find(|slot| slot.tid.load(Relaxed) == tid).unwrap();
+        session.threads().wish(session.control(), tid, Wish::Slow).unwrap();
+        assert_eq!(target(slot), 1);
+        assert_eq!(target(&daemon.page.slot[0]), 0, "not for who wished");
+        drop(go);
+        thread.join().unwrap();
+        assert_eq!(target(slot), 0);
+    });
+}
+
+/// A lock that boosts through a session asks for its owner, registered or not, and for nothing afterwards.
+#[test]
+fn locks_ask_for_their_owners() {
+    in_process("locks_ask_for_their_owners", |socket| {
+        let daemon = daemon(socket);
+        let (_root, session) = session();
+        let slot = &daemon.page.slot[0];
+        let lock = Decorated::new(Futex::new(Spin), Owner::new(Arc::clone(&session)));
+        let lock = Mutex::new(lock, ());
+        let held = lock.lock();
+        assert_eq!(target(slot), 1024);
+        drop(held);
+        assert_eq!(target(slot), 0);
+        // also if the session ends while the lock is held
+        let held = lock.lock();
+        session.control().restore_all();
+        drop(held);
+        assert_eq!(target(slot), 0);
+    });
+}
+
+/// Wishes are refused, not lost, while there is no lane, and taken by the next one.
+#[test]
+fn the_lane_ends_and_another_begins() {
+    in_process("the_lane_ends_and_another_begins", |socket| {
+        let first = daemon(socket);
+        let (_root, session) = session();
+        session.threads().register("main", 0).unwrap();
+        session.wish(Wish::Slow).unwrap();
+        first.stop();
+        let error = session.wish(Wish::Boost).unwrap_err();
+        assert!(matches!(error, ThreadError::NotServed(_)), "{error}");
+        assert_eq!(error.errno(), libc::ENOTCONN);
+        session.wish(Wish::Restore).unwrap();
+        assert_eq!(session.threads().list(session.control())[0].wish_cpu, None);
+        let second = daemon(socket);
+        let start = std::time::Instant::now();
+        while session.wish(Wish::Boost).is_err() {
+            assert!(start.elapsed().as_secs() < 20, "the new lane is not found");
+            std::thread::yield_now();
+        }
+        assert_eq!(target(&second.page.slot[0]), 1024);
+    });
+}
+
+/// A forked child, whose session is its parent's, changes nothing of the parent's wish, nor does its end.
+#[test]
+fn children_leave_the_wish_alone() {
+    in_process("children_leave_the_wish_alone", |socket| {
+        let daemon = daemon(socket);
+        let (_root, session) = session();
+        session.threads().register("main", 0).unwrap();
+        let tid = own_tid();
+        session.wish(Wish::Slow).unwrap();
+        let threads = session.threads();
+        assert!(in_fork(|| {
+            let control = session.control();
+            let restored = threads.wish(control, tid, Wish::Restore).unwrap_err();
+            let left = threads.unregister(control, tid);
+            restored.errno() == libc::ECHILD && left.is_ok()
+        }));
+        assert_eq!(target(&daemon.page.slot[0]), 1);
+    });
+}
+
+/// Why a lane does not take targets is said: none is there, it works by affinity, its scheduler cannot.
+#[test]
+fn lanes_that_do_not_take_targets_fail() {
+    in_process("lanes_that_do_not_take_targets_fail", |socket| {
+        let root = tempfile::tempdir().unwrap();
+        fake::build(MACHINE, root.path()).unwrap();
+        let why = || open(&root).control().choice().why.clone();
+        assert!(why().contains("no lane serves this program"), "{}", why());
+        let daemon = FakeDaemon::start(socket, MODE_SCX, 8).unwrap();
+        let start = std::time::Instant::now();
+        while why().contains("no lane serves") {
+            assert!(start.elapsed().as_secs() < 20, "a session looks at once");
+        }
+        assert!(why().contains("no scx_bpf_cpuperf_set"), "{}", why());
+        daemon.page.header.mode.store(MODE_AFFINITY, Relaxed);
+        assert!(why().contains("works by affinity"), "{}", why());
+    });
+}

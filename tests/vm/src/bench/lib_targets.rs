@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `lib.target_instructions`: guest instructions, of all CPUs, from a thread's wish for another speed to its return, with
+//! the scheduler's way: a store, a system call, the governor. In it is what the governor schedutil's own thread executes, since
+//! the test driver is one that cannot be switched from the scheduler. Baseline: the same wish by cpufreq's limits.
+//! `lib.target_again_instructions`: a wish that stands already.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use pstate::{Options, Way};
+use turbolane::threads::own_tid;
+use turbolane::{Session, Wish};
+
+use crate::guest::{spin, tsc};
+use crate::lane::Lane;
+use crate::measure::{Figure, median, publish};
+use crate::tests::pstate::load;
+
+const ROUNDS: usize = 300;
+/// At first what is set is read back, and threads are registered.
+const WARM_UP: usize = 10;
+const PAUSE: Duration = Duration::from_micros(300);
+const CPU: u32 = 1;
+
+/// Wishes by this way: new ones, and such as stand already.
+fn wishes(way: Way) -> Result<(Vec<f64>, Vec<f64>)> {
+    let session = Session::open(&Options { way: Some(way), ..Options::default() })?;
+    ensure!(session.control().choice().way == way, "{:?}", session.control().choice());
+    session.threads().register("main", 0)?;
+    session.threads().migrate(session.control(), own_tid(), CPU)?;
+    let counted = |wish| -> Result<f64> {
+        let start = tsc();
+        session.wish(wish)?;
+        Ok((tsc() - start) as f64)
+    };
+    let (mut new, mut again) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        std::thread::sleep(PAUSE);
+        spin(PAUSE);
+        let wish = if round % 2 == 0 { Wish::Slow } else { Wish::Boost };
+        new.push(counted(wish)?);
+        again.push(counted(wish)?);
+    }
+    Ok((new.split_off(WARM_UP), again.split_off(WARM_UP)))
+}
+
+/// Measure and publish.
+pub fn run() -> Result<()> {
+    load(1)?;
+    let (limits, limits_again) = wishes(Way::Limits)?;
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "1"])?;
+    let (targets, again) = wishes(Way::Scheduler)?;
+    lane.stop()?;
+    let figure = |name, values: &[f64], peer: &[f64]| -> Result<Figure> {
+        let figure = Figure::of(name, "instructions", "lower", values)?;
+        Ok(figure.against("limits, sysfs", median(peer)))
+    };
+    publish(
+        "lib-targets",
+        &[
+            figure("lib.target_instructions", &targets, &limits)?,
+            figure("lib.target_again_instructions", &again, &limits_again)?,
+        ],
+    )
+}
