@@ -15,3 +15,10 @@ pub struct Times {
     /// CPU time of `turbolane run` itself in that time.
     pub own_cpu_time_ns: u64,
 }
+
+impl Times {
+    /// Reads the document; `None` if it is none.
+    pub fn parse(text: &str) -> Option<Times> {
+        serde_json::from_str(text).ok()
+    }
+}

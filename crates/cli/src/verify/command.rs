@@ -119,7 +119,7 @@ impl Command {
 /// What `turbolane run` told of the command; with options such as --check it runs none.
 fn read_times(file: &NamedTempFile) -> Result<Times, String> {
     let text = std::fs::read_to_string(file.path()).map_err(|error| error.to_string())?;
-    serde_json::from_str(&text).map_err(|_| "turbolane run did not run the command".to_string())
+    Times::parse(&text).ok_or_else(|| "turbolane run did not run the command".to_string())
 }
 
 /// Shows the last lines of the output, which say more than a code.
