@@ -6,6 +6,7 @@
 
 pub mod conservation;
 mod dvfs;
+mod experiment;
 mod handover;
 mod hints;
 mod lib_locks;
@@ -34,6 +35,7 @@ pub const ALL: &[Case] = &[
     Case::bench("overhead", overhead::run).icount().limit_s(900).peers(&["scx_layered"]),
     Case::bench("probe", probe::run).group("probe").host(),
     Case::bench("handover", handover::run).group("probe").host(),
+    Case::bench("experiment", experiment::run).group("probe").host(),
     Case::bench("record", record::run).group("record").host(),
     Case::bench("scan", scan::run).group("scan").host(),
     Case::bench("sim", sim::run).group("sim").host(),
