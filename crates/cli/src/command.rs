@@ -12,6 +12,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hw::cpu_time;
 use report::SCHEMA;
 use report::problem::Problem;
 use report::times::Times;
@@ -56,7 +57,8 @@ pub(crate) struct Supervised {
 /// What was on the clocks when the command started.
 struct Started {
     at: Instant,
-    cpu: CpuTimes,
+    children_ns: u64,
+    own_ns: u64,
 }
 
 impl Supervised {
@@ -66,7 +68,7 @@ impl Supervised {
         plain_glibc: bool,
         signals: Receiver<i32>,
     ) -> Result<Self, Failure> {
-        let started = Started { at: Instant::now(), cpu: CpuTimes::now() };
+        let started = Started::now();
         let child = spawn(command, plain_glibc)?;
         Ok(Supervised { child, started, times: None, signals, stop_requests: 0 })
     }
@@ -121,41 +123,18 @@ impl Supervised {
 }
 
 impl Started {
+    fn now() -> Self {
+        let (children_ns, own_ns) = (cpu_time::children_ns(), cpu_time::own_ns());
+        Started { at: Instant::now(), children_ns, own_ns }
+    }
+
     fn until_now(&self) -> Times {
-        let cpu = CpuTimes::now();
         Times {
             schema: SCHEMA,
             time_ns: self.at.elapsed().as_nanos() as u64,
-            cpu_time_ns: cpu.children_ns.saturating_sub(self.cpu.children_ns),
-            own_cpu_time_ns: cpu.own_ns.saturating_sub(self.cpu.own_ns),
+            cpu_time_ns: cpu_time::children_ns().saturating_sub(self.children_ns),
+            own_cpu_time_ns: cpu_time::own_ns().saturating_sub(self.own_ns),
         }
-    }
-}
-
-/// CPU time so far, user and system.
-#[derive(Clone, Copy)]
-pub(crate) struct CpuTimes {
-    /// Of all children that ended, and of theirs.
-    pub(crate) children_ns: u64,
-    /// Of this process.
-    pub(crate) own_ns: u64,
-}
-
-impl CpuTimes {
-    pub(crate) fn now() -> Self {
-        let of = |who| {
-            // SAFETY: rusage is numbers, for which zeros are a value; getrusage writes one to the local.
-            let usage = unsafe {
-                let mut usage: libc::rusage = std::mem::zeroed();
-                libc::getrusage(who, &mut usage);
-                usage
-            };
-            let ns = |time: libc::timeval| {
-                time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
-            };
-            ns(usage.ru_utime) + ns(usage.ru_stime)
-        };
-        CpuTimes { children_ns: of(libc::RUSAGE_CHILDREN), own_ns: of(libc::RUSAGE_SELF) }
     }
 }
 

@@ -10,6 +10,7 @@
 
 pub mod activity;
 pub mod cpu;
+pub mod cpu_time;
 mod energy;
 mod facts;
 pub mod kernel;

@@ -100,6 +100,14 @@ pub struct Sample {
     pub seed: Option<u64>,
 }
 
+impl Side {
+    /// Of which nothing was run yet.
+    pub fn of(command: impl Into<String>) -> Self {
+        let command = command.into();
+        Side { command, samples: Vec::new(), around_ns: None, failed: 0, failure: None }
+    }
+}
+
 impl Figure {
     /// For people.
     pub fn name(self) -> &'static str {

@@ -92,40 +92,37 @@ fn tries<L: RawLock + 'static>(lock: fn() -> L) {
     });
 }
 
+/// A lock in both strategies: by two threads, by three, and tried.
+fn excludes_and_wakes<A, B>(spin: fn() -> A, sleep: fn() -> B)
+where
+    A: RawLock + 'static,
+    B: RawLock + 'static,
+{
+    counts(2, spin);
+    counts(2, sleep);
+    counts(3, spin);
+    counts(3, sleep);
+    tries(sleep);
+}
+
 #[test]
 fn futex_excludes_and_wakes() {
-    counts(2, || Futex::new(Spin));
-    counts(2, || Futex::new(Sleep));
-    counts(3, || Futex::new(Spin));
-    counts(3, || Futex::new(Sleep));
-    tries(|| Futex::new(Sleep));
+    excludes_and_wakes(|| Futex::new(Spin), || Futex::new(Sleep));
 }
 
 #[test]
 fn ticket_excludes_and_wakes() {
-    counts(2, || Ticket::new(Spin));
-    counts(2, || Ticket::new(Sleep));
-    counts(3, || Ticket::new(Spin));
-    counts(3, || Ticket::new(Sleep));
-    tries(|| Ticket::new(Sleep));
+    excludes_and_wakes(|| Ticket::new(Spin), || Ticket::new(Sleep));
 }
 
 #[test]
 fn mcs_excludes_and_wakes() {
-    counts(2, || Mcs::new(Spin));
-    counts(2, || Mcs::new(Sleep));
-    counts(3, || Mcs::new(Spin));
-    counts(3, || Mcs::new(Sleep));
-    tries(|| Mcs::new(Sleep));
+    excludes_and_wakes(|| Mcs::new(Spin), || Mcs::new(Sleep));
 }
 
 #[test]
 fn barging_excludes_and_wakes() {
-    counts(2, || Barging::new(Spin));
-    counts(2, || Barging::new(Sleep));
-    counts(3, || Barging::new(Spin));
-    counts(3, || Barging::new(Sleep));
-    tries(|| Barging::new(Sleep));
+    excludes_and_wakes(|| Barging::new(Spin), || Barging::new(Sleep));
 }
 
 struct Shared<W> {

@@ -2,6 +2,7 @@
 //! Small things every test needs: clocks, CPU numbers, affinity, waiting, forks.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -156,8 +157,9 @@ impl Child {
     pub fn wait(&mut self) -> Result<i32> {
         let mut status = 0;
         // SAFETY: our own child.
-        if unsafe { libc::waitpid(self.pid, &mut status, 0) } != self.pid {
-            bail!("child {} is gone", self.pid);
+        while unsafe { libc::waitpid(self.pid, &mut status, 0) } != self.pid {
+            let error = std::io::Error::last_os_error();
+            ensure!(error.kind() == ErrorKind::Interrupted, "child {} is gone: {error}", self.pid);
         }
         self.pid = 0;
         Ok(if libc::WIFEXITED(status) {

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -14,6 +15,12 @@ use crate::guest::{scx_state, wait_for};
 
 /// The binary under test.
 pub const TURBOLANE: &str = "turbolane";
+
+/// The binary that was built beside this one, else the one that is installed.
+pub fn beside() -> Result<PathBuf> {
+    let beside = std::env::current_exe()?.with_file_name(TURBOLANE);
+    Ok(if beside.exists() { beside } else { TURBOLANE.into() })
+}
 
 /// The verifier takes ten seconds in an emulated machine, and ten times that beside other guests.
 const START_LIMIT: Duration = Duration::from_secs(240);

@@ -7,12 +7,12 @@ use std::process::Stdio;
 use std::str::FromStr;
 use std::time::Instant;
 
+use hw::cpu_time::children_ns;
 use report::problem::Problem;
 use report::text::wrap;
 use report::times::Times;
 use tempfile::NamedTempFile;
 
-use crate::command::CpuTimes;
 use crate::failure::Failure;
 
 /// What is executed.
@@ -82,11 +82,11 @@ impl Command {
             .stdin(Stdio::null())
             .stdout(copy().map_err(unable)?)
             .stderr(copy().map_err(unable)?);
-        let before_ns = CpuTimes::now().children_ns;
+        let before_ns = children_ns();
         let started = Instant::now();
         let status = command.status().map_err(unable)?;
         let time_ns = started.elapsed().as_nanos() as u64;
-        let cpu_time_ns = CpuTimes::now().children_ns.saturating_sub(before_ns);
+        let cpu_time_ns = children_ns().saturating_sub(before_ns);
         let mut bytes = Vec::new();
         output
             .seek(SeekFrom::Start(0))

@@ -78,13 +78,7 @@ pub(super) fn run(args: &VerifyArgs, name: &str) -> Result<(Question, [Side; 2])
     let runs = in_parallel(input::jobs(), seeds.len(), |order| {
         once(&target, model, &policies[order % 2], seeds[order], false)
     });
-    let mut sides = [0, 1].map(|kind: usize| Side {
-        command: format!("policy {}", policies[kind]),
-        samples: Vec::new(),
-        failed: 0,
-        around_ns: None,
-        failure: None,
-    });
+    let mut sides = [0, 1].map(|kind: usize| Side::of(format!("policy {}", policies[kind])));
     let mut picked: Option<(String, Figure)> = None;
     for (order, run) in runs.into_iter().enumerate() {
         let run = run.map_err(|error| cannot_simulate(name, &policies[order % 2], &error))?;

@@ -59,9 +59,7 @@ pub(super) fn run(args: &VerifyArgs, a: &Command, b: &Command) -> Result<[Side; 
 
 impl<'a> Kind<'a> {
     fn new(name: &'a str, command: &'a Command) -> Self {
-        let text = command.to_string();
-        let side =
-            Side { command: text, samples: Vec::new(), around_ns: None, failed: 0, failure: None };
+        let side = Side::of(command.to_string());
         Kind { name, command, side, around_ns: Vec::new(), attempts: 0, has_worked: false }
     }
 

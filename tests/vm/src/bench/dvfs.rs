@@ -17,6 +17,7 @@ use machine::{CpuModel, Platform};
 use std::process::Command;
 
 use super::sim::cpu_s;
+use crate::lane::beside;
 use crate::measure::{Figure, publish};
 
 /// Repetitions.
@@ -78,7 +79,7 @@ fn speeds(core: &Core, timeline: &Timeline, spec: Spec) -> Result<Vec<f64>> {
 /// and the worst difference of the power scores of processes that share cores. The program lies
 /// beside this one.
 fn reproduced() -> Result<[Figure; 2]> {
-    let program = std::env::current_exe()?.with_file_name("turbolane");
+    let program = beside()?;
     let output = Command::new(&program)
         .args(["reproduce", "DIM", "--json"])
         .output()

@@ -21,6 +21,7 @@ use anyhow::{Context, Result, bail, ensure};
 use machine::{CpuModel, InsnClass, Platform};
 use report::verify::{Effect, VerifyReport};
 
+use crate::lane::beside;
 use crate::measure::{Figure, publish};
 
 const PROGRAM: &str = include_str!("../../../../docs/experiments/wide-bursts.c");
@@ -51,12 +52,10 @@ fn figures(folder: &Path) -> Result<Vec<Figure>> {
     if !std::arch::is_x86_feature_detected!("avx512f") {
         return left_out("this CPU has no AVX-512 to turn off");
     }
-    let me = std::env::current_exe().context("where is this program?")?;
-    let here = me.parent().context("this program lies nowhere")?;
-    let Some(program) = build(folder, here)? else {
+    let turbolane = beside()?;
+    let Some(program) = build(folder, &turbolane.with_file_name("libturbolane.so"))? else {
         return left_out("the program cannot be built; apt install gcc libopenblas-dev zlib1g-dev");
     };
-    let turbolane = here.join("turbolane");
     let Some(model) = probe(&turbolane, folder)? else {
         return left_out("the probe cannot measure this CPU; turbolane probe says why");
     };
@@ -88,13 +87,13 @@ fn output(command: &mut Command) -> Result<Output> {
 }
 
 /// Compiles the program; `None` where that fails, for its libraries are no part of what a build needs.
-fn build(folder: &Path, libraries: &Path) -> Result<Option<Program>> {
+fn build(folder: &Path, built: &Path) -> Result<Option<Program>> {
     let source = folder.join("wide-bursts.c");
     fs::write(&source, PROGRAM).context("cannot write the program")?;
     fs::write(folder.join("turbolane.h"), HEADER).context("cannot write its header")?;
     // the library's own name, by which a program asks for it
     let library = folder.join("libturbolane.so.0");
-    fs::copy(libraries.join("libturbolane.so"), &library).context("libturbolane.so")?;
+    fs::copy(built, &library).with_context(|| format!("cannot copy {}", built.display()))?;
     let path = folder.join("wide-bursts");
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-o"]).arg(&path).arg("-I").arg(folder).arg(&source);

@@ -10,15 +10,15 @@
 //! them, as on a machine that is full.
 
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use hw::cpu_time::children_ns;
 use serde_json::Value;
 
 use crate::guest::{tsc, work};
-use crate::lane::TURBOLANE;
+use crate::lane::beside;
 use crate::measure::{Figure, publish};
 
 /// Requests of a connection, connections, and pairs of repetitions.
@@ -96,16 +96,6 @@ fn storm() -> Result<()> {
     both(2, move || Instant::now() < end, || true)
 }
 
-/// CPU time of the children that were waited for so far, ns.
-fn children_ns() -> u64 {
-    // SAFETY: an all-zero rusage is valid, the kernel fills it.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: as above.
-    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) };
-    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
-    ns(usage.ru_utime) + ns(usage.ru_stime)
-}
-
 /// CPU time of a process that runs, ns.
 fn process_ns(process: &Child) -> Result<u64> {
     let mut clock = 0;
@@ -119,12 +109,6 @@ fn process_ns(process: &Child) -> Result<u64> {
     Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// The binary that was built beside this one, else the one that is installed.
-fn turbolane() -> Result<PathBuf> {
-    let beside = std::env::current_exe()?.with_file_name(TURBOLANE);
-    Ok(if beside.exists() { beside } else { TURBOLANE.into() })
-}
-
 fn spawn(load: &str, rounds: u64) -> Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["record-bench", load]).env("ROUNDS", rounds.to_string());
@@ -134,7 +118,7 @@ fn spawn(load: &str, rounds: u64) -> Result<Child> {
 /// Starts a recording of the machine and waits until it records.
 fn record(file: &str) -> Result<Child> {
     _ = std::fs::remove_file(file);
-    let mut command = Command::new(turbolane()?);
+    let mut command = Command::new(beside()?);
     command.args(["record", "--system", "-q", "-o", file]).stdin(Stdio::null());
     let recorder = command.spawn().context("turbolane cannot be started")?;
     crate::guest::wait_for("no recording appears", Duration::from_secs(60), || {
@@ -151,7 +135,7 @@ fn stop(mut recorder: Child) -> Result<()> {
 }
 
 fn summary(file: &str) -> Result<Value> {
-    let output = Command::new(turbolane()?).args(["trace", file, "--json"]).output()?;
+    let output = Command::new(beside()?).args(["trace", file, "--json"]).output()?;
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 

@@ -17,6 +17,7 @@ use std::process::{Command, Stdio};
 
 use ::scan::{Options, Width, scan_file, widths};
 use anyhow::{Context, Result, bail, ensure};
+use hw::cpu_time::children_ns;
 
 use crate::measure::{Figure, median, publish};
 
@@ -109,9 +110,9 @@ fn coverage(name: &str, values: &[f64]) -> Result<Figure> {
 fn measure(name: &'static str, path: &Path, folder: &Path) -> Result<Measured> {
     let bytes = fs::read(path)?;
     let (ours, file) = ours(&bytes)?;
-    let begun = cpu_s(libc::RUSAGE_CHILDREN)?;
+    let begun_ns = children_ns();
     let (mismatches, compared) = compare(path, &bytes)?;
-    let objdump = file.code_bytes as f64 / 1e6 / (cpu_s(libc::RUSAGE_CHILDREN)? - begun);
+    let objdump = mb_per_s(file.code_bytes, children_ns() - begun_ns);
     let stripped = folder.join("stripped");
     call(Command::new("strip").arg("-o").arg(&stripped).arg(path))?;
     let (_, without) = ours_once(&fs::read(&stripped)?)?;
@@ -138,27 +139,23 @@ fn ours(bytes: &[u8]) -> Result<(Vec<f64>, report::scan::File)> {
 fn ours_once(bytes: &[u8]) -> Result<(f64, report::scan::File)> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
     pool.install(|| {
-        let begun = cpu_s(libc::RUSAGE_THREAD)?;
+        let begun_ns = thread_ns();
         let file = scan_file("library", bytes, &Options::default())?;
-        let taken = cpu_s(libc::RUSAGE_THREAD)? - begun;
-        Ok((file.code_bytes as f64 / 1e6 / taken, file))
+        Ok((mb_per_s(file.code_bytes, thread_ns() - begun_ns), file))
     })
 }
 
-/// CPU time of this thread or of children that have ended, s.
-fn cpu_s(who: libc::c_int) -> Result<f64> {
-    if who == libc::RUSAGE_THREAD {
-        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the kernel writes one timespec, which is ours.
-        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut now) };
-        return Ok(now.tv_sec as f64 + now.tv_nsec as f64 / 1e9);
-    }
-    // SAFETY: all zeros are a value of this plain struct.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes one rusage, which is ours.
-    ensure!(unsafe { libc::getrusage(who, &mut usage) } == 0, "getrusage failed");
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    Ok(seconds(usage.ru_utime) + seconds(usage.ru_stime))
+/// CPU time of this thread, ns.
+fn thread_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one timespec, which is ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Rate in MB/s of so many bytes in so much time.
+fn mb_per_s(bytes: u64, taken_ns: u64) -> f64 {
+    bytes as f64 * 1e3 / taken_ns as f64
 }
 
 /// Instructions whose widest register objdump prints otherwise, of how many that both decode.

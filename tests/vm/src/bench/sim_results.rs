@@ -15,6 +15,7 @@ use ::sim::scenario::{Question, Scenario};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::lane::beside;
 use crate::measure::{Figure, publish};
 
 /// Seeds of a comparison; their spread is given with it.
@@ -39,8 +40,7 @@ pub fn run() -> Result<()> {
 
 /// The paper's figures: the program beside this one.
 fn reproduce() -> Result<Vec<Figure>> {
-    let me = std::env::current_exe().context("where is this program?")?;
-    let program = me.with_file_name("turbolane");
+    let program = beside()?;
     let done =
         Command::new(&program).args(["reproduce", "--json"]).stderr(Stdio::inherit()).output();
     let done = done.with_context(|| format!("cannot run {}", program.display()))?;

@@ -148,14 +148,7 @@ fn hold_over_fork(id: u64, seed: u64) {
     if after != before {
         error("registers changed over fork", id);
     }
-    let mut status = -1;
-    // SAFETY: our own child.
-    unsafe {
-        while libc::waitpid(pid as i32, &mut status, 0) < 0
-            && *libc::__errno_location() == libc::EINTR
-        {}
-    }
-    if pid < 0 || status != 0 {
+    if pid < 0 || (Child { pid: pid as i32 }).wait().ok() != Some(0) {
         error("a forked child found other registers", id);
     }
 }
