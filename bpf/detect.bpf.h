@@ -48,18 +48,16 @@ static __always_inline void charge(struct task_ctx *tc, struct tl_cpu *c,
 		__sync_fetch_and_add(&q->clock_ns[queue], step_ns);
 }
 
-/* Charge the running task, and count for its CPU, what it ran since the last
- * time, as a task of this type and level. At ticks too: a task that is alone on
- * its CPU may not stop for minutes. */
-static __always_inline void account_run(struct task_ctx *tc, struct tl_cpu *c,
-					u32 type, u32 level, u64 now_ns)
+/* Count for the running task and its CPU what it ran since the last time, as a
+ * task of this type and level. */
+static __always_inline void count_run(struct task_ctx *tc, struct tl_cpu *c,
+				      u32 type, u32 level, u64 now_ns)
 {
-	u64 used_ns = now_ns - tc->t.started_ns;
+	u64 used_ns = now_ns - tc->counted_ns;
 
-	if (type >= TL_NR_TYPES)
+	if (type >= TL_NR_TYPES || !used_ns)
 		return;
-	tc->t.started_ns = now_ns;
-	charge(tc, c, used_ns);
+	tc->counted_ns = now_ns;
 	c->run_ns[type] += used_ns;
 	tc->sums.run_ns += used_ns;
 	if (level) {
@@ -74,8 +72,19 @@ static __always_inline void account_run(struct task_ctx *tc, struct tl_cpu *c,
 		c->guest_ns += used_ns;
 }
 
+/* Charge the running task, and count, what it ran since the last time. At ticks
+ * too: a task that is alone on its CPU may not stop for minutes. */
+static __always_inline void account_run(struct task_ctx *tc, struct tl_cpu *c,
+					u64 now_ns)
+{
+	charge(tc, c, now_ns - tc->t.started_ns);
+	tc->t.started_ns = now_ns;
+	count_run(tc, c, tc->t.type, tc->t.level, now_ns);
+}
+
 /* Tell the policy; true if type or level changed. The task is running: until
- * now it ran as what it was before. */
+ * now it ran as what it was before. It is charged later: virtual time is of no
+ * type. */
 static __always_inline u32 tell(struct task_ctx *tc, struct tl_cpu *c,
 				u32 event, u32 level, u64 now_ns)
 {
@@ -83,7 +92,7 @@ static __always_inline u32 tell(struct task_ctx *tc, struct tl_cpu *c,
 
 	changed = tl_task_event(&tc->t, &cfg, event, level, now_ns);
 	if (changed)
-		account_run(tc, c, old_type, old_level, now_ns);
+		count_run(tc, c, old_type, old_level, now_ns);
 	c->type_changes += changed;
 	return changed;
 }

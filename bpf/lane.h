@@ -79,7 +79,7 @@ struct tl_task_sums {
  *
  *   0       8         16                 48    52     56        64   68
  *   +-------+---------+------------------+-----+------+---------+----+------+
- *   | start | charged | struct           | tid | tgid | score   | cpu| comm |
+ *   | start | counted | struct           | tid | tgid | score   | cpu| comm |
  *   |       |         | tl_task_sums     |     |      |         |    | [16] |
  *   +-------+---------+------------------+-----+------+---------+----+------+
  *   84: type, level, two bytes 0; 88 in all
@@ -88,7 +88,7 @@ struct tl_task_sums {
  */
 struct tl_task_row {
 	u64 start_ns;	/* when it was forked; CLOCK_MONOTONIC, as all here */
-	u64 charged_ns; /* up to when its CPU time is counted */
+	u64 counted_ns; /* up to when its CPU time is counted */
 	struct tl_task_sums sums;
 	u32 tid;
 	u32 tgid;

@@ -12,7 +12,7 @@
  * differences of two readings of one task, with the time of each in it.
  *
  * Limits: tasks of the realtime classes are not ours, so they have no sums. A
- * task that runs is counted up to its last tick (charged_ns).
+ * task that runs is counted up to its last tick (counted_ns).
  */
 #ifndef TL_LIST_BPF_H
 #define TL_LIST_BPF_H
@@ -31,7 +31,7 @@ int tl_list_tasks(struct bpf_iter__task *ctx)
 	if (!tc || !tc->sums.run_ns)
 		return 0;
 	row.start_ns = p->start_time;
-	row.charged_ns = tc->t.started_ns;
+	row.counted_ns = tc->counted_ns;
 	row.sums = tc->sums;
 	row.tid = p->pid;
 	row.tgid = p->tgid;

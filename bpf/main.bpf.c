@@ -158,6 +158,7 @@ void BPF_PROG(tl_running, struct task_struct *p)
 		return;
 	account_start(tc, c, cpu, now_ns);
 	tc->t.started_ns = now_ns;
+	tc->counted_ns = now_ns;
 	count_running(tc);
 	refresh_caps(p, tc);
 	queue = tl_task_queue(&tc->t);
@@ -184,7 +185,7 @@ void BPF_PROG(tl_stopping, struct task_struct *p, bool runnable)
 	if (!tc || !c)
 		return;
 	now_ns = bpf_ktime_get_ns();
-	account_run(tc, c, tc->t.type, tc->t.level, now_ns);
+	account_run(tc, c, now_ns);
 	tell_end(tc, c, TL_EV_SWITCH_OUT, now_ns);
 	read_hint(p, tc, c, now_ns);
 	uncount_running(tc);
@@ -206,7 +207,7 @@ void BPF_PROG(tl_tick, struct task_struct *p)
 	if (!tc || !c)
 		return;
 	c->ticks++;
-	account_run(tc, c, tc->t.type, tc->t.level, now_ns);
+	account_run(tc, c, now_ns);
 	changed = read_hint(p, tc, c, now_ns);
 	changed |= tell_end(tc, c, TL_EV_TICK, now_ns);
 	refresh_caps(p, tc);

@@ -243,8 +243,7 @@ static __always_inline void end_turn(struct task_struct *prev, struct tl_cpu *c)
 	if (wants_to_go_on(prev)) {
 		tc = lookup_task(prev);
 		if (tc)
-			account_run(tc, c, tc->t.type, tc->t.level,
-				    bpf_ktime_get_ns());
+			account_run(tc, c, bpf_ktime_get_ns());
 	}
 	tl_turns_end(&c->turns);
 }

@@ -40,6 +40,7 @@ _Static_assert(TL_NR_QUEUES <= 7, "a cache line of clocks");
 
 struct task_ctx {
 	struct tl_task t;
+	u64 counted_ns; /* up to when its CPU time is counted */
 	/* class_generation that t.caps belongs to, 0 = look again */
 	u32 caps_generation;
 	u32 slot;     /* slot on the hint page + 1, 0 = none */

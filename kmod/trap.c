@@ -166,6 +166,20 @@ static void leave_full(struct tlt_cpu *c, struct tlt_task *t, u64 now_ns,
 		c->skip_until_ns = now_ns + period_ns;
 }
 
+/*
+ * Whether the task, which is the current one, is on its way out of the trap that
+ * gave it its period: that has only begun, and the clock need not be asked. A note
+ * of a task that was switched out in between falls to the next one that returns
+ * here; if that is the same task, it is left full once more at most.
+ */
+static bool comes_from_trap(struct tlt_cpu *c, const struct tlt_task *t)
+{
+	bool same = t && c->just_trapped == t;
+
+	c->just_trapped = NULL;
+	return same && t->full_until_ns;
+}
+
 /* Whether the current task returns to user mode with the full XCR0. */
 bool tlt_runs_full(struct tlt_cpu *c)
 {
@@ -178,6 +192,8 @@ bool tlt_runs_full(struct tlt_cpu *c)
 		c->skip_until_ns = 0;
 	}
 	t = tlt_task_find(current);
+	if (c->just_trapped && comes_from_trap(c, t))
+		goto full;
 	if (!t || (!(t->full_until_ns | t->full_until_run_ns) &&
 		   t->vain_moves < STUCK_MOVES))
 		return false;
@@ -457,6 +473,7 @@ static void trapped(struct pt_regs *regs)
 	struct tlt_insn insn;
 
 	tlt_full(TLT_FULL_TRAP);
+	c->just_trapped = t;
 	identify(regs, t, &insn);
 	count(c, t, &insn, regs->ip);
 	if (t && over_rate(t, now_ns)) {

@@ -36,6 +36,8 @@ struct tlt_cpu {
 	bool notified; /* `notifier` is registered; from online to offline */
 	void *park;    /* XSAVE area, standard format, 64-byte aligned */
 	u64 skip_until_ns; /* local_clock(); leave everybody full; 0 = no */
+	const void *
+		just_trapped; /* struct tlt_task, only to compare; see trap.c */
 	struct user_return_notifier notifier;
 	struct hlist_node **list_first; /* the kernel's list of notifiers */
 	struct tlt_cpu_counters counters;

@@ -71,8 +71,8 @@ fn u64_at(row: &[u8], at: usize) -> u64 {
 mod tests {
     use super::*;
 
-    fn row(tid: u32, charged_ns: u64, run_ns: u64, samples: u32) -> Vec<u8> {
-        let mut row = [5, charged_ns, run_ns, 20, 40].map(u64::to_ne_bytes).concat();
+    fn row(tid: u32, counted_ns: u64, run_ns: u64, samples: u32) -> Vec<u8> {
+        let mut row = [5, counted_ns, run_ns, 20, 40].map(u64::to_ne_bytes).concat();
         row.extend([3u32, 4, tid, 9].map(u32::to_ne_bytes).concat());
         row.extend(1536u16.to_ne_bytes());
         row.extend([1, 0]);

@@ -19,13 +19,6 @@ impl Lane {
     /// Charge the running task, and count, what it ran since the last time.
     #[inline]
     pub(super) fn account_run(&mut self, sys: &Sys, cpu: usize, task: Tid) {
-        let t = &self.tasks[task as usize].t;
-        self.account_run_as(sys, cpu, task, t.task_type, t.level);
-    }
-
-    /// The same, as a task of this type and level: what it was until now.
-    #[inline(always)]
-    fn account_run_as(&mut self, sys: &Sys, cpu: usize, task: Tid, task_type: u8, level: u8) {
         let lane = &mut self.tasks[task as usize];
         let t = &mut lane.t;
         let used_ns = sys.now_ns - t.started_ns;
@@ -33,6 +26,7 @@ impl Lane {
             return;
         }
         t.started_ns = sys.now_ns;
+        let (task_type, level) = (t.task_type, t.level);
         let shared = &mut self.queues[lane.clock_index as usize];
         let nr_tasks = shared.queue.len() as u32 + shared.nr_running;
         let cfg = &self.config.cfg;
@@ -40,6 +34,15 @@ impl Lane {
         if shared.id != 0 {
             shared.clock_ns += step_ns;
         }
+        self.count_run(sys, cpu, task, task_type, level);
+    }
+
+    /// Count what it ran since the last time, as a task of this type and level.
+    #[inline(always)]
+    fn count_run(&mut self, sys: &Sys, cpu: usize, task: Tid, task_type: u8, level: u8) {
+        let lane = &mut self.tasks[task as usize];
+        let used_ns = sys.now_ns - lane.counted_ns;
+        lane.counted_ns = sys.now_ns;
         self.sums.run_ns[task_type as usize] += used_ns;
         let class = self.class[cpu];
         if level > class {
@@ -62,6 +65,7 @@ impl Lane {
             self.turns[cpu].end();
         }
         t.started_ns = sys.now_ns;
+        lane.counted_ns = sys.now_ns;
         self.queues[lane.clock_index as usize].nr_running += 1;
     }
 
@@ -70,7 +74,8 @@ impl Lane {
         self.queues[index as usize].nr_running -= 1;
     }
 
-    /// Tell the policy; true if type or level changed. Until now the task ran as what it was.
+    /// Tell the policy; true if type or level changed. Until now the task ran as what it was; it is
+    /// charged later, for virtual time is of no type.
     #[inline]
     pub(super) fn tell(
         &mut self,
@@ -86,7 +91,7 @@ impl Lane {
         if !t.event(&self.config.cfg, event, u32::from(level), sys.now_ns) {
             return false;
         }
-        self.account_run_as(sys, cpu, task, old_type, old_level);
+        self.count_run(sys, cpu, task, old_type, old_level);
         self.counters.type_changes += 1;
         self.tell_sink(sys, task, sink);
         true

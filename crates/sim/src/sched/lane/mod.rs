@@ -138,6 +138,8 @@ impl Default for LaneConfig {
 #[derive(Clone, Debug)]
 struct LaneTask {
     t: Task,
+    /// Up to when its CPU time is counted.
+    counted_ns: u64,
     /// Generation of the classes that `t.caps` belongs to; 0 = look again.
     caps_generation: u32,
     /// The hint page's slot: how often written, the level wanted.
@@ -329,6 +331,7 @@ impl Scheduler for Lane {
         t.weight = new.weight;
         self.tasks.push(LaneTask {
             t,
+            counted_ns: 0,
             caps_generation: 0,
             hint_seq: 0,
             hint_want: 0,
