@@ -17,6 +17,7 @@
 
 mod bench;
 mod demo;
+mod fake_pmu;
 mod guest;
 mod lane;
 mod load;

@@ -90,6 +90,12 @@ impl Case {
         self
     }
 
+    /// The same on another CPU.
+    pub const fn cpu(mut self, cpu: &'static str) -> Self {
+        self.cpu = cpu;
+        self
+    }
+
     /// The same in Bochs, which has AVX-512, on two CPUs: it is slow.
     pub const fn bochs(mut self) -> Self {
         self.emulator = "bochs";

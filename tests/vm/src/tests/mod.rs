@@ -4,6 +4,7 @@
 mod affinity;
 mod changes;
 mod cpus;
+mod license_counters;
 mod lifecycle;
 mod limits;
 mod placement;
@@ -21,6 +22,7 @@ mod trap_lane;
 mod trap_light;
 mod trap_sleep;
 
+use crate::fake_pmu::CPU_WITH_LEVELS;
 use crate::suite::Case;
 
 /// All tests.
@@ -54,6 +56,7 @@ pub const ALL: &[Case] = &[
         .allow_log(&["sched_ext: "]),
     Case::new("record", record::command).limit_s(300),
     Case::new("record_system", record::system).limit_s(400),
+    Case::new("license_counters", license_counters::everything).cpu(CPU_WITH_LEVELS).icount(),
     Case::new("one_cpu", cpus::one_cpu).cpus(1),
     Case::new("two_cpus", cpus::two_cpus).cpus(2),
     Case::new("all_wide_and_none", cpus::all_wide_and_none),
