@@ -11,6 +11,7 @@
  *            (tc->look), and a program at the end of the kernel's uprobe
  *            handling kicks.
  *   syscall  entry and return; attached only if a heuristic needs them
+ *   score    licence counters, at each switch (score.bpf.h)
  *   trap     the trap module's event (trap_event.h)
  *
  * All but the tick concern the current task, so its context has one writer at

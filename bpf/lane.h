@@ -31,6 +31,10 @@ struct tl_cpu {
 	u64 queued_llcs;
 	struct tl_turns turns;	 /* of the queues that it serves */
 	struct tl_target target; /* what its governor was told */
+	/* where scores are fed, see score.bpf.h: its licence level at the last
+	 * look, and when that was, 0 = never */
+	u32 license_level;
+	u64 looked_ns;
 	/* what it has counted */
 	u64 run_ns[TL_NR_TYPES];  /* CPU time by type of task */
 	u64 wait_ns[TL_NR_TYPES]; /* time tasks that started here had waited */
@@ -49,6 +53,7 @@ struct tl_cpu {
 	u64 hint_events;    /* begins and ends told by hints */
 	u64 mark_events;    /* entries to and returns from marks */
 	u64 trap_events;    /* from the trap module */
+	u64 score_events;   /* tasks whose score spoke for another level */
 	u64 heuristic_ends; /* periods ended by a heuristic or timeout */
 	u64 preemptions;    /* kicks sent to displace non-wide work */
 	u64 steals;	    /* tasks taken from another LLC's queue */

@@ -10,6 +10,7 @@
  *   place.bpf.h    select_cpu, enqueue: an idle CPU or a queue
  *   leave.bpf.h    giving up a CPU at the word of a tracing program
  *   detect.bpf.h   hints, marks, system calls, traps -> events
+ *   score.bpf.h    licence counters -> events
  *   target.bpf.h   how fast the CPU is to be for its task
  *   serve.bpf.h    dispatch: the next task of a CPU
  *   control.bpf.h  requests of the loader
@@ -38,6 +39,7 @@ char LICENSE[] SEC("license") = "GPL";
 #include "classes.bpf.h"
 #include "place.bpf.h"
 #include "detect.bpf.h"
+#include "score.bpf.h"
 #include "target.bpf.h"
 #include "serve.bpf.h"
 #include "control.bpf.h"

@@ -34,6 +34,7 @@ crate::statistics! {
         counter hint_events "" "begins and ends that hints told",
         counter mark_events "" "entries to marked functions and returns from them",
         counter trap_events "" "wide instructions that the trap module caught",
+        counter score_events "" "tasks whose power score came to speak for another level",
         counter heuristic_ends "" "wide periods that a heuristic or a timeout ended",
         counter preemptions "preempt" "other work sent away from wide CPUs for wide work",
         counter steals "" "tasks taken from the queue of another last-level cache",

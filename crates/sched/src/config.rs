@@ -92,6 +92,17 @@ pub enum Unclassified {
     Scalar,
 }
 
+/// Whether power scores tell what is wide (policy/score.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scores {
+    /// Where the CPU counts licence levels, and neither marks nor traps are used.
+    Auto,
+    /// Yes, or the run fails.
+    On,
+    /// No.
+    Off,
+}
+
 /// All settings of a run; `settings.rs` says which can be changed while it runs.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -118,6 +129,8 @@ pub struct Config {
     pub trap_mode: TrapMode,
     /// Licence level from which a trapped instruction is wide, 1..=3.
     pub trap_level: u32,
+    /// Whether power scores tell what is wide.
+    pub scores: Scores,
     /// Functions that are wide code.
     pub marks: Vec<Mark>,
     /// Accept marks whose first instruction the kernel must single-step (20 times slower).
@@ -141,6 +154,7 @@ impl Default for Config {
             trap: Components::None,
             trap_mode: TrapMode::Grace,
             trap_level: 2,
+            scores: Scores::Auto,
             marks: Vec::new(),
             force_single_step: false,
             mode: Mode::Auto,

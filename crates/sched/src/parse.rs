@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::config::{
-    Components, Mark, MarkSite, Mode, Remigrate, TrapMode, Unclassified, WideCpus,
+    Components, Mark, MarkSite, Mode, Remigrate, Scores, TrapMode, Unclassified, WideCpus,
 };
 
 /// Why a text is no setting. Printed as "why; next": the caller says which setting it was.
@@ -302,6 +302,7 @@ macro_rules! words {
 
 words!(Mode: "scx" => Scx, "affinity" => Affinity, "auto" => Auto);
 words!(Components: "none" => None, "avx512" => Avx512, "avx" => Avx, "amx" => Amx);
+words!(Scores: "auto" => Auto, "on" => On, "off" => Off);
 words!(TrapMode: "count" => Count, "grace" => Grace, "steer" => Steer);
 words!(Unclassified: "default" => Default, "scalar" => Scalar);
 

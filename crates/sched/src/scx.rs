@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
 
+use hw::levels::LEVELS;
 use libbpf_rs::btf::{self, Btf};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, ProgramMut, UprobeOpts};
@@ -20,7 +21,9 @@ use crate::clock::monotonic_ns;
 use crate::config::{Config, Unclassified};
 use crate::error::{Error, Result};
 use crate::layout;
+use crate::levels;
 use crate::marks::ResolvedMark;
+use crate::scores;
 use crate::tasks;
 
 /// Counters of one CPU; see bpf/lane.h for the meaning of each field.
@@ -76,6 +79,7 @@ pub struct Scheduler {
     syscall_links: Vec<Link>,
     trap_link: Option<Link>,
     bell_link: Option<Link>,
+    score_link: Option<Link>,
     scheduler_link: Option<Link>,
 }
 
@@ -93,7 +97,11 @@ impl Scheduler {
             .open(object)
             .map_err(|e| Error::failed("cannot open the BPF object", e))?;
         fill_constants(&mut open, topology, fault);
-        choose_programs(&mut open)?;
+        let counters = scores::counters(config, layout::nr_cpus(topology))?;
+        choose_programs(&mut open, counters.is_some())?;
+        let nr_counters = (layout::nr_cpus(topology) * LEVELS) as u32;
+        let prepared = open.maps.level_counters.set_max_entries(nr_counters);
+        prepared.map_err(|e| Error::failed("cannot prepare the licence counters", e))?;
         if let Some(fd) = hint_page {
             open.maps
                 .hint_page
@@ -110,8 +118,12 @@ impl Scheduler {
             syscall_links: Vec::new(),
             trap_link: None,
             bell_link: None,
+            score_link: None,
             scheduler_link: None,
         };
+        if let Some(counters) = counters {
+            levels::put(&scheduler.skel.maps.level_counters, counters)?;
+        }
         scheduler.store_settings(config);
         Ok(scheduler)
     }
@@ -126,6 +138,11 @@ impl Scheduler {
         if self.skel.progs.tl_target_bell.autoload() {
             // A kernel that cannot attach to its functions is no reason to do without a scheduler: there are ticks.
             self.bell_link = self.skel.progs.tl_target_bell.attach().ok();
+        }
+        if self.skel.progs.tl_feed_score.autoload() {
+            let link = self.skel.progs.tl_feed_score.attach();
+            let link = link.map_err(|e| Error::failed("cannot watch switches for scores", e))?;
+            self.score_link = Some(link);
         }
         if hw::sched_ext::has_trap_module() {
             let link = self.skel.progs.tl_trap.attach();
@@ -247,6 +264,7 @@ impl Scheduler {
         self.syscall_links.clear();
         self.trap_link = None;
         self.bell_link = None;
+        self.score_link = None;
         self.scheduler_link = None;
         self.ended()
     }
@@ -328,7 +346,7 @@ fn fill_constants(open: &mut OpenMainSkel<'_>, topology: &Topology, fault: Fault
 }
 
 /// Leave out the programs whose attach point this kernel does not have.
-fn choose_programs(open: &mut OpenMainSkel<'_>) -> Result<()> {
+fn choose_programs(open: &mut OpenMainSkel<'_>, has_scores: bool) -> Result<()> {
     let btf = Btf::from_vmlinux().map_err(|e| Error::failed("cannot read the kernel's BTF", e))?;
     let has = |name: &str| btf.type_by_name::<btf::types::Func<'_>>(name).is_some();
     let progs = &mut open.progs;
@@ -340,6 +358,7 @@ fn choose_programs(open: &mut OpenMainSkel<'_>) -> Result<()> {
     // Without the bell targets are seen at ticks; without the function, never.
     let hears = has("scx_bpf_cpuperf_set") && has("__x64_sys_sched_get_priority_min");
     progs.tl_target_bell.set_autoload(hears);
+    progs.tl_feed_score.set_autoload(has_scores);
     progs.tl_trap.set_autoload(hw::sched_ext::has_trap_module());
     Ok(())
 }

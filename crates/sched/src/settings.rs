@@ -123,6 +123,14 @@ pub const SETTINGS: &[Setting] = &[
         set: |config, value| level(value).map(|level| config.trap_level = level),
     },
     Setting {
+        key: "scores",
+        meaning: "power scores from licence counters tell what is wide: on, off, or auto for where \
+            the CPU has the counters and neither marks nor traps are used",
+        live: false,
+        get: |config| config.scores.to_string(),
+        set: |config, value| value.parse().map(|scores| config.scores = scores),
+    },
+    Setting {
         key: "force-single-step",
         meaning: "accept marks that the kernel must single-step, about 4.6 us per call (true), or \
             refuse them (false)",
@@ -223,6 +231,7 @@ mod tests {
             ("trap", "avx512"),
             ("trap-mode", "steer"),
             ("trap-level", "1"),
+            ("scores", "off"),
             ("force-single-step", "true"),
             ("mode", "affinity"),
         ];

@@ -35,6 +35,7 @@ pub fn lane_stats(counters: &[CpuCounters], interval_ns: u64, wide_cpus: usize) 
         hint_events: sum(|c| c.hint_events),
         mark_events: sum(|c| c.mark_events),
         trap_events: sum(|c| c.trap_events),
+        score_events: sum(|c| c.score_events),
         heuristic_ends: sum(|c| c.heuristic_ends),
         preemptions: sum(|c| c.preemptions),
         steals: sum(|c| c.steals),

@@ -2,15 +2,18 @@
 //! The test PMU (kmod/test/turbolane_pmu.c) in tests: loaded, asked for licence levels, and removed again when
 //! a test ends, however it ends.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::guest::wait_for;
+use hw::perf::{self, Event, Whose};
+
+use crate::guest::{nr_cpus, wait_for};
 use crate::trap::load_beside;
 
 const MODULE: &str = "turbolane_pmu";
@@ -69,6 +72,34 @@ impl Drop for FakePmu {
 pub fn remove() -> Result<bool> {
     let output = Command::new("rmmod").arg(MODULE).output().context("rmmod")?;
     Ok(output.status.success())
+}
+
+/// Makes the CPUs of a guest that counts instructions take turns of [`TURN`].
+///
+/// There one thread executes all CPUs in turn, each until any CPU's next timer is due, and time goes on for those that
+/// wait. With nothing but ticks a turn is 4 ms, and a level is over before its CPU gets another. So a clock of perf
+/// interrupts each CPU more often; no task is switched for it.
+pub struct Turns {
+    _clocks: Vec<OwnedFd>,
+}
+
+/// Four of them, each with a tick's interrupt, are much shorter than a level is held.
+const TURN: Duration = Duration::from_micros(20);
+
+impl Turns {
+    /// Until it is dropped.
+    pub fn begin() -> Result<Self> {
+        // The kernel would find that the clock takes too much time, and slow it down.
+        fs::write("/proc/sys/kernel/perf_cpu_time_max_percent", "0")?;
+        let clock = Event {
+            kind: perf::SOFTWARE, // number 0 of it is the CPU clock
+            sample_period: TURN.as_nanos() as u64,
+            ..Event::default()
+        };
+        let clocks = (0..nr_cpus() as u32).map(|cpu| perf::open(&clock, Whose::Cpu(cpu), None));
+        let clocks = clocks.collect::<std::io::Result<_>>().context("a clock of perf")?;
+        Ok(Turns { _clocks: clocks })
+    }
 }
 
 /// Who executes instructions of licence levels.

@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use sched::config::{Components, Config, Mark, Mode, Remigrate, TrapMode, Unclassified, WideCpus};
+use sched::config::{
+    Components, Config, Mark, Mode, Remigrate, Scores, TrapMode, Unclassified, WideCpus,
+};
 use sched::parse::duration_ns;
 use sched::scx::Fault;
 use sched::settings::{level, slice};
@@ -94,6 +96,15 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "LEVEL", default_value_t = Config::default().trap_level)]
     #[arg(value_parser = level, help_heading = DETECTION)]
     trap_level: u32,
+
+    /// Tell what is wide by power scores, from the CPU's counters of licence levels
+    ///
+    /// Finds programs that say nothing, without traps: who runs while the licence level rises, or for
+    /// long at a level, is taken to be the cause. Takes three counters of each CPU. auto: where the CPU
+    /// has them and neither --mark nor --trap is given.
+    #[arg(long, default_value_t = Config::default().scores, help_heading = DETECTION)]
+    #[arg(value_parser = words::<Scores>(&["auto", "on", "off"]))]
+    scores: Scores,
 
     /// Give CMD a C library without AVX-512
     ///
@@ -241,6 +252,7 @@ impl RunArgs {
             trap: self.trap,
             trap_mode: self.trap_mode,
             trap_level: self.trap_level,
+            scores: self.scores,
             mode: self.mode,
         }
     }

@@ -8,10 +8,10 @@ use hw::Facts;
 use machine::CpuSet;
 use report::problem::Problem;
 use report::text::wrap;
-use sched::config::{Components, Config, Mark, Mode, WideCpus};
+use sched::config::{Components, Config, Mark, Mode, Scores, WideCpus};
 use sched::marks::{Emulation, MarkError, ResolvedMark, resolve_all};
 use sched::obstacles::{self, choose_mode};
-use sched::{affinity, layout};
+use sched::{affinity, layout, scores};
 
 use crate::failure::Failure;
 
@@ -24,6 +24,7 @@ pub(super) struct Plan {
     wide_cpus: Option<CpuSet>,
     online: CpuSet,
     marks: Vec<ResolvedMark>,
+    has_scores: bool,
     /// What the user should know although it is no error.
     pub notes: Vec<String>,
 }
@@ -44,6 +45,9 @@ impl Plan {
         }
         for mark in &self.marks {
             text += &wrap("mark         ", &describe(mark), width);
+        }
+        if self.has_scores {
+            text += &wrap("scores       ", "from the counters of licence levels", width);
         }
         for note in &self.notes {
             text += &wrap("note         ", note, width);
@@ -82,6 +86,7 @@ pub(super) fn check(config: &Config, facts: &Facts) -> Result<Plan, Failure> {
         }
     }
     check_trap(config, choice.mode, facts, &mut notes)?;
+    let has_scores = check_scores(config, choice.mode, facts)?;
     if topology.cores().len() == 1 {
         notes.push("this machine has one core, so wide and scalar code share it".into());
     }
@@ -90,6 +95,7 @@ pub(super) fn check(config: &Config, facts: &Facts) -> Result<Plan, Failure> {
         wide_cpus: (!is_auto).then(|| layout::cpus_of(topology, &wide_cores)),
         online: topology.online(),
         marks,
+        has_scores,
         notes,
     })
 }
@@ -121,6 +127,18 @@ fn check_trap(
         notes.push("in a virtual machine each change of XCR0 goes through the hypervisor".into());
     }
     Ok(())
+}
+
+/// Whether power scores will be fed.
+fn check_scores(config: &Config, mode: Mode, facts: &Facts) -> Result<bool, Failure> {
+    if mode == Mode::Affinity && config.scores == Scores::On {
+        return Err(Failure::unsupported(Problem::new(
+            "cannot use --scores on in affinity mode",
+            "only the sched_ext scheduler keeps power scores",
+            "boot a kernel with sched_ext, or leave --scores out",
+        )));
+    }
+    Ok(mode == Mode::Scx && scores::are_fed(config, facts).map_err(Failure::unsupported)?)
 }
 
 fn resolve_marks(config: &Config, facts: &Facts) -> Result<Vec<ResolvedMark>, Failure> {

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Power scores (policy/score.h) from licence counters: which tasks ask for
+ * which level, where no hint, mark or trap says so.
+ *
+ * The kernel's scheduler is about to choose what runs next on this CPU, with
+ * interrupts off. What level the CPU has at this moment is seen as the paper's
+ * prototype sees it: all counters are read twice in a row, and the one that
+ * went on between the reads names the level (DIM 5.2 rule 2). From one such
+ * look to the next the same task has run; what its score says now counts before
+ * stopping() and enqueue() ask where the task belongs.
+ *
+ * A tracing program, for programs of the scheduler may not read counters. The
+ * function that it watches is called first thing by __schedule(), whether or
+ * not another task is chosen, and is a global one of RCU.
+ *
+ * Cost: six reads of a counter at each call of the scheduler.
+ *
+ * Limits: those of the score. While the kernel takes turns with others'
+ * counters, and on a CPU without, there is no look: the next one then is of a
+ * time in which more than one task may have run, and says nothing.
+ */
+#ifndef TL_SCORE_BPF_H
+#define TL_SCORE_BPF_H
+
+#include "levels.bpf.h"
+
+#define TL_LEVEL_UNKNOWN TL_LEVELS
+
+/* This CPU's level at this moment. */
+static __always_inline u32 level_now(void)
+{
+	u64 cycles[TL_LEVELS] = {};
+	u32 level;
+
+	if (!tl_levels_since(cycles) || !tl_levels_since(cycles))
+		return TL_LEVEL_UNKNOWN;
+	level = cycles[1] > cycles[0];
+	if (cycles[2] > cycles[level])
+		level = 2;
+	return cycles[level] ? level : TL_LEVEL_UNKNOWN;
+}
+
+/* The current task ran from the last look to this one. */
+static __always_inline void score_run(struct here *h, u32 before, u32 now,
+				      u64 since_ns, u64 now_ns)
+{
+	struct tl_score *score = &h->tc->t.score;
+	u32 level;
+
+	if (!tl_score_switch(score, before, now, now_ns - since_ns))
+		return;
+	level = tl_score_level(score);
+	if (level == score->level)
+		return;
+	h->c->score_events++;
+	tell(h->tc, h->c, TL_EV_SCORE, level, now_ns);
+}
+
+SEC("?fentry/rcu_note_context_switch")
+int BPF_PROG(tl_feed_score, bool preempted)
+{
+	u32 before, now = level_now(), cpu = bpf_get_smp_processor_id();
+	u64 since_ns, now_ns = bpf_ktime_get_ns();
+	struct here h;
+
+	if (cpu >= TL_CPUS_MAX)
+		return 0;
+	before = cpus[cpu].license_level;
+	since_ns = cpus[cpu].looked_ns;
+	cpus[cpu].license_level = now;
+	cpus[cpu].looked_ns = now_ns;
+	if (!since_ns || before == TL_LEVEL_UNKNOWN || now == TL_LEVEL_UNKNOWN)
+		return 0;
+	/* kernel threads: see policy/score.h */
+	if (!try_lookup_here(&h) || (h.p->flags & PF_KTHREAD))
+		return 0;
+	score_run(&h, before, now, since_ns, now_ns);
+	return 0;
+}
+
+#endif
