@@ -34,6 +34,7 @@ typedef u32 __wsum;
 
 enum {
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
@@ -48,6 +49,13 @@ enum {
 };
 enum {
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1U << 0
+};
+
+/* what bpf_perf_event_read_value() writes; not the kernel's own type */
+struct bpf_perf_event_value {
+	u64 counter;
+	u64 enabled;
+	u64 running;
 };
 
 #define EINVAL 22

@@ -72,7 +72,8 @@ pub fn why_not(error: &Error) -> String {
     }
 }
 
-fn open(cpu: u32) -> io::Result<[File; LEVELS]> {
+/// Opens the counters of a CPU as one group, in the order of levels, for who reads them himself.
+pub fn open(cpu: u32) -> io::Result<[File; LEVELS]> {
     let open = |level: usize, leader| {
         let config = LEVEL_EVENTS[level];
         let event =
