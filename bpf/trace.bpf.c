@@ -31,17 +31,25 @@
  * one before says that nothing was executed there in between, not even an
  * interrupt (or that interrupts were off, which is as good an excuse).
  *
+ * Licence levels: what the counters of a CPU have gone on by is told at each
+ * switch, for the task that stops, so that every cycle has its task; and, so
+ * that a change within a long run is seen, every millisecond of a task that
+ * runs, by another clock of perf (tl_trace_levels). Where only some tasks are
+ * followed, the counters are noted when one of them begins.
+ *
  * Lost: a full ring drops the record and counts it, by CPU. A program that the
  * kernel skips because it runs on this CPU already is counted by the kernel
  * (recursion_misses); the loader adds both.
  *
- * Limits: what a task executes is not seen, marks aside.
+ * Limits: what a task executes is not seen, marks aside. When a level changed
+ * is known to the millisecond; for how long it was held, to the cycle.
  */
 #include "kernel.bpf.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "../policy/task.h"
+#include "levels.bpf.h"
 #include "trace.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -57,6 +65,7 @@ const volatile u32 everybody;	 /* 1 all tasks, 0 those that are followed */
 const volatile u32 lane_known;	 /* 1 the map tasks is the scheduler's */
 const volatile u32 nr_words = 1; /* of an affinity, 64 CPUs each */
 const volatile u64 stall_ns;	 /* least time between beats that is told */
+const volatile u32 has_levels;	 /* 1 there are counters of licence levels */
 
 /* Records dropped, by CPU; by the CPU, also from interrupts. */
 u64 lost[TL_TRACE_CPUS_MAX];
@@ -165,6 +174,42 @@ static __always_inline bool is_wanted(struct task_struct *p)
 	return f && f->follow;
 }
 
+/* ---- licence levels ---- */
+
+/* Interrupts are off. `told`: the task that has run until now is recorded. */
+static __always_inline void look_at_levels(u32 tid, bool told)
+{
+	u64 at_ns = bpf_ktime_get_ns();
+	u64 cycles[TL_LEVELS] = {};
+
+	if (!tl_levels_since(cycles) || !told)
+		return;
+	for (u32 level = 0; level < TL_LEVELS; level++) {
+		struct tl_trace_event *event;
+
+		if (!cycles[level])
+			continue;
+		event = try_reserve(sizeof(*event), TL_TRACE_LEVEL, tid);
+		if (!event)
+			return;
+		event->at_ns = at_ns; /* one look, one time */
+		event->flags = level;
+		event->arg = cycles[level];
+		bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	}
+}
+
+SEC("?perf_event")
+int tl_trace_levels(void *context)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+
+	/* What idle CPUs count is told when they are idle no longer. */
+	if (p->pid && is_wanted(p))
+		look_at_levels(p->pid, true);
+	return 0;
+}
+
 /* ---- scheduling ---- */
 
 /* What the lane's scheduler takes the task for; 0 = it does not say. */
@@ -198,10 +243,13 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(tl_trace_switch, bool preempted, struct task_struct *prev,
 	     struct task_struct *next, u32 state)
 {
+	bool stops = is_wanted(prev);
 	u8 flags;
 
-	if (!is_wanted(prev) && !is_wanted(next))
+	if (!stops && !is_wanted(next))
 		return 0;
+	if (has_levels)
+		look_at_levels(prev->pid, stops);
 	flags = why_stopped(preempted, state);
 	/* Newer kernels switch migration off while this runs, and prev is the
 	 * current task: 1 may be us. One that did so itself once is missed. */

@@ -19,6 +19,7 @@
  *   NAME          who        0                     tgid; struct tl_trace_name
  *   AFFINITY      who        0                     words; struct tl_trace_cpus
  *   STALL         0          0                     ns since the last beat
+ *   LEVEL         who ran    licence level         core cycles at it
  *
  *              63        40 39      32 31             0
  *   SWITCH    +------------+----------+----------------+
@@ -48,6 +49,7 @@ enum tl_trace_kind {
 	TL_TRACE_NAME = 11, /* it has this name from now on */
 	TL_TRACE_AFFINITY = 12,
 	TL_TRACE_STALL = 16,
+	TL_TRACE_LEVEL = 17,
 };
 
 /* flags of SWITCH: why the task stopped */

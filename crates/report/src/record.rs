@@ -48,7 +48,7 @@ pub struct RecordSummary {
     pub idle_ns: Option<u64>,
     /// Times at which a CPU executed nothing; `null`: not recorded.
     pub stalls: Option<StallSummary>,
-    /// Cycles by licence level, from samples of counters; `null`: there are none.
+    /// Cycles by licence level, from counters; `null`: there are none.
     pub levels: Option<LevelsSummary>,
     /// From wake-up to running; `null`: nobody was woken.
     pub wake_latency: Option<LatencySummary>,
@@ -69,16 +69,16 @@ pub struct StallSummary {
     pub longest_ns: u64,
 }
 
-/// Sampled cycles by licence level.
+/// Cycles by licence level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LevelsSummary {
-    /// Samples.
+    /// Counts of a level at a time: looks of the recorder, samples of perf.
     pub samples: u64,
     /// Core cycles at each level, from level 0.
     pub level_cycles: Vec<u64>,
     /// By CPU.
     pub cpus: Vec<CpuLevels>,
-    /// By the task that ran when the sample was taken, most cycles first.
+    /// By the task that ran when a count was taken, most cycles first.
     pub tasks: Vec<TaskLevels>,
 }
 
@@ -183,7 +183,7 @@ impl RecordSummary {
         }
         if let Some(levels) = &self.levels {
             let (shares, samples) = (levels.shares(&levels.level_cycles), levels.samples);
-            line("levels", &format!("{shares} of the cycles in {samples} samples"));
+            line("levels", &format!("{shares} of the cycles in {samples} counts"));
         }
         for mark in &self.marks {
             line("mark", &format!("{}@{}: {} calls", mark.name, mark.level, mark.calls));

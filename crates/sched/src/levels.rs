@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 
 use hw::levels::{LEVELS, LevelCounters, why_not};
-use libbpf_rs::{MapCore, MapFlags, MapMut};
+use libbpf_rs::{MapCore, MapFlags, MapMut, OpenMapMut};
 
 use crate::error::{Error, Result};
 
@@ -28,6 +28,12 @@ pub(crate) fn open(nr_cpus: usize) -> std::result::Result<Opened, String> {
         }
     }
     Ok(Opened(opened))
+}
+
+/// Gives the map its size, before it is made.
+pub(crate) fn make_room(map: &mut OpenMapMut<'_>, nr_cpus: usize) -> Result<()> {
+    map.set_max_entries((nr_cpus * LEVELS) as u32)
+        .map_err(|e| Error::failed("cannot prepare the map of licence counters", e))
 }
 
 /// Lets the programs read them. From then on the map holds them.

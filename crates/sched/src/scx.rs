@@ -9,7 +9,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
 
-use hw::levels::LEVELS;
 use libbpf_rs::btf::{self, Btf};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, ProgramMut, UprobeOpts};
@@ -99,9 +98,7 @@ impl Scheduler {
         fill_constants(&mut open, topology, fault);
         let counters = scores::counters(config, layout::nr_cpus(topology))?;
         choose_programs(&mut open, counters.is_some())?;
-        let nr_counters = (layout::nr_cpus(topology) * LEVELS) as u32;
-        let prepared = open.maps.level_counters.set_max_entries(nr_counters);
-        prepared.map_err(|e| Error::failed("cannot prepare the licence counters", e))?;
+        levels::make_room(&mut open.maps.level_counters, layout::nr_cpus(topology))?;
         if let Some(fd) = hint_page {
             open.maps
                 .hint_page

@@ -122,8 +122,8 @@ pub enum What {
         /// How long.
         ns: u64,
     },
-    /// The event's CPU has spent so many cycles at this licence level since the last sample of that level there;
-    /// this task ran when the sample was taken.
+    /// The event's CPU has spent so many cycles at this licence level since the last event of that level there. A
+    /// recorder looks at every switch, so they are this task's; in samples of perf it ran when one was taken.
     LevelCycles {
         /// The level.
         license_level: u8,

@@ -7,13 +7,14 @@
 //!   x265        tid 90                     |CPU 0 (wide) |
 //! ```
 //!
-//! A run inside of marked functions has the category `wide` and says the level. Traps are moments. Sampled
-//! licence levels are a counter for each CPU.
+//! A run inside of marked functions has the category `wide` and says the level. Traps are moments. Licence
+//! levels are a counter for each CPU: what a look at its counters finds is the mean level since the look
+//! before, or since the switch before.
 //!
 //! Limits: the format wants the name of a slice with the slice, so a task has the name there that it
 //! had at the time; its track has the last one.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 
 use report::trace_event::{Arg, TraceEvents, Track};
@@ -25,11 +26,22 @@ use crate::info::Info;
 /// The process that holds the CPUs' tracks; tasks' processes have their own number, which is never 0.
 const CPUS: u32 = 0;
 
+/// The last look at a CPU's counters of licence levels.
+#[derive(Clone, Copy)]
+struct Levels {
+    since_ns: u64,
+    at_ns: u64,
+    cycles: f64,
+    /// Cycles times their level.
+    weighted: f64,
+}
+
 /// Writes a recording while it is followed.
 pub struct Perfetto<W> {
     events: TraceEvents<W>,
     start_ns: u64,
     cpus: HashSet<u16>,
+    levels: BTreeMap<u16, Levels>,
     /// The first error ends the writing and is told at the end.
     error: io::Result<()>,
 }
@@ -39,11 +51,15 @@ impl<W: Write> Perfetto<W> {
     pub fn new(out: W, info: &Info) -> io::Result<Self> {
         let mut events = TraceEvents::new(out)?;
         events.name_process(Track { process: CPUS, thread: 0 }, "CPUs")?;
-        Ok(Perfetto { events, start_ns: info.start_ns, cpus: HashSet::new(), error: Ok(()) })
+        let (cpus, levels) = (HashSet::new(), BTreeMap::new());
+        Ok(Perfetto { events, start_ns: info.start_ns, cpus, levels, error: Ok(()) })
     }
 
     /// Names the tracks, and ends the document.
     pub fn finish(mut self, info: &Info, follower: &Follower) -> io::Result<()> {
+        for (cpu, levels) in std::mem::take(&mut self.levels) {
+            self.write_levels(cpu, levels);
+        }
         self.error?;
         for cpu in self.cpus {
             self.events.name_thread(of_cpu(cpu), &format!("CPU {cpu}"))?;
@@ -65,6 +81,27 @@ impl<W: Write> Perfetto<W> {
     fn write(&mut self, write: impl FnOnce(&mut TraceEvents<W>) -> io::Result<()>) {
         if self.error.is_ok() {
             self.error = write(&mut self.events);
+        }
+    }
+
+    /// A look at a CPU's counters of levels, which may consist of several events of one time.
+    fn look(&mut self, cpu: u16, at_ns: u64) -> &mut Levels {
+        let new = |since_ns| Levels { since_ns, at_ns, cycles: 0.0, weighted: 0.0 };
+        let last = self.levels.get(&cpu).copied();
+        if let Some(last) = last.filter(|last| last.at_ns != at_ns) {
+            self.write_levels(cpu, last);
+            self.levels.insert(cpu, new(last.at_ns));
+        }
+        let start_ns = self.start_ns;
+        self.levels.entry(cpu).or_insert_with(|| new(start_ns))
+    }
+
+    fn write_levels(&mut self, cpu: u16, levels: Levels) {
+        if levels.cycles > 0.0 {
+            let (of, mean) = (format!("CPU {cpu}"), levels.weighted / levels.cycles);
+            let since_ns = levels.since_ns - self.start_ns;
+            let track = of_cpu(cpu);
+            self.write(|events| events.counter(track, since_ns, &of, "licence level", mean));
         }
     }
 }
@@ -107,11 +144,18 @@ impl<W: Write> Visit for Perfetto<W> {
             let (at_ns, track) = (event.at_ns - self.start_ns, of_cpu(event.cpu));
             self.write(|events| events.moment(track, at_ns, &format!("trap, level {level}")));
         }
-        if let What::LevelCycles { license_level, .. } = event.what {
-            self.cpus.insert(event.cpu);
-            let (at_ns, track) = (event.at_ns - self.start_ns, of_cpu(event.cpu));
-            let (of, level) = (format!("CPU {}", event.cpu), f64::from(license_level));
-            self.write(|events| events.counter(track, at_ns, &of, "licence level", level));
+        match event.what {
+            What::LevelCycles { license_level, cycles } => {
+                self.cpus.insert(event.cpu);
+                let levels = self.look(event.cpu, event.at_ns);
+                levels.cycles += cycles as f64;
+                levels.weighted += cycles as f64 * f64::from(license_level);
+            }
+            // What is counted next has begun here.
+            What::Switch { .. } => {
+                self.look(event.cpu, event.at_ns);
+            }
+            _ => {}
         }
     }
 }

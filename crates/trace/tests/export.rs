@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A recording as a trace for Perfetto and as a timeline: a task that is woken, runs, enters a marked
-//! function, leaves it, sleeps and runs again on another CPU.
+//! function, leaves it, sleeps and runs again on another CPU, at licence levels that are counted.
 
 use report::timeline::{AMOUNT_MAX, Mark, Period};
 use trace::follow::{Follower, Visit};
@@ -18,16 +18,21 @@ fn events() -> Vec<Event> {
     let switch = |next, why| What::Switch { next, why, bound: false, lane: None, next_lane: None };
     let name = What::Name { tgid: 70, name: Name::new(b"web") };
     let wake = What::Wake { waker: 0, delay_ns: 0, new: false };
+    let cycles = |license_level, cycles| What::LevelCycles { license_level, cycles };
     vec![
         at(1_000, 0, 70, name),
         at(2_000, 0, 70, wake.clone()),
         at(2_500, 0, 0, switch(70, Why::Preempted)),
         at(3_000, 0, 70, What::Mark { mark: 0 }),
+        at(4_000, 0, 70, cycles(0, 100)),
+        at(4_000, 0, 70, cycles(2, 300)),
         at(5_000, 0, 70, What::MarkReturn { mark: 0 }),
+        at(6_000, 0, 70, cycles(0, 50)),
         at(6_000, 0, 70, switch(0, Why::Sleeps)),
         at(7_000, 1, 70, What::Trap { level: 2, ip: 0 }),
         at(8_000, 1, 70, wake),
         at(8_000, 1, 0, switch(70, Why::Preempted)),
+        at(9_000, 1, 70, cycles(1, 1)),
         at(9_000, 1, 70, switch(0, Why::Sleeps)),
     ]
 }
@@ -40,7 +45,7 @@ fn follow(to: &mut dyn Visit) -> Follower {
 }
 
 /// Each run is a slice on its CPU's and its task's track, cut where the level changes; waits and traps
-/// are there, tracks have names, times begin with the recording.
+/// are there, levels since the look or switch before, tracks have names, times begin with the recording.
 #[test]
 fn perfetto_has_runs_waits_and_names() {
     let mut out = Vec::new();
@@ -58,6 +63,10 @@ fn perfetto_has_runs_waits_and_names() {
     has(&["\"CPU 1\"", "\"pid\":70", "\"ts\":7.0", "\"dur\":1.0"]);
     has(&["\"waits\"", "was woken", "\"pid\":70", "\"ts\":1.0", "\"dur\":0.5"]);
     has(&["trap, level 2", "\"ph\":\"i\"", "\"ts\":6.0"]);
+    let level = "\"licence level\":";
+    has(&["\"CPU 0 licence level\"", "\"ts\":1.5", &format!("{level}1.5")]);
+    has(&["\"CPU 0 licence level\"", "\"ts\":3.0", &format!("{level}0}}")]);
+    has(&["\"CPU 1 licence level\"", "\"ts\":7.0", &format!("{level}1}}")]);
     has(&["process_name", "\"pid\":70", "\"web\""]);
     has(&["thread_name", "\"pid\":0", "\"CPU 1\""]);
     assert!(text.ends_with("\"target\":\"test\"}}\n"), "{text}");

@@ -11,6 +11,7 @@
 //! vmtests pstate-end ROOT HOW  change P-states, then end
 //! vmtests slow-spinner      a thread that asks to be slow, until told to become another program
 //! vmtests record-load       threads with marked calls, to be recorded
+//! vmtests levels-load       a thread that asks for licence levels and writes down when
 //! vmtests record-bench NAME a load whose recording is measured
 //! vmtests xcr0              print XCR0 as a new program sees it
 //! ```
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         ["pstate-end", root, how] => pstate_end::play(root, how),
         ["slow-spinner"] => tests::pstate_scheduler::slow_spinner(),
         ["record-load"] => tests::record::load(),
+        ["levels-load"] => tests::record_levels::load(),
         ["record-bench", load] => bench::record::load(load),
         ["xcr0"] => {
             println!("{:#x}", trap::xcr0());

@@ -16,7 +16,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{ArgGroup, Args};
 use hw::Facts;
-use hw::license::{LicenseCounters, license_counters};
 use report::problem::Problem;
 use sched::config::Mark;
 use sched::marks::{Emulation, MarkError, ResolvedMark, resolve, resolve_all};
@@ -34,6 +33,10 @@ use crate::mark_files;
 /// that runs, or of the whole machine; the calls of marked functions; traps, if the trap module is loaded;
 /// and what the scheduler of `turbolane run` takes the tasks for, if it runs. Read the file with `turbolane
 /// trace`, also while it is written. Nothing stays behind, however it ends.
+///
+/// Where the CPU counts its cycles at each licence level (Skylake-SP to Ice Lake), they are recorded by task: they
+/// are read at every switch and, in a timer on every CPU, every millisecond of a task that runs. So it is known to
+/// the cycle how long a task had a level, and to a millisecond when.
 ///
 /// With --perf-script, makes a recording of licence levels that perf has sampled, here or elsewhere.
 #[derive(Args)]
@@ -279,7 +282,6 @@ fn info(args: &RecordArgs, facts: &Facts) -> Info {
         target,
         cpus: facts.topology.online().to_string(),
         start_wall_ns: wall.as_nanos() as u64,
-        license_counters: about_counters(facts),
         ..Info::default()
     }
 }
@@ -288,20 +290,11 @@ fn some_name(name: &str) -> String {
     if name.is_empty() { "unknown processor".into() } else { name.into() }
 }
 
-/// Counters of licence levels: which there are, and that they are not in the recording.
-fn about_counters(facts: &Facts) -> String {
-    let none = "wide time comes from marks only";
-    match license_counters(&facts.cpu).0 {
-        _ if !facts.pmu.core => format!("no licence counters: no PMU here; {none}"),
-        LicenseCounters::Levels { .. } => {
-            format!("this CPU has licence counters, which recordings do not hold; {none}")
-        }
-        LicenseCounters::Absent | LicenseCounters::Undescribed => {
-            format!("no licence counters on this CPU: {none}")
-        }
-        LicenseCounters::Unknown => {
-            format!("licence counters unknown for this CPU: {none}")
-        }
+/// Licence levels: how they come into the recording, or why not.
+fn about_levels(levels: Result<(), &str>) -> String {
+    match levels {
+        Ok(()) => "cycles at each level, read at every switch and every millisecond".into(),
+        Err(why) => format!("no licence levels: {why}; wide time comes from marks only"),
     }
 }
 

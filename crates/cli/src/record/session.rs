@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use sched::record::{Options, PERIOD, Prepared, Recorder, Whom};
 use trace::{End, Info};
 
-use super::{create, tell};
+use super::{about_levels, create, tell};
 use crate::command::{Supervised, exit_code, watch_signals};
 use crate::failure::Failure;
 
@@ -34,9 +34,10 @@ struct Running {
 }
 
 impl Session {
-    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(mut self) -> Result<ExitCode, Failure> {
         let signals = watch_signals()?;
         let prepared = Prepared::load(self.options.clone())?;
+        self.info.license_counters = about_levels(prepared.levels());
         let mut recorder = prepared.start(self.info.clone(), create(&self.output)?)?;
         if !self.quiet {
             tell(&format!("recording {} to {}", self.info.target, self.output.display()));

@@ -8,10 +8,12 @@
 //! Events of all CPUs are written in one order of time. What is younger than [`HOLD_NS`] waits, because a CPU
 //! may have taken the time of an event that it has not finished.
 //!
+//! Where the CPU counts cycles at licence levels, they are read too (`levels.bpf.h`).
+//!
 //! Nothing stays behind: programs, probes and rings are file descriptors of this process.
 
-mod beat;
 mod bpf;
+mod clock;
 mod lane;
 mod programs;
 mod raw;
@@ -31,6 +33,7 @@ use trace::{End, Event, Info, MarkInfo, TraceError, What, Writer};
 
 use crate::clock::monotonic_ns;
 use crate::error::{Error, Result};
+use crate::levels;
 use crate::marks::ResolvedMark;
 use programs::Programs;
 
@@ -74,7 +77,7 @@ pub struct Options {
     pub whom: Whom,
     /// System calls too.
     pub syscalls: bool,
-    /// When a CPU executes nothing ([`beat`]).
+    /// When a CPU executes nothing ([`clock`]).
     pub stalls: bool,
     /// Marked functions.
     pub marks: Vec<ResolvedMark>,
@@ -103,6 +106,7 @@ pub struct Prepared {
     programs: Programs,
     ring_maps: Vec<MapHandle>,
     lane: Option<lane::Lane>,
+    levels: std::result::Result<(), String>,
     nr_cpus: usize,
 }
 
@@ -113,14 +117,23 @@ impl Prepared {
             .map_err(|e| Error::failed("cannot tell how many CPUs there are", e))?
             .min(machine::MAX_CPUS);
         let lane = lane::Lane::find();
-        let (programs, ring_maps) =
-            Programs::load(&options, nr_cpus, lane.as_ref().map(|lane| &lane.tasks))?;
-        Ok(Prepared { options, programs, ring_maps, lane, nr_cpus })
+        let (counters, levels) = match levels::open(nr_cpus) {
+            Ok(counters) => (Some(counters), Ok(())),
+            Err(why) => (None, Err(why)),
+        };
+        let lane_tasks = lane.as_ref().map(|lane| &lane.tasks);
+        let (programs, ring_maps) = Programs::load(&options, nr_cpus, lane_tasks, counters)?;
+        Ok(Prepared { options, programs, ring_maps, lane, levels, nr_cpus })
+    }
+
+    /// Whether licence levels will be recorded, or why not.
+    pub fn levels(&self) -> std::result::Result<(), &str> {
+        self.levels.as_ref().copied().map_err(String::as_str)
     }
 
     /// Begins to record to `out`. `info` is what the caller knows; the rest is filled in.
     pub fn start<W: Write>(self, mut info: Info, out: W) -> Result<Recorder<W>> {
-        let Prepared { options, mut programs, ring_maps, lane, nr_cpus } = self;
+        let Prepared { options, mut programs, ring_maps, lane, nr_cpus, .. } = self;
         let order = Rc::new(RefCell::new(Order::default()));
         let rings = read_rings(&ring_maps, &order)?;
         info.everybody = options.whom == Whom::Everybody;

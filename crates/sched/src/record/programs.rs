@@ -14,16 +14,26 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, OpenObject, Program
 use machine::CpuSet;
 use report::problem::Problem;
 
-use super::beat;
 use super::bpf::{OpenTraceSkel, TraceSkel, TraceSkelBuilder};
+use super::clock;
 use super::tasks::{Task, descendants, read_tasks};
 use super::{Options, RING_BYTES, RINGS_BYTES_MAX, Whom};
 use crate::error::{Error, Result};
+use crate::levels;
 use crate::marks::ResolvedMark;
 use crate::scx::test_run;
 
 /// Shortest ring, bytes: a page.
 const RING_BYTES_MIN: usize = 4096;
+
+/// What may be recorded beside what the user asks for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// Changes of affinities.
+    affinities: bool,
+    /// Licence levels.
+    levels: bool,
+}
 
 /// The programs.
 pub(super) struct Programs {
@@ -32,18 +42,24 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Loads them, without effect yet, and makes the rings. `lane` are the scheduler's tasks.
+    /// Loads them, without effect yet, and makes the rings. `lane` are the scheduler's tasks, `counters` those
+    /// of licence levels.
     pub(super) fn load(
         options: &Options,
         nr_cpus: usize,
         lane: Option<&MapHandle>,
+        counters: Option<levels::Opened>,
     ) -> Result<(Self, Vec<MapHandle>)> {
         // Some kernels know the function whose exit tells of affinities, and let nobody watch it (seen:
         // -EPERM on a 6.18 without direct ftrace calls). Then affinities are those of the begin.
-        let skel = match quietly(|| load(options, nr_cpus, lane, true)) {
-            Err(_) => load(options, nr_cpus, lane, false)?,
+        let wanted = |affinities| Wanted { affinities, levels: counters.is_some() };
+        let skel = match quietly(|| load(options, nr_cpus, lane, wanted(true))) {
+            Err(_) => load(options, nr_cpus, lane, wanted(false))?,
             Ok(skel) => skel,
         };
+        if let Some(counters) = counters {
+            levels::put(&skel.maps.level_counters, counters)?;
+        }
         let rings = make_rings(&skel, ring_bytes(options, nr_cpus), nr_cpus)?;
         Ok((Programs { skel, links: Vec::new() }, rings))
     }
@@ -60,7 +76,12 @@ impl Programs {
             self.links.push(program.attach().map_err(|e| Error::failed(what, format!("{e:#}")))?);
         }
         if options.stalls {
-            self.links.extend(beat::attach(&self.skel.progs.tl_trace_beat, online)?);
+            let beat = &self.skel.progs.tl_trace_beat;
+            self.links.extend(clock::attach(beat, online, clock::BEAT_NS)?);
+        }
+        let levels = &self.skel.progs.tl_trace_levels;
+        if levels.autoload() {
+            self.links.extend(clock::attach(levels, online, clock::LEVELS_NS)?);
         }
         for (number, mark) in options.marks.iter().enumerate() {
             let progs = &self.skel.progs;
@@ -177,7 +198,7 @@ fn load(
     options: &Options,
     nr_cpus: usize,
     lane: Option<&MapHandle>,
-    affinities: bool,
+    wanted: Wanted,
 ) -> Result<TraceSkel<'static>> {
     let object = Box::leak(Box::new(MaybeUninit::<OpenObject>::uninit()));
     let mut open = TraceSkelBuilder::default()
@@ -186,11 +207,13 @@ fn load(
     let rodata = open.maps.rodata_data.as_deref_mut().expect("the skeleton maps .rodata");
     rodata.everybody = u32::from(options.whom == Whom::Everybody);
     rodata.lane_known = u32::from(lane.is_some());
-    rodata.stall_ns = beat::STALL_NS;
+    rodata.stall_ns = clock::STALL_NS;
     rodata.nr_words = nr_cpus.div_ceil(64) as u32;
-    choose(&mut open, options, affinities)?;
+    rodata.has_levels = u32::from(wanted.levels);
+    choose(&mut open, options, wanted)?;
     let prepared = open.maps.rings.set_max_entries(nr_cpus as u32);
     prepared.map_err(|e| Error::failed("cannot prepare the recorder's rings", e))?;
+    levels::make_room(&mut open.maps.level_counters, nr_cpus)?;
     if let Some(lane) = lane {
         let reused = open.maps.tasks.reuse_fd(lane.as_fd());
         reused.map_err(|e| Error::failed("cannot read the scheduler's tasks", e))?;
@@ -199,12 +222,13 @@ fn load(
 }
 
 /// Leaves out the programs that are not wanted, or whose attach point this kernel does not have.
-fn choose(open: &mut OpenTraceSkel<'_>, options: &Options, affinities: bool) -> Result<()> {
+fn choose(open: &mut OpenTraceSkel<'_>, options: &Options, wanted: Wanted) -> Result<()> {
     let btf = Btf::from_vmlinux().map_err(|e| Error::failed("cannot read the kernel's BTF", e))?;
     let has = |name: &str| btf.type_by_name::<btf::types::Func<'_>>(name).is_some();
     let progs = &mut open.progs;
-    progs.tl_trace_affinity.set_autoload(affinities && has("set_cpus_allowed_common"));
+    progs.tl_trace_affinity.set_autoload(wanted.affinities && has("set_cpus_allowed_common"));
     progs.tl_trace_beat.set_autoload(options.stalls);
+    progs.tl_trace_levels.set_autoload(wanted.levels);
     progs.tl_trace_syscall.set_autoload(options.syscalls);
     progs.tl_trace_sysret.set_autoload(options.syscalls);
     progs.tl_trace_trap.set_autoload(hw::sched_ext::has_trap_module());

@@ -22,6 +22,7 @@ mod kind {
     pub(super) const NAME: u8 = 11;
     pub(super) const AFFINITY: u8 = 12;
     pub(super) const STALL: u8 = 16;
+    pub(super) const LEVEL: u8 = 17;
 }
 
 /// The event of a record; `None` for one that this version does not know, which cannot be: both sides
@@ -47,6 +48,7 @@ pub(super) fn event_of(record: &[u8]) -> Option<Event> {
         kind::NAME => What::Name { tgid: low, name: Name::new(rest.get(..Name::MAX)?) },
         kind::AFFINITY => What::Affinity { cpus: Box::new(cpus_of(rest, arg)) },
         kind::STALL => What::Stall { ns: arg },
+        kind::LEVEL => What::LevelCycles { license_level: flags, cycles: arg },
         _ => return None,
     };
     Some(Event { at_ns, cpu, tid, what })
@@ -115,7 +117,7 @@ mod tests {
         let kinds: Vec<&str> = body.lines().filter_map(|line| line.split(',').next()).collect();
         let kinds = kinds.iter().filter_map(|line| line.trim().strip_prefix("TL_TRACE_"));
         let kinds: Vec<(&str, &str)> = kinds.filter_map(|line| line.split_once(" = ")).collect();
-        assert_eq!(kinds.len(), 13);
+        assert_eq!(kinds.len(), 14);
         for (name, number) in kinds {
             let ours = format!("const {name}: u8 = {number};");
             assert!(this.contains(&ours), "{ours}");

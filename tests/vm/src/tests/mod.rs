@@ -11,6 +11,7 @@ mod placement;
 pub mod pstate;
 pub mod pstate_scheduler;
 pub mod record;
+pub mod record_levels;
 mod scores;
 mod storms;
 mod top;
@@ -59,6 +60,10 @@ pub const ALL: &[Case] = &[
     Case::new("record_system", record::system).limit_s(400),
     Case::new("license_counters", license_counters::everything).cpu(CPU_WITH_LEVELS).icount(),
     Case::new("scores", scores::place_tasks).cpu(CPU_WITH_LEVELS).icount().limit_s(400),
+    Case::new("record_levels", record_levels::everything)
+        .cpu(CPU_WITH_LEVELS)
+        .icount()
+        .limit_s(600),
     Case::new("one_cpu", cpus::one_cpu).cpus(1),
     Case::new("two_cpus", cpus::two_cpus).cpus(2),
     Case::new("all_wide_and_none", cpus::all_wide_and_none),

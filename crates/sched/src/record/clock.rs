@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A clock on each CPU that lets `tl_trace_beat` (bpf/trace.bpf.c) see when a CPU has stood still.
+//! A clock on each CPU that calls a program of bpf/trace.bpf.c: `tl_trace_beat`, which sees when a CPU has
+//! stood still, and `tl_trace_levels`, which looks at the licence level of a task that goes on running.
 //!
 //! perf's CPU clock is a timer of the kernel on its CPU, which goes on while the CPU idles: no hardware
-//! counter is needed, so virtual machines have it. It costs an interrupt every [`PERIOD_NS`] on every CPU,
-//! also on idle ones, which then sleep less deeply. So it is there only if it is asked for.
+//! counter is needed, so virtual machines have it. It costs an interrupt every period on every CPU,
+//! also on idle ones, which then sleep less deeply. So the former is there only if it is asked for, the latter
+//! only where levels are counted.
 //!
 //! Source: perf_event_open(2).
 
@@ -16,19 +18,26 @@ use machine::CpuSet;
 use crate::error::{Error, Result};
 
 /// Time between two beats: the tick of CONFIG_HZ=250, which a busy CPU has anyway.
-const PERIOD_NS: u64 = 4_000_000;
+pub(super) const BEAT_NS: u64 = 4_000_000;
 /// Time between two beats that is told: one was missed.
-pub(super) const STALL_NS: u64 = 2 * PERIOD_NS;
+pub(super) const STALL_NS: u64 = 2 * BEAT_NS;
+/// Time between two looks at a level: no more than what it is held behind wide code (670 us on Skylake-SP), to a
+/// round number.
+pub(super) const LEVELS_NS: u64 = 1_000_000;
 
 /// PERF_COUNT_SW_CPU_CLOCK.
 const CPU_CLOCK: u64 = 0;
 
-/// Lets the program see the beats of every CPU.
-pub(super) fn attach(program: &ProgramMut<'_>, online: &CpuSet) -> Result<Vec<Link>> {
+/// Calls the program on every CPU, every `period_ns`.
+pub(super) fn attach(
+    program: &ProgramMut<'_>,
+    online: &CpuSet,
+    period_ns: u64,
+) -> Result<Vec<Link>> {
     let event = Event {
         kind: perf::SOFTWARE,
         config: CPU_CLOCK,
-        sample_period: PERIOD_NS,
+        sample_period: period_ns,
         ..Event::default()
     };
     let one = |cpu: usize| {
