@@ -11,6 +11,7 @@
 pub mod activity;
 pub mod cpu;
 pub mod cpu_time;
+pub mod cycles;
 mod energy;
 mod facts;
 pub mod kernel;

@@ -66,6 +66,7 @@ pub fn analyse(header: &Header, traces: &[Trace]) -> ProbeReport {
             tsc_khz: header.tsc_khz,
             overhead_ns: header.overhead_ticks * 1e6 / header.tsc_khz,
             chains: header.chains.clone(),
+            witnesses: header.witnesses.clone(),
         },
         bins: bins(&all, &centres(&all)),
         rows,

@@ -31,6 +31,7 @@ mod series;
 mod simulated;
 pub mod stats;
 pub mod steps;
+pub mod witness;
 
 pub use analysis::analyse;
 pub use calibration::{Calibration, meter_error};

@@ -17,13 +17,14 @@ use std::time::Duration;
 use hw::Source;
 use hw::cpu::{Cpu, read_cpu};
 use machine::CpuSet;
-use report::probe::raw::{Header, Layout, Skipped, Trace};
+use report::probe::raw::{Header, Layout, Skipped, Trace, Witness};
 
 use crate::calibration::{Calibration, tsc};
 use crate::chain::{METER_ROUND, meter};
 use crate::kernel::{KERNELS, Kernel, Need};
 use crate::payload::{Loop, code, finish, permit_amx, prepare};
 use crate::rig::{Machine, Order, Pace, ProbeError};
+use crate::witness::witnesses;
 
 /// Scalar code before each repetition, ns, on top of the time watched after the one before: what is
 /// left of its effects goes.
@@ -41,6 +42,7 @@ pub struct Live {
     affinity: CpuSet,
     about: Cpu,
     calibration: Calibration,
+    witnesses: Vec<Witness>,
     unknown: Vec<String>,
     amx_refused: Option<String>,
     paces: BTreeMap<(String, u32), Pace>,
@@ -82,12 +84,14 @@ impl Live {
                 cycles_per_ns: 0.0,
                 chains: Vec::new(),
             },
+            witnesses: Vec::new(),
             unknown,
             amx_refused,
             paces: BTreeMap::new(),
             partners,
         };
         live.calibration = Calibration::measure()?;
+        live.witnesses = witnesses(&live.calibration, cpu);
         Ok(live)
     }
 
@@ -181,6 +185,7 @@ impl Machine for Live {
             tsc_khz: self.calibration.tsc_khz,
             overhead_ticks: self.calibration.overhead_ticks,
             chains: self.calibration.chains.clone(),
+            witnesses: self.witnesses.clone(),
             skipped: skipped.collect(),
             unknown: self.unknown.clone(),
             seed,

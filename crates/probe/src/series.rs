@@ -161,6 +161,7 @@ mod tests {
             tsc_khz: 1e6,
             overhead_ticks: 10.0,
             chains: Vec::new(),
+            witnesses: Vec::new(),
             skipped: Vec::new(),
             unknown: Vec::new(),
             seed: 0,

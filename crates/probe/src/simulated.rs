@@ -220,6 +220,7 @@ impl Machine for Simulated {
             tsc_khz: TSC_KHZ,
             overhead_ticks: OVERHEAD_TICKS,
             chains: Vec::new(),
+            witnesses: Vec::new(),
             skipped: Vec::new(),
             unknown: Vec::new(),
             seed,

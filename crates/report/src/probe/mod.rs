@@ -79,6 +79,8 @@ pub struct Meter {
     pub overhead_ns: f64,
     /// The chains.
     pub chains: Vec<raw::Chain>,
+    /// Who else says how fast the clock is.
+    pub witnesses: Vec<raw::Witness>,
 }
 
 /// Share of the repetitions that began in one bin of the clock, while so many CPUs were active.

@@ -22,6 +22,9 @@ pub struct Header {
     pub overhead_ticks: f64,
     /// Chains that were calibrated.
     pub chains: Vec<Chain>,
+    /// Who else says how fast the clock is; not in recordings of before.
+    #[serde(default)]
+    pub witnesses: Vec<Witness>,
     /// What cannot be measured here, with the reason.
     pub skipped: Vec<Skipped>,
     /// What the machine hides from the probe, in words.
@@ -44,6 +47,19 @@ pub struct Chain {
     /// Whether it is one of those that agree.
     pub agrees: bool,
     /// Why not, e.g. folded at rename; `null` if it agrees.
+    pub why_not: Option<String>,
+}
+
+/// Somebody who counts the core's cycles, beside the chains.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Witness {
+    /// `perf cycles` or `APERF/MPERF`.
+    pub name: String,
+    /// The clock that it shows over a span of scalar code; `null` if it is not there.
+    pub clock_khz: Option<f64>,
+    /// The clock that the meter's chain shows over the same span.
+    pub chain_khz: Option<f64>,
+    /// Why it says nothing; `null` if it does.
     pub why_not: Option<String>,
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The probe's report as tables of 80 columns and more.
 
+use super::raw::Witness;
 use super::{CountedFrom, Estimate, ProbeReport, Row};
 use crate::text::{Align, Table, duration, wrap};
 
@@ -16,6 +17,9 @@ impl ProbeReport {
         }
         text += &wrap("samples: ", &self.samples(), width);
         text += &wrap("meter:   ", &self.meter_text(), width);
+        for witness in &self.meter.witnesses {
+            text += &wrap("witness: ", &Self::witness_text(witness), width);
+        }
         for (active, bins) in self.bins_by_active() {
             let label = format!("clock before, {active} active: ");
             text += &wrap(&label, &bins, width);
@@ -59,6 +63,19 @@ impl ProbeReport {
             self.meter.overhead_ns,
             out.collect::<String>()
         )
+    }
+
+    fn witness_text(witness: &Witness) -> String {
+        let name = &witness.name;
+        match (witness.clock_khz, witness.chain_khz) {
+            (Some(clock_khz), Some(chain_khz)) => format!(
+                "{name}: {:.0} MHz where the chains show {:.0}, {:+.2} %",
+                clock_khz / 1e3,
+                chain_khz / 1e3,
+                100.0 * (chain_khz / clock_khz - 1.0)
+            ),
+            _ => format!("{name}: {}", witness.why_not.as_deref().unwrap_or("unknown")),
+        }
     }
 
     fn bins_by_active(&self) -> Vec<(u32, String)> {

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use hw::levels::{LevelCounters, LevelCycles};
 use hw::license::LEVEL_EVENTS;
 use hw::perf::{self, Event, Whose};
+use probe::Calibration;
 use serde_json::Value;
 
 use crate::fake_pmu::{CYCLES_PER_NS, FakePmu, Unit, remove};
@@ -54,6 +55,7 @@ pub fn everything() -> Result<()> {
     let slow = FakePmu::load(Duration::from_millis(1), Duration::from_millis(400))?;
     idle_counts_nothing(&slow)?;
     threads_count_their_own()?;
+    the_probe_finds_a_witness()?;
     top_shows_levels(&slow)?;
     slow.unload()?;
     no_pmu_fails()
@@ -185,6 +187,19 @@ fn threads_count_their_own() -> Result<()> {
     ensure!((total as f64 / expected - 1.0).abs() < 0.1, "{total} cycles in {used:?} of its own");
     ensure!(took > used * 3 / 2, "the rival did not run: {used:?} of {took:?}");
     ensure!(grown.iter().sum::<u64>() > total, "the CPU ran both: {grown:?}, one of them {total}");
+    Ok(())
+}
+
+/// Whoever measures the clock by chains of instructions is shown the counter's beside it.
+fn the_probe_finds_a_witness() -> Result<()> {
+    set_affinity(0, &[CPU as usize])?;
+    // -icount: the counter goes on by the nanosecond. What the chains are taken for is of no matter here.
+    let calibration =
+        Calibration { tsc_khz: 1e6, overhead_ticks: 0.0, cycles_per_ns: 1.0, chains: vec![] };
+    let witness = probe::witness::perf_cycles(&calibration);
+    let clock_khz = witness.clock_khz.with_context(|| format!("{witness:?}"))?;
+    let known_khz = CYCLES_PER_NS as f64 * 1e6;
+    ensure!((clock_khz / known_khz - 1.0).abs() < 0.02, "{witness:?}, and it has {known_khz} kHz");
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use crate::lane::{Lane, stat, stats, turbolane};
 const WIDE_CPU: u32 = 3;
 const LIMIT: Duration = Duration::from_secs(60);
 /// What shares of time are taken over.
-const WATCH: Duration = Duration::from_secs(2);
+const WATCH: Duration = Duration::from_secs(1);
 /// Much shorter than a level is held, and than 1 ms, by which a run is long.
 const SHORT: Duration = Duration::from_micros(100);
 
@@ -24,7 +24,6 @@ pub fn place_tasks() -> Result<()> {
     no_counters_fails()?;
     // nearly the millisecond by which a run is long, so that a level outlives a round of turns
     let pmu = FakePmu::load(Duration::from_micros(20), Duration::from_micros(950))?;
-    let _turns = Turns::begin()?;
     let without = share_on_scalar_cpus(&["--scores", "off"], 0)?;
     let with = share_on_scalar_cpus(&["--scores", "auto"], 1)?;
     ensure!(
@@ -42,7 +41,7 @@ fn no_counters_fails() -> Result<()> {
     ensure!(end.code == 77 && end.stderr.contains("no core PMU"), "{end:?}");
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "1"])?;
     let _task = Child::fork(|| spin(LIMIT))?;
-    std::thread::sleep(WATCH / 4);
+    std::thread::sleep(WATCH / 2);
     let top = top()?;
     let why = top["power_score_why"].as_str().context("scores without counters")?;
     ensure!(why.contains("no counters"), "{why}");
@@ -53,6 +52,7 @@ fn no_counters_fails() -> Result<()> {
 /// more: the share of time that scalar CPUs spend at level 2. `scored`: how many tasks must be seen as what they are.
 fn share_on_scalar_cpus(args: &[&str], scored: usize) -> Result<f64> {
     let lane = Lane::start(&[&["--mode", "scx", "--wide-cpus", "1"], args].concat())?;
+    let _turns = Turns::begin()?;
     let offender = offender()?;
     let victims = (0..nr_cpus()).map(|_| Child::fork(|| spin(LIMIT * 10)));
     let victims = victims.collect::<Result<Vec<_>>>()?;
@@ -94,9 +94,10 @@ fn share_on_scalar_cpus(args: &[&str], scored: usize) -> Result<f64> {
 /// goes on to scalar code is none any more.
 fn another_cause_exists() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "1"])?;
+    let _turns = Turns::begin()?;
     let reformed = Child::fork(|| {
         let asks = |level, time| Unit::open().and_then(|unit| unit.execute_for(level, time));
-        _ = asks(2, 2 * WATCH).and_then(|()| asks(0, LIMIT * 10));
+        _ = asks(2, 4 * WATCH).and_then(|()| asks(0, LIMIT * 10));
     })?;
     let bystander = Child::fork(|| {
         _ = set_affinity(0, &[WIDE_CPU as usize]);
@@ -107,7 +108,7 @@ fn another_cause_exists() -> Result<()> {
     })?;
     let is_wide = |child: &Child| Some(task(&top().ok()?, child)?["type"] == "wide");
     wait_for("the offender is not found", LIMIT, || is_wide(&reformed) == Some(true))?;
-    std::thread::sleep(WATCH / 2);
+    std::thread::sleep(WATCH);
     let top = top()?;
     let blamed = task(&top, &bystander).context("the bystander does not run")?;
     // None: no run of it said anything.
