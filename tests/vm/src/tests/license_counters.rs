@@ -13,7 +13,7 @@ use hw::perf::{self, Event, Whose};
 use serde_json::Value;
 
 use crate::fake_pmu::{CYCLES_PER_NS, FakePmu, Unit, remove};
-use crate::guest::{Child, set_affinity, spin};
+use crate::guest::{Child, set_affinity, spin, thread_time};
 use crate::lane::turbolane;
 
 /// Where the instructions are executed; the other CPUs are idle.
@@ -186,14 +186,6 @@ fn threads_count_their_own() -> Result<()> {
     ensure!(took > used * 3 / 2, "the rival did not run: {used:?} of {took:?}");
     ensure!(grown.iter().sum::<u64>() > total, "the CPU ran both: {grown:?}, one of them {total}");
     Ok(())
-}
-
-/// CPU time of this thread.
-fn thread_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the local.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// `turbolane top` shows the level of the CPU where one is asked for, and of no other.
