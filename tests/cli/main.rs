@@ -6,6 +6,7 @@
 mod limits;
 mod live;
 mod probe;
+mod profile;
 mod record;
 mod recorded;
 mod scan;

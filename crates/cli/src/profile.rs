@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane profile`: how much time at a reduced clock was needed, and how much avoidable.
 //!
-//! The profiler is crate `profile`; a scenario is paused in the simulator. On a live machine it needs
-//! the licence counters, which few CPUs have and no virtual machine here: what keeps it from them is
-//! said, by the same facts as the doctor's.
+//! The profiler is crate `profile`; a scenario is paused in the simulator, a running process by signals
+//! (`live.rs`). The latter needs the licence counters, which few CPUs have: what keeps it from them is said.
+
+mod live;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use hw::license::{LicenseCounters, license_counters};
-use hw::{Facts, Live};
-use machine::Platform;
+use machine::{Platform, Times};
 use profile::{Profile, Settings};
 use report::json_line;
 use report::problem::Problem;
 use report::profile::{LevelProfile, ProfileReport, ProfileTruth};
+use report::text::duration;
 use sched::parse::{ParseError, duration_ns};
 use sim::overhead::Truth;
 use sim::policy_spec::PolicySpec;
@@ -28,17 +28,26 @@ use crate::sim::{cannot_simulate, input};
 /// Wide code lowers a core's clock, and the clock stays low for a while behind it. Now and then the load
 /// is paused until the clock is back, and goes on: if the clock falls again at once, the code of that
 /// moment needs it low; if not, a better policy or core specialisation could have had the time.
+///
+/// A running process is stopped and let go on by signals (SIGSTOP, SIGCONT), for about a millisecond at each
+/// sample. It goes on however this ends, by Ctrl-C and kill -9 too. What samples there are then is printed
+/// after Ctrl-C, or when the process ends.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
   turbolane profile --scenario thesis-nginx
   turbolane profile --scenario thesis-nginx --policy lane
-  turbolane profile --scenario parsec-x265 --machine xeon-silver-4116 --samples 4000 --json")]
+  turbolane profile --scenario parsec-x265 --machine xeon-silver-4116 --samples 4000 --json
+  sudo turbolane profile --pid $(pidof -s nginx) --machine probed.toml
+      a running process, on a machine whose times turbolane probe has measured")]
 pub(crate) struct ProfileArgs {
     #[command(flatten)]
     load: LoadArgs,
     /// CPU model: a built-in id or a CPU file [default: the scenario's own]
-    #[arg(short, long, value_name = "ID|FILE", conflicts_with = "pid")]
+    ///
+    /// For a running process only the model's times count: how long a level takes to be granted, and is held. By
+    /// default those of the Xeon Gold 6130 (Skylake-SP).
+    #[arg(short, long, value_name = "ID|FILE")]
     machine: Option<String>,
     /// Scheduler, as turbolane sim takes it [default: fair]
     #[arg(short, long, value_name = "POLICY", conflicts_with = "pid")]
@@ -68,7 +77,7 @@ struct LoadArgs {
     /// A scenario of the simulator: a name or a file
     #[arg(long, value_name = "NAME|FILE")]
     scenario: Option<String>,
-    /// A running process; needs licence counters, which this version does not read yet
+    /// A running process, on a CPU that counts its cycles at each licence level (Skylake-SP to Ice Lake)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 }
@@ -89,10 +98,11 @@ fn interval(text: &str) -> Result<Duration, ParseError> {
 
 /// Profiles, and prints what was found.
 pub(crate) fn main(args: &ProfileArgs) -> Result<ExitCode, Failure> {
-    let Some(name) = &args.load.scenario else {
-        return Err(no_counters());
+    let report = match (&args.load.scenario, args.load.pid) {
+        (Some(name), _) => simulated(args, name)?,
+        (None, Some(pid)) => live(args, pid)?,
+        (None, None) => unreachable!("clap wants one of them"),
     };
-    let report = simulated(args, name)?;
     show(args.json, || json_line(&report), |width| report.text(width))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -124,6 +134,64 @@ fn simulated(args: &ProfileArgs, name: &str) -> Result<ProfileReport, Failure> {
         truth: Some(truth(&profiled.truth)),
         ..report(&profiled.profile, &settings)
     })
+}
+
+/// The CPU whose times stand for those of all CPUs with licence counters.
+const LIVE_MODEL: &str = "xeon-gold-6130";
+
+fn live(args: &ProfileArgs, pid: u32) -> Result<ProfileReport, Failure> {
+    let model = input::model(args.machine.as_deref().unwrap_or(LIVE_MODEL))?;
+    let times = Platform::new(&model).times;
+    check_interval(args.interval, &times)?;
+    let settings = live::settings(&times, args.samples, args.interval);
+    let mut load = live::Live::open(pid, args.samples)?;
+    let profile = profile::profile(&mut load, &settings)?;
+    let ended = load.ended();
+    let name = load.name().to_string();
+    // It runs again before anything is printed.
+    drop(load);
+    if let Some(ended) = ended {
+        tell_early_end(pid, ended, &profile)?;
+    }
+    Ok(ProfileReport {
+        load: format!("process {pid} ({name})"),
+        machine: processor(),
+        policy: "the machine's scheduler".into(),
+        ..report(&profile, &settings)
+    })
+}
+
+fn processor() -> String {
+    let name = hw::cpu::read_cpu(&hw::Live).name;
+    if name.is_empty() { "unknown processor".into() } else { name }
+}
+
+fn check_interval(interval: Duration, times: &Times) -> Result<(), Failure> {
+    let shortest = live::shortest_interval(times);
+    if interval >= shortest {
+        return Ok(());
+    }
+    let (interval, shortest) = (interval.as_nanos() as u64, shortest.as_nanos() as u64);
+    Err(Failure::failed(Problem::new(
+        format!("cannot use --interval {}", duration(interval)),
+        "a sample would cut off the hold that the next one is to see",
+        format!("choose {} or more, twice the time for which a level is held", duration(shortest)),
+    )))
+}
+
+/// Says that there are fewer samples than were asked for; fails if there are none.
+fn tell_early_end(pid: u32, ended: live::Ended, profile: &Profile) -> Result<(), Failure> {
+    let why = match ended {
+        live::Ended::Process => "the process ended",
+        live::Ended::Signal => "it was interrupted",
+    };
+    if profile.samples == 0 {
+        let what = format!("cannot profile process {pid}");
+        let next = "let it run for longer, or choose a shorter --interval";
+        return Err(Failure::failed(Problem::new(what, format!("{why} before a sample"), next)));
+    }
+    eprintln!("turbolane: {why} after {} samples", profile.samples);
+    Ok(())
 }
 
 fn percent(frac: Option<f64>) -> Option<f64> {
@@ -168,28 +236,4 @@ fn report(profile: &Profile, settings: &Settings) -> ProfileReport {
         levels: profile.levels.iter().enumerate().skip(1).map(level).collect(),
         truth: None,
     }
-}
-
-/// Why a live process cannot be profiled here.
-fn no_counters() -> Failure {
-    let what = "cannot profile a running process";
-    let next = "profile a model of it: turbolane profile --scenario NAME";
-    let facts = match Facts::read(&Live) {
-        Ok(facts) => facts,
-        Err(error) => return Failure::unsupported(Problem::new(what, error.to_string(), next)),
-    };
-    let why = match license_counters(&facts.cpu).0 {
-        LicenseCounters::Levels { .. } if facts.pmu.core => {
-            "this version does not read licence counters yet, though this CPU has them"
-        }
-        LicenseCounters::Levels { .. } => {
-            "this CPU model has licence counters, but the kernel shows no core PMU"
-        }
-        LicenseCounters::Undescribed => {
-            "nobody has described what the licence counters of this CPU count"
-        }
-        LicenseCounters::Absent => "this CPU has no licence counters",
-        LicenseCounters::Unknown => "no table knows whether this CPU has licence counters",
-    };
-    Failure::unsupported(Problem::new(what, why, next))
 }

@@ -19,6 +19,7 @@ pub mod levels;
 pub mod license;
 pub mod limits;
 pub mod memory;
+pub mod pause;
 pub mod perf;
 pub mod power;
 mod recorded;

@@ -20,11 +20,15 @@ const THREADS_MAX: usize = 16384;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     state: char,
+    flags: u64,
     /// CPU time, user and system.
     pub(crate) run_ticks: u64,
     pub(crate) start_ticks: u64,
     pub(crate) last_cpu: usize,
 }
+
+/// PF_KTHREAD (linux/sched.h).
+const KERNEL_THREAD: u64 = 0x0020_0000;
 
 impl Stat {
     fn is_alive(self) -> bool {
@@ -57,6 +61,39 @@ pub fn threads(tgid: u32) -> io::Result<Vec<u32>> {
 /// again.
 pub fn start_ticks(tid: u32) -> io::Result<u64> {
     stat(tid).map(|stat| stat.start_ticks)
+}
+
+/// The threads of a process that run or wait for a CPU, each with the CPU on which it does.
+pub fn running(tgid: u32) -> io::Result<Vec<(u32, usize)>> {
+    let running = |tid: u32| {
+        // One that has ended meanwhile does not run.
+        let stat = stat(tid).ok().filter(|stat| stat.state == 'R')?;
+        Some((tid, stat.last_cpu))
+    };
+    Ok(threads(tgid)?.into_iter().filter_map(running).collect())
+}
+
+/// True for a thread that a signal or a debugger has stopped.
+pub fn task_stopped(tid: u32) -> io::Result<bool> {
+    stat(tid).map(|stat| matches!(stat.state, 'T' | 't'))
+}
+
+/// True for a thread of the kernel.
+pub fn is_kernel_thread(tid: u32) -> io::Result<bool> {
+    stat(tid).map(|stat| stat.flags & KERNEL_THREAD != 0)
+}
+
+/// The process that the thread belongs to.
+pub fn process_of(tid: u32) -> io::Result<u32> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    line.and_then(|tgid| tgid.trim().parse().ok()).ok_or_else(|| ErrorKind::InvalidData.into())
+}
+
+/// The thread's name, as the kernel keeps it.
+pub fn name(tid: u32) -> io::Result<String> {
+    let name = fs::read(format!("/proc/{tid}/comm"))?;
+    Ok(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
 /// The CPU that the thread runs on, or ran on last.
@@ -122,18 +159,19 @@ fn stat(tid: u32) -> io::Result<Stat> {
     stat_of(&text).ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
-/// `tid (comm) state ... utime stime ... starttime ...` (proc_pid_stat(5), fields 3, 14, 15, 22 and 39). The name may hold
+/// `tid (comm) state ... flags ... utime stime ... starttime ...` (proc_pid_stat(5), fields 3, 9, 14, 15, 22 and 39). The name may hold
 /// anything, blanks, parentheses and bytes that are no UTF-8 included, so the fields are counted
 /// from its last parenthesis.
 pub(crate) fn stat_of(text: &[u8]) -> Option<Stat> {
     let after_name = text.iter().rposition(|&byte| byte == b')')? + 1;
     let mut fields = std::str::from_utf8(&text[after_name..]).ok()?.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
-    let user: u64 = fields.nth(14 - 4)?.parse().ok()?;
+    let flags = fields.nth(9 - 4)?.parse().ok()?;
+    let user: u64 = fields.nth(14 - 10)?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
     let start_ticks = fields.nth(22 - 16)?.parse().ok()?;
     let last_cpu = fields.nth(39 - 23)?.parse().ok()?;
-    Some(Stat { state, run_ticks: user + system, start_ticks, last_cpu })
+    Some(Stat { state, flags, run_ticks: user + system, start_ticks, last_cpu })
 }
 
 #[cfg(test)]
@@ -155,7 +193,8 @@ mod tests {
         let fields = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21 22 23 24 25 26 27 \
                       28 29 30 31 32 33 34 35 6 37";
         let text = [b"12 (a) Z 9 \xff(", b") ".as_slice(), fields.as_bytes()].concat();
-        let stat = Stat { state: 'S', run_ticks: 11 + 12, start_ticks: 4711, last_cpu: 6 };
+        let stat =
+            Stat { state: 'S', flags: 6, run_ticks: 11 + 12, start_ticks: 4711, last_cpu: 6 };
         assert_eq!(stat_of(&text), Some(stat));
         assert_eq!(stat_of(b"12 (a) S 1 2"), None);
         assert_eq!(stat_of(b"12 a S"), None);
@@ -176,6 +215,9 @@ mod tests {
         let own_number = innermost_tid(tgid, tid).unwrap();
         assert_eq!(global_tid(tgid, own_number).unwrap(), tid);
         assert!(threads(tgid).unwrap().contains(&tid));
+        assert_eq!(process_of(tid).unwrap(), tgid);
+        assert!(!task_stopped(tid).unwrap() && !is_kernel_thread(tid).unwrap());
+        assert!(running(tgid).unwrap().iter().all(|(running, _)| *running != tid));
         assert!(task_alive(tid));
         let ticks = start_ticks(tid).unwrap();
         assert!(ticks >= start_ticks(1).unwrap());

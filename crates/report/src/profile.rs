@@ -11,15 +11,15 @@ use crate::text::{Align, Table, wrap};
 pub struct ProfileReport {
     /// See [`SCHEMA`].
     pub schema: u32,
-    /// What was profiled: a scenario's name.
+    /// What was profiled: a scenario's name, or a process.
     pub load: String,
     /// Its variant; `null` if it ran as its file stands.
     pub variant: Option<String>,
     /// The machine.
     pub machine: String,
-    /// The scheduler.
+    /// The scheduler; of a process, that of its machine.
     pub policy: String,
-    /// The seed.
+    /// The seed; 0 for a process.
     pub seed: u64,
     /// Samples taken, one of all cores each.
     pub samples: u64,

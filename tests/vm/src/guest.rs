@@ -41,6 +41,23 @@ pub fn tsc() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
+/// CPU time of this thread.
+pub fn thread_time() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// CLOCK_MONOTONIC, as recordings have it.
+pub fn monotonic_ns() -> u64 {
+    clock(libc::CLOCK_MONOTONIC).as_nanos() as u64
+}
+
+fn clock(which: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the local.
+    unsafe { libc::clock_gettime(which, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Online CPUs.
 pub fn nr_cpus() -> usize {
     // SAFETY: no memory involved.

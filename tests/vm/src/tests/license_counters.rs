@@ -14,7 +14,7 @@ use probe::Calibration;
 use serde_json::Value;
 
 use crate::fake_pmu::{CYCLES_PER_NS, FakePmu, Unit, remove};
-use crate::guest::{Child, set_affinity, spin};
+use crate::guest::{Child, set_affinity, spin, thread_time};
 use crate::lane::turbolane;
 
 /// Where the instructions are executed; the other CPUs are idle.
@@ -201,14 +201,6 @@ fn the_probe_finds_a_witness() -> Result<()> {
     let known_khz = CYCLES_PER_NS as f64 * 1e6;
     ensure!((clock_khz / known_khz - 1.0).abs() < 0.02, "{witness:?}, and it has {known_khz} kHz");
     Ok(())
-}
-
-/// CPU time of this thread.
-fn thread_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the local.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// `turbolane top` shows the level of the CPU where one is asked for, and of no other.

@@ -8,6 +8,7 @@ mod license_counters;
 mod lifecycle;
 mod limits;
 mod placement;
+mod profile_live;
 pub mod pstate;
 pub mod pstate_scheduler;
 pub mod record;
@@ -64,6 +65,7 @@ pub const ALL: &[Case] = &[
         .cpu(CPU_WITH_LEVELS)
         .icount()
         .limit_s(600),
+    Case::new("profile_live", profile_live::everything).cpu(CPU_WITH_LEVELS).icount().limit_s(900),
     Case::new("one_cpu", cpus::one_cpu).cpus(1),
     Case::new("two_cpus", cpus::two_cpus).cpus(2),
     Case::new("all_wide_and_none", cpus::all_wide_and_none),

@@ -12,7 +12,7 @@ use serde_json::Value;
 use trace::{Name, Reader, What};
 
 use crate::fake_pmu::{CYCLES_PER_NS, FakePmu, Unit};
-use crate::guest::{Child, set_affinity, spin};
+use crate::guest::{Child, monotonic_ns, set_affinity, spin};
 use crate::lane::{TURBOLANE, turbolane};
 
 const ASKS: &str = "asks";
@@ -29,14 +29,6 @@ const RESOLUTION: Duration = Duration::from_millis(1 + 4);
 
 /// What the load does: level and duration. A single instruction is the last; in between it computes.
 const PHASES: [(usize, Duration); 3] = [(2, PHASE), (1, PHASE), (2, Duration::ZERO)];
-
-/// CLOCK_MONOTONIC, as recordings have it.
-fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the local.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
 
 /// What `vmtests levels-load` does: a thread that asks for nothing, then one that asks for levels and writes down
 /// when: a line "LEVEL BEGIN END" for each phase, in ns.
