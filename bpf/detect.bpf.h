@@ -56,21 +56,21 @@ static __always_inline void count_run(struct task_ctx *tc, struct tl_cpu *c,
 {
 	u64 used_ns = now_ns - tc->counted_ns;
 
-	if (type >= TL_NR_TYPES || !used_ns)
+	if (!used_ns)
 		return;
 	tc->counted_ns = now_ns;
-	c->run_ns[type] += used_ns;
+	c->run_ns[tl_kind(type, level)] += used_ns;
 	tc->sums.run_ns += used_ns;
 	if (level) {
 		tc->sums.wide_run_ns += used_ns;
 		tc->sums.level_run_ns += level * used_ns;
-	}
-	if (level > c->class && is_leaving(tc))
-		c->leaving_ns += used_ns;
-	else if (level > c->class)
-		c->degraded_ns += used_ns;
-	if (type == TL_SCALAR && c->class)
+		if (level > c->class && is_leaving(tc))
+			c->leaving_ns += used_ns;
+		else if (level > c->class)
+			c->degraded_ns += used_ns;
+	} else if (type == TL_SCALAR && c->class) {
 		c->guest_ns += used_ns;
+	}
 }
 
 /* Charge the running task, and count, what it ran since the last time. At ticks

@@ -36,9 +36,11 @@ struct tl_cpu {
 	u32 license_level;
 	u64 looked_ns;
 	/* what it has counted */
-	u64 run_ns[TL_NR_TYPES];  /* CPU time by type of task */
-	u64 wait_ns[TL_NR_TYPES]; /* time tasks that started here had waited */
-	u64 runs[TL_NR_TYPES];	  /* tasks started */
+	/* by tl_kind(): CPU time, time that tasks which started here had waited,
+	 * tasks started */
+	u64 run_ns[TL_NR_KINDS];
+	u64 wait_ns[TL_NR_KINDS];
+	u64 runs[TL_NR_KINDS];
 	/* wide tasks' time here although the class is too low: affinity left
 	 * no other CPU */
 	u64 degraded_ns;

@@ -95,25 +95,23 @@ static __always_inline void count_migration(struct task_ctx *tc,
 	tc->sums.migrations++;
 	if (tc->t.level > left)
 		c->to_wide++;
-	else if (left && !c->class && tc->t.type != TL_WIDE)
+	else if (left && !c->class && !tc->t.level)
 		c->from_wide++;
 }
 
 static __always_inline void account_start(struct task_ctx *tc, struct tl_cpu *c,
 					  s32 cpu, u64 now_ns)
 {
-	u32 type = tc->t.type & 3;
+	u32 kind = tl_kind(tc->t.type, tc->t.level);
 
-	if (type >= TL_NR_TYPES)
-		return;
 	if (tc->t.enqueued_ns) {
-		c->wait_ns[type] += now_ns - tc->t.enqueued_ns;
+		c->wait_ns[kind] += now_ns - tc->t.enqueued_ns;
 		tc->t.enqueued_ns = 0;
 	} else {
 		/* it came past the queues */
 		tl_turns_end(&c->turns);
 	}
-	c->runs[type]++;
+	c->runs[kind]++;
 	if (tc->last_cpu >= 0 && tc->last_cpu != cpu)
 		count_migration(tc, c);
 	tc->last_cpu = cpu;

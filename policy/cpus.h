@@ -11,24 +11,38 @@
  * scalar longest. Growing and shrinking the set then touches one core at its
  * edge, never moves the rest.
  *
- * Tiers (SYSTOR 5): the wide cores are split evenly over the classes, the
- * highest class last. One wide core has the highest class, because it must
- * take every level.
+ * Classes are nested sets of these cores: all wide ones, of them those above
+ * class 1, of them those above class 2 ...; the highest class is last. Without
+ * tiers (tiers.h) they are one set. Who is in it at all may use the last core,
+ * which has the highest class, because it must take every level.
  */
 #ifndef TL_POLICY_CPUS_H
 #define TL_POLICY_CPUS_H
 
 #include "queues.h"
 
+/*
+ * Which of the last cores are wide, and for what: so many of them have a class
+ * above c. As many as above[0], or more, is no split at c.
+ *
+ *   above = { 6, 4, 6 }    rank  5 4 | 3 2 1 0
+ *                          class 1 1 | 3 3 3 3
+ */
+struct tl_split {
+	u32 above[TL_LEVEL_MAX];
+};
+
 /* Class of the core with this rank from the end of the topology order (0 is
- * the last core), when nr_wide cores are wide. */
-tl_inline u32 tl_core_class(u32 rank, u32 nr_wide, u32 tiers)
+ * the last core). */
+tl_inline u32 tl_core_class(u32 rank, const struct tl_split *split)
 {
-	if (rank >= nr_wide)
-		return 0;
-	if (!tiers)
-		return TL_LEVEL_MAX;
-	return TL_LEVEL_MAX - rank * TL_LEVEL_MAX / nr_wide;
+	u32 class = TL_LEVEL_MAX;
+
+#pragma unroll
+	for (u32 c = TL_LEVEL_MAX; c > 0; c--)
+		if (rank >= split->above[c - 1])
+			class = c - 1;
+	return class;
 }
 
 /*

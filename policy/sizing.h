@@ -87,7 +87,8 @@ struct tl_sizing_input {
 struct tl_sizing {
 	u64 wide_run_q10; /* averages since the last change */
 	u64 wide_wait_q10;
-	u64 rest_q10;
+	u64 rest_run_q10;
+	u64 rest_q10; /* run and wait */
 	u64 settled_ns; /* how long they have been taken */
 	u64 low_ns;	/* how long need has been low */
 	u64 hold_ns;	/* how long it must be; 0 = TL_SIZING_HOLD_NS */
@@ -130,6 +131,8 @@ tl_inline void tl_sizing_observe(struct tl_sizing *s,
 						in->wide_run_ns, elapsed_ns);
 	s->wide_wait_q10 = tl_sizing_average_q10(s, s->wide_wait_q10,
 						 in->wide_wait_ns, elapsed_ns);
+	s->rest_run_q10 = tl_sizing_average_q10(s, s->rest_run_q10,
+						in->rest_run_ns, elapsed_ns);
 	s->rest_q10 = tl_sizing_average_q10(
 		s, s->rest_q10, in->rest_run_ns + in->rest_wait_ns, elapsed_ns);
 	s->settled_ns += elapsed_ns;
@@ -171,22 +174,27 @@ tl_inline u32 tl_sizing_cores(u64 need_q10, u64 core_q10)
 	return (u32)tl_min_u64((need_q10 + core_q10 - 1) / core_q10, 1u << 30);
 }
 
-/* The set is too small: its next size. */
-tl_inline u32 tl_sizing_grow(struct tl_sizing *s, u32 old, u64 need_q10,
-			     u64 core_q10)
+/* The set must grow. Did it shrink too early? Then it shall wait longer before
+ * it tries again; the size that it had, else more than there are. */
+tl_inline u32 tl_sizing_regret(struct tl_sizing *s)
 {
-	u32 want = tl_sizing_cores(need_q10 - TL_SIZING_MARGIN_Q10, core_q10);
-
-	want = tl_min_u64(want, (u64)old + (old + 1) / 2);
-	if (s->nr_before && s->shrunk_ns < s->hold_ns) {
-		s->hold_ns = tl_min_u64(2 * s->hold_ns, TL_SIZING_HOLD_MAX_NS);
-		want = tl_min_u64(want, s->nr_before);
-	}
-	return want;
+	if (!s->nr_before || s->shrunk_ns >= s->hold_ns)
+		return ~0u;
+	s->hold_ns = tl_min_u64(2 * s->hold_ns, TL_SIZING_HOLD_MAX_NS);
+	return s->nr_before;
 }
 
-/* Need is low, for a set of `fit` cores: the next size, when it has been so for
- * the hold time. */
+/* The set is too small: its next size, on its way to `want`. */
+tl_inline u32 tl_sizing_grow(struct tl_sizing *s, u32 old, u32 want)
+{
+	u32 before = tl_sizing_regret(s);
+
+	want = tl_min_u64(want, (u64)old + (old + 1) / 2);
+	return tl_min_u64(want, before);
+}
+
+/* Need is low, for a set of `fit` cores: what it was low for, when it has been so
+ * for the hold time; until then the old size. */
 tl_inline u32 tl_sizing_shrink(struct tl_sizing *s, u32 old, u32 fit,
 			       u64 elapsed_ns)
 {
@@ -199,7 +207,7 @@ tl_inline u32 tl_sizing_shrink(struct tl_sizing *s, u32 old, u32 fit,
 		s->hold_ns = tl_max_u64(s->hold_ns / 2, TL_SIZING_HOLD_NS);
 	s->nr_before = old;
 	s->shrunk_ns = 0;
-	return tl_max_u64(tl_max_u64(s->nr_low, (old + 1) / 2), 1);
+	return s->nr_low;
 }
 
 /* Cores that a set could shrink to; at least `want` if it should not. */
@@ -247,11 +255,13 @@ tl_inline u32 tl_sizing_update(struct tl_sizing *s,
 		tl_min_u64(need_q10, tl_sizing_share_q10(s, wide_q10, all_q10));
 	fit = tl_sizing_fit(s, want, wide_q10, all_q10, core_q10);
 	if (need_q10 > want * core_q10 + TL_SIZING_MARGIN_Q10) {
-		want = tl_min_u64(tl_sizing_grow(s, want, need_q10, core_q10),
-				  most);
+		fit = tl_sizing_cores(need_q10 - TL_SIZING_MARGIN_Q10,
+				      core_q10);
+		want = tl_min_u64(tl_sizing_grow(s, want, fit), most);
 		s->low_ns = 0;
 	} else if (fit < want) {
-		want = tl_sizing_shrink(s, want, fit, in->elapsed_ns);
+		fit = tl_sizing_shrink(s, want, fit, in->elapsed_ns);
+		want = tl_max_u64(fit, (want + 1) / 2);
 	} else {
 		s->low_ns = 0;
 	}

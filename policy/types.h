@@ -12,8 +12,8 @@
  * asks for a particular one (DESIGN 3, SYSTOR 5).
  *
  * CPU class: the highest level that may run on the CPU. Class 0 is a scalar
- * CPU. Without tiers every wide CPU has class TL_LEVEL_MAX; with tiers the
- * wide CPUs are spread over the classes.
+ * CPU. Without tiers every wide CPU has class TL_LEVEL_MAX; with tiers (tiers.h)
+ * some have lower ones.
  */
 #ifndef TL_POLICY_TYPES_H
 #define TL_POLICY_TYPES_H
@@ -34,6 +34,20 @@ enum tl_type {
 	TL_WIDE = 2,	/* in a wide period, with a level of 1..TL_LEVEL_MAX */
 	TL_NR_TYPES = 3,
 };
+
+/*
+ * What time is counted by: type + level, as only wide tasks have one.
+ *
+ *   kind  0        1       2   3       4       5
+ *         default  scalar  -   wide 1  wide 2  wide 3
+ */
+#define TL_NR_KINDS 8u
+
+tl_inline u32 tl_kind(u32 type, u32 level)
+{
+	return (type + level) & (TL_NR_KINDS - 1);
+}
+_Static_assert(TL_WIDE + TL_LEVEL_MAX < TL_NR_KINDS, "each kind has its place");
 
 /* tl_cfg.remigrate: what ends a wide period (THESIS 4.4), bits. The explicit
  * ends, a hint and the return from a marked function, always count. */

@@ -14,6 +14,7 @@ typedef int64_t s64;
 #include "score.h"
 #include "sizing.h"
 #include "target.h"
+#include "tiers.h"
 
 #define EXPORT(ret, name, params, call) \
 	ret tlp_##name params           \
@@ -72,8 +73,8 @@ EXPORT(u64, charge,
        (struct tl_task * t, struct tl_turns *turns, const struct tl_cfg *cfg,
 	u64 used_ns, u32 nr_tasks, u32 went_first),
        tl_charge(t, turns, cfg, used_ns, nr_tasks, went_first))
-EXPORT(u32, core_class, (u32 rank, u32 nr_wide, u32 tiers),
-       tl_core_class(rank, nr_wide, tiers))
+EXPORT(u32, core_class, (u32 rank, const struct tl_split *split),
+       tl_core_class(rank, split))
 EXPORT(u32, idle_class, (const struct tl_task *t, u32 i), tl_idle_class(t, i))
 EXPORT(u32, victim_rank, (u32 need, u32 class, u32 queue, u32 arrives),
        tl_victim_rank(need, class, queue, arrives))
@@ -83,6 +84,9 @@ EXPORT(u8, cpu_flags, (u32 class, u32 nr_scalar_cpus),
 EXPORT(u32, sizing_update,
        (struct tl_sizing * s, const struct tl_sizing_input *in),
        tl_sizing_update(s, in))
+EXPORT(u32, tiers_update,
+       (struct tl_tiers * t, const struct tl_tiers_input *in),
+       tl_tiers_update(t, in))
 EXPORT(u32, score_switch,
        (struct tl_score * s, u32 before, u32 now, u64 run_ns),
        tl_score_switch(s, before, now, run_ns))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The only FFI to policy/: c/native.c, name for name.
 
-use crate::{Cfg, Score, Sizing, SizingInput, Target, Task, Turns};
+use crate::{Cfg, Score, Sizing, SizingInput, Split, Target, Task, Tiers, TiersInput, Turns};
 
 unsafe extern "C" {
     pub(crate) fn tlp_task_init(
@@ -59,12 +59,13 @@ unsafe extern "C" {
         nr_tasks: u32,
         went_first: u32,
     ) -> u64;
-    pub(crate) fn tlp_core_class(rank: u32, nr_wide: u32, tiers: u32) -> u32;
+    pub(crate) fn tlp_core_class(rank: u32, split: *const Split) -> u32;
     pub(crate) fn tlp_idle_class(t: *const Task, i: u32) -> u32;
     pub(crate) fn tlp_victim_rank(need: u32, class: u32, running_queue: u32, arrives: u32) -> u32;
     pub(crate) fn tlp_victim_best(need: u32) -> u32;
     pub(crate) fn tlp_cpu_flags(class: u32, nr_scalar_cpus: u32) -> u8;
     pub(crate) fn tlp_sizing_update(s: *mut Sizing, input: *const SizingInput) -> u32;
+    pub(crate) fn tlp_tiers_update(t: *mut Tiers, input: *const TiersInput) -> u32;
     pub(crate) fn tlp_score_switch(s: *mut Score, before: u32, now: u32, run_ns: u64) -> u32;
     pub(crate) fn tlp_score_level(s: *const Score) -> u32;
     pub(crate) fn tlp_rest_stays(cfg: *const Cfg, phase_ns: u64) -> u32;

@@ -7,8 +7,10 @@
 
 mod ffi;
 mod score;
+mod sizing;
 
 pub use score::Score;
+pub use sizing::{Sizing, SizingInput, Split, Tier, Tiers, TiersInput, WIDE_AUTO};
 
 /// Highest licence level.
 pub const LEVEL_MAX: u32 = 3;
@@ -31,6 +33,15 @@ pub const TYPE_DEFAULT: u32 = 0;
 pub const TYPE_SCALAR: u32 = 1;
 /// `tl_type`: in a wide period.
 pub const TYPE_WIDE: u32 = 2;
+
+/// Kinds of time, see [`kind`].
+pub const NR_KINDS: usize = 8;
+
+/// What a task's time is counted by: its type, and the level of a wide one.
+#[inline]
+pub fn kind(task_type: u8, level: u8) -> usize {
+    usize::from(task_type + level) % NR_KINDS
+}
 
 /// Queue of default tasks.
 pub const QUEUE_DEFAULT: u32 = 0;
@@ -197,39 +208,6 @@ pub struct Target {
     pub repeats: u32,
 }
 
-/// `tl_sizing`: state of the automatic sizing. Start with `nr_wide` = the cores wide now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-#[allow(missing_docs)]
-pub struct Sizing {
-    pub wide_run_q10: u64,
-    pub wide_wait_q10: u64,
-    pub rest_q10: u64,
-    pub settled_ns: u64,
-    pub low_ns: u64,
-    pub hold_ns: u64,
-    pub shrunk_ns: u64,
-    pub nr_before: u32,
-    pub nr_low: u32,
-    pub nr_wide: u32,
-    pub nr_changes: u32,
-}
-const _: () = assert!(size_of::<Sizing>() == 72);
-
-/// `tl_sizing_input`: what was seen since the last call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-#[allow(missing_docs)]
-pub struct SizingInput {
-    pub elapsed_ns: u64,
-    pub wide_run_ns: u64,
-    pub wide_wait_ns: u64,
-    pub rest_run_ns: u64,
-    pub rest_wait_ns: u64,
-    pub nr_cores: u32,
-    pub nr_cpus_per_core: u32,
-}
-
 impl Task {
     /// A task that has just come to be, from a parent of this type and level.
     pub fn new(cfg: &Cfg, parent_type: u32, parent_level: u32, now_ns: u64) -> Self {
@@ -382,14 +360,6 @@ impl Target {
     }
 }
 
-impl Sizing {
-    /// Take in what was seen; returns how many cores should be wide.
-    pub fn update(&mut self, input: &SizingInput) -> u32 {
-        // SAFETY: plain data on both sides.
-        unsafe { ffi::tlp_sizing_update(self, input) }
-    }
-}
-
 /// Defines safe functions over C functions of plain integers.
 macro_rules! plain {
     ($($(#[$doc:meta])* $name:ident = $c:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
@@ -426,10 +396,4 @@ plain! {
 pub fn step_has_default(step: u32) -> bool {
     // SAFETY: integers in, an integer out.
     unsafe { ffi::tlp_step_has_default(step) != 0 }
-}
-
-/// Class of the core with this rank from the end, when `nr_wide` are wide.
-pub fn core_class(rank: u32, nr_wide: u32, tiers: bool) -> u32 {
-    // SAFETY: integers in, an integer out.
-    unsafe { ffi::tlp_core_class(rank, nr_wide, u32::from(tiers)) }
 }

@@ -3,7 +3,7 @@
 
 use policy::{
     Cfg, LEVEL_MAX, NR_CLASSES, NR_QUEUES, QUEUE_DEFAULT, QUEUE_NONE, QUEUE_SCALAR, QUEUE_WIDE,
-    TYPE_DEFAULT, TYPE_SCALAR, TYPE_WIDE, Task,
+    Split, TYPE_DEFAULT, TYPE_SCALAR, TYPE_WIDE, Task,
 };
 use proptest::prelude::*;
 
@@ -167,31 +167,20 @@ fn guests() {
     }
 }
 
-/// Cores become wide from the end; one wide core takes every level; tiers are in order and
-/// differ by at most one core in size.
+/// Cores become wide from the end; the sets above the classes are nested, and a set as large as all
+/// is no split.
 #[test]
 fn classes_of_cores() {
-    for nr_wide in 0..40 {
-        for rank in 0..60 {
-            let plain = policy::core_class(rank, nr_wide, false);
-            assert_eq!(plain, if rank < nr_wide { LEVEL_MAX } else { 0 });
-            assert_eq!(policy::core_class(rank, nr_wide, true) > 0, rank < nr_wide);
-        }
-        let classes: Vec<u32> =
-            (0..nr_wide).map(|rank| policy::core_class(rank, nr_wide, true)).collect();
-        assert!(classes.is_sorted_by(|a, b| a >= b), "{classes:?}");
-        if nr_wide > 0 {
-            assert_eq!(classes[0], LEVEL_MAX);
-        }
-        if nr_wide >= LEVEL_MAX {
-            let sizes: Vec<usize> =
-                (1..=LEVEL_MAX).map(|c| classes.iter().filter(|&&x| x == c).count()).collect();
-            assert!(
-                sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1,
-                "{nr_wide}: {sizes:?}"
-            );
-        }
-    }
+    let classes = |above: [u32; 3]| -> Vec<u32> {
+        (0..8).map(|rank| Split { above }.core_class(rank)).collect()
+    };
+    assert_eq!(classes([0, 0, 0]), [0; 8]);
+    assert_eq!(classes([1, 1, 1]), [3, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(Split::one_class(6).above, [6; 3]);
+    assert_eq!(classes([6, 6, 6]), [3, 3, 3, 3, 3, 3, 0, 0]);
+    assert_eq!(classes([6, 4, 6]), [3, 3, 3, 3, 1, 1, 0, 0]);
+    assert_eq!(classes([6, 6, 2]), [3, 3, 2, 2, 2, 2, 0, 0]);
+    assert_eq!(classes([6, 4, 1]), [3, 2, 2, 2, 1, 1, 0, 0]);
 }
 
 /// What applications see: the class, and that scalar code should leave if there is somewhere to go.

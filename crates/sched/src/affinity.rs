@@ -9,7 +9,7 @@
 //!
 //! Limits, against the scheduler: only hints are known, no marks and no traps; tasks that give no
 //! hints run anywhere, on wide CPUs too; a move costs about 15 us; `--wide-cpus auto` stays at one
-//! core, since nobody measures the demand.
+//! core and `--tiers` at one class, since nobody measures the demand.
 
 mod keeper;
 
@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use machine::{CpuSet, Topology};
+use policy::Split;
 use report::problem::Problem;
 use turbolane::page::MODE_AFFINITY;
 
@@ -51,7 +52,7 @@ impl AffinityLane {
         let (page, fd) = Page::memfd().map_err(failed("cannot get memory for hints"))?;
         page.set_rest_below(config.rest_below_ns);
         page.publish(MODE_AFFINITY, layout::nr_cpus(&topology) as u32);
-        page.set_flags(&flags(&topology, &wide_cores, config.tiers));
+        page.set_flags(&flags(&topology, &wide_cores));
         let page = Arc::new(page);
         let keeper = Keeper::start(&page).map_err(failed("cannot start the keeper of masks"))?;
         let recorder = keeper.recorder();
@@ -76,7 +77,7 @@ impl AffinityLane {
     /// section.
     pub fn reconfigure(&mut self, config: Config) -> Result<()> {
         let wide_cores = wide_cores(&self.topology, &config)?;
-        self.page.set_flags(&flags(&self.topology, &wide_cores, config.tiers));
+        self.page.set_flags(&flags(&self.topology, &wide_cores));
         self.page.set_rest_below(config.rest_below_ns);
         self.wide = layout::cpus_of(&self.topology, &wide_cores);
         self.config = config;
@@ -105,8 +106,9 @@ fn wide_cores(topology: &Topology, config: &Config) -> Result<Vec<usize>> {
 }
 
 /// The page's `cpu[]`.
-fn flags(topology: &Topology, wide_cores: &[usize], tiers: bool) -> Vec<u8> {
-    let classes = layout::classes(topology, wide_cores, tiers);
+fn flags(topology: &Topology, wide_cores: &[usize]) -> Vec<u8> {
+    let split = Split::one_class(wide_cores.len() as u32);
+    let classes = layout::classes(topology, wide_cores, &split);
     let nr_scalar = classes.iter().filter(|class| **class == 0).count();
     let flags = |class: &u8| policy::cpu_flags(u32::from(*class), nr_scalar as u32);
     classes.iter().map(flags).collect()

@@ -1,35 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Automatic sizing: feeds policy/sizing.h with what the CPUs counted, and says how many cores
-//! should be wide. The decision is the policy's; this only keeps the books.
+//! Automatic sizing: feeds policy/tiers.h with what the CPUs counted, and says which cores are
+//! wide and how they are split. The decision is the policy's; this only keeps the books.
 
 use std::time::Duration;
 
 use machine::Topology;
+use policy::{NR_KINDS, Split, Tiers, TiersInput, WIDE_AUTO};
 
+use crate::config::{Config, WideCpus};
 use crate::scx::CpuCounters;
 
 /// How often the size is decided. Well below the averages' time constant (200 ms), so that they
 /// are smooth; well above a scheduling slice.
 pub const PERIOD: Duration = Duration::from_millis(50);
 
-/// Sums over all CPUs that the decision needs, ns.
+/// Sums over all CPUs that the decision needs, ns by kind.
 #[derive(Clone, Copy, Default)]
 struct Totals {
-    wide_run_ns: u64,
-    wide_wait_ns: u64,
-    rest_run_ns: u64,
-    rest_wait_ns: u64,
+    run_ns: [u64; NR_KINDS],
+    wait_ns: [u64; NR_KINDS],
 }
 
 impl Totals {
     fn of(counters: &[CpuCounters]) -> Self {
-        const WIDE: usize = policy::TYPE_WIDE as usize;
         let mut totals = Totals::default();
         for cpu in counters {
-            totals.wide_run_ns += cpu.run_ns[WIDE];
-            totals.wide_wait_ns += cpu.wait_ns[WIDE];
-            totals.rest_run_ns += cpu.run_ns[..WIDE].iter().sum::<u64>();
-            totals.rest_wait_ns += cpu.wait_ns[..WIDE].iter().sum::<u64>();
+            for kind in 0..NR_KINDS {
+                totals.run_ns[kind] += cpu.run_ns[kind];
+                totals.wait_ns[kind] += cpu.wait_ns[kind];
+            }
         }
         totals
     }
@@ -37,37 +36,48 @@ impl Totals {
 
 /// State of the automatic sizing.
 pub struct AutoSize {
-    sizing: policy::Sizing,
+    tiers: Tiers,
     before: Totals,
 }
 
 impl AutoSize {
-    /// Start with this many wide cores and these counters.
-    pub fn new(nr_wide: usize, counters: &[CpuCounters]) -> Self {
-        let sizing = policy::Sizing { nr_wide: nr_wide as u32, ..Default::default() };
-        AutoSize { sizing, before: Totals::of(counters) }
+    /// Whether there is anything to choose under these settings.
+    pub fn is_asked(config: &Config) -> bool {
+        config.wide_cpus == WideCpus::Auto || config.tiers
     }
 
-    /// Number of cores that should be wide after `elapsed` more time.
+    /// Start with this many wide cores, in one class, and these counters.
+    pub fn new(nr_wide: usize, counters: &[CpuCounters]) -> Self {
+        AutoSize { tiers: Tiers::start(nr_wide), before: Totals::of(counters) }
+    }
+
+    /// The wide cores and their classes as they should be after `elapsed` more time; `None` if that
+    /// has not changed. `nr_wide` are wide now.
     pub fn update(
         &mut self,
+        config: &Config,
         topology: &Topology,
+        nr_wide: usize,
         counters: &[CpuCounters],
         elapsed: Duration,
-    ) -> usize {
+    ) -> Option<Split> {
         let now = Totals::of(counters);
+        let before = std::mem::replace(&mut self.before, now);
+        let since = |now: &[u64; NR_KINDS], before: &[u64; NR_KINDS]| {
+            std::array::from_fn(|kind| now[kind].saturating_sub(before[kind]))
+        };
         let nr_cores = topology.cores().len().max(1);
-        let input = policy::SizingInput {
+        let is_auto = config.wide_cpus == WideCpus::Auto;
+        let input = TiersInput {
             elapsed_ns: elapsed.as_nanos() as u64,
-            wide_run_ns: now.wide_run_ns.saturating_sub(self.before.wide_run_ns),
-            wide_wait_ns: now.wide_wait_ns.saturating_sub(self.before.wide_wait_ns),
-            rest_run_ns: now.rest_run_ns.saturating_sub(self.before.rest_run_ns),
-            rest_wait_ns: now.rest_wait_ns.saturating_sub(self.before.rest_wait_ns),
+            run_ns: since(&now.run_ns, &before.run_ns),
+            wait_ns: since(&now.wait_ns, &before.wait_ns),
             nr_cores: nr_cores as u32,
             nr_cpus_per_core: (topology.cpus().len() / nr_cores).max(1) as u32,
+            nr_wide: if is_auto { WIDE_AUTO } else { nr_wide as u32 },
+            tiers: u32::from(config.tiers),
         };
-        self.before = now;
-        self.sizing.update(&input) as usize
+        self.tiers.update(&input).then_some(self.tiers.split)
     }
 }
 
@@ -75,29 +85,56 @@ impl AutoSize {
 mod tests {
     use super::*;
 
-    fn counters(wide_ns: u64, rest_ns: u64) -> Vec<CpuCounters> {
-        vec![CpuCounters { run_ns: [rest_ns, 0, wide_ns], ..Default::default() }]
+    /// Counters of so much time, of default tasks and of wide ones by level.
+    fn counters(rest_ns: u64, wide_ns: [u64; 3]) -> Vec<CpuCounters> {
+        let [one, two, three] = wide_ns;
+        let run_ns = [rest_ns, 0, 0, one, two, three, 0, 0];
+        vec![CpuCounters { run_ns, ..Default::default() }]
     }
+
+    const PERIOD_NS: u64 = PERIOD.as_nanos() as u64;
 
     /// Wide work that fills three of eight CPUs gets them, and the one that nobody else needs.
     #[test]
     fn follows_the_demand() {
-        let topology = Topology::uniform(8, 1);
-        let mut auto = AutoSize::new(1, &counters(0, 0));
-        let (mut wide_ns, mut rest_ns, mut size) = (0, 0, 1);
+        let (topology, config) = (Topology::uniform(8, 1), Config::default());
+        let mut auto = AutoSize::new(1, &counters(0, [0; 3]));
+        let (mut wide_ns, mut rest_ns, mut split) = (0, 0, Split::one_class(1));
         for _ in 0..100 {
-            wide_ns += 3 * PERIOD.as_nanos() as u64;
-            rest_ns += 4 * PERIOD.as_nanos() as u64;
-            size = auto.update(&topology, &counters(wide_ns, rest_ns), PERIOD);
+            wide_ns += 3 * PERIOD_NS;
+            rest_ns += 4 * PERIOD_NS;
+            let counted = counters(rest_ns, [wide_ns, 0, 0]);
+            let new = auto.update(&config, &topology, split.nr_wide(), &counted, PERIOD);
+            split = new.unwrap_or(split);
         }
-        assert_eq!(size, 4);
+        assert_eq!(split, Split::one_class(4));
+    }
+
+    /// A number of cores that was asked for stays, and is split where two levels need cores; when one
+    /// of them ends, so does the split.
+    #[test]
+    fn splits_what_was_asked_for() {
+        let topology = Topology::uniform(8, 1);
+        let config = Config { wide_cpus: WideCpus::Cores(6), tiers: true, ..Config::default() };
+        assert!(AutoSize::is_asked(&config));
+        let mut auto = AutoSize::new(6, &counters(0, [0; 3]));
+        let (mut wide_ns, mut splits) = ([0; 3], vec![Split::one_class(6)]);
+        for period in 0..200 {
+            wide_ns[0] += if period < 100 { 2 * PERIOD_NS } else { 0 };
+            wide_ns[1] += 2 * PERIOD_NS;
+            let counted = counters(0, wide_ns);
+            splits.extend(auto.update(&config, &topology, 6, &counted, PERIOD));
+        }
+        assert_eq!(splits[1], Split { above: [6, 3, 6] });
+        assert_eq!(splits.last(), Some(&Split::one_class(6)));
+        assert!(splits.len() <= 4, "{splits:?}");
     }
 
     /// A restarted scheduler counts from zero again; that is not negative time.
     #[test]
     fn survives_a_restart_of_the_counters() {
-        let topology = Topology::uniform(4, 1);
-        let mut auto = AutoSize::new(1, &counters(1 << 40, 1 << 40));
-        assert_eq!(auto.update(&topology, &counters(0, 0), PERIOD), 1);
+        let (topology, config) = (Topology::uniform(4, 1), Config::default());
+        let mut auto = AutoSize::new(1, &counters(1 << 40, [1 << 40, 0, 0]));
+        assert_eq!(auto.update(&config, &topology, 1, &counters(0, [0; 3]), PERIOD), None);
     }
 }

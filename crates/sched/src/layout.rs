@@ -2,6 +2,7 @@
 //! From topology and settings to the tables that the scheduler is given.
 
 use machine::{CpuSet, Topology};
+use policy::Split;
 use report::problem::Problem;
 
 use crate::config::WideCpus;
@@ -112,16 +113,16 @@ pub fn cpus_of(topology: &Topology, cores: &[usize]) -> CpuSet {
     cores.iter().fold(CpuSet::EMPTY, |cpus, &core| cpus | topology.cores()[core].cpus)
 }
 
-/// Class of every CPU when these cores (indices in topology order, last core first) are wide;
-/// [`policy::CLASS_NONE`] of those that are offline.
-pub fn classes(topology: &Topology, wide_cores: &[usize], tiers: bool) -> Vec<u8> {
+/// Class of every CPU when these cores (indices in topology order, last core first) are wide and
+/// split like this; [`policy::CLASS_NONE`] of those that are offline.
+pub fn classes(topology: &Topology, wide_cores: &[usize], split: &Split) -> Vec<u8> {
     let mut classes = vec![policy::CLASS_NONE; nr_cpus(topology)];
     for cpu in topology.online().iter() {
         classes[cpu] = 0;
     }
     for (rank, &core) in wide_cores.iter().enumerate() {
         for cpu in topology.cores()[core].cpus.iter() {
-            classes[cpu] = policy::core_class(rank as u32, wide_cores.len() as u32, tiers) as u8;
+            classes[cpu] = split.core_class(rank as u32) as u8;
         }
     }
     classes

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use machine::{CpuSet, Topology};
+use policy::Split;
 use report::lane::{CpuTimes, LaneStats, LaneTasks};
 use report::problem::Problem;
 
@@ -32,10 +33,12 @@ pub struct ScxLane {
     fault: Fault,
     emulation: Emulation,
     wide_cores: Vec<usize>,
+    /// Their classes.
+    split: Split,
     auto: Option<(AutoSize, Instant)>,
     /// Counters of the schedulers before a restart, by CPU.
     before: Vec<CpuCounters>,
-    /// How often the wide CPUs have changed.
+    /// How often the wide CPUs or their classes have changed.
     size_changes: u64,
 }
 
@@ -65,6 +68,7 @@ impl ScxLane {
             config,
             fault,
             emulation,
+            split: one_class(&wide_cores),
             wide_cores,
             auto: None,
             before: Vec::new(),
@@ -98,17 +102,22 @@ impl ScxLane {
     /// Change to these settings: all of them, or none and an error.
     pub fn reconfigure(&mut self, config: Config) -> Result<()> {
         let resized = config.wide_cpus != self.config.wide_cpus;
-        // What was accepted before is not checked anew: since then CPUs may have come or gone.
-        let wide_cores = if resized {
-            layout::wide_cores(&self.topology, &config.wide_cpus)?
+        let (wide_cores, split) = if resized {
+            let wide_cores = layout::wide_cores(&self.topology, &config.wide_cpus)?;
+            let split = one_class(&wide_cores);
+            (wide_cores, split)
+        } else if config.tiers != self.config.tiers {
+            (self.wide_cores.clone(), one_class(&self.wide_cores))
         } else {
-            self.wide_cores.clone()
+            // What was accepted before is not checked anew: since then CPUs may have come or gone.
+            (self.wide_cores.clone(), self.split)
         };
-        let before = (self.config.clone(), self.wide_cores.clone());
-        let applied = self.apply(config, wide_cores);
+        let resized = resized || config.tiers != self.config.tiers;
+        let before = (self.config.clone(), self.wide_cores.clone(), self.split);
+        let applied = self.apply(config, wide_cores, split);
         if applied.is_err() {
             // If this fails too, scheduler or module are gone, and poll() tells.
-            _ = self.apply(before.0, before.1);
+            _ = self.apply(before.0, before.1, before.2);
         } else if resized {
             self.start_sizing();
         }
@@ -116,11 +125,10 @@ impl ScxLane {
     }
 
     /// Puts settings and wide cores into force, in part if it fails.
-    fn apply(&mut self, config: Config, wide_cores: Vec<usize>) -> Result<()> {
-        let reclassed = wide_cores != self.wide_cores || config.tiers != self.config.tiers;
+    fn apply(&mut self, config: Config, wide_cores: Vec<usize>, split: Split) -> Result<()> {
         self.config = config;
-        if reclassed {
-            self.widen(wide_cores, self.config.tiers)?;
+        if (&wide_cores, split) != (&self.wide_cores, self.split) {
+            self.widen(wide_cores, split)?;
         }
         self.scheduler.set_settings(&self.config)?;
         if let Some(trap) = &self.trap {
@@ -129,11 +137,11 @@ impl ScxLane {
         self.follow_classes()
     }
 
-    /// Make these cores the wide ones.
-    fn widen(&mut self, wide_cores: Vec<usize>, tiers: bool) -> Result<()> {
-        self.scheduler.set_classes(&layout::classes(&self.topology, &wide_cores, tiers))?;
-        self.size_changes += u64::from(self.wide_cores != wide_cores);
-        self.wide_cores = wide_cores;
+    /// Make these cores the wide ones, and give them these classes.
+    fn widen(&mut self, wide_cores: Vec<usize>, split: Split) -> Result<()> {
+        self.scheduler.set_classes(&layout::classes(&self.topology, &wide_cores, &split))?;
+        self.size_changes += 1;
+        (self.wide_cores, self.split) = (wide_cores, split);
         Ok(())
     }
 
@@ -225,7 +233,7 @@ impl ScxLane {
     }
 
     fn attach(&mut self, marks: &[ResolvedMark]) -> Result<()> {
-        let classes = layout::classes(&self.topology, &self.wide_cores, self.config.tiers);
+        let classes = layout::classes(&self.topology, &self.wide_cores, &self.split);
         self.scheduler.attach(&classes)?;
         self.scheduler.set_settings(&self.config)?;
         for mark in marks {
@@ -236,7 +244,7 @@ impl ScxLane {
     }
 
     fn start_sizing(&mut self) {
-        self.auto = (self.config.wide_cpus == WideCpus::Auto)
+        self.auto = AutoSize::is_asked(&self.config)
             .then(|| (AutoSize::new(self.wide_cores.len(), &self.counters()), Instant::now()));
     }
 
@@ -248,11 +256,15 @@ impl ScxLane {
             return Ok(());
         }
         *last = Instant::now();
-        let nr_wide = auto.update(&self.topology, &counters, elapsed);
-        if nr_wide == self.wide_cores.len() {
+        let (topology, nr_wide) = (&self.topology, self.wide_cores.len());
+        let Some(split) = auto.update(&self.config, topology, nr_wide, &counters, elapsed) else {
             return Ok(());
-        }
-        self.widen(layout::last_cores(&self.topology, nr_wide), self.config.tiers)?;
+        };
+        let wide_cores = match self.config.wide_cpus {
+            WideCpus::Auto => layout::last_cores(topology, split.nr_wide()),
+            _ => self.wide_cores.clone(),
+        };
+        self.widen(wide_cores, split)?;
         self.follow_classes()
     }
 
@@ -264,6 +276,7 @@ impl ScxLane {
         self.scheduler.detach();
         self.topology = topology()?;
         self.wide_cores = layout::wide_cores_left(&self.topology, &self.config.wide_cpus);
+        self.split = one_class(&self.wide_cores);
         let page = self.hint_page_fd()?;
         self.scheduler =
             Scheduler::load(&self.topology, &self.config, Some(page.as_fd()), self.fault)?;
@@ -274,6 +287,11 @@ impl ScxLane {
     fn counters(&self) -> Vec<CpuCounters> {
         self.scheduler.counters(layout::nr_cpus(&self.topology))
     }
+}
+
+/// No split of these cores, before anybody knows the demand.
+fn one_class(wide_cores: &[usize]) -> Split {
+    Split::one_class(wide_cores.len() as u32)
 }
 
 /// While it lives, this thread goes before others: until the scheduler is back, wide code runs

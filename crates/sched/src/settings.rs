@@ -49,7 +49,7 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "tiers",
-        meaning: "one class of wide CPUs per licence level (true) or one for all (false)",
+        meaning: "wide CPUs split by licence level where that pays (true) or one class for all (false)",
         live: true,
         get: |config| config.tiers.to_string(),
         set: |config, value| boolean(value).map(|tiers| config.tiers = tiers),

@@ -7,7 +7,11 @@ use crate::scx::CpuCounters;
 
 const DEFAULT: usize = policy::TYPE_DEFAULT as usize;
 const SCALAR: usize = policy::TYPE_SCALAR as usize;
-const WIDE: usize = policy::TYPE_WIDE as usize;
+
+/// What was counted of wide tasks, whatever their level.
+fn wide(by_kind: &[u64; policy::NR_KINDS]) -> u64 {
+    by_kind[policy::TYPE_WIDE as usize..].iter().sum()
+}
 
 /// Statistics of all CPUs together over `interval_ns`, of which `wide_cpus` are wide.
 pub fn lane_stats(counters: &[CpuCounters], interval_ns: u64, wide_cpus: usize) -> LaneStats {
@@ -15,13 +19,13 @@ pub fn lane_stats(counters: &[CpuCounters], interval_ns: u64, wide_cpus: usize) 
     LaneStats {
         interval_ns: Some(interval_ns),
         wide_cpus: Some(wide_cpus as u64),
-        wide_run_ns: sum(|c| c.run_ns[WIDE]),
+        wide_run_ns: sum(|c| wide(&c.run_ns)),
         scalar_run_ns: sum(|c| c.run_ns[SCALAR]),
         default_run_ns: sum(|c| c.run_ns[DEFAULT]),
-        wide_wait_ns: sum(|c| c.wait_ns[WIDE]),
+        wide_wait_ns: sum(|c| wide(&c.wait_ns)),
         scalar_wait_ns: sum(|c| c.wait_ns[SCALAR]),
         default_wait_ns: sum(|c| c.wait_ns[DEFAULT]),
-        wide_runs: sum(|c| c.runs[WIDE]),
+        wide_runs: sum(|c| wide(&c.runs)),
         scalar_runs: sum(|c| c.runs[SCALAR]),
         default_runs: sum(|c| c.runs[DEFAULT]),
         degraded_ns: sum(|c| c.degraded_ns),
@@ -52,7 +56,7 @@ pub fn cpu_times(cpu: u32, counters: &CpuCounters) -> CpuTimes {
     CpuTimes {
         cpu,
         license_level: counters.class,
-        wide_run_ns: counters.run_ns[WIDE],
+        wide_run_ns: wide(&counters.run_ns),
         scalar_run_ns: counters.run_ns[SCALAR],
         default_run_ns: counters.run_ns[DEFAULT],
     }
@@ -66,8 +70,8 @@ mod tests {
     #[test]
     fn sums_over_cpus() {
         let cpu = CpuCounters {
-            run_ns: [1, 2, 3],
-            wait_ns: [4, 5, 6],
+            run_ns: [1, 2, 0, 1, 1, 1, 0, 0],
+            wait_ns: [4, 5, 0, 0, 6, 0, 0, 0],
             misfits: 7,
             ticks: 8,
             ..Default::default()

@@ -50,6 +50,11 @@ pub enum Failure {
 /// which once found something have kept their machines and loads.
 const SCORES: u64 = u64::MAX - 1;
 
+/// Stream that decides classes in the policy's place.
+const TIERS: u64 = u64::MAX - 2;
+/// In cases with tiers that are shorter than this: the policy takes a second to split wide CPUs.
+const SHORT_NS: u64 = 1_100_000_000;
+
 /// What a case checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
@@ -92,7 +97,11 @@ pub fn run_case_seen(
             * (slice_ns + options.tick_ns),
         conserves: !storm,
     };
+    let by_chance = config.tiers && options.duration_ns < SHORT_NS;
     let mut sched = Lane::new(&sys, config);
+    if by_chance {
+        sched.leave_tiers_to_chance(Rng::new(seed, TIERS));
+    }
     if let Some(mutation) = mutation {
         sched.mutate(mutation);
     }

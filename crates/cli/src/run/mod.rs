@@ -46,7 +46,11 @@ pub(crate) struct RunArgs {
     #[arg(help_heading = LANE)]
     wide_cpus: WideCpus,
 
-    /// One class of wide CPUs per licence level instead of one for all
+    /// Split the wide CPUs by licence level where that pays, instead of one class for all
+    ///
+    /// Code of a lower level gets cores of its own, where it runs faster, while both it and code of
+    /// a higher level have enough to do for whole cores; as many as the load needs, decided anew as
+    /// it changes. In affinity mode, which measures no demand, there is one class.
     #[arg(long, help_heading = LANE)]
     tiers: bool,
 

@@ -2,12 +2,13 @@
 //! Wide code runs on wide CPUs only, scalar code leaves them while wide work waits, and no CPU
 //! idles while it could work.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
-use crate::guest::{Child, cpu, spin};
-use crate::lane::{Lane, set, stat, stats};
+use crate::guest::{Child, cpu, spin, wait_for};
+use crate::lane::{Lane, read, set, stat, stats, turbolane};
 use crate::load::{self, Ending, Role, Source};
 use crate::probe_site;
 use crate::samples::{Phase, Samples};
@@ -76,23 +77,68 @@ pub fn across_llcs() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// With tiers on four cores, three of them wide: classes 1, 2 and 3 from CPU 1 up. A level runs
-/// on its class or above.
+/// Classes of the CPUs, as `turbolane ctl status` has them.
+fn classes() -> Result<Vec<u64>> {
+    let status: Value = serde_json::from_str(&turbolane(&["ctl", "status", "--json"])?)?;
+    let cpus = status["cpus"].as_array().context("no CPUs in the status")?;
+    let class = |cpu: &Value| cpu["license_level"].as_u64().context("a CPU without a class");
+    cpus.iter().map(class).collect()
+}
+
+/// Waits until the CPUs have these classes.
+fn wait_for_classes(when: &str, wanted: &[u64]) -> Result<()> {
+    let mut seen = vec![];
+    let is_so = || {
+        seen = classes().unwrap_or_default();
+        seen == wanted
+    };
+    wait_for("", Duration::from_secs(60), is_so).ok();
+    ensure!(seen == wanted, "{when} the classes are {seen:?} instead of {wanted:?}");
+    Ok(())
+}
+
+/// CPU on which a process runs or ran last: the 39th word of its stat, the 37th behind its name.
+fn cpu_of(pid: i32) -> Result<u32> {
+    let stat = read(&format!("/proc/{pid}/stat"));
+    let behind = stat.rsplit_once(')').context("no such process")?.1;
+    Ok(behind.split_whitespace().nth(36).context("no CPU in its stat")?.parse()?)
+}
+
+/// With tiers on four CPUs, three of them wide: where all wide work is of one level, no CPU is lost to
+/// another. Two tasks of each level have a CPU of its class per level, on which a level runs or above;
+/// and when two levels have ended, the third has all three CPUs again.
 pub fn tiers() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "3", "--tiers"])?;
-    for level in 1..=3usize {
-        let mut child = Child::fork(move || {
-            let _ = turbolane::wide_begin(level as u32);
-            for _ in 0..200 {
-                spin(Duration::from_millis(1));
-                if cpu() < level {
-                    // SAFETY: ends this child.
-                    unsafe { libc::_exit(1) }
-                }
-            }
-        })?;
-        ensure!(child.wait()? == 0, "level {level} ran on a CPU of a lower class");
+    let hog = |level: u32| {
+        Child::fork(move || {
+            let _ = turbolane::wide_begin(level);
+            spin(Duration::from_secs(600));
+        })
+    };
+    let top = (0..2).map(|_| hog(3)).collect::<Result<Vec<_>>>()?;
+    spin(Duration::from_secs(3));
+    wait_for_classes("with one level", &[0, 3, 3, 3])?;
+    let lower = [1, 1, 2, 2].into_iter().map(hog).collect::<Result<Vec<_>>>()?;
+    wait_for_classes("with three levels", &[0, 1, 2, 3])?;
+    let placed = [(3, &top[..]), (1, &lower[..2]), (2, &lower[2..])];
+    let hogs = || placed.iter().flat_map(|(level, hogs)| hogs.iter().map(|hog| (*level, hog.pid)));
+    let (start, mut since, mut judged) = (Instant::now(), Instant::now(), 0);
+    while judged < 20 {
+        ensure!(start.elapsed() < Duration::from_secs(90), "the classes do not stay as they are");
+        let cpus =
+            hogs().map(|(level, pid)| Ok((level, cpu_of(pid)?))).collect::<Result<Vec<_>>>()?;
+        if classes()? != [0, 1, 2, 3] {
+            // a load that is measured while the host stops CPUs may look different
+            since = Instant::now();
+        } else if since.elapsed() > Duration::from_secs(1) {
+            // each has run since
+            judged += 1;
+            ensure!(cpus.iter().all(|(level, cpu)| cpu >= level), "(level, CPU): {cpus:?}");
+        }
     }
+    drop(lower);
+    wait_for_classes("with one level again", &[0, 3, 3, 3])?;
+    drop(top);
     lane.stop().map(drop)
 }
 

@@ -2,7 +2,7 @@
 //! Classes of CPUs, and which of them a task's affinity reaches. As bpf/classes.bpf.h and
 //! bpf/control.bpf.h.
 
-use policy::{NR_CLASSES, QUEUE_NONE};
+use policy::{NR_CLASSES, QUEUE_NONE, Split};
 
 use super::{Lane, Wide};
 use crate::bits::Mask;
@@ -30,35 +30,51 @@ impl Lane {
         lane.caps_generation = self.generation;
     }
 
-    /// Give so many cores to wide work, and look at every queued task again.
-    pub(super) fn apply_size(&mut self, sys: &mut Sys, nr_wide: usize, sink: &mut impl Sink) {
+    /// Give these cores to wide work, and look at every queued task again.
+    pub(super) fn apply_split(&mut self, sys: &mut Sys, split: Split, sink: &mut impl Sink) {
         let (since_ns, now_ns) = (self.resized_ns, sys.now_ns);
-        self.counters.wide_core_ns += (now_ns - since_ns) * self.nr_wide_cores as u64;
-        self.counters.resizes += u64::from(now_ns > 0 && nr_wide != self.nr_wide_cores);
+        self.counters.wide_core_ns += (now_ns - since_ns) * self.split.nr_wide() as u64;
+        self.counters.resizes += u64::from(now_ns > 0 && split != self.split);
         self.resized_ns = now_ns;
-        self.nr_wide_cores = nr_wide;
-        let want = self.wanted_classes(sys, nr_wide);
+        self.split = split;
+        let want = self.wanted_classes(sys);
         self.apply_classes(sys, &want);
         self.tell_classes(sys, sink);
         self.requeue_all(sys);
     }
 
-    /// Class of every CPU, as the daemon computes it: whole cores that are online, the last in
-    /// topology order first.
-    fn wanted_classes(&self, sys: &Sys, nr_wide: usize) -> Vec<u8> {
+    /// Whether the core may be wide.
+    fn is_listed(&self, core: &[u16]) -> bool {
+        match &self.config.wide {
+            Wide::Cpus(cpus) => core.iter().any(|&cpu| cpus.contains(&(cpu as usize))),
+            _ => true,
+        }
+    }
+
+    /// The cores that may be wide and are online, the last in topology order first.
+    fn ranked_cores<'a>(&'a self, sys: &'a Sys) -> impl Iterator<Item = &'a Vec<u16>> {
+        let online = |core: &&Vec<u16>| core.iter().any(|&cpu| sys.online.has(cpu as usize));
+        sys.layout.cores.iter().rev().filter(online).filter(|core| self.is_listed(core))
+    }
+
+    /// How many wide cores the settings ask for, and how many of them are online.
+    pub(super) fn nr_asked(&self, sys: &Sys) -> (usize, usize) {
+        let asked = match self.config.wide {
+            Wide::Cores(cores) => cores,
+            Wide::Cpus(_) => sys.layout.cores.iter().filter(|core| self.is_listed(core)).count(),
+            Wide::Auto => 1,
+        };
+        (asked, self.ranked_cores(sys).take(asked).count())
+    }
+
+    /// Class of every CPU, as the daemon computes it.
+    fn wanted_classes(&self, sys: &Sys) -> Vec<u8> {
         let mut want = vec![policy::CLASS_NONE; sys.layout.nr_cpus];
         for cpu in sys.online.iter() {
             want[cpu] = 0;
         }
-        let cores = &sys.layout.cores;
-        let online = |core: &&Vec<u16>| core.iter().any(|&cpu| sys.online.has(cpu as usize));
-        let listed = |core: &&Vec<u16>| match &self.config.wide {
-            Wide::Cpus(cpus) => core.iter().any(|&cpu| cpus.contains(&(cpu as usize))),
-            _ => true,
-        };
-        let ranked = cores.iter().rev().filter(online).filter(listed);
-        for (rank, core) in ranked.enumerate() {
-            let class = policy::core_class(rank as u32, nr_wide as u32, self.config.tiers);
+        for (rank, core) in self.ranked_cores(sys).enumerate() {
+            let class = self.split.core_class(rank as u32);
             for &cpu in core.iter().filter(|&&cpu| sys.online.has(cpu as usize)) {
                 want[cpu as usize] = class as u8;
             }

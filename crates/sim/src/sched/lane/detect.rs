@@ -43,7 +43,7 @@ impl Lane {
         let lane = &mut self.tasks[task as usize];
         let used_ns = sys.now_ns - lane.counted_ns;
         lane.counted_ns = sys.now_ns;
-        self.sums.run_ns[task_type as usize] += used_ns;
+        self.sums.run_ns[policy::kind(task_type, level)] += used_ns;
         let class = self.class[cpu];
         if level > class {
             self.counters.degraded_ns += used_ns;
@@ -58,7 +58,7 @@ impl Lane {
         let lane = &mut self.tasks[task as usize];
         let t = &mut lane.t;
         if t.enqueued_ns != 0 {
-            self.sums.wait_ns[t.task_type as usize] += sys.now_ns - t.enqueued_ns;
+            self.sums.wait_ns[policy::kind(t.task_type, t.level)] += sys.now_ns - t.enqueued_ns;
             t.enqueued_ns = 0;
         } else {
             // it came past the queues

@@ -36,12 +36,13 @@ mod sizing;
 use std::collections::VecDeque;
 
 use machine::InsnClass;
-use policy::{Cfg, Event, NR_CLASSES, NR_QUEUES, QUEUE_NONE, Task, Turns};
+use policy::{Cfg, Event, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Split, Task, Turns};
 
 use super::queue::Queue;
 use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
 use crate::bits::Mask;
 use crate::program::Code;
+use crate::rng::Rng;
 use crate::sys::{Sys, Tid};
 use crate::trace::{Happened, Sink};
 pub use memo::Mutation;
@@ -80,7 +81,7 @@ pub struct LaneConfig {
     pub detect: Detect,
     /// Wide cores.
     pub wide: Wide,
-    /// A class of CPUs per level.
+    /// Classes of CPUs by level, sized by policy/tiers.h.
     pub tiers: bool,
     /// What a trap, a probe and a system call cost, ns.
     pub costs: DetectCosts,
@@ -183,8 +184,8 @@ impl Shared {
 /// Sums over all CPUs, as `struct tl_cpu` counts them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
-    run_ns: [u64; 3],
-    wait_ns: [u64; 3],
+    run_ns: [u64; NR_KINDS],
+    wait_ns: [u64; NR_KINDS],
 }
 
 /// The scheduler.
@@ -213,7 +214,7 @@ pub struct Lane {
     llc_classes: Vec<u8>,
     nr_scalar_cpus: usize,
     generation: u32,
-    nr_wide_cores: usize,
+    split: Split,
     sums: Sums,
     sizing: sizing::AutoSize,
     counters: SchedCounters,
@@ -252,7 +253,7 @@ impl Lane {
             llc_classes: vec![1; nr_llcs],
             nr_scalar_cpus: nr,
             generation: 1,
-            nr_wide_cores: 0,
+            split: Split::default(),
             sums: Sums::default(),
             sizing: sizing::AutoSize::default(),
             counters: SchedCounters::default(),
@@ -263,6 +264,12 @@ impl Lane {
     /// Plant a bug.
     pub fn mutate(&mut self, mutation: Mutation) {
         self.memo.mutate(mutation);
+    }
+
+    /// Decide the classes of the wide CPUs by chance, anew each time they may change: nothing but speed may
+    /// depend on them.
+    pub fn leave_tiers_to_chance(&mut self, rng: Rng) {
+        self.sizing.leave_to_chance(rng);
     }
 
     /// What the policy knows of a task, for tests.
@@ -477,7 +484,7 @@ impl Scheduler for Lane {
     }
 
     fn hotplug(&mut self, sys: &mut Sys, sink: &mut impl Sink) {
-        self.apply_size(sys, self.nr_wide_cores, sink);
+        self.apply_split(sys, self.split, sink);
         for cpu in 0..sys.layout.nr_cpus {
             if !sys.online.has(cpu) {
                 for task in std::mem::take(&mut self.local[cpu]) {

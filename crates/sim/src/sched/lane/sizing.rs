@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Automatic sizing: feeds policy/sizing.h with what was counted, as crates/sched/src/autosize.rs.
+//! Automatic sizing: feeds policy/tiers.h with what was counted, as crates/sched/src/autosize.rs.
+
+use policy::{NR_KINDS, Split, Tiers, TiersInput, WIDE_AUTO};
 
 use super::{Lane, Sums, Wide};
+use crate::rng::Rng;
 use crate::sys::Sys;
 use crate::timers::NEVER;
 use crate::trace::Sink;
@@ -12,55 +15,63 @@ const PERIOD_NS: u64 = 50_000_000;
 /// State between two decisions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AutoSize {
-    sizing: policy::Sizing,
+    tiers: Tiers,
     before: Sums,
+    /// Decides the classes in the policy's place.
+    chance: Option<Rng>,
 }
 
 impl AutoSize {
-    fn update(&mut self, now: &Sums, nr_cores: usize, nr_cpus_per_core: usize) -> usize {
-        let wide = policy::TYPE_WIDE as usize;
-        let since = |all: &[u64; 3], before: &[u64; 3]| -> (u64, u64) {
-            let diff: Vec<u64> = all.iter().zip(before).map(|(a, b)| a - b).collect();
-            (diff[wide], diff[..wide].iter().sum())
+    pub(super) fn leave_to_chance(&mut self, rng: Rng) {
+        self.chance = Some(rng);
+    }
+
+    /// The wide cores and their classes.
+    fn split(&mut self) -> Split {
+        let mut split = self.tiers.split;
+        let nr_wide = split.above[0].into();
+        if let Some(rng) = self.chance.as_mut().filter(|_| nr_wide > 0) {
+            split.above[1..].fill_with(|| 1 + rng.below(nr_wide) as u32);
+        }
+        split
+    }
+
+    /// What was counted since the last call.
+    fn since(&mut self, now: &Sums) -> TiersInput {
+        let since = |now: &[u64; NR_KINDS], before: &[u64; NR_KINDS]| {
+            std::array::from_fn(|kind| now[kind] - before[kind])
         };
-        let (wide_run_ns, rest_run_ns) = since(&now.run_ns, &self.before.run_ns);
-        let (wide_wait_ns, rest_wait_ns) = since(&now.wait_ns, &self.before.wait_ns);
+        let run_ns = since(&now.run_ns, &self.before.run_ns);
+        let wait_ns = since(&now.wait_ns, &self.before.wait_ns);
         self.before = *now;
-        self.sizing.update(&policy::SizingInput {
-            elapsed_ns: PERIOD_NS,
-            wide_run_ns,
-            wide_wait_ns,
-            rest_run_ns,
-            rest_wait_ns,
-            nr_cores: nr_cores as u32,
-            nr_cpus_per_core: nr_cpus_per_core as u32,
-        }) as usize
+        TiersInput { elapsed_ns: PERIOD_NS, run_ns, wait_ns, ..Default::default() }
     }
 }
 
 impl Lane {
-    /// At 0: put the classes into force. Then, if sizing is automatic, decide it periodically.
+    /// At 0: put the classes into force. Then, if there is something to size, decide it periodically.
     pub(super) fn on_control(&mut self, sys: &mut Sys, sink: &mut impl Sink) -> u64 {
-        let cores: Vec<&Vec<u16>> = sys
-            .layout
-            .cores
-            .iter()
-            .filter(|core| core.iter().any(|&cpu| sys.online.has(cpu as usize)))
-            .collect();
-        let (nr_cores, nr_online) = (cores.len().max(1), sys.online.len());
+        let online = |core: &&Vec<u16>| core.iter().any(|&cpu| sys.online.has(cpu as usize));
+        let nr_cores = sys.layout.cores.iter().filter(online).count().max(1);
+        let (is_auto, tiers) = (self.config.wide == Wide::Auto, self.config.tiers);
+        let (asked, online) = self.nr_asked(sys);
         if sys.now_ns == 0 {
-            let first = match &self.config.wide {
-                Wide::Cores(cores) => *cores,
-                Wide::Cpus(_) => nr_cores,
-                Wide::Auto => 1,
-            };
-            self.sizing.sizing.nr_wide = first as u32;
-            self.apply_size(sys, first, sink);
-            return if self.config.wide == Wide::Auto { PERIOD_NS } else { NEVER };
+            self.sizing.tiers = Tiers::start(asked);
+            let split = self.sizing.split();
+            self.apply_split(sys, split, sink);
+            return if is_auto || tiers { PERIOD_NS } else { NEVER };
         }
-        let size = self.sizing.update(&self.sums.clone(), nr_cores, (nr_online / nr_cores).max(1));
-        if size != self.nr_wide_cores {
-            self.apply_size(sys, size, sink);
+        let input = TiersInput {
+            nr_cores: nr_cores as u32,
+            nr_cpus_per_core: (sys.online.len() / nr_cores).max(1) as u32,
+            nr_wide: if is_auto { WIDE_AUTO } else { online as u32 },
+            tiers: u32::from(tiers),
+            ..self.sizing.since(&self.sums.clone())
+        };
+        self.sizing.tiers.update(&input);
+        let split = self.sizing.split();
+        if split != self.split {
+            self.apply_split(sys, split, sink);
         }
         sys.now_ns + PERIOD_NS
     }
