@@ -88,7 +88,7 @@ struct tl_sizing {
 	u64 wide_run_q10; /* averages since the last change */
 	u64 wide_wait_q10;
 	u64 rest_run_q10;
-	u64 rest_q10; /* run and wait */
+	u64 rest_q10;	/* run and wait */
 	u64 settled_ns; /* how long they have been taken */
 	u64 low_ns;	/* how long need has been low */
 	u64 hold_ns;	/* how long it must be; 0 = TL_SIZING_HOLD_NS */

@@ -65,7 +65,7 @@
 /* What both sides of a split must use to begin with: a quarter of a CPU. */
 #define TL_TIER_LEAST_Q10 256u
 /* What the lower side must keep of its share. */
-#define TL_TIER_KEEP_Q10 896u	 /* 7/8: to begin with */
+#define TL_TIER_KEEP_Q10 896u	  /* 7/8: to begin with */
 #define TL_TIER_KEEP_LOW_Q10 768u /* 3/4: to go on */
 /* A has its share when it lacks no more than this part of it, and grows when it
  * lacks twice that. */
@@ -100,9 +100,9 @@ struct tl_tier {
 
 /* All zero is the start: one wide core, if it is to be chosen, and no split. */
 struct tl_tiers {
-	struct tl_sizing wide; /* the wide cores */
+	struct tl_sizing wide;		       /* the wide cores */
 	struct tl_tier tier[TL_LEVEL_MAX - 1]; /* above class 1, ... */
-	struct tl_split split; /* what follows from them */
+	struct tl_split split;		       /* what follows from them */
 };
 
 /* Sum of what was counted of levels first..last. */
@@ -119,8 +119,8 @@ tl_inline u64 tl_tiers_sum(const u64 *by_kind, u32 first, u32 last)
 
 /* What was seen, for the boundary of a class: work above it, and work of other
  * levels of at least 1 below it. */
-tl_inline struct tl_sizing_input
-tl_tiers_at(const struct tl_tiers_input *in, u32 class)
+tl_inline struct tl_sizing_input tl_tiers_at(const struct tl_tiers_input *in,
+					     u32 class)
 {
 	struct tl_sizing_input at = {
 		.elapsed_ns = in->elapsed_ns,
@@ -154,8 +154,9 @@ tl_inline u32 tl_tier_all_full(const struct tl_sizing *s, u64 all_q10)
 	u64 run_q10 = s->wide_run_q10 + s->rest_run_q10;
 	u64 both_q10 = s->wide_run_q10 + s->wide_wait_q10 + s->rest_q10;
 
-	return both_q10 > all_q10 && (run_q10 + TL_SIZING_MARGIN_Q10 > all_q10 ||
-				      2 * both_q10 > 3 * run_q10);
+	return both_q10 > all_q10 &&
+	       (run_q10 + TL_SIZING_MARGIN_Q10 > all_q10 ||
+		2 * both_q10 > 3 * run_q10);
 }
 
 tl_inline struct tl_tier_need tl_tier_need(const struct tl_sizing *s,
@@ -219,8 +220,8 @@ tl_inline u32 tl_tier_next(struct tl_tier *t, const struct tl_tier_need *need,
 	u64 all_q10 = nr_wide * core_q10;
 	u32 fit = tl_max_u64(tl_sizing_cores(need->shrink_q10, core_q10), 1);
 
-	if (is_there && !tl_tier_pays(&t->set, need, nr_wide - old, core_q10,
-				      all_q10, 1)) {
+	if (is_there &&
+	    !tl_tier_pays(&t->set, need, nr_wide - old, core_q10, all_q10, 1)) {
 		tl_sizing_regret(&t->set);
 		return nr_wide;
 	}

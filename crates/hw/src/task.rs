@@ -217,7 +217,13 @@ mod tests {
         assert!(threads(tgid).unwrap().contains(&tid));
         assert_eq!(process_of(tid).unwrap(), tgid);
         assert!(!task_stopped(tid).unwrap() && !is_kernel_thread(tid).unwrap());
-        assert!(running(tgid).unwrap().iter().all(|(running, _)| *running != tid));
+        let runs = |tid| running(tgid).unwrap().iter().any(|(running, _)| *running == tid);
+        // It has told its number, and is about to sleep until it is asked.
+        while runs(tid) {
+            std::thread::yield_now();
+        }
+        // SAFETY: no arguments.
+        assert!(runs(unsafe { libc::gettid() } as u32));
         assert!(task_alive(tid));
         let ticks = start_ticks(tid).unwrap();
         assert!(ticks >= start_ticks(1).unwrap());

@@ -84,6 +84,9 @@ pub(super) fn check(config: &Config, facts: &Facts) -> Result<Plan, Failure> {
         if is_auto {
             notes.push("wide CPUs stay at one core: affinity mode measures no demand".into());
         }
+        if config.tiers {
+            notes.push("wide CPUs are one class: affinity mode measures no demand".into());
+        }
     }
     check_trap(config, choice.mode, facts, &mut notes)?;
     let has_scores = check_scores(config, choice.mode, facts)?;
