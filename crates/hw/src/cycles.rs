@@ -14,11 +14,6 @@ use std::os::unix::fs::FileExt;
 
 use crate::perf::{self, Event, Whose};
 
-/// PERF_COUNT_HW_CPU_CYCLES.
-const CPU_CYCLES: u64 = 0;
-/// exclude_kernel, exclude_hv: what everybody may count of himself.
-const USER_ONLY: u64 = 1 << 5 | 1 << 6;
-
 const APERF: u64 = 0xe8;
 const MPERF: u64 = 0xe7;
 
@@ -33,8 +28,8 @@ impl ThreadCycles {
     pub fn open() -> io::Result<Self> {
         let event = Event {
             kind: perf::HARDWARE,
-            config: CPU_CYCLES,
-            flags: USER_ONLY,
+            config: perf::CPU_CYCLES,
+            flags: perf::USER_ONLY,
             ..Event::default()
         };
         let fd = match perf::open(&event, Whose::Thread, None) {

@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io::{self, Error, Read};
 
 use crate::Source;
-use crate::license::{LEVEL_EVENTS, LicenseCounters, license_counters};
+use crate::license::{LEVEL_EVENTS, license_counters};
 use crate::perf::{self, Event, Whose};
 
 /// Levels that are counted: 0, 1 and 2.
@@ -35,16 +35,8 @@ pub struct LevelCounters {
 impl LevelCounters {
     /// Counters of this machine; why not, if it has none.
     pub fn of_this_machine(source: &dyn Source) -> Result<Self, String> {
-        let (counters, _) = license_counters(&crate::cpu::read_cpu(source));
-        let why = match counters {
-            LicenseCounters::Levels { .. } => return Ok(LevelCounters { groups: HashMap::new() }),
-            LicenseCounters::Absent => "this CPU model has no counters of licence levels",
-            LicenseCounters::Undescribed => {
-                "the counters of licence levels of this CPU model are not described"
-            }
-            LicenseCounters::Unknown => "of this CPU model no counters of licence levels are known",
-        };
-        Err(why.to_string())
+        license_counters(&crate::cpu::read_cpu(source)).0.counted()?;
+        Ok(LevelCounters { groups: HashMap::new() })
     }
 
     /// Cycles of a CPU. A CPU that was offline meanwhile is counted from zero again.

@@ -27,6 +27,22 @@ pub enum LicenseCounters {
     Unknown,
 }
 
+impl LicenseCounters {
+    /// Whether the levels are counted, or why not.
+    pub fn counted(self) -> Result<(), &'static str> {
+        match self {
+            LicenseCounters::Levels { .. } => Ok(()),
+            LicenseCounters::Absent => Err("this CPU model has no counters of licence levels"),
+            LicenseCounters::Undescribed => {
+                Err("the counters of licence levels of this CPU model are not described")
+            }
+            LicenseCounters::Unknown => {
+                Err("of this CPU model no counters of licence levels are known")
+            }
+        }
+    }
+}
+
 /// One generation of Intel CPUs.
 struct Generation {
     name: &'static str,

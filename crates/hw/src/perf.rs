@@ -16,6 +16,13 @@ pub const SOFTWARE: u32 = 1;
 /// PERF_TYPE_RAW: the CPU model's own number.
 pub const RAW: u32 = 4;
 
+/// PERF_COUNT_HW_CPU_CYCLES, of [`HARDWARE`].
+pub const CPU_CYCLES: u64 = 0;
+/// PERF_COUNT_SW_CPU_CLOCK, of [`SOFTWARE`].
+pub const CPU_CLOCK: u64 = 0;
+/// [`Event::flags`]: exclude_kernel and exclude_hv, what everybody may count of himself.
+pub const USER_ONLY: u64 = 1 << 5 | 1 << 6;
+
 /// An event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Event {
@@ -27,7 +34,7 @@ pub struct Event {
     pub sample_period: u64,
     /// What a read returns: PERF_FORMAT_*.
     pub read_format: u64,
-    /// The bit field behind `read_format`: exclude_kernel is bit 5, exclude_hv bit 6.
+    /// The bit field behind `read_format`, such as [`USER_ONLY`].
     pub flags: u64,
 }
 

@@ -63,6 +63,12 @@ pub fn start_ticks(tid: u32) -> io::Result<u64> {
     stat(tid).map(|stat| stat.start_ticks)
 }
 
+/// The calling thread's number.
+pub fn own_tid() -> u32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::gettid() }.unsigned_abs()
+}
+
 /// The threads of a process that run or wait for a CPU, each with the CPU on which it does.
 pub fn running(tgid: u32) -> io::Result<Vec<(u32, usize)>> {
     let running = |tid: u32| {
@@ -207,8 +213,7 @@ mod tests {
         let (ask, asked) = std::sync::mpsc::channel::<()>();
         let (tell, told) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            // SAFETY: no arguments.
-            tell.send(unsafe { libc::gettid() } as u32).unwrap();
+            tell.send(own_tid()).unwrap();
             asked.recv().unwrap_err();
         });
         let tid = told.recv().unwrap();
@@ -222,8 +227,7 @@ mod tests {
         while runs(tid) {
             std::thread::yield_now();
         }
-        // SAFETY: no arguments.
-        assert!(runs(unsafe { libc::gettid() } as u32));
+        assert!(runs(own_tid()));
         assert!(task_alive(tid));
         let ticks = start_ticks(tid).unwrap();
         assert!(ticks >= start_ticks(1).unwrap());
@@ -251,8 +255,7 @@ mod tests {
     #[test]
     fn affinity_round_trip() {
         std::thread::spawn(|| {
-            // SAFETY: no arguments.
-            let tid = unsafe { libc::gettid() } as u32;
+            let tid = own_tid();
             let all = get_affinity(tid).unwrap();
             let one: CpuSet = all.lowest().into_iter().collect();
             set_affinity(tid, &one).unwrap();

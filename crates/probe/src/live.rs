@@ -56,8 +56,7 @@ impl Live {
         if !hw::cpu::has_invariant_tsc(source) {
             return Err(ProbeError::NoInvariantTsc);
         }
-        // SAFETY: returns a number, touches no memory.
-        let tid = unsafe { libc::gettid() } as u32;
+        let tid = hw::task::own_tid();
         let failed = |what: &str| {
             let what = what.to_string();
             move |source| ProbeError::System { what, source }
@@ -306,8 +305,7 @@ impl Partners {
         let spawn = |(number, cpu): (u32, &usize)| {
             let (busy, place) = (Arc::clone(&busy), [*cpu].into_iter().collect());
             let spin = move || {
-                // SAFETY: returns a number, touches no memory.
-                let tid = unsafe { libc::gettid() } as u32;
+                let tid = hw::task::own_tid();
                 if hw::task::set_affinity(tid, &place).is_err() {
                     return;
                 }

@@ -92,8 +92,7 @@ impl Lane {
     /// The calling thread, and what it forks from now on, is scalar until it proves wide.
     pub fn classify_this_thread_scalar(&self) -> Result<()> {
         match &lock(&self.inner).way {
-            // SAFETY: a plain system call without arguments.
-            Way::Scx(lane, _) => lane.classify_scalar(unsafe { libc::gettid() } as u32),
+            Way::Scx(lane, _) => lane.classify_scalar(hw::task::own_tid()),
             Way::Affinity(_) => Ok(()),
         }
     }

@@ -5,7 +5,7 @@
 //! run has them where nothing better tells what is wide.
 
 use hw::Facts;
-use hw::license::{LicenseCounters, license_counters};
+use hw::license::license_counters;
 use report::problem::Problem;
 
 use crate::config::{Components, Config, Scores};
@@ -21,17 +21,10 @@ fn nothing_else_tells(config: &Config) -> bool {
 /// Whether the run is to have scores on a machine of which this is known, or why it cannot. What keeps the
 /// counters from being opened is seen only then.
 pub fn are_fed(config: &Config, facts: &Facts) -> std::result::Result<bool, Problem> {
-    let counted = match license_counters(&facts.cpu).0 {
-        LicenseCounters::Levels { .. } if facts.pmu.core => Ok(()),
-        LicenseCounters::Levels { .. } => {
-            Err("the kernel shows no core PMU, as in most virtual machines")
-        }
-        LicenseCounters::Undescribed => Err("nobody has described what this CPU's counters count"),
-        LicenseCounters::Absent => Err("this CPU model has no counters of licence levels"),
-        LicenseCounters::Unknown => {
-            Err("of this CPU model no counters of licence levels are known")
-        }
-    };
+    let counted = license_counters(&facts.cpu).0.counted().and_then(|()| {
+        let why = "the kernel shows no core PMU, as in most virtual machines";
+        facts.pmu.core.then_some(()).ok_or(why)
+    });
     match (config.scores, counted) {
         (Scores::Off, _) => Ok(false),
         (Scores::Auto, counted) => Ok(counted.is_ok() && nothing_else_tells(config)),

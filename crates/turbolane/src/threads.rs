@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hw::task;
+pub use hw::task::own_tid;
 use machine::{CpuSet, MAX_CPUS};
 use pstate::{Control, Way};
 
@@ -155,12 +156,6 @@ pub struct Threads {
     entries: Mutex<Vec<Entry>>,
     /// A scheduler takes the threads' wishes.
     by_scheduler: bool,
-}
-
-/// The kernel's number of the calling thread.
-pub fn own_tid() -> u32 {
-    // SAFETY: no arguments, cannot fail.
-    unsafe { libc::gettid() }.unsigned_abs()
 }
 
 /// When the calling thread started. /proc is asked once: that costs more than a wish.

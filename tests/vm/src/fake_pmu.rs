@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use hw::levels::LevelCounters;
 use hw::perf::{self, Event, Whose};
 
 use crate::guest::{nr_cpus, wait_for};
@@ -68,6 +69,11 @@ impl Drop for FakePmu {
     }
 }
 
+/// The counters of licence levels, by which the PMU's levels are seen.
+pub fn counters() -> Result<LevelCounters> {
+    LevelCounters::of_this_machine(&hw::Live).map_err(anyhow::Error::msg)
+}
+
 /// Tries to remove it; whether it was.
 pub fn remove() -> Result<bool> {
     let output = Command::new("rmmod").arg(MODULE).output().context("rmmod")?;
@@ -92,7 +98,8 @@ impl Turns {
         // The kernel would find that the clock takes too much time, and slow it down.
         fs::write("/proc/sys/kernel/perf_cpu_time_max_percent", "0")?;
         let clock = Event {
-            kind: perf::SOFTWARE, // number 0 of it is the CPU clock
+            kind: perf::SOFTWARE,
+            config: perf::CPU_CLOCK,
             sample_period: TURN.as_nanos() as u64,
             ..Event::default()
         };

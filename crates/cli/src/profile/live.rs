@@ -158,7 +158,7 @@ impl Live {
     /// The level of a CPU where nothing of the load runs: we do for a moment.
     fn level_at_rest(&mut self, cpu: u32) -> Result<u8, Failure> {
         let there: CpuSet = std::iter::once(cpu as usize).collect();
-        task::set_affinity(own_tid(), &there).map_err(|error| broken(self.pid, &error))?;
+        task::set_affinity(task::own_tid(), &there).map_err(|error| broken(self.pid, &error))?;
         let before = self.read(cpu)?;
         let start = Instant::now();
         while start.elapsed() < WINDOW {
@@ -174,7 +174,8 @@ impl Live {
         sleep(pause);
         let cpus: Vec<u32> = self.met.keys().copied().collect();
         let levels = cpus.into_iter().map(|cpu| self.level_at_rest(cpu)).collect();
-        task::set_affinity(own_tid(), &self.own_cpus).map_err(|error| broken(self.pid, &error))?;
+        task::set_affinity(task::own_tid(), &self.own_cpus)
+            .map_err(|error| broken(self.pid, &error))?;
         levels
     }
 
@@ -335,11 +336,6 @@ fn may_be_stopped(pid: u32) -> Result<(), Failure> {
 fn be_woken_in_time() {
     // SAFETY: a setting of this thread, without memory. If it fails, windows are longer.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-}
-
-fn own_tid() -> u32 {
-    // SAFETY: no arguments.
-    unsafe { libc::gettid() as u32 }
 }
 
 fn grown(before: &LevelCycles, after: &LevelCycles) -> LevelCycles {

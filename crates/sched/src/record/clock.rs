@@ -25,9 +25,6 @@ pub(super) const STALL_NS: u64 = 2 * BEAT_NS;
 /// round number.
 pub(super) const LEVELS_NS: u64 = 1_000_000;
 
-/// PERF_COUNT_SW_CPU_CLOCK.
-const CPU_CLOCK: u64 = 0;
-
 /// Calls the program on every CPU, every `period_ns`.
 pub(super) fn attach(
     program: &ProgramMut<'_>,
@@ -36,7 +33,7 @@ pub(super) fn attach(
 ) -> Result<Vec<Link>> {
     let event = Event {
         kind: perf::SOFTWARE,
-        config: CPU_CLOCK,
+        config: perf::CPU_CLOCK,
         sample_period: period_ns,
         ..Event::default()
     };

@@ -168,8 +168,7 @@ impl Prepared {
 impl<W: Write> Recorder<W> {
     /// Whether the calling thread, and what it starts from now on, is recorded.
     pub fn follow_this_thread(&self, follow: bool) -> Result<()> {
-        // SAFETY: no arguments.
-        self.programs.follow(unsafe { libc::gettid() } as u32, follow)
+        self.programs.follow(hw::task::own_tid(), follow)
     }
 
     /// Lets the calling thread go before others: what it reads too late is lost.

@@ -31,13 +31,10 @@ use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 use hw::license::{LEVEL_EVENTS, LicenseCounters, license_counters};
 use hw::perf::{self, Event, Whose};
 
-const CYCLES: u64 = 0;
 const INSTRUCTIONS: u64 = 1;
 const REF_CYCLES: u64 = 9;
 const TASK_CLOCK: u64 = 1;
 const FORMAT_TIMES_AND_GROUP: u64 = 1 | 2 | 8;
-const EXCLUDE_KERNEL: u64 = 1 << 5;
-const EXCLUDE_HV: u64 = 1 << 6;
 
 /// The head of struct perf_event_mmap_page.
 #[repr(C)]
@@ -88,7 +85,7 @@ impl<const N: usize> Group<N> {
             let open =
                 |flags| perf::open(&Event { flags, ..event }, Whose::Thread, fds.first()).ok();
             // Kernel mode too where that is allowed: a thread pays for both.
-            let fd = open(0).or_else(|| open(EXCLUDE_KERNEL | EXCLUDE_HV))?;
+            let fd = open(0).or_else(|| open(perf::USER_ONLY))?;
             fds.push(fd);
         }
         Some(Group { fds: fds.try_into().ok()? })
@@ -119,7 +116,7 @@ pub(crate) struct Counters {
 impl Counters {
     /// Those of the calling thread that this machine has.
     pub fn open() -> Self {
-        let core = Group::open(perf::HARDWARE, [CYCLES, INSTRUCTIONS, REF_CYCLES]);
+        let core = Group::open(perf::HARDWARE, [perf::CPU_CYCLES, INSTRUCTIONS, REF_CYCLES]);
         let has_levels = core.is_some() && has_license_counters();
         let license = has_levels.then(|| Group::open(perf::RAW, LEVEL_EVENTS));
         let time = Group::open(perf::SOFTWARE, [TASK_CLOCK]);

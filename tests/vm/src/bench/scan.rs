@@ -19,6 +19,7 @@ use ::scan::{Options, Width, scan_file, widths};
 use anyhow::{Context, Result, bail, ensure};
 use hw::cpu_time::children_ns;
 
+use crate::guest::thread_time;
 use crate::measure::{Figure, median, publish};
 
 /// Repetitions of a scan.
@@ -139,18 +140,10 @@ fn ours(bytes: &[u8]) -> Result<(Vec<f64>, report::scan::File)> {
 fn ours_once(bytes: &[u8]) -> Result<(f64, report::scan::File)> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
     pool.install(|| {
-        let begun_ns = thread_ns();
+        let begun = thread_time();
         let file = scan_file("library", bytes, &Options::default())?;
-        Ok((mb_per_s(file.code_bytes, thread_ns() - begun_ns), file))
+        Ok((mb_per_s(file.code_bytes, (thread_time() - begun).as_nanos() as u64), file))
     })
-}
-
-/// CPU time of this thread, ns.
-fn thread_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one timespec, which is ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Rate in MB/s of so many bytes in so much time.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::guest::{Child, cpu, now_ns, set_affinity, spin, work};
+use crate::guest::{Child, cpu, now_ns, set_affinity, spin, thread_time, work};
 use crate::lane::{Lane, read, stat, stats, turbolane};
 use crate::load::{self, Role, become_scalar};
 use crate::samples::Samples;
@@ -133,22 +133,14 @@ pub fn short_runs_starve_nobody() -> Result<()> {
 /// not running.
 fn longest_gap(longest: &AtomicU64) {
     const CPU_TIME: Duration = Duration::from_millis(60);
-    let until = cpu_time() + CPU_TIME;
+    let until = thread_time() + CPU_TIME;
     let mut last_ns = now_ns();
-    while cpu_time() < until {
+    while thread_time() < until {
         work(20_000);
         let now = now_ns();
         longest.fetch_max(now - last_ns, Ordering::Relaxed);
         last_ns = now;
     }
-}
-
-/// CPU time of this thread.
-fn cpu_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: fills the struct; the clock exists since Linux 2.6.12.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Affinity mode: hinted threads move, masks are restored at the end, even after kill -9.

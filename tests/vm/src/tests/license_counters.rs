@@ -2,18 +2,17 @@
 //! Licence counters through the kernel's own perf, on the test PMU (kmod/test/turbolane_pmu.c), whose times are
 //! known to the nanosecond: what a level has counted is compared with what it must have.
 
-use std::fs::File;
-use std::io::Read;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use hw::levels::{LevelCounters, LevelCycles};
+use hw::cycles::ThreadCycles;
+use hw::levels::LevelCycles;
 use hw::license::LEVEL_EVENTS;
 use hw::perf::{self, Event, Whose};
 use probe::Calibration;
 use serde_json::Value;
 
-use crate::fake_pmu::{CYCLES_PER_NS, FakePmu, Unit, remove};
+use crate::fake_pmu::{CYCLES_PER_NS, FakePmu, Unit, counters, remove};
 use crate::guest::{Child, set_affinity, spin, thread_time};
 use crate::lane::turbolane;
 
@@ -21,10 +20,6 @@ use crate::lane::turbolane;
 const CPU: u32 = 2;
 /// Much longer than a level is held.
 const LONG: Duration = Duration::from_millis(20);
-
-fn counters() -> Result<LevelCounters> {
-    LevelCounters::of_this_machine(&hw::Live).map_err(anyhow::Error::msg)
-}
 
 fn cycles(time: Duration) -> u64 {
     time.as_nanos() as u64 * CYCLES_PER_NS
@@ -169,17 +164,13 @@ fn threads_count_their_own() -> Result<()> {
     let mut total = 0;
     let mut used = Duration::ZERO;
     let (grown, took) = during(|| {
-        // PERF_COUNT_HW_CPU_CYCLES is number 0.
-        let all = Event { kind: perf::HARDWARE, ..Event::default() };
-        let counter = perf::open(&all, Whose::Thread, None)?;
+        let mut counter = ThreadCycles::open()?;
         let before = thread_time();
         while thread_time() - before < 10 * LONG {
             spin(LONG / 10);
         }
         used = thread_time() - before;
-        let mut bytes = [0; 8];
-        File::from(counter).read_exact(&mut bytes)?;
-        total = u64::from_ne_bytes(bytes);
+        total = counter.read()?;
         Ok(())
     })?;
     drop(rival);

@@ -5,10 +5,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use hw::levels::LevelCounters;
 use serde_json::Value;
 
-use crate::fake_pmu::{FakePmu, Turns, Unit};
+use crate::fake_pmu::{FakePmu, Turns, Unit, counters};
 use crate::guest::{Child, nr_cpus, set_affinity, spin, wait_for};
 use crate::lane::{Lane, stat, stats, turbolane};
 
@@ -130,7 +129,7 @@ fn offender() -> Result<Child> {
 
 /// Share of these CPUs' time, while they are not idle, at level 2.
 fn level2_share(cpus: std::ops::Range<u32>) -> Result<f64> {
-    let mut counters = LevelCounters::of_this_machine(&hw::Live).map_err(anyhow::Error::msg)?;
+    let mut counters = counters()?;
     let mut sums = || {
         cpus.clone().try_fold([0, 0], |[all, high], cpu| {
             let cycles = counters.read(cpu)?;
