@@ -5,12 +5,15 @@
 //! it, so a changed input gives a new entry and an unchanged one costs nothing.
 //! It is built under `tmp/` and renamed when complete: an interrupted step
 //! leaves nothing that a later run could mistake for a result.
+//!
+//! What no run has used for [`UNUSED`] goes when an entry of its step is built anew: it belongs to versions that
+//! nobody has checked out any more. The time of an entry is that of its last use.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
 
@@ -18,6 +21,9 @@ use crate::progress::Step;
 
 /// No guest runs this long.
 const STALE: Duration = Duration::from_secs(24 * 3600);
+
+/// No run that is under way has begun so long ago.
+const UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The folder that holds kernels, images and peers between runs.
 #[derive(Debug, Clone)]
@@ -69,20 +75,20 @@ impl Cache {
     /// processes that were killed outright are removed a day later.
     pub(crate) fn run_dir(&self) -> Result<tempfile::TempDir> {
         let parent = self.root.join("run");
-        for old in fs::read_dir(&parent).into_iter().flatten().flatten() {
-            let age = old.metadata().and_then(|meta| meta.modified()).map(|time| time.elapsed());
-            if matches!(age, Ok(Ok(age)) if age > STALE) {
-                remove(&old.path())?;
-            }
-        }
+        remove_older(&parent, "guest-", STALE)?;
         tempfile::Builder::new()
             .prefix("guest-")
             .tempdir_in(&parent)
             .with_context(|| format!("cannot make a folder in {}", parent.display()))
     }
 
+    /// The entry of `step` with these inputs, if it has been built.
+    pub(crate) fn find(&self, step: &str, inputs: &[&str]) -> Option<PathBuf> {
+        Some(self.entry(step, inputs)).filter(|entry| is_found(entry))
+    }
+
     /// Where the entry of `step` with these inputs lies, built or not.
-    pub(crate) fn entry(&self, step: &str, inputs: &[&str]) -> PathBuf {
+    fn entry(&self, step: &str, inputs: &[&str]) -> PathBuf {
         self.root.join(format!("{step}-{}", key(inputs)))
     }
 
@@ -97,11 +103,11 @@ impl Cache {
         build: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<PathBuf> {
         let entry = self.entry(step, inputs);
-        if entry.exists() {
+        if is_found(&entry) {
             return Ok(entry);
         }
         let _lock = Lock::take(&self.root.join("locks").join(step), what)?;
-        if entry.exists() {
+        if is_found(&entry) {
             return Ok(entry);
         }
         let tmp = self.root.join("tmp").join(step);
@@ -111,8 +117,30 @@ impl Cache {
         fs::rename(&tmp, &entry)
             .with_context(|| format!("cannot move {} into place", entry.display()))?;
         progress.done();
+        remove_older(&self.root, &format!("{step}-"), UNUSED)?;
         Ok(entry)
     }
+}
+
+/// Whether the entry is there, which is used then.
+fn is_found(entry: &Path) -> bool {
+    // Who may not set its time may read it all the same.
+    File::open(entry).map(|file| file.set_modified(SystemTime::now())).is_ok()
+}
+
+/// Removes what begins with `prefix` in a folder and has not changed for `age`.
+fn remove_older(folder: &Path, prefix: &str, age: Duration) -> Result<()> {
+    for old in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = old.file_name();
+        let rest = name.to_str().and_then(|name| name.strip_prefix(prefix));
+        // Step `a` is not to remove entries of step `a-b`.
+        let is_ours = rest.is_some_and(|rest| !rest.contains('-'));
+        let changed = old.metadata().and_then(|meta| meta.modified()).map(|time| time.elapsed());
+        if is_ours && matches!(changed, Ok(Ok(ago)) if ago > age) {
+            remove(&old.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// An advisory lock: two sessions must not build the same entry twice, nor
@@ -207,6 +235,24 @@ mod tests {
         let whole = |path: &Path| Ok(fs::create_dir(path)?);
         let entry = cache.get("step", &["1"], "test step", whole).unwrap();
         assert!(!entry.join("half").exists());
+    }
+
+    /// An entry goes when it has not been used for long and another of its step is built; one that is used stays.
+    #[test]
+    fn what_nobody_uses_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path().to_owned()).unwrap();
+        let get = |step: &str, input: &str| {
+            cache.get(step, &[input], "test step", |path| Ok(fs::create_dir(path)?)).unwrap()
+        };
+        let long_ago = SystemTime::now() - UNUSED - Duration::from_secs(60);
+        let age = |entry: &Path| File::open(entry).unwrap().set_modified(long_ago).unwrap();
+        let (unused, used, other) = (get("step", "1"), get("step", "2"), get("step-b", "1"));
+        [&unused, &used, &other].into_iter().for_each(|entry| age(entry));
+        get("step", "2");
+        assert!(unused.exists(), "nothing was built");
+        get("step", "3");
+        assert!(!unused.exists() && used.exists() && other.exists());
     }
 
     #[test]

@@ -73,18 +73,16 @@ fn find(dir: &Path, name: &str) -> Option<PathBuf> {
 /// one of the same kind.
 pub(crate) fn prepare(cache: &Cache, pins: &versions::Kernel) -> Result<Kernel> {
     let pinned = &pins.release;
-    let entry_of = |release: &str| cache.entry(STEP, &[RECIPE, release]);
-    let entry = entry_of(pinned);
-    if entry.exists() {
+    let find = |release: &str| cache.find(STEP, &[RECIPE, release]);
+    if let Some(entry) = find(pinned) {
         return Ok(kernel(pins, pinned, entry));
     }
     let substitute = cache.root().join(format!("substitute-for-{pinned}"));
-    if let Ok(release) = fs::read_to_string(&substitute) {
-        let entry = entry_of(&release);
-        if entry.exists() {
-            say_substituted(pinned, &release);
-            return Ok(kernel(pins, &release, entry));
-        }
+    if let Ok(release) = fs::read_to_string(&substitute)
+        && let Some(entry) = find(&release)
+    {
+        say_substituted(pinned, &release);
+        return Ok(kernel(pins, &release, entry));
     }
     let apt = Apt::update(cache, &pins.suite)?;
     let offered = offered(&apt, pins)?;
