@@ -99,6 +99,7 @@ pub fn everything() -> Result<()> {
     cycles_agree(&phases, &summary, RESOLUTION).with_context(|| summary.to_string())?;
     whole_time_agrees(&summary)?;
     times_agree(&phases, file, RESOLUTION)?;
+    demand_agrees(&phases, &summary, file)?;
     let text = turbolane(&["trace", file])?;
     ensure!(text.contains("LEVEL 2 %"), "{text}");
     shows_in_perfetto(file)?;
@@ -200,6 +201,32 @@ pub(super) fn times_agree(phases: &[Phase], file: &str, resolution: Duration) ->
     // Looks within runs, not only at switches: the phases are longer than a look, many times.
     let least = 2 * PHASE.as_nanos() as u64 / resolution_ns;
     ensure!(looks >= least, "only {looks} looks at levels");
+    Ok(())
+}
+
+/// What a timeline takes for asked for is what the load asked for, without the holds.
+fn demand_agrees(phases: &[Phase], summary: &Value, file: &str) -> Result<()> {
+    let tasks = summary["tasks"].as_array().context("no tasks")?;
+    let tid =
+        tasks.iter().find(|task| task["name"] == ASKS).context("no such task")?["tid"].to_string();
+    let (out, hold) = ("/tmp/levels.jsonl", format!("{}ms", RELAX.as_millis()));
+    let of = ["--task", &tid, "--machine", "xeon-gold-6130", "--hold", &hold, "--timeline", out];
+    turbolane(&[&["trace", file][..], &of].concat())?;
+    let (header, periods) = report::timeline::read(&std::fs::read_to_string(out)?)
+        .map_err(|error| anyhow::anyhow!("{out}: {error}"))?;
+    for level in [1, 2] {
+        let phases = phases.iter().filter(|phase| phase.level == level);
+        let count = phases.clone().count() as u64;
+        let asked_ns: u64 = phases.map(|phase| phase.end_ns - phase.begin_ns).sum();
+        let periods = periods.iter().filter(|period| usize::from(period.level) == level);
+        let cycles: u64 = periods.filter_map(|period| period.cycles).sum();
+        let slack_ns = count * (GRANT + RESOLUTION).as_nanos() as u64;
+        let found_ns = cycles / CYCLES_PER_NS;
+        ensure!(
+            found_ns.abs_diff(asked_ns) <= slack_ns,
+            "level {level} was asked for {asked_ns}, found {found_ns}: {header:?}"
+        );
+    }
     Ok(())
 }
 

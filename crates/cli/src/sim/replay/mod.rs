@@ -68,6 +68,7 @@ pub(super) fn report(args: &SimArgs, name: &str) -> Result<Replay, Failure> {
         about: header.about,
         recorded: inputs.iter().all(|input| input.header().recorded),
         work: header.work,
+        demand: inputs.iter().map(|input| input.header().demand).collect(),
         machine: model.id.clone(),
         machine_name: model.name.clone(),
         active_cores: active,
