@@ -3,6 +3,7 @@
 
 use crate::demand::Demand;
 use crate::levels::Stretch;
+use crate::scores::Side;
 
 /// Levels that were counted on a CPU, and what was asked for there.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +61,27 @@ impl Counted {
         }
         pieces.extend((end_ns > at_ns).then_some((at_ns, end_ns, 0)));
         pieces
+    }
+
+    /// The counted level on a side of a moment; 0 where none was counted yet, or none will be.
+    pub fn level(&self, side: Side) -> u8 {
+        let stretch = match side {
+            Side::Before(at_ns) => {
+                let behind = self.stretches.partition_point(|stretch| stretch.start_ns < at_ns);
+                behind.checked_sub(1).map(|at| self.stretches[at])
+            }
+            Side::Behind(at_ns) => {
+                let at = self.stretches.partition_point(|stretch| stretch.end_ns <= at_ns);
+                self.stretches.get(at).copied()
+            }
+        };
+        stretch.map_or(0, |stretch| stretch.level)
+    }
+
+    /// The level of what is asked for at a moment.
+    pub fn asked(&self, at_ns: u64) -> u8 {
+        let at = self.demand.partition_point(|demand| demand.end_ns <= at_ns);
+        self.demand.get(at).filter(|demand| demand.start_ns <= at_ns).map_or(0, |d| d.level)
     }
 
     /// Adds how the counted levels agree with what is to be expected, within a time.

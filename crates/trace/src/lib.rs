@@ -26,6 +26,7 @@ pub mod order;
 pub mod perf_script;
 pub mod perfetto;
 mod reader;
+mod scores;
 pub mod summary;
 pub mod timeline;
 mod varint;

@@ -25,6 +25,9 @@
 //! recording holds no return values, but it shows what they made the server do: if a call that takes
 //! something in is followed by one that answers, it was the last one of a request. [`Calls`] names both;
 //! behind the former a unit of work begins, and the hint is given.
+//!
+//! **Switches.** Where a CPU switches to another task, a mark says which level its power score expects ([`crate::scores`]), if
+//! levels were recorded or marks tell what they were.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,9 +36,10 @@ use report::timeline::{AMOUNT_MAX, Mark, Period};
 
 use crate::counted::{Agreement, Counted};
 use crate::demand::{Bound, Demand, levels_of, of_levels};
-use crate::event::{Event, What};
+use crate::event::{Event, Name, What};
 use crate::follow::{Run, Task, TaskId, Visit};
 use crate::levels::{Levels, Stretch};
+use crate::scores::{Arrival, Scores};
 
 /// Whose timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +75,21 @@ pub struct Export {
     pub periods: Vec<Period>,
     /// Where their levels come from, if licence levels were recorded.
     pub demand: Option<report::timeline::Demand>,
+    /// Switches from one task to another, where marks say what is expected of the next.
+    pub switches: usize,
+    /// Power scores, at the end, of the tasks that were switched to, the highest first.
+    pub scores: Vec<Scored>,
+}
+
+/// A task's power score.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scored {
+    /// The kernel's number.
+    pub tid: u32,
+    /// Its name.
+    pub name: Name,
+    /// The score, as a number of levels.
+    pub score: f64,
 }
 
 /// Collects a timeline.
@@ -84,6 +103,8 @@ pub struct Timeline {
     /// Of everybody, everywhere.
     runs: Vec<Run>,
     levels: Levels,
+    /// Of each task that ran: number and last name.
+    tasks: BTreeMap<TaskId, (u32, Name)>,
     /// By number of the task: when it returned from taking something in.
     took_ns: BTreeMap<u32, u64>,
     /// When requests were complete.
@@ -112,6 +133,7 @@ impl Timeline {
             task: None,
             runs: Vec::new(),
             levels: Levels::default(),
+            tasks: BTreeMap::new(),
             took_ns: BTreeMap::new(),
             complete_ns: BTreeSet::new(),
         }
@@ -132,15 +154,24 @@ impl Timeline {
     /// What was collected, behind the recording's end.
     pub fn export(&self) -> Export {
         let ours: Vec<Run> = self.runs.iter().filter(|run| self.is_ours(run)).copied().collect();
+        let (arrivals, scores) = self.scores();
+        let (counted, demand) = self.asked(&ours);
+        let expected = arrivals.iter().map(|arrival| (arrival.at_ns, arrival.expected)).collect();
+        let periods = self.periods(&ours, &counted, &expected);
+        Export { periods, demand, switches: arrivals.len(), scores }
+    }
+
+    /// What was counted where something ran that is ours, what was asked for there, and how that is known. Nothing, if
+    /// no levels were counted.
+    fn asked(&self, ours: &[Run]) -> (BTreeMap<u16, Counted>, Option<report::timeline::Demand>) {
         if self.levels.is_empty() {
-            return Export { periods: self.periods(&ours, &BTreeMap::new()), demand: None };
+            return (BTreeMap::new(), None);
         }
         let cpus: BTreeSet<u16> = ours.iter().map(|run| run.cpu).collect();
-        let marked = self.runs.iter().any(|run| run.level > 0 && cpus.contains(&run.cpu));
-        if marked {
+        if self.runs.iter().any(|run| run.level > 0 && cpus.contains(&run.cpu)) {
             let counted = self.counted(&cpus, |cpu, _| self.marked_on(cpu));
-            let demand = Some(self.check(&ours, &counted));
-            return Export { periods: self.periods(&ours, &counted), demand };
+            let demand = self.check(ours, &counted);
+            return (counted, Some(demand));
         }
         let by_levels = |bound: Bound| {
             let times = &self.hardware.times;
@@ -151,13 +182,42 @@ impl Timeline {
         let (least, most) = (by_levels(Bound::Least), by_levels(Bound::Most));
         let demand = report::timeline::Demand::Levels {
             hold_ns: self.hardware.times.relax_ns,
-            raised_ns: sum(&ours, &least, Counted::raised_ns),
-            least_ns: sum(&ours, &least, Counted::wide_ns),
-            most_ns: sum(&ours, &most, Counted::wide_ns),
+            raised_ns: sum(ours, &least, Counted::raised_ns),
+            least_ns: sum(ours, &least, Counted::wide_ns),
+            most_ns: sum(ours, &most, Counted::wide_ns),
             most: self.bound == Bound::Most,
         };
-        let counted = if self.bound == Bound::Most { most } else { least };
-        Export { periods: self.periods(&ours, &counted), demand: Some(demand) }
+        (if self.bound == Bound::Most { most } else { least }, Some(demand))
+    }
+
+    /// Switches of the CPU from one task to another, and the scores of these tasks; none of a task's timeline, and none if
+    /// nobody knows levels.
+    fn scores(&self) -> (Vec<Arrival>, Vec<Scored>) {
+        let Of::Cpu(ours) = self.of else { return Default::default() };
+        let cpus: BTreeSet<u16> = self.runs.iter().map(|run| run.cpu).collect();
+        let marked = |cpu: u16| levels_of(&self.marked_on(cpu), &self.hardware.times);
+        let levels = self.counted(&cpus, |cpu, _| marked(cpu));
+        let is_counted = !self.levels.is_empty();
+        if !is_counted && levels.values().all(|counted| counted.demand.is_empty()) {
+            return Default::default();
+        }
+        let all = Scores::of(&self.runs, |cpu, side| match is_counted {
+            true => levels[&cpu].level(side),
+            false => levels[&cpu].asked(side.moment_ns()),
+        });
+        let mut arrivals: Vec<Arrival> =
+            all.arrivals.into_iter().filter(|arrival| arrival.cpu == ours).collect();
+        arrivals.dedup_by_key(|arrival| arrival.task);
+        // Who came before the first one is not known.
+        arrivals.drain(..arrivals.len().min(1));
+        let tasks: BTreeSet<TaskId> = arrivals.iter().map(|arrival| arrival.task).collect();
+        let scored = |task: &TaskId| {
+            let (tid, name) = self.tasks[task];
+            Scored { tid, name, score: all.scores[task].value() }
+        };
+        let mut scores: Vec<Scored> = tasks.iter().map(scored).collect();
+        scores.sort_by(|one, other| other.score.total_cmp(&one.score));
+        (arrivals, scores)
     }
 
     fn is_ours(&self, run: &Run) -> bool {
@@ -218,25 +278,38 @@ impl Timeline {
         self.hardware.clock_khz.len() as u8 - 1
     }
 
-    fn periods(&self, ours: &[Run], counted: &BTreeMap<u16, Counted>) -> Vec<Period> {
-        let mut periods = Vec::new();
-        for piece in self.pieces(ours, counted) {
+    /// `expected`: when tasks were switched to, and what is expected of them.
+    fn periods(
+        &self,
+        ours: &[Run],
+        counted: &BTreeMap<u16, Counted>,
+        expected: &BTreeMap<u64, u8>,
+    ) -> Vec<Period> {
+        let mut periods: Vec<Period> = Vec::new();
+        for piece in self.pieces(ours, counted, expected) {
             let first = periods.len();
             periods.extend(self.of_piece(piece));
+            let switch = expected.get(&piece.start_ns).filter(|_| piece.level.is_some());
+            periods[first].marks.extend(switch.map(|level| Mark::Switch(*level)));
             // Inside of other wide code nothing is cut there, and a hint would be void.
             if self.complete_ns.contains(&piece.start_ns) {
-                periods[first].marks = vec![Mark::Request, Mark::Force];
+                periods[first].marks.extend([Mark::Request, Mark::Force]);
             }
         }
         periods
     }
 
-    /// What ran, cut where the level changes; neighbours of one level are one.
-    fn pieces(&self, ours: &[Run], counted: &BTreeMap<u16, Counted>) -> Vec<Piece> {
+    /// What ran, cut where the level changes and where something is expected; other neighbours of one level are one.
+    fn pieces(
+        &self,
+        ours: &[Run],
+        counted: &BTreeMap<u16, Counted>,
+        expected: &BTreeMap<u64, u8>,
+    ) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut push = |piece: Piece| match pieces.last_mut() {
             _ if piece.ns == 0 && piece.cycles == 0.0 => {}
-            Some(last) if last.level == piece.level => {
+            Some(last) if last.level == piece.level && !expected.contains_key(&piece.start_ns) => {
                 (last.ns, last.cycles) = (last.ns + piece.ns, last.cycles + piece.cycles);
             }
             _ => pieces.push(piece),
@@ -347,6 +420,7 @@ impl Visit for Timeline {
         if self.of == Of::Task(task.tid) {
             self.task.get_or_insert(run.task);
         }
+        self.tasks.insert(run.task, (task.tid, task.name));
         self.runs.push(*run);
     }
 }

@@ -187,7 +187,7 @@ fn a_timeline_has_the_demand() {
         timeline.export()
     };
     let mut info = Info { everybody: true, ..Info::default() };
-    let Export { periods, demand } = export(&info, &events);
+    let Export { periods, demand, .. } = export(&info, &events);
     let levels: Vec<u8> = periods.iter().map(|period| period.level).collect();
     assert_eq!(levels, [0, 2, 0, 0, 0], "{periods:?}");
     let counted: u64 = events

@@ -10,13 +10,13 @@ use dvfs::Core;
 use machine::{CpuModel, Platform, Times};
 use report::problem::Problem;
 use report::text::wrap;
-use report::timeline::{self, Header};
+use report::timeline::{self, Header, Mark};
 use sched::parse::{ParseError, duration_ns};
 use trace::Info;
 use trace::demand::Bound;
 use trace::follow::Visit;
 use trace::perfetto::Perfetto;
-use trace::timeline::{Calls, Export, Hardware, Of, Timeline};
+use trace::timeline::{Calls, Export, Hardware, Of, Scored, Timeline};
 
 use super::{follow, open};
 use crate::failure::{Failure, unwritable};
@@ -30,7 +30,8 @@ pub(super) struct TimelineArgs {
     ///
     /// Time inside of marked functions is work of their level, other time on the CPU is scalar work, the
     /// rest is idle. Where nothing was marked and licence levels were recorded, a raised level is wide work, less the
-    /// hold behind it. Needs --machine, and --cpu or --task.
+    /// hold behind it. A CPU's switches say what power scores expect of the next task, for --dvfs switches. Needs
+    /// --machine, and --cpu or --task.
     #[arg(long, value_name = "OUT", requires = "machine", requires = "whose")]
     #[arg(conflicts_with_all = ["json", "check", "perfetto"])]
     timeline: Option<std::path::PathBuf>,
@@ -116,7 +117,7 @@ impl TimelineArgs {
             collected = collected.with_hints(Calls { takes, answers });
         }
         let info = read_for(path, of, &mut collected)?;
-        let Export { periods, demand } = collected.export();
+        let Export { periods, demand, switches, scores } = collected.export();
         if periods.is_empty() {
             let what = format!("{} holds nothing that {} ran", path.display(), name(of));
             let next = "turbolane trace FILE lists the tasks that ran; samples of perf do not tell who ran when";
@@ -134,7 +135,8 @@ impl TimelineArgs {
         };
         let mut count = format!("{} periods", periods.len());
         if self.hint.is_some() {
-            let requests = periods.iter().filter(|period| !period.marks.is_empty()).count();
+            let requests =
+                periods.iter().filter(|period| period.marks.contains(&Mark::Request)).count();
             count += &format!(", {requests} requests");
         }
         fs::write(out, timeline::write(&header, periods.into_iter()))
@@ -144,6 +146,9 @@ impl TimelineArgs {
         let mut text = format!("wrote {out}: {count}; turbolane sim --replay {out}{how}\n");
         if let Some(demand) = demand {
             text += &wrap("wide work: ", &demand.text(), terminal::width());
+        }
+        if switches > 0 {
+            text += &wrap("switches: ", &switches_text(switches, &scores), terminal::width());
         }
         Ok(Some(text))
     }
@@ -164,6 +169,22 @@ impl TimelineArgs {
         let relax_ns = self.hold.unwrap_or(core.times.relax_ns);
         Hardware { clock_khz: core.clock_khz.clone(), times: Times { relax_ns, ..core.times } }
     }
+}
+
+/// Tasks whose scores are told.
+const SCORES_MAX: usize = 8;
+
+fn switches_text(switches: usize, scores: &[Scored]) -> String {
+    let score = |task: &Scored| format!("{} {} {:.2}", task.name, task.tid, task.score);
+    let told: Vec<String> = scores.iter().take(SCORES_MAX).map(score).collect();
+    let more = match scores.len().saturating_sub(SCORES_MAX) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!(
+        "{switches} between tasks, with what power scores expect of the next (now {}{more})",
+        told.join(", ")
+    )
 }
 
 /// Follows the recording. What ran on a CPU is known only if everybody was recorded.
