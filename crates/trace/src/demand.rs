@@ -26,7 +26,8 @@
 //!
 //! **Limits.** What happens within a hold does not show: gaps in the demand that are shorter than it count as demand, and
 //! so does a single instruction, which raises the level for a whole hold. The hold is the recording machine's, and must
-//! be known. Siblings share a level: with SMT, what one asks for is seen on both.
+//! be known. A level that is there when somebody begins to run, and over within a hold, was asked for by others, or while
+//! nothing was recorded. Siblings share a level: with SMT, what one asks for is seen on both.
 
 use machine::{CoreLicense, Times};
 
@@ -64,6 +65,8 @@ pub fn of_levels(stretches: &[Stretch], times: &Times, bound: Bound) -> Vec<Dema
 struct Raised {
     /// When code may have asked for it, at the earliest.
     from_ns: u64,
+    /// It was there when somebody began to run, and who had asked for it is not known.
+    found: bool,
     /// The end of the last stretch that had it.
     seen_ns: u64,
 }
@@ -85,28 +88,32 @@ fn of_level(stretches: &[Stretch], level: u8, times: &Times, bound: Bound) -> Ve
         let over =
             |last: &mut Raised| stretch.level < level || start_ns > last.seen_ns + times.relax_ns;
         if let Some(last) = raised.take_if(over) {
-            demands.push(last.demand(start_ns, level, times.relax_ns, bound));
+            demands.extend(last.demand(start_ns, level, times.relax_ns, bound));
         }
         if stretch.level >= level {
             let from_ns = start_ns.saturating_sub(grant_ns).max(since_ns);
-            let last = raised.get_or_insert(Raised { from_ns, seen_ns: 0 });
+            let found = start_ns == since_ns;
+            let last = raised.get_or_insert(Raised { from_ns, found, seen_ns: 0 });
             last.seen_ns = stretch.end_ns;
         }
     }
-    demands.extend(raised.map(|last| last.demand(u64::MAX, level, times.relax_ns, bound)));
+    demands.extend(raised.and_then(|last| last.demand(u64::MAX, level, times.relax_ns, bound)));
     demands
 }
 
 impl Raised {
-    /// Its demand, if the level was first seen to be over at `over_ns`.
-    fn demand(&self, over_ns: u64, level: u8, hold_ns: u64, bound: Bound) -> Demand {
+    /// Its demand, if the level was first seen to be over at `over_ns`; none if others may have asked for all of it.
+    fn demand(&self, over_ns: u64, level: u8, hold_ns: u64, bound: Bound) -> Option<Demand> {
         let until_ns = match bound {
             Bound::Least => self.seen_ns.saturating_sub(hold_ns),
             Bound::Most => over_ns.saturating_sub(hold_ns).min(self.seen_ns),
         };
+        if self.found && until_ns <= self.from_ns {
+            return None;
+        }
         // One instruction is enough.
         let end_ns = until_ns.max(self.from_ns + 1);
-        Demand { start_ns: self.from_ns, end_ns, level }
+        Some(Demand { start_ns: self.from_ns, end_ns, level })
     }
 }
 

@@ -172,6 +172,26 @@ fn an_unseen_release_is_a_range() {
     }
 }
 
+/// A task that finds a level which others had asked for, and that is over before a hold has passed, asked for nothing; if it
+/// stays for longer, the task did.
+#[test]
+fn what_others_left_is_not_asked_for() {
+    let at = |from_us: u64, to_us: u64, level| Stretch {
+        start_ns: from_us * 1_000,
+        end_ns: to_us * 1_000,
+        level,
+        cycles: 1.0,
+    };
+    let asked = |until_us: u64| {
+        let stretches =
+            [at(0, 500, 0), at(9_000, 9_000 + until_us, 2), at(9_000 + until_us, 20_000, 0)];
+        let [least, most] = [Bound::Least, Bound::Most].map(|b| of_levels(&stretches, &TIMES, b));
+        assert_eq!(least, most);
+        least.iter().map(|demand| demand.end_ns - demand.start_ns).sum::<u64>()
+    };
+    assert_eq!((asked(300), asked(670), asked(1_670)), (0, 0, 1_000_000));
+}
+
 /// A timeline of a recording with levels: work is the counted cycles, and what is told of it adds up; marks go before
 /// levels, and what they explain is told.
 #[test]

@@ -146,6 +146,12 @@ impl TimelineArgs {
         let mut text = format!("wrote {out}: {count}; turbolane sim --replay {out}{how}\n");
         if let Some(demand) = demand {
             text += &wrap("wide work: ", &demand.text(), terminal::width());
+            let is_assumed = platform.assumed.iter().any(|what| what.contains("relax"));
+            if self.hold.is_none() && is_assumed {
+                let why = format!("nobody published that of {}", model.id);
+                let next = "measure it (turbolane probe), and give --hold";
+                text += &wrap("hold: ", &format!("{why}; {next}"), terminal::width());
+            }
         }
         if switches > 0 {
             text += &wrap("switches: ", &switches_text(switches, &scores), terminal::width());
@@ -193,7 +199,8 @@ fn read_for(path: &Path, of: Of, to: &mut dyn Visit) -> Result<Info, Failure> {
     let info = reader.info().clone();
     if matches!(of, Of::Cpu(_)) && !info.everybody {
         let what = format!("{} does not tell what a CPU ran", path.display());
-        let next = "use --task, or record the whole machine: turbolane record --system";
+        let next = "use --task, or record the whole machine: turbolane record --system (samples of perf do not tell \
+                    who ran when)";
         return Err(Failure::failed(Problem::new(what, "only some tasks were recorded", next)));
     }
     follow(path, &mut reader, to)?;

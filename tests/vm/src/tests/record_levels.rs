@@ -259,5 +259,19 @@ fn the_whole_machine() -> Result<()> {
         ensure!((wide > 0) == (cpu["cpu"] == CPU), "{cpu}: {summary}");
     }
     ensure!(cpus.iter().any(|cpu| cpu["cpu"] == CPU), "no levels of CPU {CPU}: {summary}");
+    let (out, hold) = ("/tmp/levels-cpu.jsonl", format!("{}ms", RELAX.as_millis()));
+    let of = ["--cpu", &CPU.to_string(), "--machine", "xeon-gold-6130", "--hold", &hold];
+    turbolane(&[&["trace", file][..], &of, &["--timeline", out]].concat())?;
+    let replay = turbolane(&["sim", "--replay", out, "--dvfs", "hardware", "--json"])?;
+    let replay: Value = serde_json::from_str(&replay)?;
+    let demand = &replay["demand"][0];
+    let ns = |key: &str| demand[key].as_u64().unwrap_or(0);
+    ensure!(demand["from"] == "levels" && ns("raised_ns") > 200_000_000, "{demand}");
+    // It asks all the time, so all but the last hold is asked for.
+    let (least_ns, most_ns) = (ns("least_ns"), ns("most_ns"));
+    ensure!(
+        least_ns <= most_ns && least_ns + 2 * RELAX.as_nanos() as u64 > ns("raised_ns"),
+        "{demand}"
+    );
     Ok(())
 }
