@@ -144,17 +144,17 @@ impl TimelineArgs {
         let out = out.display();
         let how = if self.no_turbo { " --no-turbo" } else { "" };
         let mut text = format!("wrote {out}: {count}; turbolane sim --replay {out}{how}\n");
+        let mut tell = |label: &str, what: &str| text += &wrap(label, what, terminal::width());
         if let Some(demand) = demand {
-            text += &wrap("wide work: ", &demand.text(), terminal::width());
+            tell("wide work: ", &demand.text());
             let is_assumed = platform.assumed.iter().any(|what| what.contains("relax"));
             if self.hold.is_none() && is_assumed {
                 let why = format!("nobody published that of {}", model.id);
-                let next = "measure it (turbolane probe), and give --hold";
-                text += &wrap("hold: ", &format!("{why}; {next}"), terminal::width());
+                tell("hold: ", &format!("{why}; measure it (turbolane probe), and give --hold"));
             }
         }
         if switches > 0 {
-            text += &wrap("switches: ", &switches_text(switches, &scores), terminal::width());
+            tell("switches: ", &switches_text(switches, &scores));
         }
         Ok(Some(text))
     }
