@@ -21,7 +21,8 @@
  * touched on that CPU alone with interrupts off, so that there is no lock, and
  * a BPF program may read from anywhere.
  *
- * For tests only. It cannot sample.
+ * For tests only. It cannot sample: who wants samples puts it into a group behind
+ * an event that can, which reads its members (perf record -e '{cpu-clock,...}:S').
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -182,13 +183,18 @@ static int event_init(struct perf_event *event)
 		u64 config;
 		int levels;
 	} level_events[] = {{0x0728, 1}, {0x1828, 2}, {0x2028, 4}, {0x3828, 6}};
-	u64 config = event->attr.config;
+	const struct perf_event_attr *attr = &event->attr;
+	u64 config = attr->config;
 
-	if (event->attr.type == PERF_TYPE_HARDWARE) {
+	/* There are no guests to exclude, as perf does unless told otherwise. */
+	if (attr->exclude_user || attr->exclude_kernel || attr->exclude_hv ||
+	    attr->exclude_host || attr->exclude_idle)
+		return -EINVAL;
+	if (attr->type == PERF_TYPE_HARDWARE) {
 		event->hw.idx = ALL_LEVELS;
 		return config == PERF_COUNT_HW_CPU_CYCLES ? 0 : -ENOENT;
 	}
-	if (event->attr.type != PERF_TYPE_RAW)
+	if (attr->type != PERF_TYPE_RAW)
 		return -ENOENT;
 	for (int i = 0; i < ARRAY_SIZE(level_events); i++) {
 		if (config == level_events[i].config) {
@@ -240,9 +246,30 @@ static int event_add(struct perf_event *event, int flags)
 	return 0;
 }
 
+/* As cores of Intel have it: how perf makes a config of the names it knows. */
+PMU_FORMAT_ATTR(event, "config:0-7");
+PMU_FORMAT_ATTR(umask, "config:8-15");
+
+static struct attribute *format_attrs[] = {
+	&format_attr_event.attr,
+	&format_attr_umask.attr,
+	NULL,
+};
+
+static const struct attribute_group format_group = {
+	.name = "format",
+	.attrs = format_attrs,
+};
+
+static const struct attribute_group *attr_groups[] = {
+	&format_group,
+	NULL,
+};
+
 static struct pmu pmu = {
 	.module = THIS_MODULE,
-	.capabilities = PERF_PMU_CAP_NO_INTERRUPT | PERF_PMU_CAP_NO_EXCLUDE,
+	.capabilities = PERF_PMU_CAP_NO_INTERRUPT,
+	.attr_groups = attr_groups,
 	.task_ctx_nr = perf_hw_context,
 	.event_init = event_init,
 	.add = event_add,

@@ -9,6 +9,7 @@ mod probe;
 mod profile;
 mod record;
 mod recorded;
+mod recorded_levels;
 mod scan;
 mod socket;
 mod top;

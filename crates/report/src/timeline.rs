@@ -19,12 +19,16 @@
 //! | `idle_ns` | nothing to do for so long; instead of `cycles` | busy period |
 //! | `marks` | said at its begin: `"request"` (a unit of work begins), `"force"` (raise the clock now), `{"delay_ns":N}` (from now on raise it so long after wide code), `{"switch":LEVEL}` (context switch; what the next task is expected to ask for) | none |
 //!
+//! In the first line `demand` says where the levels of a recorded timeline come from, if licence levels were recorded
+//! ([`Demand`]).
+//!
 //! A period has millions of fellows, so what it leaves out has the value of the last column: the
 //! one exception from the rule that unknown is `null`. Keys that are not in the table are ignored.
 
 use machine::DataError;
 use serde::{Deserialize, Serialize};
 
+use crate::text::duration;
 use crate::{SCHEMA, json_line};
 
 /// Most work of a period, cycles, and longest idle time, ns: about ten minutes. Longer ones are
@@ -48,6 +52,68 @@ pub struct Header {
     pub work: String,
     /// Whether a recorder wrote it; false: it is modelled.
     pub recorded: bool,
+    /// Where its levels come from, if licence levels were recorded; `null`: they were not.
+    #[serde(default)]
+    pub demand: Option<Demand>,
+}
+
+/// Where the levels of a recorded timeline come from, and how they agree with the levels that the machine had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "from", rename_all = "snake_case")]
+pub enum Demand {
+    /// From marked functions; recorded levels are a check.
+    Marks {
+        /// How long the recorded hardware held a level.
+        hold_ns: u64,
+        /// Time inside of marked functions.
+        wide_ns: u64,
+        /// Time at a level above 0.
+        raised_ns: u64,
+        /// Of that, as high as the marks and the hold explain.
+        explained_ns: u64,
+        /// Time below the level that the marks and the hold lead to.
+        unmet_ns: u64,
+    },
+    /// From the levels: as long as they were raised, without the hold behind each.
+    Levels {
+        /// How long the recorded hardware held a level.
+        hold_ns: u64,
+        /// Time at a level above 0.
+        raised_ns: u64,
+        /// Least time in which these levels were asked for.
+        least_ns: u64,
+        /// Most.
+        most_ns: u64,
+        /// Whether the timeline has the most; else the least.
+        most: bool,
+    },
+}
+
+impl Demand {
+    /// In a sentence.
+    pub fn text(&self) -> String {
+        let share = |part_ns: u64, of_ns: u64| 100.0 * part_ns as f64 / (of_ns as f64).max(1.0);
+        match *self {
+            Demand::Marks { hold_ns, wide_ns, raised_ns, explained_ns, unmet_ns } => format!(
+                "by the marks, {}; of {} at a raised level they explain {:.1} % with a hold of {}; for {} they lead \
+                 to a higher level than there was",
+                duration(wide_ns),
+                duration(raised_ns),
+                share(explained_ns, raised_ns),
+                duration(hold_ns),
+                duration(unmet_ns),
+            ),
+            Demand::Levels { hold_ns, raised_ns, least_ns, most_ns, most } => format!(
+                "by the levels, between {} and {} of {} at a raised level, less the hold of {} behind each time; the \
+                 {} is replayed. What happened within a hold cannot be seen: gaps shorter than it count as demand",
+                duration(least_ns),
+                duration(most_ns),
+                duration(raised_ns),
+                duration(hold_ns),
+                if most { "most" } else { "least" },
+            ),
+        }
+    }
 }
 
 /// What somebody says at the begin of a period.
@@ -168,6 +234,7 @@ mod tests {
             active_cores: None,
             work: "request".into(),
             recorded: true,
+            demand: None,
         }
     }
 
@@ -183,7 +250,27 @@ mod tests {
         let (header, periods) = read(text).unwrap();
         assert_eq!((header.active_cores, periods.len()), (Some(14), 3));
         assert_eq!(periods[1].marks, [Mark::Force, Mark::DelayNs(7), Mark::Switch(1)]);
+        // what older ones do not say is unknown
+        let text = text.replacen("true}", "true,\"demand\":null}", 1);
         assert_eq!(write(&header, periods.into_iter()), text);
+    }
+
+    /// Where levels come from is read back, and told in numbers that add up.
+    #[test]
+    fn the_demand_is_told() {
+        let (hold_ns, raised_ns) = (670_000, 10_000_000);
+        let (explained_ns, wide_ns, unmet_ns) = (9_000_000, 8_000_000, 5_000);
+        let marks = Demand::Marks { hold_ns, wide_ns, raised_ns, explained_ns, unmet_ns };
+        assert!(marks.text().contains("explain 90.0 % with a hold of 670us"), "{}", marks.text());
+        let (least_ns, most_ns) = (6_000_000, 7_000_000);
+        let levels = Demand::Levels { hold_ns, raised_ns, least_ns, most_ns, most: false };
+        let wanted = "between 6.00ms and 7.00ms of 10.0ms at a raised level";
+        assert!(levels.text().contains(wanted), "{}", levels.text());
+        assert!(levels.text().contains("the least is replayed"), "{}", levels.text());
+        for demand in [marks, levels] {
+            let header = Header { demand: Some(demand), ..header() };
+            assert_eq!(read(&write(&header, std::iter::empty())).unwrap().0, header);
+        }
     }
 
     /// What is wrong is told with its line.

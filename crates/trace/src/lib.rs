@@ -4,7 +4,8 @@
 //!
 //! [`event`] is what happens; [`Writer`] and [`Reader`] are the file (docs/trace-format.md), [`order`] what
 //! brings the events of many CPUs into one order before they are written. [`follow`] makes time out of
-//! events: who ran from when to when; [`summary`] is built on it. [`perf_script`] reads another program's
+//! events: who ran from when to when; [`summary`] and [`timeline`] are built on it. [`levels`] are a CPU's licence
+//! levels over time, [`demand`] what code must have asked for to get them. [`perf_script`] reads another program's
 //! samples of licence levels.
 //!
 //! Pure: bytes in, bytes out. What records is `sched::record`.
@@ -13,15 +14,19 @@
 
 mod block;
 mod codec;
+mod counted;
 mod crc;
+pub mod demand;
 mod error;
 pub mod event;
 pub mod follow;
 pub mod info;
+pub mod levels;
 pub mod order;
 pub mod perf_script;
 pub mod perfetto;
 mod reader;
+mod scores;
 pub mod summary;
 pub mod timeline;
 mod varint;

@@ -11,7 +11,9 @@
 //! ```
 //!
 //! **Idea.** A sample is taken when a CPU's counter of one level has gone on by its period, so it stands for
-//! as many cycles at that level, on that CPU:
+//! as many cycles at that level, on that CPU. Where a PMU cannot sample, or too many events share it, a clock samples
+//! and the counters are read with it, as members of its group: `-e '{cpu-clock,r728,r1828,r2028}:S'`. perf prints that
+//! as a sample of each member whose counter has gone on, and by how much:
 //!
 //! ```text
 //!   # cpudesc : Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz                          header, "# key : value"
@@ -23,7 +25,7 @@
 //! writes (call chains, other events) is passed over; what fits nothing is counted and told.
 //!
 //! **Limits.** All cycles of a period are attributed to the task that ran at its end: right on the mean over
-//! many samples, wrong for any one of them. Levels are those granted to the core: a scalar task behind wide
+//! many samples, wrong for any one of them. In a group they are all cycles since the group's last sample. Levels are those granted to the core: a scalar task behind wide
 //! code is counted at the level it suffers. Without `-a` or `--sample-cpu`, perf does not say the CPU; such lines
 //! fit nothing. Times are perf's clock, which is not this machine's. Memory grows with the samples: the
 //! text is larger.
@@ -239,13 +241,33 @@ fn what(rest: &str) -> Happened {
     }
 }
 
-/// The level that an event counts: `core_power.lvl1_turbo_license:`, in either case, with modifiers, or raw.
+/// The level that an event counts, as it was asked for: `core_power.lvl1_turbo_license:`, in either case, with
+/// modifiers; raw, `r1828:`; or by its terms, `cpu/event=0x28,umask=0x18/:`.
 fn level(word: &str) -> Option<u8> {
     let event = word.strip_suffix(':')?.to_ascii_lowercase();
-    let event = event.split(':').next()?;
-    if let Some(raw) = event.strip_prefix('r').and_then(|raw| u64::from_str_radix(raw, 16).ok()) {
-        return RAW_EVENTS.iter().position(|event| *event == raw).map(|level| level as u8);
+    if let Some((terms, _modifiers)) = event.strip_prefix("cpu/").and_then(|e| e.split_once('/')) {
+        return named_level(terms).or_else(|| raw_level(raw_of_terms(terms)?));
     }
+    let event = event.split(':').next()?;
+    let raw = event.strip_prefix('r').and_then(|raw| u64::from_str_radix(raw, 16).ok());
+    raw.map_or_else(|| named_level(event), raw_level)
+}
+
+fn raw_level(raw: u64) -> Option<u8> {
+    RAW_EVENTS.iter().position(|event| *event == raw).map(|level| level as u8)
+}
+
+/// `event=0x28,umask=0x18,period=0x30d43`: what a counter counts; terms that do not say it are passed over.
+fn raw_of_terms(terms: &str) -> Option<u64> {
+    let term = |key: &str| {
+        let value =
+            terms.split(',').find_map(|term| term.split_once('=').filter(|t| t.0 == key))?.1;
+        u64::from_str_radix(value.strip_prefix("0x")?, 16).ok()
+    };
+    term("config").or_else(|| term("umask")?.checked_mul(0x100)?.checked_add(term("event")?))
+}
+
+fn named_level(event: &str) -> Option<u8> {
     let level = event.strip_suffix("_turbo_license")?.strip_prefix("core_power.lvl")?;
     number(level).filter(|level| usize::from(*level) < RAW_EVENTS.len())
 }
@@ -293,9 +315,22 @@ mod tests {
         assert_eq!(level("CORE_POWER.LVL2_TURBO_LICENSE:uk:"), Some(2));
         assert_eq!(level("r728:"), Some(0));
         assert_eq!(level("r2028:u:"), Some(2));
-        for other in
-            ["core_power.throttle:", "core_power.lvl3_turbo_license:", "r4028:", "cycles:", "x"]
-        {
+        assert_eq!(level("cpu/event=0x28,umask=0x07/:"), Some(0));
+        assert_eq!(level("cpu/event=0x28,period=0x30d43,umask=0x18/u:"), Some(1));
+        assert_eq!(level("cpu/config=0x2028/:"), Some(2));
+        assert_eq!(level("cpu/core_power.lvl1_turbo_license/:"), Some(1));
+        for other in [
+            "core_power.throttle:",
+            "core_power.lvl3_turbo_license:",
+            "r4028:",
+            "cycles:",
+            "x",
+            "cpu/event=0x28/:",
+            "cpu/event=0x28,umask=0x40/:",
+            "cpu/event=0x28,umask=0xffffffffffffffff/:",
+            "cpu/:",
+            "msr/event=0x28,umask=0x18/:",
+        ] {
             assert_eq!(level(other), None, "{other}");
         }
         assert_eq!(what(" r1828:  55d0"), Happened::WithoutPeriod);

@@ -2,10 +2,11 @@
 //! A recording as a trace for Perfetto and as a timeline: a task that is woken, runs, enters a marked
 //! function, leaves it, sleeps and runs again on another CPU, at licence levels that are counted.
 
+use machine::Times;
 use report::timeline::{AMOUNT_MAX, Mark, Period};
 use trace::follow::{Follower, Visit};
 use trace::perfetto::Perfetto;
-use trace::timeline::{Calls, Of, Timeline};
+use trace::timeline::{Calls, Export, Hardware, Of, Timeline};
 use trace::{Event, Info, MarkInfo, Name, What, Why};
 
 fn info() -> Info {
@@ -100,10 +101,27 @@ fn idle(ns: u64) -> Period {
     Period { idle_ns: Some(ns), ..Period::default() }
 }
 
-fn periods(of: Of, level_max: u8) -> Vec<Period> {
-    let mut timeline = Timeline::new(of, 2_000_000, level_max);
-    follow(&mut timeline);
-    timeline.periods()
+/// So many levels of one clock.
+fn hardware(clock_khz: u32, nr_levels: usize) -> Hardware {
+    let times = Times { throttle_ns: 0, halt_ns: 0, relax_ns: 670_000 };
+    Hardware { clock_khz: vec![clock_khz; nr_levels], times }
+}
+
+/// Nothing counted levels.
+fn periods_of(timeline: &Timeline) -> Vec<Period> {
+    let Export { periods, demand, .. } = timeline.export();
+    assert_eq!(demand, None);
+    periods
+}
+
+/// Of a recording in which nothing counted levels.
+fn periods(of: Of, level_max: usize) -> Vec<Period> {
+    let mut timeline = Timeline::new(of, hardware(2_000_000, level_max + 1));
+    let mut follower = Follower::new(&info());
+    let counts = |event: &&Event| !matches!(event.what, What::LevelCycles { .. });
+    events().iter().filter(counts).for_each(|event| follower.take(event, &mut timeline));
+    follower.finish(10_000, &mut timeline);
+    periods_of(&timeline)
 }
 
 /// Time is work at 2 GHz, by level, and what lies between runs is idle. A level that the machine does
@@ -126,7 +144,7 @@ fn a_cpu_is_periods() {
 /// What is too much for one period is several.
 #[test]
 fn long_times_are_several_periods() {
-    let mut timeline = Timeline::new(Of::Cpu(0), 1_000_000, 2);
+    let mut timeline = Timeline::new(Of::Cpu(0), hardware(1_000_000, 3));
     let mut follower = Follower::new(&info());
     let switch = |next, why| What::Switch { next, why, bound: false, lane: None, next_lane: None };
     let end_ns = 2_000 + AMOUNT_MAX + 5;
@@ -134,7 +152,7 @@ fn long_times_are_several_periods() {
         let event = Event { at_ns, cpu: 0, tid, what: switch(next, Why::Sleeps) };
         follower.take(&event, &mut timeline);
     }
-    assert_eq!(timeline.periods(), [busy(0, AMOUNT_MAX), busy(0, 5)]);
+    assert_eq!(periods_of(&timeline), [busy(0, AMOUNT_MAX), busy(0, 5)]);
 }
 
 /// A server reads until there is nothing more, works, and answers in two parts; then it looks for the next
@@ -170,21 +188,24 @@ fn hints_stand_behind_the_last_read_of_a_request() {
     ];
     let periods = |of| {
         let mut timeline =
-            Timeline::new(of, 1_000_000, 2).with_hints(Calls { takes: 0, answers: 1 });
+            Timeline::new(of, hardware(1_000_000, 3)).with_hints(Calls { takes: 0, answers: 1 });
         let mut follower = Follower::new(&info);
         for (at_ns, tid, what) in events.clone() {
             follower.take(&Event { at_ns, cpu: 0, tid, what }, &mut timeline);
         }
         follower.finish(260, &mut timeline);
-        timeline.periods()
+        periods_of(&timeline)
     };
     let hinted = |periods: &[Period]| -> Vec<u64> {
-        let of = periods.iter().filter(|period| !period.marks.is_empty());
-        assert!(of.clone().all(|period| period.marks == [Mark::Request, Mark::Force]));
+        let of = periods.iter().filter(|period| period.marks.contains(&Mark::Request));
+        assert!(of.clone().all(|period| period.marks.ends_with(&[Mark::Request, Mark::Force])));
         of.map(|period| period.cycles.unwrap()).collect()
     };
     assert_eq!(hinted(&periods(Of::Task(7))), [28, 30]);
-    // the CPU goes on with the other task at once
-    assert_eq!(hinted(&periods(Of::Cpu(0))), [58, 30]);
     assert!(hinted(&periods(Of::Task(8))).is_empty());
+    // the CPU goes on with the other task at once; of neither more than scalar work is expected yet
+    let of_cpu = periods(Of::Cpu(0));
+    assert_eq!(hinted(&of_cpu), [28, 30]);
+    let switched = of_cpu.iter().filter(|period| period.marks.contains(&Mark::Switch(0)));
+    assert_eq!(switched.map(|period| period.cycles.unwrap()).collect::<Vec<_>>(), [10, 20]);
 }

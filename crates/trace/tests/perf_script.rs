@@ -46,6 +46,46 @@ fn a_whole_text_is_read() {
     assert!(script.events.is_sorted_by_key(|event| event.at_ns));
 }
 
+/// perf's own text of a load of known levels, and when it asked for which: see tests/data/traces/README.md.
+const REAL: &str = include_str!("../../../tests/data/traces/levels.perf.txt");
+const ASKED: [(u8, u64, u64); 3] = [
+    (2, 82_476_893_120, 82_576_896_896),
+    (1, 82_616_919_754, 82_716_922_945),
+    (2, 82_756_928_255, 82_756_930_393),
+];
+const GRANT_NS: u64 = 50_000;
+const RELAX_NS: u64 = 20_000_000;
+const CYCLES_PER_NS: u64 = 2;
+const SAMPLED_NS: u64 = 3_000_000;
+
+/// What perf prints of a group that a clock leads is what the load asked for: each level's cycles from grant to
+/// relaxation, nothing of the clock's samples, no level at a time at which nobody asked.
+#[test]
+fn a_real_group_is_read() {
+    let script = read(REAL.as_bytes()).unwrap();
+    assert_eq!((script.unknown_lines, script.without_period), (0, 0));
+    assert_eq!(script.others, REAL.matches(" cpu-clock:").count() as u64);
+    assert_eq!(script.info.kernel, "7.3.4+deb13-cloud-amd64");
+    let mut counted = [0; 3];
+    for event in &script.events {
+        let What::LevelCycles { license_level, cycles } = event.what else { continue };
+        assert_eq!(event.cpu, 2);
+        counted[usize::from(license_level)] += cycles;
+        let held = |&(level, from_ns, until_ns): &(u8, u64, u64)| {
+            let end_ns = until_ns + RELAX_NS + SAMPLED_NS;
+            level == license_level && (from_ns + GRANT_NS..end_ns).contains(&event.at_ns)
+        };
+        assert!(license_level == 0 || ASKED.iter().any(held), "{event:?}");
+    }
+    for level in [1, 2] {
+        let asked = ASKED.iter().filter(|asked| asked.0 == level);
+        let held_ns: u64 = asked.map(|(_, from, until)| until - from + RELAX_NS - GRANT_NS).sum();
+        let counted_ns = counted[usize::from(level)] / CYCLES_PER_NS;
+        // When the last instruction was executed, the load knows to some microseconds.
+        assert!(counted_ns.abs_diff(held_ns) < 20_000, "level {level}: {counted_ns}, {held_ns}");
+    }
+}
+
 /// Samples without CPU or period are counted, and taken for nothing.
 #[test]
 fn samples_that_say_too_little_fail() {
@@ -110,7 +150,7 @@ proptest! {
         prop_assert!(script.events.len() <= 2 * lines);
     }
 
-    /// The real text with some bytes changed: no panic, times in order, and every line is accounted for.
+    /// The text with some bytes changed: no panic, times in order, and every line is accounted for.
     #[test]
     fn damaged_texts_do_no_harm(changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..40)) {
         let mut bytes = TEXT.as_bytes().to_vec();

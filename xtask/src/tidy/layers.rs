@@ -17,7 +17,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     ("hw", &["machine"]),
     ("report", &["machine"]),
     ("scan", &["isa", "machine", "report"]),
-    ("trace", &["hw", "machine", "report"]),
+    ("trace", &["hw", "machine", "policy", "report"]),
     ("sim", &["machine", "policy", "profile", "trace"]),
     ("preload", &["locks"]),
     ("probe", &["dvfs", "hw", "machine", "report"]),

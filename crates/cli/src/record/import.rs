@@ -14,8 +14,9 @@ use crate::failure::Failure;
 
 /// How such samples are made.
 const RECIPE: &str = "record them with perf record -a -c 1000003 -e \
-    core_power.lvl0_turbo_license,core_power.lvl1_turbo_license,core_power.lvl2_turbo_license, and write the \
-    text with perf script --header";
+    core_power.lvl0_turbo_license,core_power.lvl1_turbo_license,core_power.lvl2_turbo_license, or where that \
+    cannot be sampled with perf record -a -c 1000000 -e '{cpu-clock,r728,r1828,r2028}:S', and write the text with \
+    perf script --header";
 
 /// Reads the text (`-`: standard input) and writes the recording.
 pub(super) fn run(from: &Path, output: &Path, quiet: bool) -> Result<(), Failure> {

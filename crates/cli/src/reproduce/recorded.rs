@@ -12,7 +12,7 @@ use dvfs::{Core, Timeline};
 use trace::Reader;
 use trace::event::{Event, What};
 use trace::follow::Follower;
-use trace::timeline::{Calls, Of};
+use trace::timeline::{Calls, Hardware, Of};
 
 use crate::sim::of_periods;
 
@@ -45,14 +45,11 @@ pub(super) fn timeline(gzip: Gzip, core: &Core) -> Option<Timeline> {
     }
     let called = |event: &&Event| matches!(event.what, What::Mark { mark } if mark == answers);
     let server = events.iter().find(called)?.tid;
-    let mut collected = trace::timeline::Timeline::new(
-        Of::Task(server),
-        core.clock_khz[0],
-        core.nr_levels() as u8 - 1,
-    )
-    .with_hints(Calls { takes, answers });
+    let hardware = Hardware { clock_khz: core.clock_khz.clone(), times: core.times };
+    let mut collected = trace::timeline::Timeline::new(Of::Task(server), hardware)
+        .with_hints(Calls { takes, answers });
     let mut follower = Follower::new(&info);
     events.iter().for_each(|event| follower.take(event, &mut collected));
     follower.finish(reader.ending()?.at_ns(follower.now_ns()), &mut collected);
-    Some(of_periods(&collected.periods()))
+    Some(of_periods(&collected.export().periods))
 }

@@ -126,7 +126,7 @@ struct ReplayArgs {
     ])]
     replay: Option<String>,
     /// Policies for the clock; what the others are compared with first [default: all that need no
-    /// hints]
+    /// hints, and those that heed the timeline's]
     #[arg(
         long,
         value_name = "POLICY,...",

@@ -6,18 +6,22 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 
 use clap::Args;
-use machine::{CpuModel, Platform};
+use dvfs::Core;
+use machine::{CpuModel, Platform, Times};
 use report::problem::Problem;
-use report::timeline::{self, Header};
-use sched::parse::ParseError;
+use report::text::wrap;
+use report::timeline::{self, Header, Mark};
+use sched::parse::{ParseError, duration_ns};
 use trace::Info;
+use trace::demand::Bound;
 use trace::follow::Visit;
 use trace::perfetto::Perfetto;
-use trace::timeline::{Calls, Of, Timeline};
+use trace::timeline::{Calls, Export, Hardware, Of, Scored, Timeline};
 
 use super::{follow, open};
 use crate::failure::{Failure, unwritable};
 use crate::sim::input::model;
+use crate::terminal;
 
 /// A timeline of one CPU or one task.
 #[derive(Args)]
@@ -25,11 +29,13 @@ pub(super) struct TimelineArgs {
     /// Write what one CPU or task executed as a timeline for `turbolane sim --replay`
     ///
     /// Time inside of marked functions is work of their level, other time on the CPU is scalar work, the
-    /// rest is idle. Needs --machine, and --cpu or --task.
+    /// rest is idle. Where nothing was marked and licence levels were recorded, a raised level is wide work, less the
+    /// hold behind it. A CPU's switches say what power scores expect of the next task, for --dvfs switches. Needs
+    /// --machine, and --cpu or --task.
     #[arg(long, value_name = "OUT", requires = "machine", requires = "whose")]
     #[arg(conflicts_with_all = ["json", "check", "perfetto"])]
     timeline: Option<std::path::PathBuf>,
-    /// With --timeline: the CPU model whose clock the time is counted in
+    /// With --timeline: the recorded CPU's model, whose clock the time is counted in
     #[arg(long, value_name = "ID|FILE", requires = "timeline")]
     machine: Option<String>,
     /// With --timeline: cores of it that are active [default: all]
@@ -50,6 +56,17 @@ pub(super) struct TimelineArgs {
     /// for the last time before WRITE is called. Counts requests too. For `turbolane sim --replay --dvfs hints`.
     #[arg(long, value_name = "READ,WRITE", requires = "timeline", value_parser = pair)]
     hint: Option<(String, String)>,
+    /// With --timeline: how long the recorded hardware held a level [default: the machine's]
+    ///
+    /// 0ns takes the whole time at a raised level for wide work.
+    #[arg(long, value_name = "DURATION", requires = "timeline", value_parser = duration_ns)]
+    hold: Option<u64>,
+    /// With --timeline: of the wide work that explains the recorded levels the most, else the least
+    ///
+    /// They differ where the end of a level was not seen, since the CPU idled: the hold may have begun with the
+    /// idle time, or have ended with it.
+    #[arg(long, requires = "timeline")]
+    most: bool,
 }
 
 /// Reads `--hint`.
@@ -91,19 +108,19 @@ impl TimelineArgs {
             let next = format!("--active-cores is 1 to {}", platform.nr_cores);
             return Err(Failure::failed(Problem::new(what, "they set its clock", next)));
         }
-        let level_max = platform.nr_levels() as u8 - 1;
-        let mut collected =
-            Timeline::new(of, self.clock_khz(&platform, &model, active)?, level_max);
+        let core = self.core(&platform, &model, active)?;
+        let bound = if self.most { Bound::Most } else { Bound::Least };
+        let mut collected = Timeline::new(of, self.hardware(&core)).with_bound(bound);
         if let Some((takes, answers)) = &self.hint {
             let info = open(path)?.info().clone();
             let (takes, answers) = (mark(path, &info, takes)?, mark(path, &info, answers)?);
             collected = collected.with_hints(Calls { takes, answers });
         }
         let info = read_for(path, of, &mut collected)?;
-        let periods = collected.periods();
+        let Export { periods, demand, switches, scores } = collected.export();
         if periods.is_empty() {
             let what = format!("{} holds nothing that {} ran", path.display(), name(of));
-            let next = "turbolane trace FILE lists the tasks that ran";
+            let next = "turbolane trace FILE lists the tasks that ran; samples of perf do not tell who ran when";
             return Err(Failure::failed(Problem::new(what, "so there is no timeline", next)));
         }
         let header = Header {
@@ -114,36 +131,66 @@ impl TimelineArgs {
             active_cores: Some(active),
             work: if self.hint.is_some() { "request" } else { "run" }.into(),
             recorded: true,
+            demand,
         };
         let mut count = format!("{} periods", periods.len());
         if self.hint.is_some() {
-            let requests = periods.iter().filter(|period| !period.marks.is_empty()).count();
+            let requests =
+                periods.iter().filter(|period| period.marks.contains(&Mark::Request)).count();
             count += &format!(", {requests} requests");
         }
         fs::write(out, timeline::write(&header, periods.into_iter()))
             .map_err(|error| unwritable(out, &error))?;
         let out = out.display();
         let how = if self.no_turbo { " --no-turbo" } else { "" };
-        Ok(Some(format!("wrote {out}: {count}; turbolane sim --replay {out}{how}\n")))
+        let mut text = format!("wrote {out}: {count}; turbolane sim --replay {out}{how}\n");
+        let mut tell = |label: &str, what: &str| text += &wrap(label, what, terminal::width());
+        if let Some(demand) = demand {
+            tell("wide work: ", &demand.text());
+            let is_assumed = platform.assumed.iter().any(|what| what.contains("relax"));
+            if self.hold.is_none() && is_assumed {
+                let why = format!("nobody published that of {}", model.id);
+                tell("hold: ", &format!("{why}; measure it (turbolane probe), and give --hold"));
+            }
+        }
+        if switches > 0 {
+            tell("switches: ", &switches_text(switches, &scores));
+        }
+        Ok(Some(text))
     }
 
-    /// Clock of level 0.
-    fn clock_khz(
-        &self,
-        platform: &Platform,
-        model: &CpuModel,
-        active: usize,
-    ) -> Result<u32, Failure> {
+    /// A core of the machine that was recorded.
+    fn core(&self, platform: &Platform, model: &CpuModel, active: usize) -> Result<Core, Failure> {
         if !self.no_turbo {
-            return Ok(platform.clock_khz(0, active));
+            return Ok(Core::new(platform, active));
         }
-        let base = model.levels.first().and_then(|level| level.base.as_ref());
-        base.map(|base| base.value.0).ok_or_else(|| {
-            let why = format!("the base clock of {} is not known", model.id);
-            let next = "write it into a copy of its CPU file";
+        Core::at_base(platform, model).ok_or_else(|| {
+            let why = format!("the base clocks of {} are not known for every level", model.id);
+            let next = "write them into a copy of its CPU file";
             Failure::failed(Problem::new("cannot use --no-turbo", why, next))
         })
     }
+
+    fn hardware(&self, core: &Core) -> Hardware {
+        let relax_ns = self.hold.unwrap_or(core.times.relax_ns);
+        Hardware { clock_khz: core.clock_khz.clone(), times: Times { relax_ns, ..core.times } }
+    }
+}
+
+/// Tasks whose scores are told.
+const SCORES_MAX: usize = 8;
+
+fn switches_text(switches: usize, scores: &[Scored]) -> String {
+    let score = |task: &Scored| format!("{} {} {:.2}", task.name, task.tid, task.score);
+    let told: Vec<String> = scores.iter().take(SCORES_MAX).map(score).collect();
+    let more = match scores.len().saturating_sub(SCORES_MAX) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!(
+        "{switches} between tasks, with what power scores expect of the next (now {}{more})",
+        told.join(", ")
+    )
 }
 
 /// Follows the recording. What ran on a CPU is known only if everybody was recorded.
@@ -152,7 +199,8 @@ fn read_for(path: &Path, of: Of, to: &mut dyn Visit) -> Result<Info, Failure> {
     let info = reader.info().clone();
     if matches!(of, Of::Cpu(_)) && !info.everybody {
         let what = format!("{} does not tell what a CPU ran", path.display());
-        let next = "use --task, or record the whole machine: turbolane record --system";
+        let next = "use --task, or record the whole machine: turbolane record --system (samples of perf do not tell \
+                    who ran when)";
         return Err(Failure::failed(Problem::new(what, "only some tasks were recorded", next)));
     }
     follow(path, &mut reader, to)?;

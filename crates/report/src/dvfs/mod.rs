@@ -6,6 +6,8 @@ mod text;
 
 use serde::{Deserialize, Serialize};
 
+use crate::timeline::Demand;
+
 /// Break-even times of a machine's steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BreakEven {
@@ -61,6 +63,8 @@ pub struct Replay {
     pub recorded: bool,
     /// What a unit of work is.
     pub work: String,
+    /// By timeline: where its levels come from; `null`: no licence levels were recorded.
+    pub demand: Vec<Option<Demand>>,
     /// Id of the CPU file.
     pub machine: String,
     /// Name for people.

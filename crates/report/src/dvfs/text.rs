@@ -68,6 +68,9 @@ impl Replay {
             if self.recorded { "recorded" } else { "modelled, not recorded" },
             self.seed
         );
+        for demand in self.demand.iter().flatten() {
+            text += &wrap("wide work: ", &demand.text(), width);
+        }
         let mut table = Table::new(&[
             ("  POLICY", Align::Left),
             ("TIME", Align::Right),

@@ -7,6 +7,7 @@ mod cpus;
 mod license_counters;
 mod lifecycle;
 mod limits;
+mod perf_script;
 mod placement;
 mod profile_live;
 pub mod pstate;
@@ -66,6 +67,7 @@ pub const ALL: &[Case] = &[
         .cpu(CPU_WITH_LEVELS)
         .icount()
         .limit_s(600),
+    Case::new("perf_script", perf_script::everything).cpu(CPU_WITH_LEVELS).icount().limit_s(300),
     Case::new("profile_live", profile_live::everything).cpu(CPU_WITH_LEVELS).icount().limit_s(900),
     Case::new("one_cpu", cpus::one_cpu).cpus(1),
     Case::new("two_cpus", cpus::two_cpus).cpus(2),

@@ -20,8 +20,8 @@ const ASKS_NOTHING: &str = "asks-nothing";
 const CPU: usize = 2;
 
 /// Long beside the turns that CPUs take in an emulator, which executes one at a time.
-const RELAX: Duration = Duration::from_millis(20);
-const GRANT: Duration = Duration::from_micros(50);
+pub(super) const RELAX: Duration = Duration::from_millis(20);
+pub(super) const GRANT: Duration = Duration::from_micros(50);
 const PHASE: Duration = Duration::from_millis(100);
 
 /// The recorder looks every millisecond; its timer waits for this CPU's turn, up to a tick.
@@ -56,13 +56,14 @@ pub fn load() -> Result<()> {
 }
 
 /// A phase of the load, as it wrote it down.
-struct Phase {
+pub(super) struct Phase {
     level: usize,
     begin_ns: u64,
     end_ns: u64,
 }
 
-fn phases(text: &str) -> Result<Vec<Phase>> {
+/// What the load wrote.
+pub(super) fn phases(text: &str) -> Result<Vec<Phase>> {
     let phase = |line: &str| {
         let words: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
         let &[level, begin_ns, end_ns] = &words[..] else { return None };
@@ -82,7 +83,7 @@ fn record(file: &str) -> Result<(Vec<Phase>, Value)> {
     Ok((phases, summary(file)?))
 }
 
-fn summary(file: &str) -> Result<Value> {
+pub(super) fn summary(file: &str) -> Result<Value> {
     Ok(serde_json::from_str(&turbolane(&["trace", file, "--json"])?)?)
 }
 
@@ -95,8 +96,10 @@ pub fn everything() -> Result<()> {
     let about = summary["license_counters"].as_str().unwrap_or_default();
     ensure!(about.contains("read at every switch"), "{summary}");
     ensure!(summary["lost_events"] == 0 && summary["complete"] == true, "{summary}");
-    cycles_agree(&phases, &summary).with_context(|| summary.to_string())?;
-    times_agree(&phases, file)?;
+    cycles_agree(&phases, &summary, RESOLUTION).with_context(|| summary.to_string())?;
+    whole_time_agrees(&summary)?;
+    times_agree(&phases, file, RESOLUTION)?;
+    demand_agrees(&phases, &summary, file)?;
     let text = turbolane(&["trace", file])?;
     ensure!(text.contains("LEVEL 2 %"), "{text}");
     shows_in_perfetto(file)?;
@@ -130,9 +133,8 @@ fn run_ns(summary: &Value, name: &str) -> Result<u64> {
     task.and_then(|task| task["run_ns"].as_u64()).with_context(|| format!("no task {name}"))
 }
 
-/// Each level has the cycles of its phases, from grant to relaxation; all levels have those of the task; who asks
-/// for nothing has level 0 alone.
-fn cycles_agree(phases: &[Phase], summary: &Value) -> Result<()> {
+/// Each level has the cycles of its phases, from grant to relaxation; who asks for nothing has level 0 alone.
+pub(super) fn cycles_agree(phases: &[Phase], summary: &Value, resolution: Duration) -> Result<()> {
     let asks = cycles_of(summary, ASKS)?;
     let (grant_ns, relax_ns) = (GRANT.as_nanos() as u64, RELAX.as_nanos() as u64);
     for level in [1, 2] {
@@ -140,26 +142,31 @@ fn cycles_agree(phases: &[Phase], summary: &Value) -> Result<()> {
         // The load knows when it began and ended, not to the instruction.
         let most: u64 = phases.map(|phase| phase.end_ns - phase.begin_ns + relax_ns).sum();
         let count = PHASES.iter().filter(|phase| phase.0 == level).count() as u64;
-        let least = most - count * (grant_ns + RESOLUTION.as_nanos() as u64);
+        let least = most - count * (grant_ns + resolution.as_nanos() as u64);
         let cycles_ns = asks[level] / CYCLES_PER_NS;
         ensure!(
             (least..=most).contains(&cycles_ns),
             "level {level}: {cycles_ns}, not {least}..{most}"
         );
     }
-    for name in [ASKS, ASKS_NOTHING] {
-        let all = cycles_of(summary, name)?.iter().sum::<u64>() as f64;
-        let ratio = all / (run_ns(summary, name)? * CYCLES_PER_NS) as f64;
-        ensure!((0.98..1.02).contains(&ratio), "{name}: {ratio} of its time was counted");
-    }
     let nothing = cycles_of(summary, ASKS_NOTHING)?;
     ensure!(nothing[1..] == [0, 0], "levels without a request: {nothing:?}");
     Ok(())
 }
 
+/// All levels of a task together have the cycles of its time.
+fn whole_time_agrees(summary: &Value) -> Result<()> {
+    for name in [ASKS, ASKS_NOTHING] {
+        let all = cycles_of(summary, name)?.iter().sum::<u64>() as f64;
+        let ratio = all / (run_ns(summary, name)? * CYCLES_PER_NS) as f64;
+        ensure!((0.98..1.02).contains(&ratio), "{name}: {ratio} of its time was counted");
+    }
+    Ok(())
+}
+
 /// What was counted at a time is the level of that time, give or take the resolution.
-fn times_agree(phases: &[Phase], file: &str) -> Result<()> {
-    let resolution_ns = RESOLUTION.as_nanos() as u64;
+pub(super) fn times_agree(phases: &[Phase], file: &str, resolution: Duration) -> Result<()> {
+    let resolution_ns = resolution.as_nanos() as u64;
     let (grant_ns, relax_ns) = (GRANT.as_nanos() as u64, RELAX.as_nanos() as u64);
     let mut tid = None;
     let mut looks = 0;
@@ -197,6 +204,32 @@ fn times_agree(phases: &[Phase], file: &str) -> Result<()> {
     Ok(())
 }
 
+/// What a timeline takes for asked for is what the load asked for, without the holds.
+fn demand_agrees(phases: &[Phase], summary: &Value, file: &str) -> Result<()> {
+    let tasks = summary["tasks"].as_array().context("no tasks")?;
+    let tid =
+        tasks.iter().find(|task| task["name"] == ASKS).context("no such task")?["tid"].to_string();
+    let (out, hold) = ("/tmp/levels.jsonl", format!("{}ms", RELAX.as_millis()));
+    let of = ["--task", &tid, "--machine", "xeon-gold-6130", "--hold", &hold, "--timeline", out];
+    turbolane(&[&["trace", file][..], &of].concat())?;
+    let (header, periods) = report::timeline::read(&std::fs::read_to_string(out)?)
+        .map_err(|error| anyhow::anyhow!("{out}: {error}"))?;
+    for level in [1, 2] {
+        let phases = phases.iter().filter(|phase| phase.level == level);
+        let count = phases.clone().count() as u64;
+        let asked_ns: u64 = phases.map(|phase| phase.end_ns - phase.begin_ns).sum();
+        let periods = periods.iter().filter(|period| usize::from(period.level) == level);
+        let cycles: u64 = periods.filter_map(|period| period.cycles).sum();
+        let slack_ns = count * (GRANT + RESOLUTION).as_nanos() as u64;
+        let found_ns = cycles / CYCLES_PER_NS;
+        ensure!(
+            found_ns.abs_diff(asked_ns) <= slack_ns,
+            "level {level} was asked for {asked_ns}, found {found_ns}: {header:?}"
+        );
+    }
+    Ok(())
+}
+
 fn shows_in_perfetto(file: &str) -> Result<()> {
     let out = "/tmp/levels.json";
     turbolane(&["trace", file, "--perfetto", out])?;
@@ -226,5 +259,19 @@ fn the_whole_machine() -> Result<()> {
         ensure!((wide > 0) == (cpu["cpu"] == CPU), "{cpu}: {summary}");
     }
     ensure!(cpus.iter().any(|cpu| cpu["cpu"] == CPU), "no levels of CPU {CPU}: {summary}");
+    let (out, hold) = ("/tmp/levels-cpu.jsonl", format!("{}ms", RELAX.as_millis()));
+    let of = ["--cpu", &CPU.to_string(), "--machine", "xeon-gold-6130", "--hold", &hold];
+    turbolane(&[&["trace", file][..], &of, &["--timeline", out]].concat())?;
+    let replay = turbolane(&["sim", "--replay", out, "--dvfs", "hardware", "--json"])?;
+    let replay: Value = serde_json::from_str(&replay)?;
+    let demand = &replay["demand"][0];
+    let ns = |key: &str| demand[key].as_u64().unwrap_or(0);
+    ensure!(demand["from"] == "levels" && ns("raised_ns") > 200_000_000, "{demand}");
+    // It asks all the time, so all but the last hold is asked for.
+    let (least_ns, most_ns) = (ns("least_ns"), ns("most_ns"));
+    ensure!(
+        least_ns <= most_ns && least_ns + 2 * RELAX.as_nanos() as u64 > ns("raised_ns"),
+        "{demand}"
+    );
     Ok(())
 }

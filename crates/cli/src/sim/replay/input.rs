@@ -45,6 +45,7 @@ impl Input {
                 active_cores: model.active_cores,
                 work: model.work.clone(),
                 recorded: false,
+                demand: None,
             },
         }
     }

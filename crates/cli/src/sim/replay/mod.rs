@@ -7,7 +7,7 @@ mod spec;
 
 use std::fs;
 
-use dvfs::{Core, Outcome, Timeline};
+use dvfs::{Core, Mark, Outcome, Timeline};
 use machine::{CpuModel, Platform};
 use report::SCHEMA;
 use report::dvfs::{Replay, ReplayRun};
@@ -22,7 +22,8 @@ use input::Input;
 pub(crate) use input::of_periods;
 pub(crate) use spec::DvfsPolicy;
 
-/// Without `--dvfs`: what needs no hints. The oracle only where it can look ahead.
+/// Without `--dvfs`: what needs no hints, and what heeds those that there are ([`heeding`]). The oracle only where it
+/// can look ahead.
 const DEFAULT: [&str; 7] =
     ["hardware", "fixed:2ms", "break-even", "random", "average", "share", "oracle"];
 
@@ -68,6 +69,7 @@ pub(super) fn report(args: &SimArgs, name: &str) -> Result<Replay, Failure> {
         about: header.about,
         recorded: inputs.iter().all(|input| input.header().recorded),
         work: header.work,
+        demand: inputs.iter().map(|input| input.header().demand).collect(),
         machine: model.id.clone(),
         machine_name: model.name.clone(),
         active_cores: active,
@@ -115,7 +117,11 @@ fn runs(
 ) -> Result<Vec<ReplayRun>, Failure> {
     let default = || {
         let names = DEFAULT.iter().filter(|name| timelines.len() == 1 || **name != "oracle");
-        names.map(|name| name.parse().expect("they are policies")).collect()
+        names
+            .copied()
+            .chain(heeding(timelines))
+            .map(|name| name.parse().expect("they are policies"))
+            .collect()
     };
     let policies: Vec<DvfsPolicy> =
         if args.dvfs.is_empty() { default() } else { args.dvfs.clone() };
@@ -130,6 +136,22 @@ fn runs(
         runs.push(run(policy, spec.about(), &out, base_ns));
     }
     Ok(runs)
+}
+
+/// Policies that heed what timelines have: hints of the application, switches to tasks with a score.
+fn heeding<'a>(timelines: &[&Timeline]) -> impl Iterator<Item = &'a str> {
+    let has = |heeded: fn(&Mark) -> bool| {
+        let marks = timelines.iter().flat_map(|timeline| {
+            timeline.periods().iter().flat_map(|period| timeline.marks(period))
+        });
+        marks.into_iter().any(heeded)
+    };
+    let hints = has(|mark| matches!(mark, Mark::Force | Mark::DelayNs(_)));
+    let switches = has(|mark| matches!(mark, Mark::Switch(_)));
+    [("hints", hints), ("switches", switches)]
+        .into_iter()
+        .filter(|named| named.1)
+        .map(|named| named.0)
 }
 
 fn run(policy: &DvfsPolicy, about: &str, out: &Outcome, base_ns: u64) -> ReplayRun {

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What code asked for, out of the licence levels that a CPU had.
+//!
+//! **Problem.** A level is granted a little after code asks for it, and held for the hardware's timeout behind the last
+//! of that code (`machine::license`). A replay has a hold of its own, by its policy: if recorded levels were what
+//! code asks for, every hold would be counted twice.
+//!
+//! **Idea.** Take the hardware's hold off the end of each time at a level, and put the grant's time before its begin:
+//!
+//! ```text
+//!   level         ____|=====================|_____________
+//!                  grant                   release
+//!   asked for     |<------------>|<- hold ->|
+//!              from                 until
+//! ```
+//!
+//! Each level by itself, as the hardware holds them: `until` of level 1 is the hold before the CPU was last at level 1 *or
+//! above*. Where the release was seen, `until` is known to a look at the counters. It is not seen while a CPU
+//! idles: then it was between the last time it was seen raised (s) and the first time it was not (e), and
+//! [`Bound`] says which end is taken:
+//!
+//! ```text
+//!   least   until = s - hold           nothing was asked for in the last hold before s
+//!   most    until = min(e - hold, s)   asked for until s, unless e came too early for that
+//! ```
+//!
+//! **Limits.** What happens within a hold does not show: gaps in the demand that are shorter than it count as demand, and
+//! so does a single instruction, which raises the level for a whole hold. The hold is the recording machine's, and must
+//! be known. A level that is there when somebody begins to run, and over within a hold, was asked for by others, or while
+//! nothing was recorded. Siblings share a level: with SMT, what one asks for is seen on both.
+
+use machine::{CoreLicense, Times};
+
+use crate::levels::Stretch;
+
+/// Which of the demands that explain the same levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The shortest.
+    Least,
+    /// The longest.
+    Most,
+}
+
+/// A time in which code asks for a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// From when.
+    pub start_ns: u64,
+    /// To when; behind the begin.
+    pub end_ns: u64,
+    /// The level, above 0.
+    pub level: u8,
+}
+
+/// The demand that explains the levels of a CPU whose hold is `times.relax_ns`: in order, and one at a time.
+pub fn of_levels(stretches: &[Stretch], times: &Times, bound: Bound) -> Vec<Demand> {
+    let highest = stretches.iter().map(|stretch| stretch.level).max().unwrap_or(0);
+    let each = (1..=highest).flat_map(|level| of_level(stretches, level, times, bound));
+    highest_at_a_time(each.collect())
+}
+
+/// A time at a level or above.
+#[derive(Clone, Copy, Debug)]
+struct Raised {
+    /// When code may have asked for it, at the earliest.
+    from_ns: u64,
+    /// It was there when somebody began to run, and who had asked for it is not known.
+    found: bool,
+    /// The end of the last stretch that had it.
+    seen_ns: u64,
+}
+
+/// The demand for a level or above.
+fn of_level(stretches: &[Stretch], level: u8, times: &Times, bound: Bound) -> Vec<Demand> {
+    let grant_ns = times.throttle_ns + times.halt_ns;
+    let mut demands = Vec::new();
+    let mut raised: Option<Raised> = None;
+    // Since when somebody runs without a gap, and until when.
+    let (mut since_ns, mut until_ns) = (0, 0);
+    for stretch in stretches {
+        let start_ns = stretch.start_ns;
+        if start_ns != until_ns {
+            since_ns = start_ns;
+        }
+        until_ns = stretch.end_ns;
+        // Idle code asks for nothing: a level does not outlast a longer gap.
+        let over =
+            |last: &mut Raised| stretch.level < level || start_ns > last.seen_ns + times.relax_ns;
+        if let Some(last) = raised.take_if(over) {
+            demands.extend(last.demand(start_ns, level, times.relax_ns, bound));
+        }
+        if stretch.level >= level {
+            let from_ns = start_ns.saturating_sub(grant_ns).max(since_ns);
+            let found = start_ns == since_ns;
+            let last = raised.get_or_insert(Raised { from_ns, found, seen_ns: 0 });
+            last.seen_ns = stretch.end_ns;
+        }
+    }
+    demands.extend(raised.and_then(|last| last.demand(u64::MAX, level, times.relax_ns, bound)));
+    demands
+}
+
+impl Raised {
+    /// Its demand, if the level was first seen to be over at `over_ns`; none if others may have asked for all of it.
+    fn demand(&self, over_ns: u64, level: u8, hold_ns: u64, bound: Bound) -> Option<Demand> {
+        let until_ns = match bound {
+            Bound::Least => self.seen_ns.saturating_sub(hold_ns),
+            Bound::Most => over_ns.saturating_sub(hold_ns).min(self.seen_ns),
+        };
+        if self.found && until_ns <= self.from_ns {
+            return None;
+        }
+        // One instruction is enough.
+        let end_ns = until_ns.max(self.from_ns + 1);
+        Some(Demand { start_ns: self.from_ns, end_ns, level })
+    }
+}
+
+/// Of demands that overlap, the highest.
+fn highest_at_a_time(mut all: Vec<Demand>) -> Vec<Demand> {
+    all.sort_by_key(|demand| (demand.start_ns, demand.level));
+    let mut bounds: Vec<u64> = all.iter().flat_map(|d| [d.start_ns, d.end_ns]).collect();
+    bounds.sort_unstable();
+    bounds.dedup();
+    let mut highest: Vec<Demand> = Vec::new();
+    let (mut open, mut next): (Vec<Demand>, _) = (Vec::new(), all.iter().peekable());
+    for piece in bounds.windows(2) {
+        let [start_ns, end_ns] = *piece else { continue };
+        open.retain(|demand| demand.end_ns > start_ns);
+        while let Some(demand) = next.next_if(|demand| demand.start_ns <= start_ns) {
+            open.push(*demand);
+        }
+        let Some(level) = open.iter().map(|demand| demand.level).max() else { continue };
+        match highest.last_mut() {
+            Some(last) if last.end_ns == start_ns && last.level == level => last.end_ns = end_ns,
+            _ => highest.push(Demand { start_ns, end_ns, level }),
+        }
+    }
+    highest
+}
+
+/// The levels that the hardware gives code that asks for these, in order, from the first request to where the last
+/// level is over; level 0 is left out. A halt counts as time at the level before it.
+pub fn levels_of(demands: &[Demand], times: &Times) -> Vec<Demand> {
+    let mut license = CoreLicense::default();
+    let mut levels = Vec::new();
+    let mut since_ns = 0;
+    let mut until = |license: &mut CoreLicense, at_ns: u64| {
+        while license.deadline_ns() <= at_ns {
+            let (now_ns, level) = (license.deadline_ns(), license.level());
+            license.expire(now_ns, times);
+            if license.level() != level {
+                if level > 0 {
+                    levels.push(Demand { start_ns: since_ns, end_ns: now_ns, level });
+                }
+                since_ns = now_ns;
+            }
+        }
+    };
+    for (at, demand) in demands.iter().enumerate() {
+        until(&mut license, demand.start_ns);
+        license.set_demand(demand.level, demand.start_ns, times);
+        until(&mut license, demand.end_ns);
+        if demands.get(at + 1).is_none_or(|next| next.start_ns != demand.end_ns) {
+            license.set_demand(0, demand.end_ns, times);
+        }
+    }
+    // Nothing is asked for any more, so it ends: at `u64::MAX` nothing is due.
+    until(&mut license, u64::MAX - 1);
+    levels
+}
