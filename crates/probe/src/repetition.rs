@@ -19,8 +19,8 @@
 
 use report::probe::raw::{Header, Phase, Trace, Work};
 
-use crate::series::{Slice, slices};
-use crate::stats::{is_in_bin, median, middle_mean};
+use crate::series::{Slice, rate, slices};
+use crate::stats::is_in_bin;
 use crate::steps::segments;
 
 /// Start of the block in which halts are looked for if the rate shows no throttle, ns.
@@ -67,7 +67,7 @@ impl Repetition {
         let slices = slices(header, trace);
         let phase = |wanted| slices.iter().filter(move |one| one.phase == wanted);
         let pre: Vec<f64> = phase(Phase::Pre).filter_map(Slice::clock_khz).collect();
-        let before_khz = median(&pre)?;
+        let before_khz = clock_khz(phase(Phase::Pre))?;
         let inside = pre.iter().filter(|khz| is_in_bin(**khz, before_khz)).count();
         let payload = |one: &&Slice| matches!(one.work, Work::Payload(_));
         let block: Vec<Slice> = phase(Phase::Block).copied().collect();
@@ -87,8 +87,7 @@ impl Repetition {
     /// The last third of the block.
     fn settled(&mut self, block: &[Slice], wide_per_loop: u32) {
         let late = || block.iter().filter(|one| one.at_ns > self.block_ns * 2.0 / 3.0);
-        let clocks: Vec<f64> = late().filter_map(Slice::clock_khz).collect();
-        self.steady_khz = middle_mean(&clocks);
+        self.steady_khz = clock_khz(late());
         self.wide_per_cycle = self
             .steady_khz
             .zip(settled_rate(block, self.block_ns))
@@ -157,11 +156,12 @@ impl Repetition {
     fn after(&mut self, post: &[Slice]) {
         let (from, to) = AFTER_NS;
         let early = post.iter().filter(|one| (from..=to).contains(&(one.at_ns - self.block_ns)));
-        self.after_khz = median(&early.filter_map(Slice::clock_khz).collect::<Vec<_>>());
+        self.after_khz = clock_khz(early);
         let timed: Vec<(&Slice, f64)> =
             post.iter().filter_map(|one| Some((one, one.clock_khz()?))).collect();
         let clocks: Vec<f64> = timed.iter().map(|(_, khz)| *khz).collect();
-        self.end_khz = median(&clocks[clocks.len() - clocks.len() / 10..]);
+        self.end_khz =
+            clock_khz(timed[timed.len() - timed.len() / 10..].iter().map(|(one, _)| *one));
         let parts = segments(&clocks, CLOCK_STEP_KHZ);
         let Some(rise) = parts.windows(2).find(|pair| {
             pair[1].level > pair[0].level + CLOCK_STEP_KHZ
@@ -189,12 +189,17 @@ fn was_preempted(slices: &[Slice]) -> bool {
     until_end.filter_map(|one| one.gap_ns).any(|ns| ns > LONGEST_HALT_NS)
 }
 
-/// Median rate in the last third of the block, rounds per ns.
+/// The clock over slices of which those of the meter count.
+pub(crate) fn clock_khz<'a>(slices: impl Iterator<Item = &'a Slice>) -> Option<f64> {
+    rate(slices.filter(|one| matches!(one.work, Work::Meter(_)))).map(|ghz| ghz * 1e6)
+}
+
+/// Rate in the last third of the block, rounds per ns.
 fn settled_rate(block: &[Slice], block_ns: f64) -> Option<f64> {
     let late = block
         .iter()
         .filter(|one| matches!(one.work, Work::Payload(_)) && one.at_ns > block_ns * 2.0 / 3.0);
-    median(&late.filter_map(Slice::per_ns).collect::<Vec<_>>())
+    rate(late)
 }
 
 /// When the rate changed, given the first slice of the new one. The slice before it may be a gap,

@@ -34,6 +34,8 @@ const SETTLE_NS: f64 = 5_000_000.0;
 pub struct Noise {
     /// Largest error of a reading of the counter, ns.
     pub jitter_ns: f64,
+    /// Steps in which the counter advances, ns; 0 if it is as fine as its ticks.
+    pub counter_step_ns: f64,
     /// Interrupts per ms.
     pub interrupts_per_ms: f64,
     /// Longest interrupt, ns; the shortest takes a third of it.
@@ -54,6 +56,7 @@ impl Noise {
     /// No noise at all.
     pub const NONE: Noise = Noise {
         jitter_ns: 0.0,
+        counter_step_ns: 0.0,
         interrupts_per_ms: 0.0,
         interrupt_ns: 0.0,
         busy_frac: 0.0,
@@ -65,6 +68,7 @@ impl Noise {
     /// A shared machine with a neighbour that works a third of the time.
     pub const SHARED: Noise = Noise {
         jitter_ns: 3.0,
+        counter_step_ns: 0.0,
         interrupts_per_ms: 1.0,
         interrupt_ns: 6_000.0,
         busy_frac: 0.33,
@@ -208,7 +212,11 @@ impl Simulated {
     }
 
     fn read(&mut self) -> f64 {
-        self.now_ns + self.noise.jitter_ns * (2.0 * self.random.f64() - 1.0)
+        let read_ns = self.now_ns + self.noise.jitter_ns * (2.0 * self.random.f64() - 1.0);
+        match self.noise.counter_step_ns {
+            0.0 => read_ns,
+            step_ns => (read_ns / step_ns).floor() * step_ns,
+        }
     }
 }
 
