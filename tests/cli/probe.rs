@@ -85,6 +85,59 @@ fn this_cpu_is_measured_or_refused() {
     assert!(shown.contains("PARTIAL: 0 s were over") || shown.contains("why:"), "{shown}");
 }
 
+/// Samples of this very CPU replay to the report that was printed beside them, byte by byte, be it complete, partial
+/// or too little to say anything.
+#[test]
+fn samples_of_this_cpu_replay() {
+    let folder = tempfile::tempdir().unwrap();
+    let raw = path(folder.path(), "raw.jsonl");
+    let measured = run(&[
+        "probe",
+        "--time",
+        "2s",
+        "--active",
+        "1",
+        "--kernels",
+        "256-fma",
+        "--json",
+        "--raw",
+        &raw,
+    ]);
+    assert!(matches!(measured.status.code(), Some(0 | 77)), "{measured:?}");
+    if !Path::new(&raw).exists() {
+        return eprintln!("skipped: {}", String::from_utf8_lossy(&measured.stderr));
+    }
+    let replayed = run(&["probe", "--replay", &raw, "--json"]);
+    assert_eq!(replayed.status.code(), measured.status.code());
+    assert!(text(&measured) == text(&replayed), "the reports differ");
+    let report: report::probe::ProbeReport = serde_json::from_slice(&replayed.stdout).unwrap();
+    let traces = fs::read_to_string(&raw).unwrap().lines().count() - 1;
+    assert_eq!(report.repetitions, traces);
+}
+
+/// A machine that was hardly ever quiet: what is known is printed, and that nothing can be said of the CPU, which the
+/// machine cannot answer. Nor is there a CPU file.
+#[test]
+fn a_busy_machine_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let (raw, machine) = (path(folder.path(), "raw.jsonl"), path(folder.path(), "machine.toml"));
+    let kernels = ["--simulate", "xeon-w-2104", "--quick", "--kernels", "512-fma"];
+    run(&[&["probe", "--raw", &raw], &kernels[..]].concat());
+    let samples = fs::read_to_string(&raw).unwrap();
+    let cut: Vec<&str> = samples.lines().take(6).collect();
+    fs::write(&raw, cut.join("\n")).unwrap();
+    let output = run(&["probe", "--replay", &raw]);
+    assert_eq!(output.status.code(), Some(77), "{output:?}");
+    assert!(text(&output).contains("samples: 5 repetitions"), "{}", text(&output));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("nothing can be said about this CPU"), "{told}");
+    assert!(told.contains("of 5 repetitions were quiet") && told.contains("next:"), "{told}");
+    let output = run(&["probe", "--replay", &raw, "--machine-file", &machine]);
+    assert_eq!(output.status.code(), Some(77), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no CPU file"), "{output:?}");
+    assert!(!Path::new(&machine).exists());
+}
+
 /// What an earlier probe wrote is told by the doctor: its figures, what follows from them, and nothing that
 /// the file does not say. A file that is none is an error with its line.
 #[test]
