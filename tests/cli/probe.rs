@@ -182,6 +182,28 @@ fn verify_tells_better_from_worse() {
     assert!(text(&same).contains("no difference found"), "{}", text(&same));
 }
 
+/// The clock at which the runs ran is compared, where the kernel counts cycles; elsewhere it is said why it is not
+/// known. Of simulated runs neither is said.
+#[test]
+fn verify_compares_clocks_or_says_why_not() {
+    let verify = ["verify", "--runs", "4", "--warmup", "0", "--a", "true", "--b", "true"];
+    let json = run(&[&verify[..], &["--json"]].concat());
+    let found: report::verify::VerifyReport = serde_json::from_slice(&json.stdout).unwrap();
+    let shown = text(&run(&verify));
+    let samples = || found.a.samples.iter().chain(&found.b.samples);
+    match &found.clock {
+        Some(clock) => {
+            assert!(samples().all(|sample| sample.clock_khz.is_some_and(|khz| khz > 0.0)));
+            assert!(clock.a > 0.0 && found.no_clock.is_none() && shown.contains(" MHz"), "{shown}");
+        }
+        None => {
+            assert!(samples().any(|sample| sample.clock_khz.is_none()));
+            assert!(found.no_clock.is_some_and(|why| !why.is_empty()));
+            assert!(shown.contains("clock: not known: "), "{shown}");
+        }
+    }
+}
+
 /// A command that fails, one that prints no number, one that is not there: what, why, what next.
 #[test]
 fn verify_of_a_broken_command_fails() {
@@ -293,6 +315,7 @@ fn verify_compares_policies_on_a_scenario() {
     let again: report::sim::SimReport = serde_json::from_slice(&again.stdout).unwrap();
     let server = again.runs[0].loads.iter().find(|load| load.name == "server").unwrap();
     assert_eq!(server.work_per_s, sample.metric);
+    assert_eq!((&found.clock, &found.no_clock, sample.clock_khz), (&None, &None, None));
 
     let same = verify(&["--policy", "fair", "--json"]);
     let found: report::verify::VerifyReport = serde_json::from_slice(&same.stdout).unwrap();
