@@ -199,3 +199,19 @@ fn a_clock_that_is_not_sharp_is_not_taken_for_no_effect() {
     assert_eq!(rules_with(80_000.0), sharp);
     assert_eq!(rules_with(2_000_000.0).1, None);
 }
+
+/// Times of a change stand in the CPU file where there is a level to change to; where no clock falls, what the start of
+/// a block shows is no throttle.
+#[test]
+fn times_belong_to_levels() {
+    let mut machine = Simulated::new(&model("xeon-gold-6130"), Noise::SHARED, 7);
+    let mut report = measure(&mut machine, &[("scalar", 1), ("512-fma", 1)], 1, 12);
+    let known = |report: &ProbeReport| {
+        let text = report::probe::machine_file(report).unwrap();
+        CpuModel::from_toml(&text).unwrap().transition.throttle_ns.is_some()
+    };
+    assert!(known(&report));
+    let scalar_khz = report.rows[0].steady_khz;
+    report.rows.iter_mut().for_each(|row| row.steady_khz = scalar_khz);
+    assert!(report.rows.iter().any(|row| row.throttle_ns.is_some()) && !known(&report));
+}
