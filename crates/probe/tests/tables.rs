@@ -36,8 +36,9 @@ fn off_pct(found: f64, truth: f64) -> f64 {
     100.0 * (found / truth - 1.0).abs()
 }
 
-/// A shared machine whose counter advances in steps of 10 ns, an eighth of the block's shorter slices.
-const COARSE: Noise = Noise { counter_step_ns: 10.0, ..Noise::SHARED };
+/// A shared machine as that of docs/experiments/web-bursts.md: its counter advances in steps of 10 ns, an eighth of the
+/// block's shorter slices, and the first microsecond of each block is slow.
+const COARSE: Noise = Noise { counter_step_ns: 10.0, cold_ns: 1_200.0, ..Noise::SHARED };
 
 /// Every CPU file, one and all cores active, on a shared machine with a neighbour: the clock of each
 /// class is that of the turbo table within half a bin, dense and sparse.
@@ -121,7 +122,7 @@ fn planted_effects_come_back() {
 }
 
 /// A CPU without any effect: nothing is seen where nothing is, and each answer says so. Nor by a coarse counter,
-/// where the clock in the block is that before it within 10 MHz, as that of facts 4 is known.
+/// where the clock in the block is that before it within 20 MHz.
 #[test]
 fn nothing_is_seen_where_nothing_is() {
     let mut model = model("xeon-gold-6130");
@@ -139,7 +140,7 @@ fn nothing_is_seen_where_nothing_is() {
             assert_eq!((row.break_even_ns, row.counted_from), (None, None));
             assert!(row.notes.len() >= 3, "{:?}", row.notes);
             let (before, steady) = (row.before_khz.unwrap().value, row.steady_khz.unwrap().value);
-            assert!((before - steady).abs() < 10_000.0, "{before} {steady}, {:?}", row.cell);
+            assert!((before - steady).abs() < 20_000.0, "{before} {steady}, {:?}", row.cell);
         }
     }
 }
