@@ -30,7 +30,8 @@ wide)
 	;;
 web)
 	# Bits of OPENSSL_ia32cap(3): see web-bursts.md. Quoted, for a shell may
-	# replace ~; never empty, for that takes all bits away.
+	# replace ~; never empty, for that takes all bits away. On Skylake-SP and
+	# Cascade Lake, where OpenSSL hides AVX512F, wide needs the whole vectors.
 	libraries=-lcrypto
 	wide="OPENSSL_ia32cap=':~0'"
 	narrow="OPENSSL_ia32cap=':~0xc0230000'"

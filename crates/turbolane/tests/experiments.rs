@@ -167,7 +167,8 @@ fn forms_do_the_same_work() {
             let avx512 = f | dq | ifma | bw | vl;
             assert_eq!(bits[1], bits[0] & !avx512, "{bits:x?}");
             assert_eq!(bits[2], bits[1] & !avx2, "{bits:x?}");
-            assert!(bits[0] & f != 0 && bits[1] & avx2 != 0, "{bits:x?}");
+            // F may be gone before: OpenSSL hides it on family 6, model 55h.
+            assert!(bits[0] & vl != 0 && bits[1] & avx2 != 0, "{bits:x?}");
         }
     }
 }
