@@ -241,6 +241,7 @@ static void follow_armed(void *unused)
 	struct tlt_cpu *c = this_cpu_ptr(&tlt_cpu);
 
 	c->armed = cpumask_test_cpu(smp_processor_id(), &armed_cpus);
+	tlt_ran_full(c);
 	if (c->armed)
 		set_thread_flag(TIF_USER_RETURN_NOTIFY);
 	else
@@ -256,6 +257,7 @@ int tlt_arm_cpus(const struct cpumask *cpus)
 	mutex_lock(&arm_mutex);
 	cpumask_copy(&armed_cpus, cpus);
 	on_each_cpu(follow_armed, NULL, 1);
+	tlt_levels_follow(&armed_cpus);
 	mutex_unlock(&arm_mutex);
 	cpus_read_unlock();
 	return 0;
@@ -286,6 +288,8 @@ int tlt_arm_cpu_up(unsigned int cpu)
 	tlt_notify_register(c);
 	follow_armed(NULL);
 	local_irq_enable();
+	if (c->armed)
+		tlt_levels_open(cpu);
 	return 0;
 }
 
@@ -293,6 +297,7 @@ int tlt_arm_cpu_down(unsigned int cpu)
 {
 	struct tlt_cpu *c = this_cpu_ptr(&tlt_cpu);
 
+	tlt_levels_close(cpu);
 	local_irq_disable();
 	c->armed = false;
 	tlt_full(TLT_FULL_DISARM);

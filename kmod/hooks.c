@@ -160,6 +160,7 @@ static void unhook_gp(void)
 static void on_switch(void *unused, bool preempt, struct task_struct *prev,
 		      struct task_struct *next, unsigned int prev_state)
 {
+	tlt_ran_full(this_cpu_ptr(&tlt_cpu));
 	tlt_full(TLT_FULL_SWITCH);
 }
 
@@ -271,10 +272,14 @@ static void on_user_return(struct user_return_notifier *notifier)
 	struct tlt_cpu *c = container_of(notifier, struct tlt_cpu, notifier);
 
 	if (!c->reduced && c->armed) {
-		if (tlt_runs_full(c))
+		if (tlt_runs_full(c)) {
+			tlt_runs_on_full(c);
 			return; /* and look again next time */
+		}
+		tlt_ran_full(c);
 		if (tlt_reduce(c) == TLT_LEFT_LIVE) {
 			tlt_left_live(c);
+			tlt_runs_on_full(c);
 			return;
 		}
 	}

@@ -37,6 +37,7 @@ static int __init trap_module_init(void)
 
 	if (err)
 		return err;
+	tlt_levels_init();
 	err = tlt_live_init();
 	if (err)
 		return err;

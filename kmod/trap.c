@@ -34,7 +34,7 @@
  * A heavy instruction inside a period of grace goes unseen. Against that: before
  * a period is given, the code behind the light instruction is read (ahead.c);
  * the end of the period looks at XGETBV(1) (live.c: live ZMM_Hi256 is wide work
- * that goes on); a process that proved wide gets no grace, each of its traps is
+ * that goes on) and at licence counters, where the PMU has them (levels.c); a process that proved wide gets no grace, each of its traps is
  * sent; user space may know better and say so (TLT_IOC_LEARN). A program that
  * mixes both all the time is best moved off its light use, by glibc's tunables
  * (docs/kernel-module.md).
@@ -149,6 +149,11 @@ SETTING(traps_per_s_max, 5000, 1, 1000000,
 /* se.sum_exec_runtime is up to date at the last tick or switch only. */
 #define RUNTIME_LAG_NS (2 * TICK_NSEC)
 
+unsigned int tlt_wide_level(void)
+{
+	return READ_ONCE(wide_level.value);
+}
+
 /*
  * Grace for processes that have no wide code: ten traps a second cost nothing.
  * A thread whose process maps wide code goes unseen for so long at most.
@@ -244,6 +249,13 @@ void tlt_full_for_a_while(void)
 /* The current task has executed a program: nothing is known of it. */
 void tlt_executed(void)
 {
+	struct tlt_task *t;
+
+	rcu_read_lock();
+	t = tlt_task_find(current);
+	if (t)
+		t->raised_level = false;
+	rcu_read_unlock();
 	tlt_process_learn(current, TLT_VERDICT_NONE);
 	if (tlt_nr_armed())
 		tlt_full_for_a_while();
@@ -344,7 +356,7 @@ static bool is_wide(const struct tlt_insn *insn, u32 verdict)
 	case TLT_VERDICT_LIGHT:
 		return false;
 	default:
-		return insn->license_level >= READ_ONCE(wide_level.value);
+		return insn->license_level >= tlt_wide_level();
 	}
 }
 
@@ -379,8 +391,7 @@ static void count(struct tlt_cpu *c, struct tlt_task *t,
 		  const struct tlt_insn *insn, unsigned long ip)
 {
 	bool withheld = insn->kind == TLT_LIGHT || insn->kind == TLT_HEAVY;
-	bool heavy = withheld &&
-		     insn->license_level >= READ_ONCE(wide_level.value);
+	bool heavy = withheld && insn->license_level >= tlt_wide_level();
 
 	c->counters.traps++;
 	c->counters.traps_heavy += heavy;
@@ -412,7 +423,7 @@ static void read_ahead(struct pt_regs *regs, struct tlt_insn *insn)
 {
 	u8 level = level_ahead(regs);
 
-	if (level < READ_ONCE(wide_level.value))
+	if (level < tlt_wide_level())
 		return;
 	insn->kind = TLT_HEAVY;
 	insn->license_level = max(insn->license_level, level);
@@ -433,6 +444,35 @@ static void learn_wide(u32 verdict)
 {
 	if (verdict == TLT_VERDICT_NONE)
 		tlt_process_learn(current, TLT_VERDICT_WIDE);
+}
+
+/*
+ * The current task has asked for the wide level without a trap, as a licence
+ * counter shows. Its period is over, so that it traps again; its process learns
+ * then what was seen, since no memory can be allocated in a switch.
+ */
+void tlt_level_rose(struct tlt_cpu *c)
+{
+	struct tlt_task *t = tlt_task_find(current);
+
+	c->counters.level_rises++;
+	if (!t || READ_ONCE(mode) == MODE_COUNT ||
+	    tlt_process_verdict(current) != TLT_VERDICT_NONE)
+		return;
+	t->raised_level = true;
+	t->full_until_ns = 0;
+}
+
+/* What is known of the current process, with what this task has shown since. */
+static u32 verdict_now(struct tlt_task *t)
+{
+	u32 verdict = tlt_process_verdict(current);
+
+	if (likely(!t || !t->raised_level))
+		return verdict;
+	t->raised_level = false;
+	learn_wide(verdict);
+	return tlt_process_verdict(current);
 }
 
 /*
@@ -468,7 +508,7 @@ static void trapped(struct pt_regs *regs)
 {
 	struct tlt_cpu *c = this_cpu_ptr(&tlt_cpu);
 	struct tlt_task *t = tlt_task_find(current) ?: tlt_task_get(current);
-	u32 verdict = tlt_process_verdict(current);
+	u32 verdict = verdict_now(t);
 	u64 now_ns = local_clock();
 	struct tlt_insn insn;
 
@@ -482,10 +522,10 @@ static void trapped(struct pt_regs *regs)
 			   NSEC_PER_SEC -
 				   (now_ns - t->rate_second * NSEC_PER_SEC));
 	} else if (is_wide(&insn, verdict)) {
-		if (insn.license_level >= READ_ONCE(wide_level.value))
+		if (insn.license_level >= tlt_wide_level())
 			learn_wide(verdict);
 		leave_full(c, t, now_ns, READ_ONCE(hold_ns.value));
-		steer(c, t, max_t(u32, insn.license_level, wide_level.value),
+		steer(c, t, max_t(u32, insn.license_level, tlt_wide_level()),
 		      regs->ip);
 		let_answer_in();
 	} else {
@@ -510,9 +550,9 @@ void tlt_left_live(struct tlt_cpu *c)
 	leave_full(c, t, now_ns, READ_ONCE(hold_ns.value));
 	if (READ_ONCE(mode) == MODE_COUNT || verdict == TLT_VERDICT_LIGHT)
 		return;
-	if (level_ahead(regs) >= READ_ONCE(wide_level.value))
+	if (level_ahead(regs) >= tlt_wide_level())
 		learn_wide(verdict);
-	steer(c, t, READ_ONCE(wide_level.value), regs->ip);
+	steer(c, t, tlt_wide_level(), regs->ip);
 }
 
 /* ---- #UD ---- */

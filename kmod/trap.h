@@ -7,6 +7,7 @@
  *   live.c    withheld state that is alive when XCR0 is reduced
  *   hooks.c   where the kernel has to be told: switch, FPU code, return to user
  *   trap.c    the trap and what is decided about it
+ *   levels.c  licence counters: wide code that did not trap
  *   marks.c   notes about tasks and processes
  *   sites.c   places in programs that must see the full XCR0
  *   detect.c  libraries that are loaded late
@@ -27,7 +28,21 @@
 
 #include "uapi/turbolane_trap.h"
 
+struct perf_event;
+
 /* ---- one CPU ---- */
+
+/* User code with the full XCR0 on an armed CPU, without a switch; see levels.c. */
+struct tlt_stretch {
+	bool runs;	     /* one has begun and not ended */
+	bool certain;	     /* what the level does in it tells something */
+	const void *process; /* signal_struct of the last, only to compare */
+	u64 nr;		     /* so far */
+	u64 from_cycles;     /* the counter at its beginning */
+	u64 siblings_nr;     /* the siblings' `nr` then */
+	u64 ended_ns;	     /* local_clock(), of the last */
+	u64 settled_ns;	     /* when requests of another process are granted */
+};
 
 struct tlt_cpu {
 	bool armed;    /* withholds from user code; written on this CPU only */
@@ -38,6 +53,9 @@ struct tlt_cpu {
 	u64 skip_until_ns; /* local_clock(); leave everybody full; 0 = no */
 	const void *
 		just_trapped; /* struct tlt_task, only to compare; see trap.c */
+	struct perf_event *level_event; /* NULL: no licence counter */
+	unsigned int level_counted;	/* it counts this level and above */
+	struct tlt_stretch stretch;
 	struct user_return_notifier notifier;
 	struct hlist_node **list_first; /* the kernel's list of notifiers */
 	struct tlt_cpu_counters counters;
@@ -90,6 +108,29 @@ void tlt_live_exit(void);
 enum tlt_liveness tlt_park(struct tlt_cpu *c);
 void tlt_unpark(struct tlt_cpu *c);
 
+/* ---- levels.c ---- */
+
+void tlt_levels_init(void);
+void tlt_levels_open(unsigned int cpu);
+void tlt_levels_close(unsigned int cpu);
+void tlt_levels_follow(const struct cpumask *armed);
+void tlt_stretch_begins(struct tlt_cpu *c);
+void tlt_stretch_ends(struct tlt_cpu *c);
+
+/* The current task returns to user mode with the full XCR0. Interrupts off. */
+static __always_inline void tlt_runs_on_full(struct tlt_cpu *c)
+{
+	if (c->level_event && !c->stretch.runs)
+		tlt_stretch_begins(c);
+}
+
+/* It is switched out, or to run reduced. Interrupts off. */
+static __always_inline void tlt_ran_full(struct tlt_cpu *c)
+{
+	if (unlikely(c->stretch.runs))
+		tlt_stretch_ends(c);
+}
+
 /* ---- hooks.c ---- */
 
 int tlt_hooks_init(void);
@@ -113,7 +154,8 @@ struct tlt_task {
 	u64 full_until_run_ns; /* its own se.sum_exec_runtime; 0 = none */
 	u64 rate_second;       /* local_clock() in s: what rate_traps counts */
 	unsigned long last_ip;
-	u8 last_kind; /* of the instruction there: struct tlt_insn */
+	bool raised_level; /* seen by levels.c; its process is to learn it */
+	u8 last_kind;	   /* of the instruction there: struct tlt_insn */
 	u8 last_level;
 	unsigned long gp_ip; /* restarted after #GP; 0 = none */
 	u32 vain_moves;	     /* in a row, back from full CPUs, nothing done */
@@ -140,6 +182,8 @@ int tlt_trap_init(void);
 void tlt_trap_exit(void);
 bool tlt_runs_full(struct tlt_cpu *c);
 void tlt_left_live(struct tlt_cpu *c);
+unsigned int tlt_wide_level(void);
+void tlt_level_rose(struct tlt_cpu *c);
 void tlt_full_for_a_while(void);
 void tlt_executed(void);
 void tlt_maps_code(bool of_file);

@@ -46,8 +46,8 @@ MODULE_PARM_DESC(relax_ns, "hold behind the last request (default 670000)");
 #define CYCLES_PER_NS 2 /* a clock of 2 GHz, whatever the level */
 #define RELAX_MAX_NS 60000000000UL
 
-/* What an event counts: time at a level, or all of it. */
-#define ALL_LEVELS LEVELS
+/* What an event counts, in event->hw.idx: time at these levels, as bits. */
+#define ALL_LEVELS 7
 
 struct core {
 	u64 at_ns;	      /* accounted for up to here */
@@ -178,7 +178,10 @@ static void unfollow_switches(void)
 
 static int event_init(struct perf_event *event)
 {
-	static const u64 level_events[LEVELS] = {0x0728, 0x1828, 0x2028};
+	static const struct {
+		u64 config;
+		int levels;
+	} level_events[] = {{0x0728, 1}, {0x1828, 2}, {0x2028, 4}, {0x3828, 6}};
 	u64 config = event->attr.config;
 
 	if (event->attr.type == PERF_TYPE_HARDWARE) {
@@ -187,9 +190,9 @@ static int event_init(struct perf_event *event)
 	}
 	if (event->attr.type != PERF_TYPE_RAW)
 		return -ENOENT;
-	for (int level = 0; level < LEVELS; level++) {
-		if (config == level_events[level]) {
-			event->hw.idx = level;
+	for (int i = 0; i < ARRAY_SIZE(level_events); i++) {
+		if (config == level_events[i].config) {
+			event->hw.idx = level_events[i].levels;
 			return 0;
 		}
 	}
@@ -203,7 +206,7 @@ static u64 counter(const struct perf_event *event)
 	u64 ns = 0;
 
 	for (int level = 0; level < LEVELS; level++)
-		if (event->hw.idx == level || event->hw.idx == ALL_LEVELS)
+		if (event->hw.idx >> level & 1)
 			ns += c->spent_ns[level];
 	return ns * CYCLES_PER_NS;
 }

@@ -79,7 +79,7 @@ impl Core {
     /// numbers grow as clocks fall.
     pub fn lower_cost_ns(&self, high: u8, low: u8) -> f64 {
         let done_frac = self.throttle_frac * self.clock_ratio(high, low);
-        self.times.throttle_ns as f64 * (1.0 - done_frac) + self.times.halt_ns as f64
+        self.times.throttle_ns as f64 * (1.0 - done_frac) + self.times.halts_ns(high, low) as f64
     }
 
     /// CPU time that a change to a higher clock costs, ns.

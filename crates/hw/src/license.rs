@@ -123,4 +123,17 @@ mod tests {
         models.dedup();
         assert_eq!(models.len(), count);
     }
+
+    /// The kernel module opens counters on the models that have them, and on no other.
+    #[test]
+    fn the_module_knows_the_same_models() {
+        let source = include_str!("../../../kmod/levels.c");
+        let listed: Vec<u32> = source
+            .split("X86_MATCH_VFM(IFM(6, ")
+            .skip(1)
+            .map(|rest| rest.split(')').next().unwrap().parse().unwrap())
+            .collect();
+        let counting = GENERATIONS.iter().filter(|g| g.counters.counted().is_ok());
+        assert_eq!(listed, counting.flat_map(|g| g.models).copied().collect::<Vec<_>>());
+    }
 }

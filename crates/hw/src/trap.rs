@@ -21,7 +21,7 @@ use crate::{Live, Source};
 pub const NAME: &str = "turbolane_trap";
 
 /// The ABI that this was written for.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 const DEVICE: &str = "/dev/turbolane_trap";
 const MODULE: &str = "/sys/module/turbolane_trap";
@@ -107,6 +107,7 @@ pub struct CpuCounters {
     pub grace_returns: u64,
     pub no_memory: u64,
     pub violations: u64,
+    pub level_rises: u64,
 }
 
 #[repr(C)]

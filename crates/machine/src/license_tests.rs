@@ -66,6 +66,25 @@ fn count_halts(seen: Vec<(u64, Phase, u8)>) -> usize {
     seen.iter().filter(|(_, phase, _)| *phase == Phase::Halted).count()
 }
 
+/// From level 0 to 2 the clock changes twice (DIM 4.1), also if level 2 is asked for while level 1 is waited
+/// for; from 1 to 2, and all the way down, once.
+#[test]
+fn each_level_on_the_way_up_halts() {
+    let mut core = CoreLicense::default();
+    core.set_demand(1, 0, &TIMES);
+    core.set_demand(2, 5_000, &TIMES);
+    let up = run(&mut core, 50_000);
+    assert_eq!(up, [(9_000, Phase::Halted, 0), (31_000, Phase::Steady, 2)]);
+    core.set_demand(0, 50_000, &TIMES);
+    let down = run(&mut core, u64::MAX - 1);
+    assert_eq!(down, [(720_000, Phase::Halted, 2), (731_000, Phase::Steady, 0)]);
+    core.set_demand(1, 1_000_000, &TIMES);
+    run(&mut core, 1_020_000);
+    core.set_demand(2, 1_030_000, &TIMES);
+    let higher = run(&mut core, 1_060_000);
+    assert_eq!(higher, [(1_039_000, Phase::Halted, 1), (1_050_000, Phase::Steady, 2)]);
+}
+
 /// Level 2 falls to level 1 while code of level 1 goes on, and to 0 when that has ended too.
 #[test]
 fn each_level_has_its_own_hold() {
@@ -102,7 +121,7 @@ fn a_request_stands() {
     let mut core = CoreLicense::default();
     core.set_demand(2, 0, &TIMES);
     core.set_demand(0, 1_000, &TIMES);
-    run(&mut core, 20_000);
+    run(&mut core, 31_000);
     assert_eq!(core.level(), 2);
     run(&mut core, 1_000_000);
     assert_eq!(core.level(), 0);
@@ -130,7 +149,7 @@ proptest! {
                 prop_assert!(core.level() >= demand || core.phase() != Phase::Steady);
             }
             now_ns = until_ns;
-            let slack_ns = TIMES.relax_ns + 2 * (TIMES.throttle_ns + TIMES.halt_ns);
+            let slack_ns = TIMES.relax_ns + 2 * (TIMES.throttle_ns + TIMES.halts_ns(0, 3));
             prop_assert!(now_ns <= last_ns[core.level() as usize] + slack_ns);
         }
         core.set_demand(0, now_ns, &TIMES);

@@ -76,8 +76,8 @@ pub struct Settings {
 const SLACK_NS: u64 = 1_000;
 
 impl Settings {
-    /// For a machine on which a level is granted `throttle_ns` and `halt_ns` after the request, and held
-    /// for `relax_ns`.
+    /// For a machine on which the highest level is granted `throttle_ns` and `halt_ns` after the request, and
+    /// held for `relax_ns`.
     pub fn new(throttle_ns: u64, halt_ns: u64, relax_ns: u64) -> Self {
         Settings {
             interval_ns: 2_000_000,

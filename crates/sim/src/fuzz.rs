@@ -89,7 +89,7 @@ pub fn run_case_seen(
     let nr_tasks: u64 = workload.groups.iter().map(|g| g.tasks as u64).sum();
     let slice_ns = config.cfg.slice_ns.max(config.cfg.slice_wide_ns).max(options.tick_ns);
     let bounds = Bounds {
-        moment_ns: 80_000 + 2 * platform.times.halt_ns,
+        moment_ns: 80_000 + platform.times.halts_ns(0, platform.nr_levels() as u8),
         tick_ns: options.tick_ns,
         wait_ns: (1 + u64::from(storm))
             * (nr_tasks + 4)

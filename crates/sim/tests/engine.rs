@@ -54,13 +54,13 @@ fn wide_code_takes_its_licence() {
     let p = w.program(Builder::new().wide(heavy, 2, Dist::Fixed(35_000_000)).end());
     w.group(Group::new("wide", 1, p));
     let out = run(platform_free(), 1, w, lane(Wide::Cores(1)), secs(1));
-    // 9 us at a quarter of 3.7 GHz, 11 us of nothing, the rest at 3.5 GHz
+    // 9 us at a quarter of 3.7 GHz, twice 11 us of nothing, the rest at 3.5 GHz
     let throttled = 9_000.0 * 3.7 / 4.0;
-    let expected = 20_000.0 + (35e6 - throttled) / 3.5;
+    let expected = 31_000.0 + (35e6 - throttled) / 3.5;
     assert_near(out.groups[0].cpu_ns as f64, expected, 0.001);
     let wide_cpu = out.cpus.iter().max_by_key(|c| c.busy_ns).unwrap();
     // and the yield of the hint
-    assert!((20_000..20_200).contains(&wide_cpu.level_ns[0]), "{:?}", wide_cpu.level_ns);
+    assert!((31_000..31_200).contains(&wide_cpu.level_ns[0]), "{:?}", wide_cpu.level_ns);
 }
 
 /// A victim's slowdown after a burst: scalar code keeps the low clock for the hold time, no longer.

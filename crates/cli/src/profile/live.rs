@@ -77,7 +77,8 @@ struct Progress {
 /// The profiler's settings for a live process on a CPU with these times.
 pub(super) fn settings(times: &Times, samples: u32, interval: Duration) -> Settings {
     let latency_ns = LATENCY.as_nanos() as u64;
-    let on_model = Settings::new(times.throttle_ns, times.halt_ns, times.relax_ns);
+    let on_model =
+        Settings::new(times.throttle_ns, times.halts_ns(0, LEVELS as u8 - 1), times.relax_ns);
     Settings {
         samples,
         interval_ns: interval.as_nanos() as u64,

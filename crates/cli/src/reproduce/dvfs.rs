@@ -40,8 +40,6 @@ const LONG: u64 = 20_000_000;
 pub(super) struct Setting {
     /// What a change by software costs beyond one of the hardware.
     pub software_extra_ns: u64,
-    /// Whether a change over several levels is one, or one for each.
-    pub one_halt: bool,
     /// Whether the hardware's timeout passes as fast as time, or as fast as the work of the trace,
     /// which takes longer at the low clock.
     pub timeout_is_time: bool,
@@ -51,12 +49,8 @@ pub(super) struct Setting {
 
 impl Setting {
     fn of(instead: Instead) -> Setting {
-        let mut setting = Setting {
-            software_extra_ns: 0,
-            one_halt: true,
-            timeout_is_time: true,
-            gzip: Gzip::Default,
-        };
+        let mut setting =
+            Setting { software_extra_ns: 0, timeout_is_time: true, gzip: Gzip::Default };
         if let Instead::WhatIf(what_if) = instead
             && let Change::Clock(change) = &what_if.change
         {
@@ -72,8 +66,8 @@ pub(super) fn figure(id: &str, instead: Instead) -> Option<f64> {
     let scalar = |policy| Some(scalar_ns(policy, &setting)? / 1e3);
     match id {
         "dim-relax" => Some(held_ns(&base("core-i9-7940x")?) / 1e3),
-        "dim-down-avx2" => mean(1..=16, |active| down_ns(active, 1, &setting)),
-        "dim-down-avx512" => mean(1..=16, |active| down_ns(active, 2, &setting)),
+        "dim-down-avx2" => mean(1..=16, |active| down_ns(active, 1)),
+        "dim-down-avx512" => mean(1..=16, |active| down_ns(active, 2)),
         "dim-up" => mean(1..=16, up_ns),
         "dim-break-even-few" => mean(1..=3, |active| break_even_ns(&gold(active)?, 1, 0)),
         "dim-break-even-many" => mean(9..=16, |active| break_even_ns(&gold(active)?, 1, 0)),
@@ -174,11 +168,9 @@ fn held_ns(core: &Core) -> f64 {
 }
 
 /// CPU time that wide code loses because it begins at level 0 (DIM 4.1).
-fn down_ns(active: usize, level: u8, setting: &Setting) -> Option<f64> {
+fn down_ns(active: usize, level: u8) -> Option<f64> {
     let core = gold(active)?;
-    let out = under(&core, &burst(level, 0), &mut Fixed { timeout_ns: u64::MAX });
-    let more_halts = if setting.one_halt { 0 } else { u64::from(level) - 1 };
-    Some(out.lost_ns() + (more_halts * core.times.halt_ns) as f64)
+    Some(under(&core, &burst(level, 0), &mut Fixed { timeout_ns: u64::MAX }).lost_ns())
 }
 
 /// CPU time that scalar code loses because the clock is raised in it.

@@ -44,7 +44,7 @@ pub(super) fn of(id: &str) -> Option<&'static WhatIf> {
     WHAT_IFS.iter().find(|what_if| what_if.explains.contains(&id))
 }
 
-pub(super) static WHAT_IFS: [WhatIf; 12] = [
+pub(super) static WHAT_IFS: [WhatIf; 11] = [
     // THESIS 2.4 says that wide CPUs run wide and default tasks only, 4.2 that scalar ones go last.
     // For the former speaks Table 5.7: with migrations its server keeps 18.5 of 20 CPUs busy
     // (9.38 M reference cycles a request, 97.02 MB/s), without 19.9. For the latter Table 5.3, where
@@ -87,13 +87,6 @@ pub(super) static WHAT_IFS: [WhatIf; 12] = [
         says: "siblings did not slow each other",
         change: Change::Platform(|platform| platform.smt_frac = 2.0),
         explains: &["thesis-order-latency-none"],
-    },
-    // DIM 4.1: "a transition from scalar to AVX-512 frequencies incurs two separate frequency
-    // transitions". The licence model goes there in one.
-    WhatIf {
-        says: "the core stood still for each level on the way",
-        change: Change::Clock(|setting| setting.one_halt = false),
-        explains: &["dim-down-avx512"],
     },
     // DIM 6.2.2 applies a policy to the trace and then "dilates the time" at the low clock: 670 us
     // of the trace, dilated by 3.1 / 2.4, are 865; and 670 * (3.1 / 2.4 - 1) are the 195 us of 6.3.

@@ -235,6 +235,17 @@ fn write_times(text: &mut String, report: &ProbeReport, levels: &[f64]) {
     };
     line("throttle_ns", best(&|row| row.throttle_ns), true);
     line("throttle_frac", best(&|row| row.throttle_frac.filter(|e| e.value <= 1.0)), false);
-    line("halt_ns", best(&|row| row.halt_ns.or(row.raise_halt_ns)), true);
+    // The core halts once for each level on the way up, and once on the way down.
+    let one_of_several = |row: &Row| {
+        let changes = level_of(levels, row.steady_khz?.value).max(1) as f64;
+        let all = row.halt_ns?;
+        Some(Estimate {
+            value: all.value / changes,
+            low: all.low / changes,
+            high: all.high / changes,
+            ..all
+        })
+    };
+    line("halt_ns", best(&|row| row.raise_halt_ns).or_else(|| best(&one_of_several)), true);
     line("relax_ns", best(&|row| row.relax().0), true);
 }

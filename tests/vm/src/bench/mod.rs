@@ -53,4 +53,5 @@ pub const ALL: &[Case] = &[
     Case::bench("trap-stress-avx512", trap_avx512::stress).group("trap").bochs().limit_s(3000),
     Case::bench("trap-sections", trap_avx512::sections).group("trap").bochs().limit_s(1800),
     Case::bench("trap-dynamic", trap::dynamic).group("trap").icount().limit_s(900),
+    Case::bench("trap-known-light", trap::known_light).group("trap").limit_s(600),
 ];

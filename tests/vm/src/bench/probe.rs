@@ -137,7 +137,7 @@ fn row_errors(machine: &Simulated, row: &Row) -> Result<Vec<f64>> {
         (row.steady_khz, f64::from(platform.clock_khz(level, active))),
         (row.throttle_ns, times.throttle_ns as f64),
         (row.throttle_frac, platform.throttle_frac),
-        (row.halt_ns, times.halt_ns as f64),
+        (row.halt_ns, times.halts_ns(0, level) as f64),
         (row.lower_cost_ns, ::dvfs::Core::new(platform, active).lower_cost_ns(0, level)),
         (row.relax_from_last_ns, times.relax_ns as f64),
         (row.raise_halt_ns, times.halt_ns as f64),

@@ -6,8 +6,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use hw::trap::Verdict;
+use sched::detection::Watch;
 
-use crate::guest::{Child, cpu, nr_cpus, set_affinity, spin, tsc};
+use crate::guest::{Child, cpu, nr_cpus, set_affinity, spin, tsc, wait_for};
 use crate::lane::Lane;
 use crate::measure::{Figure, median, publish};
 use crate::trap::hash::Hashing;
@@ -221,4 +223,45 @@ pub fn dynamic() -> Result<()> {
             Figure::of("trap.dynamic_program_share_pct", "%", "lower", &share_pct)?,
         ],
     )
+}
+
+/// String work for ever, in a program whose files hold no wide code.
+const STRINGS: &str =
+    r#"while (1) { my $s = "light" x 2000; $n += index($s, "wide"); $s =~ tr/a-z/A-Z/; }"#;
+
+/// `trap.known_light_traps_per_s`: a program that uses light code all the time, after its files have been scanned;
+/// the baseline is the same program before.
+pub fn known_light() -> Result<()> {
+    let trap = Trap::on(&(0..nr_cpus()).collect::<Vec<_>>(), "mode=grace")?;
+    let mut program = Command::new("perl").args(["-e", STRINGS]).spawn()?;
+    let result = compare_known(&trap, program.id());
+    program.kill()?;
+    program.wait()?;
+    let (unknown, known) = result?;
+    trap.off()?;
+    let figure = Figure::of("trap.known_light_traps_per_s", "1/s", "lower", &known)?;
+    let figure = figure.against("before its files were scanned", median(&unknown));
+    publish("trap-known-light", &[figure])
+}
+
+/// Traps per second of the program as it starts, and once it is known to be light.
+fn compare_known(trap: &Trap, pid: u32) -> Result<(Vec<f64>, Vec<f64>)> {
+    let task = || trap.device().task_counters(pid.cast_signed());
+    let rates = || -> Result<Vec<f64>> {
+        let mut rates = Vec::new();
+        for _ in 0..5 {
+            let (before, start) = (task()?.traps, Instant::now());
+            std::thread::sleep(Duration::from_secs(2));
+            rates.push((task()?.traps - before) as f64 / start.elapsed().as_secs_f64());
+        }
+        Ok(rates)
+    };
+    std::thread::sleep(Duration::from_secs(1));
+    let unknown = rates()?;
+    let mut watch = Watch::new();
+    wait_for("the program is known to be light", Duration::from_secs(150), || {
+        watch.look_at(pid, trap.device());
+        task().is_ok_and(|task| task.verdict == Verdict::Light as u32)
+    })?;
+    Ok((unknown, rates()?))
 }

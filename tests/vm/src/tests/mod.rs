@@ -22,6 +22,7 @@ mod trap_avx512;
 mod trap_detection;
 mod trap_input;
 mod trap_lane;
+mod trap_levels;
 mod trap_light;
 mod trap_sleep;
 
@@ -90,6 +91,12 @@ pub const ALL: &[Case] = &[
     Case::new("trap_kvm", trap::virtual_machines),
     Case::new("trap_exec", trap::new_programs_see_everything),
     Case::new("trap_light_and_heavy", trap_light::light_and_heavy),
+    Case::new("trap_levels", trap_levels::everything).cpu(CPU_WITH_LEVELS).icount().limit_s(400),
+    Case::new("trap_levels_smt", trap_levels::siblings)
+        .cpu(CPU_WITH_LEVELS)
+        .topology("cores=2,threads=2")
+        .icount()
+        .limit_s(400),
     Case::new("trap_detection", trap_detection::programs_find_what_is_withheld).limit_s(240),
     Case::new("trap_avx512", trap_avx512::everything).bochs().limit_s(1200),
     Case::new("trap_amx", trap_amx::everything).bochs_amx().limit_s(900),
