@@ -15,6 +15,9 @@ use crate::turbolane;
 /// What this machine cannot answer: no invariant time stamp counter, say.
 const CANNOT: i32 = 77;
 
+/// A user without rights.
+const NOBODY: u32 = 65534;
+
 /// A measurement of two seconds, which is as long as one has to be to have rows.
 const PROBE: [&str; 6] = ["probe", "--json", "--time", "2s", "--kernels", "scalar"];
 
@@ -122,11 +125,31 @@ fn a_quota_is_told() {
     assert_eq!((report.a.samples.len(), report.b.samples.len()), (4, 4), "{output:?}");
 }
 
+/// Somebody without any right measures and compares as root does; what is read by rights is missing, and it is said
+/// why. Needs root, to become such a user; skipped where that user cannot run this program.
+#[test]
+fn without_rights_it_is_measured_all_the_same() {
+    let run = |arguments: &[&str]| {
+        let mut command = turbolane();
+        command.args(arguments).uid(NOBODY).gid(NOBODY).output().ok()
+    };
+    let Some(output) = run(&PROBE) else {
+        return eprintln!("skipped: no user without rights can run this");
+    };
+    if let Some(report) = measured(&output) {
+        let registers = report.meter.witnesses.iter().find(|one| one.name == "APERF/MPERF");
+        assert!(registers.is_some_and(|one| one.why_not.is_some()), "{:?}", report.meter.witnesses);
+    }
+    let verify = ["verify", "--json", "--runs", "4", "--warmup", "0", "--a", "true", "--b", "true"];
+    let output = run(&verify).unwrap();
+    let report: VerifyReport = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((report.a.samples.len(), report.b.samples.len()), (4, 4), "{output:?}");
+}
+
 /// Who may not load BPF programs records nothing, is told so, and gets no file. Needs root, to become
 /// somebody without rights; skipped where such a user cannot run this program.
 #[test]
 fn recording_without_rights_fails() {
-    const NOBODY: u32 = 65534;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("none.trace");
     let mut command = turbolane();

@@ -85,6 +85,59 @@ fn this_cpu_is_measured_or_refused() {
     assert!(shown.contains("PARTIAL: 0 s were over") || shown.contains("why:"), "{shown}");
 }
 
+/// Samples of this very CPU replay to the report that was printed beside them, byte by byte, be it complete, partial
+/// or too little to say anything.
+#[test]
+fn samples_of_this_cpu_replay() {
+    let folder = tempfile::tempdir().unwrap();
+    let raw = path(folder.path(), "raw.jsonl");
+    let measured = run(&[
+        "probe",
+        "--time",
+        "2s",
+        "--active",
+        "1",
+        "--kernels",
+        "256-fma",
+        "--json",
+        "--raw",
+        &raw,
+    ]);
+    assert!(matches!(measured.status.code(), Some(0 | 77)), "{measured:?}");
+    if !Path::new(&raw).exists() {
+        return eprintln!("skipped: {}", String::from_utf8_lossy(&measured.stderr));
+    }
+    let replayed = run(&["probe", "--replay", &raw, "--json"]);
+    assert_eq!(replayed.status.code(), measured.status.code());
+    assert!(text(&measured) == text(&replayed), "the reports differ");
+    let report: report::probe::ProbeReport = serde_json::from_slice(&replayed.stdout).unwrap();
+    let traces = fs::read_to_string(&raw).unwrap().lines().count() - 1;
+    assert_eq!(report.repetitions, traces);
+}
+
+/// A machine that was hardly ever quiet: what is known is printed, and that nothing can be said of the CPU, which the
+/// machine cannot answer. Nor is there a CPU file.
+#[test]
+fn a_busy_machine_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let (raw, machine) = (path(folder.path(), "raw.jsonl"), path(folder.path(), "machine.toml"));
+    let kernels = ["--simulate", "xeon-w-2104", "--quick", "--kernels", "512-fma"];
+    run(&[&["probe", "--raw", &raw], &kernels[..]].concat());
+    let samples = fs::read_to_string(&raw).unwrap();
+    let cut: Vec<&str> = samples.lines().take(6).collect();
+    fs::write(&raw, cut.join("\n")).unwrap();
+    let output = run(&["probe", "--replay", &raw]);
+    assert_eq!(output.status.code(), Some(77), "{output:?}");
+    assert!(text(&output).contains("samples: 5 repetitions"), "{}", text(&output));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("nothing can be said about this CPU"), "{told}");
+    assert!(told.contains("of 5 repetitions were quiet") && told.contains("next:"), "{told}");
+    let output = run(&["probe", "--replay", &raw, "--machine-file", &machine]);
+    assert_eq!(output.status.code(), Some(77), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no CPU file"), "{output:?}");
+    assert!(!Path::new(&machine).exists());
+}
+
 /// What an earlier probe wrote is told by the doctor: its figures, what follows from them, and nothing that
 /// the file does not say. A file that is none is an error with its line.
 #[test]
@@ -127,6 +180,28 @@ fn verify_tells_better_from_worse() {
     let same = verify("echo rate 100 /s", &["--less"]);
     assert_eq!(same.status.code(), Some(0), "{same:?}");
     assert!(text(&same).contains("no difference found"), "{}", text(&same));
+}
+
+/// The clock at which the runs ran is compared, where the kernel counts cycles; elsewhere it is said why it is not
+/// known. Of simulated runs neither is said.
+#[test]
+fn verify_compares_clocks_or_says_why_not() {
+    let verify = ["verify", "--runs", "4", "--warmup", "0", "--a", "true", "--b", "true"];
+    let json = run(&[&verify[..], &["--json"]].concat());
+    let found: report::verify::VerifyReport = serde_json::from_slice(&json.stdout).unwrap();
+    let shown = text(&run(&verify));
+    let samples = || found.a.samples.iter().chain(&found.b.samples);
+    match &found.clock {
+        Some(clock) => {
+            assert!(samples().all(|sample| sample.clock_khz.is_some_and(|khz| khz > 0.0)));
+            assert!(clock.a > 0.0 && found.no_clock.is_none() && shown.contains(" MHz"), "{shown}");
+        }
+        None => {
+            assert!(samples().any(|sample| sample.clock_khz.is_none()));
+            assert!(found.no_clock.is_some_and(|why| !why.is_empty()));
+            assert!(shown.contains("clock: not known: "), "{shown}");
+        }
+    }
 }
 
 /// A command that fails, one that prints no number, one that is not there: what, why, what next.
@@ -240,6 +315,7 @@ fn verify_compares_policies_on_a_scenario() {
     let again: report::sim::SimReport = serde_json::from_slice(&again.stdout).unwrap();
     let server = again.runs[0].loads.iter().find(|load| load.name == "server").unwrap();
     assert_eq!(server.work_per_s, sample.metric);
+    assert_eq!((&found.clock, &found.no_clock, sample.clock_khz), (&None, &None, None));
 
     let same = verify(&["--policy", "fair", "--json"]);
     let found: report::verify::VerifyReport = serde_json::from_slice(&same.stdout).unwrap();

@@ -3,6 +3,8 @@
 //!
 //! - perf's event of cycles, of the calling thread in user mode (in all modes, if the PMU does not tell them apart).
 //!   Needs a PMU and `perf_event_paranoid` of 2 or less.
+//! - The same event of the processes that it starts, in all modes, with the time that they ran: their mean clock.
+//!   Needs `perf_event_paranoid` of 1 or less, or root, since that time is of all modes too.
 //! - APERF and MPERF (MSR E8h, E7h): cycles at the core's clock and at the time stamp counter's, while it is not
 //!   halted. Needs the device `/dev/cpu/N/msr`, which is root's.
 //!
@@ -49,7 +51,40 @@ impl ThreadCycles {
     }
 }
 
-/// What to tell about an error of [`ThreadCycles`].
+/// Cycles of the calling thread and of all that it starts.
+pub struct FamilyCycles(File);
+
+impl FamilyCycles {
+    /// Counts from now on.
+    ///
+    /// # Errors
+    /// As for [`ThreadCycles::open`].
+    pub fn open() -> io::Result<Self> {
+        Self::count(perf::HARDWARE, perf::CPU_CYCLES)
+    }
+
+    fn count(kind: u32, config: u64) -> io::Result<Self> {
+        let event = Event {
+            kind,
+            config,
+            read_format: perf::TIME_RUNNING,
+            flags: perf::INHERIT,
+            ..Event::default()
+        };
+        perf::open(&event, Whose::Thread, None).map(|fd| FamilyCycles(File::from(fd)))
+    }
+
+    /// Cycles so far, and the ns in which they were counted: the thread's own, and those of processes that have ended.
+    pub fn read(&mut self) -> io::Result<[u64; 2]> {
+        let mut bytes = [0; 16];
+        self.0.read_exact(&mut bytes)?;
+        let (cycles, running_ns) = bytes.split_at(8);
+        let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("it has 8"));
+        Ok([word(cycles), word(running_ns)])
+    }
+}
+
+/// What to tell about an error of [`ThreadCycles`] or [`FamilyCycles`].
 pub fn why_no_cycles(error: &Error) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => "perf_event_paranoid forbids it".into(),
@@ -99,6 +134,32 @@ pub fn why_no_registers(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a child did is counted when it has ended. By the kernel's own clock, which every machine has: it counts
+    /// the ns that it was counted in.
+    #[test]
+    fn children_are_counted() {
+        let mut clock = match FamilyCycles::count(perf::SOFTWARE, perf::TASK_CLOCK) {
+            Ok(clock) => clock,
+            // perf_event_paranoid, or a container
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
+                return eprintln!("skipped: {error}");
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let before = clock.read().unwrap();
+        let spin = "i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done; (times)";
+        let children_ns = crate::cpu_time::children_ns();
+        assert!(
+            std::process::Command::new("sh").args(["-c", spin]).output().unwrap().status.success()
+        );
+        let spent_ns = crate::cpu_time::children_ns() - children_ns;
+        let after = clock.read().unwrap();
+        let [counted_ns, running_ns] = [0, 1].map(|at| after[at] - before[at]);
+        assert!(counted_ns > spent_ns / 2 && spent_ns > 0, "{counted_ns} of {spent_ns}");
+        let ratio = counted_ns as f64 / running_ns as f64;
+        assert!((ratio - 1.0).abs() < 0.05, "{counted_ns} in {running_ns}");
+    }
 
     /// A CPU that this machine does not have has no registers, and there is a sentence for each way to fail.
     #[test]

@@ -20,8 +20,15 @@ pub const RAW: u32 = 4;
 pub const CPU_CYCLES: u64 = 0;
 /// PERF_COUNT_SW_CPU_CLOCK, of [`SOFTWARE`].
 pub const CPU_CLOCK: u64 = 0;
+/// PERF_COUNT_SW_TASK_CLOCK, of [`SOFTWARE`].
+pub const TASK_CLOCK: u64 = 1;
 /// [`Event::flags`]: exclude_kernel and exclude_hv, what everybody may count of himself.
 pub const USER_ONLY: u64 = 1 << 5 | 1 << 6;
+/// [`Event::flags`]: inherit, so that processes which the thread starts from now on count too, in what it reads
+/// when they have ended.
+pub const INHERIT: u64 = 1 << 1;
+/// [`Event::read_format`]: PERF_FORMAT_TOTAL_TIME_RUNNING, the time that was counted, ns, behind the count.
+pub const TIME_RUNNING: u64 = 1 << 1;
 
 /// An event.
 #[derive(Clone, Copy, Debug, Default)]

@@ -93,6 +93,7 @@ pub(crate) fn rows(all: &[Examined]) -> Vec<Row> {
         cells.entry(cell).or_default().push(one);
     }
     let mut rows: Vec<Row> = cells.into_iter().map(|(cell, inside)| row(cell, &inside)).collect();
+    take_off_scalar_start(&mut rows);
     let order = |row: &Row| {
         let at = crate::kernel::KERNELS.iter().position(|kernel| kernel.name == row.cell.kernel);
         (row.cell.active, at, row.cell.one_in)
@@ -175,6 +176,27 @@ fn start(row: &mut Row, all: &[&Repetition]) {
     row.halt_ns = seen(row, "halt at the start", all, |one| positive(one.halt_ns));
     if row.full_ns.is_some() || row.halt_ns.is_some() {
         row.lower_cost_ns = over(all, |one| Some(one.lower_cost_ns));
+    }
+}
+
+/// The start of any block is a little slow, because its code is not in the caches. What scalar code shows, and what
+/// costs no more than that, is no effect of wide code.
+fn take_off_scalar_start(rows: &mut [Row]) {
+    let is_scalar = |row: &Row| row.cell.kernel == "scalar";
+    let of_scalar = rows.iter().filter(|row| is_scalar(row));
+    let costs: Vec<(u32, Estimate)> =
+        of_scalar.filter_map(|row| Some((row.cell.active, row.lower_cost_ns?))).collect();
+    for row in rows {
+        let scalar = costs.iter().find(|(active, _)| *active == row.cell.active);
+        let is_more = |(_, scalar): &(u32, Estimate)| {
+            !is_scalar(row) && row.lower_cost_ns.is_none_or(|cost| cost.low > scalar.high)
+        };
+        if scalar.is_none_or(is_more) {
+            continue;
+        }
+        (row.throttle_ns, row.throttle_frac, row.halt_ns) = (None, None, None);
+        (row.full_ns, row.lower_cost_ns) = (None, None);
+        row.notes.push("slow start: not visible, no slower than that of scalar code".into());
     }
 }
 

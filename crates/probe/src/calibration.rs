@@ -21,7 +21,7 @@ use report::probe::raw::Chain;
 
 use crate::chain::{CANDIDATES, Candidate, METER_ROUND, meter, prepare};
 use crate::rig::ProbeError;
-use crate::stats::median;
+use crate::stats::{COUNTER_REACH_NS, median, near_mean};
 
 /// Chains agree if the clocks they show differ by no more than this (the bar of `./x bench probe`).
 const AGREE_FRAC: f64 = 0.01;
@@ -75,7 +75,7 @@ impl Calibration {
         prepare();
         meter(10_000);
         let tsc_khz = tsc_khz();
-        let overhead_ticks = overhead_ticks();
+        let overhead_ticks = overhead_ticks(tsc_khz);
         let found: Vec<(Candidate, u32, f64)> = CANDIDATES
             .iter()
             .map(|candidate| {
@@ -138,11 +138,11 @@ fn own_ticks(rounds: u32) -> f64 {
     median(&all).expect("there are some")
 }
 
-fn overhead_ticks() -> f64 {
+fn overhead_ticks(tsc_khz: f64) -> f64 {
     let rounds = u64::from(CYCLES / METER_ROUND / 3);
     let one = || 2.0 * timed(|| meter(rounds)) - timed(|| meter(2 * rounds));
     let all: Vec<f64> = (0..4 * COMPARISONS).map(|_| one()).collect();
-    median(&all).expect("there are some").max(0.0)
+    near_mean(&all, COUNTER_REACH_NS * tsc_khz / 1e6).expect("there are some").max(0.0)
 }
 
 /// Latency that a chain is taken for, and the clock it shows over that of the meter's chain.

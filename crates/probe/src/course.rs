@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The typical course of a cell: medians of clock and rate over its quiet repetitions, by time.
+//! The typical course of a cell: clock and rate over its quiet repetitions, by time.
 //!
 //! Steps of time grow with the distance from the block's start and end, where things happen: a few
 //! hundred points show 2 us and 6 ms alike. Repetitions with the shorter block are taken, so that
@@ -8,8 +8,8 @@
 use report::probe::Point;
 use report::probe::raw::{Header, Phase, Trace, Work};
 
-use crate::repetition::Repetition;
-use crate::series::{Slice, slices};
+use crate::repetition::{Repetition, clock_khz};
+use crate::series::{Slice, rate, slices};
 use crate::stats::median;
 
 /// Repetitions that a course is made of: more change nothing that can be seen.
@@ -31,20 +31,18 @@ pub(crate) fn course(header: &Header, inside: &[(&Trace, &Repetition)]) -> Vec<P
     let ends: Vec<f64> = each.iter().filter_map(|one| Some(one.last()?.at_ns)).collect();
     let all = each.concat();
     let edges = edges(block_ns, median(&ends).unwrap_or(0.0));
-    let mut groups: Vec<(Vec<f64>, Vec<f64>)> = vec![Default::default(); edges.len()];
+    let mut groups: Vec<Vec<Slice>> = vec![Vec::new(); edges.len()];
     for slice in &all {
         let at = edges.partition_point(|edge| *edge <= slice.at_ns);
         let Some(group) = at.checked_sub(1).and_then(|at| groups.get_mut(at)) else { continue };
-        group.0.extend(slice.clock_khz());
-        if let (Work::Payload(_), Phase::Block, Some(settled)) = (slice.work, slice.phase, settled)
-        {
-            group.1.extend(slice.per_ns().map(|per_ns| per_ns / settled));
-        }
+        group.push(*slice);
     }
-    let point = |(at_ns, (clocks, rates)): (f64, (Vec<f64>, Vec<f64>))| Point {
+    let is_payload =
+        |one: &&Slice| matches!((one.work, one.phase), (Work::Payload(_), Phase::Block));
+    let point = |(at_ns, group): (f64, Vec<Slice>)| Point {
         at_ns,
-        clock_khz: median(&clocks),
-        rate_frac: median(&rates),
+        clock_khz: clock_khz(group.iter()),
+        rate_frac: rate(group.iter().filter(is_payload)).zip(settled).map(|(rate, all)| rate / all),
     };
     edges.into_iter().zip(groups).map(point).collect()
 }

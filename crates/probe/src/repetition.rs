@@ -19,9 +19,9 @@
 
 use report::probe::raw::{Header, Phase, Trace, Work};
 
-use crate::series::{Slice, slices};
-use crate::stats::{is_in_bin, median, middle_mean};
-use crate::steps::segments;
+use crate::series::{Slice, rate, slices};
+use crate::stats::is_in_bin;
+use crate::steps::{Segment, segments};
 
 /// Start of the block in which halts are looked for if the rate shows no throttle, ns.
 const START_NS: f64 = 60_000.0;
@@ -34,6 +34,9 @@ const LONGEST_THROTTLE_NS: f64 = 60_000.0;
 const LONGEST_HALT_NS: f64 = 100_000.0;
 /// Rates closer to the settled one than this are the settled one.
 const RATE_STEP: f64 = 0.04;
+/// Rates of dispatch closer than this are one throttle, which begins a little slower, because the block's code is not
+/// in the caches. The known throttles dispatch a quarter to 0.4; what follows on Sapphire Rapids is 0.88 (facts 4).
+const THROTTLE_STEP: f64 = 0.1;
 /// Clocks closer than this are one: bins are 100 MHz, readings good to 10 MHz (facts 4).
 pub(crate) const CLOCK_STEP_KHZ: f64 = 30_000.0;
 
@@ -67,7 +70,7 @@ impl Repetition {
         let slices = slices(header, trace);
         let phase = |wanted| slices.iter().filter(move |one| one.phase == wanted);
         let pre: Vec<f64> = phase(Phase::Pre).filter_map(Slice::clock_khz).collect();
-        let before_khz = median(&pre)?;
+        let before_khz = clock_khz(phase(Phase::Pre))?;
         let inside = pre.iter().filter(|khz| is_in_bin(**khz, before_khz)).count();
         let payload = |one: &&Slice| matches!(one.work, Work::Payload(_));
         let block: Vec<Slice> = phase(Phase::Block).copied().collect();
@@ -87,8 +90,7 @@ impl Repetition {
     /// The last third of the block.
     fn settled(&mut self, block: &[Slice], wide_per_loop: u32) {
         let late = || block.iter().filter(|one| one.at_ns > self.block_ns * 2.0 / 3.0);
-        let clocks: Vec<f64> = late().filter_map(Slice::clock_khz).collect();
-        self.steady_khz = middle_mean(&clocks);
+        self.steady_khz = clock_khz(late());
         self.wide_per_cycle = self
             .steady_khz
             .zip(settled_rate(block, self.block_ns))
@@ -112,13 +114,13 @@ impl Repetition {
             })
             .collect();
         let parts = segments(&rates, RATE_STEP);
-        let slow = |level: f64| level < 1.0 - RATE_STEP;
-        let until = parts.iter().take_while(|part| slow(part.level)).last();
-        if let Some(part) = until.filter(|part| part.to < payload.len()) {
+        let is_slow = |part: &&Segment| part.level < 1.0 - RATE_STEP;
+        let slow = &parts[..parts.iter().take_while(is_slow).count()];
+        let ends = |part: &Segment| part.to < payload.len();
+        if let Some(part) = slow.last().filter(|part| ends(part)) {
             self.full_ns = Some(edge_ns(&payload, part.to));
         }
-        let throttle = parts.first().filter(|part| slow(part.level) && part.to < payload.len());
-        if let Some(part) = throttle {
+        if let Some(part) = throttle(slow).filter(ends) {
             let edge_ns = edge_ns(&payload, part.to);
             if edge_ns <= LONGEST_THROTTLE_NS {
                 self.throttle_ns = Some(edge_ns);
@@ -157,11 +159,12 @@ impl Repetition {
     fn after(&mut self, post: &[Slice]) {
         let (from, to) = AFTER_NS;
         let early = post.iter().filter(|one| (from..=to).contains(&(one.at_ns - self.block_ns)));
-        self.after_khz = median(&early.filter_map(Slice::clock_khz).collect::<Vec<_>>());
+        self.after_khz = clock_khz(early);
         let timed: Vec<(&Slice, f64)> =
             post.iter().filter_map(|one| Some((one, one.clock_khz()?))).collect();
         let clocks: Vec<f64> = timed.iter().map(|(_, khz)| *khz).collect();
-        self.end_khz = median(&clocks[clocks.len() - clocks.len() / 10..]);
+        self.end_khz =
+            clock_khz(timed[timed.len() - timed.len() / 10..].iter().map(|(one, _)| *one));
         let parts = segments(&clocks, CLOCK_STEP_KHZ);
         let Some(rise) = parts.windows(2).find(|pair| {
             pair[1].level > pair[0].level + CLOCK_STEP_KHZ
@@ -184,17 +187,32 @@ impl Repetition {
     }
 }
 
+/// The throttle among the slow parts at the start: the first of them and those behind it of about its rate, at the
+/// rate of the longest.
+fn throttle(slow: &[Segment]) -> Option<Segment> {
+    let first = slow.first()?;
+    let is_same = |part: &&Segment| (part.level - first.level).abs() < THROTTLE_STEP;
+    let same: Vec<&Segment> = slow.iter().take_while(is_same).collect();
+    let longest = same.iter().max_by_key(|part| part.to - part.from)?;
+    Some(Segment { from: first.from, to: same.last()?.to, level: longest.level })
+}
+
 fn was_preempted(slices: &[Slice]) -> bool {
     let until_end = slices.iter().filter(|one| one.phase != Phase::Post);
     until_end.filter_map(|one| one.gap_ns).any(|ns| ns > LONGEST_HALT_NS)
 }
 
-/// Median rate in the last third of the block, rounds per ns.
+/// The clock over slices of which those of the meter count.
+pub(crate) fn clock_khz<'a>(slices: impl Iterator<Item = &'a Slice>) -> Option<f64> {
+    rate(slices.filter(|one| matches!(one.work, Work::Meter(_)))).map(|ghz| ghz * 1e6)
+}
+
+/// Rate in the last third of the block, rounds per ns.
 fn settled_rate(block: &[Slice], block_ns: f64) -> Option<f64> {
     let late = block
         .iter()
         .filter(|one| matches!(one.work, Work::Payload(_)) && one.at_ns > block_ns * 2.0 / 3.0);
-    median(&late.filter_map(Slice::per_ns).collect::<Vec<_>>())
+    rate(late)
 }
 
 /// When the rate changed, given the first slice of the new one. The slice before it may be a gap,

@@ -21,11 +21,14 @@
 //!   time = delay + work / rate      delay = short time - short work * (long time - short time) / (long work - short work)
 //! ```
 //!
-//! the delay follows, by medians; it is taken off each slice of its kind in the block.
+//! the delay follows; it is taken off each slice of its kind in the block.
+//!
+//! A counter may advance in steps that are an eighth of a short slice (`stats.rs`), so a rate is that of many slices:
+//! all their work over all their time.
 
 use report::probe::raw::{Header, Phase, Trace, Work};
 
-use crate::stats::median;
+use crate::stats::{COUNTER_REACH_NS, median, reach};
 
 /// Shortest gap, ns: half of the shortest halt that is known (1.1 us, facts 4), and above what the
 /// reading of the counter varies by.
@@ -62,6 +65,19 @@ impl Slice {
     pub(crate) fn clock_khz(&self) -> Option<f64> {
         matches!(self.work, Work::Meter(_)).then(|| self.per_ns().map(|ghz| ghz * 1e6))?
     }
+}
+
+/// Amount of work per ns over slices of one kind, of whatever lengths; gaps and outliers do not count. `None` of
+/// nothing.
+pub(crate) fn rate<'a>(slices: impl IntoIterator<Item = &'a Slice>) -> Option<f64> {
+    let known = slices.into_iter().filter_map(|one| Some((one.per_ns()? * one.ns, one.ns)));
+    let known: Vec<(f64, f64)> = known.collect();
+    let unit_ns = median(&known.iter().map(|(work, ns)| ns / work).collect::<Vec<_>>())?;
+    let off_ns = |(work, ns): &(f64, f64)| (ns - work * unit_ns).abs();
+    let reach_ns = reach(&known.iter().map(off_ns).collect::<Vec<_>>(), COUNTER_REACH_NS);
+    let near = known.iter().filter(|one| off_ns(one) <= reach_ns);
+    let (work, ns) = near.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    Some(work / ns)
 }
 
 /// The slices of a repetition, time 0 at the block's start.
@@ -111,8 +127,9 @@ fn delay_ns(slices: &[Slice], places: &[usize]) -> Option<f64> {
     let short = &before[before.len().saturating_sub(nr_long * per_long)..];
     let ns = |places: &[usize], amount| {
         let same = places.iter().filter(|at| work(at) == amount && slices[**at].gap_ns.is_none());
-        let all: Vec<f64> = same.map(|at| slices[*at].ns).collect();
-        (all.len() >= LEAST_FOR_DELAY).then(|| median(&all))?
+        let all: Vec<&Slice> = same.map(|at| &slices[*at]).collect();
+        let per_ns = (all.len() >= LEAST_FOR_DELAY).then(|| rate(all))??;
+        Some(f64::from(amount) / per_ns)
     };
     let (short_ns, long_ns) = (ns(short, short_work)?, ns(long, long_work)?);
     let per_work = (long_ns - short_ns) / (f64::from(long_work) - f64::from(short_work));

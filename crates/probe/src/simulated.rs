@@ -34,6 +34,8 @@ const SETTLE_NS: f64 = 5_000_000.0;
 pub struct Noise {
     /// Largest error of a reading of the counter, ns.
     pub jitter_ns: f64,
+    /// Steps in which the counter advances, ns; 0 if it is as fine as its ticks.
+    pub counter_step_ns: f64,
     /// Interrupts per ms.
     pub interrupts_per_ms: f64,
     /// Longest interrupt, ns; the shortest takes a third of it.
@@ -48,12 +50,15 @@ pub struct Noise {
     pub steal_frac: f64,
     /// How much later scalar code begins behind wide code, ns.
     pub late_ns: f64,
+    /// How long a block's code is not in the caches and takes a third longer, ns.
+    pub cold_ns: f64,
 }
 
 impl Noise {
     /// No noise at all.
     pub const NONE: Noise = Noise {
         jitter_ns: 0.0,
+        counter_step_ns: 0.0,
         interrupts_per_ms: 0.0,
         interrupt_ns: 0.0,
         busy_frac: 0.0,
@@ -61,10 +66,12 @@ impl Noise {
         busy_ns: 1e9,
         steal_frac: 0.0,
         late_ns: 0.0,
+        cold_ns: 0.0,
     };
     /// A shared machine with a neighbour that works a third of the time.
     pub const SHARED: Noise = Noise {
         jitter_ns: 3.0,
+        counter_step_ns: 0.0,
         interrupts_per_ms: 1.0,
         interrupt_ns: 6_000.0,
         busy_frac: 0.33,
@@ -72,6 +79,7 @@ impl Noise {
         busy_ns: 30e6,
         steal_frac: 0.02,
         late_ns: 10.0,
+        cold_ns: 0.0,
     };
 }
 
@@ -179,13 +187,19 @@ impl Simulated {
         let steal_at =
             (self.random.f64() < self.noise.steal_frac).then(|| self.random.usize(0..slices.len()));
         let mut ticks = Vec::with_capacity(slices.len());
+        let mut warm_at_ns = f64::INFINITY;
         let mut read_before_ns = self.read();
         for (at, (phase, work)) in slices.into_iter().enumerate() {
             let in_block = phase == Phase::Block;
             match work {
                 Work::Payload(loops) => {
                     let cycles = f64::from(loops) * Simulated::loop_cycles(kernel, cell.one_in);
+                    let begun_ns = self.now_ns;
                     self.work(cycles, level, cell.active);
+                    warm_at_ns = warm_at_ns.min(begun_ns + self.noise.cold_ns);
+                    if self.now_ns < warm_at_ns {
+                        self.now_ns += (self.now_ns - begun_ns) / 3.0;
+                    }
                 }
                 Work::Meter(cycles) => {
                     if in_block {
@@ -208,7 +222,11 @@ impl Simulated {
     }
 
     fn read(&mut self) -> f64 {
-        self.now_ns + self.noise.jitter_ns * (2.0 * self.random.f64() - 1.0)
+        let read_ns = self.now_ns + self.noise.jitter_ns * (2.0 * self.random.f64() - 1.0);
+        match self.noise.counter_step_ns {
+            0.0 => read_ns,
+            step_ns => (read_ns / step_ns).floor() * step_ns,
+        }
     }
 }
 

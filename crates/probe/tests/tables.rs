@@ -36,6 +36,10 @@ fn off_pct(found: f64, truth: f64) -> f64 {
     100.0 * (found / truth - 1.0).abs()
 }
 
+/// A shared machine as that of docs/experiments/web-bursts.md: its counter advances in steps of 10 ns, an eighth of the
+/// block's shorter slices, and the first microsecond of each block is slow.
+const COARSE: Noise = Noise { counter_step_ns: 10.0, cold_ns: 1_200.0, ..Noise::SHARED };
+
 /// Every CPU file, one and all cores active, on a shared machine with a neighbour: the clock of each
 /// class is that of the turbo table within half a bin, dense and sparse.
 #[test]
@@ -85,20 +89,23 @@ fn errors(machine: &Simulated, row: &Row) -> BTreeMap<&'static str, f64> {
 }
 
 /// Planted effects: relax times, throttles and halts of three kinds, with noise: each within 5 %,
-/// and counted from the last wide instruction.
+/// and counted from the last wide instruction; one of them also by a coarse counter.
 #[test]
 fn planted_effects_come_back() {
     let known = |value: u64| {
         Some(Sourced { value: Ns(value), source: "planted".into(), sureness: Sureness::Assumed })
     };
-    for (throttle_ns, halt_ns, relax_ns) in
-        [(9_300, 10_000, 670_000), (20_000, 5_000, 2_000_000), (5_000, 11_000, 350_000)]
-    {
+    for (throttle_ns, halt_ns, relax_ns, noise) in [
+        (9_300, 10_000, 670_000, Noise::SHARED),
+        (20_000, 5_000, 2_000_000, Noise::SHARED),
+        (5_000, 11_000, 350_000, Noise::SHARED),
+        (9_300, 10_000, 670_000, COARSE),
+    ] {
         let mut model = model("xeon-gold-6130");
         model.transition.throttle_ns = known(throttle_ns);
         model.transition.halt_ns = known(halt_ns);
         model.transition.relax_ns = known(relax_ns);
-        let mut machine = Simulated::new(&model, Noise::SHARED, 23);
+        let mut machine = Simulated::new(&model, noise, 23);
         let report = measure(&mut machine, &[("512-fma", 1), ("256-fma", 1)], 16, 26);
         for row in &report.rows {
             for (name, off_pct) in errors(&machine, row) {
@@ -114,7 +121,8 @@ fn planted_effects_come_back() {
     }
 }
 
-/// A CPU without any effect: nothing is seen where nothing is, and each answer says so.
+/// A CPU without any effect: nothing is seen where nothing is, and each answer says so. Nor by a coarse counter,
+/// where the clock in the block is that before it within 20 MHz.
 #[test]
 fn nothing_is_seen_where_nothing_is() {
     let mut model = model("xeon-gold-6130");
@@ -123,13 +131,17 @@ fn nothing_is_seen_where_nothing_is() {
     let zero = Some(Sourced { value: Ns(0), source: "x".into(), sureness: Sureness::Assumed });
     model.transition.throttle_ns = zero.clone();
     model.transition.halt_ns = zero;
-    let mut machine = Simulated::new(&model, Noise::SHARED, 5);
-    let report = measure(&mut machine, &[("512-fma", 1), ("512-int", 1)], 4, 16);
-    for row in report.rows {
-        let effects = [row.throttle_ns, row.halt_ns, row.relax_from_last_ns, row.lower_cost_ns];
-        assert_eq!(effects, [None; 4], "{:?}", row.notes);
-        assert_eq!((row.break_even_ns, row.counted_from), (None, None));
-        assert!(row.notes.len() >= 3, "{:?}", row.notes);
+    for noise in [Noise::SHARED, COARSE] {
+        let mut machine = Simulated::new(&model, noise, 5);
+        let report = measure(&mut machine, &[("scalar", 1), ("512-fma", 1), ("512-int", 1)], 4, 16);
+        for row in report.rows {
+            let effects = [row.throttle_ns, row.halt_ns, row.relax_from_last_ns, row.lower_cost_ns];
+            assert_eq!(effects, [None; 4], "{:?}", row.notes);
+            assert_eq!((row.break_even_ns, row.counted_from), (None, None));
+            assert!(row.notes.len() >= 3, "{:?}", row.notes);
+            let (before, steady) = (row.before_khz.unwrap().value, row.steady_khz.unwrap().value);
+            assert!((before - steady).abs() < 20_000.0, "{before} {steady}, {:?}", row.cell);
+        }
     }
 }
 
@@ -192,4 +204,20 @@ fn a_clock_that_is_not_sharp_is_not_taken_for_no_effect() {
     assert!(sharp.0 > 1 && sharp.1.is_some(), "{sharp:?}");
     assert_eq!(rules_with(80_000.0), sharp);
     assert_eq!(rules_with(2_000_000.0).1, None);
+}
+
+/// Times of a change stand in the CPU file where there is a level to change to; where no clock falls, what the start of
+/// a block shows is no throttle.
+#[test]
+fn times_belong_to_levels() {
+    let mut machine = Simulated::new(&model("xeon-gold-6130"), Noise::SHARED, 7);
+    let mut report = measure(&mut machine, &[("scalar", 1), ("512-fma", 1)], 1, 12);
+    let known = |report: &ProbeReport| {
+        let text = report::probe::machine_file(report).unwrap();
+        CpuModel::from_toml(&text).unwrap().transition.throttle_ns.is_some()
+    };
+    assert!(known(&report));
+    let scalar_khz = report.rows[0].steady_khz;
+    report.rows.iter_mut().for_each(|row| row.steady_khz = scalar_khz);
+    assert!(report.rows.iter().any(|row| row.throttle_ns.is_some()) && !known(&report));
 }

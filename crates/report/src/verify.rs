@@ -34,6 +34,12 @@ pub struct VerifyReport {
     pub effect: Effect,
     /// The comparison of CPU time, less being better.
     pub cpu_time: Effect,
+    /// The comparison of the clocks at which they ran, kHz, more being better; `null` if nobody counts cycles.
+    #[serde(default)]
+    pub clock: Option<Effect>,
+    /// Why the clock is not known; `null` if it is, and of simulated runs.
+    #[serde(default)]
+    pub no_clock: Option<String>,
     /// What the effect means, in words.
     pub verdict: String,
 }
@@ -94,6 +100,9 @@ pub struct Sample {
     /// CPU time of the command and its children, user and system, and of a `turbolane run` above it
     /// meanwhile; of a simulated run that of one unit of the load's work.
     pub cpu_time_ns: u64,
+    /// Mean clock of the command and its children while they ran, of all modes; `null` if nobody counts cycles.
+    #[serde(default)]
+    pub clock_khz: Option<f64>,
     /// The number in its output, or the figure of the simulated load; `null` if none was asked for.
     pub metric: Option<f64>,
     /// What `turbolane sim --seed` takes to repeat the run; `null` for runs of a command.
@@ -222,7 +231,15 @@ impl VerifyReport {
                 effect.words(self.margin_pct),
             ]);
         }
+        if let Some(clock) = &self.clock {
+            let mhz = |khz: f64| format!("{:.0} MHz", khz / 1e3);
+            let told = clock.words(self.margin_pct);
+            table.row(vec!["clock".into(), mhz(clock.a), mhz(clock.b), told]);
+        }
         text += &table.text(width);
+        if let Some(why) = &self.no_clock {
+            text += &wrap("clock: not known: ", why, width);
+        }
         let label = if figure.is_some() { "verdict, of simulated runs: " } else { "verdict: " };
         text + "\n" + &wrap(label, &self.verdict, width)
     }

@@ -6,6 +6,8 @@
 //! says that it is partial.
 
 mod output;
+#[cfg(test)]
+mod tests;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One run of a command: its time, its CPU time, and the number in its output.
+//! One run of a command: its time, its CPU time, its clock, and the number in its output.
 
 use std::fmt;
 use std::io::{Read, Seek, SeekFrom};
@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use hw::cpu_time::children_ns;
+use hw::cycles::FamilyCycles;
 use report::problem::Problem;
 use report::text::wrap;
 use report::times::Times;
@@ -32,6 +33,8 @@ pub(super) struct Done {
     pub(super) cpu_time_ns: u64,
     /// What taking over and giving back took; `None` if nobody did.
     pub(super) around_ns: Option<u64>,
+    /// The clock at which all that was, if somebody counts cycles.
+    pub(super) clock_khz: Option<f64>,
     pub(super) metric: Option<f64>,
 }
 
@@ -61,7 +64,11 @@ impl Command {
     }
 
     /// Runs it to its end. Its output goes to a file, which no command waits for as for a pipe.
-    pub(super) fn run(&self, metric: Option<&Metric>) -> Result<Done, Broken> {
+    pub(super) fn run(
+        &self,
+        metric: Option<&Metric>,
+        cycles: Option<&mut FamilyCycles>,
+    ) -> Result<Done, Broken> {
         let unable = |error: std::io::Error| {
             Broken::NotStarted(Failure::failed(Problem::new(
                 format!("cannot run {}", self.words[0]),
@@ -82,11 +89,13 @@ impl Command {
             .stdin(Stdio::null())
             .stdout(copy().map_err(unable)?)
             .stderr(copy().map_err(unable)?);
+        let mut clock = Clock::start(cycles);
         let before_ns = children_ns();
         let started = Instant::now();
         let status = command.status().map_err(unable)?;
         let time_ns = started.elapsed().as_nanos() as u64;
         let cpu_time_ns = children_ns().saturating_sub(before_ns);
+        let clock_khz = clock.khz();
         let mut bytes = Vec::new();
         output
             .seek(SeekFrom::Start(0))
@@ -104,15 +113,36 @@ impl Command {
             None => None,
         };
         let Some(times) = times else {
-            return Ok(Done { time_ns, cpu_time_ns, around_ns: None, metric });
+            return Ok(Done { time_ns, cpu_time_ns, around_ns: None, clock_khz, metric });
         };
         let own = read_times(&times).map_err(|why| failed(why, &text, "check --run"))?;
         Ok(Done {
             time_ns: own.time_ns,
             cpu_time_ns: own.cpu_time_ns + own.own_cpu_time_ns,
             around_ns: Some(time_ns.saturating_sub(own.time_ns)),
+            clock_khz,
             metric,
         })
+    }
+}
+
+/// The clock over a span of time. What waits for the command meanwhile counts too, which is next to nothing.
+struct Clock<'a> {
+    counter: Option<&'a mut FamilyCycles>,
+    before: Option<[u64; 2]>,
+}
+
+impl<'a> Clock<'a> {
+    fn start(mut counter: Option<&'a mut FamilyCycles>) -> Self {
+        let before = counter.as_mut().and_then(|counter| counter.read().ok());
+        Clock { counter, before }
+    }
+
+    /// `None` if nothing was counted, as of a counter that others had all the time.
+    fn khz(&mut self) -> Option<f64> {
+        let (before, after) = (self.before?, self.counter.as_mut()?.read().ok()?);
+        let [cycles, ns] = [0, 1].map(|at| after[at].wrapping_sub(before[at]) as f64);
+        (cycles > 0.0 && ns > 0.0).then(|| cycles * 1e6 / ns)
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) struct Question {
     pub(super) metric: String,
     pub(super) smaller_is_better: bool,
     pub(super) simulated: Option<Simulated>,
+    /// Why the clock of the runs is not known.
+    pub(super) no_clock: Option<String>,
 }
 
 pub(super) fn report(
@@ -22,13 +24,20 @@ pub(super) fn report(
     question: Question,
     [a, b]: [Side; 2],
 ) -> Result<VerifyReport, Failure> {
-    let Question { metric, smaller_is_better, simulated } = question;
+    let Question { metric, smaller_is_better, simulated, no_clock } = question;
     let value = |sample: &Sample| sample.metric.unwrap_or(sample.time_ns as f64);
     let cpu_time_ns = |sample: &Sample| sample.cpu_time_ns.max(1) as f64;
     let margin = args.margin / 100.0;
     let test = RankTest::new(a.samples.len(), b.samples.len());
     let effect = effect(test, &a, &b, value, smaller_is_better, margin)?;
     let cpu_time = self::effect(test, &a, &b, cpu_time_ns, true, margin)?;
+    let clocks: Option<Vec<f64>> =
+        a.samples.iter().chain(&b.samples).map(|sample| sample.clock_khz).collect();
+    let clock_khz = |sample: &Sample| sample.clock_khz.unwrap_or_default();
+    let clock = clocks.map(|_| self::effect(test, &a, &b, clock_khz, false, margin)).transpose()?;
+    let stood_still = || "the counter of cycles stood still in a run".to_string();
+    let is_missing = clock.is_none() && simulated.is_none();
+    let no_clock = is_missing.then(|| no_clock.unwrap_or_else(stood_still));
     Ok(VerifyReport {
         schema: report::SCHEMA,
         seed: args.seed,
@@ -40,6 +49,8 @@ pub(super) fn report(
         verdict: effect.words(args.margin),
         effect,
         cpu_time,
+        clock,
+        no_clock,
         a,
         b,
     })

@@ -26,7 +26,8 @@ use judge::Question;
 ///
 /// Runs it as it is (A) and under `turbolane run` (B), or any two ways given by --a and --b, in random
 /// order, and tells whether B is better, worse, the same, or cannot be told. Compares the time, or a
-/// number that the command prints, and the CPU time. A run that fails is told and does not count.
+/// number that the command prints, the CPU time, and the clock where cycles are counted. A run that fails is told and does
+/// not count.
 ///
 /// With --scenario, compares two policies on a load of the simulator in the same way: what it says is
 /// simulated, not measured.
@@ -103,7 +104,8 @@ pub(crate) fn main(args: &VerifyArgs) -> Result<ExitCode, Failure> {
         Some(name) => scenario::run(args, name)?,
         None => {
             let (a, b) = commands(args)?;
-            (question(args), series::run(args, &a, &b)?)
+            let (sides, no_clock) = series::run(args, &a, &b)?;
+            (Question { no_clock, ..question(args) }, sides)
         }
     };
     let report = judge::report(args, question, sides)?;
@@ -121,6 +123,7 @@ fn question(args: &VerifyArgs) -> Question {
         metric: args.metric.as_ref().map_or(TIME.into(), Metric::to_string),
         smaller_is_better: args.metric.is_none() || args.less,
         simulated: None,
+        no_clock: None,
     }
 }
 

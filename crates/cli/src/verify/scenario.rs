@@ -101,6 +101,7 @@ pub(super) fn run(args: &VerifyArgs, name: &str) -> Result<(Question, [Side; 2])
         metric: figure.name().into(),
         smaller_is_better: figure.smaller_is_better(),
         simulated: Some(simulated),
+        no_clock: None,
     };
     Ok((question, sides))
 }
@@ -164,6 +165,7 @@ fn sample(
         order,
         time_ns: run.simulated_ns,
         cpu_time_ns: cpu_ns.round() as u64,
+        clock_khz: None,
         metric: Some(metric),
         seed: Some(seed),
     })

@@ -12,6 +12,7 @@
 //! Limit: if runs of one kind fail more often, or because they would have been slow, those that are left
 //! flatter it. That is why the report says how many failed.
 
+use hw::cycles::{FamilyCycles, why_no_cycles};
 use probe::compare::LEAST_RUNS;
 use report::problem::Problem;
 use report::text::wrap;
@@ -36,25 +37,34 @@ struct Kind<'a> {
     has_worked: bool,
 }
 
-/// Makes them all.
-pub(super) fn run(args: &VerifyArgs, a: &Command, b: &Command) -> Result<[Side; 2], Failure> {
+/// Makes them all. With them, why their clock is not known, if it is not.
+pub(super) fn run(
+    args: &VerifyArgs,
+    a: &Command,
+    b: &Command,
+) -> Result<([Side; 2], Option<String>), Failure> {
+    let (mut cycles, no_clock) = match FamilyCycles::open() {
+        Ok(cycles) => (Some(cycles), None),
+        Err(error) => (None, Some(why_no_cycles(&error))),
+    };
     let mut kinds = [Kind::new("A", a), Kind::new("B", b)];
     for _ in 0..args.warmup {
         for kind in &mut kinds {
-            kind.run(args, None)?;
+            kind.run(args, None, cycles.as_mut())?;
         }
     }
     let mut random = fastrand::Rng::with_seed(args.seed);
     for pair in 0..usize::from(args.runs) {
         let first = usize::from(random.bool());
         for (at, kind) in [first, 1 - first].into_iter().enumerate() {
-            kinds[kind].run(args, Some(2 * pair + at))?;
+            kinds[kind].run(args, Some(2 * pair + at), cycles.as_mut())?;
         }
     }
-    Ok(kinds.map(|kind| {
+    let sides = kinds.map(|kind| {
         let around_ns = probe::stats::median(&kind.around_ns).map(|ns| ns as u64);
         Side { around_ns, ..kind.side }
-    }))
+    });
+    Ok((sides, no_clock))
 }
 
 impl<'a> Kind<'a> {
@@ -64,13 +74,19 @@ impl<'a> Kind<'a> {
     }
 
     /// One run; with its place in the order of all, if it counts.
-    fn run(&mut self, args: &VerifyArgs, order: Option<usize>) -> Result<(), Failure> {
+    fn run(
+        &mut self,
+        args: &VerifyArgs,
+        order: Option<usize>,
+        cycles: Option<&mut FamilyCycles>,
+    ) -> Result<(), Failure> {
         self.attempts += 1;
-        match self.command.run(args.metric.as_ref()) {
-            Ok(Done { time_ns, cpu_time_ns, around_ns, metric }) => {
+        match self.command.run(args.metric.as_ref(), cycles) {
+            Ok(Done { time_ns, cpu_time_ns, around_ns, clock_khz, metric }) => {
                 self.has_worked = true;
                 if let Some(order) = order {
-                    let sample = Sample { order, time_ns, cpu_time_ns, metric, seed: None };
+                    let sample =
+                        Sample { order, time_ns, cpu_time_ns, clock_khz, metric, seed: None };
                     self.side.samples.push(sample);
                     self.around_ns.extend(around_ns.map(|ns| ns as f64));
                 }

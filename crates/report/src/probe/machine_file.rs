@@ -211,13 +211,15 @@ fn write_rules(
     }
 }
 
-/// Times, from the rows of the highest level that shows them.
+/// Times, from the rows of the highest level that shows them. Not from level 0, where nothing is granted: the first
+/// slices of any block are a little slow, since its code is not in the caches.
 fn write_times(text: &mut String, report: &ProbeReport, levels: &[f64]) {
     let best = |of: &dyn Fn(&Row) -> Option<Estimate>| {
         let rows = report
             .rows
             .iter()
-            .filter_map(|row| Some((level_of(levels, row.steady_khz?.value), of(row)?)));
+            .filter_map(|row| Some((level_of(levels, row.steady_khz?.value), of(row)?)))
+            .filter(|(level, _)| *level > 0);
         rows.max_by_key(|(level, found)| (*level, found.n)).map(|(_, found)| found)
     };
     text.push_str("\n[transition]\n");

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group `probe`: `verify.prediction_error_pct`, the experiment of docs/experiments/wide-bursts.md in short: what
-//! it does to a program to turn AVX-512 off, predicted and measured. On this machine, no guest.
+//! Group `probe`: `verify.prediction_error_pct`, the experiments of docs/experiments/wide-bursts.md and web-bursts.md
+//! in short: what it does to a program to turn AVX-512 off, predicted and measured. On this machine, no guest.
 //!
-//! The program compresses a block and multiplies two matrices in turn. Its parts are timed alone, the CPU is probed
-//! for its clocks, and from both the simulator predicts the time of a request with the AVX2 form of the kernel beside
-//! that with AVX-512. Then `turbolane verify` measures it. The error is in points of that change; least and greatest
-//! are those against the ends of the measured interval of 95 %.
+//! The programs compress a block and, in turn, multiply two matrices or encrypt. Their parts are timed alone, the CPU is
+//! probed for its clocks, and from both the simulator predicts the time of a request with the AVX2 form of the kernel
+//! beside that with AVX-512. Then `turbolane verify` measures it. The error is in points of that change; least and
+//! greatest are those against the ends of the measured interval of 95 %.
 //!
-//! Left out, and said why, where it cannot be built (gcc, libopenblas-dev, zlib1g-dev), the CPU has no AVX-512, or
-//! the probe cannot measure here.
+//! A program is left out, and said why, where it cannot be built (gcc, zlib1g-dev and its library); all are where the
+//! CPU has no AVX-512, or the probe cannot measure here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,15 +24,46 @@ use report::verify::{Effect, VerifyReport};
 use crate::lane::beside;
 use crate::measure::{Figure, publish};
 
-const PROGRAM: &str = include_str!("../../../../docs/experiments/wide-bursts.c");
-const HEADER: &str = include_str!("../../../../include/turbolane.h");
+/// What the programs include.
+const HEADERS: [(&str, &str); 2] = [
+    ("bursts.h", include_str!("../../../../docs/experiments/bursts.h")),
+    ("turbolane.h", include_str!("../../../../include/turbolane.h")),
+];
+
+/// A program of the experiments.
+struct Load {
+    /// Behind the names of its figures.
+    suffix: &'static str,
+    source: &'static str,
+    library: &'static str,
+    package: &'static str,
+    /// How its library is told which form of its kernel to take, as in docs/experiments/bursts.sh.
+    on: &'static str,
+    off: &'static str,
+}
+
+const LOADS: [Load; 2] = [
+    Load {
+        suffix: "",
+        source: include_str!("../../../../docs/experiments/wide-bursts.c"),
+        library: "-lopenblas",
+        package: "libopenblas-dev",
+        on: "OPENBLAS_CORETYPE=SkylakeX",
+        off: "OPENBLAS_CORETYPE=Haswell",
+    },
+    Load {
+        suffix: "_openssl",
+        source: include_str!("../../../../docs/experiments/web-bursts.c"),
+        library: "-lcrypto",
+        package: "libssl-dev",
+        on: "OPENSSL_ia32cap=':~0'",
+        off: "OPENSSL_ia32cap=':~0xc0230000'",
+    },
+];
 
 /// Runs of each kind, and seconds of a run.
 const RUNS: &str = "20";
 const SECONDS: &str = "0.3";
-/// How OpenBLAS is told which form of its kernel to take.
-const ON: &str = "OPENBLAS_CORETYPE=SkylakeX";
-const OFF: &str = "OPENBLAS_CORETYPE=Haswell";
 
 /// Measure and publish.
 pub fn run() -> Result<()> {
@@ -45,27 +76,44 @@ pub fn run() -> Result<()> {
 
 /// None where this machine cannot answer, which is told.
 fn figures(folder: &Path) -> Result<Vec<Figure>> {
-    let left_out = |why: &str| {
-        println!("left out: {why}");
-        Ok(Vec::new())
-    };
+    let left_out = |why: &str| println!("left out: {why}");
     if !std::arch::is_x86_feature_detected!("avx512f") {
-        return left_out("this CPU has no AVX-512 to turn off");
+        left_out("this CPU has no AVX-512 to turn off");
+        return Ok(Vec::new());
     }
     let turbolane = beside()?;
-    let Some(program) = build(folder, &turbolane.with_file_name("libturbolane.so"))? else {
-        return left_out("the program cannot be built; apt install gcc libopenblas-dev zlib1g-dev");
-    };
     let Some(model) = probe(&turbolane, folder)? else {
-        return left_out("the probe cannot measure this CPU; turbolane probe says why");
+        left_out("the probe cannot measure this CPU; turbolane probe says why");
+        return Ok(Vec::new());
     };
-    let predicted_pct = predict(&model, &Parts::measure(&program)?)?;
-    let measured = measure(&turbolane, &program)?;
+    let library = turbolane.with_file_name("libturbolane.so");
+    let mut figures = Vec::new();
+    for load in &LOADS {
+        match Program::build(load, folder, &library)? {
+            Some(program) => figures.extend(compare(&turbolane, &model, load, &program)?),
+            None => left_out(&format!(
+                "the program with {0} cannot be built; apt install gcc zlib1g-dev {0}",
+                load.package
+            )),
+        }
+    }
+    Ok(figures)
+}
+
+/// What the simulator says of a program, and what the machine says.
+fn compare(
+    turbolane: &Path,
+    model: &CpuModel,
+    load: &Load,
+    program: &Program,
+) -> Result<[Figure; 3]> {
+    let predicted_pct = predict(model, &Parts::measure(load, program)?)?;
+    let measured = measure(turbolane, load, program)?;
     let n = measured.a.samples.len() as u64;
     let Effect { change_pct, low_pct, high_pct, .. } = measured.effect;
     let [error, low, high] = [change_pct, low_pct, high_pct].map(|pct| (predicted_pct - pct).abs());
     let figure = |name: &str, value: f64, min: f64, max: f64| Figure {
-        name: format!("verify.{name}"),
+        name: format!("verify.{name}{}_pct", load.suffix),
         value,
         unit: "%",
         better: "lower",
@@ -74,10 +122,10 @@ fn figures(folder: &Path) -> Result<Vec<Figure>> {
         max: max.max(value),
         baseline: None,
     };
-    Ok(vec![
-        figure("prediction_error_pct", error, low.min(high), low.max(high)),
-        figure("predicted_change_pct", predicted_pct, predicted_pct, predicted_pct),
-        figure("measured_change_pct", change_pct, low_pct, high_pct),
+    Ok([
+        figure("prediction_error", error, low.min(high), low.max(high)),
+        figure("predicted_change", predicted_pct, predicted_pct, predicted_pct),
+        figure("measured_change", change_pct, low_pct, high_pct),
     ])
 }
 
@@ -86,23 +134,7 @@ fn output(command: &mut Command) -> Result<Output> {
     command.output().with_context(|| format!("cannot run {name}"))
 }
 
-/// Compiles the program; `None` where that fails, for its libraries are no part of what a build needs.
-fn build(folder: &Path, built: &Path) -> Result<Option<Program>> {
-    let source = folder.join("wide-bursts.c");
-    fs::write(&source, PROGRAM).context("cannot write the program")?;
-    fs::write(folder.join("turbolane.h"), HEADER).context("cannot write its header")?;
-    // the library's own name, by which a program asks for it
-    let library = folder.join("libturbolane.so.0");
-    fs::copy(built, &library).with_context(|| format!("cannot copy {}", built.display()))?;
-    let path = folder.join("wide-bursts");
-    let mut cc = Command::new("cc");
-    cc.args(["-O2", "-o"]).arg(&path).arg("-I").arg(folder).arg(&source);
-    cc.arg(&library).args(["-lopenblas", "-lz"]);
-    let is_built = cc.output().is_ok_and(|done| done.status.success());
-    Ok(is_built.then(|| Program { path, folder: folder.to_owned() }))
-}
-
-/// The program of the experiment.
+/// The program of a load.
 struct Program {
     path: PathBuf,
     /// Its library lies there.
@@ -110,6 +142,24 @@ struct Program {
 }
 
 impl Program {
+    /// Compiles it; `None` where that fails, for its libraries are no part of what a build needs.
+    fn build(load: &Load, folder: &Path, built: &Path) -> Result<Option<Program>> {
+        let source = folder.join("bursts.c");
+        fs::write(&source, load.source).context("cannot write the program")?;
+        for (name, text) in HEADERS {
+            fs::write(folder.join(name), text).context("cannot write its headers")?;
+        }
+        // the library's own name, by which a program asks for it
+        let library = folder.join("libturbolane.so.0");
+        fs::copy(built, &library).with_context(|| format!("cannot copy {}", built.display()))?;
+        let path = folder.join("bursts");
+        let mut cc = Command::new("cc");
+        cc.args(["-O2", "-o"]).arg(&path).arg("-I").arg(folder).arg(&source);
+        cc.arg(&library).args([load.library, "-lz"]);
+        let is_built = cc.output().is_ok_and(|done| done.status.success());
+        Ok(is_built.then(|| Program { path, folder: folder.to_owned() }))
+    }
+
     /// The words of a shell, for a run in which the kernel has this form.
     fn command(&self, kernel: &str, how: &str, seconds: &str) -> String {
         let (folder, path) = (self.folder.display(), self.path.display());
@@ -141,11 +191,11 @@ struct Parts {
 }
 
 impl Parts {
-    fn measure(program: &Program) -> Result<Parts> {
+    fn measure(load: &Load, program: &Program) -> Result<Parts> {
         Ok(Parts {
-            scalar: program.part_us(ON, "scalar")?,
-            on: program.part_us(ON, "wide")?,
-            off: program.part_us(OFF, "wide")?,
+            scalar: program.part_us(load.on, "scalar")?,
+            on: program.part_us(load.on, "wide")?,
+            off: program.part_us(load.off, "wide")?,
         })
     }
 }
@@ -187,8 +237,8 @@ fn requests(platform: &Platform, class: InsnClass, scalar_us: f64, wide_us: f64)
     let scenario = format!(
         r#"
         schema = 1
-        name = "wide-bursts"
-        about = "Compression and matrix kernels in turn, on one thread"
+        name = "bursts"
+        about = "Compression and wide bursts in turn, on one thread"
         machine = "xeon-6980p"
         duration_ns = 2_000_000_000
         warmup_ns = 100_000_000
@@ -221,8 +271,8 @@ fn requests(platform: &Platform, class: InsnClass, scalar_us: f64, wide_us: f64)
 }
 
 /// What the machine says.
-fn measure(turbolane: &Path, program: &Program) -> Result<VerifyReport> {
-    let [a, b] = [ON, OFF].map(|kernel| program.command(kernel, "place", SECONDS));
+fn measure(turbolane: &Path, load: &Load, program: &Program) -> Result<VerifyReport> {
+    let [a, b] = [load.on, load.off].map(|kernel| program.command(kernel, "place", SECONDS));
     let mut command = Command::new(turbolane);
     command.args(["verify", "--json", "--runs", RUNS, "--less", "--metric", "request {} us"]);
     let done = output(command.args(["--a", &a, "--b", &b]))?;
