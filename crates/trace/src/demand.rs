@@ -73,16 +73,18 @@ struct Raised {
 
 /// The demand for a level or above.
 fn of_level(stretches: &[Stretch], level: u8, times: &Times, bound: Bound) -> Vec<Demand> {
-    let grant_ns = times.throttle_ns + times.halt_ns;
     let mut demands = Vec::new();
     let mut raised: Option<Raised> = None;
     // Since when somebody runs without a gap, and until when.
     let (mut since_ns, mut until_ns) = (0, 0);
+    let mut before = 0;
     for stretch in stretches {
         let start_ns = stretch.start_ns;
         if start_ns != until_ns {
-            since_ns = start_ns;
+            (since_ns, before) = (start_ns, 0);
         }
+        let grant_ns = times.throttle_ns + times.halts_ns(before, stretch.level);
+        before = stretch.level;
         until_ns = stretch.end_ns;
         // Idle code asks for nothing: a level does not outlast a longer gap.
         let over =
