@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -17,6 +18,7 @@
 
 static pthread_mutex_t counter_lock = PTHREAD_MUTEX_INITIALIZER;
 static volatile long left, right;
+static atomic_int arrived;
 
 static void demand(int good, const char *what)
 {
@@ -29,6 +31,7 @@ static void demand(int good, const char *what)
 static void *count(void *unused)
 {
 	(void)unused;
+	arrived++;
 	for (int i = 0; i < ROUNDS; i++) {
 		pthread_mutex_lock(&counter_lock);
 		demand(left == right, "two threads are inside");
@@ -46,10 +49,13 @@ static void counts(void)
 	pthread_t threads[THREADS];
 
 	left = right = 0;
-	/* all of them wait once, however quick they are */
+	/* some wait, however quick they are and however long a busy machine takes to start them */
+	arrived = 0;
 	pthread_mutex_lock(&counter_lock);
 	for (int i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, count, NULL);
+	while (arrived < THREADS)
+		usleep(1000);
 	usleep(20000);
 	pthread_mutex_unlock(&counter_lock);
 	for (int i = 0; i < THREADS; i++)
