@@ -33,7 +33,7 @@ pub const ALL: &[Case] = &[
     Case::bench("conservation", conservation::run).limit_s(400),
     Case::bench("lib-locks", lib_locks::run).group("lib").host(),
     Case::bench("overhead", overhead::run).icount().limit_s(900).peers(&["scx_layered"]),
-    Case::bench("probe", probe::run).group("probe").host(),
+    Case::bench("probe", probe::run).group("probe").limit_s(900).host(),
     Case::bench("handover", handover::run).group("probe").host(),
     Case::bench("experiment", experiment::run).group("probe").host(),
     Case::bench("record", record::run).group("record").host(),

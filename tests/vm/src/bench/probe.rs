@@ -4,7 +4,7 @@
 //!
 //! - `probe.meter_error_pct`: cycles of chains of known length, computed from the clock of meter slices
 //!   around them; over trials in which no gap fell into those slices.
-//! - `probe.repeatability`, `.relax_pct`: two quick measurements of this CPU, one after the other: the largest
+//! - `probe.repeatability`, `.relax_pct`: two full measurements of this CPU, one after the other: the largest
 //!   difference of a settled clock that both know, and of a relax time. Left out where fewer than two
 //!   rows are known in both, as on a machine that is never quiet.
 //! - `probe.detects_planted_effects`: simulated CPUs with known times behind the probe's trait, on a
@@ -28,8 +28,8 @@ use crate::measure::{Figure, publish};
 const METER_TRIALS: usize = 4_000;
 /// Blocks of trials, of which each gives a median.
 const METER_BLOCKS: usize = 10;
-/// Of one measurement of this CPU.
-const LIVE: Duration = Duration::from_secs(10);
+/// Of one measurement of this CPU, as of `turbolane probe`.
+const LIVE: Duration = Duration::from_secs(120);
 /// Rounds on a simulated CPU: 60 repetitions of each cell.
 const ROUNDS: usize = 30;
 /// Throttle, halt and relax times that are planted, ns: Skylake-SP's (DIM 4), Intel's manual's, short ones.
@@ -64,8 +64,11 @@ fn on_this_cpu(mut live: Live) -> Result<Vec<Figure>> {
     let agreeing = live.calibration().chains.iter().filter(|chain| chain.agrees);
     let spread: Vec<f64> = agreeing.map(|chain| 100.0 * (chain.ratio - 1.0).abs()).collect();
     figures.push(worst("probe.chain_spread_pct", "%", &spread));
+    let (_, most) = live.cells();
+    let mut active = vec![1, most];
+    active.dedup();
     let mut once = || {
-        let plan = Plan::quick(&live, &[1], 1);
+        let plan = Plan::full(&live, &active, 1);
         let start = Instant::now();
         let recording =
             measure(&mut live as &mut dyn Machine, &plan, &mut |_, _| start.elapsed() < LIVE);
