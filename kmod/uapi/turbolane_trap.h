@@ -83,7 +83,7 @@ struct tlt_cpu_counters {
 	__u64 grace_returns; /* returns in a grace or hold period: left full */
 	__u64 no_memory;     /* traps for which no note could be allocated */
 	__u64 violations;    /* of the invariant in arm.c; must be 0 */
-	__u64 level_rises; /* to wide_level, with the full XCR0 and no trap */
+	__u64 level_rises;   /* to wide_level, with the full XCR0 and no trap */
 };
 
 struct tlt_get_cpu {

@@ -81,7 +81,9 @@ fn least(mut call: impl FnMut()) -> f64 {
 
 /// Instructions per switch between two tasks on one CPU: half a turn of two that pass a byte.
 fn per_switch() -> Result<Vec<f64>> {
+    // A batch has a tick or two; which, is chance.
     const TURNS: u64 = 500;
+    const BATCHES: u64 = 25;
     let (mut there, mut back) = ([0; 2], [0; 2]);
     for pipe in [&mut there, &mut back] {
         // SAFETY: room for two descriptors.
@@ -96,7 +98,7 @@ fn per_switch() -> Result<Vec<f64>> {
         }
     };
     let mut echo = Child::fork(|| {
-        for _ in 0..=TURNS * 5 {
+        for _ in 0..=TURNS * BATCHES {
             pass(there[0], back[1]);
         }
     })?;
@@ -109,7 +111,7 @@ fn per_switch() -> Result<Vec<f64>> {
     };
     turn();
     let mut counts = Vec::new();
-    for _ in 0..5 {
+    for _ in 0..BATCHES {
         let start = tsc();
         for _ in 0..TURNS {
             turn();
