@@ -81,9 +81,9 @@ fn least(mut call: impl FnMut()) -> f64 {
 
 /// Instructions per switch between two tasks on one CPU: half a turn of two that pass a byte.
 fn per_switch() -> Result<Vec<f64>> {
-    // A batch has a tick or two; which, is chance.
-    const TURNS: u64 = 500;
-    const BATCHES: u64 = 25;
+    // Most batches are over before the next tick, and the median has none.
+    const TURNS: u64 = 25;
+    const BATCHES: u64 = 400;
     let (mut there, mut back) = ([0; 2], [0; 2]);
     for pipe in [&mut there, &mut back] {
         // SAFETY: room for two descriptors.
