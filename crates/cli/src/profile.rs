@@ -117,7 +117,7 @@ fn simulated(args: &ProfileArgs, name: &str) -> Result<ProfileReport, Failure> {
     let settings = Settings {
         samples: args.samples,
         interval_ns: args.interval.as_nanos() as u64,
-        ..Settings::new(times.throttle_ns, times.halts_ns(0, 2), times.relax_ns)
+        ..Settings::new(times.throttle_ns, platform.longest_halt_ns(), times.relax_ns)
     };
     let fair = || "fair".parse().expect("it is a policy");
     let policy = args.policy.clone().unwrap_or_else(fair);

@@ -154,6 +154,11 @@ impl Platform {
         self.clock_khz.len()
     }
 
+    /// How long a core stands still on its way from level 0 to its highest.
+    pub fn longest_halt_ns(&self) -> u64 {
+        self.times.halts_ns(0, self.nr_levels() as u8 - 1)
+    }
+
     /// So many packages of it, numbered as Linux does: first siblings of all cores first. Each
     /// package is a node.
     pub fn topology(&self, packages: usize) -> Topology {

@@ -12,7 +12,7 @@ fn profiled(name: &str, variant: Option<&str>, policy: &str, samples: u32) -> Pr
     let times = &platform.times;
     let settings = Settings {
         samples,
-        ..Settings::new(times.throttle_ns, times.halts_ns(0, 2), times.relax_ns)
+        ..Settings::new(times.throttle_ns, platform.longest_halt_ns(), times.relax_ns)
     };
     let workload = scenario.workload(variant).unwrap().clone();
     let spec = policy.parse().unwrap();
@@ -63,7 +63,7 @@ fn profiling_disturbs_nothing() {
     let platform = Platform::new(&CpuModel::built_in(&scenario.machine).unwrap().unwrap());
     let times = &platform.times;
     let truth_at = |longer: u64| {
-        let settings = Settings::new(times.throttle_ns, times.halts_ns(0, 2), times.relax_ns);
+        let settings = Settings::new(times.throttle_ns, platform.longest_halt_ns(), times.relax_ns);
         let pause_ns = settings.pause_ns * longer;
         let settings = Settings { samples: 50, pause_ns, ..settings };
         let workload = scenario.workload(None).unwrap().clone();

@@ -195,9 +195,11 @@ impl Timeline {
     fn scores(&self) -> (Vec<Arrival>, Vec<Scored>) {
         let Of::Cpu(ours) = self.of else { return Default::default() };
         let cpus: BTreeSet<u16> = self.runs.iter().map(|run| run.cpu).collect();
-        let marked = |cpu: u16| levels_of(&self.marked_on(cpu), &self.hardware.times);
-        let levels = self.counted(&cpus, |cpu, _| marked(cpu));
         let is_counted = !self.levels.is_empty();
+        let levels = self.counted(&cpus, |cpu, _| match is_counted {
+            true => Vec::new(),
+            false => levels_of(&self.marked_on(cpu), &self.hardware.times),
+        });
         if !is_counted && levels.values().all(|counted| counted.demand.is_empty()) {
             return Default::default();
         }

@@ -146,7 +146,7 @@ fn profile_error_pct(name: &str, policy: &str) -> Result<f64> {
     let scenario = Scenario::built_in(name).context("it is built in")??;
     let platform = Platform::new(&CpuModel::built_in(&scenario.machine).context("built in")??);
     let times = &platform.times;
-    let settings = Settings::new(times.throttle_ns, times.halts_ns(0, 2), times.relax_ns);
+    let settings = Settings::new(times.throttle_ns, platform.longest_halt_ns(), times.relax_ns);
     let workload = scenario.workload(None).context("it has a load")?.clone();
     let spec = policy.parse()?;
     let run = profile(&platform, scenario.packages, workload, &spec, 1, &settings)?;
