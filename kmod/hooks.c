@@ -19,9 +19,9 @@
  * on the running kernel and probes each instruction). Some are inlined into
  * others in some kernels, so only four are required.
  *
- * The hooks are PERMANENT: kernel.ftrace_enabled=0 is refused while they are
- * there. They have no recursion guard, which would drop a call: the callback
- * calls none of the hooked functions.
+ * kernel.ftrace_enabled=0 would take the hooks away: it is refused while there
+ * is a PERMANENT one, which the one for user #GP is. They have no recursion
+ * guard, which would drop a call: what they call is none of the hooked functions.
  *
  * The notifier of a CPU is registered from its coming online to its going
  * offline and never in between: the kernel's list has no lock, KVM changes it
@@ -48,17 +48,17 @@ MODULE_PARM_DESC(test_leave_out_hooks,
 
 /* ---- FPU code of the kernel ---- */
 
-static void notrace on_fpu_code(unsigned long ip, unsigned long parent_ip,
-				struct ftrace_ops *ops,
-				struct ftrace_regs *fregs)
+/* In entry.S. */
+void tlt_fpu_code_begins(void);
+
+/* Called by it, and only there. XCR0 is reduced. */
+asmlinkage void notrace tlt_make_full_for_fpu_code(void);
+asmlinkage void notrace tlt_make_full_for_fpu_code(void)
 {
-	tlt_full(TLT_FULL_FPU);
+	tlt_make_full(TLT_FULL_FPU);
 }
 
-static struct ftrace_ops fpu_ops = {
-	.func = on_fpu_code,
-	.flags = FTRACE_OPS_FL_PERMANENT,
-};
+static struct ftrace_ops fpu_ops;
 
 static const struct {
 	const char *function;
@@ -94,21 +94,27 @@ static int hook_fpu_code(void)
 			pr_err("this kernel has no traceable %s; the module "
 			       "cannot follow its FPU code: %d\n",
 			       name, err);
-			return err;
+			goto free;
 		}
 	}
 	if (test_leave_out_hooks)
 		return 0;
-	err = register_ftrace_function(&fpu_ops);
-	if (err)
-		pr_err("cannot hook the FPU code by ftrace: %d\n", err);
+	err = register_ftrace_direct(&fpu_ops,
+				     (unsigned long)tlt_fpu_code_begins);
+	if (!err)
+		return 0;
+	pr_err("cannot hook the FPU code by ftrace: %d%s\n", err,
+	       err == -EBUSY ? "; a BPF program or a live patch has it" : "");
+free:
+	ftrace_free_filter(&fpu_ops);
 	return err;
 }
 
 static void unhook_fpu_code(void)
 {
 	if (!test_leave_out_hooks)
-		unregister_ftrace_function(&fpu_ops);
+		unregister_ftrace_direct(
+			&fpu_ops, (unsigned long)tlt_fpu_code_begins, false);
 	ftrace_free_filter(&fpu_ops);
 }
 
@@ -143,9 +149,11 @@ static int hook_gp(void)
 
 	if (!err)
 		err = register_ftrace_function(&gp_ops);
-	if (err)
-		pr_err("cannot hook %s: %d%s\n", name, err,
-		       err == -EBUSY ? "; a live patch has it" : "");
+	if (!err)
+		return 0;
+	pr_err("cannot hook %s: %d%s\n", name, err,
+	       err == -EBUSY ? "; a live patch has it" : "");
+	ftrace_free_filter(&gp_ops);
 	return err;
 }
 
@@ -160,7 +168,8 @@ static void unhook_gp(void)
 static void on_switch(void *unused, bool preempt, struct task_struct *prev,
 		      struct task_struct *next, unsigned int prev_state)
 {
-	tlt_ran_full(this_cpu_ptr(&tlt_cpu));
+	if (unlikely(this_cpu_read(tlt_cpu.stretch.runs)))
+		tlt_stretch_ends(this_cpu_ptr(&tlt_cpu));
 	tlt_full(TLT_FULL_SWITCH);
 }
 

@@ -6,6 +6,7 @@
  *   arm.c     XCR0: the only file that writes it
  *   live.c    withheld state that is alive when XCR0 is reduced
  *   hooks.c   where the kernel has to be told: switch, FPU code, return to user
+ *   entry.S   the first thing that the kernel's FPU code calls
  *   trap.c    the trap and what is decided about it
  *   levels.c  licence counters: wide code that did not trap
  *   marks.c   notes about tasks and processes
@@ -45,9 +46,10 @@ struct tlt_stretch {
 };
 
 struct tlt_cpu {
-	bool armed;    /* withholds from user code; written on this CPU only */
-	bool reduced;  /* XCR0 lacks the withheld components now; ditto */
-	bool parked;   /* live components lie in `park`, not in registers */
+	bool reduced; /* XCR0 lacks the withheld components now; entry.S reads it
+			  as the first byte; written on this CPU only */
+	bool armed;   /* withholds from user code; ditto */
+	bool parked;  /* live components lie in `park`, not in registers */
 	bool notified; /* `notifier` is registered; from online to offline */
 	void *park;    /* XSAVE area, standard format, 64-byte aligned */
 	u64 skip_until_ns; /* local_clock(); leave everybody full; 0 = no */
@@ -60,6 +62,7 @@ struct tlt_cpu {
 	struct hlist_node **list_first; /* the kernel's list of notifiers */
 	struct tlt_cpu_counters counters;
 };
+static_assert(offsetof(struct tlt_cpu, reduced) == 0);
 DECLARE_PER_CPU_ALIGNED(struct tlt_cpu, tlt_cpu);
 
 /* ---- arm.c ---- */

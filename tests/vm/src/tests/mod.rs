@@ -75,6 +75,7 @@ pub const ALL: &[Case] = &[
     Case::new("trap", trap::withholds_and_returns),
     Case::new("trap_stress", trap::stress).limit_s(240),
     Case::new("trap_xstate_sites", trap::xstate_sites).limit_s(240),
+    Case::new("trap_xstate_sites_traced", trap::xstate_sites_traced).limit_s(240),
     Case::new("trap_xstate_sites_unhooked_fail", trap::xstate_sites_unhooked_fail).allow_log(&[
         "turbolane_trap: ",
         "test_leave_out_hooks",
@@ -119,6 +120,7 @@ pub const ALL: &[Case] = &[
     Case::new("trap_stress_6_12", trap::short_stress).kernel_6_12().limit_s(240),
     Case::new("trap_xstate_sites_6_12", trap::xstate_sites).kernel_6_12().limit_s(240),
     Case::new("trap_parameters_fail", trap_input::parameters_fail),
+    Case::new("trap_taken_fail", trap_input::taken_fail),
     Case::new("trap_device_fail", trap_input::device_fail),
     Case::new("trap_in_use_fail", trap_input::in_use_fail),
 ];

@@ -79,11 +79,42 @@ fn stress_for(time: Duration) -> Result<()> {
 /// No instruction of the kernel that saves or restores vector state is executed with a reduced
 /// XCR0, whatever runs.
 pub fn xstate_sites() -> Result<()> {
+    no_reduced_site(|| Ok(()))
+}
+
+/// The same while somebody else traces the functions that the module hooks, from before and after
+/// its hooks came; and nobody can switch all hooks off.
+pub fn xstate_sites_traced() -> Result<()> {
+    const TRACING: &str = "/sys/kernel/tracing";
+    const HOOKED: &str = "save_fpregs_to_fpstate restore_fpregs_from_fpstate kernel_fpu_begin_mask";
+    let tracer = |name: &str| fs::write(format!("{TRACING}/current_tracer"), name);
+    fs::write(format!("{TRACING}/set_ftrace_filter"), HOOKED)
+        .context("the guest's kernel cannot trace functions")?;
+    tracer("function")?;
+    no_reduced_site(|| {
+        let refused = fs::write("/proc/sys/kernel/ftrace_enabled", "0");
+        ensure!(refused.is_err(), "kernel.ftrace_enabled=0 was accepted");
+        for _ in 0..5 {
+            tracer("nop")?;
+            std::thread::sleep(Duration::from_millis(700));
+            tracer("function")?;
+            std::thread::sleep(Duration::from_millis(700));
+        }
+        let seen = fs::read_to_string(format!("{TRACING}/trace"))?;
+        ensure!(seen.contains("save_fpregs_to_fpstate"), "the other tracer saw nothing");
+        Ok(())
+    })?;
+    tracer("nop")?;
+    Ok(())
+}
+
+fn no_reduced_site(meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
     let places = sites::find()?;
     load_beside("turbolane_xcheck", &format!("sites={}", places.join(",")))?;
     let trap = Trap::on(&[0, 1, 2], "mode=steer hold_ns=1000000 grace_ns=300000")?;
     let time = Duration::from_secs(15);
     let (stress, hashing) = (Stress::start(12, time)?, Hashing::start(time)?);
+    meanwhile()?;
     hashing.finish()?;
     stress.finish()?;
     let (executed, reduced, text) = sites::counts()?;

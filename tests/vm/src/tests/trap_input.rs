@@ -2,13 +2,14 @@
 //! The trap module refuses what it cannot do, and nothing has changed then.
 
 use std::io::Error;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use hw::trap::{self, Device};
 use machine::CpuSet;
 
 use crate::guest::set_affinity;
-use crate::trap::{Trap, components, load, set, unload, xcr0};
+use crate::trap::{Trap, components, load, load_beside, set, sites, unload, xcr0};
 
 /// The kernel's number for a refusal.
 fn refusal<T>(result: std::io::Result<T>, what: &str) -> Result<i32> {
@@ -41,6 +42,24 @@ pub fn parameters_fail() -> Result<()> {
     ensure!(set("components", "amx").is_err(), "components can be changed while loaded");
     ensure!(xcr0() == before, "XCR0 changed");
     trap.off()
+}
+
+/// Somebody has a function of the kernel's FPU code for himself: refused, with the reason in the log, and accepted
+/// when he is gone.
+pub fn taken_fail() -> Result<()> {
+    set_affinity(0, &[0])?;
+    let before = xcr0();
+    load_beside("turbolane_xcheck", "taken=restore_fpregs_from_fpstate")?;
+    let parameters = format!("components={}", components());
+    ensure!(load_refused(&parameters)? == libc::EBUSY, "a taken function");
+    let log = String::from_utf8(Command::new("dmesg").output()?.stdout)?;
+    ensure!(
+        log.contains("-16; a BPF program or a live patch has it"),
+        "the log has no reason:\n{log}"
+    );
+    ensure!(xcr0() == before, "XCR0 changed");
+    sites::unload()?;
+    Trap::on(&[0], "")?.off()
 }
 
 /// CPUs that do not exist, two users at once, calls of the wrong kind.
