@@ -75,8 +75,11 @@ fn reconnect() -> Result<()> {
     for (stream, number) in [("stdout", 1), ("stderr", 2)] {
         let pipe = format!("/proc/1/root/{stream}");
         ensure!(fs::metadata(&pipe)?.file_type().is_fifo(), "{pipe} is no pipe");
-        // The old pump reads this, fails and ends.
-        writeln!(fs::OpenOptions::new().write(true).open(format!("/proc/self/fd/{number}"))?)?;
+        // The old pump reads this, fails and ends, if it has not already: then opening the pipe only to write
+        // would wait for a reader.
+        let own = format!("/proc/self/fd/{number}");
+        let mut both_ends = fs::OpenOptions::new().read(true).write(true).open(own)?;
+        writeln!(both_ends)?;
         std::thread::sleep(Duration::from_millis(500));
         let port = port_of(stream).with_context(|| format!("no port for {stream}"))?;
         let port = fs::OpenOptions::new().write(true).open(port)?;
