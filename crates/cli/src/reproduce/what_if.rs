@@ -12,7 +12,6 @@ use sim::sched::prototype::PrototypeConfig;
 
 use super::boost;
 use super::dvfs::Setting;
-use super::recorded::Gzip;
 
 /// What is changed.
 #[derive(Debug)]
@@ -44,7 +43,7 @@ pub(super) fn of(id: &str) -> Option<&'static WhatIf> {
     WHAT_IFS.iter().find(|what_if| what_if.explains.contains(&id))
 }
 
-pub(super) static WHAT_IFS: [WhatIf; 11] = [
+pub(super) static WHAT_IFS: [WhatIf; 9] = [
     // THESIS 2.4 says that wide CPUs run wide and default tasks only, 4.2 that scalar ones go last.
     // For the former speaks Table 5.7: with migrations its server keeps 18.5 of 20 CPUs busy
     // (9.38 M reference cycles a request, 97.02 MB/s), without 19.9. For the latter Table 5.3, where
@@ -88,25 +87,12 @@ pub(super) static WHAT_IFS: [WhatIf; 11] = [
         change: Change::Platform(|platform| platform.smt_frac = 2.0),
         explains: &["thesis-order-latency-none"],
     },
-    // DIM 6.2.2 applies a policy to the trace and then "dilates the time" at the low clock: 670 us
-    // of the trace, dilated by 3.1 / 2.4, are 865; and 670 * (3.1 / 2.4 - 1) are the 195 us of 6.3.
-    WhatIf {
-        says: "the timeout passed in the trace's undilated time",
-        change: Change::Clock(|setting| setting.timeout_is_time = false),
-        explains: &["dim-one-change-simulated"],
-    },
     // DIM 3: a change costs 9 to 19 us, here 10; 6.3 adds "minor overhead due to the additional
     // system calls" to one by hand.
     WhatIf {
         says: "a change by software cost 19 us",
         change: Change::Clock(|setting| setting.software_extra_ns = 9_000),
         explains: &["dim-one-change-eager", "dim-one-change-eager-flat"],
-    },
-    // DIM does not say how much was compressed, and so how long a request was; our processor is a later one besides.
-    WhatIf {
-        says: "gzip compressed at level 6, recorded too",
-        change: Change::Clock(|setting| setting.gzip = Gzip::Level6),
-        explains: &["dim-recorded-timeout-180", "dim-recorded-hints"],
     },
     // "Up to 500 us" by Intel's manual (THESIS 2.2), 250 on the mean; DIM 4.1 saw no such wait, but 5.2
     // has scores averaged for "delays during frequency selection": who asked may have left by then.
