@@ -63,6 +63,29 @@ fn wide_code_takes_its_licence() {
     assert!((31_000..31_200).contains(&wide_cpu.level_ns[0]), "{:?}", wide_cpu.level_ns);
 }
 
+/// A scalar task is told how long it ran on a core that its sibling holds at level 2, and how often it was started.
+#[test]
+fn a_victim_is_told_its_time_at_a_low_clock() {
+    let mut w = Workload::new();
+    let heavy = w.code(InsnClass::Heavy512, 1.0);
+    let offender = w.program(Builder::new().wide(heavy, 2, Dist::Fixed(u64::MAX >> 20)).end());
+    let twice = Builder::new().work(0, Dist::Fixed(37_000_000)).sleep(Dist::Fixed(1_000_000));
+    let victim = w.program(twice.work(0, Dist::Fixed(37_000_000)).end());
+    for (name, program, cpu) in
+        [("offender", offender, 0), ("beside", victim, 16), ("apart", victim, 1)]
+    {
+        let mut group = Group::new(name, 1, program);
+        group.affinity = Some(vec![cpu]);
+        w.group(group);
+    }
+    let out = run(platform_free(), 1, w, lane(Wide::Cores(0)), secs(1));
+    let (beside, apart) = (out.group("beside").unwrap(), out.group("apart").unwrap());
+    // all but the first 31 us, in which the offender's licence is asked for
+    assert!(beside.cpu_ns - beside.reduced_ns < 40_000, "{beside:?}");
+    assert_eq!(apart.reduced_ns, 0);
+    assert_eq!((beside.starts, apart.starts), (2, 2));
+}
+
 /// A victim's slowdown after a burst: scalar code keeps the low clock for the hold time, no longer.
 #[test]
 fn the_hold_slows_what_follows() {

@@ -13,6 +13,8 @@ const I9: &str = "core-i9-7940x";
 const RETURN_1: &str = "prototype:cpus=1,end=return";
 const RETURN_2: &str = "prototype:cpus=2,end=return";
 const EXPLICIT_1: &str = "prototype:cpus=1,detect=mark";
+/// SYSTOR's prototype with half of the cores wide, as for its Parsec rows.
+const HALF: &str = "prototype:cpus=16,end=entry,timeout=2ms";
 const EXPLICIT: &str = "prototype:cpus=2,detect=mark";
 
 fn plan(machine: &str, scenario: &'static str, variant: &str, policy: &str) -> Plan {
@@ -61,6 +63,16 @@ fn noht(variant: &str) -> Plan {
     Plan { siblings: false, ..plan(GOLD, "dim-nginx-x265", variant, "cfs") }
 }
 
+/// A computation beside x265 without hyperthreading, a thread per CPU each (DIM 2).
+fn beside_x265() -> Plan {
+    Plan { siblings: false, ..plan(GOLD, "dim-x265-swaptions", "avx512", "cfs") }
+}
+
+/// A program of Parsec beside x265 (SYSTOR 4.2).
+fn parsec(policy: &str) -> Plan {
+    plan(GOLD, "parsec-x265", "avx512", policy)
+}
+
 /// The simulations that the figure of a row is computed from; none if the row is a measure.
 pub(super) fn plans(id: &str) -> Vec<Plan> {
     match id {
@@ -75,6 +87,8 @@ pub(super) fn plans(id: &str) -> Vec<Plan> {
         "thesis-t56-migrations-explicit" => vec![fault_migrate(EXPLICIT_1)],
         "thesis-t57-migrations-trap" | "thesis-t57-traps" => vec![flat()],
         "dim-nginx-noht-avx512" => vec![noht("avx512"), noht("none")],
+        "dim-blackscholes-switches" => vec![beside_x265()],
+        "systor-vips-level2-left" => vec![parsec(HALF), parsec("muqss")],
         _ => Vec::new(),
     }
 }
@@ -128,6 +142,17 @@ pub(super) fn figure(id: &str, results: &Results) -> Option<f64> {
             };
             let beside_x265 = 100.0 * (cpu_ns("avx512")? / cpu_ns("none")? - 1.0);
             Some((dvfs::noht_increase_pct()? + beside_x265) / 2.0)
+        }
+        "dim-blackscholes-switches" => {
+            let group = of(beside_x265())?.group("swaptions")?;
+            (group.starts > 0).then(|| group.cpu_ns as f64 / group.starts as f64 / 1e6)
+        }
+        "systor-vips-level2-left" => {
+            let reduced_ns = |policy| {
+                let group = of(parsec(policy))?.group("parsec")?;
+                Some(group.reduced_ns as f64 / group.completed as f64)
+            };
+            Some(100.0 * reduced_ns(HALF)? / reduced_ns("muqss")?)
         }
         _ => None,
     }

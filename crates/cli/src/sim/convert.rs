@@ -80,6 +80,9 @@ fn loads(target: &Target, out: &Outcome) -> Vec<(usize, Load)> {
             work_per_s: works.then(|| per_second(group.completed, out.measured_ns)),
             work: target.scenario.work[i].clone(),
             cpu_per_work_ns: works.then(|| group.cpu_ns as f64 / group.completed as f64),
+            mean_khz: group.mean_khz,
+            reduced_frac: fraction(group.reduced_ns, group.cpu_ns),
+            starts_per_s: per_second(group.starts, out.measured_ns),
             latency: source_of(i).and_then(|source| latency(&source.latency)),
         };
         (i, load)

@@ -127,7 +127,7 @@ struct Cpu {
     rate_holds: bool,
     sums: CpuSums,
     /// `sums` when the task started.
-    started: (u64, u64),
+    started: stats::Run,
 }
 
 /// What a CPU does at one level of one core with so many active.

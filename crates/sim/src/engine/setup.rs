@@ -307,7 +307,7 @@ fn new_cpu(place: &crate::sys::Place) -> Cpu {
         now: Point::default(),
         rate_holds: false,
         sums: CpuSums::default(),
-        started: (0, 0),
+        started: super::stats::Run::default(),
     }
 }
 

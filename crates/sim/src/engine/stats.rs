@@ -19,10 +19,21 @@ pub(super) struct CpuSums {
     pub mw_ns: u64,
 }
 
+/// What a task got of a CPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Run {
+    ns: u64,
+    khz_ns: u64,
+    /// Of `ns`: at a level above 0.
+    reduced_ns: u64,
+}
+
 /// Sums per group.
 #[derive(Clone, Debug, Default)]
 struct GroupSums {
     cpu_ns: u64,
+    reduced_ns: u64,
+    starts: u64,
     /// Over all CPUs: more than 64 bits hold for long runs of large machines.
     khz_ns: u128,
     wait: Histogram,
@@ -70,15 +81,19 @@ impl Stats {
 
     /// A task ran.
     #[inline]
-    pub fn ran(&mut self, group: usize, ns: u64, khz_ns: u64) {
-        self.groups[group].cpu_ns += ns;
-        self.groups[group].khz_ns += u128::from(khz_ns);
+    pub fn ran(&mut self, group: usize, run: Run) {
+        let sums = &mut self.groups[group];
+        sums.cpu_ns += run.ns;
+        sums.khz_ns += u128::from(run.khz_ns);
+        sums.reduced_ns += run.reduced_ns;
     }
 
-    /// A task had waited for a CPU.
+    /// A task starts on a CPU that it had waited for.
     #[inline]
-    pub fn waited(&mut self, group: usize, ns: u64) {
-        self.groups[group].wait.add(ns);
+    pub fn started(&mut self, group: usize, waited_ns: u64) {
+        let sums = &mut self.groups[group];
+        sums.starts += 1;
+        sums.wait.add(waited_ns);
     }
 
     pub fn completed(&mut self, group: usize) {
@@ -130,6 +145,10 @@ pub struct GroupOutcome {
     pub cpu_ns: u64,
     /// Mean clock while it ran, kHz; `None` if it did not.
     pub mean_khz: Option<f64>,
+    /// Of the CPU time: on a core at a licence level above 0, whoever asked for it, ns.
+    pub reduced_ns: u64,
+    /// How often one of its tasks was put onto a CPU.
+    pub starts: u64,
     /// Completions ([`crate::program::Step::Done`]).
     pub completed: u64,
     /// Time that its tasks waited for a CPU, by occasion.
@@ -202,12 +221,20 @@ impl Outcome {
 }
 
 impl super::Cpu {
-    /// CPU time and clock * time of its task since this was last asked, or since it started.
-    pub(super) fn take_run(&mut self) -> (u64, u64) {
-        let now = (self.sums.busy_ns, self.sums.khz_ns);
-        let run = (now.0 - self.started.0, now.1 - self.started.1);
-        self.started = now;
-        run
+    /// What its task got since this was last asked, or since it started.
+    pub(super) fn take_run(&mut self) -> Run {
+        let sums = &self.sums;
+        let now = Run {
+            ns: sums.busy_ns,
+            khz_ns: sums.khz_ns,
+            reduced_ns: sums.busy_ns - sums.level_ns[0],
+        };
+        let before = std::mem::replace(&mut self.started, now);
+        Run {
+            ns: now.ns - before.ns,
+            khz_ns: now.khz_ns - before.khz_ns,
+            reduced_ns: now.reduced_ns - before.reduced_ns,
+        }
     }
 }
 
@@ -221,7 +248,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         self.sync_all();
         for c in &mut self.cpus {
             c.sums = CpuSums::default();
-            c.started = (0, 0);
+            c.started = Run::default();
         }
         self.stats.restart(self.sys.now_ns, self.sched.counters());
     }
@@ -239,8 +266,8 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             let c = &mut self.cpus[cpu];
             if c.curr != crate::sys::NO_TASK {
                 let group = self.tasks[c.curr as usize].group as usize;
-                let (cpu_ns, khz_ns) = c.take_run();
-                self.stats.ran(group, cpu_ns, khz_ns);
+                let run = c.take_run();
+                self.stats.ran(group, run);
             }
         }
         let stats = &self.stats;
@@ -279,6 +306,8 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
                 name: group.name.clone(),
                 cpu_ns: sums.cpu_ns,
                 mean_khz: mean(sums.khz_ns, sums.cpu_ns.into()),
+                reduced_ns: sums.reduced_ns,
+                starts: sums.starts,
                 completed: sums.completed,
                 wait: sums.wait.clone(),
                 ended_ns: sums.ended_ns,

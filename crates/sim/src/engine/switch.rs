@@ -102,8 +102,8 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             Load::Work => t.left_q = c.left_q,
         }
         (c.load, c.left_q) = (Load::None, 0);
-        let (cpu_ns, khz_ns) = c.take_run();
-        self.stats.ran(t.group as usize, cpu_ns, khz_ns);
+        let run = c.take_run();
+        self.stats.ran(t.group as usize, run);
         t.state = match why {
             Stop::Blocked => TaskState::Waiting,
             Stop::Preempted => TaskState::Runnable,
@@ -132,7 +132,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         }
         let t = &self.tasks[task as usize];
         debug_assert_eq!(t.state, TaskState::Runnable, "task {task} starts on CPU {cpu}");
-        self.stats.waited(t.group as usize, now_ns - t.woken_ns);
+        self.stats.started(t.group as usize, now_ns - t.woken_ns);
         let debt_q = self.moving_costs_q(cpu, task);
         let t = &mut self.tasks[task as usize];
         t.state = TaskState::Running;
