@@ -14,7 +14,7 @@ use crate::facts::Width;
 use crate::image::{Image, Kind, Section};
 use crate::lines::Lines;
 use crate::recover::{self, Gaps};
-use crate::screen::Screen;
+use crate::screen;
 use crate::sweep::{Code, Nothing, Sweep, Targets, Until, Wanted, decoder};
 use crate::symbols::{self, Symbol};
 use crate::{Options, ScanError, unwind};
@@ -364,23 +364,22 @@ impl Total {
 }
 
 pub(crate) fn sweep(task: &Task, code: Code<'_>, gaps: &Gaps) -> (Total, Targets) {
-    sweep_those(task, code, gaps, Screen::needs_decoding)
+    sweep_those(task, code, gaps, screen::needs_decoding)
 }
 
 /// Whether a range of code has to be decoded.
-type Needs = fn(&Screen, &mut Decoder<'_>, Code<'_>, (usize, usize), &Gaps) -> bool;
+type Needs = fn(&mut Decoder<'_>, Code<'_>, (usize, usize), &Gaps) -> bool;
 
 fn sweep_those(task: &Task, code: Code<'_>, gaps: &Gaps, needs: Needs) -> (Total, Targets) {
     let mut total = Total::default();
     let mut targets = Targets::default();
     let mut decoder = decoder(code);
     let mut sweep = Sweep::default();
-    let screen = Screen::new();
     for &range in &task.pieces {
         let start = (range.start - code.address) as usize;
         let end = (range.end - code.address) as usize;
         total.functions[range.source as usize] += 1;
-        if code.bits == 64 && !needs(&screen, &mut decoder, code, (start, end), gaps) {
+        if code.bits == 64 && !needs(&mut decoder, code, (start, end), gaps) {
             continue;
         }
         sweep.run(&mut decoder, code, (start, end), Until::Range, gaps, &mut targets);
@@ -509,7 +508,7 @@ mod tests {
                 for task in tasks(&layout, sections) {
                     let code = layout.image.sections[task.section].code;
                     let (screened, found) = sweep(&task, code, gaps);
-                    let (whole, all) = sweep_those(&task, code, gaps, |_, _, _, _, _| true);
+                    let (whole, all) = sweep_those(&task, code, gaps, |_, _, _, _| true);
                     let parts = |total: Total| -> Vec<(Range, Analysis)> {
                         total.swept.into_iter().map(|one| (one.range, one.analysis)).collect()
                     };

@@ -73,9 +73,10 @@ impl Gaps {
         self.gaps.is_empty()
     }
 
-    /// The first address and the length of everything between the first gap and the last.
-    pub(crate) fn span(&self) -> Option<(u64, u64)> {
-        Some((self.gaps.first()?.0, self.gaps.last()?.1 - self.gaps.first()?.0))
+    /// Whether one of them has an address of that range.
+    pub(crate) fn touch(&self, start: u64, end: u64) -> bool {
+        let at = self.gaps.partition_point(|gap| gap.1 <= start);
+        self.gaps.get(at).is_some_and(|gap| gap.0 < end)
     }
 
     /// Number of the gap that the address is in.
