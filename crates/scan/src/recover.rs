@@ -147,8 +147,10 @@ impl State<'_> {
         starts.dedup_by_key(|(start, _)| *start);
         let limits: Vec<Limit> = (0..starts.len()).map(|at| self.limit(&starts, at)).collect();
         let work: Vec<((u64, Source), Limit)> = starts.into_iter().zip(limits).collect();
-        let parts: Vec<(Vec<Recovered>, Targets)> =
-            work.par_chunks(TASK_FUNCTIONS).map(|work| self.decode(work)).collect();
+        let parts: Vec<(Vec<Recovered>, Targets)> = work
+            .par_chunks(TASK_FUNCTIONS)
+            .map_init(Sweep::default, |sweep, work| self.decode(work, sweep))
+            .collect();
         let mut targets = Targets::default();
         for (functions, found) in parts {
             self.functions.extend(functions);
@@ -176,23 +178,26 @@ impl State<'_> {
         Limit { address: limit, is_code: limit == end && end < self.code.end() }
     }
 
-    fn decode(&self, work: &[((u64, Source), Limit)]) -> (Vec<Recovered>, Targets) {
+    fn decode(
+        &self,
+        work: &[((u64, Source), Limit)],
+        sweep: &mut Sweep,
+    ) -> (Vec<Recovered>, Targets) {
         let mut decoder = decoder(self.code);
-        let mut sweep = Sweep::default();
         let (mut functions, mut targets) = (Vec::new(), Targets::default());
         for &((start, source), limit) in work {
             let mut own = Targets::default();
             let range = self.offsets(start, limit.address);
             sweep.run(&mut decoder, self.code, range, Until::LastFlow, self.gaps, &mut own);
             let goes_on = limit.is_code && start + u64::from(sweep.end) == limit.address;
-            if !is_plausible(&sweep, &self.code.bytes[range.0..range.1], goes_on) {
+            if !is_plausible(sweep, &self.code.bytes[range.0..range.1], goes_on) {
                 continue;
             }
             targets.calls.extend(own.calls);
             targets.addresses.extend(own.addresses);
             let end = start + u64::from(sweep.end);
             let range = Range { start, end, source, symbol: None };
-            functions.push(Recovered { range, analysis: analysis::analyse(&sweep) });
+            functions.push(Recovered { range, analysis: analysis::analyse(sweep) });
         }
         (functions, targets)
     }
@@ -264,9 +269,9 @@ fn rests(gaps: &[(u64, u64)], functions: &[Range]) -> Vec<(u64, u64)> {
 /// Whether what was decoded looks like a function: it is all instructions, none of which only the kernel
 /// or the last century has, and it ends with a flow, or goes on to another function.
 fn is_plausible(sweep: &Sweep, bytes: &[u8], goes_on: bool) -> bool {
-    let is_code = sweep.data_bytes == 0 && sweep.unlikely == 0 && !sweep.offsets.is_empty();
+    let is_code = sweep.data_bytes == 0 && sweep.unlikely == 0 && sweep.end > 0;
     let first = sweep.branches.first();
-    let is_trap = first.is_some_and(|first| first.index == 0 && first.flow == Flow::Trap);
+    let is_trap = first.is_some_and(|first| first.at == 0 && first.flow == Flow::Trap);
     // Zeros are an instruction, which adds to where RAX points.
     let is_zeros = bytes.starts_with(&[0, 0]);
     is_code && !is_trap && !is_zeros && (!sweep.falls_off || goes_on)

@@ -24,7 +24,7 @@
 
 use iced_x86::Decoder;
 
-use crate::facts::{self, Facts, Width, kind};
+use crate::facts;
 use crate::recover::Gaps;
 use crate::sweep::{Code, Wanted};
 
@@ -40,7 +40,9 @@ pub(crate) fn needs_decoding(
 ) -> bool {
     let bytes = &code.bytes[start..end];
     for at in (0..bytes.len()).step_by(BLOCK) {
-        let mut marks = marks(&block(&code.bytes[start + at..]));
+        // In place: a block that has just been copied to memory can be read only when it has arrived.
+        let left = &code.bytes[start + at..];
+        let mut marks = left.first_chunk().map_or_else(|| marks(&last_block(left)), marks);
         while marks != 0 {
             let place = at + marks.trailing_zeros() as usize / 8;
             marks &= marks - 1;
@@ -52,17 +54,11 @@ pub(crate) fn needs_decoding(
     has_near_target(bytes, code.address.wrapping_add(start as u64), gaps)
 }
 
-/// The first bytes, and the one behind them; zeros where there are no more.
-#[inline(always)]
-fn block(bytes: &[u8]) -> [u8; BLOCK + 1] {
-    match bytes.first_chunk() {
-        Some(block) => *block,
-        None => {
-            let mut block = [0; BLOCK + 1];
-            block[..bytes.len()].copy_from_slice(bytes);
-            block
-        }
-    }
+/// The last bytes of some code, of which there are too few for a block, and zeros.
+fn last_block(bytes: &[u8]) -> [u8; BLOCK + 1] {
+    let mut block = [0; BLOCK + 1];
+    block[..bytes.len()].copy_from_slice(bytes);
+    block
 }
 
 /// One byte for each place, from the lowest: 1 where a pattern may begin, else 0.
@@ -99,7 +95,8 @@ fn matters_here(
     let bytes = &code.bytes[at..end];
     match bytes[0] {
         0x62 | 0x8f | 0xc4 | 0xc5 => matters(bytes) && is_wide(decoder, at),
-        _ => matters(bytes) || leads_into(gaps, code.address.wrapping_add(at as u64), bytes),
+        0x0f if matters(bytes) => true,
+        _ => leads_into(gaps, code.address.wrapping_add(at as u64), bytes),
     }
 }
 
@@ -109,8 +106,7 @@ fn is_wide(decoder: &mut Decoder<'_>, at: usize) -> bool {
     if decoder.set_position(at).is_err() {
         return true;
     }
-    let facts: &Facts = &facts::all()[decoder.decode().code() as usize];
-    facts.length >= Width::Ymm || facts.kinds & kind::TILE != 0
+    facts::all()[decoder.decode().code() as usize].is_wide()
 }
 
 /// Whether the bytes may be an instruction that matters itself.
@@ -166,17 +162,18 @@ mod tests {
     use iced_x86::DecoderOptions;
 
     use super::*;
+    use crate::traits::kind;
 
     /// Whether iced-x86 says that it matters here.
     fn is_needed(bytes: &[u8]) -> bool {
         let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
-        let facts = &facts::all()[instruction.code() as usize];
-        facts.length >= Width::Ymm || facts.kinds & (kind::TILE | kind::CPUID | kind::XGETBV) != 0
+        let traits = facts::all()[instruction.code() as usize].traits(&instruction);
+        traits.is_wide() || traits.has(kind::CPUID | kind::XGETBV)
     }
 
     fn check(bytes: &[u8]) -> u32 {
         let needed = is_needed(bytes);
-        assert!(!needed || matters(bytes) && marks(&block(bytes)) & 1 == 1, "{bytes:02x?}");
+        assert!(!needed || matters(bytes) && marks(&last_block(bytes)) & 1 == 1, "{bytes:02x?}");
         u32::from(needed)
     }
 
