@@ -77,7 +77,7 @@ pub(crate) struct Step {
 /// One that is not known.
 pub(crate) const SLOW: Step = Step { length: 0, kind: Kind::Slow, target: 0 };
 
-/// Bytes that [`opcode`] and [`Opcode::step`] may look at.
+/// Bytes that there have to be from the begin of an instruction: as many as the longest has, and one more.
 pub(crate) const WINDOW: usize = 16;
 
 /// Bytes of ModRM, SIB and displacement, where ModRM is the lowest of these bytes.
@@ -135,72 +135,73 @@ impl Opcode {
         (quick & QUICK_KNOWN != 0).then_some((length, quick & QUICK_SSE != 0))
     }
 
-    /// Length and kind of it, in the window that it was found in.
-    pub(crate) fn step(&self, window: &[u8; WINDOW]) -> Step {
+    /// Length and kind of it.
+    pub(crate) fn step(&self) -> Step {
         let entry = self.entry();
-        if entry != Kind::Third as Entry {
-            return finish(window, self, entry);
+        match KINDS[usize::from(entry & 15) % KINDS.len()] {
+            Kind::Slow => SLOW,
+            Kind::Third => {
+                let map = if self.place % 256 == 0x38 { 2 } else { 3 };
+                let row = 4 * map + self.place / 256 % 4;
+                let place = 256 * row + usize::from(self.rest as u8);
+                let third =
+                    Opcode { place, length: self.length + 1, rest: self.rest >> 8, ..*self };
+                third.finish(third.entry())
+            }
+            kind @ (Kind::Branch | Kind::Jump | Kind::Call) if entry & CONSTANT == IMM8 => {
+                Step { length: self.length + 1, kind, target: (self.rest as i8).into() }
+            }
+            kind @ (Kind::Branch | Kind::Jump | Kind::Call) => {
+                Step { length: self.length + 4, kind, target: self.rest as i32 }
+            }
+            _ => self.finish(entry),
         }
-        let map = if self.place % 256 == 0x38 { 2 } else { 3 };
-        let row = 4 * map + self.place / 256 % 4;
-        let place = 256 * row + usize::from(self.rest as u8);
-        let third = Opcode { place, length: self.length + 1, rest: self.rest >> 8, ..*self };
-        finish(window, &third, third.entry())
     }
 
     fn entry(&self) -> Entry {
         TABLE[self.place / 256][self.place % 256]
     }
-}
 
-/// What its entry says of an instruction with this opcode.
-fn finish(window: &[u8; WINDOW], opcode: &Opcode, entry: Entry) -> Step {
-    let mut kind = KINDS[usize::from(entry & 15).min(KINDS.len() - 1)];
-    let modrm = opcode.rest as u8;
-    let refused = if modrm >= 0xc0 { MEMORY } else { REGISTER };
-    if kind == Kind::Slow || entry & MODRM != 0 && entry & refused != 0 {
-        return SLOW;
-    }
-    let has_modrm = usize::from(entry & MODRM != 0);
-    let at = opcode.length + operand_length(opcode.rest) * has_modrm; // of the constant
-    let is_66 = opcode.place / 256 % 4 == 1;
-    let regular = |class: Entry| constant(class, is_66, opcode.full);
-    let reg = modrm >> 3 & 7;
-    let constant = match entry & CONSTANT {
-        TEST8 | TEST32 if reg >= 2 => 0,
-        TEST8 if reg == 0 => 1,
-        TEST32 if reg == 0 => regular(IMM32),
-        MOVE8 if reg == 0 => 1,
-        MOVE32 if reg == 0 => regular(IMM32),
-        SHIFT if matches!(reg, 2 | 4 | 6) => 1,
-        SHIFT64 if matches!(reg, 2 | 6) => 1,
-        SHIFT128 if matches!(reg, 2 | 3 | 6 | 7) => 1,
-        class if class <= IMM_FULL => regular(class),
-        _ => return SLOW,
-    };
-    let mut target = 0;
-    match kind {
-        Kind::Group5 => {
-            kind = match reg {
-                0 | 1 | 2 | 6 => Kind::Plain,
-                4 => Kind::IndirectJump,
-                _ => return SLOW,
-            };
+    /// What the entry says of an instruction that may have ModRM.
+    fn finish(&self, entry: Entry) -> Step {
+        let mut kind = KINDS[usize::from(entry & 15) % KINDS.len()];
+        let modrm = self.rest as u8;
+        let refused = if modrm >= 0xc0 { MEMORY } else { REGISTER };
+        if kind == Kind::Slow || entry & MODRM != 0 && entry & refused != 0 {
+            return SLOW;
         }
-        Kind::Address if modrm & 0xc7 != 5 => kind = Kind::Plain,
-        Kind::Address => target = word_at(window, opcode.length + 1),
-        Kind::Branch | Kind::Jump | Kind::Call => {
-            let byte = window[at & 15] as i8;
-            target = if constant == 1 { byte.into() } else { word_at(window, at) };
+        let has_modrm = usize::from(entry & MODRM != 0);
+        let is_66 = self.place / 256 % 4 == 1;
+        let regular = |class: Entry| constant(class, is_66, self.full);
+        let reg = modrm >> 3 & 7;
+        let constant = match entry & CONSTANT {
+            TEST8 | TEST32 if reg >= 2 => 0,
+            TEST8 if reg == 0 => 1,
+            TEST32 if reg == 0 => regular(IMM32),
+            MOVE8 if reg == 0 => 1,
+            MOVE32 if reg == 0 => regular(IMM32),
+            SHIFT if matches!(reg, 2 | 4 | 6) => 1,
+            SHIFT64 if matches!(reg, 2 | 6) => 1,
+            SHIFT128 if matches!(reg, 2 | 3 | 6 | 7) => 1,
+            class if class <= IMM_FULL => regular(class),
+            _ => return SLOW,
+        };
+        let mut target = 0;
+        match kind {
+            Kind::Group5 => {
+                kind = match reg {
+                    0 | 1 | 2 | 6 => Kind::Plain,
+                    4 => Kind::IndirectJump,
+                    _ => return SLOW,
+                };
+            }
+            Kind::Address if modrm & 0xc7 != 5 => kind = Kind::Plain,
+            Kind::Address => target = (self.rest >> 8) as i32,
+            _ => {}
         }
-        _ => {}
+        let length = self.length + operand_length(self.rest) * has_modrm + constant;
+        Step { length, kind, target }
     }
-    Step { length: at + constant, kind, target }
-}
-
-fn word_at(window: &[u8; WINDOW], at: usize) -> i32 {
-    let at = at.min(WINDOW - 4); // no instruction that has one is longer
-    i32::from_le_bytes(window[at..at + 4].try_into().expect("four of them"))
 }
 
 #[cfg(test)]

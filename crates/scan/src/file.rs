@@ -438,12 +438,15 @@ fn pointers(layout: &Layout<'_>, gaps: &Gaps) -> Vec<u64> {
     for section in file.sections().filter(|section| is_data(section.kind())) {
         let Ok(data) = section.data() else { continue };
         let skew = (section.address() % word as u64) as usize;
-        let words = data.get((word - skew) % word..).unwrap_or_default().chunks_exact(word);
-        let address = |bytes: &[u8]| match bytes.try_into() {
-            Ok(bytes) => u64::from_le_bytes(bytes),
-            Err(_) => u32::from_le_bytes(bytes.try_into().unwrap_or_default()).into(),
-        };
-        found.extend(words.map(address).filter(|&address| gaps.wants(address)));
+        let words = data.get((word - skew) % word..).unwrap_or_default();
+        let wanted = |&address: &u64| gaps.wants(address);
+        if word == 8 {
+            let address = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+            found.extend(words.as_chunks().0.iter().map(address).filter(wanted));
+        } else {
+            let address = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes).into();
+            found.extend(words.as_chunks().0.iter().map(address).filter(wanted));
+        }
     }
     found.sort_unstable();
     found.dedup();

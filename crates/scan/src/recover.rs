@@ -20,6 +20,7 @@ use report::scan::Source;
 
 use crate::analysis::{self, Analysis};
 use crate::bounds::{self, Range};
+use crate::fast::operand_length;
 use crate::file::PIECE_MAX_BYTES;
 use crate::sweep::{Code, Flow, Sweep, Targets, Until, Wanted, decoder};
 
@@ -305,6 +306,10 @@ fn skip_padding(code: Code<'_>, decoder: &mut Decoder<'_>, mut at: u64, end: u64
             at += 1;
             continue;
         }
+        if let Some(length) = nop_length(&code.bytes[offset..]) {
+            at += length as u64;
+            continue;
+        }
         if decoder.set_position(offset).is_err() {
             return at;
         }
@@ -317,8 +322,19 @@ fn skip_padding(code: Code<'_>, decoder: &mut Decoder<'_>, mut at: u64, end: u64
     end
 }
 
+/// Length of the instruction that assemblers fill gaps with: `nop` with an operand (0F 1F /0), behind 66 and 2E.
+fn nop_length(bytes: &[u8]) -> Option<usize> {
+    const PREFIXES_MAX: usize = 6; // with all that follows, not longer than an instruction may be
+    let prefixes = bytes.iter().take_while(|&&byte| matches!(byte, 0x66 | 0x2e)).count();
+    let [0x0f, 0x1f, modrm, sib, ..] = bytes[prefixes..] else { return None };
+    let length = prefixes + 2 + operand_length(u64::from(modrm) | u64::from(sib) << 8);
+    let is_it = prefixes <= PREFIXES_MAX && modrm & 0x38 == 0 && length <= bytes.len();
+    is_it.then_some(length)
+}
+
 #[cfg(test)]
 mod tests {
+    use iced_x86::DecoderOptions;
     use proptest::prelude::*;
 
     use super::*;
@@ -348,6 +364,26 @@ mod tests {
                 prop_assert_eq!(found.wants(address), inside, "{}", address);
             }
         }
+    }
+
+    /// What is taken for padding is what iced-x86 takes for it, of the same length, or is left to it.
+    #[test]
+    fn nops_are_those_of_iced() {
+        let mut found = 0;
+        for prefixes in [&[][..], &[0x66], &[0x2e], &[0x66, 0x66, 0x2e], &[0x66; 9], &[0xf3]] {
+            for (modrm, sib) in (0..=255u8).zip([0x00, 0x05, 0x84].into_iter().cycle()) {
+                let whole = [prefixes, &[0x0f, 0x1f, modrm, sib, 1, 2, 3, 4]].concat();
+                for (bits, cut) in [(64, 0), (32, 0), (64, 4), (64, 6)] {
+                    let bytes = &whole[..whole.len() - cut];
+                    let nop = Decoder::new(bits, bytes, DecoderOptions::NONE).decode();
+                    let Some(length) = nop_length(bytes) else { continue };
+                    let theirs = (nop.mnemonic(), nop.len());
+                    assert_eq!(theirs, (Mnemonic::Nop, length), "{bytes:02x?}");
+                    found += 1;
+                }
+            }
+        }
+        assert!(found > 300, "{found}");
     }
 
     /// A pointer leads to a function, that one's call to the next; what nobody uses is one if

@@ -10,7 +10,7 @@
 //! begins there, the function holds no such instruction. So skipping it changes nothing: a test compares
 //! the patterns with iced-x86 for every prefix and opcode, another one whole libraries with and without.
 //!
-//! **Two steps.** The first two bytes of the patterns are looked for at 16 places at a time ([`marks`]), and mark
+//! **Two steps.** The first two bytes of the patterns are looked for at 32 places at a time ([`marks`]), and mark
 //! one place of eight or ten. There the whole pattern is compared, and a branch's target looked up. Bytes that
 //! fit a pattern of a prefix are decoded by iced-x86, from the prefix on, to be sure.
 //!
@@ -28,8 +28,8 @@ use crate::facts;
 use crate::recover::Gaps;
 use crate::sweep::{Code, Wanted};
 
-/// Places that are looked at together: a vector of SSE2, which each x86-64 CPU has.
-const BLOCK: usize = 16;
+/// Places that are looked at together: two vectors of SSE2, which each x86-64 CPU has.
+const BLOCK: usize = 32;
 
 /// Whether a function of 64-bit code, `range` of `code`, has to be decoded.
 pub(crate) fn needs_decoding(
@@ -44,7 +44,7 @@ pub(crate) fn needs_decoding(
         let left = &code.bytes[start + at..];
         let mut marks = left.first_chunk().map_or_else(|| marks(&last_block(left)), marks);
         while marks != 0 {
-            let place = at + marks.trailing_zeros() as usize / 8;
+            let place = at + marks.trailing_zeros() as usize;
             marks &= marks - 1;
             if place < bytes.len() && matters_here(decoder, code, (start + place, end), gaps) {
                 return true;
@@ -61,14 +61,18 @@ fn last_block(bytes: &[u8]) -> [u8; BLOCK + 1] {
     block
 }
 
-/// One byte for each place, from the lowest: 1 where a pattern may begin, else 0.
+/// One bit for each place, from the lowest: whether a pattern may begin there.
 #[inline(always)]
-fn marks(block: &[u8; BLOCK + 1]) -> u128 {
+fn marks(block: &[u8; BLOCK + 1]) -> u32 {
     let mut marks = [0; BLOCK];
     for (at, mark) in marks.iter_mut().enumerate() {
         *mark = u8::from(may_begin(block[at], block[at + 1]));
     }
-    u128::from_le_bytes(marks)
+    // The product moves the lowest bits of eight bytes into its highest byte, in their order.
+    let bits =
+        |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    let (eights, _) = marks.as_chunks();
+    eights.iter().rev().fold(0, |all, eight| all << 8 | bits(eight) as u32)
 }
 
 /// Whether a pattern may begin with these two bytes. Without a branch, so that the compiler compares vectors.
@@ -197,9 +201,31 @@ mod tests {
             let place = usize::from(first.wrapping_mul(31).wrapping_add(second)) % BLOCK;
             let mut bytes = [0x90; BLOCK + 1];
             (bytes[place], bytes[place + 1]) = (first, second);
-            let mark = |at: usize| u128::from(expected(bytes[at], bytes[at + 1])) << (8 * at);
-            let all: u128 = (0..BLOCK).map(mark).sum();
+            let mark = |at: usize| u32::from(expected(bytes[at], bytes[at + 1])) << at;
+            let all: u32 = (0..BLOCK).map(mark).sum();
             assert_eq!(marks(&bytes), all, "{first:02x} {second:02x} at {place}");
+        }
+    }
+
+    /// A branch of 8 bits that leaves a function for a gap is seen, wherever it stands and however far it leads.
+    #[test]
+    fn near_targets_are_seen() {
+        const LENGTH: usize = 300;
+        let (start, end) = (0x1000, 0x1000 + LENGTH as u64);
+        let gaps = Gaps::new(vec![(start - 0x100, start), (end, end + 0x100)]);
+        for place in 0..LENGTH - 1 {
+            for distance in -128..=127i8 {
+                let mut bytes = [0x90; LENGTH];
+                (bytes[place], bytes[place + 1]) = (0xeb, distance as u8);
+                let leaves = |at: usize| {
+                    let target = at as i64 + 2 + i64::from(bytes[at + 1] as i8);
+                    let is_branch = matches!(bytes[at], 0x70..=0x7f | 0xe0..=0xe3 | 0xeb);
+                    is_branch && !(0..LENGTH as i64).contains(&target)
+                };
+                let expected = leaves(place) || place + 2 < LENGTH && leaves(place + 1);
+                let found = has_near_target(&bytes, start, &gaps);
+                assert_eq!(found, expected, "{distance} at {place}");
+            }
         }
     }
 

@@ -237,8 +237,7 @@ impl Sweep {
         pass: &mut Pass<'_, impl Wanted>,
         decoder: &mut Decoder<'_>,
     ) -> bool {
-        let window = pass.code.bytes[pass.at..].first_chunk();
-        let step = opcode.zip(window).map_or(fast::SLOW, |(opcode, window)| opcode.step(window));
+        let step = opcode.map_or(fast::SLOW, |opcode| opcode.step());
         let next = pass.at + step.length;
         if step.kind == Kind::Slow || next > pass.end {
             return self.step_slowly(pass, decoder);

@@ -270,6 +270,7 @@ const fn two_66() -> [Entry; 256] {
 const fn two_f3() -> [Entry; 256] {
     use Kind::Sse;
     let mut t = [0; 256];
+    t = fill(t, [0xb8, 0xbc, 0xbd], Kind::Plain, MODRM); // popcnt, tzcnt, lzcnt
     t = fill(t, [0x10, 0x11, 0x12, 0x16, 0x2a, 0x51, 0x52, 0x53], Sse, MODRM);
     t = fill(t, [0x2c, 0x2d], Sse, MODRM | REGISTER); // from memory, it names no xmm register
     t = span(t, 0x58, 0x5f, Sse, MODRM);
@@ -281,6 +282,7 @@ const fn two_f2() -> [Entry; 256] {
     use Kind::Sse;
     let mut t = [0; 256];
     t = fill(t, [0x10, 0x11, 0x12, 0x2a, 0x51, 0x58, 0x59, 0x5a], Sse, MODRM);
+    t = fill(t, [0xf0], Sse, MODRM | MEMORY); // lddqu
     t = fill(t, [0x2c, 0x2d], Sse, MODRM | REGISTER);
     t = fill(t, [0x5c, 0x5d, 0x5e, 0x5f, 0x7c, 0x7d, 0xd0, 0xe6], Sse, MODRM);
     fill(t, [0x70, 0xc2], Sse, MODRM | IMM8)

@@ -11,7 +11,7 @@ use crate::traits::{Traits, Width, kind};
 /// has to say the same where both know it.
 fn decode(window: &[u8; WINDOW]) -> Step {
     let opcode = opcode(window);
-    let step = opcode.step(window);
+    let step = opcode.step();
     if let Some((length, is_sse)) = opcode.simple() {
         let kind = if is_sse { Kind::Sse } else { Kind::Plain };
         assert_eq!(step, Step { length, kind, target: 0 }, "{window:02x?}");
