@@ -101,13 +101,18 @@ pub(crate) struct Opcode {
 
 /// Finds the opcode of the instruction that begins the window of 64-bit code.
 ///
-/// There is no branch up to the length of what is simple: lengths of instructions are as good as random, and a
-/// branch that is guessed wrong costs more than all of this. All bytes come from one load.
+/// From here to the length of what is simple there is no branch but for the prefixes, which are rare or come in
+/// rows: lengths of instructions are as good as random, and a branch that is guessed wrong costs more than all of
+/// this. All bytes come from one load.
 #[inline(always)]
 pub(crate) fn opcode(window: &[u8; WINDOW]) -> Opcode {
     let bytes = u64::from_le_bytes(window[..8].try_into().expect("a window has more"));
-    let prefix = PREFIX[usize::from(bytes as u8)];
-    let prefix_bits = u32::from(prefix & 8);
+    let (prefix_row, prefix_bits) = match bytes as u8 {
+        0x66 => (1, 8),
+        0xf3 => (2, 8),
+        0xf2 => (3, 8),
+        _ => (0, 0),
+    };
     let bytes = bytes >> prefix_bits;
     let rex_bits = 8 * u32::from(bytes as u8 & 0xf0 == 0x40);
     let full = bytes as u8 & 0xf8 == 0x48;
@@ -115,9 +120,9 @@ pub(crate) fn opcode(window: &[u8; WINDOW]) -> Opcode {
     let is_two = bytes as u8 == 0x0f;
     let two_bits = 8 * u32::from(is_two);
     let bytes = bytes >> two_bits;
-    let row = usize::from(prefix & 0x30) << 4 | usize::from(is_two) << 10;
+    let row = prefix_row + 4 * usize::from(is_two);
     Opcode {
-        place: row | usize::from(bytes as u8),
+        place: 256 * row + usize::from(bytes as u8),
         length: ((prefix_bits + rex_bits + two_bits) / 8 + 1) as usize,
         full,
         rest: bytes >> 8,

@@ -130,13 +130,17 @@ struct Form {
     modrm_at: u32,
 }
 
-/// By the two lowest bits of C4, C5 and 62.
-static FORMS: [Form; 4] = {
-    let vex3 = Form { alike: 0xff_87_1f_ff, vvvv: 0x78 << 16, modrm_at: 32 };
-    let vex2 = Form { alike: 0xff_07_ff, vvvv: 0x78 << 8, modrm_at: 24 };
-    let evex = Form { alike: 0xff_ff_87_5f_ff, vvvv: 0x78 << 16, modrm_at: 40 };
-    [vex3, vex2, evex, evex]
-};
+impl Form {
+    /// The one of this prefix. Chosen, and not looked up: the next instruction has to wait for it.
+    #[inline(always)]
+    fn of(prefix: u8) -> Self {
+        match prefix {
+            0xc5 => Form { alike: 0xff_07_ff, vvvv: 0x78 << 8, modrm_at: 24 },
+            0xc4 => Form { alike: 0xff_87_1f_ff, vvvv: 0x78 << 16, modrm_at: 32 },
+            _ => Form { alike: 0xff_ff_87_5f_ff, vvvv: 0x78 << 16, modrm_at: 40 },
+        }
+    }
+}
 
 /// The keys of an instruction.
 struct Keys {
@@ -148,7 +152,7 @@ impl Keys {
     #[inline(always)]
     fn of(window: &[u8; WINDOW]) -> Self {
         let bytes = u64::from_le_bytes(window[..8].try_into().expect("a window has more"));
-        Keys { bytes, form: FORMS[bytes as usize % FORMS.len()] }
+        Keys { bytes, form: Form::of(bytes as u8) }
     }
 
     /// Without registers.
@@ -259,7 +263,7 @@ mod tests {
         memo.keep(&first, &instruction, known.1);
         let mut second = first;
         let [payload, more, vvvv, modrm, sib, ..] = random.next().to_le_bytes();
-        let modrm_at = (FORMS[usize::from(first[0]) % 4].modrm_at / 8) as usize;
+        let modrm_at = (Form::of(first[0]).modrm_at / 8) as usize;
         match first[0] {
             0xc5 => second[1] ^= payload & 0xf8,
             0xc4 => (second[1], second[2]) = (first[1] ^ payload & 0xe0, first[2] ^ vvvv & 0x78),

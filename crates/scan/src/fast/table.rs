@@ -307,10 +307,3 @@ pub(super) static OPERAND: [u8; 8 * 256] = {
     }
     t
 };
-
-/// For prefixes 66, F3 and F2: their row of the tables, times 16, and 8, by which they are shifted out.
-pub(super) static PREFIX: [u8; 256] = {
-    let mut t = [0; 256];
-    (t[0x66], t[0xf3], t[0xf2]) = (0x18, 0x28, 0x38);
-    t
-};
