@@ -3,10 +3,10 @@
 
 use isa::Weight;
 
-use crate::facts::{Width, kind};
 use crate::flow::Graph;
 use crate::loops::{self, DENSE_FRAC, Loop};
 use crate::sweep::{Event, Sweep};
+use crate::traits::{CELLS, Traits, Width, cell, kind};
 use crate::upper::{self, Dirty};
 
 /// Instructions by length: 128, 256, 512 bits.
@@ -52,82 +52,123 @@ pub(crate) struct Analysis {
 
 /// Analyses a function; `None` if there is nothing in it that matters.
 pub(crate) fn analyse(sweep: &Sweep) -> Option<Analysis> {
-    let is_wide = sweep.events.iter().any(Event::is_wide);
-    let asks = kind::CPUID | kind::XGETBV;
-    if !is_wide && !sweep.events.iter().any(|event| event.kinds & asks != 0) {
+    let is_wide = sweep.traits.is_wide();
+    if !is_wide && !sweep.traits.has(kind::CPUID | kind::XGETBV) {
         return None;
     }
-    let mut found = Analysis { instructions: sweep.offsets.len() as u32, ..Analysis::default() };
+    let (mut found, mut tally) = (Analysis::default(), Tally::default());
     if !is_wide {
-        sweep.events.iter().for_each(|event| found.count(sweep, event));
+        found.instructions = sweep.starts.ranks().len();
+        tally.add(&sweep.events, sweep.traits);
+        found.count(&tally);
         return Some(found);
     }
     let graph = Graph::new(sweep);
-    let mut wide_reached = false;
-    for (number, &is_reached) in graph.reached.iter().enumerate() {
-        let events = graph.events(sweep, number);
-        wide_reached |= is_reached && events.iter().any(Event::is_wide);
+    let mut heavy = Vec::with_capacity(graph.blocks.len());
+    found.instructions = graph.blocks.last().map_or(0, |last| last.end);
+    found.unreached = true;
+    for (number, block) in graph.blocks.iter().enumerate() {
+        let is_reached = graph.reached[number];
+        found.unreached &= !(is_reached && block.traits.is_wide());
+        let mut own = Tally::default();
+        own.add(graph.events(sweep, number), block.traits);
+        heavy.push(own.of(Weight::Heavy));
         // Between data, what nothing leads to is data as well.
         if is_reached || sweep.data_bytes == 0 {
-            events.iter().for_each(|event| found.count(sweep, event));
+            tally.join(own);
         }
     }
-    found.unreached = !wide_reached;
+    found.count(&tally);
     found.dirty = upper::find(sweep, &graph);
-    found.weigh(sweep, &graph);
+    found.weigh(sweep, &graph, &heavy);
     Some(found)
 }
 
-impl Analysis {
-    fn count(&mut self, sweep: &Sweep, event: &Event) {
-        self.widest = self.widest.max(event.widest).max(event.length);
-        self.license_level = self.license_level.max(event.license_level);
-        self.wide += u32::from(event.is_wide());
-        let one = |bit| u32::from(event.kinds & bit != 0);
-        self.tile += one(kind::TILE);
-        self.tile_multiply += one(kind::TILE_MULTIPLY);
-        self.vnni += one(kind::VNNI);
-        self.scatter += one(kind::SCATTER);
-        self.gather += one(kind::GATHER);
-        let at = sweep.offsets[event.index as usize];
-        if one(kind::CPUID) == 1 {
-            self.cpuid.push(at);
+/// Sums over events.
+#[derive(Default)]
+struct Tally {
+    /// By weight and length.
+    cells: [u32; CELLS],
+    traits: Traits,
+    /// Of kinds that are rare.
+    named: Vec<Event>,
+}
+
+/// Kinds that are counted by name.
+const NAMED: u16 = kind::SCATTER | kind::GATHER | kind::VNNI | kind::TILE | kind::TILE_MULTIPLY;
+const ASKS: u16 = kind::CPUID | kind::XGETBV;
+
+impl Tally {
+    /// Adds events, which have these traits together.
+    fn add(&mut self, events: &[Event], all: Traits) {
+        for event in events {
+            self.cells[event.traits.cell()] += 1;
         }
-        if one(kind::XGETBV) == 1 {
-            self.xgetbv.push(at);
-        }
-        if event.length > Width::None {
-            let column = event.length as usize - 1;
-            match event.weight {
-                Some(Weight::Heavy) => self.heavy[column] += 1,
-                Some(Weight::Light) => self.light[column] += 1,
-                _ => {}
-            }
+        self.traits |= all;
+        if all.has(NAMED | ASKS) {
+            self.named.extend(events.iter().filter(|event| event.traits.has(NAMED | ASKS)));
         }
     }
 
+    fn join(&mut self, other: Tally) {
+        for (sum, more) in self.cells.iter_mut().zip(other.cells) {
+            *sum += more;
+        }
+        self.traits |= other.traits;
+        self.named.extend(other.named);
+    }
+
+    /// Of 128, 256 and 512 bits.
+    fn of(&self, weight: Weight) -> Counts {
+        [Width::Xmm, Width::Ymm, Width::Zmm].map(|length| self.cells[cell(weight, length)])
+    }
+
+    /// Of a kind that is counted by name.
+    fn named(&self, kind: u16) -> impl Iterator<Item = &Event> {
+        self.named.iter().filter(move |event| event.traits.has(kind))
+    }
+}
+
+impl Analysis {
+    fn count(&mut self, tally: &Tally) {
+        (self.heavy, self.light) = (tally.of(Weight::Heavy), tally.of(Weight::Light));
+        let tile = tally.of(Weight::Tile);
+        let [xmm, ymm, zmm] = [0, 1, 2].map(|i| self.heavy[i] + self.light[i] + tile[i]);
+        let longest = match () {
+            () if zmm > 0 => Width::Zmm,
+            () if ymm > 0 => Width::Ymm,
+            () if xmm > 0 => Width::Xmm,
+            () => Width::None,
+        };
+        self.widest = tally.traits.widest().max(longest);
+        self.license_level = tally.traits.license_level();
+        let count = |kind| tally.named(kind).count() as u32;
+        self.tile = count(kind::TILE);
+        self.tile_multiply = count(kind::TILE_MULTIPLY);
+        self.vnni = count(kind::VNNI);
+        self.scatter = count(kind::SCATTER);
+        self.gather = count(kind::GATHER);
+        let short_tile = |event: &&Event| event.traits.length() < Width::Ymm;
+        self.wide = ymm + zmm + tally.named(kind::TILE).filter(short_tile).count() as u32;
+        let places = |kind| tally.named(kind).map(|event| event.at).collect();
+        (self.cpuid, self.xgetbv) = (places(kind::CPUID), places(kind::XGETBV));
+    }
+
     /// Density and the level that it allows.
-    fn weigh(&mut self, sweep: &Sweep, graph: &Graph) {
-        // Light code of 512 bits, tiles and scatters need no density (classes.toml).
-        let at_once = sweep.events.iter().filter(|event| {
-            event.weight != Some(Weight::Heavy) || event.kinds & kind::SCATTER != 0
-        });
-        let at_once = at_once.map(|event| event.license_level).max().unwrap_or(0);
-        self.sustained_level = at_once.min(self.license_level);
+    fn weigh(&mut self, sweep: &Sweep, graph: &Graph, heavy: &[Counts]) {
+        self.sustained_level = sweep.traits.level_at_once().min(self.license_level);
         if self.heavy[1..] == [0, 0] {
             return;
         }
         let loops = loops::find(graph);
         self.loops = loops.as_ref().map(|loops| loops.len() as u32);
-        let blocks: Vec<[u32; 2]> =
-            (0..graph.blocks.len()).map(|block| heavy(graph.events(sweep, block))).collect();
         let mut best: Option<(Density, u8)> = None;
         for body in &loops.unwrap_or_default() {
-            keep_densest(&mut best, share(graph, &blocks, body), true);
+            keep_densest(&mut best, share(graph, heavy, body), true);
         }
         if best.is_none() {
             let all = Loop { blocks: (0..graph.blocks.len() as u32).collect() };
-            keep_densest(&mut best, share(graph, &blocks, &all), false);
+            keep_densest(&mut best, share(graph, heavy, &all), false);
         }
         let dense_level = best.map_or(0, |(_, level)| level);
         self.density = best.map(|(density, _)| density);
@@ -135,24 +176,14 @@ impl Analysis {
     }
 }
 
-/// Heavy instructions of 256 and of 512 bits.
-fn heavy(events: &[Event]) -> [u32; 2] {
-    let mut counts = [0; 2];
-    for event in events.iter().filter(|event| event.weight == Some(Weight::Heavy)) {
-        counts[0] += u32::from(event.length == Width::Ymm);
-        counts[1] += u32::from(event.length == Width::Zmm);
-    }
-    counts
-}
-
 /// Shares of heavy 256-bit and 512-bit instructions in a loop's body.
-fn share(graph: &Graph, heavy: &[[u32; 2]], body: &Loop) -> [f64; 2] {
+fn share(graph: &Graph, heavy: &[Counts], body: &Loop) -> [f64; 2] {
     let mut sums = [0u64; 3];
     for &block in &body.blocks {
         let place = graph.blocks[block as usize];
         sums[0] += u64::from(place.end - place.first);
-        sums[1] += u64::from(heavy[block as usize][0]);
-        sums[2] += u64::from(heavy[block as usize][1]);
+        sums[1] += u64::from(heavy[block as usize][1]);
+        sums[2] += u64::from(heavy[block as usize][2]);
     }
     [1, 2].map(|i| sums[i] as f64 / sums[0].max(1) as f64)
 }

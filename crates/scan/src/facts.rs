@@ -13,86 +13,45 @@ use std::sync::LazyLock;
 
 use iced_x86::{Code, Mnemonic, OpKind};
 use iced_x86::{Instruction, Register};
-use isa::Weight;
 
-/// Length of vectors, or width of a register.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Width {
-    /// No vector.
-    #[default]
-    None,
-    /// 128 bits.
-    Xmm,
-    /// 256 bits.
-    Ymm,
-    /// 512 bits.
-    Zmm,
-}
-
-/// Kinds that are counted by name; bits.
-pub(crate) mod kind {
-    /// Scatter.
-    pub(crate) const SCATTER: u16 = 1 << 0;
-    /// Gather.
-    pub(crate) const GATHER: u16 = 1 << 1;
-    /// Dot products of bytes and words (AVX512_VNNI, AVX_VNNI and what came after them).
-    pub(crate) const VNNI: u16 = 1 << 2;
-    /// AMX, all of it.
-    pub(crate) const TILE: u16 = 1 << 3;
-    /// AMX: multiplies tiles.
-    pub(crate) const TILE_MULTIPLY: u16 = 1 << 4;
-    /// Legacy SSE with an xmm register.
-    pub(crate) const SSE: u16 = 1 << 5;
-    /// `vzeroupper`, `vzeroall`.
-    pub(crate) const VZERO: u16 = 1 << 6;
-    /// Its first operand, a register, is only read.
-    pub(crate) const READS_FIRST: u16 = 1 << 7;
-    /// `cpuid`.
-    pub(crate) const CPUID: u16 = 1 << 8;
-    /// `xgetbv`.
-    pub(crate) const XGETBV: u16 = 1 << 9;
-}
+use crate::traits::{Traits, Width, kind};
 
 /// What is known of one code.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Facts {
-    /// Length of its vectors.
-    pub(crate) length: Width,
-    /// Its class's weight, if it has a class.
-    pub(crate) weight: Option<Weight>,
-    /// The licence level that it asks for.
-    pub(crate) license_level: u8,
-    /// The widest register if no operand is in memory, and if one is.
-    widest: [Width; 2],
-    /// Bits of [`kind`].
-    pub(crate) kinds: u16,
+    /// If no operand is in memory, and if one is: the widest register is another.
+    traits: [Traits; 2],
     /// No program has it: it needs the kernel's rights, or compilers stopped using it decades ago.
     /// What is decoded from data is full of them.
     pub(crate) unlikely: bool,
 }
 
 impl Facts {
-    /// Whether it is looked at any further: it has a vector or a tile, or is counted by name.
-    pub(crate) fn matters(&self) -> bool {
-        self.weight.is_some() || self.kinds != 0
-    }
-
-    /// The widest register that `instruction`, which has these facts, names.
-    pub(crate) fn widest_register(&self, instruction: &Instruction) -> Width {
-        self.widest[usize::from(has_memory(instruction))]
-    }
-
-    /// Whether it writes an upper half that `vzeroupper` would clear: ymm or zmm 0 to 15. Registers
-    /// 16 to 31 are no part of it (SDM vol. 1, 15.5; glibc's EVEX functions rely on that).
-    pub(crate) fn dirties(&self, instruction: &Instruction) -> bool {
-        if self.kinds & kind::READS_FIRST != 0 || instruction.op0_kind() != OpKind::Register {
-            return false;
+    /// The traits of `instruction`, which has these facts.
+    pub(crate) fn traits(&self, instruction: &Instruction) -> Traits {
+        let traits = self.traits[usize::from(has_memory(instruction))];
+        if traits.length() >= Width::Ymm && dirties(traits, instruction) {
+            traits.dirty()
+        } else {
+            traits
         }
-        let register = instruction.op0_register();
-        (Register::YMM0..=Register::YMM15).contains(&register)
-            || (Register::ZMM0..=Register::ZMM15).contains(&register)
     }
+
+    /// Whether it is wide, whatever its operands are.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.traits[0].is_wide()
+    }
+}
+
+/// Whether it writes an upper half that `vzeroupper` would clear: ymm or zmm 0 to 15. Registers
+/// 16 to 31 are no part of it (SDM vol. 1, 15.5; glibc's EVEX functions rely on that).
+fn dirties(traits: Traits, instruction: &Instruction) -> bool {
+    if traits.has(kind::READS_FIRST) || instruction.op0_kind() != OpKind::Register {
+        return false;
+    }
+    let register = instruction.op0_register();
+    (Register::YMM0..=Register::YMM15).contains(&register)
+        || (Register::ZMM0..=Register::ZMM15).contains(&register)
 }
 
 fn has_memory(instruction: &Instruction) -> bool {
@@ -118,7 +77,11 @@ fn of(code: Code) -> Facts {
             kinds |= kind::SSE;
         }
         let unlikely = is_unlikely(&instruction);
-        return Facts { widest, kinds, unlikely, ..Facts::default() };
+        let legacy = |widest| {
+            // A register alone does not matter.
+            if kinds == 0 { Traits::NONE } else { Traits::of_kind(kinds, widest) }
+        };
+        return Facts { traits: widest.map(legacy), unlikely };
     };
     kinds |= by_name(&demand.class.name, &isa::name(code.mnemonic()));
     let length = match demand.width_bits {
@@ -127,14 +90,9 @@ fn of(code: Code) -> Facts {
         128 => Width::Xmm,
         _ => Width::None,
     };
-    Facts {
-        length,
-        weight: Some(demand.class.weight),
-        license_level: demand.license_level,
-        widest,
-        kinds,
-        unlikely: false,
-    }
+    let (weight, level) = (Some(demand.class.weight), demand.license_level);
+    let traits = widest.map(|widest| Traits::new(length, weight, widest, level, kinds));
+    Facts { traits, unlikely: false }
 }
 
 fn is_unlikely(instruction: &Instruction) -> bool {
@@ -260,7 +218,7 @@ mod tests {
             (&[0xc4, 0xe2, 0x75, 0x93, 0x04, 0x91], Width::Ymm),
         ] {
             let (facts, instruction) = decode(bytes);
-            assert_eq!(facts.widest_register(&instruction), want, "{bytes:02x?}");
+            assert_eq!(facts.traits(&instruction).widest(), want, "{bytes:02x?}");
         }
     }
 
@@ -277,7 +235,7 @@ mod tests {
             (&[0x62, 0xf1, 0x75, 0x48, 0x76, 0xca], false), // vpcmpeqd k1, zmm1, zmm2
         ] {
             let (facts, instruction) = decode(bytes);
-            assert_eq!(facts.dirties(&instruction), want, "{bytes:02x?}");
+            assert_eq!(facts.traits(&instruction).is_dirty(), want, "{bytes:02x?}");
         }
     }
 }

@@ -10,13 +10,13 @@ use report::scan::{
 
 use crate::analysis::{self, Analysis};
 use crate::bounds::{self, Range};
-use crate::facts::Width;
 use crate::image::{Image, Kind, Section};
 use crate::lines::Lines;
 use crate::recover::{self, Gaps};
-use crate::screen::Screen;
+use crate::screen;
 use crate::sweep::{Code, Nothing, Sweep, Targets, Until, Wanted, decoder};
 use crate::symbols::{self, Symbol};
+use crate::traits::Width;
 use crate::{Options, ScanError, unwind};
 
 /// A longer function is swept in pieces of this length: it bounds the memory of a sweep.
@@ -325,9 +325,9 @@ fn sweep_all(layout: &Layout<'_>) -> Total {
         let tasks = tasks(layout, sections);
         let parts: Vec<(Total, Targets)> = tasks
             .par_iter()
-            .map(|task| {
+            .map_init(Sweep::default, |known, task| {
                 let code = layout.image.sections[task.section].code;
-                sweep(task, code, gaps)
+                sweep(task, code, gaps, known)
             })
             .collect();
         let mut targets = Targets::default();
@@ -363,28 +363,38 @@ impl Total {
     }
 }
 
-pub(crate) fn sweep(task: &Task, code: Code<'_>, gaps: &Gaps) -> (Total, Targets) {
-    sweep_those(task, code, gaps, Screen::needs_decoding)
+/// `sweep` may have been used for other tasks: what it remembers of them makes it faster, and changes nothing.
+pub(crate) fn sweep(
+    task: &Task,
+    code: Code<'_>,
+    gaps: &Gaps,
+    sweep: &mut Sweep,
+) -> (Total, Targets) {
+    sweep_those(task, code, gaps, sweep, screen::needs_decoding)
 }
 
 /// Whether a range of code has to be decoded.
-type Needs = fn(&Screen, &mut Decoder<'_>, Code<'_>, (usize, usize), &Gaps) -> bool;
+type Needs = fn(&mut Decoder<'_>, Code<'_>, (usize, usize), &Gaps) -> bool;
 
-fn sweep_those(task: &Task, code: Code<'_>, gaps: &Gaps, needs: Needs) -> (Total, Targets) {
+fn sweep_those(
+    task: &Task,
+    code: Code<'_>,
+    gaps: &Gaps,
+    sweep: &mut Sweep,
+    needs: Needs,
+) -> (Total, Targets) {
     let mut total = Total::default();
     let mut targets = Targets::default();
     let mut decoder = decoder(code);
-    let mut sweep = Sweep::default();
-    let screen = Screen::new();
     for &range in &task.pieces {
         let start = (range.start - code.address) as usize;
         let end = (range.end - code.address) as usize;
         total.functions[range.source as usize] += 1;
-        if code.bits == 64 && !needs(&screen, &mut decoder, code, (start, end), gaps) {
+        if code.bits == 64 && !needs(&mut decoder, code, (start, end), gaps) {
             continue;
         }
         sweep.run(&mut decoder, code, (start, end), Until::Range, gaps, &mut targets);
-        if let Some(analysis) = analysis::analyse(&sweep) {
+        if let Some(analysis) = analysis::analyse(sweep) {
             total.swept.push(Swept { section: task.section, range, analysis });
         }
     }
@@ -428,12 +438,15 @@ fn pointers(layout: &Layout<'_>, gaps: &Gaps) -> Vec<u64> {
     for section in file.sections().filter(|section| is_data(section.kind())) {
         let Ok(data) = section.data() else { continue };
         let skew = (section.address() % word as u64) as usize;
-        let words = data.get((word - skew) % word..).unwrap_or_default().chunks_exact(word);
-        let address = |bytes: &[u8]| match bytes.try_into() {
-            Ok(bytes) => u64::from_le_bytes(bytes),
-            Err(_) => u32::from_le_bytes(bytes.try_into().unwrap_or_default()).into(),
-        };
-        found.extend(words.map(address).filter(|&address| gaps.wants(address)));
+        let words = data.get((word - skew) % word..).unwrap_or_default();
+        let wanted = |&address: &u64| gaps.wants(address);
+        if word == 8 {
+            let address = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+            found.extend(words.as_chunks().0.iter().map(address).filter(wanted));
+        } else {
+            let address = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes).into();
+            found.extend(words.as_chunks().0.iter().map(address).filter(wanted));
+        }
     }
     found.sort_unstable();
     found.dedup();
@@ -453,8 +466,9 @@ pub fn widths(bytes: &[u8], mut each: impl FnMut(u64, Width)) -> Result<(), Scan
         return Err(ScanError::Broken("instructions of an object file have no addresses".into()));
     };
     let mut targets = Targets::default();
+    let mut known = Sweep::default();
     for task in tasks(&layout, sections) {
-        let (_, found) = sweep(&task, layout.image.sections[task.section].code, gaps);
+        let (_, found) = sweep(&task, layout.image.sections[task.section].code, gaps, &mut known);
         targets.calls.extend(found.calls);
         targets.addresses.extend(found.addresses);
     }
@@ -465,7 +479,7 @@ pub fn widths(bytes: &[u8], mut each: impl FnMut(u64, Width)) -> Result<(), Scan
         let known = found.iter().map(|function| function.range);
         layout.ranges[section].extend(known.filter(|range| range.source != Source::Guess));
     }
-    let mut sweep = Sweep::default();
+    let mut sweep = known;
     for (section, ranges) in layout.image.sections.iter().zip(&layout.ranges) {
         let code = section.code;
         let mut decoder = decoder(code);
@@ -475,9 +489,9 @@ pub fn widths(bytes: &[u8], mut each: impl FnMut(u64, Width)) -> Result<(), Scan
             let none = &mut Targets::default();
             sweep.run(&mut decoder, code, within, Until::Range, &Nothing, none);
             let mut events = sweep.events.iter().peekable();
-            for (index, &offset) in sweep.offsets.iter().enumerate() {
-                let event = events.next_if(|event| event.index as usize == index);
-                let width = event.map_or(Width::None, |event| event.widest);
+            for offset in sweep.starts.iter() {
+                let event = events.next_if(|event| event.at == offset);
+                let width = event.map_or(Width::None, |event| event.traits.widest());
                 each(range.start + u64::from(offset), width);
             }
         }
@@ -495,7 +509,7 @@ mod tests {
     fn screening_changes_nothing() {
         let folder = std::path::Path::new("/lib/x86_64-linux-gnu");
         let names = ["libc.so.6", "libm.so.6", "libcrypto.so.3", "libstdc++.so.6"];
-        let mut decoded = 0;
+        let (mut decoded, mut known) = (0, Sweep::default());
         for bytes in names.iter().filter_map(|name| std::fs::read(folder.join(name)).ok()) {
             let mut layout = Layout::new(&bytes).unwrap();
             for keep_all in [true, false] {
@@ -508,8 +522,9 @@ mod tests {
                 let (sections, gaps) = &layout.groups[0];
                 for task in tasks(&layout, sections) {
                     let code = layout.image.sections[task.section].code;
-                    let (screened, found) = sweep(&task, code, gaps);
-                    let (whole, all) = sweep_those(&task, code, gaps, |_, _, _, _, _| true);
+                    let (screened, found) = sweep(&task, code, gaps, &mut known);
+                    let all = |_: &mut Decoder<'_>, _: Code<'_>, _: (usize, usize), _: &Gaps| true;
+                    let (whole, all) = sweep_those(&task, code, gaps, &mut Sweep::default(), all);
                     let parts = |total: Total| -> Vec<(Range, Analysis)> {
                         total.swept.into_iter().map(|one| (one.range, one.analysis)).collect()
                     };

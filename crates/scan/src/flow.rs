@@ -7,7 +7,9 @@
 //!
 //! Limits: landing pads of exceptions have no edge and count as not reached. A call is taken to return.
 
+use crate::bits::Bits;
 use crate::sweep::{Event, Flow, OUTSIDE, Sweep};
+use crate::traits::Traits;
 
 /// Instructions that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,17 +20,22 @@ pub(crate) struct Block {
     pub(crate) end: u32,
     /// How it ends; `None` if it goes on to the next one, or out of the function.
     pub(crate) flow: Option<Flow>,
+    /// Of all its instructions together.
+    pub(crate) traits: Traits,
+    /// Where its events begin.
+    events: u32,
+    /// The blocks that it is known to go on to: the next one, where its branch leads; then [`OUTSIDE`].
+    known: [u32; 2],
+    /// It may go on to all blocks that none is known to go on to.
+    goes_anywhere: bool,
 }
 
 /// The blocks of a function and their edges.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     pub(crate) blocks: Vec<Block>,
-    /// For each block where its successors begin in `edges`; one more than blocks.
-    starts: Vec<u32>,
-    edges: Vec<u32>,
-    /// For each block where its events begin; one more than blocks.
-    events: Vec<u32>,
+    /// Blocks that none is known to go on to, if one may go anywhere.
+    unknown: Vec<u32>,
     /// Reached from the first instruction.
     pub(crate) reached: Vec<bool>,
 }
@@ -36,58 +43,57 @@ pub(crate) struct Graph {
 impl Graph {
     /// The graph of a decoded function; empty if it has no instruction.
     pub(crate) fn new(sweep: &Sweep) -> Self {
-        let targets: Vec<u32> =
-            sweep.branches.iter().map(|branch| index_at(sweep, branch.target)).collect();
-        let blocks = blocks(sweep, &targets);
-        let mut graph = Graph { blocks, ..Graph::default() };
-        graph.connect(sweep, &targets);
+        let mut graph = Graph { blocks: blocks(sweep), ..Graph::default() };
+        if sweep.branches.iter().any(|branch| branch.flow == Flow::IndirectJump) {
+            graph.open();
+        }
         graph.reach();
-        graph.place(sweep);
         graph
     }
 
     /// Where a block may go on.
-    pub(crate) fn successors(&self, block: usize) -> &[u32] {
-        &self.edges[self.starts[block] as usize..self.starts[block + 1] as usize]
+    #[inline]
+    pub(crate) fn successors(&self, block: usize) -> impl Iterator<Item = u32> {
+        let block = &self.blocks[block];
+        let known = block.known.into_iter().take_while(|&to| to != OUTSIDE);
+        let unknown: &[u32] = if block.goes_anywhere { &self.unknown } else { &[] };
+        known.chain(unknown.iter().copied())
+    }
+
+    /// One of them.
+    #[inline]
+    pub(crate) fn successor(&self, block: usize, number: usize) -> Option<u32> {
+        let block = &self.blocks[block];
+        let known = block.known.iter().filter(|&&to| to != OUTSIDE).count();
+        match number.checked_sub(known) {
+            None => Some(block.known[number]),
+            Some(number) if block.goes_anywhere => self.unknown.get(number).copied(),
+            Some(_) => None,
+        }
     }
 
     /// The events of a block.
     pub(crate) fn events<'s>(&self, sweep: &'s Sweep, block: usize) -> &'s [Event] {
-        &sweep.events[self.events[block] as usize..self.events[block + 1] as usize]
+        let next = self.blocks.get(block + 1);
+        let end = next.map_or(sweep.events.len(), |next| next.events as usize);
+        &sweep.events[self.blocks[block].events as usize..end]
     }
 
-    fn connect(&mut self, sweep: &Sweep, targets: &[u32]) {
+    /// Lets jumps through registers go anywhere.
+    fn open(&mut self) {
         let mut has_known = vec![false; self.blocks.len()];
-        let mut known: Vec<[u32; 2]> = Vec::with_capacity(self.blocks.len());
-        let mut ends = sweep.branches.iter().zip(targets).peekable();
-        for (number, block) in self.blocks.iter().enumerate() {
-            while ends.next_if(|(branch, _)| branch.index + 1 < block.end).is_some() {}
-            let end = ends.peek().filter(|(branch, _)| branch.index + 1 == block.end);
-            let goes_on =
-                matches!(block.flow, None | Some(Flow::Branch)) && number + 1 < self.blocks.len();
-            let next = if goes_on { number as u32 + 1 } else { OUTSIDE };
-            let target = end.map_or(OUTSIDE, |(_, target)| **target);
-            let target = if target == OUTSIDE { OUTSIDE } else { self.beginning_at(target) };
-            for to in [next, target].into_iter().filter(|to| *to != OUTSIDE) {
-                has_known[to as usize] = true;
-            }
-            known.push([next, target]);
+        let known = |block: &Block| block.known.into_iter().take_while(|&to| to != OUTSIDE);
+        for to in self.blocks.iter().flat_map(known) {
+            has_known[to as usize] = true;
         }
-        let unknown: Vec<u32> =
-            (1..self.blocks.len() as u32).filter(|&block| !has_known[block as usize]).collect();
-        for (block, known) in self.blocks.iter().zip(known) {
-            self.starts.push(self.edges.len() as u32);
-            self.edges.extend(known.into_iter().filter(|to| *to != OUTSIDE));
-            if block.flow == Some(Flow::IndirectJump) && self.edges.len() < EDGES_MAX {
-                self.edges.extend(&unknown);
-            }
+        let count = self.blocks.len() as u32;
+        self.unknown = (1..count).filter(|&block| !has_known[block as usize]).collect();
+        let mut edges = 0;
+        for block in &mut self.blocks {
+            edges += known(block).count();
+            block.goes_anywhere = block.flow == Some(Flow::IndirectJump) && edges < EDGES_MAX;
+            edges += if block.goes_anywhere { self.unknown.len() } else { 0 };
         }
-        self.starts.push(self.edges.len() as u32);
-    }
-
-    /// The block that begins with this instruction.
-    fn beginning_at(&self, instruction: u32) -> u32 {
-        self.blocks.partition_point(|block| block.first < instruction) as u32
     }
 
     fn reach(&mut self) {
@@ -98,25 +104,13 @@ impl Graph {
             open.push(0);
         }
         while let Some(block) = open.pop() {
-            for at in self.starts[block]..self.starts[block + 1] {
-                let to = self.edges[at as usize] as usize;
-                if !std::mem::replace(&mut self.reached[to], true) {
-                    open.push(to);
+            for at in 0.. {
+                let Some(to) = self.successor(block, at) else { break };
+                if !std::mem::replace(&mut self.reached[to as usize], true) {
+                    open.push(to as usize);
                 }
             }
         }
-    }
-
-    /// Says which events are in which block.
-    fn place(&mut self, sweep: &Sweep) {
-        let mut at = 0;
-        for block in &self.blocks {
-            self.events.push(at as u32);
-            while sweep.events.get(at).is_some_and(|event| event.index < block.end) {
-                at += 1;
-            }
-        }
-        self.events.push(at as u32);
     }
 }
 
@@ -124,29 +118,43 @@ impl Graph {
 /// or data.
 const EDGES_MAX: usize = 1 << 20;
 
-/// The number of the instruction that begins at this offset, or [`OUTSIDE`].
-fn index_at(sweep: &Sweep, offset: u32) -> u32 {
-    if offset == OUTSIDE {
-        return OUTSIDE;
+/// Where blocks begin.
+fn leaders(sweep: &Sweep) -> Bits {
+    let mut leaders = Bits::default();
+    let places = sweep.branches.iter().flat_map(|branch| [branch.next, branch.target]);
+    for place in [0].into_iter().chain(places) {
+        if sweep.starts.contains(place) {
+            leaders.insert(place);
+        }
     }
-    sweep.offsets.binary_search(&offset).map_or(OUTSIDE, |index| index as u32)
+    leaders
 }
 
-fn blocks(sweep: &Sweep, targets: &[u32]) -> Vec<Block> {
-    let count = sweep.offsets.len() as u32;
-    let mut starts: Vec<u32> = Vec::with_capacity(2 * targets.len() + 1);
-    starts.push(0);
-    starts.extend(sweep.branches.iter().map(|branch| branch.index + 1));
-    starts.extend(targets);
-    starts.retain(|&start| start < count);
-    starts.sort_unstable();
-    starts.dedup();
-    let mut branches = sweep.branches.iter().peekable();
-    let ends = starts.iter().skip(1).copied().chain([count]);
-    let block = |(&first, end): (&u32, u32)| {
-        while branches.next_if(|branch| branch.index + 1 < end).is_some() {}
-        let last = branches.peek().filter(|branch| branch.index + 1 == end);
-        Block { first, end, flow: last.map(|branch| branch.flow) }
-    };
-    starts.iter().zip(ends).map(block).collect()
+fn blocks(sweep: &Sweep) -> Vec<Block> {
+    let leaders = leaders(sweep);
+    let (numbers, instructions) = (leaders.ranks(), sweep.starts.ranks());
+    let number_at = |target| if leaders.contains(target) { numbers.of(target) } else { OUTSIDE };
+    let mut blocks: Vec<Block> = Vec::with_capacity(numbers.len() as usize);
+    let (mut branches, mut events) = (sweep.branches.iter().peekable(), 0);
+    let (mut places, mut first) = (leaders.iter().skip(1), 0);
+    for number in 1..=numbers.len() {
+        let next = places.next();
+        let end = next.map_or(instructions.len(), |next| instructions.of(next));
+        let behind = next.unwrap_or(OUTSIDE);
+        let branch = branches.next_if(|branch| branch.at < behind);
+        let flow = branch.map(|branch| branch.flow);
+        let goes_on = matches!(flow, None | Some(Flow::Branch)) && next.is_some();
+        let target = branch.map_or(OUTSIDE, |branch| number_at(branch.target));
+        let known = if goes_on { [number, target] } else { [target, OUTSIDE] };
+        let traits = Traits::NONE;
+        let mut block = Block { first, end, flow, traits, events, known, goes_anywhere: false };
+        let own = sweep.events[events as usize..].iter().take_while(|event| event.at < behind);
+        for event in own {
+            block.traits |= event.traits;
+            events += 1;
+        }
+        blocks.push(block);
+        first = end;
+    }
+    blocks
 }

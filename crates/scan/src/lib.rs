@@ -22,6 +22,7 @@
 
 mod analysis;
 mod archive;
+mod bits;
 mod bounds;
 mod facts;
 mod fast;
@@ -37,6 +38,7 @@ mod screen;
 pub mod segments;
 mod sweep;
 mod symbols;
+mod traits;
 mod unwind;
 mod upper;
 
@@ -45,9 +47,9 @@ use std::cmp::Reverse;
 use report::scan::{Confidence, File, Function};
 
 pub use archive::{is_archive, scan_archive};
-pub use facts::Width;
 pub use file::{PIECE_MAX_BYTES, scan_file, widths};
 pub use memory::{JitSymbol, parse_perf_map, scan_memory};
+pub use traits::Width;
 
 /// Why a file has not been scanned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -49,7 +49,7 @@ pub(crate) fn find(graph: &Graph) -> Option<Vec<Loop>> {
     // Latches by header.
     let mut latches: Vec<(u32, u32)> = Vec::new();
     for &block in &order {
-        for &to in graph.successors(block as usize) {
+        for to in graph.successors(block as usize) {
             if dominators.dominates(to, block) {
                 latches.push((to, block));
             }
@@ -100,7 +100,7 @@ impl Predecessors {
         let count = graph.blocks.len();
         let mut starts = vec![0; count + 1];
         for block in 0..count {
-            for &to in graph.successors(block) {
+            for to in graph.successors(block) {
                 starts[to as usize + 1] += 1;
             }
         }
@@ -110,7 +110,7 @@ impl Predecessors {
         let mut next = starts.clone();
         let mut blocks = vec![0; starts[count] as usize];
         for block in 0..count {
-            for &to in graph.successors(block) {
+            for to in graph.successors(block) {
                 blocks[next[to as usize] as usize] = block as u32;
                 next[to as usize] += 1;
             }
@@ -134,8 +134,8 @@ fn postorder(graph: &Graph) -> Vec<u32> {
         open.push((0, 0));
     }
     while let Some((block, next)) = open.last_mut() {
-        match graph.successors(*block as usize).get(*next) {
-            Some(&to) => {
+        match graph.successor(*block as usize, *next) {
+            Some(to) => {
                 *next += 1;
                 if !std::mem::replace(&mut seen[to as usize], true) {
                     open.push((to, 0));

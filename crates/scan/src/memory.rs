@@ -10,7 +10,7 @@ use report::scan::{File, Source};
 use crate::bounds::Range;
 use crate::file::{PIECE_MAX_BYTES, Place, Task, keep, summarise, sweep};
 use crate::recover::{self, Gaps};
-use crate::sweep::Code;
+use crate::sweep::{Code, Sweep};
 use crate::{Options, ScanError};
 
 /// A function that a just-in-time compiler tells of.
@@ -69,7 +69,7 @@ pub fn scan_memory(
     let ranges = ranges(code, symbols);
     let task = Task { section: 0, pieces: ranges.clone() };
     let gaps = Gaps::new(recover::gaps_of(code, &ranges));
-    let (total, targets) = sweep(&task, code, &gaps);
+    let (total, targets) = sweep(&task, code, &gaps, &mut Sweep::default());
     let found = recover::run(code, &gaps, &[], &targets);
 
     let mut file = File::new(path, "memory", bytes.len() as u64);

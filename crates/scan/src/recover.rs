@@ -20,6 +20,7 @@ use report::scan::Source;
 
 use crate::analysis::{self, Analysis};
 use crate::bounds::{self, Range};
+use crate::fast::operand_length;
 use crate::file::PIECE_MAX_BYTES;
 use crate::sweep::{Code, Flow, Sweep, Targets, Until, Wanted, decoder};
 
@@ -73,9 +74,10 @@ impl Gaps {
         self.gaps.is_empty()
     }
 
-    /// The first address and the length of everything between the first gap and the last.
-    pub(crate) fn span(&self) -> Option<(u64, u64)> {
-        Some((self.gaps.first()?.0, self.gaps.last()?.1 - self.gaps.first()?.0))
+    /// Whether one of them has an address of that range.
+    pub(crate) fn touch(&self, start: u64, end: u64) -> bool {
+        let at = self.gaps.partition_point(|gap| gap.1 <= start);
+        self.gaps.get(at).is_some_and(|gap| gap.0 < end)
     }
 
     /// Number of the gap that the address is in.
@@ -146,8 +148,10 @@ impl State<'_> {
         starts.dedup_by_key(|(start, _)| *start);
         let limits: Vec<Limit> = (0..starts.len()).map(|at| self.limit(&starts, at)).collect();
         let work: Vec<((u64, Source), Limit)> = starts.into_iter().zip(limits).collect();
-        let parts: Vec<(Vec<Recovered>, Targets)> =
-            work.par_chunks(TASK_FUNCTIONS).map(|work| self.decode(work)).collect();
+        let parts: Vec<(Vec<Recovered>, Targets)> = work
+            .par_chunks(TASK_FUNCTIONS)
+            .map_init(Sweep::default, |sweep, work| self.decode(work, sweep))
+            .collect();
         let mut targets = Targets::default();
         for (functions, found) in parts {
             self.functions.extend(functions);
@@ -175,23 +179,26 @@ impl State<'_> {
         Limit { address: limit, is_code: limit == end && end < self.code.end() }
     }
 
-    fn decode(&self, work: &[((u64, Source), Limit)]) -> (Vec<Recovered>, Targets) {
+    fn decode(
+        &self,
+        work: &[((u64, Source), Limit)],
+        sweep: &mut Sweep,
+    ) -> (Vec<Recovered>, Targets) {
         let mut decoder = decoder(self.code);
-        let mut sweep = Sweep::default();
         let (mut functions, mut targets) = (Vec::new(), Targets::default());
         for &((start, source), limit) in work {
             let mut own = Targets::default();
             let range = self.offsets(start, limit.address);
             sweep.run(&mut decoder, self.code, range, Until::LastFlow, self.gaps, &mut own);
             let goes_on = limit.is_code && start + u64::from(sweep.end) == limit.address;
-            if !is_plausible(&sweep, &self.code.bytes[range.0..range.1], goes_on) {
+            if !is_plausible(sweep, &self.code.bytes[range.0..range.1], goes_on) {
                 continue;
             }
             targets.calls.extend(own.calls);
             targets.addresses.extend(own.addresses);
             let end = start + u64::from(sweep.end);
             let range = Range { start, end, source, symbol: None };
-            functions.push(Recovered { range, analysis: analysis::analyse(&sweep) });
+            functions.push(Recovered { range, analysis: analysis::analyse(sweep) });
         }
         (functions, targets)
     }
@@ -263,9 +270,9 @@ fn rests(gaps: &[(u64, u64)], functions: &[Range]) -> Vec<(u64, u64)> {
 /// Whether what was decoded looks like a function: it is all instructions, none of which only the kernel
 /// or the last century has, and it ends with a flow, or goes on to another function.
 fn is_plausible(sweep: &Sweep, bytes: &[u8], goes_on: bool) -> bool {
-    let is_code = sweep.data_bytes == 0 && sweep.unlikely == 0 && !sweep.offsets.is_empty();
+    let is_code = sweep.data_bytes == 0 && sweep.unlikely == 0 && sweep.end > 0;
     let first = sweep.branches.first();
-    let is_trap = first.is_some_and(|first| first.index == 0 && first.flow == Flow::Trap);
+    let is_trap = first.is_some_and(|first| first.at == 0 && first.flow == Flow::Trap);
     // Zeros are an instruction, which adds to where RAX points.
     let is_zeros = bytes.starts_with(&[0, 0]);
     is_code && !is_trap && !is_zeros && (!sweep.falls_off || goes_on)
@@ -299,6 +306,10 @@ fn skip_padding(code: Code<'_>, decoder: &mut Decoder<'_>, mut at: u64, end: u64
             at += 1;
             continue;
         }
+        if let Some(length) = nop_length(&code.bytes[offset..]) {
+            at += length as u64;
+            continue;
+        }
         if decoder.set_position(offset).is_err() {
             return at;
         }
@@ -311,8 +322,19 @@ fn skip_padding(code: Code<'_>, decoder: &mut Decoder<'_>, mut at: u64, end: u64
     end
 }
 
+/// Length of the instruction that assemblers fill gaps with: `nop` with an operand (0F 1F /0), behind 66 and 2E.
+fn nop_length(bytes: &[u8]) -> Option<usize> {
+    const PREFIXES_MAX: usize = 6; // with all that follows, not longer than an instruction may be
+    let prefixes = bytes.iter().take_while(|&&byte| matches!(byte, 0x66 | 0x2e)).count();
+    let [0x0f, 0x1f, modrm, sib, ..] = bytes[prefixes..] else { return None };
+    let length = prefixes + 2 + operand_length(u64::from(modrm) | u64::from(sib) << 8);
+    let is_it = prefixes <= PREFIXES_MAX && modrm & 0x38 == 0 && length <= bytes.len();
+    is_it.then_some(length)
+}
+
 #[cfg(test)]
 mod tests {
+    use iced_x86::DecoderOptions;
     use proptest::prelude::*;
 
     use super::*;
@@ -342,6 +364,26 @@ mod tests {
                 prop_assert_eq!(found.wants(address), inside, "{}", address);
             }
         }
+    }
+
+    /// What is taken for padding is what iced-x86 takes for it, of the same length, or is left to it.
+    #[test]
+    fn nops_are_those_of_iced() {
+        let mut found = 0;
+        for prefixes in [&[][..], &[0x66], &[0x2e], &[0x66, 0x66, 0x2e], &[0x66; 9], &[0xf3]] {
+            for (modrm, sib) in (0..=255u8).zip([0x00, 0x05, 0x84].into_iter().cycle()) {
+                let whole = [prefixes, &[0x0f, 0x1f, modrm, sib, 1, 2, 3, 4]].concat();
+                for (bits, cut) in [(64, 0), (32, 0), (64, 4), (64, 6)] {
+                    let bytes = &whole[..whole.len() - cut];
+                    let nop = Decoder::new(bits, bytes, DecoderOptions::NONE).decode();
+                    let Some(length) = nop_length(bytes) else { continue };
+                    let theirs = (nop.mnemonic(), nop.len());
+                    assert_eq!(theirs, (Mnemonic::Nop, length), "{bytes:02x?}");
+                    found += 1;
+                }
+            }
+        }
+        assert!(found > 300, "{found}");
     }
 
     /// A pointer leads to a function, that one's call to the next; what nobody uses is one if

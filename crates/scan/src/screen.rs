@@ -5,72 +5,115 @@
 //! into showing that.
 //!
 //! **Idea.** A wide instruction has a VEX, EVEX or XOP prefix, whose bytes say its length; `cpuid` and
-//! `xgetbv` have opcodes of their own; and a call, jump or `lea` that leads into a gap ends with the
-//! distance to it. Where none of these patterns is found at any byte, whether or not an instruction
+//! `xgetbv` have opcodes of their own; and a call, jump or `lea` that leads into a gap has its distance behind
+//! its opcode. Where none of these patterns is found at any byte, whether or not an instruction
 //! begins there, the function holds no such instruction. So skipping it changes nothing: a test compares
 //! the patterns with iced-x86 for every prefix and opcode, another one whole libraries with and without.
-//! Bytes that fit a pattern of a prefix are decoded by iced-x86, from the prefix on, to be sure.
+//!
+//! **Two steps.** The first two bytes of the patterns are looked for at 32 places at a time ([`marks`]), and mark
+//! one place of eight or ten. There the whole pattern is compared, and a branch's target looked up. Bytes that
+//! fit a pattern of a prefix are decoded by iced-x86, from the prefix on, to be sure.
 //!
 //! ```text
 //! C5      RvvvvLpp                    wide if L
 //! C4, 8F  RXBmmmmm WvvvvLpp opcode    wide if L; tiles have L = 0 and map 2
 //! 62      RXBR0mmm Wvvvv1pp zLLbVaaa  wide if LL is not 00, or b (rounding: LL is the mode)
+//! 0F A2, 0F 01 D0                     cpuid, xgetbv
+//! E8, E9, 0F 8x, C7 F8, 8D xx...101   call, jmp, jcc, xbegin, lea: behind it 32 bits of distance
 //! ```
 
 use iced_x86::Decoder;
-use memchr::memmem::Finder;
-use memchr::{memchr_iter, memchr3_iter};
 
-use crate::facts::{self, Facts, Width, kind};
+use crate::facts;
 use crate::recover::Gaps;
 use crate::sweep::{Code, Wanted};
 
-/// Looks for patterns. One for many functions: making it costs more than a short search.
-pub(crate) struct Screen {
-    cpuid: Finder<'static>,
-    xgetbv: Finder<'static>,
-    facts: &'static [Facts],
-}
+/// Places that are looked at together: two vectors of SSE2, which each x86-64 CPU has.
+const BLOCK: usize = 32;
 
-impl Screen {
-    pub(crate) fn new() -> Self {
-        Screen {
-            cpuid: Finder::new(&[0x0f, 0xa2]),
-            xgetbv: Finder::new(&[0x0f, 0x01, 0xd0]),
-            facts: facts::all(),
+/// Whether a function of 64-bit code, `range` of `code`, has to be decoded.
+pub(crate) fn needs_decoding(
+    decoder: &mut Decoder<'_>,
+    code: Code<'_>,
+    (start, end): (usize, usize),
+    gaps: &Gaps,
+) -> bool {
+    let bytes = &code.bytes[start..end];
+    for at in (0..bytes.len()).step_by(BLOCK) {
+        // In place: a block that has just been copied to memory can be read only when it has arrived.
+        let left = &code.bytes[start + at..];
+        let mut marks = left.first_chunk().map_or_else(|| marks(&last_block(left)), marks);
+        while marks != 0 {
+            let place = at + marks.trailing_zeros() as usize;
+            marks &= marks - 1;
+            if place < bytes.len() && matters_here(decoder, code, (start + place, end), gaps) {
+                return true;
+            }
         }
     }
+    has_near_target(bytes, code.address.wrapping_add(start as u64), gaps)
+}
 
-    /// Whether a function of 64-bit code, `range` of `code`, has to be decoded.
-    pub(crate) fn needs_decoding(
-        &self,
-        decoder: &mut Decoder<'_>,
-        code: Code<'_>,
-        (start, end): (usize, usize),
-        gaps: &Gaps,
-    ) -> bool {
-        let bytes = &code.bytes[start..end];
-        self.cpuid.find(bytes).is_some()
-            || self.xgetbv.find(bytes).is_some()
-            || memchr3_iter(0x62, 0xc4, 0xc5, bytes)
-                .chain(memchr_iter(0x8f, bytes))
-                .any(|at| matters(&bytes[at..]) && self.is_wide(decoder, start + at))
-            || has_target(bytes, code.address.wrapping_add(start as u64), gaps)
+/// The last bytes of some code, of which there are too few for a block, and zeros.
+fn last_block(bytes: &[u8]) -> [u8; BLOCK + 1] {
+    let mut block = [0; BLOCK + 1];
+    block[..bytes.len()].copy_from_slice(bytes);
+    block
+}
+
+/// One bit for each place, from the lowest: whether a pattern may begin there.
+#[inline(always)]
+fn marks(block: &[u8; BLOCK + 1]) -> u32 {
+    let mut marks = [0; BLOCK];
+    for (at, mark) in marks.iter_mut().enumerate() {
+        *mark = u8::from(may_begin(block[at], block[at + 1]));
     }
+    // The product moves the lowest bits of eight bytes into its highest byte, in their order.
+    let bits =
+        |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    let (eights, _) = marks.as_chunks();
+    eights.iter().rev().fold(0, |all, eight| all << 8 | bits(eight) as u32)
+}
 
-    /// Whether iced-x86 takes the bytes at this prefix for a wide instruction. Prefixes that may stand
-    /// before it change neither length nor validity.
-    fn is_wide(&self, decoder: &mut Decoder<'_>, at: usize) -> bool {
-        if decoder.set_position(at).is_err() {
-            return true;
-        }
-        let code = decoder.decode().code();
-        let facts = &self.facts[code as usize];
-        facts.length >= Width::Ymm || facts.kinds & kind::TILE != 0
+/// Whether a pattern may begin with these two bytes. Without a branch, so that the compiler compares vectors.
+#[inline(always)]
+fn may_begin(first: u8, second: u8) -> bool {
+    let vex = (first == 0xc5) & (second & 4 != 0) | (first == 0xc4) & (second & 0x18 == 0);
+    let others = (first == 0x62) | (first == 0x8f);
+    let question = (first == 0x0f) & ((second == 0xa2) | (second == 0x01));
+    let call = first & 0xfe == 0xe8;
+    let jcc = (first == 0x0f) & (second & 0xf0 == 0x80);
+    let lea = (first == 0x8d) & (second & 0xc7 == 5);
+    let xbegin = (first == 0xc7) & (second == 0xf8);
+    vex | others | question | call | jcc | lea | xbegin
+}
+
+/// Whether an instruction that matters may begin at the first of these bytes. What is cut off is none.
+#[inline]
+fn matters_here(
+    decoder: &mut Decoder<'_>,
+    code: Code<'_>,
+    (at, end): (usize, usize),
+    gaps: &Gaps,
+) -> bool {
+    let bytes = &code.bytes[at..end];
+    match bytes[0] {
+        0x62 | 0x8f | 0xc4 | 0xc5 => matters(bytes) && is_wide(decoder, at),
+        0x0f if matters(bytes) => true,
+        _ => leads_into(gaps, code.address.wrapping_add(at as u64), bytes),
     }
 }
 
-/// Whether the bytes may be an instruction that matters. What is cut off is none.
+/// Whether iced-x86 takes the bytes at this prefix for a wide instruction. Prefixes that may stand
+/// before it change neither length nor validity.
+fn is_wide(decoder: &mut Decoder<'_>, at: usize) -> bool {
+    if decoder.set_position(at).is_err() {
+        return true;
+    }
+    facts::all()[decoder.decode().code() as usize].is_wide()
+}
+
+/// Whether the bytes may be an instruction that matters itself.
 pub(crate) fn matters(bytes: &[u8]) -> bool {
     match *bytes {
         [0x0f, 0xa2, ..] | [0x0f, 0x01, 0xd0, ..] => true,
@@ -88,35 +131,25 @@ pub(crate) fn matters(bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether a branch or `lea` may lead into a gap: behind its opcode stands the distance from its end.
-fn has_target(bytes: &[u8], address: u64, gaps: &Gaps) -> bool {
-    let Some((first, span)) = gaps.span() else { return false };
-    // Modulo 2^32 first, which is quick and misses none; then exactly.
-    let skew = address.wrapping_add(4).wrapping_sub(first) as u32;
-    let mut windows = bytes.windows(4).enumerate();
-    let far = windows.any(|(at, window)| {
-        let distance = u32::from_le_bytes(window.try_into().expect("a window of four"));
-        let from_first = distance.wrapping_add(skew).wrapping_add(at as u32);
-        u64::from(from_first) < span && is_distance(&bytes[..at]) && {
-            let end = address.wrapping_add(at as u64 + 4);
-            gaps.wants(end.wrapping_add_signed((distance as i32).into()))
-        }
-    });
-    far || has_near_target(bytes, address, gaps)
-}
-
-/// Whether 32 bits of distance may follow these bytes: `call`, `jmp`, `jcc`, `lea`, `xbegin`.
-fn is_distance(before: &[u8]) -> bool {
-    match *before {
-        [.., 0xe8 | 0xe9] | [.., 0x0f, 0x80..=0x8f] | [.., 0xc7, 0xf8] => true,
-        [.., 0x8d, modrm] => modrm & 0xc7 == 5,
-        _ => false,
-    }
+/// Whether the bytes at this address may be a branch or `lea` that leads into a gap. What is cut off leads nowhere.
+fn leads_into(gaps: &Gaps, address: u64, bytes: &[u8]) -> bool {
+    let (opcode, distance) = match *bytes {
+        [0xe8 | 0xe9, a, b, c, d, ..] => (1, [a, b, c, d]),
+        [0x0f, 0x80..=0x8f, a, b, c, d, ..] | [0xc7, 0xf8, a, b, c, d, ..] => (2, [a, b, c, d]),
+        [0x8d, modrm, a, b, c, d, ..] if modrm & 0xc7 == 5 => (2, [a, b, c, d]),
+        _ => return false,
+    };
+    let distance = i32::from_le_bytes(distance);
+    gaps.wants(address.wrapping_add(opcode + 4).wrapping_add_signed(distance.into()))
 }
 
 /// The same for branches with 8 bits of distance, which leave a function near its ends only.
 fn has_near_target(bytes: &[u8], address: u64, gaps: &Gaps) -> bool {
     const REACH: usize = 130;
+    let (from, to) = (REACH as u64, (bytes.len() + REACH) as u64);
+    if !gaps.touch(address.saturating_sub(from), address.saturating_add(to)) {
+        return false;
+    }
     let tail = bytes.len().saturating_sub(REACH);
     let near_ends = (1..bytes.len().min(REACH)).chain(tail.max(REACH)..bytes.len());
     near_ends.into_iter().any(|at| {
@@ -133,18 +166,67 @@ mod tests {
     use iced_x86::DecoderOptions;
 
     use super::*;
+    use crate::traits::kind;
 
     /// Whether iced-x86 says that it matters here.
     fn is_needed(bytes: &[u8]) -> bool {
         let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
-        let facts = &facts::all()[instruction.code() as usize];
-        facts.length >= Width::Ymm || facts.kinds & (kind::TILE | kind::CPUID | kind::XGETBV) != 0
+        let traits = facts::all()[instruction.code() as usize].traits(&instruction);
+        traits.is_wide() || traits.has(kind::CPUID | kind::XGETBV)
     }
 
     fn check(bytes: &[u8]) -> u32 {
         let needed = is_needed(bytes);
-        assert!(!needed || matters(bytes), "{bytes:02x?}");
+        assert!(!needed || matters(bytes) && marks(&last_block(bytes)) & 1 == 1, "{bytes:02x?}");
         u32::from(needed)
+    }
+
+    /// The same of two bytes, as the essay at the head says it.
+    fn expected(first: u8, second: u8) -> bool {
+        match (first, second) {
+            (0xc5, payload) => payload & 4 != 0,
+            (0xc4, map) => map & 0x1f <= 7,
+            (0x62 | 0x8f | 0xe8 | 0xe9, _) => true,
+            (0x0f, 0xa2 | 0x01 | 0x80..=0x8f) | (0xc7, 0xf8) => true,
+            (0x8d, modrm) => modrm >> 6 == 0 && modrm & 7 == 5,
+            _ => false,
+        }
+    }
+
+    /// Each pair of bytes is marked if it may begin a pattern, at its place, and nothing else is.
+    #[test]
+    fn marks_are_where_patterns_may_begin() {
+        for pair in 0..=u16::MAX {
+            let [first, second] = pair.to_le_bytes();
+            let place = usize::from(first.wrapping_mul(31).wrapping_add(second)) % BLOCK;
+            let mut bytes = [0x90; BLOCK + 1];
+            (bytes[place], bytes[place + 1]) = (first, second);
+            let mark = |at: usize| u32::from(expected(bytes[at], bytes[at + 1])) << at;
+            let all: u32 = (0..BLOCK).map(mark).sum();
+            assert_eq!(marks(&bytes), all, "{first:02x} {second:02x} at {place}");
+        }
+    }
+
+    /// A branch of 8 bits that leaves a function for a gap is seen, wherever it stands and however far it leads.
+    #[test]
+    fn near_targets_are_seen() {
+        const LENGTH: usize = 300;
+        let (start, end) = (0x1000, 0x1000 + LENGTH as u64);
+        let gaps = Gaps::new(vec![(start - 0x100, start), (end, end + 0x100)]);
+        for place in 0..LENGTH - 1 {
+            for distance in -128..=127i8 {
+                let mut bytes = [0x90; LENGTH];
+                (bytes[place], bytes[place + 1]) = (0xeb, distance as u8);
+                let leaves = |at: usize| {
+                    let target = at as i64 + 2 + i64::from(bytes[at + 1] as i8);
+                    let is_branch = matches!(bytes[at], 0x70..=0x7f | 0xe0..=0xe3 | 0xeb);
+                    is_branch && !(0..LENGTH as i64).contains(&target)
+                };
+                let expected = leaves(place) || place + 2 < LENGTH && leaves(place + 1);
+                let found = has_near_target(&bytes, start, &gaps);
+                assert_eq!(found, expected, "{distance} at {place}");
+            }
+        }
     }
 
     /// Every wide instruction with VEX or XOP prefix fits a pattern.

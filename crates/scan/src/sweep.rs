@@ -4,21 +4,25 @@
 //! The common instructions are stepped over by [`crate::fast`], vector instructions that were met before by
 //! [`crate::memo`]; all others are decoded by iced-x86.
 //! Notes: where each instruction begins, each branch, each instruction that has a vector, a tile or
-//! is counted by name.
+//! is counted by name ([`crate::traits`]).
 //!
 //! **Data.** What is no instruction is data that lies between instructions (tables of hand-written
 //! assembly). Decoding resumes at the next place behind it that a branch of the function leads to; if
 //! there is none, the rest of the function is data.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
-use isa::Weight;
 
-use crate::facts::{self, Facts, Width};
-use crate::fast::{self, Kind};
+use crate::bits::Bits;
+use crate::facts::{self, Facts};
+use crate::fast::{self, Kind, Opcode};
 use crate::memo::{self, Memo};
+use crate::traits::{Traits, Width, kind};
 
 /// How often decoding resumes behind data, in one function.
 const RESUMES_MAX: u32 = 64;
+
+/// An SSE instruction as [`fast`] knows it.
+const LEGACY_SSE: Traits = Traits::of_kind(kind::SSE, Width::Xmm);
 
 /// Code with its place in memory.
 #[derive(Clone, Copy, Debug)]
@@ -55,10 +59,12 @@ pub(crate) enum Flow {
 /// The end of a basic block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Branch {
-    /// Number of the instruction in the function.
-    pub(crate) index: u32,
+    /// Where it begins, behind the start of the function.
+    pub(crate) at: u32,
+    /// Where the next instruction begins.
+    pub(crate) next: u32,
     pub(crate) flow: Flow,
-    /// Where it leads to, behind the start of the function; [`OUTSIDE`] if not into it.
+    /// Where it leads to; [`OUTSIDE`] if not into the function.
     pub(crate) target: u32,
 }
 
@@ -68,23 +74,9 @@ pub(crate) const OUTSIDE: u32 = u32::MAX;
 /// An instruction that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// Number of the instruction in the function.
-    pub(crate) index: u32,
-    /// Bits of [`facts::kind`].
-    pub(crate) kinds: u16,
-    pub(crate) length: Width,
-    pub(crate) widest: Width,
-    pub(crate) weight: Option<Weight>,
-    pub(crate) license_level: u8,
-    /// It leaves a dirty upper half.
-    pub(crate) dirties: bool,
-}
-
-impl Event {
-    /// Vectors of 256 bits and more, and tiles: what coverage is counted in.
-    pub(crate) fn is_wide(&self) -> bool {
-        self.length >= Width::Ymm || self.kinds & facts::kind::TILE != 0
-    }
+    /// Where it begins, behind the start of the function.
+    pub(crate) at: u32,
+    pub(crate) traits: Traits,
 }
 
 /// Addresses outside of the function that it uses.
@@ -123,9 +115,11 @@ pub(crate) enum Until {
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     /// Where each instruction begins, behind the start of the function.
-    pub(crate) offsets: Vec<u32>,
+    pub(crate) starts: Bits,
     pub(crate) branches: Vec<Branch>,
     pub(crate) events: Vec<Event>,
+    /// Of all events together.
+    pub(crate) traits: Traits,
     /// Behind the last instruction.
     pub(crate) end: u32,
     /// Bytes that are no instructions.
@@ -163,7 +157,8 @@ impl Sweep {
         };
         let mut resumes = 0;
         while pass.at < end {
-            if !self.step(&mut pass, decoder) {
+            let opcode = self.stride(&mut pass);
+            if pass.at < end && !self.step(opcode, &mut pass, decoder) {
                 let data = pass.at;
                 pass.at = match self.target_behind(data - start) {
                     Some(target) if until == Until::Range && resumes < RESUMES_MAX => {
@@ -184,10 +179,11 @@ impl Sweep {
     }
 
     fn clear(&mut self) {
-        self.offsets.clear();
+        self.starts.clear();
         self.branches.clear();
         self.events.clear();
-        (self.end, self.data_bytes, self.unlikely, self.falls_off) = (0, 0, 0, true);
+        (self.traits, self.falls_off) = (Traits::NONE, true);
+        (self.end, self.data_bytes, self.unlikely) = (0, 0, 0);
     }
 
     /// The nearest target of a branch behind this offset.
@@ -197,100 +193,90 @@ impl Sweep {
         behind.min().map(|target| target as usize)
     }
 
-    /// One instruction; false if there is none.
+    /// Steps over instructions of which only length and traits matter: nine of ten. Ends before another one, and
+    /// returns it if it has an opcode that [`fast`] may know.
     #[inline]
-    fn step(&mut self, pass: &mut Pass<'_, impl Wanted>, decoder: &mut Decoder<'_>) -> bool {
-        let window = pass.code.bytes.get(pass.at..pass.at + fast::WINDOW);
-        let Some(window) = window.filter(|_| pass.code.bits == 64) else {
-            return self.step_slowly(pass, decoder);
-        };
-        let window: &[u8; fast::WINDOW] = window.try_into().expect("it is as long as a window");
-        if memo::has_prefix(window[0]) {
-            return self.step_known(window, pass, decoder);
+    fn stride(&mut self, pass: &mut Pass<'_, impl Wanted>) -> Option<Opcode> {
+        if pass.code.bits != 64 {
+            return None;
         }
-        let step = fast::decode(window);
+        let (start, end, bytes) = (pass.start, pass.end, pass.code.bytes);
+        let (mut at, mut all) = (pass.at, Traits::NONE);
+        let stopped = loop {
+            let window = bytes.get(at..).and_then(<[u8]>::first_chunk);
+            let Some(window) = window.filter(|_| at < end) else { break None };
+            let (length, traits) = if memo::has_prefix(window[0]) {
+                let Some(known) = self.memo.find(window) else { break None };
+                known
+            } else {
+                let opcode = fast::opcode(window);
+                let Some((length, is_sse)) = opcode.simple() else { break Some(opcode) };
+                (length, if is_sse { LEGACY_SSE } else { Traits::NONE })
+            };
+            if at + length > end {
+                break None;
+            }
+            let offset = (at - start) as u32;
+            self.starts.insert(offset);
+            if traits.matter() {
+                self.events.push(Event { at: offset, traits });
+            }
+            all |= traits;
+            at += length;
+        };
+        self.traits |= all;
+        self.falls_off |= at > pass.at;
+        pass.at = at;
+        stopped
+    }
+
+    /// One instruction, which may have this opcode; false if there is none.
+    fn step(
+        &mut self,
+        opcode: Option<Opcode>,
+        pass: &mut Pass<'_, impl Wanted>,
+        decoder: &mut Decoder<'_>,
+    ) -> bool {
+        let step = opcode.map_or(fast::SLOW, |opcode| opcode.step());
         let next = pass.at + step.length;
         if step.kind == Kind::Slow || next > pass.end {
             return self.step_slowly(pass, decoder);
         }
-        let index = self.begin(pass);
-        pass.at = next;
-        let target =
-            || pass.code.address.wrapping_add(next as u64).wrapping_add_signed(step.target.into());
-        match step.kind {
-            Kind::Plain => {}
-            Kind::Sse => self.events.push(Event {
-                index,
-                kinds: facts::kind::SSE,
-                length: Width::None,
-                widest: Width::Xmm,
-                weight: None,
-                license_level: 0,
-                dirties: false,
-            }),
-            Kind::Address => {
-                let address = target();
-                pass.note_address(address);
-            }
-            Kind::Call => {
-                let address = target();
-                pass.note_call(address);
-            }
-            Kind::Branch => {
-                let address = target();
-                self.branch(pass, index, Flow::Branch, address);
-            }
-            Kind::Jump => {
-                let address = target();
-                self.branch(pass, index, Flow::Jump, address);
-            }
-            Kind::Return => self.stop(index, Flow::Return),
-            Kind::IndirectJump => self.stop(index, Flow::IndirectJump),
-            Kind::Trap => self.stop(index, Flow::Trap),
-            Kind::Cpuid => self.events.push(Event {
-                index,
-                kinds: facts::kind::CPUID,
-                length: Width::None,
-                widest: Width::None,
-                weight: None,
-                license_level: 0,
-                dirties: false,
-            }),
-            Kind::Slow | Kind::Group5 => unreachable!("decided above, or by fast::decode"),
-        }
-        true
-    }
-
-    /// One with VEX or EVEX prefix. None of them branches.
-    #[inline]
-    fn step_known(
-        &mut self,
-        window: &[u8; fast::WINDOW],
-        pass: &mut Pass<'_, impl Wanted>,
-        decoder: &mut Decoder<'_>,
-    ) -> bool {
-        let known = self.memo.find(window);
-        let Some(known) = known.filter(|known| pass.at + usize::from(known.length) <= pass.end)
-        else {
-            return self.step_slowly(pass, decoder);
+        let traits = match step.kind {
+            Kind::Sse => LEGACY_SSE,
+            Kind::Cpuid => Traits::of_kind(kind::CPUID, Width::None),
+            _ => Traits::NONE,
         };
-        let index = self.begin(pass);
-        pass.at += usize::from(known.length);
-        if let Some(event) = known.event {
-            self.events.push(Event { index, ..event });
+        let at = (pass.at - pass.start) as u32;
+        self.begin(at, traits);
+        pass.at = next;
+        let target = pass.code.address.wrapping_add(next as u64);
+        let target = target.wrapping_add_signed(step.target.into());
+        match step.kind {
+            Kind::Plain | Kind::Sse | Kind::Cpuid => {}
+            Kind::Address => pass.note_address(target),
+            Kind::Call => pass.note_call(target),
+            Kind::Branch => self.branch(pass, at, Flow::Branch, target),
+            Kind::Jump => self.branch(pass, at, Flow::Jump, target),
+            Kind::Return => self.stop(pass, at, Flow::Return),
+            Kind::IndirectJump => self.stop(pass, at, Flow::IndirectJump),
+            Kind::Trap => self.stop(pass, at, Flow::Trap),
+            Kind::Slow | Kind::Group5 | Kind::Third => unreachable!("left out above, or by fast"),
         }
         true
     }
 
-    #[inline]
-    fn begin(&mut self, pass: &Pass<'_, impl Wanted>) -> u32 {
-        let index = self.offsets.len() as u32;
-        self.offsets.push((pass.at - pass.start) as u32);
+    /// An instruction begins at this offset.
+    fn begin(&mut self, at: u32, traits: Traits) {
+        self.starts.insert(at);
         self.falls_off = true;
-        index
+        if traits.matter() {
+            self.traits |= traits;
+            self.events.push(Event { at, traits });
+        }
     }
 
-    fn branch(&mut self, pass: &mut Pass<'_, impl Wanted>, index: u32, flow: Flow, address: u64) {
+    fn branch(&mut self, pass: &mut Pass<'_, impl Wanted>, at: u32, flow: Flow, address: u64) {
         let offset = address.wrapping_sub(pass.code.address.wrapping_add(pass.start as u64));
         let inside = offset < (pass.end - pass.start) as u64;
         if inside {
@@ -299,12 +285,14 @@ impl Sweep {
             pass.note_call(address);
         }
         let target = if inside { offset as u32 } else { OUTSIDE };
-        self.branches.push(Branch { index, flow, target });
+        let next = (pass.at - pass.start) as u32;
+        self.branches.push(Branch { at, next, flow, target });
         self.falls_off = flow == Flow::Branch;
     }
 
-    fn stop(&mut self, index: u32, flow: Flow) {
-        self.branches.push(Branch { index, flow, target: OUTSIDE });
+    fn stop(&mut self, pass: &Pass<'_, impl Wanted>, at: u32, flow: Flow) {
+        let next = (pass.at - pass.start) as u32;
+        self.branches.push(Branch { at, next, flow, target: OUTSIDE });
         self.falls_off = false;
     }
 
@@ -319,17 +307,16 @@ impl Sweep {
         if instruction.is_invalid() || next > pass.end {
             return false;
         }
-        let index = self.begin(pass);
+        let at = (pass.at - pass.start) as u32;
         pass.at = next;
         let facts = &pass.facts[instruction.code() as usize];
-        let event = facts.matters().then(|| event(index, facts, &instruction));
-        self.remember(pass, next - instruction.len(), &instruction, event);
-        if let Some(event) = event {
-            self.events.push(event);
-            return true;
+        let traits = facts.traits(&instruction);
+        self.begin(at, traits);
+        self.remember(pass, next - instruction.len(), &instruction, traits);
+        if !traits.matter() {
+            self.unlikely += u32::from(facts.unlikely);
+            self.follow(pass, at, &instruction);
         }
-        self.unlikely += u32::from(facts.unlikely);
-        self.follow(pass, index, &instruction);
         true
     }
 
@@ -339,16 +326,16 @@ impl Sweep {
         pass: &Pass<'_, impl Wanted>,
         at: usize,
         instruction: &Instruction,
-        event: Option<Event>,
+        traits: Traits,
     ) {
         let is_kind = pass.code.bits == 64 && memo::has_prefix(pass.code.bytes[at]);
         let window = pass.code.bytes.get(at..at + fast::WINDOW).filter(|_| is_kind);
         if let Some(window) = window.and_then(|window| window.try_into().ok()) {
-            self.memo.keep(window, instruction, event);
+            self.memo.keep(window, instruction, traits);
         }
     }
 
-    fn follow(&mut self, pass: &mut Pass<'_, impl Wanted>, index: u32, instruction: &Instruction) {
+    fn follow(&mut self, pass: &mut Pass<'_, impl Wanted>, at: u32, instruction: &Instruction) {
         match instruction.flow_control() {
             FlowControl::Next if is_address(instruction) => {
                 pass.note_address(instruction.ip_rel_memory_address());
@@ -359,18 +346,18 @@ impl Sweep {
             FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend
                 if is_near(instruction) =>
             {
-                self.branch(pass, index, Flow::Branch, instruction.near_branch_target());
+                self.branch(pass, at, Flow::Branch, instruction.near_branch_target());
             }
             FlowControl::UnconditionalBranch if is_near(instruction) => {
-                self.branch(pass, index, Flow::Jump, instruction.near_branch_target());
+                self.branch(pass, at, Flow::Jump, instruction.near_branch_target());
             }
             FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => {
-                self.stop(index, Flow::IndirectJump);
+                self.stop(pass, at, Flow::IndirectJump);
             }
-            FlowControl::Return => self.stop(index, Flow::Return),
-            FlowControl::Exception => self.stop(index, Flow::Trap),
+            FlowControl::Return => self.stop(pass, at, Flow::Return),
+            FlowControl::Exception => self.stop(pass, at, Flow::Trap),
             FlowControl::Interrupt if instruction.mnemonic() == Mnemonic::Int3 => {
-                self.stop(index, Flow::Trap);
+                self.stop(pass, at, Flow::Trap);
             }
             _ => {}
         }
@@ -387,18 +374,6 @@ fn is_near(instruction: &Instruction) -> bool {
         instruction.op0_kind(),
         OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
     )
-}
-
-pub(crate) fn event(index: u32, facts: &Facts, instruction: &Instruction) -> Event {
-    Event {
-        index,
-        kinds: facts.kinds,
-        length: facts.length,
-        widest: facts.widest_register(instruction),
-        weight: facts.weight,
-        license_level: facts.license_level,
-        dirties: facts.length >= Width::Ymm && facts.dirties(instruction),
-    }
 }
 
 /// A decoder for all functions of `code`.

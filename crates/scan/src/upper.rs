@@ -13,9 +13,9 @@
 //! Limits: a function that returns a vector of 256 or 512 bits has to return so; its type is not known
 //! here. A jump out of the function hands the state on and does not count as a return.
 
-use crate::facts::kind;
 use crate::flow::Graph;
-use crate::sweep::{Event, Flow, Sweep};
+use crate::sweep::{Flow, Sweep};
+use crate::traits::kind;
 
 /// What was found in a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,15 +28,15 @@ pub(crate) struct Dirty {
 
 /// Looks through a function with its graph.
 pub(crate) fn find(sweep: &Sweep, graph: &Graph) -> Dirty {
-    let through = |block, dirty| through(graph.events(sweep, block), dirty);
+    let through = |block, dirty| through(sweep, graph, block, dirty);
     let mut at_start = vec![false; graph.blocks.len()];
-    let mut open: Vec<usize> =
-        (0..graph.blocks.len()).filter(|&block| graph.reached[block]).collect();
+    let is_source = |&block: &usize| graph.reached[block] && graph.blocks[block].traits.is_dirty();
+    let mut open: Vec<usize> = (0..graph.blocks.len()).filter(is_source).collect();
     while let Some(block) = open.pop() {
         if !through(block, at_start[block]).0 {
             continue;
         }
-        for &to in graph.successors(block) {
+        for to in graph.successors(block) {
             if !std::mem::replace(&mut at_start[to as usize], true) {
                 open.push(to as usize);
             }
@@ -55,14 +55,18 @@ pub(crate) fn find(sweep: &Sweep, graph: &Graph) -> Dirty {
 }
 
 /// The state at the end of a block, and the SSE instructions that ran dirty.
-fn through(events: &[Event], mut dirty: bool) -> (bool, u32) {
+fn through(sweep: &Sweep, graph: &Graph, block: usize, mut dirty: bool) -> (bool, u32) {
+    let all = graph.blocks[block].traits;
+    if !all.has(kind::VZERO | kind::SSE) {
+        return (dirty || all.is_dirty(), 0); // in whatever order
+    }
     let mut sse = 0;
-    for event in events {
-        if event.kinds & kind::VZERO != 0 {
+    for event in graph.events(sweep, block) {
+        if event.traits.has(kind::VZERO) {
             dirty = false;
         }
-        dirty |= event.dirties;
-        sse += u32::from(dirty && event.kinds & kind::SSE != 0);
+        dirty |= event.traits.is_dirty();
+        sse += u32::from(dirty && event.traits.has(kind::SSE));
     }
     (dirty, sse)
 }

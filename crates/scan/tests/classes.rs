@@ -75,6 +75,11 @@ fn library() -> report::scan::File {
             "mixed",
             "vpaddd %ymm1, %ymm2, %ymm3\naddps %xmm0, %xmm1\nvzeroupper\naddps %xmm0, %xmm1\nret",
         ),
+        function(
+            "mixed_apart",
+            "vpaddd %ymm1, %ymm2, %ymm3\ntest %edi, %edi\nje 1f\naddps %xmm0, %xmm1\n\
+             1: vzeroupper\naddps %xmm0, %xmm1\nret",
+        ),
         LOOPS.into(),
     ];
     scan(&Built::new().link("classes.so", &(cases + &others.concat())))
@@ -135,6 +140,7 @@ fn dirty_upper_halves() {
     assert_eq!(dirty("store_only"), (0, 0));
     assert_eq!(dirty("one_way"), (1, 0));
     assert_eq!(dirty("mixed"), (0, 1));
+    assert_eq!(dirty("mixed_apart"), (0, 1));
     assert_eq!(dirty("ymm_light"), (0, 0));
 }
 

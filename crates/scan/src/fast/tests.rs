@@ -4,11 +4,24 @@
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 use super::*;
-use crate::facts::{self, kind};
+use crate::facts;
+use crate::traits::{Traits, Width, kind};
+
+/// What the scanner makes of the instruction that begins the window: the quick way, and else the other one, which
+/// has to say the same where both know it.
+fn decode(window: &[u8; WINDOW]) -> Step {
+    let opcode = opcode(window);
+    let step = opcode.step();
+    if let Some((length, is_sse)) = opcode.simple() {
+        let kind = if is_sse { Kind::Sse } else { Kind::Plain };
+        assert_eq!(step, Step { length, kind, target: 0 }, "{window:02x?}");
+    }
+    step
+}
 
 /// What iced-x86 says the kind is.
 fn expected(instruction: &Instruction) -> Kind {
-    let facts = &facts::all()[instruction.code() as usize];
+    let traits = facts::all()[instruction.code() as usize].traits(instruction);
     match instruction.flow_control() {
         FlowControl::ConditionalBranch => Kind::Branch,
         FlowControl::UnconditionalBranch => Kind::Jump,
@@ -17,15 +30,16 @@ fn expected(instruction: &Instruction) -> Kind {
         FlowControl::Return => Kind::Return,
         FlowControl::Exception => Kind::Trap,
         FlowControl::Interrupt if instruction.mnemonic() == Mnemonic::Int3 => Kind::Trap,
-        FlowControl::Next | FlowControl::IndirectCall => match facts.kinds {
-            kind::SSE => Kind::Sse,
-            kind::CPUID => Kind::Cpuid,
-            0 if instruction.mnemonic() == Mnemonic::Lea
-                && instruction.is_ip_rel_memory_operand() =>
+        FlowControl::Next | FlowControl::IndirectCall => match traits {
+            traits if traits.has(kind::SSE) => Kind::Sse,
+            traits if traits.has(kind::CPUID) => Kind::Cpuid,
+            Traits::NONE
+                if instruction.mnemonic() == Mnemonic::Lea
+                    && instruction.is_ip_rel_memory_operand() =>
             {
                 Kind::Address
             }
-            0 if !facts.matters() => Kind::Plain,
+            Traits::NONE => Kind::Plain,
             _ => Kind::Slow,
         },
         _ => Kind::Slow,
@@ -49,8 +63,8 @@ fn check(window: &[u8; WINDOW]) -> bool {
     assert_eq!(step.length, instruction.len(), "{window:02x?} {:?}", instruction.code());
     assert_eq!(step.kind, expected(&instruction), "{window:02x?} {:?}", instruction.code());
     if step.kind == Kind::Sse {
-        let facts = &facts::all()[instruction.code() as usize];
-        assert_eq!(facts.widest_register(&instruction), facts::Width::Xmm, "{window:02x?}");
+        let traits = facts::all()[instruction.code() as usize].traits(&instruction);
+        assert_eq!(traits, Traits::of_kind(kind::SSE, Width::Xmm), "{window:02x?}");
     }
     if matches!(step.kind, Kind::Branch | Kind::Jump | Kind::Call | Kind::Address) {
         let ours = (step.length as u64).wrapping_add_signed(step.target.into());
@@ -68,7 +82,7 @@ fn agrees_with_iced() {
     let rexes: [&[u8]; 7] = [&[], &[0x40], &[0x41], &[0x44], &[0x48], &[0x4f], &[0x48, 0x48]];
     for prefix in prefixes {
         for rex in rexes {
-            for map in [&[][..], &[0x0f]] {
+            for map in [&[][..], &[0x0f], &[0x0f, 0x38], &[0x0f, 0x3a]] {
                 for opcode in 0..=255u8 {
                     known += check_opcode(&[prefix, rex, map, &[opcode]].concat());
                 }
@@ -108,7 +122,8 @@ fn odd_orders_are_left_to_iced() {
         &[0x62, 0xf1, 0x7c],
         &[0x8f, 0xe9],
         &[0x0f, 0x01, 0xd0],
-        &[0x0f, 0x38, 0x00],
+        &[0xf3, 0x0f, 0x38, 0x00],
+        &[0x0f, 0x0f, 0x00],
     ] {
         let mut window = [0; WINDOW];
         window[..start.len()].copy_from_slice(start);
