@@ -300,7 +300,7 @@ fn read_rings(maps: &[MapHandle], order: &Rc<RefCell<Order>>) -> Result<RingBuff
     for map in maps {
         let order = Rc::clone(order);
         let take = move |record: &[u8]| {
-            if let Some(item) = item_of(record) {
+            if let Some(item) = Item::of_bytes(record) {
                 order.borrow_mut().push(item);
             }
             0
@@ -308,15 +308,6 @@ fn read_rings(maps: &[MapHandle], order: &Rc<RefCell<Order>>) -> Result<RingBuff
         builder.add(map, take).map_err(failed)?;
     }
     builder.build().map_err(failed)
-}
-
-/// What a ring holds; `None`: something that this version does not know, which cannot be, since both sides are
-/// built together.
-fn item_of(record: &[u8]) -> Option<Item> {
-    match Record::of_bytes(record)? {
-        (record, []) => Some(Item::Record(record)),
-        (record, rest) => raw::long_event(&record, rest).map(Item::Event),
-    }
 }
 
 /// Tells who is there, at the moment of the begin.

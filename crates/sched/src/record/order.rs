@@ -7,7 +7,7 @@
 
 use trace::Event;
 
-use super::raw::Record;
+use super::raw::{self, Record};
 
 /// What goes into the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,15 @@ pub(super) enum Item {
 }
 
 impl Item {
+    /// What a ring holds; `None`: something that this version does not know, which cannot be, since both sides
+    /// are built together.
+    pub(super) fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        match Record::of_bytes(bytes)? {
+            (record, []) => Some(Item::Record(record)),
+            (record, rest) => raw::long_event(&record, rest).map(Item::Event),
+        }
+    }
+
     /// When.
     pub(super) fn at_ns(&self) -> u64 {
         match self {
@@ -50,6 +59,20 @@ impl Order {
 mod tests {
     use super::*;
     use trace::What;
+
+    /// Short records are those of the logs, which an interrupt has put here; longer ones are events.
+    #[test]
+    fn rings_hold_both() {
+        let mut bytes = vec![0; size_of::<Record>()];
+        bytes[..8].copy_from_slice(&7u64.to_ne_bytes());
+        assert!(matches!(Item::of_bytes(&bytes), Some(Item::Record(Record { at_ns: 7, .. }))));
+        bytes[14] = raw::kind::NAME;
+        bytes.extend(b"worker\0\0\0\0\0\0\0\0\0\0");
+        let Some(Item::Event(event)) = Item::of_bytes(&bytes) else { panic!("no event") };
+        let name = trace::Name::new(b"worker");
+        assert_eq!((event.at_ns, event.what), (7, What::Name { tgid: 0, name }));
+        assert_eq!(Item::of_bytes(&bytes[..20]), None);
+    }
 
     /// What may still be overtaken by another CPU waits.
     #[test]

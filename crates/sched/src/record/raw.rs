@@ -19,22 +19,22 @@ pub(super) struct Record {
 }
 
 /// `enum tl_trace_kind`; a test compares the two.
-mod kind {
-    pub(super) const SWITCH: u8 = 1;
-    pub(super) const WAKE: u8 = 2;
-    pub(super) const MIGRATE: u8 = 3;
-    pub(super) const FORK: u8 = 4;
-    pub(super) const EXIT: u8 = 5;
-    pub(super) const SYSCALL: u8 = 6;
-    pub(super) const SYSRET: u8 = 7;
-    pub(super) const MARK: u8 = 8;
-    pub(super) const MARK_RETURN: u8 = 9;
-    pub(super) const TRAP: u8 = 10;
-    pub(super) const NAME: u8 = 11;
-    pub(super) const AFFINITY: u8 = 12;
-    pub(super) const STALL: u8 = 16;
-    pub(super) const LEVEL: u8 = 17;
-    pub(super) const WAKING: u8 = 18;
+pub(super) mod kind {
+    pub(in crate::record) const SWITCH: u8 = 1;
+    pub(in crate::record) const WAKE: u8 = 2;
+    pub(in crate::record) const MIGRATE: u8 = 3;
+    pub(in crate::record) const FORK: u8 = 4;
+    pub(in crate::record) const EXIT: u8 = 5;
+    pub(in crate::record) const SYSCALL: u8 = 6;
+    pub(in crate::record) const SYSRET: u8 = 7;
+    pub(in crate::record) const MARK: u8 = 8;
+    pub(in crate::record) const MARK_RETURN: u8 = 9;
+    pub(in crate::record) const TRAP: u8 = 10;
+    pub(in crate::record) const NAME: u8 = 11;
+    pub(in crate::record) const AFFINITY: u8 = 12;
+    pub(in crate::record) const STALL: u8 = 16;
+    pub(in crate::record) const LEVEL: u8 = 17;
+    pub(in crate::record) const WAKING: u8 = 18;
 }
 
 impl Record {
