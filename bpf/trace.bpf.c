@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The recorder's programs: what the kernel does with tasks, as records of 24
- * bytes (trace.h) in one ring buffer per CPU.
+ * bytes (trace.h) in one log per CPU (log.bpf.h).
  *
  * Problem: a recorder that costs as much as a context switch records itself.
  *
- * Idea: a ring per CPU, so that no two CPUs write to one line; a record of
- * fixed size that is written in place; no wake-up of the reader, who looks a
- * hundred times a second (the rings hold longer, crates/sched/src/record/).
- * Names and affinities are not in the records: an iterator tells them once, at
- * the start, and three rare events tell the changes.
+ * Idea: a log per CPU, so that no two CPUs write to one line; a record of
+ * fixed size that is written in place; no wake-up of the reader, who looks fifty
+ * times a second (the logs hold longer, crates/sched/src/record/). What can be
+ * found out later, the reader does. Names and affinities are not in the records:
+ * an iterator tells them once, at the start, and three rare events tell the
+ * changes.
  *
  * Whom: everybody, or the tasks that the loader names and what they fork. A
  * switch is recorded if either task of it is followed, so that a followed
@@ -17,12 +18,11 @@
  *
  * Wake-ups: sched_waking tells who wakes whom, in the waker's context;
  * sched_wakeup says that the task has become runnable, possibly on another CPU,
- * behind an interrupt; and only the latter is certain that it slept. So the
- * former leaves a note at the task and the latter is recorded, with the note.
+ * behind an interrupt; and only the latter is certain that it slept. Both are
+ * recorded, and the reader, who has them in order, makes one event of the two.
  *
- * Order: a record's time is taken when its place in the ring is, with
- * preemption off. An interrupt in between may record before it. The reader puts
- * records in order.
+ * Order: a record's time is taken when its place in the log is, with preemption
+ * off. The reader merges the logs.
  *
  * Stalls: a virtual CPU may stand still because its host runs something else.
  * The guest sees a CPU that idles beside work, or a task that runs and gets
@@ -37,7 +37,7 @@
  * runs, by another clock of perf (tl_trace_levels). Where only some tasks are
  * followed, the counters are noted when one of them begins.
  *
- * Lost: a full ring drops the record and counts it, by CPU. A program that the
+ * Lost: a full log drops the record and counts it, by CPU. A program that the
  * kernel skips because it runs on this CPU already is counted by the kernel
  * (recursion_misses); the loader adds both.
  *
@@ -50,6 +50,7 @@
 #include <bpf/bpf_tracing.h>
 #include "../policy/task.h"
 #include "levels.bpf.h"
+#include "log.bpf.h"
 #include "trace.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -67,28 +68,10 @@ const volatile u32 nr_words = 1; /* of an affinity, 64 CPUs each */
 const volatile u64 stall_ns;	 /* least time between beats that is told */
 const volatile u32 has_levels;	 /* 1 there are counters of licence levels */
 
-/* Records dropped, by CPU; by the CPU, also from interrupts. */
-u64 lost[TL_TRACE_CPUS_MAX];
-
 /* Last beat, by CPU; by the CPU, in interrupts; CLOCK_MONOTONIC; 0 none yet. */
 u64 beats_ns[TL_TRACE_CPUS_MAX];
 
-struct ring {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
-};
-
-/* The loader sets the number of entries and puts the rings in. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__array(values, struct ring);
-} rings SEC(".maps");
-
 struct followed {
-	u64 waking_ns; /* when it was last being woken */
-	u32 waker;
 	u32 follow;
 };
 
@@ -107,44 +90,6 @@ struct {
 	__type(key, int);
 	__type(value, struct tl_task);
 } tasks SEC(".maps");
-
-/* ---- records ---- */
-
-static __always_inline void count_lost(u32 cpu)
-{
-	__sync_fetch_and_add(&lost[cpu & (TL_TRACE_CPUS_MAX - 1)], 1);
-}
-
-/* A record of this size on this CPU's ring, its head filled; or NULL. */
-static __always_inline void *try_reserve(u64 size, u8 kind, u32 tid)
-{
-	u32 cpu = bpf_get_smp_processor_id();
-	void *ring = bpf_map_lookup_elem(&rings, &cpu);
-	struct tl_trace_event *event;
-
-	event = ring ? bpf_ringbuf_reserve(ring, size, 0) : NULL;
-	if (!event) {
-		count_lost(cpu);
-		return NULL;
-	}
-	event->at_ns = bpf_ktime_get_ns();
-	event->tid = tid;
-	event->cpu = cpu;
-	event->kind = kind;
-	event->flags = 0;
-	return event;
-}
-
-static __always_inline void emit(u8 kind, u32 tid, u8 flags, u64 arg)
-{
-	struct tl_trace_event *event = try_reserve(sizeof(*event), kind, tid);
-
-	if (!event)
-		return;
-	event->flags = flags;
-	event->arg = arg;
-	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
-}
 
 static __always_inline u64 both(u32 low, u32 high)
 {
@@ -184,19 +129,11 @@ static __always_inline void look_at_levels(u32 tid, bool told)
 
 	if (!tl_levels_since(cycles) || !told)
 		return;
-	for (u32 level = 0; level < TL_LEVELS; level++) {
-		struct tl_trace_event *event;
-
-		if (!cycles[level])
-			continue;
-		event = try_reserve(sizeof(*event), TL_TRACE_LEVEL, tid);
-		if (!event)
-			return;
-		event->at_ns = at_ns; /* one look, one time */
-		event->flags = level;
-		event->arg = cycles[level];
-		bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
-	}
+	/* one look, one time */
+	for (u32 level = 0; level < TL_LEVELS; level++)
+		if (cycles[level])
+			emit_at(at_ns, TL_TRACE_LEVEL, tid, level,
+				cycles[level]);
 }
 
 SEC("?perf_event")
@@ -263,32 +200,16 @@ int BPF_PROG(tl_trace_switch, bool preempted, struct task_struct *prev,
 SEC("tp_btf/sched_waking")
 int BPF_PROG(tl_trace_waking, struct task_struct *p)
 {
-	struct followed *f = everybody ? try_create(p) : try_lookup(p);
-
-	if (!f || !(everybody || f->follow))
-		return 0;
-	f->waking_ns = bpf_ktime_get_ns();
-	f->waker = bpf_get_current_pid_tgid();
+	if (is_wanted(p))
+		emit(TL_TRACE_WAKING, p->pid, 0, bpf_get_current_pid_tgid());
 	return 0;
 }
 
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(tl_trace_wakeup, struct task_struct *p)
 {
-	struct followed *f = try_lookup(p);
-	u64 delay_ns = 0;
-	u32 waker = 0;
-
-	if (!everybody && !(f && f->follow))
-		return 0;
-	if (f && f->waking_ns) {
-		delay_ns = bpf_ktime_get_ns() - f->waking_ns;
-		waker = f->waker;
-		f->waking_ns = 0;
-	}
-	if (delay_ns > 0xffffffff)
-		delay_ns = 0xffffffff;
-	emit(TL_TRACE_WAKE, p->pid, 0, both(waker, delay_ns));
+	if (is_wanted(p))
+		emit(TL_TRACE_WAKE, p->pid, 0, 0);
 	return 0;
 }
 

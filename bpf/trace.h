@@ -7,7 +7,8 @@
  *
  *   kind          tid        flags                 arg
  *   SWITCH        who stops  why, bound            next's tid, lane of both
- *   WAKE          who wakes  TL_TRACE_NEW          waker, delay
+ *   WAKE          who wakes  TL_TRACE_NEW          waker if new
+ *   WAKING        who is to  0                     waker
  *   MIGRATE       who        0                     to, from
  *   FORK          child      0                     parent's tid, child's tgid
  *   EXIT          who        0                     0
@@ -50,6 +51,7 @@ enum tl_trace_kind {
 	TL_TRACE_AFFINITY = 12,
 	TL_TRACE_STALL = 16,
 	TL_TRACE_LEVEL = 17,
+	TL_TRACE_WAKING = 18, /* the next WAKE of this task is asked for */
 };
 
 /* flags of SWITCH: why the task stopped */
@@ -74,6 +76,15 @@ struct tl_trace_event {
 	u8 flags;
 	u64 arg;
 };
+
+/* What a CPU has written (log.bpf.h); a line of the cache. */
+struct tl_trace_log {
+	u64 written; /* records in all; by the CPU */
+	u64 read;    /* of these; by the recorder */
+	u64 busy;    /* 1 a program is about to write; by the CPU */
+	u64 lost;    /* records dropped, those for the ring too; by the CPU */
+	u64 unused[4];
+} __attribute__((aligned(64)));
 
 struct tl_trace_name {
 	struct tl_trace_event event;
@@ -104,6 +115,7 @@ struct tl_trace_follow_args {
 };
 
 _Static_assert(sizeof(struct tl_trace_event) == 24, "no holes");
+_Static_assert(sizeof(struct tl_trace_log) == 64, "one line");
 _Static_assert(sizeof(struct tl_trace_name) == 40, "no holes");
 _Static_assert(sizeof(struct tl_trace_task) == 160, "no holes");
 

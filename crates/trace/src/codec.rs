@@ -83,13 +83,13 @@ impl Before {
 /// Makes blocks.
 pub(crate) struct Encoder {
     out: Vec<u8>,
-    before: Option<Before>,
+    before: Before,
     names: std::collections::HashMap<Name, u64>,
 }
 
 impl Encoder {
     pub(crate) fn new() -> Self {
-        Encoder { out: Vec::new(), before: None, names: Default::default() }
+        Encoder { out: Vec::new(), before: Before::new(0), names: Default::default() }
     }
 
     /// Bytes of the block so far.
@@ -99,34 +99,33 @@ impl Encoder {
 
     /// The block's payload; the next event begins another.
     pub(crate) fn take(&mut self) -> Vec<u8> {
-        self.before = None;
-        std::mem::take(&mut self.out)
+        let next = Vec::with_capacity(self.out.len());
+        std::mem::replace(&mut self.out, next)
     }
 
     /// Adds an event, which must not be earlier than the one before.
-    pub(crate) fn push(&mut self, event: &Event) {
-        if self.before.is_none() {
-            put(&mut self.out, event.at_ns);
+    pub(crate) fn push(&mut self, at_ns: u64, cpu: u16, tid: u32, what: &What) {
+        if self.out.is_empty() {
+            put(&mut self.out, at_ns);
+            self.before = Before::new(at_ns);
         }
-        let mut before = self.before.take().unwrap_or_else(|| Before::new(event.at_ns));
         let head = self.out.len();
         self.out.push(0);
-        put(&mut self.out, event.at_ns.saturating_sub(before.at_ns));
+        put(&mut self.out, at_ns.saturating_sub(self.before.at_ns));
         let mut first = 0;
-        if event.cpu != before.cpu {
+        if cpu != self.before.cpu {
             first |= OTHER_CPU;
-            put(&mut self.out, u64::from(event.cpu));
+            put(&mut self.out, u64::from(cpu));
         }
-        before.at_ns = before.at_ns.max(event.at_ns);
-        before.cpu = event.cpu;
-        first |= self.body(event, &mut before);
+        self.before.at_ns = self.before.at_ns.max(at_ns);
+        self.before.cpu = cpu;
+        first |= self.body(cpu, tid, what);
         self.out[head] = first;
-        self.before = Some(before);
     }
 
-    fn tid(&mut self, tid: u32, before: &mut Before) {
-        put_signed(&mut self.out, i64::from(tid) - i64::from(before.tid));
-        before.tid = tid;
+    fn tid(&mut self, tid: u32) {
+        put_signed(&mut self.out, i64::from(tid) - i64::from(self.before.tid));
+        self.before.tid = tid;
     }
 
     fn name(&mut self, name: &Name) {
@@ -143,19 +142,18 @@ impl Encoder {
     }
 
     /// What the kind needs; returns kind and flags.
-    fn body(&mut self, event: &Event, before: &mut Before) -> u8 {
-        if let What::Switch { next, why, bound, lane, next_lane } = event.what {
-            return self.switch(event, next, (why, bound), (lane, next_lane), before);
+    fn body(&mut self, cpu: u16, tid: u32, what: &What) -> u8 {
+        if let What::Switch { next, why, bound, lane, next_lane } = *what {
+            return self.switch(cpu, (tid, next), (why, bound), (lane, next_lane));
         }
-        let has_tid = !event.what.is_of_cpu();
-        if has_tid {
-            self.tid(event.tid, before);
+        if !what.is_of_cpu() {
+            self.tid(tid);
         }
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        match &event.what {
+        match what {
             What::Switch { .. } => unreachable!("handled above"),
             What::Wake { waker, delay_ns, new } => {
-                self.tid(*waker, before);
+                self.tid(*waker);
                 put(&mut self.out, u64::from(*delay_ns));
                 WAKE | flag(*new, FLAG_A)
             }
@@ -165,8 +163,8 @@ impl Encoder {
                 MIGRATE
             }
             What::Fork { parent, tgid } => {
-                self.tid(*parent, before);
-                self.tid(*tgid, before);
+                self.tid(*parent);
+                self.tid(*tgid);
                 FORK
             }
             What::Exit => EXIT,
@@ -183,12 +181,12 @@ impl Encoder {
             }
             What::Task { tgid, kernel, running, followed, name } => {
                 self.out.push(u8::from(*followed));
-                self.tid(*tgid, before);
+                self.tid(*tgid);
                 self.name(name);
                 TASK | flag(*kernel, FLAG_A) | flag(*running, FLAG_B)
             }
             What::Name { tgid, name } => {
-                self.tid(*tgid, before);
+                self.tid(*tgid);
                 self.name(name);
                 NAME
             }
@@ -216,25 +214,24 @@ impl Encoder {
 
     fn switch(
         &mut self,
-        event: &Event,
-        next: u32,
+        cpu: u16,
+        (tid, next): (u32, u32),
         (why, bound): (Why, bool),
         lanes: (Option<Lane>, Option<Lane>),
-        before: &mut Before,
     ) -> u8 {
         let mut first = SWITCH;
         self.out.push(why.code() | if bound { 4 } else { 0 });
-        if before.running(event.cpu) != Some(event.tid) {
+        if self.before.running(cpu) != Some(tid) {
             first |= FLAG_A;
-            self.tid(event.tid, before);
+            self.tid(tid);
         }
-        self.tid(next, before);
+        self.tid(next);
         if lanes != (None, None) {
             first |= FLAG_B;
             let code = |lane: Option<Lane>| lane.map_or(0, Lane::code);
             self.out.extend([code(lanes.0), code(lanes.1)]);
         }
-        before.runs(event.cpu, next);
+        self.before.runs(cpu, next);
         first
     }
 }

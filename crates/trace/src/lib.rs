@@ -2,11 +2,10 @@
 //! Recordings of what the kernel did with tasks: who ran where and when, who woke whom, who entered marked
 //! functions.
 //!
-//! [`event`] is what happens; [`Writer`] and [`Reader`] are the file (docs/trace-format.md), [`order`] what
-//! brings the events of many CPUs into one order before they are written. [`follow`] makes time out of
-//! events: who ran from when to when; [`summary`] and [`timeline`] are built on it. [`levels`] are a CPU's licence
-//! levels over time, [`demand`] what code must have asked for to get them. [`perf_script`] reads another program's
-//! samples of licence levels.
+//! [`event`] is what happens; [`Writer`] and [`Reader`] are the file (docs/trace-format.md). [`follow`] makes time
+//! out of events: who ran from when to when; [`summary`] and [`timeline`] are built on it. [`levels`] are a CPU's
+//! licence levels over time, [`demand`] what code must have asked for to get them. [`perf_script`] reads another
+//! program's samples of licence levels.
 //!
 //! Pure: bytes in, bytes out. What records is `sched::record`.
 
@@ -22,7 +21,6 @@ pub mod event;
 pub mod follow;
 pub mod info;
 pub mod levels;
-pub mod order;
 pub mod perf_script;
 pub mod perfetto;
 mod reader;

@@ -7,12 +7,24 @@
 const MAX_BYTES: usize = 10;
 
 /// Appends a number.
+///
+/// A recorder does this some millions of times a second. So up to eight bytes are put together in a register,
+/// and there is room for all eight of them before their number is known.
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
+    let (mut form, mut nr_bytes) = (0, 0);
     while value >= 0x80 {
-        out.push(value as u8 | 0x80);
+        form |= (value & 0x7f | 0x80) << (8 * nr_bytes);
         value >>= 7;
+        nr_bytes += 1;
+        if nr_bytes == 8 {
+            out.extend_from_slice(&form.to_le_bytes());
+            (form, nr_bytes) = (0, 0);
+        }
     }
-    out.push(value as u8);
+    form |= value << (8 * nr_bytes);
+    let end = out.len() + nr_bytes + 1;
+    out.extend_from_slice(&form.to_le_bytes());
+    out.truncate(end);
 }
 
 /// Appends a signed number.

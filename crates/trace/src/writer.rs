@@ -6,7 +6,7 @@ use std::io::Write;
 use crate::block::{FILE_HEAD_BYTES, Kind, write_block, write_head};
 use crate::codec::Encoder;
 use crate::error::TraceError;
-use crate::event::Event;
+use crate::event::{Event, What};
 use crate::info::{End, Info};
 
 /// A block ends at this length, bytes: long enough that its head costs nothing, short enough for a
@@ -33,15 +33,22 @@ impl<W: Write> Writer<W> {
 
     /// Adds an event. One that is earlier than the last is told at the time of the last, and counted.
     pub fn push(&mut self, event: &Event) -> Result<(), TraceError> {
-        if event.at_ns < self.last_ns {
-            self.end.late += 1;
-            self.encoder.push(&Event { at_ns: self.last_ns, ..event.clone() });
-        } else {
-            self.last_ns = event.at_ns;
-            self.encoder.push(event);
-        }
+        self.push_what(event.at_ns, event.cpu, event.tid, &event.what)
+    }
+
+    /// Adds an event that its writer has in parts: putting them together takes longer than writing them.
+    pub fn push_what(
+        &mut self,
+        at_ns: u64,
+        cpu: u16,
+        tid: u32,
+        what: &What,
+    ) -> Result<(), TraceError> {
+        self.end.late += u64::from(at_ns < self.last_ns);
+        self.last_ns = self.last_ns.max(at_ns);
+        self.encoder.push(self.last_ns, cpu, tid, what);
         self.end.events += 1;
-        if let crate::What::Lost { events } = event.what {
+        if let What::Lost { events } = what {
             self.end.lost += events;
         }
         if self.encoder.len() >= BLOCK_BYTES { self.flush() } else { Ok(()) }

@@ -108,7 +108,7 @@ pub(crate) struct RecordArgs {
     ///
     /// What does not fit is lost, counted and told. By default 8 MiB, or less on machines with more than 128
     /// CPUs.
-    #[arg(long, value_name = "SIZE", value_parser = ring_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = buffer_bytes)]
     buffer: Option<usize>,
 
     /// Say nothing but errors
@@ -167,7 +167,7 @@ fn limit(text: &str) -> Result<Duration, ParseError> {
 }
 
 /// Reads `--buffer`.
-fn ring_bytes(text: &str) -> Result<usize, ParseError> {
+fn buffer_bytes(text: &str) -> Result<usize, ParseError> {
     let unit = |unit: &str, shift: u32| {
         let number: usize = text.strip_suffix(unit)?.trim().parse().ok()?;
         number.checked_mul(1 << shift)
@@ -219,7 +219,7 @@ pub(crate) fn main(args: RecordArgs) -> Result<ExitCode, Failure> {
         stalls: args.stalls,
         marks,
         sections,
-        ring_bytes: args.buffer,
+        buffer_bytes: args.buffer,
     };
     let info = info(&args, &facts);
     let session = session::Session {
@@ -330,15 +330,15 @@ mod tests {
     /// Buffers are powers of two with a unit.
     #[test]
     fn buffers_have_sizes() {
-        assert_eq!(ring_bytes("64KiB"), Ok(64 << 10));
-        assert_eq!(ring_bytes("16MiB"), Ok(16 << 20));
+        assert_eq!(buffer_bytes("64KiB"), Ok(64 << 10));
+        assert_eq!(buffer_bytes("16MiB"), Ok(16 << 20));
     }
 
     /// Others are refused, overflow included.
     #[test]
     fn bad_buffers_fail() {
         for text in ["", "16", "3MiB", "2KiB", "2GiB", "99999999999999999999GiB", "16MB", "-1MiB"] {
-            assert!(ring_bytes(text).is_err(), "{text}");
+            assert!(buffer_bytes(text).is_err(), "{text}");
         }
     }
 

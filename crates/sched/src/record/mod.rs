@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Recording: loads bpf/trace.bpf.c, reads its rings, writes the file.
+//! Recording: loads bpf/trace.bpf.c, reads what it writes, writes the file.
 //!
-//! The rings are looked into every [`PERIOD`]; a ring holds [`RING_BYTES`], which is 0.8 s of 200,000 events
-//! a second on one CPU. That is the reader's time to be late: behind a disk, or behind other tasks. What does
-//! not fit is lost, counted and told in the file.
+//! Each CPU has a log and, for what is rare, a ring (`bpf/log.bpf.h`). They are looked into every [`PERIOD`]; of
+//! [`BUFFER_BYTES`] the log holds 0.9 s of 200,000 events a second on one CPU, half of them wake-ups, which are two
+//! records. That is the reader's time to be late: behind a disk, or behind other tasks. What does not fit is
+//! lost, counted and told in the file.
 //!
-//! Events of all CPUs are written in one order of time. What is younger than [`HOLD_NS`] waits, because a CPU
-//! may have taken the time of an event that it has not finished.
+//! Events of all CPUs are written in one order of time. What is younger than [`HOLD_NS`] waits in its log,
+//! because a CPU may have taken the time of an event that it has not finished.
 //!
 //! Where the CPU counts cycles at licence levels, they are read too (`levels.bpf.h`).
 //!
@@ -15,6 +16,8 @@
 mod bpf;
 mod clock;
 mod lane;
+mod log;
+mod order;
 mod programs;
 mod raw;
 mod tasks;
@@ -28,21 +31,23 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use machine::CpuSet;
 use report::problem::Problem;
-use trace::order::Order;
 use trace::{End, Event, Info, MarkInfo, TraceError, What, Writer};
 
 use crate::clock::monotonic_ns;
 use crate::error::{Error, Result};
 use crate::levels;
 use crate::marks::ResolvedMark;
+use log::{Counters, Logs};
+use order::{Item, Order};
 use programs::Programs;
+use raw::{Events, Record};
 
-/// How often the rings are to be read ([`Recorder::poll`]).
-pub const PERIOD: Duration = Duration::from_millis(10);
-/// Bytes of a CPU's ring, unless that makes more than [`RINGS_BYTES_MAX`] in all.
-pub const RING_BYTES: usize = 8 << 20;
-/// Most bytes of all rings.
-pub const RINGS_BYTES_MAX: usize = 1 << 30;
+/// How often the logs are to be read ([`Recorder::poll`]).
+pub const PERIOD: Duration = Duration::from_millis(20);
+/// Bytes of a CPU's log and ring, unless that makes more than [`BUFFERS_BYTES_MAX`] in all.
+pub const BUFFER_BYTES: usize = 8 << 20;
+/// Most bytes of all logs and rings.
+pub const BUFFERS_BYTES_MAX: usize = 1 << 30;
 /// Age at which an event is written. A record is made in well under a microsecond; a virtual CPU may be
 /// halted in the middle.
 const HOLD_NS: u64 = 10_000_000;
@@ -83,8 +88,8 @@ pub struct Options {
     pub marks: Vec<ResolvedMark>,
     /// Sections that begin in one function and end in another; numbered behind the marks.
     pub sections: Vec<Section>,
-    /// Bytes of a CPU's ring: a power of two, and a page or more; `None`: see [`RING_BYTES`].
-    pub ring_bytes: Option<usize>,
+    /// Bytes of a CPU's log and ring: a power of two, and a page or more; `None`: see [`BUFFER_BYTES`].
+    pub buffer_bytes: Option<usize>,
 }
 
 /// A recording that runs.
@@ -92,18 +97,43 @@ pub struct Recorder<W: Write> {
     rings: RingBuffer<'static>,
     _ring_maps: Vec<MapHandle>,
     order: Rc<RefCell<Order>>,
-    writer: Writer<W>,
+    logs: Logs,
+    output: Output<W>,
     lost: Vec<u64>,
     classes: Option<lane::Classes>,
     flushed: Instant,
-    // Last: the rings are read before they go.
+    // Last: the logs are read before they go.
     programs: Programs,
+}
+
+/// What is written, and the file.
+struct Output<W: Write> {
+    events: Events,
+    writer: Writer<W>,
+}
+
+impl<W: Write> Output<W> {
+    /// Most goes this way, so nothing is moved: what a record tells is written from where it was made.
+    fn record(&mut self, record: &Record) -> std::result::Result<(), TraceError> {
+        match &self.events.what(record) {
+            Some(what) => self.writer.push_what(record.at_ns, record.cpu, record.tid, what),
+            None => Ok(()),
+        }
+    }
+
+    fn item(&mut self, item: &Item) -> std::result::Result<(), TraceError> {
+        match item {
+            Item::Record(record) => self.record(record),
+            Item::Event(event) => self.writer.push(event),
+        }
+    }
 }
 
 /// A recording that could begin: everything is loaded, nothing is recorded.
 pub struct Prepared {
     options: Options,
     programs: Programs,
+    logs: Logs,
     ring_maps: Vec<MapHandle>,
     lane: Option<lane::Lane>,
     levels: std::result::Result<(), String>,
@@ -122,8 +152,8 @@ impl Prepared {
             Err(why) => (None, Err(why)),
         };
         let lane_tasks = lane.as_ref().map(|lane| &lane.tasks);
-        let (programs, ring_maps) = Programs::load(&options, nr_cpus, lane_tasks, counters)?;
-        Ok(Prepared { options, programs, ring_maps, lane, levels, nr_cpus })
+        let (programs, logs, ring_maps) = Programs::load(&options, nr_cpus, lane_tasks, counters)?;
+        Ok(Prepared { options, programs, logs, ring_maps, lane, levels, nr_cpus })
     }
 
     /// Whether licence levels will be recorded, or why not.
@@ -133,7 +163,7 @@ impl Prepared {
 
     /// Begins to record to `out`. `info` is what the caller knows; the rest is filled in.
     pub fn start<W: Write>(self, mut info: Info, out: W) -> Result<Recorder<W>> {
-        let Prepared { options, mut programs, ring_maps, lane, nr_cpus, .. } = self;
+        let Prepared { options, mut programs, logs, ring_maps, lane, nr_cpus, .. } = self;
         let order = Rc::new(RefCell::new(Order::default()));
         let rings = read_rings(&ring_maps, &order)?;
         info.everybody = options.whom == Whom::Everybody;
@@ -152,7 +182,11 @@ impl Prepared {
             rings,
             _ring_maps: ring_maps,
             order,
-            writer: Writer::new(out, &info).map_err(write_error)?,
+            logs,
+            output: Output {
+                events: Events::default(),
+                writer: Writer::new(out, &info).map_err(write_error)?,
+            },
             lost: vec![0; nr_cpus],
             classes: lane.map(|lane| lane.classes),
             flushed: Instant::now(),
@@ -160,7 +194,7 @@ impl Prepared {
         };
         recorder.look_at_classes(info.start_ns);
         recorder.write_before(info.start_ns + 1)?;
-        recorder.writer.flush().map_err(write_error)?;
+        recorder.output.writer.flush().map_err(write_error)?;
         Ok(recorder)
     }
 }
@@ -187,14 +221,14 @@ impl<W: Write> Recorder<W> {
             self.flushed = Instant::now();
             self.tell_lost(now_ns);
             self.look_at_classes(now_ns);
-            self.writer.flush().map_err(write_error)?;
+            self.output.writer.flush().map_err(write_error)?;
         }
         Ok(())
     }
 
     /// What was written so far, and how many bytes that is.
     pub fn so_far(&self) -> (End, u64) {
-        (self.writer.so_far(), self.writer.bytes())
+        (self.output.writer.so_far(), self.output.writer.bytes())
     }
 
     /// Ends the recording: what was written to, how it ended, and its bytes.
@@ -208,7 +242,7 @@ impl<W: Write> Recorder<W> {
         self.tell_lost(end_ns);
         self.tell_skipped(end_ns);
         self.write_before(end_ns + 1)?;
-        self.writer.finish(end_ns).map_err(write_error)
+        self.output.writer.finish(end_ns).map_err(write_error)
     }
 
     fn consume(&self) -> Result<()> {
@@ -216,18 +250,26 @@ impl<W: Write> Recorder<W> {
     }
 
     fn write_before(&mut self, moment_ns: u64) -> Result<()> {
-        for event in self.order.borrow_mut().before(moment_ns) {
-            self.writer.push(&event).map_err(write_error)?;
-        }
-        Ok(())
+        let Recorder { output, order, .. } = self;
+        let mut order = order.borrow_mut();
+        let mut others = order.before(moment_ns).peekable();
+        let taken = self.logs.take_before(self.programs.counters(), moment_ns, |record| {
+            while let Some(other) = others.next_if(|other| other.at_ns() <= record.at_ns) {
+                output.item(&other)?;
+            }
+            output.record(record)
+        });
+        let rest = |()| others.try_for_each(|other| output.item(&other));
+        taken.and_then(rest).map_err(write_error)
     }
 
     fn tell(&self, at_ns: u64, cpu: usize, what: What) {
-        self.order.borrow_mut().push(Event { at_ns, cpu: cpu as u16, tid: 0, what });
+        let event = Event { at_ns, cpu: cpu as u16, tid: 0, what };
+        self.order.borrow_mut().push(Item::Event(event));
     }
 
     fn tell_lost(&mut self, at_ns: u64) {
-        let now = self.programs.lost(self.lost.len());
+        let now: Vec<u64> = self.programs.counters().iter().map(Counters::lost).collect();
         for (cpu, (now, before)) in now.iter().zip(&self.lost).enumerate() {
             if now > before {
                 self.tell(at_ns, cpu, What::Lost { events: now - before });
@@ -258,8 +300,8 @@ fn read_rings(maps: &[MapHandle], order: &Rc<RefCell<Order>>) -> Result<RingBuff
     for map in maps {
         let order = Rc::clone(order);
         let take = move |record: &[u8]| {
-            if let Some(event) = raw::event_of(record) {
-                order.borrow_mut().push(event);
+            if let Some(item) = Item::of_bytes(record) {
+                order.borrow_mut().push(item);
             }
             0
         };
@@ -284,9 +326,9 @@ fn tell_tasks(
             followed: followed.contains(&tid),
             name: task.name,
         };
-        order.push(Event { at_ns, cpu, tid, what });
+        order.push(Item::Event(Event { at_ns, cpu, tid, what }));
         let what = What::Affinity { cpus: Box::new(task.affinity) };
-        order.push(Event { at_ns, cpu, tid, what });
+        order.push(Item::Event(Event { at_ns, cpu, tid, what }));
     }
     Ok(())
 }

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
-use std::ptr;
+use std::ptr::NonNull;
+use std::slice;
 
 use libbpf_rs::btf::{self, Btf};
 use libbpf_rs::libbpf_sys;
@@ -14,16 +15,18 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, OpenObject, Program
 use machine::CpuSet;
 use report::problem::Problem;
 
-use super::bpf::{OpenTraceSkel, TraceSkel, TraceSkelBuilder};
+use super::bpf::{OpenTraceSkel, TraceSkel, TraceSkelBuilder, types};
 use super::clock;
+use super::log::{Counters, Logs, Slots};
 use super::tasks::{Task, descendants, read_tasks};
-use super::{Options, RING_BYTES, RINGS_BYTES_MAX, Whom};
+use super::{BUFFER_BYTES, BUFFERS_BYTES_MAX, Options, Whom};
 use crate::error::{Error, Result};
 use crate::levels;
 use crate::marks::ResolvedMark;
 use crate::scx::test_run;
 
-/// Shortest ring, bytes: a page.
+/// Smallest buffer, bytes, and shortest ring: a page.
+const BUFFER_BYTES_MIN: usize = 4096;
 const RING_BYTES_MIN: usize = 4096;
 
 /// What may be recorded beside what the user asks for.
@@ -39,29 +42,41 @@ struct Wanted {
 pub(super) struct Programs {
     skel: TraceSkel<'static>,
     links: Vec<Link>,
+    /// In the skeleton's mapping, one for each CPU.
+    counters: NonNull<Counters>,
+    nr_cpus: usize,
 }
 
 impl Programs {
-    /// Loads them, without effect yet, and makes the rings. `lane` are the scheduler's tasks, `counters` those
-    /// of licence levels.
+    /// Loads them, without effect yet, and makes what they write to. `lane` are the scheduler's tasks,
+    /// `counters` those of licence levels.
     pub(super) fn load(
         options: &Options,
         nr_cpus: usize,
         lane: Option<&MapHandle>,
         counters: Option<levels::Opened>,
-    ) -> Result<(Self, Vec<MapHandle>)> {
+    ) -> Result<(Self, Logs, Vec<MapHandle>)> {
         // Some kernels know the function whose exit tells of affinities, and let nobody watch it (seen:
         // -EPERM on a 6.18 without direct ftrace calls). Then affinities are those of the begin.
         let wanted = |affinities| Wanted { affinities, levels: counters.is_some() };
-        let skel = match quietly(|| load(options, nr_cpus, lane, wanted(true))) {
-            Err(_) => load(options, nr_cpus, lane, wanted(false))?,
+        let room = Room::of(options, nr_cpus);
+        let slots = room.make_slots()?;
+        let load = |affinities| load(options, &room, &slots, lane, wanted(affinities));
+        let mut skel = match quietly(|| load(true)) {
+            Err(_) => load(false)?,
             Ok(skel) => skel,
         };
         if let Some(counters) = counters {
             levels::put(&skel.maps.level_counters, counters)?;
         }
-        let rings = make_rings(&skel, ring_bytes(options, nr_cpus), nr_cpus)?;
-        Ok((Programs { skel, links: Vec::new() }, rings))
+        let rings = room.make_rings(&skel)?;
+        let slots = Slots::map(slots.as_fd(), nr_cpus, room.slots_shift);
+        let slots = slots.map_err(|e| Error::failed("cannot map the recorder's logs", e))?;
+        let bss = skel.maps.bss_data.as_deref_mut().expect("the skeleton maps .bss");
+        assert!(nr_cpus <= bss.logs.len(), "a log for each CPU");
+        let counters = NonNull::from(&mut bss.logs).cast();
+        let programs = Programs { skel, links: Vec::new(), counters, nr_cpus };
+        Ok((programs, Logs::new(slots, nr_cpus), rings))
     }
 
     /// Changes of affinities are recorded.
@@ -150,13 +165,11 @@ impl Programs {
         read_tasks(&link).map_err(|e| failed(e.to_string()))
     }
 
-    /// Events that found no room, by CPU.
-    pub(super) fn lost(&self, nr_cpus: usize) -> Vec<u64> {
-        let bss = self.skel.maps.bss_data.as_deref().expect("the skeleton maps .bss");
-        let lost = &raw const bss.lost;
-        // SAFETY: in bounds of the mapped array; the kernel writes it concurrently.
-        let one = |cpu| unsafe { ptr::read_volatile((lost as *const u64).add(cpu)) };
-        (0..nr_cpus.min(bss.lost.len())).map(one).collect()
+    /// Of the CPUs' logs.
+    pub(super) fn counters(&self) -> &[Counters] {
+        // SAFETY: mapped as long as the skeleton is there, and large enough, as `load` has seen; the kernel
+        // writes there too, so all of it is atomic.
+        unsafe { slice::from_raw_parts(self.counters.as_ptr(), self.nr_cpus) }
     }
 
     /// Runs of programs that the kernel left out.
@@ -196,7 +209,8 @@ fn quietly<T>(work: impl FnOnce() -> T) -> T {
 
 fn load(
     options: &Options,
-    nr_cpus: usize,
+    room: &Room,
+    slots: &MapHandle,
     lane: Option<&MapHandle>,
     wanted: Wanted,
 ) -> Result<TraceSkel<'static>> {
@@ -208,12 +222,14 @@ fn load(
     rodata.everybody = u32::from(options.whom == Whom::Everybody);
     rodata.lane_known = u32::from(lane.is_some());
     rodata.stall_ns = clock::STALL_NS;
-    rodata.nr_words = nr_cpus.div_ceil(64) as u32;
+    rodata.nr_words = room.nr_cpus.div_ceil(64) as u32;
+    rodata.slots_shift = room.slots_shift;
     rodata.has_levels = u32::from(wanted.levels);
     choose(&mut open, options, wanted)?;
-    let prepared = open.maps.rings.set_max_entries(nr_cpus as u32);
-    prepared.map_err(|e| Error::failed("cannot prepare the recorder's rings", e))?;
-    levels::make_room(&mut open.maps.level_counters, nr_cpus)?;
+    let prepared = open.maps.rings.set_max_entries(room.nr_cpus as u32);
+    let prepared = prepared.and_then(|()| open.maps.slots.reuse_fd(slots.as_fd()));
+    prepared.map_err(|e| Error::failed("cannot prepare the recorder's logs", e))?;
+    levels::make_room(&mut open.maps.level_counters, room.nr_cpus)?;
     if let Some(lane) = lane {
         let reused = open.maps.tasks.reuse_fd(lane.as_fd());
         reused.map_err(|e| Error::failed("cannot read the scheduler's tasks", e))?;
@@ -248,34 +264,61 @@ fn attach_mark(
     })
 }
 
-fn ring_bytes(options: &Options, nr_cpus: usize) -> usize {
-    let share = (RINGS_BYTES_MAX / nr_cpus.max(1)).max(RING_BYTES_MIN);
-    // The largest power of two in the share.
-    let largest = 1 << share.ilog2();
-    options.ring_bytes.unwrap_or_else(|| RING_BYTES.min(largest))
+/// What the programs write to.
+struct Room {
+    nr_cpus: usize,
+    /// Of a CPU, in all.
+    bytes: usize,
+    /// A CPU's log has 2^this slots.
+    slots_shift: u32,
+    /// A CPU's ring.
+    ring_bytes: usize,
 }
 
-fn make_rings(skel: &TraceSkel<'_>, bytes: usize, nr_cpus: usize) -> Result<Vec<MapHandle>> {
-    let failed = |e: libbpf_rs::Error| {
-        let why = format!("{e:#}: a ring of {bytes} bytes for each of {nr_cpus} CPUs");
-        Error::Failed(Problem::new(
-            "cannot make the recorder's rings",
-            why,
-            "make them smaller with --buffer",
-        ))
-    };
-    let opts = libbpf_sys::bpf_map_create_opts {
+impl Room {
+    fn of(options: &Options, nr_cpus: usize) -> Self {
+        let share = (BUFFERS_BYTES_MAX / nr_cpus.max(1)).max(BUFFER_BYTES_MIN);
+        // The largest power of two in the share.
+        let largest = 1 << share.ilog2();
+        let bytes = options.buffer_bytes.unwrap_or_else(|| BUFFER_BYTES.min(largest));
+        // Three quarters are for the log, whose records are of 24 bytes.
+        let slots_shift = (bytes / 32).ilog2();
+        Room { nr_cpus, bytes, slots_shift, ring_bytes: (bytes / 8).max(RING_BYTES_MIN) }
+    }
+
+    fn refused(&self, error: libbpf_rs::Error) -> Error {
+        let why = format!("{error:#}: {} bytes for each of {} CPUs", self.bytes, self.nr_cpus);
+        let next = "make them smaller with --buffer";
+        Error::Failed(Problem::new("cannot make the recorder's buffers", why, next))
+    }
+
+    fn make_slots(&self) -> Result<MapHandle> {
+        // What has no number is too much for any machine: the kernel refuses it.
+        let nr_slots = u32::try_from(self.nr_cpus << self.slots_shift).unwrap_or(u32::MAX);
+        let opts = map_opts(libbpf_sys::BPF_F_MMAPABLE);
+        let (name, bytes) = (Some(OsStr::new("slots")), size_of::<types::tl_trace_event>() as u32);
+        let slots = MapHandle::create(MapType::Array, name, 4, bytes, nr_slots, &opts);
+        slots.map_err(|e| self.refused(e))
+    }
+
+    fn make_rings(&self, skel: &TraceSkel<'_>) -> Result<Vec<MapHandle>> {
+        let make = |cpu: usize| {
+            let (name, bytes) = (Some(OsStr::new("tl_ring")), self.ring_bytes as u32);
+            let ring = MapHandle::create(MapType::RingBuf, name, 0, 0, bytes, &map_opts(0))?;
+            let fd = ring.as_fd().as_raw_fd().to_ne_bytes();
+            skel.maps.rings.update(&(cpu as u32).to_ne_bytes(), &fd, MapFlags::ANY)?;
+            Ok(ring)
+        };
+        (0..self.nr_cpus).map(|cpu| make(cpu).map_err(|e| self.refused(e))).collect()
+    }
+}
+
+fn map_opts(flags: u32) -> libbpf_sys::bpf_map_create_opts {
+    libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+        map_flags: flags,
         ..Default::default()
-    };
-    let make = |cpu: usize| {
-        let name = Some(OsStr::new("tl_ring"));
-        let ring = MapHandle::create(MapType::RingBuf, name, 0, 0, bytes as u32, &opts)?;
-        let fd = ring.as_fd().as_raw_fd().to_ne_bytes();
-        skel.maps.rings.update(&(cpu as u32).to_ne_bytes(), &fd, MapFlags::ANY)?;
-        Ok(ring)
-    };
-    (0..nr_cpus).map(|cpu| make(cpu).map_err(failed)).collect()
+    }
 }
 
 /// How often the kernel left the program out because it ran on the same CPU already.
