@@ -241,7 +241,7 @@ static void follow_armed(void *unused)
 	struct tlt_cpu *c = this_cpu_ptr(&tlt_cpu);
 
 	c->armed = cpumask_test_cpu(smp_processor_id(), &armed_cpus);
-	tlt_ran_full(c);
+	tlt_ran_full();
 	if (c->armed)
 		set_thread_flag(TIF_USER_RETURN_NOTIFY);
 	else

@@ -168,8 +168,7 @@ static void unhook_gp(void)
 static void on_switch(void *unused, bool preempt, struct task_struct *prev,
 		      struct task_struct *next, unsigned int prev_state)
 {
-	if (unlikely(this_cpu_read(tlt_cpu.stretch.runs)))
-		tlt_stretch_ends(this_cpu_ptr(&tlt_cpu));
+	tlt_ran_full();
 	tlt_full(TLT_FULL_SWITCH);
 }
 
@@ -285,7 +284,7 @@ static void on_user_return(struct user_return_notifier *notifier)
 			tlt_runs_on_full(c);
 			return; /* and look again next time */
 		}
-		tlt_ran_full(c);
+		tlt_ran_full();
 		if (tlt_reduce(c) == TLT_LEFT_LIVE) {
 			tlt_left_live(c);
 			tlt_runs_on_full(c);

@@ -128,10 +128,10 @@ static __always_inline void tlt_runs_on_full(struct tlt_cpu *c)
 }
 
 /* It is switched out, or to run reduced. Interrupts off. */
-static __always_inline void tlt_ran_full(struct tlt_cpu *c)
+static __always_inline void tlt_ran_full(void)
 {
-	if (unlikely(c->stretch.runs))
-		tlt_stretch_ends(c);
+	if (unlikely(this_cpu_read(tlt_cpu.stretch.runs)))
+		tlt_stretch_ends(this_cpu_ptr(&tlt_cpu));
 }
 
 /* ---- hooks.c ---- */

@@ -128,9 +128,13 @@ pub(super) static WHAT_IFS: [WhatIf; 10] = [
     },
 ];
 
+/// Steps keep their numbers, by which others jump to them.
 fn never_sleep(workload: &mut Workload) {
-    for program in &mut workload.programs {
-        program.retain(|step| !matches!(step, Step::Sleep { .. }));
+    for (step, next) in workload.programs.iter_mut().flat_map(|program| program.iter_mut().zip(1..))
+    {
+        if matches!(step, Step::Sleep { .. }) {
+            *step = Step::Jump { to: next };
+        }
     }
 }
 

@@ -269,7 +269,7 @@ mod tests {
             steps in prop::collection::vec((0usize..3, 0u64..4, prop::bool::weighted(0.2)), 0..300)
         ) {
             let mut kernel = Kernel::new(3);
-                let (mut now_ns, mut written, mut read) = (0, Vec::new(), Vec::new());
+            let (mut now_ns, mut written, mut read) = (0, Vec::new(), Vec::new());
             for (cpu, ns, reads) in steps {
                 now_ns += ns;
                 written.extend(kernel.write(cpu, now_ns).map(|number| (now_ns, number)));

@@ -91,6 +91,8 @@ impl Events {
         Some(match record.kind {
             kind::SWITCH => switch(low, high, flags),
             kind::WAKING => {
+                // One that is still there was for a wake-up that is lost.
+                self.take_asked(tid);
                 let asked = Asked { at_ns: record.at_ns, waker: low };
                 self.asked.extend(self.last.replace((tid, asked)));
                 return None;
@@ -208,6 +210,11 @@ mod tests {
             Some(What::Exit)
         );
         assert_eq!(events.what(&Record { tid: 13, ..woken }), wake(0, 0, false));
+        // A wake-up that is lost leaves nothing behind for the one after the next.
+        assert_eq!(events.what(&record(10, kind::WAKING, 0, 76)), None);
+        assert_eq!(events.what(&record(11, kind::WAKING, 0, 77)), None);
+        assert_eq!(events.what(&record(12, kind::WAKE, 0, 0)), wake(77, 1, false));
+        assert_eq!(events.what(&record(13, kind::WAKE, 0, 0)), wake(0, 0, false));
         assert_eq!(events.what(&record(10, kind::WAKING, 0, 77)), None);
         let late = record(10 + (1 << 32), kind::WAKE, 0, 0);
         assert_eq!(events.what(&late), wake(77, u32::MAX, false));
