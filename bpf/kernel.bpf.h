@@ -90,6 +90,7 @@ struct thread_info {
 struct task_struct {
 	struct thread_info thread_info;
 	s32 on_cpu;
+	s32 on_rq;
 	u64 start_time;
 	u64 self_exec_id;
 	char comm[16];

@@ -6,7 +6,7 @@
  * Problem: a recorder that costs as much as a context switch records itself.
  *
  * Idea: a log per CPU, so that no two CPUs write to one line; a record of
- * fixed size that is written in place; no wake-up of the reader, who looks fifty
+ * fixed size that is written in place; no wake-up of the reader, who looks twenty
  * times a second (the logs hold longer, crates/sched/src/record/). What can be
  * found out later, the reader does. Names and affinities are not in the records:
  * an iterator tells them once, at the start, and three rare events tell the
@@ -16,10 +16,11 @@
  * switch is recorded if either task of it is followed, so that a followed
  * task's begin and end are both there.
  *
- * Wake-ups: sched_waking tells who wakes whom, in the waker's context;
- * sched_wakeup says that the task has become runnable, possibly on another CPU,
- * behind an interrupt; and only the latter is certain that it slept. Both are
- * recorded, and the reader, who has them in order, makes one event of the two.
+ * Wake-ups: sched_waking tells who wakes whom, in the waker's context, which is
+ * when the woken task's wait begins. sched_wakeup, behind it, would say once
+ * more that the task is runnable, for another 150 ns; it is not recorded. What
+ * only it knows is whether the task had really gone to sleep, or was woken on
+ * its way there: the reader finds that out (crates/sched/src/record/wakes.rs).
  *
  * Order: a record's time is taken when its place in the log is, with preemption
  * off. The reader merges the logs.
@@ -197,24 +198,27 @@ int BPF_PROG(tl_trace_switch, bool preempted, struct task_struct *prev,
 	return 0;
 }
 
-SEC("tp_btf/sched_waking")
-int BPF_PROG(tl_trace_waking, struct task_struct *p)
+/* An int until 7.2, then one byte; the lowest is what counts. Without the
+ * barrier the compiler makes a load of the field of it, whose size has to fit. */
+static __always_inline bool is_queued(struct task_struct *p)
 {
-	if (is_wanted(p))
-		emit(TL_TRACE_WAKING, p->pid, 0, bpf_get_current_pid_tgid());
-	return 0;
+	u64 at = bpf_core_field_offset(p->on_rq);
+
+	barrier_var(at);
+	return *((u8 *)p + at);
 }
 
-SEC("tp_btf/sched_wakeup")
-int BPF_PROG(tl_trace_wakeup, struct task_struct *p)
+SEC("tp_btf/sched_waking")
+int BPF_PROG(tl_trace_wake, struct task_struct *p)
 {
 	if (is_wanted(p))
-		emit(TL_TRACE_WAKE, p->pid, 0, 0);
+		emit(TL_TRACE_WAKE, p->pid, is_queued(p) ? 0 : TL_TRACE_OFF,
+		     both(bpf_get_current_pid_tgid(), p->thread_info.cpu));
 	return 0;
 }
 
 SEC("tp_btf/sched_wakeup_new")
-int BPF_PROG(tl_trace_wakeup_new, struct task_struct *p)
+int BPF_PROG(tl_trace_wake_new, struct task_struct *p)
 {
 	if (is_wanted(p))
 		emit(TL_TRACE_WAKE, p->pid, TL_TRACE_NEW,

@@ -7,8 +7,7 @@
  *
  *   kind          tid        flags                 arg
  *   SWITCH        who stops  why, bound            next's tid, lane of both
- *   WAKE          who wakes  TL_TRACE_NEW          waker if new
- *   WAKING        who is to  0                     waker
+ *   WAKE          who wakes  new, off              waker, CPU of who wakes
  *   MIGRATE       who        0                     to, from
  *   FORK          child      0                     parent's tid, child's tgid
  *   EXIT          who        0                     0
@@ -51,7 +50,6 @@ enum tl_trace_kind {
 	TL_TRACE_AFFINITY = 12,
 	TL_TRACE_STALL = 16,
 	TL_TRACE_LEVEL = 17,
-	TL_TRACE_WAKING = 18, /* the next WAKE of this task is asked for */
 };
 
 /* flags of SWITCH: why the task stopped */
@@ -64,6 +62,7 @@ enum tl_trace_kind {
 
 /* flags of WAKE */
 #define TL_TRACE_NEW 1u /* for the first time */
+#define TL_TRACE_OFF 2u /* it sleeps, or will have stopped in a moment */
 
 /* The lane's part of SWITCH. */
 #define TL_TRACE_LANE_KNOWN 0x80u

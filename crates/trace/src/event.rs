@@ -38,7 +38,7 @@ pub enum What {
     Wake {
         /// Who woke it; 0: a timer, a device, or not seen.
         waker: u32,
-        /// How long before this moment the waker asked for it.
+        /// How long before this moment its wait began.
         delay_ns: u32,
         /// For the first time.
         new: bool,

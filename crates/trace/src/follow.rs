@@ -9,8 +9,8 @@
 //! constant. A task is inside of marks from entry to return; a return that was never entered (it was
 //! inside when the recording began) is passed over.
 //!
-//! A wait begins when the waker asks for it (`delay_ns` before the wake-up was done), or when a task is
-//! preempted, and ends when the task runs.
+//! A wait begins with a wake-up (`delay_ns` before it is told), or when a task is preempted, and ends when the
+//! task runs.
 //!
 //! Where only some tasks were followed, what ran on a CPU between two switches of theirs is not known,
 //! and not told.

@@ -183,9 +183,8 @@ fn tracing<'a>(skel: &'a TraceSkel<'static>) -> Vec<&'a ProgramMut<'static>> {
     let progs = &skel.progs;
     let all = [
         &progs.tl_trace_switch,
-        &progs.tl_trace_waking,
-        &progs.tl_trace_wakeup,
-        &progs.tl_trace_wakeup_new,
+        &progs.tl_trace_wake,
+        &progs.tl_trace_wake_new,
         &progs.tl_trace_migrate,
         &progs.tl_trace_fork,
         &progs.tl_trace_exit,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records of the kernel's side (bpf/trace.h) as events.
 
-use std::collections::BTreeMap;
-
 use machine::{CpuSet, MAX_CPUS};
 use trace::{Event, Lane, Name, What, Why};
+
+use super::wakes::Wakes;
 
 /// `struct tl_trace_event`.
 #[repr(C)]
@@ -34,7 +34,6 @@ pub(super) mod kind {
     pub(in crate::record) const AFFINITY: u8 = 12;
     pub(in crate::record) const STALL: u8 = 16;
     pub(in crate::record) const LEVEL: u8 = 17;
-    pub(in crate::record) const WAKING: u8 = 18;
 }
 
 impl Record {
@@ -66,76 +65,60 @@ pub(super) fn long_event(record: &Record, rest: &[u8]) -> Option<Event> {
     Some(Event { at_ns: record.at_ns, cpu: record.cpu, tid: record.tid, what })
 }
 
-/// When somebody asked for a task to be woken, and who.
-#[derive(Clone, Copy, Debug)]
-struct Asked {
-    at_ns: u64,
-    waker: u32,
-}
-
-/// Makes events of records. What the waker has done and what has come of it are two records, maybe of two
-/// CPUs, and one event.
+/// Makes events of records.
 #[derive(Default)]
 pub(super) struct Events {
-    /// The last one, with its task: most are woken next, by the same CPU.
-    last: Option<(u32, Asked)>,
-    /// The others whose wake-up is still to come, by task: a few.
-    asked: BTreeMap<u32, Asked>,
+    wakes: Wakes,
 }
 
 impl Events {
-    /// What the next record in order of time tells; `None` for one that tells nothing by itself.
-    pub(super) fn what(&mut self, record: &Record) -> Option<What> {
-        let Record { tid, flags, arg, .. } = *record;
+    /// Tells what the next record in order of time says, of which task; nothing, or up to three events at its
+    /// time and on its CPU.
+    pub(super) fn tell<E>(
+        &mut self,
+        record: &Record,
+        mut to: impl FnMut(u32, &What) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Record { at_ns, tid, cpu, flags, arg, .. } = *record;
         let (low, high) = (arg as u32, (arg >> 32) as u32);
-        Some(match record.kind {
-            kind::SWITCH => switch(low, high, flags),
-            kind::WAKING => {
-                // One that is still there was for a wake-up that is lost.
-                self.take_asked(tid);
-                let asked = Asked { at_ns: record.at_ns, waker: low };
-                self.asked.extend(self.last.replace((tid, asked)));
-                return None;
+        let what = match record.kind {
+            kind::SWITCH => {
+                let why = Why::of_code(flags);
+                if let Some(wake) = self.wakes.starts(low, at_ns, cpu) {
+                    to(low, &wake)?;
+                }
+                to(tid, &switch(low, high, flags))?;
+                self.wakes.stops(tid, at_ns, why)
             }
-            kind::WAKE if flags & NEW != 0 => What::Wake { waker: low, delay_ns: 0, new: true },
-            kind::WAKE => self.wake(record),
-            kind::MIGRATE => What::Migrate { from: high as u16, to: low as u16 },
-            kind::FORK => What::Fork { parent: low, tgid: high },
-            kind::EXIT => {
-                self.take_asked(tid);
-                What::Exit
-            }
-            kind::SYSCALL => What::Syscall { number: low },
-            kind::SYSRET => What::SyscallReturn { value: arg as i64 },
-            kind::MARK => What::Mark { mark: low },
-            kind::MARK_RETURN => What::MarkReturn { mark: low },
-            kind::TRAP => What::Trap { level: flags, ip: arg },
-            kind::STALL => What::Stall { ns: arg },
-            kind::LEVEL => What::LevelCycles { license_level: flags, cycles: arg },
-            _ => return None,
-        })
-    }
-
-    fn take_asked(&mut self, tid: u32) -> Option<Asked> {
-        match self.last.take_if(|(last, _)| *last == tid) {
-            Some((_, asked)) => Some(asked),
-            None => self.asked.remove(&tid),
-        }
-    }
-
-    /// Nobody is known to have asked if that was before the recording, or is lost.
-    fn wake(&mut self, record: &Record) -> What {
-        let Some(asked) = self.take_asked(record.tid) else {
-            return What::Wake { waker: 0, delay_ns: 0, new: false };
+            kind::WAKE if flags & NEW == 0 => self.wakes.asked(tid, low, high, flags & OFF != 0),
+            _ => plain(record, low, high),
         };
-        let delay_ns = record.at_ns.saturating_sub(asked.at_ns);
-        let delay_ns = u32::try_from(delay_ns).unwrap_or(u32::MAX);
-        What::Wake { waker: asked.waker, delay_ns, new: false }
+        what.map_or(Ok(()), |what| to(tid, &what))
     }
 }
 
-/// TL_TRACE_NEW.
+/// What a record says by itself; `None` if this version does not know its kind.
+fn plain(record: &Record, low: u32, high: u32) -> Option<What> {
+    let Record { flags, arg, .. } = *record;
+    Some(match record.kind {
+        kind::WAKE => What::Wake { waker: low, delay_ns: 0, new: true },
+        kind::MIGRATE => What::Migrate { from: high as u16, to: low as u16 },
+        kind::FORK => What::Fork { parent: low, tgid: high },
+        kind::EXIT => What::Exit,
+        kind::SYSCALL => What::Syscall { number: low },
+        kind::SYSRET => What::SyscallReturn { value: arg as i64 },
+        kind::MARK => What::Mark { mark: low },
+        kind::MARK_RETURN => What::MarkReturn { mark: low },
+        kind::TRAP => What::Trap { level: flags, ip: arg },
+        kind::STALL => What::Stall { ns: arg },
+        kind::LEVEL => What::LevelCycles { license_level: flags, cycles: arg },
+        _ => return None,
+    })
+}
+
+/// TL_TRACE_NEW, TL_TRACE_OFF.
 const NEW: u8 = 1;
+const OFF: u8 = 2;
 
 fn switch(next: u32, lanes: u32, flags: u8) -> What {
     What::Switch {
@@ -160,6 +143,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::convert::Infallible;
 
     fn record(at_ns: u64, kind: u8, flags: u8, arg: u64) -> Record {
         Record { at_ns, tid: 12, cpu: 3, kind, flags, arg }
@@ -184,7 +168,7 @@ mod tests {
             lane: Some(Lane { task_type: 2, level: 2 }),
             next_lane: Some(Lane { task_type: 1, level: 0 }),
         };
-        assert_eq!(Events::default().what(&switch), Some(what));
+        assert_eq!(told(&mut Events::default(), &switch), [(12, what)]);
         let named = long_event(&record(7, kind::NAME, 0, 5), b"worker\0\0\0\0\0\0\0\0\0\0");
         assert_eq!(named.unwrap().what, What::Name { tgid: 5, name: Name::new(b"worker") });
         let words = 0b101u64.to_ne_bytes();
@@ -192,32 +176,39 @@ mod tests {
         assert_eq!(moved.what, What::Affinity { cpus: Box::new("0,2".parse().unwrap()) });
     }
 
-    /// A wake-up has its own waker and delay, and those only once; one that nobody is known to have asked for
-    /// has none; and what an ended task was asked for is forgotten.
+    fn told(events: &mut Events, record: &Record) -> Vec<(u32, What)> {
+        let mut told = Vec::new();
+        let push = |tid, what: &What| -> Result<(), Infallible> {
+            told.push((tid, what.clone()));
+            Ok(())
+        };
+        let Ok(()) = events.tell(record, push);
+        told
+    }
+
+    /// Wake-ups have their flags, waker and CPU; those that come out at a switch stand on the right side of it.
     #[test]
-    fn wakes_are_joined() {
+    fn wakes_are_told_in_order() {
         let mut events = Events::default();
-        let wake = |waker, delay_ns, new| Some(What::Wake { waker, delay_ns, new });
-        assert_eq!(events.what(&record(10, kind::WAKING, 0, 77)), None);
-        let other = Record { tid: 13, ..record(20, kind::WAKING, 0, 78) };
-        assert_eq!(events.what(&other), None);
-        let woken = Record { cpu: 9, ..record(35, kind::WAKE, 0, 0) };
-        assert_eq!(events.what(&woken), wake(77, 25, false));
-        assert_eq!(events.what(&woken), wake(0, 0, false));
-        assert_eq!(events.what(&record(40, kind::WAKE, NEW, 5)), wake(5, 0, true));
-        assert_eq!(
-            events.what(&Record { tid: 13, ..record(41, kind::EXIT, 0, 0) }),
-            Some(What::Exit)
-        );
-        assert_eq!(events.what(&Record { tid: 13, ..woken }), wake(0, 0, false));
-        // A wake-up that is lost leaves nothing behind for the one after the next.
-        assert_eq!(events.what(&record(10, kind::WAKING, 0, 76)), None);
-        assert_eq!(events.what(&record(11, kind::WAKING, 0, 77)), None);
-        assert_eq!(events.what(&record(12, kind::WAKE, 0, 0)), wake(77, 1, false));
-        assert_eq!(events.what(&record(13, kind::WAKE, 0, 0)), wake(0, 0, false));
-        assert_eq!(events.what(&record(10, kind::WAKING, 0, 77)), None);
-        let late = record(10 + (1 << 32), kind::WAKE, 0, 0);
-        assert_eq!(events.what(&late), wake(77, u32::MAX, false));
+        let switch =
+            |tid, next, why: Why| Record { tid, ..record(9, kind::SWITCH, why as u8, next) };
+        let wake = |flags| record(8, kind::WAKE, flags, 77 | 3 << 32);
+        let woken = |delay_ns, new| (12, What::Wake { waker: 77, delay_ns, new });
+        assert_eq!(told(&mut events, &wake(NEW)), [woken(0, true)]);
+        assert_eq!(told(&mut events, &wake(OFF)), [woken(0, false)]);
+        told(&mut events, &switch(0, 12, Why::Preempted));
+        assert_eq!(told(&mut events, &wake(OFF)), []);
+        let stops = told(&mut events, &switch(12, 0, Why::Sleeps));
+        assert_eq!(stops[1..], [woken(0, false)]);
+        told(&mut events, &switch(0, 12, Why::Preempted));
+        assert_eq!(told(&mut events, &wake(0)), []);
+        assert_eq!(told(&mut events, &switch(12, 0, Why::Sleeps)).len(), 1);
+        let starts = told(&mut events, &switch(0, 12, Why::Preempted));
+        assert_eq!(starts[..1], [woken(0, false)]);
+        assert_eq!(starts.len(), 2);
+        // On another CPU it has not run.
+        let elsewhere = Record { arg: 77 | 4 << 32, ..wake(0) };
+        assert_eq!(told(&mut events, &elsewhere), [woken(0, false)]);
     }
 
     /// The numbers are those of the kernel's side, which has no others.
@@ -229,7 +220,7 @@ mod tests {
         let kinds: Vec<&str> = body.lines().filter_map(|line| line.split(',').next()).collect();
         let kinds = kinds.iter().filter_map(|line| line.trim().strip_prefix("TL_TRACE_"));
         let kinds: Vec<(&str, &str)> = kinds.filter_map(|line| line.split_once(" = ")).collect();
-        assert_eq!(kinds.len(), 15);
+        assert_eq!(kinds.len(), 14);
         for (name, number) in kinds {
             let ours = format!("const {name}: u8 = {number};");
             assert!(this.contains(&ours), "{ours}");
@@ -240,7 +231,7 @@ mod tests {
     #[test]
     fn rubbish_fails() {
         assert_eq!(Record::of_bytes(&[0; 10]), None);
-        assert_eq!(Events::default().what(&record(7, 200, 0, 0)), None);
+        assert_eq!(told(&mut Events::default(), &record(7, 200, 0, 0)), []);
         assert_eq!(long_event(&record(7, kind::NAME, 0, 0), b"cut"), None);
         assert_eq!(long_event(&record(7, kind::SWITCH, 0, 0), &[0; 16]), None);
     }

@@ -3,29 +3,42 @@
 //! and `record.lost_events` while more than 200,000 events a second are recorded.
 //!
 //! The load of the first is a server of four threads and as many clients on sockets: each request is a message, 60 us of
-//! computation (what nginx takes for a small page, THESIS 5.1) and an answer. Its CPU time is that of all its
-//! threads; the recorder's own, which runs beside it, is added.
+//! computation (what nginx takes for a small page, THESIS 5.1) and an answer. It handles batches of them; its CPU
+//! time is that of all its threads, and the median of some batches counts: a shared host disturbs some of
+//! them by ten times what is to be seen. Those that are recorded stand beside those before and behind, so that
+//! a host that slows down favours neither. The recorder's own CPU time is added, all of it.
+//!
+//! Client and server of a connection are on one CPU: where the kernel puts them otherwise changes for seconds, and
+//! a request's CPU time with it, by more than is to be seen.
+//!
+//! Between batches the load rests for a moment. Without, the host's kernel (seen: a 6.18 for virtual machines) lets
+//! its own threads wait for a minute, and no BPF program can be loaded.
 //!
 //! The second is pairs of threads that do nothing but wake each other. The recorder has to share the CPUs with
 //! them, as on a machine that is full.
 
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Barrier};
+use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use hw::cpu_time::children_ns;
 use serde_json::Value;
 
-use crate::guest::{tsc, work};
+use crate::guest::{nr_cpus, set_affinity, tsc, work};
 use crate::lane::beside;
-use crate::measure::{Figure, publish};
+use crate::measure::{Figure, median, publish};
 
-/// Requests of a connection, and connections.
-const REQUESTS: u64 = 2500;
+/// Connections, and requests of each in a batch.
 const CONNECTIONS: usize = 4;
-/// Pairs of repetitions: on a shared host one pair is off by ten times what is to be seen.
+const REQUESTS: usize = 250;
+/// Recordings, and batches of each and between two.
 const REPETITIONS: usize = 61;
+const BATCHES: usize = 20;
+const BATCHES_BETWEEN: usize = 12;
+const REST: Duration = Duration::from_millis(2);
 /// How long the pairs wake each other.
 const STORM: Duration = Duration::from_secs(3);
 
@@ -38,34 +51,40 @@ pub fn load(name: &str) -> Result<()> {
     }
 }
 
-fn exchange(stream: &mut UnixStream, begins: bool, mut serve: impl FnMut() -> bool) -> Result<()> {
-    use std::io::{Read, Write};
-    let mut message = [0u8; 64];
-    if begins {
-        stream.write_all(&message)?;
-    }
-    // The other side has gone when it is done.
-    while stream.read_exact(&mut message).is_ok() && serve() {
+const MESSAGE: [u8; 64] = [0; 64];
+
+/// Answers until the other side has gone.
+fn serve(mut stream: UnixStream, handle: impl Fn()) {
+    let mut message = MESSAGE;
+    while stream.read_exact(&mut message).is_ok() {
+        handle();
         if stream.write_all(&message).is_err() {
             break;
         }
     }
-    Ok(())
 }
 
-fn both(
+/// Asks, and waits for the answer.
+fn ask(stream: &mut UnixStream) -> Result<()> {
+    stream.write_all(&MESSAGE)?;
+    Ok(stream.read_exact(&mut MESSAGE.clone())?)
+}
+
+/// Starts pairs of threads, each on a CPU of its own as far as they go. The second answers what the first asks.
+fn start(
     nr_pairs: usize,
-    client: impl FnMut() -> bool + Clone + Send + 'static,
-    server: impl FnMut() -> bool + Clone + Send + 'static,
-) -> Result<()> {
-    let mut threads = Vec::new();
-    for _ in 0..nr_pairs {
-        let (mut ours, mut theirs) = UnixStream::pair()?;
-        let (client, server) = (client.clone(), server.clone());
-        threads.push(std::thread::spawn(move || exchange(&mut ours, true, client)));
-        threads.push(std::thread::spawn(move || exchange(&mut theirs, false, server)));
+    client: impl Fn(UnixStream) -> Result<()> + Clone + Send + 'static,
+    handle: impl Fn() + Clone + Send + 'static,
+) -> Result<Vec<JoinHandle<Result<()>>>> {
+    let mut clients = Vec::new();
+    for pair in 0..nr_pairs {
+        let (ours, theirs) = UnixStream::pair()?;
+        let (client, handle) = (client.clone(), handle.clone());
+        let bind = move || set_affinity(0, &[pair % nr_cpus()]);
+        clients.push(thread::spawn(move || bind().and_then(|()| client(ours))));
+        thread::spawn(move || bind().map(|()| serve(theirs, handle)));
     }
-    threads.into_iter().try_for_each(|thread| thread.join().expect("a worker panicked"))
+    Ok(clients)
 }
 
 /// Rounds of [`work`] that take 60 us here.
@@ -79,22 +98,38 @@ fn rounds_of_a_request() -> u64 {
     rounds / 1000
 }
 
+/// A batch for each line of the input; it says so when one is done.
 fn requests() -> Result<()> {
     let rounds: u64 = std::env::var("ROUNDS")?.parse()?;
-    let mut left = REQUESTS;
-    let client = move || {
-        left -= 1;
-        left > 0
+    let barrier = Arc::new(Barrier::new(CONNECTIONS + 1));
+    let turn = Arc::clone(&barrier);
+    let client = move |mut stream| loop {
+        turn.wait();
+        for _ in 0..REQUESTS {
+            ask(&mut stream)?;
+        }
+        turn.wait();
     };
-    both(CONNECTIONS, client, move || {
-        work(rounds);
-        true
-    })
+    start(CONNECTIONS, client, move || _ = work(rounds))?;
+    for line in std::io::stdin().lines() {
+        line?;
+        barrier.wait();
+        barrier.wait();
+        println!("done");
+    }
+    Ok(())
 }
 
 fn storm() -> Result<()> {
     let end = Instant::now() + STORM;
-    both(2, move || Instant::now() < end, || true)
+    let client = move |mut stream| {
+        while Instant::now() < end {
+            ask(&mut stream)?;
+        }
+        Ok(())
+    };
+    let clients = start(2, client, || ())?;
+    clients.into_iter().try_for_each(|client| client.join().expect("a client panicked"))
 }
 
 /// CPU time of a process that runs, ns.
@@ -110,10 +145,51 @@ fn process_ns(process: &Child) -> Result<u64> {
     Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-fn spawn(load: &str, rounds: u64) -> Result<Child> {
+fn load_command(load: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["record-bench", load]).env("ROUNDS", rounds.to_string());
-    command.stdin(Stdio::null()).spawn().context("the load cannot be started")
+    command.args(["record-bench", load]);
+    Ok(command)
+}
+
+/// The load that handles requests.
+struct Requests {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Requests {
+    fn start() -> Result<Self> {
+        let mut command = load_command("requests")?;
+        command.env("ROUNDS", rounds_of_a_request().to_string());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().context("the load cannot be started")?;
+        let input = process.stdin.take().expect("piped");
+        let output = BufReader::new(process.stdout.take().expect("piped"));
+        let mut load = Requests { process, input, output };
+        load.batches(1)?;
+        Ok(load)
+    }
+
+    /// CPU time of each of so many batches, ns.
+    fn batches(&mut self, nr_batches: usize) -> Result<Vec<f64>> {
+        (0..nr_batches).map(|_| self.batch()).collect()
+    }
+
+    fn batch(&mut self) -> Result<f64> {
+        sleep(REST);
+        let before_ns = process_ns(&self.process)?;
+        self.input.write_all(b"\n")?;
+        let mut line = String::new();
+        ensure!(self.output.read_line(&mut line)? > 0, "the load has ended");
+        Ok((process_ns(&self.process)? - before_ns) as f64)
+    }
+
+    fn stop(mut self) -> Result<()> {
+        drop(self.input);
+        ensure!(self.process.wait()?.success(), "the load failed");
+        Ok(())
+    }
 }
 
 /// Starts a recording of the machine and waits until it records.
@@ -140,16 +216,16 @@ fn summary(file: &str) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// CPU time of the load, and of the recorder while it ran: not what loading the programs took.
-fn cost_ns(rounds: u64, file: Option<&str>) -> Result<(u64, u64)> {
-    let recorder = file.map(record).transpose()?;
-    let started_ns = recorder.as_ref().map_or(Ok(0), process_ns)?;
-    let before_ns = children_ns();
-    ensure!(spawn("requests", rounds)?.wait()?.success(), "the load failed");
-    let load_ns = children_ns() - before_ns;
-    let ended_ns = recorder.as_ref().map_or(Ok(0), process_ns)?;
-    recorder.map(stop).transpose()?;
-    Ok((load_ns, ended_ns - started_ns))
+/// What batches cost while they are recorded: each, and the recorder's share of one, ns.
+fn recorded(load: &mut Requests, file: &str) -> Result<(Vec<f64>, f64)> {
+    let recorder = record(file)?;
+    // What it does only once, at its begin, is behind this.
+    load.batches(2)?;
+    let before_ns = process_ns(&recorder)?;
+    let costs_ns = load.batches(BATCHES)?;
+    let recorder_ns = process_ns(&recorder)? - before_ns;
+    stop(recorder)?;
+    Ok((costs_ns, recorder_ns as f64 / BATCHES as f64))
 }
 
 /// Measure and publish.
@@ -162,22 +238,21 @@ pub fn run() -> Result<()> {
 }
 
 fn measure(file: &str) -> Result<()> {
-    let rounds = rounds_of_a_request();
-    cost_ns(rounds, None)?;
+    let mut load = Requests::start()?;
     let (mut overheads, mut in_load) = (Vec::new(), Vec::new());
-    for pair in 0..REPETITIONS {
-        // In turns, so that a host that slows down favours neither.
-        let mut costs = [(0, 0); 2];
-        for recorded in [pair % 2, 1 - pair % 2] {
-            costs[recorded] = cost_ns(rounds, (recorded == 1).then_some(file))?;
-        }
-        let [(base_ns, _), (load_ns, recorder_ns)] = costs;
-        let pct = |ns: u64| 100.0 * (ns as f64 / base_ns as f64 - 1.0);
-        overheads.push(pct(load_ns + recorder_ns));
-        in_load.push(pct(load_ns));
+    let mut before_ns = load.batches(BATCHES_BETWEEN)?;
+    for _ in 0..REPETITIONS {
+        let (costs_ns, recorder_ns) = recorded(&mut load, file)?;
+        let behind_ns = load.batches(BATCHES_BETWEEN)?;
+        let base_ns = median(&[before_ns, behind_ns.clone()].concat());
+        let pct = |ns: f64| 100.0 * (ns / base_ns - 1.0);
+        in_load.push(pct(median(&costs_ns)));
+        overheads.push(pct(median(&costs_ns) + recorder_ns));
+        before_ns = behind_ns;
     }
+    load.stop()?;
     let recorder = record(file)?;
-    ensure!(spawn("storm", rounds)?.wait()?.success(), "the load failed");
+    ensure!(load_command("storm")?.status()?.success(), "the load failed");
     stop(recorder)?;
     let summary = summary(file)?;
     let count = |key: &str| summary[key].as_u64().with_context(|| format!("no {key}"));
