@@ -60,6 +60,7 @@ static __always_inline void count_run(struct task_ctx *tc, struct tl_cpu *c,
 		return;
 	tc->counted_ns = now_ns;
 	c->run_ns[tl_kind(type, level)] += used_ns;
+	tl_mix_ran(&tc->t.mix, used_ns, level);
 	tc->sums.run_ns += used_ns;
 	if (level) {
 		tc->sums.wide_run_ns += used_ns;

@@ -41,6 +41,7 @@ struct tl_cpu {
 	u64 run_ns[TL_NR_KINDS];
 	u64 wait_ns[TL_NR_KINDS];
 	u64 runs[TL_NR_KINDS];
+	u64 mix_wait_ns; /* of time waited, for wide code (policy/mix.h) */
 	/* wide tasks' time here although the class is too low: affinity left
 	 * no other CPU */
 	u64 degraded_ns;

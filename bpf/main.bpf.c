@@ -103,9 +103,13 @@ static __always_inline void account_start(struct task_ctx *tc, struct tl_cpu *c,
 					  s32 cpu, u64 now_ns)
 {
 	u32 kind = tl_kind(tc->t.type, tc->t.level);
+	u64 waited_ns;
 
 	if (tc->t.enqueued_ns) {
-		c->wait_ns[kind] += now_ns - tc->t.enqueued_ns;
+		waited_ns = now_ns - tc->t.enqueued_ns;
+		c->wait_ns[kind] += waited_ns;
+		c->mix_wait_ns +=
+			tl_mix_wide_ns(&tc->t.mix, waited_ns, tc->t.level);
 		tc->t.enqueued_ns = 0;
 	} else {
 		/* it came past the queues */

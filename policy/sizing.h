@@ -22,7 +22,12 @@
  *          at least W:        where all CPUs are wanted, wide ones are full too
  *          at most  W / 0.55: where they are not, wide tasks hardly wait, and
  *                             seldom share a core
- *   need = N * W / (W + R) at most, if W + R > N: the share of its demand
+ *   need = the share of wide work at most, where more is wanted than there is
+ *
+ * The share is of what the tasks want, wherever they wait for it (mix.h), with D
+ * the CPUs that their wide code uses and waits for, and T those of everything:
+ *
+ *   share = N * D / T, if T > N
  *
  * Full: less than an eighth of a CPU idles or does other work. The queue of a
  * set says little on its way there: a closed load of 30 tasks lets 3 or 10 of
@@ -41,10 +46,10 @@
  * it was, and the hold time doubles; one that needs not halves it. So a load
  * that looks different from either of two sizes is not tried again and again.
  *
- * Limits. Only sums are known, not whose they are: how CPUs that are wanted by
- * all are best shared between programs depends on what each of them does next,
- * and to whom that matters. On overloaded machines sizes that suit one program
- * differ from those that suit another by a core or two.
+ * Limits. A share is fair between tasks, as a scheduler is that gives each the
+ * same time. How CPUs that are wanted by all are best shared depends on to whom
+ * that matters: sizes that suit one program differ from those that suit another
+ * by a core or two.
  *
  * Unit of all demands: 1024 = one CPU.
  */
@@ -80,6 +85,8 @@ struct tl_sizing_input {
 	u64 wide_wait_ns; /* time wide tasks waited in queues */
 	u64 rest_run_ns;  /* the same for all other tasks */
 	u64 rest_wait_ns;
+	/* of all time waited, for wide code by the tasks' mixes (mix.h) */
+	u64 mix_wait_ns;
 	u32 nr_cores;	      /* cores of the machine, >= 1 */
 	u32 nr_cpus_per_core; /* SMT siblings, >= 1 */
 };
@@ -88,15 +95,16 @@ struct tl_sizing {
 	u64 wide_run_q10; /* averages since the last change */
 	u64 wide_wait_q10;
 	u64 rest_run_q10;
-	u64 rest_q10;	/* run and wait */
-	u64 settled_ns; /* how long they have been taken */
-	u64 low_ns;	/* how long need has been low */
-	u64 hold_ns;	/* how long it must be; 0 = TL_SIZING_HOLD_NS */
-	u64 shrunk_ns;	/* since the set shrank; large if that is over */
-	u32 nr_before;	/* cores before that, 0 = never shrank */
-	u32 nr_low;	/* cores needed at most while need has been low */
-	u32 nr_wide;	/* cores that are wide now, >= 1 */
-	u32 nr_changes; /* how often nr_wide changed */
+	u64 rest_q10;	  /* run and wait */
+	u64 mix_wait_q10; /* what of both waits is for wide code */
+	u64 settled_ns;	  /* how long they have been taken */
+	u64 low_ns;	  /* how long need has been low */
+	u64 hold_ns;	  /* how long it must be; 0 = TL_SIZING_HOLD_NS */
+	u64 shrunk_ns;	  /* since the set shrank; large if that is over */
+	u32 nr_before;	  /* cores before that, 0 = never shrank */
+	u32 nr_low;	  /* cores needed at most while need has been low */
+	u32 nr_wide;	  /* cores that are wide now, >= 1 */
+	u32 nr_changes;	  /* how often nr_wide changed */
 };
 
 tl_inline u64 tl_min_u64(u64 a, u64 b)
@@ -135,6 +143,8 @@ tl_inline void tl_sizing_observe(struct tl_sizing *s,
 						in->rest_run_ns, elapsed_ns);
 	s->rest_q10 = tl_sizing_average_q10(
 		s, s->rest_q10, in->rest_run_ns + in->rest_wait_ns, elapsed_ns);
+	s->mix_wait_q10 = tl_sizing_average_q10(s, s->mix_wait_q10,
+						in->mix_wait_ns, elapsed_ns);
 	s->settled_ns += elapsed_ns;
 	if (s->shrunk_ns < TL_SIZING_HOLD_MAX_NS)
 		s->shrunk_ns += elapsed_ns;
@@ -160,10 +170,10 @@ tl_inline u64 tl_sizing_need_q10(const struct tl_sizing *s, u64 least_q10,
 
 /* The share of the wide work, if there are not CPUs for all, else more than
  * there are. */
-tl_inline u64 tl_sizing_share_q10(const struct tl_sizing *s, u64 wide_q10,
-				  u64 all_q10)
+tl_inline u64 tl_sizing_share_q10(const struct tl_sizing *s, u64 all_q10)
 {
-	u64 both_q10 = wide_q10 + s->rest_q10;
+	u64 wide_q10 = s->wide_run_q10 + s->mix_wait_q10;
+	u64 both_q10 = s->wide_run_q10 + s->wide_wait_q10 + s->rest_q10;
 
 	return both_q10 > all_q10 ? all_q10 * wide_q10 / both_q10 : ~0ull;
 }
@@ -217,7 +227,7 @@ tl_inline u32 tl_sizing_fit(const struct tl_sizing *s, u32 want, u64 wide_q10,
 	u64 used_q10 = tl_sizing_need_q10(
 		s, wide_q10 * 1024 / TL_SIZING_FULL_LOW_Q10,
 		wide_q10 * 1024 / TL_SIZING_LIGHT_LOW_Q10, all_q10 * 9 / 8);
-	u64 share_q10 = tl_sizing_share_q10(s, wide_q10, all_q10);
+	u64 share_q10 = tl_sizing_share_q10(s, all_q10);
 	u32 fit = tl_sizing_cores(used_q10 + TL_SIZING_MARGIN_Q10, core_q10);
 
 	if (fit < want || want < 2)
@@ -251,8 +261,7 @@ tl_inline u32 tl_sizing_update(struct tl_sizing *s,
 		wide_q10 += s->wide_wait_q10;
 	need_q10 = tl_sizing_need_q10(
 		s, wide_q10, wide_q10 * 1024 / TL_SIZING_LIGHT_Q10, all_q10);
-	need_q10 =
-		tl_min_u64(need_q10, tl_sizing_share_q10(s, wide_q10, all_q10));
+	need_q10 = tl_min_u64(need_q10, tl_sizing_share_q10(s, all_q10));
 	fit = tl_sizing_fit(s, want, wide_q10, all_q10, core_q10);
 	if (need_q10 > want * core_q10 + TL_SIZING_MARGIN_Q10) {
 		fit = tl_sizing_cores(need_q10 - TL_SIZING_MARGIN_Q10,

@@ -56,6 +56,7 @@
 #ifndef TL_POLICY_TASK_H
 #define TL_POLICY_TASK_H
 
+#include "mix.h"
 #include "score.h"
 #include "types.h"
 
@@ -84,6 +85,8 @@ enum tl_event {
  *   +---------------------------------------------+
  *   | score                                       |   56
  *   +---------------------------------------------+
+ *   | mix                                         |   64
+ *   +---------------------------------------------+
  */
 struct tl_task {
 	u64 vtime_ns;	 /* weighted CPU time on the clock named below */
@@ -101,8 +104,9 @@ struct tl_task {
 	u8 caps;       /* bit c set: its affinity holds a CPU of class c */
 	u8 flags;      /* TL_TASK_* */
 	struct tl_score score;
+	struct tl_mix mix;
 };
-_Static_assert(sizeof(struct tl_task) == 56, "drawn above; mirrored in Rust");
+_Static_assert(sizeof(struct tl_task) == 64, "drawn above; mirrored in Rust");
 
 #define TL_TASK_RAN_FIT 1u	/* ran on a fit CPU in this wide period */
 #define TL_TASK_SYSCALL_WIDE 2u /* was wide at the entry of its system call */

@@ -81,6 +81,7 @@ struct tl_tiers_input {
 	u64 elapsed_ns;		  /* wall time since the last call, > 0 */
 	u64 run_ns[TL_NR_KINDS];  /* CPU time used, by tl_kind() */
 	u64 wait_ns[TL_NR_KINDS]; /* time waited in queues */
+	u64 mix_wait_ns;	  /* of it for wide code (mix.h) */
 	u32 nr_cores;		  /* cores of the machine, >= 1 */
 	u32 nr_cpus_per_core;	  /* SMT siblings, >= 1 */
 	/* cores that are wide by request, TL_WIDE_AUTO = to be chosen */
@@ -130,6 +131,7 @@ tl_inline struct tl_sizing_input tl_tiers_at(const struct tl_tiers_input *in,
 			tl_tiers_sum(in->wait_ns, class + 1, TL_LEVEL_MAX),
 		.rest_run_ns = tl_tiers_sum(in->run_ns, 1, class),
 		.rest_wait_ns = tl_tiers_sum(in->wait_ns, 1, class),
+		.mix_wait_ns = in->mix_wait_ns,
 		.nr_cores = in->nr_cores,
 		.nr_cpus_per_core = in->nr_cpus_per_core,
 	};

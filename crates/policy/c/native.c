@@ -10,6 +10,7 @@ typedef int32_t s32;
 typedef int64_t s64;
 
 #include "cpus.h"
+#include "mix.h"
 #include "rest.h"
 #include "score.h"
 #include "sizing.h"
@@ -87,6 +88,10 @@ EXPORT(u32, sizing_update,
 EXPORT(u32, tiers_update,
        (struct tl_tiers * t, const struct tl_tiers_input *in),
        tl_tiers_update(t, in))
+EXPORT(void, mix_ran, (struct tl_mix * m, u64 used_ns, u32 level),
+       tl_mix_ran(m, used_ns, level))
+EXPORT(u64, mix_wide_ns, (const struct tl_mix *m, u64 waited_ns, u32 level),
+       tl_mix_wide_ns(m, waited_ns, level))
 EXPORT(u32, score_switch,
        (struct tl_score * s, u32 before, u32 now, u64 run_ns),
        tl_score_switch(s, before, now, run_ns))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The only FFI to policy/: c/native.c, name for name.
 
-use crate::{Cfg, Score, Sizing, SizingInput, Split, Target, Task, Tiers, TiersInput, Turns};
+use crate::{Cfg, Mix, Score, Sizing, SizingInput, Split, Target, Task, Tiers, TiersInput, Turns};
 
 unsafe extern "C" {
     pub(crate) fn tlp_task_init(
@@ -66,6 +66,8 @@ unsafe extern "C" {
     pub(crate) fn tlp_cpu_flags(class: u32, nr_scalar_cpus: u32) -> u8;
     pub(crate) fn tlp_sizing_update(s: *mut Sizing, input: *const SizingInput) -> u32;
     pub(crate) fn tlp_tiers_update(t: *mut Tiers, input: *const TiersInput) -> u32;
+    pub(crate) fn tlp_mix_ran(m: *mut Mix, used_ns: u64, level: u32);
+    pub(crate) fn tlp_mix_wide_ns(m: *const Mix, waited_ns: u64, level: u32) -> u64;
     pub(crate) fn tlp_score_switch(s: *mut Score, before: u32, now: u32, run_ns: u64) -> u32;
     pub(crate) fn tlp_score_level(s: *const Score) -> u32;
     pub(crate) fn tlp_rest_stays(cfg: *const Cfg, phase_ns: u64) -> u32;

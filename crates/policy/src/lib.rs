@@ -6,9 +6,11 @@
 //! nanoseconds of whatever clock the caller uses throughout.
 
 mod ffi;
+mod mix;
 mod score;
 mod sizing;
 
+pub use mix::Mix;
 pub use score::Score;
 pub use sizing::{Sizing, SizingInput, Split, Tier, Tiers, TiersInput, WIDE_AUTO};
 
@@ -185,8 +187,9 @@ pub struct Task {
     pub caps: u8,
     pub flags: u8,
     pub score: Score,
+    pub mix: Mix,
 }
-const _: () = assert!(size_of::<Task>() == 56);
+const _: () = assert!(size_of::<Task>() == 64);
 
 /// `tl_turns`: a CPU's balance between the two queues of a step. See policy/queues.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,6 +12,7 @@ pub struct Sizing {
     pub wide_wait_q10: u64,
     pub rest_run_q10: u64,
     pub rest_q10: u64,
+    pub mix_wait_q10: u64,
     pub settled_ns: u64,
     pub low_ns: u64,
     pub hold_ns: u64,
@@ -21,7 +22,7 @@ pub struct Sizing {
     pub nr_wide: u32,
     pub nr_changes: u32,
 }
-const _: () = assert!(size_of::<Sizing>() == 80);
+const _: () = assert!(size_of::<Sizing>() == 88);
 
 /// `tl_sizing_input`: what was seen since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +34,7 @@ pub struct SizingInput {
     pub wide_wait_ns: u64,
     pub rest_run_ns: u64,
     pub rest_wait_ns: u64,
+    pub mix_wait_ns: u64,
     pub nr_cores: u32,
     pub nr_cpus_per_core: u32,
 }
@@ -93,7 +95,7 @@ pub struct Tiers {
     pub tier: [Tier; LEVEL_MAX as usize - 1],
     pub split: Split,
 }
-const _: () = assert!(size_of::<Tiers>() == 288);
+const _: () = assert!(size_of::<Tiers>() == 312);
 
 /// `tl_tiers_input`: what was seen since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +105,7 @@ pub struct TiersInput {
     pub elapsed_ns: u64,
     pub run_ns: [u64; NR_KINDS],
     pub wait_ns: [u64; NR_KINDS],
+    pub mix_wait_ns: u64,
     pub nr_cores: u32,
     pub nr_cpus_per_core: u32,
     pub nr_wide: u32,

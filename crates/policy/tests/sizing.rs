@@ -30,6 +30,7 @@ fn seen(sizing: &Sizing, mut load: SizingInput) -> SizingInput {
     let wanted_ns = load.wide_run_ns;
     load.wide_run_ns = wanted_ns.min(set_ns);
     load.wide_wait_ns += wanted_ns - load.wide_run_ns;
+    load.mix_wait_ns = load.wide_wait_ns;
     load
 }
 
@@ -76,35 +77,66 @@ fn overload_is_shared_in_proportion() {
     let mut sizing = Sizing { nr_wide: 1, ..Sizing::default() };
     let mut load = input(8, 1, 1000, 7000);
     load.wide_wait_ns = PERIOD_NS * 15; // 1 runs, 15 wait: demand 16
+    load.mix_wait_ns = load.wide_wait_ns;
     load.rest_wait_ns = PERIOD_NS * 9; // 7 run, 9 wait: demand 16
     assert_eq!(run(&mut sizing, &load, 200)[199], 4);
 }
 
-/// An overloaded machine: a set that is 90 % full is left alone, from whichever side it was reached,
-/// though its queue is as long as what it runs.
+/// 16 cores of two CPUs for ten seconds, with a load that looks so by the size of the set: wide
+/// tasks run (3 % more or less for half a second each) and wait, the others run and wait, of both
+/// waits for wide code, in 1/100 CPU.
+fn sized(start: u32, seen: fn(u32) -> [u64; 5]) -> Sizing {
+    let mut sizing = Sizing { nr_wide: start, ..Sizing::default() };
+    for period in 0..200 {
+        let cpus = seen(sizing.nr_wide).map(|part| part * PERIOD_NS / 100);
+        let percent = if period / 10 % 2 == 0 { 103 } else { 97 };
+        let all_ns = u64::from(sizing.nr_wide) * 2 * PERIOD_NS;
+        sizing.update(&SizingInput {
+            wide_run_ns: (cpus[0] * percent / 100).min(all_ns),
+            wide_wait_ns: cpus[1],
+            rest_run_ns: cpus[2],
+            rest_wait_ns: cpus[3],
+            mix_wait_ns: cpus[4],
+            ..input(16, 2, 0, 0)
+        });
+    }
+    sizing
+}
+
+/// An overloaded machine: a set that is 85 % full is left alone, from whichever side it was reached,
+/// though its queue is nearly as long as what it runs.
 #[test]
 fn a_full_set_is_enough_under_overload() {
-    // the video encoder beside Parsec of data/scenarios, on 16 cores of two CPUs, as the simulator
-    // sees it at 1, 2 and 3 wide cores: run, wait, the rest's run and wait in 1/100 CPU
-    let seen = |nr_wide: u32| match nr_wide {
-        1 => [200, 2088, 2342, 1],
-        2 => [361, 327, 2834, 990],
-        _ => [422, 53, 2775, 1200],
-    };
+    // the video encoder beside Parsec of data/scenarios with hints, as the simulator sees it
     for start in 1..=3 {
-        let mut sizing = Sizing { nr_wide: start, ..Sizing::default() };
-        for _ in 0..200 {
-            let cpus = seen(sizing.nr_wide).map(|part| part * PERIOD_NS / 100);
-            sizing.update(&SizingInput {
-                wide_run_ns: cpus[0],
-                wide_wait_ns: cpus[1],
-                rest_run_ns: cpus[2],
-                rest_wait_ns: cpus[3],
-                ..input(16, 2, 0, 0)
-            });
-        }
+        let sizing = sized(start, |nr_wide| match nr_wide {
+            1 => [192, 1384, 3008, 1685, 506],
+            2 => [343, 277, 2857, 2687, 317],
+            _ => [308, 16, 2892, 2947, 260],
+        });
         assert_eq!(sizing.nr_wide, 2, "from {start}");
         assert!(sizing.nr_changes <= 1, "{} changes from {start}", sizing.nr_changes);
+    }
+}
+
+/// Tasks that wait for both: the encoder's turn scalar at each system call, and wait for scalar CPUs
+/// to get at wide ones. Counted by the queues, the set seems too large at 6 cores (by its share, 7 of
+/// 12 CPUs), and is never tried at 7, which is best; 6 is 2 % below.
+#[test]
+fn a_task_that_alternates_wants_wide_cpus_in_both_queues() {
+    // the same with traps
+    for start in 4..=10 {
+        let sizing = sized(start, |nr_wide| match nr_wide {
+            ..=4 => [800, 1730, 2400, 1343, 2049],
+            5 => [999, 1434, 2201, 1607, 1818],
+            6 => [1177, 1057, 2023, 1954, 1569],
+            7 => [1321, 813, 1879, 2169, 1305],
+            8 => [1479, 599, 1721, 2351, 1073],
+            9 => [1594, 384, 1606, 2538, 847],
+            10.. => [1647, 208, 1553, 2686, 617],
+        });
+        assert!((7..=8).contains(&sizing.nr_wide), "{} from {start}", sizing.nr_wide);
+        assert!(sizing.nr_changes <= 4, "{} changes from {start}", sizing.nr_changes);
     }
 }
 
@@ -151,7 +183,7 @@ proptest! {
         let mut sizing = Sizing { nr_wide: start, ..Sizing::default() };
         for (wide, wait, rest, elapsed_ns) in loads {
             let input = SizingInput {
-                elapsed_ns, wide_run_ns: wide, wide_wait_ns: wait / 2, rest_run_ns: rest, rest_wait_ns: wait / 2,
+                elapsed_ns, wide_run_ns: wide, wide_wait_ns: wait / 2, rest_run_ns: rest, rest_wait_ns: wait / 2, mix_wait_ns: wait / 4,
                 nr_cores, nr_cpus_per_core: threads,
             };
             let size = sizing.update(&input);

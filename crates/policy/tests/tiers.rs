@@ -177,7 +177,7 @@ proptest! {
             let nr_wide = if auto { WIDE_AUTO } else { asked.min(nr_cores).saturating_sub(gone) };
             let before = tiers.split;
             let changed = tiers.update(&TiersInput {
-                elapsed_ns, run_ns, wait_ns, nr_cores, nr_cpus_per_core: threads, nr_wide, tiers: tiers_on,
+                elapsed_ns, run_ns, wait_ns, mix_wait_ns: wait_ns[1], nr_cores, nr_cpus_per_core: threads, nr_wide, tiers: tiers_on,
             });
             let split = tiers.split;
             prop_assert_eq!(changed, split != before);

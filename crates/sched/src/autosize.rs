@@ -19,12 +19,14 @@ pub const PERIOD: Duration = Duration::from_millis(50);
 struct Totals {
     run_ns: [u64; NR_KINDS],
     wait_ns: [u64; NR_KINDS],
+    mix_wait_ns: u64,
 }
 
 impl Totals {
     fn of(counters: &[CpuCounters]) -> Self {
         let mut totals = Totals::default();
         for cpu in counters {
+            totals.mix_wait_ns += cpu.mix_wait_ns;
             for kind in 0..NR_KINDS {
                 totals.run_ns[kind] += cpu.run_ns[kind];
                 totals.wait_ns[kind] += cpu.wait_ns[kind];
@@ -72,6 +74,7 @@ impl AutoSize {
             elapsed_ns: elapsed.as_nanos() as u64,
             run_ns: since(&now.run_ns, &before.run_ns),
             wait_ns: since(&now.wait_ns, &before.wait_ns),
+            mix_wait_ns: now.mix_wait_ns.saturating_sub(before.mix_wait_ns),
             nr_cores: nr_cores as u32,
             nr_cpus_per_core: (topology.cpus().len() / nr_cores).max(1) as u32,
             nr_wide: if is_auto { WIDE_AUTO } else { nr_wide as u32 },
@@ -128,6 +131,28 @@ mod tests {
         assert_eq!(splits[1], Split { above: [6, 3, 6] });
         assert_eq!(splits.last(), Some(&Split::one_class(6)));
         assert!(splits.len() <= 4, "{splits:?}");
+    }
+
+    /// More is wanted than there is, and everybody waits for the same: how much of that is for wide code
+    /// decides, not the queues.
+    #[test]
+    fn shares_by_what_the_waits_are_for() {
+        let (topology, config) = (Topology::uniform(8, 1), Config::default());
+        for (wide_percent, cores) in [(5, 1), (50, 4), (75, 6)] {
+            let mut auto = AutoSize::new(2, &counters(0, [0; 3]));
+            let (mut sums, mut split) = (CpuCounters::default(), Split::one_class(2));
+            for _ in 0..200 {
+                let cores = split.nr_wide() as u64;
+                sums.run_ns[3] += cores * PERIOD_NS;
+                sums.run_ns[0] += (8 - cores) * PERIOD_NS;
+                sums.wait_ns[3] += 4 * PERIOD_NS;
+                sums.wait_ns[0] += 28 * PERIOD_NS;
+                sums.mix_wait_ns += 32 * PERIOD_NS * wide_percent / 100;
+                let new = auto.update(&config, &topology, split.nr_wide(), &[sums], PERIOD);
+                split = new.unwrap_or(split);
+            }
+            assert_eq!(split, Split::one_class(cores), "{wide_percent} % for wide code");
+        }
     }
 
     /// A restarted scheduler counts from zero again; that is not negative time.

@@ -87,6 +87,18 @@ fn automatic_sizing_finds_the_best_size() {
     }
 }
 
+/// The same with traps, where a task is wide until its next system call: it waits for scalar CPUs to
+/// get at wide ones (policy/mix.h).
+#[test]
+fn automatic_sizing_is_within_a_percent_of_the_best_with_traps() {
+    const TRAPS: &str = ",detect=trap,remigrate=syscall-entry";
+    for (name, sizes) in [("parsec-x265", 6..=8), ("build-x265", 6..=8), ("nginx-x265", 8..=10)] {
+        let gap = sizing_gap(name, TRAPS, sizes, 1, 2_000_000_000).unwrap();
+        assert!(gap.gap_pct < 1.0, "{name}: {:.2} % below {}", gap.gap_pct, gap.best_cores);
+        assert!(gap.changes_per_s <= 1.0, "{name}: {} changes per second", gap.changes_per_s);
+    }
+}
+
 /// Automatic sizing follows a load that begins within a fifth of a second, and lets go again.
 #[test]
 fn automatic_sizing_follows_the_load() {

@@ -44,6 +44,7 @@ impl Lane {
         let used_ns = sys.now_ns - lane.counted_ns;
         lane.counted_ns = sys.now_ns;
         self.sums.run_ns[policy::kind(task_type, level)] += used_ns;
+        lane.t.mix.ran(used_ns, level);
         let class = self.class[cpu];
         if level > class {
             self.counters.degraded_ns += used_ns;
@@ -58,7 +59,9 @@ impl Lane {
         let lane = &mut self.tasks[task as usize];
         let t = &mut lane.t;
         if t.enqueued_ns != 0 {
-            self.sums.wait_ns[policy::kind(t.task_type, t.level)] += sys.now_ns - t.enqueued_ns;
+            let waited_ns = sys.now_ns - t.enqueued_ns;
+            self.sums.wait_ns[policy::kind(t.task_type, t.level)] += waited_ns;
+            self.sums.mix_wait_ns += t.mix.wide_ns(waited_ns, t.level);
             t.enqueued_ns = 0;
         } else {
             // it came past the queues

@@ -215,7 +215,7 @@ const _: () = assert!(QUEUE_DEFAULT == 0 && policy::QUEUE_SCALAR == 1);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::Score;
+    use policy::{Mix, Score};
     use proptest::prelude::*;
 
     proptest! {
@@ -227,6 +227,7 @@ mod tests {
             (score_q10, score_level) in (0u16..=3072, 0u8..4),
             (vtime_ns, evidence_ns, enqueued_ns, started_ns) in any::<(u64, u64, u64, u64)>(),
             (weight, clock, mark_depth, now_ns) in any::<(u32, u32, u8, u64)>(),
+            (run_ns, wide_ns) in any::<(u32, u32)>(),
             (remigrate, timeout_ns, other_ns) in (0u32..16, any::<u64>(), prop::sample::select(&[0, 1, u64::MAX])),
         ) {
             let cfg = Cfg {
@@ -239,6 +240,7 @@ mod tests {
                 vtime_ns, evidence_ns, enqueued_ns, started_ns, weight, clock, task_type, level,
                 hint_level, mark_level, loose_level, mark_depth, caps, flags,
                 score: Score { score_q10, level: score_level, ..Score::default() },
+                mix: Mix { run_ns, wide_ns },
             };
             prop_assert_eq!(*memo.of(&task), Kind::ask(&task));
             prop_assert_eq!(memo.slice_ns[task_type as usize], task.slice_ns(&cfg));

@@ -186,6 +186,8 @@ impl Shared {
 struct Sums {
     run_ns: [u64; NR_KINDS],
     wait_ns: [u64; NR_KINDS],
+    /// Of what was waited, for wide code.
+    mix_wait_ns: u64,
 }
 
 /// The scheduler.

@@ -43,8 +43,9 @@ impl AutoSize {
         };
         let run_ns = since(&now.run_ns, &self.before.run_ns);
         let wait_ns = since(&now.wait_ns, &self.before.wait_ns);
+        let mix_wait_ns = now.mix_wait_ns - self.before.mix_wait_ns;
         self.before = *now;
-        TiersInput { elapsed_ns: PERIOD_NS, run_ns, wait_ns, ..Default::default() }
+        TiersInput { elapsed_ns: PERIOD_NS, run_ns, wait_ns, mix_wait_ns, ..Default::default() }
     }
 }
 
