@@ -63,6 +63,11 @@ fn noht(variant: &str) -> Plan {
     Plan { siblings: false, ..plan(GOLD, "dim-nginx-x265", variant, "cfs") }
 }
 
+/// The Apache benchmark of the Phoronix Test Suite beside x265 without hyperthreading (DIM 2).
+fn apache(variant: &str) -> Plan {
+    Plan { siblings: false, ..plan(GOLD, "dim-x265-apache", variant, "cfs") }
+}
+
 /// A computation beside x265 without hyperthreading, a thread per CPU each (DIM 2).
 fn beside_x265() -> Plan {
     Plan { siblings: false, ..plan(GOLD, "dim-x265-swaptions", "avx512", "cfs") }
@@ -88,6 +93,7 @@ pub(super) fn plans(id: &str) -> Vec<Plan> {
         "thesis-t57-migrations-trap" | "thesis-t57-traps" => vec![flat()],
         "dim-nginx-noht-avx512" => vec![noht("avx512"), noht("none")],
         "dim-blackscholes-switches" => vec![beside_x265()],
+        "dim-pts-noht-avx512" => vec![apache("avx512"), apache("none")],
         "systor-vips-level2-left" => vec![parsec(HALF), parsec("muqss")],
         _ => Vec::new(),
     }
@@ -142,6 +148,14 @@ pub(super) fn figure(id: &str, results: &Results) -> Option<f64> {
             };
             let beside_x265 = 100.0 * (cpu_ns("avx512")? / cpu_ns("none")? - 1.0);
             Some((dvfs::noht_increase_pct()? + beside_x265) / 2.0)
+        }
+        "dim-pts-noht-avx512" => {
+            let cpu_ns = |variant| {
+                let out = of(apache(variant))?;
+                let (server, client) = (out.group("apache")?, out.group("ab")?);
+                Some((server.cpu_ns + client.cpu_ns) as f64 / server.completed as f64)
+            };
+            Some(100.0 * (cpu_ns("avx512")? / cpu_ns("none")? - 1.0))
         }
         "dim-blackscholes-switches" => {
             let group = of(beside_x265())?.group("swaptions")?;

@@ -179,7 +179,7 @@ fn scenario(document: &str, workload: &str) -> Option<(&'static str, &'static st
         ("SYSTOR", "parsec-x265" | "pts-parsec-x265" | "vips-x265" | "all-figure-6") => {
             ("parsec-x265", "parsec")
         }
-        ("DIM", "parsec-x265") => ("parsec-x265", "parsec"),
+        ("DIM", "parsec-x265" | "pts-x265") => ("parsec-x265", "parsec"),
         ("DIM", "nginx-x265") => ("dim-nginx-x265", "nginx"),
         ("SYSTOR", "kernel-build-x265") => ("build-x265", "compiler"),
         _ => return None,

@@ -69,11 +69,12 @@ pub(super) static WHAT_IFS: [WhatIf; 10] = [
         explains: &["thesis-t57-traps"],
     },
     // "x265 often cannot fully utilize its cores [...] In this case, the benchmark might be scheduled in parallel on the
-    // same core" (SYSTOR 4.2). More than the mean of its waits nobody published.
+    // same core" (SYSTOR 4.2). More than the mean of its waits nobody published. Of the three programs of DIM 2 only
+    // Apache is simulated; MySQL and SQLite wait for disks.
     WhatIf {
         says: "x265 lacked work for twice as long",
         change: Change::Workload(wait_longer),
-        explains: &["systor-vips-level2-left"],
+        explains: &["systor-vips-level2-left", "dim-pts-noht-avx512"],
     },
     // The waits are calibrated on 32 threads (SYSTOR 4.2), which lack work more often than one per CPU; each time one
     // wakes up it may take the CPU from the benchmark.
