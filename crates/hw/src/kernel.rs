@@ -4,6 +4,8 @@
 use std::fmt;
 use std::io;
 
+use machine::CpuSet;
+
 use crate::Source;
 use crate::source::{lines_with, word};
 
@@ -58,6 +60,8 @@ pub struct Rights {
     pub root: bool,
     /// Effective capabilities, one bit each.
     pub capabilities: u64,
+    /// CPUs that it may run on, and what it starts; `None` if the kernel does not say.
+    pub cpus: Option<CpuSet>,
 }
 
 /// Capability numbers of `include/uapi/linux/capability.h` that matter here.
@@ -140,7 +144,7 @@ pub fn read_kernel(source: &dyn Source) -> Kernel {
 /// What this process may do.
 pub fn read_rights(source: &dyn Source) -> Rights {
     let status = source
-        .read_part("/proc/self/status", &lines_with(&["Uid:", "CapEff:"]))
+        .read_part("/proc/self/status", &lines_with(&["Uid:", "CapEff:", "Cpus_allowed_list:"]))
         .unwrap_or_default();
     let field = |name: &str, index: usize| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -151,6 +155,7 @@ pub fn read_rights(source: &dyn Source) -> Rights {
         capabilities: field("CapEff:", 0)
             .and_then(|hex| u64::from_str_radix(hex, 16).ok())
             .unwrap_or(0),
+        cpus: field("Cpus_allowed_list:", 0).and_then(|list| list.parse().ok()),
     }
 }
 
@@ -237,6 +242,16 @@ mod tests {
         assert!(!user.root && !user.can_load_bpf());
         assert!(read_rights(&status("1\t1\t1\t1", "c000000000")).can_load_bpf());
         assert!(!read_rights(&status("1\t1\t1\t1", "8000000000")).can_load_bpf());
+    }
+
+    /// The CPUs are those of the list; a kernel that has none says nothing.
+    #[test]
+    fn rights_to_cpus() {
+        let of =
+            |line: &str| read_rights(&machine(&format!("/proc/self/status:\n\t{line}\n"))).cpus;
+        assert_eq!(of("Cpus_allowed_list:\t0-3,8"), Some("0-3,8".parse().unwrap()));
+        assert_eq!(of("Cpus_allowed_list:\t?"), None);
+        assert_eq!(of("CapEff:\t0"), None);
     }
 
     /// Each way to forbid modules is seen.

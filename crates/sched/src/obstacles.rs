@@ -171,7 +171,8 @@ mod tests {
     use hw::kernel::Capability;
     use std::path::Path;
 
-    const ROOT: Rights = Rights { root: true, capabilities: 1 << Capability::SysAdmin as u32 };
+    const ROOT: Rights =
+        Rights { root: true, capabilities: 1 << Capability::SysAdmin as u32, cpus: None };
 
     /// The kernel of a recorded machine.
     fn kernel(machine: &str) -> Kernel {
@@ -211,7 +212,7 @@ mod tests {
     /// Without root, and for root without capabilities, every mode is refused.
     #[test]
     fn lacking_rights_fail() {
-        for rights in [Rights::default(), Rights { root: true, capabilities: 0 }] {
+        for rights in [Rights::default(), Rights { root: true, ..Rights::default() }] {
             for asked in [Mode::Auto, Mode::Scx, Mode::Affinity] {
                 let refusal = choose_mode(asked, &kernel("skylake-sp"), &rights).unwrap_err();
                 assert_eq!(refusal.exit_code(), 77);

@@ -282,6 +282,9 @@ pub(crate) fn main(args: RunArgs) -> Result<ExitCode, Failure> {
     if config.trap == Components::Avx512 && !args.command.is_empty() && !args.plain_glibc {
         plan.notes.push(GLIBC_NOTE.into());
     }
+    if !args.command.is_empty() {
+        plan.notes.extend(preflight::affinity_note(&config, &facts));
+    }
     if args.check {
         print(&plan.text(terminal::width()))?;
         return Ok(ExitCode::SUCCESS);

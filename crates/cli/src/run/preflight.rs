@@ -103,6 +103,23 @@ pub(super) fn check(config: &Config, facts: &Facts) -> Result<Plan, Failure> {
     })
 }
 
+/// A note if what this process starts may run on no CPU that is wide at the start: its wide code could
+/// not go there, for affinity masks are kept.
+pub(super) fn affinity_note(config: &Config, facts: &Facts) -> Option<String> {
+    let topology = &facts.topology;
+    let cores = layout::wide_cores(topology, &config.wide_cpus).ok()?;
+    let wide = layout::cpus_of(topology, &cores);
+    let allowed = facts.rights.cpus? & topology.online();
+    let last = allowed.highest()?;
+    if wide.is_empty() || allowed.intersects(&wide) {
+        return None;
+    }
+    Some(format!(
+        "the command's affinity, {allowed}, holds no wide CPU (at the start these are {wide}): its wide code \
+         stays where it slows others; --wide-cpus cpu:{last} names one that it may use"
+    ))
+}
+
 /// Whether the trap module can do what is asked of it.
 fn check_trap(
     config: &Config,
