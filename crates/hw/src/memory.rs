@@ -75,7 +75,7 @@ fn mapping_of(line: &str) -> Option<Mapping> {
         _ => Origin::File { path: path.into(), identity: format!("{device} {inode}") },
     };
     let is_executable = rights.as_bytes().get(2) == Some(&b'x');
-    Some(Mapping { start: address(start)?, end: address(end)?, origin }).filter(|_| is_executable)
+    is_executable.then_some(Mapping { start: address(start)?, end: address(end)?, origin })
 }
 
 /// The file behind a mapping, also if it was deleted or lies in another mount namespace.

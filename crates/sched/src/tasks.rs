@@ -24,9 +24,9 @@ pub(crate) fn list(link: &Link, since_ns: u64, now_ns: u64) -> io::Result<LaneTa
 }
 
 fn tasks_of(rows: &[u8], since_ns: u64, now_ns: u64, max: usize) -> LaneTasks {
-    let rows = rows.chunks_exact(ROW_BYTES);
-    let ran = rows.filter(|row| u64_at(row, CHARGED_AT) >= since_ns);
-    let mut tasks: Vec<LaneTask> = ran.map(task_of).collect();
+    let (rows, _) = rows.as_chunks::<ROW_BYTES>();
+    let ran = rows.iter().filter(|row| u64_at(*row, CHARGED_AT) >= since_ns);
+    let mut tasks: Vec<LaneTask> = ran.map(|row| task_of(row)).collect();
     let left_out = tasks.len().saturating_sub(max) as u64;
     if left_out > 0 {
         tasks.select_nth_unstable_by_key(max, |task| std::cmp::Reverse(task.run_ns));

@@ -84,8 +84,8 @@ impl Reply {
 
 fn pack(words: [u32; 4]) -> Message {
     let mut message = Message::default();
-    for (bytes, word) in message.chunks_exact_mut(4).zip(words) {
-        bytes.copy_from_slice(&word.to_ne_bytes());
+    for (bytes, word) in message.as_chunks_mut().0.iter_mut().zip(words) {
+        *bytes = word.to_ne_bytes();
     }
     message
 }

@@ -35,7 +35,8 @@ pub(super) fn read_tasks(link: &Link) -> io::Result<Vec<Task>> {
     let mut iter = Iter::new(link).map_err(io::Error::other)?;
     let mut bytes = Vec::new();
     iter.read_to_end(&mut bytes)?;
-    Ok(bytes.chunks_exact(TASK_BYTES).map(task_of).collect())
+    let (rows, _) = bytes.as_chunks::<TASK_BYTES>();
+    Ok(rows.iter().map(|row| task_of(row)).collect())
 }
 
 fn task_of(bytes: &[u8]) -> Task {

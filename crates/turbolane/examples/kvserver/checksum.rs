@@ -61,12 +61,12 @@ fn avx2(value: &[u8]) -> u64 {
 #[inline(always)]
 fn lanes(value: &[u8]) -> u64 {
     let mut sums = [1_u32; LANES];
-    let mut blocks = value.chunks_exact(BLOCK);
-    for block in &mut blocks {
+    let (blocks, rest) = value.as_chunks();
+    for block in blocks {
         add(&mut sums, block);
     }
     let mut last = [0; BLOCK];
-    last[..blocks.remainder().len()].copy_from_slice(blocks.remainder());
+    last[..rest.len()].copy_from_slice(rest);
     add(&mut sums, &last);
     let len = value.len() as u64;
     sums.iter()
@@ -74,9 +74,8 @@ fn lanes(value: &[u8]) -> u64 {
 }
 
 #[inline(always)]
-fn add(sums: &mut [u32; LANES], block: &[u8]) {
-    for (sum, word) in sums.iter_mut().zip(block.chunks_exact(4)) {
-        let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-        *sum = sum.wrapping_mul(PRIME) ^ word;
+fn add(sums: &mut [u32; LANES], block: &[u8; BLOCK]) {
+    for (sum, word) in sums.iter_mut().zip(block.as_chunks().0) {
+        *sum = sum.wrapping_mul(PRIME) ^ u32::from_le_bytes(*word);
     }
 }

@@ -152,7 +152,8 @@ pub fn affinity_mode() -> Result<()> {
         })?;
         let wrong: &'static AtomicU64 = &Samples::shared().units;
         let worker = Child::fork(move || {
-            for round in 0.. {
+            let mut round = 0;
+            loop {
                 let _ = turbolane::wide_begin(2);
                 spin(Duration::from_millis(2));
                 // The first section of a thread connects; from then on it must be right.
@@ -161,6 +162,7 @@ pub fn affinity_mode() -> Result<()> {
                 }
                 let _ = turbolane::wide_end();
                 spin(Duration::from_millis(2));
+                round += 1;
             }
         })?;
         std::thread::sleep(Duration::from_millis(800));
