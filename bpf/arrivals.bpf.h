@@ -2,12 +2,12 @@
 /*
  * Arrivals: how a CPU knows that there is nothing for it, without looking.
  *
- * Problem: a CPU that has nothing to do goes through the queues of all LLCs,
+ * Problem: a CPU that has nothing to do goes through the queues of all shards,
  * then, when the kernel has marked it idle, once more: a task may have been
  * queued in between by somebody who found no idle CPU. Each queue costs 150
  * instructions, and most looks find nothing, as they did the last time.
  *
- * Idea: every LLC counts the tasks that enter its queues. A CPU that went
+ * Idea: every shard counts the tasks that enter its queues. A CPU that went
  * through all queues in vain notes the sum it read before that (quiet_at). As
  * long as the sum is the same nothing was queued since: tasks only get into a
  * queue by being counted, and whatever makes a queued task fit for more CPUs (a
@@ -29,53 +29,64 @@
  * Count and look, mark and read are each a full barrier apart: if the sum that
  * is read last is the old one, the idle CPU is found. If it is the new one when
  * it is read first, the CPU may be between its task and idle when the other
- * looks. So whoever queues notes the LLC, and looks once more when the task is
+ * looks. So whoever queues notes the shard, and looks once more when the task is
  * certainly in its queue: at the next callback of the CPU on which it queued,
- * which is its next tick or its own way to idle; a CPU that queues in an
+ * which is its next tick or when it goes idle; a CPU that queues in an
  * interrupt while it idles sends itself there. That look counts again, for CPUs
  * that run and have noted the sum too early; kicks the CPUs between task and
- * idle (kicks are decided under the CPU's own lock: one that has become idle
+ * idle of that shard (kicks are decided under the CPU's own lock: one that has become idle
  * looks again, one that runs a task need not); then claims idle CPUs for the
  * tasks that wait (tl_find_overlooked()). Wide work, which has few CPUs to go
  * to, kicks those in between at once (kick_victim()).
+ *
+ * A CPU whose task could go on compares the count of its own shard only: a task
+ * that waits elsewhere has CPUs of its own, and help (policy/locality.h) may
+ * come a slice later.
  *
  * tests/loom (arrivals.rs) goes through the orders of these steps. It finds a
  * lost task if the comparison when idle is left out, or any part of the later
  * look; the second look of who queues is there to be quick.
  *
  * Limits: the later look goes through the first tasks of each queue only
- * (TL_LOOK_AHEAD). Ticks repeat it.
+ * (TL_LOOK_AHEAD), and kicks CPUs of the shard and wide ones only. Ticks repeat
+ * it, one shard after the other.
  */
 #ifndef TL_ARRIVALS_BPF_H
 #define TL_ARRIVALS_BPF_H
 
-static __always_inline void count_arrival(u32 llc)
+static __always_inline void count_arrival(u32 shard)
 {
-	__sync_fetch_and_add(&llcs[llc & (TL_LLCS_MAX - 1)].arrivals, 1);
+	__sync_fetch_and_add(&shards[shard & (TL_SHARDS_MAX - 1)].arrivals, 1);
 }
 
-/* This CPU queues a task in this LLC: it is to look after it. The idle task has
- * no tick. */
-static __always_inline void note_queued(u32 llc)
+/* This CPU queues a task in this shard: it is to look after it. The idle task
+ * has no tick. */
+static __always_inline void note_queued(u32 shard)
 {
 	u32 here = bpf_get_smp_processor_id();
 
 	if (here >= TL_CPUS_MAX)
 		return;
-	cpus[here].queued_llcs |= 1ull << (llc & (TL_LLCS_MAX - 1));
+	cpus[here].queued_shards |= 1ull << (shard & (TL_SHARDS_MAX - 1));
 	if (!bpf_get_current_task_btf()->pid)
 		scx_bpf_kick_cpu(here, TL_KICK_IDLE);
 }
 
-/* Sum over all LLCs, + 1: never 0. */
+/* Of one shard, + 1: never 0. */
+static __always_inline u64 nr_arrivals_at(u32 shard)
+{
+	return 1 + shards[shard & (TL_SHARDS_MAX - 1)].arrivals;
+}
+
+/* Sum over all shards, + 1: never 0. */
 static __always_inline u64 nr_arrivals(void)
 {
-	u64 sum = 1 + llcs[0].arrivals;
-	u32 llc;
+	u64 sum = 1 + shards[0].arrivals;
+	u32 shard;
 
-	if (nr_llcs > 1)
-		bpf_for(llc, 1, nr_llcs)
-			sum += llcs[llc & (TL_LLCS_MAX - 1)].arrivals;
+	if (nr_shards > 1)
+		bpf_for(shard, 1, nr_shards)
+			sum += shards[shard & (TL_SHARDS_MAX - 1)].arrivals;
 	return sum;
 }
 

@@ -2,8 +2,10 @@
 /*
  * Classes of CPUs as cpumasks, and which of them a task's affinity reaches.
  *
- * The class of a CPU is one byte in cpus[]; searching an idle CPU of a class
- * needs a mask per class. The masks are replaced, never changed, so that
+ * The class of a CPU is one word in cpus[]; searching an idle CPU of a class
+ * needs a mask per class and *scope*: the machine (scope 0), a node, a last-level
+ * cache. Where a node is the machine, or a cache its node, there is no scope of
+ * its own for it. The masks are replaced, never changed, so that
  * readers see one set or the other. Readers are under RCU: by being programs
  * that cannot sleep, or by bpf_rcu_read_lock() in those that can.
  *
@@ -20,7 +22,7 @@ struct mask_box {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TL_NR_CLASSES);
+	__uint(max_entries, TL_SCOPES_MAX *TL_NR_CLASSES);
 	__type(key, u32);
 	__type(value, struct mask_box);
 } class_masks SEC(".maps");
@@ -33,15 +35,19 @@ struct {
 	__type(value, struct mask_box);
 } scratch_masks SEC(".maps");
 
-static __always_inline struct mask_box *lookup_class_box(u32 class)
+static __always_inline struct mask_box *lookup_class_box(u32 class, u32 scope)
 {
-	return bpf_map_lookup_elem(&class_masks, &class);
+	u32 key = scope * TL_NR_CLASSES + class;
+
+	return bpf_map_lookup_elem(&class_masks, &key);
 }
 
-/* Mask of the CPUs of a class; NULL before the first apply_classes(). */
-static __always_inline struct bpf_cpumask *try_lookup_class_mask(u32 class)
+/* Mask of the CPUs of a class within a scope; NULL before the first
+ * apply_classes(). */
+static __always_inline struct bpf_cpumask *try_lookup_class_mask(u32 class,
+								 u32 scope)
 {
-	struct mask_box *box = lookup_class_box(class);
+	struct mask_box *box = lookup_class_box(class, scope);
 
 	return box ? box->mask : NULL;
 }
@@ -69,7 +75,7 @@ static __always_inline bool reaches_everything(const struct task_struct *p)
 static __always_inline bool reaches_class(const struct task_struct *p,
 					  u32 class)
 {
-	struct bpf_cpumask *mask = try_lookup_class_mask(class);
+	struct bpf_cpumask *mask = try_lookup_class_mask(class, 0);
 
 	return mask && bpf_cpumask_intersects(as_cpumask(mask), p->cpus_ptr);
 }
@@ -89,23 +95,26 @@ static __always_inline void refresh_caps(const struct task_struct *p,
 				caps |= 1u << class;
 	}
 	tc->t.caps = caps;
+	tc->pinned = p->nr_cpus_allowed == 1 && nr_cpus > 1;
 	tc->caps_generation = generation;
 }
 
-static __noinline int replace_class_mask(u32 class)
+static __noinline int replace_class_mask(u32 class, u32 scope)
 {
 	struct bpf_cpumask *mask, *old;
-	struct mask_box *box = lookup_class_box(class);
-	u32 cpu;
+	struct mask_box *box = lookup_class_box(class, scope);
+	u32 first, i;
 
-	if (!box)
+	if (!box || scope >= TL_SCOPES_MAX)
 		return -ENOENT;
 	mask = bpf_cpumask_create();
 	if (!mask)
 		return -ENOMEM;
-	bpf_for(cpu, 0, nr_cpus) {
-		if (cpu >= TL_CPUS_MAX)
-			break;
+	first = scope_cpus[scope].first;
+	bpf_for(i, 0, scope_cpus[scope].nr) {
+		u32 cpu = cpu_at[(first + i) & (TL_CPUS_MAX - 1)] &
+			  (TL_CPUS_MAX - 1);
+
 		if (cpus[cpu].class == class)
 			bpf_cpumask_set_cpu(cpu, mask);
 	}
@@ -115,12 +124,58 @@ static __noinline int replace_class_mask(u32 class)
 	return 0;
 }
 
+static __noinline int replace_class_masks(u32 scope)
+{
+	u32 class;
+	int err;
+
+	bpf_for(class, 0, TL_NR_CLASSES) {
+		err = replace_class_mask(class, scope);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* What a shard's CPUs are: their classes, and how many are there for each
+ * queue. */
+static __noinline int count_shard(u32 shard)
+{
+	struct shard *s = &shards[shard & (TL_SHARDS_MAX - 1)];
+	u8 nr_cpus_of[TL_NR_QUEUES] = {};
+	u32 first, i, queue, classes = 0;
+
+	if (shard >= TL_SHARDS_MAX)
+		return 0;
+	first = shard_cpus[shard].first;
+	shard_wide_at[shard] = nr_wide_cpus;
+	bpf_for(i, 0, shard_cpus[shard].nr) {
+		u32 cpu = cpu_at[(first + i) & (TL_CPUS_MAX - 1)] &
+			  (TL_CPUS_MAX - 1);
+		u32 class = cpus[cpu].class;
+
+		if (class >= TL_NR_CLASSES)
+			continue;
+		classes |= 1u << class;
+		if (class)
+			wide_cpus[nr_wide_cpus++ & (TL_CPUS_MAX - 1)] = cpu;
+		bpf_for(queue, 0, TL_NR_QUEUES) {
+			u32 of = tl_queue_class(queue);
+
+			if (queue < TL_NR_QUEUES &&
+			    (of == class || of == TL_NR_CLASSES))
+				nr_cpus_of[queue]++;
+		}
+	}
+	s->classes = classes;
+	__builtin_memcpy(s->nr_cpus, nr_cpus_of, sizeof(nr_cpus_of));
+	return 0;
+}
+
 static __noinline void count_classes(void)
 {
-	u32 present = 0, scalar = 0, cpu, llc;
+	u32 present = 0, scalar = 0, cpu, shard;
 
-	bpf_for(llc, 0, nr_llcs)
-		llc_classes[llc & (TL_LLCS_MAX - 1)] = 0;
 	bpf_for(cpu, 0, nr_cpus) {
 		if (cpu >= TL_CPUS_MAX)
 			break;
@@ -128,41 +183,43 @@ static __noinline void count_classes(void)
 			cpus[cpu].class = TL_CLASS_NONE;
 			continue;
 		}
+		class_changed[cpu] |= cpus[cpu].class != (want_class[cpu] & 3);
 		cpus[cpu].class = want_class[cpu] & 3;
 		present |= 1u << cpus[cpu].class;
-		llc_classes[cpus[cpu].llc & (TL_LLCS_MAX - 1)] |=
-			1u << cpus[cpu].class;
 		scalar += !cpus[cpu].class;
 	}
+	nr_wide_cpus = 0;
+	bpf_for(shard, 0, nr_shards)
+		count_shard(shard);
 	classes_present = present;
 	nr_scalar_cpus = scalar;
 }
 
 static __noinline void publish_classes(void)
 {
-	struct tl_hint_page *page = lookup_page();
+	struct tl_hint_board *board = lookup_board();
 	u32 cpu;
 
-	if (!page)
+	if (!board)
 		return;
 	bpf_for(cpu, 0, nr_cpus) {
 		if (cpu >= TL_CPUS_MAX)
 			break;
-		page->cpu[cpu] = tl_cpu_flags(cpus[cpu].class, nr_scalar_cpus);
+		board->cpu[cpu] = tl_cpu_flags(cpus[cpu].class, nr_scalar_cpus);
 	}
-	page->header.generation++;
+	board->header.generation++;
 }
 
 /* Make want_class[] the classes in force: for tasks from their next look on,
  * for applications at once. Queued tasks are the caller's. */
 static __always_inline int apply_classes(void)
 {
-	u32 class;
+	u32 scope;
 	int err;
 
 	count_classes();
-	bpf_for(class, 0, TL_NR_CLASSES) {
-		err = replace_class_mask(class);
+	bpf_for(scope, 0, nr_scopes) {
+		err = replace_class_masks(scope);
 		if (err)
 			return err;
 	}

@@ -74,6 +74,11 @@ bool scx_bpf_dsq_move_to_local(u64 dsq_id) __ksym __weak;
 bool scx_bpf_consume(u64 dsq_id) __ksym __weak;
 void scx_bpf_dsq_move_set_vtime(struct bpf_iter_scx_dsq *it,
 				u64 vtime) __ksym __weak;
+void scx_bpf_dispatch_from_dsq_set_vtime(struct bpf_iter_scx_dsq *it,
+					 u64 vtime) __ksym __weak;
+bool scx_bpf_dispatch_vtime_from_dsq(struct bpf_iter_scx_dsq *it,
+				     struct task_struct *p, u64 dsq_id,
+				     u64 enq_flags) __ksym __weak;
 bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p,
 			    u64 dsq_id, u64 enq_flags) __ksym __weak;
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice_ns) __ksym __weak;
@@ -100,6 +105,9 @@ void bpf_rcu_read_unlock(void) __ksym;
 void bpf_preempt_disable(void) __ksym;
 void bpf_preempt_enable(void) __ksym;
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
+struct cgroup *scx_bpf_task_cgroup(struct task_struct *p) __ksym __weak;
+struct cgroup *bpf_cgroup_ancestor(struct cgroup *cgrp, s32 level) __ksym;
+void bpf_cgroup_release(struct cgroup *cgrp) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
 
 /* Report an impossible state: the scheduler is unloaded and the kernel's own
@@ -175,5 +183,39 @@ static __always_inline void tl_scx_set_cpuperf(s32 cpu, u32 target_q10)
  * libbpf's bpf_for_each. */
 #define tl_for_each_queued(p, dsq_id) bpf_for_each(scx_dsq, p, dsq_id, 0)
 #define tl_queue_iter (&___it)
+
+/* Move a task that the loop is at to this queue, by this key. Before 6.13 the
+ * function has another name; 6.12 has it. */
+#define tl_scx_move_vtime(iter, p, dsq_id, vtime)                              \
+	({                                                                     \
+		bool ___moved;                                                 \
+		if (bpf_ksym_exists(scx_bpf_dsq_move_vtime)) {                 \
+			scx_bpf_dsq_move_set_vtime(iter, vtime);               \
+			___moved = scx_bpf_dsq_move_vtime(iter, p, dsq_id, 0); \
+		} else {                                                       \
+			scx_bpf_dispatch_from_dsq_set_vtime(iter, vtime);      \
+			___moved = scx_bpf_dispatch_vtime_from_dsq(iter, p,    \
+								   dsq_id, 0); \
+		}                                                              \
+		___moved;                                                      \
+	})
+
+/* The key of the first task in the queue; 0 if it is empty. */
+static __always_inline u64 tl_scx_head_key(u64 dsq_id)
+{
+	struct task_struct *p;
+	u64 key_ns = 0;
+
+	if (bpf_ksym_exists(scx_bpf_dsq_peek)) {
+		p = scx_bpf_dsq_peek(dsq_id);
+		return p ? p->scx.dsq_vtime : 0;
+	}
+	tl_for_each_queued(p, dsq_id)
+	{
+		key_ns = p->scx.dsq_vtime;
+		break;
+	}
+	return key_ns;
+}
 
 #endif

@@ -20,12 +20,11 @@ __noinline u32 tl_right_queue(struct task_struct *p __arg_trusted)
 	if (!tc)
 		return 0;
 	refresh_caps(p, tc);
-	return tl_queue_id(home_llc(p, tc, scx_bpf_task_cpu(p)),
-			   tl_task_queue(&tc->t));
+	return home_queue(p, tc, scx_bpf_task_cpu(p));
 }
 
 /* Move queued tasks whose queue is no longer theirs, e.g. wide work that
- * waits for a CPU which has just become scalar. */
+ * waits for a CPU which has just become scalar. What they have waited counts. */
 __noinline int tl_requeue(u32 id)
 {
 	struct task_struct *p;
@@ -36,35 +35,40 @@ __noinline int tl_requeue(u32 id)
 	{
 		struct task_ctx *tc = try_lookup_task(p);
 		u32 now = tl_right_queue(p);
+		u64 key_ns;
 
 		if (!tc || !now || now == id)
 			continue;
-		tl_vtime_place(&tc->t, now, *queue_clock(id), *queue_clock(now),
-			       cfg.slice_ns);
-		scx_bpf_dsq_move_set_vtime(tl_queue_iter, tc->t.vtime_ns);
-		if (!scx_bpf_dsq_move_vtime(tl_queue_iter, p, now, 0))
+		change_clock(&tc->t, now, cfg.slice_ns);
+		key_ns = key_in(&tc->t, now, cfg.slice_ns, tc->t.enqueued_ns);
+		if (!tl_scx_move_vtime(tl_queue_iter, p, now, key_ns))
 			continue;
-		count_arrival(tl_queue_llc(now));
+		count_arrival(shard_of_id(now));
 		moved++;
 	}
 	bpf_rcu_read_unlock();
 	return moved;
 }
 
-/* Look at every queued task again, then have every CPU look for work. Returns
- * the number of tasks moved. */
+/* Look at every queued task again, then have each CPU whose class has changed, or
+ * that idles, look for work. Returns the number of tasks moved. */
 SEC("syscall")
 int tl_requeue_all(void *unused)
 {
-	u32 llc, queue, cpu;
+	u32 shard, queue, cpu;
 	int moved = 0;
 
-	bpf_for(llc, 0, nr_llcs) {
+	bpf_for(shard, 0, nr_shards) {
 		bpf_for(queue, 0, TL_NR_QUEUES)
-			moved += tl_requeue(tl_queue_id(llc, queue));
+			moved += tl_requeue(tl_queue_id(shard, queue));
 	}
-	bpf_for(cpu, 0, nr_cpus)
-		scx_bpf_kick_cpu(cpu, TL_KICK_PREEMPT);
+	bpf_for(cpu, 0, nr_cpus) {
+		if (cpu >= TL_CPUS_MAX)
+			break;
+		scx_bpf_kick_cpu(cpu, class_changed[cpu] ? TL_KICK_PREEMPT :
+							   TL_KICK_IDLE);
+		class_changed[cpu] = 0;
+	}
 	return moved;
 }
 
@@ -75,26 +79,51 @@ int tl_apply_classes(void *unused)
 	return apply_classes();
 }
 
-/* The daemon gave a slot of the hint page to a thread. */
+/* The daemon gave a slot to a thread of the process that it was asked by. */
 SEC("syscall")
 int tl_set_slot(struct tl_slot_args *args)
 {
 	struct task_struct *p = bpf_task_from_pid(args->tid);
+	struct tl_hint_slot *slot;
 	struct task_ctx *tc;
 	int err = -ESRCH;
+	bool is_new_program;
 
 	if (!p)
 		return err;
-	tc = try_lookup_task(p);
+	tc = p->tgid == (s32)args->tgid ? try_lookup_task(p) : NULL;
 	if (tc) {
 		tc->hint_seq = 0;
 		tc->hint_want = TL_HINT_SILENT;
+		/* a scheduler that was loaded anew (hotplug) knows no exec */
+		is_new_program = tc->slot && tc->exec_id != p->self_exec_id;
 		tc->exec_id = p->self_exec_id;
 		tc->slot = args->slot + 1;
 		err = 0;
+		slot = try_lookup_slot(p, tc);
+		if (slot && is_new_program)
+			slot->target_q10 = 0; /* the program before it asked */
 	}
 	bpf_task_release(p);
 	return err;
+}
+
+/* What applications may know; only programs can write the board. */
+SEC("syscall")
+int tl_publish(struct tl_publish_args *args)
+{
+	struct tl_hint_board *board = lookup_board();
+
+	if (!board)
+		return -ENOENT;
+	board->header.abi = TL_HINT_ABI;
+	board->header.mode = TL_HINT_MODE_SCX;
+	board->header.nr_cpus = args->nr_cpus;
+	board->header.nr_slots = TL_HINT_AREA_SLOTS;
+	board->header.rest_below_ns = args->rest_below_ns;
+	board->header.active = !exited.kind;
+	board->header.magic = TL_HINT_MAGIC;
+	return 0;
 }
 
 /* A task is scalar unless it proves wide; its children inherit that. */

@@ -35,18 +35,19 @@
 #define NR_URETPROBE 335
 #define NR_UPROBE 336
 
-/* The task's virtual time, its queue's clock, its CPU's balances. */
-static __always_inline void charge(struct task_ctx *tc, struct tl_cpu *c,
-				   u64 used_ns)
+/* The task's virtual time, its queue's clock, its CPU's balances. Not static: so
+ * the verifier looks at it once. */
+__noinline int tl_charge_task(struct task_ctx *tc, struct tl_cpu *c,
+			      u64 used_ns, u64 now_ns)
 {
-	u32 queue = queue_of(tc->t.clock);
-	struct llc_queues *q = queues_of(tc->t.clock);
-	u32 nr_tasks = q->nr_running[queue] + q->nr_waiting[queue];
-	u64 step_ns = tl_charge(&tc->t, &c->turns, &cfg, used_ns, nr_tasks,
-				tc->went_first);
+	u64 charged_ns;
 
-	if (tc->t.clock)
-		__sync_fetch_and_add(&q->clock_ns[queue], step_ns);
+	if (!tc || !c)
+		return 0;
+	charged_ns =
+		tl_charge(&tc->t, &c->turns, &cfg, used_ns, tc->went_first);
+	charge_clock(c, tc->t.clock, charged_ns, now_ns);
+	return 0;
 }
 
 /* Count for the running task and its CPU what it ran since the last time, as a
@@ -79,7 +80,8 @@ static __always_inline void count_run(struct task_ctx *tc, struct tl_cpu *c,
 static __always_inline void account_run(struct task_ctx *tc, struct tl_cpu *c,
 					u64 now_ns)
 {
-	charge(tc, c, now_ns - tc->t.started_ns);
+	groups_charge(tc, now_ns - tc->t.started_ns);
+	tl_charge_task(tc, c, now_ns - tc->t.started_ns, now_ns);
 	tc->t.started_ns = now_ns;
 	count_run(tc, c, tc->t.type, tc->t.level, now_ns);
 }
@@ -109,13 +111,21 @@ static __always_inline u32 tell_end(struct task_ctx *tc, struct tl_cpu *c,
 	return changed;
 }
 
-static __always_inline struct tl_hint_slot *try_lookup_slot(u32 slot)
+/* The slot that the task was given, unless it has called exec since: what is
+ * written there may be another program's word, of another user. What is read
+ * from a slot is read once, and bounded by who uses it. */
+static __always_inline struct tl_hint_slot *
+try_lookup_slot(const struct task_struct *p, const struct task_ctx *tc)
 {
-	struct tl_hint_page *page = lookup_page();
+	u32 slot = tc->slot - 1, key = slot >> TL_HINT_AREA_SHIFT, first = 0;
+	struct tl_hint_area *area;
+	void *map;
 
-	if (!page || !slot || slot > TL_HINT_SLOTS)
+	if (!tc->slot || p->self_exec_id != tc->exec_id)
 		return NULL;
-	return &page->slot[slot - 1];
+	map = bpf_map_lookup_elem(&hint_areas, &key);
+	area = map ? bpf_map_lookup_elem(map, &first) : NULL;
+	return area ? &area->slot[slot & (TL_HINT_AREA_SLOTS - 1)] : NULL;
 }
 
 /* What the slot says now: a rest that is over is an end. */
@@ -133,9 +143,9 @@ static __always_inline u32 hint_wants(const struct tl_hint_slot *slot)
 static __always_inline struct tl_hint_slot *
 try_unread_hint(const struct task_struct *p, const struct task_ctx *tc)
 {
-	struct tl_hint_slot *slot = try_lookup_slot(tc->slot);
+	struct tl_hint_slot *slot = try_lookup_slot(p, tc);
 
-	if (!slot || slot->tid != (u32)p->pid)
+	if (!slot)
 		return NULL;
 	if (slot->seq == tc->hint_seq && hint_wants(slot) == tc->hint_want)
 		return NULL;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The hint page: memory shared by the BPF scheduler (or the affinity
- * fallback), the daemon that loaded it, and every application that links
- * libturbolane.
+ * Hints: memory shared by the BPF scheduler (or the affinity fallback), the
+ * daemon that loaded it, and every application that links libturbolane.
  *
  * Problem: an application knows when a wide section begins and ends, often
  * many thousand times a second. Telling the kernel by a system call each
  * time costs more than most sections gain.
  *
  * Idea: the thread stores what it is about to run in its own slot, then looks
- * at the flags of the CPU it stands on. If the CPU may run it, nothing else
+ * at the flags of the CPU it runs on. If the CPU may run it, nothing else
  * happens: a few stores. If not, the thread gives up the CPU (sched_yield);
  * the scheduler reads the slot whenever the task stops running, and places
  * it where it belongs.
@@ -19,11 +18,23 @@
  * then already sees the store. So a thread that found its CPU fit is fit
  * until the scheduler decides otherwise.
  *
- *   0      64            1024           4096       5120          1052672
- *   +------+------------+--------------+----------+-- .. --------+
- *   |header| reserved   | reserved     | cpu      | slot[16384]  |
- *   |      |            |              | [1024]   | 64 bytes each|
- *   +------+------------+--------------+----------+-- .. --------+
+ * Who may write what: two kinds of pages, each an object of its own.
+ *
+ *   board: what the scheduler publishes, one for all. Applications can map it
+ *   for reading only: it is a frozen BPF map, which only BPF programs write,
+ *   or (affinity mode) a memfd sealed against new writers.
+ *
+ *   area: slots of the threads of one process, which alone gets its descriptor.
+ *   A process with more threads gets more areas. To the scheduler and the
+ *   daemon each byte of it is hostile: they act on nothing but the level, the
+ *   rest and the target of the thread that the slot was given to, all bounded,
+ *   and which thread that is they keep in memory of their own.
+ *
+ *   board                                  area
+ *   0      64       1024       2048  4096  0         64             4096
+ *   +------+--------+----------+-----+     +---------+-- .. --------+
+ *   |header| 0      | cpu[1024]| 0   |     | slot[0] | slot[63]     |
+ *   +------+--------+----------+-----+     +---------+-- .. --------+
  *
  * cpu[i]:   7        6..4       3..0
  *         +--------+----------+-------+
@@ -31,21 +42,37 @@
  *         | leaves |          |       |  may run, 0 = scalar CPU
  *         +--------+----------+-------+
  *
+ * number of a slot in all areas (in a reply, and in a task's context, there + 1):
+ *
+ *          17             6 5           0
+ *         +----------------+-------------+
+ *         | area           | slot in it  |
+ *         +----------------+-------------+
+ *
+ * An area belongs to a process under one effective user: a set-user-ID program
+ * gets another, and a slot that was given before an exec is read no more. So
+ * whoever can write an area (the process, and children that inherited the
+ * mapping) may change the affinity of the threads in it by sched_setaffinity
+ * anyway.
+ *
  * The Rust twin is crates/turbolane/src/page.rs; both sides assert the layout.
  */
 #ifndef TL_HINT_PAGE_H
 #define TL_HINT_PAGE_H
 
 #define TL_HINT_MAGIC 0x31484c54u /* "TLH1", little endian */
-#define TL_HINT_ABI 1u
+/* 1 was one page for all, which all could write. */
+#define TL_HINT_ABI 2u
 #define TL_HINT_CPUS 1024u
-#define TL_HINT_SLOTS 16384u
+#define TL_HINT_AREAS 4096u
+#define TL_HINT_AREA_SHIFT 6u
+#define TL_HINT_AREA_SLOTS (1u << TL_HINT_AREA_SHIFT)
 
 /* tl_hint_header.mode */
 #define TL_HINT_MODE_SCX 1u
 #define TL_HINT_MODE_AFFINITY 2u
 
-/* tl_hint_page.cpu[] */
+/* tl_hint_board.cpu[] */
 #define TL_HINT_CPU_LEVEL 0x0fu
 /* A task that turns scalar on this CPU should give it up: it is a wide CPU,
  * and the machine has scalar ones. */
@@ -55,28 +82,35 @@
 #define TL_HINT_SILENT 0xffffffffu /* the thread has not said anything yet */
 
 struct tl_hint_header {
-	u32 magic; /* TL_HINT_MAGIC once the page is ready; by the daemon */
+	u32 magic; /* TL_HINT_MAGIC once the board is ready; by the daemon */
 	u32 abi;   /* TL_HINT_ABI; by the daemon */
 	/* 1 while a scheduler reads the slots, else 0; set by the daemon,
 	 * cleared by whoever sees the scheduler end */
 	u32 active;
 	u32 mode;	/* TL_HINT_MODE_*; by the daemon */
 	u32 nr_cpus;	/* entries of cpu[] in use; by the daemon */
-	u32 nr_slots;	/* TL_HINT_SLOTS; by the daemon */
+	u32 nr_slots;	/* TL_HINT_AREA_SLOTS; by the daemon */
 	u64 generation; /* changes with each change of cpu[]; by the daemon */
 	/* scalar phases shorter than this are rests (policy/rest.h), 0 = none
 	 * are; by the daemon */
 	u64 rest_below_ns;
-	/* 1 if the scheduler tells the governor the slots' target_q10, else 0; by
-	 * the scheduler, as it starts */
+	/* 1 if the scheduler sends the slots' target_q10 to the governor, else 0;
+	 * by the scheduler, as it starts */
 	u32 takes_targets;
 	u32 reserved0;
 	u64 reserved[2];
 };
 
+struct tl_hint_board {
+	struct tl_hint_header header;
+	u8 reserved0[1024 - sizeof(struct tl_hint_header)];
+	u8 cpu[TL_HINT_CPUS];
+	u8 reserved1[2048];
+};
+
 struct tl_hint_slot {
-	/* owner, as the initial PID namespace counts, 0 = free; set by the
-	 * daemon, cleared when the task ends */
+	/* owner, as the initial PID namespace counts; set by the daemon when it
+	 * gives the slot, for the library to check. Nobody else believes it. */
 	u32 tid;
 	/* licence level of the section the thread is in, 0 = none (scalar),
 	 * or TL_HINT_SILENT; by the thread */
@@ -85,7 +119,7 @@ struct tl_hint_slot {
 	 * again because a heuristic had ended it; wraps; by the thread,
 	 * before want */
 	u32 seq;
-	/* seq of the section behind which the thread rests: want is the
+	/* seq of the section after which the thread rests: want is the
 	 * level it will have again; any other number: it does not rest; by the
 	 * thread, after rest_until_ns */
 	u32 rest_seq;
@@ -102,17 +136,14 @@ struct tl_hint_slot {
 	u32 reserved;
 };
 
-struct tl_hint_page {
-	struct tl_hint_header header;
-	u8 reserved0[4096 - sizeof(struct tl_hint_header)];
-	u8 cpu[TL_HINT_CPUS];
-	struct tl_hint_slot slot[TL_HINT_SLOTS];
+struct tl_hint_area {
+	struct tl_hint_slot slot[TL_HINT_AREA_SLOTS];
 };
 
 _Static_assert(sizeof(struct tl_hint_header) == 64, "header is one cache line");
 _Static_assert(sizeof(struct tl_hint_slot) == 64, "a slot is one cache line");
-_Static_assert(__builtin_offsetof(struct tl_hint_page, cpu) == 4096, "cpu[]");
-_Static_assert(__builtin_offsetof(struct tl_hint_page, slot) == 5120, "slot[]");
-_Static_assert(sizeof(struct tl_hint_page) == 1053696, "page size");
+_Static_assert(__builtin_offsetof(struct tl_hint_board, cpu) == 1024, "cpu[]");
+_Static_assert(sizeof(struct tl_hint_board) == 4096, "the board is a page");
+_Static_assert(sizeof(struct tl_hint_area) == 4096, "an area is a page");
 
 #endif

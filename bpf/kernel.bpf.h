@@ -39,6 +39,7 @@ enum {
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
+	BPF_MAP_TYPE_CGRP_STORAGE = 32,
 };
 enum {
 	BPF_F_NO_PREALLOC = 1U << 0,
@@ -63,7 +64,12 @@ struct bpf_perf_event_value {
 #define ENOENT 2
 #define ESRCH 3
 
+#define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
+
+#define SIGNAL_GROUP_EXIT 0x00000004 /* signal_struct.flags */
+
+#define CLOCK_MONOTONIC 1
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
@@ -87,6 +93,14 @@ struct thread_info {
 	u32 cpu;
 };
 
+struct signal_struct {
+	u32 flags;
+};
+
+struct cgroup {
+	s32 level;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	s32 on_cpu;
@@ -100,6 +114,9 @@ struct task_struct {
 	s32 tgid;
 	s32 nr_cpus_allowed;
 	u16 migration_disabled;
+	s32 rcu_read_lock_nesting;
+	struct signal_struct *signal;
+	u64 utime;
 	const struct cpumask *cpus_ptr;
 	struct cpumask cpus_mask;
 	struct sched_ext_entity scx;
@@ -135,6 +152,15 @@ struct scx_init_task_args {
 	bool fork;
 };
 struct scx_exit_task_args;
+
+struct scx_cgroup_init_args {
+	u32 weight;
+	u64 bw_period_us;
+	u64 bw_quota_us;
+	u64 bw_burst_us;
+	bool sched_idle;
+};
+
 struct scx_cpu_release_args;
 
 struct scx_bpf_dsq_insert_vtime_args {
@@ -145,6 +171,11 @@ struct scx_bpf_dsq_insert_vtime_args {
 };
 
 #pragma clang attribute pop
+
+/* In map values, opaque; the verifier knows it by its name. */
+struct bpf_timer {
+	u64 opaque[2];
+} __attribute__((aligned(8)));
 
 /* Iterators live on the program's stack, opaque. */
 struct bpf_iter_scx_dsq {
@@ -168,6 +199,14 @@ struct sched_ext_ops {
 	void (*update_idle)(s32, bool);
 	s32 (*init_task)(struct task_struct *, struct scx_init_task_args *);
 	void (*exit_task)(struct task_struct *, struct scx_exit_task_args *);
+	void (*disable)(struct task_struct *);
+	s32 (*cgroup_init)(struct cgroup *, struct scx_cgroup_init_args *);
+	void (*cgroup_exit)(struct cgroup *);
+	void (*cgroup_move)(struct task_struct *, struct cgroup *,
+			    struct cgroup *);
+	void (*cgroup_set_weight)(struct cgroup *, u32);
+	void (*cgroup_set_bandwidth)(struct cgroup *, u64, u64, u64);
+	void (*cgroup_set_idle)(struct cgroup *, bool);
 	s32 (*init)(void);
 	void (*exit)(struct scx_exit_info *);
 	u64 flags;

@@ -6,31 +6,42 @@
 #ifndef TL_LANE_H
 #define TL_LANE_H
 
-#include "../policy/queues.h"
+#include "../policy/locality.h"
 #include "../policy/target.h"
 
 /*
  * One CPU: what it is, what it does, what it has counted. Written by the CPU
- * itself but for class and llc; read by all. Counters only grow.
+ * itself but for class, shard and scope; read by all. Counters only grow.
  */
 struct tl_cpu {
 	/* what it is; by the loader before it applies the classes */
 	/* highest level that may run here, 0 = scalar; or TL_CLASS_NONE */
 	u32 class;
-	u32 llc; /* index of its last-level cache */
+	u32 shard; /* index of the CPUs that it shares queues with */
+	/* its last-level cache and its node as scopes (classes.bpf.h); 0 where
+	 * that would be the whole machine */
+	u16 scope[2];
 	/* what it does */
 	u32 running_queue; /* enum tl_queue of its task, TL_Q_NONE = none */
+	/* queue id whose clock its task is on, 0 = none */
+	u32 running_clock;
 	/* a task waits here that was switched out with migration disabled;
-	 * see serve.bpf.h */
+	 * see inside.bpf.h */
 	u32 inside;
+	u32 looks;  /* looks for work; wraps */
+	u32 helped; /* which other shard it compares itself with next */
 	/* arrivals when it last found no work, 0 = it found some; see
 	 * arrivals.bpf.h */
 	u64 quiet_at;
-	/* bit i: it has queued a task in LLC i and not looked after it since;
+	/* bit i: it has queued a task in shard i and not looked after it since;
 	 * see arrivals.bpf.h */
-	u64 queued_llcs;
+	u64 queued_shards;
 	struct tl_turns turns;	 /* of the queues that it serves */
 	struct tl_target target; /* what its governor was told */
+	/* by queue of its shard: what its tasks have used, on their clocks; of
+	 * clocks.bpf.h */
+	u64 charged_ns[TL_NR_QUEUES];
+	struct tl_clock pinned; /* clock of the tasks pinned to it */
 	/* where scores are fed, see score.bpf.h: its licence level at the last
 	 * look, and when that was, 0 = never */
 	u32 license_level;
@@ -59,7 +70,10 @@ struct tl_cpu {
 	u64 score_events;   /* tasks whose score spoke for another level */
 	u64 heuristic_ends; /* periods ended by a heuristic or timeout */
 	u64 preemptions;    /* kicks sent to displace non-wide work */
-	u64 steals;	    /* tasks taken from another LLC's queue */
+	/* searches for a victim, and CPUs that they looked at */
+	u64 victim_walks;
+	u64 victim_looks;
+	u64 steals; /* tasks taken from another shard's queue */
 	/* ticks that saw wide code where it must not be (degraded tasks not
 	 * counted, nor those that told at this tick or are leaving) */
 	u64 tick_wide_on_scalar;
@@ -109,7 +123,17 @@ struct tl_task_row {
 };
 _Static_assert(sizeof(struct tl_task_row) == 88, "drawn above; read by Rust");
 
-_Static_assert(TL_LLCS_MAX <= 64, "a bit for each LLC");
+_Static_assert(TL_SHARDS_MAX <= 64, "a bit for each shard");
+
+/* CPUs in topology order (node, cache, number): so many, from the first on. */
+struct tl_range {
+	u16 first;
+	u16 nr;
+};
+
+/* Machine, nodes, last-level caches: what tl_range is given for. Those that find
+ * no place here are left out: a search goes on in the next larger one. */
+#define TL_SCOPES_MAX 320u
 
 /* How the scheduler ended. */
 struct tl_exit {
@@ -123,7 +147,15 @@ struct tl_exit {
 /* Argument of the syscall program tl_set_slot. */
 struct tl_slot_args {
 	u32 tid;
+	u32 tgid; /* the slot is refused if the thread is another process's */
 	u32 slot;
+};
+
+/* Argument of the syscall program tl_publish. */
+struct tl_publish_args {
+	u64 rest_below_ns;
+	u32 nr_cpus;
+	u32 reserved;
 };
 
 /* Argument of the syscall program tl_classify_scalar. */

@@ -7,13 +7,19 @@
  *   state.bpf.h    tables, per-task and per-CPU state, look-ups
  *   arrivals.bpf.h how a CPU knows that nothing has been queued
  *   classes.bpf.h  CPU classes as masks, what an affinity reaches
+ *   clocks.bpf.h   queues and their clocks
+ *   victims.bpf.h  whom wide work displaces
+ *   groups.bpf.h   control groups: weights, limits
  *   place.bpf.h    select_cpu, enqueue: an idle CPU or a queue
  *   leave.bpf.h    giving up a CPU at the word of a tracing program
  *   detect.bpf.h   hints, marks, system calls, traps -> events
  *   score.bpf.h    licence counters -> events
  *   target.bpf.h   how fast the CPU is to be for its task
+ *   inside.bpf.h   tasks that are switched out inside a tracing program
+ *   overlooked.bpf.h  idle CPUs that have overlooked a task
  *   serve.bpf.h    dispatch: the next task of a CPU
  *   control.bpf.h  requests of the loader
+ *   held.bpf.h     tasks whose group is out of CPU time
  *   list.bpf.h     what each task has done, for who asks
  *
  * Life of a task on a CPU: (select_cpu) -> enqueue -> dispatch -> running ->
@@ -37,12 +43,18 @@ char LICENSE[] SEC("license") = "GPL";
 #include "state.bpf.h"
 #include "arrivals.bpf.h"
 #include "classes.bpf.h"
+#include "clocks.bpf.h"
+#include "victims.bpf.h"
+#include "groups.bpf.h"
 #include "place.bpf.h"
 #include "detect.bpf.h"
 #include "score.bpf.h"
 #include "target.bpf.h"
+#include "inside.bpf.h"
+#include "overlooked.bpf.h"
 #include "serve.bpf.h"
 #include "control.bpf.h"
+#include "held.bpf.h"
 #include "list.bpf.h"
 
 SEC("struct_ops/tl_select_cpu")
@@ -52,6 +64,9 @@ s32 BPF_PROG(tl_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	s32 cpu;
 
 	if (!tc)
+		return prev_cpu;
+	groups_active(p, tc);
+	if (groups_throttled(p, tc))
 		return prev_cpu;
 	refresh_caps(p, tc);
 	cpu = claim_idle(p, tc, prev_cpu);
@@ -71,7 +86,10 @@ void BPF_PROG(tl_enqueue, struct task_struct *p, u64 enq_flags)
 
 	if (!tc || !c)
 		return;
-	if ((enq_flags & TL_ENQ_LAST) && may_stay(p, tc, c->class))
+	groups_active(p, tc);
+	if (groups_throttled(p, tc))
+		hold(p, tc, enq_flags);
+	else if ((enq_flags & TL_ENQ_LAST) && may_stay(p, tc, c->class))
 		tl_scx_insert(p, TL_DSQ_LOCAL, tl_task_slice_ns(&tc->t, &cfg),
 			      enq_flags);
 	else
@@ -81,6 +99,7 @@ void BPF_PROG(tl_enqueue, struct task_struct *p, u64 enq_flags)
 SEC("struct_ops/tl_dispatch")
 void BPF_PROG(tl_dispatch, s32 cpu, struct task_struct *prev)
 {
+	bring_back(cpu);
 	serve(cpu, prev);
 }
 
@@ -121,27 +140,6 @@ static __always_inline void account_start(struct task_ctx *tc, struct tl_cpu *c,
 	tc->last_cpu = cpu;
 }
 
-/* It runs, of the queue that its virtual time belongs to. */
-static __always_inline void count_running(struct task_ctx *tc)
-{
-	u32 id = tc->t.clock;
-
-	if (!id || tc->runs_of)
-		return;
-	tc->runs_of = id;
-	__sync_fetch_and_add(&queues_of(id)->nr_running[queue_of(id)], 1);
-}
-
-static __always_inline void uncount_running(struct task_ctx *tc)
-{
-	u32 id = tc->runs_of;
-
-	if (!id)
-		return;
-	tc->runs_of = 0;
-	__sync_fetch_and_add(&queues_of(id)->nr_running[queue_of(id)], -1);
-}
-
 /* Switch out a task that has just started, before it gets anywhere. */
 static __always_inline void send_on(struct task_struct *p, s32 cpu)
 {
@@ -163,11 +161,17 @@ void BPF_PROG(tl_running, struct task_struct *p)
 	account_start(tc, c, cpu, now_ns);
 	tc->t.started_ns = now_ns;
 	tc->counted_ns = now_ns;
-	count_running(tc);
+	c->running_clock = tc->t.clock;
 	refresh_caps(p, tc);
 	queue = tl_task_queue(&tc->t);
 	c->running_queue = queue;
 	follow_target(p, tc, c, cpu, 0);
+	groups_active(p, tc);
+	if (groups_throttled(p, tc)) {
+		send_on(p, cpu);
+		return;
+	}
+	groups_run(p, tc);
 	if (starts_too_early(p, c)) {
 		send_on(p, cpu);
 	} else if (tl_queue_fits(queue, c->class)) {
@@ -192,7 +196,11 @@ void BPF_PROG(tl_stopping, struct task_struct *p, bool runnable)
 	account_run(tc, c, now_ns);
 	tell_end(tc, c, TL_EV_SWITCH_OUT, now_ns);
 	read_hint(p, tc, c, now_ns);
-	uncount_running(tc);
+	c->running_clock = 0;
+	if (!runnable) {
+		tc->may_hold = 0;
+		groups_idle(tc);
+	}
 	c->running_queue = TL_Q_NONE;
 	stops_inside(p, c, runnable);
 	if (!may_not_migrate(p))
@@ -221,12 +229,13 @@ void BPF_PROG(tl_tick, struct task_struct *p)
 		c->tick_wide_on_scalar += !changed && !is_leaving(tc) &&
 					  p->scx.slice;
 		tl_scx_set_slice(p, 0);
-	} else if (guest_should_go(p, tc, c)) {
+	} else if (groups_tick(p, tc) || guest_should_go(p, tc, c, cpu)) {
 		tl_scx_set_slice(p, 0);
 	}
 	c->running_queue = tl_task_queue(&tc->t);
 	follow_target(p, tc, c, cpu, 1);
-	look_after_queued(c, 1ull << (c->ticks % nr_llcs));
+	advance_clocks(c->shard, now_ns);
+	look_after_queued(c, 1ull << (c->ticks % nr_shards));
 	if (fault == TL_FAULT_ERROR && c->ticks > 50)
 		tl_scx_error("provoked on purpose (--fault error)");
 }
@@ -237,7 +246,7 @@ void BPF_PROG(tl_set_weight, struct task_struct *p, u32 weight)
 	struct task_ctx *tc = lookup_task(p);
 
 	if (tc)
-		tc->t.weight = weight;
+		groups_set_weight(tc, weight);
 }
 
 SEC("struct_ops/tl_set_cpumask")
@@ -288,10 +297,14 @@ s32 BPF_PROG(tl_init_task, struct task_struct *p,
 		tc->t.level = 0;
 		tc->t.loose_level = 0;
 	}
-	tc->t.weight = p->scx.weight;
+	tc->group = TL_GROUP_UNKNOWN;
+	tc->counts_in = 0;
+	tc->may_hold = 0;
+	tc->held_since_ns = 0;
+	groups_set_weight(tc, p->scx.weight);
 	tc->caps_generation = 0;
 	tc->slot = 0;
-	tc->runs_of = 0;
+	tc->pinned = 0;
 	tc->went_first = 0;
 	tc->last_cpu = -1;
 	tc->look = 0;
@@ -305,10 +318,19 @@ void BPF_PROG(tl_exit_task, struct task_struct *p,
 	      struct scx_exit_task_args *args)
 {
 	struct task_ctx *tc = try_lookup_task(p);
-	struct tl_hint_slot *slot = tc ? try_lookup_slot(tc->slot) : NULL;
 
-	if (slot && slot->tid == (u32)p->pid)
-		slot->tid = 0;
+	if (tc)
+		groups_idle(tc);
+}
+
+/* It leaves for another scheduling class, maybe while it is queued. */
+SEC("struct_ops/tl_disable")
+void BPF_PROG(tl_disable, struct task_struct *p)
+{
+	struct task_ctx *tc = try_lookup_task(p);
+
+	if (tc)
+		groups_idle(tc);
 }
 
 /* A realtime or deadline task took the CPU: what waits on its local queue may
@@ -322,15 +344,20 @@ void BPF_PROG(tl_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 
 static __always_inline int create_queues(void)
 {
-	u32 llc, queue;
+	u32 shard, queue, cpu;
 	int err;
 
-	bpf_for(llc, 0, nr_llcs) {
+	bpf_for(shard, 0, nr_shards) {
 		bpf_for(queue, 0, TL_NR_QUEUES) {
-			err = scx_bpf_create_dsq(tl_queue_id(llc, queue), -1);
+			err = scx_bpf_create_dsq(tl_queue_id(shard, queue), -1);
 			if (err)
 				return err;
 		}
+	}
+	bpf_for(cpu, 0, nr_cpus) {
+		err = scx_bpf_create_dsq(tl_pinned_id(cpu), -1);
+		if (err)
+			return err;
 	}
 	return 0;
 }
@@ -343,6 +370,8 @@ s32 BPF_PROG(tl_init)
 	if (!err)
 		err = create_scratch_masks();
 	if (!err)
+		err = start_passes();
+	if (!err)
 		err = apply_classes();
 	publish_targets();
 	return err;
@@ -351,10 +380,10 @@ s32 BPF_PROG(tl_init)
 SEC("struct_ops/tl_exit")
 void BPF_PROG(tl_exit, struct scx_exit_info *info)
 {
-	struct tl_hint_page *page = lookup_page();
+	struct tl_hint_board *board = lookup_board();
 
-	if (page)
-		page->header.active = 0;
+	if (board)
+		board->header.active = 0;
 	exited.code = info->exit_code;
 	bpf_probe_read_kernel_str(exited.reason, sizeof(exited.reason),
 				  info->reason);
@@ -376,6 +405,13 @@ struct sched_ext_ops lane_ops = {
 	.update_idle = (void *)tl_update_idle,
 	.init_task = (void *)tl_init_task,
 	.exit_task = (void *)tl_exit_task,
+	.disable = (void *)tl_disable,
+	.cgroup_init = (void *)tl_cgroup_init,
+	.cgroup_exit = (void *)tl_cgroup_exit,
+	.cgroup_move = (void *)tl_cgroup_move,
+	.cgroup_set_weight = (void *)tl_cgroup_set_weight,
+	.cgroup_set_bandwidth = (void *)tl_cgroup_set_bandwidth,
+	.cgroup_set_idle = (void *)tl_cgroup_set_idle,
 	.init = (void *)tl_init,
 	.exit = (void *)tl_exit,
 	.cpu_release = (void *)tl_cpu_release,

@@ -11,11 +11,12 @@
 #ifndef TL_PLACE_BPF_H
 #define TL_PLACE_BPF_H
 
-/* The part of a class that the task's affinity reaches; NULL if it is empty. */
+/* The part of a class within a scope that the task's affinity reaches; NULL if it
+ * is empty. */
 static __always_inline const struct cpumask *
-reachable_of_class(const struct task_struct *p, u32 class)
+reachable_of_class(const struct task_struct *p, u32 class, u32 scope)
 {
-	struct bpf_cpumask *mask = try_lookup_class_mask(class);
+	struct bpf_cpumask *mask = try_lookup_class_mask(class, scope);
 	struct bpf_cpumask *scratch;
 
 	if (!mask)
@@ -29,25 +30,45 @@ reachable_of_class(const struct task_struct *p, u32 class)
 	return as_cpumask(scratch);
 }
 
-/* Claim an idle CPU of the class that the task may use; its last one first,
- * for the caches. Negative if there is none. */
-static __always_inline s32 claim_idle_of_class(const struct task_struct *p,
-					       u32 class, s32 prev_cpu)
+/* A scope around a CPU: 0 is the machine, and stands for a cache or node that is
+ * no smaller. */
+static __always_inline u32 scope_around(const struct tl_cpu *c, u32 scope)
+{
+	return scope < TL_SCOPE_MACHINE ? c->scope[scope & 1] : 0;
+}
+
+/* Claim an idle CPU of the class that the task may use: its last one first, for
+ * the caches. Negative if there is none. */
+static __always_inline s32 claim_idle_in(const struct task_struct *p, u32 class,
+					 u32 scope, s32 prev_cpu)
 {
 	const struct tl_cpu *prev = lookup_cpu(prev_cpu);
 	const struct cpumask *reachable;
+	u32 around;
 
 	if (!prev)
 		return -1;
-	if (prev->class == class &&
+	if (scope == TL_SCOPE_LLC && prev->class == class &&
 	    bpf_cpumask_test_cpu(prev_cpu, p->cpus_ptr) &&
 	    scx_bpf_test_and_clear_cpu_idle(prev_cpu))
 		return prev_cpu;
-	reachable = reachable_of_class(p, class);
+	around = scope_around(prev, scope);
+	if (!around && scope != TL_SCOPE_MACHINE)
+		return -1; /* the machine's turn comes */
+	reachable = reachable_of_class(p, class, around);
 	return reachable ? scx_bpf_pick_idle_cpu(reachable, 0) : -1;
 }
 
-/* Claim an idle CPU for the task, in the policy's order of classes. */
+/* The one CPU of a pinned task, if it is idle. */
+static __always_inline s32 claim_own(const struct task_struct *p, s32 cpu)
+{
+	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
+			       scx_bpf_test_and_clear_cpu_idle(cpu) ?
+		       cpu :
+		       -1;
+}
+
+/* Claim an idle CPU for the task, in the policy's order. */
 static __always_inline s32 claim_idle(const struct task_struct *p,
 				      const struct task_ctx *tc, s32 prev_cpu)
 {
@@ -56,13 +77,15 @@ static __always_inline s32 claim_idle(const struct task_struct *p,
 
 	if (fault == TL_FAULT_STALL)
 		return -1;
-	bpf_for(i, 0, TL_NR_CLASSES) {
-		class = tl_idle_class(&tc->t, i);
+	if (tc->pinned)
+		return claim_own(p, prev_cpu);
+	bpf_for(i, 0, TL_IDLE_LOOKS) {
+		class = tl_look_class(&tc->t, i);
 		if (class >= TL_NR_CLASSES)
 			break;
 		if (!(tc->t.caps >> class & 1))
 			continue;
-		cpu = claim_idle_of_class(p, class, prev_cpu);
+		cpu = claim_idle_in(p, class, tl_look_scope(i), prev_cpu);
 		if (cpu >= 0)
 			return cpu;
 	}
@@ -73,7 +96,7 @@ static __always_inline s32 claim_idle(const struct task_struct *p,
  * nothing. */
 static __always_inline bool better_place_idle(const struct task_struct *p)
 {
-	const struct cpumask *reachable = reachable_of_class(p, 0), *idle;
+	const struct cpumask *reachable = reachable_of_class(p, 0, 0), *idle;
 	bool found;
 
 	if (!reachable)
@@ -84,101 +107,75 @@ static __always_inline bool better_place_idle(const struct task_struct *p)
 	return found;
 }
 
-/* Wake the CPU if it is idle by the time the task is in its queue: it may be on
- * its way there and have looked too early, see arrivals.bpf.h. */
-static __always_inline void kick_between(const struct tl_cpu *c, s32 cpu,
-					 u32 need)
+/* The shard to wait in: that of the CPU if it holds a CPU that is there for the
+ * task's queue, else one that does, in the node if possible. */
+static __always_inline u32 home_shard(const struct task_struct *p,
+				      const struct task_ctx *tc, s32 here)
 {
-	if (c->running_queue == TL_Q_NONE && c->class >= need &&
-	    c->class < TL_NR_CLASSES)
-		scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
-}
-
-/* No idle CPU for wide work: displace what has less right to a wide CPU. */
-static __always_inline void kick_victim(const struct task_struct *p, u32 need,
-					u32 arrives)
-{
-	u32 best = 0, limit = tl_victim_best(need), cpu;
-	s32 victim = -1;
-
-	bpf_for(cpu, 0, nr_cpus) {
-		u32 rank;
-
-		if (cpu >= TL_CPUS_MAX)
-			break;
-		kick_between(&cpus[cpu], cpu, need);
-		rank = tl_victim_rank(need, cpus[cpu].class,
-				      cpus[cpu].running_queue, arrives);
-		if (rank <= best || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
-			continue;
-		best = rank;
-		victim = cpu;
-		if (rank >= limit)
-			break;
-	}
-	if (victim < 0)
-		return;
-	/* the next one that looks for a victim must find another */
-	cpus[victim & (TL_CPUS_MAX - 1)].running_queue = TL_Q_WIDE + need - 1;
-	cpus[victim & (TL_CPUS_MAX - 1)].preemptions++;
-	scx_bpf_kick_cpu(victim, TL_KICK_PREEMPT);
-}
-
-/* The LLC to wait in: the CPU's own if it holds a CPU that is there for the
- * task's queue, else one that does. */
-static __always_inline u32 home_llc(const struct task_struct *p,
-				    const struct task_ctx *tc, s32 here)
-{
-	u32 llc = llc_of_cpu(here),
-	    class = tl_queue_class(tl_task_queue(&tc->t));
-	const struct cpumask *good;
+	u32 shard = shard_of_cpu(here), class;
+	u32 queue_class = tl_queue_class(tl_task_queue(&tc->t));
+	const struct cpumask *good = NULL;
 	const struct tl_cpu *c = lookup_cpu(here);
 
-	if (nr_llcs <= 1 || !c)
-		return llc;
-	if ((class == TL_NR_CLASSES || c->class == class) &&
-	    bpf_cpumask_test_cpu(here, p->cpus_ptr))
-		return llc;
-	if (class == TL_NR_CLASSES)
-		/* any will do, of those that are online */
-		class = tl_lowest_class(tc->t.caps);
-	if (reaches_everything(p) && (llc_classes[llc] >> class & 1))
-		return llc;
-	good = reachable_of_class(p, class);
-	return good ? llc_of_cpu(bpf_cpumask_any_distribute(good)) : llc;
+	if (nr_shards <= 1 || !c)
+		return shard;
+	if (tl_waits_here(queue_class, tc->t.caps, c->class,
+			  bpf_cpumask_test_cpu(here, p->cpus_ptr),
+			  reaches_everything(p), shard_at(shard)->classes))
+		return shard;
+	class = tl_waits_at_class(queue_class, tc->t.caps);
+	if (c->scope[TL_SCOPE_NODE])
+		good = reachable_of_class(p, class, c->scope[TL_SCOPE_NODE]);
+	if (!good || bpf_cpumask_empty(good))
+		good = reachable_of_class(p, class, 0);
+	if (!good || bpf_cpumask_empty(good))
+		return shard;
+	return shard_of_cpu(bpf_cpumask_any_distribute(good));
 }
 
-/* Put the task into its queue, by virtual time. */
+/* The queue to wait in. */
+static __always_inline u32 home_queue(const struct task_struct *p,
+				      const struct task_ctx *tc, s32 here)
+{
+	if (tc->pinned && bpf_cpumask_test_cpu(here, p->cpus_ptr))
+		return tl_pinned_id(here);
+	return tl_queue_id(home_shard(p, tc, here), tl_task_queue(&tc->t));
+}
+
+/* Put the task into its queue, by its key. */
 static __always_inline void insert_queued(struct task_struct *p,
-					  struct task_ctx *tc, u32 llc,
+					  struct task_ctx *tc, s32 here,
 					  u64 enq_flags)
 {
-	u32 id = tl_queue_id(llc, tl_task_queue(&tc->t));
+	u32 id = home_queue(p, tc, here);
+	u32 shard = shard_of_id(id);
 	u64 slice_ns = tl_task_slice_ns(&tc->t, &cfg);
-	u64 old_clock_ns = tc->t.clock ? *queue_clock(tc->t.clock) : 0;
+	u64 now_ns = bpf_ktime_get_ns(), key_ns;
 
-	tl_vtime_place(&tc->t, id, old_clock_ns, *queue_clock(id), slice_ns);
-	tc->t.enqueued_ns = bpf_ktime_get_ns();
-	count_arrival(llc);
-	note_queued(llc);
-	tl_scx_insert_vtime(p, id, slice_ns, tc->t.vtime_ns, enq_flags);
+	change_clock(&tc->t, id, slice_ns);
+	key_ns = key_in(&tc->t, id, slice_ns, now_ns);
+	tc->t.enqueued_ns = now_ns;
+	count_arrival(shard);
+	note_queued(shard);
+	tl_scx_insert_vtime(p, id, slice_in(&tc->t, id), key_ns, enq_flags);
+	if (tl_id_is_pinned(id))
+		kick_between(&cpus[here & (TL_CPUS_MAX - 1)], here, 0);
 }
 
-/* Whether a wakeup of this task goes before everything: the sched_ext watchdog,
+/* Whether a wakeup of this task goes before everything. The sched_ext watchdog,
  * RCU and workqueues are kernel threads that we schedule ourselves; the loader
- * gives threads their slots and must be able to stop us on the busiest machine.
- * One that has used its slice takes its turn like any default task, and so do
- * all of them where they have had more than half of the CPU. */
+ * registers threads and must be able to stop us on the busiest machine. */
 static __always_inline bool goes_first(const struct task_struct *p, s32 here,
 				       u64 enq_flags)
 {
+	u32 is_vital = p->flags & PF_KTHREAD || p->tgid == loader_tgid;
 	struct tl_cpu *c;
 
-	if (!(p->flags & PF_KTHREAD || p->tgid == loader_tgid) ||
-	    !(enq_flags & TL_ENQ_WAKEUP))
+	if (!is_vital)
 		return false;
 	c = lookup_cpu(here);
-	return c && tl_turns_may_go_first(&c->turns, cfg.slice_ns);
+	return c && tl_goes_first(&c->turns, is_vital,
+				  !!(enq_flags & TL_ENQ_WAKEUP), cfg.slice_ns);
 }
 
 static __always_inline void place(struct task_struct *p, struct task_ctx *tc,
@@ -201,12 +198,12 @@ static __always_inline void place(struct task_struct *p, struct task_ctx *tc,
 		return;
 	}
 	need = tl_task_need(&tc->t);
-	insert_queued(p, tc, home_llc(p, tc, here), enq_flags);
+	insert_queued(p, tc, here, enq_flags);
 	cpu = claim_idle(p, tc, here); /* see arrivals.bpf.h */
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
-	else if (need)
-		kick_victim(p, need,
+	else if (need && !tc->pinned)
+		kick_victim(p, need, shard_of_cpu(here),
 			    (enq_flags & TL_ENQ_WAKEUP) ||
 				    !(tc->t.flags & TL_TASK_RAN_FIT));
 }
@@ -215,10 +212,13 @@ static __always_inline void place(struct task_struct *p, struct task_ctx *tc,
 static __always_inline bool may_stay(const struct task_struct *p,
 				     struct task_ctx *tc, u32 class)
 {
-	refresh_caps(p, tc);
-	if (!tl_task_fits(&tc->t, class))
+	u32 better_idle;
+
+	if (groups_throttled(p, tc))
 		return false;
-	return !tl_task_is_guest(&tc->t, class) || !better_place_idle(p);
+	refresh_caps(p, tc);
+	better_idle = tl_task_is_guest(&tc->t, class) && better_place_idle(p);
+	return tl_may_stay(&tc->t, class, better_idle);
 }
 
 #endif

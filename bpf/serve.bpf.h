@@ -1,84 +1,255 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A CPU looks for its next task: the policy's steps, each through all LLCs,
- * nearest first.
+ * A CPU looks for its next task: the policy's steps, each through its own shard,
+ * then the others, nearest first.
  *
- * The task that ran until now (prev) is not in a queue yet. If it could go on,
- * it does so, with a new slice, unless a queue of its own step or an earlier
- * one has a task: then the CPU changes hands, and prev queues up behind.
+ * The task that ran until now (prev) is not in a queue yet. If it could go on, it
+ * competes with those that wait, by the key that it would have (policy/turns.h):
+ * it goes on, with a new slice, unless a task of an earlier step waits, it is
+ * another side's turn, or the head of its own side has a smaller key.
  *
- * If prev could go on and nobody has queued anything since the CPU last looked
- * in vain, it does not look again (arrivals.bpf.h). Nor, in that case, at what
- * prev has just hinted: stopping() reads it in a moment, and enqueue() finds
+ * If prev could go on and no task has been queued in the shard since the CPU last
+ * looked in vain, it does not look again (arrivals.bpf.h). Nor, in that case, at
+ * what prev has just hinted: stopping() reads it in a moment, and enqueue() finds
  * the place.
  */
 #ifndef TL_SERVE_BPF_H
 #define TL_SERVE_BPF_H
 
-/* Tasks that wait in a queue; remembered for its clock, which goes on where
- * asking would cost too much. */
-static __always_inline u32 nr_queued(u32 id)
-{
-	u32 *known = &queues_of(id)->nr_waiting[queue_of(id)];
-	s32 nr = scx_bpf_dsq_nr_queued(id);
+enum taken {
+	TAKEN_NONE = 0, /* nothing waits */
+	TAKEN_TASK = 1, /* a task is on its way to the CPU */
+	TAKEN_PREV = 2, /* tasks wait, and prev goes before them */
+};
 
-	if (nr < 0)
-		nr = 0;
-	if (*known != nr) /* CPUs of other LLCs look here too */
-		*known = nr;
-	return nr;
+/* What ran until now and may go on: where it competes. */
+struct rival {
+	u64 key_ns;
+	u32 clock; /* queue whose clock it is on */
+	u32 step;
+	u32 side; /* TL_SIDE_NONE: there is none */
+	s32 cpu;  /* that looks for work */
+};
+
+/* What waits on the CPU's sides in a step. */
+struct waiting {
+	struct tl_sides sides;
+	u32 id[TL_NR_SIDES];
+};
+
+static __always_inline void look_at_side(struct waiting *w, u32 side, u32 id)
+{
+	w->id[side] = id;
+	w->sides.nr_tasks[side] = nr_queued(id);
+	w->sides.key_ns[side] = w->sides.nr_tasks[side] ? tl_scx_head_key(id) :
+							  0;
 }
 
-/* Take a task from one of the step's queues in this LLC; while both have tasks,
- * they take turns (policy/queues.h). */
-static __always_inline bool take_from(struct tl_cpu *c, u32 class, u32 step,
-				      u32 llc)
+static __always_inline void look_at_sides(struct waiting *w, s32 cpu, u32 class,
+					  u32 step, u32 shard, bool with_pinned)
 {
-	u32 own = tl_queue_id(llc, tl_step_queue(class, step));
-	u32 shared = tl_queue_id(llc, TL_Q_DEFAULT);
-	u32 nr_own = nr_queued(own), nr_shared = 0, first;
+	__builtin_memset(w, 0, sizeof(*w));
+	look_at_side(w, TL_SIDE_OWN,
+		     tl_queue_id(shard, tl_step_queue(class, step)));
+	if (!tl_step_has_default(step))
+		return;
+	look_at_side(w, TL_SIDE_DEFAULT, tl_queue_id(shard, TL_Q_DEFAULT));
+	if (with_pinned)
+		look_at_side(w, TL_SIDE_PINNED, tl_pinned_id(cpu));
+}
 
-	if (tl_step_has_default(step))
-		nr_shared = nr_queued(shared);
-	if (!nr_shared)
-		return nr_own && tl_scx_move_to_local(own);
-	if (!nr_own)
-		return tl_scx_move_to_local(shared);
-	first = tl_turns_own_first(&c->turns) ? own : shared;
-	if (tl_scx_move_to_local(first)) {
-		tl_turns_begin(&c->turns, first,
-			       first == own ? nr_own : nr_shared);
-		return true;
+/* Let prev compete on its side. Whether it goes before the head there. */
+static __always_inline bool join_side(struct waiting *w, const struct rival *r)
+{
+	bool first = false;
+	u32 i;
+
+#pragma unroll
+	for (i = 0; i < TL_NR_SIDES; i++) {
+		if (i != r->side)
+			continue;
+		first = !w->sides.nr_tasks[i] ||
+			(s64)(r->key_ns - w->sides.key_ns[i]) < 0;
+		if (first)
+			w->sides.key_ns[i] = r->key_ns;
+		w->sides.nr_tasks[i]++;
 	}
-	return tl_scx_move_to_local(first == own ? shared : own);
+	return first;
 }
 
-static __noinline int take_step(struct tl_cpu *c, u32 step)
+/* Of the sides in this set, which of them has the first key; TL_SIDE_NONE. */
+static __always_inline u32 first_side(const struct waiting *w)
 {
-	u32 class, llc, i;
+	u32 i, first = TL_SIDE_NONE;
+	u64 key_ns = 0;
 
-	if (!c)
-		return 0;
-	class = c->class & 3;
-	llc = c->llc & (TL_LLCS_MAX - 1);
-	bpf_for(i, 0, nr_llcs) {
-		u32 other;
-
-		if (i >= TL_LLCS_MAX)
-			break;
-		other = llc_order[llc][i] & (TL_LLCS_MAX - 1);
-		if (take_from(c, class, step, other)) {
-			c->steals += other != llc;
-			return 1;
+#pragma unroll
+	for (i = 0; i < TL_NR_SIDES; i++) {
+		if (!w->sides.nr_tasks[i])
+			continue;
+		if (first == TL_SIDE_NONE ||
+		    (s64)(w->sides.key_ns[i] - key_ns) < 0) {
+			first = i;
+			key_ns = w->sides.key_ns[i];
 		}
 	}
-	return 0;
+	return first;
 }
 
-/* Whether the CPU's last task is one of ours and did not fall asleep. */
-static __always_inline bool wants_to_go_on(const struct task_struct *prev)
+static __always_inline u64 key_of_side(const struct waiting *w, u32 side)
 {
-	return prev && (prev->scx.flags & TL_TASK_QUEUED);
+	u64 key_ns = 0;
+	u32 i;
+
+#pragma unroll
+	for (i = 0; i < TL_NR_SIDES; i++)
+		if (i == side)
+			key_ns = w->sides.key_ns[i];
+	return key_ns;
+}
+
+/* Take the first task of these sides that this CPU may run, beginning with this
+ * side. Returns the side, TL_SIDE_NONE if there was none. */
+static __always_inline u32 move_from(const struct waiting *w, u32 first)
+{
+	u32 i;
+
+#pragma unroll
+	for (i = 0; i < TL_NR_SIDES; i++)
+		if (i == first && w->id[i] && tl_scx_move_to_local(w->id[i]))
+			return i;
+	/* a queue may hold only tasks that this CPU may not run */
+#pragma unroll
+	for (i = 0; i < TL_NR_SIDES; i++)
+		if (i != first && w->id[i] && w->sides.nr_tasks[i] &&
+		    tl_scx_move_to_local(w->id[i]))
+			return i;
+	return TL_SIDE_NONE;
+}
+
+static __always_inline void
+begin_turn(struct tl_cpu *c, const struct waiting *w, u32 side, u32 clock)
+{
+	u32 i, present = tl_sides_present(&w->sides);
+
+	if (!(present & (present - 1)))
+		return; /* one side only: nothing to share */
+#pragma unroll
+	for (i = 0; i < TL_NR_SIDES; i++)
+		if (i == side)
+			tl_turns_begin(&c->turns, i, clock ? clock : w->id[i],
+				       w->sides.nr_tasks[i]);
+}
+
+/* Not static: so the verifier looks at it once. */
+__noinline u32 tl_choose_side(struct tl_turns *turns, struct tl_sides *sides)
+{
+	if (!turns || !sides)
+		return TL_SIDE_NONE;
+	return tl_turns_choose(turns, sides);
+}
+
+/* Take a task of the step from the CPU's own shard. */
+__noinline int tl_take_own(struct tl_cpu *c, struct rival *r, u32 step)
+{
+	struct waiting w;
+	bool prev_first = false;
+	u32 side, taken;
+
+	if (!c || !r)
+		return TAKEN_NONE;
+	look_at_sides(&w, r->cpu, c->class & 3, step, c->shard, true);
+	if (!tl_sides_present(&w.sides))
+		return TAKEN_NONE;
+	if (r->side < TL_NR_SIDES && r->step == step)
+		prev_first = join_side(&w, r);
+	side = tl_choose_side(&c->turns, &w.sides);
+	if (prev_first && side == r->side) {
+		begin_turn(c, &w, side, r->clock);
+		return TAKEN_PREV;
+	}
+	taken = move_from(&w, side);
+	if (taken == TL_SIDE_NONE)
+		return TAKEN_PREV;
+	if (taken == side)
+		begin_turn(c, &w, side, 0);
+	return TAKEN_TASK;
+}
+
+/* Take a task of the step from another shard; with key_ns only if it has been due
+ * for so much longer that the CPU should help (policy/locality.h). */
+__noinline int tl_take_other(struct tl_cpu *c, u32 step, u32 other, u64 key_ns)
+{
+	struct waiting w;
+	u32 first;
+
+	if (!c)
+		return TAKEN_NONE;
+	look_at_sides(&w, 0, c->class & 3, step, other, false);
+	first = first_side(&w);
+	if (first == TL_SIDE_NONE)
+		return TAKEN_NONE;
+	if (key_ns && !tl_helps(key_ns, key_of_side(&w, first), cfg.slice_ns))
+		return TAKEN_NONE;
+	if (move_from(&w, first) == TL_SIDE_NONE)
+		return TAKEN_NONE;
+	c->steals++;
+	return TAKEN_TASK;
+}
+
+/* The first key in the CPU's own shard, prev's included; 0 if nothing is there. */
+static __always_inline u64 own_key(struct tl_cpu *c, const struct rival *r,
+				   u32 step)
+{
+	struct waiting w;
+	u32 first;
+
+	look_at_sides(&w, r->cpu, c->class & 3, step, c->shard, true);
+	if (r->side < TL_NR_SIDES && r->step == step)
+		join_side(&w, r);
+	first = first_side(&w);
+	return first == TL_SIDE_NONE ? 0 : key_of_side(&w, first);
+}
+
+/* Compare the own shard with one other, another one each time. */
+__noinline int tl_help(struct tl_cpu *c, struct rival *r, u32 step)
+{
+	u32 shard, at, other;
+	u64 key_ns;
+
+	if (!c || !r)
+		return TAKEN_NONE;
+	key_ns = own_key(c, r, step);
+	if (!key_ns)
+		return TAKEN_NONE;
+	shard = c->shard & (TL_SHARDS_MAX - 1);
+	at = c->helped + 1 < nr_shards ? c->helped + 1 : 1;
+	c->helped = at;
+	other = shard_order[shard][at & (TL_SHARDS_MAX - 1)];
+	return tl_take_other(c, step, other, key_ns);
+}
+
+static __always_inline u32 take_step(struct tl_cpu *c, struct rival *r,
+				     u32 step)
+{
+	u32 shard = c->shard & (TL_SHARDS_MAX - 1), taken, i;
+
+	if (nr_shards > 1 && tl_compares_now(c->looks) &&
+	    tl_help(c, r, step) == TAKEN_TASK)
+		return TAKEN_TASK;
+	taken = tl_take_own(c, r, step);
+	if (taken == TAKEN_TASK || (r->side < TL_NR_SIDES && r->step == step))
+		return taken;
+	bpf_for(i, 1, nr_shards) {
+		u32 other;
+
+		if (i >= TL_SHARDS_MAX)
+			break;
+		other = shard_order[shard][i];
+		if (tl_take_other(c, step, other, 0) == TAKEN_TASK)
+			return TAKEN_TASK;
+	}
+	return taken;
 }
 
 /* The context of prev if it wants to go on and may, else NULL. */
@@ -100,152 +271,54 @@ context_if_it_stays(struct task_struct *prev, struct tl_cpu *c, bool quiet)
 	return may_stay(prev, tc, c->class) ? tc : NULL;
 }
 
-/* The number of steps whose tasks go before this one on this CPU: its own step
- * is among them, so that equals take turns. */
-static __always_inline u32 nr_steps_before(struct task_ctx *tc, u32 class)
+/* Where prev competes with what waits. What it has used counts before that:
+ * stopping() comes later. */
+static __always_inline void compete(struct rival *r, struct task_ctx *tc,
+				    struct tl_cpu *c, s32 cpu)
 {
-	u32 step = tl_queue_step(class, tl_task_queue(&tc->t));
+	u64 slice_ns = tl_task_slice_ns(&tc->t, &cfg),
+	    now_ns = bpf_ktime_get_ns();
+	u32 queue = tl_task_queue(&tc->t), id;
 
-	return step < tl_nr_steps(class) ? step + 1 : tl_nr_steps(class);
-}
-
-/*
- * Tasks inside a program. While a task is switched out inside one of our
- * tracing programs, the kernel skips that program for all others on this CPU
- * (it takes that for recursion), and they would not be told to leave. So nobody
- * that could need it may run before that task has gone on:
- *
- *   dispatch   prev may not migrate: it is kept until the next tick, or, if it
- *              is to leave (leave.bpf.h), switched out once, to idle and back
- *   running    somebody else was on the local queue already: sent away again
- */
-
-/* Whether the CPU is prev's, which may not migrate; nothing else is to run. */
-static __always_inline bool goes_on_pinned(struct task_struct *prev)
-{
-	struct task_ctx *tc;
-
-	if (!wants_to_go_on(prev) || !may_not_migrate(prev))
-		return false;
-	tc = try_lookup_task(prev);
-	if (tc && !tc->move)
-		tl_scx_set_slice(prev, 1);
-	return true;
-}
-
-/* Kick the other CPUs between task and idle: they may have looked too early. */
-static __always_inline void kick_those_between(void)
-{
-	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
-	u32 cpu, here = bpf_get_smp_processor_id();
-
-	bpf_for(cpu, 0, nr_cpus) {
-		if (cpu >= TL_CPUS_MAX)
-			break;
-		if (cpus[cpu].running_queue == TL_Q_NONE &&
-		    cpus[cpu].class < TL_NR_CLASSES && cpu != here &&
-		    !bpf_cpumask_test_cpu(cpu, idle))
-			scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
+	account_run(tc, c, now_ns);
+	r->clock = tc->t.clock;
+	if (tc->pinned) {
+		id = tl_pinned_id(cpu);
+		r->step = 0;
+		r->side = TL_SIDE_PINNED;
+	} else {
+		id = tl_queue_id(c->shard, queue);
+		r->step = tl_queue_step(c->class & 3, queue);
+		r->side = queue == TL_Q_DEFAULT ? TL_SIDE_DEFAULT : TL_SIDE_OWN;
 	}
-	scx_bpf_put_idle_cpumask(idle);
+	r->key_ns = key_in(&tc->t, id, slice_ns, now_ns);
 }
 
-static __always_inline bool any_idle(void)
+/* Take a task for the CPU; arrivals is the count read before. Whether prev is to go
+ * on, if it can. */
+static __always_inline bool take(struct tl_cpu *c, struct rival *r,
+				 u64 arrivals)
 {
-	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
-	bool any = !bpf_cpumask_empty(idle);
+	u32 nr_steps = tl_nr_steps(c->class & 3), step, left = TAKEN_NONE;
 
-	scx_bpf_put_idle_cpumask(idle);
-	return any;
-}
-
-/* Tasks of a queue for which a later look looks for idle CPUs. Those at the head
- * may be bound to busy ones. */
-#define TL_LOOK_AHEAD 8
-
-/* Claim and wake idle CPUs for the tasks that wait in this LLC. Returns for how
- * many there was one. */
-__noinline int tl_find_overlooked(u32 llc)
-{
-	struct task_struct *p;
-	u32 queue;
-	int found = 0;
-
-	bpf_for(queue, 0, TL_NR_QUEUES) {
-		u32 id = tl_queue_id(llc, queue), seen = 0;
-
-		if (!nr_queued(id))
-			continue;
-		tl_for_each_queued(p, id)
-		{
-			struct task_ctx *tc = try_lookup_task(p);
-			s32 cpu = -1;
-
-			if (tc)
-				cpu = claim_idle(p, tc, scx_bpf_task_cpu(p));
-			if (cpu >= 0) {
-				scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
-				found++;
-			}
-			if (++seen >= TL_LOOK_AHEAD)
-				break;
-		}
-	}
-	return found;
-}
-
-/* The CPU looks after what it has queued since it last did so, and after these
- * LLCs' tasks; see arrivals.bpf.h. */
-static __always_inline void look_after_queued(struct tl_cpu *c, u64 llcs)
-{
-	u32 llc;
-
-	if (c->queued_llcs) {
-		llcs |= c->queued_llcs;
-		c->queued_llcs = 0;
-		count_arrival(0);
-		c->quiet_at++; /* this count is no news here */
-		kick_those_between();
-	}
-	if (!llcs || !any_idle())
-		return;
-	bpf_for(llc, 0, nr_llcs) {
-		if (llcs >> (llc & (TL_LLCS_MAX - 1)) & 1)
-			c->overlooked += tl_find_overlooked(llc);
-	}
-}
-
-/* Take a task for the CPU, from one of its first steps; arrivals is the sum
- * read before. */
-static __always_inline bool take(struct tl_cpu *c, u32 nr_steps, u64 arrivals)
-{
-	u32 step;
-
+	c->looks++;
 	bpf_for(step, 0, nr_steps) {
-		if (step >= TL_NR_CLASSES)
+		u32 taken;
+
+		if (step >= TL_NR_CLASSES ||
+		    (r->side < TL_NR_SIDES && step > r->step))
 			break;
-		if (take_step(c, step))
-			return true;
+		taken = take_step(c, r, step);
+		if (taken == TAKEN_TASK)
+			return false;
+		left |= taken;
 	}
-	if (nr_steps == tl_nr_steps(c->class)) {
+	if (left == TAKEN_NONE &&
+	    (r->side >= TL_NR_SIDES || r->step + 1 == nr_steps)) {
 		c->quiet_at = arrivals;
 		look_after_queued(c, 0);
 	}
-	return false;
-}
-
-/* The turn of what ran until now is over. If it wants to go on, what it has used
- * counts before the next task is chosen: stopping() comes after that. */
-static __always_inline void end_turn(struct task_struct *prev, struct tl_cpu *c)
-{
-	struct task_ctx *tc;
-
-	if (wants_to_go_on(prev)) {
-		tc = lookup_task(prev);
-		if (tc)
-			account_run(tc, c, bpf_ktime_get_ns());
-	}
-	tl_turns_end(&c->turns);
+	return true;
 }
 
 /* The CPU's task leaves: from here until it runs another it is between task and
@@ -260,56 +333,43 @@ static __always_inline u64 be_between(struct tl_cpu *c)
 static __always_inline void serve(s32 cpu, struct task_struct *prev)
 {
 	struct tl_cpu *c = lookup_cpu(cpu);
+	struct rival r = {.side = TL_SIDE_NONE, .cpu = cpu};
 	struct task_ctx *stays;
 	u64 arrivals;
 	bool quiet;
 
-	if (!c || fault == TL_FAULT_STALL || goes_on_pinned(prev))
+	if (!c || fault == TL_FAULT_STALL || goes_on_inside(prev))
 		return;
-	if (c->turns.queue)
-		end_turn(prev, c);
-	arrivals = nr_arrivals();
+	arrivals = nr_arrivals_at(c->shard);
 	quiet = wants_to_go_on(prev) && c->quiet_at == arrivals;
 	stays = context_if_it_stays(prev, c, quiet);
+	if (stays && !quiet)
+		compete(&r, stays, c, cpu);
+	tl_turns_end(&c->turns);
 	if (!stays)
 		arrivals = be_between(c);
-	if (!quiet && take(c,
-			   stays ? nr_steps_before(stays, c->class) :
-				   tl_nr_steps(c->class),
-			   arrivals))
+	if (!quiet && !take(c, &r, arrivals))
 		return;
 	if (!stays || !prev)
 		return;
-	tl_scx_set_slice(prev, tl_task_slice_ns(&stays->t, &cfg));
+	tl_scx_set_slice(prev, slice_in(&stays->t, stays->t.clock ?
+							   stays->t.clock :
+							   tl_pinned_id(cpu)));
 	/* It goes on without running() being called, and its type may have
 	 * changed since it started: say who may displace it now. Else a guest
 	 * that was wide until now holds a wide CPU until the next tick. */
 	c->running_queue = tl_task_queue(&stays->t);
 }
 
-/* A task stops on this CPU, or starts: keep track of who is inside. */
-static __always_inline void stops_inside(struct task_struct *p,
-					 struct tl_cpu *c, bool runnable)
-{
-	if (runnable && may_not_migrate(p))
-		c->inside = 1;
-}
-
-/* Whether this task must let the one inside go first. */
-static __always_inline bool starts_too_early(struct task_struct *p,
-					     struct tl_cpu *c)
-{
-	if (may_not_migrate(p))
-		c->inside = 0;
-	return c->inside && !(p->flags & PF_KTHREAD);
-}
-
 /* Whether a queue that the CPU serves in one of these steps holds anything. */
-static __always_inline bool has_work_in_steps(struct tl_cpu *c, u32 nr_steps)
+static __always_inline bool has_work_in_steps(struct tl_cpu *c, s32 cpu,
+					      u32 nr_steps)
 {
 	u32 queue, i;
 
-	bpf_for(i, 0, nr_llcs) {
+	if (nr_queued(tl_pinned_id(cpu)))
+		return true;
+	bpf_for(i, 0, nr_shards) {
 		bpf_for(queue, 0, TL_NR_QUEUES) {
 			if (tl_queue_step(c->class & 3, queue) >= nr_steps)
 				continue;
@@ -323,12 +383,13 @@ static __always_inline bool has_work_in_steps(struct tl_cpu *c, u32 nr_steps)
 /* Whether the task is a guest that should go now: something waits that goes
  * before it (its kick may have been lost, e.g. to a change of the classes), or
  * a scalar CPU is idle. */
-static __always_inline bool
-guest_should_go(struct task_struct *p, struct task_ctx *tc, struct tl_cpu *c)
+static __always_inline bool guest_should_go(struct task_struct *p,
+					    struct task_ctx *tc,
+					    struct tl_cpu *c, s32 cpu)
 {
 	return tl_task_is_guest(&tc->t, c->class) &&
 	       (better_place_idle(p) ||
-		has_work_in_steps(c, tl_nr_steps(c->class & 3) - 1));
+		has_work_in_steps(c, cpu, tl_nr_steps(c->class & 3) - 1));
 }
 
 #endif

@@ -6,16 +6,23 @@
 
 /* ---- set before load, constant for the verifier ---- */
 const volatile u32 nr_cpus = 1;
-const volatile u32 nr_llcs = 1;
+const volatile u32 nr_shards = 1;
+const volatile u32 nr_scopes = 1;
 const volatile u32 fault; /* enum tl_fault */
 const volatile s32 loader_tgid = -1;
-/* llc_order[llc][i]: the i-th nearest LLC, itself first */
-const volatile u8 llc_order[TL_LLCS_MAX][TL_LLCS_MAX];
+/* shard_order[shard][i]: the i-th nearest shard, itself first */
+const volatile u8 shard_order[TL_SHARDS_MAX][TL_SHARDS_MAX];
+/* CPUs in topology order; of each shard, and of each scope (classes.bpf.h) */
+const volatile u16 cpu_at[TL_CPUS_MAX];
+const volatile struct tl_range shard_cpus[TL_SHARDS_MAX];
+const volatile struct tl_range scope_cpus[TL_SCOPES_MAX];
 
 /* ---- settings, may change at any time ---- */
 struct tl_cfg cfg;
 /* Class that each CPU is to have; takes effect by tl_apply_classes. */
 u8 want_class[TL_CPUS_MAX];
+/* 1: the class has changed, and the CPU has not been made to choose anew. */
+u8 class_changed[TL_CPUS_MAX];
 
 /* ---- what runs ---- */
 struct tl_cpu cpus[TL_CPUS_MAX];
@@ -26,36 +33,60 @@ u32 class_generation = 1;
 /* Bit c: some CPU has class c. */
 u32 classes_present = 1;
 u32 nr_scalar_cpus;
-/* The same as classes_present, for each LLC. */
-u8 llc_classes[TL_LLCS_MAX];
-/* The queues of an LLC: a line of what changes with each task that waits or
- * stops, and one of counts. */
-struct llc_queues {
-	u64 clock_ns[7];   /* virtual-time clock of each queue */
-	u64 arrivals;	   /* tasks that entered a queue; see arrivals.bpf.h */
-	u32 nr_running[8]; /* tasks of the queue that run, by their clock */
-	u32 nr_waiting[8]; /* that wait, when last asked for */
-} llcs[TL_LLCS_MAX];
-_Static_assert(TL_NR_QUEUES <= 7, "a cache line of clocks");
+/* The wide CPUs, in topology order, and where those of a shard begin. */
+u16 wide_cpus[TL_CPUS_MAX];
+u32 nr_wide_cpus;
+u16 shard_wide_at[TL_SHARDS_MAX];
+
+/*
+ * The queues of a shard: a line of what changes with each task that waits, one
+ * of what changes with the classes, and the clocks, which change every few
+ * milliseconds (clocks.bpf.h).
+ */
+struct shard {
+	u64 arrivals; /* tasks that entered a queue; see arrivals.bpf.h */
+	/* what CPUs of other shards have charged, by queue */
+	u64 foreign_ns[TL_NR_QUEUES];
+	u8 classes __attribute__((aligned(64))); /* bit per class of its CPUs */
+	u8 nr_cpus[TL_NR_QUEUES];   /* CPUs that are there for a queue */
+	u32 nr_tasks[TL_NR_QUEUES]; /* that waited or ran at the last advance */
+	u64 advanced_ns __attribute__((aligned(64))); /* last advance */
+	u64 charged_ns[TL_NR_QUEUES];		      /* sum of charges then */
+	u64 sum_ns; /* of the advance in progress */
+	u32 nr_running;
+	struct tl_clock clock[TL_NR_QUEUES];
+} __attribute__((aligned(64))) shards[TL_SHARDS_MAX];
 
 struct task_ctx {
 	struct tl_task t;
 	u64 counted_ns; /* up to when its CPU time is counted */
 	/* class_generation that t.caps belongs to, 0 = look again */
 	u32 caps_generation;
-	u32 slot;     /* slot on the hint page + 1, 0 = none */
+	u32 pinned;   /* its affinity holds one CPU only */
+	u32 slot;     /* number of its hint slot + 1, 0 = none */
 	u32 hint_seq; /* the slot's values when last read */
 	u32 hint_want;
 	/* the kernel's count of its execs when it was given the slot */
 	u64 exec_id;
 	u32 went_first; /* it was placed before all queues */
-	u32 runs_of; /* queue id among whose running tasks it counts, 0 = none */
-	s32 last_cpu; /* where it last started, -1 = nowhere yet */
+	s32 last_cpu;	/* where it last started, -1 = nowhere yet */
 	/* set by probes, which may not act: look at the task's place when
 	 * the probe is done */
 	u32 look;
 	/* leave the CPU once migration is possible; see leave.bpf.h */
 	u32 move;
+	/* its control group, see groups.bpf.h: number in the table; the one
+	 * among whose runnable tasks it counts, 0 = none; with which weight */
+	u32 group;
+	u32 counts_in;
+	u32 counted_weight;
+	u32 own_weight; /* by its nice value, 1..10000 */
+	/* held.bpf.h: when it was set aside without having run since, 0 = it
+	 * is not; when it was last */
+	u64 held_since_ns;
+	u64 held_ns;
+	u64 utime;    /* user time by its last tick, see groups_tick() */
+	u32 may_hold; /* it has not left user code since its group is out */
 	struct tl_task_sums sums;
 };
 
@@ -66,13 +97,32 @@ struct {
 	__type(value, struct task_ctx);
 } tasks SEC(".maps");
 
+/* What applications may read (hint_page.h). The loader freezes it: from then
+ * on only programs here write it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, u32);
-	__type(value, struct tl_hint_page);
-} hint_page SEC(".maps");
+	__type(value, struct tl_hint_board);
+} hint_board SEC(".maps");
+
+/* What one process may write. */
+struct hint_area_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, sizeof(struct tl_hint_area));
+};
+
+/* By number; the daemon makes them, as processes come. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, TL_HINT_AREAS);
+	__type(key, u32);
+	__array(values, struct hint_area_map);
+} hint_areas SEC(".maps");
 
 /* NULL for a task that the scheduler has not been given yet. */
 static __always_inline struct task_ctx *try_lookup_task(struct task_struct *p)
@@ -100,35 +150,18 @@ static __always_inline struct tl_cpu *lookup_cpu(s32 cpu)
 	return &cpus[cpu & (TL_CPUS_MAX - 1)];
 }
 
-static __always_inline struct tl_hint_page *lookup_page(void)
+static __always_inline struct tl_hint_board *lookup_board(void)
 {
 	u32 key = 0;
 
-	return bpf_map_lookup_elem(&hint_page, &key);
+	return bpf_map_lookup_elem(&hint_board, &key);
 }
 
-/* The LLC's and the queue's part of a queue id, within the tables' bounds. */
-static __always_inline struct llc_queues *queues_of(u32 id)
-{
-	return &llcs[tl_queue_llc(id) & (TL_LLCS_MAX - 1)];
-}
-
-static __always_inline u32 queue_of(u32 id)
-{
-	return (id & 7) < TL_NR_QUEUES ? id & 7 : 0;
-}
-
-/* Clock of the queue with this id; ids come from tl_queue_id(). */
-static __always_inline u64 *queue_clock(u32 id)
-{
-	return &queues_of(id)->clock_ns[queue_of(id)];
-}
-
-static __always_inline u32 llc_of_cpu(s32 cpu)
+static __always_inline u32 shard_of_cpu(s32 cpu)
 {
 	struct tl_cpu *c = lookup_cpu(cpu);
 
-	return c ? c->llc & (TL_LLCS_MAX - 1) : 0;
+	return c ? c->shard & (TL_SHARDS_MAX - 1) : 0;
 }
 
 #endif

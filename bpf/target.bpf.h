@@ -12,7 +12,7 @@
  * governors count, is not set (a warning on 7.3).
  *
  * Ends: with the task, since its slot is looked at no more. With an exec: the new
- * program has asked for nothing, so a target of before is wiped out. With the
+ * program has asked for nothing, and gets a slot of its own. With the
  * scheduler: the kernel forgets all targets.
  *
  * Limits: only the governor schedutil listens. CPUs of one cpufreq policy get the
@@ -26,13 +26,9 @@
 static __always_inline u32 asked_target(const struct task_struct *p,
 					const struct task_ctx *tc)
 {
-	struct tl_hint_slot *slot = try_lookup_slot(tc->slot);
+	struct tl_hint_slot *slot = try_lookup_slot(p, tc);
 
-	if (!slot || slot->tid != (u32)p->pid)
-		return 0;
-	if (slot->target_q10 && p->self_exec_id != tc->exec_id)
-		slot->target_q10 = 0;
-	return slot->target_q10;
+	return slot ? slot->target_q10 : 0;
 }
 
 /* The governor of the running task's CPU hears what there is to hear. */
@@ -68,10 +64,10 @@ int BPF_PROG(tl_target_bell, const struct pt_regs *regs)
 /* Tell applications whether anything comes of targets. */
 static __always_inline void publish_targets(void)
 {
-	struct tl_hint_page *page = lookup_page();
+	struct tl_hint_board *board = lookup_board();
 
-	if (page)
-		page->header.takes_targets = tl_scx_has_cpuperf();
+	if (board)
+		board->header.takes_targets = tl_scx_has_cpuperf();
 }
 
 #endif

@@ -138,11 +138,17 @@ int tlt_arm_init(const char *components)
 	return 0;
 }
 
+/* Withhold nothing any more. */
+void tlt_distrust(void)
+{
+	WRITE_ONCE(untrustworthy, true);
+}
+
 /* The invariant does not hold: withhold nothing any more, and say so once. */
 void tlt_violation(struct tlt_cpu *c, const char *what, u64 xcr0)
 {
 	c->counters.violations++;
-	WRITE_ONCE(untrustworthy, true);
+	tlt_distrust();
 	pr_crit_once("CPU %d: %s (XCR0 %#llx, full %#llx); withholding nothing "
 		     "from now on\n",
 		     smp_processor_id(), what, xcr0, tlt_xcr0_full);
@@ -172,6 +178,9 @@ static void count_full(struct tlt_cpu *c, enum tlt_full_reason why)
 		break;
 	case TLT_FULL_TRAP:
 		c->counters.full_by_trap++;
+		break;
+	case TLT_FULL_CODE:
+		c->counters.full_by_code++;
 		break;
 	case TLT_FULL_DISARM:
 		c->counters.full_by_disarm++;

@@ -33,6 +33,7 @@ static long get_info(void __user *to)
 		.cpus_armed = tlt_nr_armed(),
 		.xcr0_full = tlt_xcr0_full,
 		.xcr0_withheld = tlt_xcr0_withheld,
+		.files_unread = tlt_nr_unread(),
 	};
 
 	return copy_to_user(to, &info, sizeof(info)) ? -EFAULT : 0;
@@ -92,6 +93,17 @@ static long add_site(struct opener *opener, const void __user *from)
 	if (copy_from_user(&site, from, sizeof(site)))
 		return -EFAULT;
 	return site.reserved ? -EINVAL : tlt_site_add(&opener->sites, &site);
+}
+
+static long read_file(struct opener *opener, const void __user *from)
+{
+	struct tlt_read what;
+
+	if (copy_from_user(&what, from, sizeof(what)))
+		return -EFAULT;
+	if (what.step > TLT_READ_END)
+		return -EINVAL;
+	return tlt_file_read(&opener->sites, &what);
 }
 
 static struct task_struct *get_task(pid_t nr)
@@ -184,6 +196,9 @@ static long ctl_ioctl(struct file *file, unsigned int what, unsigned long arg)
 	case TLT_IOC_SITE:
 		ret = add_site(opener, user_arg);
 		break;
+	case TLT_IOC_READ:
+		ret = read_file(opener, user_arg);
+		break;
 	case TLT_IOC_LEARN:
 		ret = learn(user_arg);
 		break;
@@ -206,7 +221,7 @@ static int ctl_open(struct inode *inode, struct file *file)
 
 	if (!opener)
 		return -ENOMEM;
-	INIT_LIST_HEAD(&opener->sites.list);
+	tlt_sites_init(&opener->sites);
 	file->private_data = opener;
 	return 0;
 }

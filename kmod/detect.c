@@ -26,6 +26,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/ftrace.h>
+#include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/string.h>
 
@@ -42,6 +43,17 @@ static void notrace on_map(unsigned long ip, unsigned long parent_ip,
 		tlt_maps_code(is_file);
 }
 
+/* The process's mappings are locked for writing: after security_mmap_file(). */
+static void notrace on_region(unsigned long ip, unsigned long parent_ip,
+			      struct ftrace_ops *ops, struct ftrace_regs *fregs)
+{
+	/* mmap_region(file, addr, len, vm_flags, ...) */
+	unsigned long vm_flags = ftrace_regs_get_argument(fregs, 3);
+
+	if (vm_flags & VM_EXEC && current->mm)
+		tlt_code_changes(current->mm);
+}
+
 static void notrace on_protect(unsigned long ip, unsigned long parent_ip,
 			       struct ftrace_ops *ops,
 			       struct ftrace_regs *fregs)
@@ -49,8 +61,10 @@ static void notrace on_protect(unsigned long ip, unsigned long parent_ip,
 	/* security_file_mprotect(vma, reqprot, prot) */
 	unsigned long prot = ftrace_regs_get_argument(fregs, 2);
 
-	if (prot & PROT_EXEC)
+	if (prot & PROT_EXEC) {
 		tlt_maps_code(false);
+		tlt_code_changes(current->mm);
+	}
 }
 
 #define FLAGS FTRACE_OPS_FL_RECURSION
@@ -60,6 +74,7 @@ static struct {
 	struct ftrace_ops ops;
 } hooks[] = {
 	{"security_mmap_file", {.func = on_map, .flags = FLAGS}},
+	{"mmap_region", {.func = on_region, .flags = FLAGS}},
 	{"security_file_mprotect", {.func = on_protect, .flags = FLAGS}},
 };
 

@@ -37,7 +37,9 @@
 #include <linux/module.h>
 #include <linux/static_call.h>
 #include <linux/tracepoint.h>
+#include <linux/version.h>
 #include <asm/trapnr.h>
+#include <trace/events/sched.h>
 
 #include "trap.h"
 
@@ -78,6 +80,18 @@ static const struct {
 	{"xrstors", false},
 };
 
+static unsigned long hooked; /* of fpu_code, a bit each */
+
+/* Whether one of these is hooked; `function` may go on after `length`. */
+bool tlt_is_hooked(const char *function, size_t length)
+{
+	for (int i = 0; i < ARRAY_SIZE(fpu_code); i++)
+		if (hooked & BIT(i) && strlen(fpu_code[i].function) == length &&
+		    !strncmp(fpu_code[i].function, function, length))
+			return true;
+	return false;
+}
+
 static int hook_fpu_code(void)
 {
 	bool reset = true;
@@ -90,6 +104,7 @@ static int hook_fpu_code(void)
 		err = ftrace_set_filter(&fpu_ops, name, strlen(name), reset);
 		if (!err) {
 			reset = false;
+			hooked |= BIT(i);
 		} else if (fpu_code[i].required) {
 			pr_err("this kernel has no traceable %s; the module "
 			       "cannot follow its FPU code: %d\n",
@@ -177,15 +192,31 @@ static void on_migrate(void *unused, struct task_struct *p, int to_cpu)
 	tlt_migrating(p, to_cpu);
 }
 
-/* More arguments follow; a probe may take fewer. */
-static void on_exec(void *unused, struct task_struct *p)
+/*
+ * Exactly as the trace points have them, for a kernel that checks the type of
+ * what it calls (kCFI); the compiler compares them below.
+ */
+static void on_exec(void *unused, struct task_struct *p, pid_t old_pid,
+		    struct linux_binprm *binary)
 {
 	tlt_executed();
 }
 
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
+static void on_exit(void *unused, struct task_struct *p, bool group_dead)
+#else
 static void on_exit(void *unused, struct task_struct *p)
+#endif
 {
 	tlt_marks_forget(p);
+}
+
+static __always_inline void check_types(void)
+{
+	check_trace_callback_type_sched_switch(on_switch);
+	check_trace_callback_type_sched_migrate_task(on_migrate);
+	check_trace_callback_type_sched_process_exec(on_exec);
+	check_trace_callback_type_sched_process_exit(on_exit);
 }
 
 static struct {
@@ -220,6 +251,7 @@ static void unhook_tracepoints(void)
 
 static int hook_tracepoints(void)
 {
+	check_types();
 	for_each_kernel_tracepoint(match, NULL);
 	for (int i = 0; i < ARRAY_SIZE(probes); i++) {
 		int err = probes[i].tracepoint ?
@@ -243,8 +275,14 @@ static int hook_tracepoints(void)
 
 static int on_module(struct notifier_block *nb, unsigned long event, void *data)
 {
-	if (event == MODULE_STATE_COMING)
-		tlt_full(TLT_FULL_FPU);
+	if (event != MODULE_STATE_COMING)
+		return NOTIFY_DONE;
+	tlt_full(TLT_FULL_FPU);
+	if (tlt_xstate_in_module(data)) {
+		pr_crit("withholding nothing from now on\n");
+		tlt_distrust();
+		tlt_arm_cpus(cpu_none_mask);
+	}
 	return NOTIFY_DONE;
 }
 
@@ -280,7 +318,7 @@ static void on_user_return(struct user_return_notifier *notifier)
 	struct tlt_cpu *c = container_of(notifier, struct tlt_cpu, notifier);
 
 	if (!c->reduced && c->armed) {
-		if (tlt_runs_full(c)) {
+		if (tlt_runs_full(c) || tlt_has_unread_code(c)) {
 			tlt_runs_on_full(c);
 			return; /* and look again next time */
 		}
@@ -316,24 +354,25 @@ void tlt_notify_unregister(struct tlt_cpu *c)
 /* ---- all together ---- */
 
 /*
- * The address of a kernel function that is not exported to modules. A probe
- * that is registered and removed again tells it, where kallsyms is closed.
+ * The address of something in the kernel's text that is not exported to modules,
+ * 0 if it has no such name. A probe that is looked for, and put nowhere, has it
+ * where kallsyms is closed.
  */
-static unsigned long address_of(const char *name)
+unsigned long tlt_address_of(const char *name)
 {
-	struct kprobe probe = {.symbol_name = name};
-	unsigned long address;
+	struct kprobe probe = {
+		.symbol_name = name,
+		.flags = KPROBE_FLAG_DISABLED,
+	};
 
-	if (register_kprobe(&probe))
-		return 0;
-	address = (unsigned long)probe.addr;
-	unregister_kprobe(&probe);
-	return address;
+	if (!register_kprobe(&probe))
+		unregister_kprobe(&probe);
+	return (unsigned long)probe.addr;
 }
 
 int tlt_hooks_init(void)
 {
-	unsigned long address = address_of("switch_fpu_return");
+	unsigned long address = tlt_address_of("switch_fpu_return");
 	int err;
 
 	if (!address) {
@@ -350,8 +389,13 @@ int tlt_hooks_init(void)
 	err = hook_tracepoints();
 	if (err)
 		goto gp;
+	err = test_leave_out_hooks ? 0 : tlt_xstate_check();
+	if (err)
+		goto tracepoints;
 	register_module_notifier(&module_block);
 	return 0;
+tracepoints:
+	unhook_tracepoints();
 gp:
 	unhook_gp();
 fpu_code:

@@ -26,17 +26,15 @@
  * XRSTOR of AVX also loads MXCSR, which is not ours: it is given the current
  * one.
  *
- * A hazard that remains, and why it is small: user code may execute XSAVE with
- * a reduced XCR0 and XRSTOR with a full one. The image lacks the withheld
- * components, so XRSTOR puts them into their initial state, and what was
- * parked at the XSAVE is lost if the program expected it back. Live ZMM_Hi256
- * is never withheld, so only opmask and zmm16-31 are concerned, which the ABI
- * lets every function call destroy. Who does it: the dynamic linker, when it
- * resolves a symbol during a call, where those registers are dead. The
- * exception are calls with a register convention of their own: TLS descriptors
- * (_dl_tlsdesc_dynamic_xsavec). For those, and for any other XSAVE that a scan
- * finds, sites.c makes XCR0 full before the XSAVE is executed and past the
- * XRSTOR.
+ * User code that saves and loads registers by itself is not looked after here.
+ * Under the reduced XCR0 XSAVE and XSAVEOPT write neither the withheld components
+ * nor their bits of XSTATE_BV: an image that had them before keeps its old values,
+ * and XRSTOR with the full XCR0 loads those. XSAVEC clears the bits, and XRSTOR
+ * then loads initial values. What is parked here is lost to such a program. So
+ * XCR0 is never reduced where it may execute these instructions: those in files
+ * are known, and have probes (sites.c); a process with other code is withheld
+ * nothing (read.c). The dynamic linker's resolver of symbols is left out unless
+ * AVX is withheld: what it would lose, opmask and zmm16-31, no call keeps.
  */
 #include <linux/slab.h>
 #include <linux/log2.h>

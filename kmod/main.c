@@ -28,12 +28,27 @@ MODULE_PARM_DESC(components,
 static int hotplug_state;
 
 /*
+ * With PREEMPT_RT spinlocks sleep, and so do allocations: neither the trap nor
+ * the return to user mode, with interrupts off, could make a note of a task.
+ * What compilers do to functions (LTO) shows in the kernel's text: xstate.c.
+ * kCFI finds the types that it expects (hooks.c).
+ */
+static int refused_configuration(void)
+{
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		return 0;
+	pr_err("this kernel is built with PREEMPT_RT, on which the module "
+	       "cannot work\n");
+	return -EOPNOTSUPP;
+}
+
+/*
  * Everything is in place before CPUs are looked at, CPUs before there is a
  * device to arm them by; and backwards when unloading.
  */
 static int __init trap_module_init(void)
 {
-	int err = tlt_arm_init(components);
+	int err = refused_configuration() ?: tlt_arm_init(components);
 
 	if (err)
 		return err;
@@ -41,9 +56,12 @@ static int __init trap_module_init(void)
 	err = tlt_live_init();
 	if (err)
 		return err;
-	err = tlt_hooks_init();
+	err = tlt_files_init();
 	if (err)
 		goto live;
+	err = tlt_hooks_init();
+	if (err)
+		goto files;
 	err = tlt_detect_init();
 	if (err)
 		goto hooks;
@@ -69,6 +87,8 @@ detect:
 	tlt_detect_exit();
 hooks:
 	tlt_hooks_exit();
+files:
+	tlt_files_exit();
 live:
 	tlt_live_exit();
 	return err;
@@ -81,6 +101,7 @@ static void __exit trap_module_exit(void)
 	tlt_trap_exit();
 	tlt_detect_exit();
 	tlt_hooks_exit();
+	tlt_files_exit();
 	tlt_marks_exit();
 	tlt_live_exit();
 	pr_info("unloaded\n");

@@ -221,29 +221,43 @@ full:
 	return true;
 }
 
-/*
- * The current task sees the full XCR0 for exec_grace_ns of its CPU time, from
- * now on: it has just started, or is about to look.
- */
-void tlt_full_for_a_while(void)
+/* The current task sees the full XCR0 for so much of its CPU time, from now on. */
+static void full_for(u64 grace_ns)
 {
-	u64 grace_ns = READ_ONCE(exec_grace_ns.value);
-	struct tlt_task *t;
+	struct tlt_task *t = tlt_task_get(current);
 
-	if (!grace_ns)
-		return;
-	t = tlt_task_get(current);
 	if (!t) {
 		unsigned long flags;
 
 		local_irq_save(flags);
 		this_cpu_write(tlt_cpu.skip_until_ns, local_clock() + grace_ns);
+		tlt_full(TLT_FULL_TRAP);
 		local_irq_restore(flags);
 		return;
 	}
 	WRITE_ONCE(t->full_until_run_ns,
-		   current->se.sum_exec_runtime + grace_ns + RUNTIME_LAG_NS);
+		   max(t->full_until_run_ns, current->se.sum_exec_runtime +
+						     grace_ns +
+						     RUNTIME_LAG_NS));
 	tlt_full(TLT_FULL_TRAP);
+}
+
+/* It has just started, or is about to look. */
+void tlt_full_for_a_while(void)
+{
+	u64 grace_ns = READ_ONCE(exec_grace_ns.value);
+
+	if (grace_ns)
+		full_for(grace_ns);
+}
+
+/* XSAVE and XRSTOR follow their probes at once. */
+#define SITE_NS 1000000ULL
+
+/* Before an instruction that must see the full XCR0, whatever the settings. */
+void tlt_full_at_site(void)
+{
+	full_for(max_t(u64, READ_ONCE(exec_grace_ns.value), SITE_NS));
 }
 
 /* The current task has executed a program: nothing is known of it. */

@@ -6,11 +6,14 @@
  *   arm.c     XCR0: the only file that writes it
  *   live.c    withheld state that is alive when XCR0 is reduced
  *   hooks.c   where the kernel has to be told: switch, FPU code, return to user
+ *   xstate.c  whether the kernel has other FPU code than that
  *   entry.S   the first thing that the kernel's FPU code calls
  *   trap.c    the trap and what is decided about it
  *   levels.c  licence counters: wide code that did not trap
  *   marks.c   notes about tasks and processes
- *   sites.c   places in programs that must see the full XCR0
+ *   sites.c   files that user space knows, and places in them that must see
+ *             the full XCR0
+ *   read.c    processes that have code which nobody has read
  *   detect.c  libraries that are loaded late
  *   ctl.c     the control device
  *   decode.c  the trapped instruction
@@ -29,6 +32,7 @@
 
 #include "uapi/turbolane_trap.h"
 
+struct module;
 struct perf_event;
 
 /* ---- one CPU ---- */
@@ -71,6 +75,7 @@ enum tlt_full_reason {
 	TLT_FULL_SWITCH,
 	TLT_FULL_FPU,
 	TLT_FULL_TRAP,
+	TLT_FULL_CODE,
 	TLT_FULL_DISARM,
 };
 
@@ -90,6 +95,7 @@ unsigned int tlt_nr_armed(void);
 bool tlt_is_armed(unsigned int cpu);
 enum tlt_reduction tlt_reduce(struct tlt_cpu *c);
 void tlt_make_full(enum tlt_full_reason why);
+void tlt_distrust(void);
 void tlt_violation(struct tlt_cpu *c, const char *what, u64 xcr0);
 
 /* Full from here to the next return to user mode. Any context but NMI. */
@@ -142,6 +148,14 @@ void tlt_notify_register(struct tlt_cpu *c);
 void tlt_notify_unregister(struct tlt_cpu *c);
 void tlt_load_user_registers(void);
 
+unsigned long tlt_address_of(const char *name);
+bool tlt_is_hooked(const char *function, size_t length);
+
+/* ---- xstate.c ---- */
+
+int tlt_xstate_check(void);
+bool tlt_xstate_in_module(const struct module *module);
+
 /* ---- marks.c ---- */
 
 /* A note under an address that is never dereferenced. */
@@ -188,6 +202,7 @@ void tlt_left_live(struct tlt_cpu *c);
 unsigned int tlt_wide_level(void);
 void tlt_level_rose(struct tlt_cpu *c);
 void tlt_full_for_a_while(void);
+void tlt_full_at_site(void);
 void tlt_executed(void);
 void tlt_maps_code(bool of_file);
 void tlt_migrating(struct task_struct *p, int to_cpu);
@@ -195,12 +210,34 @@ bool tlt_claims_gp(struct pt_regs *regs);
 
 /* ---- sites.c ---- */
 
+/* What an open control device has made known; under its mutex. */
 struct tlt_sites {
-	struct list_head list;
+	struct list_head files;
+	unsigned int nr_files, nr_sites;
 };
 
+int tlt_files_init(void);
+void tlt_files_exit(void);
+void tlt_sites_init(struct tlt_sites *sites);
 int tlt_site_add(struct tlt_sites *sites, const struct tlt_site *site);
+int tlt_file_read(struct tlt_sites *sites, const struct tlt_read *what);
 void tlt_sites_drop(struct tlt_sites *sites);
+
+/* ---- read.c ---- */
+
+/* A file in its table, or not yet. */
+struct tlt_read_file {
+	struct hlist_node node;
+	const struct inode *inode; /* only to compare */
+	bool is_read;
+	unsigned int nr_sites; /* of sites.c */
+};
+
+void tlt_is_read(struct tlt_read_file *file);
+void tlt_unread(struct tlt_read_file *file);
+u64 tlt_nr_unread(void);
+bool tlt_has_unread_code(struct tlt_cpu *c);
+void tlt_code_changes(struct mm_struct *mm);
 
 /* ---- detect.c ---- */
 

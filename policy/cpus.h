@@ -4,12 +4,13 @@
  * a wide task may displace.
  *
  * Whole cores: the siblings of a core share its licence, so they share their
- * class (SYSTOR 2.2, DESIGN 3).
+ * class (SYSTOR 2.2).
  *
- * Which cores: the last ones in topology order. Interrupts, housekeeping and
- * most affinity masks written by hand begin at CPU 0, so the low CPUs stay
- * scalar longest. Growing and shrinking the set then touches one core at its
- * edge, never moves the rest.
+ * Which cores: the last one of each node in turn, and within a node of each
+ * last-level cache in turn (Topology::wide_order), so that a wide task finds a
+ * wide CPU in its node (SYSTOR 5, THESIS 6.1). The last ones, because interrupts,
+ * housekeeping and most affinity masks written by hand begin at CPU 0. Growing
+ * and shrinking the set then touches one core at its edge, never moves the rest.
  *
  * Classes are nested sets of these cores: all wide ones, of them those above
  * class 1, of them those above class 2 ...; the highest class is last. Without
@@ -22,7 +23,7 @@
 #include "queues.h"
 
 /*
- * Which of the last cores are wide, and for what: so many of them have a class
+ * Which of these cores are wide, and for what: so many of them have a class
  * above c. As many as above[0], or more, is no split at c.
  *
  *   above = { 6, 4, 6 }    rank  5 4 | 3 2 1 0
@@ -32,8 +33,7 @@ struct tl_split {
 	u32 above[TL_LEVEL_MAX];
 };
 
-/* Class of the core with this rank from the end of the topology order (0 is
- * the last core). */
+/* Class of the core with this rank in that order. */
 tl_inline u32 tl_core_class(u32 rank, const struct tl_split *split)
 {
 	u32 class = TL_LEVEL_MAX;

@@ -85,7 +85,8 @@ struct tl_sizing_input {
 	u64 wide_wait_ns; /* time wide tasks waited in queues */
 	u64 rest_run_ns;  /* the same for all other tasks */
 	u64 rest_wait_ns;
-	/* of all time waited, for wide code by the tasks' mixes (mix.h) */
+	/* of all time waited, for wide code by the tasks' mixes (mix.h);
+	 * unused at a boundary between classes */
 	u64 mix_wait_ns;
 	u32 nr_cores;	      /* cores of the machine, >= 1 */
 	u32 nr_cpus_per_core; /* SMT siblings, >= 1 */

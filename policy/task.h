@@ -93,11 +93,11 @@ struct tl_task {
 	u64 evidence_ns; /* time of the last event that was evidence */
 	u64 enqueued_ns; /* when it entered the queue it waits in, 0 = none */
 	u64 started_ns;	 /* when it was put on its CPU, 0 = not running */
-	u32 weight;	 /* 1..10000, 100 is nice 0 (cgroup v2 cpu.weight) */
-	u32 clock;	 /* queue id whose clock vtime_ns is measured on */
-	u8 type;	 /* enum tl_type */
-	u8 level;	 /* licence level, 0 unless type is TL_WIDE */
-	u8 hint_level;	 /* evidence by kind, 0 = none */
+	u32 weight;    /* effective, 1..10000 * TL_WEIGHT_UNIT; see groups.h */
+	u32 clock;     /* queue id whose clock vtime_ns is measured on */
+	u8 type;       /* enum tl_type */
+	u8 level;      /* licence level, 0 unless type is TL_WIDE */
+	u8 hint_level; /* evidence by kind, 0 = none */
 	u8 mark_level;
 	u8 loose_level;
 	u8 mark_depth; /* marked functions it is inside of, saturates */
@@ -112,7 +112,10 @@ _Static_assert(sizeof(struct tl_task) == 64, "drawn above; mirrored in Rust");
 #define TL_TASK_SYSCALL_WIDE 2u /* was wide at the entry of its system call */
 #define TL_TASK_HINTS 4u	/* has given hints: its score does not count */
 
-#define TL_WEIGHT_NICE0 100u
+/* Effective weights (groups.h) are in parts of a cpu.weight, of which nice 0 has
+ * 100. */
+#define TL_WEIGHT_UNIT 1024u
+#define TL_WEIGHT_NICE0 (100u * TL_WEIGHT_UNIT)
 
 /* A task that has just come to be. parent_type and parent_level are those of
  * the forking task, TL_DEFAULT and 0 if there is none (SYSTOR 3.2: a child

@@ -131,13 +131,13 @@ tl_inline struct tl_sizing_input tl_tiers_at(const struct tl_tiers_input *in,
 			tl_tiers_sum(in->wait_ns, class + 1, TL_LEVEL_MAX),
 		.rest_run_ns = tl_tiers_sum(in->run_ns, 1, class),
 		.rest_wait_ns = tl_tiers_sum(in->wait_ns, 1, class),
-		.mix_wait_ns = in->mix_wait_ns,
 		.nr_cores = in->nr_cores,
 		.nr_cpus_per_core = in->nr_cpus_per_core,
 	};
 
 	if (class)
 		return at;
+	at.mix_wait_ns = in->mix_wait_ns;
 	at.rest_run_ns = in->run_ns[TL_DEFAULT] + in->run_ns[TL_SCALAR];
 	at.rest_wait_ns = in->wait_ns[TL_DEFAULT] + in->wait_ns[TL_SCALAR];
 	return at;

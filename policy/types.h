@@ -22,9 +22,12 @@
 #define TL_NR_CLASSES (TL_LEVEL_MAX + 1u)
 #define TL_CLASS_NONE 255u /* of a CPU that is offline: counts as neither */
 
-/* CPUs, LLCs: what the fixed-size tables of both builds hold. */
+/* CPUs, shards of them (queues.h): what the fixed-size tables of both builds
+ * hold. */
 #define TL_CPUS_MAX 1024u
-#define TL_LLCS_MAX 64u
+#define TL_SHARDS_MAX 64u
+/* CPUs of a shard at most. */
+#define TL_SHARD_CPUS 16u
 
 #define tl_inline static inline __attribute__((always_inline, unused))
 

@@ -17,7 +17,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define TLT_ABI_VERSION 2
+#define TLT_ABI_VERSION 3
 #define TLT_DEVICE "turbolane_trap"
 
 struct tlt_info {
@@ -25,7 +25,8 @@ struct tlt_info {
 	__u32 cpus_armed;    /* number of CPUs armed now */
 	__u64 xcr0_full;     /* what the kernel has enabled */
 	__u64 xcr0_withheld; /* what armed CPUs withhold; bits of xcr0_full */
-	__u64 reserved[4];   /* 0 */
+	__u64 files_unread;  /* how often a file that was read became unread */
+	__u64 reserved[3];   /* 0 */
 };
 
 /* The CPUs to arm; all others are disarmed. An empty set disarms all. */
@@ -38,12 +39,35 @@ struct tlt_arm {
 /*
  * A place in a file whose execution gives the task the full XCR0 for the time
  * of parameter exec_grace_ns: before an XGETBV that looks for AVX-512, before
- * an XSAVE whose image is restored later. Until the file is closed.
+ * an XSAVE whose image is restored later. Until the device is closed, or the file
+ * is forgotten (struct tlt_read).
  */
 struct tlt_site {
 	__s32 fd;	    /* the mapped file */
 	__u32 reserved;	    /* 0 */
 	__u64 offset_bytes; /* of an instruction, in the file */
+};
+
+/*
+ * User space looks through a file for all such places. Processes are withheld
+ * something only if all their code is of files that were looked through.
+ *
+ *   BEGIN  before the file's first byte is read; then the sites; then
+ *   END    if everything was understood
+ *
+ * From BEGIN on the file, with its sites, is forgotten when it is opened for
+ * writing, deleted, or its file system unmounted. EALREADY: it was read before.
+ * ETXTBSY: it is open for writing. ESTALE at END: it may have changed since BEGIN,
+ * or there was none.
+ */
+enum tlt_read_step {
+	TLT_READ_BEGIN = 0,
+	TLT_READ_END = 1,
+};
+
+struct tlt_read {
+	__s32 fd;   /* the mapped file */
+	__u32 step; /* enum tlt_read_step */
 };
 
 enum tlt_verdict {
@@ -84,6 +108,8 @@ struct tlt_cpu_counters {
 	__u64 no_memory;     /* traps for which no note could be allocated */
 	__u64 violations;    /* of the invariant in arm.c; must be 0 */
 	__u64 level_rises;   /* to wide_level, with the full XCR0 and no trap */
+	__u64 unread_returns; /* of processes with unread code: left full */
+	__u64 full_by_code;   /* as full_by_...: a process got code */
 };
 
 struct tlt_get_cpu {
@@ -107,6 +133,7 @@ struct tlt_get_task {
 #define TLT_IOC_SITE _IOW('T', 0xc2, struct tlt_site)
 #define TLT_IOC_LEARN _IOW('T', 0xc3, struct tlt_learn)
 #define TLT_IOC_GET_CPU _IOWR('T', 0xc4, struct tlt_get_cpu)
+#define TLT_IOC_READ _IOW('T', 0xc6, struct tlt_read)
 #define TLT_IOC_GET_TASK _IOWR('T', 0xc5, struct tlt_get_task)
 
 #endif

@@ -18,8 +18,6 @@ pub struct Facts {
     pub topology: Topology,
     /// SMT siblings may be used; `None` if the kernel does not say.
     pub smt_active: Option<bool>,
-    /// CPUs that the kernel command line took from the scheduler (`isolcpus`).
-    pub isolated: machine::CpuSet,
     /// What the kernel offers.
     pub kernel: Kernel,
     /// What this process may do.
@@ -39,9 +37,6 @@ impl Facts {
         Ok(Facts {
             cpu: read_cpu(source),
             smt_active: text("/sys/devices/system/cpu/smt/active").map(|flag| flag == "1"),
-            isolated: text("/sys/devices/system/cpu/isolated")
-                .and_then(|list| list.parse().ok())
-                .unwrap_or_default(),
             kernel: read_kernel(source),
             rights: read_rights(source),
             power: read_power(source, first),

@@ -108,6 +108,8 @@ pub struct Modules {
     pub build_files: bool,
     /// The trap module is installed for this kernel.
     pub trap_installed: bool,
+    /// The kernel is built with PREEMPT_RT, on which the trap module does not load.
+    pub realtime: bool,
 }
 
 /// What the kernel offers.
@@ -119,6 +121,9 @@ pub struct Kernel {
     pub btf: bool,
     /// Its sched_ext; `None` if it was built without.
     pub sched_ext: Option<SchedExt>,
+    /// CPUs that its command line took out of the scheduling domains (`isolcpus=`, without or with
+    /// the flag `domain`; with `nohz` or `managed_irq` alone there are none).
+    pub isolated: CpuSet,
     /// It can place uprobes (functions marked by `--mark`).
     pub uprobes: bool,
     /// Who may load BPF without CAP_BPF: `kernel.unprivileged_bpf_disabled` is 0.
@@ -133,6 +138,9 @@ pub fn read_kernel(source: &dyn Source) -> Kernel {
     Kernel {
         btf: source.exists("/sys/kernel/btf/vmlinux"),
         sched_ext: read_sched_ext(source),
+        isolated: text(source, "/sys/devices/system/cpu/isolated")
+            .and_then(|list| list.parse().ok())
+            .unwrap_or_default(),
         uprobes: source.exists("/sys/bus/event_source/devices/uprobe/type"),
         unprivileged_bpf: text(source, "/proc/sys/kernel/unprivileged_bpf_disabled")
             .map(|value| value == "0"),
@@ -180,6 +188,7 @@ fn read_modules(source: &dyn Source, release: &Release) -> Modules {
         lockdown: text(source, "/sys/kernel/security/lockdown").as_deref().and_then(selected),
         build_files: source.exists(&format!("/lib/modules/{}/build", release.text)),
         trap_installed: crate::trap::file(source, &release.text).is_some(),
+        realtime: text(source, "/sys/kernel/realtime").as_deref() == Some("1"),
     }
 }
 
@@ -267,6 +276,7 @@ mod tests {
             read("/sys/module/module/parameters/sig_enforce = Y").signatures_enforced,
             Some(true)
         );
+        assert!(read("/sys/kernel/realtime = 1").realtime && !read("").realtime);
         assert!(
             read("/proc/sys/kernel/osrelease = 7.3.4\n/lib/modules/7.3.4/build exists").build_files
         );

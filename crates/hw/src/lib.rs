@@ -9,6 +9,7 @@
 //! modules change something when asked to: `task` (affinity) and `trap` (the trap module).
 
 pub mod activity;
+pub mod cgroups;
 pub mod cpu;
 pub mod cpu_time;
 pub mod cycles;

@@ -39,16 +39,67 @@ impl Stat {
 /// The number, here, of the thread of process `tgid` (here) that its own PID namespace calls
 /// `ns_tid`.
 pub fn global_tid(tgid: u32, ns_tid: u32) -> io::Result<u32> {
-    // Without containers, both numbers are the same: one look instead of a search.
-    if innermost_tid(tgid, ns_tid).is_ok_and(|found| found == ns_tid) {
-        return Ok(ns_tid);
-    }
-    for tid in threads(tgid)? {
-        if innermost_tid(tgid, tid).is_ok_and(|found| found == ns_tid) {
+    let mut search = match look_up(tgid, ns_tid)? {
+        Lookup::Found(tid) => return Ok(tid),
+        Lookup::Search(search) => search,
+    };
+    loop {
+        if let Some(tid) = search.step(THREADS_MAX)? {
             return Ok(tid);
         }
     }
-    Err(Error::from_raw_os_error(libc::ESRCH))
+}
+
+/// What a first look for a thread came to.
+pub enum Lookup {
+    /// The thread's number here.
+    Found(u32),
+    /// The process is in another PID namespace: its threads have to be looked at.
+    Search(Search),
+}
+
+/// A search in steps, for those who serve others meanwhile: a look costs about 20 us, and a process may have thousands of
+/// threads.
+pub struct Search {
+    tgid: u32,
+    ns_tid: u32,
+    names: std::iter::Take<fs::ReadDir>,
+}
+
+/// Begins what [`global_tid`] does at once.
+pub fn look_up(tgid: u32, ns_tid: u32) -> io::Result<Lookup> {
+    // Without containers, both numbers are the same: one look instead of a search.
+    if innermost_tid(tgid, ns_tid).is_ok_and(|found| found == ns_tid) {
+        return Ok(Lookup::Found(ns_tid));
+    }
+    let status = fs::read_to_string(format!("/proc/{tgid}/status"))?;
+    if nr_numbers(&status) == 1 {
+        // Nor has any other thread of the process a second number.
+        return Err(Error::from_raw_os_error(libc::ESRCH));
+    }
+    Search::new(tgid, ns_tid).map(Lookup::Search)
+}
+
+impl Search {
+    /// Begins with the process's first thread.
+    pub fn new(tgid: u32, ns_tid: u32) -> io::Result<Search> {
+        let names = fs::read_dir(format!("/proc/{tgid}/task"))?.take(THREADS_MAX);
+        Ok(Search { tgid, ns_tid, names })
+    }
+
+    /// Looks at the next threads, at most so many: the one that was searched, or `None` to go on; `ESRCH` after the last.
+    pub fn step(&mut self, looks: usize) -> io::Result<Option<u32>> {
+        for _ in 0..looks {
+            let name = self.names.next().ok_or_else(|| Error::from_raw_os_error(libc::ESRCH))??;
+            let Some(tid) = name.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            if innermost_tid(self.tgid, tid).is_ok_and(|found| found == self.ns_tid) {
+                return Ok(Some(tid));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// The threads of a process, in no order; not more than 16384 of them.
@@ -107,6 +158,12 @@ pub fn last_cpu(tid: u32) -> io::Result<usize> {
     stat(tid).map(|stat| stat.last_cpu)
 }
 
+/// True while the number belongs to the process or thread that started then, even if it has ended and nobody has asked
+/// for its exit status: a process whose first thread has ended may have others.
+pub fn exists_since(tid: u32, start_ticks: u64) -> bool {
+    stat(tid).is_ok_and(|stat| stat.start_ticks == start_ticks)
+}
+
 /// True while the thread lives; false for a zombie, which runs no more.
 pub fn task_alive(tid: u32) -> bool {
     stat(tid).is_ok_and(|stat| stat.is_alive())
@@ -154,6 +211,12 @@ fn innermost_tid(tgid: u32, tid: u32) -> io::Result<u32> {
     innermost_of(&status).ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
+/// In how many PID namespaces, from this one on, the thread has a number.
+fn nr_numbers(status: &str) -> usize {
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    line.map_or(0, |line| line.split_ascii_whitespace().count())
+}
+
 /// `NSpid:` lists the thread's numbers from this namespace (as /proc was mounted) to its own.
 fn innermost_of(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
@@ -191,6 +254,7 @@ mod tests {
         assert_eq!(innermost_of("NSpid:\t4000\t70\t3\n"), Some(3));
         assert_eq!(innermost_of("NSpid:\t\n"), None);
         assert_eq!(innermost_of("Pid:\t3\n"), None);
+        assert_eq!([nr_numbers("NSpid:\t7\n"), nr_numbers("NSpid:\t40\t7\n")], [1, 2]);
     }
 
     /// A name with parentheses and blanks does not shift the fields; a cut line is no answer.

@@ -21,7 +21,7 @@ use crate::{Live, Source};
 pub const NAME: &str = "turbolane_trap";
 
 /// The ABI that this was written for.
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 
 const DEVICE: &str = "/dev/turbolane_trap";
 const MODULE: &str = "/sys/module/turbolane_trap";
@@ -51,7 +51,9 @@ pub struct Info {
     pub xcr0_full: u64,
     /// What armed CPUs withhold.
     pub xcr0_withheld: u64,
-    reserved: [u64; 4],
+    /// How often a file that was read became unread again.
+    pub files_unread: u64,
+    reserved: [u64; 3],
 }
 
 #[repr(C)]
@@ -66,6 +68,21 @@ struct Site {
     fd: i32,
     reserved: u32,
     offset_bytes: u64,
+}
+
+/// Steps of looking through a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadStep {
+    /// Before its first byte is read.
+    Begin = 0,
+    /// After its last site was added, if everything was understood.
+    End = 1,
+}
+
+#[repr(C)]
+struct Read {
+    fd: i32,
+    step: u32,
 }
 
 /// What is known of a process.
@@ -108,6 +125,8 @@ pub struct CpuCounters {
     pub no_memory: u64,
     pub violations: u64,
     pub level_rises: u64,
+    pub unread_returns: u64,
+    pub full_by_code: u64,
 }
 
 #[repr(C)]
@@ -147,6 +166,7 @@ const ARM: u64 = ioctl_number(1, 0xc1, size_of::<Arm>());
 const SITE: u64 = ioctl_number(1, 0xc2, size_of::<Site>());
 const LEARN: u64 = ioctl_number(1, 0xc3, size_of::<Learn>());
 const GET_CPU: u64 = ioctl_number(3, 0xc4, size_of::<GetCpu>());
+const READ: u64 = ioctl_number(1, 0xc6, size_of::<Read>());
 const GET_TASK: u64 = ioctl_number(3, 0xc5, size_of::<TaskCounters>());
 
 /// The module's file for the running kernel, if it is installed.
@@ -268,6 +288,13 @@ impl Device {
         self.call(SITE, &mut Site { fd: file.as_raw_fd(), reserved: 0, offset_bytes })
     }
 
+    /// A file is being looked through for the places that need a site. Only processes all of whose code
+    /// was read are withheld anything. `EALREADY`: it was read before; `ETXTBSY`: it is open for writing;
+    /// `ESTALE` at the end: it may have changed since the beginning.
+    pub fn read_step(&self, file: &File, step: ReadStep) -> io::Result<()> {
+        self.call(READ, &mut Read { fd: file.as_raw_fd(), step: step as u32 })
+    }
+
     /// Tells the module what is known of a process.
     pub fn learn(&self, pid: i32, verdict: Verdict) -> io::Result<()> {
         self.call(LEARN, &mut Learn { pid, verdict: verdict as u32 })
@@ -305,7 +332,7 @@ mod tests {
     fn numbers_are_those_of_the_header() {
         let dir = tempfile::tempdir().unwrap();
         let (source, program) = (dir.path().join("numbers.c"), dir.path().join("numbers"));
-        let names = ["INFO", "ARM", "SITE", "LEARN", "GET_CPU", "GET_TASK"];
+        let names = ["INFO", "ARM", "SITE", "LEARN", "READ", "GET_CPU", "GET_TASK"];
         let prints = names.map(|name| format!("printf(\"%lu\\n\", (long)TLT_IOC_{name});"));
         let header = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kmod/uapi/turbolane_trap.h");
         let text = format!(
@@ -317,7 +344,8 @@ mod tests {
         assert!(built.unwrap().success());
         let run = std::process::Command::new(&program).output().unwrap();
         assert!(run.status.success(), "another ABI version");
-        let numbers = [INFO, ARM, SITE, LEARN, GET_CPU, GET_TASK].map(|number| number.to_string());
+        let numbers =
+            [INFO, ARM, SITE, LEARN, READ, GET_CPU, GET_TASK].map(|number| number.to_string());
         let printed = String::from_utf8(run.stdout).unwrap();
         assert_eq!(printed.lines().collect::<Vec<_>>(), numbers);
     }

@@ -58,7 +58,7 @@ fn read_place(
     let llc = match read_llc(files, cpu)? {
         Some((path, set)) => lowest(Some(set), cpu, online, &path)?,
         // No cache is described: one llc per package, numbered beyond every CPU.
-        None => crate::MAX_CPUS + package,
+        None => crate::MAX_CPUS.saturating_add(package),
     };
     let node = nodes.iter().find(|(_, cpus)| cpus.contains(cpu)).map_or(0, |&(node, _)| node);
     Ok(CpuPlace { cpu, package, node, llc, core })
@@ -119,8 +119,13 @@ fn read_package(files: &Files, path: &str) -> Result<usize, TopologyError> {
 
 fn read_set(files: &Files, path: &str) -> Result<Option<CpuSet>, TopologyError> {
     let Some(text) = files.get(path) else { return Ok(None) };
-    let bad = |why: String| TopologyError::BadFile { path: path.into(), why };
-    text.parse().map(Some).map_err(|error: crate::CpuListError| bad(error.to_string()))
+    text.parse().map(Some).map_err(|error: crate::CpuListError| {
+        let (path, why) = (path.to_string(), error.to_string());
+        match error {
+            crate::CpuListError::TooLarge { .. } => TopologyError::TooMany { path, why },
+            _ => TopologyError::BadFile { path, why },
+        }
+    })
 }
 
 fn number(path: &str, text: &str) -> Result<usize, TopologyError> {

@@ -23,6 +23,14 @@ pub enum TopologyError {
         /// What is wrong with it.
         why: String,
     },
+    /// There are CPUs that no set can hold.
+    #[error("{path}: {why}")]
+    TooMany {
+        /// Path in the tree, without the leading slash.
+        path: String,
+        /// Which CPU.
+        why: String,
+    },
     /// One CPU is described twice.
     #[error("CPU {cpu} is described twice")]
     Twice {
@@ -170,11 +178,40 @@ impl Topology {
         cpus.iter().fold(*cpus, |grown, cpu| grown | self.siblings_of(cpu))
     }
 
-    /// The CPUs of the last `count` cores in topology order, or of all if there are fewer. The
-    /// last ones, because Linux puts boot-time work and most interrupts on the first.
-    pub fn last_cores(&self, count: usize) -> CpuSet {
-        self.cores.iter().rev().take(count).fold(CpuSet::EMPTY, |set, core| set | core.cpus)
+    /// All cores (indices in topology order) in the order in which they become wide: the last core of
+    /// each node in turn, last node first, and within a node of each last-level cache in turn. So a
+    /// wide task finds a wide CPU in its node (SYSTOR 5, THESIS 6.1). The last ones, because Linux
+    /// puts boot-time work and most interrupts on the first.
+    pub fn wide_order(&self) -> Vec<usize> {
+        let all: Vec<usize> = (0..self.cores.len()).rev().collect();
+        let by_llc = in_turn(&all, |core| self.cores[core].llc);
+        in_turn(&by_llc, |core| self.cores[core].node)
     }
+
+    /// The CPUs of the first `count` cores in [`Self::wide_order`], or of all if there are fewer.
+    pub fn last_cores(&self, count: usize) -> CpuSet {
+        let order = self.wide_order();
+        order.into_iter().take(count).fold(CpuSet::EMPTY, |set, core| set | self.cores[core].cpus)
+    }
+}
+
+/// One of each group in turn, each group in the given order, the groups as they first appear.
+fn in_turn(cores: &[usize], group_of: impl Fn(usize) -> usize) -> Vec<usize> {
+    let mut seen: Vec<(usize, usize)> = Vec::new();
+    let mut ranked: Vec<(usize, usize, usize)> = cores
+        .iter()
+        .map(|&core| {
+            let group = group_of(core);
+            let at = seen.iter().position(|&(other, _)| other == group).unwrap_or_else(|| {
+                seen.push((group, 0));
+                seen.len() - 1
+            });
+            seen[at].1 += 1;
+            (seen[at].1, at, core)
+        })
+        .collect();
+    ranked.sort_unstable();
+    ranked.into_iter().map(|(_, _, core)| core).collect()
 }
 
 fn distinct(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
@@ -305,6 +342,18 @@ mod tests {
             built(&[place(0, 0), place(1, 1)]),
             Err(TopologyError::Torn { first: 0, second: 1, level: "node" })
         );
+    }
+
+    /// Wide cores are spread over nodes, and within a node over caches.
+    #[test]
+    fn wide_cores_are_spread() {
+        // two nodes of two caches of two cores
+        let places: Vec<CpuPlace> = (0..8)
+            .map(|cpu| CpuPlace { cpu, package: cpu / 4, node: cpu / 4, llc: cpu / 2, core: cpu })
+            .collect();
+        let topology = Topology::new(CpuSet::new(), &places).unwrap();
+        assert_eq!(topology.wide_order(), [7, 3, 5, 1, 6, 2, 4, 0]);
+        assert_eq!(Topology::uniform(3, 2).wide_order(), [2, 1, 0]);
     }
 
     proptest! {

@@ -9,7 +9,9 @@ typedef uint64_t u64;
 typedef int32_t s32;
 typedef int64_t s64;
 
-#include "cpus.h"
+#include "bandwidth.h"
+#include "groups.h"
+#include "locality.h"
 #include "mix.h"
 #include "rest.h"
 #include "score.h"
@@ -41,39 +43,59 @@ EXPORT(u32, task_is_guest, (const struct tl_task *t, u32 class),
        tl_task_is_guest(t, class))
 EXPORT(u64, task_slice_ns, (const struct tl_task *t, const struct tl_cfg *cfg),
        tl_task_slice_ns(t, cfg))
-EXPORT(u32, queue_id, (u32 llc, u32 queue), tl_queue_id(llc, queue))
+EXPORT(u32, queue_id, (u32 shard, u32 queue), tl_queue_id(shard, queue))
+EXPORT(u32, pinned_id, (u32 cpu), tl_pinned_id(cpu))
 EXPORT(u32, queue_class, (u32 queue), tl_queue_class(queue))
-EXPORT(u32, lowest_class, (u32 caps), tl_lowest_class(caps))
 EXPORT(u32, nr_steps, (u32 class), tl_nr_steps(class))
 EXPORT(u32, step_queue, (u32 class, u32 step), tl_step_queue(class, step))
 EXPORT(u32, step_has_default, (u32 step), tl_step_has_default(step))
 EXPORT(u32, queue_step, (u32 class, u32 queue), tl_queue_step(class, queue))
-EXPORT(void, vtime_charge, (struct tl_task * t, u64 used_ns),
+EXPORT(u64, slice_in_round_ns, (u64 slice_ns, u32 nr_tasks, u32 nr_cpus),
+       tl_slice_in_round_ns(slice_ns, nr_tasks, nr_cpus))
+EXPORT(u64, most_wait_ns, (u64 slice_ns, u32 nr_tasks, u32 nr_cpus),
+       tl_most_wait_ns(slice_ns, nr_tasks, nr_cpus))
+EXPORT(u64, vtime_charge, (struct tl_task * t, u64 used_ns),
        tl_vtime_charge(t, used_ns))
 EXPORT(void, vtime_place,
-       (struct tl_task * t, u32 id, u64 old_clock_ns, u64 new_clock_ns,
-	u64 slice_ns),
-       tl_vtime_place(t, id, old_clock_ns, new_clock_ns, slice_ns))
-EXPORT(u64, vtime_step, (const struct tl_task *t, u64 used_ns, u32 nr_tasks),
-       tl_vtime_step(t, used_ns, nr_tasks))
-EXPORT(u32, turns_own_first, (const struct tl_turns *turns),
-       tl_turns_own_first(turns))
-EXPORT(void, turns_begin, (struct tl_turns * turns, u32 id, u32 nr_tasks),
-       tl_turns_begin(turns, id, nr_tasks))
+       (struct tl_task * t, u32 id, u64 old_vtime_ns,
+	const struct tl_clock *clock, u64 slice_ns, u64 most_wait_ns),
+       tl_vtime_place(t, id, old_vtime_ns, clock, slice_ns, most_wait_ns))
+EXPORT(u64, task_key,
+       (const struct tl_task *t, u64 old_vtime_ns, const struct tl_clock *clock,
+	u64 slice_ns, u64 most_wait_ns, u64 now_ns),
+       tl_task_key(t, old_vtime_ns, clock, slice_ns, most_wait_ns, now_ns))
+EXPORT(void, clock_advance,
+       (struct tl_clock * clock, u64 charged_ns, u32 nr_tasks, u32 nr_waiting,
+	u64 now_ns),
+       tl_clock_advance(clock, charged_ns, nr_tasks, nr_waiting, now_ns))
+EXPORT(u32, turns_choose,
+       (struct tl_turns * turns, const struct tl_sides *sides),
+       tl_turns_choose(turns, sides))
+EXPORT(void, turns_begin,
+       (struct tl_turns * turns, u32 side, u32 clock, u32 nr_tasks),
+       tl_turns_begin(turns, side, clock, nr_tasks))
 EXPORT(void, turns_end, (struct tl_turns * turns), tl_turns_end(turns))
-EXPORT(void, turns_charge,
-       (struct tl_turns * turns, const struct tl_task *t, u64 used_ns,
-	u64 slice_ns),
-       tl_turns_charge(turns, t, used_ns, slice_ns))
-EXPORT(u32, turns_may_go_first, (const struct tl_turns *turns, u64 slice_ns),
-       tl_turns_may_go_first(turns, slice_ns))
-EXPORT(void, turns_charge_first,
-       (struct tl_turns * turns, u32 went_first, u64 used_ns, u64 slice_ns),
-       tl_turns_charge_first(turns, went_first, used_ns, slice_ns))
 EXPORT(u64, charge,
        (struct tl_task * t, struct tl_turns *turns, const struct tl_cfg *cfg,
-	u64 used_ns, u32 nr_tasks, u32 went_first),
-       tl_charge(t, turns, cfg, used_ns, nr_tasks, went_first))
+	u64 used_ns, u32 went_first),
+       tl_charge(t, turns, cfg, used_ns, went_first))
+EXPORT(u32, goes_first,
+       (const struct tl_turns *turns, u32 is_vital, u32 wakes, u64 slice_ns),
+       tl_goes_first(turns, is_vital, wakes, slice_ns))
+EXPORT(u32, waits_here,
+       (u32 queue_class, u32 caps, u32 here_class, u32 allowed, u32 everywhere,
+	u32 shard_classes),
+       tl_waits_here(queue_class, caps, here_class, allowed, everywhere,
+		     shard_classes))
+EXPORT(u32, waits_at_class, (u32 queue_class, u32 caps),
+       tl_waits_at_class(queue_class, caps))
+EXPORT(u32, may_stay, (const struct tl_task *t, u32 class, u32 better_idle),
+       tl_may_stay(t, class, better_idle))
+EXPORT(u32, compares_now, (u32 nr_looks), tl_compares_now(nr_looks))
+EXPORT(u32, helps, (u64 own_key_ns, u64 other_key_ns, u64 slice_ns),
+       tl_helps(own_key_ns, other_key_ns, slice_ns))
+EXPORT(u32, look_class, (const struct tl_task *t, u32 i), tl_look_class(t, i))
+EXPORT(u32, look_scope, (u32 i), tl_look_scope(i))
 EXPORT(u32, core_class, (u32 rank, const struct tl_split *split),
        tl_core_class(rank, split))
 EXPORT(u32, idle_class, (const struct tl_task *t, u32 i), tl_idle_class(t, i))
@@ -102,3 +124,17 @@ EXPORT(u32, rest_is_over, (const struct tl_cfg *cfg, u64 until_ns, u64 now_ns),
        tl_rest_is_over(cfg, until_ns, now_ns))
 EXPORT(u32, target_tell, (struct tl_target * t, u32 asked_q10, u32 is_tick),
        tl_target_tell(t, asked_q10, is_tick))
+EXPORT(u32, group_weight, (u32 weight, u32 is_idle),
+       tl_group_weight(weight, is_idle))
+EXPORT(u32, group_load, (u32 before, s64 now), tl_group_load(before, now))
+EXPORT(u64, group_factor, (u64 parent_factor, u32 weight, u32 load),
+       tl_group_factor(parent_factor, weight, load))
+EXPORT(u32, group_task_weight, (u64 factor, u32 own_weight),
+       tl_group_task_weight(factor, own_weight))
+EXPORT(void, budget_set,
+       (struct tl_budget * b, u64 period_us, u64 quota_us, u64 burst_us,
+	u64 now_ns),
+       tl_budget_set(b, period_us, quota_us, burst_us, now_ns))
+EXPORT(s64, budget_refill, (struct tl_budget * b, u64 now_ns),
+       tl_budget_refill(b, now_ns))
+EXPORT(u32, budget_returns, (s64 left_ns), tl_budget_returns(left_ns))

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The only FFI to policy/: c/native.c, name for name.
 
-use crate::{Cfg, Mix, Score, Sizing, SizingInput, Split, Target, Task, Tiers, TiersInput, Turns};
+use crate::{
+    Budget, Cfg, Clock, Mix, Score, Sides, Sizing, SizingInput, Split, Target, Task, Tiers,
+    TiersInput, Turns,
+};
 
 unsafe extern "C" {
     pub(crate) fn tlp_task_init(
@@ -24,41 +27,69 @@ unsafe extern "C" {
     pub(crate) fn tlp_task_fits(t: *const Task, class: u32) -> u32;
     pub(crate) fn tlp_task_is_guest(t: *const Task, class: u32) -> u32;
     pub(crate) fn tlp_task_slice_ns(t: *const Task, cfg: *const Cfg) -> u64;
-    pub(crate) fn tlp_queue_id(llc: u32, queue: u32) -> u32;
+    pub(crate) fn tlp_queue_id(shard: u32, queue: u32) -> u32;
+    pub(crate) fn tlp_pinned_id(cpu: u32) -> u32;
     pub(crate) fn tlp_queue_class(queue: u32) -> u32;
-    pub(crate) fn tlp_lowest_class(caps: u32) -> u32;
     pub(crate) fn tlp_nr_steps(class: u32) -> u32;
     pub(crate) fn tlp_step_queue(class: u32, step: u32) -> u32;
     pub(crate) fn tlp_step_has_default(step: u32) -> u32;
     pub(crate) fn tlp_queue_step(class: u32, queue: u32) -> u32;
-    pub(crate) fn tlp_vtime_charge(t: *mut Task, used_ns: u64);
+    pub(crate) fn tlp_slice_in_round_ns(slice_ns: u64, nr_tasks: u32, nr_cpus: u32) -> u64;
+    pub(crate) fn tlp_most_wait_ns(slice_ns: u64, nr_tasks: u32, nr_cpus: u32) -> u64;
+    pub(crate) fn tlp_vtime_charge(t: *mut Task, used_ns: u64) -> u64;
     pub(crate) fn tlp_vtime_place(
         t: *mut Task,
         id: u32,
-        old_clock_ns: u64,
-        new_clock_ns: u64,
+        old_vtime_ns: u64,
+        clock: *const Clock,
         slice_ns: u64,
+        most_wait_ns: u64,
     );
-    pub(crate) fn tlp_vtime_step(t: *const Task, used_ns: u64, nr_tasks: u32) -> u64;
-    pub(crate) fn tlp_turns_own_first(turns: *const Turns) -> u32;
-    pub(crate) fn tlp_turns_begin(turns: *mut Turns, id: u32, nr_tasks: u32);
+    pub(crate) fn tlp_task_key(
+        t: *const Task,
+        old_vtime_ns: u64,
+        clock: *const Clock,
+        slice_ns: u64,
+        most_wait_ns: u64,
+        now_ns: u64,
+    ) -> u64;
+    pub(crate) fn tlp_clock_advance(
+        clock: *mut Clock,
+        charged_ns: u64,
+        nr_tasks: u32,
+        nr_waiting: u32,
+        now_ns: u64,
+    );
+    pub(crate) fn tlp_turns_choose(turns: *mut Turns, sides: *const Sides) -> u32;
+    pub(crate) fn tlp_turns_begin(turns: *mut Turns, side: u32, clock: u32, nr_tasks: u32);
     pub(crate) fn tlp_turns_end(turns: *mut Turns);
-    pub(crate) fn tlp_turns_charge(turns: *mut Turns, t: *const Task, used_ns: u64, slice_ns: u64);
-    pub(crate) fn tlp_turns_may_go_first(turns: *const Turns, slice_ns: u64) -> u32;
-    pub(crate) fn tlp_turns_charge_first(
-        turns: *mut Turns,
-        went_first: u32,
-        used_ns: u64,
-        slice_ns: u64,
-    );
     pub(crate) fn tlp_charge(
         t: *mut Task,
         turns: *mut Turns,
         cfg: *const Cfg,
         used_ns: u64,
-        nr_tasks: u32,
         went_first: u32,
     ) -> u64;
+    pub(crate) fn tlp_goes_first(
+        turns: *const Turns,
+        is_vital: u32,
+        wakes: u32,
+        slice_ns: u64,
+    ) -> u32;
+    pub(crate) fn tlp_waits_here(
+        queue_class: u32,
+        caps: u32,
+        here_class: u32,
+        allowed: u32,
+        everywhere: u32,
+        shard_classes: u32,
+    ) -> u32;
+    pub(crate) fn tlp_waits_at_class(queue_class: u32, caps: u32) -> u32;
+    pub(crate) fn tlp_may_stay(t: *const Task, class: u32, better_idle: u32) -> u32;
+    pub(crate) fn tlp_compares_now(nr_looks: u32) -> u32;
+    pub(crate) fn tlp_helps(own_key_ns: u64, other_key_ns: u64, slice_ns: u64) -> u32;
+    pub(crate) fn tlp_look_class(t: *const Task, i: u32) -> u32;
+    pub(crate) fn tlp_look_scope(i: u32) -> u32;
     pub(crate) fn tlp_core_class(rank: u32, split: *const Split) -> u32;
     pub(crate) fn tlp_idle_class(t: *const Task, i: u32) -> u32;
     pub(crate) fn tlp_victim_rank(need: u32, class: u32, running_queue: u32, arrives: u32) -> u32;
@@ -72,5 +103,18 @@ unsafe extern "C" {
     pub(crate) fn tlp_score_level(s: *const Score) -> u32;
     pub(crate) fn tlp_rest_stays(cfg: *const Cfg, phase_ns: u64) -> u32;
     pub(crate) fn tlp_rest_is_over(cfg: *const Cfg, until_ns: u64, now_ns: u64) -> u32;
+    pub(crate) fn tlp_group_weight(weight: u32, is_idle: u32) -> u32;
+    pub(crate) fn tlp_group_load(before: u32, now: i64) -> u32;
+    pub(crate) fn tlp_group_factor(parent_factor: u64, weight: u32, load: u32) -> u64;
+    pub(crate) fn tlp_group_task_weight(factor: u64, own_weight: u32) -> u32;
+    pub(crate) fn tlp_budget_set(
+        b: *mut Budget,
+        period_us: u64,
+        quota_us: u64,
+        burst_us: u64,
+        now_ns: u64,
+    );
+    pub(crate) fn tlp_budget_refill(b: *mut Budget, now_ns: u64) -> i64;
+    pub(crate) fn tlp_budget_returns(left_ns: i64) -> u32;
     pub(crate) fn tlp_target_tell(t: *mut Target, asked_q10: u32, is_tick: u32) -> u32;
 }

@@ -5,14 +5,20 @@
 //! here; each function calls its namesake in C, whose header has the explanation. Times are
 //! nanoseconds of whatever clock the caller uses throughout.
 
+mod clock;
 mod ffi;
+pub mod groups;
 mod mix;
 mod score;
 mod sizing;
+mod turns;
 
+pub use clock::Clock;
+pub use groups::Budget;
 pub use mix::Mix;
 pub use score::Score;
 pub use sizing::{Sizing, SizingInput, Split, Tier, Tiers, TiersInput, WIDE_AUTO};
+pub use turns::{SIDE_DEFAULT, SIDE_NONE, SIDE_OWN, SIDE_PINNED, Sides, Turns};
 
 /// Highest licence level.
 pub const LEVEL_MAX: u32 = 3;
@@ -20,14 +26,20 @@ pub const LEVEL_MAX: u32 = 3;
 pub const NR_CLASSES: u32 = LEVEL_MAX + 1;
 /// CPUs that the tables of the kernel build hold.
 pub const CPUS_MAX: usize = 1024;
-/// LLCs that the tables of the kernel build hold.
-pub const LLCS_MAX: usize = 64;
+/// Shards that the tables of the kernel build hold.
+pub const SHARDS_MAX: usize = 64;
+/// CPUs of a shard, at most.
+pub const SHARD_CPUS: usize = 16;
+/// [`Task::look`]: scopes of a search, from the last-level cache to the machine.
+pub const NR_SCOPES: u32 = 3;
 /// The whole capacity of a CPU, as targets count.
 pub const TARGET_ONE: u32 = 1024;
 /// Ticks at which the default target is told again.
 pub const TARGET_REPEATS: u32 = 16;
-/// Weight of a task of nice 0.
-pub const WEIGHT_NICE0: u32 = 100;
+/// Parts of a `cpu.weight` that effective weights are counted in.
+pub const WEIGHT_UNIT: u32 = 1024;
+/// Effective weight of a task of nice 0 that shares its group with nobody else.
+pub const WEIGHT_NICE0: u32 = 100 * WEIGHT_UNIT;
 
 /// `tl_type`: never classified.
 pub const TYPE_DEFAULT: u32 = 0;
@@ -51,7 +63,7 @@ pub const QUEUE_DEFAULT: u32 = 0;
 pub const QUEUE_SCALAR: u32 = 1;
 /// Queue of wide tasks for class 1; those of higher classes follow.
 pub const QUEUE_WIDE: u32 = 2;
-/// Number of queues per LLC.
+/// Number of queues per shard.
 pub const NR_QUEUES: u32 = QUEUE_WIDE + LEVEL_MAX;
 /// "No queue", e.g. of an idle CPU.
 pub const QUEUE_NONE: u32 = 255;
@@ -191,17 +203,6 @@ pub struct Task {
 }
 const _: () = assert!(size_of::<Task>() == 64);
 
-/// `tl_turns`: a CPU's balance between the two queues of a step. See policy/queues.h.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-#[allow(missing_docs)]
-pub struct Turns {
-    pub lead_ns: i64,
-    pub queue: u32,
-    pub nr_tasks: u32,
-    pub first_ns: i64,
-}
-
 /// `tl_target`: what a CPU's frequency governor has been told. See policy/target.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -265,92 +266,46 @@ impl Task {
         unsafe { ffi::tlp_task_slice_ns(self, cfg) }
     }
 
-    /// Charge CPU time.
+    /// Charge CPU time; returns what it is on the task's clock, ns.
     #[inline]
-    pub fn charge(&mut self, used_ns: u64) {
+    pub fn charge(&mut self, used_ns: u64) -> u64 {
         // SAFETY: as in `new`.
         unsafe { ffi::tlp_vtime_charge(self, used_ns) }
     }
 
-    /// Enter the queue with this id.
+    /// Enter the queue with this id and clock, where a lag costs at most `most_wait_ns`, from the clock
+    /// whose value is `old_vtime_ns`.
     #[inline]
-    pub fn place(&mut self, id: u32, old_clock_ns: u64, new_clock_ns: u64, slice_ns: u64) {
-        // SAFETY: as in `new`.
-        unsafe { ffi::tlp_vtime_place(self, id, old_clock_ns, new_clock_ns, slice_ns) }
+    pub fn place(
+        &mut self,
+        id: u32,
+        old_vtime_ns: u64,
+        clock: &Clock,
+        slice_ns: u64,
+        most_wait_ns: u64,
+    ) {
+        // SAFETY: as in `new`; the clock is only read.
+        unsafe { ffi::tlp_vtime_place(self, id, old_vtime_ns, clock, slice_ns, most_wait_ns) }
     }
 
-    /// How far the clock of its queue goes when it has used CPU time, where `nr_tasks` of the
-    /// queue's tasks wait or run.
+    /// Whether it may go on where it is when there is nothing else for its CPU.
     #[inline]
-    pub fn clock_step_ns(&self, used_ns: u64, nr_tasks: u32) -> u64 {
+    pub fn may_stay(&self, class: u32, better_idle: bool) -> bool {
         // SAFETY: as in `need`.
-        unsafe { ffi::tlp_vtime_step(self, used_ns, nr_tasks) }
+        unsafe { ffi::tlp_may_stay(self, class, u32::from(better_idle)) != 0 }
+    }
+
+    /// Class and scope of the `i`-th look for an idle CPU; `None` when there is none left.
+    pub fn look(&self, i: u32) -> Option<(u32, u32)> {
+        // SAFETY: as in `need`; the second takes and returns an integer.
+        let (class, scope) = unsafe { (ffi::tlp_look_class(self, i), ffi::tlp_look_scope(i)) };
+        (class < NR_CLASSES).then_some((class, scope))
     }
 
     /// Class to search for an idle CPU as the `i`-th; [`NR_CLASSES`] when there is none left.
     pub fn idle_class(&self, i: u32) -> u32 {
         // SAFETY: as in `need`.
         unsafe { ffi::tlp_idle_class(self, i) }
-    }
-}
-
-impl Turns {
-    /// Whether it is the turn of the step's own queue.
-    #[inline]
-    pub fn own_first(&self) -> bool {
-        // SAFETY: plain data on both sides, only read.
-        unsafe { ffi::tlp_turns_own_first(self) != 0 }
-    }
-
-    /// The CPU took a task from the queue with this id, where `nr_tasks` waited, while the other
-    /// queue had tasks too.
-    #[inline]
-    pub fn begin(&mut self, id: u32, nr_tasks: u32) {
-        // SAFETY: plain data on both sides.
-        unsafe { ffi::tlp_turns_begin(self, id, nr_tasks) }
-    }
-
-    /// What runs now did not come from a queue while the other had tasks.
-    #[inline]
-    pub fn end(&mut self) {
-        // SAFETY: as in `begin`.
-        unsafe { ffi::tlp_turns_end(self) }
-    }
-
-    /// The CPU's task has used CPU time.
-    #[inline]
-    pub fn charge(&mut self, task: &Task, used_ns: u64, slice_ns: u64) {
-        // SAFETY: as in `begin`; the task is only read.
-        unsafe { ffi::tlp_turns_charge(self, task, used_ns, slice_ns) }
-    }
-
-    /// Whether a task that wakes may go before all queues of this CPU.
-    #[inline]
-    pub fn may_go_first(&self, slice_ns: u64) -> bool {
-        // SAFETY: as in `own_first`.
-        unsafe { ffi::tlp_turns_may_go_first(self, slice_ns) != 0 }
-    }
-
-    /// The CPU's task has used CPU time, one of `nr_tasks` of its queue that wait or run: all that
-    /// this moves. Returns how far the clock of its queue goes, ns.
-    #[inline]
-    pub fn charge_all(
-        &mut self,
-        task: &mut Task,
-        cfg: &Cfg,
-        used_ns: u64,
-        nr_tasks: u32,
-        went_first: bool,
-    ) -> u64 {
-        // SAFETY: as in `begin`.
-        unsafe { ffi::tlp_charge(task, self, cfg, used_ns, nr_tasks, u32::from(went_first)) }
-    }
-
-    /// The CPU's task has used CPU time; `went_first`: it went before all queues.
-    #[inline]
-    pub fn charge_first(&mut self, went_first: bool, used_ns: u64, slice_ns: u64) {
-        // SAFETY: as in `begin`.
-        unsafe { ffi::tlp_turns_charge_first(self, u32::from(went_first), used_ns, slice_ns) }
     }
 }
 
@@ -375,12 +330,18 @@ macro_rules! plain {
 }
 
 plain! {
-    /// Id of a queue of an LLC.
-    queue_id = tlp_queue_id(llc: u32, queue: u32) -> u32;
+    /// Id of a queue of a shard.
+    queue_id = tlp_queue_id(shard: u32, queue: u32) -> u32;
+    /// Id of the queue of the tasks that may run on this CPU only.
+    pinned_id = tlp_pinned_id(cpu: u32) -> u32;
+    /// The slice of a task whose queue has so many tasks and CPUs.
+    slice_in_round_ns = tlp_slice_in_round_ns(slice_ns: u64, nr_tasks: u32, nr_cpus: u32) -> u64;
+    /// Longest wait that a lag may cost in that queue.
+    most_wait_ns = tlp_most_wait_ns(slice_ns: u64, nr_tasks: u32, nr_cpus: u32) -> u64;
+    /// The class of a CPU in whose shard a task waits that does not wait where it is.
+    waits_at_class = tlp_waits_at_class(queue_class: u32, caps: u32) -> u32;
     /// Class of the CPUs that are there for a queue; [`NR_CLASSES`] if all are.
     queue_class = tlp_queue_class(queue: u32) -> u32;
-    /// Lowest class in a set, bit per class; 0 if there is none.
-    lowest_class = tlp_lowest_class(caps: u32) -> u32;
     /// Steps in which a CPU of the class looks for work.
     nr_steps = tlp_nr_steps(class: u32) -> u32;
     /// The step's queue beside the default queue.
@@ -399,4 +360,36 @@ plain! {
 pub fn step_has_default(step: u32) -> bool {
     // SAFETY: integers in, an integer out.
     unsafe { ffi::tlp_step_has_default(step) != 0 }
+}
+
+/// Whether a task waits in the shard where it is; see policy/locality.h.
+#[inline]
+pub fn waits_here(
+    queue_class: u32,
+    caps: u32,
+    here_class: u32,
+    allowed: bool,
+    everywhere: bool,
+    shard_classes: u32,
+) -> bool {
+    let (allowed, everywhere) = (u32::from(allowed), u32::from(everywhere));
+    // SAFETY: integers in, an integer out.
+    let here = unsafe {
+        ffi::tlp_waits_here(queue_class, caps, here_class, allowed, everywhere, shard_classes)
+    };
+    here != 0
+}
+
+/// Whether a CPU's look for work, counted from 0, compares its shard with another one.
+#[inline]
+pub fn compares_now(nr_looks: u32) -> bool {
+    // SAFETY: an integer in, an integer out.
+    unsafe { ffi::tlp_compares_now(nr_looks) != 0 }
+}
+
+/// Whether a CPU takes from another shard although its own has work; the keys are of both heads.
+#[inline]
+pub fn helps(own_key_ns: u64, other_key_ns: u64, slice_ns: u64) -> bool {
+    // SAFETY: integers in, an integer out.
+    unsafe { ffi::tlp_helps(own_key_ns, other_key_ns, slice_ns) != 0 }
 }

@@ -6,7 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use policy::{Cfg, Event, NR_CLASSES, QUEUE_NONE, QUEUE_SCALAR, TYPE_SCALAR, Task, Turns};
+use policy::{
+    Cfg, Clock, Event, QUEUE_NONE, QUEUE_SCALAR, SIDE_DEFAULT, SIDE_NONE, SIDE_OWN, Sides,
+    TYPE_SCALAR, Task, Turns,
+};
 use proptest::prelude::*;
 
 const SLICE_NS: u64 = 1000;
@@ -32,6 +35,7 @@ struct Job {
     allowed: Vec<bool>,
     state: State,
     waiting_since_ns: u64,
+    key_ns: u64,
 }
 
 struct Machine {
@@ -39,14 +43,14 @@ struct Machine {
     llcs: Vec<u32>,
     running: Vec<Option<usize>>,
     turns: Vec<Turns>,
-    clocks: BTreeMap<u32, u64>,
+    clocks: BTreeMap<u32, Clock>,
     jobs: Vec<Job>,
     now_ns: u64,
 }
 
 impl Machine {
-    fn clock(&self, id: u32) -> u64 {
-        self.clocks.get(&id).copied().unwrap_or(0)
+    fn clock(&self, id: u32) -> Clock {
+        self.clocks.get(&id).copied().unwrap_or_default()
     }
 
     fn nr_llcs(&self) -> u32 {
@@ -63,33 +67,48 @@ impl Machine {
         self.running[cpu] = Some(job);
     }
 
-    fn idle_cpu(&self, job: usize) -> Option<usize> {
+    fn idle_cpu(&self, job: usize, llc: u32) -> Option<usize> {
         let task = &self.jobs[job].task;
-        let order = (0..).map(|i| task.idle_class(i)).take_while(|&class| class < NR_CLASSES);
-        let on = |class| (0..self.classes.len()).filter(move |&cpu| self.classes[cpu] == class);
-        order.flat_map(on).find(|&cpu| self.running[cpu].is_none() && self.jobs[job].allowed[cpu])
+        let looks = (0..).map_while(|i| task.look(i));
+        let here = move |cpu: &usize| self.llcs[*cpu] == llc;
+        let on = |(class, scope): (u32, u32)| {
+            (0..self.classes.len())
+                .filter(move |&cpu| self.classes[cpu] == class)
+                .filter(move |cpu| scope > 0 || here(cpu))
+        };
+        looks.flat_map(on).find(|&cpu| self.running[cpu].is_none() && self.jobs[job].allowed[cpu])
     }
 
-    /// The LLC if it holds a CPU for the job, else one that does: as `home_llc()` in bpf/.
-    fn home_llc(&self, job: usize, llc: u32) -> u32 {
-        let class = policy::queue_class(self.jobs[job].task.queue());
-        let good = |cpu: &usize| {
-            self.jobs[job].allowed[*cpu] && (class == NR_CLASSES || self.classes[*cpu] == class)
-        };
-        let here = (0..self.classes.len()).filter(|&cpu| self.llcs[cpu] == llc).find(good);
-        here.or_else(|| (0..self.classes.len()).find(good)).map_or(llc, |cpu| self.llcs[cpu])
+    /// The LLC if it holds a CPU for the job, else one that does: as `home_shard()` in bpf/.
+    fn home_llc(&self, job: usize, here: usize) -> u32 {
+        let j = &self.jobs[job];
+        let (llc, everywhere) = (self.llcs[here], j.allowed.iter().all(|&allowed| allowed));
+        let in_llc = (0..self.classes.len()).filter(|&cpu| self.llcs[cpu] == llc);
+        let present = in_llc.fold(0, |bits, cpu| bits | 1 << self.classes[cpu]);
+        let class = policy::queue_class(j.task.queue());
+        let caps = u32::from(j.task.caps);
+        let allowed = j.allowed[here];
+        if policy::waits_here(class, caps, self.classes[here], allowed, everywhere, present) {
+            return llc;
+        }
+        let class = policy::waits_at_class(class, caps);
+        let mut cpus = 0..self.classes.len();
+        let there = cpus.find(|&cpu| j.allowed[cpu] && self.classes[cpu] == class);
+        there.map_or(llc, |cpu| self.llcs[cpu])
     }
 
     /// As `place()` in bpf/place.bpf.h.
-    fn place(&mut self, job: usize, llc: u32, arrives: bool) {
+    fn place(&mut self, job: usize, here: usize, arrives: bool) {
         self.jobs[job].waiting_since_ns = self.now_ns;
-        if let Some(cpu) = self.idle_cpu(job) {
+        if let Some(cpu) = self.idle_cpu(job, self.llcs[here]) {
             return self.start(job, cpu);
         }
-        let id = policy::queue_id(self.home_llc(job, llc), self.jobs[job].task.queue());
+        let id = policy::queue_id(self.home_llc(job, here), self.jobs[job].task.queue());
         let (old, new) = (self.clock(self.jobs[job].task.clock), self.clock(id));
+        let most_ns = policy::most_wait_ns(SLICE_NS, 1 + self.nr_queued(id), 1);
         let j = &mut self.jobs[job];
-        j.task.place(id, old, new, SLICE_NS);
+        j.task.place(id, old.vtime_ns, &new, SLICE_NS, most_ns);
+        j.key_ns = new.key(&j.task, new.vtime_ns, SLICE_NS, most_ns, self.now_ns);
         j.task.enqueued_ns = self.now_ns;
         j.state = State::Queued(id);
         if j.task.need() > 0 {
@@ -112,9 +131,7 @@ impl Machine {
     fn head(&self, id: u32, cpu: usize) -> Option<usize> {
         let queued = (0..self.jobs.len()).filter(|&job| self.jobs[job].state == State::Queued(id));
         let mine = queued.filter(|&job| self.jobs[job].allowed[cpu]);
-        // as the kernel compares virtual times: what counts is the difference
-        let lead = |job: usize| self.jobs[job].task.vtime_ns.wrapping_sub(self.clock(id)) as i64;
-        mine.min_by_key(|&job| (lead(job), job))
+        mine.min_by_key(|&job| (self.jobs[job].key_ns as i64, job))
     }
 
     fn nr_queued(&self, id: u32) -> u32 {
@@ -125,20 +142,30 @@ impl Machine {
     fn take_from(&mut self, cpu: usize, step: u32, llc: u32) -> Option<usize> {
         let own = policy::queue_id(llc, policy::step_queue(self.classes[cpu], step));
         let shared = policy::queue_id(llc, policy::QUEUE_DEFAULT);
-        if !policy::step_has_default(step) || self.nr_queued(shared) == 0 {
-            return self.head(own, cpu);
+        let ids = [own, shared];
+        let mut sides = Sides::default();
+        for side in [SIDE_OWN, SIDE_DEFAULT] {
+            let id = ids[side as usize];
+            if side == SIDE_DEFAULT && !policy::step_has_default(step) {
+                continue;
+            }
+            let head = self.jobs.iter().filter(|job| job.state == State::Queued(id));
+            sides.key_ns[side as usize] = head.map(|job| job.key_ns).min().unwrap_or(0);
+            sides.nr_tasks[side as usize] = self.nr_queued(id);
         }
-        if self.nr_queued(own) == 0 {
-            return self.head(shared, cpu);
+        let side = self.turns[cpu].choose(&sides);
+        if side == SIDE_NONE {
+            return None;
         }
-        let own_first = self.turns[cpu].own_first();
-        let (first, second) = if own_first { (own, shared) } else { (shared, own) };
-        let nr_tasks = self.nr_queued(first);
+        let first = ids[side as usize];
+        let second = ids[1 - side as usize];
         if let Some(job) = self.head(first, cpu) {
-            self.turns[cpu].begin(first, nr_tasks);
+            if sides.nr_tasks.iter().filter(|&&nr| nr > 0).count() > 1 {
+                self.turns[cpu].begin(side, first, sides.nr_tasks[side as usize]);
+            }
             return Some(job);
         }
-        self.head(second, cpu)
+        (sides.nr_tasks[1 - side as usize] > 0).then(|| self.head(second, cpu)).flatten()
     }
 
     fn next(&mut self, cpu: usize, nr_steps: u32) -> Option<usize> {
@@ -188,7 +215,7 @@ impl Machine {
         if let Some(next) = next {
             self.start(next, cpu);
         }
-        self.place(prev, self.llcs[cpu], !self.fits(prev, cpu));
+        self.place(prev, cpu, !self.fits(prev, cpu));
         if self.running[cpu].is_none()
             && let Some(next) = self.next(cpu, policy::nr_steps(self.classes[cpu]))
         {
@@ -204,13 +231,13 @@ impl Machine {
         }
     }
 
-    fn advance_clock(&mut self, job: usize) {
+    fn advance_clock(&mut self, job: usize, charged_ns: u64) {
         let task = &self.jobs[job].task;
         let runs = self.running.iter().flatten();
         let nr_running = runs.filter(|&&job| self.jobs[job].task.clock == task.clock).count();
-        let nr_tasks = nr_running as u32 + self.nr_queued(task.clock);
-        let step_ns = task.clock_step_ns(SLICE_NS, nr_tasks);
-        *self.clocks.entry(task.clock).or_default() += step_ns;
+        let nr_waiting = self.nr_queued(task.clock);
+        let clock = self.clocks.entry(task.clock).or_default();
+        clock.advance(charged_ns, nr_running as u32 + nr_waiting, nr_waiting, self.now_ns);
     }
 
     /// One slice passes on every CPU.
@@ -218,9 +245,9 @@ impl Machine {
         self.now_ns += SLICE_NS;
         for cpu in 0..self.classes.len() {
             if let Some(job) = self.running[cpu] {
-                self.jobs[job].task.charge(SLICE_NS);
-                self.advance_clock(job);
-                self.turns[cpu].charge(&self.jobs[job].task, SLICE_NS, SLICE_NS);
+                let task = &mut self.jobs[job].task;
+                let charged_ns = self.turns[cpu].charge(task, &CFG, SLICE_NS, false);
+                self.advance_clock(job, charged_ns);
             }
             self.switch(cpu, false);
         }
@@ -307,7 +334,7 @@ proptest! {
             }
             let mut task = Task::new(&CFG, bits >> 8 & TYPE_SCALAR, 0, 0);
             task.caps = caps(&allowed, &classes);
-            Job { task, allowed, state: State::Asleep, waiting_since_ns: 0 }
+            Job { task, allowed, state: State::Asleep, waiting_since_ns: 0, key_ns: 0 }
         });
         let mut m = Machine {
             llcs: (0..n as u32).map(|cpu| cpu * nr_llcs / n as u32).collect(),
@@ -316,11 +343,10 @@ proptest! {
             clocks: BTreeMap::new(),
             jobs: jobs.collect(),
             classes,
-            now_ns: 1,
+            now_ns: 1 << 40,
         };
         for job in 0..m.jobs.len() {
-            let llc = m.llcs[job % n];
-            m.place(job, llc, true);
+            m.place(job, job % n, true);
             m.check(false)?;
         }
         for (who, what) in events {
@@ -333,7 +359,7 @@ proptest! {
                     }
                 }
                 (State::Running(_), 4) => m.sleep(job),
-                (State::Asleep, _) => m.place(job, m.llcs[who % n], true),
+                (State::Asleep, _) => m.place(job, who % n, true),
                 _ => m.slice(),
             }
             m.check(false)?;

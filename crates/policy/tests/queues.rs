@@ -2,8 +2,8 @@
 //! Queues and classes: what every task and CPU can rely on, for all of them.
 
 use policy::{
-    Cfg, LEVEL_MAX, NR_CLASSES, NR_QUEUES, QUEUE_DEFAULT, QUEUE_NONE, QUEUE_SCALAR, QUEUE_WIDE,
-    Split, TYPE_DEFAULT, TYPE_SCALAR, TYPE_WIDE, Task,
+    Cfg, Clock, LEVEL_MAX, NR_CLASSES, NR_QUEUES, QUEUE_DEFAULT, QUEUE_NONE, QUEUE_SCALAR,
+    QUEUE_WIDE, Split, TYPE_DEFAULT, TYPE_SCALAR, TYPE_WIDE, Task, WEIGHT_NICE0, WEIGHT_UNIT,
 };
 use proptest::prelude::*;
 
@@ -194,35 +194,39 @@ fn flags_of_cpus() {
 proptest! {
     /// CPU time counts inversely to weight.
     #[test]
-    fn charge_follows_weight(weight in 1u32..10_000, used_ns in 0u64..1 << 40) {
+    fn charge_follows_weight(weight in 1u32..10_000 * WEIGHT_UNIT, used_ns in 0u64..1 << 40) {
         let mut task = Task { weight, vtime_ns: 7, ..Task::default() };
         task.charge(used_ns);
-        prop_assert_eq!(task.vtime_ns, 7 + used_ns * 100 / u64::from(weight));
+        prop_assert_eq!(task.vtime_ns, 7 + used_ns * u64::from(WEIGHT_NICE0) / u64::from(weight));
     }
 
-    /// Entering a queue never carries more than a slice of lag behind its clock, nor more than the
-    /// slice that the task had ahead of it, by its weight; within that the lag is kept.
+    /// Entering a queue never carries more lag after its clock than that goes in an eighth of the longest
+    /// wait, nor more than two slices of the task, by its weight, before it; within that the lag is kept.
     #[test]
     fn lag_is_kept_and_limited(vtime_ns in 0u64..1 << 50, old in 0u64..1 << 50, new in 0u64..1 << 50,
-                               slice_ns in 1u64..1 << 30, weight in 1u32..10_000, id in 1u32..3) {
+                               slice_ns in 1u64..1 << 30, weight in 1u32..10_000 * WEIGHT_UNIT, id in 1u32..3,
+                               pace in 1u32..1 << 26, most_ns in 1u64..1 << 30) {
         let mut task = Task { vtime_ns, clock: 1, weight, ..Task::default() };
-        task.place(id, old, new, slice_ns);
+        let clock = Clock { vtime_ns: new, pace_q10: pace, ..Clock::default() };
+        task.place(id, old, &clock, slice_ns, most_ns);
         let lag = vtime_ns as i64 - old as i64;
-        let ahead = (slice_ns * 100 / u64::from(weight)) as i64;
-        prop_assert_eq!(task.vtime_ns.wrapping_sub(new) as i64, lag.clamp(-(slice_ns as i64), ahead));
+        let ahead = (2 * slice_ns * u64::from(WEIGHT_NICE0) / u64::from(weight)) as i64;
+        let saved = (((most_ns / 8) << 10) / u64::from(pace)) as i64;
+        prop_assert_eq!(task.vtime_ns.wrapping_sub(new) as i64, lag.clamp(-saved, ahead));
         prop_assert_eq!(task.clock, id);
     }
 
     /// What all tasks of a queue use by their weights moves its clock as far as each of them.
     #[test]
     fn clock_is_the_mean(weights in prop::collection::vec(1u32..1000, 1..20), rounds in 1u64..9) {
-        let mut clock_ns = 0;
+        let mut clock = Clock::default();
         for &weight in &weights {
-            let task = Task { weight, ..Task::default() };
-            clock_ns += task.clock_step_ns(rounds * 1000 * u64::from(weight), weights.len() as u32);
+            let mut task = Task { weight, ..Task::default() };
+            let charged_ns = task.charge(rounds * 1000 * u64::from(weight));
+            clock.advance(charged_ns, weights.len() as u32, 0, 1);
         }
-        let mean_ns = rounds * 1000 * 100;
-        prop_assert!(clock_ns <= mean_ns && clock_ns + weights.len() as u64 >= mean_ns);
+        let mean_ns = rounds * 1000 * u64::from(WEIGHT_NICE0);
+        prop_assert!(clock.vtime_ns <= mean_ns && clock.vtime_ns + weights.len() as u64 >= mean_ns);
     }
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The functions in glibc's place, and how they are switched on.
 
-use core::ffi::c_int;
+use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicPtr, Ordering};
-use std::ffi::OsString;
+use std::ffi::{CStr, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 use libc::{pthread_mutex_t, pthread_mutexattr_t};
 use locks::{Block, RawLock, Spin, Wait};
@@ -13,8 +14,14 @@ use crate::rules::{Condition, Strategy, Subject, choose};
 use crate::table::Slot;
 use crate::{glibc, objects, table};
 
-/// The file's name stands there.
-const FILE: &str = "TURBOLANE_LOCKS";
+/// Names the file; ignored in programs that run with more rights than their user has.
+const FILE: &CStr = c"TURBOLANE_LOCKS";
+
+unsafe extern "C" {
+    /// `getenv`, but null in programs that run with more rights than their user has, whose environment that user
+    /// chooses (secure_getenv(3)).
+    fn secure_getenv(name: *const c_char) -> *const c_char;
+}
 
 /// Null: every call goes to glibc. Never freed: a thread may be reading it.
 static CONFIG: AtomicPtr<Config> = AtomicPtr::new(core::ptr::null_mut());
@@ -34,10 +41,18 @@ static END: extern "C" fn() = end;
 /// Runs when the library is loaded.
 extern "C" fn begin() {
     // a test of this crate is no program that asked for us
-    if let Some(file) = std::env::var_os(FILE)
+    if let Some(file) = file()
         && let Err(why) = switch_on(&file)
     {
         eprintln!("turbolane_preload: {}: {why}. All locks stay glibc's.", file.to_string_lossy());
+    }
+}
+
+fn file() -> Option<OsString> {
+    // SAFETY: the name ends in a zero byte; the result is null or a string that is copied at once.
+    unsafe {
+        let value = secure_getenv(FILE.as_ptr());
+        (!value.is_null()).then(|| OsStr::from_bytes(CStr::from_ptr(value).to_bytes()).to_owned())
     }
 }
 

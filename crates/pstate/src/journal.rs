@@ -5,16 +5,23 @@
 //! machine behind. No handler runs on SIGKILL, and a file of what was changed is one more thing to
 //! be left behind, to be stale, to be owned by the wrong user.
 //!
-//! Idea: the journal is a shared anonymous mapping of this process and its watchdog
-//! (`watchdog.rs`), with one slot for each setting that may ever change. A slot gets the value
-//! that was found *before* the first write. Writing a slot is a few stores; no message is sent,
-//! so a boost costs the same with and without a watchdog. Whoever is left restores.
+//! Idea: the journal has one slot for each setting that may ever change. What was changed, and in which order, is in
+//! memory shared by this process and its watchdog (`watchdog.rs`): a few stores for each change. What is to be written
+//! back, and where, is not shared: the watchdog has a copy of the paths from when it was split off, and before the first
+//! change of a setting it reads what the setting holds, and keeps that ([`Journal::note`]). The program waits for its word. That takes a
+//! message and its answer, once for each value that is found; a boost sends none, and costs the same with and
+//! without a watchdog. Whoever is left restores.
 //!
 //! ```text
-//!   order  path  form, mask | original            previous  pending
-//!   0      fixed when made  | -                   -         -         never changed
-//!   n      ...              | found before n-th   <- pending  written  changed, n-th of all
+//!   own, in each process          shared
+//!   path  form, mask   note     | order  previous    pending
+//!   fixed when made    -        | 0      -           -         never changed, or put back
+//!                      found    | n      <- pending  written   changed, n-th of all
 //! ```
+//!
+//! Rights: a program may open frequency control as root, and then become somebody else. Whoever it is then can scribble
+//! over the shared part, and make a change look undone, or undone ones look done. The watchdog, which is
+//! root still, writes nothing but what it found itself, to where it found it.
 //!
 //! Restoring goes from the last to the first, since a later change may need an earlier one (the
 //! frequency is set under the governor that was set before). Every value is read back; what is
@@ -30,15 +37,17 @@
 //!
 //! One writer per setting: callers hold the lock of its unit (`control.rs`) or are alone.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::CStr;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::atomic::{Ordering::Release, Ordering::SeqCst, compiler_fence};
 
 use crate::error::{Error, Place};
 use crate::raw::{self, Fd};
 use crate::value::Value;
+use crate::watchdog::Notary;
 
 /// Naps of 1 ms that a value may take to read back: the kernel applies limits in a worker, which
 /// takes its turn among all others of the machine.
@@ -96,22 +105,37 @@ impl Specs {
     }
 }
 
-/// One setting in shared memory.
-struct Slot {
+/// What is shared of a setting. The watchdog takes nothing from it that it would write or open.
+struct Shared {
     /// 0 while as found, else the position of its first change among all.
     order: AtomicU32,
+    values: UnsafeCell<Values>,
+}
+
+/// What was written.
+#[derive(Clone, Copy)]
+struct Values {
+    previous: Value,
+    pending: Value,
+}
+
+/// A process's own part of a setting.
+struct Own {
     path: [u8; Place::MAX],
     form: Form,
     mask: u64,
     yields: bool,
-    values: UnsafeCell<Values>,
+    /// What was found before the first change; [`Value::NONE`] before.
+    note: Cell<Value>,
+    /// The shared order, when restoring began: it may be changed meanwhile.
+    order: Cell<u32>,
 }
 
+/// A setting.
 #[derive(Clone, Copy)]
-struct Values {
-    original: Value,
-    previous: Value,
-    pending: Value,
+struct Slot<'a> {
+    shared: &'a Shared,
+    own: &'a Own,
 }
 
 /// How a restore ended.
@@ -127,16 +151,18 @@ pub struct Restored {
 
 /// All settings that may change, in memory shared with the watchdog.
 pub(crate) struct Journal {
-    slots: NonNull<Slot>,
-    count: usize,
+    shared: NonNull<Shared>,
+    own: Box<[Own]>,
     /// Descriptors of this process, opened at first use; -1 before.
     fds: Vec<AtomicI32>,
     root: Fd,
     changes: AtomicU32,
+    /// Asks the watchdog to note a setting, once there is one.
+    notary: OnceLock<Notary>,
 }
 
-// SAFETY: the slots' values are written under the lock of their unit (see the head); all else is
-// atomic or constant.
+// SAFETY: values and notes are written under the lock of their unit, orders of a process when it restores, alone (see
+// the head); all else is atomic or constant.
 unsafe impl Send for Journal {}
 // SAFETY: as above.
 unsafe impl Sync for Journal {}
@@ -147,7 +173,7 @@ impl Journal {
         let flags = libc::O_PATH | libc::O_DIRECTORY;
         let root = raw::open_at(libc::AT_FDCWD, root, flags).map_err(Error::Open)?;
         let count = specs.0.len();
-        let bytes = (count * size_of::<Slot>()).max(1);
+        let bytes = (count * size_of::<Shared>()).max(1);
         let (read_write, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping at an address of the kernel's choice.
@@ -155,23 +181,55 @@ impl Journal {
         if map == libc::MAP_FAILED {
             return Err(Error::Open(raw::errno()));
         }
-        let slots = NonNull::new(map.cast::<Slot>()).ok_or(Error::Open(libc::ENOMEM))?;
-        for (index, spec) in specs.0.iter().enumerate() {
+        let shared = NonNull::new(map.cast::<Shared>()).ok_or(Error::Open(libc::ENOMEM))?;
+        for index in 0..count {
+            let values = Values { previous: Value::NONE, pending: Value::NONE };
+            let slot = Shared { order: AtomicU32::new(0), values: UnsafeCell::new(values) };
             // SAFETY: the mapping is page-aligned and has room for `count` slots.
-            unsafe { slots.add(index).write(Slot::new(spec)) };
+            unsafe { shared.add(index).write(slot) };
         }
         let fds = (0..count).map(|_| AtomicI32::new(-1)).collect();
-        Ok(Journal { slots, count, fds, root, changes: AtomicU32::new(0) })
+        let own = specs.0.iter().map(Own::new).collect();
+        let changes = AtomicU32::new(0);
+        Ok(Journal { shared, own, fds, root, changes, notary: OnceLock::new() })
     }
 
-    fn slot(&self, id: SettingId) -> &Slot {
-        assert!((id.0 as usize) < self.count, "an id of another journal");
-        // SAFETY: in bounds, initialised in `new`, mapped as long as we are.
-        unsafe { self.slots.add(id.0 as usize).as_ref() }
+    /// From now on the watchdog notes what is changed.
+    pub fn noted_by(&self, notary: Notary) {
+        _ = self.notary.set(notary);
+    }
+
+    fn slot(&self, id: SettingId) -> Slot<'_> {
+        let own = &self.own[id.0 as usize];
+        // SAFETY: in bounds, as `own` is as long; initialised in `new`, mapped as long as we are.
+        let shared = unsafe { self.shared.add(id.0 as usize).as_ref() };
+        Slot { shared, own }
     }
 
     fn ids(&self) -> impl Iterator<Item = SettingId> + use<> {
-        (0..self.count as u32).map(SettingId)
+        (0..self.own.len() as u32).map(SettingId)
+    }
+
+    /// In the watchdog: reads what a setting holds, and keeps it. False: there is no such setting, or it cannot be read.
+    /// Async-signal-safe.
+    pub fn note(&self, number: u32) -> bool {
+        if number as usize >= self.own.len() {
+            return false;
+        }
+        let slot = self.slot(SettingId(number));
+        let found = slot.open(self.root.0).and_then(|fd| slot.read(fd.0));
+        let kept = found.map(|value| slot.own.note.set(value));
+        kept.is_ok()
+    }
+
+    /// Keeps what was found before a change, here and in the watchdog, unless both have it already.
+    fn keep(&self, id: SettingId, found: Value) -> Result<(), Error> {
+        let own = &self.own[id.0 as usize];
+        if own.note.get() != found {
+            self.notary.get().map_or(Ok(()), |notary| notary.ask(id.0))?;
+            own.note.set(found);
+        }
+        Ok(())
     }
 
     /// The setting's file, opened once in this process and kept.
@@ -203,27 +261,27 @@ impl Journal {
     /// What was written last, [`Value::NONE`] if nothing was.
     pub fn pending(&self, id: SettingId) -> Value {
         let slot = self.slot(id);
-        if slot.order.load(Acquire) == 0 { Value::NONE } else { slot.values().pending }
+        if slot.shared.order.load(Acquire) == 0 { Value::NONE } else { slot.values().pending }
     }
 
     /// What was found before the first change.
     pub fn original(&self, id: SettingId) -> Option<Value> {
         let slot = self.slot(id);
-        (slot.order.load(Acquire) != 0).then(|| slot.values().original)
+        (slot.shared.order.load(Acquire) != 0).then(|| slot.own.note.get())
     }
 
     /// Changes a setting; the first time, what it held is noted before.
     pub fn change(&self, id: SettingId, value: Value) -> Result<(), Error> {
         let (slot, fd) = (self.slot(id), self.fd(id)?);
         let failed = |e| Error::System(e, slot.place());
-        let is_first = slot.order.load(Relaxed) == 0;
+        let is_first = slot.shared.order.load(Relaxed) == 0;
         if is_first {
             let original = slot.read(fd).map_err(failed)?;
-            slot.set(Values { original, previous: original, pending: value });
-            slot.order.store(self.changes.fetch_add(1, Relaxed) + 1, Release);
+            self.keep(id, original)?;
+            slot.set(Values { previous: original, pending: value });
+            slot.shared.order.store(self.changes.fetch_add(1, Relaxed) + 1, Release);
         } else {
-            let Values { original, pending, .. } = slot.values();
-            slot.set(Values { original, previous: pending, pending: value });
+            slot.set(Values { previous: slot.values().pending, pending: value });
         }
         // A kill between the two finds the note made; the kernel's entry orders the rest.
         compiler_fence(SeqCst);
@@ -232,7 +290,7 @@ impl Journal {
             let values = slot.values();
             slot.set(Values { pending: values.previous, ..values });
             if is_first {
-                slot.order.store(0, Release);
+                slot.shared.order.store(0, Release);
             }
             failed(errno)
         })
@@ -248,7 +306,7 @@ impl Journal {
         }
         let _ = self.change(id, before);
         if self.original(id).is_some_and(|original| slot.same(original, before)) {
-            slot.order.store(0, Release);
+            slot.shared.order.store(0, Release);
         }
         Err(Error::NotKept(slot.place()))
     }
@@ -278,7 +336,7 @@ impl Journal {
         }
         self.change(id, original)?;
         slot.settles(self.fd(id)?, original);
-        slot.order.store(0, Release);
+        slot.shared.order.store(0, Release);
         Ok(())
     }
 
@@ -286,6 +344,12 @@ impl Journal {
     /// watchdog runs, with nothing but the root's descriptor.
     pub fn restore_all(&self) -> Restored {
         let mut outcome = Restored::default();
+        for id in self.ids() {
+            let slot = self.slot(id);
+            let is_noted = slot.own.note.get() != Value::NONE;
+            let order = slot.shared.order.load(Acquire);
+            slot.own.order.set(if is_noted { order } else { 0 });
+        }
         for round in 0..ROUNDS {
             outcome.failed = 0;
             let mut above = u32::MAX;
@@ -306,7 +370,7 @@ impl Journal {
 
     /// The changed setting with the greatest order below this.
     fn latest_below(&self, above: u32) -> Option<(SettingId, u32)> {
-        let orders = self.ids().map(|id| (id, self.slot(id).order.load(Acquire)));
+        let orders = self.ids().map(|id| (id, self.own[id.0 as usize].order.get()));
         orders.filter(|&(_, order)| order != 0 && order < above).max_by_key(|&(_, order)| order)
     }
 }
@@ -319,9 +383,9 @@ impl Drop for Journal {
                 drop(Fd(fd));
             }
         }
-        let bytes = (self.count * size_of::<Slot>()).max(1);
+        let bytes = (self.own.len() * size_of::<Shared>()).max(1);
         // SAFETY: our mapping; slots have no destructor, and no reference outlives us.
-        unsafe { libc::munmap(self.slots.as_ptr().cast(), bytes) };
+        unsafe { libc::munmap(self.shared.as_ptr().cast(), bytes) };
     }
 }
 
@@ -331,30 +395,25 @@ enum Back {
     Theirs,
 }
 
-impl Slot {
+impl Own {
     fn new(spec: &Spec) -> Self {
         let mut path = [0; Place::MAX];
         let kept = spec.path.len().min(Place::MAX - 1);
         path[..kept].copy_from_slice(&spec.path.as_bytes()[..kept]);
-        let none = Values { original: Value::NONE, previous: Value::NONE, pending: Value::NONE };
-        Slot {
-            order: AtomicU32::new(0),
-            path,
-            form: spec.form,
-            mask: spec.mask,
-            yields: spec.yields,
-            values: UnsafeCell::new(none),
-        }
+        let Spec { form, mask, yields, .. } = *spec;
+        Own { path, form, mask, yields, note: Cell::new(Value::NONE), order: Cell::new(0) }
     }
+}
 
+impl Slot<'_> {
     fn values(&self) -> Values {
         // SAFETY: read by the holder of the unit's lock, or after the owner's end.
-        unsafe { *self.values.get() }
+        unsafe { *self.shared.values.get() }
     }
 
     fn set(&self, values: Values) {
         // SAFETY: only the holder of the unit's lock comes here.
-        unsafe { *self.values.get() = values };
+        unsafe { *self.shared.values.get() = values };
     }
 
     fn place(&self) -> Place {
@@ -362,7 +421,7 @@ impl Slot {
     }
 
     fn path(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.path).unwrap_or_default()
+        CStr::from_bytes_until_nul(&self.own.path).unwrap_or_default()
     }
 
     fn open(&self, root: i32) -> Result<Fd, i32> {
@@ -371,15 +430,15 @@ impl Slot {
 
     /// Equal as far as it is ours.
     fn same(&self, a: Value, b: Value) -> bool {
-        match self.form {
+        match self.own.form {
             Form::Text => a == b,
-            _ => (a.register() ^ b.register()) & self.mask == 0,
+            _ => (a.register() ^ b.register()) & self.own.mask == 0,
         }
     }
 
     fn read(&self, fd: i32) -> Result<Value, i32> {
         let mut bytes = [0; 64];
-        match self.form {
+        match self.own.form {
             Form::Text => {
                 let len = raw::read_at(fd, &mut bytes, 0)?;
                 Ok(Value::of_text(&bytes[..len]))
@@ -390,8 +449,9 @@ impl Slot {
     }
 
     fn write(&self, fd: i32, value: Value) -> Result<(), i32> {
-        let merged = |now: Value| (now.register() & !self.mask) | (value.register() & self.mask);
-        match self.form {
+        let merged =
+            |now: Value| (now.register() & !self.own.mask) | (value.register() & self.own.mask);
+        match self.own.form {
             Form::Text => {
                 // A line of its own: in a plain file a longer text may have been there.
                 let text = value.text();
@@ -418,7 +478,7 @@ impl Slot {
                 return true;
             }
             // A register holds what it holds; sysfs may get there later.
-            if self.form != Form::Text {
+            if self.own.form != Form::Text {
                 return false;
             }
             raw::nap();
@@ -427,16 +487,17 @@ impl Slot {
     }
 
     fn is_theirs(&self, now: Value) -> bool {
-        let Values { original, previous, pending } = self.values();
-        let ours = [original, previous, pending];
-        self.yields && !ours.iter().any(|value| self.same(now, *value))
+        let Values { previous, pending } = self.values();
+        let ours = [self.own.note.get(), previous, pending];
+        self.own.yields && !ours.iter().any(|value| self.same(now, *value))
     }
 
     /// Puts it back; `None` if it is not (yet) as it was. In all but the last round a value that
     /// does not read back is not waited for: another setting may be in its way.
     fn restore(&self, root: i32, patient: bool) -> Option<Back> {
         let done = |back| {
-            self.order.store(0, Release);
+            self.shared.order.store(0, Release);
+            self.own.order.set(0);
             Some(back)
         };
         let fd = match self.open(root) {
@@ -444,7 +505,7 @@ impl Slot {
             Err(libc::ENOENT | libc::ENXIO | libc::ENODEV) => return done(Back::AsFound),
             Err(_) => return None,
         };
-        let original = self.values().original;
+        let original = self.own.note.get();
         if self.read(fd.0).is_ok_and(|now| self.is_theirs(now)) {
             return done(Back::Theirs);
         }

@@ -83,3 +83,60 @@ fn refusals_leave_nothing_fail() {
     fs::remove_file(root.path().join("setting")).unwrap();
     assert_eq!(journal.restore_all(), Restored { restored: 1, left: 0, failed: 0 });
 }
+
+/// A program scribbles over the memory that it shares with its watchdog and is killed: the watchdog writes nothing but
+/// what it noted itself, to where it noted it.
+#[test]
+fn a_scribbled_journal_changes_nothing_else() {
+    let root = tempfile::tempdir().unwrap();
+    let line = |name: &str| first_line(&root.path().join(name));
+    for name in ["governor", "innocent", "governos"] {
+        fs::write(root.path().join(name), format!("{name}'s\n")).unwrap();
+    }
+    // SAFETY: the child makes a journal, changes files and kills itself; it takes no lock of this process.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        scribble_and_die(root.path());
+    }
+    let mut status = 0;
+    // SAFETY: our own child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, libc::SIGKILL, "it got as far as it should");
+    // The watchdog restores a moment later.
+    let start = std::time::Instant::now();
+    while line("governor") != "governor's" && start.elapsed().as_secs() < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let lines = ["governor", "innocent", "governos"].map(line);
+    assert_eq!(lines, ["governor's", "innocent's", "governos's"]);
+}
+
+fn scribble_and_die(root: &Path) -> ! {
+    let mut specs = Specs::default();
+    let governor = specs.text("governor".into(), false);
+    specs.text("governos".into(), false);
+    let journal = journal(root, specs);
+    let _watchdog = crate::watchdog::Watchdog::start(&journal).unwrap();
+    journal.change(governor, Value::of_text(b"userspace")).unwrap();
+    let length = journal.own.len() * size_of::<Shared>();
+    // SAFETY: the shared mapping, all of it; nobody else runs in this process.
+    let shared =
+        unsafe { std::slice::from_raw_parts_mut(journal.shared.as_ptr().cast::<u8>(), length) };
+    replace(shared, b"governos", b"innocent");
+    replace(shared, b"governor's", b"attacked!!");
+    replace(shared, b"userspace", b"attacked!");
+    for slot in 0..journal.own.len() as u32 {
+        journal.slot(SettingId(slot)).shared.order.store(7 - slot, Release);
+    }
+    // SAFETY: ends this process.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    unreachable!("killed")
+}
+
+fn replace(all: &mut [u8], from: &[u8], to: &[u8]) {
+    for at in 0..all.len() - from.len() {
+        if all[at..].starts_with(from) {
+            all[at..at + to.len()].copy_from_slice(to);
+        }
+    }
+}

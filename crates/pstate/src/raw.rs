@@ -33,6 +33,15 @@ pub(crate) fn open_at(dir: i32, path: &CStr, flags: i32) -> Result<Fd, i32> {
     }
 }
 
+/// Another descriptor of the same, which a program that takes our place does not get.
+pub(crate) fn duplicate(fd: i32) -> Result<Fd, i32> {
+    // SAFETY: no memory involved.
+    match unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) } {
+        -1 => Err(errno()),
+        fd => Ok(Fd(fd)),
+    }
+}
+
 /// Reads up to `into.len()` bytes at `offset`; how many there were.
 pub(crate) fn read_at(fd: i32, into: &mut [u8], offset: u64) -> Result<usize, i32> {
     // SAFETY: the buffer is valid for its length.

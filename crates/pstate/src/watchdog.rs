@@ -12,6 +12,9 @@
 //!   by another one (execve), nobody is left who knows the settings. The socket alone would not do:
 //!   a child that the program forked holds it too and may outlive it.
 //!
+//! Before that, the program asks it by the same socket to note what a setting holds ([`Notary`]): what it restores, and
+//! where, it knows from nobody else.
+//!
 //! Staying out of the way: it is a session of its own, so that a signal to the program's process
 //! group or terminal does not reach it, blocks all signals, and has closed every descriptor but
 //! those three. Its end raises no SIGCHLD and no `wait` of the program sees it (it is cloned
@@ -25,6 +28,7 @@
 //! Without the watchdog nothing is changed.
 
 use std::mem::{MaybeUninit, zeroed};
+use std::sync::Mutex;
 
 use crate::error::Error;
 use crate::journal::Journal;
@@ -32,8 +36,14 @@ use crate::raw::{self, Fd};
 
 /// What the program sends when it has restored everything itself.
 const DISMISSED: u8 = b'.';
-/// What the watchdog sends when it is ready.
+/// What the program sends, with a setting's number, before it changes it.
+const NOTE: u8 = b'n';
+/// What the watchdog sends when it is ready, and when it has made a note.
 const READY: u8 = b'!';
+/// What it sends when it cannot make one.
+const REFUSED: u8 = b'?';
+/// Longest message: a byte and a number.
+const MESSAGE_MAX: usize = 5;
 
 /// Descriptors that are closed one by one on kernels before 5.9 (close_range); more than that are
 /// left open there.
@@ -44,6 +54,44 @@ const CLOSED_ONE_BY_ONE: i32 = 65_536;
 pub(crate) struct Watchdog {
     pid: i32,
     socket: Fd,
+}
+
+/// Asks the watchdog to note settings. It has a descriptor of its own, which lives as long as the journal.
+#[derive(Debug)]
+pub(crate) struct Notary(Mutex<Fd>);
+
+impl Notary {
+    /// Returns when the watchdog has read what the setting holds.
+    pub fn ask(&self, number: u32) -> Result<(), Error> {
+        // A question and its answer at a time.
+        let socket = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
+        let [a, b, c, d] = number.to_le_bytes();
+        let message = [NOTE, a, b, c, d];
+        // SAFETY: bytes of ours; MSG_NOSIGNAL, since nobody may be listening.
+        let sent = unsafe {
+            libc::send(socket.0, message.as_ptr().cast(), message.len(), libc::MSG_NOSIGNAL)
+        };
+        if sent != message.len() as isize {
+            return Err(Error::Watchdog(raw::errno()));
+        }
+        match receive(socket.0)? {
+            READY => Ok(()),
+            _ => Err(Error::Watchdog(libc::EACCES)),
+        }
+    }
+}
+
+/// The watchdog's next word.
+fn receive(socket: i32) -> Result<u8, Error> {
+    loop {
+        let mut message = [0];
+        // SAFETY: one byte of ours.
+        match unsafe { libc::recv(socket, message.as_mut_ptr().cast(), 1, 0) } {
+            1 => return Ok(message[0]),
+            -1 if raw::errno() == libc::EINTR => {}
+            _ => return Err(Error::Watchdog(libc::ESRCH)),
+        }
+    }
 }
 
 impl Watchdog {
@@ -61,21 +109,11 @@ impl Watchdog {
             pid => {
                 drop(listen);
                 let watchdog = Watchdog { pid: pid as i32, socket };
-                watchdog.wait_until_ready()?;
+                // It has left our process group: before that, what kills the group kills it too.
+                receive(watchdog.socket.0)?;
+                let own = raw::duplicate(watchdog.socket.0).map_err(Error::Watchdog)?;
+                journal.noted_by(Notary(Mutex::new(own)));
                 Ok(watchdog)
-            }
-        }
-    }
-
-    /// Waits until it has left our process group: before that, what kills the group kills it too.
-    fn wait_until_ready(&self) -> Result<(), Error> {
-        loop {
-            let mut message = [0];
-            // SAFETY: one byte of ours.
-            match unsafe { libc::recv(self.socket.0, message.as_mut_ptr().cast(), 1, 0) } {
-                1 => return Ok(()),
-                -1 if raw::errno() == libc::EINTR => {}
-                _ => return Err(Error::Watchdog(libc::ESRCH)),
             }
         }
     }
@@ -117,7 +155,7 @@ fn open_pidfd() -> Result<Option<Fd>, Error> {
 /// A pair of connected sockets, as a pipe would raise SIGPIPE: the watchdog's end, ours.
 fn open_socket() -> Result<(Fd, Fd), Error> {
     let mut ends = [0; 2];
-    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: room for two descriptors.
     if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } != 0 {
         return Err(Error::Watchdog(raw::errno()));
@@ -159,27 +197,43 @@ fn watch(journal: &Journal, program: i32, socket: i32) -> ! {
         libc::chdir(c"/".as_ptr());
     }
     close_all_but([journal.root(), program, socket]);
-    // SAFETY: a byte of ours.
-    unsafe { libc::send(socket, [READY].as_ptr().cast(), 1, libc::MSG_NOSIGNAL) };
-    if ended_badly(program, socket) {
+    say(socket, READY);
+    if ended_badly(journal, program, socket) {
         journal.restore_all();
     }
     // SAFETY: ends the process; nothing of the program's is flushed or run.
     unsafe { libc::_exit(0) }
 }
 
-/// Waits for the program's end, or for its word that all is well. `poll` passes over descriptor -1.
-fn ended_badly(program: i32, socket: i32) -> bool {
+/// Makes notes until the program ends, or says that all is well. `poll` passes over descriptor -1.
+fn ended_badly(journal: &Journal, program: i32, socket: i32) -> bool {
     let wait = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let mut both = [wait(program), wait(socket)];
-    // SAFETY: two entries, valid for the call.
-    while unsafe { libc::poll(both.as_mut_ptr(), 2, -1) } <= 0 {}
-    let mut message = [0];
-    // SAFETY: one byte of ours.
-    let got = unsafe {
-        libc::recv(socket, message.as_mut_ptr().cast(), message.len(), libc::MSG_DONTWAIT)
-    };
-    got != 1 || message[0] != DISMISSED
+    loop {
+        let mut both = [wait(program), wait(socket)];
+        // SAFETY: two entries, valid for the call.
+        while unsafe { libc::poll(both.as_mut_ptr(), 2, -1) } <= 0 {}
+        let has_ended = both[0].revents != 0;
+        let mut message = [0; MESSAGE_MAX];
+        // SAFETY: bytes of ours.
+        let got = unsafe {
+            libc::recv(socket, message.as_mut_ptr().cast(), MESSAGE_MAX, libc::MSG_DONTWAIT)
+        };
+        match (got, message) {
+            (1, [DISMISSED, ..]) => return false,
+            // A child that the program has left does not keep us busy.
+            (5, [NOTE, a, b, c, d]) if !has_ended => {
+                let is_noted = journal.note(u32::from_le_bytes([a, b, c, d]));
+                say(socket, if is_noted { READY } else { REFUSED });
+            }
+            _ => return true,
+        }
+    }
+}
+
+fn say(socket: i32, word: u8) {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: a byte of ours.
+    unsafe { libc::send(socket, [word].as_ptr().cast(), 1, flags) };
 }
 
 fn close_all_but(mut kept: [i32; 3]) {

@@ -156,3 +156,22 @@ fn the_watchdog_is_out_of_the_way() {
         assert_eq!(libc::kill(pid, 0), -1, "it has ended");
     }
 }
+
+/// Where somebody has killed the watchdog, nothing is changed any more.
+#[test]
+fn a_killed_watchdog_fails() {
+    let root = tempfile::tempdir().unwrap();
+    fake::build("msr-hwp", root.path()).unwrap();
+    let before = settings(root.path());
+    let options = Options { root: root.path().to_path_buf(), way: None };
+    let control = Control::open(&options).unwrap();
+    let (watchdog, mut status) = (control.watchdog_pid().unwrap(), 0);
+    // SAFETY: the watchdog of this test, and the end that it comes to.
+    unsafe {
+        assert_eq!(libc::kill(watchdog, libc::SIGKILL), 0);
+        assert_eq!(libc::waitpid(watchdog, &mut status, libc::__WCLONE), watchdog);
+    }
+    let error = control.slow(1).unwrap_err();
+    assert!(matches!(error, pstate::Error::Watchdog(_)), "{error}");
+    assert_eq!(settings(root.path()), before);
+}

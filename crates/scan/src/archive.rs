@@ -4,7 +4,7 @@
 use object::read::archive::ArchiveFile;
 use report::scan::{File, Skipped};
 
-use crate::{Options, ScanError, scan_file};
+use crate::{Limits, Options, ScanError, scan_file_within};
 
 const MAGIC: &[u8] = b"!<arch>\n";
 const THIN_MAGIC: &[u8] = b"!<thin>\n";
@@ -23,6 +23,10 @@ impl ScanError {
             ScanError::OtherCpu(_) => &mut skipped.other_cpu,
             ScanError::Broken(_) => &mut skipped.broken,
             ScanError::NoCode => &mut skipped.no_code,
+            ScanError::Unreadable(_) => &mut skipped.unreadable,
+            ScanError::TooBig { .. } | ScanError::TooMuchWork { .. } | ScanError::Stopped => {
+                &mut skipped.beyond_limits
+            }
         };
         *counter += 1;
     }
@@ -38,6 +42,20 @@ pub fn scan_archive(
     options: &Options,
     skipped: &mut Skipped,
 ) -> Result<Vec<File>, ScanError> {
+    scan_archive_within(path, bytes, options, &Limits::default(), skipped)
+}
+
+/// The same within limits, which hold for each member.
+///
+/// # Errors
+/// As [`scan_archive`], and when the scan is stopped.
+pub fn scan_archive_within(
+    path: &str,
+    bytes: &[u8],
+    options: &Options,
+    limits: &Limits<'_>,
+    skipped: &mut Skipped,
+) -> Result<Vec<File>, ScanError> {
     if bytes.starts_with(THIN_MAGIC) {
         return Err(ScanError::ThinArchive);
     }
@@ -51,7 +69,8 @@ pub fn scan_archive(
             skipped.broken += 1;
             continue;
         };
-        match scan_file(&name, data, options) {
+        match scan_file_within(&name, data, options, limits) {
+            Err(ScanError::Stopped) => return Err(ScanError::Stopped),
             Ok(mut file) => {
                 // Offsets are those of the member.
                 file.listed.iter_mut().for_each(|function| function.file_offset = None);

@@ -17,7 +17,7 @@ use crate::screen;
 use crate::sweep::{Code, Nothing, Sweep, Targets, Until, Wanted, decoder};
 use crate::symbols::{self, Symbol};
 use crate::traits::Width;
-use crate::{Options, ScanError, unwind};
+use crate::{Limits, Meter, Options, ScanError, unwind};
 
 /// A longer function is swept in pieces of this length: it bounds the memory of a sweep.
 pub const PIECE_MAX_BYTES: u64 = 16 << 20;
@@ -56,8 +56,21 @@ struct Layout<'a> {
 /// When it is no ELF file, is for another CPU, or has no code. Broken parts of a file are named in
 /// `partial` of the result.
 pub fn scan_file(path: &str, bytes: &[u8], options: &Options) -> Result<File, ScanError> {
-    let mut layout = Layout::new(bytes)?;
-    let total = sweep_all(&layout);
+    scan_file_within(path, bytes, options, &Limits::default())
+}
+
+/// The same within limits.
+///
+/// # Errors
+/// As [`scan_file`], and when the file is beyond a limit or the scan is stopped: then nothing is known of the file.
+pub fn scan_file_within(
+    path: &str,
+    bytes: &[u8],
+    options: &Options,
+    limits: &Limits<'_>,
+) -> Result<File, ScanError> {
+    let mut layout = Layout::new(bytes, limits)?;
+    let total = sweep_all(&layout, &Meter::new(limits))?;
     let partial = std::mem::take(&mut layout.image.partial);
     let code_bytes = layout.image.code_bytes as u64;
     let mut file = File {
@@ -74,7 +87,8 @@ pub fn scan_file(path: &str, bytes: &[u8], options: &Options) -> Result<File, Sc
     }
     summarise(&mut file, &total.functions, &wide);
     options.arrange(&mut file);
-    let lines = if file.listed.is_empty() { None } else { Lines::of(&layout.image) };
+    let lines =
+        if file.listed.is_empty() || !limits.lines { None } else { Lines::of(&layout.image) };
     for function in &mut file.listed {
         function.line = lines.as_ref().and_then(|lines| lines.find(function.address));
     }
@@ -96,12 +110,14 @@ pub(crate) fn summarise(file: &mut File, functions: &[u64], wide: &[u64]) {
 }
 
 impl<'a> Layout<'a> {
-    fn new(bytes: &'a [u8]) -> Result<Self, ScanError> {
+    fn new(bytes: &'a [u8], limits: &Limits<'_>) -> Result<Self, ScanError> {
+        Limits::check("the file", bytes.len() as u64, limits.file_bytes)?;
         let mut image = Image::parse(bytes)?;
         if image.sections.is_empty() {
             return Err(ScanError::NoCode);
         }
-        let symbols = symbols::read(&image.file, &mut image.partial);
+        Limits::check("its code", image.code_bytes as u64, limits.code_bytes)?;
+        let symbols = symbols::read(&image.file, bytes.len(), limits, &mut image.partial)?;
         let unwind = image.unwind(bytes);
         let order = in_order(image.kind, &symbols);
         let all = (symbols.as_slice(), order.as_slice());
@@ -147,18 +163,7 @@ pub(crate) struct Place<'a> {
 /// Adds a function to the file. All with wide instructions are listed: the level is filtered by the
 /// caller's [`Options`], after the sums.
 pub(crate) fn keep(file: &mut File, range: Range, analysis: &Analysis, place: &Place<'_>) {
-    let name = || place.symbol.map(symbols::demangle);
-    for (kind, sites) in [(Question::Cpuid, &analysis.cpuid), (Question::Xgetbv, &analysis.xgetbv)]
-    {
-        // What nobody knows to be code asks nothing.
-        let sites = sites.iter().filter(|_| range.source != Source::Guess);
-        file.checks.extend(sites.map(|&offset| Check {
-            kind,
-            address: range.start + u64::from(offset),
-            file_offset: place.file_offset.map(|start| start + u64::from(offset)),
-            function: name(),
-        }));
-    }
+    keep_checks(file, range, analysis, place);
     if analysis.wide == 0 {
         return;
     }
@@ -193,6 +198,32 @@ pub(crate) fn keep(file: &mut File, range: Range, analysis: &Analysis, place: &P
         line: None,
     });
 }
+
+/// Adds the places where the function asks what the CPU can do.
+fn keep_checks(file: &mut File, range: Range, analysis: &Analysis, place: &Place<'_>) {
+    // What nobody knows to be code asks nothing.
+    if range.source == Source::Guess {
+        return;
+    }
+    let asks = !(analysis.cpuid.is_empty() && analysis.xgetbv.is_empty());
+    let function = place.symbol.filter(|_| asks).map(symbols::demangle);
+    for (kind, sites) in [(Question::Cpuid, &analysis.cpuid), (Question::Xgetbv, &analysis.xgetbv)]
+    {
+        for &offset in sites {
+            let is_named = file.checks.len() < CHECKS_NAMED_MAX;
+            file.checks.push(Check {
+                kind,
+                address: range.start + u64::from(offset),
+                file_offset: place.file_offset.map(|start| start + u64::from(offset)),
+                function: function.clone().filter(|_| is_named),
+            });
+        }
+    }
+}
+
+/// Checks whose function is named. Programs have some tens; a made-up file has half a million in a function
+/// with a name of 64 KiB.
+const CHECKS_NAMED_MAX: usize = 4096;
 
 fn confidence(source: Source, analysis: &Analysis) -> Confidence {
     match source {
@@ -319,19 +350,19 @@ fn tasks(layout: &Layout<'_>, sections: &[usize]) -> Vec<Task> {
     tasks
 }
 
-fn sweep_all(layout: &Layout<'_>) -> Total {
+fn sweep_all(layout: &Layout<'_>, meter: &Meter<'_>) -> Result<Total, ScanError> {
     let mut total = Total::default();
     for (sections, gaps) in &layout.groups {
         let tasks = tasks(layout, sections);
-        let parts: Vec<(Total, Targets)> = tasks
+        let parts: Result<Vec<(Total, Targets)>, ScanError> = tasks
             .par_iter()
             .map_init(Sweep::default, |known, task| {
                 let code = layout.image.sections[task.section].code;
-                sweep(task, code, gaps, known)
+                sweep(task, code, gaps, known, meter)
             })
             .collect();
         let mut targets = Targets::default();
-        for (part, found) in parts {
+        for (part, found) in parts? {
             total.add(part);
             targets.calls.extend(found.calls);
             targets.addresses.extend(found.addresses);
@@ -342,8 +373,7 @@ fn sweep_all(layout: &Layout<'_>) -> Total {
         let seeds = [(Source::Entry, entries(layout)), (Source::Pointer, pointers(layout, gaps))];
         for &section in sections {
             let code = layout.image.sections[section].code;
-            let found = recover::run(code, gaps, &seeds, &targets);
-            for function in found {
+            for function in recover::run(code, gaps, &seeds, &targets, meter)? {
                 total.functions[function.range.source as usize] += 1;
                 if let Some(analysis) = function.analysis {
                     total.swept.push(Swept { section, range: function.range, analysis });
@@ -351,7 +381,7 @@ fn sweep_all(layout: &Layout<'_>) -> Total {
             }
         }
     }
-    total
+    Ok(total)
 }
 
 impl Total {
@@ -369,8 +399,9 @@ pub(crate) fn sweep(
     code: Code<'_>,
     gaps: &Gaps,
     sweep: &mut Sweep,
-) -> (Total, Targets) {
-    sweep_those(task, code, gaps, sweep, screen::needs_decoding)
+    meter: &Meter<'_>,
+) -> Result<(Total, Targets), ScanError> {
+    sweep_those(task, code, gaps, sweep, screen::needs_decoding, meter)
 }
 
 /// Whether a range of code has to be decoded.
@@ -382,7 +413,8 @@ fn sweep_those(
     gaps: &Gaps,
     sweep: &mut Sweep,
     needs: Needs,
-) -> (Total, Targets) {
+    meter: &Meter<'_>,
+) -> Result<(Total, Targets), ScanError> {
     let mut total = Total::default();
     let mut targets = Targets::default();
     let mut decoder = decoder(code);
@@ -390,16 +422,21 @@ fn sweep_those(
         let start = (range.start - code.address) as usize;
         let end = (range.end - code.address) as usize;
         total.functions[range.source as usize] += 1;
+        meter.spend(SCREEN_COST.max((range.end - range.start) / SCREEN_COST))?;
         if code.bits == 64 && !needs(&mut decoder, code, (start, end), gaps) {
             continue;
         }
+        meter.spend(range.end - range.start)?;
         sweep.run(&mut decoder, code, (start, end), Until::Range, gaps, &mut targets);
         if let Some(analysis) = analysis::analyse(sweep) {
             total.swept.push(Swept { section: task.section, range, analysis });
         }
     }
-    (total, targets)
+    Ok((total, targets))
 }
+
+/// Screening takes an eighth of what decoding takes, and each function, however short, as much as 8 bytes.
+const SCREEN_COST: u64 = 8;
 
 fn entries(layout: &Layout<'_>) -> Vec<u64> {
     let mut entries = vec![layout.image.file.entry()];
@@ -459,7 +496,9 @@ fn pointers(layout: &Layout<'_>, gaps: &Gaps) -> Vec<u64> {
 /// # Errors
 /// As [`scan_file`].
 pub fn widths(bytes: &[u8], mut each: impl FnMut(u64, Width)) -> Result<(), ScanError> {
-    let mut layout = Layout::new(bytes)?;
+    let limits = Limits::default();
+    let meter = Meter::new(&limits);
+    let mut layout = Layout::new(bytes, &limits)?;
     let Some((sections, gaps)) =
         layout.groups.first().filter(|_| layout.image.kind != Kind::Object)
     else {
@@ -468,14 +507,15 @@ pub fn widths(bytes: &[u8], mut each: impl FnMut(u64, Width)) -> Result<(), Scan
     let mut targets = Targets::default();
     let mut known = Sweep::default();
     for task in tasks(&layout, sections) {
-        let (_, found) = sweep(&task, layout.image.sections[task.section].code, gaps, &mut known);
+        let code = layout.image.sections[task.section].code;
+        let (_, found) = sweep(&task, code, gaps, &mut known, &meter)?;
         targets.calls.extend(found.calls);
         targets.addresses.extend(found.addresses);
     }
     let seeds = [(Source::Entry, entries(&layout)), (Source::Pointer, pointers(&layout, gaps))];
     for &section in sections {
         let code = layout.image.sections[section].code;
-        let found = recover::run(code, gaps, &seeds, &targets);
+        let found = recover::run(code, gaps, &seeds, &targets, &meter)?;
         let known = found.iter().map(|function| function.range);
         layout.ranges[section].extend(known.filter(|range| range.source != Source::Guess));
     }
@@ -511,7 +551,8 @@ mod tests {
         let names = ["libc.so.6", "libm.so.6", "libcrypto.so.3", "libstdc++.so.6"];
         let (mut decoded, mut known) = (0, Sweep::default());
         for bytes in names.iter().filter_map(|name| std::fs::read(folder.join(name)).ok()) {
-            let mut layout = Layout::new(&bytes).unwrap();
+            let mut layout = Layout::new(&bytes, &Limits::default()).unwrap();
+            let meter = Meter::new(&Limits::default());
             for keep_all in [true, false] {
                 if !keep_all {
                     let half = |range: &Range| (range.start / 64).is_multiple_of(2);
@@ -522,9 +563,11 @@ mod tests {
                 let (sections, gaps) = &layout.groups[0];
                 for task in tasks(&layout, sections) {
                     let code = layout.image.sections[task.section].code;
-                    let (screened, found) = sweep(&task, code, gaps, &mut known);
+                    let (screened, found) = sweep(&task, code, gaps, &mut known, &meter).unwrap();
                     let all = |_: &mut Decoder<'_>, _: Code<'_>, _: (usize, usize), _: &Gaps| true;
-                    let (whole, all) = sweep_those(&task, code, gaps, &mut Sweep::default(), all);
+                    let mut fresh = Sweep::default();
+                    let (whole, all) =
+                        sweep_those(&task, code, gaps, &mut fresh, all, &meter).unwrap();
                     let parts = |total: Total| -> Vec<(Range, Analysis)> {
                         total.swept.into_iter().map(|one| (one.range, one.analysis)).collect()
                     };

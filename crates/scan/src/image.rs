@@ -143,7 +143,7 @@ const SECTIONS_MAX: usize = 1024;
 
 /// Nothing is mapped behind that: the kernel takes such pointers for error numbers. Keeping code away from
 /// the end lets addresses behind it be computed.
-const ADDRESSES_END: u64 = u64::MAX - 0xfff;
+pub(crate) const ADDRESSES_END: u64 = u64::MAX - 0xfff;
 
 struct Piece {
     name: String,

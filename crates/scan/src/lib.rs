@@ -12,7 +12,7 @@
 //! **Promises.** Bytes in, findings out: nothing here opens a file or looks at the machine. No input makes
 //! it panic; time and memory grow linearly with the code (a function is cut into pieces of
 //! [`PIECE_MAX_BYTES`], jump tables and loops of monstrous functions are left out, what `.gnu_debugdata`
-//! unpacks to is limited). Order and content of the result do not depend on the number of threads.
+//! unpacks to is limited), and a caller can limit both and stop a scan ([`limits`](mod@limits)). Order and content of the result do not depend on the number of threads.
 //!
 //! **Limits.** A static finding says what a function can do, not whether it runs. Registers and memory are
 //! not tracked: a jump through a table may lead anywhere in its function. Code that a program writes itself
@@ -29,10 +29,12 @@ mod fast;
 mod file;
 mod flow;
 mod image;
+mod limits;
 mod lines;
 mod loops;
 mod memo;
 mod memory;
+mod read;
 mod recover;
 mod screen;
 pub mod segments;
@@ -41,14 +43,17 @@ mod symbols;
 mod traits;
 mod unwind;
 mod upper;
+mod xz;
 
 use std::cmp::Reverse;
 
 use report::scan::{Confidence, File, Function};
 
-pub use archive::{is_archive, scan_archive};
-pub use file::{PIECE_MAX_BYTES, scan_file, widths};
-pub use memory::{JitSymbol, parse_perf_map, scan_memory};
+pub use archive::{is_archive, scan_archive, scan_archive_within};
+pub use file::{PIECE_MAX_BYTES, scan_file, scan_file_within, widths};
+pub use limits::{Limits, Meter};
+pub use memory::{JitSymbol, parse_perf_map, scan_memory, scan_memory_within};
+pub use read::{Bytes, read_file};
 pub use traits::Width;
 
 /// Why a file has not been scanned.
@@ -69,6 +74,28 @@ pub enum ScanError {
     /// It lists files, but does not hold them.
     #[error("it is a thin archive, which holds no members; scan the members")]
     ThinArchive,
+    /// It cannot be read.
+    #[error("{0}")]
+    Unreadable(String),
+    /// It is longer than the scan's [`Limits`] allow.
+    #[error("{what} takes {bytes} bytes, and {limit} are the limit")]
+    TooBig {
+        /// Which part.
+        what: &'static str,
+        /// Its length.
+        bytes: u64,
+        /// What is allowed.
+        limit: u64,
+    },
+    /// It takes more work than the scan's [`Limits`] allow.
+    #[error("it takes more work than decoding {limit} bytes, which is the limit")]
+    TooMuchWork {
+        /// What is allowed.
+        limit: u64,
+    },
+    /// The flag in its [`Limits`] was set.
+    #[error("the scan was stopped")]
+    Stopped,
 }
 
 /// What the functions in a result are ordered by.

@@ -9,9 +9,10 @@ use report::scan::{File, Source};
 
 use crate::bounds::Range;
 use crate::file::{PIECE_MAX_BYTES, Place, Task, keep, summarise, sweep};
+use crate::image::ADDRESSES_END;
 use crate::recover::{self, Gaps};
 use crate::sweep::{Code, Sweep};
-use crate::{Options, ScanError};
+use crate::{Limits, Meter, Options, ScanError};
 
 /// A function that a just-in-time compiler tells of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ pub fn parse_perf_map(text: &str) -> Vec<JitSymbol> {
 /// Scans executable memory at `address`; `path` is only shown.
 ///
 /// # Errors
-/// When there is no code.
+/// When there is no code, or it cannot be at that address.
 pub fn scan_memory(
     path: &str,
     address: u64,
@@ -62,15 +63,35 @@ pub fn scan_memory(
     symbols: &[JitSymbol],
     options: &Options,
 ) -> Result<File, ScanError> {
+    scan_memory_within(path, address, bytes, symbols, options, &Limits::default())
+}
+
+/// The same within limits.
+///
+/// # Errors
+/// As [`scan_memory`], and when it is beyond a limit or the scan is stopped.
+pub fn scan_memory_within(
+    path: &str,
+    address: u64,
+    bytes: &[u8],
+    symbols: &[JitSymbol],
+    options: &Options,
+    limits: &Limits<'_>,
+) -> Result<File, ScanError> {
     if bytes.is_empty() {
         return Err(ScanError::NoCode);
     }
+    if address.checked_add(bytes.len() as u64).is_none_or(|end| end > ADDRESSES_END) {
+        return Err(ScanError::Broken("it reaches beyond the last address".into()));
+    }
+    Limits::check("its code", bytes.len() as u64, limits.code_bytes)?;
+    let meter = &Meter::new(limits);
     let code = Code { bytes, address, bits: 64 };
     let ranges = ranges(code, symbols);
     let task = Task { section: 0, pieces: ranges.clone() };
     let gaps = Gaps::new(recover::gaps_of(code, &ranges));
-    let (total, targets) = sweep(&task, code, &gaps, &mut Sweep::default());
-    let found = recover::run(code, &gaps, &[], &targets);
+    let (total, targets) = sweep(&task, code, &gaps, &mut Sweep::default(), meter)?;
+    let found = recover::run(code, &gaps, &[], &targets, meter)?;
 
     let mut file = File::new(path, "memory", bytes.len() as u64);
     let mut functions = total.functions;
@@ -93,13 +114,15 @@ pub fn scan_memory(
     Ok(file)
 }
 
-/// The symbols that lie in the code.
+/// The symbols that lie in the code, and not in one before them.
 fn ranges(code: Code<'_>, symbols: &[JitSymbol]) -> Vec<Range> {
     let numbered = symbols.iter().enumerate();
+    let mut at = code.address;
     let inside = numbered.filter(|(_, symbol)| {
-        symbol.address >= code.address
-            && symbol.address + symbol.size_bytes <= code.end()
-            && symbol.size_bytes <= PIECE_MAX_BYTES
+        let end = symbol.address.checked_add(symbol.size_bytes).filter(|end| *end <= code.end());
+        let fits = symbol.address >= at && symbol.size_bytes <= PIECE_MAX_BYTES;
+        at = end.filter(|_| fits).unwrap_or(at);
+        fits && end.is_some()
     });
     inside
         .map(|(number, symbol)| Range {

@@ -23,11 +23,14 @@ use crate::bounds::{self, Range};
 use crate::fast::operand_length;
 use crate::file::PIECE_MAX_BYTES;
 use crate::sweep::{Code, Flow, Sweep, Targets, Until, Wanted, decoder};
+use crate::{Meter, ScanError};
 
 /// Rounds of following calls: longer chains of functions that only call each other end as guesses.
 const ROUNDS_MAX: usize = 16;
 /// Functions that are decoded by one task.
 const TASK_FUNCTIONS: usize = 64;
+/// Work that a function takes, however short it is.
+const FUNCTION_COST: u64 = 16;
 /// Where assemblers and compilers place functions.
 const ALIGNMENT: u64 = 16;
 
@@ -108,22 +111,28 @@ pub(crate) fn run(
     gaps: &Gaps,
     seeds: &[(Source, Vec<u64>)],
     targets: &Targets,
-) -> Vec<Recovered> {
+    meter: &Meter<'_>,
+) -> Result<Vec<Recovered>, ScanError> {
     let inside = |&(start, end): &(u64, u64)| (start.max(code.address), end.min(code.end()));
     let own = gaps.gaps.iter().map(inside).filter(|(start, end)| start < end).collect();
     let own = Gaps::new(own);
     if own.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let mut state = State { code, gaps: &own, functions: Vec::new() };
+    let mut state = State { code, gaps: &own, functions: Vec::new(), meter };
     let mut starts = Vec::new();
+    // Those of other sections are left out at once: a made-up file has a thousand sections, and a million seeds.
+    let mut add = |addresses: &[u64], source| {
+        let wanted = addresses.iter().filter(|&&address| own.wants(address));
+        starts.extend(wanted.map(|&address| (address, source)));
+    };
     for (source, addresses) in seeds {
-        starts.extend(addresses.iter().map(|&address| (address, *source)));
+        add(addresses, *source);
     }
-    starts.extend(targets.addresses.iter().map(|&address| (address, Source::Address)));
-    starts.extend(targets.calls.iter().map(|&address| (address, Source::Call)));
+    add(&targets.addresses, Source::Address);
+    add(&targets.calls, Source::Call);
     for _ in 0..ROUNDS_MAX {
-        let found = state.round(starts);
+        let found = state.round(starts)?;
         if found.calls.is_empty() && found.addresses.is_empty() {
             break;
         }
@@ -138,28 +147,29 @@ struct State<'a> {
     gaps: &'a Gaps,
     /// Ascending by start, apart from each other.
     functions: Vec<Recovered>,
+    meter: &'a Meter<'a>,
 }
 
 impl State<'_> {
     /// Decodes functions from these starts; returns what they lead to.
-    fn round(&mut self, mut starts: Vec<(u64, Source)>) -> Targets {
+    fn round(&mut self, mut starts: Vec<(u64, Source)>) -> Result<Targets, ScanError> {
         starts.retain(|(start, _)| self.gaps.wants(*start) && !self.is_known(*start));
         starts.sort_unstable();
         starts.dedup_by_key(|(start, _)| *start);
         let limits: Vec<Limit> = (0..starts.len()).map(|at| self.limit(&starts, at)).collect();
         let work: Vec<((u64, Source), Limit)> = starts.into_iter().zip(limits).collect();
-        let parts: Vec<(Vec<Recovered>, Targets)> = work
+        let parts: Result<Vec<(Vec<Recovered>, Targets)>, ScanError> = work
             .par_chunks(TASK_FUNCTIONS)
             .map_init(Sweep::default, |sweep, work| self.decode(work, sweep))
             .collect();
         let mut targets = Targets::default();
-        for (functions, found) in parts {
+        for (functions, found) in parts? {
             self.functions.extend(functions);
             targets.calls.extend(found.calls);
             targets.addresses.extend(found.addresses);
         }
         self.functions.sort_by_key(|function| function.range.start);
-        targets
+        Ok(targets)
     }
 
     fn is_known(&self, address: u64) -> bool {
@@ -183,13 +193,15 @@ impl State<'_> {
         &self,
         work: &[((u64, Source), Limit)],
         sweep: &mut Sweep,
-    ) -> (Vec<Recovered>, Targets) {
+    ) -> Result<(Vec<Recovered>, Targets), ScanError> {
         let mut decoder = decoder(self.code);
         let (mut functions, mut targets) = (Vec::new(), Targets::default());
         for &((start, source), limit) in work {
             let mut own = Targets::default();
             let range = self.offsets(start, limit.address);
             sweep.run(&mut decoder, self.code, range, Until::LastFlow, self.gaps, &mut own);
+            // It may end long before its limit, so what it took is known only now.
+            self.meter.spend(FUNCTION_COST + u64::from(sweep.end))?;
             let goes_on = limit.is_code && start + u64::from(sweep.end) == limit.address;
             if !is_plausible(sweep, &self.code.bytes[range.0..range.1], goes_on) {
                 continue;
@@ -200,7 +212,7 @@ impl State<'_> {
             let range = Range { start, end, source, symbol: None };
             functions.push(Recovered { range, analysis: analysis::analyse(sweep) });
         }
-        (functions, targets)
+        Ok((functions, targets))
     }
 
     fn offsets(&self, start: u64, end: u64) -> (usize, usize) {
@@ -208,7 +220,7 @@ impl State<'_> {
     }
 
     /// What remains of the gaps.
-    fn guess(mut self) -> Vec<Recovered> {
+    fn guess(mut self) -> Result<Vec<Recovered>, ScanError> {
         let mut decoder = decoder(self.code);
         let mut sweep = Sweep::default();
         let mut guesses = Vec::new();
@@ -217,7 +229,9 @@ impl State<'_> {
             // A rest begins where a function ends, except at the start of the section.
             let mut behind_code = at > self.code.address;
             loop {
+                let padding = at;
                 at = skip_padding(self.code, &mut decoder, at, end);
+                self.meter.spend(at - padding)?;
                 if at >= end {
                     break;
                 }
@@ -225,6 +239,7 @@ impl State<'_> {
                 let range = self.offsets(at, limit);
                 let mut targets = Targets::default();
                 sweep.run(&mut decoder, self.code, range, Until::LastFlow, self.gaps, &mut targets);
+                self.meter.spend(FUNCTION_COST + u64::from(sweep.end))?;
                 let next = at + u64::from(sweep.end).max(1);
                 if is_plausible(&sweep, &self.code.bytes[range.0..range.1], false) {
                     let source = if behind_code && at % ALIGNMENT == 0 {
@@ -245,7 +260,7 @@ impl State<'_> {
         }
         self.functions.extend(guesses);
         self.functions.sort_by_key(|function| function.range.start);
-        self.functions
+        Ok(self.functions)
     }
 }
 
@@ -338,12 +353,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Limits;
 
     fn run_on(bytes: &[u8], seeds: &[u64]) -> Vec<(u64, u64, Source)> {
         let code = Code { bytes, address: 0x1000, bits: 64 };
         let gaps = Gaps::new(vec![(0x1000, code.end())]);
         let seeds = [(Source::Pointer, seeds.to_vec())];
-        let found = run(code, &gaps, &seeds, &Targets::default());
+        let meter = Meter::new(&Limits::default());
+        let found = run(code, &gaps, &seeds, &Targets::default(), &meter).unwrap();
         found
             .iter()
             .map(|function| (function.range.start, function.range.end, function.range.source))

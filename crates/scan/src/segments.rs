@@ -64,16 +64,23 @@ impl<'a> Image<'a> {
         }
         let mut segments = Vec::new();
         let mut extents = Vec::new();
+        let mut code_bytes = 0;
         for segment in elf.elf_program_headers() {
             let data = segment.data(endian, bytes).unwrap_or_default();
             let (address, offset) = (segment.p_vaddr(endian), segment.p_offset(endian));
             match segment.p_type(endian) {
                 PT_LOAD if segment.p_flags(endian) & PF_X != 0 => {
+                    code_bytes += data.len();
+                    if code_bytes > 2 * bytes.len() {
+                        return Err("its segments overlap".into());
+                    }
                     segments.push(Segment { address, offset, code: data });
                 }
                 // The table and what it points to lie in one segment: the same distance in the
                 // file as in memory.
-                PT_GNU_EH_FRAME => extents.extend(unwind_extents(bytes, offset, address)),
+                PT_GNU_EH_FRAME if extents.is_empty() => {
+                    extents.extend(unwind_extents(bytes, offset, address))
+                }
                 _ => {}
             }
         }

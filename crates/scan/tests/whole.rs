@@ -201,3 +201,25 @@ fn smallest() -> PathBuf {
     let folder = PathBuf::from("/lib/x86_64-linux-gnu");
     names.iter().map(|name| folder.join(name)).find(|path| path.exists()).expect("a C library")
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    /// Memory at any address, the last ones among them, with a map for perf of any content: no panic.
+    #[test]
+    fn memory_lies_anywhere(
+        address: u64,
+        below_the_end in 0u64..9000,
+        map in "([0-9a-f]{1,3} [0-9a-f]{1,2} f\n){0,8}",
+        code in prop::collection::vec(any::<u8>(), 1..600),
+    ) {
+        let symbols = scan::parse_perf_map(&map);
+        for address in [address, u64::MAX - below_the_end, 0x100] {
+            let end = address.checked_add(code.len() as u64);
+            let fits = end.is_some_and(|end| end <= u64::MAX - 0xfff);
+            let error = scan::scan_memory("random", address, &code, &symbols, &all()).err();
+            let told = error.map(|error| error.to_string());
+            prop_assert_eq!(told.is_none(), fits, "{:?}", told);
+        }
+    }
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Affinity mode: core specialisation without a scheduler of ours, for kernels without sched_ext.
 //!
-//! Idea: hinted threads move themselves. The daemon says on the hint page which CPUs are wide, and
+//! Idea: hinted threads move themselves. The daemon says on the hint board which CPUs are wide, and
 //! the library narrows a thread's affinity mask to wide CPUs at the begin of a section and to
 //! scalar ones at its end (`turbolane`, src/affinity.rs). What is left to do here is to choose the
 //! CPUs, to give out slots, and to see to it that all masks are what they were when this ends,
@@ -11,6 +11,7 @@
 //! hints run anywhere, on wide CPUs too; a move costs about 15 us; `--wide-cpus auto` stays at one
 //! core and `--tiers` at one class, since nobody measures the demand.
 
+mod handover;
 mod keeper;
 
 use std::io;
@@ -24,7 +25,7 @@ use turbolane::page::MODE_AFFINITY;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::hints::{HintServer, Page, cannot_serve};
+use crate::hints::{Board, HintServer, cannot_serve};
 use crate::layout;
 use crate::scx_lane::topology;
 use keeper::Keeper;
@@ -32,7 +33,7 @@ use keeper::Keeper;
 /// Affinity mode in force. Dropping it gives all threads their masks back; the hint server, which
 /// takes in new ones, is dropped before.
 pub struct AffinityLane {
-    page: Arc<Page>,
+    board: Arc<Board>,
     topology: Topology,
     config: Config,
     wide: CpuSet,
@@ -49,18 +50,18 @@ impl AffinityLane {
         let topology = topology()?;
         let wide_cores = wide_cores(&topology, &config)?;
         let failed = |what| move |e: io::Error| Error::failed(what, e);
-        let (page, fd) = Page::memfd().map_err(failed("cannot get memory for hints"))?;
-        page.set_rest_below(config.rest_below_ns);
-        page.publish(MODE_AFFINITY, layout::nr_cpus(&topology) as u32);
-        page.set_flags(&flags(&topology, &wide_cores));
-        let page = Arc::new(page);
-        let keeper = Keeper::start(&page).map_err(failed("cannot start the keeper of masks"))?;
-        let recorder = keeper.recorder();
-        let server =
-            HintServer::start(socket, Arc::clone(&page), fd, Box::new(move |r| recorder.record(r)))
-                .map_err(cannot_serve)?;
+        let (board, fd) = Board::memfd().map_err(failed("cannot get memory for hints"))?;
+        board.set_rest_below(config.rest_below_ns);
+        board.publish(MODE_AFFINITY, layout::nr_cpus(&topology) as u32);
+        board.set_flags(&flags(&topology, &wide_cores));
+        let board = Arc::new(board);
+        let keeper = Keeper::start(&board).map_err(failed("cannot start the keeper of masks"))?;
+        let (recorder, areas) = (keeper.recorder(), keeper.recorder());
+        let new_area = Box::new(move |number| areas.new_area(number));
+        let server = HintServer::start(socket, fd, new_area, Box::new(move |r| recorder.record(r)))
+            .map_err(cannot_serve)?;
         let wide = layout::cpus_of(&topology, &wide_cores);
-        Ok((AffinityLane { page, topology, config, wide, _keeper: keeper }, server))
+        Ok((AffinityLane { board, topology, config, wide, _keeper: keeper }, server))
     }
 
     /// The settings in force.
@@ -77,8 +78,8 @@ impl AffinityLane {
     /// section.
     pub fn reconfigure(&mut self, config: Config) -> Result<()> {
         let wide_cores = wide_cores(&self.topology, &config)?;
-        self.page.set_flags(&flags(&self.topology, &wide_cores));
-        self.page.set_rest_below(config.rest_below_ns);
+        self.board.set_flags(&flags(&self.topology, &wide_cores));
+        self.board.set_rest_below(config.rest_below_ns);
         self.wide = layout::cpus_of(&self.topology, &wide_cores);
         self.config = config;
         Ok(())

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub enum WideCpus {
     /// These CPUs; the siblings of a named CPU are added, since a core has one licence.
     List(machine::CpuSet),
-    /// This many whole cores, chosen in topology order from the last core down.
+    /// This many whole cores, the last ones of each node in turn ([`machine::Topology::wide_order`]).
     Cores(usize),
     /// As many whole cores as the measured demand asks for (THESIS 4.3).
     Auto,

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One scheduler at a time: a lock file that the kernel releases when its holder ends, however
 //! it ends, so that a stale file means nothing.
+//!
+//! The file is root's alone: whoever can open it, if only for reading, can hold the lock, and so keep every
+//! run from starting.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use report::problem::Problem;
@@ -27,11 +31,14 @@ impl Instance {
 
     fn acquire_in(dir: &Path) -> Result<Self> {
         let failed = |e| Error::failed(format!("cannot use {}", dir.display()), e);
-        fs::create_dir_all(dir).map_err(failed)?;
+        // Not by the umask: in a folder that others may write they could replace the sockets.
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(dir).map_err(failed)?;
         let path = dir.join("lock");
-        let options =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut lock = options.map_err(failed)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut lock = options.open(&path).map_err(failed)?;
+        // One that an older version left is open to readers.
+        lock.set_permissions(Permissions::from_mode(0o600)).map_err(failed)?;
         // SAFETY: a plain system call on a descriptor that we own.
         if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
             let mut pid = String::new();
@@ -51,6 +58,17 @@ impl Instance {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Nobody else can open the lock, and so hold it; also where an older version has left one.
+    #[test]
+    fn the_lock_is_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        let _instance = Instance::acquire_in(dir.path()).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
 
     /// The second is refused and told who the first is; after the first ends, it may.
     #[test]

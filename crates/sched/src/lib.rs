@@ -14,6 +14,7 @@ pub mod config;
 pub mod control;
 pub mod detection;
 pub mod error;
+pub mod groups;
 pub mod hints;
 pub mod instance;
 pub mod lane;

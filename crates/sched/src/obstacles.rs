@@ -2,8 +2,9 @@
 //! What stands between this machine and a running scheduler. `doctor` reports it, `run` and
 //! [`Lane::start`](crate::lane::Lane::start) refuse by it: one place, so that they cannot disagree.
 
-use hw::kernel::{Kernel, Rights};
+use hw::kernel::{Kernel, Release, Rights};
 use hw::{Facts, xcr0};
+use machine::TopologyError;
 use report::problem::Problem;
 
 use crate::config::{Components, Mode};
@@ -11,6 +12,15 @@ use crate::error::{Error, Result};
 
 /// The first kernel with sched_ext.
 const FIRST_RELEASE: (u32, u32) = (6, 12);
+
+/// The series on whose kernels the scheduler's tests run (testbed/versions.toml); sched_ext's interface to
+/// BPF differs between others, and what `bpf/compat.bpf.h` does about that is tried out nowhere.
+const TESTED_SERIES: &[(u32, u32)] = &[(7, 3)];
+
+/// Whether the scheduler is tested on kernels of this series.
+pub fn is_tested(release: &Release) -> bool {
+    TESTED_SERIES.contains(&(release.major, release.minor))
+}
 
 /// Something that keeps a scheduler from running.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +86,7 @@ pub fn of_rights(rights: &Rights) -> Option<Obstacle> {
     Some(Obstacle { problem, affinity_helps: false, mendable: false })
 }
 
-/// What keeps the sched_ext scheduler from running on this kernel, rights aside.
+/// What keeps the sched_ext scheduler from running on this kernel and these CPUs, rights aside.
 pub fn of_scx(kernel: &Kernel) -> Option<Obstacle> {
     let what = "cannot load the sched_ext scheduler";
     let release = &kernel.release;
@@ -103,6 +113,17 @@ pub fn of_scx(kernel: &Kernel) -> Option<Obstacle> {
             "boot a kernel built with CONFIG_DEBUG_INFO_BTF, or use --mode affinity",
         );
     }
+    if !kernel.isolated.is_empty() {
+        // scx_enable() in kernel/sched/ext.c: from 6.12 on it compares the CPUs of HK_TYPE_DOMAIN with the
+        // possible ones, newer ones ask for HK_TYPE_DOMAIN_BOOT. Both are what the file shows.
+        return lacks(
+            format!(
+                "CPUs {} are isolated (isolcpus=), and then Linux loads no scheduler",
+                kernel.isolated
+            ),
+            "boot without isolcpus= (a cpuset partition can isolate CPUs instead), or use --mode affinity",
+        );
+    }
     if sched_ext.state != "disabled" {
         let ops = sched_ext.ops.as_deref().unwrap_or("another one");
         let problem = Problem::new(
@@ -113,6 +134,23 @@ pub fn of_scx(kernel: &Kernel) -> Option<Obstacle> {
         return Some(Obstacle { problem, affinity_helps: false, mendable: true });
     }
     None
+}
+
+/// The CPUs cannot be read, or there are too many of them for any mode.
+pub fn of_topology(error: &TopologyError) -> Error {
+    let TopologyError::TooMany { .. } = error else {
+        let next = "is /sys mounted? If it is, report this with turbolane doctor --record";
+        return Error::Failed(Problem::new(
+            "cannot tell which CPUs there are",
+            error.to_string(),
+            next,
+        ));
+    };
+    Error::Unsupported(Problem::new(
+        "cannot run on so many CPUs",
+        format!("{error}; all tables hold {} CPUs", policy::CPUS_MAX),
+        format!("boot with nr_cpus={} on the kernel command line", policy::CPUS_MAX),
+    ))
 }
 
 /// What keeps the recorder from running here; with marks it needs more.
@@ -156,6 +194,10 @@ pub fn of_trap(components: Components, facts: &Facts) -> Option<Problem> {
         let why = "the kernel loads no modules";
         return Some(Problem::new(what, why, "boot without modules_disabled and nomodule"));
     }
+    if modules.realtime {
+        let why = "the module turbolane_trap cannot work on a kernel built with PREEMPT_RT";
+        return Some(Problem::new(what, why, "use hints and marks, or boot another kernel"));
+    }
     if !modules.trap_installed {
         let why =
             format!("the module turbolane_trap is not installed for {}", facts.kernel.release);
@@ -174,19 +216,26 @@ mod tests {
     const ROOT: Rights =
         Rights { root: true, capabilities: 1 << Capability::SysAdmin as u32, cpus: None };
 
-    /// The kernel of a recorded machine.
-    fn kernel(machine: &str) -> Kernel {
+    /// A recorded machine, and changes to its kernel.
+    fn facts(machine: &str) -> Facts {
         let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/machines");
-        Facts::read(&hw::Recorded::open(&machines.join(machine)).unwrap()).unwrap().kernel
+        Facts::read(&hw::Recorded::open(&machines.join(machine)).unwrap()).unwrap()
+    }
+
+    /// The mode chosen, or the exit code of the refusal.
+    fn chosen(asked: Mode, facts: &Facts) -> std::result::Result<Mode, u8> {
+        let choice = choose_mode(asked, &facts.kernel, &ROOT);
+        choice.map(|choice| choice.mode).map_err(|error| error.exit_code())
     }
 
     /// A mode that the machine cannot do is never chosen; `auto` takes what is left.
     #[test]
     fn chooses_what_the_machine_can_do() {
         use Mode::{Affinity, Auto, Scx};
-        let scx = kernel("skylake-sp");
-        let (old, busy) = (kernel("cascade-lake-old-kernel"), kernel("epyc-genoa"));
-        for (asked, kernel, expected) in [
+        let scx = facts("skylake-sp");
+        let (old, busy) = (facts("cascade-lake-old-kernel"), facts("epyc-genoa"));
+        let isolated = facts("ice-lake-isolated");
+        for (asked, facts, expected) in [
             (Auto, &scx, Ok(Scx)),
             (Scx, &scx, Ok(Scx)),
             (Affinity, &scx, Ok(Affinity)),
@@ -196,17 +245,15 @@ mod tests {
             (Auto, &busy, Err(2)),
             (Scx, &busy, Err(2)),
             (Affinity, &busy, Ok(Affinity)),
+            (Auto, &isolated, Ok(Affinity)),
+            (Scx, &isolated, Err(77)),
+            (Affinity, &isolated, Ok(Affinity)),
         ] {
-            let chosen = choose_mode(asked, kernel, &ROOT).map(|choice| choice.mode);
-            assert_eq!(
-                chosen.map_err(|e| e.exit_code()),
-                expected,
-                "{asked} on {}",
-                kernel.release
-            );
+            assert_eq!(chosen(asked, facts), expected, "{asked} on {}", facts.kernel.release);
         }
-        let fallback = choose_mode(Auto, &old, &ROOT).unwrap().instead_of_scx;
-        assert!(fallback.unwrap().problem.why.contains("has no sched_ext"));
+        let why = |facts: &Facts| of_scx(&facts.kernel).unwrap().problem.why;
+        assert!(why(&old).contains("has no sched_ext"));
+        assert!(why(&isolated).contains("CPUs 2-3 are isolated"), "{}", why(&isolated));
     }
 
     /// Without root, and for root without capabilities, every mode is refused.
@@ -214,7 +261,8 @@ mod tests {
     fn lacking_rights_fail() {
         for rights in [Rights::default(), Rights { root: true, ..Rights::default() }] {
             for asked in [Mode::Auto, Mode::Scx, Mode::Affinity] {
-                let refusal = choose_mode(asked, &kernel("skylake-sp"), &rights).unwrap_err();
+                let facts = facts("skylake-sp");
+                let refusal = choose_mode(asked, &facts.kernel, &rights).unwrap_err();
                 assert_eq!(refusal.exit_code(), 77);
             }
         }

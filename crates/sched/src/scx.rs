@@ -6,12 +6,12 @@
 //! own scheduler.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use std::ptr;
 
 use libbpf_rs::btf::{self, Btf};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, OpenObject, ProgramMut, UprobeOpts};
+use libbpf_rs::{Link, OpenObject, ProgramMut, UprobeOpts, libbpf_sys as sys};
 use machine::Topology;
 use report::lane::LaneTasks;
 
@@ -19,6 +19,8 @@ use crate::bpf::{MainSkel, MainSkelBuilder, OpenMainSkel, types};
 use crate::clock::monotonic_ns;
 use crate::config::{Config, Unclassified};
 use crate::error::{Error, Result};
+use crate::groups::Support;
+use crate::hints::Area;
 use crate::layout;
 use crate::levels;
 use crate::marks::ResolvedMark;
@@ -83,12 +85,12 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Load the programs and set everything up, without taking over yet. `hint_page` is the
-    /// page of a scheduler that this one replaces: applications have it mapped.
+    /// Load the programs and set everything up, without taking over yet. `hints` are the
+    /// maps of a scheduler that this one replaces: applications have board and areas mapped.
     pub fn load(
         topology: &Topology,
         config: &Config,
-        hint_page: Option<BorrowedFd<'_>>,
+        hints: Option<&HintMaps>,
         fault: Fault,
     ) -> Result<Self> {
         let object = Box::leak(Box::new(MaybeUninit::<OpenObject>::uninit()));
@@ -99,15 +101,20 @@ impl Scheduler {
         let counters = scores::counters(config, layout::nr_cpus(topology))?;
         choose_programs(&mut open, counters.is_some())?;
         levels::make_room(&mut open.maps.level_counters, layout::nr_cpus(topology))?;
-        if let Some(fd) = hint_page {
-            open.maps
-                .hint_page
-                .reuse_fd(fd)
-                .map_err(|e| Error::failed("cannot keep the hint page", e))?;
+        if let Some(hints) = hints {
+            let failed = |e| Error::failed("cannot keep the memory for hints", e);
+            open.maps.hint_board.reuse_fd(hints.board.as_fd()).map_err(failed)?;
+            open.maps.hint_areas.reuse_fd(hints.areas.as_fd()).map_err(failed)?;
         }
         let ops = open.struct_ops.lane_ops_mut();
         ops.hotplug_seq = hw::sched_ext::hotplug_seq();
+        Support::of_this_kernel().fit(ops);
         let skel = open.load().map_err(load_error)?;
+        if hints.is_none() {
+            // From now on only the programs write it; see bpf/hint_page.h.
+            let failed = |e| Error::failed("cannot make the hint board read-only", e);
+            freeze(skel.maps.hint_board.as_fd()).map_err(failed)?;
+        }
         let mut scheduler = Scheduler {
             skel,
             mark_links: Vec::new(),
@@ -219,9 +226,27 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The hint page's map.
-    pub fn hint_page_fd(&self) -> BorrowedFd<'_> {
-        self.skel.maps.hint_page.as_fd()
+    /// The maps through which applications send hints.
+    pub fn hint_maps(&self) -> Result<HintMaps> {
+        let copy = |fd: BorrowedFd<'_>| {
+            fd.try_clone_to_owned().map_err(|e| Error::failed("cannot copy a file descriptor", e))
+        };
+        let maps = &self.skel.maps;
+        Ok(HintMaps {
+            board: copy(maps.hint_board.as_fd())?,
+            areas: copy(maps.hint_areas.as_fd())?,
+        })
+    }
+
+    /// Shows applications a scheduler at work; they hear of CPU classes by the board too.
+    pub fn publish(&self, rest_below_ns: u64, nr_cpus: u32) -> Result<()> {
+        let mut args = [0u8; 16];
+        args[..8].copy_from_slice(&rest_below_ns.to_ne_bytes());
+        args[8..12].copy_from_slice(&nr_cpus.to_ne_bytes());
+        match run(&self.skel.progs.tl_publish, &mut args)? {
+            0 => Ok(()),
+            err => Err(Error::failed("cannot publish the hint board", errno_text(err))),
+        }
     }
 
     /// Counters of every CPU.
@@ -310,11 +335,12 @@ impl Scheduler {
 pub struct SlotSetter(std::os::fd::OwnedFd);
 
 impl SlotSetter {
-    /// The slot `slot` is thread `tid`'s (initial PID namespace).
-    pub fn set(&self, tid: u32, slot: u32) -> std::io::Result<()> {
-        let mut args = [0u8; 8];
+    /// The slot `slot` is thread `tid`'s, of process `tgid` (initial PID namespace).
+    pub fn set(&self, tid: u32, tgid: u32, slot: u32) -> std::io::Result<()> {
+        let mut args = [0u8; 12];
         args[..4].copy_from_slice(&tid.to_ne_bytes());
-        args[4..].copy_from_slice(&slot.to_ne_bytes());
+        args[4..8].copy_from_slice(&tgid.to_ne_bytes());
+        args[8..].copy_from_slice(&slot.to_ne_bytes());
         match test_run(self.0.as_fd(), &mut args)? {
             0 => Ok(()),
             err => Err(std::io::Error::from_raw_os_error(-err)),
@@ -322,23 +348,83 @@ impl SlotSetter {
     }
 }
 
+/// What applications have mapped of a scheduler, or will.
+pub struct HintMaps {
+    /// Frozen.
+    pub board: std::os::fd::OwnedFd,
+    /// A map of maps.
+    areas: std::os::fd::OwnedFd,
+}
+
+impl HintMaps {
+    /// A new area, which the scheduler finds by its number from then on.
+    pub fn new_area(&self, number: u32) -> std::io::Result<Area> {
+        let opts = sys::bpf_map_create_opts {
+            sz: size_of::<sys::bpf_map_create_opts>() as _,
+            map_flags: sys::BPF_F_MMAPABLE,
+            ..Default::default()
+        };
+        let bytes = size_of::<turbolane::page::Area>() as u32;
+        // SAFETY: reads the name and the options; a descriptor that comes back is new and ours.
+        let fd = unsafe {
+            let (kind, name) = (sys::BPF_MAP_TYPE_ARRAY, c"hint_area".as_ptr());
+            match sys::bpf_map_create(kind, name, 4, bytes, 1, &opts) {
+                fd if fd >= 0 => std::os::fd::OwnedFd::from_raw_fd(fd),
+                error => return Err(std::io::Error::from_raw_os_error(-error)),
+            }
+        };
+        let value = fd.as_raw_fd();
+        // SAFETY: key and value are four bytes each, as the map has them.
+        let error = unsafe {
+            let (key, value) = ((&raw const number).cast(), (&raw const value).cast());
+            sys::bpf_map_update_elem(self.areas.as_raw_fd(), key, value, 0)
+        };
+        if error != 0 {
+            return Err(std::io::Error::from_raw_os_error(-error));
+        }
+        Area::from_fd(fd)
+    }
+}
+
+fn freeze(map: BorrowedFd<'_>) -> std::io::Result<()> {
+    // SAFETY: no memory of ours.
+    match unsafe { sys::bpf_map_freeze(map.as_raw_fd()) } {
+        0 => Ok(()),
+        error => Err(std::io::Error::from_raw_os_error(-error)),
+    }
+}
+
 fn fill_constants(open: &mut OpenMainSkel<'_>, topology: &Topology, fault: Fault) {
     let rodata = open.maps.rodata_data.as_deref_mut().expect("the skeleton maps .rodata");
     rodata.nr_cpus = layout::nr_cpus(topology) as u32;
-    rodata.nr_llcs = topology.llcs().len().clamp(1, policy::LLCS_MAX) as u32;
+    let places = layout::Places::of(topology);
+    rodata.nr_shards = places.shards.len() as u32;
+    rodata.nr_scopes = places.scopes.len() as u32;
     rodata.loader_tgid = std::process::id() as i32;
     rodata.fault = match fault {
         Fault::None => 0,
         Fault::Error => 1,
         Fault::Stall => 2,
     };
-    for (llc, order) in layout::llc_order(topology).iter().enumerate() {
-        rodata.llc_order[llc][..order.len()].copy_from_slice(order);
+    rodata.cpu_at[..places.cpus.len()].copy_from_slice(&places.cpus);
+    for (shard, order) in places.order.iter().enumerate() {
+        rodata.shard_order[shard][..order.len()].copy_from_slice(order);
+    }
+    let range = |&(first, nr): &(u16, u16)| types::tl_range { first, nr };
+    for (to, shard) in rodata.shard_cpus.iter_mut().zip(&places.shards) {
+        *to = range(shard);
+    }
+    for (to, scope) in rodata.scope_cpus.iter_mut().zip(&places.scopes) {
+        *to = range(scope);
     }
     let bss = open.maps.bss_data.as_deref_mut().expect("the skeleton maps .bss");
-    for place in topology.cpus() {
-        bss.cpus[place.cpu].llc = place.llc.min(policy::LLCS_MAX - 1) as u32;
-        bss.cpus[place.cpu].running_queue = policy::QUEUE_NONE;
+    for (shard, &(first, nr)) in places.shards.iter().enumerate() {
+        for at in usize::from(first)..usize::from(first + nr) {
+            let cpu = &mut bss.cpus[usize::from(places.cpus[at])];
+            cpu.shard = shard as u32;
+            cpu.scope = places.scope_of[at];
+            cpu.running_queue = policy::QUEUE_NONE;
+        }
     }
 }
 
@@ -398,7 +484,6 @@ fn run(program: &ProgramMut<'_>, args: &mut [u8]) -> Result<i32> {
 
 /// Run a `SEC("syscall")` program and return what it returned.
 pub(crate) fn test_run(program: BorrowedFd<'_>, args: &mut [u8]) -> std::io::Result<i32> {
-    use std::os::fd::AsRawFd;
     let mut opts = libbpf_rs::libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_test_run_opts>() as _,
         ctx_in: if args.is_empty() { ptr::null() } else { args.as_ptr().cast() },

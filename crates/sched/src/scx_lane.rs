@@ -6,7 +6,6 @@
 //! a restart. The new one is loaded for the new topology with the same settings and marks, and
 //! keeps the hint page, so applications notice nothing but a moment on the kernel's scheduler.
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use machine::{CpuSet, Topology};
@@ -19,7 +18,8 @@ use crate::config::{Config, Mark, WideCpus};
 use crate::error::{Error, Result};
 use crate::layout;
 use crate::marks::{self, Emulation, MarkError, ResolvedMark};
-use crate::scx::{CpuCounters, Ended, Fault, Scheduler, SlotSetter};
+use crate::obstacles::of_topology;
+use crate::scx::{CpuCounters, Ended, Fault, HintMaps, Scheduler, SlotSetter};
 use crate::stats::{self, lane_stats};
 use crate::trap::Trap;
 
@@ -78,10 +78,15 @@ impl ScxLane {
         Ok(lane)
     }
 
-    /// The hint page's map, for the server that hands it out.
-    pub fn hint_page_fd(&self) -> Result<OwnedFd> {
-        let fd = self.scheduler.hint_page_fd().try_clone_to_owned();
-        fd.map_err(|e| Error::failed("cannot copy a file descriptor", e))
+    /// For the server that hands them out.
+    pub fn hint_maps(&self) -> Result<HintMaps> {
+        self.scheduler.hint_maps()
+    }
+
+    /// Shows applications what the scheduler does with hints.
+    pub fn publish(&self) -> Result<()> {
+        let nr_cpus = layout::nr_cpus(&self.topology) as u32;
+        self.scheduler.publish(self.config.rest_below_ns, nr_cpus)
     }
 
     /// For the hint server's thread.
@@ -145,35 +150,33 @@ impl ScxLane {
         Ok(())
     }
 
+    /// How marks are looked up in their files, which takes no lane.
+    pub fn mark_rules(&self) -> MarkRules {
+        MarkRules { emulation: self.emulation, force: self.config.force_single_step }
+    }
+
     /// Watch one more function.
-    pub fn add_mark(&mut self, mark: Mark) -> Result<()> {
-        let resolved = resolve(&mark, self.emulation, self.config.force_single_step)?;
-        if self.scheduler.marks().any(|m| same_site(m, &resolved)) {
+    pub fn add_mark(&mut self, mark: Mark, resolved: &ResolvedMark) -> Result<()> {
+        if self.scheduler.marks().any(|m| same_site(m, resolved)) {
             return Err(Error::BadInput(Problem::new(
                 format!("cannot mark {mark}"),
                 "it is marked already",
                 "remove the mark first to place it anew: turbolane ctl mark remove",
             )));
         }
-        self.scheduler.add_mark(&resolved)?;
+        self.scheduler.add_mark(resolved)?;
         self.config.marks.push(mark);
         Ok(())
     }
 
-    /// Stop watching a function.
-    pub fn remove_mark(&mut self, mark: &Mark) -> Result<()> {
-        let what = || format!("cannot remove the mark {mark}");
-        let resolved = marks::resolve(mark, self.emulation, true)
-            .map_err(|e| Error::BadInput(e.problem(what())))?;
-        if self.scheduler.remove_marks(|m| same_site(m, &resolved)) == 0 {
+    /// Stop watching the function of `mark`; `gone` are all marks that name it.
+    pub fn remove_mark(&mut self, mark: &Mark, gone: &SameSite) -> Result<()> {
+        if self.scheduler.remove_marks(|m| same_site(m, &gone.site)) == 0 {
+            let what = format!("cannot remove the mark {mark}");
             let next = "see the marks in place: turbolane ctl status";
-            return Err(Error::BadInput(Problem::new(what(), "it is not there", next)));
+            return Err(Error::BadInput(Problem::new(what, "it is not there", next)));
         }
-        let emulation = self.emulation;
-        self.config.marks.retain(|m| {
-            marks::resolve(m, emulation, true)
-                .map_or(true, |resolved_m| !same_site(&resolved_m, &resolved))
-        });
+        self.config.marks.retain(|m| !gone.marks.contains(m));
         Ok(())
     }
 
@@ -277,9 +280,8 @@ impl ScxLane {
         self.topology = topology()?;
         self.wide_cores = layout::wide_cores_left(&self.topology, &self.config.wide_cpus);
         self.split = one_class(&self.wide_cores);
-        let page = self.hint_page_fd()?;
-        self.scheduler =
-            Scheduler::load(&self.topology, &self.config, Some(page.as_fd()), self.fault)?;
+        let hints = self.hint_maps()?;
+        self.scheduler = Scheduler::load(&self.topology, &self.config, Some(&hints), self.fault)?;
         let marks = resolve_all(&self.config, self.emulation)?;
         self.attach(&marks)
     }
@@ -319,15 +321,39 @@ impl Drop for Hurry {
 }
 
 pub(crate) fn topology() -> Result<Topology> {
-    hw::topology(&hw::Live).map_err(|e| {
-        let next = "is /sys mounted? If it is, report this with turbolane doctor --record";
-        Error::Failed(Problem::new("cannot tell which CPUs there are", e.to_string(), next))
-    })
+    hw::topology(&hw::Live).map_err(|e| of_topology(&e))
 }
 
-fn resolve(mark: &Mark, emulation: Emulation, force: bool) -> Result<ResolvedMark> {
-    marks::resolve(mark, emulation, force)
-        .map_err(|e| Error::BadInput(e.problem(format!("cannot mark {mark}"))))
+/// How marks are looked up.
+#[derive(Clone, Copy)]
+pub struct MarkRules {
+    emulation: Emulation,
+    force: bool,
+}
+
+/// A marked function, and the marks that name it.
+pub struct SameSite {
+    site: ResolvedMark,
+    marks: Vec<Mark>,
+}
+
+impl MarkRules {
+    /// The site of a mark that is to be placed.
+    pub fn resolve(self, mark: &Mark) -> Result<ResolvedMark> {
+        marks::resolve(mark, self.emulation, self.force)
+            .map_err(|e| Error::BadInput(e.problem(format!("cannot mark {mark}"))))
+    }
+
+    /// Which of these marks name the same function as `mark`.
+    pub fn same_site(self, mark: &Mark, mut marks: Vec<Mark>) -> Result<SameSite> {
+        let site = marks::resolve(mark, self.emulation, true)
+            .map_err(|e| Error::BadInput(e.problem(format!("cannot remove the mark {mark}"))))?;
+        let mut resolved = marks::resolve_all(&marks, self.emulation, true).into_iter();
+        marks.retain(|_| {
+            resolved.next().is_some_and(|found| found.is_ok_and(|found| same_site(&found, &site)))
+        });
+        Ok(SameSite { site, marks })
+    }
 }
 
 fn resolve_all(config: &Config, emulation: Emulation) -> Result<Vec<ResolvedMark>> {

@@ -11,9 +11,10 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hw::trap::{self, Device};
 use machine::CpuSet;
@@ -27,10 +28,13 @@ use crate::error::{Error, Result};
 /// full XCR0 for a while anyway; this is for libraries that are loaded later.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How long the end of a run waits for a look that goes on. A scan of a large file takes longer.
+const STOP_LIMIT: Duration = Duration::from_millis(200);
+
 /// The module in use.
 pub struct Trap {
     device: Option<Arc<Device>>,
-    watcher: Option<(Sender<()>, JoinHandle<()>)>,
+    watcher: Option<Watcher>,
     armed: CpuSet,
     /// We loaded it, so we remove it.
     ours: bool,
@@ -93,11 +97,11 @@ impl Trap {
 
 impl Drop for Trap {
     fn drop(&mut self) {
-        if let Some((stop, thread)) = self.watcher.take() {
-            drop(stop);
-            // A panic in it has been printed; the module must go all the same.
-            _ = thread.join();
+        if let Some(device) = &self.device {
+            // First of all: whatever is slow below, nothing is withheld meanwhile.
+            _ = device.arm(&CpuSet::new());
         }
+        drop(self.watcher.take());
         self.device = None;
         if self.ours {
             // Somebody else may use it by now; then it stays, with nothing armed.
@@ -121,6 +125,10 @@ fn load(components: &str) -> Result<()> {
                 "the kernel takes only modules that are signed with a key it knows".into()
             }
             Some(libc::ENOEXEC) => "it was built for another kernel; build it again".into(),
+            Some(libc::EOPNOTSUPP) => {
+                "this kernel saves registers in places that the module does not know, or is built with PREEMPT_RT"
+                    .into()
+            }
             Some(libc::ENOENT) => "this kernel lacks a function that it must follow".into(),
             _ => error.to_string(),
         };
@@ -143,14 +151,43 @@ fn arm_error(cpus: &CpuSet, error: &io::Error) -> Error {
     }
 }
 
-/// Starts the thread that looks for programs; it ends when the sender is dropped.
-fn watch(device: Arc<Device>) -> Result<(Sender<()>, JoinHandle<()>)> {
+/// The thread that looks for programs; it is to end when this is dropped.
+struct Watcher {
+    stop: Option<Sender<()>>,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        self.stop = None;
+        let Some(thread) = self.thread.take() else { return };
+        let start = Instant::now();
+        while !thread.is_finished() && start.elapsed() < STOP_LIMIT {
+            thread::sleep(Duration::from_millis(5));
+        }
+        // A panic in it has been printed; the module must go all the same. A thread that hangs in a file of
+        // somebody else's is left to the end of the process, which closes the device.
+        if thread.is_finished() {
+            _ = thread.join();
+        }
+    }
+}
+
+fn watch(device: Arc<Device>) -> Result<Watcher> {
     let (stop, stopped) = mpsc::channel::<()>();
+    let ends = Arc::new(AtomicBool::new(false));
+    let ending = Arc::clone(&ends);
     let thread = thread::Builder::new().name("turbolane-look".into()).spawn(move || {
         let mut watch = Watch::new();
-        while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-            watch.look_at_all(&device);
+        // At once: until they are read, nothing is withheld from the processes that are there.
+        let mut wait = Duration::ZERO;
+        while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+            watch.look_while(&device, || !ending.load(Ordering::Relaxed));
+            wait = LOOK;
         }
     });
-    thread.map(|thread| (stop, thread)).map_err(|e| Error::failed("a thread cannot be started", e))
+    let thread = thread.map_err(|e| Error::failed("a thread cannot be started", e))?;
+    Ok(Watcher { stop: Some(stop), ends, thread: Some(thread) })
 }

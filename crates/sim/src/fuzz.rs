@@ -91,10 +91,7 @@ pub fn run_case_seen(
     let bounds = Bounds {
         moment_ns: 80_000 + platform.times.halts_ns(0, platform.nr_levels() as u8),
         tick_ns: options.tick_ns,
-        wait_ns: (1 + u64::from(storm))
-            * (nr_tasks + 4)
-            * spread(&workload)
-            * (slice_ns + options.tick_ns),
+        wait_ns: most_wait_ns(nr_tasks, slice_ns + options.tick_ns, spread(&workload), storm),
         conserves: !storm,
     };
     let by_chance = config.tiers && options.duration_ns < SHORT_NS;
@@ -115,18 +112,30 @@ pub fn run_case_seen(
     }
 }
 
-/// Twice the factor between the greatest and the least weight.
-fn spread(workload: &Workload) -> u64 {
+/// The kernel's watchdog ends a scheduler that leaves a task waiting for so long.
+pub(crate) const WATCHDOG_NS: u64 = 10_000_000_000;
+
+/// The factor between the greatest and the least weight.
+pub(crate) fn spread(workload: &Workload) -> u64 {
     let weights = || workload.groups.iter().map(|group| u64::from(group.weight));
     let least = weights().min().unwrap_or(1).max(1);
-    2 * weights().max().unwrap_or(1).div_ceil(least)
+    weights().max().unwrap_or(1).div_ceil(least)
+}
+
+/// How long a task may wait among so many, each of which keeps a CPU for so long at a time: two rounds by their
+/// weights, but no longer than a bound without weights: what a lag and a late side may cost (policy/clock.h,
+/// turns.h) and two rounds of all queues that can be in the way.
+pub(crate) fn most_wait_ns(nr_tasks: u64, turn_ns: u64, spread: u64, storm: bool) -> u64 {
+    let rounds_ns = 2 * (nr_tasks + 4) * turn_ns;
+    let most_ns = (rounds_ns * spread).min(1_400_000_000 + rounds_ns);
+    ((1 + u64::from(storm)) * most_ns).min(WATCHDOG_NS)
 }
 
 fn known<T>(value: T) -> Known<T> {
     Some(Sourced { value, source: "fuzz".into(), sureness: Sureness::Assumed })
 }
 
-fn platform(rng: &mut Rng) -> Platform {
+pub(crate) fn platform(rng: &mut Rng) -> Platform {
     let nr_cores = 1 + rng.below(12) as u32;
     let mut model = CpuModel {
         nr_cores: known(nr_cores),
@@ -139,7 +148,7 @@ fn platform(rng: &mut Rng) -> Platform {
     Platform::new(&model)
 }
 
-fn config(rng: &mut Rng, sys: &Sys) -> LaneConfig {
+pub(crate) fn config(rng: &mut Rng, sys: &Sys) -> LaneConfig {
     let nr_cores = sys.layout.cores.len() as u64;
     let wide = match rng.below(4) {
         0 => Wide::Auto,
@@ -225,7 +234,7 @@ fn kernel_threads(rng: &mut Rng, w: &mut Workload, nr_cpus: usize, storm: bool) 
     g
 }
 
-fn some_cpus(rng: &mut Rng, nr_cpus: usize) -> Vec<usize> {
+pub(crate) fn some_cpus(rng: &mut Rng, nr_cpus: usize) -> Vec<usize> {
     let one_in = 1 + rng.below(4);
     let cpus: Vec<usize> = (0..nr_cpus).filter(|_| rng.below(one_in) == 0).collect();
     if cpus.is_empty() { vec![rng.below(nr_cpus as u64) as usize] } else { cpus }

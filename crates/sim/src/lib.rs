@@ -17,6 +17,7 @@
 pub mod bits;
 pub mod check;
 pub mod compare;
+pub mod crowd;
 pub mod engine;
 pub mod fuzz;
 mod heap;

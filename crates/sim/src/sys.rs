@@ -35,6 +35,8 @@ pub struct Layout {
     pub place: Vec<Place>,
     /// CPUs of each core.
     pub cores: Vec<Vec<u16>>,
+    /// The cores in the order in which they become wide.
+    pub wide_order: Vec<u16>,
     /// CPUs of each core, as masks.
     pub core_masks: Vec<Mask>,
     /// CPUs of each last-level cache.
@@ -68,6 +70,7 @@ impl Layout {
             .collect();
         let mask = |cpus: &mut dyn Iterator<Item = usize>| Mask::of(nr_cpus, cpus);
         Layout {
+            wide_order: topology.wide_order().into_iter().map(|core| core as u16).collect(),
             core_masks: topology.cores().iter().map(|c| mask(&mut c.cpus.iter())).collect(),
             llcs: topology.llcs().iter().map(|llc| mask(&mut llc.iter())).collect(),
             llc_order: llc_order(topology, &place),

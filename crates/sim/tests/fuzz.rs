@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The policy under the checkers on random machines, and the checkers under planted bugs.
 
+use sim::crowd::run_crowd;
 use sim::fuzz::{Failure, run_case};
 use sim::sched::lane::Mutation;
 
 /// Seeds that `cargo test` runs; `./x bench sim` runs as many as it is given time for.
 const SEEDS: u64 = 400;
+
+/// The same of crowds, each of which is 12 s long.
+const CROWDS: u64 = 40;
 
 /// A case in which kernel threads storm for long enough that everybody else would wait for too long.
 const STORM: u64 = 1140;
@@ -26,6 +30,16 @@ fn the_policy_keeps_its_promises() {
     assert!(decisions > 100_000, "{decisions} decisions are too few to show anything");
 }
 
+/// Nor in crowds of every weight: no task waits longer than a bound that knows no weights.
+#[test]
+fn crowds_are_served() {
+    for seed in 0..CROWDS {
+        if let Err(failure) = run_crowd(seed, None) {
+            panic!("{failure}");
+        }
+    }
+}
+
 /// Every planted bug is seen within the seeds that the sound policy passes.
 #[test]
 fn planted_bugs_are_seen() {
@@ -33,7 +47,9 @@ fn planted_bugs_are_seen() {
         let seen = [STORM]
             .into_iter()
             .chain(0..SEEDS)
-            .find_map(|seed| run_case(seed, Some(mutation)).err());
+            .find_map(|seed| run_case(seed, Some(mutation)).err())
+            // starvation takes seconds
+            .or_else(|| (0..CROWDS).find_map(|seed| run_crowd(seed, Some(mutation)).err()));
         match seen {
             Some(Failure::Broken { violation, .. }) => println!("{mutation:?}: {violation}"),
             other => panic!("{mutation:?} goes unseen: {other:?}"),

@@ -12,7 +12,7 @@ use sim::rng::Dist;
 use sim::sched::lane::Wide;
 
 /// One task: a section of 20 us, a word, scalar code of so many cycles, and again. Beside it scalar tasks on all CPUs, and
-/// as many wide ones as there are wide CPUs.
+/// as many that stay wide as there are wide CPUs, so that one waits whenever a section ends.
 fn run_with(rest_ns: u64, scalar_cycles: u64) -> Outcome {
     let mut w = Workload::new();
     let heavy = w.code(InsnClass::Heavy512, 1.0);
@@ -25,7 +25,8 @@ fn run_with(rest_ns: u64, scalar_cycles: u64) -> Outcome {
         .forever(0);
     let p = w.program(p);
     w.group(Group::new("alternates", 1, p));
-    let p = w.program(Builder::new().wide(heavy, 2, Dist::Fixed(3_000_000)).forever(0));
+    let p = Builder::new().step(Step::WideBegin { level: 2 }).work(heavy, Dist::Fixed(3_000_000));
+    let p = w.program(p.forever(1));
     w.group(Group::new("wide", 2, p));
     let p = w.program(Builder::new().work(0, Dist::Fixed(3_000_000)).forever(0));
     w.group(Group::new("scalar", 30, p));

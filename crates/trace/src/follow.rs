@@ -81,8 +81,48 @@ pub struct Task {
     /// It has ended, but for its last switch.
     exited: bool,
     state: State,
-    /// Numbers of the marks that it is inside of.
-    marks: Vec<u32>,
+    marks: Marks,
+}
+
+/// The marks that a task is inside of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Marks {
+    /// Number of each, the outermost first, and the highest level up to it.
+    entered: Vec<(u32, u8)>,
+    /// Further ones inside, which are only counted.
+    deeper: u64,
+}
+
+/// Marks of a task that are known by number. Stacks are not that deep; a recording that lost its returns, or a made-up
+/// one, would take ever longer for each event.
+const MARKS_DEEP_MAX: usize = 1024;
+
+impl Marks {
+    fn level(&self) -> u8 {
+        self.entered.last().map_or(0, |(_, level)| *level)
+    }
+
+    fn enter(&mut self, mark: u32, level: u8) {
+        if self.entered.len() < MARKS_DEEP_MAX {
+            self.entered.push((mark, level.max(self.level())));
+        } else {
+            self.deeper = self.deeper.saturating_add(1);
+        }
+    }
+
+    /// False: it was not entered.
+    fn leave(&mut self, mark: u32) -> bool {
+        if self.deeper > 0 {
+            self.deeper -= 1;
+            return true;
+        }
+        let Some(at) = self.entered.iter().rposition(|(entered, _)| *entered == mark) else {
+            return false;
+        };
+        // What was entered inside of it has been left without a return, by longjmp or an exception.
+        self.entered.truncate(at);
+        true
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,8 +211,15 @@ impl Follower {
             What::Wake { delay_ns, .. } => self.wake(event.at_ns, *delay_ns, task),
             What::Fork { parent, tgid } => self.fork(task, *parent, *tgid),
             What::Exit => self.tasks[task].exited = true,
-            What::Mark { mark } => self.mark(event.at_ns, task, |marks| marks.push(*mark), to),
-            What::MarkReturn { mark } => self.mark_return(event.at_ns, task, *mark, to),
+            What::Mark { mark } => {
+                let level = self.levels.get(*mark as usize).copied().unwrap_or(1);
+                self.mark(event.at_ns, task, |marks| marks.enter(*mark, level), to);
+            }
+            What::MarkReturn { mark } => {
+                let mut entered = true;
+                self.mark(event.at_ns, task, |marks| entered = marks.leave(*mark), to);
+                self.contradictions.returns += u64::from(!entered);
+            }
             What::Task { tgid, kernel, running, followed, name } => {
                 let t = &mut self.tasks[task];
                 (t.tgid, t.kernel, t.followed, t.name) = (*tgid, *kernel, *followed, *name);
@@ -205,7 +252,7 @@ impl Follower {
             followed: self.everybody,
             exited: false,
             state: State::Unknown,
-            marks: Vec::new(),
+            marks: Marks::default(),
         });
         self.by_tid.insert(tid, self.tasks.len() - 1);
         self.tasks.len() - 1
@@ -246,9 +293,14 @@ impl Follower {
         &mut self.cpus[cpu]
     }
 
+    /// When the recording began: a damaged file may have events before that.
+    fn begin_ns(&self) -> u64 {
+        self.start_ns.min(self.now_ns)
+    }
+
     /// It ran when the recording began, as far as one can tell: tasks are listed a moment later.
     fn runs_from_the_start(&mut self, task: TaskId, cpu: u16) {
-        let start_ns = self.start_ns;
+        let start_ns = self.begin_ns();
         if self.cpu(cpu).is_none() && self.tasks[task].state == State::Unknown {
             *self.cpu(cpu) = Some((task, start_ns));
             self.tasks[task].state = State::Running { cpu };
@@ -276,7 +328,7 @@ impl Follower {
             None => {}
         }
         if self.cpu(cpu).is_none() && starts_known {
-            *self.cpu(cpu) = Some((prev, self.start_ns));
+            *self.cpu(cpu) = Some((prev, self.begin_ns()));
         }
         self.switched[usize::from(cpu)] = true;
         self.stop(cpu, at_ns, Some(why), to);
@@ -330,14 +382,9 @@ impl Follower {
         if task == IDLE {
             return to.idled(cpu, since_ns, at_ns);
         }
-        let level = self.level(task);
+        let level = self.tasks[task].marks.level();
         let run = Run { task, cpu, start_ns: since_ns, end_ns: at_ns, level, why };
         to.ran(&run, &self.tasks[task]);
-    }
-
-    fn level(&self, task: TaskId) -> u8 {
-        let level = |mark: &u32| self.levels.get(*mark as usize).copied().unwrap_or(1);
-        self.tasks[task].marks.iter().map(level).max().unwrap_or(0)
     }
 
     fn wake(&mut self, at_ns: u64, delay_ns: u32, task: TaskId) {
@@ -348,26 +395,17 @@ impl Follower {
         }
     }
 
-    fn mark_return(&mut self, at_ns: u64, task: TaskId, mark: u32, to: &mut dyn Visit) {
-        let Some(at) = self.tasks[task].marks.iter().rposition(|entered| *entered == mark) else {
-            self.contradictions.returns += 1;
-            return;
-        };
-        // What was entered behind it has been left without a return, by longjmp or an exception.
-        self.mark(at_ns, task, |marks| marks.truncate(at), to);
-    }
-
     fn mark(
         &mut self,
         at_ns: u64,
         task: TaskId,
-        change: impl FnOnce(&mut Vec<u32>),
+        change: impl FnOnce(&mut Marks),
         to: &mut dyn Visit,
     ) {
-        let before = self.level(task);
+        let before = self.tasks[task].marks.level();
         change(&mut self.tasks[task].marks);
         let State::Running { cpu } = self.tasks[task].state else { return };
-        if self.level(task) == before {
+        if self.tasks[task].marks.level() == before {
             return;
         }
         if let Some((_, since_ns)) = self.cpu(cpu).filter(|(runs, _)| *runs == task) {

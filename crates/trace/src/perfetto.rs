@@ -99,7 +99,7 @@ impl<W: Write> Perfetto<W> {
     fn write_levels(&mut self, cpu: u16, levels: Levels) {
         if levels.cycles > 0.0 {
             let (of, mean) = (format!("CPU {cpu}"), levels.weighted / levels.cycles);
-            let since_ns = levels.since_ns - self.start_ns;
+            let since_ns = levels.since_ns.saturating_sub(self.start_ns);
             let track = of_cpu(cpu);
             self.write(|events| events.counter(track, since_ns, &of, "licence level", mean));
         }
@@ -118,7 +118,9 @@ fn of_task(task: &Task) -> Track {
 impl<W: Write> Visit for Perfetto<W> {
     fn ran(&mut self, run: &Run, task: &Task) {
         self.cpus.insert(run.cpu);
-        let time = (run.start_ns - self.start_ns, run.end_ns - self.start_ns);
+        // A damaged file may have events before its begin.
+        let time = [run.start_ns, run.end_ns].map(|at_ns| at_ns.saturating_sub(self.start_ns));
+        let time = (time[0], time[1]);
         let category = if run.level > 0 { "wide" } else { "scalar" };
         let level = ("level of marks", Arg::Number(run.level.into()));
         let (name, place) = (task.name.to_string(), format!("CPU {}", run.cpu));
@@ -133,7 +135,7 @@ impl<W: Write> Visit for Perfetto<W> {
     fn waited(&mut self, wait: &Wait, task: &Task) {
         // One that was asked for before the recording began waited in it since then.
         let start_ns = wait.start_ns.saturating_sub(self.start_ns);
-        let time = (start_ns, wait.end_ns - self.start_ns);
+        let time = (start_ns, wait.end_ns.saturating_sub(self.start_ns));
         let why = if wait.woken { "was woken" } else { "was preempted" };
         let track = of_task(task);
         self.write(|events| events.slice(track, time, "waits", "waits", &[("it", Arg::Text(why))]));
@@ -141,7 +143,7 @@ impl<W: Write> Visit for Perfetto<W> {
 
     fn event(&mut self, event: &Event, _: Option<TaskId>) {
         if let What::Trap { level, .. } = event.what {
-            let (at_ns, track) = (event.at_ns - self.start_ns, of_cpu(event.cpu));
+            let (at_ns, track) = (event.at_ns.saturating_sub(self.start_ns), of_cpu(event.cpu));
             self.write(|events| events.moment(track, at_ns, &format!("trap, level {level}")));
         }
         match event.what {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use machine::MAX_LEVELS;
 use report::record::{
     CpuLevels, LatencySummary, LevelsSummary, MarkSummary, RecordSummary, StallSummary, TaskLevels,
     TaskSummary,
@@ -102,7 +103,7 @@ impl Summary {
             cpus: info.cpus.clone(),
             license_counters: info.license_counters.clone(),
             complete,
-            duration_ns: follower.now_ns() - info.start_ns,
+            duration_ns: follower.now_ns().saturating_sub(info.start_ns),
             events: self.events,
             lost_events: self.lost,
             lost_cpus: lost_cpus.map(|(cpu, lost)| (cpu as u32, *lost)).collect(),
@@ -124,9 +125,11 @@ impl Summary {
     }
 }
 
-/// Adds cycles at a level; what no counter can count sticks at the largest number.
+/// Adds cycles at a level, those above the highest to the highest; what no counter can count sticks at the largest
+/// number.
 fn add_cycles(sums: &mut Vec<u64>, license_level: u8, cycles: u64) {
-    let level = usize::from(license_level);
+    // A file may name 256; each task would have a list of them.
+    let level = usize::from(license_level).min(MAX_LEVELS - 1);
     sums.resize(sums.len().max(level + 1), 0);
     sums[level] = sums[level].saturating_add(cycles);
 }
@@ -174,24 +177,26 @@ fn latency(mut waits_ns: Vec<u64>) -> Option<LatencySummary> {
 
 impl Visit for Summary {
     fn ran(&mut self, run: &Run, _: &Task) {
-        let ran_ns = run.end_ns - run.start_ns;
+        let ran_ns = run.end_ns.saturating_sub(run.start_ns);
         let task = self.task(run.task);
-        task.run_ns += ran_ns;
-        task.wide_ns += if run.level > 0 { ran_ns } else { 0 };
+        task.run_ns = task.run_ns.saturating_add(ran_ns);
+        let wide_ns = if run.level > 0 { ran_ns } else { 0 };
+        task.wide_ns = task.wide_ns.saturating_add(wide_ns);
         task.runs += u64::from(run.why.is_some());
         task.sleeps += u64::from(matches!(run.why, Some(Why::Sleeps | Why::Blocks)));
     }
 
     fn waited(&mut self, wait: &Wait, _: &Task) {
         let waited_ns = wait.end_ns.saturating_sub(wait.start_ns);
-        self.task(wait.task).wait_ns += waited_ns;
+        let task = self.task(wait.task);
+        task.wait_ns = task.wait_ns.saturating_add(waited_ns);
         if wait.woken {
             self.waits_ns.push(waited_ns);
         }
     }
 
     fn idled(&mut self, _: u16, start_ns: u64, end_ns: u64) {
-        self.idle_ns += end_ns - start_ns;
+        self.idle_ns = self.idle_ns.saturating_add(end_ns.saturating_sub(start_ns));
     }
 
     fn event(&mut self, event: &Event, task: Option<TaskId>) {
@@ -202,10 +207,10 @@ impl Visit for Summary {
             *longest_ns = ns.max(*longest_ns);
         }
         if let What::Lost { events } = event.what {
-            self.lost += events;
+            self.lost = self.lost.saturating_add(events);
             let cpu = usize::from(event.cpu);
             self.lost_cpus.resize(self.lost_cpus.len().max(cpu + 1), 0);
-            self.lost_cpus[cpu] += events;
+            self.lost_cpus[cpu] = self.lost_cpus[cpu].saturating_add(events);
         }
         let Some(task) = task else { return };
         match event.what {

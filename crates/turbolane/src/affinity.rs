@@ -20,7 +20,7 @@
 //! them; so do programs started by `posix_spawn`. That, the cost (about 15 us per move), and that
 //! other programs' tasks stay where they are, make this a fallback.
 
-use crate::page::{CPU_LEVEL, HintPage, Mask, mask_hash};
+use crate::page::{Board, CPU_LEVEL, Mask, mask_hash};
 use crate::scheduler::Link;
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{
@@ -75,7 +75,7 @@ pub(crate) fn settle(link: Link, level: u32) -> Settled {
         if current != masks.ours.get().unwrap_or(original) {
             return Settled::NotOurs;
         }
-        let target = part_for(link.page, &original, level).unwrap_or(original);
+        let target = part_for(link.board, &original, level).unwrap_or(original);
         if target == current {
             return Settled::Done;
         }
@@ -91,7 +91,7 @@ pub(crate) fn settle(link: Link, level: u32) -> Settled {
         // Daemon: clear active, fence, restore masks. Here: set the mask, fence, look at active.
         // One of the two sees the other, so that no narrowed mask is left behind.
         fence(SeqCst);
-        if !link.page.is_active() {
+        if !link.board.is_active() {
             restore();
         }
         Settled::Done
@@ -127,7 +127,7 @@ pub(crate) fn shed_inherited() {
 }
 
 /// The part of `original` that may run code of `level` (for 0: the scalar CPUs); `None` if empty.
-fn part_for(page: &HintPage, original: &Mask, level: u32) -> Option<Mask> {
+fn part_for(page: &Board, original: &Mask, level: u32) -> Option<Mask> {
     let mut part = Mask::default();
     for cpu in cpus(original) {
         let flags = page.cpu_flags(cpu as u32).unwrap_or(0);
@@ -152,13 +152,13 @@ pub(crate) fn cpus(mask: &Mask) -> impl Iterator<Item = usize> {
 }
 
 /// How many CPUs that may run code of `level` the calling thread's original mask holds.
-pub(crate) fn original_cpus(page: &HintPage, level: u32) -> usize {
+pub(crate) fn original_cpus(page: &Board, level: u32) -> usize {
     let part = MASKS.with(|masks| part_for(page, &masks.original.get(), level));
     part.map_or(0, |part| cpus(&part).count())
 }
 
 /// True if the calling thread's mask holds a CPU of a level that serves it. Asks the kernel.
-pub(crate) fn reaches(page: &HintPage, level: u32) -> bool {
+pub(crate) fn reaches(page: &Board, level: u32) -> bool {
     current().is_some_and(|mask| part_for(page, &mask, level).is_some())
 }
 

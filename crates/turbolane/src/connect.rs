@@ -6,26 +6,26 @@
 //! again at once, nothing raises SIGPIPE, all waiting is bounded, and interrupted calls are
 //! repeated a bounded number of times.
 
+use crate::environment;
 use crate::errno::errno;
 use crate::page;
 use crate::protocol::{
     MAGIC, MESSAGE_BYTES, Message, OP_REGISTER, Reply, Request, SOCKET, SOCKET_ENV, TIMEOUT_MS,
 };
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-unsafe extern "C" {
-    /// `getenv`, but null in programs that run with more rights than their user has
-    /// (secure_getenv(3); glibc and musl). The `libc` crate lacks it.
-    fn secure_getenv(name: *const c_char) -> *const c_char;
-}
+/// [`SOCKET_ENV`] as C has it.
+const SOCKET_NAME: &CStr = c"TURBOLANE_HINT_SOCKET";
+const _: () = assert!(SOCKET_NAME.count_bytes() == SOCKET_ENV.len());
 
 /// A slot was given.
 pub(crate) struct Registered {
     pub slot: u32,
-    pub page_id: u32,
-    pub page_fd: OwnedFd,
+    pub run_id: u32,
+    pub board_fd: OwnedFd,
+    pub area_fd: OwnedFd,
 }
 
 /// Why there is no slot.
@@ -60,11 +60,11 @@ pub(crate) fn register() -> Result<Registered, Failure> {
     if sent != MESSAGE_BYTES as isize {
         return Err(Failure::Refused);
     }
-    let (reply, page_fd) = receive(&socket)?;
-    let reply = Reply::from_bytes(&reply);
-    match page_fd {
-        Some(page_fd) if reply.magic == MAGIC && reply.status == 0 => {
-            Ok(Registered { slot: reply.slot, page_id: reply.page_id, page_fd })
+    let (reply, fds) = receive(&socket)?;
+    let Reply { magic, status, slot, run_id } = Reply::from_bytes(&reply);
+    match fds {
+        [Some(board_fd), Some(area_fd)] if magic == MAGIC && status == 0 && run_id != 0 => {
+            Ok(Registered { slot, run_id, board_fd, area_fd })
         }
         _ => Err(Failure::Refused),
     }
@@ -91,20 +91,10 @@ fn connect() -> Result<OwnedFd, Failure> {
 
 /// The daemon's address: the environment's, unless the program runs with another user's rights.
 fn address() -> Result<(libc::sockaddr_un, libc::socklen_t), Failure> {
-    let name = const {
-        let mut name = [0; SOCKET_ENV.len() + 1];
-        name.split_at_mut(SOCKET_ENV.len()).0.copy_from_slice(SOCKET_ENV.as_bytes());
-        name
-    };
-    // SAFETY: the name ends in a zero byte; the result is null or a string in the environment,
-    // which is copied below, before anything else can change the environment in this thread.
-    let path = unsafe {
-        let value = secure_getenv(name.as_ptr().cast());
-        match value.is_null() {
-            true => SOCKET.as_bytes(),
-            false => CStr::from_ptr(value).to_bytes(),
-        }
-    };
+    environment::with_secure(SOCKET_NAME, |value| address_of(value.unwrap_or(SOCKET.as_bytes())))
+}
+
+fn address_of(path: &[u8]) -> Result<(libc::sockaddr_un, libc::socklen_t), Failure> {
     let mut address =
         libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
     if path.is_empty() || path.len() >= address.sun_path.len() {
@@ -132,9 +122,12 @@ fn set_timeout(socket: &OwnedFd, option: libc::c_int) -> Result<(), Failure> {
     if result == 0 { Ok(()) } else { Err(Failure::Refused) }
 }
 
-/// The reply and the descriptor that came along. All descriptors beyond the first are closed: the
-/// buffer holds two, so that a second one is seen rather than cut off and lost.
-fn receive(socket: &OwnedFd) -> Result<(Message, Option<OwnedFd>), Failure> {
+/// The descriptors that come with a reply: the board's and the area's.
+type Descriptors = [Option<OwnedFd>; 2];
+
+/// The reply and the descriptors that came along. Any beyond the second are closed: the
+/// buffer holds four, so that a third one is seen rather than cut off and lost.
+fn receive(socket: &OwnedFd) -> Result<(Message, Descriptors), Failure> {
     let mut message = Message::default();
     let mut part = libc::iovec { iov_base: message.as_mut_ptr().cast(), iov_len: MESSAGE_BYTES };
     let mut control = MaybeUninit::<[libc::cmsghdr; 4]>::zeroed();
@@ -144,26 +137,26 @@ fn receive(socket: &OwnedFd) -> Result<(Message, Option<OwnedFd>), Failure> {
     header.msg_iovlen = 1;
     header.msg_control = control.as_mut_ptr().cast();
     // SAFETY: arithmetic only.
-    header.msg_controllen = unsafe { libc::CMSG_SPACE(2 * size_of::<i32>() as u32) } as _;
+    header.msg_controllen = unsafe { libc::CMSG_SPACE(4 * size_of::<i32>() as u32) } as _;
     // SAFETY: the header points to the local buffers above, with their sizes (64 bytes of control
-    // buffer are more than the 24 that are offered).
+    // buffer are more than the 32 that are offered).
     let received = retried(|| unsafe {
         libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC)
     })?;
     // SAFETY: recvmsg has filled in the header.
-    let fd = unsafe { first_descriptor(&header) };
+    let fds = unsafe { descriptors(&header) };
     match received == MESSAGE_BYTES as isize {
-        true => Ok((message, fd)),
+        true => Ok((message, fds)),
         false => Err(Failure::Refused),
     }
 }
 
-/// Takes ownership of the descriptors in a received message; returns the first.
+/// Takes ownership of the descriptors in a received message; returns the first two.
 ///
 /// # Safety
 /// `header` must be as `recvmsg` left it, and not looked at before.
-unsafe fn first_descriptor(header: &libc::msghdr) -> Option<OwnedFd> {
-    let mut first = None;
+unsafe fn descriptors(header: &libc::msghdr) -> Descriptors {
+    let mut kept = Descriptors::default();
     // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR walk the control buffer within the length that recvmsg
     // has set; an SCM_RIGHTS entry holds descriptors, all new and ours.
     unsafe {
@@ -175,13 +168,15 @@ unsafe fn first_descriptor(header: &libc::msghdr) -> Option<OwnedFd> {
                 let data: *const i32 = libc::CMSG_DATA(entry).cast();
                 for i in 0..bytes / size_of::<i32>() {
                     let fd = OwnedFd::from_raw_fd(data.add(i).read_unaligned());
-                    first.get_or_insert(fd);
+                    if let Some(free) = kept.iter_mut().find(|place| place.is_none()) {
+                        *free = Some(fd);
+                    }
                 }
             }
             entry = libc::CMSG_NXTHDR(header, entry);
         }
     }
-    first
+    kept
 }
 
 /// Repeats a system call while signals interrupt it. A call that ran into the socket's timeout

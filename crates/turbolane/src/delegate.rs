@@ -48,7 +48,7 @@ use locks::Server;
 
 use crate::errno::KeepErrno;
 use crate::loss::lost_frac;
-use crate::page::HintPage;
+use crate::page::Board;
 use crate::scheduler::coarse_ns;
 use crate::{Error, MAX_LEVEL, affinity, thread, wide_begin, wide_end};
 
@@ -110,7 +110,7 @@ pub fn delegate_break_even_ns(level: u32) -> Option<u64> {
 
 /// The page by which a section of this thread belongs on a CPU that only a helper, or a change of this
 /// thread's mask, brings it to.
-fn misplaced(level: u32) -> Option<&'static HintPage> {
+fn misplaced(level: u32) -> Option<&'static Board> {
     if SEAT.get().is_some() { None } else { thread::misplaced(level) }
 }
 
@@ -151,7 +151,7 @@ const RETRY_NS: u64 = 1_000_000_000;
 
 /// The helpers of a level, started if they were not. `None` where they cannot be, and for all others while a
 /// thread starts them.
-fn pool(level: u32, page: &'static HintPage) -> Option<&'static Pool> {
+fn pool(level: u32, page: &'static Board) -> Option<&'static Pool> {
     let at = level as usize - 1;
     // SAFETY: null, or a pool that was leaked below, after it was complete.
     if let Some(pool) = unsafe { POOLS[at].load(Acquire).as_ref() } {
@@ -182,7 +182,7 @@ pub(crate) fn in_child() {
 
 impl Pool {
     /// `None` without a wide CPU in reach, or if the system refuses threads.
-    fn start(level: u32, page: &'static HintPage) -> Option<Pool> {
+    fn start(level: u32, page: &'static Board) -> Option<Pool> {
         let wide_cpus = affinity::original_cpus(page, level).min(HELPERS_MAX);
         let helpers: Box<[Server]> = {
             let _blocked = SignalsBlocked::new();
@@ -229,7 +229,7 @@ fn hand_over_ns(helper: &Server) -> u64 {
 #[derive(Clone, Copy, PartialEq)]
 struct Seat {
     level: u32,
-    page: *const HintPage,
+    page: *const Board,
     generation: u64,
 }
 
@@ -240,7 +240,7 @@ thread_local! {
 
 /// Puts this helper on a CPU for its level, if it is not there, or if the classes have changed since. Whether
 /// it is there.
-fn sit(level: u32, page: &'static HintPage) -> bool {
+fn sit(level: u32, page: &'static Board) -> bool {
     let generation = page.header.generation.load(Relaxed);
     let seat = Some(Seat { level, page, generation });
     match SEAT.replace(seat) {

@@ -52,7 +52,7 @@
 //! # Parts
 //! [`page`] is the shared memory, [`protocol`] how a thread gets its slot in it; both are shared
 //! with the daemon. The rest is private: `nesting` (open sections), `thread` (the fast path), `thread_local` (its memory),
-//! `scheduler` (finding one), `connect` (the socket), `mapping` (the page in this process), `cpu`
+//! `scheduler` (finding one), `connect` (the socket), `environment` (its variables), `mapping` (the page in this process), `cpu`
 //! (where am I), `affinity` (the fallback), `delegate` (helpers for it), `targets` (speed by the scheduler), `wishes` (of
 //! boosted locks), `capi`, `capi_session`, `capi_frequency`,
 //! `capi_threads` (the C ABI).
@@ -65,6 +65,7 @@ mod capi_threads;
 mod connect;
 mod cpu;
 mod delegate;
+mod environment;
 mod errno;
 mod loss;
 mod mapping;

@@ -8,10 +8,14 @@
 //! Limit: the clocks of a file with all cores active count, for where sections are handed over, cores are
 //! busy. A file that was probed with few active cores has those only, and is taken at its word.
 
+use std::ffi::CStr;
+
 use machine::{CpuModel, Platform};
 
-/// Names the CPU file.
-const MACHINE_FILE_ENV: &str = "TURBOLANE_MACHINE_FILE";
+use crate::environment;
+
+/// Names the CPU file; ignored in programs that run with more rights than their user has.
+const MACHINE_FILE_ENV: &CStr = c"TURBOLANE_MACHINE_FILE";
 
 /// Without a file. Xeon Gold 6130, all cores, from level 0 to 1 (data/cpus/xeon-gold-6130.toml: 2.8 to
 /// 2.4 GHz). Other steps and CPUs lose more (a Sapphire Rapids 2.99 to 2.49 GHz).
@@ -20,7 +24,7 @@ const LOST_FRAC: f64 = 1.0 / 7.0;
 /// Of code of this level. A file that cannot be read or used is none.
 pub(crate) fn lost_frac(level: u32) -> f64 {
     let file =
-        std::env::var_os(MACHINE_FILE_ENV).and_then(|path| std::fs::read_to_string(path).ok());
+        environment::secure(MACHINE_FILE_ENV).and_then(|path| std::fs::read_to_string(path).ok());
     file.and_then(|text| of_file(&text, level)).unwrap_or(LOST_FRAC)
 }
 
@@ -55,6 +59,48 @@ mod tests {
         let lost = of_file(file, 1).unwrap();
         assert!((lost - LOST_FRAC).abs() < 1e-12, "{lost}");
         assert!(of_file(file, 2).unwrap() > lost);
+    }
+
+    /// Not a test but the program of the next one: prints the share.
+    #[test]
+    fn other_program() {
+        if std::env::var_os("TURBOLANE_TEST_LOSS").is_some() {
+            println!("share: {}", lost_frac(1));
+        }
+    }
+
+    /// A set-user-ID program opens no file that its user's environment names; any other program does.
+    #[test]
+    fn a_set_user_id_program_opens_no_file() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("machine.toml");
+        std::fs::write(&file, PROBED).unwrap();
+        let program = folder.path().join("program");
+        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        let open = |path: &std::path::Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        open(folder.path(), 0o755);
+        open(&file, 0o644);
+        let share = || -> f64 {
+            let output = std::process::Command::new(&program)
+                .args(["--exact", "loss::tests::other_program", "--nocapture"])
+                .env("TURBOLANE_TEST_LOSS", "1")
+                .env("TURBOLANE_MACHINE_FILE", &file)
+                .output()
+                .unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            text.split("share: ").nth(1).unwrap().lines().next().unwrap().parse().unwrap()
+        };
+        open(&program, 0o755);
+        assert_ne!(share(), LOST_FRAC, "the file's");
+        // SAFETY: no arguments.
+        if unsafe { libc::geteuid() } != 0 || chown(&program, Some(65534), None).is_err() {
+            return eprintln!("skipped: another user's program needs root");
+        }
+        open(&program, 0o4755);
+        assert_eq!(share(), LOST_FRAC, "none");
     }
 
     /// What is no CPU file tells nothing; one whose levels run at one clock says that nothing is lost.

@@ -5,12 +5,15 @@
 //! thread                              daemon            SOCK_SEQPACKET, 16 bytes each way,
 //!   | connect, Request{tid}             |               native byte order
 //!   |---------------------------------->|  finds the thread, chooses a slot,
-//!   |          Reply{slot}, fd of page  |  writes the slot's tid
+//!   |  Reply{slot}, fds of board, area  |  writes the slot's tid
 //!   |<----------------------------------|
 //! ```
 //!
 //! The thread names itself by the number its own PID namespace gives it; which process it belongs
 //! to the daemon asks the kernel. A thread that asks again gets the same slot, reset.
+//!
+//! Versions: both messages have had the same size and head since version 1 (one page for all). A request of another version
+//! is refused by EPROTONOSUPPORT, with which the library of any version does without a scheduler.
 
 /// Where the daemon listens.
 pub const SOCKET: &str = "/run/turbolane/hint.sock";
@@ -42,18 +45,17 @@ pub struct Request {
     pub tid: u32,
 }
 
-/// What the daemon answers. With status 0 the page's file descriptor comes along.
+/// What the daemon answers. With status 0 two file descriptors come along: the board's and the area's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// [`MAGIC`].
     pub magic: u32,
     /// 0 or -errno.
     pub status: i32,
-    /// Index of the thread's slot.
+    /// Number of the thread's slot: the area in the upper bits, the slot in it in the lower six.
     pub slot: u32,
-    /// Names the page: random, not 0, the same for all threads while one daemon runs. By it a
-    /// process maps a page once.
-    pub page_id: u32,
+    /// Names the daemon's run: random, not 0. With the slot's area it names a mapping, so that a process maps an area once.
+    pub run_id: u32,
 }
 
 impl Request {
@@ -72,13 +74,13 @@ impl Request {
 impl Reply {
     /// The message.
     pub fn to_bytes(self) -> Message {
-        pack([self.magic, self.status.cast_unsigned(), self.slot, self.page_id])
+        pack([self.magic, self.status.cast_unsigned(), self.slot, self.run_id])
     }
 
     /// The reply in a message.
     pub fn from_bytes(message: &Message) -> Self {
-        let [magic, status, slot, page_id] = unpack(message);
-        Reply { magic, status: status.cast_signed(), slot, page_id }
+        let [magic, status, slot, run_id] = unpack(message);
+        Reply { magic, status: status.cast_signed(), slot, run_id }
     }
 }
 
@@ -107,7 +109,7 @@ mod tests {
         let request = Request { magic: MAGIC, abi: 1, op: OP_REGISTER, tid: 77 };
         assert_eq!(Request::from_bytes(&request.to_bytes()), request);
         assert_eq!(request.to_bytes()[12..], 77u32.to_ne_bytes());
-        let reply = Reply { magic: MAGIC, status: -libc::ENOSPC, slot: 5, page_id: 9 };
+        let reply = Reply { magic: MAGIC, status: -libc::ENOSPC, slot: 5, run_id: 9 };
         assert_eq!(Reply::from_bytes(&reply.to_bytes()), reply);
         assert_eq!(reply.to_bytes()[4..8], (-libc::ENOSPC).to_ne_bytes());
     }

@@ -18,7 +18,7 @@
 use crate::connect::{self, Failure};
 use crate::cpu::CpuNumber;
 use crate::mapping;
-use crate::page::{HintPage, MODE_AFFINITY, SILENT, Slot};
+use crate::page::{AREA_SLOTS, Board, MODE_AFFINITY, SILENT, Slot};
 use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -38,7 +38,7 @@ static HANGS: AtomicU32 = AtomicU32::new(0);
 /// What a served thread needs to speak. Belongs to its thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Link {
-    pub page: &'static HintPage,
+    pub board: &'static Board,
     pub slot: &'static Slot,
     pub cpu: CpuNumber,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Link {
 impl Link {
     /// True if the thread moves itself, instead of being moved.
     pub fn by_affinity(self) -> bool {
-        self.page.header.mode.load(Relaxed) == MODE_AFFINITY
+        self.board.header.mode.load(Relaxed) == MODE_AFFINITY
     }
 }
 
@@ -112,18 +112,21 @@ pub(crate) fn look(pace: &Pace, in_child: extern "C" fn()) -> Option<Link> {
 /// Gets a slot from the scheduler. The thread's `want` in it is [`SILENT`].
 pub(crate) fn join(in_child: extern "C" fn()) -> Result<Link, Failure> {
     let registered = connect::register()?;
-    let page =
-        mapping::adopt(registered.page_fd.as_fd(), registered.page_id).ok_or(Failure::Refused)?;
-    let slot = page.slot.get(registered.slot as usize).ok_or(Failure::Refused)?;
+    let (area, index) =
+        (registered.slot / AREA_SLOTS as u32, registered.slot as usize % AREA_SLOTS);
+    let id = mapping::Id { run: registered.run_id, area };
+    let (board, area) = mapping::adopt(registered.board_fd.as_fd(), registered.area_fd.as_fd(), id)
+        .ok_or(Failure::Refused)?;
+    let slot = &area.slot[index];
     // The slot must be ready before it is used: what the daemon wrote, it wrote before replying.
-    if !page.is_active() || slot.tid.load(Relaxed) == 0 || slot.want.load(Relaxed) != SILENT {
+    if !board.is_active() || slot.tid.load(Relaxed) == 0 || slot.want.load(Relaxed) != SILENT {
         return Err(Failure::Refused);
     }
     if !watch_forks(in_child) {
         return Err(Failure::Refused);
     }
     let cpu = CpuNumber::of_this_thread();
-    Ok(Link { page, slot, cpu })
+    Ok(Link { board, slot, cpu })
 }
 
 /// Has `in_child` called in the child of each fork from now on: the child is another thread, and

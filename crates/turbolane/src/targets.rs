@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use pstate::Control;
 
 use crate::errno::KeepErrno;
-use crate::page::{HintPage, MODE_AFFINITY, Slot};
+use crate::page::{Board, MODE_AFFINITY, Slot};
 use crate::thread;
 use crate::threads::Wish;
 
@@ -30,7 +30,7 @@ pub(crate) const NONE: u32 = 0;
 /// A thread's slot, to ask in; by whichever thread of the process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    page: &'static HintPage,
+    board: &'static Board,
     slot: &'static Slot,
 }
 
@@ -38,12 +38,12 @@ impl Place {
     /// The calling thread's; a scheduler is looked for as at a section.
     pub fn of_this_thread() -> Option<Place> {
         let (page, slot) = thread::served(false)?;
-        Some(Place { page, slot }).filter(|place| place.is_read())
+        Some(Place { board: page, slot }).filter(|place| place.is_read())
     }
 
     /// A scheduler reads it and tells the governor.
     pub fn is_read(self) -> bool {
-        self.page.is_active() && self.page.header.takes_targets.load(Relaxed) != 0
+        self.board.is_active() && self.board.header.takes_targets.load(Relaxed) != 0
     }
 
     /// Something is asked for in it.
@@ -80,7 +80,7 @@ pub(crate) fn ask(control: &Control, cpu: u32, wish: Wish) {
     if wish == Wish::Restore {
         // Also behind a session that was closed meanwhile.
         if let Some((page, slot)) = thread::slot_at_hand() {
-            Place { page, slot }.ask(NONE);
+            Place { board: page, slot }.ask(NONE);
         }
     } else if let Ok(target_q10) = of(control, cpu, wish)
         && let Some(place) = Place::of_this_thread()

@@ -24,8 +24,9 @@
 use crate::affinity::{self, Settled};
 use crate::delegate;
 use crate::errno::KeepErrno;
+use crate::mapping;
 use crate::nesting::Nesting;
-use crate::page::{CPU_LEVEL, CPU_SCALAR_LEAVES, HintPage, SILENT, Slot};
+use crate::page::{Board, CPU_LEVEL, CPU_SCALAR_LEAVES, SILENT, Slot};
 use crate::scheduler::{self, Link, Pace};
 use crate::thread_local::this_thread;
 use crate::{Error, Status};
@@ -163,7 +164,7 @@ pub(crate) fn end_for(phase_ns: u64) -> c_int {
 pub fn wide_status() -> Status {
     let thread = this_thread();
     match thread.link.get() {
-        Some(link) if link.page.is_active() => {}
+        Some(link) if link.board.is_active() => {}
         Some(_) => thread.lose(),
         None => {
             thread.connect();
@@ -178,9 +179,9 @@ pub fn wide_status() -> Status {
 
 /// The calling thread's page and slot, if a scheduler serves it. Looks for one as the first section would; `hurry`: even if
 /// the last look in this process was a moment ago.
-pub(crate) fn served(hurry: bool) -> Option<(&'static HintPage, &'static Slot)> {
+pub(crate) fn served(hurry: bool) -> Option<(&'static Board, &'static Slot)> {
     let thread = this_thread();
-    if thread.link.get().is_some_and(|link| !link.page.is_active()) {
+    if thread.link.get().is_some_and(|link| !link.board.is_active()) {
         thread.lose();
     }
     match thread.link.get() {
@@ -188,25 +189,25 @@ pub(crate) fn served(hurry: bool) -> Option<(&'static HintPage, &'static Slot)> 
         None if hurry => thread.connect_by(|| scheduler::join(in_child).ok()),
         None => thread.connect_by(|| scheduler::look(&thread.pace, in_child)),
     }
-    thread.link.get().map(|link| (link.page, link.slot))
+    thread.link.get().map(|link| (link.board, link.slot))
 }
 
 /// The page and slot that the calling thread has, without a look for others.
-pub(crate) fn slot_at_hand() -> Option<(&'static HintPage, &'static Slot)> {
-    this_thread().link.get().map(|link| (link.page, link.slot))
+pub(crate) fn slot_at_hand() -> Option<(&'static Board, &'static Slot)> {
+    this_thread().link.get().map(|link| (link.board, link.slot))
 }
 
 /// The page by which a section of `level` that this thread would open now belongs on another CPU, to which
 /// only a change of the thread's mask would bring it: the affinity fallback, no section open, and this CPU
 /// is not fit.
-pub(crate) fn misplaced(level: u32) -> Option<&'static HintPage> {
+pub(crate) fn misplaced(level: u32) -> Option<&'static Board> {
     let thread = this_thread();
     if thread.link.get().is_none() && thread.pace.is_due() {
         thread.connect();
     }
     let link = thread.link.get()?;
-    let elsewhere = link.by_affinity() && link.page.is_active() && !link.is_fit(level);
-    (elsewhere && thread.nesting.get() == Nesting::EMPTY).then_some(link.page)
+    let elsewhere = link.by_affinity() && link.board.is_active() && !link.is_fit(level);
+    (elsewhere && thread.nesting.get() == Nesting::EMPTY).then_some(link.board)
 }
 
 /// Affinity mode: narrows this thread's mask to CPUs that may run code of `level` in a section that lasts. (One that
@@ -225,8 +226,8 @@ impl Link {
     /// Rests, if a scalar phase of that length is a rest (policy/rest.h): the slot says so, and what else it says stays. The
     /// next section voids it by its number, so that a section's begin costs what it cost.
     fn rest(self, phase_ns: u64) -> bool {
-        let below_ns = self.page.header.rest_below_ns.load(Relaxed);
-        if phase_ns == 0 || phase_ns >= below_ns || !self.page.is_active() {
+        let below_ns = self.board.header.rest_below_ns.load(Relaxed);
+        if phase_ns == 0 || phase_ns >= below_ns || !self.board.is_active() {
             return false;
         }
         self.slot.rest_until_ns.store(monotonic_ns() + phase_ns, Relaxed);
@@ -251,8 +252,8 @@ impl Link {
     #[inline]
     fn is_fit(self, level: u32) -> bool {
         compiler_fence(SeqCst); // wish before CPU number, see the head of this file
-        match self.page.cpu_flags(self.cpu.read()) {
-            Some(flags) => u32::from(flags & CPU_LEVEL) >= level && self.page.is_active(),
+        match self.board.cpu_flags(self.cpu.read()) {
+            Some(flags) => u32::from(flags & CPU_LEVEL) >= level && self.board.is_active(),
             None => false,
         }
     }
@@ -261,8 +262,8 @@ impl Link {
     #[inline]
     fn must_leave(self) -> bool {
         compiler_fence(SeqCst); // as above
-        match self.page.cpu_flags(self.cpu.read()) {
-            Some(flags) => flags & CPU_SCALAR_LEAVES != 0 || !self.page.is_active(),
+        match self.board.cpu_flags(self.cpu.read()) {
+            Some(flags) => flags & CPU_SCALAR_LEAVES != 0 || !self.board.is_active(),
             None => true,
         }
     }
@@ -271,7 +272,7 @@ impl Link {
     fn ask_flags(self) -> u8 {
         compiler_fence(SeqCst); // as above
         let cpu = self.cpu.ask();
-        cpu.and_then(|cpu| self.page.cpu_flags(cpu)).unwrap_or(0)
+        cpu.and_then(|cpu| self.board.cpu_flags(cpu)).unwrap_or(0)
     }
 }
 
@@ -358,7 +359,7 @@ impl Thread {
         let level = self.nesting.get().level();
         let _errno = KeepErrno::new();
         let is_unfit = || u32::from(link.ask_flags() & CPU_LEVEL) < level;
-        if !link.page.is_active() {
+        if !link.board.is_active() {
             self.lose();
         } else if link.by_affinity() {
             if is_unfit() {
@@ -368,7 +369,7 @@ impl Thread {
             self.resigned.set(self.resigned.get() - 1);
         } else {
             for _ in 0..YIELDS_MAX {
-                if !is_unfit() || !link.page.is_active() {
+                if !is_unfit() || !link.board.is_active() {
                     return 0;
                 }
                 sched_yield();
@@ -377,7 +378,7 @@ impl Thread {
                     link.announce(0, level);
                 }
             }
-            if is_unfit() && !affinity::reaches(link.page, level) {
+            if is_unfit() && !affinity::reaches(link.board, level) {
                 self.resigned.set(RESIGNED_SECTIONS);
             }
         }
@@ -392,7 +393,7 @@ impl Thread {
             return 0;
         };
         let _errno = KeepErrno::new();
-        if !link.page.is_active() {
+        if !link.board.is_active() {
             self.lose();
         } else if link.ask_flags() & CPU_SCALAR_LEAVES != 0 {
             if link.by_affinity() {
@@ -446,6 +447,7 @@ extern "C" fn in_child() {
     let thread = this_thread();
     let _errno = KeepErrno::new();
     affinity::in_child();
+    mapping::in_child();
     delegate::in_child();
     thread.link.set(None);
     thread.pace.hurry();

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Barrier};
-use turbolane::page::{self, Header, HintPage, MODE_SCX, SILENT, Slot};
+use turbolane::page::{self, Area, Board, Header, MODE_SCX, SILENT, Slot};
 use turbolane::protocol::{MAGIC, MESSAGE_BYTES, Reply};
 use turbolane::{Error, Status, WideSection, wide_begin, wide_end, wide_status};
 
@@ -289,22 +289,32 @@ fn answer_once(socket: &Path, bytes: Vec<u8>, fds: Vec<OwnedFd>) -> std::thread:
     })
 }
 
-/// The file of a page in which slot 0 is ready, as long as given, with this magic.
-fn page_file(bytes: u64, magic: u32) -> OwnedFd {
+/// A file as long as given, with these words in it.
+fn file_of(bytes: u64, words: &[(usize, u32)]) -> OwnedFd {
     let file = tempfile::tempfile().unwrap();
-    let write = |value: u32, at: usize| {
-        std::os::unix::fs::FileExt::write_all_at(&file, &value.to_ne_bytes(), at as u64).unwrap();
-    };
-    let slot = offset_of!(HintPage, slot);
-    write(magic, offset_of!(Header, magic));
-    write(page::ABI, offset_of!(Header, abi));
-    write(1, offset_of!(Header, active));
-    write(MODE_SCX, offset_of!(Header, mode));
-    write(page::SLOTS as u32, offset_of!(Header, nr_slots));
-    write(1, slot + offset_of!(Slot, tid));
-    write(SILENT, slot + offset_of!(Slot, want));
+    for (at, value) in words {
+        let bytes = value.to_ne_bytes();
+        std::os::unix::fs::FileExt::write_all_at(&file, &bytes, *at as u64).unwrap();
+    }
     file.set_len(bytes).unwrap();
     file.into()
+}
+
+/// A board of this magic.
+fn board_file(bytes: u64, magic: u32) -> OwnedFd {
+    let words = [
+        (offset_of!(Header, magic), magic),
+        (offset_of!(Header, abi), page::ABI),
+        (offset_of!(Header, active), 1),
+        (offset_of!(Header, mode), MODE_SCX),
+        (offset_of!(Header, nr_slots), page::AREA_SLOTS as u32),
+    ];
+    file_of(bytes, &words)
+}
+
+/// An area in which slot 0 is ready.
+fn area_file(bytes: u64) -> OwnedFd {
+    file_of(bytes, &[(offset_of!(Slot, tid), 1), (offset_of!(Slot, want), SILENT)])
 }
 
 /// Whatever a daemon answers, except what is right: no slot, no crash, no descriptor left, and
@@ -312,27 +322,41 @@ fn page_file(bytes: u64, magic: u32) -> OwnedFd {
 #[test]
 fn misbehaving_daemons_fail_quietly() {
     in_process("misbehaving_daemons_fail_quietly", |socket| {
-        let good = Reply { magic: MAGIC, status: 0, slot: 0, page_id: 1 };
-        let whole = size_of::<HintPage>() as u64;
-        let page = || page_file(whole, page::MAGIC);
+        let good = Reply { magic: MAGIC, status: 0, slot: 0, run_id: 1 };
+        const WHOLE: u64 = size_of::<Board>() as u64;
+        const { assert!(size_of::<Area>() as u64 == WHOLE) };
+        let board = || board_file(WHOLE, page::MAGIC);
+        let pages = || vec![board(), area_file(WHOLE)];
         let pipe = || -> OwnedFd { std::io::pipe().unwrap().0.into() };
         let message = |reply: Reply| reply.to_bytes().to_vec();
         let served = "what is right";
         let answers: Vec<(&str, Vec<u8>, Vec<OwnedFd>)> = vec![
-            (served, message(good), vec![page()]),
-            (served, message(good), vec![page(), page()]),
+            (served, message(good), pages()),
+            (served, message(good), vec![board(), area_file(WHOLE), board(), board()]),
+            (served, message(Reply { slot: 64, ..good }), pages()),
             ("nothing", vec![], vec![]),
-            ("too short", message(good)[..15].to_vec(), vec![page()]),
-            ("another magic", message(Reply { magic: 1, ..good }), vec![page()]),
+            ("too short", message(good)[..15].to_vec(), pages()),
+            ("another magic", message(Reply { magic: 1, ..good }), pages()),
+            ("no run", message(Reply { run_id: 0, ..good }), pages()),
             ("a refusal", message(Reply { status: -libc::ENOSPC, ..good }), vec![]),
-            ("a refusal with a page", message(Reply { status: -1, ..good }), vec![page()]),
+            ("a refusal with pages", message(Reply { status: -1, ..good }), pages()),
             ("no page", message(good), vec![]),
-            ("a page too short", message(good), vec![page_file(whole - 1, page::MAGIC)]),
-            ("a page cut off", message(good), vec![page_file(64, page::MAGIC)]),
-            ("a page of another kind", message(good), vec![page_file(whole, 1)]),
-            ("what cannot be mapped", message(good), vec![pipe()]),
-            ("another slot", message(Reply { slot: 1, ..good }), vec![page()]),
-            ("a slot too far", message(Reply { slot: u32::MAX, ..good }), vec![page()]),
+            ("a board alone", message(good), vec![board()]),
+            (
+                "a board too short",
+                message(good),
+                vec![board_file(4095, page::MAGIC), area_file(WHOLE)],
+            ),
+            ("a board cut off", message(good), vec![board_file(64, page::MAGIC), area_file(WHOLE)]),
+            ("an area too short", message(good), vec![board(), area_file(4095)]),
+            (
+                "a board of another kind",
+                message(good),
+                vec![board_file(WHOLE, 1), area_file(WHOLE)],
+            ),
+            ("what cannot be mapped", message(good), vec![pipe(), area_file(WHOLE)]),
+            ("another slot", message(Reply { slot: 1, ..good }), pages()),
+            ("a slot too far", message(Reply { slot: u32::MAX, ..good }), pages()),
         ];
         for (what, bytes, fds) in answers {
             let daemon = answer_once(socket, bytes, fds);

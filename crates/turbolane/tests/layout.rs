@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::mem::{offset_of, size_of};
 use std::path::Path;
 use std::process::Command;
-use turbolane::page::{self, Header, HintPage, Slot};
+use turbolane::page::{self, Area, Board, Header, Slot};
 
 /// Every constant and every field: as an expression in C, and its value in Rust.
 fn facts() -> Vec<(String, u64)> {
@@ -14,7 +14,8 @@ fn facts() -> Vec<(String, u64)> {
         ("TL_HINT_MAGIC", u64::from(page::MAGIC)),
         ("TL_HINT_ABI", u64::from(page::ABI)),
         ("TL_HINT_CPUS", page::CPUS as u64),
-        ("TL_HINT_SLOTS", page::SLOTS as u64),
+        ("TL_HINT_AREAS", page::AREAS as u64),
+        ("TL_HINT_AREA_SLOTS", page::AREA_SLOTS as u64),
         ("TL_HINT_MODE_SCX", u64::from(page::MODE_SCX)),
         ("TL_HINT_MODE_AFFINITY", u64::from(page::MODE_AFFINITY)),
         ("TL_HINT_CPU_LEVEL", u64::from(page::CPU_LEVEL)),
@@ -22,9 +23,10 @@ fn facts() -> Vec<(String, u64)> {
         ("TL_HINT_SILENT", u64::from(page::SILENT)),
         ("sizeof(struct tl_hint_header)", size_of::<Header>() as u64),
         ("sizeof(struct tl_hint_slot)", size_of::<Slot>() as u64),
-        ("sizeof(struct tl_hint_page)", size_of::<HintPage>() as u64),
-        ("sizeof(((struct tl_hint_page *)0)->slot[0].want)", 4),
-        ("sizeof(((struct tl_hint_page *)0)->header.generation)", 8),
+        ("sizeof(struct tl_hint_board)", size_of::<Board>() as u64),
+        ("sizeof(struct tl_hint_area)", size_of::<Area>() as u64),
+        ("sizeof(((struct tl_hint_area *)0)->slot[0].want)", 4),
+        ("sizeof(((struct tl_hint_board *)0)->header.generation)", 8),
     ]
     .map(|(expression, value)| (expression.to_owned(), value))
     .into();
@@ -36,7 +38,8 @@ fn facts() -> Vec<(String, u64)> {
     }
     offsets!("tl_hint_header", Header: magic abi active mode nr_cpus nr_slots generation rest_below_ns takes_targets reserved0 reserved);
     offsets!("tl_hint_slot", Slot: tid want seq rest_seq narrowed rest_until_ns target_q10 reserved);
-    offsets!("tl_hint_page", HintPage: header reserved0 cpu slot);
+    offsets!("tl_hint_board", Board: header reserved0 cpu reserved1);
+    offsets!("tl_hint_area", Area: slot);
     facts
 }
 

@@ -13,7 +13,7 @@ use turbolane::{Error, WideSection, scalar_for, wide_begin, wide_end};
 static YIELDS: AtomicU32 = AtomicU32::new(0);
 /// At this yield all CPUs become fit, as if the scheduler had moved the thread; 0: never.
 static FIT_AT: AtomicU32 = AtomicU32::new(0);
-static PAGE: std::sync::OnceLock<&turbolane::page::HintPage> = std::sync::OnceLock::new();
+static PAGE: std::sync::OnceLock<common::Pages> = std::sync::OnceLock::new();
 
 #[unsafe(no_mangle)]
 extern "C" fn sched_yield() -> i32 {

@@ -122,7 +122,7 @@ pub fn run(
 
 /// Connect to the scheduler if there is one: on a busy guest it may not answer at once, and the
 /// library tries again a second later. Sections before that are nobody's fault.
-fn connect() {
+pub fn connect() {
     let is_alone = || {
         crate::guest::scx_state() == "enabled"
             && turbolane::wide_status() == turbolane::Status::None

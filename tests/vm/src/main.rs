@@ -17,9 +17,11 @@
 //! ```
 
 mod bench;
+mod cgroups;
 mod demo;
 mod fake_pmu;
 mod guest;
+mod hogs;
 mod lane;
 mod load;
 mod measure;

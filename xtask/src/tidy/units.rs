@@ -17,7 +17,18 @@ const OTHER: [(&str, &str); 8] = [
 ];
 
 /// The kernel's own names, which we cannot change.
-const KERNELS: [&str; 3] = ["timeout_ms", "scaling_available_frequencies_hz", "AVX512_elapsed_ms"];
+const KERNELS: [&str; 9] = [
+    "timeout_ms",
+    "scaling_available_frequencies_hz",
+    "AVX512_elapsed_ms",
+    // of cpu.max and ops.cgroup_set_bandwidth
+    "period_us",
+    "quota_us",
+    "burst_us",
+    "bw_period_us",
+    "bw_quota_us",
+    "bw_burst_us",
+];
 
 /// The sources that run in the kernel and those of the pure crates keep to the
 /// canonical units. Elsewhere a boundary may speak seconds to people.

@@ -75,6 +75,9 @@ pub(crate) fn main(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let mut report = examine(&facts);
     if recording.is_none() {
         report.sections.push(checks::here(&facts));
+        if obstacles::of_scx(&facts.kernel).is_none() {
+            report.sections.push(checks::control_groups());
+        }
     }
     if let Some(model) = &model {
         report.sections.push(checks::told(model, &facts));
@@ -100,10 +103,7 @@ pub(crate) fn open(recording: Option<&PathBuf>) -> Result<Box<dyn Source>, Failu
 
 /// The facts of a machine.
 pub(crate) fn read_facts(source: &dyn Source) -> Result<Facts, Failure> {
-    Facts::read(source).map_err(|error| {
-        let next = "is /sys mounted? If it is, report this with turbolane doctor --record";
-        Failure::failed(Problem::new("cannot tell which CPUs there are", error.to_string(), next))
-    })
+    Facts::read(source).map_err(|error| obstacles::of_topology(&error).into())
 }
 
 fn examine(facts: &Facts) -> Doctor {

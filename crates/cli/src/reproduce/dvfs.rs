@@ -138,18 +138,12 @@ fn server(platform: &Platform, core: &Core, variant: &str, spec: Spec) -> Option
     spec.run(core, &[&timeline], SEED).ok()
 }
 
-/// CPU time of a request with turbo and all cores active.
-fn request_ns(machine: &str, variant: &str) -> Option<f64> {
+/// CPU time of a request to the server of DIM 2, without hyperthreading, with turbo and all cores active.
+pub(super) fn request_ns(machine: &str, variant: &str) -> Option<f64> {
     let platform = platform(machine)?;
     let core = Core::new(&platform, platform.nr_cores);
     let out = server(&platform, &core, variant, Spec::Fixed(core.times.relax_ns))?;
     Some(out.cpus[0].busy_ns as f64 / out.requests() as f64)
-}
-
-/// What AVX-512 in OpenSSL costs the server of DIM 2 without hyperthreading, in percent.
-pub(super) fn noht_increase_pct() -> Option<f64> {
-    let of = |variant| request_ns("xeon-gold-6130", variant);
-    Some(100.0 * (of("avx512")? / of("none")? - 1.0))
 }
 
 /// Wide code of a level, long enough for its licence, then scalar code.

@@ -107,6 +107,11 @@ fn rate(out: &Outcome, group: &str) -> Option<f64> {
     Some(per_s(out.group(group)?.completed, out))
 }
 
+/// By how much more a figure is with AVX-512 than without.
+fn increase_pct(of_variant: impl Fn(&'static str) -> Option<f64>) -> Option<f64> {
+    Some(100.0 * (of_variant("avx512")? / of_variant("none")? - 1.0))
+}
+
 /// The figure of a row, in its unit; `None` if the row is a measure, or was not simulated.
 pub(super) fn figure(id: &str, results: &Results) -> Option<f64> {
     let of = |plan: Plan| results.of(&plan);
@@ -118,10 +123,7 @@ pub(super) fn figure(id: &str, results: &Results) -> Option<f64> {
             let out = of(explicit_server())?;
             Some(per_s(out.migrations, out))
         }
-        "thesis-amdahl" => {
-            let (wide, none) = (of(unthrottled("avx512"))?, of(unthrottled("none"))?);
-            Some(100.0 * (rate(wide, "nginx")? / rate(none, "nginx")? - 1.0))
-        }
+        "thesis-amdahl" => increase_pct(|variant| rate(of(unthrottled(variant))?, "nginx")),
         "thesis-openssl-gain" => {
             let wide = of(openssl("avx512"))?;
             let none = of(openssl("none"))?;
@@ -142,21 +144,18 @@ pub(super) fn figure(id: &str, results: &Results) -> Option<f64> {
             Some(out.sched.traps as f64 / out.group("nginx")?.completed as f64)
         }
         "dim-nginx-noht-avx512" => {
-            let cpu_ns = |variant| {
+            let beside_x265 = increase_pct(|variant| {
                 let group = of(noht(variant))?.group("nginx")?;
                 Some(group.cpu_ns as f64 / group.completed as f64)
-            };
-            let beside_x265 = 100.0 * (cpu_ns("avx512")? / cpu_ns("none")? - 1.0);
-            Some((dvfs::noht_increase_pct()? + beside_x265) / 2.0)
+            })?;
+            let with_openssl = increase_pct(|variant| dvfs::request_ns(GOLD, variant))?;
+            Some((with_openssl + beside_x265) / 2.0)
         }
-        "dim-pts-noht-avx512" => {
-            let cpu_ns = |variant| {
-                let out = of(apache(variant))?;
-                let (server, client) = (out.group("apache")?, out.group("ab")?);
-                Some((server.cpu_ns + client.cpu_ns) as f64 / server.completed as f64)
-            };
-            Some(100.0 * (cpu_ns("avx512")? / cpu_ns("none")? - 1.0))
-        }
+        "dim-pts-noht-avx512" => increase_pct(|variant| {
+            let out = of(apache(variant))?;
+            let (server, client) = (out.group("apache")?, out.group("ab")?);
+            Some((server.cpu_ns + client.cpu_ns) as f64 / server.completed as f64)
+        }),
         "dim-blackscholes-switches" => {
             let group = of(beside_x265())?.group("swaptions")?;
             (group.starts > 0).then(|| group.cpu_ns as f64 / group.starts as f64 / 1e6)

@@ -39,7 +39,7 @@ pub(crate) struct RunArgs {
     /// CPUs that wide code runs on
     ///
     /// auto: as many whole cores as the load needs (in affinity mode, which measures no demand,
-    /// one). N: that many whole cores, the last ones of the machine; 0 for none. A list (2-3,6) or
+    /// one). N: that many whole cores, the last ones of each node in turn; 0 for none. A list (2-3,6) or
     /// one CPU (cpu:3): these, and their SMT siblings, since a core has one licence. At least one
     /// core must be left to scalar code.
     #[arg(long, value_name = "LIST|N|auto", default_value_t = Config::default().wide_cpus)]
@@ -153,6 +153,13 @@ pub(crate) struct RunArgs {
     #[arg(help_heading = LANE)]
     slice_wide: u64,
 
+    /// Run although this kernel lets no scheduler keep settings of control groups that are in force
+    ///
+    /// The scheduler keeps cpu.weight where the kernel has CONFIG_EXT_GROUP_SCHED, and cpu.max from Linux 6.17
+    /// on. Elsewhere it would drop them, so a run refuses to start where a group uses them.
+    #[arg(long, help_heading = REFUSALS)]
+    ignore_cgroup_limits: bool,
+
     /// Print a line of statistics per interval, to standard error
     #[arg(long, value_name = "INTERVAL", value_parser = interval, help_heading = OUTPUT)]
     stats: Option<Duration>,
@@ -199,6 +206,7 @@ pub(crate) struct RunArgs {
 
 const LANE: &str = "Wide and scalar CPUs";
 const DETECTION: &str = "What is wide, and until when";
+const REFUSALS: &str = "Refusals";
 const OUTPUT: &str = "Output";
 
 const AFTER_HELP: &str = "\
@@ -284,6 +292,9 @@ pub(crate) fn main(args: RunArgs) -> Result<ExitCode, Failure> {
     }
     if !args.command.is_empty() {
         plan.notes.extend(preflight::affinity_note(&config, &facts));
+    }
+    if args.machine.is_none() {
+        plan.notes.extend(preflight::group_note(plan.mode, args.ignore_cgroup_limits)?);
     }
     if args.check {
         print(&plan.text(terminal::width()))?;

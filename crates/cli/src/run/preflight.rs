@@ -9,6 +9,7 @@ use machine::CpuSet;
 use report::problem::Problem;
 use report::text::wrap;
 use sched::config::{Components, Config, Mark, Mode, Scores, WideCpus};
+use sched::groups::Support;
 use sched::marks::{Emulation, MarkError, ResolvedMark, resolve_all};
 use sched::obstacles::{self, choose_mode};
 use sched::{affinity, layout, scores};
@@ -118,6 +119,21 @@ pub(super) fn affinity_note(config: &Config, facts: &Facts) -> Option<String> {
         "the command's affinity, {allowed}, holds no wide CPU (at the start these are {wide}): its wide code \
          stays where it slows others; --wide-cpus cpu:{last} names one that it may use"
     ))
+}
+
+/// Refuses a run that would drop settings of control groups which are in force on this machine; a note if the user
+/// accepts that.
+pub(super) fn group_note(mode: Mode, ignore: bool) -> Result<Option<String>, Failure> {
+    if mode != Mode::Scx {
+        return Ok(None);
+    }
+    let Some(problem) = Support::of_this_kernel().lost(&hw::cgroups::in_force()) else {
+        return Ok(None);
+    };
+    if ignore {
+        return Ok(Some(format!("{}: {}", problem.what, problem.why)));
+    }
+    Err(Failure::unsupported(problem))
 }
 
 /// Whether the trap module can do what is asked of it.

@@ -48,6 +48,11 @@ fn next(error: &ScanError) -> &'static str {
         ScanError::Broken(_) => "get the file again; `readelf -a FILE` may say more",
         ScanError::NoCode => "name the program or library itself",
         ScanError::ThinArchive => "`ar t FILE` lists them",
+        ScanError::Unreadable(_) => "check the path and its rights",
+        ScanError::TooBig { .. } | ScanError::TooMuchWork { .. } => {
+            "no program is that large: check what made the file"
+        }
+        ScanError::Stopped => "scan it again",
     }
 }
 

@@ -124,13 +124,13 @@ pub(crate) fn check_size(
             "choose a larger machine or --packages, or change cpus in a copy of the scenario",
         )));
     }
-    if nr_cpus > policy::CPUS_MAX || nr_llcs > policy::LLCS_MAX {
+    if nr_cpus > policy::CPUS_MAX || nr_llcs > policy::SHARDS_MAX {
         return Err(Failure::failed(Problem::new(
             format!("{packages} packages of {} are too large", model.id),
             format!(
                 "the policy holds {} CPUs and {} last-level caches, these are {nr_cpus} and {nr_llcs}",
                 policy::CPUS_MAX,
-                policy::LLCS_MAX
+                policy::SHARDS_MAX
             ),
             "choose fewer packages",
         )));

@@ -328,6 +328,9 @@ pub struct Skipped {
     pub unreadable: u64,
     /// Without code: data, and the debugging half of stripped files.
     pub no_code: u64,
+    /// Too big, or too much work.
+    #[serde(default)]
+    pub beyond_limits: u64,
 }
 
 /// The whole document.

@@ -46,6 +46,7 @@ impl Scan {
             (skipped.no_code, "without code"),
             (skipped.broken, "broken"),
             (skipped.unreadable, "not readable"),
+            (skipped.beyond_limits, "beyond limits"),
         ];
         let reasons: Vec<String> = reasons
             .iter()
@@ -63,7 +64,8 @@ impl Scan {
 impl super::Skipped {
     /// All that was passed over.
     pub fn total(&self) -> u64 {
-        self.not_elf + self.other_cpu + self.broken + self.unreadable + self.no_code
+        let files = self.not_elf + self.other_cpu + self.broken + self.no_code;
+        files + self.unreadable + self.beyond_limits
     }
 }
 

@@ -7,18 +7,20 @@
 //! again.)
 //!
 //! Idea: a second process, the keeper, forked at the start, waits for the daemon's end, which it
-//! sees as the end of a pipe: the kernel closes the daemon's side whatever the cause. Masks are
+//! sees as the end of a socket: the kernel closes the daemon's side whatever the cause. Masks are
 //! recorded, when a thread registers and before it can narrow its own, in memory that both
-//! processes share. The daemon restores by the same function when it ends in an orderly way.
+//! processes share. The daemon restores by the same function when it ends in an orderly way. Areas of slots come later, one
+//! per process that registers: the daemon sends their descriptors over the socket, and waits until the keeper has them.
 //!
 //! Masks belong to the user: a thread is restored only if its mask is one that the library gave it,
 //! known by the hashes that the library leaves in the thread's slot before it takes a mask. Threads
 //! that a narrowed thread has created inherited its mask, and may not be registered: so all threads
-//! of a process with registered ones are looked at, and compared to the masks of these.
+//! of a process with registered ones are looked at, and compared to the masks of these. What a slot says is its process's
+//! word: so it counts for threads of that process alone, which is known by its number and its start time.
 //!
 //! The keeper's own safety: it has all signals blocked from its first instant, and sits in a session
 //! of its own, so that what ends the daemon does not end it; it holds no descriptor of the daemon's
-//! but the pipe. Its child side runs ordinary code after a fork of a process that may have threads:
+//! but the socket. Its child side runs ordinary code after a fork of a process that may have threads:
 //! glibc makes its allocator usable there, and nothing else with a lock is used.
 //!
 //! Order: `active = 0` first, masks later, with a full barrier between; the library sets its mask
@@ -30,16 +32,18 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Error};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use machine::CpuSet;
-use turbolane::page::{self, Mask, mask_hash};
+use turbolane::page::{self, AREA_SLOTS, AREAS, Mask, mask_hash};
 
-use crate::hints::{Page, Registration};
+use crate::hints::{Area, AreaView, Board, Registration};
+
+use super::handover;
 
 /// The mask of a registered thread, by its slot. All zero: nobody.
 #[repr(C)]
@@ -49,15 +53,19 @@ struct Record {
     tgid: AtomicU32,
     /// With `tid` names the thread for good, clock ticks since boot.
     start_ticks: AtomicU64,
+    /// The same of `tgid`.
+    process_start_ticks: AtomicU64,
     original: [AtomicU64; page::CPUS / 64],
 }
 
-type Table = [Record; page::SLOTS];
+type Table = [Record; AREAS * AREA_SLOTS];
 
 /// What daemon and keeper share.
 struct Shared {
-    page: Arc<Page>,
+    board: Arc<Board>,
     records: NonNull<Table>,
+    /// The areas as this process has them, by number.
+    areas: Mutex<HashMap<u32, AreaView>>,
 }
 
 // SAFETY: the table belongs to the process, not to a thread, and consists of atomics.
@@ -68,36 +76,43 @@ unsafe impl Sync for Shared {}
 /// The keeper, seen from the daemon. Dropping it restores all masks and ends the process.
 pub(super) struct Keeper {
     shared: Arc<Shared>,
-    /// The daemon's end of the pipe.
-    alive: Option<OwnedFd>,
+    /// The daemon's end of the socket; closed by `None`.
+    alive: Arc<Mutex<Option<OwnedFd>>>,
     pid: libc::pid_t,
 }
 
-/// Records masks, for the hint server.
-pub(super) struct Recorder(Arc<Shared>);
+/// Records masks and makes areas, for the hint server.
+pub(super) struct Recorder {
+    shared: Arc<Shared>,
+    alive: Arc<Mutex<Option<OwnedFd>>>,
+}
 
 impl Keeper {
     /// Forks the keeper. Best before the daemon has threads.
-    pub fn start(page: &Arc<Page>) -> io::Result<Keeper> {
-        let shared = Arc::new(Shared { page: Arc::clone(page), records: new_table()? });
-        let (ended, alive) = io::pipe()?;
-        let ended = OwnedFd::from(ended);
+    pub fn start(board: &Arc<Board>) -> io::Result<Keeper> {
+        let (board, areas) = (Arc::clone(board), Mutex::default());
+        let shared = Arc::new(Shared { board, records: new_table()?, areas });
+        let (ended, alive) = handover::pair()?;
         match fork_deaf()? {
             0 => keep(&shared, ended),
-            pid => Ok(Keeper { shared, alive: Some(alive.into()), pid }),
+            pid => Ok(Keeper { shared, alive: Arc::new(Mutex::new(Some(alive))), pid }),
         }
     }
 
     /// What the hint server calls.
     pub fn recorder(&self) -> Recorder {
-        Recorder(Arc::clone(&self.shared))
+        Recorder { shared: Arc::clone(&self.shared), alive: Arc::clone(&self.alive) }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.shared.restore_all();
-        drop(self.alive.take());
+        drop(lock(&self.alive).take());
         // SAFETY: waits for our own child; no memory of ours.
         while unsafe { libc::waitpid(self.pid, ptr::null_mut(), 0) } < 0
             && Error::last_os_error().kind() == io::ErrorKind::Interrupted
@@ -106,6 +121,22 @@ impl Drop for Keeper {
 }
 
 impl Recorder {
+    /// Makes an area that the keeper knows too.
+    pub fn new_area(&self, number: u32) -> io::Result<Area> {
+        let area = Area::memfd()?;
+        let own = AreaView::map(area.fd())?;
+        match &*lock(&self.alive) {
+            Some(socket) => handover::send(socket, number, area.fd())?,
+            None => return Err(io::ErrorKind::NotConnected.into()),
+        }
+        let first = number as usize * AREA_SLOTS;
+        for record in &self.shared.table()[first..first + AREA_SLOTS] {
+            record.tid.store(0, Relaxed); // of the process that had the number before
+        }
+        lock(&self.shared.areas).insert(number, own);
+        Ok(area)
+    }
+
     /// Notes a thread's mask, before the thread learns that it may change it. A thread that comes
     /// again with a mask of ours (it has called `exec`, and knows nothing of its past) gets its own
     /// back instead.
@@ -113,15 +144,17 @@ impl Recorder {
         let Registration { tid, tgid, slot } = registration;
         let mask = hw::task::get_affinity(tid)?;
         let start_ticks = hw::task::start_ticks(tid)?;
-        let record = &self.0.table()[slot as usize];
+        let process_start_ticks = hw::task::start_ticks(tgid)?;
+        let record = &self.shared.table()[slot as usize];
         let is_known =
             record.tid.load(Relaxed) == tid && record.start_ticks.load(Relaxed) == start_ticks;
-        if is_known && self.0.narrowed(slot).contains(&hash_of(&mask)) {
+        if is_known && self.shared.narrowed(slot).contains(&hash_of(&mask)) {
             return hw::task::set_affinity(tid, &record.original());
         }
         record.tid.store(0, Release);
         record.tgid.store(tgid, Relaxed);
         record.start_ticks.store(start_ticks, Relaxed);
+        record.process_start_ticks.store(process_start_ticks, Relaxed);
         for (to, from) in record.original.iter().zip(mask.words()) {
             to.store(*from, Relaxed);
         }
@@ -153,23 +186,34 @@ impl Shared {
 
     /// Hashes of the masks that the owner of a slot has given itself.
     fn narrowed(&self, slot: u32) -> HashSet<u64> {
-        let hashes = self.page.slot[slot as usize].narrowed.iter().map(|hash| hash.load(Relaxed));
-        hashes.filter(|hash| *hash != 0).collect()
+        let (number, index) = (slot / AREA_SLOTS as u32, slot as usize % AREA_SLOTS);
+        let areas = lock(&self.areas);
+        let hashes = areas.get(&number).into_iter().flat_map(|area| &area.slot[index].narrowed);
+        hashes.map(|hash| hash.load(Relaxed)).filter(|hash| *hash != 0).collect()
     }
 
     /// Ends affinity mode: nobody narrows a mask any more, and masks of ours are undone. Doing it
     /// twice, or in two processes, is harmless.
     fn restore_all(&self) {
-        self.page.retire();
-        let mut processes: HashMap<u32, Vec<(u32, &Record)>> = HashMap::new();
-        for (slot, record) in self.table().iter().enumerate() {
+        self.board.retire();
+        let mut processes: HashMap<(u32, u64), Vec<(u32, &Record)>> = HashMap::new();
+        let areas: Vec<u32> = lock(&self.areas).keys().copied().collect();
+        let slots = areas.into_iter().flat_map(|area| {
+            let first = area * AREA_SLOTS as u32;
+            first..first + AREA_SLOTS as u32
+        });
+        for slot in slots {
+            let record = &self.table()[slot as usize];
             if record.tid.load(Acquire) != 0 {
                 let tgid = record.tgid.load(Relaxed);
-                processes.entry(tgid).or_default().push((slot as u32, record));
+                let process = (tgid, record.process_start_ticks.load(Relaxed));
+                processes.entry(process).or_default().push((slot, record));
             }
         }
-        for (tgid, records) in processes {
-            self.restore_process(tgid, &records);
+        for ((tgid, start_ticks), records) in processes {
+            if hw::task::exists_since(tgid, start_ticks) {
+                self.restore_process(tgid, &records);
+            }
         }
     }
 
@@ -208,7 +252,7 @@ impl Drop for Shared {
     }
 }
 
-/// Shared with processes forked from now on; 2.3 MiB, of which only what is used takes memory.
+/// Shared with processes forked from now on; 42 MiB of addresses, of which only what is used takes memory.
 fn new_table() -> io::Result<NonNull<Table>> {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
@@ -249,7 +293,12 @@ fn fork_deaf() -> io::Result<libc::pid_t> {
 fn keep(shared: &Shared, ended: OwnedFd) -> ! {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         leave_daemon(&ended);
-        wait_for_end(&ended);
+        while let Some((number, fd)) = handover::receive(&ended) {
+            if let Ok(area) = AreaView::map(fd.as_fd()) {
+                lock(&shared.areas).insert(number, area);
+            }
+            handover::confirm(&ended);
+        }
         shared.restore_all();
     }));
     // SAFETY: ends the process, without running what the daemon wants to run at its exit.
@@ -276,18 +325,6 @@ fn leave_daemon(ended: &OwnedFd) {
         }
         if null > 2 {
             libc::close(null);
-        }
-    }
-}
-
-/// Returns when no process holds the other end of the pipe any more.
-fn wait_for_end(ended: &OwnedFd) {
-    let mut byte = 0u8;
-    // SAFETY: writes at most one byte to the local variable.
-    while unsafe { libc::read(ended.as_raw_fd(), (&raw mut byte).cast(), 1) } != 0 {
-        let error = Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return;
         }
     }
 }
@@ -326,11 +363,14 @@ mod tests {
         }
     }
 
-    fn keeper() -> (Keeper, Arc<Page>) {
-        let (page, _fd) = Page::memfd().unwrap();
-        page.publish(page::MODE_AFFINITY, 1024);
-        let page = Arc::new(page);
-        (Keeper::start(&page).unwrap(), page)
+    /// A keeper, and what an application would have: the board, and the area with slot 3 in it.
+    fn keeper() -> (Keeper, Arc<Board>, Area) {
+        let (board, _fd) = Board::memfd().unwrap();
+        board.publish(page::MODE_AFFINITY, 1024);
+        let board = Arc::new(board);
+        let keeper = Keeper::start(&board).unwrap();
+        let area = keeper.recorder().new_area(0).unwrap();
+        (keeper, board, area)
     }
 
     fn one_of(cpus: &CpuSet) -> CpuSet {
@@ -338,24 +378,24 @@ mod tests {
     }
 
     /// What the library does before it takes a mask.
-    fn announce(page: &Page, mask: &CpuSet) {
-        page.slot[3].narrowed[0].store(hash_of(mask), Relaxed);
+    fn announce(area: &Area, mask: &CpuSet) {
+        area.slot[3].narrowed[0].store(hash_of(mask), Relaxed);
     }
 
     /// A mask that the library announced is undone; one that it did not is the user's.
     #[test]
     fn only_our_masks_are_undone() {
         for is_ours in [true, false] {
-            let (keeper, page) = keeper();
+            let (keeper, board, area) = keeper();
             let victim = Victim::start();
             let original = victim.mask();
             keeper.recorder().record(victim.registration()).unwrap();
             if is_ours {
-                announce(&page, &one_of(&original));
+                announce(&area, &one_of(&original));
             }
             victim.set_mask(&one_of(&original));
             drop(keeper);
-            assert!(!page.is_active());
+            assert!(!board.is_active());
             assert_eq!(victim.mask(), if is_ours { original } else { one_of(&original) });
         }
     }
@@ -363,11 +403,11 @@ mod tests {
     /// The next owner of a thread number is not the thread that registered.
     #[test]
     fn other_thread_of_the_same_number_is_left_alone() {
-        let (keeper, page) = keeper();
+        let (keeper, _board, area) = keeper();
         let victim = Victim::start();
         let narrow = one_of(&victim.mask());
         keeper.recorder().record(victim.registration()).unwrap();
-        announce(&page, &narrow);
+        announce(&area, &narrow);
         victim.set_mask(&narrow);
         let record = &keeper.shared.table()[3];
         record.start_ticks.fetch_sub(1, Relaxed);
@@ -376,36 +416,67 @@ mod tests {
         assert_eq!(victim.mask(), narrow);
     }
 
+    /// A process that has got the number of one that registered inherits nothing from it, whatever that one left in its slot.
+    #[test]
+    fn other_process_of_the_same_number_is_left_alone() {
+        let (keeper, _board, area) = keeper();
+        let victim = Victim::start();
+        let narrow = one_of(&victim.mask());
+        keeper.recorder().record(victim.registration()).unwrap();
+        announce(&area, &narrow);
+        victim.set_mask(&narrow);
+        let record = &keeper.shared.table()[3];
+        record.start_ticks.fetch_sub(1, Relaxed);
+        record.process_start_ticks.fetch_sub(1, Relaxed);
+        drop(keeper);
+        assert_eq!(victim.mask(), narrow);
+    }
+
+    /// A daemon that is killed: the keeper restores masks by an area that was made long after it was forked.
+    #[test]
+    fn keeper_knows_areas_that_came_later() {
+        let (keeper, board, area) = keeper();
+        let victim = Victim::start();
+        let original = victim.mask();
+        keeper.recorder().record(victim.registration()).unwrap();
+        announce(&area, &one_of(&original));
+        victim.set_mask(&one_of(&original));
+        lock(&keeper.shared.areas).clear(); // the daemon's own, so that the keeper alone can do it
+        drop(keeper);
+        assert!(!board.is_active());
+        assert_eq!(victim.mask(), original);
+    }
+
     /// A thread that registers again with a mask of ours gets its original one; with one of the
     /// user's, that is the original from now on.
     #[test]
     fn registering_again() {
-        let (keeper, page) = keeper();
+        let (keeper, _board, area) = keeper();
         let victim = Victim::start();
         let original = victim.mask();
         let record = |victim: &Victim| keeper.recorder().record(victim.registration()).unwrap();
         record(&victim);
-        announce(&page, &one_of(&original));
+        announce(&area, &one_of(&original));
         victim.set_mask(&one_of(&original));
         record(&victim);
         assert_eq!(victim.mask(), original);
 
-        page.slot[3].narrowed[0].store(0, Relaxed);
+        area.slot[3].narrowed[0].store(0, Relaxed);
         victim.set_mask(&one_of(&original));
         record(&victim);
         assert_eq!(keeper.shared.table()[3].original(), one_of(&original));
     }
 
-    /// The keeper keeps nothing of the daemon's alive: its pipe and three times /dev/null are all it has open.
+    /// The keeper keeps nothing of the daemon's alive: its socket and three times /dev/null are all it has open.
     #[test]
     fn keeper_holds_no_descriptors() {
-        let (keeper, _page) = keeper();
+        let (keeper, _board, _area) = keeper();
         let open = || -> Vec<String> {
             let folder = std::fs::read_dir(format!("/proc/{}/fd", keeper.pid)).unwrap();
             let links = folder.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
             links.map(|link| link.to_string_lossy().into_owned()).collect()
         };
-        let is_expected = |name: &String| name == "/dev/null" || name.starts_with("pipe:");
+        let is_expected = |name: &String| name == "/dev/null" || name.starts_with("socket:");
         let start = std::time::Instant::now();
         while open().len() != 4 || !open().iter().all(is_expected) {
             assert!(start.elapsed().as_secs() < 20, "{:?}", open());
@@ -413,20 +484,20 @@ mod tests {
         }
     }
 
-    /// The keeper survives what ends daemons, and ends with the daemon's side of the pipe.
+    /// The keeper survives what ends daemons, and ends with the daemon's side of the socket.
     #[test]
     fn keeper_ignores_polite_signals() {
-        let (mut keeper, page) = keeper();
+        let (keeper, board, _area) = keeper();
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             // SAFETY: no memory of ours; the process is our child and not waited for yet.
             assert_eq!(unsafe { libc::kill(keeper.pid, signal) }, 0);
         }
-        assert!(page.is_active());
-        drop(keeper.alive.take());
+        assert!(board.is_active());
+        drop(lock(&keeper.alive).take());
         let mut status = 0;
         // SAFETY: writes to the local variable only.
         assert_eq!(unsafe { libc::waitpid(keeper.pid, &mut status, 0) }, keeper.pid);
         assert_eq!(status, 0);
-        assert!(!page.is_active(), "ended by the pipe, after its work");
+        assert!(!board.is_active(), "ended by the socket, after its work");
     }
 }

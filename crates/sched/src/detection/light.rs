@@ -18,9 +18,8 @@
 //! lowest priority: after a start on a machine with many programs it takes a while until all are known.
 
 use std::collections::HashMap;
-use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -28,23 +27,18 @@ use hw::trap::{Device, Verdict};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use scan::{Options, Sort, scan_file};
 
-use super::maps::{Mapped, folder, in_root};
+use super::files::{Files, Id, read_bounded};
+use super::maps::{Mapped, Mapping, folder};
 
 /// Part of the time in which files are scanned: 1 of so many.
 const SHARE: u32 = 10;
 /// Time for scanning that may be saved up: after a quiet hour a new program is scanned at once.
 const SAVED_MAX: Duration = Duration::from_millis(200);
-/// Files that are remembered; far more than machines have programs.
-const FILES_MAX: usize = 100_000;
-
-/// A file as it was when it was scanned: device, inode, and when it was changed last.
-type Version = (u64, u64, i64, i64);
-
 /// What is known of files, and so of processes.
 #[derive(Default)]
 pub struct Light {
     /// The highest licence level of any instruction; `None`: it cannot be said.
-    levels: HashMap<Version, Option<u8>>,
+    levels: HashMap<Id, Option<u8>>,
     share: Share,
     /// One thread of low priority; made when it is needed first.
     scanner: Option<ThreadPool>,
@@ -60,6 +54,7 @@ impl Light {
         &mut self,
         pid: u32,
         mapped: &Mapped,
+        files: &Files,
         device: &Device,
         wide_level: u8,
     ) -> io::Result<()> {
@@ -70,7 +65,7 @@ impl Light {
             return Ok(()); // it has proved that
         }
         let was_light = known.verdict == Verdict::Light as u32;
-        match (was_light, self.is_light(&process, mapped, wide_level)) {
+        match (was_light, self.is_light(&process, mapped, files, wide_level)) {
             (false, true) => {
                 lives(device.learn(pid, Verdict::Light))?;
                 // What it maps from now on the module sees; this is for what it has mapped meanwhile.
@@ -84,42 +79,44 @@ impl Light {
         Ok(())
     }
 
-    fn is_light(&mut self, process: &Path, mapped: &Mapped, wide_level: u8) -> bool {
-        let root = process.join("root");
-        let mut is_below = |path: &String| {
-            self.level(&in_root(&root, path)).is_some_and(|level| level < wide_level)
+    /// Files may have changed.
+    pub(super) fn forget(&mut self) {
+        self.levels.clear();
+    }
+
+    fn is_light(&mut self, process: &Path, mapped: &Mapped, files: &Files, wide_level: u8) -> bool {
+        // Of a file that is not read nobody hears when it changes.
+        let mut is_below = |file: &Mapping| {
+            files.get(file).is_some_and(|known| known.read)
+                && self
+                    .level(&file.id, || file.open(process))
+                    .is_some_and(|level| level < wide_level)
         };
         !mapped.others && !mapped.files.is_empty() && mapped.files.iter().all(&mut is_below)
     }
 
     /// The file's level; `None` if it cannot be said, or not yet.
-    fn level(&mut self, path: &Path) -> Option<u8> {
-        let found = version(&fs::metadata(path).ok().filter(Metadata::is_file)?);
-        if let Some(known) = self.levels.get(&found) {
+    fn level(&mut self, id: &Id, open: impl FnOnce() -> io::Result<File>) -> Option<u8> {
+        if let Some(known) = self.levels.get(id) {
             return *known;
         }
         if !self.share.has_time() {
             return None;
         }
-        let file = File::open(path).ok()?;
-        let version = version(&file.metadata().ok()?);
+        let file = open().ok()?;
         let begun = Instant::now();
-        let level = self.scan(file, path);
+        let bytes = read_bounded(&file, &file.metadata().ok()?)?;
+        let level = self.scan(&bytes);
         self.share.spend(begun.elapsed());
-        if self.levels.len() >= FILES_MAX {
-            self.levels.clear();
-        }
-        self.levels.insert(version, level);
+        self.levels.insert(id.clone(), level);
         level
     }
 
-    fn scan(&mut self, mut file: File, path: &Path) -> Option<u8> {
+    fn scan(&mut self, bytes: &[u8]) -> Option<u8> {
         if self.scanner.is_none() {
             self.scanner = scanner().ok();
         }
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).ok()?;
-        self.scanner.as_ref()?.install(|| level_of(&path.to_string_lossy(), &bytes))
+        self.scanner.as_ref()?.install(|| level_of("", bytes))
     }
 }
 
@@ -128,10 +125,6 @@ fn level_of(path: &str, bytes: &[u8]) -> Option<u8> {
     let all = Options { level: 0, top: None, sort: Sort::Level };
     let file = scan_file(path, bytes, &all).ok().filter(|file| file.partial.is_empty())?;
     Some(file.listed.iter().map(|function| function.license_level).max().unwrap_or(0))
-}
-
-fn version(meta: &Metadata) -> Version {
-    (meta.dev(), meta.ino(), meta.ctime(), meta.ctime_nsec())
 }
 
 fn scanner() -> Result<ThreadPool, rayon::ThreadPoolBuildError> {
@@ -189,23 +182,33 @@ fn nanoseconds(time: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::files::Known;
     use super::*;
 
     const SAVED_MAX_NS: i64 = SAVED_MAX.as_nanos() as i64;
+
+    /// A process with one mapped file, which was read or not.
+    fn with(read: bool) -> (Mapped, Files) {
+        let mapped = Mapped::parse("1000-2000 r-xp 00000000 fe:00 11 /usr/bin/a\n");
+        let mut files = Files::default();
+        files.set(&mapped.files[0], Known { read });
+        (mapped, files)
+    }
 
     /// A process without wide code is light at the level that its code stays below, and not beyond.
     #[test]
     fn level_decides() {
         let mut light = Light::default();
-        let own = Mapped { files: vec!["/proc/self/exe".into()], others: false };
-        let path = std::fs::read_link("/proc/self/exe").unwrap();
-        let version = version(&path.metadata().unwrap());
-        light.levels.insert(version, Some(1));
+        let (own, files) = with(true);
+        let id = own.files[0].id.clone();
+        light.levels.insert(id.clone(), Some(1));
         let process = Path::new("/proc/self");
-        assert!(light.is_light(process, &own, 2));
-        assert!(!light.is_light(process, &own, 1));
-        light.levels.insert(version, None);
-        assert!(!light.is_light(process, &own, 2), "what cannot be scanned");
+        assert!(light.is_light(process, &own, &files, 2));
+        assert!(!light.is_light(process, &own, &files, 1));
+        assert!(!light.is_light(process, &own, &Files::default(), 2), "a file that is not known");
+        assert!(!light.is_light(process, &own, &with(false).1, 2), "a file that is not read");
+        light.levels.insert(id, None);
+        assert!(!light.is_light(process, &own, &files, 2), "what cannot be scanned");
     }
 
     /// Code of its own making, no code at all, and files that are gone are never light.
@@ -213,11 +216,12 @@ mod tests {
     fn what_is_not_known_is_not_light() {
         let mut light = Light::default();
         let process = Path::new("/proc/self");
-        for (files, others) in [(vec!["/bin/true"], true), (vec![], false), (vec!["/gone"], false)]
-        {
-            let files = files.into_iter().map(String::from).collect();
-            let mapped = Mapped { files, others };
-            assert!(!light.is_light(process, &mapped, 3), "{mapped:?}");
+        let (one, files) = with(true);
+        assert!(!light.is_light(process, &one, &files, 3), "nothing is mapped there");
+        light.levels.insert(one.files[0].id.clone(), Some(0));
+        assert!(light.is_light(process, &one, &files, 3));
+        for mapped in [Mapped { others: true, ..one }, Mapped::default()] {
+            assert!(!light.is_light(process, &mapped, &files, 3), "{mapped:?}");
         }
     }
 
@@ -226,11 +230,13 @@ mod tests {
     fn files_are_scanned_once() {
         let libc = ["/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib64/libc.so.6"];
         let libc = libc.map(Path::new).into_iter().find(|path| path.exists()).expect("a C library");
+        let (id, other) = (("fe:00".to_owned(), 1), ("fe:00".to_owned(), 2));
         let mut light = Light::default();
-        assert!(light.level(libc).is_some_and(|level| level < 2));
+        assert!(light.level(&id, || File::open(libc)).is_some_and(|level| level < 2));
         light.share.saved_ns = i64::MIN / 2;
-        assert!(light.level(libc).is_some_and(|level| level < 2), "known, and so costs no time");
-        assert_eq!(light.level(Path::new("/etc/passwd")), None, "there is no time");
+        let known = light.level(&id, || panic!("it is known"));
+        assert!(known.is_some_and(|level| level < 2), "known, and so costs no time");
+        assert_eq!(light.level(&other, || panic!("there is no time")), None);
         assert_eq!(light.levels.len(), 1);
         assert_eq!(level_of("text", b"no code"), None);
     }

@@ -24,13 +24,18 @@
 //!      jne  1b                <- site
 //! ```
 //!
-//! `xsave` is found in the same way. It leaves out what is withheld, and the image may be restored
-//! when it is not (kmod/live.c); so a site makes it complete. The dynamic linker's resolver of
-//! symbols is left out: it runs at calls, where the registers concerned are dead, and often.
+//! `xsave` and `xrstor` are found in the same way. The one leaves out what is withheld, the other leaves it
+//! unchanged, and neither faults (kmod/live.c); so a site at each makes them complete. The dynamic linker's
+//! resolver of symbols is left out unless AVX is withheld: it runs at calls, where the other registers concerned are
+//! dead, and often.
+//!
+//! A file that was looked through is *read*. The module withholds nothing from a process with other code: of its own
+//! making, or of a file that was not understood (`files.rs`; kmod/read.c).
 //!
 //! **Limits.** Code in a file without unwind table and symbols is not decoded; what looks like an
-//! `xgetbv` there is counted as unverified. Code that a program writes itself is not seen.
+//! `xgetbv` there is counted as unverified. What looks like an `xsave` or `xrstor` there makes the file unread.
 
+mod files;
 mod light;
 mod maps;
 mod site;
@@ -41,7 +46,7 @@ use std::path::{Path, PathBuf};
 
 use scan::segments::Image;
 
-pub use site::{Kind, Site};
+pub use site::{Kind, Saves, Site};
 pub use watch::{Added, Watch};
 
 /// What a file was found to have.
@@ -52,6 +57,8 @@ pub struct Found {
     /// Bytes that look like an instruction we look for, but cannot be shown to be one, or have
     /// nothing before them that can be probed.
     pub unverified: usize,
+    /// Of these, what looks like a save or restore of registers.
+    pub unread: usize,
 }
 
 /// Why a file has not been looked through.
@@ -73,18 +80,22 @@ pub enum DetectionError {
 pub fn find(path: &Path) -> Result<Found, DetectionError> {
     let bytes = std::fs::read(path)
         .map_err(|source| DetectionError::File { path: path.to_path_buf(), source })?;
-    find_in(&bytes).map_err(|why| DetectionError::NotElf { path: path.to_path_buf(), why })
+    find_in(&bytes, Saves::ExceptResolvers)
+        .map_err(|why| DetectionError::NotElf { path: path.to_path_buf(), why })
 }
 
 /// As [`find`], in the file's bytes.
-fn find_in(bytes: &[u8]) -> Result<Found, String> {
+fn find_in(bytes: &[u8], which: Saves) -> Result<Found, String> {
     let image = Image::parse(bytes)?;
     let mut found = Found::default();
     for segment in &image.segments {
         for at in site::candidates(segment.code) {
-            match image.function_around(segment, at) {
-                Some(function) => site::resolve(&function, at, &mut found),
-                None => found.unverified += 1,
+            match image.function_around(segment, at.0) {
+                Some(function) => site::resolve(&function, at, which, &mut found),
+                None => {
+                    found.unverified += 1;
+                    found.unread += usize::from(at.1);
+                }
             }
         }
     }

@@ -20,6 +20,8 @@ pub enum Kind {
     Xgetbv,
     /// An `xsave` of some form is here.
     Xsave,
+    /// An `xrstor` is here.
+    Xrstor,
 }
 
 /// A place for a probe.
@@ -31,26 +33,41 @@ pub struct Site {
     pub kind: Kind,
 }
 
-/// Offsets in `code` of the bytes of `xgetbv` (0F 01 D0), and of XSAVE, XSAVEOPT (0F AE /4, /6)
-/// and XSAVEC (0F C7 /4) with an operand in memory.
-pub(super) fn candidates(code: &[u8]) -> impl Iterator<Item = usize> + '_ {
+/// Which saves and restores of registers need a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saves {
+    /// Every one needs a site.
+    All,
+    /// But for those of the dynamic linker's resolver of symbols, where the registers concerned are dead.
+    ExceptResolvers,
+}
+
+/// Offsets in `code` of the bytes of `xgetbv` (0F 01 D0), and of XSAVE, XRSTOR, XSAVEOPT (0F AE /4, /5,
+/// /6) and XSAVEC (0F C7 /4) with an operand in memory; with whether it is one of the latter.
+pub(super) fn candidates(code: &[u8]) -> impl Iterator<Item = (usize, bool)> + '_ {
     code.windows(3).enumerate().filter_map(|(at, bytes)| {
         let &[0x0f, group, modrm] = bytes else { return None };
         let extension = modrm >> 3 & 7;
         let is_one = match group {
             0x01 => modrm == 0xd0,
-            0xae => modrm < 0xc0 && matches!(extension, 4 | 6),
+            0xae => modrm < 0xc0 && matches!(extension, 4..=6),
             0xc7 => modrm < 0xc0 && extension == 4,
             _ => false,
         };
-        is_one.then_some(at)
+        is_one.then_some((at, group != 0x01))
     })
 }
 
 /// Adds the sites of the candidate at `at` of the function's segment, or counts it as unverified.
-pub(super) fn resolve(function: &Function, at: usize, found: &mut Found) {
+pub(super) fn resolve(
+    function: &Function,
+    (at, saves): (usize, bool),
+    which: Saves,
+    found: &mut Found,
+) {
     let Some(body) = Body::decode(function) else {
         found.unverified += 1;
+        found.unread += usize::from(saves);
         return;
     };
     let opcode = (at - function.start) as u64;
@@ -60,6 +77,7 @@ pub(super) fn resolve(function: &Function, at: usize, found: &mut Found) {
         start <= opcode && opcode < instruction.next_ip()
     }) else {
         found.unverified += 1;
+        found.unread += usize::from(saves);
         return;
     };
     let (sites, kind) = match body.instructions[index].mnemonic() {
@@ -70,10 +88,16 @@ pub(super) fn resolve(function: &Function, at: usize, found: &mut Found) {
         | Mnemonic::Xsavec64
         | Mnemonic::Xsaveopt
         | Mnemonic::Xsaveopt64 => {
-            if body.is_resolver(index) {
+            if which == Saves::ExceptResolvers && body.is_resolver(index) {
                 return;
             }
             (vec![body.instructions[index].ip()], Kind::Xsave)
+        }
+        Mnemonic::Xrstor | Mnemonic::Xrstor64 => {
+            if which == Saves::ExceptResolvers && body.is_resolver(index) {
+                return;
+            }
+            (vec![body.instructions[index].ip()], Kind::Xrstor)
         }
         _ => return, // the middle of another instruction
     };

@@ -8,6 +8,11 @@ use super::*;
 
 /// Assembles a shared library and returns what is found, with the offset of each label.
 fn found_in(source: &str) -> (Found, impl Fn(&str) -> u64 + use<>) {
+    found_as(source, Saves::ExceptResolvers)
+}
+
+/// The same with these saves.
+fn found_as(source: &str, which: Saves) -> (Found, impl Fn(&str) -> u64 + use<>) {
     let dir = tempfile::tempdir().unwrap();
     let (input, library) = (dir.path().join("code.s"), dir.path().join("code.so"));
     std::fs::write(&input, source).unwrap();
@@ -20,7 +25,7 @@ fn found_in(source: &str) -> (Found, impl Fn(&str) -> u64 + use<>) {
     let symbols = Command::new("nm").arg(&library).output().unwrap().stdout;
     let symbols = String::from_utf8(symbols).unwrap();
     let bytes = std::fs::read(&library).unwrap();
-    let found = find_in(&bytes).unwrap();
+    let found = find_in(&bytes, which).unwrap();
     let image_shift = {
         let image = Image::parse(&bytes).unwrap();
         image.segments[0].address - image.segments[0].offset
@@ -48,7 +53,7 @@ fn xgetbv(offset: u64) -> Site {
 #[test]
 fn the_instruction_before_xgetbv() {
     let (found, at) = found_in(&function("f", "cpuid\nhere: xor %ecx, %ecx\nxgetbv\nret"));
-    assert_eq!(found, Found { sites: vec![xgetbv(at("here"))], unverified: 0 });
+    assert_eq!(found, Found { sites: vec![xgetbv(at("here"))], ..Found::default() });
 }
 
 /// What cannot be probed is passed over, up to a branch.
@@ -58,7 +63,7 @@ fn the_nearest_that_can_be_probed() {
     let (found, at) = found_in(&function("f", body));
     assert_eq!(found.sites, [xgetbv(at("here"))]);
     let (found, _) = found_in(&function("f", "xor %ecx, %ecx\ncall *%rax\nxgetbv\nret"));
-    assert_eq!(found, Found { sites: vec![], unverified: 1 });
+    assert_eq!(found, Found { sites: vec![], unverified: 1, unread: 0 });
 }
 
 /// Who jumps behind the site is seen at the jump.
@@ -85,7 +90,7 @@ fn bytes_that_only_look_like_it() {
 fn code_without_unwind_table_or_symbol() {
     let source = ".text\n.Lhidden: xor %ecx, %ecx\nxgetbv\nret\n";
     let (found, _) = found_in(source);
-    assert_eq!(found, Found { sites: vec![], unverified: 1 });
+    assert_eq!(found, Found { sites: vec![], unverified: 1, unread: 0 });
 }
 
 /// A table of constants behind a function, with code's bytes in it: a probe would change it.
@@ -94,7 +99,7 @@ fn data_between_functions() {
     let code =
         function("f", "ret") + ".byte 0x31, 0xc9, 0x0f, 0x01, 0xd0\n" + &function("g", "ret");
     let (found, _) = found_in(&code);
-    assert_eq!(found, Found { sites: vec![], unverified: 1 });
+    assert_eq!(found, Found { sites: vec![], unverified: 1, unread: 0 });
     let (found, at) = found_in(
         &code.replace("ret", "here: xor %ecx, %ecx\nxgetbv\nret").replacen("here: ", "", 1),
     );
@@ -102,16 +107,39 @@ fn data_between_functions() {
     assert!(found.sites.contains(&xgetbv(at("here"))));
 }
 
-/// XSAVE in a function that returns, but not in one that goes on to what it has found.
+fn saves(offset: u64, kind: Kind) -> Site {
+    Site { offset, kind }
+}
+
+/// Saves and restores in a function that returns, but not in one that goes on to what it has found, unless all are wanted.
 #[test]
 fn saves_except_the_resolvers() {
     let (found, at) =
-        found_in(&function("f", "here: xsavec 64(%rsp)\ncall *%rax\nxrstor 64(%rsp)\nret"));
-    assert_eq!(found.sites, [Site { offset: at("here"), kind: Kind::Xsave }]);
+        found_in(&function("f", "here: xsavec 64(%rsp)\ncall *%rax\nthere: xrstor 64(%rsp)\nret"));
+    let expected = [saves(at("here"), Kind::Xsave), saves(at("there"), Kind::Xrstor)];
+    assert_eq!(found.sites, expected);
     let body = "xsavec64 64(%rsp)\ncall *%rax\nxrstor64 64(%rsp)\nadd $8, %rsp\njmp *%r11";
     assert_eq!(found_in(&function("f", body)).0, Found::default());
+    assert_eq!(found_as(&function("f", body), Saves::All).0.sites.len(), 2);
     let (found, at) = found_in(&function("f", "here: xsave64 (%rdi)\nret"));
-    assert_eq!(found.sites, [Site { offset: at("here"), kind: Kind::Xsave }]);
+    assert_eq!(found.sites, [saves(at("here"), Kind::Xsave)]);
+    let (found, at) = found_in(&function("f", "lfence\nhere: xrstor64 (%rdi)\nret"));
+    assert_eq!(found, Found { sites: vec![saves(at("here"), Kind::Xrstor)], ..Found::default() });
+}
+
+/// What looks like a save and cannot be shown to be none keeps the file unread; the same of XGETBV does not.
+#[test]
+fn what_is_not_understood_is_unread() {
+    for (bytes, unread) in [
+        ("0x0f, 0xae, 0x27", 1),
+        ("0x0f, 0xae, 0x2f", 1),
+        ("0x0f, 0xc7, 0x27", 1),
+        ("0x0f, 0x01, 0xd0", 0),
+    ] {
+        let (found, _) =
+            found_in(&(function("f", "ret") + &format!(".byte {bytes}\n") + &function("g", "ret")));
+        assert_eq!((found.unverified, found.unread), (1, unread), "{bytes}");
+    }
 }
 
 /// Each library of this machine that surely asks is found to.
@@ -132,8 +160,8 @@ fn libraries_of_this_machine() {
 fn what_is_no_program_fails() {
     assert!(matches!(find(Path::new("/nowhere")), Err(DetectionError::File { .. })));
     assert!(matches!(find(Path::new("/etc/passwd")), Err(DetectionError::NotElf { .. })));
-    assert!(find_in(&[]).is_err());
-    assert!(find_in(b"\x7fELF\x02\x01\x01").is_err());
+    assert!(find_in(&[], Saves::All).is_err());
+    assert!(find_in(b"\x7fELF\x02\x01\x01", Saves::All).is_err());
 }
 
 /// A damaged file is an error or has no sites; it never ends the program.
@@ -149,7 +177,7 @@ fn damaged_files() {
             let range = if i % 2 == 0 { 1024 } else { damaged.len() };
             damaged[(mixed >> 20) as usize % range] = mixed as u8;
         }
-        let _ = find_in(&damaged);
-        let _ = find_in(&damaged[..(seed as usize * 131) % bytes.len()]);
+        let _ = find_in(&damaged, Saves::All);
+        let _ = find_in(&damaged[..(seed as usize * 131) % bytes.len()], Saves::All);
     }
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hints: what applications that link libturbolane tell the scheduler.
 //!
-//! [`Page`] is the memory they are told through (`bpf/hint_page.h` has its layout and the reasons
+//! `memory` is what they are sent through (`bpf/hint_page.h` has its layout and the reasons
 //! for it), [`HintServer`] gives threads their slots in it, `slots` decides who gets which.
 
-mod page;
+mod memory;
 mod server;
 mod slots;
 
-pub use page::Page;
+pub use memory::{Area, AreaView, Board, NewArea};
 pub use server::{HintServer, OnRegister, Registration};
 
 use std::io::{self, ErrorKind};

@@ -7,21 +7,24 @@
 //!
 //! Idea: one thread, and nothing in it waits for a peer. A connection is one request of 16 bytes
 //! and one reply; whoever sends something else is cut off, whoever sends nothing is cut off after
-//! 200 ms. There are 64 connections at most; one more replaces the oldest, so that those who
+//! 200 ms. There are 64 connections at most; one more replaces the oldest of the user who has most, so that those who
 //! connect and stay silent cannot keep out those who speak at once.
 //!
-//! Who a thread is, the kernel says, not the peer: the process by SO_PEERCRED (in our PID
+//! Who a thread is, the kernel says, not the peer: the process and its user by SO_PEERCRED (in our PID
 //! namespace), the thread by searching that process for the number that the thread knows itself by
-//! (`hw::task::global_tid`). So nobody can register threads of a process that is not its own.
+//! (`hw::task::look_up`). So nobody can register threads of a process that is not its own. That no number has
+//! passed to another process meanwhile is checked at the end (SO_PEERPIDFD, Linux 6.5; without it by start times).
 //!
-//! Order of a registration: the slot is without an owner, is prepared, the scheduler is told, the
-//! owner is written, the thread is answered. Neither the scheduler nor the thread sees a slot half
-//! done.
+//! A search is needed for processes in containers alone, and reads /proc once per thread, 20 us each. It is done in steps:
+//! a few threads per round, while others are served; one search per user at a time, the users in turn.
 //!
-//! Limits: the search reads /proc once per thread of a containered process (20 us each), so
-//! registering all threads of a large one takes time that grows with the square of their number:
+//! Order of a registration: the slot is prepared, the scheduler gets its number, the owner is written, the thread is
+//! answered. Neither the scheduler nor the thread sees a slot half done.
+//!
+//! Limits: registering all threads of a large containered process takes time that grows with the square of their number:
 //! 1000 threads 10 s in the worst case, during which they run unserved and ask again.
 
+use std::collections::HashMap;
 use std::io::{self, Error, ErrorKind};
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -35,17 +38,24 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fs, ptr};
 
-use turbolane::page::{self, SILENT, Slot};
+use hw::task::{Lookup, Search};
+use turbolane::page::{self, AREA_SLOTS, AREAS, SILENT, Slot};
 use turbolane::protocol::{MAGIC, MESSAGE_BYTES, Message, OP_REGISTER, Reply, Request, TIMEOUT_MS};
 
-use super::Page;
-use super::slots::{Owner, Slots};
+use super::memory::{Area, NewArea};
+use super::slots::{Living, Process, Slots, Thread};
 
 /// Connections at once. Honest ones last microseconds.
 const PEERS_MAX: usize = 64;
 
 /// Connections that wait to be accepted: all threads of a large program that start at once.
 const BACKLOG: i32 = 1024;
+
+/// Threads that a search looks at in one step, about 1 ms.
+const SEARCH_STEP: usize = 48;
+
+/// Descriptors that areas leave for everything else.
+const OTHER_DESCRIPTORS: usize = 128;
 
 /// Rest after the kernel refused a connection for want of memory or descriptors.
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);
@@ -57,7 +67,7 @@ pub struct Registration {
     pub tid: u32,
     /// Its process, likewise.
     pub tgid: u32,
-    /// Index of its slot on the page.
+    /// Number of its slot.
     pub slot: u32,
 }
 
@@ -78,17 +88,37 @@ pub struct HintServer {
 
 /// What a registration needs.
 struct Desk {
-    page: Arc<Page>,
-    page_fd: OwnedFd,
-    page_id: u32,
+    board_fd: OwnedFd,
+    run_id: u32,
     slots: Slots,
+    /// By number; one that is free is kept until its number is given again.
+    areas: HashMap<u32, Area>,
+    new_area: NewArea,
     on_register: OnRegister,
 }
 
-/// Somebody who has connected and not spoken yet.
+/// Somebody who has connected and has not been answered yet.
 struct Peer {
     socket: OwnedFd,
     since: Instant,
+    /// The process, in our PID namespace, and its user.
+    tgid: u32,
+    uid: u32,
+    /// It has spoken, and its thread is searched.
+    search: Option<Box<Search>>,
+}
+
+/// By /proc.
+struct InProc;
+
+impl Living for InProc {
+    fn thread(&self, thread: Thread) -> bool {
+        hw::task::lives_since(thread.tid, thread.start_ticks)
+    }
+
+    fn process(&self, process: Process) -> bool {
+        hw::task::exists_since(process.tgid, process.start_ticks)
+    }
 }
 
 impl HintServer {
@@ -96,16 +126,16 @@ impl HintServer {
     /// listens there; a socket whose owner is gone is replaced.
     pub fn start(
         path: &Path,
-        page: Arc<Page>,
-        page_fd: OwnedFd,
+        board_fd: OwnedFd,
+        new_area: NewArea,
         on_register: OnRegister,
     ) -> io::Result<HintServer> {
         let listener = listen(path)?;
         let file = fs::symlink_metadata(path)?;
         let (stopped, stop) = io::pipe()?;
-        let slots = Slots::new(page::SLOTS);
-        let page_id = random_id()?;
-        let desk = Arc::new(Mutex::new(Desk { page, page_fd, page_id, slots, on_register }));
+        let (slots, run_id, areas) = (Slots::new(room()), random_id()?, HashMap::new());
+        let desk = Desk { board_fd, run_id, slots, areas, new_area, on_register };
+        let desk = Arc::new(Mutex::new(desk));
         let served = Arc::clone(&desk);
         let thread = std::thread::Builder::new()
             .name("hints".into())
@@ -120,7 +150,7 @@ impl HintServer {
     }
 
     /// Tells another one from now on, beginning with all threads that are registered and live: for
-    /// a scheduler that was loaded anew, behind the same page. Their slots stay what they are.
+    /// a scheduler that was loaded anew, with the same board and areas. Their slots stay what they are.
     pub fn hand_over(&self, on_register: OnRegister) {
         let mut desk = lock(&self.desk);
         desk.on_register = on_register;
@@ -154,32 +184,54 @@ fn random_id() -> io::Result<u32> {
     Ok(u32::from_ne_bytes(bytes).max(1))
 }
 
-impl Desk {
-    /// Answers a request of a thread of process `tgid`.
-    fn answer(&mut self, tgid: u32, request: Request) -> Reply {
-        let refusal = |error: Error| -error.raw_os_error().unwrap_or(libc::EIO);
-        let (status, slot) = match self.register(tgid, request) {
-            Ok(slot) => (0, slot),
-            Err(error) => (refusal(error), 0),
-        };
-        Reply { magic: MAGIC, status, slot, page_id: self.page_id }
-    }
+/// Areas for which there are descriptors.
+fn room() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: writes to the local structure only.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    usize::try_from(limit.rlim_cur)
+        .unwrap_or(AREAS)
+        .saturating_sub(OTHER_DESCRIPTORS)
+        .clamp(64, AREAS)
+}
 
-    fn register(&mut self, tgid: u32, request: Request) -> io::Result<u32> {
+impl Desk {
+    /// Checks a request and begins to look for its thread.
+    fn look_up(&self, peer: &Peer, request: Request) -> io::Result<Lookup> {
         if request.abi != page::ABI {
             return Err(Error::from_raw_os_error(libc::EPROTONOSUPPORT));
         }
         if request.op != OP_REGISTER {
             return Err(Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
-        let tid = hw::task::global_tid(tgid, request.tid)?;
-        let owner = Owner { tid, tgid, start_ticks: hw::task::start_ticks(tid)? };
-        let page = Arc::clone(&self.page);
+        hw::task::look_up(peer.tgid, request.tid)
+    }
+
+    /// Answers a peer whose thread was found, or cannot be served.
+    fn answer(&mut self, peer: &Peer, found: io::Result<u32>) {
+        let result = found.and_then(|tid| self.register(peer, tid));
+        let (status, slot) = match &result {
+            Ok(slot) => (0, *slot),
+            Err(error) => (-error.raw_os_error().unwrap_or(libc::EIO), 0),
+        };
+        let reply = Reply { magic: MAGIC, status, slot, run_id: self.run_id };
+        let area = self.areas.get(&(slot / AREA_SLOTS as u32)).filter(|_| result.is_ok());
+        let fds = area.map(|area| [self.board_fd.as_raw_fd(), area.fd().as_raw_fd()]);
+        send(&peer.socket, reply, fds);
+    }
+
+    fn register(&mut self, peer: &Peer, tid: u32) -> io::Result<u32> {
+        let &Peer { tgid, uid, .. } = peer;
+        let process = Process { tgid, start_ticks: hw::task::start_ticks(tgid)?, uid };
+        let thread = Thread { tid, start_ticks: hw::task::start_ticks(tid)? };
         let given = self
             .slots
-            .give(owner, |slot, owner| has_ended(&page.slot[slot as usize], owner))
+            .give(process, thread, &InProc)
             .ok_or_else(|| Error::from_raw_os_error(libc::ENOSPC))?;
-        let slot = &page.slot[given.slot as usize];
+        if given.is_new_area {
+            self.make_area(process, given.slot)?;
+        }
+        let slot = self.slot(given.slot)?;
         slot.tid.store(0, Release);
         if given.is_new {
             // What the last owner left. The same thread's stays: it tells our masks from others, and how
@@ -189,62 +241,90 @@ impl Desk {
         }
         slot.want.store(SILENT, Relaxed);
         slot.seq.store(0, Relaxed);
-        self.introduce(given.slot, owner)?;
+        if !is_peer_there(&peer.socket) {
+            self.slots.release(process, tid);
+            return Err(Error::from_raw_os_error(libc::ESRCH));
+        }
+        self.introduce(given.slot, process, thread)?;
         Ok(given.slot)
     }
 
-    /// Tells the scheduler of a slot's owner, then names it on the page; takes the slot back if the
-    /// scheduler does not want it.
-    fn introduce(&mut self, slot: u32, owner: Owner) -> io::Result<()> {
-        let Owner { tid, tgid, .. } = owner;
-        if let Err(error) = (self.on_register)(Registration { tid, tgid, slot }) {
-            self.page.slot[slot as usize].tid.store(0, Release);
-            self.slots.release(slot);
-            return Err(error);
-        }
-        self.page.slot[slot as usize].tid.store(tid, Release);
+    fn make_area(&mut self, process: Process, slot: u32) -> io::Result<()> {
+        let area = slot / AREA_SLOTS as u32;
+        let made = (self.new_area)(area);
+        let made = made.inspect_err(|_| self.slots.release_area(process, area))?;
+        self.areas.insert(area, made);
         Ok(())
+    }
+
+    fn slot(&self, slot: u32) -> io::Result<&Slot> {
+        let area = self.areas.get(&(slot / AREA_SLOTS as u32));
+        let area = area.ok_or_else(|| Error::from_raw_os_error(libc::EIO))?;
+        Ok(&area.slot[slot as usize % AREA_SLOTS])
+    }
+
+    /// Gives the scheduler the slot's owner, then names it in the slot; takes the slot back if the
+    /// scheduler refuses it, or the thread was another one at the end.
+    fn introduce(&mut self, slot: u32, process: Process, thread: Thread) -> io::Result<()> {
+        let registration = Registration { tid: thread.tid, tgid: process.tgid, slot };
+        let mut done = (self.on_register)(registration);
+        if done.is_ok() && !InProc.thread(thread) {
+            done = Err(Error::from_raw_os_error(libc::ESRCH));
+        }
+        match done {
+            Ok(()) => self.slot(slot)?.tid.store(thread.tid, Release),
+            Err(_) => self.slots.release(process, thread.tid),
+        }
+        done
     }
 
     fn introduce_all(&mut self) {
         let owners: Vec<_> = self.slots.iter().collect();
-        for (slot, owner) in owners {
-            if is_alive(owner) {
-                let _ = self.introduce(slot, owner); // who cannot be served is not
+        for (slot, process, thread) in owners {
+            if InProc.thread(thread) {
+                let _ = self.introduce(slot, process, thread); // who cannot be served is not
             } else {
-                self.slots.release(slot);
+                self.slots.release(process, thread.tid);
             }
         }
     }
-}
-
-/// True if a slot can be given to somebody else: the scheduler (or a hostile neighbour) has cleared
-/// it, so that it is no use to its owner any more, or the owner is gone.
-fn has_ended(slot: &Slot, owner: Owner) -> bool {
-    slot.tid.load(Relaxed) == 0 || !is_alive(owner)
-}
-
-fn is_alive(owner: Owner) -> bool {
-    hw::task::lives_since(owner.tid, owner.start_ticks)
 }
 
 /// The server's thread.
 fn serve(listener: &OwnedFd, stopped: &OwnedFd, desk: &Mutex<Desk>) {
     let mut peers: Vec<Peer> = Vec::new();
+    let mut last_searched = 0;
     loop {
         let Some(ready) = wait(listener, stopped, &peers) else { return };
         let mut spoke = ready.peers.into_iter();
-        peers.retain(|peer| match spoke.next() {
-            Some(true) => {
-                serve_peer(peer, desk);
-                false
+        peers.retain_mut(|peer| {
+            let spoke = spoke.next() == Some(true) && peer.search.is_none();
+            if spoke {
+                return serve_peer(peer, desk);
             }
-            _ => peer.since.elapsed() < Duration::from_millis(TIMEOUT_MS),
+            peer.since.elapsed() < Duration::from_millis(TIMEOUT_MS)
         });
+        search_on(&mut peers, &mut last_searched, desk);
         if ready.listener {
             accept_all(listener, &mut peers);
         }
     }
+}
+
+/// One step of one search: of the user whose turn it is, the peer that has waited longest.
+fn search_on(peers: &mut Vec<Peer>, last_searched: &mut u32, desk: &Mutex<Desk>) {
+    let searching = || peers.iter().enumerate().filter(|(_, peer)| peer.search.is_some());
+    let turn = |uid: u32| uid.wrapping_sub(last_searched.wrapping_add(1));
+    let Some((at, _)) = searching().min_by_key(|(at, peer)| (turn(peer.uid), *at)) else { return };
+    *last_searched = peers[at].uid;
+    let step = peers[at].search.as_mut().map(|search| search.step(SEARCH_STEP));
+    let found = match step {
+        Some(Ok(Some(tid))) => Ok(tid),
+        Some(Err(error)) => Err(error),
+        _ => return,
+    };
+    let peer = peers.remove(at);
+    lock(desk).answer(&peer, found);
 }
 
 /// Who can be heard without waiting.
@@ -256,13 +336,19 @@ struct Ready {
 
 /// Waits for the next event or the next peer's time to run out; `None` to stop.
 fn wait(listener: &OwnedFd, stopped: &OwnedFd, peers: &[Peer]) -> Option<Ready> {
-    let sockets = peers.iter().map(|peer| &peer.socket);
-    let mut polled: Vec<libc::pollfd> = [stopped, listener]
+    // One that is searched for has spoken: nothing it does now matters, so poll passes it over (-1).
+    let is_silent = |peer: &Peer| peer.search.is_none();
+    let fd_of = |peer: &Peer| if is_silent(peer) { peer.socket.as_raw_fd() } else { -1 };
+    let mut polled: Vec<libc::pollfd> = [stopped.as_raw_fd(), listener.as_raw_fd()]
         .into_iter()
-        .chain(sockets)
-        .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
+        .chain(peers.iter().map(fd_of))
+        .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
         .collect();
-    let timeout_ms = if peers.is_empty() { -1 } else { TIMEOUT_MS as i32 };
+    let timeout_ms = match peers {
+        [] => -1,
+        peers if peers.iter().all(is_silent) => TIMEOUT_MS as i32,
+        _ => 0,
+    };
     // SAFETY: the array is as long as said.
     unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout_ms) };
     let mut is_ready = polled.iter().map(|fd| fd.revents != 0);
@@ -280,12 +366,14 @@ fn accept_all(listener: &OwnedFd, peers: &mut Vec<Peer>) {
         let fd =
             unsafe { libc::accept4(listener.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), flags) };
         if fd >= 0 {
-            if peers.len() == PEERS_MAX {
-                peers.remove(0); // the oldest
-            }
             // SAFETY: a new descriptor that nobody else owns.
             let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-            peers.push(Peer { socket, since: Instant::now() });
+            if let Some((tgid, uid)) = process_of(&socket) {
+                if peers.len() == PEERS_MAX {
+                    peers.remove(dispensable(peers));
+                }
+                peers.push(Peer { socket, since: Instant::now(), tgid, uid, search: None });
+            }
             continue;
         }
         match Error::last_os_error().kind() {
@@ -296,17 +384,25 @@ fn accept_all(listener: &OwnedFd, peers: &mut Vec<Peer>) {
     }
 }
 
-/// Reads a peer's request and answers it, if it is one.
-fn serve_peer(peer: &Peer, desk: &Mutex<Desk>) {
-    let (Some(message), Some(tgid)) = (receive(&peer.socket), process_of(&peer.socket)) else {
-        return;
-    };
-    let request = Request::from_bytes(&message);
-    if request.magic == MAGIC {
-        let mut desk = lock(desk);
-        let reply = desk.answer(tgid, request);
-        send(&peer.socket, reply, &desk.page_fd);
+/// The oldest peer of the user who has most.
+fn dispensable(peers: &[Peer]) -> usize {
+    let mut counts: HashMap<u32, usize> = HashMap::new();
+    peers.iter().for_each(|peer| *counts.entry(peer.uid).or_default() += 1);
+    let crowded = counts.into_iter().max_by_key(|(_, count)| *count).map(|(uid, _)| uid);
+    peers.iter().position(|peer| Some(peer.uid) == crowded).unwrap_or(0)
+}
+
+/// Reads a peer's request, if it is one, and answers it; true if its thread must be searched first.
+fn serve_peer(peer: &mut Peer, desk: &Mutex<Desk>) -> bool {
+    let request = receive(&peer.socket).map(|message| Request::from_bytes(&message));
+    let Some(request) = request.filter(|request| request.magic == MAGIC) else { return false };
+    let mut desk = lock(desk);
+    match desk.look_up(peer, request) {
+        Ok(Lookup::Found(tid)) => desk.answer(peer, Ok(tid)),
+        Ok(Lookup::Search(search)) => peer.search = Some(Box::new(search)),
+        Err(error) => desk.answer(peer, Err(error)),
     }
+    peer.search.is_some()
 }
 
 /// A message of the right size. Longer ones are told by their true size (MSG_TRUNC).
@@ -320,8 +416,8 @@ fn receive(socket: &OwnedFd) -> Option<Message> {
     (bytes == MESSAGE_BYTES as isize).then_some(message)
 }
 
-/// The peer's process, in our PID namespace; `None` if it has no number there.
-fn process_of(socket: &OwnedFd) -> Option<u32> {
+/// The peer's process, in our PID namespace, and its user, as they were when it connected; `None` if it has no number there.
+fn process_of(socket: &OwnedFd) -> Option<(u32, u32)> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: writes at most the given number of bytes to the local structure.
@@ -329,11 +425,33 @@ fn process_of(socket: &OwnedFd) -> Option<u32> {
         let to = (&raw mut peer).cast();
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, &mut bytes)
     };
-    u32::try_from(peer.pid).ok().filter(|&pid| result == 0 && pid != 0)
+    let tgid = u32::try_from(peer.pid).ok().filter(|&pid| result == 0 && pid != 0)?;
+    Some((tgid, peer.uid))
 }
 
-/// Sends the reply, with the page if it says yes. Who does not wait for it has had their chance.
-fn send(socket: &OwnedFd, reply: Reply, page_fd: &OwnedFd) {
+/// False if the process that connected has ended: its number may be another's. True on kernels that cannot say (before
+/// 6.5).
+fn is_peer_there(socket: &OwnedFd) -> bool {
+    const SO_PEERPIDFD: libc::c_int = 77; // asm-generic/socket.h
+    let mut fd: libc::c_int = -1;
+    let mut bytes = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: writes at most the given number of bytes to the local number.
+    let result = unsafe {
+        let to = (&raw mut fd).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PEERPIDFD, to, &mut bytes)
+    };
+    if result != 0 {
+        return Error::last_os_error().raw_os_error() == Some(libc::ENOPROTOOPT);
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    let process = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut ended = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one local entry.
+    unsafe { libc::poll(&mut ended, 1, 0) == 0 }
+}
+
+/// Sends the reply, with board and area if it says yes. Who does not wait for it has had their chance.
+fn send(socket: &OwnedFd, reply: Reply, fds: Option<[i32; 2]>) {
     let message = reply.to_bytes();
     let mut part =
         libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: MESSAGE_BYTES };
@@ -342,18 +460,17 @@ fn send(socket: &OwnedFd, reply: Reply, page_fd: &OwnedFd) {
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_iov = &mut part;
     header.msg_iovlen = 1;
-    let fd = page_fd.as_raw_fd();
     // SAFETY: the header points to the local buffers above, with their sizes; the control buffer
-    // is aligned as cmsghdr asks, and its 64 bytes hold the 24 of one descriptor. sendmsg reads.
+    // is aligned as cmsghdr asks, and its 64 bytes hold the 24 of two descriptors. sendmsg reads.
     unsafe {
-        if reply.status == 0 {
+        if let Some(fds) = fds {
             header.msg_control = control.as_mut_ptr().cast();
-            header.msg_controllen = libc::CMSG_SPACE(size_of::<i32>() as u32) as _;
+            header.msg_controllen = libc::CMSG_SPACE(size_of_val(&fds) as u32) as _;
             let entry = libc::CMSG_FIRSTHDR(&header);
             (*entry).cmsg_level = libc::SOL_SOCKET;
             (*entry).cmsg_type = libc::SCM_RIGHTS;
-            (*entry).cmsg_len = libc::CMSG_LEN(size_of::<i32>() as u32) as _;
-            libc::CMSG_DATA(entry).cast::<i32>().write_unaligned(fd);
+            (*entry).cmsg_len = libc::CMSG_LEN(size_of_val(&fds) as u32) as _;
+            libc::CMSG_DATA(entry).cast::<[i32; 2]>().write_unaligned(fds);
         }
         libc::sendmsg(socket.as_raw_fd(), &header, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
     }

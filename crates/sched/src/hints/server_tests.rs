@@ -5,7 +5,9 @@
 use super::*;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
-use turbolane::page::{MODE_SCX, SLOTS};
+use turbolane::page::MODE_SCX;
+
+use super::super::memory::Board;
 use turbolane::protocol::SOCKET_ENV;
 
 /// Longer than anything here takes; a test that waits this long has failed.
@@ -13,7 +15,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Setup {
     folder: tempfile::TempDir,
-    page: Arc<Page>,
     server: HintServer,
     registrations: mpsc::Receiver<Registration>,
 }
@@ -22,18 +23,25 @@ impl Setup {
     /// A server that takes everybody. All CPUs are fit.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (page, fd) = Page::memfd().unwrap();
-        page.publish(MODE_SCX, 1024);
-        page.set_flags(&[3; 1024]);
-        let page = Arc::new(page);
+        let (board, fd) = Board::memfd().unwrap();
+        board.publish(MODE_SCX, 1024);
+        board.set_flags(&[3; 1024]);
         let (tell, registrations) = mpsc::channel();
         let on_register = Box::new(move |registration| {
             tell.send(registration).unwrap();
             Ok(())
         });
         let path = folder.path().join("run").join("hint.sock");
-        let server = HintServer::start(&path, Arc::clone(&page), fd, on_register).unwrap();
-        Setup { folder, page, server, registrations }
+        let server = HintServer::start(&path, fd, memfds(), on_register).unwrap();
+        Setup { folder, server, registrations }
+    }
+
+    /// A slot as the daemon sees it.
+    fn slot(&self, slot: u32) -> &'static Slot {
+        let desk = lock(&self.server.desk);
+        let area =
+            Area::from_fd(desk.areas[&(slot / 64)].fd().try_clone_to_owned().unwrap()).unwrap();
+        &Box::leak(Box::new(area)).slot[slot as usize % 64]
     }
 
     fn path(&self) -> &Path {
@@ -59,6 +67,10 @@ impl Setup {
         say(&socket, said);
         hear(&socket)
     }
+}
+
+fn memfds() -> NewArea {
+    Box::new(|_| Area::memfd())
 }
 
 fn say(socket: &OwnedFd, bytes: &[u8]) {
@@ -145,7 +157,7 @@ fn library_registers_and_hints_arrive() {
         hw::task::global_tid(registration.tgid, registration.tid).unwrap(),
         registration.tid
     );
-    let slot = &setup.page.slot[registration.slot as usize];
+    let slot = setup.slot(registration.slot);
     eventually("the hint arrives", || slot.want.load(Relaxed) == 2);
     assert_eq!(slot.seq.load(Relaxed), 1);
     assert_eq!(slot.tid.load(Relaxed), registration.tid);
@@ -168,7 +180,7 @@ fn thread_in_a_pid_namespace_is_found() {
     let numbers = status.lines().find(|line| line.starts_with("NSpid:")).unwrap();
     assert_eq!(numbers.split_whitespace().count(), 3, "{numbers}: here and in there");
     // Registered first, named on the page after it.
-    let slot = &setup.page.slot[registration.slot as usize];
+    let slot = setup.slot(registration.slot);
     eventually("the slot is named", || slot.tid.load(Relaxed) == registration.tid);
     finish(application);
 }
@@ -183,7 +195,11 @@ fn nonsense_is_refused() {
     assert_eq!(setup.reply_to(&[0; 4096]), None);
     assert_eq!(setup.reply_to(&Request { magic: 1, ..request() }.to_bytes()), None);
     let status = |request: Request| setup.reply_to(&request.to_bytes()).unwrap().status;
-    assert_eq!(status(Request { abi: 9, ..request() }), -libc::EPROTONOSUPPORT);
+    assert_eq!(
+        status(Request { abi: 1, ..request() }),
+        -libc::EPROTONOSUPPORT,
+        "the library before this one"
+    );
     assert_eq!(status(Request { op: 0, ..request() }), -libc::EOPNOTSUPP);
     for tid in [0, 1, u32::MAX] {
         assert_eq!(status(Request { tid, ..request() }), -libc::ESRCH, "tid {tid} is not ours");
@@ -214,23 +230,56 @@ fn rude_peers_harm_nobody() {
     assert!(slots.into_iter().all(|slot| slot == 0), "one thread has one slot");
 }
 
-/// With all slots taken by the living the library goes unserved; a slot whose tid the scheduler
-/// has cleared is given again.
+/// With all areas taken the library goes unserved; the areas of processes that ended are given again, empty.
 #[test]
 fn full_table() {
     let setup = Setup::new();
-    {
-        let mut desk = lock(&setup.server.desk);
-        desk.slots = Slots::new(1);
-    }
-    assert_eq!(setup.reply_to(&request().to_bytes()).unwrap().status, 0);
+    lock(&setup.server.desk).slots = Slots::new(0);
     finish(start_application(setup.path(), "refused", false));
-    lock(&setup.server.desk).slots = Slots::new(1); // forget the sweep, too recent to be repeated
-    assert_eq!(setup.reply_to(&request().to_bytes()).unwrap().status, 0);
-    setup.page.slot[0].tid.store(0, Relaxed); // as the scheduler does when the thread ends
-    setup.page.slot[0].target_q10.store(7, Relaxed);
+    lock(&setup.server.desk).slots = Slots::new(1);
     finish(start_application(setup.path(), "served", false));
-    assert_eq!(setup.page.slot[0].target_q10.load(Relaxed), 0, "what the thread before asked for");
+    setup.slot(0).target_q10.store(7, Relaxed);
+    finish(start_application(setup.path(), "served", false));
+    assert_eq!(setup.slot(0).target_q10.load(Relaxed), 0, "what the process before asked for");
+}
+
+/// Two processes get an area each; with a reply come the board, which cannot be mapped for writing, and the area.
+#[test]
+fn processes_have_areas_of_their_own() {
+    let setup = Setup::new();
+    let applications = [0, 1].map(|_| start_application(setup.path(), "served", false));
+    let slots = [0, 1].map(|_| setup.registrations.recv_timeout(PATIENCE).unwrap().slot);
+    assert_ne!(slots[0] / 64, slots[1] / 64);
+    applications.into_iter().for_each(finish);
+}
+
+/// A search in a process of many threads is done in steps, the users in turn, and others are served between them.
+#[test]
+fn users_take_turns_in_searches() {
+    let mut peers: Vec<Peer> = [5, 5, 9]
+        .map(|uid| {
+            let search = hw::task::Search::new(std::process::id(), u32::MAX).unwrap();
+            let socket = socket().unwrap();
+            Peer { socket, since: Instant::now(), tgid: 1, uid, search: Some(Box::new(search)) }
+        })
+        .into();
+    let setup = Setup::new();
+    let mut last = 0;
+    let turns = [0, 1].map(|_| {
+        search_on(&mut peers, &mut last, &setup.server.desk);
+        last
+    });
+    assert_eq!(turns, [5, 9]);
+}
+
+/// The one that has to go is of the user with most connections.
+#[test]
+fn crowded_user_goes_first() {
+    let peer = |uid| {
+        let socket = socket().unwrap();
+        Peer { socket, since: Instant::now(), tgid: 1, uid, search: None }
+    };
+    assert_eq!(dispensable(&[7, 5, 5, 9].map(peer)), 1);
 }
 
 /// A thread that registers again has not said yet what it runs, but how fast it is to be.
@@ -238,7 +287,7 @@ fn full_table() {
 fn registering_again_keeps_the_target() {
     let setup = Setup::new();
     assert_eq!(setup.reply_to(&request().to_bytes()).unwrap().status, 0);
-    let slot = &setup.page.slot[0];
+    let slot = setup.slot(0);
     slot.want.store(2, Relaxed);
     slot.target_q10.store(300, Relaxed);
     assert_eq!(setup.reply_to(&request().to_bytes()).unwrap().status, 0);
@@ -252,7 +301,7 @@ fn refused_registration_leaves_no_trace() {
     setup.server.hand_over(Box::new(|_| Err(Error::from_raw_os_error(libc::ESRCH))));
     let reply = setup.reply_to(&request().to_bytes()).unwrap();
     assert_eq!(reply.status, -libc::ESRCH);
-    assert_eq!(setup.page.slot[0].tid.load(Relaxed), 0);
+    assert_eq!(setup.slot(0).tid.load(Relaxed), 0);
     assert_eq!(lock(&setup.server.desk).slots.iter().count(), 0);
 }
 
@@ -265,14 +314,13 @@ fn hand_over_introduces_the_living() {
     assert_eq!(setup.reply_to(&request().to_bytes()).unwrap().status, 0);
     let living = setup.registrations.recv_timeout(PATIENCE).unwrap();
     assert_ne!(ended.slot, living.slot);
-    setup.page.slot.iter().for_each(|slot| slot.tid.store(0, Relaxed)); // the old one's goodbye
     let (tell, told) = mpsc::channel();
     setup.server.hand_over(Box::new(move |registration| {
         tell.send(registration).unwrap();
         Ok(())
     }));
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [living]);
-    assert_eq!(setup.page.slot[living.slot as usize].tid.load(Relaxed), my_tid());
+    assert_eq!(setup.slot(living.slot).tid.load(Relaxed), my_tid());
 }
 
 /// The socket is everybody's, its folder is not; the file is gone with the server.
@@ -293,8 +341,8 @@ fn socket_file_comes_and_goes() {
 fn second_server_fails() {
     let setup = Setup::new();
     let start = |path: &Path| {
-        let (page, fd) = Page::memfd().unwrap();
-        HintServer::start(path, Arc::new(page), fd, Box::new(|_| Ok(())))
+        let (_board, fd) = Board::memfd().unwrap();
+        HintServer::start(path, fd, memfds(), Box::new(|_| Ok(())))
     };
     let refusal = start(setup.path()).err().unwrap();
     assert_eq!(refusal.kind(), ErrorKind::AddrInUse);
@@ -309,10 +357,4 @@ fn second_server_fails() {
     fs::write(&precious, "text").unwrap();
     assert_eq!(start(&precious).err().unwrap().kind(), ErrorKind::AlreadyExists);
     assert_eq!(fs::read_to_string(&precious).unwrap(), "text");
-}
-
-/// The page has as many slots as the table.
-#[test]
-fn table_is_as_large_as_the_page() {
-    assert_eq!(Setup::new().page.slot.len(), SLOTS);
 }

@@ -1,30 +1,51 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who has which slot.
 //!
-//! Problem: slots are few (16384), threads come and go by the million, and nobody tells the daemon
-//! when one ends: in scx mode the scheduler clears the slot's tid, in affinity mode nothing does.
-//! And the page itself cannot be trusted, any application may write it.
+//! Problem: areas are few (4096, of 64 slots each), threads and processes come and go by the million, and nobody says
+//! when one ends. And one user must not be able to take so many that others get none.
 //!
-//! Idea: a table of our own says who was given what. Slots never used come first. When they run
-//! out, the table is swept once: slots whose thread has ended, or whose tid on the page is gone,
-//! are collected, and given out from that list. A sweep looks at every slot (16384 reads of /proc,
-//! about 0.1 s), so there is at most one per second: with all slots in use by living threads, more
-//! threads are refused cheaply.
+//! Idea: a table of our own, which believes nothing that applications can write. A process (under one effective user, see
+//! `bpf/hint_page.h`) gets an area with its first thread, and one more when its slots are used up.
 //!
-//! A thread that asks again gets its slot again: after it lost the page, after `exec`, and when
+//! Shares: a user gets another area as long as it has fewer than are left. So one user gets half of all at most, two a
+//! third each, n users 1/(n + 1), and there is always something left for the next one. The last 64 are root's, against
+//! somebody who commands thousands of user numbers.
+//!
+//! Ends: when a process has twice as many slots in use as lived at the last look, its threads are looked at, and the slots
+//! of those that ended are free; likewise the areas of processes that ended, by the number of areas in use. So each look
+//! is paid for by as many registrations. At the limit there is at most one look a second: with
+//! all in use by the living, more are refused cheaply.
+//!
+//! A thread that asks again gets its slot again: after it lost its mapping, after `exec`, and when
 //! several copies of the library in one process ask for the same thread.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Shortest time between two sweeps.
+use turbolane::page::{AREA_SLOTS, AREAS};
+
+/// Shortest time between two looks at the limit.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 
-/// A thread, named for good: numbers are used again, start times with them are not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Owner {
-    pub tid: u32,
+/// Areas, or slots of a process, in use at which the first look at the living is worth its while.
+const FIRST_SWEEP: usize = AREA_SLOTS;
+
+/// Areas for root alone.
+const RESERVE: usize = 64;
+
+/// Whose an area is. Numbers are used again, start times with them are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Process {
     pub tgid: u32,
+    pub start_ticks: u64,
+    /// The effective user.
+    pub uid: u32,
+}
+
+/// A thread, named for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Thread {
+    pub tid: u32,
     pub start_ticks: u64,
 }
 
@@ -34,145 +55,208 @@ pub(super) struct Given {
     pub slot: u32,
     /// False if it was this thread's already.
     pub is_new: bool,
+    /// The slot is the first in an area that is new, and has no memory yet.
+    pub is_new_area: bool,
+}
+
+/// Tells whether a thread or a process (by its first thread) still is what it was.
+pub(super) trait Living {
+    fn thread(&self, thread: Thread) -> bool;
+    fn process(&self, process: Process) -> bool;
+}
+
+#[derive(Debug, Default)]
+struct Holder {
+    areas: Vec<u32>,
+    free: Vec<u32>,
+    threads: HashMap<u32, (u32, u64)>,
+    sweep: Sweep,
+}
+
+/// When to look at the living next.
+#[derive(Debug)]
+struct Sweep {
+    at: usize,
+    last: Option<Instant>,
+}
+
+impl Default for Sweep {
+    fn default() -> Self {
+        Sweep { at: FIRST_SWEEP, last: None }
+    }
+}
+
+impl Sweep {
+    fn is_due(&self, used: usize) -> bool {
+        used >= self.at
+    }
+
+    fn may_try_again(&self) -> bool {
+        self.last.is_none_or(|last| last.elapsed() >= SWEEP_PERIOD)
+    }
+
+    fn done(&mut self, left: usize) {
+        *self = Sweep { at: (2 * left).max(FIRST_SWEEP), last: Some(Instant::now()) };
+    }
 }
 
 /// The table.
 #[derive(Debug)]
 pub(super) struct Slots {
-    /// By slot; as long as slots were ever used.
-    owners: Vec<Option<Owner>>,
-    by_tid: HashMap<u32, u32>,
-    /// Used before, and free.
+    holders: HashMap<Process, Holder>,
+    /// Areas in use, by user.
+    users: HashMap<u32, usize>,
     free: Vec<u32>,
+    used: usize,
     capacity: usize,
-    last_sweep: Option<Instant>,
+    reserve: usize,
+    sweep: Sweep,
 }
 
 impl Slots {
+    /// For so many areas.
     pub fn new(capacity: usize) -> Self {
-        let (owners, by_tid, free) = Default::default();
-        Slots { owners, by_tid, free, capacity, last_sweep: None }
+        let capacity = capacity.min(AREAS);
+        Slots {
+            holders: HashMap::new(),
+            users: HashMap::new(),
+            free: (0..capacity as u32).rev().collect(),
+            used: 0,
+            capacity,
+            reserve: RESERVE.min(capacity / 4),
+            sweep: Sweep::default(),
+        }
     }
 
-    /// A slot for the thread; `None` if all are in use. `has_ended` tells whether the owner of a
-    /// slot has.
-    pub fn give(&mut self, owner: Owner, has_ended: impl Fn(u32, Owner) -> bool) -> Option<Given> {
-        if let Some(&slot) = self.by_tid.get(&owner.tid) {
-            let known = self.owners[slot as usize].replace(owner);
-            return Some(Given { slot, is_new: known != Some(owner) });
+    /// A slot for a thread of the process; `None` if the user has had its share.
+    pub fn give(
+        &mut self,
+        process: Process,
+        thread: Thread,
+        living: &impl Living,
+    ) -> Option<Given> {
+        let holder = self.holders.entry(process).or_default();
+        if let Some(known) = holder.threads.get_mut(&thread.tid) {
+            let is_new = std::mem::replace(&mut known.1, thread.start_ticks) != thread.start_ticks;
+            return Some(Given { slot: known.0, is_new, is_new_area: false });
         }
-        if self.free.is_empty() && self.owners.len() == self.capacity {
-            self.sweep(has_ended);
+        if holder.free.is_empty() && holder.sweep.is_due(holder.threads.len()) {
+            holder.free_ended(living);
         }
-        let slot = match self.free.pop() {
-            Some(slot) => slot,
-            None if self.owners.len() < self.capacity => {
-                self.owners.push(None);
-                self.owners.len() as u32 - 1
+        let mut is_new_area = false;
+        if holder.free.is_empty() {
+            is_new_area = self.add_area(process, living);
+        }
+        let holder = self.holders.get_mut(&process)?;
+        if holder.free.is_empty() && holder.sweep.may_try_again() {
+            holder.free_ended(living);
+        }
+        let Some(slot) = holder.free.pop() else {
+            if holder.areas.is_empty() {
+                self.holders.remove(&process);
             }
-            None => return None,
+            return None;
         };
-        self.owners[slot as usize] = Some(owner);
-        self.by_tid.insert(owner.tid, slot);
-        Some(Given { slot, is_new: true })
+        holder.threads.insert(thread.tid, (slot, thread.start_ticks));
+        Some(Given { slot, is_new: true, is_new_area })
     }
 
-    /// Takes a slot back.
-    pub fn release(&mut self, slot: u32) {
-        if let Some(owner) = self.owners.get_mut(slot as usize).and_then(Option::take) {
-            self.by_tid.remove(&owner.tid);
-            self.free.push(slot);
+    /// Takes a thread's slot back.
+    pub fn release(&mut self, process: Process, tid: u32) {
+        if let Some(holder) = self.holders.get_mut(&process)
+            && let Some((slot, _)) = holder.threads.remove(&tid)
+        {
+            holder.free.push(slot);
         }
+    }
+
+    /// Takes back the area that was given last, and the slot in it: there is no memory for it.
+    pub fn release_area(&mut self, process: Process, area: u32) {
+        let Some(holder) = self.holders.get_mut(&process) else { return };
+        let is_elsewhere = |slot: u32| slot / AREA_SLOTS as u32 != area;
+        holder.areas.retain(|held| *held != area);
+        holder.free.retain(|slot| is_elsewhere(*slot));
+        holder.threads.retain(|_, (slot, _)| is_elsewhere(*slot));
+        let is_empty = holder.areas.is_empty();
+        if is_empty {
+            self.holders.remove(&process);
+        }
+        self.take_back(process.uid, &[area]);
     }
 
     /// The slots in use, with their owners.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, Owner)> {
-        let slots = self.owners.iter().enumerate();
-        slots.filter_map(|(slot, owner)| Some((slot as u32, (*owner)?)))
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Process, Thread)> {
+        self.holders.iter().flat_map(|(process, holder)| {
+            let threads = holder.threads.iter();
+            threads
+                .map(|(&tid, &(slot, start_ticks))| (slot, *process, Thread { tid, start_ticks }))
+        })
     }
 
-    fn sweep(&mut self, has_ended: impl Fn(u32, Owner) -> bool) {
-        if self.last_sweep.is_some_and(|last| last.elapsed() < SWEEP_PERIOD) {
-            return;
+    fn add_area(&mut self, process: Process, living: &impl Living) -> bool {
+        let at_limit = !self.has_share(process.uid) && self.sweep.may_try_again();
+        if at_limit || self.sweep.is_due(self.used) {
+            self.take_from_the_dead(process, living);
         }
-        let ended: Vec<u32> = self
-            .iter()
-            .filter(|&(slot, owner)| has_ended(slot, owner))
-            .map(|(slot, _)| slot)
-            .collect();
-        for slot in ended {
-            self.release(slot);
+        if !self.has_share(process.uid) {
+            return false;
         }
-        self.last_sweep = Some(Instant::now());
+        let (Some(area), Some(holder)) = (self.free.pop(), self.holders.get_mut(&process)) else {
+            return false;
+        };
+        let first = area * AREA_SLOTS as u32;
+        holder.areas.push(area);
+        holder.free.extend((first..first + AREA_SLOTS as u32).rev());
+        *self.users.entry(process.uid).or_default() += 1;
+        self.used += 1;
+        true
+    }
+
+    /// True if the user may have another area.
+    fn has_share(&self, uid: u32) -> bool {
+        let left = self.capacity - self.used;
+        let has = self.users.get(&uid).copied().unwrap_or(0);
+        if uid == 0 { left > 0 } else { has < left.saturating_sub(self.reserve) }
+    }
+
+    /// Areas of processes that ended are free, but not of the one that asks.
+    fn take_from_the_dead(&mut self, asks: Process, living: &impl Living) {
+        let is_dead = |process: &&Process| **process != asks && !living.process(**process);
+        let dead: Vec<Process> = self.holders.keys().filter(is_dead).copied().collect();
+        for process in dead {
+            if let Some(holder) = self.holders.remove(&process) {
+                self.take_back(process.uid, &holder.areas);
+            }
+        }
+        self.sweep.done(self.used);
+    }
+
+    fn take_back(&mut self, uid: u32, areas: &[u32]) {
+        self.free.extend(areas);
+        self.used -= areas.len();
+        if let Some(has) = self.users.get_mut(&uid) {
+            *has -= areas.len();
+            if *has == 0 {
+                self.users.remove(&uid);
+            }
+        }
+    }
+}
+
+impl Holder {
+    fn free_ended(&mut self, living: &impl Living) {
+        let free = &mut self.free;
+        self.threads.retain(|&tid, &mut (slot, start_ticks)| {
+            let lives = living.thread(Thread { tid, start_ticks });
+            if !lives {
+                free.push(slot);
+            }
+            lives
+        });
+        self.sweep.done(self.threads.len());
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::{HashMap, HashSet};
-
-    fn owner(tid: u32) -> Owner {
-        Owner { tid, tgid: tid, start_ticks: 1 }
-    }
-
-    /// A thread keeps its slot; another with the same number, later, gets it as a new one.
-    #[test]
-    fn same_thread_same_slot() {
-        let mut slots = Slots::new(4);
-        let never = |_, _| false;
-        assert_eq!(slots.give(owner(7), never), Some(Given { slot: 0, is_new: true }));
-        assert_eq!(slots.give(owner(8), never), Some(Given { slot: 1, is_new: true }));
-        assert_eq!(slots.give(owner(7), never), Some(Given { slot: 0, is_new: false }));
-        let later = Owner { start_ticks: 2, ..owner(7) };
-        assert_eq!(slots.give(later, never), Some(Given { slot: 0, is_new: true }));
-    }
-
-    /// A full table is swept, but not at every request.
-    #[test]
-    fn full_table_is_swept_once_a_second() {
-        let mut slots = Slots::new(2);
-        let looks = std::cell::Cell::new(0);
-        let never = |_, _| {
-            looks.set(looks.get() + 1);
-            false
-        };
-        for tid in 1..=2 {
-            slots.give(owner(tid), never).unwrap();
-        }
-        for tid in 3..100 {
-            assert_eq!(slots.give(owner(tid), never), None);
-        }
-        assert_eq!(looks.get(), 2);
-        slots.last_sweep = None;
-        let given = slots.give(owner(100), |_, owner| owner.tid == 1);
-        assert_eq!(given, Some(Given { slot: 0, is_new: true }));
-    }
-
-    proptest! {
-        /// Whoever comes and ends in whatever order: no two living threads share a slot, no slot
-        /// is out of range, a refusal means that all are taken.
-        #[test]
-        fn slots_are_never_shared(steps in prop::collection::vec((1u32..20, any::<bool>()), 0..200)) {
-            let mut slots = Slots::new(8);
-            let mut alive: HashMap<u32, u32> = HashMap::new();
-            for (tid, lives) in steps {
-                if !lives {
-                    alive.remove(&tid);
-                    continue;
-                }
-                slots.last_sweep = None;
-                match slots.give(owner(tid), |_, owner| !alive.contains_key(&owner.tid)) {
-                    Some(given) => {
-                        prop_assert!(given.slot < 8);
-                        alive.insert(tid, given.slot);
-                    }
-                    None => prop_assert_eq!(alive.len(), 8),
-                }
-                let taken: HashSet<_> = alive.values().collect();
-                prop_assert_eq!(taken.len(), alive.len());
-            }
-        }
-    }
-}
+#[path = "slots_tests.rs"]
+mod tests;

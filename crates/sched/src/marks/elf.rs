@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions of an ELF file: by name or by file offset, with their bytes.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use object::elf::{
@@ -16,6 +18,10 @@ use super::near::near_names;
 
 /// A function that is longer is taken to be cut off: its end only bounds a search for branches.
 const MAX_FUNCTION_BYTES: u64 = 1 << 20;
+
+/// The longest file that is read: a browser with all its symbols passes. A sparse file may be far longer,
+/// and reading it would take the machine's memory.
+const FILE_MAX_BYTES: u64 = 2 << 30;
 
 /// The bytes of a file.
 pub(super) struct ElfFile {
@@ -73,7 +79,7 @@ impl ElfFile {
     pub fn open(path: &Path) -> Result<Self, MarkError> {
         let unreadable = |source| MarkError::File { path: path.to_path_buf(), source };
         let canonical = fs::canonicalize(path).map_err(unreadable)?;
-        let bytes = fs::read(&canonical).map_err(unreadable)?;
+        let bytes = read_bounded(&canonical, FILE_MAX_BYTES).map_err(unreadable)?;
         Ok(ElfFile { path: canonical, given: path.to_path_buf(), bytes })
     }
 
@@ -121,6 +127,27 @@ impl ElfFile {
         let stripped = elf.symbols().next().is_none();
         Ok(Image { path: &self.given, bytes: &self.bytes, segments, symbols, stripped })
     }
+}
+
+/// The bytes of a regular file that has at most so many. Opening does not wait, as it would for the other
+/// end of a pipe.
+fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let refuse = |why: String| Err(io::Error::other(why));
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return refuse("it is no regular file".into());
+    }
+    if meta.len() > max_bytes {
+        let (length, most) = (meta.len(), max_bytes);
+        return refuse(format!(
+            "it has {length} bytes, and more than {most} are not looked through"
+        ));
+    }
+    // It may grow meanwhile.
+    let mut bytes = Vec::new();
+    file.take(max_bytes).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 impl<'a> Image<'a> {

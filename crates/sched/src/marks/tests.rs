@@ -187,3 +187,23 @@ fn openssl_functions_have_cheap_sites() {
         assert!(!mark.single_step && mark.skipped <= MAX_SKIPPED, "{mark:?}");
     }
 }
+
+/// Files that are no program by their kind or size are refused before they are read: a pipe would wait
+/// for its other end, and a sparse file of a terabyte has no memory.
+#[test]
+fn endless_files_fail() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sparse, pipe) = (dir.path().join("sparse"), dir.path().join("pipe"));
+    std::fs::File::create(&sparse).unwrap().set_len(1 << 40).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for (path, why) in [
+        (sparse.as_path(), "has 1099511627776 bytes"),
+        (pipe.as_path(), "no regular file"),
+        (std::path::Path::new("/dev/zero"), "no regular file"),
+        (dir.path(), "no regular file"),
+    ] {
+        let mark = format!("{}:f", path.display()).parse().unwrap();
+        let refusal = resolve(&mark, Emulation { nop5: false }, false).unwrap_err().to_string();
+        assert!(refusal.contains(why), "{refusal}");
+    }
+}

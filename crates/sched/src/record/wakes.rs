@@ -56,16 +56,13 @@ impl Wakes {
             return None;
         }
         let early = self.early.get_mut(&tid)?;
-        if early.off && matches!(why, Why::Sleeps | Why::Blocks) {
-            let waker = early.waker;
-            self.early.remove(&tid);
-            return Some(wake(waker, 0));
+        let sleeps = matches!(why, Why::Sleeps | Why::Blocks);
+        if sleeps && !early.off {
+            early.stopped_ns = Some(at_ns);
+            return None;
         }
-        match why {
-            Why::Sleeps | Why::Blocks => early.stopped_ns = Some(at_ns),
-            Why::Preempted | Why::Ends => _ = self.early.remove(&tid),
-        }
-        None
+        let Early { waker, .. } = self.forget(tid)?;
+        sleeps.then(|| wake(waker, 0))
     }
 
     /// The task starts on the CPU. Returns what must have happened to it before.

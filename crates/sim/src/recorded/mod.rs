@@ -203,7 +203,7 @@ impl Judge {
                 self.start(event.cpu, *next, *next_lane);
             }
             What::Class { class } => self.class(event.cpu, *class),
-            What::Lost { events } => self.lost += events,
+            What::Lost { events } => self.lost = self.lost.saturating_add(*events),
             _ => {}
         }
     }

@@ -13,33 +13,48 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use turbolane::page::{self, HintPage};
+use turbolane::page::{self, Area, Board};
 use turbolane::protocol::{MAGIC, MESSAGE_BYTES, Message, Reply, Request};
 use turbolane::{Status, wide_status};
 
 /// The daemon. Its thread is never joined: test programs end with it.
 pub struct FakeDaemon {
-    /// The page, as its owner sees it.
-    pub page: &'static HintPage,
+    /// Board and the one area, as their owner sees them.
+    pub page: Pages,
     /// Every request that came, in order.
     pub requests: &'static Mutex<Vec<Request>>,
     path: PathBuf,
     listener: i32,
 }
 
-/// The name of the page's file.
+/// What a daemon shares: `page.header`, `page.cpu` and `page.slot` are the places in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Pages {
+    board: &'static Board,
+    pub slot: &'static [page::Slot; page::AREA_SLOTS],
+}
+
+impl std::ops::Deref for Pages {
+    type Target = Board;
+
+    fn deref(&self) -> &Board {
+        self.board
+    }
+}
+
+/// The name of the board's file.
 pub const PAGE_NAME: &str = "fake-hints";
 
 impl FakeDaemon {
     /// Listens at `path` and gives out `slots` slots. CPU flags are all 0.
     pub fn start(path: &Path, mode: u32, slots: u32) -> io::Result<FakeDaemon> {
         static NEXT_ID: AtomicU32 = AtomicU32::new(1);
-        let (file, page) = new_page(mode)?;
+        let (files, page) = new_pages(mode)?;
         let listener = listen(path)?;
         let requests: &'static Mutex<Vec<Request>> = Box::leak(Box::default());
         let id = NEXT_ID.fetch_add(1, Relaxed);
         let fd = listener.as_raw_fd();
-        std::thread::spawn(move || serve(&listener, &file, page, requests, id, slots));
+        std::thread::spawn(move || serve(&listener, &files, page, requests, id, slots));
         Ok(FakeDaemon { page, requests, path: path.to_owned(), listener: fd })
     }
 
@@ -72,27 +87,32 @@ fn checked(result: isize) -> io::Result<i32> {
     }
 }
 
-fn new_page(mode: u32) -> io::Result<(File, &'static HintPage)> {
-    let name = std::ffi::CString::new(PAGE_NAME)?;
+fn new_pages(mode: u32) -> io::Result<([File; 2], Pages)> {
+    let (board_file, board) = new_memfd(PAGE_NAME)?;
+    let (area_file, area) = new_memfd("fake-slots")?;
+    // SAFETY: mappings of a page each, never unmapped; zeroes are a value of both types.
+    let (board, area) = unsafe { (&*board.cast::<Board>(), &*area.cast::<Area>()) };
+    board.header.abi.store(page::ABI, Relaxed);
+    board.header.mode.store(mode, Relaxed);
+    board.header.nr_slots.store(page::AREA_SLOTS as u32, Relaxed);
+    board.header.active.store(1, Relaxed);
+    board.header.magic.store(page::MAGIC, Relaxed);
+    Ok(([board_file, area_file], Pages { board, slot: &area.slot }))
+}
+
+/// A file of one page, mapped.
+fn new_memfd(name: &str) -> io::Result<(File, *const u8)> {
+    let name = std::ffi::CString::new(name)?;
     // SAFETY: reads the string.
     let fd = checked(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) } as isize)?;
     // SAFETY: a new descriptor that nobody else owns.
     let file = unsafe { File::from_raw_fd(fd) };
-    file.set_len(size_of::<HintPage>() as u64)?;
+    file.set_len(4096)?;
+    let rw = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping of a file that is large enough; never unmapped.
-    let page = unsafe {
-        let rw = libc::PROT_READ | libc::PROT_WRITE;
-        let bytes = size_of::<HintPage>();
-        let base = libc::mmap(ptr::null_mut(), bytes, rw, libc::MAP_SHARED, fd, 0);
-        assert_ne!(base, libc::MAP_FAILED);
-        &*base.cast::<HintPage>()
-    };
-    page.header.abi.store(page::ABI, Relaxed);
-    page.header.mode.store(mode, Relaxed);
-    page.header.nr_slots.store(page::SLOTS as u32, Relaxed);
-    page.header.active.store(1, Relaxed);
-    page.header.magic.store(page::MAGIC, Relaxed);
-    Ok((file, page))
+    let base = unsafe { libc::mmap(ptr::null_mut(), 4096, rw, libc::MAP_SHARED, fd, 0) };
+    assert_ne!(base, libc::MAP_FAILED);
+    Ok((file, base.cast()))
 }
 
 /// A listening socket at `path`.
@@ -118,10 +138,10 @@ pub fn listen(path: &Path) -> io::Result<OwnedFd> {
 
 fn serve(
     listener: &OwnedFd,
-    page_file: &File,
-    page: &HintPage,
+    files: &[File; 2],
+    page: Pages,
     requests: &Mutex<Vec<Request>>,
-    page_id: u32,
+    run_id: u32,
     slots: u32,
 ) {
     let mut tids = Vec::new();
@@ -155,10 +175,10 @@ fn serve(
             magic: MAGIC,
             status: if is_full { -libc::ENOSPC } else { 0 },
             slot: index as u32,
-            page_id,
+            run_id,
         };
-        let fds: &[i32] = &[page_file.as_raw_fd()];
-        send(&peer, &reply.to_bytes(), if is_full { &[] } else { fds });
+        let fds = files.each_ref().map(|file| file.as_raw_fd());
+        send(&peer, &reply.to_bytes(), if is_full { &[] } else { &fds });
     }
 }
 

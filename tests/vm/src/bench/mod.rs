@@ -5,8 +5,10 @@
 //! handing a section to another CPU costs. Group `lib`: the application library. Group `record`: what a recording costs.
 
 pub mod conservation;
+mod control;
 mod dvfs;
 mod experiment;
+mod groups;
 mod handover;
 mod hints;
 mod lib_locks;
@@ -23,14 +25,19 @@ mod sim;
 mod sim_results;
 mod trap;
 mod trap_avx512;
+mod waits;
 
 use crate::suite::Case;
 
 /// All benchmarks.
 pub const ALL: &[Case] = &[
     Case::bench("hints", hints::run).host(),
-    Case::bench("placement", placement::run).limit_s(900),
+    Case::bench("placement", placement::run).limit_s(3600),
+    Case::bench("control", control::run).limit_s(900),
     Case::bench("conservation", conservation::run).limit_s(400),
+    Case::bench("waits", waits::longest).limit_s(1800),
+    Case::bench("waits-llcs", waits::imbalances).topology("sockets=2,cores=2").limit_s(600),
+    Case::bench("groups", groups::run).limit_s(900),
     Case::bench("lib-locks", lib_locks::run).group("lib").host(),
     Case::bench("overhead", overhead::run).icount().limit_s(900).peers(&["scx_layered"]),
     Case::bench("probe", probe::run).group("probe").limit_s(900).host(),
@@ -49,6 +56,8 @@ pub const ALL: &[Case] = &[
     Case::bench("trap-paths", trap::paths).group("trap").icount().limit_s(600),
     Case::bench("trap-extra", trap::extra).group("trap").icount().limit_s(600),
     Case::bench("trap-xstate", trap::xstate).group("trap").limit_s(300),
+    Case::bench("trap-contexts", trap::foreign_contexts).group("trap").limit_s(900),
+    Case::bench("trap-contexts-avx512", trap::foreign_contexts).group("trap").bochs().limit_s(1800),
     Case::bench("trap-stress", trap::stress).group("trap").limit_s(1200),
     Case::bench("trap-stress-avx512", trap_avx512::stress).group("trap").bochs().limit_s(3000),
     Case::bench("trap-sections", trap_avx512::sections).group("trap").bochs().limit_s(1800),

@@ -12,6 +12,7 @@ use sched::detection::Watch;
 use crate::guest::{Child, cpu, nr_cpus, set_affinity, spin, tsc, wait_for};
 use crate::lane::Lane;
 use crate::measure::{Figure, median, publish};
+use crate::trap::contexts;
 use crate::trap::hash::Hashing;
 use crate::trap::stress::Stress;
 use crate::trap::vectors::heavy;
@@ -200,6 +201,17 @@ pub fn stress() -> Result<()> {
     // An error ends the benchmark: there is no figure but 0.
     stress.finish()?;
     publish("trap-stress", &[Figure::count("trap.stress_errors", 0, traps)])
+}
+
+/// `trap.foreign_contexts_wrong`: contexts, saved and restored by the program itself from code in files, in anonymous
+/// memory, in memfds, in deleted files and in memory that was written before, that got wrong registers back, of `n`.
+pub fn foreign_contexts() -> Result<()> {
+    const EACH: u64 = 600;
+    let settings = "mode=count grace_ns=10000 exec_grace_ns=0 withhold_unread=0";
+    let trap = Trap::on(&[0], settings)?;
+    let (wrong, all) = contexts::all(&trap, &contexts::PLACES, EACH)?;
+    trap.off()?;
+    publish("trap-contexts", &[Figure::count("trap.foreign_contexts_wrong", wrong, all)])
 }
 
 /// A pipeline of small dynamic programs.

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
@@ -74,6 +74,35 @@ pub fn kill_9() -> Result<()> {
         workers.join().expect("the load does not panic")?;
     }
     Ok(())
+}
+
+/// kill -9 at moments spread over a run's start and life, by a fixed seed: as many as two minutes allow. Each time
+/// the kernel's scheduler is back, and at the end a run starts and stops as if nothing had been.
+pub fn kill_9_any_moment() -> Result<()> {
+    const SEED: u64 = 0x7475_7262_6f31_3900;
+    const BUDGET: Duration = Duration::from_secs(120);
+    const LATEST_MS: u64 = 8000; // a start takes about half of it in a quiet guest
+    println!("seed {SEED:#x}");
+    let (start, mut state, mut kills) = (Instant::now(), SEED, 0);
+    let mut killed_up = 0;
+    while start.elapsed() < BUDGET {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let after = Duration::from_millis((state >> 33) % LATEST_MS);
+        let lane = Lane::spawn(&["--mode", "scx", "--wide-cpus", "2-3"])?;
+        std::thread::sleep(after);
+        killed_up += u32::from(scx_state() == "enabled");
+        lane.signal(libc::SIGKILL);
+        let end = lane.wait()?;
+        ensure!(end.code == 128 + libc::SIGKILL, "kill {kills}, after {after:?}: {end:?}");
+        scx_is("disabled")?;
+        kills += 1;
+    }
+    println!("{kills} kills, {killed_up} of them while the scheduler was enabled");
+    ensure!(kills > 1, "too slow a guest for two kills");
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
+    turbolane(&["ctl", "status"])?;
+    lane.stop().map(drop)
 }
 
 /// The second loader is refused with a reason, and the first is not disturbed.

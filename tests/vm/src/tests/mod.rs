@@ -3,7 +3,11 @@
 
 mod affinity;
 mod changes;
+pub mod control;
 mod cpus;
+mod groups;
+mod hint_attacks;
+mod isolated;
 mod license_counters;
 mod lifecycle;
 mod limits;
@@ -19,13 +23,16 @@ mod storms;
 mod top;
 mod trap;
 mod trap_amx;
+mod trap_attacks;
 mod trap_avx512;
+mod trap_contexts;
 mod trap_detection;
 mod trap_input;
 mod trap_lane;
 mod trap_levels;
 mod trap_light;
 mod trap_sleep;
+pub mod waits;
 
 use crate::fake_pmu::CPU_WITH_LEVELS;
 use crate::suite::Case;
@@ -40,6 +47,10 @@ pub const ALL: &[Case] = &[
     Case::new("work_conservation", placement::work_conservation),
     Case::new("lifecycle", lifecycle::start_and_stop),
     Case::new("kill_9", lifecycle::kill_9),
+    Case::new("kill_9_any_moment", lifecycle::kill_9_any_moment).limit_s(600),
+    Case::new("control", control::many_clients).limit_s(400),
+    Case::new("control_local_user_fail", control::a_local_user_fails).limit_s(400),
+    Case::new("isolated_cpus_fail", isolated::isolated_cpus).kernel_args("isolcpus=3"),
     Case::new("two_loaders_fail", lifecycle::two_loaders_fail),
     Case::new("bpf_error_fail", lifecycle::bpf_error_fail).allow_log(&["sched_ext: "]),
     Case::new("stall_fail", lifecycle::stall_fail).allow_log(&["sched_ext: "]),
@@ -51,7 +62,16 @@ pub const ALL: &[Case] = &[
     Case::new("settings", changes::settings_change_under_load),
     Case::new("hotplug", changes::hotplug).limit_s(400).allow_log(&["sched_ext: "]),
     Case::new("cgroups", changes::cgroup_moves),
+    Case::new("group_weights", groups::weights).limit_s(300),
+    Case::new("group_far_weights", groups::far_weights).limit_s(300),
+    Case::new("group_limits", groups::limits).limit_s(300),
+    Case::new("group_wide", groups::wide_tasks).limit_s(300),
+    Case::new("group_held", groups::many_held_tasks).limit_s(400),
+    Case::new("group_storm", groups::delegated_storm).limit_s(300),
     Case::new("quota", limits::quota),
+    Case::new("waits", waits::a_light_task_beside_thirty),
+    Case::new("waits_hundreds", waits::hundreds_of_all_weights).limit_s(400),
+    Case::new("waits_llcs", waits::caches_share_their_load).topology("sockets=2,cores=2"),
     Case::new("storms", storms::fork_and_exec),
     Case::new("kernel_threads", storms::kernel_threads),
     Case::new("pstate", pstate::ways).limit_s(240),
@@ -69,6 +89,10 @@ pub const ALL: &[Case] = &[
         .limit_s(600),
     Case::new("perf_script", perf_script::everything).cpu(CPU_WITH_LEVELS).icount().limit_s(300),
     Case::new("profile_live", profile_live::everything).cpu(CPU_WITH_LEVELS).icount().limit_s(900),
+    Case::new("hint_attacks", hint_attacks::scribblers).limit_s(400),
+    Case::new("hint_attacks_read", hint_attacks::spies),
+    Case::new("hint_attacks_threads", hint_attacks::many_threads).limit_s(600),
+    Case::new("hint_attacks_flood", hint_attacks::floods).limit_s(600),
     Case::new("one_cpu", cpus::one_cpu).cpus(1),
     Case::new("two_cpus", cpus::two_cpus).cpus(2),
     Case::new("all_wide_and_none", cpus::all_wide_and_none),
@@ -101,6 +125,11 @@ pub const ALL: &[Case] = &[
         .icount()
         .limit_s(400),
     Case::new("trap_detection", trap_detection::programs_find_what_is_withheld).limit_s(240),
+    Case::new("trap_contexts", trap_contexts::foreign_contexts),
+    Case::new("trap_6_12_contexts", trap_contexts::foreign_contexts).kernel_6_12(),
+    Case::new("trap_attacks", trap_attacks::by_files).limit_s(300),
+    Case::new("trap_attacks_device", trap_attacks::by_device).limit_s(150),
+    Case::new("trap_attacks_races", trap_attacks::by_races).limit_s(300),
     Case::new("trap_avx512", trap_avx512::everything).bochs().limit_s(1200),
     Case::new("trap_amx", trap_amx::everything).bochs_amx().limit_s(900),
     Case::new("trap_rate_limit", trap::rate_limit),

@@ -98,7 +98,7 @@ pub fn programs_find_what_is_withheld() -> Result<()> {
     let mut watch = Watch::new();
     let mut added = watch.look_at_all(trap.device());
     for (path, _) in [DYNAMIC, STATIC] {
-        let here = watch.look_at_file(Path::new(path), trap.device());
+        let here = watch.look_at_file(Path::new(path), trap.device())?;
         ensure!(here.xgetbv_sites > 0 && here.failed == 0, "{path}: {here:?}");
         added.xgetbv_sites += here.xgetbv_sites;
     }

@@ -13,6 +13,7 @@ use hw::trap::{self, Device};
 
 use crate::guest::{Child, cpu, nr_cpus, scx_state, set_affinity, spin};
 use crate::lane::{Lane, stat, stats, turbolane};
+use crate::trap::contexts::is_withheld;
 use crate::trap::stress::Stress;
 use crate::trap::vectors::{heavy, vector_sum};
 use crate::trap::{Trap, set};
@@ -121,6 +122,10 @@ pub fn run_and_leave() -> Result<()> {
     ensure!(armed()? == 2, "{} CPUs are armed after a change that was refused", armed()?);
     let before = stat(&stats()?, "trap_events")?;
     let mut on_wide = 0;
+    // Nothing is withheld from this program until the session has read it.
+    set_affinity(0, &[0])?;
+    ensure!(is_withheld(&Device::open()?, Duration::from_secs(60)), "this program is not read");
+    set_affinity(0, &[0, 1, 2, 3])?;
     for _ in 0..20 {
         spin(Duration::from_millis(250));
         heavy();

@@ -4,6 +4,7 @@
 //! QEMU has no AVX-512. AVX stands in for it: the same bits of XCR0 one row lower, withheld by
 //! `components=avx`. What differs is only that live AVX can be put aside and live ZMM cannot.
 
+pub mod contexts;
 pub mod hash;
 pub mod kvm;
 pub mod sections;
@@ -44,9 +45,10 @@ impl Trap {
         Self::withholding(components(), parameters)
     }
 
-    /// The same withholding these components.
+    /// The same withholding these components. From every process, whether its code was read or not, unless the
+    /// parameters say otherwise: the tests' programs run without a session that reads them.
     pub fn withholding(components: &str, parameters: &str) -> Result<Self> {
-        load(&format!("components={components} {parameters}"))?;
+        load(&format!("components={components} withhold_unread=1 {parameters}"))?;
         Ok(Trap { device: Some(Device::open()?) })
     }
 

@@ -68,9 +68,9 @@ fn cores(facts: &Facts) -> Check {
             format!("{text}, of different kinds"),
             "choose the wide cores by --wide-cpus LIST among the fast ones",
         )
-    } else if !facts.isolated.is_empty() {
+    } else if !facts.kernel.isolated.is_empty() {
         warn(
-            format!("{text}; CPUs {} are isolated", facts.isolated),
+            format!("{text}; CPUs {} are isolated", facts.kernel.isolated),
             "leave isolated CPUs out of --wide-cpus: the scheduler places nothing on them",
         )
     } else {

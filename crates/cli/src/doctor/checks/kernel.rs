@@ -29,6 +29,14 @@ fn sched_ext(facts: &Facts) -> Check {
             format!("Linux {release} was built without CONFIG_SCHED_CLASS_EXT"),
             "boot a kernel that has it",
         ),
+        Some(_) if !facts.kernel.isolated.is_empty() => no(
+            format!("there, but not usable while CPUs {} are isolated", facts.kernel.isolated),
+            "boot without isolcpus=, or use --mode affinity",
+        ),
+        Some(state) if state.state == "disabled" && !obstacles::is_tested(release) => warn(
+            format!("there, no scheduler is loaded; Turbolane is not tested on Linux {release}"),
+            "try it on a machine that may stop, or boot Linux 7.3, on which it is tested",
+        ),
         Some(state) if state.state == "disabled" => ok("there, no scheduler is loaded"),
         Some(state) => warn(
             format!("the scheduler \"{}\" is loaded", state.ops.as_deref().unwrap_or("unnamed")),

@@ -3,6 +3,7 @@
 
 mod cpu;
 mod effects;
+mod groups;
 mod kernel;
 mod machine_file;
 mod measure;
@@ -28,6 +29,13 @@ pub(super) fn here(facts: &Facts) -> Section {
     let allowed = hw::task::get_affinity(0).unwrap_or_else(|_| facts.topology.online());
     let checks = process::checks(facts, &allowed, hw::limits::cpu_quota(&hw::Live));
     Section { title: "This process".into(), checks }
+}
+
+/// What the scheduler would keep of this machine's control groups.
+pub(super) fn control_groups() -> Section {
+    let support = sched::groups::Support::of_this_kernel();
+    let checks = groups::checks(support, hw::cgroups::in_force());
+    Section { title: "Control groups".into(), checks }
 }
 
 /// What a probe measured.

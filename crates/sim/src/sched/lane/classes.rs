@@ -2,7 +2,7 @@
 //! Classes of CPUs, and which of them a task's affinity reaches. As bpf/classes.bpf.h and
 //! bpf/control.bpf.h.
 
-use policy::{NR_CLASSES, QUEUE_NONE, Split};
+use policy::{NR_CLASSES, NR_QUEUES, QUEUE_NONE, Split};
 
 use super::{Lane, Wide};
 use crate::bits::Mask;
@@ -27,6 +27,7 @@ impl Lane {
         };
         let lane = &mut self.tasks[task as usize];
         lane.t.caps = caps;
+        lane.pinned = sys.layout.nr_cpus > 1 && sys.affinity(task).len() == 1;
         lane.caps_generation = self.generation;
     }
 
@@ -51,10 +52,11 @@ impl Lane {
         }
     }
 
-    /// The cores that may be wide and are online, the last in topology order first.
+    /// The cores that may be wide and are online, in the order in which they become wide.
     fn ranked_cores<'a>(&'a self, sys: &'a Sys) -> impl Iterator<Item = &'a Vec<u16>> {
         let online = |core: &&Vec<u16>| core.iter().any(|&cpu| sys.online.has(cpu as usize));
-        sys.layout.cores.iter().rev().filter(online).filter(|core| self.is_listed(core))
+        let order = sys.layout.wide_order.iter().map(|&core| &sys.layout.cores[core as usize]);
+        order.filter(online).filter(|core| self.is_listed(core))
     }
 
     /// How many wide cores the settings ask for, and how many of them are online.
@@ -104,16 +106,41 @@ impl Lane {
         self.classes_present = present(None);
         self.llc_classes = sys.layout.llcs.iter().map(|llc| present(Some(llc))).collect();
         self.nr_scalar_cpus = self.class_masks[0].len();
+        self.divide_classes(sys, want);
         self.generation = self.generation.wrapping_add(1).max(1);
+    }
+
+    /// The classes within caches and nodes, and how many CPUs are there for each queue.
+    fn divide_classes(&mut self, sys: &Sys, want: &[u8]) {
+        let nr = sys.layout.nr_cpus;
+        let among = |cpus: &dyn Fn(usize) -> bool| -> [Mask; NR_CLASSES as usize] {
+            let of_class = |class| (0..nr).filter(move |&cpu| want[cpu] as usize == class);
+            std::array::from_fn(|class| Mask::of(nr, of_class(class).filter(|&cpu| cpus(cpu))))
+        };
+        let place = &sys.layout.place;
+        let nr_llcs = sys.layout.llcs.len();
+        let nr_nodes = 1 + place.iter().map(|place| place.node as usize).max().unwrap_or(0);
+        let llcs = (0..nr_llcs).map(|llc| among(&|cpu| place[cpu].llc as usize == llc));
+        let llcs: Vec<_> = llcs.collect();
+        for (index, shared) in self.queues[..self.pinned_at].iter_mut().enumerate() {
+            let masks = &llcs[index / NR_QUEUES as usize];
+            let class = self.memo.queue_class[index % NR_QUEUES as usize];
+            let nr_cpus = match masks.get(class as usize) {
+                Some(mask) => mask.len(),
+                None => masks.iter().map(Mask::len).sum(),
+            };
+            shared.nr_cpus = nr_cpus.max(1) as u32;
+        }
+        let nodes = (0..nr_nodes).map(|node| among(&|cpu| place[cpu].node as usize == node));
+        self.node_masks = if nr_nodes > 1 { nodes.collect() } else { Vec::new() };
+        self.llc_masks = if nr_llcs > 1 { llcs } else { Vec::new() };
     }
 
     /// Move queued tasks whose queue is no longer theirs, then have every CPU look for work.
     pub(super) fn requeue_all(&mut self, sys: &mut Sys) {
         for index in 0..self.queues.len() - 1 {
-            let nr_queues = policy::NR_QUEUES as usize;
-            let (llc, queue) = (index / nr_queues, index % nr_queues);
             let tasks = self.queues[index].queue.drain();
-            self.filled[queue] &= !(1 << llc);
+            self.note_emptied(index, tasks.len() as u32);
             for task in tasks {
                 self.requeue(sys, task, index);
             }
@@ -131,16 +158,17 @@ impl Lane {
         self.refresh_caps(sys, task);
         let here = sys.cpu_of[task as usize] as usize;
         let queue = self.memo.of(&self.tasks[task as usize].t).queue;
-        let llc = self.home_llc(sys, task, here, queue);
-        let index = Self::queue_index(llc, queue);
-        let lane = &mut self.tasks[task as usize];
+        let index = self.place_to_wait(sys, task, here, queue);
+        let slice_ns = self.config.cfg.slice_ns;
         if index != from {
-            let (old_ns, shared) = (self.queues[from].clock_ns, &self.queues[index]);
-            lane.t.place(shared.id, old_ns, shared.clock_ns, self.config.cfg.slice_ns);
+            let lane = &mut self.tasks[task as usize];
+            let (old_ns, shared) = (self.queues[from].clock.vtime_ns, &self.queues[index]);
+            let most_ns = policy::most_wait_ns(slice_ns, 1 + shared.nr_tasks(), shared.nr_cpus);
+            lane.t.place(shared.id, old_ns, &shared.clock, slice_ns, most_ns);
             lane.clock_index = index as u32;
         }
-        self.inserted = self.inserted.wrapping_add(1);
-        self.queues[index].queue.insert(task, lane.t.vtime_ns as i64, self.inserted);
-        self.filled[queue as usize] |= 1 << llc;
+        // what it has waited counts
+        let since_ns = self.tasks[task as usize].t.enqueued_ns;
+        self.insert_by_key(task, index, slice_ns, since_ns);
     }
 }

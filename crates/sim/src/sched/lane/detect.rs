@@ -28,11 +28,11 @@ impl Lane {
         t.started_ns = sys.now_ns;
         let (task_type, level) = (t.task_type, t.level);
         let shared = &mut self.queues[lane.clock_index as usize];
-        let nr_tasks = shared.queue.len() as u32 + shared.nr_running;
         let cfg = &self.config.cfg;
-        let step_ns = self.turns[cpu].charge_all(t, cfg, used_ns, nr_tasks, lane.went_first);
+        let charged_ns = self.turns[cpu].charge(t, cfg, used_ns, lane.went_first);
         if shared.id != 0 {
-            shared.clock_ns += step_ns;
+            let nr_waiting = shared.queue.len() as u32;
+            shared.clock.advance(charged_ns, shared.nr_tasks(), nr_waiting, sys.now_ns);
         }
         self.count_run(sys, cpu, task, task_type, level);
     }

@@ -22,6 +22,8 @@
 //!   overlooked (`tl_find_overlooked`).
 //! - A CPU whose task gives it up and that has nothing to look for leaves the task's unread hint to
 //!   `stopping` there (a "quiet" CPU); here it is read before. The outcome is the same.
+//! - A shard of queues is a last-level cache here, however many CPUs it has.
+//! - A clock is advanced by each charge, not from time to time by sums of what its CPUs have charged.
 //! - Realtime tasks and CPUs that are taken away by them (`ops.cpu_release`) do not exist.
 //! - The loader's threads go first there (`goes_first`), as kernel threads do; here there is no loader.
 //! - `on_act` plays the library's part of a hint too (crates/turbolane).
@@ -36,7 +38,7 @@ mod sizing;
 use std::collections::VecDeque;
 
 use machine::InsnClass;
-use policy::{Cfg, Event, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Split, Task, Turns};
+use policy::{Cfg, Clock, Event, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Split, Task, Turns};
 
 use super::queue::Queue;
 use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
@@ -159,26 +161,42 @@ struct LaneTask {
     slice_end_ns: u64,
     /// Index of the queue whose clock `t.vtime_ns` is on.
     clock_index: u32,
+    /// Its affinity holds one CPU only.
+    pinned: bool,
 }
 
 /// A queue that CPUs share.
 #[derive(Clone, Debug, Default)]
 struct Shared {
     queue: Queue,
-    /// Virtual time of its tasks; 0 in the one of tasks that were in none yet.
-    clock_ns: u64,
+    /// Virtual time of its tasks; at rest in the one of tasks that were in none yet.
+    clock: Clock,
     /// Tasks that run on its clock.
     nr_running: u32,
-    /// `tl_queue_id`; 0 in the one of tasks that were in none yet.
+    /// CPUs that are there for it.
+    nr_cpus: u32,
+    /// `tl_queue_id`, `tl_pinned_id`; 0 in the one of tasks that were in none yet.
     id: u32,
 }
 
 impl Shared {
-    fn new(index: usize, nr_queues: usize) -> Self {
-        let (llc, queue) = (index as u32 / NR_QUEUES, index as u32 % NR_QUEUES);
-        let id = if index < nr_queues { policy::queue_id(llc, queue) } else { 0 };
-        Shared { id, ..Default::default() }
+    fn new(id: u32) -> Self {
+        Shared { id, nr_cpus: 1, ..Default::default() }
     }
+
+    /// Tasks that wait, and those that run on its clock.
+    #[inline]
+    fn nr_tasks(&self) -> u32 {
+        self.queue.len() as u32 + self.nr_running
+    }
+}
+
+/// All queues: of the shards, of the CPUs, and the one of tasks that were in none yet.
+fn queues(nr_shards: usize, nr_cpus: usize) -> Vec<Shared> {
+    let shards =
+        (0..nr_shards as u32 * NR_QUEUES).map(|i| policy::queue_id(i / NR_QUEUES, i % NR_QUEUES));
+    let pinned = (0..nr_cpus as u32).map(policy::pinned_id);
+    shards.chain(pinned).chain([0]).map(Shared::new).collect()
 }
 
 /// Sums over all CPUs, as `struct tl_cpu` counts them.
@@ -196,8 +214,12 @@ pub struct Lane {
     config: LaneConfig,
     memo: Memo,
     tasks: Vec<LaneTask>,
-    /// `[llc * NR_QUEUES + queue]`; the last one is of tasks that were in none yet.
+    /// `[llc * NR_QUEUES + queue]`, then the CPUs' own from `pinned_at` on; the last one is of tasks that were
+    /// in none yet.
     queues: Vec<Shared>,
+    pinned_at: usize,
+    /// Tasks that wait in CPUs' own queues.
+    nr_pinned: u32,
     /// By queue: bit per cache whose queue holds tasks.
     filled: [u64; NR_QUEUES as usize],
     inserted: u32,
@@ -205,12 +227,18 @@ pub struct Lane {
     /// By CPU: its class, the balance of its queues, and the queue of what it runs.
     class: Vec<u8>,
     turns: Vec<Turns>,
+    /// By CPU: looks for work, and which other cache it compares itself with next.
+    looks: Vec<u32>,
+    helped: Vec<u16>,
     running_queue: Vec<u8>,
     /// By CPU: when its task came, and the licence level that it found; of [`Detect::Score`].
     came: Vec<(u64, u8)>,
     /// `[class][queue]`: CPUs of the class that run a task of the queue.
     running: [[Mask; TRACKED]; NR_CLASSES as usize],
     class_masks: [Mask; NR_CLASSES as usize],
+    /// The same within each cache and each node; empty where there is one of them only.
+    llc_masks: Vec<[Mask; NR_CLASSES as usize]>,
+    node_masks: Vec<[Mask; NR_CLASSES as usize]>,
     classes_present: u8,
     /// By cache.
     llc_classes: Vec<u8>,
@@ -234,23 +262,28 @@ impl Lane {
     /// The scheduler of a machine. Classes are set at the first call of `control`.
     pub fn new(sys: &Sys, config: LaneConfig) -> Self {
         let (nr, nr_llcs) = (sys.layout.nr_cpus, sys.layout.llcs.len());
-        assert!(nr <= policy::CPUS_MAX && nr_llcs <= policy::LLCS_MAX, "the policy's limits");
+        assert!(nr <= policy::CPUS_MAX && nr_llcs <= policy::SHARDS_MAX, "the policy's limits");
         let masks = || Mask::empty(nr);
-        let nr_queues = nr_llcs * NR_QUEUES as usize;
         Lane {
             memo: Memo::new(&config.cfg),
             config,
             tasks: Vec::new(),
-            queues: (0..=nr_queues).map(|index| Shared::new(index, nr_queues)).collect(),
+            queues: queues(nr_llcs, nr),
+            pinned_at: nr_llcs * NR_QUEUES as usize,
+            nr_pinned: 0,
             filled: [0; NR_QUEUES as usize],
             inserted: 0,
             local: vec![VecDeque::new(); nr],
             class: vec![0; nr],
             turns: vec![Turns::default(); nr],
+            looks: vec![0; nr],
+            helped: vec![0; nr],
             running_queue: vec![QUEUE_NONE as u8; nr],
             came: vec![(0, 0); nr],
             running: std::array::from_fn(|_| std::array::from_fn(|_| masks())),
             class_masks: std::array::from_fn(|_| masks()),
+            llc_masks: Vec::new(),
+            node_masks: Vec::new(),
             classes_present: 1,
             llc_classes: vec![1; nr_llcs],
             nr_scalar_cpus: nr,
@@ -337,7 +370,7 @@ impl Scheduler for Lane {
         if new.scalar {
             t.classify_scalar();
         }
-        t.weight = new.weight;
+        t.weight = new.weight * policy::WEIGHT_UNIT;
         self.tasks.push(LaneTask {
             t,
             counted_ns: 0,
@@ -352,6 +385,7 @@ impl Scheduler for Lane {
             slice_ns: 0,
             slice_end_ns: 0,
             clock_index: self.queues.len() as u32 - 1,
+            pinned: false,
         });
     }
 
@@ -467,7 +501,9 @@ impl Scheduler for Lane {
     }
 
     fn idles(&mut self, _: &mut Sys, cpu: usize) -> bool {
-        !self.local[cpu].is_empty() || self.has_work_in_steps(cpu, self.nr_steps(cpu))
+        !self.local[cpu].is_empty()
+            || !self.queues[self.pinned_at + cpu].queue.is_empty()
+            || self.has_work_in_steps(cpu, self.nr_steps(cpu))
     }
 
     fn ends(&mut self, _: Tid) {}

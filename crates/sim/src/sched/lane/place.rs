@@ -7,6 +7,7 @@ use super::{Enqueue, Lane};
 use crate::sys::{Kick, Sys, Tid};
 
 impl Lane {
+    /// An idle CPU of the class: in the cache, then in the node, then anywhere (policy/locality.h).
     fn claim_idle_of_class(
         &self,
         sys: &mut Sys,
@@ -17,10 +18,15 @@ impl Lane {
         if self.class[prev] == class && sys.allows(task, prev) && sys.claim(prev) {
             return Some(prev);
         }
-        sys.claim_any(&self.class_masks[class as usize], task)
+        let (place, class) = (sys.layout.place[prev], class as usize);
+        let llc = self.llc_masks.get(place.llc as usize);
+        let node = self.node_masks.get(place.node as usize);
+        let near = [llc, node].into_iter().flatten();
+        let mut scopes = near.chain([&self.class_masks]).map(|masks| &masks[class]);
+        scopes.find_map(|mask| sys.claim_any(mask, task))
     }
 
-    /// Claim an idle CPU for the task, in the policy's order of classes.
+    /// Claim an idle CPU for the task, in the policy's order of classes and scopes.
     fn claim_idle(&self, sys: &mut Sys, task: Tid, prev: usize) -> Option<usize> {
         if sys.nr_idle == 0 {
             return None;
@@ -67,34 +73,38 @@ impl Lane {
         sys.kick(cpu, Kick::Preempt);
     }
 
+    /// Index of the queue to wait in: the CPU's own if the task may use no other, else one of a cache that holds
+    /// a CPU for it.
+    #[inline]
+    pub(super) fn place_to_wait(&self, sys: &mut Sys, task: Tid, here: usize, queue: u8) -> usize {
+        if self.tasks[task as usize].pinned && sys.allows(task, here) && sys.online.has(here) {
+            return self.pinned_at + here;
+        }
+        Self::queue_index(self.home_llc(sys, task, here, queue), queue)
+    }
+
     /// The cache to wait at: the CPU's own if it holds a CPU that is there for the task's queue,
     /// else one that does.
     #[inline]
-    pub(super) fn home_llc(&self, sys: &mut Sys, task: Tid, here: usize, queue: u8) -> usize {
+    fn home_llc(&self, sys: &mut Sys, task: Tid, here: usize, queue: u8) -> usize {
         let llc = sys.layout.place[here].llc as usize;
         if sys.layout.llcs.len() <= 1 {
             return llc;
         }
-        let mut class = self.memo.queue_class[queue as usize & 7];
-        let any_class = u32::from(class) == NR_CLASSES;
-        let everywhere = sys.reaches_everything(task);
-        // the CPU's own class is among those of its cache, if it is on line
-        if everywhere && !any_class && self.llc_classes[llc] >> class & 1 == 1 {
-            return llc;
-        }
+        let queue_class = u32::from(self.memo.queue_class[queue as usize & 7]);
+        let caps = u32::from(self.tasks[task as usize].t.caps);
         // the kernel moves tasks away before their CPU goes off line: there, `here` is on line
         let usable = sys.online.has(here) && sys.allows(task, here);
-        if (any_class || self.class[here] == class) && usable {
+        let everywhere = sys.reaches_everything(task);
+        let here_class = u32::from(self.class[here]);
+        let shard_classes = u32::from(self.llc_classes[llc]);
+        if policy::waits_here(queue_class, caps, here_class, usable, everywhere, shard_classes) {
             return llc;
         }
-        if any_class {
-            // any will do, of those that are online
-            class = policy::lowest_class(u32::from(self.tasks[task as usize].t.caps)) as u8;
-            if everywhere && self.llc_classes[llc] >> class & 1 == 1 {
-                return llc;
-            }
-        }
-        let cpu = sys.any(&self.class_masks[class as usize], task);
+        let class = policy::waits_at_class(queue_class, caps) as usize;
+        let node = self.node_masks.get(sys.layout.place[here].node as usize);
+        let near = node.and_then(|masks| sys.any(&masks[class], task));
+        let cpu = near.or_else(|| sys.any(&self.class_masks[class], task));
         cpu.map_or(llc, |cpu| sys.layout.place[cpu].llc as usize)
     }
 
@@ -103,21 +113,54 @@ impl Lane {
         llc * NR_QUEUES as usize + queue as usize
     }
 
-    /// Put the task into this queue, by virtual time.
+    /// The queue holds a task.
     #[inline]
-    fn insert_queued(&mut self, sys: &Sys, task: Tid, llc: usize, queue: u8) {
+    fn note_filled(&mut self, index: usize) {
+        if index >= self.pinned_at {
+            self.nr_pinned += 1;
+        } else {
+            let (llc, queue) = (index / NR_QUEUES as usize, index % NR_QUEUES as usize);
+            self.filled[queue] |= 1 << llc;
+        }
+    }
+
+    /// So many tasks have left the queue.
+    #[inline]
+    pub(super) fn note_emptied(&mut self, index: usize, nr_tasks: u32) {
+        if index >= self.pinned_at {
+            self.nr_pinned -= nr_tasks;
+        } else if self.queues[index].queue.is_empty() {
+            let (llc, queue) = (index / NR_QUEUES as usize, index % NR_QUEUES as usize);
+            self.filled[queue] &= !(1 << llc);
+        }
+    }
+
+    /// Insert the task, which is on this queue's clock, as one that waits since then.
+    #[inline]
+    pub(super) fn insert_by_key(&mut self, task: Tid, index: usize, slice_ns: u64, since_ns: u64) {
+        let shared = &mut self.queues[index];
+        let (nr_tasks, nr_cpus) = (1 + shared.nr_tasks(), shared.nr_cpus);
+        let most_ns = policy::most_wait_ns(slice_ns, nr_tasks, nr_cpus);
+        let (t, clock) = (&self.tasks[task as usize].t, &shared.clock);
+        let key_ns = clock.key(t, clock.vtime_ns, slice_ns, most_ns, since_ns);
+        self.inserted = self.inserted.wrapping_add(1);
+        shared.queue.insert(task, key_ns as i64, self.inserted);
+        self.note_filled(index);
+    }
+
+    /// Put the task into this queue.
+    #[inline]
+    fn insert_queued(&mut self, sys: &Sys, task: Tid, index: usize) {
         let lane = &mut self.tasks[task as usize];
         let slice_ns = self.memo.slice_ns[lane.t.task_type as usize & 3];
-        let old_ns = self.queues[lane.clock_index as usize].clock_ns;
-        let index = Self::queue_index(llc, queue);
-        let shared = &mut self.queues[index];
-        lane.t.place(shared.id, old_ns, shared.clock_ns, slice_ns);
+        let old_ns = self.queues[lane.clock_index as usize].clock.vtime_ns;
+        let shared = &self.queues[index];
+        let most_ns = policy::most_wait_ns(slice_ns, 1 + shared.nr_tasks(), shared.nr_cpus);
+        lane.t.place(shared.id, old_ns, &shared.clock, slice_ns, most_ns);
         lane.t.enqueued_ns = sys.now_ns;
         lane.clock_index = index as u32;
-        lane.slice_ns = slice_ns;
-        self.inserted = self.inserted.wrapping_add(1);
-        shared.queue.insert(task, lane.t.vtime_ns as i64, self.inserted);
-        self.filled[queue as usize] |= 1 << llc;
+        lane.slice_ns = policy::slice_in_round_ns(slice_ns, 1 + shared.nr_tasks(), shared.nr_cpus);
+        self.insert_by_key(task, index, slice_ns, sys.now_ns);
     }
 
     /// To the CPU's own queue, behind what is there.
@@ -145,8 +188,8 @@ impl Lane {
         }
         let kind = self.memo.of(&self.tasks[task as usize].t);
         let (queue, need) = (kind.queue, kind.need);
-        let llc = self.home_llc(sys, task, here, queue);
-        self.insert_queued(sys, task, llc, queue);
+        let index = self.place_to_wait(sys, task, here, queue);
+        self.insert_queued(sys, task, index);
         if need > 0 {
             let ran_fit = self.tasks[task as usize].t.flags & policy::FLAG_RAN_FIT != 0;
             self.kick_victim(sys, task, need, flags == Enqueue::Wakeup || !ran_fit);
@@ -155,11 +198,12 @@ impl Lane {
 
     /// Whether a wakeup of this task goes before everything: kernel threads, for half of the CPU.
     fn goes_first(&self, sys: &Sys, task: Tid, here: usize, flags: Enqueue) -> bool {
-        self.tasks[task as usize].kernel
-            && flags == Enqueue::Wakeup
-            && sys.online.has(here)
+        let (kernel, wakes) = (self.tasks[task as usize].kernel, flags == Enqueue::Wakeup);
+        let slice_ns = self.config.cfg.slice_ns;
+        sys.online.has(here)
             && sys.allows(task, here)
-            && (self.turns[here].may_go_first(self.config.cfg.slice_ns) || self.memo.kernel_first)
+            && (self.turns[here].goes_first(kernel, wakes, slice_ns)
+                || (self.memo.kernel_first && kernel && wakes))
     }
 
     /// The CPU has nothing else to do: may the task go on here?

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The clock of a queue: policy/clock.h.
+
+use crate::{Task, ffi};
+
+/// `tl_clock`: the mean virtual time of a queue's tasks, and its pace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[allow(missing_docs)] // each field is explained where it is defined
+pub struct Clock {
+    pub vtime_ns: u64,
+    pub since_ns: u64,
+    pub since_vtime_ns: u64,
+    pub pace_q10: u32,
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<Clock>() == 32);
+
+impl Clock {
+    /// Tasks of the queue have used CPU time, `charged_ns` on their clocks; so many wait or run,
+    /// `nr_waiting` of them wait.
+    #[inline]
+    pub fn advance(&mut self, charged_ns: u64, nr_tasks: u32, nr_waiting: u32, now_ns: u64) {
+        // SAFETY: plain data on both sides, layout asserted.
+        unsafe { ffi::tlp_clock_advance(self, charged_ns, nr_tasks, nr_waiting, now_ns) }
+    }
+
+    /// The key of a task that begins to wait now in the queue of this clock. Its virtual time is on the clock
+    /// whose value is `old_vtime_ns`; its slice is what a lag is limited by.
+    #[inline]
+    pub fn key(
+        &self,
+        task: &Task,
+        old_vtime_ns: u64,
+        slice_ns: u64,
+        most_wait_ns: u64,
+        now_ns: u64,
+    ) -> u64 {
+        // SAFETY: as above; both are only read.
+        unsafe { ffi::tlp_task_key(task, old_vtime_ns, self, slice_ns, most_wait_ns, now_ns) }
+    }
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Locality: core < last-level cache < node < machine. Where a task looks for an
+ * idle CPU, in which shard it waits, and when a CPU helps another shard.
+ *
+ * Problem: a task that wakes on another socket finds none of its data there. The
+ * kernel's own scheduler leaves the cache only when there is no idle CPU in it.
+ * And if each cache has its own queues, two of them with unequal numbers of tasks
+ * stay unequal: their CPUs are all busy, so nobody looks beyond.
+ *
+ * Idea: an idle CPU is looked for by class first, since a wrong class costs for
+ * as long as the task runs, and a far cache only once. For each class in the
+ * cache of the CPU that the task last ran on, then in its node, then anywhere:
+ *
+ *   class needed: cache, node, machine; next class: cache, node, machine; ...
+ *
+ * A task waits in the shard of its last CPU, if there is a CPU for it in it.
+ *
+ * Now and then (each TL_HELP_EVERYth time) a CPU that looks for work compares the
+ * head of its shard's queue with that of one other shard, another one each time.
+ * Keys (clock.h) are times at which tasks are due, so a shard whose head has been
+ * due for longer has more work per CPU. If it is longer by more than a slice, the
+ * CPU takes from there, and the task stays. Not each time: keys go up and down by
+ * a slice, and tasks would be on the move for nothing.
+ */
+#ifndef TL_POLICY_LOCALITY_H
+#define TL_POLICY_LOCALITY_H
+
+#include "cpus.h"
+
+enum tl_scope {
+	TL_SCOPE_LLC = 0,
+	TL_SCOPE_NODE = 1,
+	TL_SCOPE_MACHINE = 2,
+	TL_NR_SCOPES = 3,
+};
+
+/* Looks for an idle CPU, at most. */
+#define TL_IDLE_LOOKS (TL_NR_CLASSES * TL_NR_SCOPES)
+
+/* Class of the i-th look for an idle CPU, TL_NR_CLASSES when there is none left;
+ * and its scope. */
+tl_inline u32 tl_look_class(const struct tl_task *t, u32 i)
+{
+	return tl_idle_class(t, i / TL_NR_SCOPES);
+}
+
+tl_inline u32 tl_look_scope(u32 i)
+{
+	return i % TL_NR_SCOPES;
+}
+
+/*
+ * Whether a task waits in the shard of the CPU where it is (here): a CPU that is
+ * there for its queue is in it, that the task may use. queue_class is
+ * tl_queue_class() of its queue; allowed: its affinity holds that CPU; everywhere:
+ * it holds all CPUs; shard_classes: bit per class of the shard's CPUs.
+ */
+tl_inline u32 tl_waits_here(u32 queue_class, u32 caps, u32 here_class,
+			    u32 allowed, u32 everywhere, u32 shard_classes)
+{
+	u32 any = queue_class == TL_NR_CLASSES;
+	u32 class = any ? tl_lowest_class(caps) : queue_class;
+
+	if (allowed && here_class < TL_NR_CLASSES &&
+	    (any || here_class == queue_class))
+		return 1;
+	return everywhere && (shard_classes >> class & 1);
+}
+
+/* The class of a CPU in whose shard it waits otherwise. */
+tl_inline u32 tl_waits_at_class(u32 queue_class, u32 caps)
+{
+	return queue_class == TL_NR_CLASSES ? tl_lowest_class(caps) :
+					      queue_class;
+}
+
+/* Whether a task may go on where it is when there is nothing else for its CPU;
+ * better_idle: a scalar CPU that it may use is idle. */
+tl_inline u32 tl_may_stay(const struct tl_task *t, u32 class, u32 better_idle)
+{
+	return tl_task_fits(t, class) &&
+	       (!tl_task_is_guest(t, class) || !better_idle);
+}
+
+/* Of so many looks for work one looks at another shard too. */
+#define TL_HELP_EVERY 8u
+
+tl_inline u32 tl_compares_now(u32 nr_looks)
+{
+	return nr_looks % TL_HELP_EVERY == 0;
+}
+
+/* Whether a CPU takes from another shard although its own has work: the heads of
+ * both have these keys. */
+tl_inline u32 tl_helps(u64 own_key_ns, u64 other_key_ns, u64 slice_ns)
+{
+	return (s64)(other_key_ns + slice_ns - own_key_ns) < 0;
+}
+
+/* Whether a task that wakes goes before all queues of its CPU: vital ones (kernel
+ * threads, on which the rest of the kernel waits, and the threads that loaded the
+ * scheduler), unless they had their half (turns.h). */
+tl_inline u32 tl_goes_first(const struct tl_turns *turns, u32 is_vital,
+			    u32 wakes, u64 slice_ns)
+{
+	return is_vital && wakes && tl_turns_may_go_first(turns, slice_ns);
+}
+
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Turns: how the queues that a CPU serves with equal rights share it.
+ *
+ * Problem: up to three queues belong to a CPU's first step (queues.h): its class's
+ * own, the one of default tasks, and the one of tasks pinned to this CPU. Each
+ * has a clock of its own, so the keys of their tasks say nothing about shares.
+ *
+ * Idea: each queue is a *side*. While more than one side has tasks, what the CPU's
+ * task uses counts for its side, as virtual time per task of that side; the side
+ * that has had least goes first. So each side gets the CPU in proportion to the
+ * weights of its tasks. The task that runs counts for its side: it goes on if it
+ * is its side's turn and its key is the least there.
+ *
+ * Service, not waiting: tasks that run for a moment at a time become heads of
+ * their queue in turn, none of which has waited for long, so a rule that asks
+ * only the heads starves whoever is behind them.
+ *
+ * Bound: shares alone have none (a side of one task of weight 1 and a side of a
+ * thousand). So a side whose head is due TL_TURN_LATE_NS earlier than the head of
+ * the side whose turn it is goes first all the same. With the bound of clock.h a
+ * task waits no longer than that much more than it would alone.
+ *
+ * Per CPU, not per set of queues: tasks that some CPUs may not run make those
+ * CPUs serve another side, and a common balance would hold that against it where
+ * it has no choice. For the same reason a CPU that finds nothing it may run on
+ * the side whose turn it is takes from another one without counting it.
+ *
+ * A side that comes back after it had no tasks begins even with the one that has
+ * had least: it does not save up.
+ *
+ * Before all sides go kernel threads that wake, because the rest of the kernel
+ * waits for them, but for no more than half of a CPU's time: when they have had
+ * a slice more than all others there, they take their turn like any task.
+ */
+#ifndef TL_POLICY_TURNS_H
+#define TL_POLICY_TURNS_H
+
+#include "clock.h"
+
+enum tl_side {
+	TL_SIDE_OWN = 0, /* the step's own queue */
+	TL_SIDE_DEFAULT = 1,
+	TL_SIDE_PINNED = 2,
+	TL_NR_SIDES = 3,
+	TL_SIDE_NONE = 3,
+};
+
+/* By how much earlier a head must be due to go before the side whose turn it is:
+ * long beside a slice, short beside TL_WAIT_NS. */
+#define TL_TURN_LATE_NS 200000000ull
+
+/* A CPU's balance between its sides. All zero is even. */
+struct tl_turns {
+	/* virtual time per task that each side has had while another had tasks;
+	 * only differences count */
+	u64 served_ns[TL_NR_SIDES];
+	/* CPU time that tasks which went before all queues have had more than
+	 * the others */
+	s64 first_ns;
+	u32 clock;    /* queue of the turn in progress, 0 = there is none */
+	u32 nr_tasks; /* of its side: those that waited, and the one that ran */
+	u32 side;     /* whose turn it is */
+	u32 present;  /* bit per side: it had tasks at the last choice */
+};
+
+/* What a CPU finds on its sides. */
+struct tl_sides {
+	u64 key_ns[TL_NR_SIDES];   /* of the first task */
+	u32 nr_tasks[TL_NR_SIDES]; /* 0 = the side is empty */
+};
+
+tl_inline u32 tl_sides_present(const struct tl_sides *sides)
+{
+	u32 present = 0;
+
+#pragma unroll
+	for (u32 i = 0; i < TL_NR_SIDES; i++)
+		present |= (u32)(sides->nr_tasks[i] != 0) << i;
+	return present;
+}
+
+/* What the side that has had least of those in the set has had. */
+tl_inline u64 tl_turns_least(const struct tl_turns *turns, u32 among)
+{
+	u64 least = ~0ull;
+
+#pragma unroll
+	for (u32 i = 0; i < TL_NR_SIDES; i++)
+		if ((among >> i & 1) && turns->served_ns[i] < least)
+			least = turns->served_ns[i];
+	return least;
+}
+
+/* Sides that were empty at the last choice begin even with the others. */
+tl_inline void tl_turns_join(struct tl_turns *turns, u32 present)
+{
+	u32 stayed = present & turns->present;
+	u64 least = tl_turns_least(turns, stayed ? stayed : present);
+
+#pragma unroll
+	for (u32 i = 0; i < TL_NR_SIDES; i++)
+		if ((present & ~stayed) >> i & 1)
+			if (!stayed || turns->served_ns[i] < least)
+				turns->served_ns[i] = least;
+	turns->present = present;
+}
+
+/* The side that has had least; TL_SIDE_NONE if all are empty. */
+tl_inline u32 tl_turns_side(const struct tl_turns *turns, u32 present)
+{
+	u64 least = tl_turns_least(turns, present);
+
+#pragma unroll
+	for (u32 i = 0; i < TL_NR_SIDES; i++)
+		if ((present >> i & 1) && turns->served_ns[i] == least)
+			return i;
+	return TL_SIDE_NONE;
+}
+
+/* Which side goes first now; TL_SIDE_NONE if all are empty. */
+tl_inline u32 tl_turns_choose(struct tl_turns *turns,
+			      const struct tl_sides *sides)
+{
+	u32 present = tl_sides_present(sides), side;
+	u64 due_ns = 0;
+
+	tl_turns_join(turns, present);
+	side = tl_turns_side(turns, present);
+#pragma unroll
+	for (u32 i = 0; i < TL_NR_SIDES; i++)
+		if (i == side)
+			due_ns = sides->key_ns[i] - TL_TURN_LATE_NS;
+#pragma unroll
+	for (u32 i = 0; i < TL_NR_SIDES; i++)
+		if ((present >> i & 1) &&
+		    (s64)(sides->key_ns[i] - due_ns) < 0) {
+			side = i;
+			due_ns = sides->key_ns[i];
+		}
+	return side;
+}
+
+/* The CPU runs a task of this side, which had so many tasks, from the queue whose
+ * id this is, while another side has tasks too. */
+tl_inline void tl_turns_begin(struct tl_turns *turns, u32 side, u32 clock,
+			      u32 nr_tasks)
+{
+	turns->side = side;
+	turns->clock = clock;
+	turns->nr_tasks = nr_tasks;
+}
+
+/* What runs now did not come from a side while another had tasks. */
+tl_inline void tl_turns_end(struct tl_turns *turns)
+{
+	turns->clock = 0;
+}
+
+/*
+ * The CPU's task has used CPU time, charged_ns on its clock: count it if this is a
+ * turn. A task that could not be stopped at the end of its slice makes a lead of
+ * no more than two slices: the tick that ends a slice may be that late, the rest
+ * is not what its side chose.
+ */
+tl_inline void tl_turns_charge(struct tl_turns *turns, const struct tl_task *t,
+			       u64 charged_ns, u64 slice_ns)
+{
+	u64 least = tl_turns_least(turns, turns->present);
+	u64 most_ns = tl_vtime_ns(t, 2 * slice_ns);
+	u64 more_ns = charged_ns / (turns->nr_tasks ? turns->nr_tasks : 1);
+
+	if (!turns->clock || t->clock != turns->clock)
+		return;
+#pragma unroll
+	for (u32 i = 0; i < TL_NR_SIDES; i++) {
+		u64 lead_ns = turns->served_ns[i] - least;
+
+		if (i != turns->side || lead_ns >= most_ns)
+			continue;
+		turns->served_ns[i] += more_ns < most_ns - lead_ns ?
+					       more_ns :
+					       most_ns - lead_ns;
+	}
+}
+
+/* Whether a task that wakes may go before all queues of this CPU. */
+tl_inline u32 tl_turns_may_go_first(const struct tl_turns *turns, u64 slice_ns)
+{
+	return turns->first_ns <= (s64)slice_ns;
+}
+
+/* The CPU's task has used CPU time; did it go before all queues? What counts is
+ * the last two slices: an idle CPU owes nobody, nor does a busy one for long. */
+tl_inline void tl_turns_charge_first(struct tl_turns *turns, u32 went_first,
+				     u64 used_ns, u64 slice_ns)
+{
+	s64 most_ns = 2 * (s64)slice_ns;
+	s64 first_ns =
+		turns->first_ns + (went_first ? (s64)used_ns : -(s64)used_ns);
+
+	if (first_ns > most_ns)
+		first_ns = most_ns;
+	if (first_ns < -most_ns)
+		first_ns = -most_ns;
+	turns->first_ns = first_ns;
+}
+
+/* The CPU's task has used CPU time: its virtual time goes on, and the CPU's
+ * balances. Returns what its queue's clock is to be advanced by
+ * (tl_clock_advance). */
+tl_inline u64 tl_charge(struct tl_task *t, struct tl_turns *turns,
+			const struct tl_cfg *cfg, u64 used_ns, u32 went_first)
+{
+	u64 charged_ns = tl_vtime_charge(t, used_ns);
+
+	tl_turns_charge(turns, t, charged_ns, tl_task_slice_ns(t, cfg));
+	tl_turns_charge_first(turns, went_first, used_ns, cfg->slice_ns);
+	return charged_ns;
+}
+
+#endif

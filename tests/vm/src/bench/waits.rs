@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `lane.longest_wait_ms`: 1,000 busy tasks of all weights on four CPUs for ten minutes, bound and free, wide and not.
+//! `lane.llc_imbalance`: CPU time of the luckiest over that of the unluckiest of equal tasks on two caches.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::guest::scx_state;
+use crate::hogs::Hogs;
+use crate::lane::Lane;
+use crate::measure::{Figure, publish};
+use crate::tests::waits::{every_kind, imbalance};
+
+const HOGS: usize = 1000;
+const TIME: Duration = Duration::from_secs(600);
+/// For the kernel's own scheduler, which is measured beside it.
+const KERNEL_TIME: Duration = Duration::from_secs(60);
+
+/// The longest wait of any of them; fails if the kernel's watchdog ends the scheduler.
+pub fn longest() -> Result<()> {
+    let longest_ms = |time: Duration| -> Result<f64> {
+        let hogs = Hogs::start(&every_kind(HOGS))?;
+        std::thread::sleep(time);
+        Ok(hogs.longest().as_secs_f64() * 1e3)
+    };
+    let kernel_ms = longest_ms(KERNEL_TIME)?;
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "cpu:3"])?;
+    let lane_ms = longest_ms(TIME)?;
+    ensure!(scx_state() == "enabled", "the scheduler is gone: {}", lane.stderr());
+    lane.stop()?;
+    let figure = Figure::of("lane.longest_wait_ms", "ms", "lower", &[lane_ms])?;
+    publish("waits", &[Figure { n: HOGS as u64, ..figure }.against("kernel scheduler", kernel_ms)])
+}
+
+/// Three times, and the kernel's own scheduler beside it.
+pub fn imbalances() -> Result<()> {
+    let kernel = imbalance()?;
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "0"])?;
+    let ratios = (0..3).map(|_| imbalance()).collect::<Result<Vec<_>>>()?;
+    lane.stop()?;
+    let figure = Figure::of("lane.llc_imbalance", "ratio", "lower", &ratios)?;
+    publish("waits-llcs", &[figure.against("kernel scheduler", kernel)])
+}
