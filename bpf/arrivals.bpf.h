@@ -56,6 +56,7 @@
 
 static __always_inline void count_arrival(u32 shard)
 {
+	count_shared_atomic();
 	__sync_fetch_and_add(&shards[shard & (TL_SHARDS_MAX - 1)].arrivals, 1);
 }
 

@@ -55,55 +55,66 @@ static __always_inline u32 nr_queued(u32 id)
 	return nr < 0 ? 0 : nr;
 }
 
-/* How many tasks the queue has and CPUs are there for them, when last counted. */
-static __always_inline void load_of(u32 id, u32 *nr_tasks, u32 *nr_for)
+/* What a queue has to do, when last counted. */
+struct load {
+	u32 nr_tasks; /* waiting and running */
+	u32 nr_cpus;  /* that are there for them */
+};
+
+static __always_inline struct load load_of(u32 id)
 {
-	struct shard *s = shard_at(tl_id_shard(id));
+	const struct shard *s = shard_at(tl_id_shard(id));
+	struct load load;
 
 	if (tl_id_is_pinned(id)) {
-		*nr_tasks = 1 + nr_queued(id);
-		*nr_for = 1;
+		load.nr_tasks = nr_queued(id);
+		load.nr_cpus = 1;
 	} else {
-		*nr_tasks = 1 + s->nr_tasks[queue_of(id)];
-		*nr_for = s->nr_cpus[queue_of(id)];
+		load.nr_tasks = s->nr_tasks[queue_of(id)];
+		load.nr_cpus = s->nr_cpus[queue_of(id)];
 	}
+	return load;
+}
+
+/* The load with one task more, that comes. */
+static __always_inline struct load load_with_one_more(u32 id)
+{
+	struct load load = load_of(id);
+
+	load.nr_tasks++;
+	return load;
+}
+
+/* The value of the clock that the task's virtual time is on. */
+static __always_inline u64 clock_ns_of(const struct tl_task *t)
+{
+	return t->clock ? clock_of(t->clock)->vtime_ns : t->vtime_ns;
 }
 
 /* The key by which a task would wait in this queue from since_ns on. */
-static __always_inline u64 key_in(const struct tl_task *t, u32 id, u64 slice_ns,
+static __always_inline u64 key_in(const struct tl_task *t, u32 id,
+				  const struct load *load, u64 slice_ns,
 				  u64 since_ns)
 {
-	u64 old_vtime_ns = t->clock ? clock_of(t->clock)->vtime_ns :
-				      t->vtime_ns;
-	u32 nr_tasks, nr_for;
-
-	load_of(id, &nr_tasks, &nr_for);
-	return tl_task_key(t, old_vtime_ns, clock_of(id), slice_ns,
-			   tl_most_wait_ns(slice_ns, nr_tasks, nr_for),
+	return tl_task_key(t, clock_ns_of(t), clock_of(id), slice_ns,
+			   tl_most_wait_ns(slice_ns, load->nr_tasks,
+					   load->nr_cpus),
 			   since_ns);
 }
 
-/* The slice of a task of this queue. */
-static __always_inline u64 slice_in(const struct tl_task *t, u32 id)
+/* The slice of a task of a queue with this load. */
+static __always_inline u64 slice_in(const struct load *load, u64 slice_ns)
 {
-	u32 nr_tasks, nr_for;
-
-	load_of(id, &nr_tasks, &nr_for);
-	return tl_slice_in_round_ns(tl_task_slice_ns(t, &cfg), nr_tasks,
-				    nr_for);
+	return tl_slice_in_round_ns(slice_ns, load->nr_tasks, load->nr_cpus);
 }
 
 /* Put the task on the clock of this queue. */
 static __always_inline void change_clock(struct tl_task *t, u32 id,
-					 u64 slice_ns)
+					 const struct load *load, u64 slice_ns)
 {
-	u64 old_vtime_ns = t->clock ? clock_of(t->clock)->vtime_ns :
-				      t->vtime_ns;
-	u32 nr_tasks, nr_for;
-
-	load_of(id, &nr_tasks, &nr_for);
-	tl_vtime_place(t, id, old_vtime_ns, clock_of(id), slice_ns,
-		       tl_most_wait_ns(slice_ns, nr_tasks, nr_for));
+	tl_vtime_place(t, id, clock_ns_of(t), clock_of(id), slice_ns,
+		       tl_most_wait_ns(slice_ns, load->nr_tasks,
+				       load->nr_cpus));
 }
 
 /* The running task, of this clock, has used CPU time: charged_ns on it. */
@@ -121,6 +132,7 @@ static __always_inline void charge_clock(struct tl_cpu *c, u32 id,
 	} else if (tl_id_shard(id) == c->shard) {
 		c->charged_ns[queue] += charged_ns;
 	} else {
+		count_shared_atomic();
 		__sync_fetch_and_add(
 			&shard_at(tl_id_shard(id))->foreign_ns[queue],
 			charged_ns);
@@ -178,9 +190,11 @@ static __always_inline void advance_clocks(u32 shard, u64 now_ns)
 	u64 last_ns = s->advanced_ns;
 	u32 queue;
 
-	if (now_ns - last_ns < TL_ADVANCE_NS ||
-	    __sync_val_compare_and_swap(&s->advanced_ns, last_ns, now_ns) !=
-		    last_ns)
+	if (now_ns - last_ns < TL_ADVANCE_NS)
+		return;
+	count_shared_atomic();
+	if (__sync_val_compare_and_swap(&s->advanced_ns, last_ns, now_ns) !=
+	    last_ns)
 		return;
 	bpf_for(queue, 0, TL_NR_QUEUES)
 		tl_advance_queue(shard, queue, now_ns);

@@ -35,12 +35,15 @@ __noinline int tl_requeue(u32 id)
 	{
 		struct task_ctx *tc = try_lookup_task(p);
 		u32 now = tl_right_queue(p);
+		struct load load;
 		u64 key_ns;
 
 		if (!tc || !now || now == id)
 			continue;
-		change_clock(&tc->t, now, cfg.slice_ns);
-		key_ns = key_in(&tc->t, now, cfg.slice_ns, tc->t.enqueued_ns);
+		load = load_with_one_more(now);
+		change_clock(&tc->t, now, &load, cfg.slice_ns);
+		key_ns = key_in(&tc->t, now, &load, cfg.slice_ns,
+				tc->t.enqueued_ns);
 		if (!tl_scx_move_vtime(tl_queue_iter, p, now, key_ns))
 			continue;
 		count_arrival(shard_of_id(now));

@@ -136,6 +136,7 @@ static __always_inline void count_load(u32 slot, s64 weight)
 
 	if (!group)
 		return;
+	count_shared_atomic();
 	__sync_fetch_and_add(&group->shard[shard].load, weight);
 	/* after the count, see sum_load() */
 	if (!group->is_touched)
@@ -203,6 +204,7 @@ __noinline int tl_take_spent(u32 limiter, u64 ns)
 
 		if (!limiter || !group)
 			break;
+		count_shared_atomic();
 		__sync_fetch_and_add(&group->budget.left_ns, -(s64)ns);
 		if (group->budget.left_ns <= 0 && !group->is_out &&
 		    tl_budget_is_limit(&group->budget))

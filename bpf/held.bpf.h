@@ -245,14 +245,16 @@ __noinline u32 tl_way_out(struct task_struct *p __arg_trusted, u64 now_ns)
 __noinline u64 tl_leave_held(struct task_struct *p __arg_trusted, u32 to)
 {
 	struct task_ctx *tc = try_lookup_task(p);
+	struct load load;
 
 	if (!tc)
 		return 0;
-	change_clock(&tc->t, to, cfg.slice_ns);
+	load = load_with_one_more(to);
+	change_clock(&tc->t, to, &load, cfg.slice_ns);
 	tc->t.enqueued_ns = bpf_ktime_get_ns();
 	count_arrival(shard_of_id(to));
 	note_queued(shard_of_id(to));
-	return key_in(&tc->t, to, cfg.slice_ns, tc->t.enqueued_ns);
+	return key_in(&tc->t, to, &load, cfg.slice_ns, tc->t.enqueued_ns);
 }
 
 /* Move so many held tasks of a group to the queues where they belong, and with

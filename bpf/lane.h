@@ -73,6 +73,8 @@ struct tl_cpu {
 	/* searches for a victim, and CPUs that they looked at */
 	u64 victim_walks;
 	u64 victim_looks;
+	/* atomic operations on lines that other CPUs write, too */
+	u64 shared_atomics;
 	u64 steals; /* tasks taken from another shard's queue */
 	/* ticks that saw wide code where it must not be (degraded tasks not
 	 * counted, nor those that told at this tick or are leaving) */

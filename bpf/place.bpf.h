@@ -59,6 +59,17 @@ static __always_inline s32 claim_idle_in(const struct task_struct *p, u32 class,
 	return reachable ? scx_bpf_pick_idle_cpu(reachable, 0) : -1;
 }
 
+/* Whether any CPU is idle. On a busy machine none is, and to see that in one look
+ * spares those at each class and scope. */
+static __always_inline bool is_any_idle(void)
+{
+	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
+	bool any = !bpf_cpumask_empty(idle);
+
+	scx_bpf_put_idle_cpumask(idle);
+	return any;
+}
+
 /* The one CPU of a pinned task, if it is idle. */
 static __always_inline s32 claim_own(const struct task_struct *p, s32 cpu)
 {
@@ -79,6 +90,8 @@ static __always_inline s32 claim_idle(const struct task_struct *p,
 		return -1;
 	if (tc->pinned)
 		return claim_own(p, prev_cpu);
+	if (!is_any_idle())
+		return -1;
 	bpf_for(i, 0, TL_IDLE_LOOKS) {
 		class = tl_look_class(&tc->t, i);
 		if (class >= TL_NR_CLASSES)
@@ -151,13 +164,15 @@ static __always_inline void insert_queued(struct task_struct *p,
 	u32 shard = shard_of_id(id);
 	u64 slice_ns = tl_task_slice_ns(&tc->t, &cfg);
 	u64 now_ns = bpf_ktime_get_ns(), key_ns;
+	struct load load = load_with_one_more(id);
 
-	change_clock(&tc->t, id, slice_ns);
-	key_ns = key_in(&tc->t, id, slice_ns, now_ns);
+	change_clock(&tc->t, id, &load, slice_ns);
+	key_ns = key_in(&tc->t, id, &load, slice_ns, now_ns);
 	tc->t.enqueued_ns = now_ns;
 	count_arrival(shard);
 	note_queued(shard);
-	tl_scx_insert_vtime(p, id, slice_in(&tc->t, id), key_ns, enq_flags);
+	tl_scx_insert_vtime(p, id, slice_in(&load, slice_ns), key_ns,
+			    enq_flags);
 	if (tl_id_is_pinned(id))
 		kick_between(&cpus[here & (TL_CPUS_MAX - 1)], here, 0);
 }

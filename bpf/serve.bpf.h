@@ -41,8 +41,6 @@ static __always_inline void look_at_side(struct waiting *w, u32 side, u32 id)
 {
 	w->id[side] = id;
 	w->sides.nr_tasks[side] = nr_queued(id);
-	w->sides.key_ns[side] = w->sides.nr_tasks[side] ? tl_scx_head_key(id) :
-							  0;
 }
 
 static __always_inline void look_at_sides(struct waiting *w, s32 cpu, u32 class,
@@ -56,6 +54,25 @@ static __always_inline void look_at_sides(struct waiting *w, s32 cpu, u32 class,
 	look_at_side(w, TL_SIDE_DEFAULT, tl_queue_id(shard, TL_Q_DEFAULT));
 	if (with_pinned)
 		look_at_side(w, TL_SIDE_PINNED, tl_pinned_id(cpu));
+}
+
+/* Read the keys of the heads. Where a single side has tasks nobody asks for them,
+ * and a look at a head costs as much as the rest of the choice. */
+static __always_inline void look_at_keys(struct waiting *w)
+{
+	u32 i;
+
+#pragma unroll
+	for (i = 0; i < TL_NR_SIDES; i++)
+		if (w->sides.nr_tasks[i])
+			w->sides.key_ns[i] = tl_scx_head_key(w->id[i]);
+}
+
+static __always_inline bool is_one_side(const struct waiting *w)
+{
+	u32 present = tl_sides_present(&w->sides);
+
+	return !(present & (present - 1));
 }
 
 /* Let prev compete on its side. Whether it goes before the head there. */
@@ -130,15 +147,23 @@ static __always_inline u32 move_from(const struct waiting *w, u32 first)
 static __always_inline void
 begin_turn(struct tl_cpu *c, const struct waiting *w, u32 side, u32 clock)
 {
-	u32 i, present = tl_sides_present(&w->sides);
+	u32 i;
 
-	if (!(present & (present - 1)))
-		return; /* one side only: nothing to share */
+	if (is_one_side(w))
+		return; /* nothing to share */
 #pragma unroll
-	for (i = 0; i < TL_NR_SIDES; i++)
-		if (i == side)
-			tl_turns_begin(&c->turns, i, clock ? clock : w->id[i],
-				       w->sides.nr_tasks[i]);
+	for (i = 0; i < TL_NR_SIDES; i++) {
+		struct load load;
+
+		if (i != side)
+			continue;
+		load = load_of(w->id[i]);
+		/* the count is up to TL_ADVANCE_NS old */
+		if (load.nr_tasks < w->sides.nr_tasks[i])
+			load.nr_tasks = w->sides.nr_tasks[i];
+		tl_turns_begin(&c->turns, i, clock ? clock : w->id[i],
+			       load.nr_tasks, load.nr_cpus);
+	}
 }
 
 /* Not static: so the verifier looks at it once. */
@@ -161,8 +186,12 @@ __noinline int tl_take_own(struct tl_cpu *c, struct rival *r, u32 step)
 	look_at_sides(&w, r->cpu, c->class & 3, step, c->shard, true);
 	if (!tl_sides_present(&w.sides))
 		return TAKEN_NONE;
-	if (r->side < TL_NR_SIDES && r->step == step)
+	if (r->side < TL_NR_SIDES && r->step == step) {
+		look_at_keys(&w);
 		prev_first = join_side(&w, r);
+	} else if (!is_one_side(&w)) {
+		look_at_keys(&w);
+	}
 	side = tl_choose_side(&c->turns, &w.sides);
 	if (prev_first && side == r->side) {
 		begin_turn(c, &w, side, r->clock);
@@ -186,6 +215,8 @@ __noinline int tl_take_other(struct tl_cpu *c, u32 step, u32 other, u64 key_ns)
 	if (!c)
 		return TAKEN_NONE;
 	look_at_sides(&w, 0, c->class & 3, step, other, false);
+	if (key_ns || !is_one_side(&w))
+		look_at_keys(&w);
 	first = first_side(&w);
 	if (first == TL_SIDE_NONE)
 		return TAKEN_NONE;
@@ -205,6 +236,7 @@ static __always_inline u64 own_key(struct tl_cpu *c, const struct rival *r,
 	u32 first;
 
 	look_at_sides(&w, r->cpu, c->class & 3, step, c->shard, true);
+	look_at_keys(&w);
 	if (r->side < TL_NR_SIDES && r->step == step)
 		join_side(&w, r);
 	first = first_side(&w);
@@ -271,6 +303,15 @@ context_if_it_stays(struct task_struct *prev, struct tl_cpu *c, bool quiet)
 	return may_stay(prev, tc, c->class) ? tc : NULL;
 }
 
+/* The slice of a task that goes on on this CPU. */
+static __always_inline u64 slice_to_go_on(const struct tl_task *t, s32 cpu)
+{
+	u32 id = t->clock ? t->clock : tl_pinned_id(cpu);
+	struct load load = load_with_one_more(id);
+
+	return slice_in(&load, tl_task_slice_ns(t, &cfg));
+}
+
 /* Where prev competes with what waits. What it has used counts before that:
  * stopping() comes later. */
 static __always_inline void compete(struct rival *r, struct task_ctx *tc,
@@ -279,6 +320,7 @@ static __always_inline void compete(struct rival *r, struct task_ctx *tc,
 	u64 slice_ns = tl_task_slice_ns(&tc->t, &cfg),
 	    now_ns = bpf_ktime_get_ns();
 	u32 queue = tl_task_queue(&tc->t), id;
+	struct load load;
 
 	account_run(tc, c, now_ns);
 	r->clock = tc->t.clock;
@@ -291,7 +333,8 @@ static __always_inline void compete(struct rival *r, struct task_ctx *tc,
 		r->step = tl_queue_step(c->class & 3, queue);
 		r->side = queue == TL_Q_DEFAULT ? TL_SIDE_DEFAULT : TL_SIDE_OWN;
 	}
-	r->key_ns = key_in(&tc->t, id, slice_ns, now_ns);
+	load = load_with_one_more(id);
+	r->key_ns = key_in(&tc->t, id, &load, slice_ns, now_ns);
 }
 
 /* Take a task for the CPU; arrivals is the count read before. Whether prev is to go
@@ -352,9 +395,7 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 		return;
 	if (!stays || !prev)
 		return;
-	tl_scx_set_slice(prev, slice_in(&stays->t, stays->t.clock ?
-							   stays->t.clock :
-							   tl_pinned_id(cpu)));
+	tl_scx_set_slice(prev, slice_to_go_on(&stays->t, cpu));
 	/* It goes on without running() being called, and its type may have
 	 * changed since it started: say who may displace it now. Else a guest
 	 * that was wide until now holds a wide CPU until the next tick. */

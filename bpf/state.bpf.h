@@ -150,6 +150,16 @@ static __always_inline struct tl_cpu *lookup_cpu(s32 cpu)
 	return &cpus[cpu & (TL_CPUS_MAX - 1)];
 }
 
+/* Before each atomic operation on memory that several CPUs write, but for those
+ * per request and per period. */
+static __always_inline void count_shared_atomic(void)
+{
+	u32 here = bpf_get_smp_processor_id();
+
+	if (here < TL_CPUS_MAX)
+		cpus[here].shared_atomics++;
+}
+
 static __always_inline struct tl_hint_board *lookup_board(void)
 {
 	u32 key = 0;

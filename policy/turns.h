@@ -12,6 +12,10 @@
  * weights of its tasks. The task that runs counts for its side: it goes on if it
  * is its side's turn and its key is the least there.
  *
+ * Other CPUs serve a shared queue, too: so the tasks that count are this CPU's part
+ * of them, nr_tasks / nr_cpus. Otherwise a task that is pinned to one of 16 CPUs
+ * would get a 17th of it beside 16 tasks that have a CPU each.
+ *
  * Service, not waiting: tasks that run for a moment at a time become heads of
  * their queue in turn, none of which has waited for long, so a rule that asks
  * only the heads starves whoever is behind them.
@@ -59,7 +63,7 @@ struct tl_turns {
 	 * the others */
 	s64 first_ns;
 	u32 clock;    /* queue of the turn in progress, 0 = there is none */
-	u32 nr_tasks; /* of its side: those that waited, and the one that ran */
+	u32 part_q10; /* this CPU's part of its side's tasks, 1024 = one task */
 	u32 side;     /* whose turn it is */
 	u32 present;  /* bit per side: it had tasks at the last choice */
 };
@@ -141,14 +145,17 @@ tl_inline u32 tl_turns_choose(struct tl_turns *turns,
 	return side;
 }
 
-/* The CPU runs a task of this side, which had so many tasks, from the queue whose
- * id this is, while another side has tasks too. */
+/* The CPU runs a task of this side from the queue whose id this is, while another
+ * side has tasks too. The queue has so many tasks, waiting and running, and so
+ * many CPUs serve it. */
 tl_inline void tl_turns_begin(struct tl_turns *turns, u32 side, u32 clock,
-			      u32 nr_tasks)
+			      u32 nr_tasks, u32 nr_cpus)
 {
+	u32 part_q10 = (nr_tasks << 10) / (nr_cpus ? nr_cpus : 1);
+
 	turns->side = side;
 	turns->clock = clock;
-	turns->nr_tasks = nr_tasks;
+	turns->part_q10 = part_q10 ? part_q10 : 1;
 }
 
 /* What runs now did not come from a side while another had tasks. */
@@ -161,17 +168,21 @@ tl_inline void tl_turns_end(struct tl_turns *turns)
  * The CPU's task has used CPU time, charged_ns on its clock: count it if this is a
  * turn. A task that could not be stopped at the end of its slice makes a lead of
  * no more than two slices: the tick that ends a slice may be that late, the rest
- * is not what its side chose.
+ * is not what its side chose. Where a CPU's part is less than a task, a slice
+ * counts for more than one, and so may the lead.
  */
 tl_inline void tl_turns_charge(struct tl_turns *turns, const struct tl_task *t,
 			       u64 charged_ns, u64 slice_ns)
 {
 	u64 least = tl_turns_least(turns, turns->present);
+	u32 part_q10 = turns->part_q10 ? turns->part_q10 : 1024;
+	u64 more_ns = (charged_ns << 10) / part_q10;
 	u64 most_ns = tl_vtime_ns(t, 2 * slice_ns);
-	u64 more_ns = charged_ns / (turns->nr_tasks ? turns->nr_tasks : 1);
 
 	if (!turns->clock || t->clock != turns->clock)
 		return;
+	if (part_q10 < 1024)
+		most_ns = (most_ns << 10) / part_q10;
 #pragma unroll
 	for (u32 i = 0; i < TL_NR_SIDES; i++) {
 		u64 lead_ns = turns->served_ns[i] - least;

@@ -6,6 +6,7 @@
 //! repetitions it comes from and their extremes: a number without them is not
 //! accepted.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
@@ -25,7 +26,7 @@ const SCHEMA: u32 = 1;
 /// Arguments of `./x bench`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The group; without it, the groups are listed
+    /// The group, or GROUP/NAME for one benchmark of it; without it, all are listed
     group: Option<String>,
     /// Write the results to this file too
     #[arg(long, value_name = "FILE")]
@@ -84,14 +85,18 @@ struct Baseline {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let binaries = Binaries::build()?;
     let benches = suite::list(binaries.program("vmtests")?, "--list-benches")?;
-    let groups = groups(&benches);
-    let Some(group) = &args.group else {
-        println!("groups: {}", groups.join(" "));
+    let Some(wanted) = &args.group else {
+        print!("{}", list(&benches));
         return Ok(ExitCode::SUCCESS);
     };
-    let chosen: Vec<Suite> =
-        benches.iter().filter(|bench| bench.group == *group).cloned().collect();
-    ensure!(!chosen.is_empty(), "there is no group {group}; there are: {}", groups.join(" "));
+    let (group, name) = match wanted.split_once('/') {
+        Some((group, name)) => (group, Some(name)),
+        None => (wanted.as_str(), None),
+    };
+    let is_chosen =
+        |bench: &&Suite| bench.group == group && name.is_none_or(|name| bench.name == name);
+    let chosen: Vec<Suite> = benches.iter().filter(is_chosen).cloned().collect();
+    ensure!(!chosen.is_empty(), "there is no benchmark {wanted}; there are:\n{}", list(&benches));
     let (report, failures) = run(group, &chosen, binaries)?;
     print(&report.results);
     if let Some(path) = &args.json {
@@ -103,11 +108,16 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn groups(benches: &[Suite]) -> Vec<&str> {
-    let mut groups: Vec<&str> = benches.iter().map(|bench| bench.group.as_str()).collect();
-    groups.sort_unstable();
-    groups.dedup();
-    groups
+/// A line for each group: its name and its benchmarks.
+fn list(benches: &[Suite]) -> String {
+    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for bench in benches {
+        groups.entry(&bench.group).or_default().push(&bench.name);
+    }
+    let width = groups.keys().map(|group| group.len()).max().unwrap_or(0);
+    let line =
+        |(group, names): (&str, Vec<&str>)| format!("{group:<width$}  {}\n", names.join(" "));
+    groups.into_iter().map(line).collect()
 }
 
 /// Runs the benchmarks; what they measured, and what failed.

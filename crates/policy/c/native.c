@@ -72,8 +72,9 @@ EXPORT(u32, turns_choose,
        (struct tl_turns * turns, const struct tl_sides *sides),
        tl_turns_choose(turns, sides))
 EXPORT(void, turns_begin,
-       (struct tl_turns * turns, u32 side, u32 clock, u32 nr_tasks),
-       tl_turns_begin(turns, side, clock, nr_tasks))
+       (struct tl_turns * turns, u32 side, u32 clock, u32 nr_tasks,
+	u32 nr_cpus),
+       tl_turns_begin(turns, side, clock, nr_tasks, nr_cpus))
 EXPORT(void, turns_end, (struct tl_turns * turns), tl_turns_end(turns))
 EXPORT(u64, charge,
        (struct tl_task * t, struct tl_turns *turns, const struct tl_cfg *cfg,

@@ -61,7 +61,13 @@ unsafe extern "C" {
         now_ns: u64,
     );
     pub(crate) fn tlp_turns_choose(turns: *mut Turns, sides: *const Sides) -> u32;
-    pub(crate) fn tlp_turns_begin(turns: *mut Turns, side: u32, clock: u32, nr_tasks: u32);
+    pub(crate) fn tlp_turns_begin(
+        turns: *mut Turns,
+        side: u32,
+        clock: u32,
+        nr_tasks: u32,
+        nr_cpus: u32,
+    );
     pub(crate) fn tlp_turns_end(turns: *mut Turns);
     pub(crate) fn tlp_charge(
         t: *mut Task,

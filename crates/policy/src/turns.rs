@@ -20,7 +20,7 @@ pub struct Turns {
     pub served_ns: [u64; 3],
     pub first_ns: i64,
     pub clock: u32,
-    pub nr_tasks: u32,
+    pub part_q10: u32,
     pub side: u32,
     pub present: u32,
 }
@@ -44,11 +44,12 @@ impl Turns {
         unsafe { ffi::tlp_turns_choose(self, sides) }
     }
 
-    /// The CPU runs a task of this side, which had so many tasks, while another has tasks too.
+    /// The CPU runs a task of this side while another has tasks too. The side's queue has so many
+    /// tasks, waiting and running, and so many CPUs serve it.
     #[inline]
-    pub fn begin(&mut self, side: u32, clock: u32, nr_tasks: u32) {
+    pub fn begin(&mut self, side: u32, clock: u32, nr_tasks: u32, nr_cpus: u32) {
         // SAFETY: as in `choose`.
-        unsafe { ffi::tlp_turns_begin(self, side, clock, nr_tasks) }
+        unsafe { ffi::tlp_turns_begin(self, side, clock, nr_tasks, nr_cpus) }
     }
 
     /// What runs now did not come from a side while another had tasks.

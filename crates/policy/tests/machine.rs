@@ -161,7 +161,10 @@ impl Machine {
         let second = ids[1 - side as usize];
         if let Some(job) = self.head(first, cpu) {
             if sides.nr_tasks.iter().filter(|&&nr| nr > 0).count() > 1 {
-                self.turns[cpu].begin(side, first, sides.nr_tasks[side as usize]);
+                let class = self.classes[cpu];
+                let serves = |other: &&u32| side == SIDE_DEFAULT || **other == class;
+                let nr_cpus = self.classes.iter().filter(serves).count() as u32;
+                self.turns[cpu].begin(side, first, sides.nr_tasks[side as usize], nr_cpus);
             }
             return Some(job);
         }

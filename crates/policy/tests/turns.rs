@@ -32,7 +32,7 @@ fn task(clock: u32) -> Task {
 
 /// Charge a turn of a side.
 fn turn(turns: &mut Turns, side: u32, nr_tasks: u32, used_ns: u64) {
-    turns.begin(side, 7, nr_tasks);
+    turns.begin(side, 7, nr_tasks, 1);
     turns.charge(&mut task(7), &CFG, used_ns, false);
     turns.end();
 }
@@ -100,7 +100,7 @@ fn only_turns_count() {
     let mut turns = Turns::default();
     turns.charge(&mut task(7), &CFG, SLICE_NS, false);
     assert_eq!(turns.served_ns, [0; 3]);
-    turns.begin(SIDE_DEFAULT, 8, 1);
+    turns.begin(SIDE_DEFAULT, 8, 1, 1);
     turns.charge(&mut task(7), &CFG, SLICE_NS, false);
     assert_eq!(turns.served_ns, [0; 3], "another queue's task");
     turn(&mut turns, SIDE_OWN, 4, SLICE_NS);
@@ -142,7 +142,7 @@ proptest! {
             turns.choose(&even([1; 3]));
             let before = turns.served_ns;
             let least = *before.iter().min().unwrap();
-            turns.begin(side, 7, nr_tasks);
+            turns.begin(side, 7, nr_tasks, 1);
             turns.charge(&mut Task { weight, ..task(7) }, &CFG, used_ns, false);
             let limit_ns = 2 * SLICE_NS * u64::from(WEIGHT_NICE0) / u64::from(weight);
             for (i, (&before_ns, &after_ns)) in before.iter().zip(&turns.served_ns).enumerate() {

@@ -144,7 +144,8 @@ impl Machine {
         self.turns[cpu].end();
         if sides.nr_tasks.iter().filter(|&&nr| nr > 0).count() > 1 {
             let id = self.id(next);
-            self.turns[cpu].begin(side, id, sides.nr_tasks[side as usize]);
+            let (nr_tasks, nr_cpus) = self.load(side as usize);
+            self.turns[cpu].begin(side, id, nr_tasks, nr_cpus);
         }
         Some(next)
     }
@@ -285,6 +286,23 @@ fn heavy_tasks_among_many_light_ones_get_their_share() {
     m.run(60_000 * MS);
     let light: f64 = (0..16).map(|hog| m.share(hog)).sum();
     assert!((light - 0.5).abs() < 0.03, "{light}");
+}
+
+/// Tasks that all four CPUs may run count on each for a quarter: one that is bound to a CPU shares it with two of the
+/// eight others, not with all of them; and the fewer the others, the more it gets.
+#[test]
+fn one_bound_to_a_cpu_shares_it_with_that_cpus_part_of_the_others() {
+    for (others, due) in [(2, 2.0 / 3.0), (8, 1.0 / 3.0), (16, 0.2)] {
+        let mut hogs = vec![(SIDE_DEFAULT, 100, u64::MAX); others];
+        hogs.extend([(SIDE_OWN, 100, u64::MAX); 4]);
+        hogs.push((SIDE_PINNED, 100, u64::MAX));
+        let mut m = Machine::new(4, &hogs);
+        m.run(60_000 * MS);
+        // a CPU has, besides, one of the four own tasks
+        let due = due / (1.0 + due);
+        let got = 4.0 * m.share(others + 4);
+        assert!((got - due).abs() <= 0.1 * due, "{others} others: {got:.3} instead of {due:.3}");
+    }
 }
 
 /// (side, weight, run)

@@ -37,6 +37,8 @@ crate::statistics! {
         counter score_events "" "tasks whose power score came to speak for another level",
         counter heuristic_ends "" "wide periods that a heuristic or a timeout ended",
         counter preemptions "preempt" "other work sent away from wide CPUs for wide work",
+        counter preemption_searches "" "searches for a CPU whose work wide work can displace",
+        counter preemption_looks "" "CPUs that these searches looked at",
         counter steals "" "tasks taken from the queue of another last-level cache",
         counter size_changes "" "changes of the wide CPUs, by automatic sizing or by request",
         counter overlooked ""
@@ -44,6 +46,8 @@ crate::statistics! {
         counter target_changes "" "performance targets of threads that the frequency governor was told",
         counter wide_on_scalar_ticks "wrong"
             "timer ticks that saw wide code on a scalar CPU, degraded tasks not counted",
+        counter shared_atomics ""
+            "atomic operations of the scheduler on cache lines that several CPUs write",
         counter ticks "" "timer ticks",
     }
 }

@@ -42,11 +42,14 @@ pub fn lane_stats(counters: &[CpuCounters], interval_ns: u64, wide_cpus: usize) 
         score_events: sum(|c| c.score_events),
         heuristic_ends: sum(|c| c.heuristic_ends),
         preemptions: sum(|c| c.preemptions),
+        preemption_searches: sum(|c| c.victim_walks),
+        preemption_looks: sum(|c| c.victim_looks),
         steals: sum(|c| c.steals),
         size_changes: None, // no CPU's doing: the lane's
         overlooked: sum(|c| c.overlooked),
         target_changes: sum(|c| c.target_changes),
         wide_on_scalar_ticks: sum(|c| c.tick_wide_on_scalar),
+        shared_atomics: sum(|c| c.shared_atomics),
         ticks: sum(|c| c.ticks),
     }
 }

@@ -11,6 +11,8 @@ mod experiment;
 mod groups;
 mod handover;
 mod hints;
+mod large;
+mod layered;
 mod lib_locks;
 mod lib_monitor;
 mod lib_pstate;
@@ -26,6 +28,7 @@ mod sim_results;
 mod trap;
 mod trap_avx512;
 mod waits;
+mod wakeups;
 
 use crate::suite::Case;
 
@@ -38,6 +41,9 @@ pub const ALL: &[Case] = &[
     Case::bench("waits", waits::longest).limit_s(1800),
     Case::bench("waits-llcs", waits::imbalances).topology("sockets=2,cores=2").limit_s(600),
     Case::bench("groups", groups::run).limit_s(900),
+    Case::bench("wakeups", wakeups::run).limit_s(1200).peers(&["scx_layered"]),
+    Case::bench("wakeups-remote", wakeups::remote).topology("sockets=2,cores=2").limit_s(600),
+    Case::bench("large", large::run).cpus(64).limit_s(1800),
     Case::bench("lib-locks", lib_locks::run).group("lib").host(),
     Case::bench("overhead", overhead::run).icount().limit_s(900).peers(&["scx_layered"]),
     Case::bench("probe", probe::run).group("probe").limit_s(900).host(),

@@ -7,18 +7,14 @@
 //! through a pipe, like a server's workers. There is always someone to run, so the instruction
 //! count of all CPUs is work plus scheduling.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 
-use crate::guest::{Child, scx_state, tsc, wait_for, work};
+use super::layered;
+use crate::guest::{Child, tsc, work};
 use crate::lane::Lane;
 use crate::measure::{Figure, median, publish};
 
 const REPETITIONS: usize = 7;
-const LAYERED: &str = "/usr/bin/scx_layered";
 
 type Load = (&'static str, fn() -> Result<u64>);
 const LOADS: [Load; 2] = [("hogs", hogs), ("requests", requests)];
@@ -94,32 +90,13 @@ fn measure_all() -> Result<Vec<Vec<f64>>> {
     LOADS.iter().map(|(_, load)| measure(*load)).collect()
 }
 
-fn under_layered() -> Result<Option<Vec<Vec<f64>>>> {
-    if !Path::new(LAYERED).exists() {
-        return Ok(None);
-    }
-    let mut layered = Command::new(LAYERED)
-        .arg("--run-example")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let up =
-        wait_for("scx_layered is not up", Duration::from_secs(60), || scx_state() == "enabled");
-    let values = up.and_then(|()| measure_all());
-    // SAFETY: our own child.
-    unsafe { libc::kill(layered.id() as i32, libc::SIGINT) };
-    layered.wait()?;
-    values.map(Some)
-}
-
 /// Measure and publish.
 pub fn run() -> Result<()> {
     let kernel = measure_all()?;
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3", "--unclassified", "scalar"])?;
     let ours = measure_all()?;
     lane.stop()?;
-    let layered = under_layered()?;
+    let layered = layered::under(measure_all)?;
     let mut figures = Vec::new();
     let mut worst: Option<Figure> = None;
     for (i, (name, _)) in LOADS.iter().enumerate() {

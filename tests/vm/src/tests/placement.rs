@@ -93,7 +93,8 @@ fn wait_for_classes(when: &str, wanted: &[u64]) -> Result<()> {
         seen == wanted
     };
     wait_for("", Duration::from_secs(60), is_so).ok();
-    ensure!(seen == wanted, "{when} the classes are {seen:?} instead of {wanted:?}");
+    let counted = if seen == wanted { String::new() } else { stats()?.to_string() };
+    ensure!(seen == wanted, "{when} the classes are {seen:?} instead of {wanted:?}; {counted}");
     Ok(())
 }
 
@@ -111,6 +112,7 @@ pub fn tiers() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "3", "--tiers"])?;
     let hog = |level: u32| {
         Child::fork(move || {
+            load::connect();
             let _ = turbolane::wide_begin(level);
             spin(Duration::from_secs(600));
         })
@@ -182,6 +184,7 @@ pub fn rests() -> Result<()> {
 
 fn wide_hog() -> Result<Child> {
     Child::fork(|| {
+        load::connect();
         let _ = turbolane::wide_begin(2);
         spin(Duration::from_secs(600));
     })

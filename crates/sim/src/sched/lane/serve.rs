@@ -73,18 +73,20 @@ impl Lane {
         }
         let shares = sides.nr_tasks.iter().filter(|&&nr| nr > 0).count() > 1;
         let side = side as usize;
+        let shared = &self.queues[index[side]];
+        let (id, nr_cpus) = (shared.id, shared.nr_cpus);
+        let nr_tasks = shared.nr_tasks().max(sides.nr_tasks[side]);
         if let Some(prev) = prev.filter(|prev| prev.step == step && prev.side == side)
             && sides.key_ns[side] == prev.key_ns
         {
             if shares {
-                self.turns[cpu].begin(side as u32, prev.id, sides.nr_tasks[side]);
+                self.turns[cpu].begin(side as u32, prev.id, nr_tasks, nr_cpus);
             }
             return None;
         }
         if let Some(task) = self.take(sys, cpu, index[side]) {
             if shares {
-                let id = self.queues[index[side]].id;
-                self.turns[cpu].begin(side as u32, id, sides.nr_tasks[side]);
+                self.turns[cpu].begin(side as u32, id, nr_tasks, nr_cpus);
             }
             return Some(task);
         }
