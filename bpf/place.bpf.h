@@ -30,11 +30,22 @@ reachable_of_class(const struct task_struct *p, u32 class, u32 scope)
 	return as_cpumask(scratch);
 }
 
-/* A scope around a CPU: 0 is the machine, and stands for a cache or node that is
- * no smaller. */
+/* Whether this look is one at what an earlier one has seen: a cache or node that
+ * is no smaller than what is around it is called 0, as the machine is. */
+static __always_inline bool is_seen(const struct tl_cpu *c, u32 scope)
+{
+	if (scope == TL_SCOPE_NODE)
+		return !c->scope[TL_SCOPE_LLC] || !c->scope[TL_SCOPE_NODE];
+	return scope == TL_SCOPE_MACHINE && !c->scope[TL_SCOPE_LLC] &&
+	       !c->scope[TL_SCOPE_NODE];
+}
+
+/* The CPUs of a scope around a CPU, 0 for all. */
 static __always_inline u32 scope_around(const struct tl_cpu *c, u32 scope)
 {
-	return scope < TL_SCOPE_MACHINE ? c->scope[scope & 1] : 0;
+	if (scope == TL_SCOPE_LLC && c->scope[TL_SCOPE_LLC])
+		return c->scope[TL_SCOPE_LLC];
+	return scope == TL_SCOPE_MACHINE ? 0 : c->scope[TL_SCOPE_NODE];
 }
 
 /* Claim an idle CPU of the class that the task may use: its last one first, for
@@ -44,18 +55,14 @@ static __always_inline s32 claim_idle_in(const struct task_struct *p, u32 class,
 {
 	const struct tl_cpu *prev = lookup_cpu(prev_cpu);
 	const struct cpumask *reachable;
-	u32 around;
 
-	if (!prev)
+	if (!prev || is_seen(prev, scope))
 		return -1;
 	if (scope == TL_SCOPE_LLC && prev->class == class &&
 	    bpf_cpumask_test_cpu(prev_cpu, p->cpus_ptr) &&
 	    scx_bpf_test_and_clear_cpu_idle(prev_cpu))
 		return prev_cpu;
-	around = scope_around(prev, scope);
-	if (!around && scope != TL_SCOPE_MACHINE)
-		return -1; /* the machine's turn comes */
-	reachable = reachable_of_class(p, class, around);
+	reachable = reachable_of_class(p, class, scope_around(prev, scope));
 	return reachable ? scx_bpf_pick_idle_cpu(reachable, 0) : -1;
 }
 
@@ -98,7 +105,8 @@ static __always_inline s32 claim_idle(const struct task_struct *p,
 			break;
 		if (!(tc->t.caps >> class & 1))
 			continue;
-		cpu = claim_idle_in(p, class, tl_look_scope(i), prev_cpu);
+		cpu = claim_idle_in(p, class, tl_look_scope(&tc->t, i),
+				    prev_cpu);
 		if (cpu >= 0)
 			return cpu;
 	}

@@ -8,11 +8,14 @@
  * And if each cache has its own queues, two of them with unequal numbers of tasks
  * stay unequal: their CPUs are all busy, so nobody looks beyond.
  *
- * Idea: an idle CPU is looked for by class first, since a wrong class costs for
- * as long as the task runs, and a far cache only once. For each class in the
- * cache of the CPU that the task last ran on, then in its node, then anywhere:
+ * Idea: an idle CPU is looked for in the cache of the CPU that the task last ran
+ * on, then in its node, then anywhere. For tasks with a type the class goes before
+ * that, since a wrong class costs for as long as they run, and a far cache only
+ * once. Of the others nobody knows that a wide CPU would cost them anything (one
+ * that is idle gets its turbo back within a millisecond), so they stay near:
  *
- *   class needed: cache, node, machine; next class: cache, node, machine; ...
+ *   wide, scalar: class needed: cache, node, machine; next class: cache, ...
+ *   default:      cache: class 0, 1, ...; node: class 0, 1, ...; machine: ...
  *
  * A task waits in the shard of its last CPU, if there is a CPU for it in it.
  *
@@ -42,12 +45,15 @@ enum tl_scope {
  * and its scope. */
 tl_inline u32 tl_look_class(const struct tl_task *t, u32 i)
 {
-	return tl_idle_class(t, i / TL_NR_SCOPES);
+	if (i >= TL_IDLE_LOOKS)
+		return TL_NR_CLASSES;
+	return tl_idle_class(t, t->type == TL_DEFAULT ? i % TL_NR_CLASSES :
+							i / TL_NR_SCOPES);
 }
 
-tl_inline u32 tl_look_scope(u32 i)
+tl_inline u32 tl_look_scope(const struct tl_task *t, u32 i)
 {
-	return i % TL_NR_SCOPES;
+	return t->type == TL_DEFAULT ? i / TL_NR_CLASSES : i % TL_NR_SCOPES;
 }
 
 /*

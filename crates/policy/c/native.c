@@ -96,7 +96,7 @@ EXPORT(u32, compares_now, (u32 nr_looks), tl_compares_now(nr_looks))
 EXPORT(u32, helps, (u64 own_key_ns, u64 other_key_ns, u64 slice_ns),
        tl_helps(own_key_ns, other_key_ns, slice_ns))
 EXPORT(u32, look_class, (const struct tl_task *t, u32 i), tl_look_class(t, i))
-EXPORT(u32, look_scope, (u32 i), tl_look_scope(i))
+EXPORT(u32, look_scope, (const struct tl_task *t, u32 i), tl_look_scope(t, i))
 EXPORT(u32, core_class, (u32 rank, const struct tl_split *split),
        tl_core_class(rank, split))
 EXPORT(u32, idle_class, (const struct tl_task *t, u32 i), tl_idle_class(t, i))

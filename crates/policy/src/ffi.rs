@@ -95,7 +95,7 @@ unsafe extern "C" {
     pub(crate) fn tlp_compares_now(nr_looks: u32) -> u32;
     pub(crate) fn tlp_helps(own_key_ns: u64, other_key_ns: u64, slice_ns: u64) -> u32;
     pub(crate) fn tlp_look_class(t: *const Task, i: u32) -> u32;
-    pub(crate) fn tlp_look_scope(i: u32) -> u32;
+    pub(crate) fn tlp_look_scope(t: *const Task, i: u32) -> u32;
     pub(crate) fn tlp_core_class(rank: u32, split: *const Split) -> u32;
     pub(crate) fn tlp_idle_class(t: *const Task, i: u32) -> u32;
     pub(crate) fn tlp_victim_rank(need: u32, class: u32, running_queue: u32, arrives: u32) -> u32;

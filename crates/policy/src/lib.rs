@@ -24,6 +24,8 @@ pub use turns::{SIDE_DEFAULT, SIDE_NONE, SIDE_OWN, SIDE_PINNED, Sides, Turns};
 pub const LEVEL_MAX: u32 = 3;
 /// CPU classes: 0 is scalar, the others the highest level that may run there.
 pub const NR_CLASSES: u32 = LEVEL_MAX + 1;
+/// Looks for an idle CPU, at most: each class in the cache, the node and the machine.
+pub const IDLE_LOOKS: usize = 3 * NR_CLASSES as usize;
 /// CPUs that the tables of the kernel build hold.
 pub const CPUS_MAX: usize = 1024;
 /// Shards that the tables of the kernel build hold.
@@ -297,8 +299,9 @@ impl Task {
 
     /// Class and scope of the `i`-th look for an idle CPU; `None` when there is none left.
     pub fn look(&self, i: u32) -> Option<(u32, u32)> {
-        // SAFETY: as in `need`; the second takes and returns an integer.
-        let (class, scope) = unsafe { (ffi::tlp_look_class(self, i), ffi::tlp_look_scope(i)) };
+        // SAFETY: as in `need`.
+        let (class, scope) =
+            unsafe { (ffi::tlp_look_class(self, i), ffi::tlp_look_scope(self, i)) };
         (class < NR_CLASSES).then_some((class, scope))
     }
 

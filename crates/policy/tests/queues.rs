@@ -123,6 +123,22 @@ fn idle_search_goes_upwards() {
     }
 }
 
+/// Each class from the needed one upwards is looked at in each scope once: classified tasks go far before they take a
+/// higher class, the others take any class before they go far.
+#[test]
+fn idle_looks_go_by_class_or_by_scope() {
+    for task in all_tasks() {
+        let looks: Vec<(u32, u32)> = (0..).map_while(|i| task.look(i)).collect();
+        let mut wanted: Vec<(u32, u32)> = (task.need()..NR_CLASSES)
+            .flat_map(|class| (0..3).map(move |scope| (class, scope)))
+            .collect();
+        if u32::from(task.task_type) == policy::TYPE_DEFAULT {
+            wanted.sort_by_key(|&(class, scope)| (scope, class));
+        }
+        assert_eq!(looks, wanted, "{task:?}");
+    }
+}
+
 /// Victims: never for scalar work, never wide work, never a class too low; scalar guests before
 /// default work; `victim_best` is reached and not exceeded.
 #[test]

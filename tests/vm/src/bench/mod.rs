@@ -22,6 +22,7 @@ mod overhead;
 mod placement;
 mod probe;
 pub mod record;
+mod registration;
 mod scan;
 mod sim;
 mod sim_results;
@@ -41,6 +42,7 @@ pub const ALL: &[Case] = &[
     Case::bench("waits", waits::longest).limit_s(1800),
     Case::bench("waits-llcs", waits::imbalances).topology("sockets=2,cores=2").limit_s(600),
     Case::bench("groups", groups::run).limit_s(900),
+    Case::bench("registration", registration::run).limit_s(900),
     Case::bench("wakeups", wakeups::run).limit_s(1200).peers(&["scx_layered"]),
     Case::bench("wakeups-remote", wakeups::remote).topology("sockets=2,cores=2").limit_s(600),
     Case::bench("large", large::run).cpus(64).limit_s(1800),

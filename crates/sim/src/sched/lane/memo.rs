@@ -24,8 +24,8 @@ pub(super) struct Kind {
     pub fits: u8,
     /// Bit c: `tl_task_is_guest` on class c.
     pub guest: u8,
-    /// `tl_idle_class` for i = 0.., `NR_CLASSES` at the end.
-    pub idle: [u8; CLASSES],
+    /// Class and scope of each look for an idle CPU, `NR_CLASSES` at the end.
+    pub looks: [(u8, u8); policy::IDLE_LOOKS],
 }
 
 impl Kind {
@@ -38,7 +38,10 @@ impl Kind {
             queue: task.queue() as u8,
             fits: bits(&|class| task.fits(class)),
             guest: bits(&|class| task.is_guest(class)),
-            idle: std::array::from_fn(|i| task.idle_class(i as u32) as u8),
+            looks: std::array::from_fn(|i| {
+                let (class, scope) = task.look(i as u32).unwrap_or((NR_CLASSES, 0));
+                (class as u8, scope as u8)
+            }),
         }
     }
 }
@@ -195,7 +198,7 @@ impl Memo {
             Mutation::DefaultForgotten => self.has_default = [false; CLASSES],
             Mutation::EndlessSlices => self.slice_ns = [u64::MAX / 4; 4],
             Mutation::IdleIgnored => {
-                self.kinds.iter_mut().for_each(|kind| kind.idle = [NR_CLASSES as u8; CLASSES]);
+                self.kinds.iter_mut().for_each(|kind| kind.looks.fill((NR_CLASSES as u8, 0)));
             }
             Mutation::KernelFirst => self.kernel_first = true,
             Mutation::ScalarFirst => {

@@ -7,23 +7,26 @@ use super::{Enqueue, Lane};
 use crate::sys::{Kick, Sys, Tid};
 
 impl Lane {
-    /// An idle CPU of the class: in the cache, then in the node, then anywhere (policy/locality.h).
-    fn claim_idle_of_class(
+    /// An idle CPU of the class within a scope (policy/locality.h), the last one first.
+    fn claim_idle_in(
         &self,
         sys: &mut Sys,
         task: Tid,
-        class: u8,
+        (class, scope): (u8, u8),
         prev: usize,
     ) -> Option<usize> {
-        if self.class[prev] == class && sys.allows(task, prev) && sys.claim(prev) {
+        if scope == 0 && self.class[prev] == class && sys.allows(task, prev) && sys.claim(prev) {
             return Some(prev);
         }
-        let (place, class) = (sys.layout.place[prev], class as usize);
+        let place = sys.layout.place[prev];
         let llc = self.llc_masks.get(place.llc as usize);
         let node = self.node_masks.get(place.node as usize);
-        let near = [llc, node].into_iter().flatten();
-        let mut scopes = near.chain([&self.class_masks]).map(|masks| &masks[class]);
-        scopes.find_map(|mask| sys.claim_any(mask, task))
+        let masks = match (scope, llc, node) {
+            (0, Some(near), _) | (0, None, Some(near)) | (1, Some(_), Some(near)) => near,
+            (0, None, None) | (2, Some(_), _) | (2, _, Some(_)) => &self.class_masks,
+            _ => return None, // an earlier look was at the same CPUs
+        };
+        sys.claim_any(&masks[class as usize], task)
     }
 
     /// Claim an idle CPU for the task, in the policy's order of classes and scopes.
@@ -32,13 +35,13 @@ impl Lane {
             return None;
         }
         let t = &self.tasks[task as usize].t;
-        let order = self.memo.of(t).idle;
+        let looks = self.memo.of(t).looks;
         let caps = t.caps;
-        order
+        looks
             .into_iter()
-            .take_while(|&class| u32::from(class) < NR_CLASSES)
-            .filter(|&class| caps >> class & 1 == 1)
-            .find_map(|class| self.claim_idle_of_class(sys, task, class, prev))
+            .take_while(|&(class, _)| u32::from(class) < NR_CLASSES)
+            .filter(|&(class, _)| caps >> class & 1 == 1)
+            .find_map(|look| self.claim_idle_in(sys, task, look, prev))
     }
 
     /// Whether a scalar CPU stands idle that a guest of a wide CPU could use.
