@@ -57,9 +57,12 @@ impl AffinityLane {
         let board = Arc::new(board);
         let keeper = Keeper::start(&board).map_err(failed("cannot start the keeper of masks"))?;
         let (recorder, areas) = (keeper.recorder(), keeper.recorder());
-        let new_area = Box::new(move |number| areas.new_area(number));
-        let server = HintServer::start(socket, fd, new_area, Box::new(move |r| recorder.record(r)))
-            .map_err(cannot_serve)?;
+        let new_areas = Box::new(move |numbers: &[u32]| {
+            numbers.iter().map(|&number| areas.new_area(number)).collect()
+        });
+        let server =
+            HintServer::start(socket, fd, new_areas, Box::new(move |r| recorder.record(r)))
+                .map_err(cannot_serve)?;
         let wide = layout::cpus_of(&topology, &wide_cores);
         Ok((AffinityLane { board, topology, config, wide, _keeper: keeper }, server))
     }

@@ -132,9 +132,9 @@ fn start_scx(config: Config, fault: Fault) -> Result<(Way, HintServer)> {
     lane.publish()?;
     let path = Path::new(turbolane::protocol::SOCKET);
     let (board, maps) = (lane.hint_maps()?.board, lane.hint_maps()?);
-    let new_area = Box::new(move |number| maps.new_area(number));
+    let new_areas = Box::new(move |numbers: &[u32]| maps.new_areas(numbers));
     let server =
-        HintServer::start(path, board, new_area, on_register(&lane)?).map_err(cannot_serve)?;
+        HintServer::start(path, board, new_areas, on_register(&lane)?).map_err(cannot_serve)?;
     Ok((Way::Scx(Box::new(lane)), server))
 }
 

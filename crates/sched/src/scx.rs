@@ -357,32 +357,40 @@ pub struct HintMaps {
 }
 
 impl HintMaps {
-    /// A new area, which the scheduler finds by its number from then on.
-    pub fn new_area(&self, number: u32) -> std::io::Result<Area> {
-        let opts = sys::bpf_map_create_opts {
-            sz: size_of::<sys::bpf_map_create_opts>() as _,
-            map_flags: sys::BPF_F_MMAPABLE,
-            ..Default::default()
-        };
-        let bytes = size_of::<turbolane::page::Area>() as u32;
-        // SAFETY: reads the name and the options; a descriptor that comes back is new and ours.
-        let fd = unsafe {
-            let (kind, name) = (sys::BPF_MAP_TYPE_ARRAY, c"hint_area".as_ptr());
-            match sys::bpf_map_create(kind, name, 4, bytes, 1, &opts) {
-                fd if fd >= 0 => std::os::fd::OwnedFd::from_raw_fd(fd),
-                error => return Err(std::io::Error::from_raw_os_error(-error)),
-            }
-        };
-        let value = fd.as_raw_fd();
-        // SAFETY: key and value are four bytes each, as the map has them.
+    /// New areas, which the scheduler finds by their numbers from then on. The kernel waits for programs that may see the
+    /// old ones: once for all, from Linux 6.8 on.
+    pub fn new_areas(&self, numbers: &[u32]) -> std::io::Result<Vec<Area>> {
+        let fds = numbers.iter().map(|_| new_area()).collect::<std::io::Result<Vec<_>>>()?;
+        let values: Vec<i32> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+        let mut count = numbers.len() as u32;
+        // SAFETY: keys and values are four bytes each, as the map has them, and as many as the count says.
         let error = unsafe {
-            let (key, value) = ((&raw const number).cast(), (&raw const value).cast());
-            sys::bpf_map_update_elem(self.areas.as_raw_fd(), key, value, 0)
+            let (keys, values) = (numbers.as_ptr().cast(), values.as_ptr().cast());
+            let (map, no_opts) = (self.areas.as_raw_fd(), std::ptr::null());
+            sys::bpf_map_update_batch(map, keys, values, &mut count, no_opts)
         };
         if error != 0 {
             return Err(std::io::Error::from_raw_os_error(-error));
         }
-        Area::from_fd(fd)
+        fds.into_iter().map(Area::from_fd).collect()
+    }
+}
+
+/// A map that an area is in.
+fn new_area() -> std::io::Result<std::os::fd::OwnedFd> {
+    let opts = sys::bpf_map_create_opts {
+        sz: size_of::<sys::bpf_map_create_opts>() as _,
+        map_flags: sys::BPF_F_MMAPABLE,
+        ..Default::default()
+    };
+    let bytes = size_of::<turbolane::page::Area>() as u32;
+    // SAFETY: reads the name and the options; a descriptor that comes back is new and ours.
+    unsafe {
+        let (kind, name) = (sys::BPF_MAP_TYPE_ARRAY, c"hint_area".as_ptr());
+        match sys::bpf_map_create(kind, name, 4, bytes, 1, &opts) {
+            fd if fd >= 0 => Ok(std::os::fd::OwnedFd::from_raw_fd(fd)),
+            error => Err(std::io::Error::from_raw_os_error(-error)),
+        }
     }
 }
 

@@ -186,8 +186,10 @@ impl Deref for AreaView {
     }
 }
 
-/// Makes area number N, zeroed, in place of the one that had the number before: who acts on slots sees it from then on.
-pub type NewArea = Box<dyn FnMut(u32) -> io::Result<Area> + Send>;
+/// Makes areas with these numbers, zeroed, in place of those that had the numbers before: who acts on slots sees them from
+/// then on. All or none. Many at a time take as long as one (tens of milliseconds with the scheduler, whose programs must
+/// be done with the old ones).
+pub type NewAreas = Box<dyn FnMut(&[u32]) -> io::Result<Vec<Area>> + Send>;
 
 #[cfg(test)]
 mod tests {

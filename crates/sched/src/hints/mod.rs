@@ -8,7 +8,7 @@ mod memory;
 mod server;
 mod slots;
 
-pub use memory::{Area, AreaView, Board, NewArea};
+pub use memory::{Area, AreaView, Board, NewAreas};
 pub use server::{HintServer, OnRegister, Registration};
 
 use std::io::{self, ErrorKind};

@@ -18,6 +18,9 @@
 //! A search is needed for processes in containers alone, and reads /proc once per thread, 20 us each. It is done in steps:
 //! a few threads per round, while others are served; one search per user at a time, the users in turn.
 //!
+//! Areas are made before they are needed, many at a time: to make one takes as long as the scheduler's programs may run,
+//! tens of milliseconds on a busy machine, and the workers of a server all come at once.
+//!
 //! Order of a registration: the slot is prepared, the scheduler gets its number, the owner is written, the thread is
 //! answered. Neither the scheduler nor the thread sees a slot half done.
 //!
@@ -42,7 +45,7 @@ use hw::task::{Lookup, Search};
 use turbolane::page::{self, AREA_SLOTS, AREAS, SILENT, Slot};
 use turbolane::protocol::{MAGIC, MESSAGE_BYTES, Message, OP_REGISTER, Reply, Request, TIMEOUT_MS};
 
-use super::memory::{Area, NewArea};
+use super::memory::{Area, NewAreas};
 use super::slots::{Living, Process, Slots, Thread};
 
 /// Connections at once. Honest ones last microseconds.
@@ -54,8 +57,11 @@ const BACKLOG: i32 = 1024;
 /// Threads that a search looks at in one step, about 1 ms.
 const SEARCH_STEP: usize = 48;
 
-/// Descriptors that areas leave for everything else.
-const OTHER_DESCRIPTORS: usize = 128;
+/// Areas that are made at a time, for processes to come. When half of them are left the next ones are made.
+const SPARE_AREAS: usize = 32;
+
+/// Descriptors that areas in use leave for everything else: peers, spare areas, what the scheduler itself has open.
+const OTHER_DESCRIPTORS: usize = 256;
 
 /// Rest after the kernel refused a connection for want of memory or descriptors.
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);
@@ -93,7 +99,9 @@ struct Desk {
     slots: Slots,
     /// By number; one that is free is kept until its number is given again.
     areas: HashMap<u32, Area>,
-    new_area: NewArea,
+    /// Nobody has had them yet.
+    spare: HashMap<u32, Area>,
+    new_areas: NewAreas,
     on_register: OnRegister,
 }
 
@@ -127,14 +135,21 @@ impl HintServer {
     pub fn start(
         path: &Path,
         board_fd: OwnedFd,
-        new_area: NewArea,
+        new_areas: NewAreas,
         on_register: OnRegister,
     ) -> io::Result<HintServer> {
         let listener = listen(path)?;
         let file = fs::symlink_metadata(path)?;
         let (stopped, stop) = io::pipe()?;
-        let (slots, run_id, areas) = (Slots::new(room()), random_id()?, HashMap::new());
-        let desk = Desk { board_fd, run_id, slots, areas, new_area, on_register };
+        let desk = Desk {
+            board_fd,
+            run_id: random_id()?,
+            slots: Slots::new(room()),
+            areas: HashMap::new(),
+            spare: HashMap::new(),
+            new_areas,
+            on_register,
+        };
         let desk = Arc::new(Mutex::new(desk));
         let served = Arc::clone(&desk);
         let thread = std::thread::Builder::new()
@@ -184,11 +199,18 @@ fn random_id() -> io::Result<u32> {
     Ok(u32::from_ne_bytes(bytes).max(1))
 }
 
-/// Areas for which there are descriptors.
+/// Areas for which there are descriptors. Takes as many as this process may have.
 fn room() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: writes to the local structure only.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    // SAFETY: reads and writes the local structure only.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        let wanted = (AREAS + OTHER_DESCRIPTORS) as libc::rlim_t;
+        let more = libc::rlimit { rlim_cur: wanted.min(limit.rlim_max), ..limit };
+        if more.rlim_cur > limit.rlim_cur && libc::setrlimit(libc::RLIMIT_NOFILE, &more) == 0 {
+            limit = more;
+        }
+    }
     usize::try_from(limit.rlim_cur)
         .unwrap_or(AREAS)
         .saturating_sub(OTHER_DESCRIPTORS)
@@ -229,7 +251,7 @@ impl Desk {
             .give(process, thread, &InProc)
             .ok_or_else(|| Error::from_raw_os_error(libc::ENOSPC))?;
         if given.is_new_area {
-            self.make_area(process, given.slot)?;
+            self.use_spare_area(process, given.slot)?;
         }
         let slot = self.slot(given.slot)?;
         slot.tid.store(0, Release);
@@ -249,12 +271,34 @@ impl Desk {
         Ok(given.slot)
     }
 
-    fn make_area(&mut self, process: Process, slot: u32) -> io::Result<()> {
+    fn use_spare_area(&mut self, process: Process, slot: u32) -> io::Result<()> {
         let area = slot / AREA_SLOTS as u32;
-        let made = (self.new_area)(area);
-        let made = made.inspect_err(|_| self.slots.release_area(process, area))?;
-        self.areas.insert(area, made);
+        if !self.spare.contains_key(&area) {
+            let made = self.make_spare_areas(Some(area));
+            made.inspect_err(|_| self.slots.release_area(process, area))?;
+        }
+        if let Some(spare) = self.spare.remove(&area) {
+            self.areas.insert(area, spare);
+        }
         Ok(())
+    }
+
+    /// Makes the areas that are given next, and this one.
+    fn make_spare_areas(&mut self, wanted: Option<u32>) -> io::Result<()> {
+        let next = self.slots.next_areas(SPARE_AREAS).filter(|area| !self.spare.contains_key(area));
+        let numbers: Vec<u32> = wanted.into_iter().chain(next).take(SPARE_AREAS).collect();
+        if !numbers.is_empty() {
+            let made = (self.new_areas)(&numbers)?;
+            self.spare.extend(numbers.into_iter().zip(made));
+        }
+        Ok(())
+    }
+
+    /// Between requests: has areas made before somebody must wait for one. If that fails, the next who needs one is told.
+    fn stock_up(&mut self) {
+        if self.spare.len() <= SPARE_AREAS / 2 {
+            let _ = self.make_spare_areas(None);
+        }
     }
 
     fn slot(&self, slot: u32) -> io::Result<&Slot> {
@@ -295,6 +339,7 @@ fn serve(listener: &OwnedFd, stopped: &OwnedFd, desk: &Mutex<Desk>) {
     let mut peers: Vec<Peer> = Vec::new();
     let mut last_searched = 0;
     loop {
+        lock(desk).stock_up();
         let Some(ready) = wait(listener, stopped, &peers) else { return };
         let mut spoke = ready.peers.into_iter();
         peers.retain_mut(|peer| {

@@ -69,8 +69,53 @@ impl Setup {
     }
 }
 
-fn memfds() -> NewArea {
-    Box::new(|_| Area::memfd())
+/// Areas are there before anybody asks, many made at once; one that could not be made is made when it is needed, and
+/// whoever needed it is told if it still cannot.
+#[test]
+fn areas_are_made_ahead() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hint.sock");
+    let (_board, fd) = Board::memfd().unwrap();
+    let (tell, made) = mpsc::channel();
+    let mut refuse = 0;
+    let new_areas: NewAreas = Box::new(move |numbers| {
+        tell.send(numbers.to_vec()).unwrap();
+        refuse += 1;
+        match refuse {
+            2 | 3 => Err(Error::from_raw_os_error(libc::ENOMEM)),
+            _ => memfds()(numbers),
+        }
+    });
+    let server = HintServer::start(&path, fd, new_areas, Box::new(|_| Ok(()))).unwrap();
+    let ahead: Vec<u32> = (0..SPARE_AREAS as u32).collect();
+    assert_eq!(made.recv_timeout(PATIENCE).unwrap(), ahead);
+    let mut desk = lock(&server.desk);
+    let process = |tgid| Process { tgid, start_ticks: 1, uid: 0 };
+    let give = |desk: &mut Desk, tgid| {
+        let thread = Thread { tid: tgid, start_ticks: 1 };
+        let given = desk.slots.give(process(tgid), thread, &InProc).unwrap();
+        desk.use_spare_area(process(tgid), given.slot).map(|()| given.slot / AREA_SLOTS as u32)
+    };
+    for area in 0..SPARE_AREAS as u32 {
+        assert_eq!(give(&mut desk, area + 1).unwrap(), area);
+    }
+    assert!(made.try_recv().is_err(), "more were made");
+    desk.stock_up();
+    assert_eq!(give(&mut desk, 100).unwrap_err().raw_os_error(), Some(libc::ENOMEM));
+    let next = SPARE_AREAS as u32;
+    assert_eq!(
+        give(&mut desk, 101).unwrap(),
+        next + 1,
+        "the area that could not be made is given again later"
+    );
+    assert_eq!(
+        made.try_iter().map(|numbers| numbers[0]).collect::<Vec<_>>(),
+        [next, next, next + 1]
+    );
+}
+
+fn memfds() -> NewAreas {
+    Box::new(|numbers| numbers.iter().map(|_| Area::memfd()).collect())
 }
 
 fn say(socket: &OwnedFd, bytes: &[u8]) {

@@ -19,7 +19,7 @@
 //! A thread that asks again gets its slot again: after it lost its mapping, after `exec`, and when
 //! several copies of the library in one process ask for the same thread.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use turbolane::page::{AREA_SLOTS, AREAS};
@@ -106,7 +106,8 @@ pub(super) struct Slots {
     holders: HashMap<Process, Holder>,
     /// Areas in use, by user.
     users: HashMap<u32, usize>,
-    free: Vec<u32>,
+    /// The next one first: those that were given back are given again last.
+    free: VecDeque<u32>,
     used: usize,
     capacity: usize,
     reserve: usize,
@@ -120,7 +121,7 @@ impl Slots {
         Slots {
             holders: HashMap::new(),
             users: HashMap::new(),
-            free: (0..capacity as u32).rev().collect(),
+            free: (0..capacity as u32).collect(),
             used: 0,
             capacity,
             reserve: RESERVE.min(capacity / 4),
@@ -184,6 +185,11 @@ impl Slots {
         self.take_back(process.uid, &[area]);
     }
 
+    /// The areas that are given next, so many at most.
+    pub fn next_areas(&self, nr: usize) -> impl Iterator<Item = u32> {
+        self.free.iter().copied().take(nr)
+    }
+
     /// The slots in use, with their owners.
     pub fn iter(&self) -> impl Iterator<Item = (u32, Process, Thread)> {
         self.holders.iter().flat_map(|(process, holder)| {
@@ -201,7 +207,8 @@ impl Slots {
         if !self.has_share(process.uid) {
             return false;
         }
-        let (Some(area), Some(holder)) = (self.free.pop(), self.holders.get_mut(&process)) else {
+        let (Some(area), Some(holder)) = (self.free.pop_front(), self.holders.get_mut(&process))
+        else {
             return false;
         };
         let first = area * AREA_SLOTS as u32;
