@@ -190,11 +190,9 @@ static __always_inline void advance_clocks(u32 shard, u64 now_ns)
 	u64 last_ns = s->advanced_ns;
 	u32 queue;
 
-	if (now_ns - last_ns < TL_ADVANCE_NS)
-		return;
-	count_shared_atomic();
-	if (__sync_val_compare_and_swap(&s->advanced_ns, last_ns, now_ns) !=
-	    last_ns)
+	if (now_ns - last_ns < TL_ADVANCE_NS ||
+	    __sync_val_compare_and_swap(&s->advanced_ns, last_ns, now_ns) !=
+		    last_ns)
 		return;
 	bpf_for(queue, 0, TL_NR_QUEUES)
 		tl_advance_queue(shard, queue, now_ns);

@@ -4,6 +4,7 @@
 //! replays and of the scanner. Group `probe`: what the frequency probe and the comparison of runs are worth, and what
 //! handing a section to another CPU costs. Group `lib`: the application library. Group `record`: what a recording costs.
 
+mod attacks;
 pub mod conservation;
 mod control;
 mod dvfs;
@@ -41,10 +42,14 @@ pub const ALL: &[Case] = &[
     Case::bench("conservation", conservation::run).limit_s(400),
     Case::bench("waits", waits::longest).limit_s(1800),
     Case::bench("waits-llcs", waits::imbalances).topology("sockets=2,cores=2").limit_s(600),
+    Case::bench("attacks", attacks::run).limit_s(3000),
     Case::bench("groups", groups::run).limit_s(900),
     Case::bench("registration", registration::run).limit_s(900),
     Case::bench("wakeups", wakeups::run).limit_s(1200).peers(&["scx_layered"]),
-    Case::bench("wakeups-remote", wakeups::remote).topology("sockets=2,cores=2").limit_s(600),
+    Case::bench("wakeups-remote", wakeups::remote)
+        .topology("sockets=2,cores=3")
+        .cpus(6)
+        .limit_s(600),
     Case::bench("large", large::run).cpus(64).limit_s(1800),
     Case::bench("lib-locks", lib_locks::run).group("lib").host(),
     Case::bench("overhead", overhead::run).icount().limit_s(900).peers(&["scx_layered"]),
