@@ -74,6 +74,7 @@ fn attempt(guest: &Guest, script: &str) -> Result<Outcome> {
         boot_s,
         total_s,
         retries: 0,
+        silicon_log: guest.silicon.as_ref().map(|_| files.silicon_log()),
         out_dir,
         _scratch: scratch,
     })
@@ -86,7 +87,7 @@ fn base(guest: &Guest) -> Result<(PathBuf, Option<Bochs>)> {
     match guest.emulator {
         Emulator::Qemu => Ok((images.initramfs.clone(), None)),
         Emulator::Bochs => {
-            let bochs = bochs::prepare(&guest.cache, &images.kernel)?;
+            let bochs = bochs::prepare(guest)?;
             let base = initramfs::prepare(&guest.cache, &images.kernel, &initramfs::BOCHS)?;
             Ok((base, Some(bochs)))
         }
