@@ -38,6 +38,8 @@ pub struct Outcome {
     /// Time from the emulator's start to the command's start, in seconds;
     /// `None` if the command never started.
     pub boot_s: Option<f64>,
+    /// CPU time of the emulator from the command's start to the end, in seconds.
+    pub command_cpu_s: Option<f64>,
     /// Time of the whole run without earlier attempts, in seconds.
     pub total_s: f64,
     /// Boots that died before the command started and were repeated.

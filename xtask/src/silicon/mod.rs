@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The dim-silicon machine as `./x` takes it: checked before anything is built or booted.
 
+pub(crate) mod bench;
+
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
@@ -9,6 +11,9 @@ use silicon::{Machine, Settings};
 use testbed::Silicon;
 
 use crate::repo;
+
+/// The group of benchmarks that look at guests from outside, too.
+pub(crate) const GROUP: &str = "silicon";
 
 /// A machine from `CPU[,KEY=VALUE...]` that has so many CPUs in this topology; its library is built.
 pub(crate) fn machine(text: &str, cpus: u32, topology: &str) -> Result<Silicon> {
