@@ -112,7 +112,7 @@ static int furthest_behind(void)
 	return found;
 }
 
-static void advance_to(uint64_t ticks)
+static inline void advance_to(uint64_t ticks)
 {
 	uint64_t now = bx_pc_system.time_ticks();
 
@@ -120,19 +120,24 @@ static void advance_to(uint64_t ticks)
 		BX_TICKN((Bit32u)(ticks - now));
 }
 
-/* Reports what the CPU that runs did. */
-static void report(void)
+/* The CPU that runs did nothing, and waits for an event. */
+static void fall_asleep(BX_CPU_C *c)
 {
-	BX_CPU_C *c = BX_CPU(running);
+	sleepers[running].is_asleep = true;
+	sleepers[running].pending = c->pending_event;
+	silicon_sleep(silicon, running);
+}
+
+/* Reports what the CPU that runs did. */
+static inline void report(BX_CPU_C *c)
+{
 	Bit64u icount = c->get_icount();
 	Bit32u insns = (Bit32u)(icount - c->icount_last_sync);
 
 	c->icount_last_sync = icount;
 	if (insns == 0 &&
 	    c->activity_state != BX_CPU_C::BX_ACTIVITY_STATE_ACTIVE) {
-		sleepers[running].is_asleep = true;
-		sleepers[running].pending = c->pending_event;
-		silicon_sleep(silicon, running);
+		fall_asleep(c);
 		return;
 	}
 	struct silicon_work work = {
@@ -156,7 +161,7 @@ static void report_exception(void)
 	if (c->silicon_wide)
 		c->silicon_wide = silicon_classify(c->silicon_first, done);
 	c->icount++;
-	report();
+	report(c);
 }
 
 void silicon_loop(void)
@@ -173,7 +178,9 @@ void silicon_loop(void)
 		}
 		running = next;
 		advance_to(times[running] >> 16);
-		BX_CPU(running)->cpu_run_trace();
-		report();
+		BX_CPU_C *c = BX_CPU(running);
+
+		c->cpu_run_trace();
+		report(c);
 	}
 }

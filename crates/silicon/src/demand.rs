@@ -98,14 +98,19 @@ pub struct Density {
 }
 
 impl Density {
+    /// Whether there was heavy code lately.
+    #[inline]
+    pub(crate) fn is_zero(self) -> bool {
+        self.heavy == 0
+    }
+
     /// A trace of so many instructions was executed; the level that it asks for.
     #[inline]
     pub(crate) fn trace(&mut self, rules: &Rules, counts: WideCounts, insns: u32) -> u8 {
+        self.fade(insns);
         if counts.0 == 0 {
-            self.fade(insns);
             return 0;
         }
-        self.fade(insns);
         self.heavy += counts.heavy() * WINDOW;
         rules.level(counts, self.heavy >= rules.dense)
     }
@@ -113,6 +118,10 @@ impl Density {
     #[inline]
     fn fade(&mut self, insns: u32) {
         self.heavy -= self.heavy * insns.min(WINDOW) / WINDOW;
+        // Less than one instruction would never fade by short traces.
+        if self.heavy < WINDOW {
+            self.heavy = 0;
+        }
     }
 }
 
@@ -158,6 +167,18 @@ mod tests {
             density.trace(&rules, WideCounts(0), 10);
         }
         assert_eq!(density.trace(&rules, WideCounts::one(InsnClass::Heavy512), 10), 1);
+    }
+
+    /// In the end nothing is left of it, however short the traces are.
+    #[test]
+    fn density_ends() {
+        let (rules, mut density) = (rules(), Density::default());
+        density.trace(&rules, WideCounts::one(InsnClass::Heavy512), 1);
+        assert!(!density.is_zero());
+        (0..1000).for_each(|_| {
+            density.trace(&rules, WideCounts(0), 1);
+        });
+        assert!(density.is_zero());
     }
 
     /// A full trace of one class does not spill into the next.

@@ -61,6 +61,10 @@ struct Cpu {
     is_awake: bool,
     demand: u8,
     ratio: u8,
+    /// The level whose clock is in force.
+    level: u8,
+    /// Time of a cycle at this level, the active cores and the ratio.
+    cycle: Time,
     density: Density,
     pmu: Pmu,
     /// Core cycles times `ONE`.
@@ -117,6 +121,8 @@ impl Machine {
             is_awake: true,
             demand: 0,
             ratio: 0,
+            level: 0,
+            cycle: clocks.cycle(0, nr_cores + others as usize, 0),
             density: Density::default(),
             pmu: Pmu::default(),
             cycles_q16: 0,
@@ -199,7 +205,37 @@ impl Machine {
 
     /// A CPU executed a trace; its local time moves. True if a performance counter wants an
     /// interrupt.
+    #[inline]
     pub fn ran(&mut self, index: usize, work: &Work) -> bool {
+        let (cpu, at) = (&mut self.cpus[index], &mut self.at[index]);
+        let core = &self.cores[cpu.core];
+        let is_quiet = *at < core.deadline && *at < self.look && core.awake == 1;
+        let is_scalar = work.wide == 0 && cpu.demand == 0 && cpu.density.is_zero();
+        if !(is_quiet && is_scalar) {
+            return self.ran_with_licence(index, work);
+        }
+        // Most traces: nothing is due and nothing is asked for.
+        let cycles = u64::from(work.insns.max(1) + work.stall_cycles);
+        let spent = cycles * cpu.cycle;
+        let before = *at;
+        *at += spent;
+        cpu.cycles_q16 += cycles * ONE;
+        cpu.insns += u64::from(work.insns);
+        cpu.busy[cpu.level as usize] += spent;
+        let is_user = work.is_user != 0;
+        cpu.pmu.counts(is_user)
+            && cpu.pmu.add(&Counted {
+                is_user,
+                insns: u64::from(work.insns),
+                cycles,
+                ref_cycles: (*at >> 16) - (before >> 16),
+                level: cpu.level,
+                throttled_cycles: 0,
+            })
+    }
+
+    #[inline(never)]
+    fn ran_with_licence(&mut self, index: usize, work: &Work) -> bool {
         self.catch_up(index);
         let start = self.at[index];
         let counts = WideCounts(work.wide);
@@ -269,6 +305,7 @@ impl Machine {
         if active != self.applied {
             self.applied = active;
             self.truth.turbo(self.clocks.ns_of(self.look), active);
+            self.retime();
         }
         let next = self.clocks.ns_of(now) / self.pcu_period_ns + 1;
         self.look = self.clocks.at_ns(next * self.pcu_period_ns);
@@ -283,6 +320,17 @@ impl Machine {
         if changed {
             self.truth.license(due_ns, core, &self.cores[core].license);
             self.stand_still(core);
+            self.retime();
+        }
+    }
+
+    /// The clocks may have changed.
+    fn retime(&mut self) {
+        for index in 0..self.cpus.len() {
+            let level = self.level(self.cpus[index].core);
+            let cpu = &mut self.cpus[index];
+            cpu.level = level;
+            cpu.cycle = self.clocks.cycle(level, self.applied, cpu.ratio);
         }
     }
 
@@ -330,7 +378,7 @@ impl Machine {
     /// Moves the local time by what a trace takes, and counts it.
     fn spend(&mut self, index: usize, work: &Work, demand: u8) -> bool {
         let core = self.cpus[index].core;
-        let level = self.level(core);
+        let level = self.cpus[index].level;
         let entry = &self.cores[core];
         let is_throttled = entry.license.is_throttled(demand);
         let is_shared = entry.awake > 1;
@@ -344,7 +392,7 @@ impl Machine {
         if is_shared {
             cycles_q16 = times_q16(cycles_q16, self.share_q16);
         }
-        let cycle = self.clocks.cycle(level, self.applied, cpu.ratio);
+        let cycle = cpu.cycle;
         let spent = times_q16(cycles_q16, cycle);
         if is_throttled {
             cpu.throttled += times_q16(slowed_q16, cycle);
@@ -358,7 +406,7 @@ impl Machine {
                 *total += u64::from(WideCounts(work.wide).of(k));
             }
         }
-        if !cpu.pmu.is_on() {
+        if !cpu.pmu.counts(work.is_user != 0) {
             return false;
         }
         let cycles = (cpu.cycles_q16 >> 16) - ((cpu.cycles_q16 - cycles_q16) >> 16);
@@ -380,7 +428,7 @@ impl Machine {
         let cpu = &self.cpus[index];
         cpu.pmu.read(register).or_else(|| {
             let awake = cpu.busy.iter().sum::<Time>() + cpu.halted;
-            let cycle = self.clocks.cycle(self.level(cpu.core), self.applied, cpu.ratio);
+            let cycle = cpu.cycle;
             let base = self.clocks.base_ratio();
             let current = (u64::from(base) * ONE + cycle / 2) / cycle;
             View {
@@ -399,6 +447,7 @@ impl Machine {
         let cpu = &mut self.cpus[index];
         if let Some(ratio) = registers::requested_ratio(&self.clocks, register, value) {
             cpu.ratio = ratio;
+            self.retime();
             return true;
         }
         cpu.pmu.write(register, value)

@@ -55,45 +55,66 @@ pub(crate) struct Pmu {
     fixed_ctrl: u64,
     global_ctrl: u64,
     status: u64,
+    /// Counters that count in kernel and user mode: bits 0 to 3 the general ones, 4 to 6 the fixed.
+    counting: [u8; 2],
 }
 
 impl Pmu {
-    /// Whether anything can count: if not, nothing needs to be told.
+    /// Whether anything counts in that mode: if not, nothing needs to be told.
     #[inline]
-    pub(crate) fn is_on(&self) -> bool {
-        self.global_ctrl != 0
+    pub(crate) fn counts(&self, is_user: bool) -> bool {
+        self.counting[usize::from(is_user)] != 0
     }
 
     /// Adds a trace. True if a counter that asks for an interrupt overflowed.
     pub(crate) fn add(&mut self, what: &Counted) -> bool {
+        let mut left = self.counting[usize::from(what.is_user)];
         let mut interrupts = false;
-        for k in 0..GENERAL {
-            let select = self.select[k];
-            let wanted = if what.is_user { USER } else { KERNEL };
-            if self.global_ctrl >> k & 1 == 0 || select & ENABLE == 0 || select & wanted == 0 {
-                continue;
-            }
-            self.count[k] += occurred(select, what);
-            if self.count[k] > COUNTER {
-                self.count[k] &= COUNTER;
-                self.status |= 1 << k;
-                interrupts |= select & INTERRUPT != 0;
-            }
-        }
-        for (k, n) in [what.insns, what.cycles, what.ref_cycles].into_iter().enumerate() {
-            let control = self.fixed_ctrl >> (4 * k) & 15;
-            let wanted = if what.is_user { 2 } else { 1 };
-            if self.global_ctrl >> (32 + k) & 1 == 0 || control & wanted == 0 {
-                continue;
-            }
-            self.fixed[k] += n;
-            if self.fixed[k] > COUNTER {
-                self.fixed[k] &= COUNTER;
-                self.status |= 1 << (32 + k);
-                interrupts |= control & 8 != 0;
-            }
+        while left != 0 {
+            let k = left.trailing_zeros() as usize;
+            left &= left - 1;
+            interrupts |= match k.checked_sub(GENERAL) {
+                Some(k) => self.add_fixed(k, what),
+                None => self.add_general(k, what),
+            };
         }
         interrupts
+    }
+
+    fn add_general(&mut self, k: usize, what: &Counted) -> bool {
+        self.count[k] += occurred(self.select[k], what);
+        if self.count[k] <= COUNTER {
+            return false;
+        }
+        self.count[k] &= COUNTER;
+        self.status |= 1 << k;
+        self.select[k] & INTERRUPT != 0
+    }
+
+    fn add_fixed(&mut self, k: usize, what: &Counted) -> bool {
+        self.fixed[k] += [what.insns, what.cycles, what.ref_cycles][k];
+        if self.fixed[k] <= COUNTER {
+            return false;
+        }
+        self.fixed[k] &= COUNTER;
+        self.status |= 1 << (32 + k);
+        self.fixed_ctrl >> (4 * k) & 8 != 0
+    }
+
+    /// What the control registers say about who counts.
+    fn switch(&mut self) {
+        for (mode, wanted, fixed_wanted) in [(0, KERNEL, 1), (1, USER, 2)] {
+            let general = (0..GENERAL).filter(|&k| {
+                let select = self.select[k];
+                self.global_ctrl >> k & 1 != 0 && select & ENABLE != 0 && select & wanted != 0
+            });
+            let fixed = (0..FIXED).filter(|&k| {
+                let is_on = self.global_ctrl >> (32 + k) & 1 != 0;
+                is_on && self.fixed_ctrl >> (4 * k) & fixed_wanted != 0
+            });
+            let bits = general.chain(fixed.map(|k| GENERAL + k));
+            self.counting[mode] = bits.fold(0, |set, bit| set | 1 << bit);
+        }
     }
 
     /// As RDPMC reads: bit 30 selects the fixed counters.
@@ -134,6 +155,7 @@ impl Pmu {
                 None => return false,
             },
         }
+        self.switch();
         true
     }
 }
@@ -203,6 +225,7 @@ mod tests {
         pmu.write(PERFEVTSEL0, 0x3c | ENABLE | USER);
         pmu.write(PMC0, u64::from((-8i32) as u32));
         assert_eq!(pmu.read(PMC0), Some(COUNTER - 7), "the sign is extended");
+        assert!(pmu.counts(true) && !pmu.counts(false));
         assert!(!pmu.add(&user(20, 0)));
         assert_eq!((pmu.read(PMC0), pmu.read(GLOBAL_STATUS)), (Some(12), Some(1)));
         pmu.write(GLOBAL_STATUS_RESET, 1);
