@@ -21,9 +21,6 @@
 #include "silicon_hooks.h"
 #include "silicon_machine.h"
 
-/* As SETTINGS of crates/silicon: MAX_CPUS. */
-#define SILICON_MAX_CPUS 64
-
 struct silicon_machine *silicon;
 
 static const uint64_t *times;

@@ -14,6 +14,12 @@
 #include <stdint.h>
 
 /**
+ * CPUs that the machine takes. Bochs takes 254; its firmware's tables and the local times of a
+ * single host thread make more than this useless.
+ */
+#define SILICON_MAX_CPUS 64
+
+/**
  * The machine. All times are on one clock, see [`Time`].
  */
 struct silicon_machine;

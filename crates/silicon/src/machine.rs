@@ -13,6 +13,7 @@
 //!   demands; a CPU that sleeps demands nothing.
 //! - While the core halts for a change of its clock, none of its CPUs executes anything: their local
 //!   times move to the halt's end.
+//! - Siblings share one clock: the core's P-state is the highest that one of them asks for.
 //! - Clocks follow the number of active cores at the power control unit's next look, a multiple of
 //!   `pcu_period_ns`, as in the simulator. A core is active while one of its CPUs is awake.
 //! - A licence is brought up to date when one of its core's CPUs executes or wakes up. What happened
@@ -327,10 +328,11 @@ impl Machine {
     /// The clocks may have changed.
     fn retime(&mut self) {
         for index in 0..self.cpus.len() {
-            let level = self.level(self.cpus[index].core);
+            let core = self.cpus[index].core;
+            let (level, ratio) = (self.level(core), self.ratio(core));
             let cpu = &mut self.cpus[index];
             cpu.level = level;
-            cpu.cycle = self.clocks.cycle(level, self.applied, cpu.ratio);
+            cpu.cycle = self.clocks.cycle(level, self.applied, ratio);
         }
     }
 
@@ -373,6 +375,13 @@ impl Machine {
         } else {
             self.cores[core].license.level()
         }
+    }
+
+    /// The P-state of a core: the highest that one of its CPUs asks for; 0 if one asks for none.
+    fn ratio(&self, core: usize) -> u8 {
+        let siblings = &self.cpus[core * self.threads..(core + 1) * self.threads];
+        let ratios = siblings.iter().map(|cpu| cpu.ratio);
+        if ratios.clone().any(|ratio| ratio == 0) { 0 } else { ratios.max().unwrap_or(0) }
     }
 
     /// Moves the local time by what a trace takes, and counts it.

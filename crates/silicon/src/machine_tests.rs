@@ -121,6 +121,20 @@ fn p_states_are_ceilings() {
     assert_eq!(m.read_register(0, 0x198), Some(28 << 8));
 }
 
+/// Siblings have one clock, the higher of what they ask for.
+#[test]
+fn siblings_share_their_p_state() {
+    const PERF_CTL: u32 = 0x199;
+    let mut m = machine("xeon-gold-6130", 2, 2);
+    m.sleep(1);
+    m.write_register(0, PERF_CTL, 14 << 8);
+    assert_khz(clock_khz(&mut m, 0), 2_800_000.0);
+    m.write_register(1, PERF_CTL, 20 << 8);
+    assert_khz(clock_khz(&mut m, 0), 2_000_000.0);
+    assert_eq!(m.read_register(0, PERF_CTL), Some(14 << 8));
+    assert_eq!(m.read_register(0, 0x198), Some(20 << 8));
+}
+
 /// APERF over MPERF times the base clock is the clock, alone and beside a busy sibling.
 #[test]
 fn aperf_and_mperf_give_the_clock() {

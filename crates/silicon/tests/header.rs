@@ -13,6 +13,7 @@ fn header_is_up_to_date() {
         .with_src(root.join("src/abi.rs"))
         .with_src(root.join("src/machine.rs"))
         .with_src(root.join("src/clocks.rs"))
+        .with_src(root.join("src/settings.rs"))
         .generate()
         .unwrap();
     let mut generated = Vec::new();
