@@ -4,6 +4,7 @@
 pub(crate) mod bench;
 
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -34,8 +35,17 @@ fn threads(topology: &str) -> Result<u32> {
     found.map_or(Ok(1), |text| text.parse().with_context(|| format!("threads={text}: no number")))
 }
 
-/// The machine as a static library, built.
+/// The machine as a static library, built once, whoever asks at the same time.
 fn library() -> Result<PathBuf> {
+    static BUILT: Mutex<Option<PathBuf>> = Mutex::new(None);
+    let mut built = BUILT.lock().expect("nobody panics holding it");
+    if built.is_none() {
+        *built = Some(build()?);
+    }
+    built.clone().context("it was just built")
+}
+
+fn build() -> Result<PathBuf> {
     let mut command = repo::cargo();
     command.args(["build", "--release", "--lib", "-p", "silicon"]);
     command.arg("--message-format=json-render-diagnostics");
