@@ -55,7 +55,7 @@ fn attempt(guest: &Guest, script: &str) -> Result<Outcome> {
         Some(bochs) => bochs::start(guest, bochs, &files)?,
         None => qemu::start(guest, &files)?,
     };
-    let (end, boot_s) = follow(guest, emulator, &files, start)?;
+    let Followed { end, boot_s, command_cpu_s } = follow(guest, emulator, &files, start)?;
     let total_s = start.elapsed().as_secs_f64();
     let kernel_log = match &end {
         End::Exited(_) => files.dmesg().text()?,
@@ -72,8 +72,10 @@ fn attempt(guest: &Guest, script: &str) -> Result<Outcome> {
         kernel_log,
         end,
         boot_s,
+        command_cpu_s,
         total_s,
         retries: 0,
+        silicon_log: guest.silicon.as_ref().map(|_| files.silicon_log()),
         out_dir,
         _scratch: scratch,
     })
@@ -86,29 +88,35 @@ fn base(guest: &Guest) -> Result<(PathBuf, Option<Bochs>)> {
     match guest.emulator {
         Emulator::Qemu => Ok((images.initramfs.clone(), None)),
         Emulator::Bochs => {
-            let bochs = bochs::prepare(&guest.cache, &images.kernel)?;
+            let bochs = bochs::prepare(guest)?;
             let base = initramfs::prepare(&guest.cache, &images.kernel, &initramfs::BOCHS)?;
             Ok((base, Some(bochs)))
         }
     }
 }
 
-/// Follows the emulator to its end. Returns how it ended, and when the command
-/// started.
-fn follow(
-    guest: &Guest,
-    mut emulator: Group,
-    files: &Files,
-    start: Instant,
-) -> Result<(End, Option<f64>)> {
+/// What was seen of an emulator from outside.
+struct Followed {
+    end: End,
+    boot_s: Option<f64>,
+    command_cpu_s: Option<f64>,
+}
+
+/// Follows the emulator to its end.
+fn follow(guest: &Guest, mut emulator: Group, files: &Files, start: Instant) -> Result<Followed> {
     let (mut stdout, mut stderr) = (files.stdout(), files.stderr());
     let boot_limit = match guest.emulator {
         Emulator::Bochs => BOCHS_BOOT_LIMIT,
         Emulator::Qemu if guest.icount_shift.is_some() => COUNTED_BOOT_LIMIT,
         Emulator::Qemu => BOOT_LIMIT,
     };
-    let mut boot_s = None;
+    let (mut boot_s, mut boot_cpu_s, mut cpu_s) = (None, None, None);
+    let followed = |end, boot_s, boot_cpu_s: Option<f64>, cpu_s: Option<f64>| {
+        let command_cpu_s = boot_cpu_s.zip(cpu_s).map(|(from, to)| to - from);
+        Ok(Followed { end, boot_s, command_cpu_s })
+    };
     loop {
+        cpu_s = emulator.cpu_s().or(cpu_s);
         let ended = emulator.try_wait()?.is_some() || panicked(files);
         if guest.echo {
             pass_on(&stdout.read_new()?, &mut io::stdout())?;
@@ -117,16 +125,17 @@ fn follow(
         let control = text(&files.control());
         if boot_s.is_none() && control.starts_with("start\n") {
             boot_s = Some(start.elapsed().as_secs_f64());
+            boot_cpu_s = cpu_s;
         }
         if ended {
-            return Ok((verdict(&control, files), boot_s));
+            return followed(verdict(&control, files), boot_s, boot_cpu_s, cpu_s);
         }
         if start.elapsed() > guest.limit {
-            return Ok((End::TimedOut, boot_s));
+            return followed(End::TimedOut, boot_s, boot_cpu_s, cpu_s);
         }
         if boot_s.is_none() && start.elapsed() > boot_limit {
             let why = format!("the boot hung\n{}", last_words(files));
-            return Ok((End::Died(why), None));
+            return followed(End::Died(why), None, None, None);
         }
         std::thread::sleep(POLL);
     }

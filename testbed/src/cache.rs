@@ -187,14 +187,24 @@ fn mount_below<'a>(mountinfo: &'a str, path: &Path) -> Option<&'a str> {
         .find(|mount| Path::new(mount).starts_with(path))
 }
 
-/// FNV-1a over the inputs: stable between compilers, and nobody attacks it.
+/// The key of a single input that need not be text, such as a library's bytes.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    hex(fnv(FNV_START, bytes.iter().copied()))
+}
+
 fn key(inputs: &[&str]) -> String {
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for input in inputs {
-        for byte in input.bytes().chain([0]) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        }
-    }
+    let bytes = inputs.iter().flat_map(|input| input.bytes().chain([0]));
+    hex(fnv(FNV_START, bytes))
+}
+
+const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a: stable between compilers, and nobody attacks it.
+fn fnv(start: u64, bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+fn hex(hash: u64) -> String {
     let mut text = String::with_capacity(16);
     write!(text, "{hash:016x}").expect("writing to a String cannot fail");
     text

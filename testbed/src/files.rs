@@ -55,6 +55,11 @@ impl Files<'_> {
         self.dir.join("emulator")
     }
 
+    /// What a dim-silicon machine did.
+    pub(crate) fn silicon_log(&self) -> PathBuf {
+        self.dir.join("silicon")
+    }
+
     /// The tar of what the command left.
     pub(crate) fn out(&self) -> PathBuf {
         self.dir.join("out")

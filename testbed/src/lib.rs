@@ -43,6 +43,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
+pub use bochs::Silicon;
 pub use cache::Cache;
 pub use guest::{Emulator, Guest};
 pub use kernel::Kernel;

@@ -38,10 +38,13 @@ pub struct Outcome {
     /// Time from the emulator's start to the command's start, in seconds;
     /// `None` if the command never started.
     pub boot_s: Option<f64>,
+    /// CPU time of the emulator from the command's start to the end, in seconds.
+    pub command_cpu_s: Option<f64>,
     /// Time of the whole run without earlier attempts, in seconds.
     pub total_s: f64,
     /// Boots that died before the command started and were repeated.
     pub retries: u32,
+    pub(crate) silicon_log: Option<PathBuf>,
     pub(crate) out_dir: PathBuf,
     pub(crate) _scratch: Scratch,
 }
@@ -70,6 +73,13 @@ impl Outcome {
     #[must_use]
     pub fn out_dir(&self) -> &Path {
         &self.out_dir
+    }
+
+    /// The log of a dim-silicon machine, whose form `crates/silicon` documents; it lasts as long as
+    /// this value.
+    #[must_use]
+    pub fn silicon_log(&self) -> Option<&Path> {
+        self.silicon_log.as_deref()
     }
 
     /// One line about how it went, for people.

@@ -71,6 +71,16 @@ impl Group {
         Ok(status)
     }
 
+    /// CPU time that the leader has used; nothing when it has been waited for.
+    pub(crate) fn cpu_s(&self) -> Option<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        // The program's name may hold blanks, and ends with the last bracket.
+        let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace().skip(11);
+        let ticks = fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?;
+        // SAFETY: sysconf takes no pointers.
+        Some(ticks / unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64)
+    }
+
     pub(crate) fn wait(&mut self) -> Result<ExitStatus> {
         let status = self.child.wait().context("cannot wait for the child")?;
         self.forget();

@@ -18,6 +18,7 @@ use testbed::Step;
 use crate::binaries::Binaries;
 use crate::lab::Lab;
 use crate::repo;
+use crate::silicon;
 use crate::suite::{self, Suite};
 
 /// Raised with each incompatible change of the file's format.
@@ -56,30 +57,30 @@ struct Machine {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct BenchResult {
-    name: String,
-    value: f64,
-    unit: String,
-    better: Better,
+pub(crate) struct BenchResult {
+    pub(crate) name: String,
+    pub(crate) value: f64,
+    pub(crate) unit: String,
+    pub(crate) better: Better,
     /// Repetitions behind `value`.
-    n: u64,
-    min: f64,
-    max: f64,
-    baseline: Option<Baseline>,
+    pub(crate) n: u64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    pub(crate) baseline: Option<Baseline>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Better {
+pub(crate) enum Better {
     Higher,
     Lower,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Baseline {
-    name: String,
-    value: f64,
+pub(crate) struct Baseline {
+    pub(crate) name: String,
+    pub(crate) value: f64,
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -144,8 +145,14 @@ fn run(group: &str, benches: &[Suite], binaries: Binaries) -> Result<(Report, Ve
     };
     host.iter().for_each(one);
     suite::for_each(&guest, one);
-    let failures = failures.into_inner().expect("nobody panicked holding it");
+    let mut failures = failures.into_inner().expect("nobody panicked holding it");
     let mut results = results.into_inner().expect("nobody panicked holding it");
+    if group == silicon::GROUP {
+        match silicon::bench::measure(&lab) {
+            Ok(new) => results.extend(new),
+            Err(error) => failures.push(format!("{group}: {error:#}")),
+        }
+    }
     results.sort_by(|a: &BenchResult, b| a.name.cmp(&b.name));
     let report = Report {
         schema: SCHEMA,

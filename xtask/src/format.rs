@@ -38,12 +38,15 @@ pub(crate) fn misformatted() -> Result<Vec<String>> {
 
 /// clang-format with the C sources that people write.
 fn clang_format() -> Result<Command> {
-    let listed = repo::output("git", &["ls-files", "-co", "--exclude-standard", "*.c", "*.h"])?;
+    let listed =
+        repo::output("git", &["ls-files", "-co", "--exclude-standard", "*.c", "*.cc", "*.h"])?;
     let mut command = Command::new(CLANG_FORMAT);
     command.arg("--style=file").current_dir(repo::root());
     // A file that was deleted but not yet committed is still listed; those in
-    // include/ are generated.
-    let written = |file: &&str| !file.starts_with("include/") && repo::root().join(file).exists();
+    // include folders of the root and of crates are generated.
+    let generated =
+        |file: &str| file.starts_with("include/") || file.starts_with("crates/silicon/include/");
+    let written = |file: &&str| !generated(file) && repo::root().join(file).exists();
     command.args(listed.lines().filter(written));
     Ok(command)
 }

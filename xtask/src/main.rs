@@ -9,6 +9,7 @@ mod format;
 mod lab;
 mod modules;
 mod repo;
+mod silicon;
 mod suite;
 mod test;
 mod tidy;

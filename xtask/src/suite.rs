@@ -12,6 +12,7 @@ use serde::Deserialize;
 use testbed::{Guest, Outcome};
 
 use crate::lab::Lab;
+use crate::silicon;
 
 /// What a suite wants to run on, as the registry states it. Only the name is
 /// required.
@@ -29,6 +30,9 @@ pub(crate) struct Suite {
     /// "qemu" or "bochs".
     #[serde(default = "qemu")]
     emulator: String,
+    /// A dim-silicon machine: `CPU[,KEY=VALUE...]`; empty for none.
+    #[serde(default)]
+    silicon: String,
     #[serde(default = "four")]
     cpus: u32,
     /// As QEMU's `-smp` takes it, e.g. "cores=2,threads=2".
@@ -122,6 +126,10 @@ impl Suite {
             .kernel_args(&self.kernel_args)
             .limit(Duration::from_secs(self.limit_s))
             .env("TURBOLANE_OUT", "/out");
+        if !self.silicon.is_empty() {
+            let machine = silicon::machine(&self.silicon, self.cpus, &self.topology)?;
+            guest = guest.silicon(machine);
+        }
         for (host, place) in &lab.binaries.payload {
             guest = guest.payload(host, place);
         }

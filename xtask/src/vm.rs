@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use testbed::{Cache, Emulator, Guest, Images};
+use testbed::{Cache, Emulator, Guest, Images, Silicon};
+
+use crate::silicon;
 
 /// Arguments of `./x vm`.
 #[derive(clap::Args)]
@@ -23,7 +25,7 @@ enum Sub {
     /// Build the kernel modules for the guests' kernel, and say where they lie
     Modules(KernelArgs),
     /// Boot a guest, run a command in it, and exit with the command's exit code
-    Run(RunArgs),
+    Run(Box<RunArgs>),
 }
 
 #[derive(clap::Args)]
@@ -41,6 +43,18 @@ struct RunArgs {
     /// What to boot it in: qemu, or bochs, which is slower and has AVX-512
     #[arg(long, default_value = "qemu")]
     emulator: Emulator,
+    /// Boot it on a machine whose cores have clocks and licence levels of their own: CPU is a file
+    /// of data/cpus. `others` cores of its package are always active (all that the guest does not
+    /// have, if not given); random numbers begin with `seed`
+    #[arg(
+        long,
+        value_name = "CPU[,others=N][,seed=N]",
+        conflicts_with_all = ["icount", "icount_shift", "cpu", "emulator"]
+    )]
+    silicon: Option<String>,
+    /// Write what that machine did to this file; crates/silicon/src/truth.rs has its form
+    #[arg(long, value_name = "FILE", requires = "silicon")]
+    silicon_log: Option<PathBuf>,
     /// Logical CPUs
     #[arg(long, default_value_t = 4)]
     cpus: u32,
@@ -88,7 +102,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     match &args.command {
         Sub::Build(args) => build(&images(args)?),
         Sub::Modules(args) => modules(&cache, &images(args)?),
-        Sub::Run(args) => run(&cache, &images(&args.kernel)?, args),
+        Sub::Run(args) => {
+            let silicon = args.silicon.as_deref();
+            let silicon = silicon.map(|text| silicon::machine(text, args.cpus, &args.topology));
+            let silicon = silicon.transpose()?;
+            run(&cache, &images(&args.kernel)?, silicon, args)
+        }
     }
 }
 
@@ -106,7 +125,12 @@ fn modules(cache: &Cache, images: &Images) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run(cache: &Cache, images: &Images, args: &RunArgs) -> Result<ExitCode> {
+fn run(
+    cache: &Cache,
+    images: &Images,
+    silicon: Option<Silicon>,
+    args: &RunArgs,
+) -> Result<ExitCode> {
     let mut guest = Guest::new(cache, images)
         .emulator(args.emulator)
         .cpus(args.cpus)
@@ -117,6 +141,9 @@ fn run(cache: &Cache, images: &Images, args: &RunArgs) -> Result<ExitCode> {
         .limit(args.limit)
         .kernel_args(&args.append)
         .echo(true);
+    if let Some(silicon) = silicon {
+        guest = guest.silicon(silicon);
+    }
     for (host, path) in &args.payload {
         guest = guest.payload(host, path);
     }
@@ -135,6 +162,10 @@ fn run(cache: &Cache, images: &Images, args: &RunArgs) -> Result<ExitCode> {
     }
     if let Some(folder) = &args.out {
         outcome.copy_out(folder)?;
+    }
+    if let (Some(to), Some(log)) = (&args.silicon_log, outcome.silicon_log()) {
+        std::fs::copy(log, to)
+            .with_context(|| format!("cannot copy the machine's log to {}", to.display()))?;
     }
     eprintln!("guest: {}", outcome.summary());
     let code = match outcome.exit_code() {

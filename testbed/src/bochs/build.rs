@@ -68,6 +68,11 @@ pub(crate) struct Bochs {
 }
 
 impl Bochs {
+    /// The one in this folder, with this kernel for the guest.
+    pub(super) fn at(dir: PathBuf, kernel: &Kernel) -> Self {
+        Self { dir, kernel: kernel.packed() }
+    }
+
     pub(crate) fn program(&self) -> PathBuf {
         self.dir.join("bochs")
     }
@@ -83,18 +88,38 @@ impl Bochs {
 pub(crate) fn prepare(cache: &Cache, kernel: &Kernel) -> Result<Bochs> {
     let versions = Versions::pinned();
     let pins = &versions.bochs;
-    let options = CONFIGURE.join(" ");
-    let patches: String = PATCHES.iter().flat_map(|p| [p.file, p.text, p.replacement]).collect();
+    let (options, patches) = (options(), stock_patches());
     let inputs = [RECIPE, &pins.sha256, &pins.suite, &options, &patches];
     let dir = cache.get("bochs", &inputs, "Bochs (about two minutes)", |dir| {
         fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         firmware(cache, &pins.suite, dir)?;
-        compile(cache, pins, dir)
+        compile(cache, pins, dir, |_| Ok(()), "bochs")
     })?;
-    Ok(Bochs { dir, kernel: kernel.packed() })
+    Ok(Bochs::at(dir, kernel))
 }
 
-fn firmware(cache: &Cache, suite: &str, dir: &Path) -> Result<()> {
+/// How it is configured, as a cache's input.
+pub(super) fn options() -> String {
+    CONFIGURE.join(" ")
+}
+
+/// What is put right in it, as a cache's input.
+pub(super) fn stock_patches() -> String {
+    PATCHES.iter().flat_map(|p| [p.file, p.text, p.replacement]).collect()
+}
+
+/// Copies what the emulator boots with into another folder, which is made.
+pub(super) fn copy_firmware(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    for (_, file) in FIRMWARE {
+        let name = Path::new(file).file_name().expect("a constant with a name");
+        fs::copy(from.join(name), to.join(name))
+            .with_context(|| format!("cannot copy {}", from.join(name).display()))?;
+    }
+    Ok(())
+}
+
+pub(super) fn firmware(cache: &Cache, suite: &str, dir: &Path) -> Result<()> {
     let apt = Apt::update(cache, suite)?;
     let scratch = dir.join("packages");
     fs::create_dir_all(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
@@ -108,7 +133,15 @@ fn firmware(cache: &Cache, suite: &str, dir: &Path) -> Result<()> {
     cache::remove(&scratch)
 }
 
-fn compile(cache: &Cache, pins: &versions::Bochs, dir: &Path) -> Result<()> {
+/// Builds a target of Bochs' makefile in `dir`, whose source `change` may have changed beyond what
+/// is put right in every build.
+pub(super) fn compile(
+    cache: &Cache,
+    pins: &versions::Bochs,
+    dir: &Path,
+    change: impl Fn(&Path) -> Result<()>,
+    target: &str,
+) -> Result<()> {
     let log = cache.log("bochs");
     let source = dir.join("source");
     fs::create_dir_all(&source).with_context(|| format!("cannot make {}", source.display()))?;
@@ -119,12 +152,14 @@ fn compile(cache: &Cache, pins: &versions::Bochs, dir: &Path) -> Result<()> {
     unpack.args(["--extract", "--strip-components=1", "--no-same-owner", "--file"]).arg(&archive);
     process::run_logged(unpack.current_dir(&source), &log)?;
     patch(&source)?;
+    change(&source)?;
     let mut configure = Command::new("./configure");
     process::run_logged(configure.args(CONFIGURE).current_dir(&source), &log)?;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let mut make = Command::new("make");
-    process::run_logged(make.arg(format!("-j{jobs}")).current_dir(&source), &log)?;
-    fs::rename(source.join("bochs"), dir.join("bochs")).context("the build made no bochs")?;
+    process::run_logged(make.arg(format!("-j{jobs}")).arg(target).current_dir(&source), &log)?;
+    fs::rename(source.join(target), dir.join(target))
+        .with_context(|| format!("the build made no {target}"))?;
     cache::remove(&source)
 }
 

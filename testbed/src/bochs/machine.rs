@@ -32,7 +32,11 @@ use crate::process::{self, Group};
 ///
 /// The others are QEMU's.
 const KERNEL_ARGS: &str = "console=ttyS0 quiet panic=0 mitigations=off nokaslr \
-    cryptomgr.notests=1 audit=0 no_timer_check no5lvl tsc=reliable tsc_early_khz=100000";
+    cryptomgr.notests=1 audit=0 no_timer_check no5lvl tsc=reliable";
+
+/// More of it for a dim-silicon machine: MONITOR and MWAIT of Bochs wake CPUs needlessly, and a CPU
+/// that is awake is one that lowers the others' clocks.
+const SILICON_ARGS: &str = "idle=halt";
 
 /// Instructions in a second of guest time: what one host CPU does in about a
 /// second, and the frequency of the time stamp counter.
@@ -41,6 +45,12 @@ const IPS: u32 = 100_000_000;
 /// Instructions before the next CPU has its turn. Less costs speed, more makes
 /// spinning CPUs wait.
 const QUANTUM: u32 = 16;
+
+/// Of a dim-silicon machine, which orders CPUs by their times: the longest trace.
+const SILICON_QUANTUM: u32 = 32;
+
+/// Time of day at which a dim-silicon machine starts, in seconds: the same for all runs.
+const SILICON_TIME0_S: u32 = 1_767_225_600;
 
 /// The model of `Guest::cpu` "max": AVX-512 and XSAVES. `sapphire_rapids` has
 /// AMX too.
@@ -66,6 +76,10 @@ pub(crate) fn start(guest: &Guest, bochs: &Bochs, files: &Files) -> Result<Group
     let complaints = File::create(files.complaints()).context("cannot write to the cache")?;
     let mut command = Command::new(bochs.program());
     command.args(["-q", "-f"]).arg(&config).current_dir(files.dir);
+    if let Some(silicon) = &guest.silicon {
+        command.env("TURBOLANE_SILICON", &silicon.settings);
+        command.env("TURBOLANE_SILICON_LOG", files.silicon_log());
+    }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(complaints);
     Group::spawn(&mut command)
 }
@@ -80,10 +94,12 @@ fn boot_disk(guest: &Guest, bochs: &Bochs, files: &Files, iso: &Path) -> Result<
     }
     fs::copy(&bochs.kernel, tree.join("kernel")).context("cannot fill the boot CD")?;
     fs::rename(files.initramfs(), tree.join("initramfs")).context("cannot fill the boot CD")?;
-    let args = match &guest.kernel_args {
-        Some(more) => format!("{KERNEL_ARGS} {more}"),
-        None => KERNEL_ARGS.to_owned(),
-    };
+    let tsc_khz = ips(guest) / 1000;
+    let mut args = format!("{KERNEL_ARGS} tsc_early_khz={tsc_khz}");
+    let silicon = guest.silicon.as_ref().map(|_| SILICON_ARGS);
+    for more in silicon.into_iter().chain(guest.kernel_args.as_deref()) {
+        args += &format!(" {more}");
+    }
     let config = format!(
         "DEFAULT guest\nPROMPT 0\nTIMEOUT 1\nLABEL guest\n\
          KERNEL /kernel\nINITRD /initramfs\nAPPEND {args}\n"
@@ -104,11 +120,21 @@ fn disk(path: &Path, cylinders: u64) -> Result<()> {
         .with_context(|| format!("cannot make {}", path.display()))
 }
 
+/// Frequency of the time stamp counter.
+fn ips(guest: &Guest) -> u32 {
+    guest.silicon.as_ref().map_or(IPS, |silicon| silicon.tsc_khz * 1000)
+}
+
 /// The text of bochsrc.
 fn settings(guest: &Guest, bochs: &Bochs, files: &Files, iso: &Path) -> Result<String> {
     let model = if guest.cpu == "max" { CPU_MODEL } else { &guest.cpu };
     let count = cpus(guest)?;
     let memory_mib = guest.memory_mib;
+    let ips = ips(guest);
+    let (quantum, time0) = match guest.silicon {
+        Some(_) => (SILICON_QUANTUM, SILICON_TIME0_S.to_string()),
+        None => (QUANTUM, "local".to_owned()),
+    };
     let show = |path: &Path| format!("\"{}\"", path.display());
     let disk = |path: &Path, cylinders: u64| {
         let geometry = format!("cylinders={cylinders}, heads={HEADS}, spt={SECTORS_PER_TRACK}");
@@ -121,9 +147,9 @@ fn settings(guest: &Guest, bochs: &Bochs, files: &Files, iso: &Path) -> Result<S
         format!("romimage: file={}", show(&bochs.firmware("BIOS-bochs-latest"))),
         format!("vgaromimage: file={}", show(&bochs.firmware("vgabios.bin"))),
         format!(
-            "cpu: model={model}, count={count}, ips={IPS}, quantum={QUANTUM}, reset_on_triple_fault=0"
+            "cpu: model={model}, count={count}, ips={ips}, quantum={quantum}, reset_on_triple_fault=0"
         ),
-        "clock: sync=none, time0=local".to_owned(),
+        format!("clock: sync=none, time0={time0}"),
         "ata0: enabled=1, ioaddr1=0x1f0, ioaddr2=0x3f0, irq=14".to_owned(),
         "ata1: enabled=1, ioaddr1=0x170, ioaddr2=0x370, irq=15".to_owned(),
         format!("ata0-master: type=cdrom, path={}, status=inserted", show(iso)),
@@ -155,9 +181,11 @@ fn cpus(guest: &Guest) -> Result<String> {
         count[index] = value;
     }
     if guest.topology.is_none() {
-        count[0] = guest.cpus;
+        // The clocks of a dim-silicon machine are those of one package.
+        count[usize::from(guest.silicon.is_some())] = guest.cpus;
     }
     let [sockets, cores, threads] = count;
+    ensure!(guest.silicon.is_none() || sockets == 1, "a dim-silicon machine has one socket");
     ensure!(
         sockets * cores * threads == guest.cpus,
         "the topology has {} CPUs, but the guest is to have {}",

@@ -4,8 +4,24 @@
 //! of a PC of 1998, so QEMU stays the default.
 
 mod build;
+mod diff;
 mod machine;
 mod patches;
+mod silicon;
 
-pub(crate) use build::{Bochs, prepare};
+use anyhow::Result;
+
+pub(crate) use build::Bochs;
 pub(crate) use machine::start;
+pub use silicon::Silicon;
+
+use crate::guest::Guest;
+
+/// The emulator that a guest runs in, built if it is missing.
+pub(crate) fn prepare(guest: &Guest) -> Result<Bochs> {
+    let (cache, kernel) = (&guest.cache, &guest.images.kernel);
+    match &guest.silicon {
+        Some(silicon) => silicon::prepare(cache, kernel, silicon),
+        None => build::prepare(cache, kernel),
+    }
+}

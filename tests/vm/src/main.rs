@@ -13,6 +13,7 @@
 //! vmtests record-load       threads with marked calls, to be recorded
 //! vmtests levels-load       a thread that asks for licence levels and writes down when
 //! vmtests record-bench NAME a load whose recording is measured
+//! vmtests silicon-mix THREADS MILLION  so many million instructions in each thread
 //! vmtests xcr0              print XCR0 as a new program sees it
 //! ```
 
@@ -28,6 +29,7 @@ mod measure;
 mod probe_site;
 mod pstate_end;
 mod samples;
+mod silicon;
 mod suite;
 mod tests;
 mod trap;
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         ["record-load"] => tests::record::load(),
         ["levels-load"] => tests::record_levels::load(),
         ["record-bench", load] => bench::record::load(load),
+        ["silicon-mix", threads, million_insns] => silicon::mix(threads, million_insns),
         ["xcr0"] => {
             println!("{:#x}", trap::xcr0());
             Ok(())

@@ -16,6 +16,8 @@ pub struct Case {
     pub host: bool,
     /// "qemu" or "bochs".
     pub emulator: &'static str,
+    /// A dim-silicon machine, as `./x vm run --silicon` takes it, or empty.
+    pub silicon: &'static str,
     /// CPUs of the guest.
     pub cpus: u32,
     /// QEMU's topology, empty for one core per CPU.
@@ -46,6 +48,7 @@ impl Case {
             group: "",
             host: false,
             emulator: "qemu",
+            silicon: "",
             cpus: 4,
             topology: "",
             icount: false,
@@ -107,6 +110,13 @@ impl Case {
     pub const fn bochs_amx(mut self) -> Self {
         self = self.bochs();
         self.cpu = "sapphire_rapids";
+        self
+    }
+
+    /// The same on a machine with dim silicon.
+    pub const fn silicon(mut self, machine: &'static str) -> Self {
+        self = self.bochs();
+        self.silicon = machine;
         self
     }
 

@@ -5,7 +5,7 @@ use super::tree::{File, Tree};
 
 /// What each of our packages may use of the others. A new crate gets its row
 /// here, and ARCHITECTURE.md its two sentences.
-const MAY_USE: [(&str, &[&str]); 25] = [
+const MAY_USE: [(&str, &[&str]); 26] = [
     ("dvfs", &["machine"]),
     ("isa", &[]),
     ("locks", &[]),
@@ -18,6 +18,7 @@ const MAY_USE: [(&str, &[&str]); 25] = [
     ("report", &["machine"]),
     ("scan", &["isa", "machine", "report"]),
     ("trace", &["hw", "machine", "policy", "report"]),
+    ("silicon", &["isa", "machine"]),
     ("sim", &["machine", "policy", "profile", "trace"]),
     ("preload", &["locks"]),
     ("probe", &["dvfs", "hw", "machine", "report"]),
@@ -69,7 +70,7 @@ const MAY_USE: [(&str, &[&str]); 25] = [
             "turbolane",
         ],
     ),
-    ("xtask", &["testbed"]),
+    ("xtask", &["silicon", "testbed"]),
 ];
 
 /// Packages that may turn our types into JSON; the last three do it for their

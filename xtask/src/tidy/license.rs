@@ -27,7 +27,7 @@ fn complaint(file: &File) -> Option<String> {
 fn is_source(file: &File) -> bool {
     let by_name =
         matches!(file.path.rsplit('/').next(), Some("x" | "Makefile" | "Kbuild" | "init"));
-    let by_extension = matches!(file.extension(), "rs" | "c" | "h" | "S" | "py" | "sh");
+    let by_extension = matches!(file.extension(), "rs" | "c" | "cc" | "h" | "S" | "py" | "sh");
     let data = file.extension() == "toml" && file.path.starts_with("data/");
     (by_name || by_extension || data || file.path == ".ci/run") && !file.is_recorded()
 }

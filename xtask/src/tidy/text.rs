@@ -54,7 +54,7 @@ pub(crate) fn no_file_is_too_long(tree: &Tree) -> Vec<String> {
         .filter_map(|file| {
             let limit = match file.extension() {
                 "rs" => RUST_LINES,
-                "c" | "h" => C_LINES,
+                "c" | "cc" | "h" => C_LINES,
                 _ => return None,
             };
             let length = file.text.lines().count();

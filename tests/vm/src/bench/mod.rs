@@ -3,6 +3,7 @@
 //! guest. Group `sim`: the simulator's speed, and what it predicts. Groups `dvfs` and `scan`: the speed of
 //! replays and of the scanner. Group `probe`: what the frequency probe and the comparison of runs are worth, and what
 //! handing a section to another CPU costs. Group `lib`: the application library. Group `record`: what a recording costs.
+//! Group `silicon`: the dim-silicon machine itself.
 
 mod attacks;
 pub mod conservation;
@@ -25,6 +26,7 @@ mod probe;
 pub mod record;
 mod registration;
 mod scan;
+mod silicon;
 mod sim;
 mod sim_results;
 mod trap;
@@ -58,6 +60,7 @@ pub const ALL: &[Case] = &[
     Case::bench("experiment", experiment::run).group("probe").host(),
     Case::bench("record", record::run).group("record").host(),
     Case::bench("scan", scan::run).group("scan").host(),
+    Case::bench("silicon-clocks", silicon::clocks).group("silicon").silicon("xeon-gold-6130"),
     Case::bench("sim", sim::run).group("sim").host(),
     Case::bench("dvfs", dvfs::run).group("dvfs").host(),
     Case::bench("sim-results", sim_results::run).group("sim").host(),

@@ -19,6 +19,7 @@ pub mod pstate_scheduler;
 pub mod record;
 pub mod record_levels;
 mod scores;
+mod silicon;
 mod storms;
 mod top;
 mod trap;
@@ -131,6 +132,11 @@ pub const ALL: &[Case] = &[
     Case::new("trap_attacks_device", trap_attacks::by_device).limit_s(150),
     Case::new("trap_attacks_races", trap_attacks::by_races).limit_s(300),
     Case::new("trap_avx512", trap_avx512::everything).bochs().limit_s(1200),
+    Case::new("silicon", silicon::everything)
+        .silicon("xeon-gold-6130")
+        .cpus(4)
+        .topology("cores=2,threads=2")
+        .limit_s(300),
     Case::new("trap_amx", trap_amx::everything).bochs_amx().limit_s(900),
     Case::new("trap_rate_limit", trap::rate_limit),
     Case::new("trap_migrates", trap_lane::migrates).icount().limit_s(600),

@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Cores, CPUs and the passage of time.
+//!
+//! What a trace of n instructions takes, in time of its CPU:
+//!
+//! ```text
+//!   (n + stall) cycles  x  cycle(level, active cores, P-state)
+//!                       x  1 / throttle_frac   if the core waits for a level that it asks for
+//!                       x  2 / smt_frac        if its sibling is awake
+//! ```
+//!
+//! - The demand of a trace counts from its beginning. A core asks for the highest of its CPUs'
+//!   demands; a CPU that sleeps demands nothing.
+//! - While the core halts for a change of its clock, none of its CPUs executes anything: their local
+//!   times move to the halt's end.
+//! - Siblings share one clock: the core's P-state is the highest that one of them asks for.
+//! - Clocks follow the number of active cores at the power control unit's next look, a multiple of
+//!   `pcu_period_ns`, as in the simulator. A core is active while one of its CPUs is awake.
+//! - A licence is brought up to date when one of its core's CPUs executes or wakes up. What happened
+//!   before is processed with the times at which it was due.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use machine::{CoreLicense, CpuModel, Phase, Times};
+
+use crate::classes::{class_of, is_known};
+use crate::clocks::{Clocks, NEVER, Time};
+use crate::demand::{Density, Rules, WIDE, WideCounts};
+use crate::pmu::{Counted, Pmu};
+use crate::registers::{self, View};
+use crate::settings::{Settings, SettingsError};
+use crate::truth::{CpuTotals, Truth};
+
+/// 1.0 as a factor.
+const ONE: u64 = 1 << 16;
+
+/// What a CPU executed: one trace.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Work {
+    /// Instructions that ended; 0 if an exception kept the first from it.
+    pub insns: u32,
+    /// Cycles that the CPU waited on top of one per instruction.
+    pub stall_cycles: u32,
+    /// Wide instructions by class: sums of `silicon_class`.
+    pub wide: u32,
+    /// 1 in user mode, else 0.
+    pub is_user: u32,
+}
+
+struct Core {
+    license: CoreLicense,
+    /// `license.deadline_ns()` as a time.
+    deadline: Time,
+    /// Its CPUs that are awake.
+    awake: u32,
+}
+
+struct Cpu {
+    core: usize,
+    is_awake: bool,
+    demand: u8,
+    ratio: u8,
+    /// The level whose clock is in force.
+    level: u8,
+    /// Time of a cycle at this level, the active cores and the ratio.
+    cycle: Time,
+    density: Density,
+    pmu: Pmu,
+    /// Core cycles times `ONE`.
+    cycles_q16: u64,
+    insns: u64,
+    busy: Vec<Time>,
+    halted: Time,
+    throttled: Time,
+    wide: [u64; WIDE.len()],
+}
+
+/// The machine. All times are on one clock, see [`Time`].
+pub struct Machine {
+    clocks: Clocks,
+    rules: Rules,
+    times: Times,
+    /// Time of a throttled trace over that of another.
+    throttle_q16: u64,
+    /// Time of a trace beside a busy sibling over that of a trace alone.
+    share_q16: u64,
+    is_package_wide: bool,
+    pcu_period_ns: u64,
+    threads: usize,
+    others: usize,
+    /// Awake cores of the guest.
+    awake: usize,
+    /// Active cores that the clocks follow.
+    applied: usize,
+    /// The power control unit's next look.
+    look: Time,
+    cores: Vec<Core>,
+    cpus: Vec<Cpu>,
+    at: Vec<Time>,
+    unclassified: BTreeSet<String>,
+    truth: Truth,
+}
+
+impl Machine {
+    /// A machine whose CPUs are all awake at time 0.
+    ///
+    /// # Errors
+    /// When the settings do not allow so many CPUs.
+    pub fn new(settings: &Settings, cpus: u32, threads: u32) -> Result<Self, SettingsError> {
+        let (platform, others) = settings.platform(cpus, threads)?;
+        let base = CpuModel::built_in(&settings.cpu).and_then(Result::ok);
+        let base = base.and_then(|model| Some(model.levels.first()?.base.as_ref()?.value.0));
+        let clocks = Clocks::new(&platform, base);
+        let nr_cores = (cpus / threads) as usize;
+        let levels = platform.nr_levels();
+        let quotient = |over: f64, under: f64| (over / under * ONE as f64) as u64;
+        let core = || Core { license: CoreLicense::default(), deadline: NEVER, awake: threads };
+        let cpu = |index: u32| Cpu {
+            core: (index / threads) as usize,
+            is_awake: true,
+            demand: 0,
+            ratio: 0,
+            level: 0,
+            cycle: clocks.cycle(0, nr_cores + others as usize, 0),
+            density: Density::default(),
+            pmu: Pmu::default(),
+            cycles_q16: 0,
+            insns: 0,
+            busy: vec![0; levels],
+            halted: 0,
+            throttled: 0,
+            wide: [0; WIDE.len()],
+        };
+        Ok(Machine {
+            rules: Rules::new(&platform),
+            times: platform.times,
+            throttle_q16: quotient(1.0, platform.throttle_frac.clamp(1.0 / 1024.0, 1.0)),
+            share_q16: quotient(f64::from(threads), platform.smt_frac.max(0.1)).max(ONE),
+            is_package_wide: platform.level_is_package_wide,
+            pcu_period_ns: platform.pcu_period_ns,
+            threads: threads as usize,
+            others: others as usize,
+            awake: nr_cores,
+            applied: nr_cores + others as usize,
+            look: clocks.at_ns(platform.pcu_period_ns),
+            cores: (0..nr_cores).map(|_| core()).collect(),
+            cpus: (0..cpus).map(cpu).collect(),
+            at: vec![0; cpus as usize],
+            unclassified: BTreeSet::new(),
+            truth: Truth::none(),
+            clocks,
+        })
+    }
+
+    /// Writes the log to this file from here on; see `truth.rs` for its form.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub fn log_to(&mut self, path: &Path, settings: &Settings) -> std::io::Result<()> {
+        self.truth = Truth::to_file(path)?;
+        self.introduce(settings);
+        Ok(())
+    }
+
+    fn introduce(&mut self, settings: &Settings) {
+        self.truth.machine(&format!(
+            "cpu={} cpus={} threads={} others={} seed={} tsc_khz={}",
+            settings.cpu,
+            self.cpus.len(),
+            self.threads,
+            self.others,
+            settings.seed,
+            self.clocks.tsc_khz()
+        ));
+    }
+
+    /// What an instruction adds to [`Work::wide`]. A vector mnemonic that `data/isa` does not know
+    /// is noted in the log.
+    pub fn classify(&mut self, mnemonic: &str, width_bits: u16) -> WideCounts {
+        let is_vector = mnemonic.starts_with('v') && width_bits > 128;
+        if is_vector && !is_known(mnemonic) && self.unclassified.insert(mnemonic.to_owned()) {
+            self.truth.unclassified(mnemonic);
+        }
+        WideCounts::one(class_of(mnemonic, width_bits))
+    }
+
+    /// The clocks.
+    #[must_use]
+    pub fn clocks(&self) -> &Clocks {
+        &self.clocks
+    }
+
+    /// The licence of a core.
+    #[must_use]
+    pub fn license(&self, core: usize) -> &CoreLicense {
+        &self.cores[core].license
+    }
+
+    /// Local times, one for each CPU. They stay where they are in memory.
+    #[must_use]
+    pub fn local_times(&self) -> &[Time] {
+        &self.at
+    }
+
+    /// A CPU executed a trace; its local time moves. True if a performance counter wants an
+    /// interrupt.
+    #[inline]
+    pub fn ran(&mut self, index: usize, work: &Work) -> bool {
+        let (cpu, at) = (&mut self.cpus[index], &mut self.at[index]);
+        let core = &self.cores[cpu.core];
+        let is_quiet = *at < core.deadline && *at < self.look && core.awake == 1;
+        let is_scalar = work.wide == 0 && cpu.demand == 0 && cpu.density.is_zero();
+        if !(is_quiet && is_scalar) {
+            return self.ran_with_licence(index, work);
+        }
+        // Most traces: nothing is due and nothing is asked for.
+        let cycles = u64::from(work.insns.max(1) + work.stall_cycles);
+        let spent = cycles * cpu.cycle;
+        let before = *at;
+        *at += spent;
+        cpu.cycles_q16 += cycles * ONE;
+        cpu.insns += u64::from(work.insns);
+        cpu.busy[cpu.level as usize] += spent;
+        let is_user = work.is_user != 0;
+        cpu.pmu.counts(is_user)
+            && cpu.pmu.add(&Counted {
+                is_user,
+                insns: u64::from(work.insns),
+                cycles,
+                ref_cycles: (*at >> 16) - (before >> 16),
+                level: cpu.level,
+                throttled_cycles: 0,
+            })
+    }
+
+    #[inline(never)]
+    fn ran_with_licence(&mut self, index: usize, work: &Work) -> bool {
+        self.catch_up(index);
+        let start = self.at[index];
+        let counts = WideCounts(work.wide);
+        let cpu = &mut self.cpus[index];
+        let demand = cpu.density.trace(&self.rules, counts, work.insns);
+        if demand != cpu.demand {
+            self.set_demand(index, demand, start);
+        }
+        self.spend(index, work, demand)
+    }
+
+    /// A CPU went to sleep.
+    pub fn sleep(&mut self, index: usize) {
+        if !self.cpus[index].is_awake {
+            return;
+        }
+        self.catch_up(index);
+        let now = self.at[index];
+        if self.cpus[index].demand != 0 {
+            self.set_demand(index, 0, now);
+        }
+        let cpu = &mut self.cpus[index];
+        cpu.is_awake = false;
+        cpu.density = Density::default();
+        let core = &mut self.cores[cpu.core];
+        core.awake -= 1;
+        if core.awake == 0 {
+            self.awake -= 1;
+        }
+    }
+
+    /// A CPU woke up at this time, or later if its core halts.
+    pub fn wake(&mut self, index: usize, now: Time) {
+        if self.cpus[index].is_awake {
+            return;
+        }
+        self.at[index] = self.at[index].max(now);
+        self.look_at_activity(now);
+        let cpu = &mut self.cpus[index];
+        cpu.is_awake = true;
+        let core = &mut self.cores[cpu.core];
+        core.awake += 1;
+        if core.awake == 1 {
+            self.awake += 1;
+        }
+        self.catch_up(index);
+    }
+
+    /// Processes what was due on a CPU's core until its local time.
+    fn catch_up(&mut self, index: usize) {
+        if self.at[index] >= self.look {
+            self.look_at_activity(self.at[index]);
+        }
+        let core = self.cpus[index].core;
+        while self.cores[core].deadline <= self.at[index] {
+            self.expire(core);
+        }
+    }
+
+    /// The power control unit looked at all its times up to now; nothing has changed since the
+    /// first of them.
+    fn look_at_activity(&mut self, now: Time) {
+        if now < self.look {
+            return;
+        }
+        let active = self.awake + self.others;
+        if active != self.applied {
+            self.applied = active;
+            self.truth.turbo(self.clocks.ns_of(self.look), active);
+            self.retime();
+        }
+        let next = self.clocks.ns_of(now) / self.pcu_period_ns + 1;
+        self.look = self.clocks.at_ns(next * self.pcu_period_ns);
+    }
+
+    /// The deadline of a core's licence has come.
+    fn expire(&mut self, core: usize) {
+        let license = &mut self.cores[core].license;
+        let due_ns = license.deadline_ns();
+        let changed = license.expire(due_ns, &self.times);
+        self.cores[core].deadline = self.clocks.at_ns(self.cores[core].license.deadline_ns());
+        if changed {
+            self.truth.license(due_ns, core, &self.cores[core].license);
+            self.stand_still(core);
+            self.retime();
+        }
+    }
+
+    /// The clocks may have changed.
+    fn retime(&mut self) {
+        for index in 0..self.cpus.len() {
+            let core = self.cpus[index].core;
+            let (level, ratio) = (self.level(core), self.ratio(core));
+            let cpu = &mut self.cpus[index];
+            cpu.level = level;
+            cpu.cycle = self.clocks.cycle(level, self.applied, ratio);
+        }
+    }
+
+    /// While a core halts, its CPUs do nothing.
+    fn stand_still(&mut self, core: usize) {
+        let Core { license, deadline, .. } = &self.cores[core];
+        if license.phase() != Phase::Halted {
+            return;
+        }
+        for index in core * self.threads..(core + 1) * self.threads {
+            let (cpu, at) = (&mut self.cpus[index], &mut self.at[index]);
+            if cpu.is_awake && *at < *deadline {
+                cpu.halted += *deadline - *at;
+                *at = *deadline;
+            }
+        }
+    }
+
+    fn set_demand(&mut self, index: usize, demand: u8, now: Time) {
+        self.cpus[index].demand = demand;
+        let core = self.cpus[index].core;
+        let siblings = &self.cpus[core * self.threads..(core + 1) * self.threads];
+        let demand = siblings.iter().map(|cpu| cpu.demand).max().unwrap_or(0);
+        let entry = &mut self.cores[core];
+        if demand == entry.license.demand() {
+            return;
+        }
+        let now_ns = self.clocks.ns_of(now);
+        let changed = entry.license.set_demand(demand, now_ns, &self.times);
+        entry.deadline = self.clocks.at_ns(entry.license.deadline_ns());
+        if changed {
+            self.truth.license(now_ns, core, &entry.license);
+        }
+    }
+
+    /// The level whose clock is in force.
+    fn level(&self, core: usize) -> u8 {
+        if self.is_package_wide {
+            self.cores.iter().map(|core| core.license.level()).max().unwrap_or(0)
+        } else {
+            self.cores[core].license.level()
+        }
+    }
+
+    /// The P-state of a core: the highest that one of its CPUs asks for; 0 if one asks for none.
+    fn ratio(&self, core: usize) -> u8 {
+        let siblings = &self.cpus[core * self.threads..(core + 1) * self.threads];
+        let ratios = siblings.iter().map(|cpu| cpu.ratio);
+        if ratios.clone().any(|ratio| ratio == 0) { 0 } else { ratios.max().unwrap_or(0) }
+    }
+
+    /// Moves the local time by what a trace takes, and counts it.
+    fn spend(&mut self, index: usize, work: &Work, demand: u8) -> bool {
+        let core = self.cpus[index].core;
+        let level = self.cpus[index].level;
+        let entry = &self.cores[core];
+        let is_throttled = entry.license.is_throttled(demand);
+        let is_shared = entry.awake > 1;
+        let cpu = &mut self.cpus[index];
+        let mut cycles_q16 = u64::from(work.insns.max(1) + work.stall_cycles) * ONE;
+        let mut slowed_q16 = 0;
+        if is_throttled {
+            slowed_q16 = times_q16(cycles_q16, self.throttle_q16) - cycles_q16;
+            cycles_q16 += slowed_q16;
+        }
+        if is_shared {
+            cycles_q16 = times_q16(cycles_q16, self.share_q16);
+        }
+        let cycle = cpu.cycle;
+        let spent = times_q16(cycles_q16, cycle);
+        if is_throttled {
+            cpu.throttled += times_q16(slowed_q16, cycle);
+        }
+        self.at[index] += spent;
+        cpu.cycles_q16 += cycles_q16;
+        cpu.insns += u64::from(work.insns);
+        cpu.busy[level as usize] += spent;
+        if work.wide != 0 {
+            for (k, total) in cpu.wide.iter_mut().enumerate() {
+                *total += u64::from(WideCounts(work.wide).of(k));
+            }
+        }
+        if !cpu.pmu.counts(work.is_user != 0) {
+            return false;
+        }
+        let cycles = (cpu.cycles_q16 >> 16) - ((cpu.cycles_q16 - cycles_q16) >> 16);
+        let ref_cycles = (self.at[index] >> 16) - ((self.at[index] - spent) >> 16);
+        let throttled_cycles = if is_throttled { cycles } else { 0 };
+        cpu.pmu.add(&Counted {
+            is_user: work.is_user != 0,
+            insns: u64::from(work.insns),
+            cycles,
+            ref_cycles,
+            level,
+            throttled_cycles,
+        })
+    }
+
+    /// As RDMSR; `None` if the register is none of this machine's.
+    #[must_use]
+    pub fn read_register(&self, index: usize, register: u32) -> Option<u64> {
+        let cpu = &self.cpus[index];
+        cpu.pmu.read(register).or_else(|| {
+            let awake = cpu.busy.iter().sum::<Time>() + cpu.halted;
+            let cycle = cpu.cycle;
+            let base = self.clocks.base_ratio();
+            let current = (u64::from(base) * ONE + cycle / 2) / cycle;
+            View {
+                clocks: &self.clocks,
+                aperf: cpu.cycles_q16 >> 16,
+                mperf: awake >> 16,
+                ratio: cpu.ratio,
+                current: current.min(255) as u8,
+            }
+            .read(register)
+        })
+    }
+
+    /// As WRMSR; false if the register is none of this machine's, or cannot be written.
+    pub fn write_register(&mut self, index: usize, register: u32, value: u64) -> bool {
+        let cpu = &mut self.cpus[index];
+        if let Some(ratio) = registers::requested_ratio(&self.clocks, register, value) {
+            cpu.ratio = ratio;
+            self.retime();
+            return true;
+        }
+        cpu.pmu.write(register, value)
+    }
+
+    /// As RDPMC.
+    #[must_use]
+    pub fn read_counter(&self, index: usize, counter: u32) -> u64 {
+        self.cpus[index].pmu.read_counter(counter)
+    }
+
+    /// The guest marks this moment in the log.
+    pub fn mark(&mut self, index: usize, value: u32) {
+        let now = self.at[index];
+        self.truth.mark(self.clocks.ns_of(now), value);
+        self.totals(now);
+    }
+
+    /// Brings all licences up to the latest local time and ends the log.
+    pub fn finish(&mut self) {
+        let now = self.at.iter().copied().max().unwrap_or(0);
+        for core in 0..self.cores.len() {
+            while self.cores[core].deadline <= now {
+                self.expire(core);
+            }
+        }
+        self.totals(now);
+    }
+
+    fn totals(&mut self, now: Time) {
+        let ns_of = |time: Time| self.clocks.ns_of(time);
+        let t_ns = ns_of(now);
+        for (index, cpu) in self.cpus.iter().enumerate() {
+            let totals = CpuTotals {
+                insns: cpu.insns,
+                busy_ns: cpu.busy.iter().map(|&time| ns_of(time)).collect(),
+                halted_ns: ns_of(cpu.halted),
+                throttled_ns: ns_of(cpu.throttled),
+                wide: cpu.wide.to_vec(),
+            };
+            self.truth.cpu(t_ns, index, &totals);
+        }
+        self.truth.flush();
+    }
+}
+
+/// A product with a factor of 16 binary places.
+#[inline]
+fn times_q16(value: u64, factor_q16: u64) -> u64 {
+    ((u128::from(value) * u128::from(factor_q16)) >> 16) as u64
+}
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

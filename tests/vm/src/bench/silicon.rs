@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How far a dim-silicon machine is from what was planted in it, as a program in the guest sees it.
+
+use anyhow::Result;
+
+use crate::guest::set_affinity;
+use crate::measure::{Figure, publish};
+use crate::silicon::{ask_for_full_clock, errors_pct};
+
+/// Bursts of each class.
+const BURSTS: usize = 5;
+
+/// Clocks before, in and after bursts of each class, and the hold of each level; the worst of each.
+pub fn clocks() -> Result<()> {
+    set_affinity(0, &[1])?;
+    ask_for_full_clock(1)?;
+    let (clocks, relaxes) = errors_pct(BURSTS)?;
+    let worst = |name: &str, errors: &[f64]| -> Result<Figure> {
+        let mut figure = Figure::of(name, "%", "lower", errors)?;
+        figure.value = figure.max;
+        Ok(figure)
+    };
+    publish(
+        "silicon-clocks",
+        &[worst("silicon.clock_error_pct", &clocks)?, worst("silicon.relax_error_pct", &relaxes)?],
+    )
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `./x bench silicon` measures from outside the guest: whether two runs are equal to the bit,
+//! and how fast the machine is beside stock Bochs.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use testbed::{Emulator, Guest, Outcome, Step};
+
+use crate::bench::{Baseline, BenchResult, Better};
+use crate::lab::Lab;
+
+/// The machine of both.
+const CPU: &str = "xeon-gold-6130";
+/// CPUs of the guests.
+const CPUS: u32 = 4;
+/// For boot and load.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Million instructions of each CPU's load. Long beside what the guest does before and after it.
+const MILLION_INSNS: u32 = 500;
+
+/// TLS by nginx: key exchange, random numbers, network, many wake-ups.
+const TLS: &str = r#"
+set -e
+mkdir /tmp/tls
+cd /tmp/tls
+seq 20000 >file.txt
+openssl req -x509 -nodes -subj /CN=silicon -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 \
+    -keyout key.pem -out cert.pem 2>/dev/null
+cat >nginx.conf <<END
+worker_processes 4;
+events { }
+http {
+    access_log off;
+    server {
+        listen 127.0.0.1:8443 ssl;
+        root /tmp/tls;
+        ssl_certificate /tmp/tls/cert.pem;
+        ssl_certificate_key /tmp/tls/key.pem;
+    }
+}
+END
+nginx -c /tmp/tls/nginx.conf
+for i in 1 2 3 4 5 6 7 8; do
+    curl -skf https://127.0.0.1:8443/file.txt | cksum
+done
+cksum cert.pem
+nginx -c /tmp/tls/nginx.conf -s stop
+cat /proc/uptime
+"#;
+
+/// All of it.
+pub(crate) fn measure(lab: &Lab) -> Result<Vec<BenchResult>> {
+    Ok(vec![deterministic(lab)?, mips(lab)?])
+}
+
+fn run(lab: &Lab, is_silicon: bool, command: &[&str]) -> Result<Outcome> {
+    let mut guest = Guest::new(&lab.cache, lab.images("")).cpus(CPUS).limit(LIMIT);
+    guest = if is_silicon {
+        guest.silicon(super::machine(CPU, CPUS, "")?)
+    } else {
+        guest.emulator(Emulator::Bochs)
+    };
+    for (host, place) in &lab.binaries.payload {
+        guest = guest.payload(host, place);
+    }
+    let outcome = guest.run(command)?;
+    ensure!(outcome.exit_code() == 0, "{}\n{}", outcome.summary(), outcome.stderr);
+    Ok(outcome)
+}
+
+/// Two boots and runs of nginx: what the guest printed, its kernel's log and the machine's log.
+fn deterministic(lab: &Lab) -> Result<BenchResult> {
+    let step = Step::start("silicon: two equal runs");
+    let seen = || -> Result<_> {
+        let outcome = run(lab, true, &["sh", "-c", TLS])?;
+        let log = outcome.silicon_log().context("the machine left no log")?;
+        let log = std::fs::read(log).context("the machine's log cannot be read")?;
+        Ok((log, outcome.stdout, outcome.kernel_log))
+    };
+    let (first, second) = (seen()?, seen()?);
+    step.done();
+    let equal = if first == second { 1.0 } else { 0.0 };
+    Ok(result("silicon.deterministic", equal, "1 if equal", 2, None))
+}
+
+/// Guest instructions per second of the emulator's CPU time, all CPUs busy.
+fn mips(lab: &Lab) -> Result<BenchResult> {
+    let million = MILLION_INSNS.to_string();
+    let speed = |is_silicon| -> Result<f64> {
+        let name = if is_silicon { "silicon: speed" } else { "silicon: speed of stock Bochs" };
+        let step = Step::start(name);
+        let load = ["vmtests", "silicon-mix", &CPUS.to_string(), &million];
+        let outcome = run(lab, is_silicon, &load)?;
+        step.done();
+        let cpu_s = outcome.command_cpu_s.context("no CPU time of the emulator")?;
+        Ok(f64::from(CPUS * MILLION_INSNS) / cpu_s)
+    };
+    let (ours, stock) = (speed(true)?, speed(false)?);
+    let baseline = Baseline { name: "stock Bochs".to_owned(), value: stock };
+    Ok(result("silicon.mips", ours, "MIPS", 1, Some(baseline)))
+}
+
+fn result(name: &str, value: f64, unit: &str, n: u64, baseline: Option<Baseline>) -> BenchResult {
+    BenchResult {
+        name: name.to_owned(),
+        value,
+        unit: unit.to_owned(),
+        better: Better::Higher,
+        n,
+        min: value,
+        max: value,
+        baseline,
+    }
+}

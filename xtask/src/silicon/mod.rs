@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The dim-silicon machine as `./x` takes it: checked before anything is built or booted.
+
+pub(crate) mod bench;
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use silicon::{Machine, Settings};
+use testbed::Silicon;
+
+use crate::repo;
+
+/// The group of benchmarks that look at guests from outside, too.
+pub(crate) const GROUP: &str = "silicon";
+
+/// A machine from `CPU[,KEY=VALUE...]` that has so many CPUs in this topology; its library is built.
+pub(crate) fn machine(text: &str, cpus: u32, topology: &str) -> Result<Silicon> {
+    let tsc_khz = check(text, cpus, topology)?;
+    Ok(Silicon { library: library()?, settings: text.to_owned(), tsc_khz })
+}
+
+/// Whether there is such a machine; the frequency of its time stamp counter.
+fn check(text: &str, cpus: u32, topology: &str) -> Result<u32> {
+    let settings = Settings::parse(text)?;
+    let machine = Machine::new(&settings, cpus, threads(topology)?)?;
+    Ok(machine.clocks().tsc_khz())
+}
+
+/// CPUs per core of a topology such as "cores=2,threads=2".
+fn threads(topology: &str) -> Result<u32> {
+    let found = topology.split(',').find_map(|part| part.strip_prefix("threads="));
+    found.map_or(Ok(1), |text| text.parse().with_context(|| format!("threads={text}: no number")))
+}
+
+/// The machine as a static library, built once, whoever asks at the same time.
+fn library() -> Result<PathBuf> {
+    static BUILT: Mutex<Option<PathBuf>> = Mutex::new(None);
+    let mut built = BUILT.lock().expect("nobody panics holding it");
+    if built.is_none() {
+        *built = Some(build()?);
+    }
+    built.clone().context("it was just built")
+}
+
+fn build() -> Result<PathBuf> {
+    let mut command = repo::cargo();
+    command.args(["build", "--release", "--lib", "-p", "silicon"]);
+    command.arg("--message-format=json-render-diagnostics");
+    let done = repo::reported(&mut command, "build-silicon")?;
+    ensure!(done.success, "the machine's build failed; the messages above say why");
+    let built = done.text.lines().filter_map(static_library).next_back();
+    built.context("cargo built no libsilicon.a")
+}
+
+/// The static library that a line of cargo's report says was built.
+fn static_library(line: &str) -> Option<PathBuf> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let files = message["filenames"].as_array()?;
+    files
+        .iter()
+        .filter_map(Value::as_str)
+        .find(|file| file.ends_with("/libsilicon.a"))
+        .map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_machines_have_a_clock() {
+        assert_eq!(check("xeon-gold-6130", 4, "").unwrap(), 2_100_000);
+        assert_eq!(check("xeon-gold-6130,others=0", 4, "cores=2,threads=2").unwrap(), 2_100_000);
+    }
+
+    #[test]
+    fn bad_machines_fail() {
+        for (text, cpus, topology) in [
+            ("i486", 1, ""),
+            ("xeon-gold-6130", 65, ""),
+            ("xeon-gold-6130", 17, ""),
+            ("xeon-gold-6130", 4, "threads=x"),
+            ("xeon-w-2104", 4, "cores=2,threads=2"),
+        ] {
+            assert!(check(text, cpus, topology).is_err(), "{text} {cpus} {topology}");
+        }
+    }
+
+    #[test]
+    fn the_library_is_found_in_cargos_report() {
+        let line = r#"{"filenames":["/t/libsilicon.rlib","/t/libsilicon.a"]}"#;
+        assert_eq!(static_library(line), Some(PathBuf::from("/t/libsilicon.a")));
+        assert_eq!(static_library("no JSON"), None);
+    }
+}
