@@ -139,9 +139,11 @@ static bool is_kernels(const struct vm_area_struct *vma)
 
 static bool mapping_is_read(const struct vm_area_struct *vma)
 {
-	const vm_flags_t never = VM_WRITE | VM_SHARED | VM_ACCOUNT |
-				 VM_NORESERVE | VM_HUGETLB | VM_PFNMAP |
-				 VM_MIXEDMAP | VM_IO;
+	/* VM_MAYSHARE: a shared mapping of a file that is open for reading
+	 * only is not VM_SHARED, and the kernel puts no probes in it. */
+	const vm_flags_t never = VM_WRITE | VM_SHARED | VM_MAYSHARE |
+				 VM_ACCOUNT | VM_NORESERVE | VM_HUGETLB |
+				 VM_PFNMAP | VM_MIXEDMAP | VM_IO;
 
 	if (!vma->vm_file)
 		return is_kernels(vma);

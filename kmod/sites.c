@@ -12,8 +12,12 @@
  * asks for a probe before each. The task then has the full XCR0 for a while;
  * nothing is emulated. A probe costs microseconds.
  *
- * The kernel cannot probe an XGETBV itself (its single-stepping knows no
- * 0F 01), so the place is an instruction before it on the same path.
+ * XSAVE and XRSTOR have the probe themselves. The kernel executes them out of line,
+ * and XCR0 is not reduced before it says that this is done (trap.c,
+ * steps_over_probe()), however long it takes. The kernel cannot probe an XGETBV
+ * itself (its single-stepping knows no 0F 01), so the place is an instruction before
+ * it on the same path, and only the period covers it: a task whose CPU is taken away
+ * in between for longer may see the reduced XCR0.
  *
  * Only a process whose code has all been read is withheld anything (read.c). A
  * file counts as read from TLT_READ_END on, if nobody could have changed it

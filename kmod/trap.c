@@ -53,6 +53,7 @@
 #include <linux/sched/clock.h>
 #include <linux/time64.h>
 #include <linux/uaccess.h>
+#include <linux/uprobes.h>
 #include <asm/ptrace.h>
 #include <asm/trapnr.h>
 
@@ -185,12 +186,26 @@ static bool comes_from_trap(struct tlt_cpu *c, const struct tlt_task *t)
 	return same && t->full_until_ns;
 }
 
+/*
+ * Whether the current task is about to execute an instruction that has a probe, out
+ * of line. That may be an XSAVE or XRSTOR. A period from the probe on would not do:
+ * however long it is, it can be over before the instruction is executed, if interrupts
+ * or the host take the CPU away in between. The kernel clears this when the step has
+ * been made, or has been taken back.
+ */
+static bool steps_over_probe(void)
+{
+	return unlikely(current->utask) && current->utask->active_uprobe;
+}
+
 /* Whether the current task returns to user mode with the full XCR0. */
 bool tlt_runs_full(struct tlt_cpu *c)
 {
 	struct tlt_task *t;
 	u64 now_ns;
 
+	if (steps_over_probe())
+		goto full;
 	if (unlikely(c->skip_until_ns)) {
 		if (local_clock() < c->skip_until_ns)
 			goto full;
@@ -251,7 +266,7 @@ void tlt_full_for_a_while(void)
 		full_for(grace_ns);
 }
 
-/* XSAVE and XRSTOR follow their probes at once. */
+/* XGETBV follows its probe at once. XSAVE and XRSTOR need no period: steps_over_probe(). */
 #define SITE_NS 1000000ULL
 
 /* Before an instruction that must see the full XCR0, whatever the settings. */

@@ -4,14 +4,16 @@
 //! Reading only. A process whose memory may not be read says "permission denied": it takes the rights of
 //! ptrace (the same user, no capabilities that we lack, Yama's setting).
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 /// Memory of one mapping that is read at most: compilers reserve more than they fill.
 const READ_MAX_BYTES: u64 = 1 << 30;
 const PAGE_BYTES: u64 = 4096;
+/// Four million functions with names of 40 letters; the largest programs have some 100,000.
+const PERF_MAP_MAX_BYTES: u64 = 256 << 20;
 
 /// A part of a process's memory from which instructions can be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,13 +121,34 @@ pub fn read_mapping(pid: u32, mapping: &Mapping) -> io::Result<Vec<u8>> {
 }
 
 /// What the process's just-in-time compiler has written for perf, if it has: its text.
+///
+/// Everybody may put something under that name in /tmp. It counts only as a regular file of the process's user or of
+/// root, with at most 256 MiB.
 #[must_use]
 pub fn perf_map(pid: u32) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let own = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    let own: u32 = own.split_ascii_whitespace().next_back()?.parse().ok()?;
-    let bytes = fs::read(format!("/proc/{pid}/root/tmp/perf-{own}.map")).ok()?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let own: u32 = field("NSpid:")?.split_ascii_whitespace().next_back()?.parse().ok()?;
+    // Real, effective, saved and file system's; files are made as the last.
+    let user: u32 = field("Uid:")?.split_ascii_whitespace().next_back()?.parse().ok()?;
+    let path = PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{own}.map"));
+    let bytes = read_of_user(&path, user, PERF_MAP_MAX_BYTES)?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// All bytes of a regular file of this user or of root, if they are few enough. No link is followed, and nothing is
+/// waited for: neither the other end of a pipe nor a lease.
+fn read_of_user(path: &Path, user: u32, max_bytes: u64) -> Option<Vec<u8>> {
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let meta = file.metadata().ok()?;
+    if !meta.is_file() || (meta.uid() != user && meta.uid() != 0) || meta.len() > max_bytes {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    // It may grow meanwhile.
+    file.take(max_bytes + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= max_bytes).then_some(bytes)
 }
 
 #[cfg(test)]
@@ -169,6 +192,47 @@ mod tests {
         let at = (here - own.start) as usize;
         assert_eq!(&bytes[at..at + 16], code);
         assert!(open_mapped(pid, own).is_ok());
+    }
+
+    /// What somebody else has put there is not read, and waits for nobody: a pipe, a link, a device, a file of another
+    /// user, one that is too long.
+    #[test]
+    fn what_is_no_perf_map_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        // SAFETY: no arguments.
+        let user = unsafe { libc::geteuid() };
+        let read = |name: &str| read_of_user(&at(name), user, 8);
+        fs::write(at("file"), "7f00 10").unwrap();
+        assert_eq!(read("file").unwrap(), b"7f00 10");
+        fs::write(at("long"), "7f00 10 f").unwrap();
+        assert_eq!(read("long"), None);
+        std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
+        assert_eq!(read("link"), None);
+        assert!(std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+        assert_eq!(read("pipe"), None);
+        assert_eq!(read_of_user(Path::new("/dev/zero"), user, 8), None);
+        assert_eq!(read("nothing"), None);
+        if user == 0 {
+            std::os::unix::fs::chown(at("file"), Some(65534), None).unwrap();
+            assert_eq!(read("file"), None);
+            assert!(read_of_user(&at("file"), 65534, 8).is_some(), "the process's own");
+        }
+    }
+
+    /// A perf map of this process: as it is, and as a pipe that nobody writes to.
+    #[test]
+    fn pipes_in_place_of_a_perf_map_fail() {
+        let path = PathBuf::from(format!("/tmp/perf-{}.map", std::process::id()));
+        fs::write(&path, "7f00 10 f\n").unwrap();
+        assert_eq!(perf_map(std::process::id()).as_deref(), Some("7f00 10 f\n"));
+        fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(perf_map(std::process::id())));
+        let answer = receiver.recv_timeout(std::time::Duration::from_secs(60));
+        fs::remove_file(&path).unwrap();
+        assert_eq!(answer, Ok(None), "it waits for a writer");
     }
 
     /// A process that is not there is "not found".

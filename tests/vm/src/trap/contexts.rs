@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use sched::detection::Watch;
 
 use hw::trap::Device;
@@ -45,16 +45,19 @@ pub enum Place {
     Protected,
     /// In a page of this program's file that was written over.
     Rewritten,
+    /// In this program's file, mapped once more and shared: there the kernel puts no probes.
+    Shared,
 }
 
 pub const FORMS: [Form; 4] = [Form::Xsave, Form::Xsaveopt, Form::Xsavec, Form::Fxsave];
-pub const PLACES: [Place; 6] = [
+pub const PLACES: [Place; 7] = [
     Place::File,
     Place::Anonymous,
     Place::Memfd,
     Place::Deleted,
     Place::Protected,
     Place::Rewritten,
+    Place::Shared,
 ];
 
 /// Each is four bytes and a RET: save, and restore at [`RESTORE`].
@@ -171,6 +174,10 @@ impl Form {
                 protect(at, rx)?;
                 at
             }
+            Place::Shared => {
+                let [save, restore] = self.functions();
+                return Ok([shared(save)?, shared(restore)?]);
+            }
         };
         Ok([at, at + RESTORE])
     }
@@ -187,6 +194,37 @@ fn map(protection: i32, file: Option<&File>) -> Result<usize> {
     };
     ensure!(at != libc::MAP_FAILED, "no memory: {}", std::io::Error::last_os_error());
     Ok(at as usize)
+}
+
+/// The same code of this program's file in a shared mapping. Its file is open for reading only, so that the kernel
+/// remembers of the sharing no more than that it is allowed.
+fn shared(function: usize) -> Result<usize> {
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let hexadecimal = |text: &str| usize::from_str_radix(text, 16);
+    for line in maps.lines() {
+        let (range, rest) = line.split_once(' ').unwrap_or_default();
+        let (start, end) = range.split_once('-').unwrap_or_default();
+        let (start, end) = (hexadecimal(start)?, hexadecimal(end)?);
+        if !(start..end).contains(&function) {
+            continue;
+        }
+        let offset = hexadecimal(rest.split(' ').nth(1).unwrap_or_default())?;
+        let file = File::open("/proc/self/exe")?;
+        // SAFETY: new memory.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                end - start,
+                libc::PROT_READ | libc::PROT_EXEC,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                offset as libc::off_t,
+            )
+        };
+        ensure!(at != libc::MAP_FAILED, "no memory: {}", std::io::Error::last_os_error());
+        return Ok(at as usize + (function - start));
+    }
+    bail!("{function:#x} is not mapped")
 }
 
 fn write(at: usize, bytes: &[u8]) {
