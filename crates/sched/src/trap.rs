@@ -184,7 +184,7 @@ fn watch(device: Arc<Device>) -> Result<Watcher> {
         // At once: until they are read, nothing is withheld from the processes that are there.
         let mut wait = Duration::ZERO;
         while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-            watch.look_while(&device, || !ending.load(Ordering::Relaxed));
+            watch.look_until(&device, &ending);
             wait = LOOK;
         }
     });

@@ -16,7 +16,8 @@
 //! - is larger than [`BYTES_MAX`], or mostly holes;
 //! - is on a file system that may not answer, or whose files change without being opened here ([`may_block`]);
 //! - belongs to a user who has [`FILES_PER_OWNER_MAX`] already (root may have any number);
-//! - has a save or restore of registers in a place that cannot be shown to be an instruction or not.
+//! - has a save or restore of registers in a place that cannot be shown to be an instruction or not;
+//! - takes more work than [`scan::Limits::strict`] allows, or needs more than [`super::SITES_MAX`] probes.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -24,8 +25,10 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use hw::trap::{Device, ReadStep};
+use scan::Limits;
 
 use super::maps::Mapping;
 use super::watch::Added;
@@ -85,7 +88,13 @@ impl Files {
     }
 
     /// Looks at a mapped file, unless it is known.
-    pub(super) fn look_at(&mut self, process: &Path, mapping: &Mapping, device: &Device) -> Added {
+    pub(super) fn look_at(
+        &mut self,
+        process: &Path,
+        mapping: &Mapping,
+        device: &Device,
+        stop: &AtomicBool,
+    ) -> Added {
         if self.known.contains_key(&mapping.id) {
             return Added::default();
         }
@@ -95,7 +104,7 @@ impl Files {
         }
         // Gone since: it is no longer mapped there, and is met again if it is mapped elsewhere.
         let Ok(file) = mapping.open(process) else { return Added::default() };
-        self.look_through(&file, mapping.id.clone(), device).unwrap_or(Added {
+        self.look_through(&file, mapping.id.clone(), device, stop).unwrap_or(Added {
             files: 1,
             failed: 1,
             ..Added::default()
@@ -108,6 +117,7 @@ impl Files {
         file: &File,
         id: Id,
         device: &Device,
+        stop: &AtomicBool,
     ) -> io::Result<Added> {
         let meta = file.metadata()?;
         let begun = match device.read_step(file, ReadStep::Begin) {
@@ -129,7 +139,7 @@ impl Files {
             Ok(info) if info.xcr0_withheld & AVX == 0 => Saves::ExceptResolvers,
             _ => Saves::All,
         };
-        let found = find_in(&bytes, saves).map_err(io::Error::other)?;
+        let found = find_in(&bytes, saves, &Limits::strict(stop)).map_err(io::Error::other)?;
         let mut added = place(&found, file, device);
         let whole = begun && found.unread == 0 && added.failed_saves == 0;
         if whole && device.read_step(file, ReadStep::End).is_ok() {

@@ -6,7 +6,7 @@
 //! `memset` at the end of a period of grace looks like the middle of wide work, and is steered.
 //!
 //! **Idea.** Most programs cannot do wide work: no file they have mapped as code holds an
-//! instruction of the wide level. The scanner knows ([`scan::scan_file`]), and the module is told
+//! instruction of the wide level. The scanner knows ([`scan::scan_file_within`]), and the module is told
 //! ([`hw::trap::Verdict::Light`]). It forgets this when the process maps more code, so a library that is
 //! loaded later is looked at before anything is believed again.
 //!
@@ -21,11 +21,12 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hw::trap::{Device, Verdict};
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use scan::{Options, Sort, scan_file};
+use scan::{Limits, Options, Sort, scan_file_within};
 
 use super::files::{Files, Id, read_bounded};
 use super::maps::{Mapped, Mapping, folder};
@@ -57,6 +58,7 @@ impl Light {
         files: &Files,
         device: &Device,
         wide_level: u8,
+        stop: &AtomicBool,
     ) -> io::Result<()> {
         let process = folder(pid);
         let pid = pid.cast_signed();
@@ -65,7 +67,7 @@ impl Light {
             return Ok(()); // it has proved that
         }
         let was_light = known.verdict == Verdict::Light as u32;
-        match (was_light, self.is_light(&process, mapped, files, wide_level)) {
+        match (was_light, self.is_light(&process, mapped, files, wide_level, stop)) {
             (false, true) => {
                 lives(device.learn(pid, Verdict::Light))?;
                 // What it maps from now on the module sees; this is for what it has mapped meanwhile.
@@ -84,19 +86,31 @@ impl Light {
         self.levels.clear();
     }
 
-    fn is_light(&mut self, process: &Path, mapped: &Mapped, files: &Files, wide_level: u8) -> bool {
+    fn is_light(
+        &mut self,
+        process: &Path,
+        mapped: &Mapped,
+        files: &Files,
+        wide_level: u8,
+        stop: &AtomicBool,
+    ) -> bool {
         // Of a file that is not read nobody hears when it changes.
         let mut is_below = |file: &Mapping| {
             files.get(file).is_some_and(|known| known.read)
                 && self
-                    .level(&file.id, || file.open(process))
+                    .level(&file.id, stop, || file.open(process))
                     .is_some_and(|level| level < wide_level)
         };
         !mapped.others && !mapped.files.is_empty() && mapped.files.iter().all(&mut is_below)
     }
 
     /// The file's level; `None` if it cannot be said, or not yet.
-    fn level(&mut self, id: &Id, open: impl FnOnce() -> io::Result<File>) -> Option<u8> {
+    fn level(
+        &mut self,
+        id: &Id,
+        stop: &AtomicBool,
+        open: impl FnOnce() -> io::Result<File>,
+    ) -> Option<u8> {
         if let Some(known) = self.levels.get(id) {
             return *known;
         }
@@ -106,24 +120,29 @@ impl Light {
         let file = open().ok()?;
         let begun = Instant::now();
         let bytes = read_bounded(&file, &file.metadata().ok()?)?;
-        let level = self.scan(&bytes);
+        let level = self.scan(&bytes, stop);
         self.share.spend(begun.elapsed());
+        if stop.load(Ordering::Relaxed) {
+            return None; // not known yet
+        }
         self.levels.insert(id.clone(), level);
         level
     }
 
-    fn scan(&mut self, bytes: &[u8]) -> Option<u8> {
+    fn scan(&mut self, bytes: &[u8], stop: &AtomicBool) -> Option<u8> {
         if self.scanner.is_none() {
             self.scanner = scanner().ok();
         }
-        self.scanner.as_ref()?.install(|| level_of("", bytes))
+        self.scanner.as_ref()?.install(|| level_of("", bytes, stop))
     }
 }
 
-/// The highest licence level of any instruction in a file, guesses included: what may be code counts.
-fn level_of(path: &str, bytes: &[u8]) -> Option<u8> {
+/// The highest licence level of any instruction in a file, guesses included: what may be code counts. `None` if it
+/// takes more work than the scanner gives a file that others chose.
+fn level_of(path: &str, bytes: &[u8], stop: &AtomicBool) -> Option<u8> {
     let all = Options { level: 0, top: None, sort: Sort::Level };
-    let file = scan_file(path, bytes, &all).ok().filter(|file| file.partial.is_empty())?;
+    let file = scan_file_within(path, bytes, &all, &Limits::strict(stop)).ok();
+    let file = file.filter(|file| file.partial.is_empty())?;
     Some(file.listed.iter().map(|function| function.license_level).max().unwrap_or(0))
 }
 
@@ -185,6 +204,7 @@ mod tests {
     use super::super::files::Known;
     use super::*;
 
+    static GO: AtomicBool = AtomicBool::new(false);
     const SAVED_MAX_NS: i64 = SAVED_MAX.as_nanos() as i64;
 
     /// A process with one mapped file, which was read or not.
@@ -203,12 +223,15 @@ mod tests {
         let id = own.files[0].id.clone();
         light.levels.insert(id.clone(), Some(1));
         let process = Path::new("/proc/self");
-        assert!(light.is_light(process, &own, &files, 2));
-        assert!(!light.is_light(process, &own, &files, 1));
-        assert!(!light.is_light(process, &own, &Files::default(), 2), "a file that is not known");
-        assert!(!light.is_light(process, &own, &with(false).1, 2), "a file that is not read");
+        assert!(light.is_light(process, &own, &files, 2, &GO));
+        assert!(!light.is_light(process, &own, &files, 1, &GO));
+        assert!(
+            !light.is_light(process, &own, &Files::default(), 2, &GO),
+            "a file that is not known"
+        );
+        assert!(!light.is_light(process, &own, &with(false).1, 2, &GO), "a file that is not read");
         light.levels.insert(id, None);
-        assert!(!light.is_light(process, &own, &files, 2), "what cannot be scanned");
+        assert!(!light.is_light(process, &own, &files, 2, &GO), "what cannot be scanned");
     }
 
     /// Code of its own making, no code at all, and files that are gone are never light.
@@ -217,11 +240,11 @@ mod tests {
         let mut light = Light::default();
         let process = Path::new("/proc/self");
         let (one, files) = with(true);
-        assert!(!light.is_light(process, &one, &files, 3), "nothing is mapped there");
+        assert!(!light.is_light(process, &one, &files, 3, &GO), "nothing is mapped there");
         light.levels.insert(one.files[0].id.clone(), Some(0));
-        assert!(light.is_light(process, &one, &files, 3));
+        assert!(light.is_light(process, &one, &files, 3, &GO));
         for mapped in [Mapped { others: true, ..one }, Mapped::default()] {
-            assert!(!light.is_light(process, &mapped, &files, 3), "{mapped:?}");
+            assert!(!light.is_light(process, &mapped, &files, 3, &GO), "{mapped:?}");
         }
     }
 
@@ -232,13 +255,24 @@ mod tests {
         let libc = libc.map(Path::new).into_iter().find(|path| path.exists()).expect("a C library");
         let (id, other) = (("fe:00".to_owned(), 1), ("fe:00".to_owned(), 2));
         let mut light = Light::default();
-        assert!(light.level(&id, || File::open(libc)).is_some_and(|level| level < 2));
+        assert!(light.level(&id, &GO, || File::open(libc)).is_some_and(|level| level < 2));
         light.share.saved_ns = i64::MIN / 2;
-        let known = light.level(&id, || panic!("it is known"));
+        let known = light.level(&id, &GO, || panic!("it is known"));
         assert!(known.is_some_and(|level| level < 2), "known, and so costs no time");
-        assert_eq!(light.level(&other, || panic!("there is no time")), None);
+        assert_eq!(light.level(&other, &GO, || panic!("there is no time")), None);
         assert_eq!(light.levels.len(), 1);
-        assert_eq!(level_of("text", b"no code"), None);
+        assert_eq!(level_of("text", b"no code", &GO), None);
+    }
+
+    /// A scan that is stopped says nothing of the file, which is looked at again later.
+    #[test]
+    fn stopped_scans_are_not_kept() {
+        let own = std::env::current_exe().unwrap();
+        let id = ("fe:00".to_owned(), 1);
+        let mut light = Light::default();
+        let stop = AtomicBool::new(true);
+        assert_eq!(light.level(&id, &stop, || File::open(&own)), None);
+        assert!(light.levels.is_empty());
     }
 
     /// Whoever takes long pays with a pause, and pauses do not add up for ever.

@@ -45,6 +45,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use scan::segments::Image;
+use scan::{Limits, Meter};
 
 pub use site::{Kind, Saves, Site};
 pub use watch::{Added, Watch};
@@ -59,6 +60,14 @@ pub struct Found {
     pub unverified: usize,
     /// Of these, what looks like a save or restore of registers.
     pub unread: usize,
+}
+
+impl Found {
+    /// Counts a place that is left alone; `saves`: it looks like a save or restore.
+    fn leave(&mut self, saves: bool) {
+        self.unverified += 1;
+        self.unread += usize::from(saves);
+    }
 }
 
 /// Why a file has not been looked through.
@@ -80,22 +89,39 @@ pub enum DetectionError {
 pub fn find(path: &Path) -> Result<Found, DetectionError> {
     let bytes = std::fs::read(path)
         .map_err(|source| DetectionError::File { path: path.to_path_buf(), source })?;
-    find_in(&bytes, Saves::ExceptResolvers)
+    find_in(&bytes, Saves::ExceptResolvers, &Limits::default())
         .map_err(|why| DetectionError::NotElf { path: path.to_path_buf(), why })
 }
 
-/// As [`find`], in the file's bytes.
-fn find_in(bytes: &[u8], which: Saves) -> Result<Found, String> {
+/// Far more than any library has. The kernel module takes 65,536 of all files together, which one alone is not to use up.
+const SITES_MAX: usize = 4096;
+
+/// As [`find`], in the file's bytes and within limits: each function is decoded once, and every other step is paid for.
+fn find_in(bytes: &[u8], which: Saves, limits: &Limits<'_>) -> Result<Found, String> {
+    let meter = Meter::new(limits);
     let image = Image::parse(bytes)?;
     let mut found = Found::default();
     for segment in &image.segments {
+        // The last function, as they come in order.
+        let mut decoded: Option<(usize, Option<site::Body>)> = None;
         for at in site::candidates(segment.code) {
-            match image.function_around(segment, at.0) {
-                Some(function) => site::resolve(&function, at, which, &mut found),
-                None => {
-                    found.unverified += 1;
-                    found.unread += usize::from(at.1);
-                }
+            meter.spend(1).map_err(|error| error.to_string())?;
+            let Some(function) = image.function_around(segment, at.0) else {
+                found.leave(at.1);
+                continue;
+            };
+            if decoded.as_ref().is_none_or(|(start, _)| *start != function.start) {
+                let cost = function.code.len() as u64;
+                meter.spend(cost).map_err(|error| error.to_string())?;
+                decoded = Some((function.start, site::Body::decode(&function)));
+            }
+            match decoded.as_ref().and_then(|(_, body)| body.as_ref()) {
+                Some(body) => site::resolve(&function, body, at, which, &meter, &mut found)
+                    .map_err(|error| error.to_string())?,
+                None => found.leave(at.1),
+            }
+            if found.sites.len() > SITES_MAX {
+                return Err(format!("it needs more than {SITES_MAX} probes"));
             }
         }
     }

@@ -4,6 +4,7 @@
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use scan::segments::Function;
+use scan::{Meter, ScanError};
 
 use super::Found;
 
@@ -61,25 +62,26 @@ pub(super) fn candidates(code: &[u8]) -> impl Iterator<Item = (usize, bool)> + '
 /// Adds the sites of the candidate at `at` of the function's segment, or counts it as unverified.
 pub(super) fn resolve(
     function: &Function,
+    body: &Body,
     (at, saves): (usize, bool),
     which: Saves,
+    meter: &Meter<'_>,
     found: &mut Found,
-) {
-    let Some(body) = Body::decode(function) else {
-        found.unverified += 1;
-        found.unread += usize::from(saves);
-        return;
-    };
+) -> Result<(), ScanError> {
     let opcode = (at - function.start) as u64;
     // A REX prefix stands before the opcode and belongs to the instruction.
-    let Some(index) = body.instructions.iter().position(|instruction| {
-        let start = instruction.ip();
-        start <= opcode && opcode < instruction.next_ip()
-    }) else {
-        found.unverified += 1;
-        found.unread += usize::from(saves);
-        return;
+    let index = body.instructions.partition_point(|instruction| instruction.next_ip() <= opcode);
+    if index == body.instructions.len() {
+        found.leave(saves);
+        return Ok(());
+    }
+    let looks_around = match body.instructions[index].mnemonic() {
+        Mnemonic::Xgetbv => true,
+        _ => saves && which == Saves::ExceptResolvers,
     };
+    if looks_around {
+        meter.spend(body.instructions.len() as u64)?;
+    }
     let (sites, kind) = match body.instructions[index].mnemonic() {
         Mnemonic::Xgetbv => (body.before(index), Kind::Xgetbv),
         Mnemonic::Xsave
@@ -89,33 +91,34 @@ pub(super) fn resolve(
         | Mnemonic::Xsaveopt
         | Mnemonic::Xsaveopt64 => {
             if which == Saves::ExceptResolvers && body.is_resolver(index) {
-                return;
+                return Ok(());
             }
             (vec![body.instructions[index].ip()], Kind::Xsave)
         }
         Mnemonic::Xrstor | Mnemonic::Xrstor64 => {
             if which == Saves::ExceptResolvers && body.is_resolver(index) {
-                return;
+                return Ok(());
             }
             (vec![body.instructions[index].ip()], Kind::Xrstor)
         }
-        _ => return, // the middle of another instruction
+        _ => return Ok(()), // the middle of another instruction
     };
     if sites.is_empty() {
         found.unverified += 1;
     }
     found.sites.extend(sites.iter().map(|site| Site { offset: function.offset + site, kind }));
+    Ok(())
 }
 
 /// A decoded function; addresses are relative to its start.
-struct Body {
+pub(super) struct Body {
     instructions: Vec<Instruction>,
 }
 
 impl Body {
     /// Decodes it from its start; `None` if it is not all code. What a compiler or linker puts
     /// between functions is code too.
-    fn decode(function: &Function) -> Option<Self> {
+    pub(super) fn decode(function: &Function) -> Option<Self> {
         if function.code.len() > MAX_FUNCTION_BYTES {
             return None;
         }

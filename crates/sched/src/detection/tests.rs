@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 
 use super::*;
 
@@ -25,7 +26,7 @@ fn found_as(source: &str, which: Saves) -> (Found, impl Fn(&str) -> u64 + use<>)
     let symbols = Command::new("nm").arg(&library).output().unwrap().stdout;
     let symbols = String::from_utf8(symbols).unwrap();
     let bytes = std::fs::read(&library).unwrap();
-    let found = find_in(&bytes, which).unwrap();
+    let found = find_in(&bytes, which, &Limits::default()).unwrap();
     let image_shift = {
         let image = Image::parse(&bytes).unwrap();
         image.segments[0].address - image.segments[0].offset
@@ -160,8 +161,8 @@ fn libraries_of_this_machine() {
 fn what_is_no_program_fails() {
     assert!(matches!(find(Path::new("/nowhere")), Err(DetectionError::File { .. })));
     assert!(matches!(find(Path::new("/etc/passwd")), Err(DetectionError::NotElf { .. })));
-    assert!(find_in(&[], Saves::All).is_err());
-    assert!(find_in(b"\x7fELF\x02\x01\x01", Saves::All).is_err());
+    assert!(find_in(&[], Saves::All, &Limits::default()).is_err());
+    assert!(find_in(b"\x7fELF\x02\x01\x01", Saves::All, &Limits::default()).is_err());
 }
 
 /// A damaged file is an error or has no sites; it never ends the program.
@@ -177,7 +178,54 @@ fn damaged_files() {
             let range = if i % 2 == 0 { 1024 } else { damaged.len() };
             damaged[(mixed >> 20) as usize % range] = mixed as u8;
         }
-        let _ = find_in(&damaged, Saves::All);
-        let _ = find_in(&damaged[..(seed as usize * 131) % bytes.len()], Saves::All);
+        let _ = find_in(&damaged, Saves::All, &Limits::default());
+        let _ = find_in(
+            &damaged[..(seed as usize * 131) % bytes.len()],
+            Saves::All,
+            &Limits::default(),
+        );
     }
+}
+
+/// A function of `count` times these bytes, and no other.
+fn repeated(bytes: &str, count: usize) -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, library) = (dir.path().join("code.s"), dir.path().join("code.so"));
+    std::fs::write(&input, function("f", &format!(".rept {count}\n.byte {bytes}\n.endr"))).unwrap();
+    let linked = Command::new("cc").args(["-shared", "-nostdlib", "-o"]).args([&library, &input]);
+    assert!(linked.status().unwrap().success());
+    std::fs::read(&library).unwrap()
+}
+
+/// A function full of candidates is decoded once: what is done grows with its length, not with its square.
+#[test]
+fn many_candidates_take_one_pass() {
+    // mov $0x00d0010f, %eax: looks like xgetbv, and is none.
+    let bytes = repeated("0xb8, 0x0f, 0x01, 0xd0, 0x00", 200_000);
+    let limits = Limits { work_bytes: 2_000_000, ..Limits::default() };
+    assert_eq!(find_in(&bytes, Saves::All, &limits).unwrap(), Found::default());
+}
+
+/// Who makes the search quadratic by real instructions is refused: by the work, or by the number of probes.
+#[test]
+fn hostile_functions_fail() {
+    let go = AtomicBool::new(false);
+    // jmp to the next instruction, xgetbv: each needs a look at all branches.
+    let asks = repeated("0xeb, 0x00, 0x0f, 0x01, 0xd0", 200_000);
+    let saves = repeated("0x0f, 0xae, 0x27", 300_000);
+    for bytes in [&asks, &saves] {
+        let error = find_in(bytes, Saves::ExceptResolvers, &Limits::strict(&go)).unwrap_err();
+        assert!(error.contains("probes") || error.contains("work"), "{error}");
+    }
+    let little = Limits { work_bytes: 2_000_000, ..Limits::default() };
+    let error = find_in(&asks, Saves::All, &little).unwrap_err();
+    assert!(error.contains("more work"), "{error}");
+}
+
+/// A search that is under way ends when it is told to.
+#[test]
+fn slow_scans_are_stopped() {
+    let bytes = repeated("0xb8, 0x0f, 0x01, 0xd0, 0x00", 1000);
+    let error = find_in(&bytes, Saves::All, &Limits::strict(&AtomicBool::new(true))).unwrap_err();
+    assert!(error.contains("stopped"), "{error}");
 }

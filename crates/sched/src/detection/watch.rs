@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hw::trap::{self, Device};
 
@@ -60,27 +61,28 @@ impl Watch {
 
     /// Looks at all processes. Cheap when there is nothing new: it reads their memory maps.
     pub fn look_at_all(&mut self, device: &Device) -> Added {
-        self.look_while(device, || true)
+        self.look_until(device, &AtomicBool::new(false))
     }
 
-    /// The same for as long as it is wanted.
-    pub fn look_while(&mut self, device: &Device, wanted: impl Fn() -> bool) -> Added {
+    /// The same until `stop` becomes true, which ends a scan that is under way too.
+    pub fn look_until(&mut self, device: &Device, stop: &AtomicBool) -> Added {
         let names = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = names.filter_map(|name| name.file_name().to_str()?.parse().ok());
-        self.look(pids, device, &wanted)
+        self.look(pids, device, stop)
     }
 
     /// Looks at one process.
     pub fn look_at(&mut self, pid: u32, device: &Device) -> Added {
-        self.look([pid], device, &|| true)
+        self.look([pid], device, &AtomicBool::new(false))
     }
 
     fn look(
         &mut self,
         pids: impl IntoIterator<Item = u32>,
         device: &Device,
-        wanted: &dyn Fn() -> bool,
+        stop: &AtomicBool,
     ) -> Added {
+        let wanted = || !stop.load(Ordering::Relaxed);
         let mut added = Added::default();
         if self.files.follow(device) {
             self.light.forget();
@@ -92,14 +94,14 @@ impl Watch {
         // Probes first: they are what a program needs, and placed quickly.
         for (pid, mapped) in &processes {
             for mapping in mapped.files.iter().take_while(|_| wanted()) {
-                added.add(self.files.look_at(&folder(*pid), mapping, device));
+                added.add(self.files.look_at(&folder(*pid), mapping, device, stop));
             }
         }
         let wide_level = trap::setting("wide_level").ok().and_then(|level| level.parse().ok());
         let Some(wide_level) = wide_level else { return added };
         for (pid, mapped) in processes.iter().take_while(|_| wanted()) {
             // A module that does not answer decides by what traps, as it does without us.
-            _ = self.light.judge(*pid, mapped, &self.files, device, wide_level);
+            _ = self.light.judge(*pid, mapped, &self.files, device, wide_level, stop);
         }
         added
     }
@@ -111,7 +113,8 @@ impl Watch {
     pub fn look_at_file(&mut self, path: &Path, device: &Device) -> io::Result<Added> {
         let file = open_regular(path)?;
         let meta = file.metadata()?;
+        let go = AtomicBool::new(false);
         // Not as the kernel names it in maps: a mapping of it is looked at once more, and known to the module.
-        self.files.look_through(&file, (format!("at {}", meta.dev()), meta.ino()), device)
+        self.files.look_through(&file, (format!("at {}", meta.dev()), meta.ino()), device, &go)
     }
 }

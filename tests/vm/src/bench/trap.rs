@@ -19,17 +19,24 @@ use crate::trap::vectors::heavy;
 use crate::trap::{Trap, load_beside, set, sites};
 
 const UNIT: &str = "instructions";
-const ROUNDS: usize = 200;
+/// The median of so many is the same in each run.
+const SAMPLES: usize = 100;
+/// 100 samples take less than a second of the guest's time if each round gives one.
+const SAMPLES_LIMIT: Duration = Duration::from_secs(60);
 /// Longer than all periods of grace that are set here, and than a tick of 4 ms.
 const PAUSE: Duration = Duration::from_millis(6);
 
-/// Instructions of one wide instruction that is sure to trap: `stay` on the CPU, or not.
+/// Instructions of one wide instruction that is sure to trap: `stay` on the CPU, or not. On a busy host many rounds give
+/// nothing: the period of grace was not over yet, or the task was elsewhere. So it goes on until there are enough.
 fn traps(trap: &Trap, start_cpu: usize, stays: bool) -> Result<Vec<f64>> {
     let tid = std::process::id() as i32;
-    let mut counts = Vec::new();
-    for _ in 0..ROUNDS {
+    let (mut counts, mut no_trap, mut elsewhere, mut rounds) = (Vec::new(), 0, 0, 0_usize);
+    let begin = Instant::now();
+    while counts.len() < SAMPLES && begin.elapsed() < SAMPLES_LIMIT {
+        rounds += 1;
         spin(PAUSE);
         if cpu() != start_cpu && stays {
+            elsewhere += 1;
             continue;
         }
         let before = trap.device().task_counters(tid)?.traps;
@@ -38,11 +45,22 @@ fn traps(trap: &Trap, start_cpu: usize, stays: bool) -> Result<Vec<f64>> {
         heavy();
         let cost = tsc() - start;
         let moved = cpu() != from;
-        if trap.device().task_counters(tid)?.traps == before + 1 && moved != stays {
+        if trap.device().task_counters(tid)?.traps != before + 1 {
+            no_trap += 1;
+        } else if moved == stays {
+            elsewhere += 1;
+        } else {
             counts.push(cost as f64);
         }
     }
-    ensure!(counts.len() > ROUNDS / 4, "only {} of {ROUNDS} as wanted", counts.len());
+    let got = format!(
+        "{} samples of {SAMPLES} in {rounds} rounds and {:.1} s: {no_trap} rounds without one trap, in {elsewhere} the \
+         task was on another CPU than wanted",
+        counts.len(),
+        begin.elapsed().as_secs_f64()
+    );
+    ensure!(counts.len() == SAMPLES, "{got}");
+    println!("{got}");
     Ok(counts)
 }
 
