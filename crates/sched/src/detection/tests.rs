@@ -192,8 +192,9 @@ fn repeated(bytes: &str, count: usize) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let (input, library) = (dir.path().join("code.s"), dir.path().join("code.so"));
     std::fs::write(&input, function("f", &format!(".rept {count}\n.byte {bytes}\n.endr"))).unwrap();
-    let linked = Command::new("cc").args(["-shared", "-nostdlib", "-o"]).args([&library, &input]);
-    assert!(linked.status().unwrap().success());
+    let linked =
+        Command::new("cc").args(["-shared", "-nostdlib", "-o"]).args([&library, &input]).status();
+    assert!(linked.unwrap().success());
     std::fs::read(&library).unwrap()
 }
 
