@@ -72,7 +72,9 @@ pub const ALL: &[Case] = &[
     Case::new("quota", limits::quota),
     Case::new("waits", waits::a_light_task_beside_thirty),
     Case::new("waits_hundreds", waits::hundreds_of_all_weights).limit_s(400),
-    Case::new("waits_llcs", waits::caches_share_their_load).topology("sockets=2,cores=2"),
+    Case::new("waits_llcs", waits::caches_share_their_load)
+        .topology("sockets=2,cores=2")
+        .limit_s(240),
     Case::new("storms", storms::fork_and_exec),
     Case::new("kernel_threads", storms::kernel_threads),
     Case::new("pstate", pstate::ways).limit_s(240),
