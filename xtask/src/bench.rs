@@ -35,7 +35,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Report {
+pub(crate) struct Report {
     schema: u32,
     group: String,
     commit: String,
@@ -101,8 +101,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let (report, failures) = run(group, &chosen, binaries)?;
     print(&report.results);
     if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&report).context("cannot write JSON")? + "\n";
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        report.write(path)?;
     }
     // Behind the results: minutes of the others' measurements are not to be lost.
     ensure!(failures.is_empty(), "benchmarks failed:\n{}", failures.join("\n"));
@@ -153,15 +152,22 @@ fn run(group: &str, benches: &[Suite], binaries: Binaries) -> Result<(Report, Ve
             Err(error) => failures.push(format!("{group}: {error:#}")),
         }
     }
+    Ok((report(group, &lab, results)?, failures))
+}
+
+/// The report of what was measured in a lab.
+pub(crate) fn report(group: &str, lab: &Lab, mut results: Vec<BenchResult>) -> Result<Report> {
     results.sort_by(|a: &BenchResult, b| a.name.cmp(&b.name));
-    let report = Report {
-        schema: SCHEMA,
-        group: group.to_owned(),
-        commit: commit()?,
-        machine: machine(&lab.kernels())?,
-        results,
-    };
-    Ok((report, failures))
+    let machine = machine(&lab.kernels())?;
+    Ok(Report { schema: SCHEMA, group: group.to_owned(), commit: commit()?, machine, results })
+}
+
+impl Report {
+    /// Writes it as JSON.
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self).context("cannot write JSON")? + "\n";
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
 }
 
 fn run_one(bench: &Suite, lab: &Lab) -> Result<Vec<BenchResult>> {

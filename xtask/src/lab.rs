@@ -34,6 +34,14 @@ impl Lab {
         Ok(Self { cache, binaries, images })
     }
 
+    /// For guests with the usual kernel.
+    pub(crate) fn usual(mut binaries: Binaries) -> Result<Self> {
+        let cache = Cache::open()?;
+        let usual = testbed::prepare(&cache)?;
+        binaries.add_modules(&cache, &usual.kernel)?;
+        Ok(Self { cache, binaries, images: BTreeMap::from([(String::new(), usual)]) })
+    }
+
     /// The images for a suite's kernel, one of those that were prepared.
     pub(crate) fn images(&self, series: &str) -> &Images {
         &self.images[series]

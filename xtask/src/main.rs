@@ -29,8 +29,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Sub {
-    /// See it work: on this machine, then in a small emulated one
-    Demo,
+    /// See it work: on this machine, then on an emulated one whose clocks wide code lowers
+    Demo(demo::Args),
     /// Run all checks and tests
     Test(test::Args),
     /// Run a group of benchmarks
@@ -41,6 +41,8 @@ enum Sub {
     Fmt,
     /// Check the tree's own rules
     Tidy,
+    /// The papers' experiments on the dim-silicon machine
+    Silicon(silicon::experiment::Args),
     /// Build or boot the test machines
     Vm(vm::Args),
 }
@@ -58,12 +60,13 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<ExitCode> {
     testbed::end_children_on_signals()?;
     match &args.command {
-        Sub::Demo => demo::main(),
+        Sub::Demo(args) => demo::main(args),
         Sub::Test(args) => test::main(args),
         Sub::Bench(args) => bench::main(args),
         Sub::Build => build(),
         Sub::Fmt => format::main(),
         Sub::Tidy => tidy::main(),
+        Sub::Silicon(args) => silicon::experiment::main(args),
         Sub::Vm(args) => vm::main(args),
     }
 }

@@ -26,7 +26,7 @@
 //! | `demand.rs` | the level that a trace asks for |
 //! | `machine.rs` | cores, CPUs and the passage of time |
 //! | `pmu.rs`, `registers.rs` | what software sees |
-//! | `truth.rs` | the log of what the machine did |
+//! | `truth.rs`, `log.rs` | the log of what the machine did, and how it is read again |
 //! | `abi.rs` | the C interface |
 //!
 //! The licence is `machine::CoreLicense`, the clocks and times are those of a CPU file. This crate
@@ -40,6 +40,7 @@ mod abi;
 mod classes;
 mod clocks;
 mod demand;
+mod log;
 mod machine;
 mod pmu;
 mod registers;
@@ -50,5 +51,6 @@ pub use abi::*;
 pub use classes::class_of;
 pub use clocks::{Clocks, NEVER, Time};
 pub use demand::{Density, WideCounts};
+pub use log::{CpuTotals, License, Log, LogError, Mark, Turbo};
 pub use machine::{Machine, Work};
 pub use settings::{MAX_CPUS, Settings, SettingsError};

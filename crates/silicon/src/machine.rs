@@ -27,10 +27,11 @@ use machine::{CoreLicense, CpuModel, Phase, Times};
 use crate::classes::{class_of, is_known};
 use crate::clocks::{Clocks, NEVER, Time};
 use crate::demand::{Density, Rules, WIDE, WideCounts};
+use crate::log::CpuTotals;
 use crate::pmu::{Counted, Pmu};
 use crate::registers::{self, View};
 use crate::settings::{Settings, SettingsError};
-use crate::truth::{CpuTotals, Truth};
+use crate::truth::Truth;
 
 /// 1.0 as a factor.
 const ONE: u64 = 1 << 16;

@@ -32,18 +32,11 @@ use std::path::Path;
 
 use machine::{CoreLicense, Phase};
 
+use crate::log::CpuTotals;
+
 /// Where the log goes; nowhere if no file was given.
 pub(crate) struct Truth {
     out: Option<Box<dyn Write>>,
-}
-
-/// Totals of one CPU, in nanoseconds and instructions.
-pub(crate) struct CpuTotals {
-    pub(crate) insns: u64,
-    pub(crate) busy_ns: Vec<u64>,
-    pub(crate) halted_ns: u64,
-    pub(crate) throttled_ns: u64,
-    pub(crate) wide: Vec<u64>,
 }
 
 impl Truth {

@@ -7,7 +7,7 @@
 //! vmtests --list-benches    the same for benchmarks
 //! vmtests run NAME          run a test: exit 0 passed, 77 skipped, else failed
 //! vmtests bench NAME        run a benchmark; its results go to $TURBOLANE_OUT
-//! vmtests demo              the guest's part of ./x demo
+//! vmtests nginx CODE REQUESTS [ARGS]  a web server under load, with or without turbolane run
 //! vmtests pstate-end ROOT HOW  change P-states, then end
 //! vmtests slow-spinner      a thread that asks to be slow, until told to become another program
 //! vmtests record-load       threads with marked calls, to be recorded
@@ -19,13 +19,13 @@
 
 mod bench;
 mod cgroups;
-mod demo;
 mod fake_pmu;
 mod guest;
 mod hogs;
 mod lane;
 mod load;
 mod measure;
+mod nginx;
 mod probe_site;
 mod pstate_end;
 mod samples;
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         ["--list-benches"] => suite::list(bench::ALL),
         ["run", name] => suite::run(tests::ALL, name),
         ["bench", name] => suite::run(bench::ALL, name),
-        ["demo"] => demo::run_demo(),
+        ["nginx", code, requests, run @ ..] => nginx::point(code, requests, run),
         ["pstate-end", root, how] => pstate_end::play(root, how),
         ["slow-spinner"] => tests::pstate_scheduler::slow_spinner(),
         ["record-load"] => tests::record::load(),
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         _ => Err(anyhow::anyhow!(
-            "usage: vmtests --list | --list-benches | run NAME | bench NAME | demo"
+            "usage: vmtests --list | --list-benches | run NAME | bench NAME | ..."
         )),
     };
     match done {

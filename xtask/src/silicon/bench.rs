@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `./x bench silicon` measures from outside the guest: whether two runs are equal to the bit,
-//! and how fast the machine is beside stock Bochs.
+//! how fast the machine is beside stock Bochs, and the web server's loss.
 
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use testbed::{Emulator, Guest, Outcome, Step};
 
 use crate::bench::{Baseline, BenchResult, Better};
 use crate::lab::Lab;
+use crate::silicon::nginx;
+use crate::silicon::results::exact;
 
 /// The machine of both.
 const CPU: &str = "xeon-gold-6130";
@@ -52,7 +54,10 @@ cat /proc/uptime
 
 /// All of it.
 pub(crate) fn measure(lab: &Lab) -> Result<Vec<BenchResult>> {
-    Ok(vec![deterministic(lab)?, mips(lab)?])
+    let mut results = vec![deterministic(lab)?, mips(lab)?];
+    let rows = nginx::rows(&super::experiment::bench(lab)?, nginx::REQUESTS, true)?;
+    results.extend(super::results::nginx(&rows));
+    Ok(results)
 }
 
 fn run(lab: &Lab, is_silicon: bool, command: &[&str]) -> Result<Outcome> {
@@ -82,7 +87,7 @@ fn deterministic(lab: &Lab) -> Result<BenchResult> {
     let (first, second) = (seen()?, seen()?);
     step.done();
     let equal = if first == second { 1.0 } else { 0.0 };
-    Ok(result("silicon.deterministic", equal, "1 if equal", 2, None))
+    Ok(exact("silicon.deterministic", equal, "1 if equal", 2, Better::Higher))
 }
 
 /// Guest instructions per second of the emulator's CPU time, all CPUs busy.
@@ -99,18 +104,7 @@ fn mips(lab: &Lab) -> Result<BenchResult> {
     };
     let (ours, stock) = (speed(true)?, speed(false)?);
     let baseline = Baseline { name: "stock Bochs".to_owned(), value: stock };
-    Ok(result("silicon.mips", ours, "MIPS", 1, Some(baseline)))
-}
-
-fn result(name: &str, value: f64, unit: &str, n: u64, baseline: Option<Baseline>) -> BenchResult {
-    BenchResult {
-        name: name.to_owned(),
-        value,
-        unit: unit.to_owned(),
-        better: Better::Higher,
-        n,
-        min: value,
-        max: value,
-        baseline,
-    }
+    let mut result = exact("silicon.mips", ours, "MIPS", 1, Better::Higher);
+    result.baseline = Some(baseline);
+    Ok(result)
 }

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The papers' web server (SFMA 4), as one point of an experiment: nginx compresses a file and sends it
+//! over TLS 1.3 with ChaCha20-Poly1305, and wrk asks for it.
+//!
+//! ```text
+//! vmtests nginx none|wide REQUESTS [ARGUMENT OF turbolane run...]
+//! ```
+//!
+//! `none` keeps OpenSSL from wide code, `wide` lets it use AVX-512. With arguments the load runs
+//! under `turbolane run`. Workers share all CPUs but the last one; wrk and turbolane have that. What was
+//! measured goes to `$TURBOLANE_OUT/point.json`.
+//!
+//! The time is that from one response to another, taken by wrk's script: connecting, the first
+//! requests and wrk's own end are no part of it. A machine that has marks (port 0xee) gets one at
+//! either end.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use hw::{Live, Source};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::guest::{nr_cpus, set_affinity, wait_for};
+use crate::lane::{Lane, stats, turbolane};
+use crate::silicon::ask_for_full_clock;
+
+const DIR: &str = "/tmp/nginx";
+const PORT: u16 = 8443;
+/// More than there are CPUs: a worker that waits for a wide CPU leaves its CPU to another.
+const WORKERS: usize = 12;
+const CONNECTIONS: u32 = 48;
+/// Requests before the first mark: each connection has had some, and the trap module has seen
+/// nginx at work.
+const WARM_UP: u32 = 200;
+/// For all requests together, in the guest's time.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Asks until so many responses came, then says how long it took.
+const SCRIPT: &str = r#"
+local ffi = require("ffi")
+ffi.cdef[[
+typedef struct { long s; long ns; } nginx_time;
+int clock_gettime(int clock, nginx_time *time);
+int ioperm(unsigned long from, unsigned long count, int on);
+void *mmap(void *place, size_t bytes, int protection, int flags, int file, long offset);
+]]
+local function now()
+  local time = ffi.new("nginx_time")
+  ffi.C.clock_gettime(1, time)
+  return tonumber(time.s) + tonumber(time.ns) / 1e9
+end
+-- Lua has no OUT instruction. This one: mov eax, edi; out 0xee, al; ret
+local code = ffi.C.mmap(nil, 4096, 7, 0x22, -1, 0)
+ffi.copy(code, "\x89\xf8\xe6\xee\xc3", 5)
+local mark = function() end
+if ffi.C.ioperm(0xee, 1, 1) == 0 then mark = ffi.cast("void (*)(int)", code) end
+local warm, wanted = WARM_UP, REQUESTS
+local count, bad, first = 0, 0, 0
+function response(status)
+  count = count + 1
+  if status ~= 200 then bad = bad + 1 end
+  if count == warm then
+    mark(1)
+    first = now()
+  elseif count == warm + wanted then
+    local seconds = now() - first
+    mark(2)
+    local out = io.open("result.new", "w")
+    out:write(string.format('{"requests":%d,"bad":%d,"seconds":%.9f}', wanted, bad, seconds))
+    out:close()
+    os.rename("result.new", "result.json")
+    wrk.thread:stop()
+  end
+end
+"#;
+
+/// What the script writes.
+#[derive(Deserialize)]
+struct Measured {
+    requests: u32,
+    bad: u32,
+    seconds: f64,
+}
+
+/// A program that is stopped when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // SAFETY: our own child, not yet waited for; what it started ends with it.
+        unsafe { libc::kill(self.0.id() as i32, libc::SIGTERM) };
+        let _ = self.0.wait();
+    }
+}
+
+/// One point: see the head of this file.
+pub fn point(code: &str, requests: &str, run: &[&str]) -> Result<()> {
+    let requests: u32 = requests.parse().context("REQUESTS is no number")?;
+    let server_code = match code {
+        "none" => no_wide_code(),
+        "wide" => all_wide_code(),
+        _ => bail!("nginx none|wide REQUESTS [ARGUMENTS], not \"{code}\""),
+    };
+    let last = nr_cpus().checked_sub(1).filter(|&last| last > 0);
+    let last = last.context("one CPU for the client and one for the server are needed")?;
+    (0..=last).try_for_each(ask_for_full_clock)?;
+    set_affinity(0, &[last])?;
+    let nginx = serve(&server_code, last)?;
+    let start = Instant::now();
+    let lane = if run.is_empty() { None } else { Some(Lane::start(run)?) };
+    let start_s = start.elapsed().as_secs_f64();
+    let measured = load(requests)?;
+    ensure!(measured.bad == 0, "{} responses were errors", measured.bad);
+    let (counted, status) = match lane {
+        None => (Value::Null, String::new()),
+        Some(lane) => {
+            let seen = (serde_json::to_value(stats()?)?, turbolane(&["ctl", "status"])?);
+            lane.stop()?;
+            seen
+        }
+    };
+    drop(nginx);
+    let rate = f64::from(measured.requests) / measured.seconds;
+    let result = json!({
+        "requests": measured.requests,
+        "seconds": measured.seconds,
+        "requests_per_s": rate,
+        "lane_start_s": start_s,
+        "stats": counted,
+    });
+    println!("{} requests in {:.3} ms: {rate:.1} per second", requests, measured.seconds * 1e3);
+    print!("{status}");
+    let out = std::env::var("TURBOLANE_OUT").unwrap_or_else(|_| "/out".into());
+    fs::write(Path::new(&out).join("point.json"), result.to_string()).context("cannot write /out")
+}
+
+/// `OPENSSL_ia32cap` for SSE code: OpenSSL's AVX2 form of these ciphers asks for level 1.
+fn no_wide_code() -> String {
+    ":~0xd0230020".into()
+}
+
+/// `OPENSSL_ia32cap` for everything that CPUID says: by itself OpenSSL leaves AVX-512 alone on
+/// Skylake-X.
+fn all_wide_code() -> String {
+    let leaf = Live.cpuid(7, 0);
+    format!(":0x{:x}{:08x}", leaf.ecx, leaf.ebx)
+}
+
+/// nginx on all CPUs below this one.
+fn serve(code: &str, cpus: usize) -> Result<Running> {
+    fs::create_dir_all(format!("{DIR}/www"))?;
+    fs::write(format!("{DIR}/nginx.conf"), config())?;
+    let text: String =
+        (0..1350).map(|i| format!("line {i}: {:x}\n", i * 2_654_435_761u64)).collect();
+    fs::write(format!("{DIR}/www/file.txt"), text)?;
+    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-keyout", "key.pem"];
+    let certificate = ["req", "-x509", "-nodes", "-subj", "/CN=nginx", "-out", "cert.pem"];
+    run("openssl", &[&certificate[..], &key].concat())?;
+    let cpus: Vec<usize> = (0..cpus).collect();
+    let mut nginx = Command::new("nginx");
+    nginx.args(["-p", DIR, "-c", "nginx.conf"]).env("OPENSSL_ia32cap", code).stdin(Stdio::null());
+    // SAFETY: one system call between fork and exec, on memory that this process had before.
+    unsafe { nginx.pre_exec(move || set_affinity(0, &cpus).map_err(std::io::Error::other)) };
+    let nginx = Running(nginx.spawn().context("nginx cannot be started")?);
+    wait_for("nginx does not answer", Duration::from_secs(20), || {
+        run("curl", &["-skf", "-o", "/dev/null", &url()]).is_ok()
+    })?;
+    Ok(nginx)
+}
+
+fn config() -> String {
+    format!(
+        "daemon off; worker_processes {WORKERS}; pid nginx.pid; error_log error.log;\n\
+         events {{ worker_connections 64; }}\n\
+         http {{\n  access_log off; types {{ text/plain txt; }} keepalive_requests 100000;\n\
+         gzip on; gzip_types text/plain; gzip_comp_level 1;\n\
+         client_body_temp_path tmp; proxy_temp_path tmp; fastcgi_temp_path tmp; uwsgi_temp_path tmp; scgi_temp_path tmp;\n\
+         server {{ listen 127.0.0.1:{PORT} ssl reuseport; root www;\n\
+         ssl_certificate cert.pem; ssl_certificate_key key.pem;\n\
+         ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites TLS_CHACHA20_POLY1305_SHA256; }}\n}}\n"
+    )
+}
+
+fn url() -> String {
+    format!("https://127.0.0.1:{PORT}/file.txt")
+}
+
+fn run(program: &str, args: &[&str]) -> Result<()> {
+    let output = Command::new(program).args(args).current_dir(DIR).stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("{program} cannot be started"))?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program}: {complaint}");
+    Ok(())
+}
+
+/// Loads the server with so many requests behind the first ones.
+fn load(requests: u32) -> Result<Measured> {
+    let script =
+        SCRIPT.replace("WARM_UP", &WARM_UP.to_string()).replace("REQUESTS", &requests.to_string());
+    fs::write(format!("{DIR}/count.lua"), script)?;
+    let limit = format!("{}s", LIMIT.as_secs());
+    let connections = format!("-c{CONNECTIONS}");
+    let mut wrk = Command::new("wrk");
+    wrk.args(["-t1", &connections, "-d", &limit, "-s", "count.lua"])
+        .args(["-H", "Accept-Encoding: gzip", &url()])
+        .env("OPENSSL_ia32cap", no_wide_code())
+        .current_dir(DIR)
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(format!("{DIR}/wrk.log"))?)
+        .stderr(fs::File::create(format!("{DIR}/wrk.err"))?);
+    // It would sleep to the end of its time.
+    let _wrk = Running(wrk.spawn().context("wrk cannot be started")?);
+    let result = format!("{DIR}/result.json");
+    let done = wait_for("the requests take too long", LIMIT, || Path::new(&result).exists());
+    done.with_context(|| {
+        let read = |name: &str| fs::read_to_string(format!("{DIR}/{name}")).unwrap_or_default();
+        format!("wrk: {}{}", read("wrk.log"), read("wrk.err"))
+    })?;
+    serde_json::from_str(&fs::read_to_string(&result)?).context("what wrk's script wrote")
+}

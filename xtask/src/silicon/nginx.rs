@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The papers' web server (SFMA 4, SYSTOR 4.1): nginx compresses a page and sends it over TLS with
+//! ChaCha20-Poly1305. What of AVX-512's loss does each way of telling wide code apart remove?
+
+use anyhow::{Context, Result};
+use silicon::{Log, Machine, Settings};
+
+use crate::silicon::picture::{self, Band};
+use crate::silicon::point::{Bench, Kept, Measured, Point};
+
+/// The CPU, all of its cores active: the clocks that SFMA 4 gives are 2.8, 2.4 and 1.9 GHz.
+pub(crate) const CPU: &str = "xeon-gold-6130";
+
+/// Four for nginx, one for the client.
+pub(crate) const CPUS: u32 = 5;
+
+/// Requests of a point: 0.1 s of the guest's time.
+pub(crate) const REQUESTS: u32 = 300;
+
+const CIPHER: &str = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3:EVP_CipherUpdate@2";
+
+/// The row without wide code, the row that loses, and the others.
+pub(crate) const ROWS: [&str; 4] = ["none", "wide", "marks", "trap"];
+
+/// Each row with what it means.
+pub(crate) fn points(requests: u32) -> Vec<(Point, &'static str)> {
+    let row = |name: &str, code: &str, run: &[&str], meaning| {
+        let requests = requests.to_string();
+        let words = [&["vmtests", "nginx", code, &requests], run].concat();
+        let command = words.iter().map(|&word| word.to_owned()).collect();
+        (Point { name: name.to_owned(), command }, meaning)
+    };
+    let [none, wide, marks, trap] = ROWS;
+    vec![
+        row(none, "none", &[], "OpenSSL without AVX2 and AVX-512"),
+        row(wide, "wide", &[], "OpenSSL with AVX-512"),
+        row(
+            marks,
+            "wide",
+            &["--mark", CIPHER],
+            "the same under turbolane run --mark ...CipherUpdate",
+        ),
+        row(trap, "wide", &["--trap", "avx512"], "the same under turbolane run --trap avx512"),
+    ]
+}
+
+/// Throughput lost by AVX-512, % of that without.
+pub(crate) fn loss_pct(none: &Measured, wide: &Measured) -> f64 {
+    (1.0 - wide.per_s() / none.per_s()) * 100.0
+}
+
+/// How much of that loss a point removes, %.
+pub(crate) fn loss_removed_pct(none: &Measured, wide: &Measured, point: &Measured) -> f64 {
+    (point.per_s() - wide.per_s()) / (none.per_s() - wide.per_s()) * 100.0
+}
+
+/// A measured row.
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) meaning: &'static str,
+    pub(crate) kept: Kept,
+}
+
+/// All rows, two guests at a time; what was kept is not measured again.
+pub(crate) fn rows(bench: &Bench<'_>, requests: u32, again: bool) -> Result<Vec<Row>> {
+    let points = points(requests);
+    let kept = super::run_points(bench, points.iter().map(|(point, _)| point), again)?;
+    let rows = points.into_iter().zip(kept);
+    Ok(rows.map(|((point, meaning), kept)| Row { name: point.name, meaning, kept }).collect())
+}
+
+/// The row of this name.
+pub(crate) fn find<'a>(rows: &'a [Row], name: &str) -> &'a Measured {
+    let row = rows.iter().find(|row| row.name == name);
+    &row.expect("every row of the list was measured").kept.measured
+}
+
+/// The rows for people.
+pub(crate) fn table(rows: &[Row]) -> String {
+    let (none, wide) = (find(rows, ROWS[0]), find(rows, ROWS[1]));
+    let mut text = format!(
+        "{:<6} {:>10} {:>8} {:>12} {:>20} {:>13} {:>7}\n",
+        "ROW",
+        "REQUESTS/S",
+        "CHANGE",
+        "LOSS REMOVED",
+        "LEVEL 0 / 1 / 2, %",
+        "INSNS/REQUEST",
+        "HOST"
+    );
+    for Row { name, kept: Kept { measured, .. }, .. } in rows {
+        let change = (measured.per_s() / none.per_s() - 1.0) * 100.0;
+        let removed = if ROWS[..2].contains(&name.as_str()) {
+            "-".to_owned()
+        } else {
+            format!("{:.1} %", loss_removed_pct(none, wide, measured))
+        };
+        let levels: Vec<String> =
+            (0..3).map(|level| format!("{:.1}", measured.at_level_pct(level))).collect();
+        text += &format!(
+            "{name:<6} {:>10.0} {:>8} {removed:>12} {:>20} {:>11.0} k {:>5.0} s\n",
+            measured.per_s(),
+            format!("{change:+.1} %"),
+            levels.join(" / "),
+            measured.insns_per_request() / 1000.0,
+            measured.host_s
+        );
+    }
+    text += "\n";
+    for Row { name, meaning, .. } in rows {
+        text += &format!("{name:<6} {meaning}\n");
+    }
+    text
+}
+
+/// The rows as a page: clock and level of each core.
+pub(crate) fn picture(rows: &[Row]) -> Result<String> {
+    let read = |row: &Row| -> Result<Log> {
+        let text = std::fs::read_to_string(&row.kept.log).context("the log of a point")?;
+        Ok(Log::parse(&text)?)
+    };
+    let logs = rows.iter().map(read).collect::<Result<Vec<Log>>>()?;
+    let band = |row: &Row, log| {
+        let Row { meaning, kept, .. } = row;
+        Band { heading: format!("{:.0} requests/s: {meaning}", kept.measured.per_s()), log }
+    };
+    let bands: Vec<Band<'_>> = rows.iter().zip(&logs).map(|(row, log)| band(row, log)).collect();
+    let clocks = Machine::new(&Settings::parse(CPU)?, CPUS, 1)?.clocks().clone();
+    let heading = "nginx on an emulated Xeon Gold 6130";
+    let about = "Debian's kernel, nginx, OpenSSL and wrk on a machine whose clocks and licence levels \
+        are a model. nginx runs on CPUs 0 to 3, the client on CPU 4.";
+    Ok(picture::page(heading, about, &bands, &clocks, CPUS as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(requests: u64) -> Measured {
+        Measured { requests, ns: 1_000_000_000, cpus: Vec::new(), host_s: 1.0 }
+    }
+
+    #[test]
+    fn losses_are_shares() {
+        let (none, wide) = (measured(1000), measured(800));
+        assert!((loss_pct(&none, &wide) - 20.0).abs() < 1e-9);
+        assert!((loss_removed_pct(&none, &wide, &measured(950)) - 75.0).abs() < 1e-9);
+        assert!(loss_removed_pct(&none, &wide, &measured(700)) < 0.0);
+    }
+
+    #[test]
+    fn every_row_is_a_point() {
+        let names: Vec<String> = points(300).into_iter().map(|(point, _)| point.name).collect();
+        assert_eq!(names, ROWS);
+    }
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One point of an experiment on the dim-silicon machine: a boot, a load, and what the machine's log
+//! says of it.
+//!
+//! Points are kept in the cache, so that an experiment that was interrupted goes on where it was. The
+//! key is a hash of everything that could change a result: our programs, the machine's library, this
+//! program (it holds the emulator's patches), the kernel's release and the point's own words.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use silicon::{CpuTotals, Log};
+use testbed::{Guest, Silicon};
+
+use crate::lab::Lab;
+
+/// For boot, load and scheduler together: many times what they take.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// What is to be measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Point {
+    /// Its row's name; letters, digits and `-`.
+    pub(crate) name: String,
+    /// What runs in the guest. It leaves `point.json`, and marks 1 and 2 in the log.
+    pub(crate) command: Vec<String>,
+}
+
+/// What was measured between the two marks.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    /// Served in that time.
+    pub(crate) requests: u64,
+    /// That time in the guest, ns.
+    pub(crate) ns: u64,
+    /// Each server CPU.
+    pub(crate) cpus: Vec<Busy>,
+    /// Time of the host for boot, load and all else, s.
+    pub(crate) host_s: f64,
+}
+
+/// A CPU between the marks.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Busy {
+    pub(crate) insns: u64,
+    /// By level, ns.
+    pub(crate) busy_ns: Vec<u64>,
+    pub(crate) halted_ns: u64,
+}
+
+impl Busy {
+    fn of(totals: CpuTotals) -> Self {
+        Busy { insns: totals.insns, busy_ns: totals.busy_ns, halted_ns: totals.halted_ns }
+    }
+}
+
+impl Measured {
+    pub(crate) fn per_s(&self) -> f64 {
+        self.requests as f64 / self.ns as f64 * 1e9
+    }
+
+    pub(crate) fn insns_per_request(&self) -> f64 {
+        self.cpus.iter().map(|cpu| cpu.insns).sum::<u64>() as f64 / self.requests as f64
+    }
+
+    /// Share of the CPUs' time that is spent at a level, %.
+    pub(crate) fn at_level_pct(&self, level: usize) -> f64 {
+        let busy_ns = |cpu: &Busy| cpu.busy_ns.get(level).copied().unwrap_or(0);
+        let all_ns = self.ns as f64 * self.cpus.len() as f64;
+        self.cpus.iter().map(busy_ns).sum::<u64>() as f64 / all_ns * 100.0
+    }
+}
+
+/// Where points are measured.
+pub(crate) struct Bench<'a> {
+    pub(crate) lab: &'a Lab,
+    pub(crate) machine: Silicon,
+    /// CPUs of the guest; the last one is the client's.
+    pub(crate) cpus: u32,
+    /// Name of the experiment.
+    pub(crate) experiment: &'a str,
+    /// Hash of everything that is the same for all points.
+    inputs: u64,
+}
+
+/// A point that was measured, with the machine's log of it.
+pub(crate) struct Kept {
+    pub(crate) measured: Measured,
+    pub(crate) log: PathBuf,
+}
+
+impl<'a> Bench<'a> {
+    pub(crate) fn new(
+        lab: &'a Lab,
+        machine: Silicon,
+        cpus: u32,
+        experiment: &'a str,
+    ) -> Result<Self> {
+        let mut hasher = DefaultHasher::new();
+        let this = std::env::current_exe().context("this program has no file")?;
+        let payload = lab.binaries.payload.iter().map(|(host, _)| host);
+        for file in payload.chain([&machine.library, &this]) {
+            let bytes =
+                std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+            bytes.hash(&mut hasher);
+        }
+        (lab.images("").kernel.release.as_str(), &machine.settings, cpus).hash(&mut hasher);
+        Ok(Bench { lab, machine, cpus, experiment, inputs: hasher.finish() })
+    }
+
+    /// The point's result, measured now unless it was kept.
+    pub(crate) fn get(&self, point: &Point, again: bool) -> Result<Kept> {
+        let folder = self.lab.cache.root().join("experiments").join(self.experiment);
+        let mut hasher = DefaultHasher::new();
+        (self.inputs, &point.command).hash(&mut hasher);
+        let key = hasher.finish();
+        let result = folder.join(format!("{}.json", point.name));
+        let log = folder.join(format!("{}.log", point.name));
+        if let Some(measured) = read(&result, key).filter(|_| !again && log.exists()) {
+            return Ok(Kept { measured, log });
+        }
+        let measured = self.measure(point, &log)?;
+        let text = serde_json::to_string(&Record { key, measured: measured.clone() })?;
+        write_whole(&result, &text)?;
+        Ok(Kept { measured, log })
+    }
+
+    fn measure(&self, point: &Point, log_to: &Path) -> Result<Measured> {
+        let lab = self.lab;
+        let mut guest = Guest::new(&lab.cache, lab.images(""))
+            .silicon(self.machine.clone())
+            .cpus(self.cpus)
+            .limit(LIMIT)
+            .env("TURBOLANE_OUT", "/out");
+        for (host, place) in &lab.binaries.payload {
+            guest = guest.payload(host, place);
+        }
+        let words: Vec<&str> = point.command.iter().map(String::as_str).collect();
+        let outcome = guest.run(&words)?;
+        for finding in &outcome.findings {
+            eprintln!("{}: kernel log, line {}: {}", point.name, finding.number, finding.line);
+        }
+        ensure!(
+            outcome.is_clean(),
+            "point {}: {}\n{}",
+            point.name,
+            outcome.summary(),
+            testbed::last_lines(&outcome.stderr, 20)
+        );
+        let from = outcome.silicon_log().context("the machine left no log")?;
+        let text = std::fs::read_to_string(from).context("the machine's log cannot be read")?;
+        let report = std::fs::read_to_string(outcome.out_dir().join("point.json"))
+            .context("the load left no point.json")?;
+        let report: Report = serde_json::from_str(&report).context("point.json")?;
+        let measured = evaluate(&text, &report, self.cpus, outcome.total_s)
+            .with_context(|| format!("point {}", point.name))?;
+        write_whole(log_to, &text)?;
+        Ok(measured)
+    }
+}
+
+/// What the load says of itself.
+#[derive(Deserialize)]
+struct Report {
+    requests: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    key: u64,
+    measured: Measured,
+}
+
+/// A kept result, if it is there and has this key.
+fn read(path: &Path, key: u64) -> Option<Measured> {
+    let record: Record = serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
+    (record.key == key).then_some(record.measured)
+}
+
+/// A file that is there as a whole or not at all.
+fn write_whole(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().context("a file without a folder")?;
+    let new = path.with_extension("new");
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&new, text))
+        .and_then(|()| std::fs::rename(&new, path))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn evaluate(log: &str, report: &Report, cpus: u32, host_s: f64) -> Result<Measured> {
+    let log = Log::parse(log)?;
+    let (first, second) = (log.mark(1), log.mark(2));
+    let (first, second) = first.zip(second).context("the load set no marks 1 and 2")?;
+    ensure!(first.t_ns < second.t_ns, "the marks are in the wrong order");
+    let servers = cpus as usize - 1;
+    let pairs = second.cpus.iter().zip(&first.cpus).take(servers);
+    let busy: Vec<Busy> = pairs.map(|(now, then)| Busy::of(now.since(then))).collect();
+    ensure!(busy.len() == servers, "the marks lack CPUs");
+    let ns = second.t_ns - first.t_ns;
+    Ok(Measured { requests: report.requests, ns, cpus: busy, host_s })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "mark t_ns=1000 value=1\n\
+        cpu t_ns=1000 cpu=0 insns=100 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n\
+        cpu t_ns=1000 cpu=1 insns=100 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n\
+        mark t_ns=3000 value=2\n\
+        cpu t_ns=3000 cpu=0 insns=500 busy_ns=1040,0,500 halted_ns=20 throttled_ns=0 wide=0,0,0,9,0\n\
+        cpu t_ns=3000 cpu=1 insns=900 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n";
+
+    #[test]
+    fn a_point_is_what_lies_between_the_marks() {
+        let measured = evaluate(LOG, &Report { requests: 4 }, 2, 1.0).unwrap();
+        assert_eq!(measured.cpus.len(), 1, "the client's CPU does not count");
+        assert!((measured.per_s() - 2e6).abs() < 1e-6);
+        assert!((measured.insns_per_request() - 100.0).abs() < 1e-9);
+        assert!((measured.at_level_pct(0) - 50.0).abs() < 1e-9);
+        assert!((measured.at_level_pct(2) - 25.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn logs_without_marks_are_refused() {
+        assert!(evaluate("", &Report { requests: 4 }, 2, 1.0).is_err());
+        assert!(evaluate(LOG, &Report { requests: 4 }, 4, 1.0).is_err());
+    }
+
+    #[test]
+    fn results_are_kept_by_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b.json");
+        let measured = evaluate(LOG, &Report { requests: 4 }, 2, 1.0).unwrap();
+        write_whole(&path, &serde_json::to_string(&Record { key: 7, measured }).unwrap()).unwrap();
+        assert!(read(&path, 7).is_some());
+        assert!(read(&path, 8).is_none());
+    }
+}

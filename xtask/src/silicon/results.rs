@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Experiments as benchmark results.
+
+use crate::bench::{Baseline, BenchResult, Better};
+use crate::silicon::nginx::{ROWS, Row, find, loss_pct, loss_removed_pct};
+
+/// A result of so many runs that gave one value.
+pub(crate) fn exact(name: &str, value: f64, unit: &str, n: u64, better: Better) -> BenchResult {
+    BenchResult {
+        name: name.to_owned(),
+        value,
+        unit: unit.to_owned(),
+        better,
+        n,
+        min: value,
+        max: value,
+        baseline: None,
+    }
+}
+
+/// The loss, what each row removes of it, and what a point takes.
+pub(crate) fn nginx(rows: &[Row]) -> Vec<BenchResult> {
+    let (none, wide) = (find(rows, ROWS[0]), find(rows, ROWS[1]));
+    let loss = loss_pct(none, wide);
+    let mut results = vec![exact("silicon.loss_pct", loss, "%", 1, Better::Lower)];
+    for name in &ROWS[2..] {
+        let point = find(rows, name);
+        let removed = loss_removed_pct(none, wide, point);
+        let name = format!("silicon.loss_removed_pct.{name}");
+        let baseline =
+            Baseline { name: "requests/s without turbolane".into(), value: wide.per_s() };
+        results.push(exact(&name, removed, "%", 1, Better::Higher));
+        let rate = format!("silicon.requests_per_s.{}", &name["silicon.loss_removed_pct.".len()..]);
+        let mut result = exact(&rate, point.per_s(), "1/s", 1, Better::Higher);
+        result.baseline = Some(baseline);
+        results.push(result);
+    }
+    results.push(exact("silicon.experiment_s", wide.host_s, "s", 1, Better::Lower));
+    results
+}
