@@ -30,10 +30,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     println!(
         "\n== on an emulated Xeon Gold 6130: nginx sends a compressed page over TLS ==\n\
          The clocks of its cores and their licence levels are a model (Bochs and crates/machine).\n\
-         Everything else is real: Debian's kernel, nginx, OpenSSL and wrk, the scheduler and the\n\
-         trap module. Four boots, two at a time; about five minutes."
+         Everything else is real: Debian's kernel, nginx, OpenSSL and wrk, and Turbolane's scheduler.\n\
+         Three boots, two at a time; about three minutes."
     );
-    let rows = experiment::nginx_rows(binaries, args.again)?;
+    let rows = experiment::demo(binaries, args.again)?;
     println!("\n{}", rows.table);
     let picture = repo::logs()?.join("demo.html");
     std::fs::write(&picture, rows.picture)

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! `none` keeps OpenSSL from wide code, `wide` lets it use AVX-512. With arguments the load runs
-//! under `turbolane run`. Workers share all CPUs but the last one; wrk and turbolane have that. What was
-//! measured goes to `$TURBOLANE_OUT/point.json`.
+//! under `turbolane run`. Workers share all CPUs but CPU 0, which wrk and turbolane have: the
+//! lane's wide CPUs are the last ones. What was measured goes to `$TURBOLANE_OUT/point.json`.
 //!
 //! The time is that from one response to another, taken by wrk's script: connecting, the first
 //! requests and wrk's own end are no part of it. A machine that has marks (port 0xee) gets one at
@@ -109,8 +109,8 @@ pub fn point(code: &str, requests: &str, run: &[&str]) -> Result<()> {
     let last = nr_cpus().checked_sub(1).filter(|&last| last > 0);
     let last = last.context("one CPU for the client and one for the server are needed")?;
     (0..=last).try_for_each(ask_for_full_clock)?;
-    set_affinity(0, &[last])?;
-    let nginx = serve(&server_code, last)?;
+    set_affinity(0, &[0])?;
+    let nginx = serve(&server_code, (1..=last).collect())?;
     let start = Instant::now();
     let lane = if run.is_empty() { None } else { Some(Lane::start(run)?) };
     let start_s = start.elapsed().as_secs_f64();
@@ -151,8 +151,8 @@ fn all_wide_code() -> String {
     format!(":0x{:x}{:08x}", leaf.ecx, leaf.ebx)
 }
 
-/// nginx on all CPUs below this one.
-fn serve(code: &str, cpus: usize) -> Result<Running> {
+/// nginx on these CPUs.
+fn serve(code: &str, cpus: Vec<usize>) -> Result<Running> {
     fs::create_dir_all(format!("{DIR}/www"))?;
     fs::write(format!("{DIR}/nginx.conf"), config())?;
     let text: String =
@@ -161,7 +161,6 @@ fn serve(code: &str, cpus: usize) -> Result<Running> {
     let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-keyout", "key.pem"];
     let certificate = ["req", "-x509", "-nodes", "-subj", "/CN=nginx", "-out", "cert.pem"];
     run("openssl", &[&certificate[..], &key].concat())?;
-    let cpus: Vec<usize> = (0..cpus).collect();
     let mut nginx = Command::new("nginx");
     nginx.args(["-p", DIR, "-c", "nginx.conf"]).env("OPENSSL_ia32cap", code).stdin(Stdio::null());
     // SAFETY: one system call between fork and exec, on memory that this process had before.

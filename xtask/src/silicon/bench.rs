@@ -55,7 +55,8 @@ cat /proc/uptime
 /// All of it.
 pub(crate) fn measure(lab: &Lab) -> Result<Vec<BenchResult>> {
     let mut results = vec![deterministic(lab)?, mips(lab)?];
-    let rows = nginx::rows(&super::experiment::bench(lab)?, nginx::REQUESTS, true)?;
+    let bench = super::experiment::bench(lab)?;
+    let rows = nginx::rows(&bench, &nginx::ROWS, nginx::REQUESTS, true)?;
     results.extend(super::results::nginx(&rows));
     Ok(results)
 }

@@ -22,6 +22,9 @@ const CIPHER: &str = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3:EVP_CipherUpdate@
 /// The row without wide code, the row that loses, and the others.
 pub(crate) const ROWS: [&str; 4] = ["none", "wide", "marks", "trap"];
 
+/// The rows of the demo.
+pub(crate) const DEMO: &[&str] = ROWS.split_at(3).0;
+
 /// Each row with what it means.
 pub(crate) fn points(requests: u32) -> Vec<(Point, &'static str)> {
     let row = |name: &str, code: &str, run: &[&str], meaning| {
@@ -61,9 +64,15 @@ pub(crate) struct Row {
     pub(crate) kept: Kept,
 }
 
-/// All rows, two guests at a time; what was kept is not measured again.
-pub(crate) fn rows(bench: &Bench<'_>, requests: u32, again: bool) -> Result<Vec<Row>> {
-    let points = points(requests);
+/// The rows of these names, two guests at a time; what was kept is not measured again.
+pub(crate) fn rows(
+    bench: &Bench<'_>,
+    names: &[&str],
+    requests: u32,
+    again: bool,
+) -> Result<Vec<Row>> {
+    let mut points = points(requests);
+    points.retain(|(point, _)| names.contains(&point.name.as_str()));
     let kept = super::run_points(bench, points.iter().map(|(point, _)| point), again)?;
     let rows = points.into_iter().zip(kept);
     Ok(rows.map(|((point, meaning), kept)| Row { name: point.name, meaning, kept }).collect())
@@ -128,7 +137,7 @@ pub(crate) fn picture(rows: &[Row]) -> Result<String> {
     let clocks = Machine::new(&Settings::parse(CPU)?, CPUS, 1)?.clocks().clone();
     let heading = "nginx on an emulated Xeon Gold 6130";
     let about = "Debian's kernel, nginx, OpenSSL and wrk on a machine whose clocks and licence levels \
-        are a model. nginx runs on CPUs 0 to 3, the client on CPU 4.";
+        are a model. nginx runs on CPUs 1 to 4, the client on CPU 0.";
     Ok(picture::page(heading, about, &bands, &clocks, CPUS as usize))
 }
 

@@ -78,7 +78,7 @@ impl Measured {
 pub(crate) struct Bench<'a> {
     pub(crate) lab: &'a Lab,
     pub(crate) machine: Silicon,
-    /// CPUs of the guest; the last one is the client's.
+    /// CPUs of the guest; the first one is the client's.
     pub(crate) cpus: u32,
     /// Name of the experiment.
     pub(crate) experiment: &'a str,
@@ -196,7 +196,7 @@ fn evaluate(log: &str, report: &Report, cpus: u32, host_s: f64) -> Result<Measur
     let (first, second) = first.zip(second).context("the load set no marks 1 and 2")?;
     ensure!(first.t_ns < second.t_ns, "the marks are in the wrong order");
     let servers = cpus as usize - 1;
-    let pairs = second.cpus.iter().zip(&first.cpus).take(servers);
+    let pairs = second.cpus.iter().zip(&first.cpus).skip(1);
     let busy: Vec<Busy> = pairs.map(|(now, then)| Busy::of(now.since(then))).collect();
     ensure!(busy.len() == servers, "the marks lack CPUs");
     let ns = second.t_ns - first.t_ns;
@@ -208,11 +208,11 @@ mod tests {
     use super::*;
 
     const LOG: &str = "mark t_ns=1000 value=1\n\
-        cpu t_ns=1000 cpu=0 insns=100 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n\
+        cpu t_ns=1000 cpu=0 insns=90 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n\
         cpu t_ns=1000 cpu=1 insns=100 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n\
         mark t_ns=3000 value=2\n\
-        cpu t_ns=3000 cpu=0 insns=500 busy_ns=1040,0,500 halted_ns=20 throttled_ns=0 wide=0,0,0,9,0\n\
-        cpu t_ns=3000 cpu=1 insns=900 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n";
+        cpu t_ns=3000 cpu=0 insns=900 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n\
+        cpu t_ns=3000 cpu=1 insns=500 busy_ns=1040,0,500 halted_ns=20 throttled_ns=0 wide=0,0,0,9,0\n";
 
     #[test]
     fn a_point_is_what_lies_between_the_marks() {
