@@ -93,8 +93,10 @@ EXPORT(u32, waits_at_class, (u32 queue_class, u32 caps),
 EXPORT(u32, may_stay, (const struct tl_task *t, u32 class, u32 better_idle),
        tl_may_stay(t, class, better_idle))
 EXPORT(u32, compares_now, (u32 nr_looks), tl_compares_now(nr_looks))
-EXPORT(u32, helps, (u64 own_key_ns, u64 other_key_ns, u64 slice_ns),
-       tl_helps(own_key_ns, other_key_ns, slice_ns))
+EXPORT(u32, helps,
+       (const struct tl_backlog *own, const struct tl_backlog *other,
+	u64 slice_ns),
+       tl_helps(own, other, slice_ns))
 EXPORT(u32, look_class, (const struct tl_task *t, u32 i), tl_look_class(t, i))
 EXPORT(u32, look_scope, (const struct tl_task *t, u32 i), tl_look_scope(t, i))
 EXPORT(u32, core_class, (u32 rank, const struct tl_split *split),

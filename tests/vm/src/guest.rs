@@ -170,6 +170,14 @@ impl Child {
         }
     }
 
+    /// End it; it is waited for elsewhere.
+    pub fn kill(&self) {
+        if self.pid > 0 {
+            // SAFETY: our own child, not yet waited for.
+            unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        }
+    }
+
     /// Wait for its end; its exit status, or 128 + signal.
     pub fn wait(&mut self) -> Result<i32> {
         let mut status = 0;

@@ -33,11 +33,11 @@ pub fn longest() -> Result<()> {
     publish("waits", &[Figure { n: HOGS as u64, ..figure }.against("kernel scheduler", kernel_ms)])
 }
 
-/// Three times, and the kernel's own scheduler beside it.
+/// Five times, and the kernel's own scheduler beside it.
 pub fn imbalances() -> Result<()> {
     let kernel = imbalance()?;
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "0"])?;
-    let ratios = (0..3).map(|_| imbalance()).collect::<Result<Vec<_>>>()?;
+    let ratios = (0..5).map(|_| imbalance()).collect::<Result<Vec<_>>>()?;
     lane.stop()?;
     let figure = Figure::of("lane.llc_imbalance", "ratio", "lower", &ratios)?;
     publish("waits-llcs", &[figure.against("kernel scheduler", kernel)])
