@@ -207,8 +207,8 @@ __noinline int tl_take_own(struct tl_cpu *c, struct rival *r, u32 step)
 
 /* What waits in a shard, of which this side's head is the first. Tasks that are
  * pinned to a CPU count where they are first, not in number: no CPU can take them. */
-static __always_inline struct tl_backlog
-backlog_of(const struct waiting *w, u32 first, u32 step)
+static __always_inline struct tl_backlog backlog_of(const struct waiting *w,
+						    u32 first, u32 step)
 {
 	u32 side = tl_step_has_default(step) ? TL_SIDE_DEFAULT : TL_SIDE_OWN;
 	struct tl_backlog backlog;
@@ -249,8 +249,9 @@ __noinline int tl_take_other(struct tl_cpu *c, u32 step, u32 other,
 }
 
 /* What waits in the CPU's own shard, prev included. Whether there is anything. */
-static __always_inline bool own_backlog(struct tl_backlog *own, struct tl_cpu *c,
-					const struct rival *r, u32 step)
+static __always_inline bool own_backlog(struct tl_backlog *own,
+					struct tl_cpu *c, const struct rival *r,
+					u32 step)
 {
 	struct waiting w;
 	u32 first;
@@ -329,7 +330,7 @@ static __always_inline u64 slice_to_go_on(const struct tl_task *t, s32 cpu)
 	u32 id = t->clock ? t->clock : tl_pinned_id(cpu);
 	struct load load = load_with_one_more(id);
 
-	return slice_in(&load, tl_task_slice_ns(t, &cfg));
+	return slice_in(t, id, &load, tl_task_slice_ns(t, &cfg));
 }
 
 /* Where prev competes with what waits. What it has used counts before that:

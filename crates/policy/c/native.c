@@ -52,6 +52,10 @@ EXPORT(u32, step_has_default, (u32 step), tl_step_has_default(step))
 EXPORT(u32, queue_step, (u32 class, u32 queue), tl_queue_step(class, queue))
 EXPORT(u64, slice_in_round_ns, (u64 slice_ns, u32 nr_tasks, u32 nr_cpus),
        tl_slice_in_round_ns(slice_ns, nr_tasks, nr_cpus))
+EXPORT(u64, slice_from_ns,
+       (const struct tl_task *t, const struct tl_clock *clock, u64 slice_ns,
+	u32 nr_tasks, u32 nr_cpus),
+       tl_slice_from_ns(t, clock, slice_ns, nr_tasks, nr_cpus))
 EXPORT(u64, most_wait_ns, (u64 slice_ns, u32 nr_tasks, u32 nr_cpus),
        tl_most_wait_ns(slice_ns, nr_tasks, nr_cpus))
 EXPORT(u64, vtime_charge, (struct tl_task * t, u64 used_ns),

@@ -35,6 +35,13 @@ unsafe extern "C" {
     pub(crate) fn tlp_step_has_default(step: u32) -> u32;
     pub(crate) fn tlp_queue_step(class: u32, queue: u32) -> u32;
     pub(crate) fn tlp_slice_in_round_ns(slice_ns: u64, nr_tasks: u32, nr_cpus: u32) -> u64;
+    pub(crate) fn tlp_slice_from_ns(
+        t: *const Task,
+        clock: *const Clock,
+        slice_ns: u64,
+        nr_tasks: u32,
+        nr_cpus: u32,
+    ) -> u64;
     pub(crate) fn tlp_most_wait_ns(slice_ns: u64, nr_tasks: u32, nr_cpus: u32) -> u64;
     pub(crate) fn tlp_vtime_charge(t: *mut Task, used_ns: u64) -> u64;
     pub(crate) fn tlp_vtime_place(
