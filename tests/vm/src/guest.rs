@@ -178,6 +178,17 @@ impl Child {
         }
     }
 
+    /// Whether it has ended; it is still to be waited for.
+    pub fn has_ended(&self) -> bool {
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: fills in a local structure, which is zero if the child runs on.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let id = self.pid as libc::id_t;
+            libc::waitid(libc::P_PID, id, &mut info, options) != 0 || info.si_pid() != 0
+        }
+    }
+
     /// Wait for its end; its exit status, or 128 + signal.
     pub fn wait(&mut self) -> Result<i32> {
         let mut status = 0;
