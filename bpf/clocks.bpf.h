@@ -102,10 +102,12 @@ static __always_inline u64 key_in(const struct tl_task *t, u32 id,
 			   since_ns);
 }
 
-/* The slice of a task of a queue with this load. */
-static __always_inline u64 slice_in(const struct load *load, u64 slice_ns)
+/* The slice of a task on the clock of this queue, which has this load. */
+static __always_inline u64 slice_in(const struct tl_task *t, u32 id,
+				    const struct load *load, u64 slice_ns)
 {
-	return tl_slice_in_round_ns(slice_ns, load->nr_tasks, load->nr_cpus);
+	return tl_slice_from_ns(t, clock_of(id), slice_ns, load->nr_tasks,
+				load->nr_cpus);
 }
 
 /* Put the task on the clock of this queue. */

@@ -179,8 +179,8 @@ static __always_inline void insert_queued(struct task_struct *p,
 	tc->t.enqueued_ns = now_ns;
 	count_arrival(shard);
 	note_queued(shard);
-	tl_scx_insert_vtime(p, id, slice_in(&load, slice_ns), key_ns,
-			    enq_flags);
+	tl_scx_insert_vtime(p, id, slice_in(&tc->t, id, &load, slice_ns),
+			    key_ns, enq_flags);
 	if (tl_id_is_pinned(id))
 		kick_between(&cpus[here & (TL_CPUS_MAX - 1)], here, 0);
 }

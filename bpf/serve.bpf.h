@@ -205,32 +205,53 @@ __noinline int tl_take_own(struct tl_cpu *c, struct rival *r, u32 step)
 	return TAKEN_TASK;
 }
 
-/* Take a task of the step from another shard; with key_ns only if it has been due
- * for so much longer that the CPU should help (policy/locality.h). */
-__noinline int tl_take_other(struct tl_cpu *c, u32 step, u32 other, u64 key_ns)
+/* What waits in a shard, of which this side's head is the first. Tasks that are
+ * pinned to a CPU count where they are first, not in number: no CPU can take them. */
+static __always_inline struct tl_backlog backlog_of(const struct waiting *w,
+						    u32 first, u32 step)
 {
+	u32 side = tl_step_has_default(step) ? TL_SIDE_DEFAULT : TL_SIDE_OWN;
+	struct tl_backlog backlog;
+
+	backlog.key_ns = key_of_side(w, first);
+	backlog.nr_waiting = w->sides.nr_tasks[TL_SIDE_OWN] +
+			     w->sides.nr_tasks[TL_SIDE_DEFAULT];
+	backlog.nr_cpus = load_of(w->id[side]).nr_cpus;
+	return backlog;
+}
+
+/* Take a task of the step from another shard; with what waits in the CPU's own only
+ * if the CPU should help (policy/locality.h). */
+__noinline int tl_take_other(struct tl_cpu *c, u32 step, u32 other,
+			     struct tl_backlog *own)
+{
+	struct tl_backlog theirs;
 	struct waiting w;
 	u32 first;
 
 	if (!c)
 		return TAKEN_NONE;
 	look_at_sides(&w, 0, c->class & 3, step, other, false);
-	if (key_ns || !is_one_side(&w))
+	if (own || !is_one_side(&w))
 		look_at_keys(&w);
 	first = first_side(&w);
 	if (first == TL_SIDE_NONE)
 		return TAKEN_NONE;
-	if (key_ns && !tl_helps(key_ns, key_of_side(&w, first), cfg.slice_ns))
-		return TAKEN_NONE;
+	if (own) {
+		theirs = backlog_of(&w, first, step);
+		if (!tl_helps(own, &theirs, cfg.slice_ns))
+			return TAKEN_NONE;
+	}
 	if (move_from(&w, first) == TL_SIDE_NONE)
 		return TAKEN_NONE;
 	c->steals++;
 	return TAKEN_TASK;
 }
 
-/* The first key in the CPU's own shard, prev's included; 0 if nothing is there. */
-static __always_inline u64 own_key(struct tl_cpu *c, const struct rival *r,
-				   u32 step)
+/* What waits in the CPU's own shard, prev included. Whether there is anything. */
+static __always_inline bool own_backlog(struct tl_backlog *own,
+					struct tl_cpu *c, const struct rival *r,
+					u32 step)
 {
 	struct waiting w;
 	u32 first;
@@ -240,25 +261,25 @@ static __always_inline u64 own_key(struct tl_cpu *c, const struct rival *r,
 	if (r->side < TL_NR_SIDES && r->step == step)
 		join_side(&w, r);
 	first = first_side(&w);
-	return first == TL_SIDE_NONE ? 0 : key_of_side(&w, first);
+	if (first == TL_SIDE_NONE)
+		return false;
+	*own = backlog_of(&w, first, step);
+	return true;
 }
 
 /* Compare the own shard with one other, another one each time. */
 __noinline int tl_help(struct tl_cpu *c, struct rival *r, u32 step)
 {
+	struct tl_backlog own;
 	u32 shard, at, other;
-	u64 key_ns;
 
-	if (!c || !r)
-		return TAKEN_NONE;
-	key_ns = own_key(c, r, step);
-	if (!key_ns)
+	if (!c || !r || !own_backlog(&own, c, r, step))
 		return TAKEN_NONE;
 	shard = c->shard & (TL_SHARDS_MAX - 1);
 	at = c->helped + 1 < nr_shards ? c->helped + 1 : 1;
 	c->helped = at;
 	other = shard_order[shard][at & (TL_SHARDS_MAX - 1)];
-	return tl_take_other(c, step, other, key_ns);
+	return tl_take_other(c, step, other, &own);
 }
 
 static __always_inline u32 take_step(struct tl_cpu *c, struct rival *r,
@@ -278,7 +299,7 @@ static __always_inline u32 take_step(struct tl_cpu *c, struct rival *r,
 		if (i >= TL_SHARDS_MAX)
 			break;
 		other = shard_order[shard][i];
-		if (tl_take_other(c, step, other, 0) == TAKEN_TASK)
+		if (tl_take_other(c, step, other, NULL) == TAKEN_TASK)
 			return TAKEN_TASK;
 	}
 	return taken;
@@ -309,7 +330,7 @@ static __always_inline u64 slice_to_go_on(const struct tl_task *t, s32 cpu)
 	u32 id = t->clock ? t->clock : tl_pinned_id(cpu);
 	struct load load = load_with_one_more(id);
 
-	return slice_in(&load, tl_task_slice_ns(t, &cfg));
+	return slice_in(t, id, &load, tl_task_slice_ns(t, &cfg));
 }
 
 /* Where prev competes with what waits. What it has used counts before that:

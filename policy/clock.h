@@ -31,7 +31,12 @@
  * TL_WAIT_NS), and so are slices (never below TL_SLICE_LEAST_NS), because the sum
  * is what a task waits for. crates/policy/tests/waits.rs checks the bound.
  *
- * The cost: below a share of about slice / W of a CPU (0.5 %) weights cannot go.
+ * A light task whose slice costs more than W would get too much: two ticks of 4 ms
+ * in each second are 0.8 % of a CPU, whatever it is due. So its slice is as much
+ * shorter, with room for the tick that ends it late (tl_slice_in_wait_ns).
+ *
+ * The cost: below a share of about a tick / W of a CPU (0.4 % with ticks of 4 ms)
+ * weights cannot go.
  *
  * The clock of a queue is the mean virtual time of its tasks: it advances by what
  * each of them uses, divided by how many wait or run. One clock for all queues
@@ -170,6 +175,36 @@ tl_inline u64 tl_clock_wait_ns(const struct tl_clock *clock, u64 vtime_ns,
 	if (vtime_ns >= (most_ns << 10) / pace_q10)
 		return most_ns;
 	return vtime_ns * pace_q10 >> 10;
+}
+
+/*
+ * The slice of a task on this clock: shorter where what it may use at once costs
+ * more than the longest wait, so that it is never paid for. That is two slices, since
+ * the tick that ends a slice may be that late.
+ */
+tl_inline u64 tl_slice_in_wait_ns(const struct tl_task *t,
+				  const struct tl_clock *clock, u64 slice_ns,
+				  u64 most_wait_ns)
+{
+	u64 cost_ns = tl_clock_wait_ns(clock, tl_vtime_ns(t, 2 * slice_ns),
+				       64 * most_wait_ns);
+	u64 shorter_ns;
+
+	if (cost_ns <= most_wait_ns || slice_ns <= TL_SLICE_LEAST_NS)
+		return slice_ns;
+	shorter_ns = slice_ns * most_wait_ns / cost_ns;
+	return shorter_ns > TL_SLICE_LEAST_NS ? shorter_ns : TL_SLICE_LEAST_NS;
+}
+
+/* The slice of a task that runs out of a queue with this clock and so many tasks
+ * and CPUs. */
+tl_inline u64 tl_slice_from_ns(const struct tl_task *t,
+			       const struct tl_clock *clock, u64 slice_ns,
+			       u32 nr_tasks, u32 nr_cpus)
+{
+	return tl_slice_in_wait_ns(
+		t, clock, tl_slice_in_round_ns(slice_ns, nr_tasks, nr_cpus),
+		tl_most_wait_ns(slice_ns, nr_tasks, nr_cpus));
 }
 
 /* How far the clock goes in so much real time. */

@@ -52,6 +52,10 @@ EXPORT(u32, step_has_default, (u32 step), tl_step_has_default(step))
 EXPORT(u32, queue_step, (u32 class, u32 queue), tl_queue_step(class, queue))
 EXPORT(u64, slice_in_round_ns, (u64 slice_ns, u32 nr_tasks, u32 nr_cpus),
        tl_slice_in_round_ns(slice_ns, nr_tasks, nr_cpus))
+EXPORT(u64, slice_from_ns,
+       (const struct tl_task *t, const struct tl_clock *clock, u64 slice_ns,
+	u32 nr_tasks, u32 nr_cpus),
+       tl_slice_from_ns(t, clock, slice_ns, nr_tasks, nr_cpus))
 EXPORT(u64, most_wait_ns, (u64 slice_ns, u32 nr_tasks, u32 nr_cpus),
        tl_most_wait_ns(slice_ns, nr_tasks, nr_cpus))
 EXPORT(u64, vtime_charge, (struct tl_task * t, u64 used_ns),
@@ -93,8 +97,10 @@ EXPORT(u32, waits_at_class, (u32 queue_class, u32 caps),
 EXPORT(u32, may_stay, (const struct tl_task *t, u32 class, u32 better_idle),
        tl_may_stay(t, class, better_idle))
 EXPORT(u32, compares_now, (u32 nr_looks), tl_compares_now(nr_looks))
-EXPORT(u32, helps, (u64 own_key_ns, u64 other_key_ns, u64 slice_ns),
-       tl_helps(own_key_ns, other_key_ns, slice_ns))
+EXPORT(u32, helps,
+       (const struct tl_backlog *own, const struct tl_backlog *other,
+	u64 slice_ns),
+       tl_helps(own, other, slice_ns))
 EXPORT(u32, look_class, (const struct tl_task *t, u32 i), tl_look_class(t, i))
 EXPORT(u32, look_scope, (const struct tl_task *t, u32 i), tl_look_scope(t, i))
 EXPORT(u32, core_class, (u32 rank, const struct tl_split *split),

@@ -2,8 +2,8 @@
 //! The only FFI to policy/: c/native.c, name for name.
 
 use crate::{
-    Budget, Cfg, Clock, Mix, Score, Sides, Sizing, SizingInput, Split, Target, Task, Tiers,
-    TiersInput, Turns,
+    Backlog, Budget, Cfg, Clock, Mix, Score, Sides, Sizing, SizingInput, Split, Target, Task,
+    Tiers, TiersInput, Turns,
 };
 
 unsafe extern "C" {
@@ -35,6 +35,13 @@ unsafe extern "C" {
     pub(crate) fn tlp_step_has_default(step: u32) -> u32;
     pub(crate) fn tlp_queue_step(class: u32, queue: u32) -> u32;
     pub(crate) fn tlp_slice_in_round_ns(slice_ns: u64, nr_tasks: u32, nr_cpus: u32) -> u64;
+    pub(crate) fn tlp_slice_from_ns(
+        t: *const Task,
+        clock: *const Clock,
+        slice_ns: u64,
+        nr_tasks: u32,
+        nr_cpus: u32,
+    ) -> u64;
     pub(crate) fn tlp_most_wait_ns(slice_ns: u64, nr_tasks: u32, nr_cpus: u32) -> u64;
     pub(crate) fn tlp_vtime_charge(t: *mut Task, used_ns: u64) -> u64;
     pub(crate) fn tlp_vtime_place(
@@ -93,7 +100,7 @@ unsafe extern "C" {
     pub(crate) fn tlp_waits_at_class(queue_class: u32, caps: u32) -> u32;
     pub(crate) fn tlp_may_stay(t: *const Task, class: u32, better_idle: u32) -> u32;
     pub(crate) fn tlp_compares_now(nr_looks: u32) -> u32;
-    pub(crate) fn tlp_helps(own_key_ns: u64, other_key_ns: u64, slice_ns: u64) -> u32;
+    pub(crate) fn tlp_helps(own: *const Backlog, other: *const Backlog, slice_ns: u64) -> u32;
     pub(crate) fn tlp_look_class(t: *const Task, i: u32) -> u32;
     pub(crate) fn tlp_look_scope(t: *const Task, i: u32) -> u32;
     pub(crate) fn tlp_core_class(rank: u32, split: *const Split) -> u32;

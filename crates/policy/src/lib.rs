@@ -390,9 +390,22 @@ pub fn compares_now(nr_looks: u32) -> bool {
     unsafe { ffi::tlp_compares_now(nr_looks) != 0 }
 }
 
-/// Whether a CPU takes from another shard although its own has work; the keys are of both heads.
+/// `tl_backlog`: what waits in a shard for a CPU that compares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Backlog {
+    /// Of the head.
+    pub key_ns: u64,
+    /// 0 = nothing waits, and there is no head.
+    pub nr_waiting: u32,
+    /// CPUs of the shard that serve it.
+    pub nr_cpus: u32,
+}
+const _: () = assert!(size_of::<Backlog>() == 16);
+
+/// Whether a CPU takes from another shard although its own has work.
 #[inline]
-pub fn helps(own_key_ns: u64, other_key_ns: u64, slice_ns: u64) -> bool {
-    // SAFETY: integers in, an integer out.
-    unsafe { ffi::tlp_helps(own_key_ns, other_key_ns, slice_ns) != 0 }
+pub fn helps(own: &Backlog, other: &Backlog, slice_ns: u64) -> bool {
+    // SAFETY: plain data on both sides.
+    unsafe { ffi::tlp_helps(own, other, slice_ns) != 0 }
 }

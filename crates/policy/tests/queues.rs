@@ -2,7 +2,7 @@
 //! Queues and classes: what every task and CPU can rely on, for all of them.
 
 use policy::{
-    Cfg, Clock, LEVEL_MAX, NR_CLASSES, NR_QUEUES, QUEUE_DEFAULT, QUEUE_NONE, QUEUE_SCALAR,
+    Backlog, Cfg, Clock, LEVEL_MAX, NR_CLASSES, NR_QUEUES, QUEUE_DEFAULT, QUEUE_NONE, QUEUE_SCALAR,
     QUEUE_WIDE, Split, TYPE_DEFAULT, TYPE_SCALAR, TYPE_WIDE, Task, WEIGHT_NICE0, WEIGHT_UNIT,
 };
 use proptest::prelude::*;
@@ -136,6 +136,55 @@ fn idle_looks_go_by_class_or_by_scope() {
             wanted.sort_by_key(|&(class, scope)| (scope, class));
         }
         assert_eq!(looks, wanted, "{task:?}");
+    }
+}
+
+fn backlog(key_ns: u64, nr_waiting: u32, nr_cpus: u32) -> Backlog {
+    Backlog { key_ns, nr_waiting, nr_cpus }
+}
+
+/// A shard whose head is late by more than a slice is helped, whatever the numbers; one that has nothing never is.
+#[test]
+fn who_is_late_is_helped() {
+    let own = backlog(10_000, 20, 2);
+    assert!(policy::helps(&own, &backlog(4_999, 1, 2), 5_000));
+    assert!(!policy::helps(&own, &backlog(5_000, 1, 2), 5_000));
+    assert!(!policy::helps(&own, &backlog(0, 0, 2), 5_000));
+    assert!(policy::helps(&backlog(3, 20, 2), &backlog(3u64.wrapping_sub(5_001), 1, 2), 5_000));
+}
+
+/// Of equal tasks on two shards every distribution becomes even, to a task per CPU, and then no task moves. The heads
+/// differ by less than a slice, and the other one is always due first.
+#[test]
+fn numbers_become_even() {
+    for cpus in [[2, 2], [4, 2], [1, 8]] {
+        for (nr, start) in (12..40).flat_map(|nr| (0..=nr).map(move |start| (nr, start))) {
+            let mut tasks = [start, nr - start];
+            let helps = |tasks: &[u32; 2], by: usize| {
+                let other = 1 - by;
+                let waits = |shard: usize, nr_running: u32, key_ns: u64| {
+                    let nr_waiting = tasks[shard].saturating_sub(nr_running);
+                    backlog(key_ns, nr_waiting, cpus[shard])
+                };
+                // the CPU that compares runs nothing at this moment
+                let (own, theirs) = (waits(by, cpus[by] - 1, 11), waits(other, cpus[other], 10));
+                own.nr_waiting > 0 && policy::helps(&own, &theirs, 5)
+            };
+            let mut moves = 0;
+            while let Some(by) = (0..2).find(|&by| helps(&tasks, by)) {
+                tasks[by] += 1;
+                tasks[1 - by] -= 1;
+                moves += 1;
+                assert!(moves <= nr, "{nr} tasks on {cpus:?} CPUs do not settle: {tasks:?}");
+            }
+            let per_cpu = |shard: usize| f64::from(tasks[shard]) / f64::from(cpus[shard]);
+            let least_step = 1.0 / f64::from(cpus[0]) + 1.0 / f64::from(cpus[1]);
+            let busy = (0..2).all(|shard| tasks[shard] >= cpus[shard]);
+            assert!(
+                !busy || (per_cpu(0) - per_cpu(1)).abs() < least_step,
+                "{nr} tasks on {cpus:?} CPUs stay at {tasks:?}"
+            );
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use policy::{
     Cfg, Clock, QUEUE_DEFAULT, QUEUE_SCALAR, SIDE_DEFAULT, SIDE_NONE, SIDE_OWN, SIDE_PINNED, Sides,
-    Task, Turns, WEIGHT_UNIT,
+    Task, Turns, WEIGHT_NICE0, WEIGHT_UNIT,
 };
 use proptest::prelude::*;
 
@@ -102,7 +102,7 @@ impl Machine {
         let most_ns = policy::most_wait_ns(SLICE_NS, nr_tasks, nr_cpus);
         h.task.place(id, old_ns, &clock, SLICE_NS, most_ns);
         h.key_ns = clock.key(&h.task, clock.vtime_ns, SLICE_NS, most_ns, self.now_ns);
-        h.slice_ns = policy::slice_in_round_ns(SLICE_NS, nr_tasks, nr_cpus);
+        h.slice_ns = clock.slice_from_ns(&h.task, SLICE_NS, nr_tasks, nr_cpus);
         (h.since_ns, h.cpu) = (self.now_ns, None);
     }
 
@@ -288,6 +288,18 @@ fn heavy_tasks_among_many_light_ones_get_their_share() {
     assert!((light - 0.5).abs() < 0.03, "{light}");
 }
 
+/// Six tasks of a hundredth of the weight of six others, as two control groups of weights 10 and 1000 are: each is due a
+/// two-hundredth of a CPU, which two ticks in each second exceed.
+#[test]
+fn light_tasks_get_no_more_than_their_share() {
+    let mut hogs = vec![(SIDE_OWN, 500, u64::MAX); 6];
+    hogs.extend([(SIDE_OWN, 5, u64::MAX); 6]);
+    let mut m = Machine::new(4, &hogs);
+    m.run(60_000 * MS);
+    let light: f64 = (6..12).map(|hog| m.share(hog)).sum();
+    assert!((light * 101.0 - 1.0).abs() < 0.05, "{light:.4} instead of {:.4}", 1.0 / 101.0);
+}
+
 /// Tasks that all four CPUs may run count on each for a quarter: one that is bound to a CPU shares it with two of the
 /// eight others, not with all of them; and the fewer the others, the more it gets.
 #[test]
@@ -348,5 +360,17 @@ proptest! {
         prop_assert!(shorter_ns <= slice_ns && shorter_ns >= MS.min(slice_ns));
         let round_ns = shorter_ns * u64::from(nr_tasks) / u64::from(nr_cpus);
         prop_assert!(shorter_ns == slice_ns || shorter_ns == MS || round_ns <= 250 * MS);
+    }
+
+    /// A run of two slices is paid for within the longest wait, if that can be: slices are shortened for it, never
+    /// below a millisecond, never lengthened.
+    #[test]
+    fn slices_fit_the_wait(slice_ns in MS..20 * MS, weight in 1u32..10_000 * WEIGHT_UNIT, pace_q10 in 1u32..1 << 26) {
+        let clock = Clock { vtime_ns: 1 << 60, pace_q10, ..Clock::default() };
+        let shorter_ns = clock.slice_from_ns(&Task { weight, ..Task::default() }, slice_ns, 1, 1);
+        prop_assert!(shorter_ns <= slice_ns && shorter_ns >= MS);
+        let vtime_ns = u128::from(2 * shorter_ns * u64::from(WEIGHT_NICE0) / u64::from(weight));
+        let cost_ns = (vtime_ns * u128::from(pace_q10)) >> 10;
+        prop_assert!(shorter_ns == MS || cost_ns <= u128::from(WAIT_NS - slice_ns) + u128::from(MS));
     }
 }

@@ -170,6 +170,25 @@ impl Child {
         }
     }
 
+    /// End it; it is waited for elsewhere.
+    pub fn kill(&self) {
+        if self.pid > 0 {
+            // SAFETY: our own child, not yet waited for.
+            unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        }
+    }
+
+    /// Whether it has ended; it is still to be waited for.
+    pub fn has_ended(&self) -> bool {
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: fills in a local structure, which is zero if the child runs on.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let id = self.pid as libc::id_t;
+            libc::waitid(libc::P_PID, id, &mut info, options) != 0 || info.si_pid() != 0
+        }
+    }
+
     /// Wait for its end; its exit status, or 128 + signal.
     pub fn wait(&mut self) -> Result<i32> {
         let mut status = 0;

@@ -2,7 +2,7 @@
 //! Busy tasks of every weight, bound or free, wide or not, each of which notes how long it had to wait for a CPU and how
 //! much CPU time it got.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -32,10 +32,29 @@ const MOST: usize = 2048;
 #[repr(C)]
 struct Notes {
     ready: AtomicU64,
-    is_open: AtomicBool,
+    /// 1 = they may begin. They sleep on it: a thousand that looked again and again would keep others from getting ready.
+    is_open: AtomicU32,
     longest_ns: [AtomicU64; MOST],
     used_ns: [AtomicU64; MOST],
     last_ns: [AtomicU64; MOST],
+}
+
+impl Notes {
+    fn open(&self) {
+        self.is_open.store(1, Ordering::Relaxed);
+        // SAFETY: wakes who sleeps on a word of our own memory.
+        unsafe {
+            libc::syscall(libc::SYS_futex, self.is_open.as_ptr(), libc::FUTEX_WAKE, i32::MAX)
+        };
+    }
+
+    fn wait_until_open(&self) {
+        while self.is_open.load(Ordering::Relaxed) == 0 {
+            let (word, no_limit) = (self.is_open.as_ptr(), std::ptr::null::<libc::timespec>());
+            // SAFETY: sleeps while a word of our own memory is 0.
+            unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT, 0, no_limit) };
+        }
+    }
 }
 
 /// Hogs at work; they end when this is dropped.
@@ -69,7 +88,7 @@ impl Hogs {
         wait_for("the hogs are not ready", Duration::from_secs(240), || {
             notes.ready.load(Ordering::Relaxed) == all
         })?;
-        notes.is_open.store(true, Ordering::Relaxed);
+        notes.open();
         Ok(Hogs { notes, children })
     }
 
@@ -107,6 +126,15 @@ impl Hogs {
     }
 }
 
+impl Drop for Hogs {
+    /// All at once: each has to run to end, and one after the other a thousand would take half an hour.
+    fn drop(&mut self) {
+        for child in &self.children {
+            child.kill();
+        }
+    }
+}
+
 fn live(hog: &Hog, notes: &Notes, i: usize) {
     if hog.wide || hog.scalar {
         load::connect();
@@ -125,9 +153,7 @@ fn live(hog: &Hog, notes: &Notes, i: usize) {
         }
     }
     notes.ready.fetch_add(1, Ordering::Relaxed);
-    while !notes.is_open.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    notes.wait_until_open();
     if hog.wide {
         let _ = turbolane::wide_begin(2);
     }

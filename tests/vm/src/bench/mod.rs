@@ -42,10 +42,10 @@ pub const ALL: &[Case] = &[
     Case::bench("placement", placement::run).limit_s(3600),
     Case::bench("control", control::run).limit_s(900),
     Case::bench("conservation", conservation::run).limit_s(400),
-    Case::bench("waits", waits::longest).limit_s(1800),
+    Case::bench("waits", waits::longest).virtual_time().limit_s(1800),
     Case::bench("waits-llcs", waits::imbalances).topology("sockets=2,cores=2").limit_s(600),
     Case::bench("attacks", attacks::run).limit_s(3000),
-    Case::bench("groups", groups::run).limit_s(900),
+    Case::bench("groups", groups::run).virtual_time().limit_s(900),
     Case::bench("registration", registration::run).limit_s(900),
     Case::bench("wakeups", wakeups::run).limit_s(1200).peers(&["scx_layered"]),
     Case::bench("wakeups-remote", wakeups::remote)

@@ -162,7 +162,8 @@ impl Lane {
         lane.t.place(shared.id, old_ns, &shared.clock, slice_ns, most_ns);
         lane.t.enqueued_ns = sys.now_ns;
         lane.clock_index = index as u32;
-        lane.slice_ns = policy::slice_in_round_ns(slice_ns, 1 + shared.nr_tasks(), shared.nr_cpus);
+        let (nr_tasks, nr_cpus) = (1 + shared.nr_tasks(), shared.nr_cpus);
+        lane.slice_ns = shared.clock.slice_from_ns(&lane.t, slice_ns, nr_tasks, nr_cpus);
         self.insert_by_key(task, index, slice_ns, sys.now_ns);
     }
 

@@ -2,7 +2,9 @@
 //! A CPU looks for its next task: the policy's steps, each through all caches, nearest first. As
 //! bpf/serve.bpf.h.
 
-use policy::{NR_QUEUES, QUEUE_DEFAULT, SIDE_DEFAULT, SIDE_NONE, SIDE_OWN, SIDE_PINNED, Sides};
+use policy::{
+    Backlog, NR_QUEUES, QUEUE_DEFAULT, SIDE_DEFAULT, SIDE_NONE, SIDE_OWN, SIDE_PINNED, Sides,
+};
 
 use super::Lane;
 use crate::sched::Pick;
@@ -95,7 +97,7 @@ impl Lane {
         others.map(|other| index[other]).find_map(|index| self.take(sys, cpu, index))
     }
 
-    /// The other shard that this CPU is to help: it has waited longer there (policy/locality.h).
+    /// The other shard that this CPU is to help: it has waited longer there, or more wait (policy/locality.h).
     fn needs_help(&mut self, sys: &Sys, cpu: usize, step: u8, prev: Option<Prev>) -> Option<usize> {
         let here = sys.layout.place[cpu].llc as usize;
         let others = &sys.layout.llc_order[here][1..];
@@ -103,13 +105,33 @@ impl Lane {
         self.helped[cpu] = if next < others.len() { next as u16 } else { 0 };
         let other = others[self.helped[cpu] as usize] as usize;
         let (_, own) = self.sides(cpu, step, here, prev);
-        let first = |sides: &Sides, nr_sides: usize| {
-            let filled = (0..nr_sides).filter(|&side| sides.nr_tasks[side] > 0);
-            filled.map(|side| sides.key_ns[side]).min_by_key(|&key_ns| key_ns as i64)
-        };
         let (_, theirs) = self.sides(cpu, step, other, None);
-        let (own_ns, other_ns) = (first(&own, 3)?, first(&theirs, 2)?);
-        policy::helps(own_ns, other_ns, self.config.cfg.slice_ns).then_some(other)
+        let own = self.backlog(cpu, step, here, &own, 3)?;
+        let theirs = self.backlog(cpu, step, other, &theirs, 2)?;
+        policy::helps(&own, &theirs, self.config.cfg.slice_ns).then_some(other)
+    }
+
+    /// What waits on the first so many sides of a step in a shard; `None`: nothing.
+    fn backlog(
+        &self,
+        cpu: usize,
+        step: u8,
+        llc: usize,
+        sides: &Sides,
+        nr_sides: usize,
+    ) -> Option<Backlog> {
+        let filled = (0..nr_sides).filter(|&side| sides.nr_tasks[side] > 0);
+        let key_ns = filled.map(|side| sides.key_ns[side]).min_by_key(|&key_ns| key_ns as i64)?;
+        let queue = if self.memo.has_default[step as usize] {
+            QUEUE_DEFAULT as u8
+        } else {
+            self.memo.step_queue[self.class[cpu] as usize][step as usize]
+        };
+        Some(Backlog {
+            key_ns,
+            nr_waiting: sides.nr_tasks[SIDE_OWN as usize] + sides.nr_tasks[SIDE_DEFAULT as usize],
+            nr_cpus: self.queues[Self::queue_index(llc, queue)].nr_cpus,
+        })
     }
 
     #[inline(always)]
