@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use testbed::{Cache, Images};
+use testbed::{Cache, Guest, Images};
 
 use crate::binaries::Binaries;
 use crate::suite::Suite;
@@ -20,26 +20,39 @@ pub(crate) struct Lab {
 
 impl Lab {
     /// For these suites.
-    pub(crate) fn prepare(mut binaries: Binaries, suites: &[Suite]) -> Result<Self> {
+    pub(crate) fn prepare(binaries: Binaries, suites: &[Suite]) -> Result<Self> {
+        let in_guests = suites.iter().filter(|suite| !suite.host);
+        Self::with_kernels(binaries, in_guests.map(|suite| suite.kernel.as_str()))
+    }
+
+    /// For guests with the usual kernel.
+    pub(crate) fn usual(binaries: Binaries) -> Result<Self> {
+        Self::with_kernels(binaries, std::iter::once(""))
+    }
+
+    /// For guests with the kernels of these series.
+    fn with_kernels<'a>(
+        mut binaries: Binaries,
+        kernels: impl Iterator<Item = &'a str>,
+    ) -> Result<Self> {
         let cache = Cache::open()?;
         let mut images = BTreeMap::new();
-        for suite in suites.iter().filter(|suite| !suite.host) {
-            if images.contains_key(&suite.kernel) {
+        for series in kernels {
+            if images.contains_key(series) {
                 continue;
             }
-            let of_kernel = testbed::prepare_series(&cache, &suite.kernel)?;
+            let of_kernel = testbed::prepare_series(&cache, series)?;
             binaries.add_modules(&cache, &of_kernel.kernel)?;
-            images.insert(suite.kernel.clone(), of_kernel);
+            images.insert(series.to_owned(), of_kernel);
         }
         Ok(Self { cache, binaries, images })
     }
 
-    /// For guests with the usual kernel.
-    pub(crate) fn usual(mut binaries: Binaries) -> Result<Self> {
-        let cache = Cache::open()?;
-        let usual = testbed::prepare(&cache)?;
-        binaries.add_modules(&cache, &usual.kernel)?;
-        Ok(Self { cache, binaries, images: BTreeMap::from([(String::new(), usual)]) })
+    /// A guest with this kernel that has all of our programs and modules.
+    pub(crate) fn guest(&self, series: &str) -> Guest {
+        let guest = Guest::new(&self.cache, self.images(series));
+        let payload = &self.binaries.payload;
+        payload.iter().fold(guest, |guest, (host, place)| guest.payload(host, place))
     }
 
     /// The images for a suite's kernel, one of those that were prepared.

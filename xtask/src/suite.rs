@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
-use testbed::{Guest, Outcome};
+use testbed::Outcome;
 
 use crate::lab::Lab;
 use crate::silicon;
@@ -116,7 +116,8 @@ fn parse(text: &str) -> Result<Vec<Suite>> {
 impl Suite {
     /// Boots a guest as the suite wants it and runs `command` there.
     pub(crate) fn run(&self, lab: &Lab, command: &[&str]) -> Result<Outcome> {
-        let mut guest = Guest::new(&lab.cache, lab.images(&self.kernel))
+        let mut guest = lab
+            .guest(&self.kernel)
             .emulator(self.emulator.parse()?)
             .cpus(self.cpus)
             .topology(&self.topology)
@@ -130,9 +131,6 @@ impl Suite {
             let machine = silicon::machine(&self.silicon, self.cpus, &self.topology)?;
             guest = guest.silicon(machine);
         }
-        for (host, place) in &lab.binaries.payload {
-            guest = guest.payload(host, place);
-        }
         for peer in &self.peers {
             let program = testbed::peer(&lab.cache, peer)?;
             guest = guest.payload(program, Path::new("/usr/bin").join(peer));
@@ -144,18 +142,18 @@ impl Suite {
     }
 }
 
-/// Does `work` for each suite, as many at a time as there are CPUs: a guest
+/// Does `work` for each suite or other boot, as many at a time as there are CPUs: a guest
 /// keeps one busy, whatever number it has itself.
-pub(crate) fn for_each(suites: &[Suite], work: impl Fn(&Suite) + Sync) {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(suites.len());
-    let queue = Mutex::new(suites.iter());
+pub(crate) fn for_each<T: Sync>(boots: &[T], work: impl Fn(&T) + Sync) {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(boots.len());
+    let queue = Mutex::new(boots.iter());
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 loop {
                     let next = queue.lock().expect("no worker panics in next()").next();
                     match next {
-                        Some(suite) => work(suite),
+                        Some(boot) => work(boot),
                         None => break,
                     }
                 }

@@ -90,6 +90,12 @@ impl Clocks {
         row[active.min(row.len() - 1)].max(self.cycle_of_ratio[ratio as usize])
     }
 
+    /// The clock of a level when no P-state is asked for.
+    #[must_use]
+    pub fn khz(&self, level: u8, active: usize) -> f64 {
+        f64::from(self.tsc_khz) * 65536.0 / self.cycle(level, active, 0) as f64
+    }
+
     /// Nanoseconds since the start, rounded down.
     #[must_use]
     pub fn ns_of(&self, at: Time) -> u64 {

@@ -209,11 +209,9 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if self.pid > 0 {
+            self.kill();
             // SAFETY: our own child, not yet waited for.
-            unsafe {
-                libc::kill(self.pid, libc::SIGKILL);
-                libc::waitpid(self.pid, std::ptr::null_mut(), 0);
-            }
+            unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Emulator, Guest, Outcome, Step};
+use testbed::{Emulator, Outcome, Step};
 
 use crate::bench::{Baseline, BenchResult, Better};
 use crate::lab::Lab;
@@ -62,15 +62,12 @@ pub(crate) fn measure(lab: &Lab) -> Result<Vec<BenchResult>> {
 }
 
 fn run(lab: &Lab, is_silicon: bool, command: &[&str]) -> Result<Outcome> {
-    let mut guest = Guest::new(&lab.cache, lab.images("")).cpus(CPUS).limit(LIMIT);
-    guest = if is_silicon {
+    let guest = lab.guest("").cpus(CPUS).limit(LIMIT);
+    let guest = if is_silicon {
         guest.silicon(super::machine(CPU, CPUS, "")?)
     } else {
         guest.emulator(Emulator::Bochs)
     };
-    for (host, place) in &lab.binaries.payload {
-        guest = guest.payload(host, place);
-    }
     let outcome = guest.run(command)?;
     ensure!(outcome.exit_code() == 0, "{}\n{}", outcome.summary(), outcome.stderr);
     Ok(outcome)

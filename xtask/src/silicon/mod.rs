@@ -10,7 +10,6 @@ mod results;
 
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -19,12 +18,10 @@ use testbed::{Silicon, Step};
 
 use crate::repo;
 use crate::silicon::point::{Bench, Kept, Point};
+use crate::suite;
 
 /// The group of benchmarks that look at guests from outside, too.
 pub(crate) const GROUP: &str = "silicon";
-
-/// Guests at a time: each keeps one CPU of the host busy.
-const GUESTS: usize = 2;
 
 /// A machine from `CPU[,KEY=VALUE...]` that has so many CPUs in this topology; its library is built.
 pub(crate) fn machine(text: &str, cpus: u32, topology: &str) -> Result<Silicon> {
@@ -32,33 +29,25 @@ pub(crate) fn machine(text: &str, cpus: u32, topology: &str) -> Result<Silicon> 
     Ok(Silicon { library: library()?, settings: text.to_owned(), tsc_khz })
 }
 
-/// Measures points, two guests at a time; in their order.
+/// Measures points, as many guests at a time as there are CPUs; in their order.
 fn run_points<'a>(
     bench: &Bench<'_>,
     points: impl Iterator<Item = &'a Point>,
     again: bool,
 ) -> Result<Vec<Kept>> {
-    let points: Vec<&Point> = points.collect();
-    let next = AtomicUsize::new(0);
-    let done: Vec<Mutex<Option<Result<Kept>>>> = points.iter().map(|_| Mutex::new(None)).collect();
-    std::thread::scope(|scope| {
-        for _ in 0..GUESTS {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(point) = points.get(at) else { break };
-                    let step = Step::start(&format!("{}: {}", bench.experiment, point.name));
-                    let got = bench.get(point, again);
-                    if got.is_ok() {
-                        step.done();
-                    }
-                    *done[at].lock().expect("nobody panics holding it") = Some(got);
-                }
-            });
+    let places: Vec<(&Point, Mutex<Option<Result<Kept>>>)> =
+        points.map(|point| (point, Mutex::new(None))).collect();
+    suite::for_each(&places, |(point, place)| {
+        let step = Step::start(&format!("{}: {}", bench.experiment, point.name));
+        let got = bench.get(point, again);
+        if got.is_ok() {
+            step.done();
         }
+        *place.lock().expect("nobody panics holding it") = Some(got);
     });
-    let done = done.into_iter().map(|one| one.into_inner().expect("nobody panicked holding it"));
-    done.map(|one| one.context("a point was left out")?).collect()
+    let done = places.into_iter().map(|(_, place)| place.into_inner());
+    done.map(|one| one.expect("nobody panicked holding it").context("a point was left out")?)
+        .collect()
 }
 
 /// Whether there is such a machine; the frequency of its time stamp counter.

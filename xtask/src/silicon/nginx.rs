@@ -64,7 +64,7 @@ pub(crate) struct Row {
     pub(crate) kept: Kept,
 }
 
-/// The rows of these names, two guests at a time; what was kept is not measured again.
+/// The rows of these names, as many guests at a time as there are CPUs; what was kept is not measured again.
 pub(crate) fn rows(
     bench: &Bench<'_>,
     names: &[&str],
@@ -134,11 +134,11 @@ pub(crate) fn picture(rows: &[Row]) -> Result<String> {
         Band { heading: format!("{:.0} requests/s: {meaning}", kept.measured.per_s()), log }
     };
     let bands: Vec<Band<'_>> = rows.iter().zip(&logs).map(|(row, log)| band(row, log)).collect();
-    let clocks = Machine::new(&Settings::parse(CPU)?, CPUS, 1)?.clocks().clone();
+    let machine = Machine::new(&Settings::parse(CPU)?, CPUS, 1)?;
     let heading = "nginx on an emulated Xeon Gold 6130";
     let about = "Debian's kernel, nginx, OpenSSL and wrk on a machine whose clocks and licence levels \
         are a model. nginx runs on CPUs 1 to 4, the client on CPU 0.";
-    Ok(picture::page(heading, about, &bands, &clocks, CPUS as usize))
+    Ok(picture::page(heading, about, &bands, machine.clocks(), CPUS as usize))
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ fn drawn(band: &Band<'_>, clocks: &Clocks, cores: usize) -> String {
     let end_ns = band.log.mark(2).map_or(first.t_ns, |mark| mark.t_ns);
     let (from_ns, to_ns) = (first.t_ns, end_ns.min(first.t_ns + WINDOW_NS));
     let height = BAND * cores as f64 + 20.0;
-    let highest_khz = khz(clocks, 0, 0);
+    let highest_khz = clocks.khz(0, 0);
     let x = |t_ns: u64| {
         LABEL + (t_ns - from_ns) as f64 / (to_ns - from_ns).max(1) as f64 * (WIDTH - LABEL)
     };
@@ -113,17 +113,12 @@ fn push(
     level: u8,
     (from_ns, to_ns): (u64, u64),
 ) {
-    let khz = khz(clocks, level, active);
+    let khz = clocks.khz(level, active);
     match found.last_mut() {
         _ if is_halted || from_ns == to_ns => {}
         Some(last) if last.level == level && last.to_ns == from_ns => last.to_ns = to_ns,
         _ => found.push(Stretch { from_ns, to_ns, level, khz }),
     }
-}
-
-fn khz(clocks: &Clocks, level: u8, active: usize) -> f64 {
-    // Units of 2^-16 ticks of the time stamp counter, see crates/silicon/src/clocks.rs.
-    f64::from(clocks.tsc_khz()) * 65536.0 / clocks.cycle(level, active, 0) as f64
 }
 
 #[cfg(test)]

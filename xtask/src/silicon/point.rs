@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use silicon::{CpuTotals, Log};
-use testbed::{Guest, Silicon};
+use testbed::Silicon;
 
 use crate::lab::Lab;
 
@@ -48,12 +48,11 @@ pub(crate) struct Busy {
     pub(crate) insns: u64,
     /// By level, ns.
     pub(crate) busy_ns: Vec<u64>,
-    pub(crate) halted_ns: u64,
 }
 
 impl Busy {
     fn of(totals: CpuTotals) -> Self {
-        Busy { insns: totals.insns, busy_ns: totals.busy_ns, halted_ns: totals.halted_ns }
+        Busy { insns: totals.insns, busy_ns: totals.busy_ns }
     }
 }
 
@@ -129,15 +128,13 @@ impl<'a> Bench<'a> {
     }
 
     fn measure(&self, point: &Point, log_to: &Path) -> Result<Measured> {
-        let lab = self.lab;
-        let mut guest = Guest::new(&lab.cache, lab.images(""))
+        let guest = self
+            .lab
+            .guest("")
             .silicon(self.machine.clone())
             .cpus(self.cpus)
             .limit(LIMIT)
             .env("TURBOLANE_OUT", "/out");
-        for (host, place) in &lab.binaries.payload {
-            guest = guest.payload(host, place);
-        }
         let words: Vec<&str> = point.command.iter().map(String::as_str).collect();
         let outcome = guest.run(&words)?;
         for finding in &outcome.findings {

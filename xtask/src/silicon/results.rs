@@ -23,15 +23,15 @@ pub(crate) fn nginx(rows: &[Row]) -> Vec<BenchResult> {
     let (none, wide) = (find(rows, ROWS[0]), find(rows, ROWS[1]));
     let loss = loss_pct(none, wide);
     let mut results = vec![exact("silicon.loss_pct", loss, "%", 1, Better::Lower)];
-    for name in &ROWS[2..] {
-        let point = find(rows, name);
+    for row in &ROWS[2..] {
+        let point = find(rows, row);
         let removed = loss_removed_pct(none, wide, point);
-        let name = format!("silicon.loss_removed_pct.{name}");
+        let name = format!("silicon.loss_removed_pct.{row}");
         let baseline =
             Baseline { name: "requests/s without turbolane".into(), value: wide.per_s() };
         results.push(exact(&name, removed, "%", 1, Better::Higher));
-        let rate = format!("silicon.requests_per_s.{}", &name["silicon.loss_removed_pct.".len()..]);
-        let mut result = exact(&rate, point.per_s(), "1/s", 1, Better::Higher);
+        let name = format!("silicon.requests_per_s.{row}");
+        let mut result = exact(&name, point.per_s(), "1/s", 1, Better::Higher);
         result.baseline = Some(baseline);
         results.push(result);
     }
