@@ -10,7 +10,7 @@ use testbed::{Cache, Kernel};
 use crate::{modules, repo};
 
 /// The packages whose programs guests get.
-const PACKAGES: [&str; 3] = ["turbolane-cli", "vmtests", "turbolane"];
+const PACKAGES: [&str; 4] = ["turbolane-cli", "vmtests", "turbolane", "openssl-hints"];
 
 /// What was built: programs and libraries, each with its place in the guest.
 ///

@@ -3,11 +3,11 @@
 //! over TLS 1.3 with ChaCha20-Poly1305, and wrk asks for it.
 //!
 //! ```text
-//! vmtests nginx none|wide REQUESTS [ARGUMENT OF turbolane run...]
+//! vmtests nginx none|wide|hints REQUESTS [ARGUMENT OF turbolane run...]
 //! ```
 //!
-//! `none` keeps OpenSSL from wide code, `wide` lets it use AVX-512. With arguments the load runs
-//! under `turbolane run`. Workers share all CPUs but CPU 0, which wrk and turbolane have: the
+//! `none` keeps OpenSSL from wide code, `wide` lets it use AVX-512, `hints` preloads libturbolane_openssl.so
+//! too. With arguments the load runs under `turbolane run`. Workers share all CPUs but CPU 0, which wrk and turbolane have: the
 //! lane's wide CPUs are the last ones. What was measured goes to `$TURBOLANE_OUT/point.json`.
 //!
 //! The time is that from one response to another, taken by wrk's script: connecting, the first
@@ -37,6 +37,9 @@ const CONNECTIONS: u32 = 48;
 /// Requests before the first mark: each connection has had some, and the trap module has seen
 /// nginx at work.
 const WARM_UP: u32 = 200;
+/// OpenSSL's AVX-512 code of these ciphers, heavy 512-bit multiplications, asks for level 2.
+const HINTS: [(&str, &str); 2] =
+    [("LD_PRELOAD", "libturbolane_openssl.so"), ("TURBOLANE_OPENSSL", "2")];
 /// For all requests together, in the guest's time.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -101,16 +104,17 @@ impl Drop for Running {
 /// One point: see the head of this file.
 pub fn point(code: &str, requests: &str, run: &[&str]) -> Result<()> {
     let requests: u32 = requests.parse().context("REQUESTS is no number")?;
-    let server_code = match code {
-        "none" => no_wide_code(),
-        "wide" => all_wide_code(),
-        _ => bail!("nginx none|wide REQUESTS [ARGUMENTS], not \"{code}\""),
+    let (server_code, preload) = match code {
+        "none" => (no_wide_code(), &[][..]),
+        "wide" => (all_wide_code(), &[][..]),
+        "hints" => (all_wide_code(), &HINTS[..]),
+        _ => bail!("nginx none|wide|hints REQUESTS [ARGUMENTS], not \"{code}\""),
     };
     let last = nr_cpus().checked_sub(1).filter(|&last| last > 0);
     let last = last.context("one CPU for the client and one for the server are needed")?;
     (0..=last).try_for_each(ask_for_full_clock)?;
     set_affinity(0, &[0])?;
-    let nginx = serve(&server_code, (1..=last).collect())?;
+    let nginx = serve(&server_code, preload, (1..=last).collect())?;
     let start = Instant::now();
     let lane = if run.is_empty() { None } else { Some(Lane::start(run)?) };
     let start_s = start.elapsed().as_secs_f64();
@@ -151,8 +155,8 @@ fn all_wide_code() -> String {
     format!(":0x{:x}{:08x}", leaf.ecx, leaf.ebx)
 }
 
-/// nginx on these CPUs.
-fn serve(code: &str, cpus: Vec<usize>) -> Result<Running> {
+/// nginx on these CPUs, with more in its environment.
+fn serve(code: &str, environment: &[(&str, &str)], cpus: Vec<usize>) -> Result<Running> {
     fs::create_dir_all(format!("{DIR}/www"))?;
     fs::write(format!("{DIR}/nginx.conf"), config())?;
     let text: String =
@@ -163,6 +167,7 @@ fn serve(code: &str, cpus: Vec<usize>) -> Result<Running> {
     run("openssl", &[&certificate[..], &key].concat())?;
     let mut nginx = Command::new("nginx");
     nginx.args(["-p", DIR, "-c", "nginx.conf"]).env("OPENSSL_ia32cap", code).stdin(Stdio::null());
+    nginx.envs(environment.iter().copied());
     // SAFETY: one system call between fork and exec, on memory that this process had before.
     unsafe { nginx.pre_exec(move || set_affinity(0, &cpus).map_err(std::io::Error::other)) };
     let nginx = Running(nginx.spawn().context("nginx cannot be started")?);

@@ -20,10 +20,10 @@ pub(crate) const REQUESTS: u32 = 300;
 const CIPHER: &str = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3:EVP_CipherUpdate@2";
 
 /// The row without wide code, the row that loses, and the others.
-pub(crate) const ROWS: [&str; 4] = ["none", "wide", "marks", "trap"];
+pub(crate) const ROWS: [&str; 5] = ["none", "wide", "marks", "hints", "trap"];
 
 /// The rows of the demo.
-pub(crate) const DEMO: &[&str] = ROWS.split_at(3).0;
+pub(crate) const DEMO: &[&str] = ROWS.split_at(4).0;
 
 /// Each row with what it means.
 pub(crate) fn points(requests: u32) -> Vec<(Point, &'static str)> {
@@ -33,7 +33,7 @@ pub(crate) fn points(requests: u32) -> Vec<(Point, &'static str)> {
         let command = words.iter().map(|&word| word.to_owned()).collect();
         (Point { name: name.to_owned(), command }, meaning)
     };
-    let [none, wide, marks, trap] = ROWS;
+    let [none, wide, marks, hints, trap] = ROWS;
     vec![
         row(none, "none", &[], "OpenSSL without AVX2 and AVX-512"),
         row(wide, "wide", &[], "OpenSSL with AVX-512"),
@@ -42,6 +42,12 @@ pub(crate) fn points(requests: u32) -> Vec<(Point, &'static str)> {
             "wide",
             &["--mark", CIPHER],
             "the same under turbolane run --mark ...CipherUpdate",
+        ),
+        row(
+            hints,
+            "hints",
+            &["--wide-cpus", "auto"],
+            "the same under turbolane run, nginx with libturbolane_openssl.so",
         ),
         row(trap, "wide", &["--trap", "avx512"], "the same under turbolane run --trap avx512"),
     ]

@@ -13,6 +13,7 @@ mod lifecycle;
 mod limits;
 mod perf_script;
 mod placement;
+mod preload;
 mod profile_live;
 pub mod pstate;
 pub mod pstate_scheduler;
@@ -45,6 +46,7 @@ pub const ALL: &[Case] = &[
     Case::new("placement_llcs", placement::across_llcs).topology("sockets=2,cores=2").limit_s(300),
     Case::new("placement_tiers", placement::tiers),
     Case::new("placement_rests", placement::rests),
+    Case::new("preloaded_hints", preload::openssl).limit_s(300),
     Case::new("work_conservation", placement::work_conservation),
     Case::new("lifecycle", lifecycle::start_and_stop),
     Case::new("kill_9", lifecycle::kill_9),
