@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The event by which the trap module (kmod/, issue TRAP) tells the scheduler
+ * The event by which the trap module (kmod/) tells the scheduler
  * that a task has executed a wide instruction on a CPU that withholds it. A
  * trace event with BTF; its prototype in the module is
  *

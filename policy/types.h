@@ -9,7 +9,7 @@
  *
  * Licence level: Intel's power-delivery level. 0 is full turbo; 1 heavy AVX2
  * or light AVX-512; 2 heavy AVX-512; 3 AMX. Levels are data: nothing below
- * asks for a particular one (DESIGN 3, SYSTOR 5).
+ * asks for a particular one (SYSTOR 5).
  *
  * CPU class: the highest level that may run on the CPU. Class 0 is a scalar
  * CPU. Without tiers every wide CPU has class TL_LEVEL_MAX; with tiers (tiers.h)

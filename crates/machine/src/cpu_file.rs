@@ -17,7 +17,7 @@
 //! can be: a frequency of 0, a table that gets faster with more active cores, a higher level
 //! that is faster than a lower one, a rule that names a level which is not there.
 //!
-//! Limits: tables may name more cores than the part has (Intel's registers do; anchors C5), and
+//! Limits: tables may name more cores than the part has (Intel's registers do, see intel/pepc), and
 //! a level may have no turbo table; whoever computes with it must say what it does then.
 
 use std::collections::BTreeMap;

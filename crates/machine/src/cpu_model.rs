@@ -12,7 +12,7 @@
 //! *class* asks for a level by its [`ClassRule`]. See `license.rs` for what a core does with that.
 //!
 //! ```text
-//!   class        single instruction   dense            Skylake-SP (SYSTOR 2, anchors C2)
+//!   class        single instruction   dense            Skylake-SP (SYSTOR 2, Downs 2020)
 //!   scalar       0                    0
 //!   light-256    0                    0                integer but multiply, logic, moves
 //!   heavy-256    0                    1                floating point and multiply

@@ -3,7 +3,7 @@
 //!
 //! Problem: code that asks for a higher licence level gets it only after a wait, and code that
 //! asks for less keeps the low clock of the old level for a long time. Both are what Turbolane
-//! is about, so both must be modelled to the microsecond (SFMA 2, THESIS 2.2, anchors C2).
+//! is about, so both must be modelled to the microsecond (SFMA 2, THESIS 2.2, Downs 2020).
 //!
 //! Idea: five phases, driven by the *demand*: the highest level that what runs on any sibling of
 //! the core asks for right now.
@@ -20,7 +20,7 @@
 //!
 //! - A request stands once it is made, also if its code has ended when the grant comes.
 //! - Throttled, only code that asks for more than is granted is slow: dispatch is limited within
-//!   some 70 instructions of a wide one (anchors C2), not for the whole core.
+//!   some 70 instructions of a wide one (Downs 2020), not for the whole core.
 //! - The way to a higher level is one change of the clock for each level on it, the way down is one: DIM 4.1 says that
 //!   from level 0 to 2 there are "two separate frequency transitions", and measured 24 us of CPU time lost against 17 to
 //!   level 1. Two halts behind one throttle give 26 us; that each change throttled, 34.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The licence model against the measured rows of anchors C2, and its properties.
+//! The licence model against the measured rows of Downs 2020, and its properties.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Skylake-SP class, anchors C2.
+/// Skylake-SP class, Downs 2020.
 const TIMES: Times = Times { throttle_ns: 9_000, halt_ns: 11_000, relax_ns: 670_000 };
 
 /// Runs expiries up to and including `until_ns`; what changed: (time, phase, level).
@@ -21,7 +21,7 @@ fn run(core: &mut CoreLicense, until_ns: u64) -> Vec<(u64, Phase, u8)> {
 }
 
 /// A burst of light 512-bit code of 100 us: 9 us throttled, 11 us halted, the low clock for
-/// 670 us after the last wide instruction, 11 us halted again (anchors C2: "~9 us throttle, then
+/// 670 us after the last wide instruction, 11 us halted again (Downs 2020: "~9 us throttle, then
 /// ~11 us halt, then low clock"; "~650 us low clock, 680 us in total").
 #[test]
 fn one_burst_takes_its_measured_course() {
@@ -44,7 +44,7 @@ fn one_burst_takes_its_measured_course() {
 }
 
 /// Bursts 760 us apart make two halts each and are not attenuated; bursts closer together than
-/// the relax time keep the level without any halt (anchors C2: "none at 760 us period").
+/// the relax time keep the level without any halt (Downs 2020: "none at 760 us period").
 #[test]
 fn bursts_are_held_together_or_apart() {
     let halts = |period_ns: u64| {

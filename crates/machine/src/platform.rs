@@ -9,20 +9,20 @@
 //!
 //! | constant | assumed | why |
 //! |---|---|---|
-//! | rules | Skylake-SP's | SYSTOR 2; anchors C2 |
+//! | rules | Skylake-SP's | SYSTOR 2; Downs 2020 |
 //! | dense from | 0.5 per cycle | SYSTOR 2: "more than one heavy instruction per two cycles" |
-//! | level package-wide | no | anchors C2: Skylake-SP and later are per core |
-//! | throttle | 9 us at 1/4 | anchors C2, W-2104 |
-//! | halt | 11 us | anchors C2, W-2104 |
-//! | relax | 670 us | DIM, anchors C2 |
+//! | level package-wide | no | Downs 2020: Skylake-SP and later are per core |
+//! | throttle | 9 us at 1/4 | Downs 2020, W-2104 |
+//! | halt | 11 us | Downs 2020, W-2104 |
+//! | relax | 670 us | DIM, Downs 2020 |
 //! | PCU period | 500 us | THESIS 2.2: "takes up to 500 us" |
-//! | context switch | 1,200 ns | facts 2: 1,190 ns, measured on another machine |
+//! | context switch | 1,200 ns | own measurements: 1,190 ns, on another machine |
 //! | migration | 1,850 ns | `lane.migration_instructions` of `./x bench vm`: 9,461 (n = 300) at one per cycle and 3.1 GHz are 3.05 us, less the switch |
 //! | refill, core | 2,600 ns | a hot set of 64 KiB is 1,024 lines from L3 at 20 ns, eight in flight |
 //! | refill, LLC | 10,000 ns | the same from memory at 80 ns |
 //! | IPI | 1,000 ns | order of magnitude of a remote interrupt; nobody published it for these parts |
 //! | trap | 370 ns | THESIS 5.4.1 |
-//! | system call | 120 ns | facts 2: getppid 109-133 ns |
+//! | system call | 120 ns | own measurements: getppid 109-133 ns |
 //! | idle exit | 2,000 ns | C1 of Skylake-SP, cpuidle's own table |
 //! | tick | 1,000 ns | order of magnitude; 250 of them per second are 0.025 % |
 //! | SMT throughput | 1.25 | Intel says 15-30 % more for a core |
@@ -274,7 +274,7 @@ mod tests {
         LicenseLevel { turbo: known(bins.collect()), ..Default::default() }
     }
 
-    /// The buckets of anchors C1 for the Gold 6130 hold up to their core count, the last beyond.
+    /// The buckets of DIM Table 1 for the Gold 6130 hold up to their core count, the last beyond.
     #[test]
     fn buckets_expand() {
         let model = CpuModel {

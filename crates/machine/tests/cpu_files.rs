@@ -102,7 +102,7 @@ fn gold_6130_is_dim_table_1() {
     }
 }
 
-/// All cores of a 6980P lose 37.5 % to AMX, 25 % to heavy AVX-512, 9 % to AVX2 (anchors C5).
+/// All cores of a 6980P lose 37.5 % to AMX, 25 % to heavy AVX-512, 9 % to AVX2 (intel/pepc).
 #[test]
 fn granite_rapids_gap_is_as_recorded() {
     let model = CpuModel::built_in("xeon-6980p").unwrap().unwrap();

@@ -2,7 +2,7 @@
 //! The licence model with the built-in CPU files, against what was measured on those parts: the
 //! tables row by row, and the transitions by running code on one core.
 //!
-//! Sources: "C1", "C2", "C5" are sections of notes/anchors; DIM, SYSTOR, THESIS are the papers.
+//! Sources are named as in docs/references.md.
 
 use machine::{CoreLicense, CpuModel, InsnClass, Phase, Platform};
 
@@ -73,28 +73,28 @@ impl<'a> Core<'a> {
     }
 }
 
-/// C1 and C5, and what the papers quote: clock in MHz by part, level and active cores.
+/// Downs 2020, intel/pepc and what the papers quote: clock in MHz by part, level and active cores.
 #[test]
 fn clocks_are_those_of_the_measured_rows() {
     for (id, level, active, mhz) in [
-        // C1: avxfreq1, no turbo.
+        // Downs 2020, no turbo.
         ("xeon-w-2104", 0, 4, 3200),
         ("xeon-w-2104", 1, 4, 2800),
         ("xeon-w-2104", 2, 4, 2400),
-        // C1: avx-turbo#3, one core as documented; all cores as SYSTOR's Figure 2 says.
+        // github.com/travisdowns/avx-turbo, issue 3, one core as documented; all cores as SYSTOR's Figure 2 says.
         ("xeon-gold-6130", 0, 1, 3700),
         ("xeon-gold-6130", 1, 1, 3600),
         ("xeon-gold-6130", 2, 1, 3500),
         ("xeon-gold-6130", 0, 16, 2800),
         ("xeon-gold-6130", 1, 16, 2400),
         ("xeon-gold-6130", 2, 16, 1900),
-        // C1: SFMA's example; all cores at level 2 as WikiChip has it.
+        // SFMA's example; all cores at level 2 as WikiChip has it.
         ("xeon-silver-4116", 2, 12, 1400),
-        // C1: Mysticial/Flops#18.
+        // Flops #18.
         ("xeon-gold-6140", 0, 18, 3000),
         ("xeon-gold-6140", 1, 18, 2600),
         ("xeon-gold-6140", 2, 18, 2100),
-        // C5: registers.
+        // intel/pepc: registers.
         ("xeon-platinum-8360y", 0, 12, 3500),
         ("xeon-platinum-8360y", 0, 24, 3400),
         ("xeon-platinum-8360y", 0, 30, 3300),
@@ -112,7 +112,7 @@ fn clocks_are_those_of_the_measured_rows() {
     }
 }
 
-/// C1: floating-point rates of the Gold 6140 at its three levels stand as 1 : 1.24 : 1.43 to the
+/// Flops #18: floating-point rates of the Gold 6140 at its three levels stand as 1 : 1.24 : 1.43 to the
 /// clock of level 2, and Ice Lake loses at most 0.2 GHz to light 512-bit code on all cores.
 #[test]
 fn gaps_are_those_of_the_measured_rows() {
@@ -125,7 +125,7 @@ fn gaps_are_those_of_the_measured_rows() {
     assert!(ice.clock_khz(0, 36) - ice.clock_khz(light, 36) <= 200_000);
 }
 
-/// C2: a single light 512-bit instruction is a hard trigger; heavy ones ask by density, from one
+/// Downs 2020: a single light 512-bit instruction is a hard trigger; heavy ones ask by density, from one
 /// per two cycles (SYSTOR 2); 128-bit code and light 256-bit code ask for nothing.
 #[test]
 fn triggers_are_hard_for_light_and_soft_for_heavy_code() {
@@ -146,7 +146,7 @@ fn triggers_are_hard_for_light_and_soft_for_heavy_code() {
     }
 }
 
-/// C2, order down on the W-2104: about 9 us at a quarter of the rate, about 11 us of standstill,
+/// Downs 2020, order down on the W-2104: about 9 us at a quarter of the rate, about 11 us of standstill,
 /// then the low clock; 8-20 us and 8-11 us are the ranges measured.
 #[test]
 fn the_way_down_takes_its_measured_phases() {
@@ -162,7 +162,7 @@ fn the_way_down_takes_its_measured_phases() {
     assert!((low / 100_000.0 - 0.875).abs() < 1e-9, "the clock costs 12.5 %: {low}");
 }
 
-/// C2: scalar operations of a program that executes nothing wide are not throttled while its
+/// Downs 2020: scalar operations of a program that executes nothing wide are not throttled while its
 /// sibling waits for a licence; they stand still with the core.
 #[test]
 fn only_wide_code_is_throttled() {
@@ -172,7 +172,7 @@ fn only_wide_code_is_throttled() {
     assert!(license.is_throttled(1) && license.is_throttled(2) && !license.is_throttled(0));
 }
 
-/// C2: about 680 us from the last wide instruction until the full clock is back, 650 of them at
+/// Downs 2020: about 680 us from the last wide instruction until the full clock is back, 650 of them at
 /// the low clock (W-2104); 670 us in DIM 4 (i9-7940X, Gold 6130). Counted from the last wide
 /// instruction, never shorter: a second burst starts the time anew.
 #[test]
@@ -198,7 +198,7 @@ fn the_way_back_takes_its_measured_time() {
     }
 }
 
-/// C2: one wide instruction per 760 us costs two halts each time, less than 3 %, and no
+/// Downs 2020: one wide instruction per 760 us costs two halts each time, less than 3 %, and no
 /// attenuation; the rest is the clock.
 #[test]
 fn a_burst_each_760_us_costs_two_halts() {
@@ -258,7 +258,7 @@ fn break_even_times_are_dims() {
     }
 }
 
-/// C2: the licence is that of the core, the clock that of the licence and of the active cores: a
+/// Downs 2020: the licence is that of the core, the clock that of the licence and of the active cores: a
 /// scalar core keeps its clock beside a core at level 2 (THESIS Table 5.4 counts no level-2 cycle
 /// outside the wide core).
 #[test]

@@ -8,7 +8,7 @@
 //! A kernel is there if CPUID has its features and XCR0 its registers; family and model are never
 //! asked (virtual machines falsify them).
 //!
-//! Limits: power depends on data too (anchors A1, Schoene et al.), and these data are tame; a kernel
+//! Limits: power depends on data too (Schoene 2019), and these data are tame; a kernel
 //! here is no stress test. What one round is worth per cycle is measured, never assumed.
 
 use hw::cpu::Features;
@@ -65,7 +65,7 @@ pub struct Kernel {
 }
 
 /// Densities: one instruction under test in so many. Dense, then about 1.5, 0.4 and 0.08 per
-/// cycle on a core that dispatches six: either side of the thresholds that anchors C2 and facts 4
+/// cycle on a core that dispatches six: either side of the thresholds that Downs 2020 and our own measurements
 /// know (0.5 and 1.4 per cycle).
 pub const DENSITIES: [u32; 4] = [1, 4, 16, 80];
 

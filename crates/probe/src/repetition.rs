@@ -27,17 +27,17 @@ use crate::steps::{Segment, segments};
 const START_NS: f64 = 60_000.0;
 /// Clock after the block: from here to there, ns. Not from 0: the pipeline drains.
 const AFTER_NS: (f64, f64) = (2_000.0, 60_000.0);
-/// A longer slow start is no throttle but warming up: the longest known is 20 us (anchors C2).
+/// A longer slow start is no throttle but warming up: the longest known is 20 us (Downs 2020).
 const LONGEST_THROTTLE_NS: f64 = 60_000.0;
-/// A longer gap before or in the block is no halt (the longest known is 20 us, anchors C2): somebody
+/// A longer gap before or in the block is no halt (the longest known is 20 us, Downs 2020): somebody
 /// else ran on the CPU, and left it as they like.
 const LONGEST_HALT_NS: f64 = 100_000.0;
 /// Rates closer to the settled one than this are the settled one.
 const RATE_STEP: f64 = 0.04;
 /// Rates of dispatch closer than this are one throttle, which begins a little slower, because the block's code is not
-/// in the caches. The known throttles dispatch a quarter to 0.4; what follows on Sapphire Rapids is 0.88 (facts 4).
+/// in the caches. The known throttles dispatch a quarter to 0.4; what follows on Sapphire Rapids is 0.88 (own measurements).
 const THROTTLE_STEP: f64 = 0.1;
-/// Clocks closer than this are one: bins are 100 MHz, readings good to 10 MHz (facts 4).
+/// Clocks closer than this are one: bins are 100 MHz, readings good to 10 MHz (own measurements).
 pub(crate) const CLOCK_STEP_KHZ: f64 = 30_000.0;
 
 /// What a repetition shows; `None` where it does not.

@@ -8,7 +8,7 @@
 use report::probe::raw::{Cell, Header, Layout, Phase, Run, Trace};
 
 /// How long a payload slice takes when settled, ns. Short against the shortest throttle that is
-/// known (2 us, facts 4), long against two readings of the counter (20 ns).
+/// known (2 us, own measurements), long against two readings of the counter (20 ns).
 const PAYLOAD_NS: f64 = 240.0;
 /// How long a meter slice in the block takes, ns: the clock in the block is a median over hundreds.
 const BLOCK_METER_NS: f64 = 80.0;
@@ -24,7 +24,7 @@ const COARSE_NS: f64 = 4_000.0;
 /// Part behind the block that is metered finely, ns.
 const FINE_SPAN_NS: f64 = 100_000.0;
 
-/// Behind the block slices take longer, up to so much: from 3.2 to 2.0 GHz (anchors C5) and a little.
+/// Behind the block slices take longer, up to so much: from 3.2 to 2.0 GHz (intel/pepc) and a little.
 const SLOWEST: f64 = 1.6;
 
 /// One repetition as it is ordered.

@@ -30,7 +30,7 @@ use report::probe::raw::{Header, Phase, Trace, Work};
 
 use crate::stats::{COUNTER_REACH_NS, median, reach};
 
-/// Shortest gap, ns: half of the shortest halt that is known (1.1 us, facts 4), and above what the
+/// Shortest gap, ns: half of the shortest halt that is known (1.1 us, own measurements), and above what the
 /// reading of the counter varies by.
 const GAP_NS: f64 = 500.0;
 

@@ -7,7 +7,7 @@
 //! Idea: the same slices are executed by [`machine::CoreLicense`] on the platform of a CPU model. A
 //! payload slice asks for the level that the model's rules give its kernel; work is done at the
 //! clock of the granted level, at a fraction of the rate while throttled, not at all while halted.
-//! Then noise as it was seen on a shared machine (facts 4): jitter of the readings, interrupts,
+//! Then noise as it was seen on a shared machine (own measurements): jitter of the readings, interrupts,
 //! neighbours that take the clock down for tens of milliseconds, rare long gaps.
 //!
 //! Limits: no frequency below the turbo table but by neighbours; rates per cycle of the kernels are
@@ -20,7 +20,7 @@ use report::probe::raw::{Cell, Header, Layout, Phase, Trace, Work};
 use crate::kernel::{KERNELS, Kernel};
 use crate::rig::{Machine, Order, Pace, ProbeError};
 
-/// Its counter runs at 2 GHz, like that of the machine of facts 4.
+/// Its counter runs at 2 GHz, like that of the machine of our own measurements.
 const TSC_KHZ: f64 = 2_000_000.0;
 /// Reading the counter behind a fence, ticks.
 const OVERHEAD_TICKS: f64 = 30.0;

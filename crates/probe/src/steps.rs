@@ -104,7 +104,7 @@ mod tests {
         levels.iter().flat_map(of).map(|level| level + sigma * normal()).collect()
     }
 
-    /// A throttle, a middle level and the full one, as facts 4 has them: each edge within two
+    /// A throttle, a middle level and the full one, as our own measurements have them: each edge within two
     /// places, in 200 of 200 noisy series.
     #[test]
     fn three_levels_are_found() {

@@ -58,7 +58,7 @@ impl Speeds {
 mod tests {
     use super::*;
 
-    /// The table of TURBO's AMD machine (anchors A1): what is on it passes, else its neighbours
+    /// The table of TURBO's AMD machine (Selective Core Boosting): what is on it passes, else its neighbours
     /// are named.
     #[test]
     fn a_table_knows_its_neighbours() {

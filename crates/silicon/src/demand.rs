@@ -10,7 +10,7 @@
 //!
 //! | constant | value | why |
 //! |---|---|---|
-//! | `WINDOW` | 128 | dispatch is limited within some 70 instructions of a wide one (anchors C2): the core looks about so far |
+//! | `WINDOW` | 128 | dispatch is limited within some 70 instructions of a wide one (Downs 2020): the core looks about so far |
 //! | `REAL_IPC` | 2.5 | this machine executes one instruction per cycle, vector loops of real cores 2 to 3; the density per cycle is compared per instruction |
 
 use machine::{InsnClass, Platform};

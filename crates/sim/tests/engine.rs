@@ -46,7 +46,7 @@ fn active_cores_lower_the_clock() {
     assert_near(out.mean_khz.unwrap(), 2_800_000.0, 0.01);
 }
 
-/// Dense 512-bit code: throttled, halted, then at the clock of level 2 (anchors C2 for the times).
+/// Dense 512-bit code: throttled, halted, then at the clock of level 2 (Downs 2020 for the times).
 #[test]
 fn wide_code_takes_its_licence() {
     let mut w = Workload::new();

@@ -30,6 +30,7 @@ mod probe_site;
 mod pstate_end;
 mod samples;
 mod silicon;
+mod silicon_probe;
 mod suite;
 mod tests;
 mod trap;

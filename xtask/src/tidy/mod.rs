@@ -17,7 +17,7 @@ pub(crate) use tree::Tree;
 
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 10] = [
     license::every_source_names_its_license,
     layers::crates_use_only_what_they_may,
     layers::only_report_serialises,
@@ -27,6 +27,7 @@ const RULES: [Rule; 9] = [
     text::no_file_is_too_long,
     text::no_trailing_whitespace,
     text::no_unfinished_work,
+    text::no_citations_of_what_is_elsewhere,
 ];
 
 /// All complaints about the tree, each one line: `file:line: what`.

@@ -93,6 +93,32 @@ pub(crate) fn no_unfinished_work(tree: &Tree) -> Vec<String> {
     complaints
 }
 
+/// What a line cites can be read by whoever has the tree: no notes or issues of the people who wrote it.
+pub(crate) fn no_citations_of_what_is_elsewhere(tree: &Tree) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in written(tree) {
+        for (number, line) in file.lines() {
+            let words: Vec<&str> = line.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+            if let Some(pair) = words.windows(2).find(|pair| is_elsewhere(pair[0], pair[1])) {
+                let what = format!("\"{} {}\": cite docs/references.md", pair[0], pair[1]);
+                complaints.push(file.at(number, &what));
+            }
+        }
+    }
+    complaints
+}
+
+/// Whether a word and the next one name a section of notes, or an issue by its short name.
+fn is_elsewhere(word: &str, next: &str) -> bool {
+    let is_section = next.len() <= 2 && next.ends_with(|c: char| c.is_ascii_digit());
+    let is_name = next.len() >= 4 && next.bytes().all(|byte| byte.is_ascii_uppercase());
+    match word {
+        "facts" | "anchors" | "DESIGN" => is_section,
+        "issue" | "issues" => is_name,
+        _ => false,
+    }
+}
+
 /// Files that somebody wrote.
 fn written(tree: &Tree) -> impl Iterator<Item = &File> {
     tree.files.iter().filter(|file| !file.is_recorded())
@@ -133,5 +159,15 @@ mod tests {
         );
         let tree = Tree::of(&[("a.sh", &text)]);
         assert_eq!(no_unfinished_work(&tree).len(), 1);
+    }
+
+    #[test]
+    fn citations_of_notes_and_issues_are_found() {
+        let (issue, facts) = (concat!("iss", "ue"), concat!("fac", "ts"));
+        let text = format!(
+            "// as {issue} TRAP says\n// 2 us ({facts} 4)\n// an {issue} of GCC, {facts} of 2 files\n// DIM 4.1\n"
+        );
+        let tree = Tree::of(&[("a.rs", &text)]);
+        assert_eq!(no_citations_of_what_is_elsewhere(&tree).len(), 2);
     }
 }

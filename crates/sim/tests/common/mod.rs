@@ -25,7 +25,7 @@ fn level(ghz10: [u32; 5]) -> LicenseLevel {
     LicenseLevel { turbo: known(bins.collect()), ..Default::default() }
 }
 
-/// A Xeon Gold 6130, anchors C1; SMT throughput 1.25.
+/// A Xeon Gold 6130, DIM Table 1; SMT throughput 1.25.
 pub fn model() -> CpuModel {
     CpuModel {
         name: "Gold 6130".into(),

@@ -61,6 +61,10 @@ pub const ALL: &[Case] = &[
     Case::bench("record", record::run).group("record").host(),
     Case::bench("scan", scan::run).group("scan").host(),
     Case::bench("silicon-clocks", silicon::clocks).group("silicon").silicon("xeon-gold-6130"),
+    Case::bench("silicon-probe", silicon::probes)
+        .group("silicon")
+        .silicon("xeon-gold-6130")
+        .limit_s(900),
     Case::bench("sim", sim::run).group("sim").host(),
     Case::bench("dvfs", dvfs::run).group("dvfs").host(),
     Case::bench("sim-results", sim_results::run).group("sim").host(),

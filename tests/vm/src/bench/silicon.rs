@@ -6,6 +6,7 @@ use anyhow::Result;
 use crate::guest::set_affinity;
 use crate::measure::{Figure, publish};
 use crate::silicon::{ask_for_full_clock, errors_pct};
+use crate::silicon_probe::{KERNELS, probe};
 
 /// Bursts of each class.
 const BURSTS: usize = 5;
@@ -24,4 +25,12 @@ pub fn clocks() -> Result<()> {
         "silicon-clocks",
         &[worst("silicon.clock_error_pct", &clocks)?, worst("silicon.relax_error_pct", &relaxes)?],
     )
+}
+
+/// What the probe makes of the machine: the worst of all quantities of three kernels.
+pub fn probes() -> Result<()> {
+    let errors: Vec<f64> = probe(&KERNELS)?.iter().map(|found| found.error_pct).collect();
+    let mut figure = Figure::of("silicon.probe_error_pct", "%", "lower", &errors)?;
+    figure.value = figure.max;
+    publish("silicon-probe", &[figure])
 }

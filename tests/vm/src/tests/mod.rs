@@ -141,6 +141,7 @@ pub const ALL: &[Case] = &[
         .cpus(4)
         .topology("cores=2,threads=2")
         .limit_s(300),
+    Case::new("silicon_probe", silicon::probe_finds_it).silicon("xeon-gold-6130").limit_s(600),
     Case::new("trap_amx", trap_amx::everything).bochs_amx().limit_s(900),
     Case::new("trap_rate_limit", trap::rate_limit),
     Case::new("trap_migrates", trap_lane::migrates).icount().limit_s(600),

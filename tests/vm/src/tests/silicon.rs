@@ -14,6 +14,7 @@ use crate::silicon::{
     Class, TSC_KHZ, ask_for_full_clock, burst, busy, clock_khz, error_pct, errors_pct, wide_for,
     worst,
 };
+use crate::silicon_probe::{KERNELS, probe};
 
 /// Where everything is measured; CPU 1 is its sibling, CPUs 2 and 3 are the other core.
 const CPU: usize = 2;
@@ -142,6 +143,14 @@ fn p_states_are_obeyed() -> Result<()> {
         let khz = clock_khz(200);
         println!("asked for {max_khz} kHz: {:.1} MHz", khz / 1000.0);
         ensure!(error_pct(khz, f64::from(max_khz)) <= 0.5, "asked for {max_khz}: {khz} kHz");
+    }
+    Ok(())
+}
+
+/// The probe finds what was planted, in one kernel.
+pub fn probe_finds_it() -> Result<()> {
+    for found in probe(&KERNELS[2..])? {
+        ensure!(found.error_pct <= 5.0, "{} is off by {:.2} %", found.what, found.error_pct);
     }
     Ok(())
 }

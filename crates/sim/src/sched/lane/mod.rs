@@ -105,7 +105,7 @@ pub struct DetectCosts {
 }
 
 impl Default for DetectCosts {
-    /// Trap: THESIS 5.4.1. The rest: notes/facts.md 2, measured (uprobe on `push`; uretprobe; half
+    /// Trap: THESIS 5.4.1. The rest: own measurements (uprobe on `push`; uretprobe; half
     /// of what two tracing programs add to getppid).
     fn default() -> Self {
         DetectCosts {
