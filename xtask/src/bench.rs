@@ -98,7 +98,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         |bench: &&Suite| bench.group == group && name.is_none_or(|name| bench.name == name);
     let chosen: Vec<Suite> = benches.iter().filter(is_chosen).cloned().collect();
     ensure!(!chosen.is_empty(), "there is no benchmark {wanted}; there are:\n{}", list(&benches));
-    let (report, failures) = run(group, &chosen, binaries)?;
+    let (report, failures) = run(group, &chosen, name.is_none(), binaries)?;
     print(&report.results);
     if let Some(path) = &args.json {
         report.write(path)?;
@@ -120,8 +120,13 @@ fn list(benches: &[Suite]) -> String {
     groups.into_iter().map(line).collect()
 }
 
-/// Runs the benchmarks; what they measured, and what failed.
-fn run(group: &str, benches: &[Suite], binaries: Binaries) -> Result<(Report, Vec<String>)> {
+/// Runs the benchmarks; what they measured, and what failed. A whole group may have measurements from outside of guests.
+fn run(
+    group: &str,
+    benches: &[Suite],
+    is_whole: bool,
+    binaries: Binaries,
+) -> Result<(Report, Vec<String>)> {
     let lab = Lab::prepare(binaries, benches)?;
     let results = Mutex::new(Vec::new());
     let failures = Mutex::new(Vec::new());
@@ -146,7 +151,7 @@ fn run(group: &str, benches: &[Suite], binaries: Binaries) -> Result<(Report, Ve
     suite::for_each(&guest, one);
     let mut failures = failures.into_inner().expect("nobody panicked holding it");
     let mut results = results.into_inner().expect("nobody panicked holding it");
-    if group == silicon::GROUP {
+    if is_whole && group == silicon::GROUP {
         match silicon::bench::measure(&lab) {
             Ok(new) => results.extend(new),
             Err(error) => failures.push(format!("{group}: {error:#}")),

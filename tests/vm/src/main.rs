@@ -30,7 +30,9 @@ mod probe_site;
 mod pstate_end;
 mod samples;
 mod silicon;
+mod silicon_bursts;
 mod silicon_probe;
+mod silicon_scores;
 mod suite;
 mod tests;
 mod trap;
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         ["record-load"] => tests::record::load(),
         ["levels-load"] => tests::record_levels::load(),
         ["record-bench", load] => bench::record::load(load),
+        ["silicon-bursts", threads, ms, kind] => silicon_bursts::bursts(threads, ms, kind),
         ["silicon-mix", threads, million_insns] => silicon::mix(threads, million_insns),
         ["xcr0"] => {
             println!("{:#x}", trap::xcr0());

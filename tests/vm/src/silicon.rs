@@ -73,7 +73,7 @@ macro_rules! burst {
 }
 
 /// Executes so many turns of ten instructions, eight of the class.
-fn wide(class: Class, turns: u64) {
+pub fn wide(class: Class, turns: u64) {
     match class {
         Class::Light256 => burst!(turns, "vpxor ymm0, ymm1, ymm1"),
         Class::Heavy256 => burst!(turns, "vfmadd231pd ymm0, ymm1, ymm1"),
@@ -83,7 +83,7 @@ fn wide(class: Class, turns: u64) {
 }
 
 /// Executes about so many instructions without a vector; ticks that it took.
-fn scalar(insns: u64) -> u64 {
+pub fn scalar(insns: u64) -> u64 {
     let start = tsc();
     // SAFETY: changes the flags and a register, which is named.
     unsafe { asm!("2: dec {0}", "jnz 2b", inout(reg) insns / 2 => _, options(nostack)) };

@@ -18,7 +18,7 @@ pub(crate) fn exact(name: &str, value: f64, unit: &str, n: u64, better: Better) 
     }
 }
 
-/// The loss, what each row removes of it, and what a point takes.
+/// The loss, what each row removes of it, the row that gains least against doing nothing, and what a point takes.
 pub(crate) fn nginx(rows: &[Row]) -> Vec<BenchResult> {
     let (none, wide) = (find(rows, ROWS[0]), find(rows, ROWS[1]));
     let loss = loss_pct(none, wide);
@@ -35,6 +35,10 @@ pub(crate) fn nginx(rows: &[Row]) -> Vec<BenchResult> {
         result.baseline = Some(baseline);
         results.push(result);
     }
+    let changes = ROWS[2..].iter().map(|row| find(rows, row).per_s() / wide.per_s() - 1.0);
+    let worst_pct = changes.fold(f64::INFINITY, f64::min) * 100.0;
+    let name = "silicon.worst_against_nothing_pct";
+    results.push(exact(name, worst_pct, "%", 1, Better::Higher));
     results.push(exact("silicon.experiment_s", wide.host_s, "s", 1, Better::Lower));
     results
 }

@@ -61,6 +61,10 @@ pub const ALL: &[Case] = &[
     Case::bench("record", record::run).group("record").host(),
     Case::bench("scan", scan::run).group("scan").host(),
     Case::bench("silicon-clocks", silicon::clocks).group("silicon").silicon("xeon-gold-6130"),
+    Case::bench("silicon-scores", silicon::power_scores)
+        .group("silicon")
+        .silicon("xeon-gold-6130")
+        .limit_s(900),
     Case::bench("silicon-probe", silicon::probes)
         .group("silicon")
         .silicon("xeon-gold-6130")

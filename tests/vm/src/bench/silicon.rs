@@ -7,6 +7,7 @@ use crate::guest::set_affinity;
 use crate::measure::{Figure, publish};
 use crate::silicon::{ask_for_full_clock, errors_pct};
 use crate::silicon_probe::{KERNELS, probe};
+use crate::silicon_scores::{Scored, scores};
 
 /// Bursts of each class.
 const BURSTS: usize = 5;
@@ -33,4 +34,12 @@ pub fn probes() -> Result<()> {
     let mut figure = Figure::of("silicon.probe_error_pct", "%", "lower", &errors)?;
     figure.value = figure.max;
     publish("silicon-probe", &[figure])
+}
+
+/// Power scores of processes that share cores and say nothing: how far the worst of them is off.
+pub fn power_scores() -> Result<()> {
+    let errors: Vec<f64> = scores()?.iter().map(Scored::error).collect();
+    let mut figure = Figure::of("silicon.score_error", "level", "lower", &errors)?;
+    figure.value = figure.max;
+    publish("silicon-scores", &[figure])
 }

@@ -21,6 +21,7 @@ pub mod record;
 pub mod record_levels;
 mod scores;
 mod silicon;
+mod silicon_verify;
 mod storms;
 mod top;
 mod trap;
@@ -142,6 +143,10 @@ pub const ALL: &[Case] = &[
         .topology("cores=2,threads=2")
         .limit_s(300),
     Case::new("silicon_probe", silicon::probe_finds_it).silicon("xeon-gold-6130").limit_s(600),
+    Case::new("silicon_verify", silicon_verify::gain_and_none)
+        .silicon("xeon-gold-6130")
+        .cpus(4)
+        .limit_s(1800),
     Case::new("trap_amx", trap_amx::everything).bochs_amx().limit_s(900),
     Case::new("trap_rate_limit", trap::rate_limit),
     Case::new("trap_migrates", trap_lane::migrates).icount().limit_s(600),
