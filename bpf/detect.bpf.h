@@ -6,10 +6,10 @@
  *            ticks. The slot changes only while its thread runs, so a task
  *            that waits or sleeps was read in time; but a rest (policy/rest.h)
  *            ends by itself, and is seen when the task runs again.
- *   mark     uprobe at a function's entry, uretprobe at its return. These
- *            programs may call no sched_ext function: they leave a note
- *            (tc->look), and a program at the end of the kernel's uprobe
- *            handling kicks.
+ *   mark     uprobe at a function's entry and return, where the kernel has it
+ *            as one session. These programs may call no sched_ext function:
+ *            they leave a note (tc->look), and a program at the end of the
+ *            kernel's uprobe handling kicks.
  *   syscall  entry and return; attached only if a heuristic needs them
  *   score    licence counters, at each switch (score.bpf.h)
  *   trap     the trap module's event (trap_event.h)
@@ -24,6 +24,7 @@
 #define TL_DETECT_BPF_H
 
 #include "leave.bpf.h"
+#include "marks.bpf.h"
 #include "../policy/rest.h"
 #include "trap_event.h"
 
@@ -198,32 +199,59 @@ static __always_inline bool try_lookup_here(struct here *h)
 	return true;
 }
 
-/* ---- marked functions; the cookie is the level ---- */
+/* ---- marked functions; the cookie is the rule of policy/mark.h ---- */
 
-static __always_inline int on_mark(u32 event, u32 level)
+static __always_inline void tell_mark(struct here *h, u32 event, u32 level)
 {
+	h->c->mark_events++;
+	if (tell(h->tc, h->c, event, level, bpf_ktime_get_ns()))
+		h->tc->look = 1;
+}
+
+/* Both ends by one program, since 6.13. An entry that returns 1 has no return:
+ * the kernel does not even put its trampoline there. */
+SEC("?uprobe.session")
+int tl_mark_session(struct pt_regs *regs)
+{
+	u64 rule = bpf_get_attach_cookie(regs);
+	bool is_return = tl_session_is_return(regs);
 	struct here h;
 
+	if (!is_return && !call_counts(regs, rule))
+		return 1;
 	bpf_preempt_disable();
-	if (try_lookup_here(&h)) {
-		h.c->mark_events++;
-		if (tell(h.tc, h.c, event, level, bpf_ktime_get_ns()))
-			h.tc->look = 1;
-	}
+	if (try_lookup_here(&h))
+		tell_mark(&h, is_return ? TL_EV_MARK_RETURN : TL_EV_MARK_ENTER,
+			  tl_mark_level(rule));
 	bpf_preempt_enable();
 	return 0;
 }
 
-SEC("uprobe")
-int tl_mark_enter(void *regs)
+/* The same by two, for older kernels. */
+SEC("?uprobe")
+int tl_mark_enter(struct pt_regs *regs)
 {
-	return on_mark(TL_EV_MARK_ENTER, bpf_get_attach_cookie(regs));
+	u64 rule = bpf_get_attach_cookie(regs);
+	bool counts = call_counts(regs, rule);
+	struct here h;
+
+	bpf_preempt_disable();
+	if (try_lookup_here(&h) && tl_calls_enter(&h.tc->calls, counts))
+		tell_mark(&h, TL_EV_MARK_ENTER, tl_mark_level(rule));
+	bpf_preempt_enable();
+	return 0;
 }
 
-SEC("uretprobe")
-int tl_mark_return(void *regs)
+SEC("?uretprobe")
+int tl_mark_return(struct pt_regs *regs)
 {
-	return on_mark(TL_EV_MARK_RETURN, 0);
+	struct here h;
+
+	bpf_preempt_disable();
+	if (try_lookup_here(&h) && tl_calls_return(&h.tc->calls))
+		tell_mark(&h, TL_EV_MARK_RETURN, 0);
+	bpf_preempt_enable();
+	return 0;
 }
 
 static __always_inline int leave_if_noted(void)

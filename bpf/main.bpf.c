@@ -309,6 +309,7 @@ s32 BPF_PROG(tl_init_task, struct task_struct *p,
 	tc->last_cpu = -1;
 	tc->look = 0;
 	tc->move = 0;
+	tc->calls = (struct tl_calls){};
 	tc->sums = (struct tl_task_sums){};
 	return 0;
 }

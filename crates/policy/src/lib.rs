@@ -8,6 +8,7 @@
 mod clock;
 mod ffi;
 pub mod groups;
+mod mark;
 mod mix;
 mod score;
 mod sizing;
@@ -15,6 +16,7 @@ mod turns;
 
 pub use clock::Clock;
 pub use groups::Budget;
+pub use mark::{CALLS_MAX, Calls, MARK_ARGS, MarkRule};
 pub use mix::Mix;
 pub use score::Score;
 pub use sizing::{Sizing, SizingInput, Split, Tier, Tiers, TiersInput, WIDE_AUTO};

@@ -11,7 +11,7 @@ use std::ptr;
 
 use libbpf_rs::btf::{self, Btf};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, OpenObject, ProgramMut, UprobeOpts, libbpf_sys as sys};
+use libbpf_rs::{Link, OpenObject, ProgramMut, UprobeMultiOpts, UprobeOpts, libbpf_sys as sys};
 use machine::Topology;
 use report::lane::LaneTasks;
 
@@ -40,6 +40,8 @@ pub enum Fault {
     Error,
     /// Serve no queue, so that the kernel's watchdog must step in.
     Stall,
+    /// Do without uprobe sessions, as a kernel before 6.13 must.
+    NoSessions,
 }
 
 /// Why the scheduler is not there any more.
@@ -99,7 +101,7 @@ impl Scheduler {
             .map_err(|e| Error::failed("cannot open the BPF object", e))?;
         fill_constants(&mut open, topology, fault);
         let counters = scores::counters(config, layout::nr_cpus(topology))?;
-        choose_programs(&mut open, counters.is_some())?;
+        choose_programs(&mut open, counters.is_some(), fault)?;
         levels::make_room(&mut open.maps.level_counters, layout::nr_cpus(topology))?;
         if let Some(hints) = hints {
             let failed = |e| Error::failed("cannot keep the memory for hints", e);
@@ -193,9 +195,14 @@ impl Scheduler {
         if self.uprobe_done.is_empty() {
             self.attach_uprobe_done()?;
         }
-        let enter = attach_probe(&self.skel.progs.tl_mark_enter, mark, false)?;
-        let ret = attach_probe(&self.skel.progs.tl_mark_return, mark, true)?;
-        self.mark_links.push((mark.clone(), vec![ret, enter]));
+        let progs = &self.skel.progs;
+        let links = if progs.tl_mark_session.autoload() {
+            vec![attach_session(&progs.tl_mark_session, mark)?]
+        } else {
+            let enter = attach_probe(&progs.tl_mark_enter, mark, false)?;
+            vec![attach_probe(&progs.tl_mark_return, mark, true)?, enter]
+        };
+        self.mark_links.push((mark.clone(), links));
         Ok(())
     }
 
@@ -410,7 +417,7 @@ fn fill_constants(open: &mut OpenMainSkel<'_>, topology: &Topology, fault: Fault
     rodata.nr_scopes = places.scopes.len() as u32;
     rodata.loader_tgid = std::process::id() as i32;
     rodata.fault = match fault {
-        Fault::None => 0,
+        Fault::None | Fault::NoSessions => 0,
         Fault::Error => 1,
         Fault::Stall => 2,
     };
@@ -437,7 +444,7 @@ fn fill_constants(open: &mut OpenMainSkel<'_>, topology: &Topology, fault: Fault
 }
 
 /// Leave out the programs whose attach point this kernel does not have.
-fn choose_programs(open: &mut OpenMainSkel<'_>, has_scores: bool) -> Result<()> {
+fn choose_programs(open: &mut OpenMainSkel<'_>, has_scores: bool, fault: Fault) -> Result<()> {
     let btf = Btf::from_vmlinux().map_err(|e| Error::failed("cannot read the kernel's BTF", e))?;
     let has = |name: &str| btf.type_by_name::<btf::types::Func<'_>>(name).is_some();
     let progs = &mut open.progs;
@@ -451,7 +458,18 @@ fn choose_programs(open: &mut OpenMainSkel<'_>, has_scores: bool) -> Result<()> 
     progs.tl_target_bell.set_autoload(hears);
     progs.tl_feed_score.set_autoload(has_scores);
     progs.tl_trap.set_autoload(hw::sched_ext::has_trap_module());
+    let has_sessions = has_uprobe_sessions(&btf) && fault != Fault::NoSessions;
+    progs.tl_mark_session.set_autoload(has_sessions);
+    progs.tl_mark_enter.set_autoload(!has_sessions);
+    progs.tl_mark_return.set_autoload(!has_sessions);
     Ok(())
+}
+
+/// Whether one program can watch a function's entry and return: Linux 6.13 and later.
+fn has_uprobe_sessions(btf: &Btf<'_>) -> bool {
+    let kinds = btf.type_by_name::<btf::types::Enum<'_>>("bpf_attach_type");
+    let name = "BPF_TRACE_UPROBE_SESSION";
+    kinds.is_some_and(|kinds| kinds.iter().any(|kind| kind.name.is_some_and(|n| n == name)))
 }
 
 fn settings_of(config: &Config) -> types::tl_cfg {
@@ -476,13 +494,27 @@ fn settings_of(config: &Config) -> types::tl_cfg {
     }
 }
 
+fn attach_session(program: &ProgramMut<'_>, mark: &ResolvedMark) -> Result<Link> {
+    let opts = UprobeMultiOpts {
+        offsets: vec![mark.offset as usize],
+        cookies: vec![mark.rule().0],
+        session: true,
+        ..Default::default()
+    };
+    let placed = program.attach_uprobe_multi_with_opts(-1, &mark.path, "", opts);
+    placed.map_err(|e| not_placed(mark, &e))
+}
+
 fn attach_probe(program: &ProgramMut<'_>, mark: &ResolvedMark, retprobe: bool) -> Result<Link> {
-    let opts = UprobeOpts { cookie: u64::from(mark.level), retprobe, ..Default::default() };
-    program.attach_uprobe_with_opts(-1, &mark.path, mark.offset as usize, opts).map_err(|e| {
-        let place = format!("{}+{:#x}", mark.path.display(), mark.offset);
-        let name = mark.symbol.as_deref().unwrap_or("no symbol");
-        Error::failed(format!("cannot place a probe at {place} ({name})"), format!("{e:#}"))
-    })
+    let opts = UprobeOpts { cookie: mark.rule().0, retprobe, ..Default::default() };
+    let placed = program.attach_uprobe_with_opts(-1, &mark.path, mark.offset as usize, opts);
+    placed.map_err(|e| not_placed(mark, &e))
+}
+
+fn not_placed(mark: &ResolvedMark, error: &libbpf_rs::Error) -> Error {
+    let place = format!("{}+{:#x}", mark.path.display(), mark.offset);
+    let name = mark.symbol.as_deref().unwrap_or("no symbol");
+    Error::failed(format!("cannot place a probe at {place} ({name})"), format!("{error:#}"))
 }
 
 fn run(program: &ProgramMut<'_>, args: &mut [u8]) -> Result<i32> {

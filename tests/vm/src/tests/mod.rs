@@ -11,6 +11,7 @@ mod isolated;
 mod license_counters;
 mod lifecycle;
 mod limits;
+pub mod marks;
 mod perf_script;
 mod placement;
 mod profile_live;
@@ -45,6 +46,9 @@ pub const ALL: &[Case] = &[
     Case::new("placement_llcs", placement::across_llcs).topology("sockets=2,cores=2").limit_s(300),
     Case::new("placement_tiers", placement::tiers),
     Case::new("placement_rests", placement::rests),
+    Case::new("marks_filtered", marks::filtered),
+    Case::new("marks_filtered_without_sessions", marks::filtered_without_sessions),
+    Case::new("marks_filtered_record", marks::recorded),
     Case::new("work_conservation", placement::work_conservation),
     Case::new("lifecycle", lifecycle::start_and_stop),
     Case::new("kill_9", lifecycle::kill_9),
