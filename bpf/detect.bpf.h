@@ -23,6 +23,7 @@
 #ifndef TL_DETECT_BPF_H
 #define TL_DETECT_BPF_H
 
+#include "guests.bpf.h"
 #include "leave.bpf.h"
 #include "marks.bpf.h"
 #include "../policy/rest.h"
@@ -171,21 +172,20 @@ static __always_inline u32 read_hint(const struct task_struct *p,
 	return tell(tc, c, TL_EV_HINT_BEGIN, tc->hint_want, now_ns);
 }
 
-/* Whether a running task should give up its CPU after its type changed. */
-static __always_inline bool must_leave(struct task_struct *p,
-				       struct task_ctx *tc, struct tl_cpu *c)
-{
-	refresh_caps(p, tc);
-	return !tl_task_fits(&tc->t, c->class) ||
-	       tl_task_is_guest(&tc->t, c->class);
-}
-
 /* The current task and its CPU, for programs outside the scheduler. */
 struct here {
 	struct task_struct *p;
 	struct task_ctx *tc;
 	struct tl_cpu *c;
+	u32 cpu;
 };
+
+/* The task's type has changed: it leaves if it must. */
+static __always_inline void leave_if_it_must(struct here *h)
+{
+	if (must_leave(h->p, h->tc, h->c, h->cpu))
+		leave(h->tc);
+}
 
 static __always_inline bool try_lookup_here(struct here *h)
 {
@@ -196,6 +196,7 @@ static __always_inline bool try_lookup_here(struct here *h)
 	if (!h->tc || cpu >= TL_CPUS_MAX)
 		return false;
 	h->c = &cpus[cpu];
+	h->cpu = cpu;
 	return true;
 }
 
@@ -261,8 +262,7 @@ static __always_inline int leave_if_noted(void)
 	bpf_preempt_disable();
 	if (try_lookup_here(&h) && h.tc->look) {
 		h.tc->look = 0;
-		if (must_leave(h.p, h.tc, h.c))
-			leave(h.tc);
+		leave_if_it_must(&h);
 	}
 	bpf_preempt_enable();
 	return 0;
@@ -297,9 +297,8 @@ static __always_inline int on_syscall(u32 event)
 
 	bpf_preempt_disable();
 	if (try_lookup_here(&h) &&
-	    tell_end(h.tc, h.c, event, bpf_ktime_get_ns()) &&
-	    must_leave(h.p, h.tc, h.c))
-		leave(h.tc);
+	    tell_end(h.tc, h.c, event, bpf_ktime_get_ns()))
+		leave_if_it_must(&h);
 	bpf_preempt_enable();
 	return 0;
 }
@@ -330,8 +329,7 @@ int BPF_PROG(tl_trap, struct task_struct *task, u32 level, unsigned long ip)
 		h.c->trap_events++;
 		h.tc->sums.traps++;
 		tell(h.tc, h.c, TL_EV_TRAP, level, bpf_ktime_get_ns());
-		if (must_leave(h.p, h.tc, h.c))
-			leave(h.tc);
+		leave_if_it_must(&h);
 	}
 	bpf_preempt_enable();
 	return 0;

@@ -42,6 +42,8 @@ EXPORT(u32, task_fits, (const struct tl_task *t, u32 class),
        tl_task_fits(t, class))
 EXPORT(u32, task_is_guest, (const struct tl_task *t, u32 class),
        tl_task_is_guest(t, class))
+EXPORT(u32, must_leave, (const struct tl_task *t, u32 class, u32 wanted),
+       tl_must_leave(t, class, wanted))
 EXPORT(u64, task_slice_ns, (const struct tl_task *t, const struct tl_cfg *cfg),
        tl_task_slice_ns(t, cfg))
 EXPORT(u32, queue_id, (u32 shard, u32 queue), tl_queue_id(shard, queue))

@@ -26,6 +26,7 @@ unsafe extern "C" {
     pub(crate) fn tlp_task_queue(t: *const Task) -> u32;
     pub(crate) fn tlp_task_fits(t: *const Task, class: u32) -> u32;
     pub(crate) fn tlp_task_is_guest(t: *const Task, class: u32) -> u32;
+    pub(crate) fn tlp_must_leave(t: *const Task, class: u32, wanted: u32) -> u32;
     pub(crate) fn tlp_task_slice_ns(t: *const Task, cfg: *const Cfg) -> u64;
     pub(crate) fn tlp_queue_id(shard: u32, queue: u32) -> u32;
     pub(crate) fn tlp_pinned_id(cpu: u32) -> u32;

@@ -264,6 +264,13 @@ impl Task {
         unsafe { ffi::tlp_task_is_guest(self, class) != 0 }
     }
 
+    /// Whether it gives up its CPU at once after a change of its type; `wanted`: something waits that goes before it,
+    /// or a scalar CPU that it may use is idle. See policy/locality.h.
+    pub fn must_leave(&self, class: u32, wanted: bool) -> bool {
+        // SAFETY: as in `need`.
+        unsafe { ffi::tlp_must_leave(self, class, wanted.into()) != 0 }
+    }
+
     /// Its time slice.
     pub fn slice_ns(&self, cfg: &Cfg) -> u64 {
         // SAFETY: as in `need`.

@@ -87,3 +87,22 @@ proptest! {
         }
     }
 }
+
+/// At the end of its section a task stays on the wide CPU as a guest unless something wants the CPU or a scalar one
+/// is idle; a wide task leaves a scalar CPU in any case, and nobody leaves a CPU that it belongs on.
+#[test]
+fn the_end_of_a_section_is_no_reason_to_leave() {
+    let cfg = Cfg::default();
+    let mut task = Task::new(&cfg, 0, 0, 0);
+    task.event(&cfg, Event::MarkEnter, 2, 1);
+    for wanted in [false, true] {
+        assert!(task.must_leave(0, wanted), "wide code on a scalar CPU");
+        assert!(!task.must_leave(3, wanted), "wide code on a wide CPU");
+    }
+    task.event(&cfg, Event::MarkReturn, 0, 2);
+    assert_eq!(u32::from(task.task_type), TYPE_SCALAR);
+    for wanted in [false, true] {
+        assert_eq!(task.must_leave(3, wanted), wanted, "a guest");
+        assert!(!task.must_leave(0, wanted), "scalar code on a scalar CPU");
+    }
+}

@@ -7,13 +7,12 @@
 //! ```
 //!
 //! One thread calls an empty function that is not marked; marked, with an argument that does not count; marked,
-//! where all CPUs are wide, so that it never moves; and marked, with one wide CPU beside idle scalar ones, so that
-//! it moves twice.
+//! bound to the wide CPU, so that it never moves; and marked, beside idle scalar CPUs, so that it moves twice.
 
 use anyhow::Result;
 
-use crate::guest::{monotonic_ns, nr_cpus, work};
-use crate::lane::Lane;
+use crate::guest::{monotonic_ns, nr_cpus, set_affinity, work};
+use crate::lane::{Lane, stats};
 use crate::load;
 use crate::probe_site::{self, marked_with};
 use crate::silicon::ask_for_full_clock;
@@ -29,19 +28,22 @@ pub fn print() -> Result<()> {
     (0..nr_cpus()).try_for_each(ask_for_full_clock)?;
     let least = format!("{}@2,min-arg3=1024", probe_site::mark());
     let every = format!("{}@2", probe_site::mark());
-    let all = format!("0-{}", nr_cpus() - 1);
+    let last = nr_cpus() - 1;
     let plain_ns = loop_ns(0);
     println!("unmarked: {plain_ns:.0} ns for a call and the work around it");
-    for (name, args) in [
-        ("ignored", ["--wide-cpus", "1", "--mark", &least]),
-        ("stays", ["--wide-cpus", &all, "--mark", &every]),
-        ("moves", ["--wide-cpus", "1", "--mark", &every]),
+    let everywhere: Vec<usize> = (0..=last).collect();
+    for (name, mark, cpus) in [
+        ("ignored", &least, &everywhere[..]),
+        ("stays", &every, &everywhere[last..]),
+        ("moves", &every, &everywhere),
     ] {
-        let lane = Lane::start(&[&["--mode", "scx"], &args[..]].concat())?;
+        let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "1", "--mark", mark])?;
         load::become_scalar();
+        set_affinity(0, cpus)?;
         let cost_ns = loop_ns(5) - plain_ns;
+        set_affinity(0, &everywhere)?;
         println!("{name}: {:.0} instructions", cost_ns * CLOCK_GHZ);
-        println!("{}", crate::lane::stats()?);
+        println!("{}", stats()?);
         lane.stop()?;
     }
     Ok(())
