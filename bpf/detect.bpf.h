@@ -268,9 +268,30 @@ static __always_inline int leave_if_noted(void)
 	return 0;
 }
 
-/* The three ways by which the kernel gets to uprobe programs: the breakpoint;
- * since 6.11 the return trampoline's system call; since 6.18 the system call
- * that replaces a breakpoint on a five-byte nop. */
+/* At the return of the kernel's functions that run uprobe programs, below. A probe
+ * of returns may not kick, but the tracer has disabled preemption around it: what
+ * it calls may, and the task leaves when the probe is over (leave.bpf.h). So it
+ * rings: it calls a function of the kernel that a program of ours watches, and
+ * hardly anybody else calls. */
+SEC("?kretprobe.multi")
+int tl_uprobe_over(struct pt_regs *regs)
+{
+	struct task_ctx *tc = try_lookup_task(bpf_get_current_task_btf());
+
+	if (tc && tc->look)
+		bpf_get_numa_node_id();
+	return 0;
+}
+
+SEC("?fentry/bpf_get_numa_node_id")
+int BPF_PROG(tl_look_bell)
+{
+	return leave_if_noted();
+}
+
+/* The same without such probes. The three ways by which the kernel gets to uprobe
+ * programs: the breakpoint; since 6.11 the return trampoline's system call; since
+ * 6.18 the system call that replaces a breakpoint on a five-byte nop. */
 SEC("?fexit/uprobe_notify_resume")
 int BPF_PROG(tl_uprobe_done, struct pt_regs *regs)
 {

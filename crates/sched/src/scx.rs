@@ -57,6 +57,9 @@ pub struct Ended {
     pub message: String,
 }
 
+/// The kernel's functions that run uprobe programs.
+const UPROBE_DONE: [&str; 3] = ["uprobe_notify_resume", "__x64_sys_uretprobe", "__x64_sys_uprobe"];
+
 /// `SCX_ECODE_ACT_RESTART`: the kernel asks for the scheduler to be loaded again.
 const EXIT_CODE_RESTART: i64 = 1 << 48;
 const EXIT_KIND_ERROR: u32 = 1024;
@@ -318,8 +321,24 @@ impl Scheduler {
         want[..n].copy_from_slice(&classes[..n]);
     }
 
+    /// Watch the end of the kernel's uprobe handling; see bpf/leave.bpf.h for the two ways.
     fn attach_uprobe_done(&mut self) -> Result<()> {
         let progs = &self.skel.progs;
+        if progs.tl_look_bell.autoload() {
+            let done = [
+                (&progs.tl_uprobe_done, UPROBE_DONE[0]),
+                (&progs.tl_uretprobe_syscall_done, UPROBE_DONE[1]),
+                (&progs.tl_uprobe_syscall_done, UPROBE_DONE[2]),
+            ];
+            let here = done.iter().filter(|(program, _)| program.autoload());
+            let functions: Vec<&str> = here.map(|(_, function)| *function).collect();
+            let bell = progs.tl_look_bell.attach();
+            let over = progs.tl_uprobe_over.attach_kprobe_multi(true, functions);
+            if let (Ok(bell), Ok(over)) = (bell, over) {
+                self.uprobe_done.extend([over, bell]);
+                return Ok(());
+            }
+        }
         for program in
             [&progs.tl_uprobe_done, &progs.tl_uretprobe_syscall_done, &progs.tl_uprobe_syscall_done]
         {
@@ -448,9 +467,9 @@ fn choose_programs(open: &mut OpenMainSkel<'_>, has_scores: bool, fault: Fault) 
     let btf = Btf::from_vmlinux().map_err(|e| Error::failed("cannot read the kernel's BTF", e))?;
     let has = |name: &str| btf.type_by_name::<btf::types::Func<'_>>(name).is_some();
     let progs = &mut open.progs;
-    progs.tl_uprobe_done.set_autoload(has("uprobe_notify_resume"));
-    progs.tl_uretprobe_syscall_done.set_autoload(has("__x64_sys_uretprobe"));
-    progs.tl_uprobe_syscall_done.set_autoload(has("__x64_sys_uprobe"));
+    progs.tl_uprobe_done.set_autoload(has(UPROBE_DONE[0]));
+    progs.tl_uretprobe_syscall_done.set_autoload(has(UPROBE_DONE[1]));
+    progs.tl_uprobe_syscall_done.set_autoload(has(UPROBE_DONE[2]));
     progs.tl_syscall_enter.set_autoload(true);
     progs.tl_syscall_exit.set_autoload(true);
     // Without the bell targets are seen at ticks; without the function, never.
@@ -460,6 +479,9 @@ fn choose_programs(open: &mut OpenMainSkel<'_>, has_scores: bool, fault: Fault) 
     progs.tl_trap.set_autoload(hw::sched_ext::has_trap_module());
     let has_sessions = has_uprobe_sessions(&btf) && fault != Fault::NoSessions;
     progs.tl_mark_session.set_autoload(has_sessions);
+    let rings = has("bpf_get_numa_node_id") && fault != Fault::NoSessions;
+    progs.tl_look_bell.set_autoload(rings);
+    progs.tl_uprobe_over.set_autoload(rings);
     progs.tl_mark_enter.set_autoload(!has_sessions);
     progs.tl_mark_return.set_autoload(!has_sessions);
     Ok(())
