@@ -202,10 +202,16 @@ static __always_inline bool try_lookup_here(struct here *h)
 
 /* ---- marked functions; the cookie is the rule of policy/mark.h ---- */
 
+/* A task that begins a section where it belongs stays, and nobody displaces it: no
+ * need to look again at the end of the probe. */
 static __always_inline void tell_mark(struct here *h, u32 event, u32 level)
 {
 	h->c->mark_events++;
-	if (tell(h->tc, h->c, event, level, bpf_ktime_get_ns()))
+	if (!tell(h->tc, h->c, event, level, bpf_ktime_get_ns()))
+		return;
+	if (is_in_place(h->tc, h->c))
+		h->c->running_queue = tl_task_queue(&h->tc->t);
+	else
 		h->tc->look = 1;
 }
 

@@ -72,6 +72,15 @@ static __always_inline bool guest_should_go(struct task_struct *p,
 		has_work_in_steps(c, cpu, tl_nr_steps(c->class & 3) - 1));
 }
 
+/* Whether it is certain, without another look, that a running task has no reason to
+ * leave. */
+static __always_inline bool is_in_place(const struct task_ctx *tc,
+					const struct tl_cpu *c)
+{
+	return tc->caps_generation == class_generation &&
+	       !tl_must_leave(&tc->t, c->class, 1);
+}
+
 /* Whether a running task should give up its CPU after its type changed. Who looks
  * for a CPU to displace must know what it is now before the queues are looked at: a
  * wide task that comes later finds a guest here. */

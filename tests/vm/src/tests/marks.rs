@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Marks that ignore calls with a small argument: an ignored call makes no task wide, and its return ends
-//! no section, however calls are nested.
+//! no section, however calls are nested. And what a task does at the end of its section.
 
 use std::time::Duration;
 
@@ -145,4 +145,40 @@ pub fn recorded() -> Result<()> {
     ensure!(calls == CALLS * ROUNDS, "{calls} calls recorded: {summary}");
     ensure!(summary["unpaired_returns"] == 0, "a return has no call: {summary}");
     Ok(())
+}
+
+/// Sections of the task in [`guests_stay`].
+const SECTIONS: u32 = 200;
+
+/// Where scalar work keeps all CPUs busy and nothing else is wide, a task goes on on the wide CPU when its section is
+/// over, and has nowhere to go for the next one.
+pub fn guests_stay() -> Result<()> {
+    let mark = probe_site::mark();
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "cpu:3", "--mark", &mark])?;
+    let hog = || {
+        Child::fork(|| {
+            load::connect();
+            load::become_scalar();
+            spin(Duration::from_secs(600));
+        })
+    };
+    let _hogs = (0..6).map(|_| hog()).collect::<Result<Vec<_>>>()?;
+    let mut child = Child::fork(|| {
+        load::connect();
+        load::become_scalar();
+        spin(Duration::from_secs(1));
+        let mut stayed = 0;
+        for _ in 0..SECTIONS {
+            marked_with(LONG, || stays(32, |cpu| cpu == 3));
+            spin(Duration::from_micros(100));
+            stayed += u32::from(cpu() == 3);
+        }
+        // SAFETY: ends this child.
+        unsafe { libc::_exit(if stayed > SECTIONS / 2 { 0 } else { 34 }) }
+    })?;
+    let code = child.wait()?;
+    let counted = stats()?;
+    ensure!(code != 32, "a section was on a scalar CPU; {counted}");
+    ensure!(code == 0, "the task left the wide CPU for nothing ({code}); {counted}");
+    lane.stop().map(drop)
 }

@@ -46,6 +46,7 @@ pub const ALL: &[Case] = &[
     Case::new("placement_llcs", placement::across_llcs).topology("sockets=2,cores=2").limit_s(300),
     Case::new("placement_tiers", placement::tiers),
     Case::new("placement_rests", placement::rests),
+    Case::new("marks_guests_stay", marks::guests_stay),
     Case::new("marks_filtered", marks::filtered),
     Case::new("marks_filtered_without_sessions", marks::filtered_without_sessions),
     Case::new("marks_filtered_record", marks::recorded),
