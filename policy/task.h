@@ -56,6 +56,7 @@
 #ifndef TL_POLICY_TASK_H
 #define TL_POLICY_TASK_H
 
+#include "mark.h"
 #include "mix.h"
 #include "score.h"
 #include "types.h"
@@ -100,7 +101,7 @@ struct tl_task {
 	u8 hint_level; /* evidence by kind, 0 = none */
 	u8 mark_level;
 	u8 loose_level;
-	u8 mark_depth; /* marked functions it is inside of, saturates */
+	u8 mark_depth; /* marked calls it is inside of, <= TL_CALLS_MAX */
 	u8 caps;       /* bit c set: its affinity holds a CPU of class c */
 	u8 flags;      /* TL_TASK_* */
 	struct tl_score score;
@@ -244,7 +245,8 @@ tl_inline u32 tl_task_event(struct tl_task *t, const struct tl_cfg *cfg,
 		t->flags |= TL_TASK_HINTS;
 		return tl_task_settle(t) | tl_task_classify_scalar(t);
 	case TL_EV_MARK_ENTER:
-		if (t->mark_depth < 255)
+		/* deeper calls have no return, see mark.h */
+		if (t->mark_depth < TL_CALLS_MAX)
 			t->mark_depth++;
 		t->mark_level = tl_max_u8(t->mark_level, lv);
 		break;

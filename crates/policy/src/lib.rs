@@ -8,6 +8,7 @@
 mod clock;
 mod ffi;
 pub mod groups;
+mod mark;
 mod mix;
 mod score;
 mod sizing;
@@ -15,6 +16,7 @@ mod turns;
 
 pub use clock::Clock;
 pub use groups::Budget;
+pub use mark::{CALLS_MAX, Calls, MARK_ARGS, MarkRule};
 pub use mix::Mix;
 pub use score::Score;
 pub use sizing::{Sizing, SizingInput, Split, Tier, Tiers, TiersInput, WIDE_AUTO};
@@ -260,6 +262,13 @@ impl Task {
     pub fn is_guest(&self, class: u32) -> bool {
         // SAFETY: as in `need`.
         unsafe { ffi::tlp_task_is_guest(self, class) != 0 }
+    }
+
+    /// Whether it gives up its CPU at once after a change of its type; `wanted`: something waits that goes before it,
+    /// or a scalar CPU that it may use is idle. See policy/locality.h.
+    pub fn must_leave(&self, class: u32, wanted: bool) -> bool {
+        // SAFETY: as in `need`.
+        unsafe { ffi::tlp_must_leave(self, class, wanted.into()) != 0 }
     }
 
     /// Its time slice.

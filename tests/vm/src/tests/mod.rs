@@ -11,6 +11,7 @@ mod isolated;
 mod license_counters;
 mod lifecycle;
 mod limits;
+pub mod marks;
 mod perf_script;
 mod placement;
 mod preload;
@@ -47,6 +48,10 @@ pub const ALL: &[Case] = &[
     Case::new("placement_tiers", placement::tiers),
     Case::new("placement_rests", placement::rests),
     Case::new("preloaded_hints", preload::openssl).limit_s(300),
+    Case::new("marks_guests_stay", marks::guests_stay),
+    Case::new("marks_filtered", marks::filtered),
+    Case::new("marks_filtered_without_sessions", marks::filtered_without_sessions),
+    Case::new("marks_filtered_record", marks::recorded),
     Case::new("work_conservation", placement::work_conservation),
     Case::new("lifecycle", lifecycle::start_and_stop),
     Case::new("kill_9", lifecycle::kill_9),

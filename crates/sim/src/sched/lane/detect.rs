@@ -128,11 +128,14 @@ impl Lane {
         self.tell(sys, cpu, task, event, want, sink)
     }
 
-    /// Whether a running task should give up its CPU after its type changed.
+    /// Whether a running task should give up its CPU after its type changed. As in bpf/guests.bpf.h.
     fn must_leave(&mut self, sys: &Sys, cpu: usize, task: Tid) -> bool {
         self.refresh_caps(sys, task);
         let class = self.class[cpu];
-        !self.fits(task, class) || self.is_guest(task, class)
+        let queue = self.memo.of(&self.tasks[task as usize].t).queue;
+        self.set_running_queue(cpu, queue);
+        let wanted = self.is_guest(task, class) && self.guest_should_go(sys, cpu, task);
+        self.tasks[task as usize].t.must_leave(class.into(), wanted)
     }
 
     pub(super) fn on_act(
