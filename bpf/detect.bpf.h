@@ -10,7 +10,8 @@
  *            as one session. These programs may call no sched_ext function:
  *            they leave a note (tc->look), and a program at the end of the
  *            kernel's uprobe handling kicks.
- *   syscall  entry and return; attached only if a heuristic needs them
+ *   syscall  entry and return; attached only if a heuristic needs them, the
+ *            entry also where traps do (policy/stay.h)
  *   score    licence counters, at each switch (score.bpf.h)
  *   trap     the trap module's event (trap_event.h)
  *
@@ -63,7 +64,7 @@ static __always_inline void count_run(struct task_ctx *tc, struct tl_cpu *c,
 		return;
 	tc->counted_ns = now_ns;
 	c->run_ns[tl_kind(type, level)] += used_ns;
-	tl_mix_ran(&tc->t.mix, used_ns, level);
+	tl_task_ran(&tc->t, used_ns, level);
 	tc->sums.run_ns += used_ns;
 	if (level) {
 		tc->sums.wide_run_ns += used_ns;
@@ -318,14 +319,26 @@ int BPF_PROG(tl_uprobe_syscall_done, const struct pt_regs *regs)
 
 /* ---- system calls ---- */
 
+/* Of a task that is not wide, and was not when it came, a system call says nothing,
+ * and most tasks are not. */
+static __always_inline bool syscall_says_anything(const struct tl_task *t)
+{
+	return t->type == TL_WIDE || (t->flags & TL_TASK_SYSCALL_WIDE);
+}
+
 static __always_inline int on_syscall(u32 event)
 {
 	struct here h;
+	u64 now_ns;
 
 	bpf_preempt_disable();
-	if (try_lookup_here(&h) &&
-	    tell_end(h.tc, h.c, event, bpf_ktime_get_ns()))
+	if (!try_lookup_here(&h) || !syscall_says_anything(&h.tc->t))
+		goto out;
+	now_ns = bpf_ktime_get_ns();
+	count_run(h.tc, h.c, h.tc->t.type, h.tc->t.level, now_ns);
+	if (tell_end(h.tc, h.c, event, now_ns))
 		leave_if_it_must(&h);
+out:
 	bpf_preempt_enable();
 	return 0;
 }
@@ -349,13 +362,16 @@ int BPF_PROG(tl_syscall_exit, struct pt_regs *regs, long ret)
 SEC("?tp_btf/turbolane_wide")
 int BPF_PROG(tl_trap, struct task_struct *task, u32 level, unsigned long ip)
 {
+	u64 now_ns = bpf_ktime_get_ns();
 	struct here h;
 
 	bpf_preempt_disable();
 	if (try_lookup_here(&h)) {
 		h.c->trap_events++;
 		h.tc->sums.traps++;
-		tell(h.tc, h.c, TL_EV_TRAP, level, bpf_ktime_get_ns());
+		/* what it ran until now was before the trap */
+		count_run(h.tc, h.c, h.tc->t.type, h.tc->t.level, now_ns);
+		tell(h.tc, h.c, TL_EV_TRAP, level, now_ns);
 		leave_if_it_must(&h);
 	}
 	bpf_preempt_enable();

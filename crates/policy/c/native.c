@@ -36,6 +36,10 @@ EXPORT(u32, task_event,
        (struct tl_task * t, const struct tl_cfg *cfg, u32 event, u32 level,
 	u64 now_ns),
        tl_task_event(t, cfg, event, level, now_ns))
+EXPORT(void, task_ran, (struct tl_task * t, u64 used_ns, u32 level),
+       tl_task_ran(t, used_ns, level))
+EXPORT(u64, wide_timeout_ns, (void), TL_WIDE_TIMEOUT_NS)
+EXPORT(u64, stay_least_ns, (void), TL_STAY_LEAST_NS)
 EXPORT(u32, task_need, (const struct tl_task *t), tl_task_need(t))
 EXPORT(u32, task_queue, (const struct tl_task *t), tl_task_queue(t))
 EXPORT(u32, task_fits, (const struct tl_task *t, u32 class),

@@ -111,6 +111,11 @@ unsafe extern "C" {
     pub(crate) fn tlp_cpu_flags(class: u32, nr_scalar_cpus: u32) -> u8;
     pub(crate) fn tlp_sizing_update(s: *mut Sizing, input: *const SizingInput) -> u32;
     pub(crate) fn tlp_tiers_update(t: *mut Tiers, input: *const TiersInput) -> u32;
+    pub(crate) fn tlp_task_ran(t: *mut Task, used_ns: u64, level: u32);
+    #[cfg(test)]
+    pub(crate) fn tlp_wide_timeout_ns() -> u64;
+    #[cfg(test)]
+    pub(crate) fn tlp_stay_least_ns() -> u64;
     pub(crate) fn tlp_mix_ran(m: *mut Mix, used_ns: u64, level: u32);
     pub(crate) fn tlp_mix_wide_ns(m: *const Mix, waited_ns: u64, level: u32) -> u64;
     pub(crate) fn tlp_score_switch(s: *mut Score, before: u32, now: u32, run_ns: u64) -> u32;

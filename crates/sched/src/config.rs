@@ -158,7 +158,7 @@ impl Default for Config {
             remigrate: Remigrate::default(),
             slice_ns: 5_000_000,
             slice_wide_ns: 5_000_000,
-            wide_timeout_ns: 100_000_000,
+            wide_timeout_ns: policy::WIDE_TIMEOUT_NS,
             // there and back by sched_setaffinity, median: 15.6 us on the development machine
             rest_below_ns: 15_000,
             unclassified: Unclassified::Default,

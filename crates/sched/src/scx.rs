@@ -17,7 +17,7 @@ use report::lane::LaneTasks;
 
 use crate::bpf::{MainSkel, MainSkelBuilder, OpenMainSkel, types};
 use crate::clock::monotonic_ns;
-use crate::config::{Config, Unclassified};
+use crate::config::{Components, Config, Unclassified};
 use crate::error::{Error, Result};
 use crate::groups::Support;
 use crate::hints::Area;
@@ -181,10 +181,16 @@ impl Scheduler {
     pub fn set_settings(&mut self, config: &Config) -> Result<()> {
         self.store_settings(config);
         let remigrate = config.remigrate;
-        if !remigrate.syscall_entry && !remigrate.syscall_return {
+        let progs = &self.skel.progs;
+        let watch = match (remigrate.syscall_entry || remigrate.syscall_return, config.trap) {
+            (true, _) => vec![&progs.tl_syscall_enter, &progs.tl_syscall_exit],
+            // where a stay may end (policy/stay.h)
+            (false, trap) if trap != Components::None => vec![&progs.tl_syscall_enter],
+            _ => Vec::new(),
+        };
+        if self.syscall_links.len() != watch.len() {
             self.syscall_links.clear();
-        } else if self.syscall_links.is_empty() {
-            for program in [&self.skel.progs.tl_syscall_enter, &self.skel.progs.tl_syscall_exit] {
+            for program in watch {
                 let link =
                     program.attach().map_err(|e| Error::failed("cannot watch system calls", e))?;
                 self.syscall_links.push(link);

@@ -138,7 +138,7 @@ pub(crate) struct RunArgs {
     #[arg(help_heading = DETECTION)]
     remigrate: Remigrate,
 
-    /// Time after its last event at which a task with no open section turns scalar; 0ms: never
+    /// Longest time after its last event that a task with no open section stays wide; 0ms: forever
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = duration_ns)]
     #[arg(help_heading = DETECTION)]
     wide_timeout: u64,

@@ -128,6 +128,7 @@ pub const ALL: &[Case] = &[
     Case::new("trap_kvm", trap::virtual_machines),
     Case::new("trap_exec", trap::new_programs_see_everything),
     Case::new("trap_light_and_heavy", trap_light::light_and_heavy),
+    Case::new("trap_glances", trap_light::glances).icount().limit_s(240),
     Case::new("trap_levels", trap_levels::everything).cpu(CPU_WITH_LEVELS).icount().limit_s(400),
     Case::new("trap_levels_smt", trap_levels::siblings)
         .cpu(CPU_WITH_LEVELS)
