@@ -27,10 +27,15 @@ struct {
 	__type(value, struct mask_box);
 } class_masks SEC(".maps");
 
-/* One mask per CPU to intersect into. */
+/* Masks per CPU to intersect into: one of the scheduler's callbacks, which run
+ * with interrupts off, and one of the programs that those may interrupt. */
+#define SCRATCH_CALLBACK 0u
+#define SCRATCH_PROBE 1u
+#define NR_SCRATCH 2u
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, NR_SCRATCH);
 	__type(key, u32);
 	__type(value, struct mask_box);
 } scratch_masks SEC(".maps");
@@ -53,10 +58,9 @@ static __always_inline struct bpf_cpumask *try_lookup_class_mask(u32 class,
 }
 
 /* This CPU's mask to intersect into. */
-static __always_inline struct bpf_cpumask *try_lookup_scratch_mask(void)
+static __always_inline struct bpf_cpumask *try_lookup_scratch_mask(u32 scratch)
 {
-	u32 key = 0;
-	struct mask_box *box = bpf_map_lookup_elem(&scratch_masks, &key);
+	struct mask_box *box = bpf_map_lookup_elem(&scratch_masks, &scratch);
 
 	return box ? box->mask : NULL;
 }
@@ -229,13 +233,13 @@ static __always_inline int apply_classes(void)
 	return 0;
 }
 
-static __always_inline int create_scratch_masks(void)
+static __always_inline int create_scratch_masks(u32 scratch)
 {
-	u32 cpu, key = 0;
+	u32 cpu;
 
 	bpf_for(cpu, 0, nr_cpus) {
-		struct mask_box *box =
-			bpf_map_lookup_percpu_elem(&scratch_masks, &key, cpu);
+		struct mask_box *box = bpf_map_lookup_percpu_elem(
+			&scratch_masks, &scratch, cpu);
 		struct bpf_cpumask *mask, *old;
 
 		if (!box)

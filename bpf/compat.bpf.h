@@ -105,6 +105,8 @@ void bpf_rcu_read_unlock(void) __ksym;
 void bpf_preempt_disable(void) __ksym;
 void bpf_preempt_enable(void) __ksym;
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
+bool bpf_session_is_return(void) __ksym __weak;
+bool bpf_session_is_return___ctx(void *regs) __ksym __weak;
 struct cgroup *scx_bpf_task_cgroup(struct task_struct *p) __ksym __weak;
 struct cgroup *bpf_cgroup_ancestor(struct cgroup *cgrp, s32 level) __ksym;
 void bpf_cgroup_release(struct cgroup *cgrp) __ksym;
@@ -119,6 +121,16 @@ void bpf_task_release(struct task_struct *p) __ksym;
 		___bpf_fill(___param, args);                              \
 		scx_bpf_error_bstr(___fmt, ___param, sizeof(___param));   \
 	})
+
+/* Whether a program of a session was called for the function's return. From 7.0
+ * on the kernel wants to know what the program was called with. */
+static __always_inline bool tl_session_is_return(void *regs)
+{
+	if (bpf_ksym_exists(bpf_session_is_return___ctx))
+		return bpf_session_is_return___ctx(regs);
+	return bpf_ksym_exists(bpf_session_is_return) &&
+	       bpf_session_is_return();
+}
 
 static __always_inline void tl_scx_insert(struct task_struct *p, u64 dsq_id,
 					  u64 slice_ns, u64 enq_flags)

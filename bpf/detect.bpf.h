@@ -6,11 +6,12 @@
  *            ticks. The slot changes only while its thread runs, so a task
  *            that waits or sleeps was read in time; but a rest (policy/rest.h)
  *            ends by itself, and is seen when the task runs again.
- *   mark     uprobe at a function's entry, uretprobe at its return. These
- *            programs may call no sched_ext function: they leave a note
- *            (tc->look), and a program at the end of the kernel's uprobe
- *            handling kicks.
- *   syscall  entry and return; attached only if a heuristic needs them
+ *   mark     uprobe at a function's entry and return, where the kernel has it
+ *            as one session. These programs may call no sched_ext function:
+ *            they leave a note (tc->look), and a program at the end of the
+ *            kernel's uprobe handling kicks.
+ *   syscall  entry and return; attached only if a heuristic needs them, the
+ *            entry also where traps do (policy/stay.h)
  *   score    licence counters, at each switch (score.bpf.h)
  *   trap     the trap module's event (trap_event.h)
  *
@@ -23,7 +24,9 @@
 #ifndef TL_DETECT_BPF_H
 #define TL_DETECT_BPF_H
 
+#include "guests.bpf.h"
 #include "leave.bpf.h"
+#include "marks.bpf.h"
 #include "../policy/rest.h"
 #include "trap_event.h"
 
@@ -61,7 +64,7 @@ static __always_inline void count_run(struct task_ctx *tc, struct tl_cpu *c,
 		return;
 	tc->counted_ns = now_ns;
 	c->run_ns[tl_kind(type, level)] += used_ns;
-	tl_mix_ran(&tc->t.mix, used_ns, level);
+	tl_task_ran(&tc->t, used_ns, level);
 	tc->sums.run_ns += used_ns;
 	if (level) {
 		tc->sums.wide_run_ns += used_ns;
@@ -170,21 +173,20 @@ static __always_inline u32 read_hint(const struct task_struct *p,
 	return tell(tc, c, TL_EV_HINT_BEGIN, tc->hint_want, now_ns);
 }
 
-/* Whether a running task should give up its CPU after its type changed. */
-static __always_inline bool must_leave(struct task_struct *p,
-				       struct task_ctx *tc, struct tl_cpu *c)
-{
-	refresh_caps(p, tc);
-	return !tl_task_fits(&tc->t, c->class) ||
-	       tl_task_is_guest(&tc->t, c->class);
-}
-
 /* The current task and its CPU, for programs outside the scheduler. */
 struct here {
 	struct task_struct *p;
 	struct task_ctx *tc;
 	struct tl_cpu *c;
+	u32 cpu;
 };
+
+/* The task's type has changed: it leaves if it must. */
+static __always_inline void leave_if_it_must(struct here *h)
+{
+	if (must_leave(h->p, h->tc, h->c, h->cpu))
+		leave(h->tc);
+}
 
 static __always_inline bool try_lookup_here(struct here *h)
 {
@@ -195,35 +197,69 @@ static __always_inline bool try_lookup_here(struct here *h)
 	if (!h->tc || cpu >= TL_CPUS_MAX)
 		return false;
 	h->c = &cpus[cpu];
+	h->cpu = cpu;
 	return true;
 }
 
-/* ---- marked functions; the cookie is the level ---- */
+/* ---- marked functions; the cookie is the rule of policy/mark.h ---- */
 
-static __always_inline int on_mark(u32 event, u32 level)
+/* A task that begins a section where it belongs stays, and nobody displaces it: no
+ * need to look again at the end of the probe. */
+static __always_inline void tell_mark(struct here *h, u32 event, u32 level)
 {
+	h->c->mark_events++;
+	if (!tell(h->tc, h->c, event, level, bpf_ktime_get_ns()))
+		return;
+	if (is_in_place(h->tc, h->c))
+		h->c->running_queue = tl_task_queue(&h->tc->t);
+	else
+		h->tc->look = 1;
+}
+
+/* Both ends by one program, since 6.13. An entry that returns 1 has no return:
+ * the kernel does not even put its trampoline there. */
+SEC("?uprobe.session")
+int tl_mark_session(struct pt_regs *regs)
+{
+	u64 rule = bpf_get_attach_cookie(regs);
+	bool is_return = tl_session_is_return(regs);
 	struct here h;
 
+	if (!is_return && !call_counts(regs, rule))
+		return 1;
 	bpf_preempt_disable();
-	if (try_lookup_here(&h)) {
-		h.c->mark_events++;
-		if (tell(h.tc, h.c, event, level, bpf_ktime_get_ns()))
-			h.tc->look = 1;
-	}
+	if (try_lookup_here(&h))
+		tell_mark(&h, is_return ? TL_EV_MARK_RETURN : TL_EV_MARK_ENTER,
+			  tl_mark_level(rule));
 	bpf_preempt_enable();
 	return 0;
 }
 
-SEC("uprobe")
-int tl_mark_enter(void *regs)
+/* The same by two, for older kernels. */
+SEC("?uprobe")
+int tl_mark_enter(struct pt_regs *regs)
 {
-	return on_mark(TL_EV_MARK_ENTER, bpf_get_attach_cookie(regs));
+	u64 rule = bpf_get_attach_cookie(regs);
+	bool counts = call_counts(regs, rule);
+	struct here h;
+
+	bpf_preempt_disable();
+	if (try_lookup_here(&h) && tl_calls_enter(&h.tc->calls, counts))
+		tell_mark(&h, TL_EV_MARK_ENTER, tl_mark_level(rule));
+	bpf_preempt_enable();
+	return 0;
 }
 
-SEC("uretprobe")
-int tl_mark_return(void *regs)
+SEC("?uretprobe")
+int tl_mark_return(struct pt_regs *regs)
 {
-	return on_mark(TL_EV_MARK_RETURN, 0);
+	struct here h;
+
+	bpf_preempt_disable();
+	if (try_lookup_here(&h) && tl_calls_return(&h.tc->calls))
+		tell_mark(&h, TL_EV_MARK_RETURN, 0);
+	bpf_preempt_enable();
+	return 0;
 }
 
 static __always_inline int leave_if_noted(void)
@@ -233,16 +269,36 @@ static __always_inline int leave_if_noted(void)
 	bpf_preempt_disable();
 	if (try_lookup_here(&h) && h.tc->look) {
 		h.tc->look = 0;
-		if (must_leave(h.p, h.tc, h.c))
-			leave(h.tc);
+		leave_if_it_must(&h);
 	}
 	bpf_preempt_enable();
 	return 0;
 }
 
-/* The three ways by which the kernel gets to uprobe programs: the breakpoint;
- * since 6.11 the return trampoline's system call; since 6.18 the system call
- * that replaces a breakpoint on a five-byte nop. */
+/* At the return of the kernel's functions that run uprobe programs, below. A probe
+ * of returns may not kick, but the tracer has disabled preemption around it: what
+ * it calls may, and the task leaves when the probe is over (leave.bpf.h). So it
+ * rings: it calls a function of the kernel that a program of ours watches, and
+ * hardly anybody else calls. */
+SEC("?kretprobe.multi")
+int tl_uprobe_over(struct pt_regs *regs)
+{
+	struct task_ctx *tc = try_lookup_task(bpf_get_current_task_btf());
+
+	if (tc && tc->look)
+		bpf_get_numa_node_id();
+	return 0;
+}
+
+SEC("?fentry/bpf_get_numa_node_id")
+int BPF_PROG(tl_look_bell)
+{
+	return leave_if_noted();
+}
+
+/* The same without such probes. The three ways by which the kernel gets to uprobe
+ * programs: the breakpoint; since 6.11 the return trampoline's system call; since
+ * 6.18 the system call that replaces a breakpoint on a five-byte nop. */
 SEC("?fexit/uprobe_notify_resume")
 int BPF_PROG(tl_uprobe_done, struct pt_regs *regs)
 {
@@ -263,15 +319,26 @@ int BPF_PROG(tl_uprobe_syscall_done, const struct pt_regs *regs)
 
 /* ---- system calls ---- */
 
+/* Of a task that is not wide, and was not when it came, a system call says nothing,
+ * and most tasks are not. */
+static __always_inline bool syscall_says_anything(const struct tl_task *t)
+{
+	return t->type == TL_WIDE || (t->flags & TL_TASK_SYSCALL_WIDE);
+}
+
 static __always_inline int on_syscall(u32 event)
 {
 	struct here h;
+	u64 now_ns;
 
 	bpf_preempt_disable();
-	if (try_lookup_here(&h) &&
-	    tell_end(h.tc, h.c, event, bpf_ktime_get_ns()) &&
-	    must_leave(h.p, h.tc, h.c))
-		leave(h.tc);
+	if (!try_lookup_here(&h) || !syscall_says_anything(&h.tc->t))
+		goto out;
+	now_ns = bpf_ktime_get_ns();
+	count_run(h.tc, h.c, h.tc->t.type, h.tc->t.level, now_ns);
+	if (tell_end(h.tc, h.c, event, now_ns))
+		leave_if_it_must(&h);
+out:
 	bpf_preempt_enable();
 	return 0;
 }
@@ -295,15 +362,17 @@ int BPF_PROG(tl_syscall_exit, struct pt_regs *regs, long ret)
 SEC("?tp_btf/turbolane_wide")
 int BPF_PROG(tl_trap, struct task_struct *task, u32 level, unsigned long ip)
 {
+	u64 now_ns = bpf_ktime_get_ns();
 	struct here h;
 
 	bpf_preempt_disable();
 	if (try_lookup_here(&h)) {
 		h.c->trap_events++;
 		h.tc->sums.traps++;
-		tell(h.tc, h.c, TL_EV_TRAP, level, bpf_ktime_get_ns());
-		if (must_leave(h.p, h.tc, h.c))
-			leave(h.tc);
+		/* what it ran until now was before the trap */
+		count_run(h.tc, h.c, h.tc->t.type, h.tc->t.level, now_ns);
+		tell(h.tc, h.c, TL_EV_TRAP, level, now_ns);
+		leave_if_it_must(&h);
 	}
 	bpf_preempt_enable();
 	return 0;

@@ -123,6 +123,12 @@ struct task_struct {
 };
 
 struct pt_regs {
+	unsigned long r9;
+	unsigned long r8;
+	unsigned long cx;
+	unsigned long dx;
+	unsigned long si;
+	unsigned long di;
 	unsigned long ip;
 };
 

@@ -18,6 +18,15 @@
  *   program: move = 1, kick -> switched out, not moved -> back -> program ends
  *     -> set_cpumask: move == 1, kick -> switched out, moved
  *
+ * This costs three switches or more instead of one, and what else waits on the CPU
+ * is started and sent away in between. So the programs at uprobes avoid it where the
+ * kernel has probes of function returns (fprobe): around those the tracer disables
+ * preemption, so a kick from there takes effect when the probe is over, and no
+ * program is active any more. The same holds at the trap module's tracepoint. (The
+ * kernel leaves the probe out on a CPU where a task has been switched out in the middle
+ * of a change to a BPF map, and the bell while the function tracer is at work: then
+ * the task goes at its next event, or at the tick.)
+ *
  * If the first interrupt is slow and arrives after the program has ended, it
  * already is the one that moves the task, and stopping() clears the note.
  * Whichever comes first, the task leaves before its next instruction in user

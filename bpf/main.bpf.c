@@ -11,6 +11,7 @@
  *   victims.bpf.h  whom wide work displaces
  *   groups.bpf.h   control groups: weights, limits
  *   place.bpf.h    select_cpu, enqueue: an idle CPU or a queue
+ *   guests.bpf.h   scalar work on wide CPUs: when it goes
  *   leave.bpf.h    giving up a CPU at the word of a tracing program
  *   detect.bpf.h   hints, marks, system calls, traps -> events
  *   score.bpf.h    licence counters -> events
@@ -309,6 +310,7 @@ s32 BPF_PROG(tl_init_task, struct task_struct *p,
 	tc->last_cpu = -1;
 	tc->look = 0;
 	tc->move = 0;
+	tc->calls = (struct tl_calls){};
 	tc->sums = (struct tl_task_sums){};
 	return 0;
 }
@@ -368,7 +370,9 @@ s32 BPF_PROG(tl_init)
 	int err = create_queues();
 
 	if (!err)
-		err = create_scratch_masks();
+		err = create_scratch_masks(SCRATCH_CALLBACK);
+	if (!err)
+		err = create_scratch_masks(SCRATCH_PROBE);
 	if (!err)
 		err = start_passes();
 	if (!err)

@@ -14,7 +14,7 @@
 /* The part of a class within a scope that the task's affinity reaches; NULL if it
  * is empty. */
 static __always_inline const struct cpumask *
-reachable_of_class(const struct task_struct *p, u32 class, u32 scope)
+reachable_by(const struct task_struct *p, u32 class, u32 scope, u32 with)
 {
 	struct bpf_cpumask *mask = try_lookup_class_mask(class, scope);
 	struct bpf_cpumask *scratch;
@@ -23,11 +23,18 @@ reachable_of_class(const struct task_struct *p, u32 class, u32 scope)
 		return NULL;
 	if (reaches_everything(p))
 		return as_cpumask(mask);
-	scratch = try_lookup_scratch_mask();
+	scratch = try_lookup_scratch_mask(with);
 	if (!scratch ||
 	    !bpf_cpumask_and(scratch, as_cpumask(mask), p->cpus_ptr))
 		return NULL;
 	return as_cpumask(scratch);
+}
+
+/* The same, for the scheduler's callbacks. */
+static __always_inline const struct cpumask *
+reachable_of_class(const struct task_struct *p, u32 class, u32 scope)
+{
+	return reachable_by(p, class, scope, SCRATCH_CALLBACK);
 }
 
 /* Whether this look is one at what an earlier one has seen: a cache or node that
@@ -115,11 +122,15 @@ static __always_inline s32 claim_idle(const struct task_struct *p,
 
 /* Whether a scalar CPU stands idle that a guest of a wide CPU could use. Claims
  * nothing. */
-static __always_inline bool better_place_idle(const struct task_struct *p)
+static __always_inline bool better_place_idle(const struct task_struct *p,
+					      u32 scratch)
 {
-	const struct cpumask *reachable = reachable_of_class(p, 0, 0), *idle;
+	const struct cpumask *reachable, *idle;
 	bool found;
 
+	if (!is_any_idle())
+		return false;
+	reachable = reachable_by(p, 0, 0, scratch);
 	if (!reachable)
 		return false;
 	idle = scx_bpf_get_idle_cpumask();
@@ -240,7 +251,8 @@ static __always_inline bool may_stay(const struct task_struct *p,
 	if (groups_throttled(p, tc))
 		return false;
 	refresh_caps(p, tc);
-	better_idle = tl_task_is_guest(&tc->t, class) && better_place_idle(p);
+	better_idle = tl_task_is_guest(&tc->t, class) &&
+		      better_place_idle(p, SCRATCH_CALLBACK);
 	return tl_may_stay(&tc->t, class, better_idle);
 }
 

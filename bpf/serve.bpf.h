@@ -423,35 +423,4 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 	c->running_queue = tl_task_queue(&stays->t);
 }
 
-/* Whether a queue that the CPU serves in one of these steps holds anything. */
-static __always_inline bool has_work_in_steps(struct tl_cpu *c, s32 cpu,
-					      u32 nr_steps)
-{
-	u32 queue, i;
-
-	if (nr_queued(tl_pinned_id(cpu)))
-		return true;
-	bpf_for(i, 0, nr_shards) {
-		bpf_for(queue, 0, TL_NR_QUEUES) {
-			if (tl_queue_step(c->class & 3, queue) >= nr_steps)
-				continue;
-			if (nr_queued(tl_queue_id(i, queue)))
-				return true;
-		}
-	}
-	return false;
-}
-
-/* Whether the task is a guest that should go now: something waits that goes
- * before it (its kick may have been lost, e.g. to a change of the classes), or
- * a scalar CPU is idle. */
-static __always_inline bool guest_should_go(struct task_struct *p,
-					    struct task_ctx *tc,
-					    struct tl_cpu *c, s32 cpu)
-{
-	return tl_task_is_guest(&tc->t, c->class) &&
-	       (better_place_idle(p) ||
-		has_work_in_steps(c, cpu, tl_nr_steps(c->class & 3) - 1));
-}
-
 #endif

@@ -87,6 +87,7 @@ struct task_ctx {
 	u64 held_ns;
 	u64 utime;    /* user time by its last tick, see groups_tick() */
 	u32 may_hold; /* it has not left user code since its group is out */
+	struct tl_calls calls; /* of marked functions, without sessions only */
 	struct tl_task_sums sums;
 };
 

@@ -52,6 +52,7 @@
 #include "../policy/task.h"
 #include "levels.bpf.h"
 #include "log.bpf.h"
+#include "marks.bpf.h"
 #include "trace.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -68,6 +69,7 @@ const volatile u32 lane_known;	 /* 1 the map tasks is the scheduler's */
 const volatile u32 nr_words = 1; /* of an affinity, 64 CPUs each */
 const volatile u64 stall_ns;	 /* least time between beats that is told */
 const volatile u32 has_levels;	 /* 1 there are counters of licence levels */
+const volatile u32 has_rules;	 /* 1 calls of some marks may not count */
 
 /* Last beat, by CPU; by the CPU, in interrupts; CLOCK_MONOTONIC; 0 none yet. */
 u64 beats_ns[TL_TRACE_CPUS_MAX];
@@ -82,6 +84,13 @@ struct {
 	__type(key, int);
 	__type(value, struct followed);
 } recorded SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct tl_calls);
+} marked_calls SEC(".maps");
 
 /* The scheduler's, where it runs (bpf/state.bpf.h), under its name, which libbpf
  * gives to a map that is used again. Its values begin with a struct tl_task. */
@@ -365,30 +374,76 @@ int BPF_PROG(tl_trace_sysret, struct pt_regs *regs, long ret)
 	return 0;
 }
 
-static __always_inline int on_mark(u8 kind, u64 mark)
+/* The task's calls of marked functions; NULL where all of them count. */
+static __always_inline struct tl_calls *try_lookup_calls(struct task_struct *p)
 {
-	struct task_struct *p = bpf_get_current_task_btf();
+	if (!has_rules)
+		return NULL;
+	return bpf_task_storage_get(&marked_calls, p, NULL,
+				    BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
 
-	if (!is_wanted(p))
-		return 0;
+static __always_inline int on_mark(struct task_struct *p, u8 kind, u64 rule)
+{
 	if (bpf_ksym_exists(bpf_preempt_disable))
 		bpf_preempt_disable();
-	emit(kind, p->pid, 0, mark);
+	emit(kind, p->pid, 0, tl_mark_number(rule));
 	if (bpf_ksym_exists(bpf_preempt_disable))
 		bpf_preempt_enable();
 	return 0;
 }
 
+/* The cookie is the rule of policy/mark.h, with the mark's number. */
 SEC("uprobe")
-int tl_trace_mark(void *regs)
+int tl_trace_mark(struct pt_regs *regs)
 {
-	return on_mark(TL_TRACE_MARK, bpf_get_attach_cookie(regs));
+	struct task_struct *p = bpf_get_current_task_btf();
+	u64 rule = bpf_get_attach_cookie(regs);
+	bool counts = call_counts(regs, rule);
+	struct tl_calls *calls;
+
+	if (!is_wanted(p))
+		return 0;
+	calls = try_lookup_calls(p);
+	if (calls)
+		counts = tl_calls_enter(calls, counts);
+	return counts ? on_mark(p, TL_TRACE_MARK, rule) : 0;
 }
 
 SEC("uretprobe")
-int tl_trace_mark_return(void *regs)
+int tl_trace_mark_return(struct pt_regs *regs)
 {
-	return on_mark(TL_TRACE_MARK_RETURN, bpf_get_attach_cookie(regs));
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct tl_calls *calls;
+
+	if (!is_wanted(p))
+		return 0;
+	calls = try_lookup_calls(p);
+	if (calls && !tl_calls_return(calls))
+		return 0;
+	return on_mark(p, TL_TRACE_MARK_RETURN, bpf_get_attach_cookie(regs));
+}
+
+/* The end of a section, where another function begins (--hints). */
+SEC("uprobe")
+int tl_trace_section_end(struct pt_regs *regs)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+
+	if (!is_wanted(p))
+		return 0;
+	return on_mark(p, TL_TRACE_MARK_RETURN, bpf_get_attach_cookie(regs));
+}
+
+/* Its begin. */
+SEC("uprobe")
+int tl_trace_section(struct pt_regs *regs)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+
+	if (!is_wanted(p))
+		return 0;
+	return on_mark(p, TL_TRACE_MARK, bpf_get_attach_cookie(regs));
 }
 
 /* The trap module's event, see trap_event.h. */

@@ -53,6 +53,7 @@ static int __init trap_module_init(void)
 	if (err)
 		return err;
 	tlt_levels_init();
+	tlt_glance_init();
 	err = tlt_live_init();
 	if (err)
 		return err;
@@ -83,6 +84,7 @@ hotplug:
 	cpuhp_remove_state(hotplug_state);
 trap:
 	tlt_trap_exit();
+	tlt_glance_exit();
 detect:
 	tlt_detect_exit();
 hooks:
@@ -99,6 +101,7 @@ static void __exit trap_module_exit(void)
 	tlt_ctl_exit();
 	cpuhp_remove_state(hotplug_state); /* each CPU: full, no notifier */
 	tlt_trap_exit();
+	tlt_glance_exit();
 	tlt_detect_exit();
 	tlt_hooks_exit();
 	tlt_files_exit();

@@ -34,8 +34,9 @@
  * A heavy instruction inside a period of grace goes unseen. Against that: before
  * a period is given, the code behind the light instruction is read (ahead.c);
  * the end of the period looks at XGETBV(1) (live.c: live ZMM_Hi256 is wide work
- * that goes on) and at licence counters, where the PMU has them (levels.c); a process that proved wide gets no grace, each of its traps is
- * sent; user space may know better and say so (TLT_IOC_LEARN). A program that
+ * that goes on) and at licence counters, where the PMU has them (levels.c); in a
+ * process that proved wide each trap of level 1 and above is sent, and what asks for
+ * no level gets a glance only (glance.c); user space may know better and say so (TLT_IOC_LEARN). A program that
  * mixes both all the time is best moved off its light use, by glibc's tunables
  * (docs/kernel-module.md).
  *
@@ -367,7 +368,7 @@ static bool over_rate(struct tlt_task *t, u64 now_ns)
 	return ++t->rate_traps > READ_ONCE(traps_per_s_max.value);
 }
 
-static bool is_wide(const struct tlt_insn *insn, u32 verdict)
+static bool is_wide(const struct tlt_insn *insn, u32 verdict, bool raised_level)
 {
 	if (insn->kind != TLT_LIGHT && insn->kind != TLT_HEAVY)
 		return false;
@@ -381,7 +382,8 @@ static bool is_wide(const struct tlt_insn *insn, u32 verdict)
 	}
 	switch (verdict) {
 	case TLT_VERDICT_WIDE:
-		return true;
+		/* Level 0 asks for no licence: a glance is enough. */
+		return insn->license_level > 0 || raised_level;
 	case TLT_VERDICT_LIGHT:
 		return false;
 	default:
@@ -458,11 +460,14 @@ static void read_ahead(struct pt_regs *regs, struct tlt_insn *insn)
 	insn->license_level = max(insn->license_level, level);
 }
 
-/* How long light use is left alone. */
-static u64 grace_period_ns(u32 verdict)
+/* How long light use is left alone; 0: not at all. Interrupts off. */
+static u64 grace_period_ns(struct tlt_cpu *c, struct tlt_task *t, u32 verdict,
+			   const struct pt_regs *regs, u64 now_ns)
 {
 	u64 period_ns = READ_ONCE(grace_ns.value);
 
+	if (verdict == TLT_VERDICT_WIDE && t && READ_ONCE(mode) == MODE_GRACE)
+		return min(period_ns, tlt_glance_begins(c, t, regs, now_ns));
 	if (verdict == TLT_VERDICT_LIGHT)
 		return max_t(u64, period_ns, KNOWN_LIGHT_NS);
 	return period_ns;
@@ -485,19 +490,31 @@ void tlt_level_rose(struct tlt_cpu *c)
 	struct tlt_task *t = tlt_task_find(current);
 
 	c->counters.level_rises++;
-	if (!t || READ_ONCE(mode) == MODE_COUNT ||
-	    tlt_process_verdict(current) != TLT_VERDICT_NONE)
+	if (!t || READ_ONCE(mode) == MODE_COUNT)
 		return;
+	switch (tlt_process_verdict(current)) {
+	case TLT_VERDICT_LIGHT:
+		return;
+	case TLT_VERDICT_WIDE:
+		/* Expected of who was steered and left here. */
+		if (!t->glance_since_ns)
+			return;
+		tlt_glance_wide(t, local_clock(), true);
+	}
 	t->raised_level = true;
 	t->full_until_ns = 0;
 }
 
-/* What is known of the current process, with what this task has shown since. */
-static u32 verdict_now(struct tlt_task *t)
+/*
+ * What is known of the current process, with what this task has shown since; that
+ * counts as if the instruction that traps now had done it.
+ */
+static u32 verdict_now(struct tlt_task *t, bool *raised_level)
 {
 	u32 verdict = tlt_process_verdict(current);
 
-	if (likely(!t || !t->raised_level))
+	*raised_level = t && t->raised_level;
+	if (likely(!*raised_level))
 		return verdict;
 	t->raised_level = false;
 	learn_wide(verdict);
@@ -537,8 +554,9 @@ static void trapped(struct pt_regs *regs)
 {
 	struct tlt_cpu *c = this_cpu_ptr(&tlt_cpu);
 	struct tlt_task *t = tlt_task_find(current) ?: tlt_task_get(current);
-	u32 verdict = verdict_now(t);
-	u64 now_ns = local_clock();
+	bool raised_level;
+	u32 verdict = verdict_now(t, &raised_level);
+	u64 now_ns = local_clock(), period_ns = 0;
 	struct tlt_insn insn;
 
 	tlt_full(TLT_FULL_TRAP);
@@ -550,16 +568,20 @@ static void trapped(struct pt_regs *regs)
 		leave_full(c, t, now_ns,
 			   NSEC_PER_SEC -
 				   (now_ns - t->rate_second * NSEC_PER_SEC));
-	} else if (is_wide(&insn, verdict)) {
-		if (insn.license_level >= tlt_wide_level())
-			learn_wide(verdict);
-		leave_full(c, t, now_ns, READ_ONCE(hold_ns.value));
-		steer(c, t, max_t(u32, insn.license_level, tlt_wide_level()),
-		      regs->ip);
-		let_answer_in();
-	} else {
-		leave_full(c, t, now_ns, grace_period_ns(verdict));
+		return;
 	}
+	if (!is_wide(&insn, verdict, raised_level))
+		period_ns = grace_period_ns(c, t, verdict, regs, now_ns);
+	if (period_ns) {
+		leave_full(c, t, now_ns, period_ns);
+		return;
+	}
+	if (insn.license_level >= tlt_wide_level())
+		learn_wide(verdict);
+	tlt_glance_wide(t, now_ns, raised_level);
+	leave_full(c, t, now_ns, READ_ONCE(hold_ns.value));
+	steer(c, t, max_t(u32, insn.license_level, tlt_wide_level()), regs->ip);
+	let_answer_in();
 }
 
 /*
@@ -576,6 +598,7 @@ void tlt_left_live(struct tlt_cpu *c)
 	u64 now_ns = local_clock();
 
 	c->counters.live_returns++;
+	tlt_glance_wide(t, now_ns, true);
 	leave_full(c, t, now_ns, READ_ONCE(hold_ns.value));
 	if (READ_ONCE(mode) == MODE_COUNT || verdict == TLT_VERDICT_LIGHT)
 		return;

@@ -10,6 +10,7 @@
  *   entry.S   the first thing that the kernel's FPU code calls
  *   trap.c    the trap and what is decided about it
  *   levels.c  licence counters: wide code that did not trap
+ *   glance.c  light use in a process that proved wide
  *   marks.c   notes about tasks and processes
  *   sites.c   files that user space knows, and places in them that must see
  *             the full XCR0
@@ -23,6 +24,7 @@
 #define TLT_TRAP_H
 
 #include <linux/cpumask.h>
+#include <linux/hrtimer.h>
 #include <linux/list.h>
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
@@ -34,6 +36,7 @@
 
 struct module;
 struct perf_event;
+struct tlt_task;
 
 /* ---- one CPU ---- */
 
@@ -62,6 +65,7 @@ struct tlt_cpu {
 	struct perf_event *level_event; /* NULL: no licence counter */
 	unsigned int level_counted;	/* it counts this level and above */
 	struct tlt_stretch stretch;
+	struct hrtimer glance_end; /* see glance.c */
 	struct user_return_notifier notifier;
 	struct hlist_node **list_first; /* the kernel's list of notifiers */
 	struct tlt_cpu_counters counters;
@@ -140,6 +144,14 @@ static __always_inline void tlt_ran_full(void)
 		tlt_stretch_ends(this_cpu_ptr(&tlt_cpu));
 }
 
+/* ---- glance.c ---- */
+
+void tlt_glance_init(void);
+void tlt_glance_exit(void);
+u64 tlt_glance_begins(struct tlt_cpu *c, struct tlt_task *t,
+		      const struct pt_regs *regs, u64 now_ns);
+void tlt_glance_wide(struct tlt_task *t, u64 now_ns, bool missed);
+
 /* ---- hooks.c ---- */
 
 int tlt_hooks_init(void);
@@ -178,6 +190,8 @@ struct tlt_task {
 	u32 vain_moves;	     /* in a row, back from full CPUs, nothing done */
 	u32 rate_traps;
 	u64 traps, traps_heavy, traps_light, steered;
+	u64 glance_since_ns; /* local_clock(); its last; 0 = none, or told */
+	u16 glance_site;     /* where that was */
 };
 
 struct tlt_process {

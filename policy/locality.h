@@ -97,6 +97,21 @@ tl_inline u32 tl_may_stay(const struct tl_task *t, u32 class, u32 better_idle)
 	       (!tl_task_is_guest(t, class) || !better_idle);
 }
 
+/*
+ * Whether a running task whose type has changed gives up its CPU at once; wanted:
+ * something waits that goes before it, or a scalar CPU that it may use is idle.
+ *
+ * The end of a wide section makes its task a guest where it is. If nothing wants the
+ * CPU, another guest would be next: the task stays, and spares both a switch each. It
+ * goes when wide work comes. So where all CPUs are busy a section costs two switches,
+ * one on either side of the way to the wide CPU, and not four.
+ */
+tl_inline u32 tl_must_leave(const struct tl_task *t, u32 class, u32 wanted)
+{
+	return !tl_task_fits(t, class) ||
+	       (tl_task_is_guest(t, class) && wanted);
+}
+
 /* Of so many looks for work one looks at another shard too. */
 #define TL_HELP_EVERY 8u
 

@@ -29,6 +29,8 @@
  *   SWITCH_OUT      (1,3) 0       0       0       scalar
  *   TICK, remigrate timeout (1,4) 0  0    0       scalar
  *   TICK, wide timeout      (4)   .  .    0       scalar if nothing left
+ *   TICK, SYSCALL_*, SWITCH_OUT when its
+ *   stay is over (stay.h)         .  .    0       scalar if nothing left
  *
  *   (*) when the outermost marked function returns
  *   (1) only if the settings name this heuristic
@@ -56,8 +58,10 @@
 #ifndef TL_POLICY_TASK_H
 #define TL_POLICY_TASK_H
 
+#include "mark.h"
 #include "mix.h"
 #include "score.h"
+#include "stay.h"
 #include "types.h"
 
 enum tl_event {
@@ -87,6 +91,8 @@ enum tl_event {
  *   +---------------------------------------------+
  *   | mix                                         |   64
  *   +---------------------------------------------+
+ *   | stay                                        |   72
+ *   +---------------------------------------------+
  */
 struct tl_task {
 	u64 vtime_ns;	 /* weighted CPU time on the clock named below */
@@ -100,13 +106,14 @@ struct tl_task {
 	u8 hint_level; /* evidence by kind, 0 = none */
 	u8 mark_level;
 	u8 loose_level;
-	u8 mark_depth; /* marked functions it is inside of, saturates */
+	u8 mark_depth; /* marked calls it is inside of, <= TL_CALLS_MAX */
 	u8 caps;       /* bit c set: its affinity holds a CPU of class c */
 	u8 flags;      /* TL_TASK_* */
 	struct tl_score score;
 	struct tl_mix mix;
+	struct tl_stay stay;
 };
-_Static_assert(sizeof(struct tl_task) == 64, "drawn above; mirrored in Rust");
+_Static_assert(sizeof(struct tl_task) == 72, "drawn above; mirrored in Rust");
 
 #define TL_TASK_RAN_FIT 1u	/* ran on a fit CPU in this wide period */
 #define TL_TASK_SYSCALL_WIDE 2u /* was wide at the entry of its system call */
@@ -129,6 +136,7 @@ tl_inline void tl_task_init(struct tl_task *t, const struct tl_cfg *cfg,
 						    (u8)cfg->unclassified,
 		.caps = (1u << TL_NR_CLASSES) - 1,
 	};
+	tl_stay_init(&t->stay, t->type == TL_WIDE);
 	if (t->type == TL_WIDE) {
 		t->level = parent_level;
 		t->loose_level = parent_level;
@@ -184,6 +192,25 @@ tl_inline u32 tl_task_mark_return(struct tl_task *t)
 	if (!t->mark_depth)
 		t->mark_level = 0;
 	return tl_task_settle(t);
+}
+
+/* Where the kernel comes by: its loose evidence ends when it has stayed for long
+ * enough. */
+tl_inline u32 tl_task_passes(struct tl_task *t, const struct tl_cfg *cfg,
+			     u32 at_syscall)
+{
+	if (!t->loose_level ||
+	    !tl_stay_is_over(&t->stay, cfg->wide_timeout_ns, at_syscall))
+		return 0;
+	t->loose_level = 0;
+	return tl_task_settle(t);
+}
+
+/* The task ran for so long, wide at this level, or at 0 not. */
+tl_inline void tl_task_ran(struct tl_task *t, u64 used_ns, u32 level)
+{
+	tl_mix_ran(&t->mix, used_ns, level);
+	tl_stay_ran(&t->stay, used_ns);
 }
 
 tl_inline u32 tl_task_tick(struct tl_task *t, const struct tl_cfg *cfg,
@@ -244,25 +271,29 @@ tl_inline u32 tl_task_event(struct tl_task *t, const struct tl_cfg *cfg,
 		t->flags |= TL_TASK_HINTS;
 		return tl_task_settle(t) | tl_task_classify_scalar(t);
 	case TL_EV_MARK_ENTER:
-		if (t->mark_depth < 255)
+		/* deeper calls have no return, see mark.h */
+		if (t->mark_depth < TL_CALLS_MAX)
 			t->mark_depth++;
 		t->mark_level = tl_max_u8(t->mark_level, lv);
 		break;
 	case TL_EV_MARK_RETURN:
 		return tl_task_mark_return(t);
 	case TL_EV_TRAP:
+		tl_stay_trapped(&t->stay, cfg->wide_timeout_ns,
+				!t->loose_level);
 		t->loose_level = tl_max_u8(t->loose_level, lv);
 		break;
 	case TL_EV_SYSCALL_ENTRY:
 	case TL_EV_SYSCALL_RETURN:
-		return tl_task_syscall(t, cfg, event);
+		return tl_task_syscall(t, cfg, event) |
+		       tl_task_passes(t, cfg, 1);
 	case TL_EV_SWITCH_OUT:
 		if (!(cfg->remigrate & TL_REMIGRATE_CONTEXT_SWITCH) ||
 		    !(t->flags & TL_TASK_RAN_FIT) || t->type != TL_WIDE)
-			return 0;
+			return tl_task_passes(t, cfg, 0);
 		return tl_task_end_all(t);
 	case TL_EV_TICK:
-		return tl_task_tick(t, cfg, now_ns);
+		return tl_task_tick(t, cfg, now_ns) | tl_task_passes(t, cfg, 0);
 	case TL_EV_SCORE:
 		t->score.level = level > TL_LEVEL_MAX ? TL_LEVEL_MAX : level;
 		return tl_task_settle(t);

@@ -61,12 +61,16 @@ enum tl_remigrate {
 	TL_REMIGRATE_TIMEOUT = 1u << 3,
 };
 
+/* The wide timeout unless it is set, in the kernel and in the simulator: longer than
+ * any stay that a task learns by itself (stay.h). */
+#define TL_WIDE_TIMEOUT_NS 100000000ull
+
 /* Settings. All may change between two calls. */
 struct tl_cfg {
 	u64 slice_ns;	   /* time slice of scalar and default tasks */
 	u64 slice_wide_ns; /* time slice of wide tasks */
 	/* fallback: a wide task with no open section turns scalar this long
-	 * after its last event; 0 = never */
+	 * after its last event at the latest (stay.h); 0 = never */
 	u64 wide_timeout_ns;
 	/* with TL_REMIGRATE_TIMEOUT: the same, for open sections too */
 	u64 remigrate_timeout_ns;

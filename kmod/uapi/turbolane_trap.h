@@ -17,7 +17,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define TLT_ABI_VERSION 3
+#define TLT_ABI_VERSION 4
 #define TLT_DEVICE "turbolane_trap"
 
 struct tlt_info {
@@ -110,6 +110,7 @@ struct tlt_cpu_counters {
 	__u64 level_rises;   /* to wide_level, with the full XCR0 and no trap */
 	__u64 unread_returns; /* of processes with unread code: left full */
 	__u64 full_by_code;   /* as full_by_...: a process got code */
+	__u64 glances;	      /* of light use in processes that are wide */
 };
 
 struct tlt_get_cpu {

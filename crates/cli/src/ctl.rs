@@ -74,7 +74,8 @@ enum Action {
 enum MarkAction {
     /// Mark a function as wide code
     Add {
-        /// FILE:FUNCTION or FILE:+0xOFFSET, with @LEVEL (1 to 3) if it is not 1
+        /// FILE:FUNCTION or FILE:+0xOFFSET, with @LEVEL (1 to 3) if it is not 1, then ,min-argN=VALUE to ignore
+        /// calls with a smaller argument
         mark: Mark,
     },
     /// Remove a mark

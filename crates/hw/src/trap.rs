@@ -21,7 +21,7 @@ use crate::{Live, Source};
 pub const NAME: &str = "turbolane_trap";
 
 /// The ABI that this was written for.
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 
 const DEVICE: &str = "/dev/turbolane_trap";
 const MODULE: &str = "/sys/module/turbolane_trap";
@@ -127,6 +127,7 @@ pub struct CpuCounters {
     pub level_rises: u64,
     pub unread_returns: u64,
     pub full_by_code: u64,
+    pub glances: u64,
 }
 
 #[repr(C)]

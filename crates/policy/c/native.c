@@ -12,6 +12,7 @@ typedef int64_t s64;
 #include "bandwidth.h"
 #include "groups.h"
 #include "locality.h"
+#include "mark.h"
 #include "mix.h"
 #include "rest.h"
 #include "score.h"
@@ -35,12 +36,18 @@ EXPORT(u32, task_event,
        (struct tl_task * t, const struct tl_cfg *cfg, u32 event, u32 level,
 	u64 now_ns),
        tl_task_event(t, cfg, event, level, now_ns))
+EXPORT(void, task_ran, (struct tl_task * t, u64 used_ns, u32 level),
+       tl_task_ran(t, used_ns, level))
+EXPORT(u64, wide_timeout_ns, (void), TL_WIDE_TIMEOUT_NS)
+EXPORT(u64, stay_least_ns, (void), TL_STAY_LEAST_NS)
 EXPORT(u32, task_need, (const struct tl_task *t), tl_task_need(t))
 EXPORT(u32, task_queue, (const struct tl_task *t), tl_task_queue(t))
 EXPORT(u32, task_fits, (const struct tl_task *t, u32 class),
        tl_task_fits(t, class))
 EXPORT(u32, task_is_guest, (const struct tl_task *t, u32 class),
        tl_task_is_guest(t, class))
+EXPORT(u32, must_leave, (const struct tl_task *t, u32 class, u32 wanted),
+       tl_must_leave(t, class, wanted))
 EXPORT(u64, task_slice_ns, (const struct tl_task *t, const struct tl_cfg *cfg),
        tl_task_slice_ns(t, cfg))
 EXPORT(u32, queue_id, (u32 shard, u32 queue), tl_queue_id(shard, queue))
@@ -125,6 +132,14 @@ EXPORT(u32, score_switch,
        (struct tl_score * s, u32 before, u32 now, u64 run_ns),
        tl_score_switch(s, before, now, run_ns))
 EXPORT(u32, score_level, (const struct tl_score *s), tl_score_level(s))
+EXPORT(u64, mark_rule, (u32 level, u32 arg, u32 least, u32 number),
+       tl_mark_rule(level, arg, least, number))
+EXPORT(u32, mark_level, (u64 rule), tl_mark_level(rule))
+EXPORT(u32, mark_number, (u64 rule), tl_mark_number(rule))
+EXPORT(u32, mark_counts, (u64 rule, u64 value), tl_mark_counts(rule, value))
+EXPORT(u32, calls_enter, (struct tl_calls * calls, u32 counts),
+       tl_calls_enter(calls, counts))
+EXPORT(u32, calls_return, (struct tl_calls * calls), tl_calls_return(calls))
 EXPORT(u32, rest_stays, (const struct tl_cfg *cfg, u64 phase_ns),
        tl_rest_stays(cfg, phase_ns))
 EXPORT(u32, rest_is_over, (const struct tl_cfg *cfg, u64 until_ns, u64 now_ns),

@@ -2,8 +2,8 @@
 //! The only FFI to policy/: c/native.c, name for name.
 
 use crate::{
-    Backlog, Budget, Cfg, Clock, Mix, Score, Sides, Sizing, SizingInput, Split, Target, Task,
-    Tiers, TiersInput, Turns,
+    Backlog, Budget, Calls, Cfg, Clock, Mix, Score, Sides, Sizing, SizingInput, Split, Target,
+    Task, Tiers, TiersInput, Turns,
 };
 
 unsafe extern "C" {
@@ -26,6 +26,7 @@ unsafe extern "C" {
     pub(crate) fn tlp_task_queue(t: *const Task) -> u32;
     pub(crate) fn tlp_task_fits(t: *const Task, class: u32) -> u32;
     pub(crate) fn tlp_task_is_guest(t: *const Task, class: u32) -> u32;
+    pub(crate) fn tlp_must_leave(t: *const Task, class: u32, wanted: u32) -> u32;
     pub(crate) fn tlp_task_slice_ns(t: *const Task, cfg: *const Cfg) -> u64;
     pub(crate) fn tlp_queue_id(shard: u32, queue: u32) -> u32;
     pub(crate) fn tlp_pinned_id(cpu: u32) -> u32;
@@ -110,10 +111,21 @@ unsafe extern "C" {
     pub(crate) fn tlp_cpu_flags(class: u32, nr_scalar_cpus: u32) -> u8;
     pub(crate) fn tlp_sizing_update(s: *mut Sizing, input: *const SizingInput) -> u32;
     pub(crate) fn tlp_tiers_update(t: *mut Tiers, input: *const TiersInput) -> u32;
+    pub(crate) fn tlp_task_ran(t: *mut Task, used_ns: u64, level: u32);
+    #[cfg(test)]
+    pub(crate) fn tlp_wide_timeout_ns() -> u64;
+    #[cfg(test)]
+    pub(crate) fn tlp_stay_least_ns() -> u64;
     pub(crate) fn tlp_mix_ran(m: *mut Mix, used_ns: u64, level: u32);
     pub(crate) fn tlp_mix_wide_ns(m: *const Mix, waited_ns: u64, level: u32) -> u64;
     pub(crate) fn tlp_score_switch(s: *mut Score, before: u32, now: u32, run_ns: u64) -> u32;
     pub(crate) fn tlp_score_level(s: *const Score) -> u32;
+    pub(crate) fn tlp_mark_rule(level: u32, arg: u32, least: u32, number: u32) -> u64;
+    pub(crate) fn tlp_mark_number(rule: u64) -> u32;
+    pub(crate) fn tlp_mark_level(rule: u64) -> u32;
+    pub(crate) fn tlp_mark_counts(rule: u64, value: u64) -> u32;
+    pub(crate) fn tlp_calls_enter(calls: *mut Calls, counts: u32) -> u32;
+    pub(crate) fn tlp_calls_return(calls: *mut Calls) -> u32;
     pub(crate) fn tlp_rest_stays(cfg: *const Cfg, phase_ns: u64) -> u32;
     pub(crate) fn tlp_rest_is_over(cfg: *const Cfg, until_ns: u64, now_ns: u64) -> u32;
     pub(crate) fn tlp_group_weight(weight: u32, is_idle: u32) -> u32;

@@ -8,18 +8,24 @@
 mod clock;
 mod ffi;
 pub mod groups;
+mod mark;
 mod mix;
 mod score;
 mod sizing;
+mod stay;
 mod turns;
 
 pub use clock::Clock;
 pub use groups::Budget;
+pub use mark::{CALLS_MAX, Calls, MARK_ARGS, MarkRule};
 pub use mix::Mix;
 pub use score::Score;
 pub use sizing::{Sizing, SizingInput, Split, Tier, Tiers, TiersInput, WIDE_AUTO};
+pub use stay::Stay;
 pub use turns::{SIDE_DEFAULT, SIDE_NONE, SIDE_OWN, SIDE_PINNED, Sides, Turns};
 
+/// How long wide periods without an open section last at most, unless it is set; ns (`TL_WIDE_TIMEOUT_NS`).
+pub const WIDE_TIMEOUT_NS: u64 = 100_000_000;
 /// Highest licence level.
 pub const LEVEL_MAX: u32 = 3;
 /// CPU classes: 0 is scalar, the others the highest level that may run there.
@@ -202,8 +208,9 @@ pub struct Task {
     pub flags: u8,
     pub score: Score,
     pub mix: Mix,
+    pub stay: Stay,
 }
-const _: () = assert!(size_of::<Task>() == 64);
+const _: () = assert!(size_of::<Task>() == 72);
 
 /// `tl_target`: what a CPU's frequency governor has been told. See policy/target.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -238,6 +245,13 @@ impl Task {
         unsafe { ffi::tlp_task_event(self, cfg, event as u32, level, now_ns) != 0 }
     }
 
+    /// It ran for so long, wide at this level, or at 0 not.
+    #[inline]
+    pub fn ran(&mut self, used_ns: u64, level: u8) {
+        // SAFETY: as in `new`.
+        unsafe { ffi::tlp_task_ran(self, used_ns, level.into()) }
+    }
+
     /// Class of CPU that it needs.
     pub fn need(&self) -> u32 {
         // SAFETY: as in `new`; the task is only read.
@@ -260,6 +274,13 @@ impl Task {
     pub fn is_guest(&self, class: u32) -> bool {
         // SAFETY: as in `need`.
         unsafe { ffi::tlp_task_is_guest(self, class) != 0 }
+    }
+
+    /// Whether it gives up its CPU at once after a change of its type; `wanted`: something waits that goes before it,
+    /// or a scalar CPU that it may use is idle. See policy/locality.h.
+    pub fn must_leave(&self, class: u32, wanted: bool) -> bool {
+        // SAFETY: as in `need`.
+        unsafe { ffi::tlp_must_leave(self, class, wanted.into()) != 0 }
     }
 
     /// Its time slice.

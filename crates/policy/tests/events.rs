@@ -3,12 +3,13 @@
 //! settings and event against the table written a second time, in other words.
 
 use policy::{
-    Cfg, Event, FLAG_HINTS, FLAG_RAN_FIT, FLAG_SYSCALL_WIDE, Remigrate, Score, TYPE_DEFAULT,
+    Cfg, Event, FLAG_HINTS, FLAG_RAN_FIT, FLAG_SYSCALL_WIDE, Remigrate, Score, Stay, TYPE_DEFAULT,
     TYPE_SCALAR, TYPE_WIDE, Task,
 };
 
 const TIMEOUT_NS: u64 = 100;
-const FALLBACK_NS: u64 = 1000;
+/// Between the shortest stay and its double.
+const FALLBACK_NS: u64 = 70_000;
 
 fn cfg(bits: u32) -> Cfg {
     let remigrate = Remigrate {
@@ -33,6 +34,18 @@ fn level_of(hint: u8, mark: u8, loose: u8, score: Score, flags: u8) -> u8 {
     hint.max(mark).max(loose).max(score)
 }
 
+/// How long a task stays after its last trap.
+fn stay_ns(t: &Task) -> u64 {
+    (Stay::LEAST_NS << t.stay.early.saturating_sub(Stay::CALLS)).min(FALLBACK_NS)
+}
+
+/// Around the ends of the shortest stay, and of one that the timeout cuts.
+fn stays() -> [Stay; 5] {
+    let least = Stay::LEAST_NS as u32;
+    let all = [(least - 1, 0), (least, 0), (140_000, 4), (least - 1, 3), (u32::MAX, 14)];
+    all.map(|(ran_ns, early)| Stay { ran_ns, early, ..Stay::default() })
+}
+
 /// Every consistent task that the events can tell apart.
 fn tasks() -> Vec<Task> {
     let mut tasks = Vec::new();
@@ -53,17 +66,20 @@ fn tasks() -> Vec<Task> {
                 for quiet in [TYPE_DEFAULT, TYPE_SCALAR] {
                     let task_type = if level > 0 { TYPE_WIDE } else { quiet } as u8;
                     let base = Task { weight: 100, evidence_ns: 5000, caps: 15, ..Task::default() };
-                    tasks.push(Task {
-                        task_type,
-                        level,
-                        hint_level,
-                        mark_level,
-                        loose_level,
-                        mark_depth,
-                        flags,
-                        score,
-                        ..base
-                    });
+                    for stay in stays() {
+                        tasks.push(Task {
+                            task_type,
+                            level,
+                            hint_level,
+                            mark_level,
+                            loose_level,
+                            mark_depth,
+                            flags,
+                            score,
+                            stay,
+                            ..base
+                        });
+                    }
                 }
             }
         }
@@ -78,7 +94,7 @@ fn expected(before: Task, cfg: &Cfg, event: Event, level: u32, now_ns: u64) -> T
     let level = level.clamp(1, 3) as u8;
     let heuristic = |bit: u32| cfg.remigrate & bit != 0;
     let wide = before.task_type == TYPE_WIDE as u8;
-    let mut end_all = false;
+    let (mut end_all, mut passes) = (false, false);
     match event {
         Event::HintBegin => {
             t.hint_level = level;
@@ -101,24 +117,45 @@ fn expected(before: Task, cfg: &Cfg, event: Event, level: u32, now_ns: u64) -> T
                 t.mark_level = 0;
             }
         }
-        Event::Trap => t.loose_level = t.loose_level.max(level),
+        Event::Trap => {
+            let had_left = t.loose_level == 0;
+            t.stay.early = match (had_left, u64::from(t.stay.ran_ns) >= 2 * stay_ns(&t)) {
+                (false, _) => t.stay.early,
+                (true, true) if t.stay.early > Stay::CALLS => t.stay.early / 2,
+                (true, true) => 0,
+                (true, false) => (t.stay.early + 1).min(Stay::EARLY_MOST),
+            };
+            t.stay.ran_ns = 0;
+            t.loose_level = t.loose_level.max(level);
+        }
         Event::SyscallEntry => {
+            passes = true;
             t.flags = if wide { t.flags | FLAG_SYSCALL_WIDE } else { t.flags & !FLAG_SYSCALL_WIDE };
             end_all = wide && heuristic(1);
         }
         Event::SyscallReturn => {
+            passes = true;
             end_all = t.flags & FLAG_SYSCALL_WIDE != 0 && heuristic(2);
             t.flags &= !FLAG_SYSCALL_WIDE;
         }
-        Event::SwitchOut => end_all = wide && heuristic(4) && t.flags & FLAG_RAN_FIT != 0,
+        Event::SwitchOut => {
+            passes = true;
+            end_all = wide && heuristic(4) && t.flags & FLAG_RAN_FIT != 0;
+        }
         Event::Score => t.score.level = score_level,
         Event::Tick => {
+            passes = true;
             let age_ns = now_ns.saturating_sub(t.evidence_ns);
             end_all = wide && heuristic(8) && age_ns >= TIMEOUT_NS;
             if wide && age_ns >= FALLBACK_NS {
                 t.loose_level = 0;
             }
         }
+    }
+    let at_call = matches!(event, Event::SyscallEntry | Event::SyscallReturn);
+    let is_over = u64::from(t.stay.ran_ns) >= stay_ns(&t) || at_call && t.stay.early < Stay::CALLS;
+    if passes && is_over {
+        t.loose_level = 0;
     }
     if end_all {
         (t.hint_level, t.mark_level, t.loose_level) = (0, 0, 0);

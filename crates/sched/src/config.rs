@@ -48,6 +48,17 @@ pub struct Mark {
     pub site: MarkSite,
     /// Licence level of the function's code, 1..=3.
     pub level: u32,
+    /// Which of its calls count; `None`: all.
+    pub filter: Option<MinArg>,
+}
+
+/// Of a marked function only the calls with a large enough argument count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MinArg {
+    /// Integer argument, counted from 1, at most [`policy::MARK_ARGS`].
+    pub arg: u32,
+    /// Its least value; its lower 32 bits are compared, without a sign.
+    pub least: u32,
 }
 
 /// Where in its file a mark stands.
@@ -147,7 +158,7 @@ impl Default for Config {
             remigrate: Remigrate::default(),
             slice_ns: 5_000_000,
             slice_wide_ns: 5_000_000,
-            wide_timeout_ns: 100_000_000,
+            wide_timeout_ns: policy::WIDE_TIMEOUT_NS,
             // there and back by sched_setaffinity, median: 15.6 us on the development machine
             rest_below_ns: 15_000,
             unclassified: Unclassified::Default,

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | wide CPUs | `auto`; `N`: that many whole cores, 0 for none; a list with a comma or dash: `2-3,6`; `cpu:3`: the one CPU 3 |
 //! | re-migration | words joined by commas: `hint`, `uprobe-return`, `syscall-entry`, `syscall-return`, `context-switch`, `timeout:50ms` |
-//! | mark | `FILE:FUNCTION` or `FILE:+0xOFFSET`, then `@LEVEL` (1 to 3) if it is not 1 |
+//! | mark | `FILE:FUNCTION` or `FILE:+0xOFFSET`, then `@LEVEL` (1 to 3) if it is not 1, then `,min-argN=VALUE` if calls with a smaller argument N (1 to 6) do not count |
 //! | mode | `scx`, `affinity`, `auto` |
 //! | unclassified | `default`, `scalar` |
 //! | trap | `none`, `avx512`, `avx`, `amx` |
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::config::{
-    Components, Mark, MarkSite, Mode, Remigrate, Scores, TrapMode, Unclassified, WideCpus,
+    Components, Mark, MarkSite, MinArg, Mode, Remigrate, Scores, TrapMode, Unclassified, WideCpus,
 };
 
 /// Why a text is no setting. Printed as "why; next": the caller says which setting it was.
@@ -221,6 +221,10 @@ impl FromStr for Mark {
         let Some((file, site)) = split_file(text) else {
             return refuse(format!("\"{text}\" names no function"), next);
         };
+        let (site, filter) = match site.split_once(',') {
+            None => (site, None),
+            Some((site, filter)) => (site, Some(filter.parse()?)),
+        };
         let (site, level) = match site.rsplit_once('@') {
             None => (site, DEFAULT_LEVEL),
             Some((site, level)) => match level.parse() {
@@ -232,7 +236,34 @@ impl FromStr for Mark {
             let missing = if file.is_empty() { "file" } else { "function" };
             return refuse(format!("\"{text}\" names no {missing}"), next);
         }
-        Ok(Mark { file: PathBuf::from(file), site: parse_site(site)?, level })
+        Ok(Mark { file: PathBuf::from(file), site: parse_site(site)?, level, filter })
+    }
+}
+
+impl FromStr for MinArg {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let next = "write ,min-arg3=64 to ignore calls whose third argument is below 64";
+        let words = text.strip_prefix("min-arg").and_then(|rest| rest.split_once('='));
+        let Some((arg, least)) = words else {
+            return refuse(format!("\"{text}\" says nothing about a mark"), next);
+        };
+        let arg = match arg.parse() {
+            Ok(arg @ 1..=policy::MARK_ARGS) => arg,
+            _ => {
+                let why = format!("\"{arg}\" is not the number of an argument in a register");
+                return refuse(why, format!("write min-arg1 to min-arg{}", policy::MARK_ARGS));
+            }
+        };
+        match least.parse() {
+            Ok(0) => refuse("min-arg with a value of 0 ignores no call", "leave it out"),
+            Ok(least) => Ok(MinArg { arg, least }),
+            Err(_) => refuse(
+                format!("\"{least}\" is not the value of an argument"),
+                format!("write a number from 1 to {}", u32::MAX),
+            ),
+        }
     }
 }
 
@@ -262,7 +293,16 @@ fn parse_site(site: &str) -> Result<MarkSite, ParseError> {
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", Path::display(&self.file), self.site)?;
-        if self.level == DEFAULT_LEVEL { Ok(()) } else { write!(f, "@{}", self.level) }
+        if self.level != DEFAULT_LEVEL {
+            write!(f, "@{}", self.level)?;
+        }
+        self.filter.map_or(Ok(()), |filter| write!(f, ",{filter}"))
+    }
+}
+
+impl fmt::Display for MinArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "min-arg{}={}", self.arg, self.least)
     }
 }
 

@@ -109,13 +109,22 @@ fn remigrate_without_sense_fail() {
 /// Symbols, offsets, levels, colons in names.
 #[test]
 fn marks_of_every_form() {
-    let mark = |file: &str, site, level| Ok(Mark { file: file.into(), site, level });
+    let mark = |file: &str, site, level| Ok(Mark { file: file.into(), site, level, filter: None });
     let symbol = |name: &str| MarkSite::Symbol(name.into());
     assert_eq!("/l/a.so:f".parse::<Mark>(), mark("/l/a.so", symbol("f"), 1));
     assert_eq!("a.so:f@2".parse::<Mark>(), mark("a.so", symbol("f"), 2));
     assert_eq!("a:+0x1f@3".parse::<Mark>(), mark("a", MarkSite::Offset(0x1f), 3));
     assert_eq!("a:n::f".parse::<Mark>(), mark("a", symbol("n::f"), 1));
     assert_eq!("a:b:f".parse::<Mark>(), mark("a:b", symbol("f"), 1));
+    assert_eq!("a,b:f".parse::<Mark>(), mark("a,b", symbol("f"), 1));
+    let filtered = |site, level, arg, least| {
+        let filter = Some(MinArg { arg, least });
+        Ok(Mark { file: "a".into(), site, level, filter })
+    };
+    assert_eq!("a:f@2,min-arg5=1024".parse::<Mark>(), filtered(symbol("f"), 2, 5, 1024));
+    assert_eq!("a:f,min-arg1=1".parse::<Mark>(), filtered(symbol("f"), 1, 1, 1));
+    let offset = MarkSite::Offset(16);
+    assert_eq!("a:+0x10,min-arg6=4294967295".parse::<Mark>(), filtered(offset, 1, 6, u32::MAX));
 }
 
 /// Refusals of marks.
@@ -131,6 +140,19 @@ fn marks_without_sense_fail() {
         ("a:f@heavy", "\"heavy\" is not a licence level"),
         ("a:+12", "\"+12\" is not a file offset; write it in hexadecimal"),
         ("a:+0xzz", "\"+0xzz\" is not a file offset; write it in hexadecimal"),
+        ("a:,min-arg1=5", "\"a:,min-arg1=5\" names no function"),
+        ("a:f@2,", "\"\" says nothing about a mark; write ,min-arg3=64"),
+        ("a:f,max-arg1=5", "\"max-arg1=5\" says nothing about a mark; write ,min-arg3=64"),
+        ("a:f,min-arg5", "\"min-arg5\" says nothing about a mark"),
+        ("a:f,min-arg=5", "\"\" is not the number of an argument in a register"),
+        ("a:f,min-arg0=5", "\"0\" is not the number of an argument in a register"),
+        ("a:f,min-arg7=5", "\"7\" is not the number of an argument in a register; write min-arg1"),
+        ("a:f,min-arg5=0", "min-arg with a value of 0 ignores no call; leave it out"),
+        ("a:f,min-arg5=1k", "\"1k\" is not the value of an argument; write a number from 1"),
+        ("a:f,min-arg5=-1", "\"-1\" is not the value of an argument"),
+        ("a:f,min-arg5=4294967296", "\"4294967296\" is not the value of an argument"),
+        ("a:f,min-arg5=1,min-arg4=1", "\"1,min-arg4=1\" is not the value of an argument"),
+        ("a:f,min-arg5=1@2", "\"1@2\" is not the value of an argument"),
     ] {
         assert!(refusal::<Mark>(text).starts_with(why), "{text}: {}", refusal::<Mark>(text));
     }
@@ -176,8 +198,11 @@ fn any_mark() -> impl Strategy<Value = Mark> {
         "[A-Za-z_.$][A-Za-z0-9_.$]{0,20}(::[a-z]{1,5})?".prop_map(MarkSite::Symbol),
         any::<u64>().prop_map(MarkSite::Offset),
     ];
-    ("/?[a-z0-9._ -]{1,10}(/[a-z0-9.:]{0,5}[a-z])?", site, 1..=MAX_LEVEL)
-        .prop_map(|(file, site, level)| Mark { file: file.into(), site, level })
+    let filter = (1..=policy::MARK_ARGS, 1..=u32::MAX);
+    let filter = filter.prop_map(|(arg, least)| MinArg { arg, least });
+    let filter = proptest::option::of(filter);
+    ("/?[a-z0-9._ ,-]{1,10}(/[a-z0-9.:]{0,5}[a-z])?", site, 1..=MAX_LEVEL, filter)
+        .prop_map(|(file, site, level, filter)| Mark { file: file.into(), site, level, filter })
 }
 
 proptest! {

@@ -11,13 +11,13 @@ use std::ptr;
 
 use libbpf_rs::btf::{self, Btf};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, OpenObject, ProgramMut, UprobeOpts, libbpf_sys as sys};
+use libbpf_rs::{Link, OpenObject, ProgramMut, UprobeMultiOpts, UprobeOpts, libbpf_sys as sys};
 use machine::Topology;
 use report::lane::LaneTasks;
 
 use crate::bpf::{MainSkel, MainSkelBuilder, OpenMainSkel, types};
 use crate::clock::monotonic_ns;
-use crate::config::{Config, Unclassified};
+use crate::config::{Components, Config, Unclassified};
 use crate::error::{Error, Result};
 use crate::groups::Support;
 use crate::hints::Area;
@@ -40,6 +40,8 @@ pub enum Fault {
     Error,
     /// Serve no queue, so that the kernel's watchdog must step in.
     Stall,
+    /// Do without uprobe sessions, as a kernel before 6.13 must.
+    NoSessions,
 }
 
 /// Why the scheduler is not there any more.
@@ -54,6 +56,9 @@ pub struct Ended {
     /// Details.
     pub message: String,
 }
+
+/// The kernel's functions that run uprobe programs.
+const UPROBE_DONE: [&str; 3] = ["uprobe_notify_resume", "__x64_sys_uretprobe", "__x64_sys_uprobe"];
 
 /// `SCX_ECODE_ACT_RESTART`: the kernel asks for the scheduler to be loaded again.
 const EXIT_CODE_RESTART: i64 = 1 << 48;
@@ -99,7 +104,7 @@ impl Scheduler {
             .map_err(|e| Error::failed("cannot open the BPF object", e))?;
         fill_constants(&mut open, topology, fault);
         let counters = scores::counters(config, layout::nr_cpus(topology))?;
-        choose_programs(&mut open, counters.is_some())?;
+        choose_programs(&mut open, counters.is_some(), fault)?;
         levels::make_room(&mut open.maps.level_counters, layout::nr_cpus(topology))?;
         if let Some(hints) = hints {
             let failed = |e| Error::failed("cannot keep the memory for hints", e);
@@ -176,10 +181,16 @@ impl Scheduler {
     pub fn set_settings(&mut self, config: &Config) -> Result<()> {
         self.store_settings(config);
         let remigrate = config.remigrate;
-        if !remigrate.syscall_entry && !remigrate.syscall_return {
+        let progs = &self.skel.progs;
+        let watch = match (remigrate.syscall_entry || remigrate.syscall_return, config.trap) {
+            (true, _) => vec![&progs.tl_syscall_enter, &progs.tl_syscall_exit],
+            // where a stay may end (policy/stay.h)
+            (false, trap) if trap != Components::None => vec![&progs.tl_syscall_enter],
+            _ => Vec::new(),
+        };
+        if self.syscall_links.len() != watch.len() {
             self.syscall_links.clear();
-        } else if self.syscall_links.is_empty() {
-            for program in [&self.skel.progs.tl_syscall_enter, &self.skel.progs.tl_syscall_exit] {
+            for program in watch {
                 let link =
                     program.attach().map_err(|e| Error::failed("cannot watch system calls", e))?;
                 self.syscall_links.push(link);
@@ -193,9 +204,14 @@ impl Scheduler {
         if self.uprobe_done.is_empty() {
             self.attach_uprobe_done()?;
         }
-        let enter = attach_probe(&self.skel.progs.tl_mark_enter, mark, false)?;
-        let ret = attach_probe(&self.skel.progs.tl_mark_return, mark, true)?;
-        self.mark_links.push((mark.clone(), vec![ret, enter]));
+        let progs = &self.skel.progs;
+        let links = if progs.tl_mark_session.autoload() {
+            vec![attach_session(&progs.tl_mark_session, mark)?]
+        } else {
+            let enter = attach_probe(&progs.tl_mark_enter, mark, false)?;
+            vec![attach_probe(&progs.tl_mark_return, mark, true)?, enter]
+        };
+        self.mark_links.push((mark.clone(), links));
         Ok(())
     }
 
@@ -311,8 +327,24 @@ impl Scheduler {
         want[..n].copy_from_slice(&classes[..n]);
     }
 
+    /// Watch the end of the kernel's uprobe handling; see bpf/leave.bpf.h for the two ways.
     fn attach_uprobe_done(&mut self) -> Result<()> {
         let progs = &self.skel.progs;
+        if progs.tl_look_bell.autoload() {
+            let done = [
+                (&progs.tl_uprobe_done, UPROBE_DONE[0]),
+                (&progs.tl_uretprobe_syscall_done, UPROBE_DONE[1]),
+                (&progs.tl_uprobe_syscall_done, UPROBE_DONE[2]),
+            ];
+            let here = done.iter().filter(|(program, _)| program.autoload());
+            let functions: Vec<&str> = here.map(|(_, function)| *function).collect();
+            let bell = progs.tl_look_bell.attach();
+            let over = progs.tl_uprobe_over.attach_kprobe_multi(true, functions);
+            if let (Ok(bell), Ok(over)) = (bell, over) {
+                self.uprobe_done.extend([over, bell]);
+                return Ok(());
+            }
+        }
         for program in
             [&progs.tl_uprobe_done, &progs.tl_uretprobe_syscall_done, &progs.tl_uprobe_syscall_done]
         {
@@ -410,7 +442,7 @@ fn fill_constants(open: &mut OpenMainSkel<'_>, topology: &Topology, fault: Fault
     rodata.nr_scopes = places.scopes.len() as u32;
     rodata.loader_tgid = std::process::id() as i32;
     rodata.fault = match fault {
-        Fault::None => 0,
+        Fault::None | Fault::NoSessions => 0,
         Fault::Error => 1,
         Fault::Stall => 2,
     };
@@ -437,13 +469,13 @@ fn fill_constants(open: &mut OpenMainSkel<'_>, topology: &Topology, fault: Fault
 }
 
 /// Leave out the programs whose attach point this kernel does not have.
-fn choose_programs(open: &mut OpenMainSkel<'_>, has_scores: bool) -> Result<()> {
+fn choose_programs(open: &mut OpenMainSkel<'_>, has_scores: bool, fault: Fault) -> Result<()> {
     let btf = Btf::from_vmlinux().map_err(|e| Error::failed("cannot read the kernel's BTF", e))?;
     let has = |name: &str| btf.type_by_name::<btf::types::Func<'_>>(name).is_some();
     let progs = &mut open.progs;
-    progs.tl_uprobe_done.set_autoload(has("uprobe_notify_resume"));
-    progs.tl_uretprobe_syscall_done.set_autoload(has("__x64_sys_uretprobe"));
-    progs.tl_uprobe_syscall_done.set_autoload(has("__x64_sys_uprobe"));
+    progs.tl_uprobe_done.set_autoload(has(UPROBE_DONE[0]));
+    progs.tl_uretprobe_syscall_done.set_autoload(has(UPROBE_DONE[1]));
+    progs.tl_uprobe_syscall_done.set_autoload(has(UPROBE_DONE[2]));
     progs.tl_syscall_enter.set_autoload(true);
     progs.tl_syscall_exit.set_autoload(true);
     // Without the bell targets are seen at ticks; without the function, never.
@@ -451,7 +483,21 @@ fn choose_programs(open: &mut OpenMainSkel<'_>, has_scores: bool) -> Result<()> 
     progs.tl_target_bell.set_autoload(hears);
     progs.tl_feed_score.set_autoload(has_scores);
     progs.tl_trap.set_autoload(hw::sched_ext::has_trap_module());
+    let has_sessions = has_uprobe_sessions(&btf) && fault != Fault::NoSessions;
+    progs.tl_mark_session.set_autoload(has_sessions);
+    let rings = has("bpf_get_numa_node_id") && fault != Fault::NoSessions;
+    progs.tl_look_bell.set_autoload(rings);
+    progs.tl_uprobe_over.set_autoload(rings);
+    progs.tl_mark_enter.set_autoload(!has_sessions);
+    progs.tl_mark_return.set_autoload(!has_sessions);
     Ok(())
+}
+
+/// Whether one program can watch a function's entry and return: Linux 6.13 and later.
+fn has_uprobe_sessions(btf: &Btf<'_>) -> bool {
+    let kinds = btf.type_by_name::<btf::types::Enum<'_>>("bpf_attach_type");
+    let name = "BPF_TRACE_UPROBE_SESSION";
+    kinds.is_some_and(|kinds| kinds.iter().any(|kind| kind.name.is_some_and(|n| n == name)))
 }
 
 fn settings_of(config: &Config) -> types::tl_cfg {
@@ -476,13 +522,27 @@ fn settings_of(config: &Config) -> types::tl_cfg {
     }
 }
 
+fn attach_session(program: &ProgramMut<'_>, mark: &ResolvedMark) -> Result<Link> {
+    let opts = UprobeMultiOpts {
+        offsets: vec![mark.offset as usize],
+        cookies: vec![mark.rule().0],
+        session: true,
+        ..Default::default()
+    };
+    let placed = program.attach_uprobe_multi_with_opts(-1, &mark.path, "", opts);
+    placed.map_err(|e| not_placed(mark, &e))
+}
+
 fn attach_probe(program: &ProgramMut<'_>, mark: &ResolvedMark, retprobe: bool) -> Result<Link> {
-    let opts = UprobeOpts { cookie: u64::from(mark.level), retprobe, ..Default::default() };
-    program.attach_uprobe_with_opts(-1, &mark.path, mark.offset as usize, opts).map_err(|e| {
-        let place = format!("{}+{:#x}", mark.path.display(), mark.offset);
-        let name = mark.symbol.as_deref().unwrap_or("no symbol");
-        Error::failed(format!("cannot place a probe at {place} ({name})"), format!("{e:#}"))
-    })
+    let opts = UprobeOpts { cookie: mark.rule().0, retprobe, ..Default::default() };
+    let placed = program.attach_uprobe_with_opts(-1, &mark.path, mark.offset as usize, opts);
+    placed.map_err(|e| not_placed(mark, &e))
+}
+
+fn not_placed(mark: &ResolvedMark, error: &libbpf_rs::Error) -> Error {
+    let place = format!("{}+{:#x}", mark.path.display(), mark.offset);
+    let name = mark.symbol.as_deref().unwrap_or("no symbol");
+    Error::failed(format!("cannot place a probe at {place} ({name})"), format!("{error:#}"))
 }
 
 fn run(program: &ProgramMut<'_>, args: &mut [u8]) -> Result<i32> {

@@ -78,8 +78,9 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "wide-timeout",
-        meaning: "time after its last event at which a task with no open section turns scalar: \
-            the fallback behind every heuristic; 0ms is never",
+        meaning: "longest time after its last event that a task with no open section stays wide: \
+            the fallback behind every heuristic (after traps each task learns a shorter one); \
+            0ms is forever",
         live: true,
         get: |config| DurationText(config.wide_timeout_ns).to_string(),
         set: |config, value| duration_ns(value).map(|ns| config.wide_timeout_ns = ns),

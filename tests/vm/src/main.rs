@@ -11,6 +11,8 @@
 //! vmtests pstate-end ROOT HOW  change P-states, then end
 //! vmtests slow-spinner      a thread that asks to be slow, until told to become another program
 //! vmtests record-load       threads with marked calls, to be recorded
+//! vmtests mark-costs        instructions that a marked call costs, on dim silicon
+//! vmtests marked-calls      calls of a marked function, to be recorded
 //! vmtests levels-load       a thread that asks for licence levels and writes down when
 //! vmtests record-bench NAME a load whose recording is measured
 //! vmtests silicon-mix THREADS MILLION  so many million instructions in each thread
@@ -24,6 +26,7 @@ mod guest;
 mod hogs;
 mod lane;
 mod load;
+mod mark_costs;
 mod measure;
 mod nginx;
 mod probe_site;
@@ -51,6 +54,8 @@ fn main() -> ExitCode {
         ["pstate-end", root, how] => pstate_end::play(root, how),
         ["slow-spinner"] => tests::pstate_scheduler::slow_spinner(),
         ["record-load"] => tests::record::load(),
+        ["mark-costs"] => mark_costs::print(),
+        ["marked-calls"] => tests::marks::make_calls(),
         ["levels-load"] => tests::record_levels::load(),
         ["record-bench", load] => bench::record::load(load),
         ["silicon-bursts", threads, ms, kind] => silicon_bursts::bursts(threads, ms, kind),

@@ -123,7 +123,8 @@ pub fn point(code: &str, requests: &str, run: &[&str]) -> Result<()> {
     let (counted, status) = match lane {
         None => (Value::Null, String::new()),
         Some(lane) => {
-            let seen = (serde_json::to_value(stats()?)?, turbolane(&["ctl", "status"])?);
+            let mut seen = (serde_json::to_value(stats()?)?, turbolane(&["ctl", "status"])?);
+            seen.0["trap_module"] = trap_counters(last as u32);
             lane.stop()?;
             seen
         }
@@ -141,6 +142,27 @@ pub fn point(code: &str, requests: &str, run: &[&str]) -> Result<()> {
     print!("{status}");
     let out = std::env::var("TURBOLANE_OUT").unwrap_or_else(|_| "/out".into());
     fs::write(Path::new(&out).join("point.json"), result.to_string()).context("cannot write /out")
+}
+
+/// What the trap module has counted on all CPUs up to this one; null without it.
+fn trap_counters(last: u32) -> Value {
+    let Ok(device) = hw::trap::Device::open() else { return Value::Null };
+    let of = |cpu| device.cpu_counters(cpu).ok();
+    let sum = |field: fn(&hw::trap::CpuCounters) -> u64| {
+        (0..=last).filter_map(of).map(|counters| field(&counters)).sum::<u64>()
+    };
+    json!({
+        "traps": sum(|c| c.traps),
+        "traps_heavy": sum(|c| c.traps_heavy),
+        "traps_light": sum(|c| c.traps_light),
+        "steered": sum(|c| c.steered),
+        "reductions": sum(|c| c.reductions),
+        "live_returns": sum(|c| c.live_returns),
+        "grace_returns": sum(|c| c.grace_returns),
+        "level_rises": sum(|c| c.level_rises),
+        "glances": sum(|c| c.glances),
+        "unread_returns": sum(|c| c.unread_returns),
+    })
 }
 
 /// `OPENSSL_ia32cap` for SSE code: OpenSSL's AVX2 form of these ciphers asks for level 1.

@@ -18,20 +18,25 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    fn vmtests_wide_section(context: *mut u8, body: extern "C" fn(*mut u8));
+    fn vmtests_wide_section(context: *mut u8, body: extern "C" fn(*mut u8), length: u64);
 }
 
 /// Name of the function, for `--mark`.
 pub const SYMBOL: &str = "vmtests_wide_section";
 
 /// Run the body inside the marked function.
-pub fn marked<F: FnMut()>(mut body: F) {
+pub fn marked<F: FnMut()>(body: F) {
+    marked_with(0, body);
+}
+
+/// The same with a third argument, which the function does not use.
+pub fn marked_with<F: FnMut()>(length: u64, mut body: F) {
     extern "C" fn call<F: FnMut()>(context: *mut u8) {
         // SAFETY: context is the closure that `marked` passed, alive until it returns.
         unsafe { (*context.cast::<F>())() }
     }
     // SAFETY: the function calls its second argument with its first, once.
-    unsafe { vmtests_wide_section((&raw mut body).cast(), call::<F>) }
+    unsafe { vmtests_wide_section((&raw mut body).cast(), call::<F>, length) }
 }
 
 /// `FILE:FUNCTION` of this binary, for `--mark`.

@@ -73,8 +73,8 @@ pub(crate) struct RecordArgs {
 
     /// Record the calls of a function; repeatable
     ///
-    /// FILE:FUNCTION or FILE:+0xOFFSET, with @LEVEL behind it, as `turbolane run` takes it.
-    #[arg(long = "mark", value_name = "FILE:FUNCTION[@LEVEL]")]
+    /// FILE:FUNCTION or FILE:+0xOFFSET, with @LEVEL and ,min-argN=VALUE after it, as `turbolane run` takes it.
+    #[arg(long = "mark", value_name = "FILE:FUNCTION[@LEVEL][,min-argN=VALUE]")]
     marks: Vec<Mark>,
 
     /// Record the functions that a file lists, such as `turbolane scan --marks` writes; repeatable
@@ -153,12 +153,13 @@ fn hinted(text: &str) -> Result<Hinted, ParseError> {
     let (file, level) = text
         .rsplit_once('@')
         .map_or((text, String::new()), |(file, level)| (file, format!("@{level}")));
-    let mark = |function: &str| format!("{file}:{function}{level}").parse();
-    Ok(Hinted {
-        begin: mark("tl_wide_begin")?,
-        end: mark("tl_wide_end")?,
-        scalar_for: mark("tl_scalar_for")?,
-    })
+    let mark = |function: &str| format!("{file}:{function}{level}").parse::<Mark>();
+    let begin = mark("tl_wide_begin")?;
+    if begin.filter.is_some() {
+        let why = "a section begins and ends whatever its arguments are".into();
+        return Err(ParseError { why, next: "leave min-arg out".into() });
+    }
+    Ok(Hinted { begin, end: mark("tl_wide_end")?, scalar_for: mark("tl_scalar_for")? })
 }
 
 /// Reads `--duration`.

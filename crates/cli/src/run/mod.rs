@@ -64,7 +64,12 @@ pub(crate) struct RunArgs {
     /// FILE:FUNCTION or FILE:+0xOFFSET, with @LEVEL behind it (1 heavy AVX2 or light AVX-512,
     /// 2 heavy AVX-512, 3 AMX; 1 if none is given). A task is wide from the entry of the function
     /// to its return.
-    #[arg(long = "mark", value_name = "FILE:FUNCTION[@LEVEL]", help_heading = DETECTION)]
+    ///
+    /// With ,min-argN=VALUE after it, calls whose integer argument N (1 to 6) is below VALUE do not
+    /// count: dot@2,min-arg3=64 ignores short vectors. The argument's lower 32 bits are compared,
+    /// without a sign. Make sure that such calls really contain no wide code.
+    #[arg(long = "mark", value_name = "FILE:FUNCTION[@LEVEL][,min-argN=VALUE]")]
+    #[arg(help_heading = DETECTION)]
     marks: Vec<Mark>,
 
     /// Mark the functions that a file lists, such as `turbolane scan --marks` writes; repeatable
@@ -133,7 +138,7 @@ pub(crate) struct RunArgs {
     #[arg(help_heading = DETECTION)]
     remigrate: Remigrate,
 
-    /// Time after its last event at which a task with no open section turns scalar; 0ms: never
+    /// Longest time after its last event that a task with no open section stays wide; 0ms: forever
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = duration_ns)]
     #[arg(help_heading = DETECTION)]
     wide_timeout: u64,
@@ -231,6 +236,7 @@ const GLIBC_NOTE: &str = "the C library of the command traps for its own use of 
 enum FaultArg {
     Error,
     Stall,
+    NoSessions,
 }
 
 /// A parser for a setting that is one of a few words; completions and help list them.
@@ -274,6 +280,7 @@ impl RunArgs {
             None => Fault::None,
             Some(FaultArg::Error) => Fault::Error,
             Some(FaultArg::Stall) => Fault::Stall,
+            Some(FaultArg::NoSessions) => Fault::NoSessions,
         }
     }
 }

@@ -8,7 +8,7 @@ use hw::Facts;
 use machine::CpuSet;
 use report::problem::Problem;
 use report::text::wrap;
-use sched::config::{Components, Config, Mark, Mode, Scores, WideCpus};
+use sched::config::{Components, Config, Mark, MinArg, Mode, Scores, WideCpus};
 use sched::groups::Support;
 use sched::marks::{Emulation, MarkError, ResolvedMark, resolve_all};
 use sched::obstacles::{self, choose_mode};
@@ -60,8 +60,11 @@ impl Plan {
 fn describe(mark: &ResolvedMark) -> String {
     let cost = if mark.single_step { ", single-stepped" } else { "" };
     let name = mark.symbol.as_deref().unwrap_or("function");
+    let calls = mark.filter.map_or(String::new(), |MinArg { arg, least }| {
+        format!(", calls with argument {arg} of at least {least}")
+    });
     format!(
-        "{}: {name}@{} at +{:#x}, on {}{cost}",
+        "{}: {name}@{} at +{:#x}, on {}{cost}{calls}",
         mark.path.display(),
         mark.level,
         mark.offset,

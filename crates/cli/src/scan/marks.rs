@@ -88,6 +88,7 @@ fn marks(
         file: library.to_path_buf(),
         site: site(function).unwrap_or(MarkSite::Offset(function.file_offset.unwrap_or_default())),
         level: function.license_level.into(),
+        filter: None,
     };
     functions.iter().map(mark).collect()
 }

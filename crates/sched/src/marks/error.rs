@@ -47,6 +47,10 @@ pub enum MarkError {
         can be probed without single-stepping (about 4.6 us per call instead of 0.5 us)",
         path.display())]
     SingleStep { path: PathBuf, function: String, instruction: String },
+    /// Between the entry and the cheap site the argument's register is written.
+    #[error("\"{function}\" in {} overwrites argument {arg} before {instruction}, the first instruction \
+        that can be probed without single-stepping", path.display())]
+    LostArgument { path: PathBuf, function: String, arg: u32, instruction: String },
 }
 
 fn stripped_note(stripped: bool) -> &'static str {
@@ -87,6 +91,9 @@ impl MarkError {
             MarkError::NotCode { .. } => "check the offset".into(),
             MarkError::SingleStep { .. } => {
                 "mark a function that calls it, or accept the cost with --force-single-step".into()
+            }
+            MarkError::LostArgument { .. } => {
+                "leave min-arg out, or probe the entry with --force-single-step (about 4.6 us per call)".into()
             }
         }
     }

@@ -22,7 +22,8 @@
 //! **What must hold for a skipped instruction**: it goes on to the next one (no jump, call,
 //! system call), leaves the stack pointer alone, uses no wide register (it runs before the
 //! event), and no branch of the function leads behind the entry up to the site: else the event
-//! would fire again in a loop, or be jumped over.
+//! would fire again in a loop, or be jumped over. Where an argument decides which calls count
+//! (policy/mark.h), it must not write that argument's register either.
 //!
 //! **Limits.** Indirect branches cannot be seen; no compiler aims one at a prologue. Where
 //! symbols tell no size, the function is taken to end where the next one begins. A function
@@ -40,7 +41,7 @@ pub use site::MAX_SKIPPED;
 
 use std::path::PathBuf;
 
-use crate::config::{Mark, MarkSite};
+use crate::config::{Mark, MarkSite, MinArg};
 
 /// What the kernel that will place the probes can emulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,8 @@ pub struct ResolvedMark {
     pub entry_offset: u64,
     /// Licence level of the function's code, 1..=3.
     pub level: u32,
+    /// Which of its calls count; `None`: all.
+    pub filter: Option<MinArg>,
     /// Name of the function, if the file names it.
     pub symbol: Option<String>,
     /// The instruction at `offset`: its mnemonic and bytes.
@@ -75,6 +78,14 @@ pub struct ResolvedMark {
     pub skipped: usize,
     /// The kernel must single-step the instruction at the site (forced by the user).
     pub single_step: bool,
+}
+
+impl ResolvedMark {
+    /// Which calls count, as the programs in the kernel take it.
+    pub fn rule(&self) -> policy::MarkRule {
+        let (arg, least) = self.filter.map_or((0, 0), |MinArg { arg, least }| (arg, least));
+        policy::MarkRule::new(self.level, arg, least)
+    }
 }
 
 /// Finds the site of `mark`. With `force_single_step` a function without a cheap site is probed
@@ -131,27 +142,40 @@ fn resolve_in(
     };
     let entry = site::entry(function.code)
         .ok_or_else(|| MarkError::NotCode { path: file.given.clone(), offset: function.offset })?;
-    let (found, single_step) = match site::cheap_site(function.code, emulation) {
+    let kept = mark.filter.map(|filter| site::argument_register(filter.arg));
+    let (found, single_step) = match site::cheap_site(function.code, emulation, kept) {
         Some(found) => (found, false),
         None if force_single_step => (entry, true),
-        None => {
-            return Err(MarkError::SingleStep {
-                path: file.given.clone(),
-                function: mark.site.to_string(),
-                instruction: entry.instruction,
-            });
-        }
+        None => return Err(no_site(file, mark, function.code, emulation, entry.instruction)),
     };
     Ok(ResolvedMark {
         offset: function.offset + found.at as u64,
         entry_offset: function.offset,
         level: mark.level,
+        filter: mark.filter,
         symbol: function.name,
         instruction: found.instruction,
         skipped: found.skipped,
         single_step,
         path: file.path.clone(),
     })
+}
+
+/// Why a function has no site: because of the argument, if it has one for a mark without a filter.
+fn no_site(
+    file: &elf::ElfFile,
+    mark: &Mark,
+    code: &[u8],
+    emulation: Emulation,
+    first_instruction: String,
+) -> MarkError {
+    let (path, function) = (file.given.clone(), mark.site.to_string());
+    match (mark.filter, site::cheap_site(code, emulation, None)) {
+        (Some(MinArg { arg, .. }), Some(site)) => {
+            MarkError::LostArgument { path, function, arg, instruction: site.instruction }
+        }
+        _ => MarkError::SingleStep { path, function, instruction: first_instruction },
+    }
 }
 
 #[cfg(test)]

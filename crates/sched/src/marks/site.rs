@@ -38,8 +38,19 @@ pub(super) fn entry(code: &[u8]) -> Option<Site> {
     Some(site(code, &instruction, 0))
 }
 
-/// The first site that needs no single-stepping; `code` is the whole function.
-pub(super) fn cheap_site(code: &[u8], emulation: Emulation) -> Option<Site> {
+/// The register of an integer argument, counted from 1 (System V convention).
+pub(super) fn argument_register(arg: u32) -> Register {
+    use Register::{R8, R9, RCX, RDI, RDX, RSI};
+    [RDI, RSI, RDX, RCX, R8, R9][arg as usize - 1]
+}
+
+/// The first site that needs no single-stepping, up to which nothing writes `kept`; `code` is the whole
+/// function.
+pub(super) fn cheap_site(
+    code: &[u8],
+    emulation: Emulation,
+    kept: Option<Register>,
+) -> Option<Site> {
     let mut info = InstructionInfoFactory::new();
     for (skipped, instruction) in decoder(code).iter().take(MAX_SKIPPED + 1).enumerate() {
         if instruction.is_invalid() {
@@ -49,7 +60,7 @@ pub(super) fn cheap_site(code: &[u8], emulation: Emulation) -> Option<Site> {
             let found = site(code, &instruction, skipped);
             return (!has_branch_into_prologue(code, found.at)).then_some(found);
         }
-        if !may_be_skipped(&instruction, &mut info) {
+        if !may_be_skipped(&instruction, kept, &mut info) {
             return None;
         }
     }
@@ -93,7 +104,11 @@ fn is_emulated(bytes: &[u8], instruction: &Instruction, emulation: Emulation) ->
 }
 
 /// True if the event may come after this instruction as well as before it.
-fn may_be_skipped(instruction: &Instruction, info: &mut InstructionInfoFactory) -> bool {
+fn may_be_skipped(
+    instruction: &Instruction,
+    kept: Option<Register>,
+    info: &mut InstructionInfoFactory,
+) -> bool {
     if instruction.flow_control() != FlowControl::Next || instruction.stack_pointer_increment() != 0
     {
         return false;
@@ -103,11 +118,12 @@ fn may_be_skipped(instruction: &Instruction, info: &mut InstructionInfoFactory) 
     let is_wide = (0..instruction.op_count())
         .map(|operand| instruction.op_register(operand))
         .any(|register| register.is_ymm() || register.is_zmm() || register.is_tmm());
-    let moves_stack = info.info(instruction).used_registers().iter().any(|used| {
+    let is_kept = |register: Register| register == Register::RSP || Some(register) == kept;
+    let writes_kept = info.info(instruction).used_registers().iter().any(|used| {
         let written = !matches!(used.access(), OpAccess::Read | OpAccess::CondRead);
-        written && used.register().full_register() == Register::RSP
+        written && is_kept(used.register().full_register())
     });
-    !is_wide && !moves_stack
+    !is_wide && !writes_kept
 }
 
 /// True if a branch of the function leads behind the entry, up to and including the site.
@@ -135,7 +151,7 @@ mod tests {
 
     /// (offset, skipped) of the site in a function made of `parts`.
     fn found(parts: &[&[u8]], emulation: Emulation) -> Option<(usize, usize)> {
-        cheap_site(&parts.concat(), emulation).map(|site| (site.at, site.skipped))
+        cheap_site(&parts.concat(), emulation, None).map(|site| (site.at, site.skipped))
     }
 
     /// Each instruction that the kernel emulates is taken at the entry.
@@ -207,6 +223,32 @@ mod tests {
         assert_eq!(found(&[&[0x48, 0x89, 0xe0], &[0x53, RET]], OLD), Some((3, 1)));
     }
 
+    /// An argument that is looked at must be there still: whole, half or a byte of its register.
+    #[test]
+    fn does_not_skip_what_writes_the_argument_fail() {
+        for (arg, bytes) in [
+            (5, &[0x45, 0x89, 0xc8][..]),   // mov r8d, r9d
+            (5, &[0x4d, 0x89, 0xc8]),       // mov r8, r9
+            (5, &[0x4d, 0x63, 0xc0]),       // movsxd r8, r8d
+            (4, &[0xb1, 0x01]),             // mov cl, 1
+            (1, &[0x48, 0x87, 0xfe]),       // xchg rsi, rdi
+            (2, &[0x48, 0x87, 0xfe]),       // the same
+            (3, &[0x48, 0x0f, 0x44, 0xd0]), // cmove rdx, rax
+        ] {
+            let code = [bytes, &[0x53, RET]].concat();
+            assert_eq!(cheap_site(&code, OLD, Some(argument_register(arg))), None, "{bytes:02x?}");
+            assert!(cheap_site(&code, OLD, None).is_some());
+            let other = Some(argument_register(6));
+            assert!(cheap_site(&code, OLD, other).is_some(), "{bytes:02x?} leaves r9");
+        }
+        // mov eax, r8d only reads it
+        let reads = [0x44, 0x89, 0xc0, 0x53, RET];
+        assert!(cheap_site(&reads, OLD, Some(argument_register(5))).is_some());
+        // what is behind the site may write it
+        let later = [0x53, 0x45, 0x89, 0xc8, RET];
+        assert!(cheap_site(&later, OLD, Some(argument_register(5))).is_some());
+    }
+
     /// A wide instruction before the event would run on a scalar CPU.
     #[test]
     fn does_not_skip_wide_instructions_fail() {
@@ -233,7 +275,7 @@ mod tests {
     /// The instruction is shown with its bytes.
     #[test]
     fn describes_the_instruction() {
-        assert_eq!(cheap_site(&[0x41, 0x57, RET], OLD).unwrap().instruction, "push (41 57)");
+        assert_eq!(cheap_site(&[0x41, 0x57, RET], OLD, None).unwrap().instruction, "push (41 57)");
         assert_eq!(entry(&ENDBR64).unwrap().instruction, "endbr64 (f3 0f 1e fa)");
         assert_eq!(entry(&[0x06]), None);
         assert_eq!(entry(&[]), None);

@@ -11,7 +11,7 @@ const NEW: Emulation = Emulation { nop5: true };
 /// A library with one function of each kind that matters.
 const SOURCE: &str = r#"
     .text
-    .globl cheap, walked, stepped, looped, chosen
+    .globl cheap, walked, stepped, looped, chosen, shuffled
     .type cheap, @function
 cheap:      push %rbx
             pop %rbx
@@ -36,6 +36,14 @@ looped:     endbr64
             jne 1b
             ret
     .size looped, . - looped
+    .type shuffled, @function
+shuffled:   endbr64
+            mov %r8d, %eax
+            mov %edi, %r8d
+            push %rbx
+            pop %rbx
+            ret
+    .size shuffled, . - shuffled
     .type chosen, @gnu_indirect_function
 chosen:     lea untyped(%rip), %rax
             ret
@@ -121,6 +129,32 @@ fn single_step_sites_need_force_fail() {
     }
 }
 
+/// An argument that is overwritten before the cheap site is refused, and kept by a probe at the entry; other arguments
+/// are no matter.
+#[test]
+fn lost_arguments_are_refused_fail() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = library(dir.path());
+    let (message, next) = refusal(&library, "shuffled@2,min-arg5=64");
+    assert_eq!(
+        message,
+        "\"shuffled@2\" in libmarks.so overwrites argument 5 before push (53), the first instruction that can be \
+         probed without single-stepping"
+            .replace("shuffled@2", "shuffled")
+    );
+    assert!(next.contains("leave min-arg out"), "{next}");
+    let mark = |text: &str, force| resolve_text(&format!("{}:{text}", library.display()), force);
+    let other = mark("shuffled@2,min-arg6=64", false).unwrap();
+    assert_eq!((other.skipped, other.single_step), (3, false));
+    assert!(other.rule().counts(64) && !other.rule().counts(63) && other.rule().level() == 2);
+    let forced = mark("shuffled@2,min-arg5=64", true).unwrap();
+    assert!(forced.single_step && forced.offset == forced.entry_offset);
+    let all = mark("shuffled", false).unwrap();
+    assert!(all.rule().counts(0));
+    // where there is no cheap site at all, that is what is said
+    assert!(refusal(&library, "stepped,min-arg5=64").0.contains("without single-stepping (about"));
+}
+
 /// Everything that is no function is refused by what it is.
 #[test]
 fn what_is_no_function_fails() {
@@ -185,6 +219,8 @@ fn openssl_functions_have_cheap_sites() {
     for name in ["EVP_EncryptUpdate", "EVP_DecryptUpdate", "EVP_CipherUpdate"] {
         let mark = resolve_text(&format!("{}:{name}", library.display()), false).unwrap();
         assert!(!mark.single_step && mark.skipped <= MAX_SKIPPED, "{mark:?}");
+        let by_length = format!("{}:{name}@2,min-arg5=1024", library.display());
+        assert_eq!(resolve_text(&by_length, false).unwrap().offset, mark.offset);
     }
 }
 

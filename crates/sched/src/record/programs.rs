@@ -108,7 +108,7 @@ impl Programs {
         for (at, section) in options.sections.iter().enumerate() {
             let (number, progs) = (options.marks.len() + at, &self.skel.progs);
             // What a return is to a function, the entry of another is to a section.
-            let (begin, end) = (&progs.tl_trace_mark, &progs.tl_trace_mark_return);
+            let (begin, end) = (&progs.tl_trace_section, &progs.tl_trace_section_end);
             for place in &section.ends {
                 self.links.push(attach_mark(end, number, place, false)?);
             }
@@ -224,6 +224,7 @@ fn load(
     rodata.nr_words = room.nr_cpus.div_ceil(64) as u32;
     rodata.slots_shift = room.slots_shift;
     rodata.has_levels = u32::from(wanted.levels);
+    rodata.has_rules = u32::from(options.marks.iter().any(|mark| mark.filter.is_some()));
     choose(&mut open, options, wanted)?;
     let prepared = open.maps.rings.set_max_entries(room.nr_cpus as u32);
     let prepared = prepared.and_then(|()| open.maps.slots.reuse_fd(slots.as_fd()));
@@ -256,11 +257,14 @@ fn attach_mark(
     mark: &ResolvedMark,
     retprobe: bool,
 ) -> Result<Link> {
-    let opts = UprobeOpts { cookie: number as u64, retprobe, ..Default::default() };
-    program.attach_uprobe_with_opts(-1, &mark.path, mark.offset as usize, opts).map_err(|e| {
-        let place = format!("{}+{:#x}", mark.path.display(), mark.offset);
-        Error::failed(format!("cannot place a probe at {place}"), format!("{e:#}"))
-    })
+    let place = || format!("{}+{:#x}", mark.path.display(), mark.offset);
+    let cannot = |why| Error::failed(format!("cannot place a probe at {}", place()), why);
+    let number = u16::try_from(number).map_err(|_| cannot("there are 65536 before it".into()))?;
+    let cookie = mark.rule().numbered(number).0;
+    let opts = UprobeOpts { cookie, retprobe, ..Default::default() };
+    let offset = mark.offset as usize;
+    let placed = program.attach_uprobe_with_opts(-1, &mark.path, offset, opts);
+    placed.map_err(|e| cannot(format!("{e:#}")))
 }
 
 /// What the programs write to.

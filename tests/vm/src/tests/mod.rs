@@ -11,6 +11,7 @@ mod isolated;
 mod license_counters;
 mod lifecycle;
 mod limits;
+pub mod marks;
 mod perf_script;
 mod placement;
 mod preload;
@@ -48,6 +49,10 @@ pub const ALL: &[Case] = &[
     Case::new("placement_tiers", placement::tiers),
     Case::new("placement_rests", placement::rests),
     Case::new("preloaded_hints", preload::openssl).limit_s(300),
+    Case::new("marks_guests_stay", marks::guests_stay),
+    Case::new("marks_filtered", marks::filtered),
+    Case::new("marks_filtered_without_sessions", marks::filtered_without_sessions),
+    Case::new("marks_filtered_record", marks::recorded),
     Case::new("work_conservation", placement::work_conservation),
     Case::new("lifecycle", lifecycle::start_and_stop),
     Case::new("kill_9", lifecycle::kill_9),
@@ -124,6 +129,7 @@ pub const ALL: &[Case] = &[
     Case::new("trap_kvm", trap::virtual_machines),
     Case::new("trap_exec", trap::new_programs_see_everything),
     Case::new("trap_light_and_heavy", trap_light::light_and_heavy),
+    Case::new("trap_glances", trap_light::glances).icount().limit_s(240),
     Case::new("trap_levels", trap_levels::everything).cpu(CPU_WITH_LEVELS).icount().limit_s(400),
     Case::new("trap_levels_smt", trap_levels::siblings)
         .cpu(CPU_WITH_LEVELS)

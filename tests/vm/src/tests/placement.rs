@@ -182,7 +182,8 @@ pub fn rests() -> Result<()> {
     lane.stop().map(drop)
 }
 
-fn wide_hog() -> Result<Child> {
+/// A task that is wide without an end.
+pub fn wide_hog() -> Result<Child> {
     Child::fork(|| {
         load::connect();
         let _ = turbolane::wide_begin(2);
@@ -218,7 +219,7 @@ fn stays_for(time: Duration, code: i32) {
 }
 
 /// Computes until something is so; ends this child with the code if that takes too long.
-fn wait_until(code: i32, mut is_so: impl FnMut() -> bool) {
+pub fn wait_until(code: i32, mut is_so: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + Duration::from_secs(60);
     while !is_so() {
         spin(Duration::from_micros(200));

@@ -44,7 +44,7 @@ impl Lane {
         let used_ns = sys.now_ns - lane.counted_ns;
         lane.counted_ns = sys.now_ns;
         self.sums.run_ns[policy::kind(task_type, level)] += used_ns;
-        lane.t.mix.ran(used_ns, level);
+        lane.t.ran(used_ns, level);
         let class = self.class[cpu];
         if level > class {
             self.counters.degraded_ns += used_ns;
@@ -52,6 +52,12 @@ impl Lane {
         if task_type == TYPE_SCALAR as u8 && class > 0 {
             self.counters.guest_ns += used_ns;
         }
+    }
+
+    /// The same as what it is now.
+    fn count_up_to_now(&mut self, sys: &Sys, cpu: usize, task: Tid) {
+        let t = &self.tasks[task as usize].t;
+        self.count_run(sys, cpu, task, t.task_type, t.level);
     }
 
     #[inline(always)]
@@ -128,11 +134,14 @@ impl Lane {
         self.tell(sys, cpu, task, event, want, sink)
     }
 
-    /// Whether a running task should give up its CPU after its type changed.
+    /// Whether a running task should give up its CPU after its type changed. As in bpf/guests.bpf.h.
     fn must_leave(&mut self, sys: &Sys, cpu: usize, task: Tid) -> bool {
         self.refresh_caps(sys, task);
         let class = self.class[cpu];
-        !self.fits(task, class) || self.is_guest(task, class)
+        let queue = self.memo.of(&self.tasks[task as usize].t).queue;
+        self.set_running_queue(cpu, queue);
+        let wanted = self.is_guest(task, class) && self.guest_should_go(sys, cpu, task);
+        self.tasks[task as usize].t.must_leave(class.into(), wanted)
     }
 
     pub(super) fn on_act(
@@ -189,9 +198,12 @@ impl Lane {
         event: Event,
         sink: &mut impl Sink,
     ) -> Verdict {
-        if self.config.cfg.remigrate & SYSCALL_BITS == 0 {
+        let ends_stays =
+            matches!(self.config.detect, Detect::Trap(_)) && event == Event::SyscallEntry;
+        if self.config.cfg.remigrate & SYSCALL_BITS == 0 && !ends_stays {
             return Verdict::default();
         }
+        self.count_up_to_now(sys, cpu, task);
         let cost_ns = self.config.costs.tracepoint_ns;
         self.probe(sys, cpu, task, event, 0, cost_ns, sink)
     }
@@ -258,6 +270,7 @@ impl Lane {
             // raises no licence: the module decodes it and lets it run
             return Verdict { cost_ns, ..Default::default() };
         }
+        self.count_up_to_now(sys, cpu, task);
         self.probe(sys, cpu, task, Event::Trap, level, cost_ns, sink)
     }
 

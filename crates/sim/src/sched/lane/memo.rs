@@ -9,7 +9,7 @@
 //! test compares them with calls for tasks that have every other field random, and fails if the
 //! policy begins to look at more.
 
-use policy::{Cfg, Event, LEVEL_MAX, NR_CLASSES, NR_QUEUES, QUEUE_DEFAULT, QUEUE_NONE, Task};
+use policy::{Cfg, Event, LEVEL_MAX, NR_CLASSES, NR_QUEUES, QUEUE_DEFAULT, QUEUE_NONE, Stay, Task};
 
 const CLASSES: usize = NR_CLASSES as usize;
 
@@ -127,7 +127,8 @@ fn table<const N: usize>(f: impl Fn(u32, u32) -> u32) -> [[u8; N]; CLASSES] {
 
 /// Whether a tick says anything to a task of this type, however long ago its last evidence was.
 fn tick_changes(cfg: &Cfg, task: &Task) -> bool {
-    let mut after = Task { level: 1, loose_level: 1, ..*task };
+    let stay = Stay { ran_ns: u32::MAX, ..Stay::default() };
+    let mut after = Task { level: 1, loose_level: 1, stay, ..*task };
     let before = after;
     after.event(cfg, Event::Tick, 0, u64::MAX) || after != before
 }
@@ -244,6 +245,7 @@ mod tests {
                 hint_level, mark_level, loose_level, mark_depth, caps, flags,
                 score: Score { score_q10, level: score_level, ..Score::default() },
                 mix: Mix { run_ns, wide_ns },
+                stay: Stay { ran_ns: run_ns, ..Stay::default() },
             };
             prop_assert_eq!(*memo.of(&task), Kind::ask(&task));
             prop_assert_eq!(memo.slice_ns[task_type as usize], task.slice_ns(&cfg));

@@ -125,7 +125,7 @@ impl Default for LaneConfig {
             cfg: Cfg {
                 slice_ns: 5_000_000,
                 slice_wide_ns: 5_000_000,
-                wide_timeout_ns: 2_000_000,
+                wide_timeout_ns: policy::WIDE_TIMEOUT_NS,
                 rest_below_ns: 15_000,
                 ..Default::default()
             },
@@ -421,7 +421,8 @@ impl Scheduler for Lane {
         sink: &mut impl Sink,
     ) {
         self.account_run(sys, cpu, task);
-        if self.config.cfg.remigrate & SWITCH_BIT != 0 {
+        let traps = matches!(self.config.detect, Detect::Trap(_));
+        if traps || self.config.cfg.remigrate & SWITCH_BIT != 0 {
             self.tell(sys, cpu, task, Event::SwitchOut, 0, sink);
         }
         self.read_hint(sys, cpu, task, sink);
