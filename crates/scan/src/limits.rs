@@ -83,6 +83,10 @@ impl<'a> Limits<'a> {
     }
 }
 
+/// A scan that can be stopped goes on beside other work, and lets it go first after so many bytes, about 65 us. A
+/// scheduler that preempts nobody at wakeups would let it wait to the end of a slice.
+const YIELD_BYTES: u64 = 16 << 10;
+
 /// The work that is left of a scan; threads share it.
 #[derive(Debug)]
 pub struct Meter<'a> {
@@ -106,6 +110,9 @@ impl<'a> Meter<'a> {
         let before = self.spent.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) > self.limits.work_bytes {
             return Err(ScanError::TooMuchWork { limit: self.limits.work_bytes });
+        }
+        if self.limits.stop.is_some() && before / YIELD_BYTES != (before + bytes) / YIELD_BYTES {
+            std::thread::yield_now();
         }
         Ok(())
     }
