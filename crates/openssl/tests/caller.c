@@ -3,9 +3,12 @@
 #include <stdio.h>
 
 #ifndef HOST
-int EVP_CipherUpdate(void *, unsigned char *, int *, const unsigned char *, int);
-int EVP_EncryptUpdate(void *, unsigned char *, int *, const unsigned char *, int);
-int EVP_DecryptUpdate(void *, unsigned char *, int *, const unsigned char *, int);
+int EVP_CipherUpdate(void *, unsigned char *, int *, const unsigned char *,
+		     int);
+int EVP_EncryptUpdate(void *, unsigned char *, int *, const unsigned char *,
+		      int);
+int EVP_DecryptUpdate(void *, unsigned char *, int *, const unsigned char *,
+		      int);
 int EVP_Cipher(void *, unsigned char *, const unsigned char *, unsigned int);
 
 static unsigned char in[8192], out[8192];
@@ -34,7 +37,10 @@ int NAME(int count, char **names)
 #ifndef PLUGIN
 	for (int i = 1; i < count; i++) {
 		void *library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-		int (*plugin)(int, char **) = library ? (int (*)(int, char **))dlsym(library, "plugin") : NULL;
+		int (*plugin)(int, char **) =
+			library ? (int (*)(int, char **))dlsym(library,
+							       "plugin") :
+				  NULL;
 
 		if (!plugin || plugin(0, NULL))
 			return 1;

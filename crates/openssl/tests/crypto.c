@@ -6,7 +6,8 @@
 static int answer(void)
 {
 	int (*end)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "tl_wide_end");
-	int (*begin)(unsigned int) = (int (*)(unsigned int))dlsym(RTLD_DEFAULT, "tl_wide_begin");
+	int (*begin)(unsigned int) =
+		(int (*)(unsigned int))dlsym(RTLD_DEFAULT, "tl_wide_begin");
 
 	// Only an open section can be ended; it is opened again.
 	if (!end || !begin || end())
@@ -15,23 +16,27 @@ static int answer(void)
 	return COPY * 10 + 1;
 }
 
-int EVP_CipherUpdate(void *context, unsigned char *out, int *written, const unsigned char *bytes, int count)
+int EVP_CipherUpdate(void *context, unsigned char *out, int *written,
+		     const unsigned char *bytes, int count)
 {
 	*written = count;
 	return context && bytes ? answer() : -1;
 }
 
-int EVP_EncryptUpdate(void *context, unsigned char *out, int *written, const unsigned char *bytes, int count)
+int EVP_EncryptUpdate(void *context, unsigned char *out, int *written,
+		      const unsigned char *bytes, int count)
 {
 	return EVP_CipherUpdate(context, out, written, bytes, count);
 }
 
-int EVP_DecryptUpdate(void *context, unsigned char *out, int *written, const unsigned char *bytes, int count)
+int EVP_DecryptUpdate(void *context, unsigned char *out, int *written,
+		      const unsigned char *bytes, int count)
 {
 	return EVP_CipherUpdate(context, out, written, bytes, count);
 }
 
-int EVP_Cipher(void *context, unsigned char *out, const unsigned char *bytes, unsigned int count)
+int EVP_Cipher(void *context, unsigned char *out, const unsigned char *bytes,
+	       unsigned int count)
 {
 	return context && bytes && count ? answer() : -1;
 }

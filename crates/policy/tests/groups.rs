@@ -48,8 +48,10 @@ fn pass(tree: &mut [Group]) {
     }
 }
 
+/// Until nothing changes any more. A load that falls is halved some 20 times, and its parent's begins to fall when it
+/// is gone: in a chain of groups one after the other.
 fn settle(tree: &mut [Group]) {
-    for _ in 0..tree.len() + 40 {
+    for _ in 0..40 * (tree.len() + 1) {
         pass(tree);
     }
 }
