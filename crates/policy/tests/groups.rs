@@ -83,8 +83,13 @@ fn due(tree: &[Group]) -> Vec<f64> {
 fn assert_shares(tree: &[Group]) {
     for (at, (group, due)) in tree.iter().zip(due(tree)).enumerate().skip(1) {
         let got = group.effective();
-        // a weight is never less than a unit for each task
-        let coarse = group.tasks.len() as f64 / f64::from(WEIGHT_UNIT);
+        // A task's weight is a whole number of units, and at least one; a factor is a whole number too, on each level.
+        let mut coarse = group.tasks.len() as f64 / f64::from(WEIGHT_UNIT);
+        let mut level = at;
+        while level > 0 {
+            coarse += due / tree[level].factor as f64;
+            level = tree[level].parent;
+        }
         assert!(
             (got - due).abs() <= 0.01 * due + coarse,
             "group {at} of {tree:#?}: {got} where {due} is due"
