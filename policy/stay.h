@@ -15,8 +15,8 @@
  *
  *   least = 16 us / (1 - 1.9 / 2.8) = 50 us
  *
- * That is CPU time since its last trap: while it waits for a wide CPU, or sleeps, it
- * gets nowhere.
+ * That is CPU time since its last trap, or since it has reached a wide CPU: while it
+ * waits for one, or sleeps, it gets nowhere.
  *
  * The end is looked at where the kernel comes by: when the task stops, at ticks, and
  * at system calls. A section mostly ends before one (THESIS 4.4), and the next chance

@@ -194,12 +194,19 @@ tl_inline u32 tl_task_mark_return(struct tl_task *t)
 	return tl_task_settle(t);
 }
 
+/* Whether it is on its way to a wide CPU: what it runs is the kernel's code, and its
+ * wide section has not begun. */
+tl_inline u32 tl_task_is_coming(const struct tl_task *t)
+{
+	return t->type == TL_WIDE && !(t->flags & TL_TASK_RAN_FIT);
+}
+
 /* Where the kernel comes by: its loose evidence ends when it has stayed for long
  * enough. */
 tl_inline u32 tl_task_passes(struct tl_task *t, const struct tl_cfg *cfg,
 			     u32 at_syscall)
 {
-	if (!t->loose_level ||
+	if (!t->loose_level || tl_task_is_coming(t) ||
 	    !tl_stay_is_over(&t->stay, cfg->wide_timeout_ns, at_syscall))
 		return 0;
 	t->loose_level = 0;
@@ -210,7 +217,8 @@ tl_inline u32 tl_task_passes(struct tl_task *t, const struct tl_cfg *cfg,
 tl_inline void tl_task_ran(struct tl_task *t, u64 used_ns, u32 level)
 {
 	tl_mix_ran(&t->mix, used_ns, level);
-	tl_stay_ran(&t->stay, used_ns);
+	if (!tl_task_is_coming(t))
+		tl_stay_ran(&t->stay, used_ns);
 }
 
 tl_inline u32 tl_task_tick(struct tl_task *t, const struct tl_cfg *cfg,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long a task that has trapped counts as wide (policy/stay.h): never paid more than twice, whatever it does.
 
-use policy::{Cfg, Event, Stay, TYPE_SCALAR, TYPE_WIDE, Task, WIDE_TIMEOUT_NS};
+use policy::{Cfg, Event, FLAG_RAN_FIT, Stay, TYPE_SCALAR, TYPE_WIDE, Task, WIDE_TIMEOUT_NS};
 use proptest::prelude::*;
 
 const CFG: Cfg = Cfg {
@@ -38,6 +38,7 @@ impl Walk {
         if wide_code && !self.is_wide() {
             self.traps += 1;
             self.task.event(&CFG, Event::Trap, 2, self.now_ns);
+            self.task.flags |= FLAG_RAN_FIT;
         }
         if !wide_code && self.is_wide() {
             self.stayed_ns += ns;
@@ -66,6 +67,10 @@ fn a_short_section_is_a_short_stay() {
     task.event(&CFG, Event::Trap, 2, 1);
     task.event(&CFG, Event::SwitchOut, 0, 50_000_000);
     assert_eq!(task.task_type, TYPE_WIDE as u8, "time that it waits does not count");
+    task.ran(LEAST, 2);
+    task.event(&CFG, Event::SwitchOut, 0, 50_000_000);
+    assert_eq!(task.task_type, TYPE_WIDE as u8, "nor the kernel's on its way to a wide CPU");
+    task.flags |= FLAG_RAN_FIT;
     task.ran(LEAST, 2);
     task.event(&CFG, Event::SwitchOut, 0, 50_000_001);
     assert_eq!(task.task_type, TYPE_SCALAR as u8, "after the break-even time");
@@ -120,6 +125,7 @@ fn the_timeout_bounds_stays() {
         let cfg = Cfg { wide_timeout_ns, ..CFG };
         let mut task = Task::new(&cfg, 0, 0, 0);
         task.event(&cfg, Event::Trap, 2, 1);
+        task.flags |= FLAG_RAN_FIT;
         task.ran(after_ns, 2);
         task.event(&cfg, Event::SwitchOut, 0, 2);
         assert_eq!(task.task_type == TYPE_WIDE as u8, wide, "{wide_timeout_ns} {after_ns}");
@@ -130,6 +136,7 @@ fn the_timeout_bounds_stays() {
 #[test]
 fn heirs_stay_for_the_timeout() {
     let mut child = Task::new(&CFG, TYPE_WIDE, 2, 1);
+    child.flags |= FLAG_RAN_FIT;
     child.ran(WIDE_TIMEOUT_NS - 1, 2);
     assert!(!child.event(&CFG, Event::SwitchOut, 0, 2));
     child.ran(1, 2);

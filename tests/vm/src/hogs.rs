@@ -2,6 +2,7 @@
 //! Busy tasks of every weight, bound or free, wide or not, each of which notes how long it had to wait for a CPU and how
 //! much CPU time it got.
 
+use std::fs;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -60,6 +61,7 @@ impl Notes {
 /// Hogs at work; they end when this is dropped.
 pub struct Hogs {
     notes: &'static Notes,
+    kinds: Vec<Hog>,
     children: Vec<Child>,
 }
 
@@ -89,7 +91,7 @@ impl Hogs {
             notes.ready.load(Ordering::Relaxed) == all
         })?;
         notes.open();
-        Ok(Hogs { notes, children })
+        Ok(Hogs { notes, kinds: hogs.to_vec(), children })
     }
 
     /// So many hogs that begin on these CPUs, for each of the groups, and may run everywhere when all are there.
@@ -117,6 +119,30 @@ impl Hogs {
         let last_ns = notes.last_ns[hog].load(Ordering::Relaxed);
         let open_ns = if last_ns == 0 { 0 } else { now_ns().saturating_sub(last_ns) };
         Duration::from_nanos(notes.longest_ns[hog].load(Ordering::Relaxed).max(open_ns))
+    }
+
+    /// Who waited longest, and what it does now: a hog that has died waits for ever.
+    pub fn who_waited(&self) -> String {
+        let Some(i) = (0..self.children.len()).max_by_key(|&i| self.longest_of(i)) else {
+            return "nobody".into();
+        };
+        let proc = |file: &str| {
+            let path = format!("/proc/{}/{file}", self.children[i].pid);
+            fs::read_to_string(path).unwrap_or_else(|error| error.to_string())
+        };
+        let status = proc("status");
+        let told =
+            |key: &'static str| status.lines().find(|line| line.starts_with(key)).unwrap_or(key);
+        format!(
+            "{:?} waited for {:?}: {:?}, {}, {}, {}, in the kernel at {}",
+            self.kinds[i],
+            self.longest_of(i),
+            self.used()[i],
+            told("State:"),
+            told("Cpus_allowed_list:"),
+            told("nonvoluntary_ctxt_switches:"),
+            proc("wchan")
+        )
     }
 
     /// CPU time of each so far.

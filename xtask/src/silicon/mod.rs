@@ -6,6 +6,7 @@ pub(crate) mod experiment;
 pub(crate) mod nginx;
 mod picture;
 pub(crate) mod point;
+mod predicted;
 mod results;
 
 use std::path::PathBuf;

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The papers' web server (SFMA 4, SYSTOR 4.1): nginx compresses a page and sends it over TLS with
-//! ChaCha20-Poly1305. What of AVX-512's loss does each way of telling wide code apart remove?
+//! ChaCha20-Poly1305. What of AVX-512's loss does each way of telling wide code apart remove? And what had the
+//! simulator said?
+
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use silicon::{Log, Machine, Settings};
 
 use crate::silicon::picture::{self, Band};
 use crate::silicon::point::{Bench, Kept, Measured, Point};
+use crate::silicon::predicted::{self, Simulated};
 
 /// The CPU, all of its cores active: the clocks that SFMA 4 gives are 2.8, 2.4 and 1.9 GHz.
 pub(crate) const CPU: &str = "xeon-gold-6130";
@@ -24,6 +28,15 @@ pub(crate) const ROWS: [&str; 5] = ["none", "wide", "marks", "hints", "trap"];
 
 /// The rows of the demo.
 pub(crate) const DEMO: &[&str] = ROWS.split_at(4).0;
+
+/// How `turbolane sim` names each row.
+const SIMULATED: [Simulated; 5] = [
+    Simulated { variant: "none", policy: "fair" },
+    Simulated { variant: "", policy: "fair" },
+    Simulated { variant: "", policy: "lane:detect=mark" },
+    Simulated { variant: "", policy: "lane:detect=hint" },
+    Simulated { variant: "", policy: "lane:detect=trap" },
+];
 
 /// Each row with what it means.
 pub(crate) fn points(requests: u32) -> Vec<(Point, &'static str)> {
@@ -68,11 +81,15 @@ pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) meaning: &'static str,
     pub(crate) kept: Kept,
+    /// What the simulator says, requests per second.
+    pub(crate) predicted_per_s: f64,
 }
 
-/// The rows of these names, as many guests at a time as there are CPUs; what was kept is not measured again.
+/// The rows of these names, as many guests at a time as there are CPUs; what was kept is not measured again. `turbolane`
+/// is the program, for predictions.
 pub(crate) fn rows(
     bench: &Bench<'_>,
+    turbolane: &Path,
     names: &[&str],
     requests: u32,
     again: bool,
@@ -80,8 +97,19 @@ pub(crate) fn rows(
     let mut points = points(requests);
     points.retain(|(point, _)| names.contains(&point.name.as_str()));
     let kept = super::run_points(bench, points.iter().map(|(point, _)| point), again)?;
-    let rows = points.into_iter().zip(kept);
-    Ok(rows.map(|((point, meaning), kept)| Row { name: point.name, meaning, kept }).collect())
+    let row = |((point, meaning), kept): ((Point, &'static str), Kept)| -> Result<Row> {
+        let at = ROWS.iter().position(|row| *row == point.name).context("no such row")?;
+        let predicted_per_s = predicted::per_s(turbolane, SIMULATED[at])?;
+        Ok(Row { name: point.name, meaning, kept, predicted_per_s })
+    };
+    points.into_iter().zip(kept).map(row).collect()
+}
+
+/// How far the simulator's change against the first row is from the measured one, percentage points.
+pub(crate) fn error_points(rows: &[Row], row: &Row) -> f64 {
+    let none = &rows[0];
+    let predicted = row.predicted_per_s / none.predicted_per_s;
+    (predicted - row.kept.measured.per_s() / none.kept.measured.per_s()) * 100.0
 }
 
 /// The row of this name.
@@ -94,16 +122,18 @@ pub(crate) fn find<'a>(rows: &'a [Row], name: &str) -> &'a Measured {
 pub(crate) fn table(rows: &[Row]) -> String {
     let (none, wide) = (find(rows, ROWS[0]), find(rows, ROWS[1]));
     let mut text = format!(
-        "{:<6} {:>10} {:>8} {:>12} {:>20} {:>13} {:>7}\n",
+        "{:<6} {:>10} {:>8} {:>12} {:>9} {:>20} {:>13} {:>7}\n",
         "ROW",
         "REQUESTS/S",
         "CHANGE",
         "LOSS REMOVED",
+        "SIMULATED",
         "LEVEL 0 / 1 / 2, %",
         "INSNS/REQUEST",
         "HOST"
     );
-    for Row { name, kept: Kept { measured, .. }, .. } in rows {
+    for row in rows {
+        let Row { name, kept: Kept { measured, .. }, .. } = row;
         let change = (measured.per_s() / none.per_s() - 1.0) * 100.0;
         let removed = if ROWS[..2].contains(&name.as_str()) {
             "-".to_owned()
@@ -113,15 +143,16 @@ pub(crate) fn table(rows: &[Row]) -> String {
         let levels: Vec<String> =
             (0..3).map(|level| format!("{:.1}", measured.at_level_pct(level))).collect();
         text += &format!(
-            "{name:<6} {:>10.0} {:>8} {removed:>12} {:>20} {:>11.0} k {:>5.0} s\n",
+            "{name:<6} {:>10.0} {:>8} {removed:>12} {:>9} {:>20} {:>11.0} k {:>5.0} s\n",
             measured.per_s(),
             format!("{change:+.1} %"),
+            format!("{:+.1} %", change + error_points(rows, row)),
             levels.join(" / "),
             measured.insns_per_request() / 1000.0,
             measured.host_s
         );
     }
-    text += "\n";
+    text += "\nSIMULATED is the change that turbolane sim predicts on a model of this machine.\n\n";
     for Row { name, meaning, .. } in rows {
         text += &format!("{name:<6} {meaning}\n");
     }

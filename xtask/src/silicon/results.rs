@@ -2,7 +2,7 @@
 //! Experiments as benchmark results.
 
 use crate::bench::{Baseline, BenchResult, Better};
-use crate::silicon::nginx::{ROWS, Row, find, loss_pct, loss_removed_pct};
+use crate::silicon::nginx::{ROWS, Row, error_points, find, loss_pct, loss_removed_pct};
 
 /// A result of so many runs that gave one value.
 pub(crate) fn exact(name: &str, value: f64, unit: &str, n: u64, better: Better) -> BenchResult {
@@ -39,6 +39,18 @@ pub(crate) fn nginx(rows: &[Row]) -> Vec<BenchResult> {
     let worst_pct = changes.fold(f64::INFINITY, f64::min) * 100.0;
     let name = "silicon.worst_against_nothing_pct";
     results.push(exact(name, worst_pct, "%", 1, Better::Higher));
+    results.push(sim_error(rows));
     results.push(exact("silicon.experiment_s", wide.host_s, "s", 1, Better::Lower));
     results
+}
+
+/// The mean error of the simulator's predictions; its scenario is calibrated by the first two rows, which do not count.
+fn sim_error(rows: &[Row]) -> BenchResult {
+    let errors: Vec<f64> = rows[2..].iter().map(|row| error_points(rows, row).abs()).collect();
+    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+    let n = errors.len() as u64;
+    let mut result = exact("silicon.sim_error_points", mean, "points", n, Better::Lower);
+    result.min = errors.iter().copied().fold(f64::INFINITY, f64::min);
+    result.max = errors.iter().copied().fold(0.0, f64::max);
+    result
 }

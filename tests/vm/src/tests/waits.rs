@@ -31,7 +31,7 @@ pub fn a_light_task_beside_thirty() -> Result<()> {
         let hogs = Hogs::start(&hogs)?;
         std::thread::sleep(Duration::from_secs(15));
         ensure!(scx_state() == "enabled", "{name}: the scheduler is gone: {}", lane.stderr());
-        ensure!(hogs.longest() < BOUND, "{name}: a task waited for {:?}", hogs.longest());
+        ensure!(hogs.longest() < BOUND, "{name}: {}", hogs.who_waited());
     }
     lane.stop().map(drop)
 }
@@ -42,7 +42,7 @@ pub fn hundreds_of_all_weights() -> Result<()> {
     let hogs = Hogs::start(&every_kind(200))?;
     std::thread::sleep(Duration::from_secs(20));
     ensure!(scx_state() == "enabled", "the scheduler is gone: {}", lane.stderr());
-    ensure!(hogs.longest() < BOUND, "a task waited for {:?}", hogs.longest());
+    ensure!(hogs.longest() < BOUND, "{}", hogs.who_waited());
     drop(hogs);
     lane.stop().map(drop)
 }
