@@ -31,7 +31,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         "\n== on an emulated Xeon Gold 6130: nginx sends a compressed page over TLS ==\n\
          The clocks of its cores and their licence levels are a model (Bochs and crates/machine).\n\
          Everything else is real: Debian's kernel, nginx, OpenSSL and wrk, and Turbolane's scheduler.\n\
-         Three boots; about three minutes on two CPUs."
+         Four boots; about four minutes on two CPUs."
     );
     let rows = experiment::demo(binaries, args.again)?;
     println!("\n{}", rows.table);

@@ -24,7 +24,7 @@ pub(crate) const REQUESTS: u32 = 300;
 const CIPHER: &str = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3:EVP_CipherUpdate@2";
 
 /// The row without wide code, the row that loses, and the others.
-pub(crate) const ROWS: [&str; 5] = ["none", "wide", "marks", "hints", "trap"];
+pub(crate) const ROWS: [&str; 5] = ["none", "wide", "marks", "trap", "hints"];
 
 /// The rows of the demo.
 pub(crate) const DEMO: &[&str] = ROWS.split_at(4).0;
@@ -34,8 +34,8 @@ const SIMULATED: [Simulated; 5] = [
     Simulated { variant: "none", policy: "fair" },
     Simulated { variant: "", policy: "fair" },
     Simulated { variant: "", policy: "lane:detect=mark" },
-    Simulated { variant: "", policy: "lane:detect=hint" },
     Simulated { variant: "", policy: "lane:detect=trap" },
+    Simulated { variant: "", policy: "lane:detect=hint" },
 ];
 
 /// Each row with what it means.
@@ -46,7 +46,7 @@ pub(crate) fn points(requests: u32) -> Vec<(Point, &'static str)> {
         let command = words.iter().map(|&word| word.to_owned()).collect();
         (Point { name: name.to_owned(), command }, meaning)
     };
-    let [none, wide, marks, hints, trap] = ROWS;
+    let [none, wide, marks, trap, hints] = ROWS;
     vec![
         row(none, "none", &[], "OpenSSL without AVX2 and AVX-512"),
         row(wide, "wide", &[], "OpenSSL with AVX-512"),
@@ -56,13 +56,13 @@ pub(crate) fn points(requests: u32) -> Vec<(Point, &'static str)> {
             &["--mark", CIPHER],
             "the same under turbolane run --mark ...CipherUpdate",
         ),
+        row(trap, "wide", &["--trap", "avx512"], "the same under turbolane run --trap avx512"),
         row(
             hints,
             "hints",
             &["--wide-cpus", "auto"],
             "the same under turbolane run, nginx with libturbolane_openssl.so",
         ),
-        row(trap, "wide", &["--trap", "avx512"], "the same under turbolane run --trap avx512"),
     ]
 }
 
