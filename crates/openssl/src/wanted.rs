@@ -69,7 +69,7 @@ pub(crate) unsafe fn version(
 ) -> Option<&'static CStr> {
     // SAFETY: the caller's promise: the tables are what the linker itself has used.
     unsafe {
-        let tables = tables(dynamic.cast(), base)?;
+        let tables = tables(dynamic, base)?;
         let is_it = |&i: &u32| {
             let symbol = &*tables.symbols.add(i as usize);
             CStr::from_ptr(tables.strings.add(symbol.st_name as usize)) == name
@@ -85,22 +85,26 @@ pub(crate) unsafe fn version(
 /// # Safety
 /// As [`version`].
 pub(crate) unsafe fn is_pinned(dynamic: *const ()) -> bool {
-    let mut entry: *const Dynamic = dynamic.cast();
-    // SAFETY: the section ends in DT_NULL.
-    unsafe {
-        while !entry.is_null() && (*entry).tag != DT_NULL {
-            if (*entry).tag == DT_FLAGS_1 {
-                return (*entry).value & DF_1_NODELETE != 0;
-            }
-            entry = entry.add(1);
-        }
-    }
-    false
+    // SAFETY: the caller's promise.
+    let mut entries = unsafe { entries(dynamic) };
+    entries.any(|entry| entry.tag == DT_FLAGS_1 && entry.value & DF_1_NODELETE != 0)
+}
+
+/// The entries of a dynamic section; none if there is no section.
+///
+/// # Safety
+/// As [`version`].
+unsafe fn entries(dynamic: *const ()) -> impl Iterator<Item = &'static Dynamic> {
+    let first: *const Dynamic = dynamic.cast();
+    // SAFETY: the section ends in DT_NULL, and nobody looks further.
+    (0..)
+        .map_while(move |i| unsafe { first.as_ref().map(|_| &*first.add(i)) })
+        .take_while(|entry| entry.tag != DT_NULL)
 }
 
 /// # Safety
 /// As [`version`].
-unsafe fn tables(mut entry: *const Dynamic, base: usize) -> Option<Tables> {
+unsafe fn tables(dynamic: *const (), base: usize) -> Option<Tables> {
     let mut tables = Tables {
         strings: null(),
         symbols: null(),
@@ -108,25 +112,19 @@ unsafe fn tables(mut entry: *const Dynamic, base: usize) -> Option<Tables> {
         versions: null(),
         needs: null(),
     };
-    if entry.is_null() {
-        return None;
-    }
     // glibc replaces most offsets by addresses, but not all.
     let address = |value| if value < base { base + value } else { value };
-    // SAFETY: the section ends in DT_NULL; the values tell where the object's tables are. A GNU hash table's
-    // second word is the index of its first symbol.
-    unsafe {
-        while (*entry).tag != DT_NULL {
-            let at = core::ptr::with_exposed_provenance::<u32>(address((*entry).value));
-            match (*entry).tag {
-                DT_STRTAB => tables.strings = at.cast(),
-                DT_SYMTAB => tables.symbols = at.cast(),
-                DT_GNU_HASH => tables.first_defined = *at.add(1),
-                DT_VERSYM => tables.versions = at.cast(),
-                DT_VERNEED => tables.needs = at.cast(),
-                _ => {}
-            }
-            entry = entry.add(1);
+    // SAFETY: the caller's promise.
+    for entry in unsafe { entries(dynamic) } {
+        let at = core::ptr::with_exposed_provenance::<u32>(address(entry.value));
+        match entry.tag {
+            DT_STRTAB => tables.strings = at.cast(),
+            DT_SYMTAB => tables.symbols = at.cast(),
+            // SAFETY: a GNU hash table's second word is the index of its first symbol.
+            DT_GNU_HASH => tables.first_defined = unsafe { *at.add(1) },
+            DT_VERSYM => tables.versions = at.cast(),
+            DT_VERNEED => tables.needs = at.cast(),
+            _ => {}
         }
     }
     let complete = !tables.strings.is_null()

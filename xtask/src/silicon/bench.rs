@@ -56,13 +56,7 @@ cat /proc/uptime
 pub(crate) fn measure(lab: &Lab) -> Result<Vec<BenchResult>> {
     let mut results = vec![deterministic(lab)?, mips(lab)?];
     let bench = super::experiment::bench(lab)?;
-    let rows = nginx::rows(
-        &bench,
-        lab.binaries.program("turbolane")?,
-        &nginx::ROWS,
-        nginx::REQUESTS,
-        true,
-    )?;
+    let rows = nginx::rows(&bench, &nginx::ROWS, nginx::REQUESTS, true)?;
     results.extend(super::results::nginx(&rows));
     Ok(results)
 }

@@ -37,13 +37,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let lab = Lab::usual(Binaries::build()?)?;
-    let rows = nginx::rows(
-        &bench(&lab)?,
-        lab.binaries.program("turbolane")?,
-        &nginx::ROWS,
-        args.requests,
-        args.again,
-    )?;
+    let rows = nginx::rows(&bench(&lab)?, &nginx::ROWS, args.requests, args.again)?;
     print!("{}", nginx::table(&rows));
     if let Some(path) = &args.picture {
         std::fs::write(path, nginx::picture(&rows)?)
@@ -69,12 +63,6 @@ pub(crate) struct Shown {
 /// The demo's rows of the web server's experiment.
 pub(crate) fn demo(binaries: Binaries, again: bool) -> Result<Shown> {
     let lab = Lab::usual(binaries)?;
-    let rows = nginx::rows(
-        &bench(&lab)?,
-        lab.binaries.program("turbolane")?,
-        nginx::DEMO,
-        nginx::REQUESTS,
-        again,
-    )?;
+    let rows = nginx::rows(&bench(&lab)?, nginx::DEMO, nginx::REQUESTS, again)?;
     Ok(Shown { table: nginx::table(&rows), picture: nginx::picture(&rows)? })
 }

@@ -3,8 +3,6 @@
 //! ChaCha20-Poly1305. What of AVX-512's loss does each way of telling wide code apart remove? And what had the
 //! simulator said?
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use silicon::{Log, Machine, Settings};
 
@@ -29,38 +27,46 @@ pub(crate) const ROWS: [&str; 5] = ["none", "wide", "marks", "trap", "hints"];
 /// The rows of the demo.
 pub(crate) const DEMO: &[&str] = ROWS.split_at(4).0;
 
-/// How `turbolane sim` names each row.
-const SIMULATED: [Simulated; 5] = [
-    Simulated { variant: "none", policy: "fair" },
-    Simulated { variant: "", policy: "fair" },
-    Simulated { variant: "", policy: "lane:detect=mark" },
-    Simulated { variant: "", policy: "lane:detect=trap" },
-    Simulated { variant: "", policy: "lane:detect=hint" },
-];
+/// A row that is not measured yet.
+struct Planned {
+    point: Point,
+    meaning: &'static str,
+    simulated: Simulated,
+}
 
-/// Each row with what it means.
-pub(crate) fn points(requests: u32) -> Vec<(Point, &'static str)> {
-    let row = |name: &str, code: &str, run: &[&str], meaning| {
+/// Each row: how it is measured, how it is simulated, and what it means.
+fn planned(requests: u32) -> Vec<Planned> {
+    let row = |name: &str, code: &str, run: &[&str], simulated: (_, _), meaning| {
         let requests = requests.to_string();
         let words = [&["vmtests", "nginx", code, &requests], run].concat();
         let command = words.iter().map(|&word| word.to_owned()).collect();
-        (Point { name: name.to_owned(), command }, meaning)
+        let (variant, policy) = simulated;
+        let point = Point { name: name.to_owned(), command };
+        Planned { point, meaning, simulated: Simulated { variant, policy } }
     };
     let [none, wide, marks, trap, hints] = ROWS;
     vec![
-        row(none, "none", &[], "OpenSSL without AVX2 and AVX-512"),
-        row(wide, "wide", &[], "OpenSSL with AVX-512"),
+        row(none, "none", &[], ("none", "fair"), "OpenSSL without AVX2 and AVX-512"),
+        row(wide, "wide", &[], ("", "fair"), "OpenSSL with AVX-512"),
         row(
             marks,
             "wide",
             &["--mark", CIPHER],
+            ("", "lane:detect=mark"),
             "the same under turbolane run --mark ...CipherUpdate",
         ),
-        row(trap, "wide", &["--trap", "avx512"], "the same under turbolane run --trap avx512"),
+        row(
+            trap,
+            "wide",
+            &["--trap", "avx512"],
+            ("", "lane:detect=trap"),
+            "the same under turbolane run --trap avx512",
+        ),
         row(
             hints,
             "hints",
             &["--wide-cpus", "auto"],
+            ("", "lane:detect=hint"),
             "the same under turbolane run, nginx with libturbolane_openssl.so",
         ),
     ]
@@ -85,24 +91,22 @@ pub(crate) struct Row {
     pub(crate) predicted_per_s: f64,
 }
 
-/// The rows of these names, as many guests at a time as there are CPUs; what was kept is not measured again. `turbolane`
-/// is the program, for predictions.
+/// The rows of these names, as many guests at a time as there are CPUs; what was kept is not measured again.
 pub(crate) fn rows(
     bench: &Bench<'_>,
-    turbolane: &Path,
     names: &[&str],
     requests: u32,
     again: bool,
 ) -> Result<Vec<Row>> {
-    let mut points = points(requests);
-    points.retain(|(point, _)| names.contains(&point.name.as_str()));
-    let kept = super::run_points(bench, points.iter().map(|(point, _)| point), again)?;
-    let row = |((point, meaning), kept): ((Point, &'static str), Kept)| -> Result<Row> {
-        let at = ROWS.iter().position(|row| *row == point.name).context("no such row")?;
-        let predicted_per_s = predicted::per_s(turbolane, SIMULATED[at])?;
-        Ok(Row { name: point.name, meaning, kept, predicted_per_s })
+    let mut planned = planned(requests);
+    planned.retain(|row| names.contains(&row.point.name.as_str()));
+    let kept = super::run_points(bench, planned.iter().map(|row| &row.point), again)?;
+    let turbolane = bench.lab.binaries.program("turbolane")?;
+    let row = |(row, kept): (Planned, Kept)| -> Result<Row> {
+        let predicted_per_s = predicted::per_s(turbolane, &row.simulated)?;
+        Ok(Row { name: row.point.name, meaning: row.meaning, kept, predicted_per_s })
     };
-    points.into_iter().zip(kept).map(row).collect()
+    planned.into_iter().zip(kept).map(row).collect()
 }
 
 /// How far the simulator's change against the first row is from the measured one, percentage points.
@@ -196,7 +200,7 @@ mod tests {
 
     #[test]
     fn every_row_is_a_point() {
-        let names: Vec<String> = points(300).into_iter().map(|(point, _)| point.name).collect();
+        let names: Vec<String> = planned(300).into_iter().map(|row| row.point.name).collect();
         assert_eq!(names, ROWS);
     }
 }

@@ -12,7 +12,6 @@ const SCENARIO: &str = "docs/experiments/silicon-nginx.toml";
 const MACHINE: &str = "docs/experiments/silicon-machine.toml";
 
 /// How a row is simulated.
-#[derive(Clone, Copy)]
 pub(crate) struct Simulated {
     /// Of the scenario's code; empty for the scenario as it stands.
     pub(crate) variant: &'static str,
@@ -21,7 +20,7 @@ pub(crate) struct Simulated {
 }
 
 /// Requests per second of the row, as simulated by this program.
-pub(crate) fn per_s(turbolane: &Path, row: Simulated) -> Result<f64> {
+pub(crate) fn per_s(turbolane: &Path, row: &Simulated) -> Result<f64> {
     let mut args = vec!["sim", SCENARIO, "--machine", MACHINE, "--json", "--policy", row.policy];
     if !row.variant.is_empty() {
         args.extend(["--variant", row.variant]);
