@@ -33,15 +33,22 @@
  * cost more than they let through. MOST makes that cost 1 %.
  *
  * The table is one for all processes: workers that were forked have the same
- * addresses, and learn together.
+ * addresses, and learn together. But each place belongs to a user: what a program
+ * has learned, no other user's can change. A place that another user's program
+ * needs begins anew, with the shortest glance: so the worst that one user can do to
+ * another is to make glances short, which costs a trap more, and hides nothing.
  *
  * Limits: sites are known by a hash, and two may share a place; then the more careful
  * one prevails. A section that begins and ends inside of a glance goes unseen,
  * unless a licence counter shows it (levels.c).
  */
+#include <linux/build_bug.h>
+#include <linux/cred.h>
 #include <linux/hash.h>
 #include <linux/hrtimer.h>
 #include <linux/uaccess.h>
+#include <linux/uidgid.h>
+#include <linux/user_namespace.h>
 #include <linux/version.h>
 
 #include "trap.h"
@@ -53,19 +60,45 @@
 /* ---- what sites have learned ---- */
 
 /*
- * Written by all CPUs without a lock: a change that is lost is made another time.
- * Few glances change anything.
+ * Changed by all CPUs without a lock, each place as one word: a change that another
+ * one comes before is dropped, and made another time. Few glances change anything.
  */
-static struct site {
-	u8 doublings; /* its glances: LEAST_NS, doubled so often */
-	u8 good;      /* since the last doubling */
-	u8 needed;    /* good ones for the next, but for one */
-	u8 skips;     /* glances that it does not get */
-} sites[1 << SITES_BITS];
+union site {
+	struct {
+		u32 uid;      /* of the user whose place it is */
+		u8 doublings; /* its glances: LEAST_NS, doubled so often */
+		u8 good;      /* since the last doubling */
+		u8 needed;    /* good ones for the next, but for one */
+		u8 skips;     /* glances that it does not get */
+	};
+	u64 word;
+};
+static_assert(sizeof(union site) == sizeof(u64));
 
-static u64 glance_ns(const struct site *site)
+static union site sites[1 << SITES_BITS];
+
+/* What the current task's user has learned of a place that holds this: nothing, if
+ * it is another user's. */
+static union site learned_of(u64 word)
 {
-	return LEAST_NS << READ_ONCE(site->doublings);
+	u32 uid = from_kuid(&init_user_ns, current_uid());
+	union site site = {.word = word};
+
+	if (site.uid != uid)
+		site = (union site){.uid = uid};
+	return site;
+}
+
+/* Let the place hold this, unless it is no longer as it was when it was read. */
+static void store(u16 number, u64 before, union site site)
+{
+	if (site.word != before)
+		cmpxchg(&sites[number].word, before, site.word);
+}
+
+static u64 glance_ns(union site site)
+{
+	return LEAST_NS << site.doublings;
 }
 
 /* The place of the call site in the table. */
@@ -80,20 +113,22 @@ static u16 site_of(const struct pt_regs *regs)
 }
 
 /* The task uses light code again, at `next`, so long after its last glance began. */
-static void learn(struct site *last, const struct site *next, u64 after_ns)
+static void learn(u16 number, union site next, u64 after_ns)
 {
-	u8 good = READ_ONCE(last->good);
+	u64 before = READ_ONCE(sites[number].word);
+	union site last = learned_of(before);
 
-	if (READ_ONCE(last->doublings) >= DOUBLINGS_MOST ||
+	if (last.doublings >= DOUBLINGS_MOST ||
 	    (after_ns < 2 * glance_ns(last) &&
-	     READ_ONCE(next->doublings) <= READ_ONCE(last->doublings)))
+	     next.doublings <= last.doublings))
 		return;
-	if (good < READ_ONCE(last->needed)) {
-		WRITE_ONCE(last->good, good + 1);
-		return;
+	if (last.good < last.needed) {
+		last.good++;
+	} else {
+		last.good = 0;
+		last.doublings++;
 	}
-	WRITE_ONCE(last->good, 0);
-	WRITE_ONCE(last->doublings, READ_ONCE(last->doublings) + 1);
+	store(number, before, last);
 }
 
 /*
@@ -102,24 +137,23 @@ static void learn(struct site *last, const struct site *next, u64 after_ns)
  */
 void tlt_glance_wide(struct tlt_task *t, u64 now_ns, bool missed)
 {
-	struct site *site;
-	u8 doublings;
+	union site site;
+	u64 before;
 
 	if (!t || !t->glance_since_ns)
 		return;
-	site = &sites[t->glance_site];
-	doublings = READ_ONCE(site->doublings);
+	before = READ_ONCE(sites[t->glance_site].word);
+	site = learned_of(before);
 	if (missed) {
-		u8 needed = min(4 * READ_ONCE(site->needed) + 3, 255);
-
-		WRITE_ONCE(site->needed, needed);
-		WRITE_ONCE(site->skips, needed);
-		WRITE_ONCE(site->doublings, 0);
-		WRITE_ONCE(site->good, 0);
+		site.needed = min(4 * site.needed + 3, 255);
+		site.skips = site.needed;
+		site.doublings = 0;
+		site.good = 0;
 	} else if (now_ns - t->glance_since_ns < 2 * glance_ns(site)) {
-		WRITE_ONCE(site->doublings, doublings ? doublings - 1 : 0);
-		WRITE_ONCE(site->good, 0);
+		site.doublings -= site.doublings > 0;
+		site.good = 0;
 	}
+	store(t->glance_site, before, site);
 	t->glance_since_ns = 0;
 }
 
@@ -139,17 +173,16 @@ u64 tlt_glance_begins(struct tlt_cpu *c, struct tlt_task *t,
 		      const struct pt_regs *regs, u64 now_ns)
 {
 	u16 number = site_of(regs);
-	struct site *site = &sites[number];
-	u8 skips = READ_ONCE(site->skips);
-	u64 period_ns;
+	u64 before = READ_ONCE(sites[number].word), period_ns;
+	union site site = learned_of(before);
 
-	if (skips) {
-		WRITE_ONCE(site->skips, skips - 1);
+	if (site.skips) {
+		site.skips--;
+		store(number, before, site);
 		return 0;
 	}
 	if (t->glance_since_ns)
-		learn(&sites[t->glance_site], site,
-		      now_ns - t->glance_since_ns);
+		learn(t->glance_site, site, now_ns - t->glance_since_ns);
 	t->glance_site = number;
 	t->glance_since_ns = now_ns;
 	period_ns = glance_ns(site);

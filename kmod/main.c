@@ -28,18 +28,40 @@ MODULE_PARM_DESC(components,
 static int hotplug_state;
 
 /*
- * With PREEMPT_RT spinlocks sleep, and so do allocations: neither the trap nor
- * the return to user mode, with interrupts off, could make a note of a task.
- * What compilers do to functions (LTO) shows in the kernel's text: xstate.c.
- * kCFI finds the types that it expects (hooks.c).
+ * Kernels that are refused by their configuration:
+ *
+ *   PREEMPT_RT  spinlocks sleep there, and so do allocations: neither the trap nor
+ *               the return to user mode, with interrupts off, could make a note of
+ *               a task.
+ *   CFI         an indirect call whose target has another type than the caller
+ *               expects ends in a panic. Our hooks are called by ftrace, tracepoints
+ *               and notifiers; no such kernel was at hand to try each of them on.
+ *   LTO         functions move into their callers, and a call that is hooked may
+ *               leave copies that are not. The look at the kernel's text (xstate.c)
+ *               finds an XSAVE in such a copy, but not what else was moved.
  */
+static const struct {
+	bool is_set;
+	const char *name;
+} refused[] = {
+	{IS_ENABLED(CONFIG_PREEMPT_RT), "PREEMPT_RT"},
+	{IS_ENABLED(CONFIG_CFI_CLANG) || IS_ENABLED(CONFIG_CFI), "CFI"},
+	{IS_ENABLED(CONFIG_LTO_CLANG), "LTO_CLANG"},
+};
+
 static int refused_configuration(void)
 {
-	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
-		return 0;
-	pr_err("this kernel is built with PREEMPT_RT, on which the module "
-	       "cannot work\n");
-	return -EOPNOTSUPP;
+	int i, err = 0;
+
+	for (i = 0; i < ARRAY_SIZE(refused); i++) {
+		if (!refused[i].is_set)
+			continue;
+		pr_err("this kernel is built with CONFIG_%s, on which the "
+		       "module cannot work\n",
+		       refused[i].name);
+		err = -EOPNOTSUPP;
+	}
+	return err;
 }
 
 /*

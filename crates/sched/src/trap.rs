@@ -126,7 +126,8 @@ fn load(components: &str) -> Result<()> {
             }
             Some(libc::ENOEXEC) => "it was built for another kernel; build it again".into(),
             Some(libc::EOPNOTSUPP) => {
-                "this kernel saves registers in places that the module does not know, or is built with PREEMPT_RT"
+                "this kernel saves registers in places that the module does not know, or is built with PREEMPT_RT, CFI \
+                 or LTO"
                     .into()
             }
             Some(libc::ENOENT) => "this kernel lacks a function that it must follow".into(),

@@ -11,12 +11,15 @@ use hw::trap::{Device, Verdict};
 use sched::detection::Watch;
 
 use super::trap::all_cpus;
-use crate::guest::{install, spin, wait_for};
+use crate::guest::{self, install, spin, wait_for};
 use crate::trap::vectors::{heavy, light};
 use crate::trap::{Trap, set};
 
 const PROGRAM: (&str, &[u8]) =
     ("/tmp/maps_code", include_bytes!(concat!(env!("OUT_DIR"), "/maps_code")));
+
+/// The user `nobody`.
+const NOBODY: u32 = 65534;
 
 /// Scanning libcrypto takes that long under emulation, and it may take a tenth of the time.
 const SCAN_LIMIT: Duration = Duration::from_secs(150);
@@ -74,7 +77,44 @@ pub fn glances() -> Result<()> {
     }
     let steered = trap.device().task_counters(pid)?.steered - before;
     ensure!(steered >= 40, "heavy code trapped in {steered} of 50 rounds");
+    other_users_teach_nothing(&trap).context("another user's glances")?;
     trap.off()
+}
+
+/// The user `nobody` teaches a call site that nothing follows its light code, so that it gets the longest glances
+/// there. A program of root in which heavy code follows traps all the same, the first time.
+fn other_users_teach_nothing(trap: &Trap) -> Result<()> {
+    let mut teacher = guest::Child::fork(|| {
+        // SAFETY: gives up root's rights, for good.
+        if unsafe { libc::setuid(NOBODY) } != 0 {
+            std::process::exit(1);
+        }
+        spin(Duration::from_millis(100)); // by then it is known to be wide
+        for _ in 0..100 {
+            light_at_one_site();
+            spin(Duration::from_micros(300));
+        }
+    })?;
+    trap.device().learn(teacher.pid, Verdict::Wide)?;
+    let given = trap.sum(|c| c.glances)?;
+    ensure!(teacher.wait()? == 0, "the other user's program failed");
+    let given = trap.sum(|c| c.glances)? - given;
+    ensure!(given >= 50, "it was given only {given} glances");
+    let pid = std::process::id() as i32;
+    let before = trap.device().task_counters(pid)?.steered;
+    spin(Duration::from_millis(6));
+    light_at_one_site();
+    spin(Duration::from_micros(50));
+    heavy();
+    let steered = trap.device().task_counters(pid)?.steered - before;
+    ensure!(steered == 1, "heavy code trapped {steered} times");
+    Ok(())
+}
+
+/// The word on top of the stack at this light code is the same, whoever calls.
+#[inline(never)]
+fn light_at_one_site() {
+    light();
 }
 
 /// Nothing but the end of a glance makes the heavy code trap: a tick comes in one of twenty rounds.
