@@ -191,6 +191,52 @@ static __always_inline void tl_scx_set_cpuperf(s32 cpu, u32 target_q10)
 		scx_bpf_cpuperf_set(cpu, target_q10);
 }
 
+/* What waits on this CPU's local queue is to be placed anew. */
+static __always_inline void tl_scx_reenqueue_local(void)
+{
+	if (bpf_ksym_exists(scx_bpf_reenqueue_local))
+		scx_bpf_reenqueue_local();
+}
+
+/* The control group of a task, with a reference; NULL where the kernel gives a
+ * scheduler none. */
+static __always_inline struct cgroup *tl_scx_task_cgroup(struct task_struct *p)
+{
+	return bpf_ksym_exists(scx_bpf_task_cgroup) ? scx_bpf_task_cgroup(p) :
+						      NULL;
+}
+
+/* cpu.idle of a new group, where the kernel says it. */
+static __always_inline bool
+tl_scx_is_idle(const struct scx_cgroup_init_args *args)
+{
+	return bpf_core_field_exists(args->sched_idle) && args->sched_idle;
+}
+
+/* Whether the kernel reports cpu.max: from 6.17 on. */
+static __always_inline bool
+tl_scx_has_bandwidth(const struct scx_cgroup_init_args *args)
+{
+	return bpf_core_field_exists(args->bw_quota_us);
+}
+
+/* How often the task has disabled its migration, and is in an RCU read section.
+ * Kernels that are not preemptible have no such counts, nor tasks that are switched
+ * out there. */
+static __always_inline u32 tl_migration_disabled(const struct task_struct *p)
+{
+	return bpf_core_field_exists(p->migration_disabled) ?
+		       p->migration_disabled :
+		       0;
+}
+
+static __always_inline s32 tl_rcu_nesting(const struct task_struct *p)
+{
+	return bpf_core_field_exists(p->rcu_read_lock_nesting) ?
+		       p->rcu_read_lock_nesting :
+		       0;
+}
+
 /* Walk a queue; tl_queue_iter is the iterator inside the loop, named by
  * libbpf's bpf_for_each. */
 #define tl_for_each_queued(p, dsq_id) bpf_for_each(scx_dsq, p, dsq_id, 0)

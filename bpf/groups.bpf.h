@@ -117,9 +117,7 @@ __noinline u32 tl_find_group(struct task_struct *p __arg_trusted)
 	struct cgroup *cgrp;
 	u32 slot;
 
-	if (!bpf_ksym_exists(scx_bpf_task_cgroup))
-		return 0;
-	cgrp = scx_bpf_task_cgroup(p);
+	cgrp = tl_scx_task_cgroup(p);
 	if (!cgrp)
 		return 0;
 	slot = slot_of(cgrp);
@@ -270,11 +268,7 @@ static __always_inline bool must_not_be_held(const struct task_struct *p)
 
 	if (p->flags & (PF_EXITING | PF_KTHREAD))
 		return true;
-	if (bpf_core_field_exists(p->migration_disabled) &&
-	    p->migration_disabled > own)
-		return true;
-	if (bpf_core_field_exists(p->rcu_read_lock_nesting) &&
-	    p->rcu_read_lock_nesting > own)
+	if (tl_migration_disabled(p) > (u32)own || tl_rcu_nesting(p) > own)
 		return true;
 	return p->signal->flags & SIGNAL_GROUP_EXIT;
 }
@@ -391,13 +385,12 @@ static __always_inline void begin_group(struct group *group, u32 slot,
 
 	group->parent = above;
 	group->own_weight = args->weight;
-	group->is_idle = bpf_core_field_exists(args->sched_idle) &&
-			 args->sched_idle;
+	group->is_idle = tl_scx_is_idle(args);
 	group->g.weight = tl_group_weight(group->own_weight, group->is_idle);
 	group->g.load = 0;
 	group->g.factor = tl_group_factor(
 		parent ? parent->g.factor : TL_GROUPS_ONE, group->g.weight, 0);
-	if (bpf_core_field_exists(args->bw_quota_us))
+	if (tl_scx_has_bandwidth(args))
 		set_limit(group, slot, args->bw_period_us, args->bw_quota_us,
 			  args->bw_burst_us);
 	else

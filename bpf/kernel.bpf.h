@@ -46,6 +46,9 @@ enum {
 	BPF_F_MMAPABLE = 1U << 10,
 };
 enum {
+	BPF_F_TIMER_CPU_PIN = 1U << 1,
+};
+enum {
 	BPF_RB_NO_WAKEUP = 1U << 0,
 };
 enum {

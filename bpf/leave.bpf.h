@@ -43,8 +43,7 @@ static __always_inline bool may_not_migrate(struct task_struct *p)
 {
 	u32 own = p == bpf_get_current_task_btf();
 
-	return bpf_core_field_exists(p->migration_disabled) &&
-	       p->migration_disabled > own;
+	return tl_migration_disabled(p) > own;
 }
 
 /* Have the current task give up its CPU; for tracing programs. */

@@ -8,6 +8,7 @@
  *   arrivals.bpf.h how a CPU knows that nothing has been queued
  *   classes.bpf.h  CPU classes as masks, what an affinity reaches
  *   clocks.bpf.h   queues and their clocks
+ *   slices.bpf.h   slices that end between two ticks
  *   victims.bpf.h  whom wide work displaces
  *   groups.bpf.h   control groups: weights, limits
  *   place.bpf.h    select_cpu, enqueue: an idle CPU or a queue
@@ -45,6 +46,7 @@ char LICENSE[] SEC("license") = "GPL";
 #include "arrivals.bpf.h"
 #include "classes.bpf.h"
 #include "clocks.bpf.h"
+#include "slices.bpf.h"
 #include "victims.bpf.h"
 #include "groups.bpf.h"
 #include "place.bpf.h"
@@ -163,6 +165,7 @@ void BPF_PROG(tl_running, struct task_struct *p)
 	tc->t.started_ns = now_ns;
 	tc->counted_ns = now_ns;
 	c->running_clock = tc->t.clock;
+	time_slice(cpu, tc->t.clock, p->scx.slice, now_ns);
 	refresh_caps(p, tc);
 	queue = tl_task_queue(&tc->t);
 	c->running_queue = queue;
@@ -340,8 +343,7 @@ void BPF_PROG(tl_disable, struct task_struct *p)
 SEC("struct_ops/tl_cpu_release")
 void BPF_PROG(tl_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
-	if (bpf_ksym_exists(scx_bpf_reenqueue_local))
-		scx_bpf_reenqueue_local();
+	tl_scx_reenqueue_local();
 }
 
 static __always_inline int create_queues(void)
@@ -373,6 +375,8 @@ s32 BPF_PROG(tl_init)
 		err = create_scratch_masks(SCRATCH_CALLBACK);
 	if (!err)
 		err = create_scratch_masks(SCRATCH_PROBE);
+	if (!err)
+		err = create_slice_timers();
 	if (!err)
 		err = start_passes();
 	if (!err)

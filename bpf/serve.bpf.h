@@ -399,7 +399,7 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 	struct tl_cpu *c = lookup_cpu(cpu);
 	struct rival r = {.side = TL_SIDE_NONE, .cpu = cpu};
 	struct task_ctx *stays;
-	u64 arrivals;
+	u64 arrivals, slice_ns;
 	bool quiet;
 
 	if (!c || fault == TL_FAULT_STALL || goes_on_inside(prev))
@@ -416,7 +416,9 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 		return;
 	if (!stays || !prev)
 		return;
-	tl_scx_set_slice(prev, slice_to_go_on(&stays->t, cpu));
+	slice_ns = slice_to_go_on(&stays->t, cpu);
+	tl_scx_set_slice(prev, slice_ns);
+	time_slice(cpu, stays->t.clock, slice_ns, bpf_ktime_get_ns());
 	/* It goes on without running() being called, and its type may have
 	 * changed since it started: say who may displace it now. Else a guest
 	 * that was wide until now holds a wide CPU until the next tick. */

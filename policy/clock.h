@@ -28,8 +28,17 @@
  *   wait <= W * 9/8 + round
  *
  * Where a round takes long by itself, W is shorter (never below a quarter of
- * TL_WAIT_NS), and so are slices (never below TL_SLICE_LEAST_NS), because the sum
- * is what a task waits for. crates/policy/tests/waits.rs checks the bound.
+ * TL_WAIT_NS), and so are slices, because the sum is what a task waits for.
+ * crates/policy/tests/waits.rs checks the bound.
+ *
+ * The kernel ends slices at ticks, 1 to 10 ms apart, so with a thousand tasks for a
+ * CPU a round takes 1 to 10 s, whatever their slices are, and with a few thousand
+ * the kernel's watchdog would end the scheduler. Therefore slices of queues with
+ * more than TL_TICKED_TASKS for each CPU are ended by a timer
+ * (tl_slice_needs_timer). They are TL_SLICE_LEAST_NS long until a round of those
+ * would take longer than TL_WAIT_NS, then shorter, down to TL_SLICE_SHORTEST_NS:
+ * a round takes a second with 10,000 tasks for a CPU, and the watchdog's ten with
+ * less than 100,000, by what switches cost.
  *
  * A light task whose slice costs more than W would get too much: two ticks of 4 ms
  * in each second are 0.8 % of a CPU, whatever it is due. So its slice is as much
@@ -55,8 +64,15 @@
 #define TL_WAIT_NS 1000000000ull
 /* Rounds longer than this are shortened by shorter slices. */
 #define TL_ROUND_NS 250000000ull
-/* Shortest slice. The kernel ends slices at ticks, 1 to 10 ms apart. */
+/* Shortest slice of up to a thousand tasks for a CPU: a switch costs 5 to 10 us with
+ * what it does to caches, 1 % of it. */
 #define TL_SLICE_LEAST_NS 1000000ull
+/* Shortest slice of all: of more tasks than that a tenth of the time may go into
+ * switches. */
+#define TL_SLICE_SHORTEST_NS 100000ull
+/* So many tasks for a CPU may have slices that end at ticks: a round of them takes
+ * 0.64 s with ticks of 10 ms. */
+#define TL_TICKED_TASKS 64u
 /* The pace is measured over this time: many slices, so that tasks of all weights
  * have their part in it. */
 #define TL_PACE_WINDOW_NS 100000000ull
@@ -112,16 +128,34 @@ tl_inline u64 tl_round_ns(u64 slice_ns, u32 nr_tasks, u32 nr_cpus)
 	return slice_ns * nr_tasks / (nr_cpus ? nr_cpus : 1);
 }
 
+/* Whether slices of that queue are ended by a timer: at ticks would be too late. */
+tl_inline u32 tl_slice_needs_timer(u32 nr_tasks, u32 nr_cpus)
+{
+	return nr_tasks > TL_TICKED_TASKS * (nr_cpus ? nr_cpus : 1);
+}
+
+/* The shortest slice of a task of that queue. */
+tl_inline u64 tl_slice_least_ns(u32 nr_tasks, u32 nr_cpus)
+{
+	u64 least_ns = TL_WAIT_NS * (nr_cpus ? nr_cpus : 1) /
+		       (nr_tasks ? nr_tasks : 1);
+
+	if (least_ns > TL_SLICE_LEAST_NS)
+		return TL_SLICE_LEAST_NS;
+	return least_ns > TL_SLICE_SHORTEST_NS ? least_ns :
+						 TL_SLICE_SHORTEST_NS;
+}
+
 /* The slice of a task of that queue: shorter where the round is too long. */
 tl_inline u64 tl_slice_in_round_ns(u64 slice_ns, u32 nr_tasks, u32 nr_cpus)
 {
 	u64 round_ns = tl_round_ns(slice_ns, nr_tasks, nr_cpus);
-	u64 shorter_ns;
+	u64 least_ns = tl_slice_least_ns(nr_tasks, nr_cpus), shorter_ns;
 
-	if (round_ns <= TL_ROUND_NS || slice_ns <= TL_SLICE_LEAST_NS)
+	if (round_ns <= TL_ROUND_NS || slice_ns <= least_ns)
 		return slice_ns;
 	shorter_ns = TL_ROUND_NS * (nr_cpus ? nr_cpus : 1) / nr_tasks;
-	return shorter_ns > TL_SLICE_LEAST_NS ? shorter_ns : TL_SLICE_LEAST_NS;
+	return shorter_ns > least_ns ? shorter_ns : least_ns;
 }
 
 /* Longest wait that a lag may cost in that queue: W above. */

@@ -180,6 +180,10 @@ fn run_one(bench: &Suite, lab: &Lab) -> Result<Vec<BenchResult>> {
         return run_here(bench, lab.binaries.program("vmtests")?);
     }
     let outcome = bench.run(lab, &["vmtests", "bench", &bench.name])?;
+    // What it printed says what its numbers are made of.
+    let log = repo::logs()?.join(format!("bench-{}.log", bench.name));
+    std::fs::write(&log, &outcome.stdout)
+        .with_context(|| format!("cannot write {}", log.display()))?;
     if !outcome.is_clean() {
         for finding in &outcome.findings {
             eprintln!("kernel log, line {}: {}", finding.number, finding.line);

@@ -145,6 +145,8 @@ pub struct TaskSummary {
     pub wide_ns: u64,
     /// Time that it could have run and did not.
     pub wait_ns: u64,
+    /// The longest of these waits.
+    pub longest_wait_ns: u64,
     /// Times that it stopped running.
     pub runs: u64,
     /// Of these, to wait for something.
@@ -242,6 +244,7 @@ impl RecordSummary {
             ("WIDE", Align::Right),
             ("WIDE %", Align::Right),
             ("WAIT", Align::Right),
+            ("LONGEST", Align::Right),
             ("RUNS", Align::Right),
             ("MIGR", Align::Right),
             ("NAME", Align::Left),
@@ -253,6 +256,7 @@ impl RecordSummary {
                 duration(task.wide_ns),
                 format!("{:.1}", 100.0 * task.wide_ns as f64 / task.run_ns.max(1) as f64),
                 duration(task.wait_ns),
+                duration(task.longest_wait_ns),
                 task.runs.to_string(),
                 task.migrations.to_string(),
                 task.name.clone(),

@@ -40,6 +40,7 @@ struct Counted {
     run_ns: u64,
     wide_ns: u64,
     wait_ns: u64,
+    longest_wait_ns: u64,
     runs: u64,
     sleeps: u64,
     wakes: u64,
@@ -145,6 +146,7 @@ fn tasks(counted: &[Counted], follower: &Follower) -> Vec<TaskSummary> {
             run_ns: counted.run_ns,
             wide_ns: counted.wide_ns,
             wait_ns: counted.wait_ns,
+            longest_wait_ns: counted.longest_wait_ns,
             runs: counted.runs,
             sleeps: counted.sleeps,
             wakes: counted.wakes,
@@ -190,6 +192,7 @@ impl Visit for Summary {
         let waited_ns = wait.end_ns.saturating_sub(wait.start_ns);
         let task = self.task(wait.task);
         task.wait_ns = task.wait_ns.saturating_add(waited_ns);
+        task.longest_wait_ns = task.longest_wait_ns.max(waited_ns);
         if wait.woken {
             self.waits_ns.push(waited_ns);
         }

@@ -2,12 +2,12 @@
 //! Busy tasks of every weight, bound or free, wide or not, each of which notes how long it had to wait for a CPU and how
 //! much CPU time it got.
 
-use std::fs;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
+use crate::evidence;
 use crate::guest::{Child, now_ns, nr_cpus, set_affinity, thread_time, wait_for, work};
 use crate::load;
 
@@ -36,6 +36,7 @@ struct Notes {
     /// 1 = they may begin. They sleep on it: a thousand that looked again and again would keep others from getting ready.
     is_open: AtomicU32,
     longest_ns: [AtomicU64; MOST],
+    longest_at_ns: [AtomicU64; MOST],
     used_ns: [AtomicU64; MOST],
     last_ns: [AtomicU64; MOST],
 }
@@ -121,27 +122,34 @@ impl Hogs {
         Duration::from_nanos(notes.longest_ns[hog].load(Ordering::Relaxed).max(open_ns))
     }
 
-    /// Who waited longest, and what it does now: a hog that has died waits for ever.
+    /// Those that waited longest: for how long, when that ended, and what they are, a line each.
+    pub fn who_waited_most(&self, nr: usize) -> String {
+        let mut hogs: Vec<usize> = (0..self.children.len()).collect();
+        hogs.sort_by_key(|&i| std::cmp::Reverse(self.longest_of(i)));
+        let line = |&i: &usize| {
+            let at_ns = self.notes.longest_at_ns[i].load(Ordering::Relaxed);
+            let ago = Duration::from_nanos(now_ns().saturating_sub(at_ns));
+            format!(
+                "{:?} until {ago:?} ago: {:?}, used {:?}",
+                self.longest_of(i),
+                self.kinds[i],
+                self.used()[i]
+            )
+        };
+        hogs.iter().take(nr).map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Who waited longest, and what the kernel says of that hog now: one that has died waits for ever.
     pub fn who_waited(&self) -> String {
         let Some(i) = (0..self.children.len()).max_by_key(|&i| self.longest_of(i)) else {
-            return "nobody".into();
+            return "there are no hogs".into();
         };
-        let proc = |file: &str| {
-            let path = format!("/proc/{}/{file}", self.children[i].pid);
-            fs::read_to_string(path).unwrap_or_else(|error| error.to_string())
-        };
-        let status = proc("status");
-        let told =
-            |key: &'static str| status.lines().find(|line| line.starts_with(key)).unwrap_or(key);
+        let evidence = evidence::of_task(self.children[i].pid);
         format!(
-            "{:?} waited for {:?}: {:?}, {}, {}, {}, in the kernel at {}",
+            "{:?} waited for {:?}, and ran for {:?}: {evidence}",
             self.kinds[i],
             self.longest_of(i),
-            self.used()[i],
-            told("State:"),
-            told("Cpus_allowed_list:"),
-            told("nonvoluntary_ctxt_switches:"),
-            proc("wchan")
+            self.used()[i]
         )
     }
 
@@ -187,7 +195,10 @@ fn live(hog: &Hog, notes: &Notes, i: usize) {
     loop {
         work(2000);
         let now = now_ns();
-        notes.longest_ns[i].fetch_max(now - last_ns, Ordering::Relaxed);
+        if now - last_ns > notes.longest_ns[i].load(Ordering::Relaxed) {
+            notes.longest_ns[i].store(now - last_ns, Ordering::Relaxed);
+            notes.longest_at_ns[i].store(now, Ordering::Relaxed);
+        }
         notes.last_ns[i].store(now, Ordering::Relaxed);
         notes.used_ns[i].store(thread_time().as_nanos() as u64, Ordering::Relaxed);
         last_ns = now;

@@ -21,6 +21,7 @@
 
 mod bench;
 mod cgroups;
+mod evidence;
 mod fake_pmu;
 mod guest;
 mod hogs;
@@ -31,6 +32,7 @@ mod measure;
 mod nginx;
 mod probe_site;
 mod pstate_end;
+mod recorded_waits;
 mod samples;
 mod silicon;
 mod silicon_bursts;

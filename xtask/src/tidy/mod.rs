@@ -3,6 +3,7 @@
 //! is a function from the tree to complaints, with a test that shows what it
 //! complains about.
 
+mod kernels;
 mod layers;
 mod license;
 mod text;
@@ -17,8 +18,9 @@ pub(crate) use tree::Tree;
 
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 11] = [
     license::every_source_names_its_license,
+    kernels::only_compat_asks_what_a_kernel_has,
     layers::crates_use_only_what_they_may,
     layers::only_report_serialises,
     layers::only_hw_touches_the_machine,

@@ -78,8 +78,9 @@ pub const ALL: &[Case] = &[
     Case::new("group_held", groups::many_held_tasks).limit_s(400),
     Case::new("group_storm", groups::delegated_storm).limit_s(300),
     Case::new("quota", limits::quota),
-    Case::new("waits", waits::a_light_task_beside_thirty),
-    Case::new("waits_hundreds", waits::hundreds_of_all_weights).limit_s(400),
+    Case::new("waits", waits::a_light_task_beside_thirty).virtual_time().limit_s(500),
+    Case::new("waits_hundreds", waits::hundreds_of_all_weights).virtual_time().limit_s(500),
+    Case::new("waits_thousands", waits::thousands_for_one_cpu).virtual_time().limit_s(500),
     Case::new("waits_llcs", waits::caches_share_their_load)
         .topology("sockets=2,cores=2")
         .limit_s(240),

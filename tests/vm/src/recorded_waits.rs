@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The longest wait of any task of the machine, as `turbolane record` saw it: from the moment at which a task could run
+//! to the one at which it does.
+//!
+//! The clocks of the tasks themselves say something else in an emulated machine. QEMU executes one virtual CPU at a
+//! time, and a task's turn of a tick often passes before its CPU gets there: by the clocks of a thousand busy tasks the
+//! longest wait was 4.3 s, three turns in a row, where the kernel saw 1.5 s from each to the next.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use report::record::RecordSummary;
+
+use crate::guest::wait_for;
+use crate::lane::{TURBOLANE, turbolane};
+
+const TRACE: &str = "/tmp/waits.trace";
+/// Of so many events the kernel may leave one out (why, tests/record.rs says): a lost beginning of a turn makes a wait
+/// look longer than it was, a lost wake-up hides one, and neither is more likely for a long wait.
+const EVENTS_PER_LOST: u64 = 10_000;
+
+/// A recording in progress. It must begin before the machine is busy: what would record starts like any other program.
+pub struct RecordedWaits {
+    recorder: Child,
+}
+
+impl RecordedWaits {
+    /// Begin.
+    pub fn start() -> Result<Self> {
+        let _ = std::fs::remove_file(TRACE);
+        let mut command = Command::new(TURBOLANE);
+        command.args(["record", "--quiet", "--system", "-o", TRACE]);
+        let recorder = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let recorder = recorder.context("turbolane record cannot be started")?;
+        wait_for("no recording appears", Duration::from_secs(120), || {
+            std::fs::metadata(TRACE).is_ok_and(|file| file.len() > 0)
+        })?;
+        Ok(RecordedWaits { recorder })
+    }
+
+    /// End; the longest wait, and a line about it.
+    pub fn finish(mut self) -> Result<(Duration, String)> {
+        // SAFETY: our own child, not yet waited for.
+        unsafe { libc::kill(self.recorder.id() as i32, libc::SIGINT) };
+        ensure!(self.recorder.wait()?.success(), "turbolane record failed");
+        let summary: RecordSummary =
+            serde_json::from_str(&turbolane(&["trace", TRACE, "--json"])?)?;
+        let (lost, events) = (summary.lost_events, summary.events);
+        ensure!(lost <= 1 + events / EVENTS_PER_LOST, "{lost} events of {events} are lost");
+        let longest = summary.tasks.iter().max_by_key(|task| task.longest_wait_ns);
+        let longest = longest.context("the recording has no tasks")?;
+        let wait = Duration::from_nanos(longest.longest_wait_ns);
+        let line = format!(
+            "in {} switches of {} tasks ({lost} events of {events} lost) task {} ({}) waited longest, {wait:.1?}",
+            summary.switches,
+            summary.tasks.len(),
+            longest.tid,
+            longest.name
+        );
+        Ok((wait, line))
+    }
+}
+
+impl Drop for RecordedWaits {
+    fn drop(&mut self) {
+        // Of a test that failed; harmless if it has ended.
+        let _ = self.recorder.kill();
+    }
+}
