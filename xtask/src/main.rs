@@ -10,6 +10,7 @@ mod lab;
 mod modules;
 mod repo;
 mod silicon;
+mod size;
 mod suite;
 mod test;
 mod tidy;

@@ -12,7 +12,7 @@ use testbed::{Cache, End, Outcome, Step};
 use crate::binaries::Binaries;
 use crate::lab::Lab;
 use crate::suite::{self, Suite};
-use crate::{format, modules, repo, tidy};
+use crate::{format, modules, repo, size, tidy};
 
 /// What `vmtests run` exits with when the guest cannot answer the question.
 const SKIPPED: i32 = 77;
@@ -24,7 +24,7 @@ const DETAILS: usize = 150;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only stages and suites whose name contains this: format, lint, tidy,
-    /// unit, page, testbed, dkms, vm/SUITE
+    /// size, unit, page, testbed, dkms, vm/SUITE
     filter: Option<String>,
 }
 
@@ -47,10 +47,11 @@ struct Verdict {
 
 type Stage = fn() -> Result<Verdict>;
 
-const STAGES: [(&str, Stage); 7] = [
+const STAGES: [(&str, Stage); 8] = [
     ("format", formatting),
     ("lint", lint),
     ("tidy", tree),
+    ("size", sizes),
     ("unit", unit),
     ("page", pages),
     ("testbed", guests_boot),
@@ -145,6 +146,12 @@ fn minor(version: &str) -> Option<u32> {
 fn tree() -> Result<Verdict> {
     let complaints = tidy::check(&tidy::Tree::load()?);
     Ok(Verdict::of(complaints.is_empty(), &complaints.join("\n")))
+}
+
+/// Libraries that programs of any kind carry along are small.
+fn sizes() -> Result<Verdict> {
+    let (fits, note) = size::check()?;
+    Ok(Verdict { note: note.clone(), ..Verdict::of(fits, &note) })
 }
 
 fn unit() -> Result<Verdict> {

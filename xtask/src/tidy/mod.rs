@@ -19,7 +19,7 @@ type Rule = fn(&Tree) -> Vec<String>;
 
 const RULES: [Rule; 10] = [
     license::every_source_names_its_license,
-    layers::crates_use_only_what_they_may,
+    layers::crates_use_what_the_table_says,
     layers::only_report_serialises,
     layers::only_hw_touches_the_machine,
     units::names_end_in_canonical_units,

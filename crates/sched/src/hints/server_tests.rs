@@ -5,10 +5,10 @@
 use super::*;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
-use turbolane::page::MODE_SCX;
+use turbolane_hint::page::MODE_SCX;
 
 use super::super::memory::Board;
-use turbolane::protocol::SOCKET_ENV;
+use turbolane_hint::protocol::SOCKET_ENV;
 
 /// Longer than anything here takes; a test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -170,12 +170,12 @@ fn start_application(socket: &Path, what: &str, namespace: bool) -> Child {
 fn application() {
     let Ok(what) = std::env::var("TURBOLANE_TEST_APPLICATION") else { return };
     match what.as_str() {
-        "refused" => assert_eq!(turbolane::wide_status(), turbolane::Status::None),
-        _ => eventually("served", || turbolane::wide_status() == turbolane::Status::Scx),
+        "refused" => assert_eq!(turbolane_hint::wide_status(), turbolane_hint::Status::None),
+        _ => eventually("served", || turbolane_hint::wide_status() == turbolane_hint::Status::Scx),
     }
-    turbolane::wide_begin(2).unwrap();
+    turbolane_hint::wide_begin(2).unwrap();
     std::io::read_to_string(std::io::stdin()).unwrap();
-    turbolane::wide_end().unwrap();
+    turbolane_hint::wide_end().unwrap();
 }
 
 fn finish(mut application: Child) {

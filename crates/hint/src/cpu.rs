@@ -12,7 +12,7 @@
 //! (`GLIBC_TUNABLES=glibc.pthread.rseq=0`) the number comes from `sched_getcpu`. The symbol is
 //! weak, so that one library serves all of these, linked statically too.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Where the calling thread's CPU number is found. Belongs to the thread that made it, and is
 /// kept in that thread's thread-local state only.
@@ -57,7 +57,7 @@ fn rseq_cpu_id() -> Option<&'static AtomicU32> {
     // SAFETY: reads the GOT entry of a symbol that may be missing (then 0), and the first word of
     // the thread control block, which on x86-64 is the block's own address.
     unsafe {
-        std::arch::asm!(
+        core::arch::asm!(
             ".weak __rseq_offset",
             "mov {offset}, qword ptr [rip + __rseq_offset@GOTPCREL]",
             "mov {thread_pointer}, qword ptr fs:[0]",

@@ -10,7 +10,7 @@
 //! an area, any of its threads may have written, and children that inherited the mapping: indices are checked, and no
 //! value there is used as an address or a length.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// `TL_HINT_MAGIC`: "TLH1", little endian.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"TLH1");
@@ -116,7 +116,7 @@ pub struct Area {
 const _: () = {
     assert!(size_of::<Header>() == 64);
     assert!(size_of::<Slot>() == 64);
-    assert!(std::mem::offset_of!(Board, cpu) == 1024);
+    assert!(core::mem::offset_of!(Board, cpu) == 1024);
     assert!(size_of::<Board>() == 4096);
     assert!(size_of::<Area>() == 4096);
 };

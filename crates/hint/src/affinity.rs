@@ -22,29 +22,13 @@
 
 use crate::page::{Board, CPU_LEVEL, Mask, mask_hash};
 use crate::scheduler::Link;
-use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{
+use crate::thread_local::these_masks;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{
     AtomicBool,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     fence,
 };
-
-/// Of the calling thread.
-struct Masks {
-    /// The mask as the user wants it.
-    original: Cell<Mask>,
-    /// The mask we set, while it is in force.
-    ours: Cell<Option<Mask>>,
-}
-
-thread_local! {
-    static MASKS: Masks = const {
-        Masks {
-            original: Cell::new([0; _]),
-            ours: Cell::new(None),
-        }
-    };
-}
 
 /// What came of a wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,56 +41,53 @@ pub(crate) enum Settled {
 
 /// Takes the current mask as the original: right after registration, when no mask is ours.
 pub(crate) fn enrol() {
-    MASKS.with(|masks| {
-        masks.ours.set(None);
-        if let Some(mask) = current() {
-            masks.original.set(mask);
-        }
-    });
+    let masks = these_masks();
+    masks.ours.set(None);
+    if let Some(mask) = current() {
+        masks.original.set(mask);
+    }
 }
 
 /// Takes the mask for code of `level`, 0 = scalar.
 pub(crate) fn settle(link: Link, level: u32) -> Settled {
-    MASKS.with(|masks| {
-        let Some(current) = current() else {
-            return Settled::Done;
-        };
-        let original = masks.original.get();
-        if current != masks.ours.get().unwrap_or(original) {
-            return Settled::NotOurs;
-        }
-        let target = part_for(link.board, &original, level).unwrap_or(original);
-        if target == current {
-            return Settled::Done;
-        }
-        let hash = mask_hash(&target);
-        if let Some(narrowed) = link.slot.narrowed.get(level as usize)
-            && narrowed.swap(hash, Relaxed) != hash
-        {
-            remember(hash, &original);
-        }
-        if apply(&target) {
-            masks.ours.set(Some(target));
-        }
-        // Daemon: clear active, fence, restore masks. Here: set the mask, fence, look at active.
-        // One of the two sees the other, so that no narrowed mask is left behind.
-        fence(SeqCst);
-        if !link.board.is_active() {
-            restore();
-        }
-        Settled::Done
-    })
+    let masks = these_masks();
+    let Some(current) = current() else {
+        return Settled::Done;
+    };
+    let original = masks.original.get();
+    if current != masks.ours.get().unwrap_or(original) {
+        return Settled::NotOurs;
+    }
+    let target = part_for(link.board, &original, level).unwrap_or(original);
+    if target == current {
+        return Settled::Done;
+    }
+    let hash = mask_hash(&target);
+    if let Some(narrowed) = link.slot.narrowed.get(level as usize)
+        && narrowed.swap(hash, Relaxed) != hash
+    {
+        remember(hash, &original);
+    }
+    if apply(&target) {
+        masks.ours.set(Some(target));
+    }
+    // Daemon: clear active, fence, restore masks. Here: set the mask, fence, look at active.
+    // One of the two sees the other, so that no narrowed mask is left behind.
+    fence(SeqCst);
+    if !link.board.is_active() {
+        restore();
+    }
+    Settled::Done
 }
 
 /// Takes the original mask, unless somebody else has changed ours.
 pub(crate) fn restore() {
-    MASKS.with(|masks| {
-        if let Some(ours) = masks.ours.take()
-            && current() == Some(ours)
-        {
-            apply(&masks.original.get());
-        }
-    });
+    let masks = these_masks();
+    if let Some(ours) = masks.ours.take()
+        && current() == Some(ours)
+    {
+        apply(&masks.original.get());
+    }
 }
 
 /// In the child of a fork: takes back the mask that the parent narrowed, and opens the lock that
@@ -136,8 +117,8 @@ fn part_for(page: &Board, original: &Mask, level: u32) -> Option<Mask> {
             0 => cpu_level == 0,
             level => cpu_level >= level,
         };
-        if is_fit {
-            part[cpu / 64] |= 1 << (cpu % 64);
+        if is_fit && let Some(word) = part.get_mut(cpu / 64) {
+            *word |= 1 << (cpu % 64);
         }
     }
     (part != Mask::default()).then_some(part)
@@ -152,8 +133,8 @@ pub(crate) fn cpus(mask: &Mask) -> impl Iterator<Item = usize> {
 }
 
 /// How many CPUs that may run code of `level` the calling thread's original mask holds.
-pub(crate) fn original_cpus(page: &Board, level: u32) -> usize {
-    let part = MASKS.with(|masks| part_for(page, &masks.original.get(), level));
+pub fn original_cpus(page: &Board, level: u32) -> usize {
+    let part = part_for(page, &these_masks().original.get(), level);
     part.map_or(0, |part| cpus(&part).count())
 }
 
@@ -198,10 +179,13 @@ static REMEMBERED: Remembered = Remembered {
 fn remember(hash: u64, original: &Mask) {
     REMEMBERED.is_used.store(true, Relaxed);
     REMEMBERED.with_list(|list| {
-        let at = list.iter().position(|(known, _)| *known == hash).unwrap_or(0);
-        list[at..].rotate_left(1);
-        if let Some(last) = list.last_mut() {
-            *last = (hash, *original);
+        // From its end on, each entry moves one place towards the beginning, over the oldest one or over this hash's own.
+        let mut moving = (hash, *original);
+        for entry in list.iter_mut().rev() {
+            core::mem::swap(entry, &mut moving);
+            if moving.0 == hash {
+                break;
+            }
         }
     });
 }
@@ -222,7 +206,7 @@ impl Remembered {
         let is_free = || {
             let lock = &self.is_locked;
             let result = lock.compare_exchange_weak(false, true, Acquire, Relaxed);
-            std::hint::spin_loop();
+            core::hint::spin_loop();
             result.is_ok()
         };
         if !(0..TRIES).any(|_| is_free()) {
@@ -238,6 +222,7 @@ impl Remembered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::vec::Vec;
 
     fn mask(cpus: &[usize]) -> Mask {
         let mut mask = Mask::default();

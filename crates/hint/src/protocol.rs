@@ -93,7 +93,7 @@ fn pack(words: [u32; 4]) -> Message {
 }
 
 fn unpack(message: &Message) -> [u32; 4] {
-    std::array::from_fn(|i| {
+    core::array::from_fn(|i| {
         let at = 4 * i;
         u32::from_ne_bytes([message[at], message[at + 1], message[at + 2], message[at + 3]])
     })

@@ -27,10 +27,10 @@
 //! only for retired pages that are still written. Memory is mapped by 4 KiB pages; elsewhere mapping fails, and the library
 //! does nothing. A child of `vfork` or raw `clone` keeps the mappings until its `exec`.
 
+use crate::fd::Fd;
 use crate::page::{Area, Board};
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr;
-use std::sync::atomic::{
+use core::ptr;
+use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
@@ -57,8 +57,8 @@ struct Mapping {
     area: Area,
 }
 
-const BOARD_AT: usize = std::mem::offset_of!(Mapping, board);
-const AREA_AT: usize = std::mem::offset_of!(Mapping, area);
+const BOARD_AT: usize = core::mem::offset_of!(Mapping, board);
+const AREA_AT: usize = core::mem::offset_of!(Mapping, area);
 const _: () = assert!(BOARD_AT == PAGE_BYTES && AREA_AT == 2 * PAGE_BYTES);
 
 static NEWEST: AtomicPtr<Mapping> = AtomicPtr::new(ptr::null_mut());
@@ -71,11 +71,7 @@ impl Id {
 
 /// Board and area called `id`, whose files these are: as this process has them already, or newly mapped.
 /// `None` if they cannot be mapped, or are not what they should be.
-pub(crate) fn adopt(
-    board: BorrowedFd<'_>,
-    area: BorrowedFd<'_>,
-    id: Id,
-) -> Option<(&'static Board, &'static Area)> {
+pub(crate) fn adopt(board: &Fd, area: &Fd, id: Id) -> Option<(&'static Board, &'static Area)> {
     let both = |mapping: &'static Mapping| (&mapping.board, &mapping.area);
     if let Some(known) = find(NEWEST.load(Acquire), id) {
         return Some(both(known));
@@ -112,7 +108,7 @@ pub(crate) fn in_child() {
 fn list(from: *const Mapping) -> impl Iterator<Item = &'static Mapping> {
     // SAFETY: what NEWEST or a `next` ever held is null or a mapping that stays mapped for good.
     let get = |mapping: *const Mapping| unsafe { mapping.as_ref() };
-    std::iter::successors(get(from), move |mapping| get(mapping.next.load(Acquire)))
+    core::iter::successors(get(from), move |mapping| get(mapping.next.load(Acquire)))
 }
 
 fn find(from: *const Mapping, id: Id) -> Option<&'static Mapping> {
@@ -121,7 +117,7 @@ fn find(from: *const Mapping, id: Id) -> Option<&'static Mapping> {
 
 /// Maps a private page, and after it the board and the area. The address is aligned and the memory zeroed or
 /// shared: all that `Mapping` asks of its bytes.
-fn map(board: BorrowedFd<'_>, area: BorrowedFd<'_>) -> Option<*mut Mapping> {
+fn map(board: &Fd, area: &Fd) -> Option<*mut Mapping> {
     if !is_large_enough(board) || !is_large_enough(area) {
         return None;
     }
@@ -132,10 +128,10 @@ fn map(board: BorrowedFd<'_>, area: BorrowedFd<'_>) -> Option<*mut Mapping> {
         return None;
     }
     let shared = libc::MAP_SHARED | libc::MAP_FIXED;
-    let put = |fd: BorrowedFd<'_>, at: usize, rights| {
+    let put = |fd: &Fd, at: usize, rights| {
         // SAFETY: replaces a part of the mapping just made, which nobody uses yet.
         unsafe {
-            libc::mmap(base.byte_add(at), PAGE_BYTES, rights, shared, fd.as_raw_fd(), 0)
+            libc::mmap(base.byte_add(at), PAGE_BYTES, rights, shared, fd.raw(), 0)
                 != libc::MAP_FAILED
         }
     };
@@ -150,11 +146,11 @@ const READ_WRITE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 
 /// False for a file shorter than a page: touching what lies beyond its end would be a SIGBUS.
 /// A BPF map has no size to look at; there mmap itself refuses.
-fn is_large_enough(fd: BorrowedFd<'_>) -> bool {
+fn is_large_enough(fd: &Fd) -> bool {
     // SAFETY: stat is plain data, all zeroes is a value of it.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: writes to the local structure only.
-    if unsafe { libc::fstat(fd.as_raw_fd(), &mut stat) } != 0 {
+    if unsafe { libc::fstat(fd.raw(), &mut stat) } != 0 {
         return false;
     }
     let is_file = stat.st_mode & libc::S_IFMT == libc::S_IFREG;

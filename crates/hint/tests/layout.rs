@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::mem::{offset_of, size_of};
 use std::path::Path;
 use std::process::Command;
-use turbolane::page::{self, Area, Board, Header, Slot};
+use turbolane_hint::page::{self, Area, Board, Header, Slot};
 
 /// Every constant and every field: as an expression in C, and its value in Rust.
 fn facts() -> Vec<(String, u64)> {

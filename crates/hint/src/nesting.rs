@@ -68,6 +68,7 @@ impl Nesting {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::vec::Vec;
 
     /// The same in the obvious way: a list of levels, the maximum by looking at all of them.
     #[derive(Default)]

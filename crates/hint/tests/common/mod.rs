@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use turbolane::page::{self, Area, Board};
-use turbolane::protocol::{MAGIC, MESSAGE_BYTES, Message, Reply, Request};
-use turbolane::{Status, wide_status};
+use turbolane_hint::page::{self, Area, Board};
+use turbolane_hint::protocol::{MAGIC, MESSAGE_BYTES, Message, Reply, Request};
+use turbolane_hint::{Status, wide_status};
 
 /// The daemon. Its thread is never joined: test programs end with it.
 pub struct FakeDaemon {
@@ -211,13 +211,13 @@ pub fn send(socket: &OwnedFd, bytes: &[u8], fds: &[i32]) {
 /// a whole process. Called by the test `name`, which is started again with the library pointed at a
 /// socket in a new folder; there `body` runs.
 pub fn in_process(name: &str, body: impl FnOnce(&Path)) {
-    if let Some(socket) = std::env::var_os(turbolane::protocol::SOCKET_ENV) {
+    if let Some(socket) = std::env::var_os(turbolane_hint::protocol::SOCKET_ENV) {
         return body(Path::new(&socket));
     }
     let folder = tempfile::tempdir().unwrap();
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env(turbolane::protocol::SOCKET_ENV, folder.path().join("hint.sock"))
+        .env(turbolane_hint::protocol::SOCKET_ENV, folder.path().join("hint.sock"))
         .output()
         .unwrap();
     let text = [output.stdout, output.stderr].concat();
@@ -248,8 +248,8 @@ pub fn sections_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !is_so() {
         assert!(start.elapsed().as_secs() < 20, "{what}");
-        turbolane::wide_begin(1).unwrap();
-        turbolane::wide_end().unwrap();
+        turbolane_hint::wide_begin(1).unwrap();
+        turbolane_hint::wide_end().unwrap();
         std::thread::sleep(std::time::Duration::from_micros(100));
     }
 }

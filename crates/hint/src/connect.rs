@@ -6,15 +6,14 @@
 //! again at once, nothing raises SIGPIPE, all waiting is bounded, and interrupted calls are
 //! repeated a bounded number of times.
 
-use crate::environment;
 use crate::errno::errno;
+use crate::fd::Fd;
 use crate::page;
 use crate::protocol::{
     MAGIC, MESSAGE_BYTES, Message, OP_REGISTER, Reply, Request, SOCKET, SOCKET_ENV, TIMEOUT_MS,
 };
-use std::ffi::CStr;
-use std::mem::{MaybeUninit, offset_of};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use core::ffi::CStr;
+use core::mem::{MaybeUninit, offset_of};
 
 /// [`SOCKET_ENV`] as C has it.
 const SOCKET_NAME: &CStr = c"TURBOLANE_HINT_SOCKET";
@@ -24,8 +23,8 @@ const _: () = assert!(SOCKET_NAME.count_bytes() == SOCKET_ENV.len());
 pub(crate) struct Registered {
     pub slot: u32,
     pub run_id: u32,
-    pub board_fd: OwnedFd,
-    pub area_fd: OwnedFd,
+    pub board_fd: Fd,
+    pub area_fd: Fd,
 }
 
 /// Why there is no slot.
@@ -55,7 +54,7 @@ pub(crate) fn register() -> Result<Registered, Failure> {
     // SAFETY: reads the local message.
     let sent = retried(|| unsafe {
         let bytes = message.as_ptr().cast();
-        libc::send(socket.as_raw_fd(), bytes, MESSAGE_BYTES, libc::MSG_NOSIGNAL)
+        libc::send(socket.raw(), bytes, MESSAGE_BYTES, libc::MSG_NOSIGNAL)
     })?;
     if sent != MESSAGE_BYTES as isize {
         return Err(Failure::Refused);
@@ -70,28 +69,24 @@ pub(crate) fn register() -> Result<Registered, Failure> {
     }
 }
 
-fn connect() -> Result<OwnedFd, Failure> {
+fn connect() -> Result<Fd, Failure> {
     let (address, address_bytes) = address()?;
     // SAFETY: no memory of ours.
     let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(Failure::Refused);
-    }
-    // SAFETY: a new descriptor that nobody else owns.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let socket = Fd::new(fd).ok_or(Failure::Refused)?;
     set_timeout(&socket, libc::SO_RCVTIMEO)?;
     set_timeout(&socket, libc::SO_SNDTIMEO)?; // connect waits for it too, if the queue is full
     // SAFETY: reads the local address, whose length is given.
     retried(|| unsafe {
         let address = (&raw const address).cast();
-        libc::connect(socket.as_raw_fd(), address, address_bytes) as isize
+        libc::connect(socket.raw(), address, address_bytes) as isize
     })?;
     Ok(socket)
 }
 
 /// The daemon's address: the environment's, unless the program runs with another user's rights.
 fn address() -> Result<(libc::sockaddr_un, libc::socklen_t), Failure> {
-    environment::with_secure(SOCKET_NAME, |value| address_of(value.unwrap_or(SOCKET.as_bytes())))
+    environment::secure(SOCKET_NAME, |value| address_of(value.unwrap_or(SOCKET.as_bytes())))
 }
 
 fn address_of(path: &[u8]) -> Result<(libc::sockaddr_un, libc::socklen_t), Failure> {
@@ -107,12 +102,12 @@ fn address_of(path: &[u8]) -> Result<(libc::sockaddr_un, libc::socklen_t), Failu
     Ok((address, bytes as libc::socklen_t))
 }
 
-fn set_timeout(socket: &OwnedFd, option: libc::c_int) -> Result<(), Failure> {
+fn set_timeout(socket: &Fd, option: libc::c_int) -> Result<(), Failure> {
     let timeout = libc::timeval { tv_sec: 0, tv_usec: TIMEOUT_MS as libc::suseconds_t * 1000 };
     // SAFETY: reads the local structure, whose size is given.
     let result = unsafe {
         libc::setsockopt(
-            socket.as_raw_fd(),
+            socket.raw(),
             libc::SOL_SOCKET,
             option,
             (&raw const timeout).cast(),
@@ -123,16 +118,16 @@ fn set_timeout(socket: &OwnedFd, option: libc::c_int) -> Result<(), Failure> {
 }
 
 /// The descriptors that come with a reply: the board's and the area's.
-type Descriptors = [Option<OwnedFd>; 2];
+type Descriptors = [Option<Fd>; 2];
 
 /// The reply and the descriptors that came along. Any beyond the second are closed: the
 /// buffer holds four, so that a third one is seen rather than cut off and lost.
-fn receive(socket: &OwnedFd) -> Result<(Message, Descriptors), Failure> {
+fn receive(socket: &Fd) -> Result<(Message, Descriptors), Failure> {
     let mut message = Message::default();
     let mut part = libc::iovec { iov_base: message.as_mut_ptr().cast(), iov_len: MESSAGE_BYTES };
     let mut control = MaybeUninit::<[libc::cmsghdr; 4]>::zeroed();
     // SAFETY: msghdr is plain data, all zeroes is a value of it.
-    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
     header.msg_iov = &mut part;
     header.msg_iovlen = 1;
     header.msg_control = control.as_mut_ptr().cast();
@@ -140,9 +135,8 @@ fn receive(socket: &OwnedFd) -> Result<(Message, Descriptors), Failure> {
     header.msg_controllen = unsafe { libc::CMSG_SPACE(4 * size_of::<i32>() as u32) } as _;
     // SAFETY: the header points to the local buffers above, with their sizes (64 bytes of control
     // buffer are more than the 32 that are offered).
-    let received = retried(|| unsafe {
-        libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC)
-    })?;
+    let received =
+        retried(|| unsafe { libc::recvmsg(socket.raw(), &mut header, libc::MSG_CMSG_CLOEXEC) })?;
     // SAFETY: recvmsg has filled in the header.
     let fds = unsafe { descriptors(&header) };
     match received == MESSAGE_BYTES as isize {
@@ -167,9 +161,9 @@ unsafe fn descriptors(header: &libc::msghdr) -> Descriptors {
                 let bytes = control.cmsg_len as usize - libc::CMSG_LEN(0) as usize;
                 let data: *const i32 = libc::CMSG_DATA(entry).cast();
                 for i in 0..bytes / size_of::<i32>() {
-                    let fd = OwnedFd::from_raw_fd(data.add(i).read_unaligned());
+                    let fd = Fd::new(data.add(i).read_unaligned());
                     if let Some(free) = kept.iter_mut().find(|place| place.is_none()) {
-                        *free = Some(fd);
+                        *free = fd;
                     }
                 }
             }

@@ -2,9 +2,11 @@
 //! `errno` as the caller left it: the library makes system calls where its callers expect none.
 
 /// Puts `errno` back when dropped.
-pub(crate) struct KeepErrno(i32);
+pub struct KeepErrno(i32);
 
 impl KeepErrno {
+    /// Notes what `errno` is.
+    #[expect(clippy::new_without_default, reason = "a default would not say that it reads errno")]
     pub fn new() -> Self {
         // SAFETY: errno's address is valid for the calling thread.
         KeepErrno(unsafe { *libc::__errno_location() })

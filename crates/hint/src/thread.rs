@@ -22,17 +22,16 @@
 //! daemon asked for that (`CPU_SCALAR_LEAVES`).
 
 use crate::affinity::{self, Settled};
-use crate::delegate;
 use crate::errno::KeepErrno;
 use crate::mapping;
 use crate::nesting::Nesting;
 use crate::page::{Board, CPU_LEVEL, CPU_SCALAR_LEAVES, SILENT, Slot};
-use crate::scheduler::{self, Link, Pace};
+use crate::scheduler::{self, Link};
+use crate::state::Thread;
 use crate::thread_local::this_thread;
 use crate::{Error, Status};
-use std::cell::Cell;
-use std::ffi::c_int;
-use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
+use core::ffi::c_int;
+use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 
 /// How often a thread yields for one section. The first yield moves it; the second is for the case
 /// that the wide CPU was taken away meanwhile; the third that this happened again. A yield that
@@ -42,30 +41,6 @@ const YIELDS_MAX: u32 = 3;
 /// Sections that do not yield after one that yielded in vain: bounds the cost for threads that
 /// cannot be helped to 3 yields per 64 sections.
 const RESIGNED_SECTIONS: u32 = 63;
-
-/// A thread's state; see `thread_local` for where it lies.
-pub(crate) struct Thread {
-    nesting: Cell<Nesting>,
-    link: Cell<Option<Link>>,
-    pace: Pace,
-    /// Sections left that do not try to move.
-    resigned: Cell<u32>,
-}
-
-// A new thread's state is zero bytes. They are a value of the numbers anyway; for the link it
-// depends on how the compiler lays `None` out, so it is asked.
-const _: () = {
-    assert!(Thread::new().link.into_inner().is_none());
-};
-
-impl Thread {
-    /// The state of a new thread.
-    pub const fn new() -> Self {
-        // SAFETY: the compiler evaluates this above, and refuses bytes that are no value of the
-        // type.
-        unsafe { std::mem::zeroed() }
-    }
-}
 
 /// Opens a wide section of licence level `level`, 1..=[`crate::MAX_LEVEL`], on this thread.
 ///
@@ -147,8 +122,8 @@ pub(crate) fn end() -> c_int {
     }
 }
 
-/// [`scalar_for`] as the C ABI has it: 0 or -errno.
-pub(crate) fn end_for(phase_ns: u64) -> c_int {
+/// [`scalar_for`] as the C ABI has it: 0 or -errno. `extern "C"` tells callers in other crates that it does not unwind.
+pub(crate) extern "C" fn end_for(phase_ns: u64) -> c_int {
     let thread = this_thread();
     match thread.link.get() {
         Some(link) if thread.nesting.get().is_outermost() && link.rest(phase_ns) => {
@@ -179,7 +154,7 @@ pub fn wide_status() -> Status {
 
 /// The calling thread's page and slot, if a scheduler serves it. Looks for one as the first section would; `hurry`: even if
 /// the last look in this process was a moment ago.
-pub(crate) fn served(hurry: bool) -> Option<(&'static Board, &'static Slot)> {
+pub fn served(hurry: bool) -> Option<(&'static Board, &'static Slot)> {
     let thread = this_thread();
     if thread.link.get().is_some_and(|link| !link.board.is_active()) {
         thread.lose();
@@ -193,14 +168,14 @@ pub(crate) fn served(hurry: bool) -> Option<(&'static Board, &'static Slot)> {
 }
 
 /// The page and slot that the calling thread has, without a look for others.
-pub(crate) fn slot_at_hand() -> Option<(&'static Board, &'static Slot)> {
+pub fn slot_at_hand() -> Option<(&'static Board, &'static Slot)> {
     this_thread().link.get().map(|link| (link.board, link.slot))
 }
 
 /// The page by which a section of `level` that this thread would open now belongs on another CPU, to which
 /// only a change of the thread's mask would bring it: the affinity fallback, no section open, and this CPU
 /// is not fit.
-pub(crate) fn misplaced(level: u32) -> Option<&'static Board> {
+pub fn misplaced(level: u32) -> Option<&'static Board> {
     let thread = this_thread();
     if thread.link.get().is_none() && thread.pace.is_due() {
         thread.connect();
@@ -213,7 +188,7 @@ pub(crate) fn misplaced(level: u32) -> Option<&'static Board> {
 /// Affinity mode: narrows this thread's mask to CPUs that may run code of `level` in a section that lasts. (One that
 /// begins on such a CPU leaves the mask alone, which is as well for one that ends soon.) Whether the thread is
 /// served, and stands on one of them.
-pub(crate) fn takes_seat(level: u32) -> bool {
+pub fn takes_seat(level: u32) -> bool {
     let thread = this_thread();
     let _errno = KeepErrno::new();
     if let Some(link) = thread.link.get().filter(|link| link.by_affinity()) {
@@ -448,7 +423,6 @@ extern "C" fn in_child() {
     let _errno = KeepErrno::new();
     affinity::in_child();
     mapping::in_child();
-    delegate::in_child();
     thread.link.set(None);
     thread.pace.hurry();
 }

@@ -11,9 +11,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Barrier};
-use turbolane::page::{self, Area, Board, Header, MODE_SCX, SILENT, Slot};
-use turbolane::protocol::{MAGIC, MESSAGE_BYTES, Reply};
-use turbolane::{Error, Status, WideSection, wide_begin, wide_end, wide_status};
+use turbolane_hint::page::{self, Area, Board, Header, MODE_SCX, SILENT, Slot};
+use turbolane_hint::protocol::{MAGIC, MESSAGE_BYTES, Reply};
+use turbolane_hint::{Error, Status, WideSection, wide_begin, wide_end, wide_status};
 
 /// A daemon whose CPUs are all fit, so that nothing moves.
 fn daemon(socket: &Path, slots: u32) -> FakeDaemon {
@@ -44,11 +44,11 @@ fn no_scheduler() {
         let begun = wide_begin(1);
         assert_eq!(errno(), 77, "connecting failed without a trace");
         begun.unwrap();
-        for _ in 1..turbolane::MAX_DEPTH {
+        for _ in 1..turbolane_hint::MAX_DEPTH {
             wide_begin(3).unwrap();
         }
         assert_eq!(wide_begin(3), Err(Error::TooDeep));
-        for _ in 0..turbolane::MAX_DEPTH {
+        for _ in 0..turbolane_hint::MAX_DEPTH {
             wide_end().unwrap();
         }
         assert_eq!(wide_end(), Err(Error::NotOpen));

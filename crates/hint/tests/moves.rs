@@ -7,8 +7,8 @@ mod common;
 use common::{FakeDaemon, in_process};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use turbolane::page::{CPU_SCALAR_LEAVES, MODE_SCX};
-use turbolane::{Error, WideSection, scalar_for, wide_begin, wide_end};
+use turbolane_hint::page::{CPU_SCALAR_LEAVES, MODE_SCX};
+use turbolane_hint::{Error, WideSection, scalar_for, wide_begin, wide_end};
 
 static YIELDS: AtomicU32 = AtomicU32::new(0);
 /// At this yield all CPUs become fit, as if the scheduler had moved the thread; 0: never.

@@ -17,11 +17,11 @@
 
 use crate::connect::{self, Failure};
 use crate::cpu::CpuNumber;
+use crate::forks::Watch;
 use crate::mapping;
 use crate::page::{AREA_SLOTS, Board, MODE_AFFINITY, SILENT, Slot};
-use std::cell::Cell;
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const RETRY_NS: u64 = SECOND_NS;
@@ -34,6 +34,9 @@ static NEXT_TRY_NS: AtomicU64 = AtomicU64::new(0);
 
 /// How often in a row somebody listened and did not answer.
 static HANGS: AtomicU32 = AtomicU32::new(0);
+
+/// The child of a fork is another thread, and must not speak in its parent's slot.
+static FORKS: Watch = Watch::new();
 
 /// What a served thread needs to speak. Belongs to its thread.
 #[derive(Clone, Copy)]
@@ -115,41 +118,22 @@ pub(crate) fn join(in_child: extern "C" fn()) -> Result<Link, Failure> {
     let (area, index) =
         (registered.slot / AREA_SLOTS as u32, registered.slot as usize % AREA_SLOTS);
     let id = mapping::Id { run: registered.run_id, area };
-    let (board, area) = mapping::adopt(registered.board_fd.as_fd(), registered.area_fd.as_fd(), id)
-        .ok_or(Failure::Refused)?;
+    let (board, area) =
+        mapping::adopt(&registered.board_fd, &registered.area_fd, id).ok_or(Failure::Refused)?;
     let slot = &area.slot[index];
     // The slot must be ready before it is used: what the daemon wrote, it wrote before replying.
     if !board.is_active() || slot.tid.load(Relaxed) == 0 || slot.want.load(Relaxed) != SILENT {
         return Err(Failure::Refused);
     }
-    if !watch_forks(in_child) {
+    if !FORKS.start(in_child) {
         return Err(Failure::Refused);
     }
     let cpu = CpuNumber::of_this_thread();
     Ok(Link { board, slot, cpu })
 }
 
-/// Has `in_child` called in the child of each fork from now on: the child is another thread, and
-/// must not speak in its parent's slot. A handler costs the sections nothing, while comparing
-/// process numbers would cost each of them a load of a variable that the fork has to change; and
-/// it covers `fork`, `forkpty`, `daemon`, and so on. `vfork`, `posix_spawn` and raw `clone` run no
-/// handlers; their children must not open sections before `exec` (lib.rs says so).
-fn watch_forks(in_child: extern "C" fn()) -> bool {
-    static WATCHED: AtomicBool = AtomicBool::new(false);
-    if WATCHED.swap(true, Relaxed) {
-        return true;
-    }
-    // SAFETY: registers a function that lives as long as this object is loaded; the C library
-    // drops the handlers of an object that is unloaded.
-    let result = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    if result != 0 {
-        WATCHED.store(false, Relaxed);
-    }
-    result == 0
-}
-
 /// Monotonic time, behind by up to a tick.
-pub(crate) fn coarse_ns() -> u64 {
+pub fn coarse_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes to the local structure only. The clock exists since Linux 2.6.32.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };

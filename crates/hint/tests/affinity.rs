@@ -6,8 +6,8 @@ mod common;
 use common::{FakeDaemon, in_fork, in_process, sections_until};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-use turbolane::page::{CPU_SCALAR_LEAVES, MODE_AFFINITY, Mask, mask_hash};
-use turbolane::{Status, wide_begin, wide_end, wide_status};
+use turbolane_hint::page::{CPU_SCALAR_LEAVES, MODE_AFFINITY, Mask, mask_hash};
+use turbolane_hint::{Status, wide_begin, wide_end, wide_status};
 
 fn current() -> Mask {
     let mut mask = Mask::default();
