@@ -9,6 +9,7 @@ mod format;
 mod lab;
 mod modules;
 mod repo;
+mod results;
 mod silicon;
 mod size;
 mod suite;

@@ -10,9 +10,8 @@ use anyhow::{Context, Result, bail};
 use testbed::{Cache, End, Outcome, Step};
 
 use crate::binaries::Binaries;
-use crate::lab::Lab;
 use crate::suite::{self, Suite};
-use crate::{format, modules, repo, size, tidy};
+use crate::{format, lab, modules, repo, size, tidy};
 
 /// What `vmtests run` exits with when the guest cannot answer the question.
 const SKIPPED: i32 = 77;
@@ -250,9 +249,9 @@ fn guests(filter: &str) -> Result<(Tally, usize)> {
     if suites.is_empty() {
         return Ok((Tally::default(), 0));
     }
-    let lab = Lab::prepare(binaries, &suites)?;
+    let lab = suite::lab(binaries, &suites)?;
     let total = Mutex::new(Tally::default());
-    suite::for_each(&suites, |suite| {
+    lab::for_each(&suites, |suite| {
         let start = Instant::now();
         let outcome = suite.run(&lab, &["vmtests", "run", &suite.name]);
         let verdict = outcome.map(|outcome| judge(suite, &outcome));

@@ -26,7 +26,7 @@
 //! measure.
 //!
 //! # Parts
-//! `delegate` (helpers on wide CPUs) and `loss` (what they save), `targets` (speed by the scheduler), `wishes` (of
+//! `delegate` (helpers on wide CPUs) and `loss` (what they save), `targets` (speed by the scheduler), `wish`, `wishes` (of
 //! boosted locks), `session`, [`threads`], [`monitor`]; `capi`, `capi_session`, `capi_frequency`,
 //! `capi_threads` (the C ABI).
 
@@ -40,6 +40,7 @@ pub mod monitor;
 mod session;
 mod targets;
 pub mod threads;
+mod wish;
 mod wishes;
 
 pub use capi::{TL_RAN_DELEGATED, TL_RAN_HERE, tl_delegate, tl_delegate_break_even_ns};

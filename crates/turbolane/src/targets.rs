@@ -21,7 +21,7 @@ use pstate::Control;
 use turbolane_hint::inside::{KeepErrno, served, slot_at_hand};
 use turbolane_hint::page::{Board, MODE_AFFINITY, Slot};
 
-use crate::threads::Wish;
+use crate::wish::Wish;
 
 /// No target: the default.
 pub(crate) const NONE: u32 = 0;

@@ -3,8 +3,11 @@
 //! is a function from the tree to complaints, with a test that shows what it
 //! complains about.
 
+mod circles;
+mod code;
 mod layers;
 mod license;
+mod modules;
 mod text;
 mod tree;
 mod units;
@@ -17,9 +20,10 @@ pub(crate) use tree::Tree;
 
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 11] = [
     license::every_source_names_its_license,
     layers::crates_use_what_the_table_says,
+    circles::modules_form_no_circles,
     layers::only_report_serialises,
     layers::only_hw_touches_the_machine,
     units::names_end_in_canonical_units,
