@@ -8,6 +8,7 @@ mod demo;
 mod format;
 mod lab;
 mod modules;
+mod quick;
 mod repo;
 mod results;
 mod silicon;

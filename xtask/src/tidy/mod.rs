@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-pub(crate) use tree::Tree;
+pub(crate) use tree::{File, Tree};
 
 type Rule = fn(&Tree) -> Vec<String>;
 
