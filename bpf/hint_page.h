@@ -55,7 +55,7 @@
  * mapping) may change the affinity of the threads in it by sched_setaffinity
  * anyway.
  *
- * The Rust twin is crates/turbolane/src/page.rs; both sides assert the layout.
+ * The Rust twin is crates/hint/src/page.rs; both sides assert the layout.
  */
 #ifndef TL_HINT_PAGE_H
 #define TL_HINT_PAGE_H

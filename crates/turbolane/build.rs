@@ -1,25 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two things the manifest cannot say.
-//!
-//! The shared library's name in the dynamic linker. (Which symbols it exports is rustc's doing: a
-//! cdylib exports the `#[no_mangle]` functions and nothing else; tests/capi.rs checks.)
-//!
-//! `cfg(x86_64_abi)`: use what only the x86-64 ELF ABI has (src/thread_local.rs, src/cpu.rs).
-//! `TURBOLANE_PORTABLE=1` in the environment leaves it out, so that the portable paths can be
-//! tested on any machine.
-
-use std::env::var;
+//! The shared library's name in the dynamic linker, which the manifest cannot say. (Which symbols it exports is rustc's
+//! doing: a cdylib exports the `#[no_mangle]` functions, those of the hint too, and nothing else; tests/capi.rs checks.)
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-env-changed=TURBOLANE_PORTABLE");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libturbolane.so.0");
-    println!("cargo::rustc-check-cfg=cfg(x86_64_abi)");
-    let is = |name, value: &str| var(name).is_ok_and(|is| is == value);
-    if is("CARGO_CFG_TARGET_ARCH", "x86_64")
-        && is("CARGO_CFG_TARGET_POINTER_WIDTH", "64")
-        && !is("TURBOLANE_PORTABLE", "1")
-    {
-        println!("cargo::rustc-cfg=x86_64_abi");
-    }
 }

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::bochs::Bochs;
+use crate::emulator::Emulator;
 use crate::files::Files;
-use crate::guest::{Emulator, Guest};
+use crate::guest::Guest;
 use crate::outcome::{End, Outcome};
 use crate::process::{Group, Scratch, last_lines, output};
 use crate::{bochs, initramfs, logscan, qemu};
@@ -32,9 +33,22 @@ const BOCHS_BOOT_LIMIT: Duration = Duration::from_secs(240);
 /// What the kernel's console says last. A guest in Bochs cannot leave after it.
 const PANIC: &str = "end Kernel panic";
 
+impl Guest {
+    /// Boots, runs `command` (found in the guest's PATH, standard input
+    /// closed), collects everything, and powers off.
+    ///
+    /// A command that fails is no error here: see [`Outcome::end`].
+    ///
+    /// # Errors
+    /// When the guest cannot be prepared or the emulator cannot be started.
+    pub fn run(&self, command: &[&str]) -> Result<Outcome> {
+        run(self, &self.script(command))
+    }
+}
+
 /// Boots the guest; once more if it dies before the command has started,
 /// which is the emulator's doing and never the command's.
-pub(crate) fn run(guest: &Guest, script: &str) -> Result<Outcome> {
+fn run(guest: &Guest, script: &str) -> Result<Outcome> {
     let first = attempt(guest, script)?;
     if first.boot_s.is_some() || !matches!(first.end, End::Died(_)) {
         return Ok(first);

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::guest::Emulator;
+use crate::emulator::Emulator;
 
 const SECTOR_BYTES: usize = 512;
 

@@ -2,37 +2,10 @@
 //! A guest, described; [`Guest::run`] boots it.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
-
-use crate::bochs::Silicon;
-use crate::boot;
-use crate::outcome::Outcome;
+use crate::emulator::{Emulator, Silicon};
 use crate::{Cache, Images};
-
-/// What a guest runs in.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum Emulator {
-    /// QEMU's TCG: fast, has AVX2 but no AVX-512.
-    #[default]
-    Qemu,
-    /// Bochs: slow, has AVX-512 and XSAVES.
-    Bochs,
-}
-
-impl FromStr for Emulator {
-    type Err = anyhow::Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "qemu" => Ok(Self::Qemu),
-            "bochs" => Ok(Self::Bochs),
-            _ => bail!("no emulator is called {name}; there are qemu and bochs"),
-        }
-    }
-}
 
 /// A virtual machine that boots, runs one command and powers off.
 ///
@@ -198,19 +171,8 @@ impl Guest {
         self
     }
 
-    /// Boots, runs `command` (found in the guest's PATH, standard input
-    /// closed), collects everything, and powers off.
-    ///
-    /// A command that fails is no error here: see [`Outcome::end`].
-    ///
-    /// # Errors
-    /// When the guest cannot be prepared or the emulator cannot be started.
-    pub fn run(&self, command: &[&str]) -> Result<Outcome> {
-        boot::run(self, &self.script(command))
-    }
-
     /// The command as a shell script for `guest/init`.
-    fn script(&self, command: &[&str]) -> String {
+    pub(crate) fn script(&self, command: &[&str]) -> String {
         let mut script = String::from(
             "cd /root\n\
              export HOME=/root LANG=C.UTF-8 TERM=dumb\n\

@@ -23,6 +23,7 @@ mod boot;
 mod cache;
 mod cpio;
 mod debian;
+mod emulator;
 mod files;
 mod guest;
 mod image;
@@ -43,9 +44,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-pub use bochs::Silicon;
 pub use cache::Cache;
-pub use guest::{Emulator, Guest};
+pub use emulator::{Emulator, Silicon};
+pub use guest::Guest;
 pub use kernel::Kernel;
 pub use module::{build_by_dkms, build_modules};
 pub use outcome::{End, Outcome};

@@ -10,6 +10,7 @@ mod profile;
 mod record;
 mod recorded;
 mod recorded_levels;
+mod sample;
 mod scan;
 mod socket;
 mod top;

@@ -10,7 +10,7 @@ use testbed::{Cache, Kernel};
 use crate::{modules, repo};
 
 /// The packages whose programs guests get.
-const PACKAGES: [&str; 4] = ["turbolane-cli", "vmtests", "turbolane", "openssl-hints"];
+const PACKAGES: [&str; 5] = ["turbolane-cli", "vmtests", "turbolane", "hint", "openssl-hints"];
 
 /// What was built: programs and libraries, each with its place in the guest.
 ///

@@ -3,12 +3,12 @@
 //! kernel they ask for, our programs, and our modules built for those kernels.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 use anyhow::Result;
 use testbed::{Cache, Guest, Images};
 
 use crate::binaries::Binaries;
-use crate::suite::Suite;
 
 /// All of it.
 pub(crate) struct Lab {
@@ -19,19 +19,13 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// For these suites.
-    pub(crate) fn prepare(binaries: Binaries, suites: &[Suite]) -> Result<Self> {
-        let in_guests = suites.iter().filter(|suite| !suite.host);
-        Self::with_kernels(binaries, in_guests.map(|suite| suite.kernel.as_str()))
-    }
-
     /// For guests with the usual kernel.
     pub(crate) fn usual(binaries: Binaries) -> Result<Self> {
         Self::with_kernels(binaries, std::iter::once(""))
     }
 
     /// For guests with the kernels of these series.
-    fn with_kernels<'a>(
+    pub(crate) fn with_kernels<'a>(
         mut binaries: Binaries,
         kernels: impl Iterator<Item = &'a str>,
     ) -> Result<Self> {
@@ -63,5 +57,39 @@ impl Lab {
     /// The release of each kernel that guests boot.
     pub(crate) fn kernels(&self) -> Vec<&str> {
         self.images.values().map(|images| &*images.kernel.release).collect()
+    }
+}
+
+/// Does `work` for each suite or other boot, as many at a time as there are CPUs: a guest
+/// keeps one busy, whatever number it has itself.
+pub(crate) fn for_each<T: Sync>(boots: &[T], work: impl Fn(&T) + Sync) {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(boots.len());
+    let queue = Mutex::new(boots.iter());
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().expect("no worker panics in next()").next();
+                    match next {
+                        Some(boot) => work(boot),
+                        None => break,
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_boot_is_made_once() {
+        let count = std::sync::atomic::AtomicUsize::new(0);
+        for_each(&[(); 50], |()| {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert_eq!(count.into_inner(), 50);
     }
 }

@@ -59,10 +59,15 @@ fn log(name: &str) -> Result<(PathBuf, File)> {
     Ok((path, file))
 }
 
+/// The folder that cargo builds into.
+pub(crate) fn target() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    target.map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// The folder for logs and other things that can be made again.
 pub(crate) fn logs() -> Result<PathBuf> {
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let folder = target.map_or_else(|| root().join("target"), PathBuf::from).join("x");
+    let folder = target().join("x");
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
     Ok(folder)

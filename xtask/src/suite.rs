@@ -4,13 +4,13 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use testbed::Outcome;
 
+use crate::binaries::Binaries;
 use crate::lab::Lab;
 use crate::silicon;
 
@@ -113,6 +113,12 @@ fn parse(text: &str) -> Result<Vec<Suite>> {
         .collect()
 }
 
+/// What the guests of these suites need.
+pub(crate) fn lab(binaries: Binaries, suites: &[Suite]) -> Result<Lab> {
+    let in_guests = suites.iter().filter(|suite| !suite.host);
+    Lab::with_kernels(binaries, in_guests.map(|suite| suite.kernel.as_str()))
+}
+
 impl Suite {
     /// Boots a guest as the suite wants it and runs `command` there.
     pub(crate) fn run(&self, lab: &Lab, command: &[&str]) -> Result<Outcome> {
@@ -142,26 +148,6 @@ impl Suite {
     }
 }
 
-/// Does `work` for each suite or other boot, as many at a time as there are CPUs: a guest
-/// keeps one busy, whatever number it has itself.
-pub(crate) fn for_each<T: Sync>(boots: &[T], work: impl Fn(&T) + Sync) {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(boots.len());
-    let queue = Mutex::new(boots.iter());
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let next = queue.lock().expect("no worker panics in next()").next();
-                    match next {
-                        Some(boot) => work(boot),
-                        None => break,
-                    }
-                }
-            });
-        }
-    });
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,15 +162,5 @@ mod tests {
     #[test]
     fn a_misspelt_wish_is_refused() {
         assert!(parse(r#"{"name":"a","cpu_count":2}"#).is_err());
-    }
-
-    #[test]
-    fn every_suite_is_run_once() {
-        let suites = parse(&"{\"name\":\"a\"}\n".repeat(50)).unwrap();
-        let count = std::sync::atomic::AtomicUsize::new(0);
-        for_each(&suites, |_| {
-            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        });
-        assert_eq!(count.into_inner(), 50);
     }
 }

@@ -10,9 +10,8 @@ use anyhow::{Context, Result, bail};
 use testbed::{Cache, End, Outcome, Step};
 
 use crate::binaries::Binaries;
-use crate::lab::Lab;
 use crate::suite::{self, Suite};
-use crate::{format, modules, repo, tidy};
+use crate::{format, lab, modules, quick, repo, size, tidy};
 
 /// What `vmtests run` exits with when the guest cannot answer the question.
 const SKIPPED: i32 = 77;
@@ -24,8 +23,17 @@ const DETAILS: usize = 150;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only stages and suites whose name contains this: format, lint, tidy,
-    /// unit, page, testbed, dkms, vm/SUITE
+    /// size, unit, page, testbed, dkms, vm/SUITE
     filter: Option<String>,
+
+    /// Only what a change of the last minutes may have broken: format, tidy, and the unit tests of packages that
+    /// differ from main
+    #[arg(long, conflicts_with = "filter")]
+    quick: bool,
+
+    /// With --quick: the commit that the change begins at [default: where this branch left main]
+    #[arg(long, value_name = "REV", requires = "quick")]
+    base: Option<String>,
 }
 
 /// Counts of single tests; a check such as the format counts as one.
@@ -47,10 +55,11 @@ struct Verdict {
 
 type Stage = fn() -> Result<Verdict>;
 
-const STAGES: [(&str, Stage); 7] = [
+const STAGES: [(&str, Stage); 8] = [
     ("format", formatting),
     ("lint", lint),
     ("tidy", tree),
+    ("size", sizes),
     ("unit", unit),
     ("page", pages),
     ("testbed", guests_boot),
@@ -58,17 +67,18 @@ const STAGES: [(&str, Stage); 7] = [
 ];
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    let filter = args.filter.as_deref().unwrap_or("");
-    let mut total = Tally::default();
-    let mut ran = 0;
-    for (name, stage) in STAGES.iter().filter(|(name, _)| name.contains(filter)) {
+    if args.quick {
+        let stages = STAGES.iter().filter(|(name, _)| matches!(*name, "format" | "tidy"));
+        let (mut total, _) = run(stages);
         let start = Instant::now();
-        let step = Step::start(name);
-        let verdict = stage();
+        let step = Step::start("unit");
+        let verdict = changed(args.base.as_deref());
         drop(step);
-        total.add(report(name, start, verdict));
-        ran += 1;
+        total.add(report("unit", start, verdict));
+        return Ok(total.shown());
     }
+    let filter = args.filter.as_deref().unwrap_or("");
+    let (mut total, mut ran) = run(STAGES.iter().filter(|(name, _)| name.contains(filter)));
     // A filter that names a stage asks for nothing else.
     if filter.is_empty() || ran == 0 || filter.starts_with("vm") {
         let start = Instant::now();
@@ -86,8 +96,22 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if ran == 0 && !filter.is_empty() {
         bail!("no stage or suite has \"{filter}\" in its name; see ./x test --help");
     }
-    println!("{} passed, {} failed, {} skipped", total.passed, total.failed, total.skipped);
-    Ok(ExitCode::from(u8::from(total.failed > 0)))
+    Ok(total.shown())
+}
+
+/// Runs stages one after the other; what came of them, and how many they were.
+fn run<'a>(stages: impl Iterator<Item = &'a (&'static str, Stage)>) -> (Tally, usize) {
+    let mut total = Tally::default();
+    let mut ran = 0;
+    for (name, stage) in stages {
+        let start = Instant::now();
+        let step = Step::start(name);
+        let verdict = stage();
+        drop(step);
+        total.add(report(name, start, verdict));
+        ran += 1;
+    }
+    (total, ran)
 }
 
 /// Prints a stage's line, and what it has to say if it failed.
@@ -147,9 +171,29 @@ fn tree() -> Result<Verdict> {
     Ok(Verdict::of(complaints.is_empty(), &complaints.join("\n")))
 }
 
+/// Libraries that programs of any kind carry along are small.
+fn sizes() -> Result<Verdict> {
+    let (fits, note) = size::check()?;
+    Ok(Verdict { note: note.clone(), ..Verdict::of(fits, &note) })
+}
+
 fn unit() -> Result<Verdict> {
     // All of them, however many fail: one run shows everything.
     cargo_test("unit", &["--workspace", "--no-fail-fast"])
+}
+
+/// The unit tests of the packages that have changed.
+fn changed(base: Option<&str>) -> Result<Verdict> {
+    let (packages, targets) = quick::changed(base)?;
+    if packages.is_empty() {
+        return Ok(Verdict { note: "no package has changed".into(), ..Verdict::skipped() });
+    }
+    let mut args = targets;
+    args.extend(packages.iter().flat_map(|package| ["-p", package]));
+    args.push("--no-fail-fast");
+    let verdict = cargo_test("quick", &args)?;
+    let note = format!("{}: {}", verdict.note, packages.join(" "));
+    Ok(Verdict { note, ..verdict })
 }
 
 /// The tests that look at HTML reports in a browser; `./x test` installs one if it can.
@@ -243,9 +287,9 @@ fn guests(filter: &str) -> Result<(Tally, usize)> {
     if suites.is_empty() {
         return Ok((Tally::default(), 0));
     }
-    let lab = Lab::prepare(binaries, &suites)?;
+    let lab = suite::lab(binaries, &suites)?;
     let total = Mutex::new(Tally::default());
-    suite::for_each(&suites, |suite| {
+    lab::for_each(&suites, |suite| {
         let start = Instant::now();
         let outcome = suite.run(&lab, &["vmtests", "run", &suite.name]);
         let verdict = outcome.map(|outcome| judge(suite, &outcome));
@@ -296,6 +340,12 @@ fn last_line(text: &str) -> Option<&str> {
 }
 
 impl Tally {
+    /// Prints it; the exit code that goes with it.
+    fn shown(self) -> ExitCode {
+        println!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped);
+        ExitCode::from(u8::from(self.failed > 0))
+    }
+
     fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;

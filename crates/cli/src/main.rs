@@ -19,6 +19,7 @@ mod profile;
 mod record;
 mod reproduce;
 mod run;
+mod sample;
 mod scan;
 mod sim;
 mod stats;
@@ -51,8 +52,8 @@ struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes:
   0   done, nothing found
-  1   done, and something was found (doctor: no scheduler can run here; scan: wide code;
-      trace --check: a broken rule; reproduce: a ranking does not hold; verify: worse)
+  1   done, and something was found (doctor: no scheduler can run here; scan, sample:
+      wide code; trace --check: a broken rule; reproduce: a ranking does not hold; verify: worse)
   2   failed, or the input makes no sense
   77  cannot be answered on this machine, by this kernel or for this user
 turbolane run -- CMD and record -- CMD exit as CMD does, with 128 + N if signal N ended it.";
@@ -61,6 +62,7 @@ turbolane run -- CMD and record -- CMD exit as CMD does, with 128 + N if signal 
 enum Command {
     Doctor(doctor::DoctorArgs),
     Scan(scan::ScanArgs),
+    Sample(sample::SampleArgs),
     Probe(probe::ProbeArgs),
     Record(record::RecordArgs),
     Trace(trace::TraceArgs),
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Doctor(args) => doctor::main(&args),
         Command::Scan(args) => scan::main(&args),
+        Command::Sample(args) => sample::main(&args),
         Command::Probe(args) => probe::main(&args),
         Command::Record(args) => record::main(args),
         Command::Trace(args) => trace::main(&args),

@@ -25,6 +25,7 @@ pub mod perf;
 pub mod power;
 mod recorded;
 mod rooted;
+pub mod sampling;
 pub mod sched_ext;
 mod source;
 pub mod task;

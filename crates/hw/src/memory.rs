@@ -22,6 +22,8 @@ pub struct Mapping {
     pub start: u64,
     /// Behind its last byte.
     pub end: u64,
+    /// Offset of its first byte in its file; 0 without a file.
+    pub offset: u64,
     /// Where it comes from.
     pub origin: Origin,
 }
@@ -63,7 +65,7 @@ fn mapping_of(line: &str) -> Option<Mapping> {
         rest = after.trim_start();
         Some(field)
     };
-    let (range, rights, _offset) = (field()?, field()?, field()?);
+    let (range, rights, offset) = (field()?, field()?, field()?);
     let device = field()?;
     let (inode, path) = rest.split_once(' ').unwrap_or((rest, ""));
     let path = path.trim_start();
@@ -77,7 +79,8 @@ fn mapping_of(line: &str) -> Option<Mapping> {
         _ => Origin::File { path: path.into(), identity: format!("{device} {inode}") },
     };
     let is_executable = rights.as_bytes().get(2) == Some(&b'x');
-    is_executable.then_some(Mapping { start: address(start)?, end: address(end)?, origin })
+    let (start, end, offset) = (address(start)?, address(end)?, address(offset)?);
+    is_executable.then_some(Mapping { start, end, offset, origin })
 }
 
 /// The file behind a mapping, also if it was deleted or lies in another mount namespace.

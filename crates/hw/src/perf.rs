@@ -39,6 +39,8 @@ pub struct Event {
     pub config: u64,
     /// Counts between two samples; 0: it is only counted.
     pub sample_period: u64,
+    /// What a sample holds: PERF_SAMPLE_*.
+    pub sample_type: u64,
     /// What a read returns: PERF_FORMAT_*.
     pub read_format: u64,
     /// The bit field behind `read_format`, such as [`USER_ONLY`].
@@ -82,6 +84,7 @@ pub fn open(event: &Event, whose: Whose, leader: Option<&OwnedFd>) -> Result<Own
         size: size_of::<Attr>() as u32,
         config: event.config,
         sample_period: event.sample_period,
+        sample_type: event.sample_type,
         read_format: event.read_format,
         flags: event.flags,
         ..Attr::default()

@@ -36,20 +36,6 @@ impl Stat {
     }
 }
 
-/// The number, here, of the thread of process `tgid` (here) that its own PID namespace calls
-/// `ns_tid`.
-pub fn global_tid(tgid: u32, ns_tid: u32) -> io::Result<u32> {
-    let mut search = match look_up(tgid, ns_tid)? {
-        Lookup::Found(tid) => return Ok(tid),
-        Lookup::Search(search) => search,
-    };
-    loop {
-        if let Some(tid) = search.step(THREADS_MAX)? {
-            return Ok(tid);
-        }
-    }
-}
-
 /// What a first look for a thread came to.
 pub enum Lookup {
     /// The thread's number here.
@@ -66,7 +52,8 @@ pub struct Search {
     names: std::iter::Take<fs::ReadDir>,
 }
 
-/// Begins what [`global_tid`] does at once.
+/// Looks for the thread of process `tgid` (its number here) that its own PID namespace calls `ns_tid`: one look, or the
+/// begin of a search.
 pub fn look_up(tgid: u32, ns_tid: u32) -> io::Result<Lookup> {
     // Without containers, both numbers are the same: one look instead of a search.
     if innermost_tid(tgid, ns_tid).is_ok_and(|found| found == ns_tid) {
@@ -270,6 +257,19 @@ mod tests {
         assert_eq!(stat_of(b"12 a S"), None);
     }
 
+    /// The whole of a look-up.
+    fn found(tgid: u32, ns_tid: u32) -> io::Result<u32> {
+        let mut search = match look_up(tgid, ns_tid)? {
+            Lookup::Found(tid) => return Ok(tid),
+            Lookup::Search(search) => search,
+        };
+        loop {
+            if let Some(tid) = search.step(THREADS_MAX)? {
+                return Ok(tid);
+            }
+        }
+    }
+
     /// This process's own threads are found by their own number; others are not.
     #[test]
     fn own_threads_are_found() {
@@ -282,7 +282,7 @@ mod tests {
         });
         let tid = told.recv().unwrap();
         let own_number = innermost_tid(tgid, tid).unwrap();
-        assert_eq!(global_tid(tgid, own_number).unwrap(), tid);
+        assert_eq!(found(tgid, own_number).unwrap(), tid);
         assert!(threads(tgid).unwrap().contains(&tid));
         assert_eq!(process_of(tid).unwrap(), tgid);
         assert!(!task_stopped(tid).unwrap() && !is_kernel_thread(tid).unwrap());
@@ -299,7 +299,7 @@ mod tests {
         drop(ask);
         thread.join().unwrap();
         // No thread of this process is called 1: that is the namespace's init.
-        assert_eq!(global_tid(tgid, 1).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+        assert_eq!(found(tgid, 1).unwrap_err().raw_os_error(), Some(libc::ESRCH));
     }
 
     /// A zombie is not alive, though it still has a number.

@@ -63,17 +63,6 @@ impl Cost {
 pub struct Costs(pub [Option<Cost>; 4]);
 
 impl Costs {
-    /// A machine whose clock nobody can ask for, and which has no turbo to give: sleeping gains nothing but
-    /// others' CPU time, which spinning waiters take away above this length. A sleeping waiter's price is its wake-up,
-    /// 3.7 to 6 us (measured on a 2-CPU guest).
-    pub fn without_clock(wake_ticks: f64) -> Costs {
-        let spin = Cost { overhead_ticks: 0.0, clock_ratio: 1.0 };
-        // What a spinner takes from the owner of a full machine: a guess of a tenth, so that a section ten
-        // wake-ups long is slept for.
-        let block = Cost { overhead_ticks: wake_ticks, clock_ratio: 1.0 / 0.9 };
-        Costs([Some(spin), Some(block), None, None])
-    }
-
     /// The length from which `b` is better than `a`; `None` if it never is, or always.
     pub fn break_even_ticks(&self, a: Strategy, b: Strategy) -> Option<f64> {
         let (a, b) = (self.0[a as usize]?, self.0[b as usize]?);

@@ -152,11 +152,6 @@ impl Topology {
         self.place(cpu).map_or(CpuSet::EMPTY, |place| self.cores[place.core].cpus)
     }
 
-    /// The CPUs that share `cpu`'s last-level cache, itself included; empty if not online.
-    pub fn llc_of(&self, cpu: usize) -> CpuSet {
-        self.place(cpu).map_or(CpuSet::EMPTY, |place| self.llcs[place.llc])
-    }
-
     /// Numbers of the NUMA nodes, ascending.
     pub fn nodes(&self) -> Vec<usize> {
         distinct(self.cores.iter().map(|core| core.node))
@@ -315,7 +310,6 @@ mod tests {
         let cores: Vec<String> = topology.cores().iter().map(|c| c.cpus.to_string()).collect();
         assert_eq!(cores, ["0,4", "1,5", "2,6", "3,7"]);
         assert_eq!(topology.siblings_of(6), set("2,6"));
-        assert_eq!(topology.llc_of(5), set("0-1,4-5"));
         assert_eq!(topology.llcs(), [set("0-1,4-5"), set("2-3,6-7")]);
         assert_eq!((topology.packages(), topology.nodes()), (vec![0, 1], vec![0, 1]));
         assert_eq!(topology.possible(), set("0-15"));
@@ -327,7 +321,6 @@ mod tests {
         let topology = two_packages();
         assert_eq!(topology.place(9), None);
         assert!(topology.siblings_of(9).is_empty());
-        assert!(topology.llc_of(9).is_empty());
         assert_eq!(topology.whole_cores(&set("3,9")), set("3,7,9"));
     }
 

@@ -33,16 +33,6 @@ impl Ns {
     /// The end of time.
     pub const MAX: Ns = Ns(u64::MAX);
 
-    /// From microseconds.
-    pub const fn of_micro(micro: u64) -> Ns {
-        Ns(micro * 1_000)
-    }
-
-    /// From milliseconds.
-    pub const fn of_milli(milli: u64) -> Ns {
-        Ns(milli * 1_000_000)
-    }
-
     /// The time between two points, 0 if `earlier` is not earlier.
     pub const fn since(self, earlier: Ns) -> Ns {
         Ns(self.0.saturating_sub(earlier.0))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `TURBOLANE_OPENSSL` says: `LEVEL[,BYTES]`.
 
-use turbolane::MAX_LEVEL;
+use turbolane_hint::MAX_LEVEL;
 
 /// Calls with fewer bytes open no section; by default all do. Few bytes are wide code too: for a header of 5 bytes
 /// OpenSSL's ChaCha20 makes the key of Poly1305, by 512-bit code that asks for level 1 (measured on the
@@ -17,27 +17,48 @@ pub struct Config {
     pub bytes: u32,
 }
 
-/// Reads `LEVEL[,BYTES]`; the error says what is wrong and what would be right.
-pub fn parse(text: &str) -> Result<Config, String> {
-    let (level, bytes) = match text.split_once(',') {
-        Some((level, bytes)) => (level, Some(bytes)),
-        None => (text, None),
-    };
-    let level = number(level)
+/// What is wrong with the variable: the word that is, as it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid<'a> {
+    /// No licence level.
+    Level(&'a [u8]),
+    /// No number of bytes.
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Invalid<'a> {
+    /// What is wrong, and what would be right: to be written one after the other.
+    pub fn message(self) -> [&'a [u8]; 3] {
+        match self {
+            Invalid::Level(word) => [b"\"", word, b"\" is no licence level; give 1, 2 or 3"],
+            Invalid::Bytes(word) => {
+                [b"\"", word, b"\" is no number of bytes; give 1 to 2147483647"]
+            }
+        }
+    }
+}
+
+/// Reads `LEVEL[,BYTES]`.
+pub fn parse(text: &[u8]) -> Result<Config, Invalid<'_>> {
+    let mut words = text.splitn(2, |byte| *byte == b',');
+    let level_word = words.next().unwrap_or_default();
+    let level = number(level_word)
         .filter(|level| (1..=MAX_LEVEL).contains(level))
-        .ok_or_else(|| format!("\"{level}\" is no licence level; give 1, 2 or 3"))?;
-    let bytes = match bytes {
-        None => DEFAULT_BYTES,
-        Some(bytes) => number(bytes)
-            .filter(|&bytes| (1..=i32::MAX.unsigned_abs()).contains(&bytes))
-            .ok_or_else(|| format!("\"{bytes}\" is no number of bytes; give 1 to 2147483647"))?,
+        .ok_or(Invalid::Level(level_word))?;
+    let Some(bytes_word) = words.next() else {
+        return Ok(Config { level, bytes: DEFAULT_BYTES });
     };
+    let bytes = number(bytes_word)
+        .filter(|&bytes| (1..=i32::MAX.unsigned_abs()).contains(&bytes))
+        .ok_or(Invalid::Bytes(bytes_word))?;
     Ok(Config { level, bytes })
 }
 
 /// Digits and nothing else: no sign, no space.
-fn number(text: &str) -> Option<u32> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+fn number(text: &[u8]) -> Option<u32> {
+    let digit = |byte: u8| byte.is_ascii_digit().then(|| u32::from(byte - b'0'));
+    let append = |number: u32, &byte: &u8| number.checked_mul(10)?.checked_add(digit(byte)?);
+    if text.is_empty() { None } else { text.iter().try_fold(0, append) }
 }
 
 #[cfg(test)]
@@ -46,27 +67,19 @@ mod tests {
 
     #[test]
     fn level_and_bytes() {
-        assert_eq!(parse("2"), Ok(Config { level: 2, bytes: DEFAULT_BYTES }));
-        assert_eq!(parse("1,1"), Ok(Config { level: 1, bytes: 1 }));
-        assert_eq!(parse("3,2147483647"), Ok(Config { level: 3, bytes: 2_147_483_647 }));
+        assert_eq!(parse(b"2"), Ok(Config { level: 2, bytes: DEFAULT_BYTES }));
+        assert_eq!(parse(b"1,1"), Ok(Config { level: 1, bytes: 1 }));
+        assert_eq!(parse(b"3,2147483647"), Ok(Config { level: 3, bytes: 2_147_483_647 }));
     }
 
     #[test]
-    fn nonsense_is_named() {
-        for (text, wrong) in [
-            ("", "\"\" is no licence level"),
-            ("0", "\"0\" is no licence level"),
-            ("4", "\"4\" is no licence level"),
-            ("+2", "\"+2\" is no licence level"),
-            ("2 ", "\"2 \" is no licence level"),
-            ("2,", "\"\" is no number of bytes"),
-            ("2,0", "\"0\" is no number of bytes"),
-            ("2,1k", "\"1k\" is no number of bytes"),
-            ("2,2147483648", "\"2147483648\" is no number of bytes"),
-            ("2,1,1", "\"1,1\" is no number of bytes"),
-        ] {
-            let error = parse(text).unwrap_err();
-            assert!(error.starts_with(wrong), "{text}: {error}");
+    fn nonsense_is_named_fails() {
+        for word in ["", "0", "4", "+2", "2 ", "18446744073709551617"] {
+            assert_eq!(parse(word.as_bytes()), Err(Invalid::Level(word.as_bytes())));
+        }
+        for word in ["", "0", "1k", "2147483648", "4294967297", "1,1"] {
+            let text = std::format!("2,{word}");
+            assert_eq!(parse(text.as_bytes()), Err(Invalid::Bytes(word.as_bytes())));
         }
     }
 }

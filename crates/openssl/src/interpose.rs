@@ -4,21 +4,16 @@
 //! Rust cannot ask where a function was called from, so each of them hands its return address on as one more
 //! argument.
 
-use core::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
+use core::ffi::{CStr, c_int, c_uchar, c_uint, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::config::{Config, parse};
 use crate::real::{self, Real};
+use crate::say::say;
 
 /// `LEVEL[,BYTES]`; ignored in programs that run with more rights than their user has.
 const VARIABLE: &CStr = c"TURBOLANE_OPENSSL";
-
-unsafe extern "C" {
-    /// `getenv`, but null in programs that run with more rights than their user has, whose environment that user
-    /// chooses (secure_getenv(3)).
-    fn secure_getenv(name: *const c_char) -> *const c_char;
-}
 
 /// Level << 32 | bytes; 0: no call opens a section.
 static SWITCHED_ON: AtomicU64 = AtomicU64::new(0);
@@ -30,22 +25,17 @@ static BEGIN: extern "C" fn() = begin;
 /// Runs when the library is loaded.
 extern "C" fn begin() {
     real::prepare();
-    // SAFETY: the name ends in a zero byte; the result is null or a string that nobody changes yet.
-    let value = unsafe {
-        let value = secure_getenv(VARIABLE.as_ptr());
-        if value.is_null() {
-            return;
-        }
-        CStr::from_ptr(value).to_string_lossy()
-    };
-    match parse(&value) {
-        Ok(Config { level, bytes }) => {
+    environment::secure(VARIABLE, |value| match value.map(parse) {
+        None => {}
+        Some(Ok(Config { level, bytes })) => {
             SWITCHED_ON.store(u64::from(level) << 32 | u64::from(bytes), Ordering::Relaxed);
         }
-        Err(why) => {
-            eprintln!("turbolane_openssl: TURBOLANE_OPENSSL: {why}. No wide section is opened.");
+        Some(Err(why)) => {
+            let [before, word, after] = why.message();
+            let library = b"turbolane_openssl: TURBOLANE_OPENSSL: ";
+            say([library, before, word, after, b". No wide section is opened.\n"]);
         }
-    }
+    });
 }
 
 /// How long it takes from authenticating a header to the record behind it: some hundred instructions. The
@@ -63,12 +53,14 @@ fn level(bytes: u64) -> Option<u32> {
 /// Makes the call, in a section if it is one of those that open one; `is_header`: without output.
 #[inline]
 fn bracketed<R>(bytes: u64, is_header: bool, call: impl FnOnce() -> R) -> R {
-    let opened = level(bytes).is_some_and(|level| turbolane::wide_begin(level).is_ok());
+    let opened = level(bytes).is_some_and(|level| turbolane_hint::wide_begin(level).is_ok());
     let result = call();
     if opened {
         // The section was opened above, and C code does not unwind: neither can fail.
-        let _ =
-            if is_header { turbolane::scalar_for(HEADER_REST_NS) } else { turbolane::wide_end() };
+        let _ = match is_header {
+            true => turbolane_hint::scalar_for(HEADER_REST_NS),
+            false => turbolane_hint::wide_end(),
+        };
     }
     result
 }
@@ -80,11 +72,12 @@ const FAILED: c_int = 0;
 fn nowhere(real: &Real) -> c_int {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        let name = real.name().to_string_lossy();
-        eprintln!(
-            "turbolane_openssl: no {name} of OpenSSL is to be found for a caller. It gets an error; run this program \
-             without libturbolane_openssl.so."
-        );
+        say([
+            b"turbolane_openssl: no ",
+            real.name().to_bytes(),
+            b" of OpenSSL is to be found for a caller. It gets an error; run this program without \
+              libturbolane_openssl.so.\n",
+        ]);
     }
     FAILED
 }

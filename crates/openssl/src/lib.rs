@@ -7,14 +7,14 @@
 //!
 //! Idea: the functions through which programs, and libssl, reach the ciphers are few and exported. This library has
 //! functions of the same names, which the dynamic linker finds first. Each opens a wide section
-//! ([`turbolane::wide_begin`]), calls the real function and closes the section.
+//! ([`turbolane_hint::wide_begin`]), calls the real function and closes the section.
 //!
 //! ```text
 //!   nginx -> libssl -> EVP_CipherUpdate (ours): begin -> EVP_CipherUpdate (libcrypto) -> end
 //! ```
 //!
 //! A call without output authenticates a record's header, and the record follows at once: in between the
-//! thread rests ([`turbolane::scalar_for`]) instead of leaving its wide CPU and coming back.
+//! thread rests ([`turbolane_hint::scalar_for`]) instead of leaving its wide CPU and coming back.
 //!
 //! LEVEL is the licence level of the program's cipher on this CPU; `turbolane scan` says it of libcrypto's
 //! functions. `LEVEL,BYTES` leaves calls with fewer bytes alone.
@@ -27,11 +27,21 @@
 //! programs with more rights than their user has, calls go straight to OpenSSL.
 //!
 //! `config` is the variable's grammar, `real` finds the function that a caller would have reached without us, `wanted` the
-//! version that the caller asks for, `interpose` has the functions.
+//! version that the caller asks for, `interpose` has the functions, `say` writes messages.
+//!
+//! The library carries the hint with it and exports its functions: a program that gives hints too, by libturbolane.so,
+//! gets those, and both have one state. It is small, since it is preloaded into programs of any kind: no allocation, no
+//! formatting, no path that panics (`./x test size` measures that).
+
+#![no_std]
+
+// For the panic handler that a shared object has to have, and for tests.
+extern crate std;
 
 mod config;
 mod interpose;
 mod real;
+mod say;
 mod wanted;
 
-pub use config::{Config, DEFAULT_BYTES, parse};
+pub use config::{Config, DEFAULT_BYTES, Invalid, parse};

@@ -16,7 +16,6 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::OnceLock;
 
 use crate::wanted;
 
@@ -107,32 +106,38 @@ impl Real {
     }
 }
 
-/// The objects that the program started with, which are never unloaded.
-static STARTED_WITH: OnceLock<Vec<usize>> = OnceLock::new();
+/// Objects of which it is noted that the program started with them; for callers in others every call is looked up.
+const OBJECTS: usize = 512;
+
+/// The objects that the program started with, which are never unloaded; null where there are fewer.
+static STARTED_WITH: [AtomicPtr<LinkMap>; OBJECTS] =
+    [const { AtomicPtr::new(null_mut()) }; OBJECTS];
 
 /// Notes what is loaded now. Called once, when this library is loaded.
 pub(crate) fn prepare() {
     let mut map = object(prepare as *const () as usize);
-    let mut maps = Vec::new();
     // SAFETY: the dynamic linker's list; it does not change while a library is initialised.
     unsafe {
         while let Some(previous) = map.as_ref().map(|map| map.previous).filter(|map| !map.is_null())
         {
             map = previous;
         }
-        while let Some(object) = map.as_ref() {
-            maps.push(map.addr());
+        for place in &STARTED_WITH {
+            let Some(object) = map.as_ref() else { break };
+            place.store(map.cast_mut(), Ordering::Relaxed);
             map = object.next;
         }
     }
-    let _ = STARTED_WITH.set(maps);
 }
 
 /// Whether the object is never unloaded.
 fn stays(object: *const LinkMap) -> bool {
     // SAFETY: null, or a loaded object whose code is calling.
-    let is_pinned = || unsafe { object.as_ref().is_some_and(|map| wanted::is_pinned(map.dynamic)) };
-    STARTED_WITH.get().is_some_and(|maps| maps.contains(&object.addr())) || is_pinned()
+    let Some(map) = (unsafe { object.as_ref() }) else { return false };
+    let started =
+        STARTED_WITH.iter().any(|place| place.load(Ordering::Relaxed).cast_const() == object);
+    // SAFETY: as above.
+    started || unsafe { wanted::is_pinned(map.dynamic) }
 }
 
 fn resolve(name: &CStr, object: *const LinkMap) -> *mut c_void {

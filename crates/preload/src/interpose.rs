@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The functions in glibc's place, and how they are switched on.
 
-use core::ffi::{c_char, c_int};
+use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -16,12 +16,6 @@ use crate::{glibc, objects, table};
 
 /// Names the file; ignored in programs that run with more rights than their user has.
 const FILE: &CStr = c"TURBOLANE_LOCKS";
-
-unsafe extern "C" {
-    /// `getenv`, but null in programs that run with more rights than their user has, whose environment that user
-    /// chooses (secure_getenv(3)).
-    fn secure_getenv(name: *const c_char) -> *const c_char;
-}
 
 /// Null: every call goes to glibc. Never freed: a thread may be reading it.
 static CONFIG: AtomicPtr<Config> = AtomicPtr::new(core::ptr::null_mut());
@@ -49,11 +43,7 @@ extern "C" fn begin() {
 }
 
 fn file() -> Option<OsString> {
-    // SAFETY: the name ends in a zero byte; the result is null or a string that is copied at once.
-    unsafe {
-        let value = secure_getenv(FILE.as_ptr());
-        (!value.is_null()).then(|| OsStr::from_bytes(CStr::from_ptr(value).to_bytes()).to_owned())
-    }
+    environment::secure(FILE, |value| value.map(|bytes| OsStr::from_bytes(bytes).to_owned()))
 }
 
 fn switch_on(file: &OsString) -> Result<(), String> {

@@ -1,20 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each way of setting a P-state must do, and how one is chosen.
-//!
-//! | way | where | what it needs |
-//! |---|---|---|
-//! | `setspeed` | cpufreq's governor `userspace` and `scaling_setspeed` | a driver that offers the governor; root |
-//! | `limits` | cpufreq's `scaling_min_freq`, `scaling_max_freq`; the governor stays | a driver; root |
-//! | `scheduler` | a sched_ext scheduler that takes targets of threads (`scheduler.rs`); nothing is set | governor `schedutil`, such a scheduler |
-//! | `msr` | the CPU's registers through `/dev/cpu/N/msr` or `msr_safe` (`msr/`) | root, or msr-safe's list |
-//! | `simulated` | a model of a machine (`simulated.rs`); only if asked for | nothing |
-//! | none | | |
-//!
-//! The first that works is taken, in this order. The governor `userspace` is preferred, since it
-//! sets a frequency within the system call; limits are applied by a worker of the kernel later. A scheduler comes
-//! behind them, since it takes wishes of threads only; it is what an ordinary user has. Registers come last,
-//! since a driver that is there writes the same ones: two masters. Where no driver is there they
-//! are what is left, and what TURBO used.
+//! What each way of setting a P-state must do; `choice.rs` lists them and chooses one.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -22,9 +7,8 @@ use std::path::{Path, PathBuf};
 use hw::{Rooted, Source};
 
 use crate::error::Error;
-use crate::journal::{Journal, Specs};
+use crate::journal::Journal;
 use crate::speeds::Speeds;
-use crate::{cpufreq, msr, scheduler};
 
 /// A way of setting P-states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,15 +40,6 @@ impl Way {
             Way::Scheduler => "scheduler",
         }
     }
-}
-
-/// Which way was taken, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// The way.
-    pub way: Way,
-    /// One sentence: what it is, and why those before it were not taken.
-    pub why: String,
 }
 
 /// CPUs whose P-state is one setting.
@@ -141,39 +116,3 @@ impl Machine {
 /// Whether a scheduler takes targets of this process's threads; else why not. Asked only if all else about the way is
 /// fine.
 pub type TakesTargets<'a> = &'a dyn Fn() -> Result<(), String>;
-
-/// Finds the way to take: the one asked for, or the first that works. Without `scheduler` nobody here speaks for threads.
-pub(crate) fn choose(
-    machine: &Machine,
-    specs: &mut Specs,
-    wanted: Option<Way>,
-    scheduler: Option<TakesTargets<'_>>,
-) -> (Choice, Option<Found>) {
-    let ways = [Way::Setspeed, Way::Limits, Way::Scheduler, Way::Msr];
-    let is_tried = |way: &Way| match wanted {
-        Some(wanted) => wanted == *way,
-        None => *way != Way::Scheduler || scheduler.is_some(),
-    };
-    let mut refused = Vec::new();
-    for way in ways.into_iter().filter(is_tried) {
-        let mut ours = Specs::default();
-        let found = match way {
-            Way::Msr => msr::find(machine, &mut ours),
-            Way::Scheduler => scheduler::find(machine, scheduler),
-            _ => cpufreq::find(machine, &mut ours, way),
-        };
-        match found {
-            Ok(found) => {
-                *specs = ours;
-                let mut why = format!("{}: {}", way.name(), found.what);
-                if !refused.is_empty() {
-                    why += &format!("; not {}", refused.join("; not "));
-                }
-                return (Choice { way, why }, Some(found));
-            }
-            Err(reason) => refused.push(format!("{}: {reason}", way.name())),
-        }
-    }
-    let why = if refused.is_empty() { "as asked for".to_string() } else { refused.join("; ") };
-    (Choice { way: Way::None, why: format!("none: {why}") }, None)
-}

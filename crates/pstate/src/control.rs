@@ -33,7 +33,8 @@ use std::sync::{Arc, Mutex, Once, Weak};
 
 use machine::{PstateModel, Topology};
 
-use crate::backend::{Backend, Choice, Found, Machine, TakesTargets, Unit, Way, choose};
+use crate::backend::{Backend, Found, Machine, TakesTargets, Unit, Way};
+use crate::choice::{Choice, choose};
 use crate::domains::Clocks;
 use crate::error::Error;
 use crate::journal::{Journal, Restored, Specs};

@@ -18,6 +18,7 @@ use machine::{CpuSet, Topology, TopologyError};
 
 use crate::backend::Machine;
 use crate::msr;
+use crate::turbo::TurboStep;
 
 /// What a domain is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,15 +39,6 @@ pub struct Domain {
     pub cpus: CpuSet,
     /// What they are.
     pub scope: Scope,
-}
-
-/// A step of the turbo table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TurboStep {
-    /// So many active cores at most.
-    pub cores: u32,
-    /// Reach this.
-    pub khz: u32,
 }
 
 /// A machine's cores and clocks.

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use machine::PSTATE_FILES;
+
 /// Where a setting lies, as a text in place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Place {
@@ -137,7 +139,7 @@ impl fmt::Display for Error {
             Error::NoModel => write!(
                 f,
                 "no model of a machine has that name, and no file there describes one; built in: {}",
-                crate::simulated::ids()
+                PSTATE_FILES.map(|(id, _)| id).join(", ")
             ),
             Error::System(errno, place) => write!(f, "{place:?}: {}", reason(errno)),
             Error::NotOwner => {

@@ -45,9 +45,9 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::Acquire, Ordering::Relax
 use std::sync::atomic::{Ordering::Release, Ordering::SeqCst, compiler_fence};
 
 use crate::error::{Error, Place};
+use crate::notary::Notary;
 use crate::raw::{self, Fd};
 use crate::value::Value;
-use crate::watchdog::Notary;
 
 /// Naps of 1 ms that a value may take to read back: the kernel applies limits in a worker, which
 /// takes its turn among all others of the machine.

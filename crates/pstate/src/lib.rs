@@ -25,11 +25,12 @@
 //! (`fake.rs`, feature `fake`).
 //!
 //! # Parts
-//! `control` (wishes, one lock per unit), `backend` (the ways, and the choice), `cpufreq`, `msr`
-//! (the ways), `scheduler` (the way that goes by threads), `simulated` (a model in the machine's place), `speeds` (what can be set), `domains` (who shares a clock), `journal`, `watchdog`
-//! (restoring), `raw`, `value` (files without allocation), `wishes` (what boosted locks ask for).
+//! `control` (wishes, one lock per unit), `backend` (what a way must do), `choice` (of one), `cpufreq`, `msr`
+//! (the ways), `scheduler` (the way that goes by threads), `simulated` (a model in the machine's place), `speeds` (what can be set), `domains` (who shares a clock), `turbo` (for how many cores), `journal`,
+//! `watchdog`, `notary` (restoring), `raw`, `value` (files without allocation), `wishes` (what boosted locks ask for).
 
 mod backend;
+mod choice;
 mod control;
 mod cpufreq;
 mod domains;
@@ -38,18 +39,22 @@ mod error;
 pub mod fake;
 mod journal;
 mod msr;
+mod notary;
 mod raw;
 mod scheduler;
 mod simulated;
 mod speeds;
+mod turbo;
 mod value;
 mod watchdog;
 mod wishes;
 
-pub use backend::{Choice, TakesTargets, Way};
+pub use backend::{TakesTargets, Way};
+pub use choice::Choice;
 pub use control::{Control, Options};
-pub use domains::{Clocks, Domain, Scope, TurboStep};
+pub use domains::{Clocks, Domain, Scope};
 pub use error::{Error, Place};
 pub use journal::Restored;
 pub use simulated::{ManualTime, Simulated, Time};
 pub use speeds::Speeds;
+pub use turbo::TurboStep;

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use machine::{Change, Changes, CpuSet, PSTATE_FILES, PstateModel, Topology};
+use machine::{Change, Changes, CpuSet, PstateModel, Topology};
 
 use crate::backend::{Backend, Unit};
 use crate::domains::{Clocks, Domain, Scope};
@@ -271,11 +271,6 @@ pub(crate) fn model(place: &Path) -> Result<PstateModel, Error> {
 /// The time that passes here.
 pub(crate) fn live() -> Arc<dyn Time> {
     Arc::new(Live(Instant::now()))
-}
-
-/// Ids of the models that are built in.
-pub(crate) fn ids() -> String {
-    PSTATE_FILES.map(|(id, _)| id).join(", ")
 }
 
 #[cfg(test)]

@@ -28,22 +28,11 @@
 //! Without the watchdog nothing is changed.
 
 use std::mem::{MaybeUninit, zeroed};
-use std::sync::Mutex;
 
 use crate::error::Error;
 use crate::journal::Journal;
+use crate::notary::{DISMISSED, MESSAGE_MAX, NOTE, Notary, READY, REFUSED, receive};
 use crate::raw::{self, Fd};
-
-/// What the program sends when it has restored everything itself.
-const DISMISSED: u8 = b'.';
-/// What the program sends, with a setting's number, before it changes it.
-const NOTE: u8 = b'n';
-/// What the watchdog sends when it is ready, and when it has made a note.
-const READY: u8 = b'!';
-/// What it sends when it cannot make one.
-const REFUSED: u8 = b'?';
-/// Longest message: a byte and a number.
-const MESSAGE_MAX: usize = 5;
 
 /// Descriptors that are closed one by one on kernels before 5.9 (close_range); more than that are
 /// left open there.
@@ -54,44 +43,6 @@ const CLOSED_ONE_BY_ONE: i32 = 65_536;
 pub(crate) struct Watchdog {
     pid: i32,
     socket: Fd,
-}
-
-/// Asks the watchdog to note settings. It has a descriptor of its own, which lives as long as the journal.
-#[derive(Debug)]
-pub(crate) struct Notary(Mutex<Fd>);
-
-impl Notary {
-    /// Returns when the watchdog has read what the setting holds.
-    pub fn ask(&self, number: u32) -> Result<(), Error> {
-        // A question and its answer at a time.
-        let socket = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
-        let [a, b, c, d] = number.to_le_bytes();
-        let message = [NOTE, a, b, c, d];
-        // SAFETY: bytes of ours; MSG_NOSIGNAL, since nobody may be listening.
-        let sent = unsafe {
-            libc::send(socket.0, message.as_ptr().cast(), message.len(), libc::MSG_NOSIGNAL)
-        };
-        if sent != message.len() as isize {
-            return Err(Error::Watchdog(raw::errno()));
-        }
-        match receive(socket.0)? {
-            READY => Ok(()),
-            _ => Err(Error::Watchdog(libc::EACCES)),
-        }
-    }
-}
-
-/// The watchdog's next word.
-fn receive(socket: i32) -> Result<u8, Error> {
-    loop {
-        let mut message = [0];
-        // SAFETY: one byte of ours.
-        match unsafe { libc::recv(socket, message.as_mut_ptr().cast(), 1, 0) } {
-            1 => return Ok(message[0]),
-            -1 if raw::errno() == libc::EINTR => {}
-            _ => return Err(Error::Watchdog(libc::ESRCH)),
-        }
-    }
 }
 
 impl Watchdog {
@@ -112,7 +63,7 @@ impl Watchdog {
                 // It has left our process group: before that, what kills the group kills it too.
                 receive(watchdog.socket.0)?;
                 let own = raw::duplicate(watchdog.socket.0).map_err(Error::Watchdog)?;
-                journal.noted_by(Notary(Mutex::new(own)));
+                journal.noted_by(Notary::new(own));
                 Ok(watchdog)
             }
         }

@@ -25,6 +25,7 @@ pub mod problem;
 pub mod profile;
 pub mod record;
 pub mod reproduce;
+pub mod sample;
 pub mod scan;
 pub mod settings;
 pub mod sim;

@@ -11,6 +11,7 @@ use report::scan::{
 use crate::analysis::{self, Analysis};
 use crate::bounds::{self, Range};
 use crate::image::{Image, Kind, Section};
+use crate::limits::PIECE_MAX_BYTES;
 use crate::lines::Lines;
 use crate::recover::{self, Gaps};
 use crate::screen;
@@ -18,9 +19,6 @@ use crate::sweep::{Code, Nothing, Sweep, Targets, Until, Wanted, decoder};
 use crate::symbols::{self, Symbol};
 use crate::traits::Width;
 use crate::{Limits, Meter, Options, ScanError, unwind};
-
-/// A longer function is swept in pieces of this length: it bounds the memory of a sweep.
-pub const PIECE_MAX_BYTES: u64 = 16 << 20;
 
 /// Code that is swept by one task.
 const TASK_BYTES: u64 = 128 << 10;

@@ -50,8 +50,8 @@ use std::cmp::Reverse;
 use report::scan::{Confidence, File, Function};
 
 pub use archive::{is_archive, scan_archive, scan_archive_within};
-pub use file::{PIECE_MAX_BYTES, scan_file, scan_file_within, widths};
-pub use limits::{Limits, Meter};
+pub use file::{scan_file, scan_file_within, widths};
+pub use limits::{Limits, Meter, PIECE_MAX_BYTES};
 pub use memory::{JitSymbol, parse_perf_map, scan_memory, scan_memory_within};
 pub use read::{Bytes, read_file};
 pub use traits::Width;

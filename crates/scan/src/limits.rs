@@ -17,6 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::ScanError;
 
+/// A longer function is swept in pieces of this length: it bounds the memory of a sweep.
+pub const PIECE_MAX_BYTES: u64 = 16 << 20;
+
 /// What a scan may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits<'a> {

@@ -8,8 +8,9 @@
 use report::scan::{File, Source};
 
 use crate::bounds::Range;
-use crate::file::{PIECE_MAX_BYTES, Place, Task, keep, summarise, sweep};
+use crate::file::{Place, Task, keep, summarise, sweep};
 use crate::image::ADDRESSES_END;
+use crate::limits::PIECE_MAX_BYTES;
 use crate::recover::{self, Gaps};
 use crate::sweep::{Code, Sweep};
 use crate::{Limits, Meter, Options, ScanError};

@@ -21,7 +21,7 @@ use report::scan::Source;
 use crate::analysis::{self, Analysis};
 use crate::bounds::{self, Range};
 use crate::fast::operand_length;
-use crate::file::PIECE_MAX_BYTES;
+use crate::limits::PIECE_MAX_BYTES;
 use crate::sweep::{Code, Flow, Sweep, Targets, Until, Wanted, decoder};
 use crate::{Meter, ScanError};
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use machine::{CpuSet, Topology};
 use policy::Split;
 use report::problem::Problem;
-use turbolane::page::MODE_AFFINITY;
+use turbolane_hint::page::MODE_AFFINITY;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ pub struct AffinityLane {
 impl AffinityLane {
     /// Chooses the wide CPUs and serves hints.
     pub fn start(config: Config) -> Result<(AffinityLane, HintServer)> {
-        Self::start_at(Path::new(turbolane::protocol::SOCKET), config)
+        Self::start_at(Path::new(turbolane_hint::protocol::SOCKET), config)
     }
 
     fn start_at(socket: &Path, config: Config) -> Result<(AffinityLane, HintServer)> {

@@ -28,7 +28,7 @@ impl Process {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "affinity::tests::other_process", "--nocapture"])
             .env(ROLE, role)
-            .env(turbolane::protocol::SOCKET_ENV, socket)
+            .env(turbolane_hint::protocol::SOCKET_ENV, socket)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -90,7 +90,7 @@ fn other_process() {
 }
 
 fn be_daemon() {
-    let socket = std::env::var(turbolane::protocol::SOCKET_ENV).unwrap();
+    let socket = std::env::var(turbolane_hint::protocol::SOCKET_ENV).unwrap();
     let config = Config { wide_cpus: WideCpus::Cores(1), ..Config::default() };
     let (lane, server) = AffinityLane::start_at(Path::new(&socket), config).unwrap();
     answer(&lane.cpus().0.to_string());
@@ -110,14 +110,14 @@ fn be_application() {
     for order in std::io::stdin().lines() {
         match order.unwrap().as_str() {
             "begin" => {
-                turbolane::wide_begin(2).unwrap();
+                turbolane_hint::wide_begin(2).unwrap();
                 answer(&mask());
             }
             "end" => {
-                turbolane::wide_end().unwrap();
+                turbolane_hint::wide_end().unwrap();
                 answer(&mask());
             }
-            "status" => answer(&format!("{:?}", turbolane::wide_status())),
+            "status" => answer(&format!("{:?}", turbolane_hint::wide_status())),
             "spawn" => answer(&spawn_idler(tid).to_string()),
             order => panic!("unknown order {order}"),
         }

@@ -130,7 +130,7 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
 fn start_scx(config: Config, fault: Fault) -> Result<(Way, HintServer)> {
     let lane = ScxLane::start(config, fault)?;
     lane.publish()?;
-    let path = Path::new(turbolane::protocol::SOCKET);
+    let path = Path::new(turbolane_hint::protocol::SOCKET);
     let (board, maps) = (lane.hint_maps()?.board, lane.hint_maps()?);
     let new_areas = Box::new(move |numbers: &[u32]| maps.new_areas(numbers));
     let server =

@@ -415,7 +415,7 @@ fn new_area() -> std::io::Result<std::os::fd::OwnedFd> {
         map_flags: sys::BPF_F_MMAPABLE,
         ..Default::default()
     };
-    let bytes = size_of::<turbolane::page::Area>() as u32;
+    let bytes = size_of::<turbolane_hint::page::Area>() as u32;
     // SAFETY: reads the name and the options; a descriptor that comes back is new and ours.
     unsafe {
         let (kind, name) = (sys::BPF_MAP_TYPE_ARRAY, c"hint_area".as_ptr());

@@ -17,7 +17,7 @@ use crate::autosize::{AutoSize, PERIOD};
 use crate::config::{Config, Mark, WideCpus};
 use crate::error::{Error, Result};
 use crate::layout;
-use crate::marks::{self, Emulation, MarkError, ResolvedMark};
+use crate::marks::{self, Emulation, ResolvedMark};
 use crate::obstacles::of_topology;
 use crate::scx::{CpuCounters, Ended, Fault, HintMaps, Scheduler, SlotSetter};
 use crate::stats::{self, lane_stats};
@@ -58,7 +58,7 @@ impl ScxLane {
         let topology = topology()?;
         let wide_cores = layout::wide_cores(&topology, &config.wide_cpus)?;
         let emulation = Emulation::of(&hw::kernel::read_kernel(&hw::Live).release);
-        let marks = resolve_all(&config, emulation)?;
+        let marks = places(&config, emulation)?;
         let trap = Trap::prepare(&config)?;
         let scheduler = Scheduler::load(&topology, &config, None, fault)?;
         let mut lane = ScxLane {
@@ -282,7 +282,7 @@ impl ScxLane {
         self.split = one_class(&self.wide_cores);
         let hints = self.hint_maps()?;
         self.scheduler = Scheduler::load(&self.topology, &self.config, Some(&hints), self.fault)?;
-        let marks = resolve_all(&self.config, self.emulation)?;
+        let marks = places(&self.config, self.emulation)?;
         self.attach(&marks)
     }
 
@@ -356,12 +356,8 @@ impl MarkRules {
     }
 }
 
-fn resolve_all(config: &Config, emulation: Emulation) -> Result<Vec<ResolvedMark>> {
-    let resolved = marks::resolve_all(&config.marks, emulation, config.force_single_step);
-    let told = |(mark, resolved): (&Mark, std::result::Result<_, MarkError>)| {
-        resolved.map_err(|e| Error::BadInput(e.problem(format!("cannot mark {mark}"))))
-    };
-    config.marks.iter().zip(resolved).map(told).collect()
+fn places(config: &Config, emulation: Emulation) -> Result<Vec<ResolvedMark>> {
+    marks::places(&config.marks, emulation, config.force_single_step).map_err(Error::BadInput)
 }
 
 fn same_site(a: &ResolvedMark, b: &ResolvedMark) -> bool {

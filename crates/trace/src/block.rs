@@ -65,7 +65,7 @@ pub(crate) fn read_head(input: &mut dyn Read) -> Result<(), TraceError> {
     }
     match le32(&head[8..]) {
         VERSION => Ok(()),
-        found => Err(TraceError::Version { found }),
+        found => Err(TraceError::Version { found, known: VERSION }),
     }
 }
 

@@ -6,8 +6,6 @@ use std::io;
 
 use report::problem::Problem;
 
-use crate::block::VERSION;
-
 /// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
@@ -18,10 +16,12 @@ pub enum TraceError {
     #[error("it does not begin as a recording of turbolane does")]
     NotATrace,
     /// It was written by another version of the format.
-    #[error("its format has version {found}, and this program reads version {VERSION}")]
+    #[error("its format has version {found}, and this program reads version {known}")]
     Version {
         /// Its version.
         found: u32,
+        /// The one that can be read.
+        known: u32,
     },
     /// Bytes have changed since they were written.
     #[error("it is damaged at byte {offset}: {what}")]

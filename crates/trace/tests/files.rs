@@ -227,7 +227,7 @@ fn errors_say_what_is_wrong_fail() {
     let (file, _) = written(&[switch(5, 0, 1, 2)], 1);
     let mut other = file.clone();
     other[8] = 9;
-    assert!(matches!(read(&other), Err(TraceError::Version { found: 9 })));
+    assert!(matches!(read(&other), Err(TraceError::Version { found: 9, .. })));
     assert!(matches!(read(b"PK\x03\x04 a zip file"), Err(TraceError::NotATrace)));
     assert!(matches!(read(b""), Err(TraceError::NotATrace)));
     assert!(matches!(read(&file[..20]), Err(TraceError::Corrupt { offset: 12, .. })));

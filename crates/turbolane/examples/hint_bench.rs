@@ -7,7 +7,7 @@
 //! the loop around them is part of the figure. `empty` is that loop alone: where it takes more than a
 //! cycle or two, something else ran on the core or its sibling, and all figures are higher.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../../hint/tests/common/mod.rs"]
 mod common;
 
 use std::hint::black_box;

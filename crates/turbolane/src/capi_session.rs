@@ -20,8 +20,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Release};
 
 use pstate::{Options, Way};
+use turbolane_hint::inside::KeepErrno;
 
-use crate::errno::KeepErrno;
 use crate::monitor::MonitorError;
 use crate::session::Session;
 use crate::threads::ThreadError;

@@ -46,11 +46,11 @@ use std::time::{Duration, Instant};
 
 use locks::Server;
 
-use crate::errno::KeepErrno;
+use turbolane_hint::inside::{self, KeepErrno, Watch, coarse_ns};
+use turbolane_hint::page::Board;
+use turbolane_hint::{Error, MAX_LEVEL, wide_begin, wide_end};
+
 use crate::loss::lost_frac;
-use crate::page::Board;
-use crate::scheduler::coarse_ns;
-use crate::{Error, MAX_LEVEL, affinity, thread, wide_begin, wide_end};
 
 /// Hand-overs that are timed when helpers are started, each after a pause in which the helper falls asleep, and of a
 /// section in which its caller does (see `locks`: they look for 60 to 200 and 3 to 6 us): 10 ms in all.
@@ -111,7 +111,7 @@ pub fn delegate_break_even_ns(level: u32) -> Option<u64> {
 /// The page by which a section of this thread belongs on a CPU that only a helper, or a change of this
 /// thread's mask, brings it to.
 fn misplaced(level: u32) -> Option<&'static Board> {
-    if SEAT.get().is_some() { None } else { thread::misplaced(level) }
+    if SEAT.get().is_some() { None } else { inside::misplaced(level) }
 }
 
 fn in_place<R>(level: u32, section: impl FnOnce() -> R) -> Result<(R, Ran), Error> {
@@ -159,7 +159,7 @@ fn pool(level: u32, page: &'static Board) -> Option<&'static Pool> {
     }
     let (now_ns, due_ns) = (coarse_ns(), NEXT_TRY_NS[at].load(Relaxed));
     let mine = || NEXT_TRY_NS[at].compare_exchange(due_ns, NEVER, AcqRel, Relaxed).is_ok();
-    if now_ns < due_ns || !mine() {
+    if now_ns < due_ns || !FORKS.start(in_child) || !mine() {
         return None;
     }
     let _errno = KeepErrno::new();
@@ -172,8 +172,10 @@ fn pool(level: u32, page: &'static Board) -> Option<&'static Pool> {
     Some(pool)
 }
 
+static FORKS: Watch = Watch::new();
+
 /// In the child of a fork: the helpers are the parent's. What remains of them here is not touched again.
-pub(crate) fn in_child() {
+extern "C" fn in_child() {
     for (pool, next_try_ns) in POOLS.iter().zip(&NEXT_TRY_NS) {
         pool.store(null_mut(), Relaxed);
         next_try_ns.store(0, Relaxed);
@@ -183,7 +185,7 @@ pub(crate) fn in_child() {
 impl Pool {
     /// `None` without a wide CPU in reach, or if the system refuses threads.
     fn start(level: u32, page: &'static Board) -> Option<Pool> {
-        let wide_cpus = affinity::original_cpus(page, level).min(HELPERS_MAX);
+        let wide_cpus = inside::original_cpus(page, level).min(HELPERS_MAX);
         let helpers: Box<[Server]> = {
             let _blocked = SignalsBlocked::new();
             (0..wide_cpus).map(|_| Server::new(None).ok()).collect::<Option<_>>()?
@@ -248,7 +250,7 @@ fn sit(level: u32, page: &'static Board) -> bool {
         Some(_) => _ = wide_end(),
         None => {}
     }
-    wide_begin(level).is_ok() && thread::takes_seat(level)
+    wide_begin(level).is_ok() && inside::takes_seat(level)
 }
 
 /// Signals are the program's threads' business: a helper, which inherits its creator's mask, takes none.

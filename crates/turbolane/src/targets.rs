@@ -18,11 +18,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use pstate::Control;
+use turbolane_hint::inside::{KeepErrno, served, slot_at_hand};
+use turbolane_hint::page::{Board, MODE_AFFINITY, Slot};
 
-use crate::errno::KeepErrno;
-use crate::page::{Board, MODE_AFFINITY, Slot};
-use crate::thread;
-use crate::threads::Wish;
+use crate::wish::Wish;
 
 /// No target: the default.
 pub(crate) const NONE: u32 = 0;
@@ -37,7 +36,7 @@ pub(crate) struct Place {
 impl Place {
     /// The calling thread's; a scheduler is looked for as at a section.
     pub fn of_this_thread() -> Option<Place> {
-        let (page, slot) = thread::served(false)?;
+        let (page, slot) = served(false)?;
         Some(Place { board: page, slot }).filter(|place| place.is_read())
     }
 
@@ -56,7 +55,7 @@ impl Place {
         if self.slot.target_q10.swap(target_q10, Relaxed) == target_q10 {
             return;
         }
-        let is_own = thread::slot_at_hand().is_some_and(|(_, own)| std::ptr::eq(own, self.slot));
+        let is_own = slot_at_hand().is_some_and(|(_, own)| std::ptr::eq(own, self.slot));
         if is_own && self.is_read() {
             ring();
         }
@@ -79,7 +78,7 @@ pub(crate) fn of(control: &Control, cpu: u32, wish: Wish) -> Result<u32, pstate:
 pub(crate) fn ask(control: &Control, cpu: u32, wish: Wish) {
     if wish == Wish::Restore {
         // Also behind a session that was closed meanwhile.
-        if let Some((page, slot)) = thread::slot_at_hand() {
+        if let Some((page, slot)) = slot_at_hand() {
             Place { board: page, slot }.ask(NONE);
         }
     } else if let Ok(target_q10) = of(control, cpu, wish)
@@ -91,7 +90,7 @@ pub(crate) fn ask(control: &Control, cpu: u32, wish: Wish) {
 
 /// Whether a scheduler takes targets of this process's threads; else why not. The calling thread is served from then on.
 pub(crate) fn are_taken() -> Result<(), String> {
-    let Some((page, _)) = thread::served(true) else {
+    let Some((page, _)) = served(true) else {
         return Err("no lane serves this program (turbolane run does, as long as it runs)".into());
     };
     if page.header.mode.load(Relaxed) == MODE_AFFINITY {

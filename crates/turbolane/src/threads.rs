@@ -29,6 +29,7 @@ use machine::{CpuSet, MAX_CPUS};
 use pstate::{Control, Way};
 
 use crate::targets::{self, Place};
+pub use crate::wish::Wish;
 
 /// Longest name of a thread, bytes.
 pub const NAME_MAX: usize = 63;
@@ -135,19 +136,6 @@ struct Entry {
     place: Option<Place>,
     /// Masks before the first migration and after the last.
     masks: Option<(CpuSet, CpuSet)>,
-}
-
-/// What is wished for a thread's core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// The fastest P-state.
-    Boost,
-    /// The slowest.
-    Slow,
-    /// This frequency.
-    Khz(u32),
-    /// None any more.
-    Restore,
 }
 
 /// The registry.

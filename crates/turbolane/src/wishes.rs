@@ -21,7 +21,7 @@ use pstate::Way;
 
 use crate::session::Session;
 use crate::targets;
-use crate::threads::Wish;
+use crate::wish::Wish;
 
 impl Session {
     fn goes_by_threads(&self) -> bool {

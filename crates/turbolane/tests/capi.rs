@@ -2,6 +2,7 @@
 //! The library as C and C++ programs use it: linked statically, as a shared library, loaded at run
 //! time; without a scheduler, and with one.
 
+#[path = "../../hint/tests/common/mod.rs"]
 mod common;
 
 use std::path::{Path, PathBuf};

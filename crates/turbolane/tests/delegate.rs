@@ -2,6 +2,7 @@
 //! Sections that are handed to helpers, with real masks on this machine: the lowest CPU is scalar, all others
 //! are wide.
 
+#[path = "../../hint/tests/common/mod.rs"]
 mod common;
 
 use common::{FakeDaemon, in_fork, in_process, sections_until};

@@ -2,6 +2,7 @@
 //! The programs of docs/experiments: they build, give their parts, and do the same work in each form of their kernel.
 //! Skipped where the libraries that they compare are not installed.
 
+#[path = "../../hint/tests/common/mod.rs"]
 mod common;
 
 use std::collections::BTreeMap;

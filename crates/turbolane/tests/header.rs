@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! include/turbolane.h is what cbindgen makes of src/capi.rs and its neighbours. `UPDATE=1` makes it so.
+//! include/turbolane.h is what cbindgen makes of src/capi.rs, its neighbours and the hint's. `UPDATE=1` makes it so.
 
 use std::path::Path;
 
@@ -10,6 +10,7 @@ fn header_is_up_to_date() {
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
     let bindings = cbindgen::Builder::new()
         .with_config(config)
+        .with_src(root.join("../hint/src/capi.rs"))
         .with_src(root.join("src/capi.rs"))
         .with_src(root.join("src/capi_session.rs"))
         .with_src(root.join("src/capi_frequency.rs"))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Wishes that a scheduler takes: what stands in a thread's slot, for whom, and how long.
 
+#[path = "../../hint/tests/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;

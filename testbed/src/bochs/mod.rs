@@ -13,7 +13,6 @@ use anyhow::Result;
 
 pub(crate) use build::Bochs;
 pub(crate) use machine::start;
-pub use silicon::Silicon;
 
 use crate::guest::Guest;
 

@@ -15,23 +15,13 @@ use anyhow::{Context, Result};
 use super::build::{self, Bochs};
 use super::diff;
 use crate::cache::{self, Cache};
+use crate::emulator::Silicon;
 use crate::kernel::Kernel;
 use crate::process;
 use crate::versions::Versions;
 
 /// Raised when the way an entry is made changes, so that old ones are rebuilt.
 const RECIPE: &str = "1";
-
-/// A machine with dim silicon.
-#[derive(Debug, Clone)]
-pub struct Silicon {
-    /// `libsilicon.a`, as cargo built it.
-    pub library: PathBuf,
-    /// `CPU[,KEY=VALUE...]`, as `crates/silicon` has checked it.
-    pub settings: String,
-    /// Frequency of the time stamp counter of that machine.
-    pub tsc_khz: u32,
-}
 
 macro_rules! patches {
     ($($name:literal),*) => {

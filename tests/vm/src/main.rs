@@ -21,6 +21,7 @@
 
 mod bench;
 mod cgroups;
+mod conservation;
 mod evidence;
 mod fake_pmu;
 mod guest;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use testbed::{Emulator, Outcome, Step};
 
-use crate::bench::{Baseline, BenchResult, Better};
 use crate::lab::Lab;
+use crate::results::{Baseline, BenchResult, Better};
 use crate::silicon::nginx;
 use crate::silicon::results::exact;
 

@@ -44,7 +44,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &args.json {
-        crate::bench::report(super::GROUP, &lab, results::nginx(&rows))?.write(path)?;
+        crate::results::report(super::GROUP, &lab, results::nginx(&rows))?.write(path)?;
     }
     Ok(ExitCode::SUCCESS)
 }

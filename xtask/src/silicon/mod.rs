@@ -17,9 +17,8 @@ use serde_json::Value;
 use silicon::{Machine, Settings};
 use testbed::{Silicon, Step};
 
-use crate::repo;
 use crate::silicon::point::{Bench, Kept, Point};
-use crate::suite;
+use crate::{lab, repo};
 
 /// The group of benchmarks that look at guests from outside, too.
 pub(crate) const GROUP: &str = "silicon";
@@ -38,7 +37,7 @@ fn run_points<'a>(
 ) -> Result<Vec<Kept>> {
     let places: Vec<(&Point, Mutex<Option<Result<Kept>>>)> =
         points.map(|point| (point, Mutex::new(None))).collect();
-    suite::for_each(&places, |(point, place)| {
+    lab::for_each(&places, |(point, place)| {
         let step = Step::start(&format!("{}: {}", bench.experiment, point.name));
         let got = bench.get(point, again);
         if got.is_ok() {

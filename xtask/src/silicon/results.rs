@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Experiments as benchmark results.
 
-use crate::bench::{Baseline, BenchResult, Better};
+use crate::results::{Baseline, BenchResult, Better};
 use crate::silicon::nginx::{ROWS, Row, error_points, find, loss_pct, loss_removed_pct};
 
 /// A result of so many runs that gave one value.

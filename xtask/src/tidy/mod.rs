@@ -3,9 +3,12 @@
 //! is a function from the tree to complaints, with a test that shows what it
 //! complains about.
 
+mod circles;
+mod code;
 mod kernels;
 mod layers;
 mod license;
+mod modules;
 mod text;
 mod tree;
 mod units;
@@ -14,14 +17,15 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-pub(crate) use tree::Tree;
+pub(crate) use tree::{File, Tree};
 
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [Rule; 11] = [
+const RULES: [Rule; 12] = [
     license::every_source_names_its_license,
     kernels::only_compat_asks_what_a_kernel_has,
-    layers::crates_use_only_what_they_may,
+    layers::crates_use_what_the_table_says,
+    circles::modules_form_no_circles,
     layers::only_report_serialises,
     layers::only_hw_touches_the_machine,
     units::names_end_in_canonical_units,

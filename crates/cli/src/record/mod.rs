@@ -18,7 +18,7 @@ use clap::{ArgGroup, Args};
 use hw::Facts;
 use report::problem::Problem;
 use sched::config::Mark;
-use sched::marks::{Emulation, MarkError, ResolvedMark, resolve, resolve_all};
+use sched::marks::{Emulation, MarkError, ResolvedMark, places, resolve};
 use sched::parse::{ParseError, duration_ns};
 use sched::record::{Options, Section, Whom};
 use trace::Info;
@@ -238,10 +238,13 @@ fn sections(args: &RecordArgs, facts: &Facts) -> Result<Vec<Section>, Failure> {
     let emulation = Emulation::of(&facts.kernel.release);
     let section = |hinted: &Hinted| {
         let mut places = resolved(&[hinted.begin.clone(), hinted.end.clone()], args, facts)?;
-        let scalar_for = resolve(&hinted.scalar_for, emulation, args.force_single_step);
-        match scalar_for {
+        match resolve(&hinted.scalar_for, emulation, args.force_single_step) {
+            Ok(place) => places.push(place),
             Err(MarkError::NoSymbol { .. }) => {}
-            found => places.push(found.map_err(|error| unmarked(&hinted.scalar_for, error))?),
+            Err(error) => {
+                let what = format!("cannot mark {}", hinted.scalar_for);
+                return Err(Failure::failed(error.problem(what)));
+            }
         }
         let begin = places.remove(0);
         Ok(Section { begin, ends: places })
@@ -249,21 +252,14 @@ fn sections(args: &RecordArgs, facts: &Facts) -> Result<Vec<Section>, Failure> {
     args.hints.iter().map(section).collect()
 }
 
-fn unmarked(mark: &Mark, error: MarkError) -> Failure {
-    Failure::failed(error.problem(format!("cannot mark {mark}")))
-}
-
-/// Where marks stand in their files.
+/// Where marks are in their files.
 fn resolved(
     marks: &[Mark],
     args: &RecordArgs,
     facts: &Facts,
 ) -> Result<Vec<ResolvedMark>, Failure> {
-    let resolved = resolve_all(marks, Emulation::of(&facts.kernel.release), args.force_single_step);
-    let told = |(mark, resolved): (&Mark, Result<_, MarkError>)| {
-        resolved.map_err(|error| unmarked(mark, error))
-    };
-    marks.iter().zip(resolved).map(told).collect()
+    let emulation = Emulation::of(&facts.kernel.release);
+    places(marks, emulation, args.force_single_step).map_err(Failure::failed)
 }
 
 fn info(args: &RecordArgs, facts: &Facts) -> Info {

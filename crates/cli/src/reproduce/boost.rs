@@ -7,24 +7,15 @@ use lockmodel::resize::items_per_s;
 use lockmodel::stm::{self, Most, most};
 use machine::PstateModel;
 
+use super::change::{BoostSetting, Change};
 use super::plan::Instead;
-use super::what_if::Change;
 
 /// TURBO 11: "22 % higher frequency".
 const RESIZE_CLOCK: f64 = 1.22;
 
-/// What the slides leave open, and a changed experiment changes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Setting {
-    /// Without the boost, threads filled module after module.
-    pub crowded_before: bool,
-    /// The energy is that of the cores, without the rest of the package.
-    pub cores_only: bool,
-}
-
-impl Setting {
-    fn of(instead: Instead) -> Setting {
-        let mut setting = Setting { crowded_before: false, cores_only: false };
+impl BoostSetting {
+    fn of(instead: Instead) -> BoostSetting {
+        let mut setting = BoostSetting { crowded_before: false, cores_only: false };
         if let Instead::WhatIf(what_if) = instead
             && let Change::Boost(change) = &what_if.change
         {
@@ -53,7 +44,7 @@ fn resize_pct(model: &PstateModel) -> Option<f64> {
 }
 
 fn memory(model: &PstateModel, instead: Instead) -> Option<Most> {
-    let setting = Setting::of(instead);
+    let setting = BoostSetting::of(instead);
     let mut model = model.clone();
     if let Some(power) = model.power.as_mut().filter(|_| setting.cores_only) {
         power.package_mw.value = 0;

@@ -25,9 +25,9 @@ use machine::{CpuModel, Platform};
 use report::papers::Config;
 use report::reproduce::Measure;
 
+use super::change::{Change, ClockSetting};
 use super::plan::Instead;
 use super::recorded;
-use super::what_if::Change;
 
 /// DIM 6.2.1: the clock above level 0 with minimal AVX offsets.
 const FLAT_KHZ: u32 = 3_000_000;
@@ -40,16 +40,9 @@ const SEED: u64 = 1;
 /// Long enough for any timeout here, cycles of level 0.
 const LONG: u64 = 20_000_000;
 
-/// What the papers leave open, and a changed experiment changes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Setting {
-    /// What a change by software costs beyond one of the hardware.
-    pub software_extra_ns: u64,
-}
-
-impl Setting {
-    fn of(instead: Instead) -> Setting {
-        let mut setting = Setting { software_extra_ns: 0 };
+impl ClockSetting {
+    fn of(instead: Instead) -> ClockSetting {
+        let mut setting = ClockSetting { software_extra_ns: 0 };
         if let Instead::WhatIf(what_if) = instead
             && let Change::Clock(change) = &what_if.change
         {
@@ -61,7 +54,7 @@ impl Setting {
 
 /// The figure of a row, in its unit; `None` if it is not one of these.
 pub(super) fn figure(id: &str, instead: Instead) -> Option<f64> {
-    let setting = Setting::of(instead);
+    let setting = ClockSetting::of(instead);
     let scalar = |policy| Some(scalar_ns(policy, &setting)? / 1e3);
     match id {
         "dim-relax" => Some(held_ns(&base("core-i9-7940x")?) / 1e3),
@@ -103,7 +96,9 @@ pub(super) fn measure(config: &Config, measure: Measure, instead: Instead) -> Op
             };
             Some(out.requests() as f64 / out.time_ns as f64 * 1e9)
         }
-        ("one-change", Measure::LatencyMax) => scalar_ns(&config.policy, &Setting::of(instead)),
+        ("one-change", Measure::LatencyMax) => {
+            scalar_ns(&config.policy, &ClockSetting::of(instead))
+        }
         _ => None,
     }
 }
@@ -179,7 +174,7 @@ fn up_ns(active: usize) -> Option<f64> {
 }
 
 /// Time of scalar code behind wide code in the experiment of DIM 6.3.
-fn scalar_ns(policy: &str, setting: &Setting) -> Option<f64> {
+fn scalar_ns(policy: &str, setting: &ClockSetting) -> Option<f64> {
     let mut core = base("core-i9-7940x")?;
     let mut hardware = Fixed { timeout_ns: core.times.relax_ns };
     let mut dilated = Fixed { timeout_ns: dilated_ns(core.times.relax_ns, &core) };

@@ -8,6 +8,7 @@
 //! `report::reproduce`.
 
 mod boost;
+mod change;
 mod dvfs;
 mod figures;
 mod locks;
@@ -18,10 +19,9 @@ mod what_if;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
+use rayon::prelude::*;
 use report::json_line;
 use report::papers::{Config, PAPER_FILES, Paper, Row, Use};
 use report::problem::Problem;
@@ -79,7 +79,7 @@ pub(crate) fn main(args: &ReproduceArgs) -> Result<ExitCode, Failure> {
 /// experiments by the same words.
 fn reproduce_all(papers: Vec<Paper>, seed: u64) -> Reproduction {
     let parts = papers.into_iter().map(|paper| {
-        let by_plan = simulate(plans_of(&paper), seed);
+        let by_plan = simulate(&plans_of(&paper), seed);
         let results =
             Results { document: &paper.document, by_plan: &by_plan, instead: Instead::Nothing };
         Reproduction::new(std::slice::from_ref(&paper), &results, seed)
@@ -171,24 +171,9 @@ impl Results<'_> {
     }
 }
 
-/// Runs share nothing: as many at a time as there are CPUs.
-fn simulate(plans: Vec<Plan>, seed: u64) -> BTreeMap<String, Outcome> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(BTreeMap::new());
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                while let Some(plan) = plans.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // a plan that cannot be run is a row that was not simulated
-                    if let Some(outcome) = plan.run(seed) {
-                        done.lock().unwrap_or_else(|e| e.into_inner()).insert(plan.key(), outcome);
-                    }
-                }
-            });
-        }
-    });
-    done.into_inner().unwrap_or_else(|e| e.into_inner())
+/// Runs share nothing: as many at a time as there are CPUs. A plan that cannot be run is a row that was not simulated.
+fn simulate(plans: &[Plan], seed: u64) -> BTreeMap<String, Outcome> {
+    plans.par_iter().filter_map(|plan| Some((plan.key(), plan.run(seed)?))).collect()
 }
 
 impl Simulated for Results<'_> {

@@ -14,7 +14,7 @@ use sim::scenario::Scenario;
 use sim::sched::lane::{Detect, LaneConfig, Wide};
 use sim::sched::prototype::{End, PrototypeConfig};
 
-use super::what_if::{Change, WhatIf};
+use super::change::{Change, WhatIf};
 
 /// How a machine's clocks are changed for an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

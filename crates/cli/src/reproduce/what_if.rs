@@ -5,38 +5,10 @@
 //! runs all of them and fails for one that does not. It is a hint at the cause, not a part of the
 //! model: a constant that only a mitigated row speaks for may not be in it.
 
-use machine::Platform;
 use sim::program::{Step, Workload};
 use sim::rng::Dist;
-use sim::sched::prototype::PrototypeConfig;
 
-use super::boost;
-use super::dvfs::Setting;
-
-/// What is changed.
-#[derive(Debug)]
-pub(super) enum Change {
-    /// Something about the machine.
-    Platform(fn(&mut Platform)),
-    /// Something about the papers' prototype.
-    Prototype(fn(&mut PrototypeConfig)),
-    /// Something about the load.
-    Workload(fn(&mut Workload)),
-    /// Something about a change of the clock.
-    Clock(fn(&mut Setting)),
-    /// Something about what TURBO boosts.
-    Boost(fn(&mut boost::Setting)),
-}
-
-/// One experiment.
-#[derive(Debug)]
-pub(super) struct WhatIf {
-    /// What is changed, in words that stand behind "if".
-    pub says: &'static str,
-    pub change: Change,
-    /// Rows and rankings that it explains.
-    pub explains: &'static [&'static str],
-}
+use super::change::{Change, WhatIf};
 
 /// The experiment for a row or ranking; `None` if none explains it.
 pub(super) fn of(id: &str) -> Option<&'static WhatIf> {

@@ -8,9 +8,9 @@ use hw::Facts;
 use machine::CpuSet;
 use report::problem::Problem;
 use report::text::wrap;
-use sched::config::{Components, Config, Mark, MinArg, Mode, Scores, WideCpus};
+use sched::config::{Components, Config, MinArg, Mode, Scores, WideCpus};
 use sched::groups::Support;
-use sched::marks::{Emulation, MarkError, ResolvedMark, resolve_all};
+use sched::marks::{Emulation, ResolvedMark, places};
 use sched::obstacles::{self, choose_mode};
 use sched::{affinity, layout, scores};
 
@@ -182,9 +182,5 @@ fn check_scores(config: &Config, mode: Mode, facts: &Facts) -> Result<bool, Fail
 
 fn resolve_marks(config: &Config, facts: &Facts) -> Result<Vec<ResolvedMark>, Failure> {
     let emulation = Emulation::of(&facts.kernel.release);
-    let resolved = resolve_all(&config.marks, emulation, config.force_single_step);
-    let told = |(mark, resolved): (&Mark, Result<_, MarkError>)| {
-        resolved.map_err(|error| Failure::failed(error.problem(format!("cannot mark {mark}"))))
-    };
-    config.marks.iter().zip(resolved).map(told).collect()
+    places(&config.marks, emulation, config.force_single_step).map_err(Failure::failed)
 }

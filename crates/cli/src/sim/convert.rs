@@ -11,7 +11,7 @@ use sim::policy_spec::{Finished, PolicySpec, Scheme};
 use sim::record::{RunPoint, RunRecord};
 use sim::sched::fair::Slices;
 
-use super::sweep::Target;
+use super::target::Target;
 
 pub(super) fn sim_run(
     target: &Target,

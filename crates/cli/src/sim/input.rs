@@ -13,7 +13,8 @@ use sim::program::Workload;
 use sim::scenario::{SCENARIO_FILES, Scenario};
 
 use super::SimArgs;
-use super::sweep::{Sweep, Target};
+use super::sweep::Sweep;
+use super::target::Target;
 use crate::failure::Failure;
 
 /// What is there.

@@ -13,10 +13,12 @@ mod convert;
 pub(crate) mod input;
 mod replay;
 mod sweep;
+mod target;
 
 pub(crate) use input::model;
 pub(crate) use replay::of_periods;
-pub(crate) use sweep::{Target, cannot_simulate, in_parallel, once};
+pub(crate) use sweep::{cannot_simulate, in_parallel, once};
+pub(crate) use target::Target;
 
 use std::fs;
 use std::path::PathBuf;

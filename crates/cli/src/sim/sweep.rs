@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs of a sweep, in parallel: as many threads as jobs, each takes the next run.
+//! Runs of a sweep, in parallel: as many threads as jobs.
 
 use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use machine::{CpuModel, Platform};
+use rayon::ThreadPoolBuilder;
+use rayon::prelude::*;
 use report::problem::Problem;
 use report::sim::{SimReport, SimRun};
 use sim::engine::{Options, RunError};
 use sim::policy_spec::{PolicySpec, simulate};
-use sim::program::Workload;
-use sim::scenario::Scenario;
 
 use super::convert;
+use super::target::Target;
 use crate::failure::Failure;
 
 /// Part of a run that is recorded for charts: enough to see single licence changes, little enough
@@ -21,14 +21,6 @@ use crate::failure::Failure;
 const WINDOW_NS: u64 = 20_000_000;
 /// Most points of a recording.
 const POINTS_MAX: usize = 400_000;
-
-/// A scenario on its machines.
-pub(crate) struct Target {
-    pub scenario: Scenario,
-    pub workload: Workload,
-    pub models: Vec<CpuModel>,
-    pub packages: usize,
-}
 
 /// All that is asked for.
 pub(super) struct Sweep {
@@ -84,35 +76,26 @@ pub(crate) fn in_parallel<T: Send>(
     nr_runs: usize,
     one: impl Fn(usize) -> T + Sync,
 ) -> Vec<T> {
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::new());
     let progress = std::io::stderr().is_terminal() && nr_runs > 1;
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.min(nr_runs) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= nr_runs {
-                        return;
-                    }
-                    let result = one(index);
-                    // poisoned: another run panicked, and its panic is told at the end of the scope
-                    let mut results = results.lock().unwrap_or_else(|poison| poison.into_inner());
-                    results.push((index, result));
-                    if progress {
-                        // a broken terminal is no reason to stop
-                        _ = write!(std::io::stderr(), "\r{} of {nr_runs} runs ", results.len());
-                    }
-                }
-            });
+    let nr_done = AtomicUsize::new(0);
+    let counted = |index| {
+        let result = one(index);
+        if progress {
+            let done = nr_done.fetch_add(1, Ordering::Relaxed) + 1;
+            // a broken terminal is no reason to stop
+            _ = write!(std::io::stderr(), "\r{done} of {nr_runs} runs ");
         }
-    });
+        result
+    };
+    let results = match ThreadPoolBuilder::new().num_threads(jobs).build() {
+        Ok(pool) => pool.install(|| (0..nr_runs).into_par_iter().map(counted).collect()),
+        // the system has no threads to give: one after the other
+        Err(_) => (0..nr_runs).map(counted).collect(),
+    };
     if progress {
         _ = write!(std::io::stderr(), "\r{:20}\r", "");
     }
-    let mut results = results.into_inner().unwrap_or_else(|poison| poison.into_inner());
-    results.sort_by_key(|(index, _)| *index);
-    results.into_iter().map(|(_, result)| result).collect()
+    results
 }
 
 /// One run, recorded for charts or not.

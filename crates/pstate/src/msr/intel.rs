@@ -26,10 +26,10 @@ use hw::Source;
 
 use super::{Cpu, Device, bits};
 use crate::backend::{Backend, Found, Machine, Unit};
-use crate::domains::TurboStep;
 use crate::error::Error;
 use crate::journal::{Journal, SettingId, Specs};
 use crate::speeds::Speeds;
+use crate::turbo::TurboStep;
 use crate::value::Value;
 
 const PLATFORM_INFO: u32 = 0xce;

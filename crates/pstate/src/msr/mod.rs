@@ -22,8 +22,8 @@ use std::os::unix::fs::FileExt;
 use hw::Source;
 
 use crate::backend::{Found, Machine};
-use crate::domains::TurboStep;
 use crate::journal::{Form, SettingId, Spec, Specs, msr_offset};
+use crate::turbo::TurboStep;
 
 /// One CPU's register device.
 struct Device {

@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use machine::CpuSet;
-use turbolane::page::{self, AREA_SLOTS, AREAS, Mask, mask_hash};
+use turbolane_hint::page::{self, AREA_SLOTS, AREAS, Mask, mask_hash};
 
 use crate::hints::{Area, AreaView, Board, Registration};
 

@@ -20,18 +20,16 @@
 //! - takes more work than [`scan::Limits::strict`] allows, or needs more than [`super::SITES_MAX`] probes.
 
 use std::collections::HashMap;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use hw::trap::{Device, ReadStep};
 use scan::Limits;
 
-use super::maps::Mapping;
-use super::watch::Added;
+use super::maps::{Id, Mapping};
 use super::{Found, Kind, Saves, find_in};
 
 /// The largest libraries in use have some 200 MB of code and data.
@@ -52,8 +50,36 @@ pub(super) struct Known {
     pub(super) read: bool,
 }
 
-/// Device and inode, as the kernel names them in a process's maps.
-pub(super) type Id = (String, u64);
+/// What a look at the processes has brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Added {
+    /// Files that were looked through for the first time.
+    pub files: usize,
+    /// Probes placed before `xgetbv`.
+    pub xgetbv_sites: usize,
+    /// Probes placed on `xsave` and `xrstor`.
+    pub xsave_sites: usize,
+    /// Places that had to be left alone; see [`super::Found::unverified`].
+    pub unverified: usize,
+    /// Files that could not be looked through, and probes that the kernel refused.
+    pub failed: usize,
+    /// Of these, probes on `xsave` and `xrstor`.
+    pub failed_saves: usize,
+    /// Files that hold something that was not understood: who maps them is withheld nothing.
+    pub unread: usize,
+}
+
+impl Added {
+    pub(super) fn add(&mut self, other: Self) {
+        self.files += other.files;
+        self.xgetbv_sites += other.xgetbv_sites;
+        self.xsave_sites += other.xsave_sites;
+        self.unverified += other.unverified;
+        self.failed += other.failed;
+        self.failed_saves += other.failed_saves;
+        self.unread += other.unread;
+    }
+}
 
 /// The files that were looked through.
 #[derive(Default)]
@@ -173,15 +199,6 @@ pub(super) fn read_bounded(file: &File, meta: &Metadata) -> Option<Vec<u8>> {
     (bytes.len() as u64 <= BYTES_MAX).then_some(bytes)
 }
 
-/// Opens a file for reading, if it is a regular one; nothing else is touched. `path` may be a link.
-pub(super) fn open_regular(path: &Path) -> io::Result<File> {
-    let found = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
-    if !found.metadata()?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
-}
-
 /// Whether a file of this device may keep its reader waiting for somebody else, as far as the process's mounts
 /// say: one that is mounted nowhere may.
 fn may_block(process: &Path, device: &str) -> bool {
@@ -224,6 +241,7 @@ fn place(found: &Found, file: &File, device: &Device) -> Added {
 
 #[cfg(test)]
 mod tests {
+    use super::super::maps::open_regular;
     use super::*;
 
     /// Kinds whose files others may change or withhold are not read; nor is what is mounted nowhere.

@@ -28,8 +28,8 @@ use hw::trap::{Device, Verdict};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use scan::{Limits, Options, Sort, scan_file_within};
 
-use super::files::{Files, Id, read_bounded};
-use super::maps::{Mapped, Mapping, folder};
+use super::files::{Files, read_bounded};
+use super::maps::{Id, Mapped, Mapping, folder};
 
 /// Part of the time in which files are scanned: 1 of so many.
 const SHARE: u32 = 10;

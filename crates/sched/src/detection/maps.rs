@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a process has mapped as code.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::files::{Id, open_regular};
+/// Device and inode, as the kernel names them in a process's maps.
+pub(super) type Id = (String, u64);
 
 /// A file that is mapped as code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +25,15 @@ impl Mapping {
     pub(super) fn open(&self, process: &Path) -> io::Result<File> {
         open_regular(&process.join("map_files").join(&self.range))
     }
+}
+
+/// Opens a file for reading, if it is a regular one; nothing else is touched. `path` may be a link.
+pub(super) fn open_regular(path: &Path) -> io::Result<File> {
+    let found = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
+    if !found.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
 }
 
 /// Executable mappings of a process.

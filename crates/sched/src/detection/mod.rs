@@ -47,8 +47,9 @@ use std::path::{Path, PathBuf};
 use scan::segments::Image;
 use scan::{Limits, Meter};
 
+pub use files::Added;
 pub use site::{Kind, Saves, Site};
-pub use watch::{Added, Watch};
+pub use watch::Watch;
 
 /// What a file was found to have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

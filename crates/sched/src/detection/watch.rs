@@ -9,40 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hw::trap::{self, Device};
 
-use super::files::{Files, open_regular};
+use super::files::{Added, Files};
 use super::light::Light;
-use super::maps::{Mapped, folder};
-
-/// What a look at the processes has brought.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Added {
-    /// Files that were looked through for the first time.
-    pub files: usize,
-    /// Probes placed before `xgetbv`.
-    pub xgetbv_sites: usize,
-    /// Probes placed on `xsave` and `xrstor`.
-    pub xsave_sites: usize,
-    /// Places that had to be left alone; see [`super::Found::unverified`].
-    pub unverified: usize,
-    /// Files that could not be looked through, and probes that the kernel refused.
-    pub failed: usize,
-    /// Of these, probes on `xsave` and `xrstor`.
-    pub failed_saves: usize,
-    /// Files that hold something that was not understood: who maps them is withheld nothing.
-    pub unread: usize,
-}
-
-impl Added {
-    fn add(&mut self, other: Self) {
-        self.files += other.files;
-        self.xgetbv_sites += other.xgetbv_sites;
-        self.xsave_sites += other.xsave_sites;
-        self.unverified += other.unverified;
-        self.failed += other.failed;
-        self.failed_saves += other.failed_saves;
-        self.unread += other.unread;
-    }
-}
+use super::maps::{Mapped, folder, open_regular};
 
 /// The files that have their probes, and what is known of processes. A probe belongs to a file, not
 /// to a process: whoever maps it later has it too.

@@ -17,7 +17,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 
-use turbolane::page;
+use turbolane_hint::page;
 
 /// A page of memory that others share, mapped for writing. Dropping it unmaps it here, and changes nothing for others.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Board {
         Ok((Board(shared), fd))
     }
 
-    /// Makes the board valid and active: `mode` is `turbolane::page::MODE_*`, and `nr_cpus` entries
+    /// Makes the board valid and active: `mode` is `turbolane_hint::page::MODE_*`, and `nr_cpus` entries
     /// of `cpu[]` are in use.
     pub fn publish(&self, mode: u32, nr_cpus: u32) {
         let header = &self.header;

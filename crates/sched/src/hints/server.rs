@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gives threads their slots on the hint page: the daemon's side of `turbolane::protocol`.
+//! Gives threads their slots on the hint page: the daemon's side of `turbolane_hint::protocol`.
 //!
 //! Problem: any program on the machine may connect, in any PID namespace, and say anything, or
 //! nothing, or that ten thousand times a second. The daemon must serve the honest ones within
@@ -42,8 +42,10 @@ use std::time::{Duration, Instant};
 use std::{fs, ptr};
 
 use hw::task::{Lookup, Search};
-use turbolane::page::{self, AREA_SLOTS, AREAS, SILENT, Slot};
-use turbolane::protocol::{MAGIC, MESSAGE_BYTES, Message, OP_REGISTER, Reply, Request, TIMEOUT_MS};
+use turbolane_hint::page::{self, AREA_SLOTS, AREAS, SILENT, Slot};
+use turbolane_hint::protocol::{
+    MAGIC, MESSAGE_BYTES, Message, OP_REGISTER, Reply, Request, TIMEOUT_MS,
+};
 
 use super::memory::{Area, NewAreas};
 use super::slots::{Living, Process, Slots, Thread};

@@ -5,10 +5,10 @@
 use super::*;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
-use turbolane::page::MODE_SCX;
+use turbolane_hint::page::MODE_SCX;
 
 use super::super::memory::Board;
-use turbolane::protocol::SOCKET_ENV;
+use turbolane_hint::protocol::SOCKET_ENV;
 
 /// Longer than anything here takes; a test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -170,12 +170,12 @@ fn start_application(socket: &Path, what: &str, namespace: bool) -> Child {
 fn application() {
     let Ok(what) = std::env::var("TURBOLANE_TEST_APPLICATION") else { return };
     match what.as_str() {
-        "refused" => assert_eq!(turbolane::wide_status(), turbolane::Status::None),
-        _ => eventually("served", || turbolane::wide_status() == turbolane::Status::Scx),
+        "refused" => assert_eq!(turbolane_hint::wide_status(), turbolane_hint::Status::None),
+        _ => eventually("served", || turbolane_hint::wide_status() == turbolane_hint::Status::Scx),
     }
-    turbolane::wide_begin(2).unwrap();
+    turbolane_hint::wide_begin(2).unwrap();
     std::io::read_to_string(std::io::stdin()).unwrap();
-    turbolane::wide_end().unwrap();
+    turbolane_hint::wide_end().unwrap();
 }
 
 fn finish(mut application: Child) {
@@ -198,10 +198,7 @@ fn library_registers_and_hints_arrive() {
     let application = start_application(setup.path(), "served", false);
     let registration = setup.registrations.recv_timeout(PATIENCE).unwrap();
     assert_eq!(registration.tgid, application.id());
-    assert_eq!(
-        hw::task::global_tid(registration.tgid, registration.tid).unwrap(),
-        registration.tid
-    );
+    assert!(hw::task::threads(registration.tgid).unwrap().contains(&registration.tid));
     let slot = setup.slot(registration.slot);
     eventually("the hint arrives", || slot.want.load(Relaxed) == 2);
     assert_eq!(slot.seq.load(Relaxed), 1);

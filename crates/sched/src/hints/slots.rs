@@ -22,7 +22,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use turbolane::page::{AREA_SLOTS, AREAS};
+use turbolane_hint::page::{AREA_SLOTS, AREAS};
 
 /// Shortest time between two looks at the limit.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);

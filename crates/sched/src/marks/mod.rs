@@ -41,6 +41,8 @@ pub use site::MAX_SKIPPED;
 
 use std::path::PathBuf;
 
+use report::problem::Problem;
+
 use crate::config::{Mark, MarkSite, MinArg};
 
 /// What the kernel that will place the probes can emulate.
@@ -127,6 +129,19 @@ pub fn resolve_all(
         }
     }
     resolved.into_iter().map(|one| one.expect("each has a file")).collect()
+}
+
+/// Places for all of these marks; else a problem with the first that has none.
+pub fn places(
+    marks: &[Mark],
+    emulation: Emulation,
+    force_single_step: bool,
+) -> Result<Vec<ResolvedMark>, Problem> {
+    let resolved = resolve_all(marks, emulation, force_single_step);
+    let placed = |(mark, resolved): (&Mark, Result<_, MarkError>)| {
+        resolved.map_err(|error| error.problem(format!("cannot mark {mark}")))
+    };
+    marks.iter().zip(resolved).map(placed).collect()
 }
 
 fn resolve_in(

@@ -8,11 +8,11 @@
 //! | `mitigation.*`, `sizing.*` | `sim::compare`, as the tests of crates/sim use it |
 
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 
 use ::sim::compare::{CompareError, Loss, Parts, Stage, loss, sizing_gap, sizing_reaction};
 use ::sim::scenario::{Question, Scenario};
 use anyhow::{Context, Result, ensure};
+use rayon::prelude::*;
 use serde_json::Value;
 
 use crate::lane::beside;
@@ -74,24 +74,7 @@ fn in_parallel<T: Sync, R: Send>(
     all: &[T],
     f: impl Fn(&T) -> Result<R, CompareError> + Sync,
 ) -> Result<Vec<R>> {
-    let next = Mutex::new(all.iter().enumerate());
-    let done = Mutex::new(Vec::new());
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.min(all.len()) {
-            scope.spawn(|| {
-                loop {
-                    let one = next.lock().expect("nobody panics holding it").next();
-                    let Some((i, one)) = one else { return };
-                    let result = f(one);
-                    done.lock().expect("nobody panics holding it").push((i, result));
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().expect("nobody panicked holding it");
-    done.sort_by_key(|(i, _)| *i);
-    done.into_iter().map(|(_, result)| result.context("a comparison")).collect()
+    all.par_iter().map(|one| f(one).context("a comparison")).collect()
 }
 
 /// Every detection with every scenario.

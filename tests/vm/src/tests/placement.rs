@@ -233,8 +233,8 @@ pub fn wait_until(code: i32, mut is_so: impl FnMut() -> bool) {
 /// Busy loads leave no CPU idle that could run them.
 pub fn work_conservation() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
-    for (name, roles, cpus) in crate::bench::conservation::LOADS {
-        let idle_pct = crate::bench::conservation::idle_pct(roles, cpus, Duration::from_secs(3))?;
+    for (name, roles, cpus) in crate::conservation::LOADS {
+        let idle_pct = crate::conservation::idle_pct(roles, cpus, Duration::from_secs(3))?;
         // The bar of the benchmark is 1 %; here only a CPU that is left out must show.
         ensure!(idle_pct < 10.0, "{name}: CPUs {cpus:?} idle for {idle_pct:.1} % of the time");
     }

@@ -10,7 +10,7 @@ use crate::sched::{Act, Verdict};
 use crate::sys::{Sys, Tid};
 use crate::trace::{Happened, Sink};
 
-/// Sections that do not yield after one that cannot be helped: as in crates/turbolane.
+/// Sections that do not yield after one that cannot be helped: as in crates/hint.
 const RESIGNED_SECTIONS: u8 = 63;
 /// Bits of [`policy::Cfg::remigrate`] that need the system call programs.
 const SYSCALL_BITS: u32 = 3;

@@ -26,7 +26,7 @@
 //! - A clock is advanced by each charge, not from time to time by sums of what its CPUs have charged.
 //! - Realtime tasks and CPUs that are taken away by them (`ops.cpu_release`) do not exist.
 //! - The loader's threads go first there (`goes_first`), as kernel threads do; here there is no loader.
-//! - `on_act` plays the library's part of a hint too (crates/turbolane).
+//! - `on_act` plays the library's part of a hint too (crates/hint).
 
 mod classes;
 mod detect;
@@ -152,7 +152,7 @@ struct LaneTask {
     hint_read: u32,
     /// When its rest ends, 0 = it does not rest.
     rest_until_ns: u64,
-    /// Sections left that do not try to move, see crates/turbolane/src/thread.rs.
+    /// Sections left that do not try to move, see crates/hint/src/thread.rs.
     resigned: u8,
     kernel: bool,
     /// It was placed before all queues.

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which samples are wide code's, and which other code's right after it.
+//!
+//! A sample is wide if its address is in a function of the scanner's list. Other code on the same core (both siblings)
+//! counts as a victim's if it was sampled within the window after a wide sample there. The window is a sample's period, but
+//! no less than the time for which Skylake-SP keeps a level (670 us, SFMA 2): with fewer samples than that, what lies
+//! between two of them is not known.
+//!
+//! Pure: what was observed and scanned goes in, a report comes out.
+
+use std::collections::BTreeMap;
+
+use report::sample::{Offender, SampleReport, SampledLevel, Victim};
+
+/// Where a sample was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Place {
+    Idle,
+    Kernel,
+    /// Code of no file, or of one that could not be found.
+    Unknown,
+    /// At an offset of a file, by its index.
+    File(usize, u64),
+}
+
+/// A sample.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub cpu: u32,
+    pub time_ns: u64,
+    /// Index of the process's name.
+    pub process: usize,
+    pub place: Place,
+    /// Its process is one of those that were asked for.
+    pub is_asked: bool,
+}
+
+/// A function with wide code.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wide {
+    pub name: Option<String>,
+    pub size_bytes: u64,
+    pub license_level: u8,
+    pub sustained_level: u8,
+}
+
+/// A file's functions with wide code, by their offsets.
+#[derive(Debug, Default)]
+pub(super) struct Code {
+    pub path: String,
+    by_offset: BTreeMap<u64, Wide>,
+    /// Why it could not be scanned.
+    pub unread: Option<String>,
+}
+
+/// What was observed.
+pub(super) struct Observed {
+    pub seen: Vec<Seen>,
+    pub processes: Vec<String>,
+    pub files: Vec<Code>,
+    /// Core of each CPU.
+    pub cores: Vec<u32>,
+}
+
+/// SFMA 2: how long Skylake-SP keeps a level after the last wide instruction.
+const RELAX_NS: u64 = 670_000;
+
+impl Code {
+    pub(super) fn new(path: String, functions: impl Iterator<Item = (u64, Wide)>) -> Self {
+        Code { path, by_offset: functions.collect(), unread: None }
+    }
+
+    pub(super) fn unread(path: String, why: String) -> Self {
+        Code { path, unread: Some(why), ..Code::default() }
+    }
+
+    fn at(&self, offset: u64) -> Option<(u64, &Wide)> {
+        let (&start, function) = self.by_offset.range(..=offset).next_back()?;
+        (offset - start < function.size_bytes).then_some((start, function))
+    }
+
+    /// The function's name, or its place.
+    fn name(&self, start: u64) -> String {
+        let function = self.by_offset.get(&start);
+        let name = function.and_then(|function| function.name.clone());
+        name.unwrap_or_else(|| format!("function at {start:#x}"))
+    }
+}
+
+impl Observed {
+    /// The wide function of a place: its file's index and its first offset.
+    fn wide(&self, place: Place) -> Option<(usize, u64, &Wide)> {
+        let Place::File(file, offset) = place else { return None };
+        let (start, function) = self.files.get(file)?.at(offset)?;
+        Some((file, start, function))
+    }
+
+    /// A frame of a call chain: a wide function with its level, else the file.
+    pub(super) fn frame(&self, place: Place) -> String {
+        match (place, self.wide(place)) {
+            (_, Some((file, start, function))) => {
+                format!("{} [level {}]", self.files[file].name(start), function.license_level)
+            }
+            (Place::File(file, _), None) => {
+                let path = self.files.get(file).map_or("?", |code| code.path.as_str());
+                format!("[{}]", path.rsplit('/').next().unwrap_or(path))
+            }
+            (Place::Kernel, _) => "[kernel]".into(),
+            (Place::Idle, _) => "[idle]".into(),
+            (Place::Unknown, _) => "[unknown]".into(),
+        }
+    }
+
+    /// Adds all up. `report` brings what is known of the sampling itself.
+    pub(super) fn judge(&self, report: SampleReport) -> SampleReport {
+        let mut report = SampleReport { window_ns: report.period_ns.max(RELAX_NS), ..report };
+        let mut levels: BTreeMap<u8, u64> = BTreeMap::new();
+        let mut offenders: BTreeMap<(usize, usize, u64), u64> = BTreeMap::new();
+        for seen in &self.seen {
+            report.samples += 1;
+            report.busy += u64::from(seen.place != Place::Idle);
+            report.kernel += u64::from(seen.place == Place::Kernel);
+            let is_unread =
+                |file: usize| self.files.get(file).is_none_or(|code| code.unread.is_some());
+            let is_unknown = match seen.place {
+                Place::Unknown => true,
+                Place::File(file, _) => is_unread(file),
+                _ => false,
+            };
+            report.unknown += u64::from(is_unknown);
+            if let Some((file, start, function)) = self.wide(seen.place).filter(|_| seen.is_asked) {
+                *levels.entry(function.license_level).or_default() += 1;
+                *offenders.entry((seen.process, file, start)).or_default() += 1;
+            }
+        }
+        report.levels = levels
+            .into_iter()
+            .map(|(license_level, samples)| SampledLevel { license_level, samples })
+            .collect();
+        report.offenders = offenders
+            .into_iter()
+            .filter_map(|((process, file, start), samples)| {
+                let function = self.files[file].by_offset.get(&start)?;
+                Some(Offender {
+                    function: self.files[file].name(start),
+                    file: self.files[file].path.clone(),
+                    process: self.processes[process].clone(),
+                    license_level: function.license_level,
+                    sustained_level: function.sustained_level,
+                    samples,
+                })
+            })
+            .collect();
+        report.offenders.sort_by_key(|offender| std::cmp::Reverse(offender.samples));
+        report.victims = self.victims(report.window_ns);
+        report
+    }
+
+    /// Other code's samples after wide ones of its core, by the name of its process.
+    fn victims(&self, window_ns: u64) -> Vec<Victim> {
+        let mut in_time: Vec<&Seen> = self.seen.iter().collect();
+        in_time.sort_by_key(|seen| seen.time_ns);
+        let mut wide_until_ns: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut by_name: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for seen in in_time.into_iter().filter(|seen| seen.place != Place::Idle) {
+            let core = self.cores.get(seen.cpu as usize).copied().unwrap_or(seen.cpu);
+            if self.wide(seen.place).is_some() {
+                if seen.is_asked {
+                    wide_until_ns.insert(core, seen.time_ns + window_ns);
+                }
+                continue;
+            }
+            let is_victim = wide_until_ns.get(&core).is_some_and(|until| seen.time_ns <= *until);
+            let (victim, all) = by_name.entry(&self.processes[seen.process]).or_default();
+            *victim += u64::from(is_victim);
+            *all += 1;
+        }
+        let mut victims: Vec<Victim> = by_name
+            .into_iter()
+            .filter(|(_, (samples, _))| *samples > 0)
+            .map(|(name, (samples, of))| Victim { process: name.to_owned(), samples, of })
+            .collect();
+        victims.sort_by_key(|victim| std::cmp::Reverse(victim.samples));
+        victims
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NGINX: usize = 0;
+    const REDIS: usize = 1;
+
+    fn seen(cpu: u32, time_us: u64, process: usize, place: Place) -> Seen {
+        Seen { cpu, time_ns: time_us * 1000, process, place, is_asked: process == NGINX }
+    }
+
+    fn observed(seen: Vec<Seen>) -> Observed {
+        let wide = |name: Option<&str>, license_level| Wide {
+            name: name.map(str::to_owned),
+            size_bytes: 0x100,
+            license_level,
+            sustained_level: 1,
+        };
+        let functions = [(0x1000, wide(Some("f"), 2)), (0x2000, wide(None, 1))];
+        Observed {
+            seen,
+            processes: vec!["nginx".into(), "redis".into()],
+            files: vec![
+                Code::new("/lib/libf.so".into(), functions.into_iter()),
+                Code::unread("/lib/libg.so".into(), "it is gone".into()),
+            ],
+            cores: vec![0, 0, 1],
+        }
+    }
+
+    fn empty() -> SampleReport {
+        SampleReport { period_ns: 1_000_000, ..SampleReport::default() }
+    }
+
+    /// A sample belongs to the function that its offset is in: its first and last byte, and none beyond.
+    #[test]
+    fn offsets_find_their_functions() {
+        let at = |offset| seen(0, 0, NGINX, Place::File(0, offset));
+        let all = [0xfff, 0x1000, 0x10ff, 0x1100, 0x2000, 0x9000].map(at);
+        let report = observed(all.to_vec()).judge(empty());
+        assert_eq!((report.samples, report.busy, report.unknown), (6, 6, 0));
+        let found: Vec<_> = report
+            .offenders
+            .iter()
+            .map(|o| (o.function.as_str(), o.samples, o.license_level))
+            .collect();
+        assert_eq!(found, [("f", 2, 2), ("function at 0x2000", 1, 1)]);
+        assert_eq!(report.wide(), 3);
+    }
+
+    /// Only processes that were asked for are offenders, and only they make victims.
+    #[test]
+    fn others_wide_code_is_not_asked_for() {
+        let all =
+            vec![seen(0, 0, REDIS, Place::File(0, 0x1000)), seen(0, 100, NGINX, Place::Kernel)];
+        let report = observed(all).judge(empty());
+        assert_eq!((report.offenders.len(), report.victims.len(), report.kernel), (0, 0, 1));
+    }
+
+    /// Other code counts on either sibling and within the window only, whatever order the samples come in; idle CPUs never.
+    #[test]
+    fn victims_follow_on_the_same_core() {
+        let all = vec![
+            seen(1, 10_900, REDIS, Place::Unknown), // sibling, within 1 ms
+            seen(0, 10_000, NGINX, Place::File(0, 0x1000)),
+            seen(0, 10_500, NGINX, Place::Idle),
+            seen(2, 10_500, REDIS, Place::Kernel), // another core
+            seen(0, 11_100, REDIS, Place::Kernel), // too late
+            seen(0, 9_999, REDIS, Place::Kernel),  // before
+            seen(0, 10_700, NGINX, Place::File(1, 0)),
+        ];
+        let report = observed(all).judge(empty());
+        let victim = |process: &str, of| Victim { process: process.into(), samples: 1, of };
+        assert_eq!(report.victims, [victim("nginx", 1), victim("redis", 4)]);
+        assert_eq!((report.busy, report.unknown), (6, 2));
+    }
+
+    #[test]
+    fn frames_name_wide_functions_and_files() {
+        let observed = observed(Vec::new());
+        assert_eq!(observed.frame(Place::File(0, 0x1008)), "f [level 2]");
+        assert_eq!(observed.frame(Place::File(0, 8)), "[libf.so]");
+        assert_eq!(observed.frame(Place::Kernel), "[kernel]");
+    }
+}

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A thread's sections: the path that every section takes, and how a thread gets where it must be.
+//!
+//! Problem: the hint has to be cheaper than what it saves. Sections of a microsecond are worth
+//! hinting only if the hint costs nanoseconds; most of them find their CPU fit already.
+//!
+//! Idea: the thread stores its wish in its slot, then looks at the flags of the CPU it stands on,
+//! and in the common case is done. Both happen in one thread, so program order is all that is
+//! needed: if the thread is migrated between the two, the context switch lies between them as
+//! well, and the scheduler that chose the new CPU saw the store already (bpf/hint_page.h). Only
+//! the compiler must keep the order, hence the compiler fences; a CPU lets a thread see its own
+//! accesses in program order, and the kernel's context switch is a full barrier towards others.
+//!
+//! Moving: with the sched_ext scheduler the thread yields, and is placed by its wish when it is
+//! picked up again; it looks whether that came true, and repeats a bounded number of times. When
+//! the wish cannot be met because the thread's affinity holds no fit CPU, the next sections do not
+//! try again for a while: the wish stands, and the scheduler fulfils it at the next occasion.
+//! With the affinity fallback the thread changes its own mask, see `affinity`.
+//!
+//! Limits: the page may change between the look and the section; then the scheduler moves the
+//! thread, which reads the same slot. A section that ends on a wide CPU gives it up only if the
+//! daemon asked for that (`CPU_SCALAR_LEAVES`).
+
+use crate::affinity::{self, Settled};
+use crate::errno::KeepErrno;
+use crate::mapping;
+use crate::nesting::Nesting;
+use crate::page::{Board, CPU_LEVEL, CPU_SCALAR_LEAVES, SILENT, Slot};
+use crate::scheduler::{self, Link};
+use crate::state::Thread;
+use crate::thread_local::this_thread;
+use crate::{Error, Status};
+use core::ffi::c_int;
+use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
+
+/// How often a thread yields for one section. The first yield moves it; the second is for the case
+/// that the wide CPU was taken away meanwhile; the third that this happened again. A yield that
+/// changes nothing costs 0.2 us.
+const YIELDS_MAX: u32 = 3;
+
+/// Sections that do not yield after one that yielded in vain: bounds the cost for threads that
+/// cannot be helped to 3 yields per 64 sections.
+const RESIGNED_SECTIONS: u32 = 63;
+
+/// Opens a wide section of licence level `level`, 1..=[`crate::MAX_LEVEL`], on this thread.
+///
+/// On return the thread stands on a CPU that may run the section, if a scheduler runs and the
+/// thread's affinity allows. The thread counts as wide, at the highest level of its open sections,
+/// until the matching [`wide_end`]. On failure nothing was opened.
+#[inline]
+pub fn wide_begin(level: u32) -> Result<(), Error> {
+    match begin(level) {
+        0 => Ok(()),
+        code if code == -Error::TooDeep.errno() => Err(Error::TooDeep),
+        _ => Err(Error::InvalidLevel),
+    }
+}
+
+/// Closes this thread's innermost wide section.
+///
+/// If an outer one is still open the thread continues at that one's level, where it stands. Else
+/// it is scalar from here on, and on return has left the wide CPU, if it was on one and somebody
+/// else may need it.
+#[inline]
+pub fn wide_end() -> Result<(), Error> {
+    match end() {
+        0 => Ok(()),
+        _ => Err(Error::NotOpen),
+    }
+}
+
+/// Closes this thread's innermost wide section, as [`wide_end`], and says that what follows stays scalar for so long
+/// (DIM 7.1).
+///
+/// A phase that is shorter than the way to a scalar CPU and back the thread spends where it stands, and it counts as
+/// wide meanwhile; otherwise it leaves as with [`wide_end`]. Inside of another section the word means nothing. One that
+/// stays scalar for longer than it said is treated as scalar from then on.
+#[inline]
+pub fn scalar_for(phase_ns: u64) -> Result<(), Error> {
+    match end_for(phase_ns) {
+        0 => Ok(()),
+        _ => Err(Error::NotOpen),
+    }
+}
+
+/// [`wide_begin`] as the C ABI has it: 0 or -errno. The rare paths are `extern "C"` functions that
+/// return the same, so that they can be jumped to: nothing is saved on the stack for them.
+#[inline]
+pub(crate) fn begin(level: u32) -> c_int {
+    let thread = this_thread();
+    if thread.nesting.get() != Nesting::EMPTY {
+        return thread.begin_inner(level);
+    }
+    match Nesting::EMPTY.open(level) {
+        Ok(nesting) => thread.nesting.set(nesting),
+        Err(error) => return -error.errno(),
+    }
+    match thread.link.get() {
+        Some(link) => {
+            link.announce(0, level);
+            if link.is_fit(level) { 0 } else { thread.move_up() }
+        }
+        None if thread.pace.is_due() => thread.connect(),
+        None => 0,
+    }
+}
+
+/// [`wide_end`] as the C ABI has it: 0 or -errno.
+#[inline]
+pub(crate) fn end() -> c_int {
+    let thread = this_thread();
+    if !thread.nesting.get().is_outermost() {
+        return thread.end_inner();
+    }
+    thread.nesting.set(Nesting::EMPTY);
+    match thread.link.get() {
+        Some(link) => {
+            link.slot.want.store(0, Relaxed);
+            if link.must_leave() { thread.move_down() } else { 0 }
+        }
+        None => 0,
+    }
+}
+
+/// [`scalar_for`] as the C ABI has it: 0 or -errno. `extern "C"` tells callers in other crates that it does not unwind.
+pub(crate) extern "C" fn end_for(phase_ns: u64) -> c_int {
+    let thread = this_thread();
+    match thread.link.get() {
+        Some(link) if thread.nesting.get().is_outermost() && link.rest(phase_ns) => {
+            thread.nesting.set(Nesting::EMPTY);
+            0
+        }
+        _ => end(),
+    }
+}
+
+/// Who acts on this thread's sections. Looks for a scheduler as the first section would, but not
+/// more than once a second.
+pub fn wide_status() -> Status {
+    let thread = this_thread();
+    match thread.link.get() {
+        Some(link) if link.board.is_active() => {}
+        Some(_) => thread.lose(),
+        None => {
+            thread.connect();
+        }
+    }
+    match thread.link.get() {
+        None => Status::None,
+        Some(link) if link.by_affinity() => Status::Affinity,
+        Some(_) => Status::Scx,
+    }
+}
+
+/// The calling thread's page and slot, if a scheduler serves it. Looks for one as the first section would; `hurry`: even if
+/// the last look in this process was a moment ago.
+pub fn served(hurry: bool) -> Option<(&'static Board, &'static Slot)> {
+    let thread = this_thread();
+    if thread.link.get().is_some_and(|link| !link.board.is_active()) {
+        thread.lose();
+    }
+    match thread.link.get() {
+        Some(_) => {}
+        None if hurry => thread.connect_by(|| scheduler::join(in_child).ok()),
+        None => thread.connect_by(|| scheduler::look(&thread.pace, in_child)),
+    }
+    thread.link.get().map(|link| (link.board, link.slot))
+}
+
+/// The page and slot that the calling thread has, without a look for others.
+pub fn slot_at_hand() -> Option<(&'static Board, &'static Slot)> {
+    this_thread().link.get().map(|link| (link.board, link.slot))
+}
+
+/// The page by which a section of `level` that this thread would open now belongs on another CPU, to which
+/// only a change of the thread's mask would bring it: the affinity fallback, no section open, and this CPU
+/// is not fit.
+pub fn misplaced(level: u32) -> Option<&'static Board> {
+    let thread = this_thread();
+    if thread.link.get().is_none() && thread.pace.is_due() {
+        thread.connect();
+    }
+    let link = thread.link.get()?;
+    let elsewhere = link.by_affinity() && link.board.is_active() && !link.is_fit(level);
+    (elsewhere && thread.nesting.get() == Nesting::EMPTY).then_some(link.board)
+}
+
+/// Affinity mode: narrows this thread's mask to CPUs that may run code of `level` in a section that lasts. (One that
+/// begins on such a CPU leaves the mask alone, which is as well for one that ends soon.) Whether the thread is
+/// served, and stands on one of them.
+pub fn takes_seat(level: u32) -> bool {
+    let thread = this_thread();
+    let _errno = KeepErrno::new();
+    if let Some(link) = thread.link.get().filter(|link| link.by_affinity()) {
+        thread.settle(link, level);
+    }
+    thread.link.get().is_some_and(|link| u32::from(link.ask_flags() & CPU_LEVEL) >= level)
+}
+
+impl Link {
+    /// Rests, if a scalar phase of that length is a rest (policy/rest.h): the slot says so, and what else it says stays. The
+    /// next section voids it by its number, so that a section's begin costs what it cost.
+    fn rest(self, phase_ns: u64) -> bool {
+        let below_ns = self.board.header.rest_below_ns.load(Relaxed);
+        if phase_ns == 0 || phase_ns >= below_ns || !self.board.is_active() {
+            return false;
+        }
+        self.slot.rest_until_ns.store(monotonic_ns() + phase_ns, Relaxed);
+        // Who reads the slot between the two sees the end of an older section's rest, which is void.
+        compiler_fence(SeqCst);
+        self.slot.rest_seq.store(self.slot.seq.load(Relaxed), Relaxed);
+        true
+    }
+
+    /// Tells the scheduler that the level of this thread's code has risen.
+    #[inline]
+    fn announce(self, old: u32, new: u32) {
+        if old == 0 {
+            let seq = self.slot.seq.load(Relaxed);
+            self.slot.seq.store(seq.wrapping_add(1), Relaxed);
+        }
+        self.slot.want.store(new, Relaxed);
+    }
+
+    /// True if a scheduler runs and this CPU may run code of `level`. False also where the fast
+    /// path cannot tell.
+    #[inline]
+    fn is_fit(self, level: u32) -> bool {
+        compiler_fence(SeqCst); // wish before CPU number, see the head of this file
+        match self.board.cpu_flags(self.cpu.read()) {
+            Some(flags) => u32::from(flags & CPU_LEVEL) >= level && self.board.is_active(),
+            None => false,
+        }
+    }
+
+    /// True if a scalar thread may have to leave this CPU.
+    #[inline]
+    fn must_leave(self) -> bool {
+        compiler_fence(SeqCst); // as above
+        match self.board.cpu_flags(self.cpu.read()) {
+            Some(flags) => flags & CPU_SCALAR_LEAVES != 0 || !self.board.is_active(),
+            None => true,
+        }
+    }
+
+    /// The flags of this CPU, with a system call for its number if need be; 0 if unknown.
+    fn ask_flags(self) -> u8 {
+        compiler_fence(SeqCst); // as above
+        let cpu = self.cpu.ask();
+        cpu.and_then(|cpu| self.board.cpu_flags(cpu)).unwrap_or(0)
+    }
+}
+
+impl Thread {
+    /// Opens a section inside others. Out of line, as is [`Self::end_inner`]: the compiler would
+    /// otherwise merge the two paths, and make the outermost section's new state wait for the
+    /// load of the old one.
+    #[inline(never)]
+    extern "C" fn begin_inner(&self, level: u32) -> c_int {
+        let outer = self.nesting.get();
+        let inner = match outer.open(level) {
+            Ok(inner) => inner,
+            Err(error) => return -error.errno(),
+        };
+        self.nesting.set(inner);
+        match self.link.get() {
+            Some(link) if inner.level() > outer.level() => {
+                link.announce(outer.level(), inner.level());
+                match link.is_fit(inner.level()) {
+                    true => 0,
+                    false => self.move_up(),
+                }
+            }
+            None if self.pace.is_due() => self.connect(),
+            _ => 0,
+        }
+    }
+
+    /// Closes a section inside others. The thread may stay where it is, fit for more than it now
+    /// runs.
+    #[inline(never)]
+    extern "C" fn end_inner(&self) -> c_int {
+        let outer = match self.nesting.get().close() {
+            Ok(outer) => outer,
+            Err(error) => return -error.errno(),
+        };
+        self.nesting.set(outer);
+        if let Some(link) = self.link.get() {
+            link.slot.want.store(outer.level(), Relaxed);
+        }
+        0
+    }
+
+    /// Looks for a scheduler; if there is one, tells it what this thread is running. Always 0: a
+    /// section without a scheduler is as good as any.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn connect(&self) -> c_int {
+        self.connect_by(|| scheduler::look(&self.pace, in_child));
+        0
+    }
+
+    fn connect_by(&self, look: impl FnOnce() -> Option<Link>) {
+        let _errno = KeepErrno::new();
+        affinity::shed_inherited();
+        self.adopt(look());
+    }
+
+    /// Takes up a link that was just made.
+    fn adopt(&self, link: Option<Link>) {
+        self.link.set(link);
+        self.resigned.set(0);
+        let Some(link) = link else { return };
+        if link.by_affinity() {
+            affinity::enrol();
+        }
+        let level = self.nesting.get().level();
+        if level > 0 {
+            link.announce(0, level);
+            if !link.is_fit(level) {
+                self.move_up();
+            }
+        }
+    }
+
+    /// Gets the thread to a CPU that may run its level, if it is not on one. Always 0: the section
+    /// is open, wherever it runs.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn move_up(&self) -> c_int {
+        let Some(link) = self.link.get() else {
+            return 0;
+        };
+        let level = self.nesting.get().level();
+        let _errno = KeepErrno::new();
+        let is_unfit = || u32::from(link.ask_flags() & CPU_LEVEL) < level;
+        if !link.board.is_active() {
+            self.lose();
+        } else if link.by_affinity() {
+            if is_unfit() {
+                self.settle(link, level);
+            }
+        } else if self.resigned.get() > 0 {
+            self.resigned.set(self.resigned.get() - 1);
+        } else {
+            for _ in 0..YIELDS_MAX {
+                if !is_unfit() || !link.board.is_active() {
+                    return 0;
+                }
+                sched_yield();
+                if is_unfit() {
+                    // A heuristic may have ended the section in between: begin it again.
+                    link.announce(0, level);
+                }
+            }
+            if is_unfit() && !affinity::reaches(link.board, level) {
+                self.resigned.set(RESIGNED_SECTIONS);
+            }
+        }
+        0
+    }
+
+    /// Gives up a CPU that is meant for wide code. Always 0: the section is closed.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn move_down(&self) -> c_int {
+        let Some(link) = self.link.get() else {
+            return 0;
+        };
+        let _errno = KeepErrno::new();
+        if !link.board.is_active() {
+            self.lose();
+        } else if link.ask_flags() & CPU_SCALAR_LEAVES != 0 {
+            if link.by_affinity() {
+                self.settle(link, 0);
+            } else {
+                sched_yield();
+            }
+        }
+        0
+    }
+
+    /// Affinity mode: takes the mask for code of `level`. If somebody else has changed the mask,
+    /// that one is the thread's own from now on, and the daemon has to know it first.
+    fn settle(&self, link: Link, level: u32) {
+        if affinity::settle(link, level) == Settled::NotOurs {
+            // The daemon takes a mask that is named here for one of ours, and would undo it.
+            link.slot.narrowed.iter().for_each(|hash| hash.store(0, Relaxed));
+            match scheduler::join(in_child) {
+                Ok(link) => {
+                    affinity::enrol();
+                    self.link.set(Some(link));
+                    match level {
+                        0 => link.slot.want.store(0, Relaxed),
+                        level => link.announce(0, level),
+                    }
+                    affinity::settle(link, level);
+                }
+                Err(_) => self.lose(),
+            }
+        }
+    }
+
+    /// The scheduler has ended: the thread gets its mask back, and looks for the next scheduler at
+    /// the usual pace.
+    #[cold]
+    #[inline(never)]
+    fn lose(&self) {
+        let _errno = KeepErrno::new();
+        if let Some(link) = self.link.get() {
+            link.slot.want.store(SILENT, Relaxed);
+        }
+        affinity::restore();
+        self.link.set(None);
+        self.pace.hurry();
+    }
+}
+
+/// Runs in the child of a fork, whose only thread this is: its slot is the parent's, and so is the
+/// mask it may have inherited.
+extern "C" fn in_child() {
+    let thread = this_thread();
+    let _errno = KeepErrno::new();
+    affinity::in_child();
+    mapping::in_child();
+    thread.link.set(None);
+    thread.pace.hurry();
+}
+
+/// The clock that the scheduler compares rests with.
+fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one timespec, which is ours. This clock cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+fn sched_yield() {
+    // SAFETY: no arguments, no memory of ours.
+    unsafe { libc::sched_yield() };
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which way of setting P-states is taken.
+//!
+//! | way | where | what it needs |
+//! |---|---|---|
+//! | `setspeed` | cpufreq's governor `userspace` and `scaling_setspeed` | a driver that offers the governor; root |
+//! | `limits` | cpufreq's `scaling_min_freq`, `scaling_max_freq`; the governor stays | a driver; root |
+//! | `scheduler` | a sched_ext scheduler that takes targets of threads (`scheduler.rs`); nothing is set | governor `schedutil`, such a scheduler |
+//! | `msr` | the CPU's registers through `/dev/cpu/N/msr` or `msr_safe` (`msr/`) | root, or msr-safe's list |
+//! | `simulated` | a model of a machine (`simulated.rs`); only if asked for | nothing |
+//! | none | | |
+//!
+//! The first that works is taken, in this order. The governor `userspace` is preferred, since it
+//! sets a frequency within the system call; limits are applied by a worker of the kernel later. A scheduler comes
+//! behind them, since it takes wishes of threads only; it is what an ordinary user has. Registers come last,
+//! since a driver that is there writes the same ones: two masters. Where no driver is there they
+//! are what is left, and what TURBO used.
+
+use crate::backend::{Found, Machine, TakesTargets, Way};
+use crate::journal::Specs;
+use crate::{cpufreq, msr, scheduler};
+
+/// Which way was taken, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The way.
+    pub way: Way,
+    /// One sentence: what it is, and why those before it were not taken.
+    pub why: String,
+}
+
+/// Finds the way to take: the one asked for, or the first that works. Without `scheduler` nobody here speaks for threads.
+pub(crate) fn choose(
+    machine: &Machine,
+    specs: &mut Specs,
+    wanted: Option<Way>,
+    scheduler: Option<TakesTargets<'_>>,
+) -> (Choice, Option<Found>) {
+    let ways = [Way::Setspeed, Way::Limits, Way::Scheduler, Way::Msr];
+    let is_tried = |way: &Way| match wanted {
+        Some(wanted) => wanted == *way,
+        None => *way != Way::Scheduler || scheduler.is_some(),
+    };
+    let mut refused = Vec::new();
+    for way in ways.into_iter().filter(is_tried) {
+        let mut ours = Specs::default();
+        let found = match way {
+            Way::Msr => msr::find(machine, &mut ours),
+            Way::Scheduler => scheduler::find(machine, scheduler),
+            _ => cpufreq::find(machine, &mut ours, way),
+        };
+        match found {
+            Ok(found) => {
+                *specs = ours;
+                let mut why = format!("{}: {}", way.name(), found.what);
+                if !refused.is_empty() {
+                    why += &format!("; not {}", refused.join("; not "));
+                }
+                return (Choice { way, why }, Some(found));
+            }
+            Err(reason) => refused.push(format!("{}: {reason}", way.name())),
+        }
+    }
+    let why = if refused.is_empty() { "as asked for".to_string() } else { refused.join("; ") };
+    (Choice { way: Way::None, why: format!("none: {why}") }, None)
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What can be asked for a thread's core.
+
+/// What is wished for a thread's core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// The fastest P-state.
+    Boost,
+    /// The slowest.
+    Slow,
+    /// This frequency.
+    Khz(u32),
+    /// None any more.
+    Restore,
+}

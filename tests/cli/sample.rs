@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `turbolane sample` on this machine: a program whose wide function is known is found, with its share.
+
+use std::process::{Command, Stdio};
+
+use report::sample::SampleReport;
+
+use crate::turbolane;
+
+/// Four fifths of its CPU time in `burn`: 256-bit FMA, as dense as it gets; the rest in scalar code.
+const PROGRAM: &str = r#"
+#include <immintrin.h>
+#include <time.h>
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec + 1e-9 * t.tv_nsec;
+}
+__attribute__((noinline, target("avx2,fma"))) float burn(long n)
+{
+	__m256 a[8], b = _mm256_set1_ps(1.0f);
+	for (int i = 0; i < 8; i++)
+		a[i] = b;
+	while (n--)
+		for (int i = 0; i < 8; i++)
+			a[i] = _mm256_fmadd_ps(a[i], b, b);
+	for (int i = 1; i < 8; i++)
+		a[0] = _mm256_add_ps(a[0], a[i]);
+	return _mm256_cvtss_f32(a[0]);
+}
+__attribute__((noinline)) long plain(long n)
+{
+	volatile long sum = 0;
+	while (n--)
+		sum += n;
+	return sum;
+}
+volatile float sink;
+int main(void)
+{
+	double wide = 0, scalar = 0;
+	for (;;) {
+		double begun = now();
+		if (wide <= 4 * scalar) {
+			sink = burn(100000);
+			wide += now() - begun;
+		} else {
+			plain(100000);
+			scalar += now() - begun;
+		}
+	}
+}
+"#;
+
+#[test]
+fn the_wide_function_of_a_program_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("burn.c"), folder.path().join("burner"));
+    std::fs::write(&source, PROGRAM).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-fno-omit-frame-pointer", "-o"]).args([&program, &source]);
+    if !cc.status().is_ok_and(|status| status.success()) || !std::is_x86_feature_detected!("fma") {
+        return eprintln!("skipped (77): a C compiler and a CPU with FMA are needed");
+    }
+    let mut burner = Command::new(&program).stdout(Stdio::null()).spawn().unwrap();
+    let pid = burner.id().to_string();
+    let sample = |format| {
+        let sample = ["sample", "--pid", &pid, "--for", "2s", "--format", format];
+        turbolane().args(sample).output().unwrap()
+    };
+    let (json, folded) = (sample("json"), sample("folded"));
+    burner.kill().unwrap();
+    burner.wait().unwrap();
+    if json.status.code() == Some(77) {
+        return eprintln!("skipped (77): {}", String::from_utf8_lossy(&json.stderr));
+    }
+    assert_eq!(json.status.code(), Some(1), "{}", String::from_utf8_lossy(&json.stderr));
+    let report: SampleReport = serde_json::from_slice(&json.stdout).unwrap();
+    let [burn] = report.offenders.as_slice() else { panic!("{:?}", report.offenders) };
+    assert_eq!((burn.function.as_str(), burn.process.as_str()), ("burn", "burner"));
+    assert_eq!((burn.license_level, report.wide()), (1, burn.samples));
+    // its other code comes right after: all of it is its own victim
+    let own = report.victims.iter().find(|victim| victim.process == "burner").unwrap();
+    let share = burn.samples as f64 / (burn.samples + own.of) as f64;
+    assert!((share - 0.8).abs() < 0.1, "{share} of {} samples", burn.samples + own.of);
+    let folded = String::from_utf8(folded.stdout).unwrap();
+    let chain = folded.lines().find(|line| line.contains("burn [level 1]"));
+    assert!(chain.is_some_and(|chain| chain.starts_with("burner;")), "{folded}");
+}
