@@ -19,9 +19,12 @@ Bit32u silicon_classify(const bxInstruction_c *first, unsigned n);
 /* The CPU that runs waits so many cycles. */
 void silicon_wait(Bit32u cycles);
 
-/* Registers of the machine; false if it has no such one. */
+/*
+ * Registers of the machine; false if it has no such one. A value that is not
+ * good raises #GP.
+ */
 bool silicon_read_msr(unsigned cpu, Bit32u index, Bit64u *value);
-bool silicon_write_msr(unsigned cpu, Bit32u index, Bit64u value);
+bool silicon_write_msr(unsigned cpu, Bit32u index, Bit64u value, bool *good);
 Bit64u silicon_read_counter(unsigned cpu, Bit32u index);
 
 /* The guest marks this moment in the machine's log. */

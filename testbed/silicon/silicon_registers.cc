@@ -17,9 +17,13 @@ bool silicon_read_msr(unsigned cpu, Bit32u index, Bit64u *value)
 	return true;
 }
 
-bool silicon_write_msr(unsigned cpu, Bit32u index, Bit64u value)
+bool silicon_write_msr(unsigned cpu, Bit32u index, Bit64u value, bool *good)
 {
-	return silicon_wrmsr(silicon, cpu, index, value);
+	enum silicon_written written =
+		silicon_wrmsr(silicon, cpu, index, value);
+
+	*good = written == SILICON_WRITTEN_DONE;
+	return written != SILICON_WRITTEN_UNKNOWN;
 }
 
 Bit64u silicon_read_counter(unsigned cpu, Bit32u index)

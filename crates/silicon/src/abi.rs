@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::clocks::Time;
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, Work, Written};
 use crate::settings::Settings;
 
 /// Makes a machine from settings ("CPU[,KEY=VALUE...]"). The log goes to a file of this name, or
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn silicon_rdmsr(
     found.is_some()
 }
 
-/// Writes a model-specific register; false if it is none of this machine's, or cannot be written.
+/// Writes a model-specific register.
 ///
 /// # Safety
 /// The machine comes from `silicon_open` and has that CPU.
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn silicon_wrmsr(
     cpu: u32,
     index: u32,
     value: u64,
-) -> bool {
+) -> Written {
     // SAFETY: as the caller promises.
     unsafe { &mut *machine }.write_register(cpu as usize, index, value)
 }

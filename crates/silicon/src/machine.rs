@@ -27,8 +27,10 @@ use machine::{CoreLicense, CpuModel, Phase, Times};
 use crate::classes::{class_of, is_known};
 use crate::clocks::{Clocks, NEVER, Time};
 use crate::demand::{Density, Rules, WIDE, WideCounts};
+use crate::dim::{self, Order};
 use crate::log::CpuTotals;
 use crate::pmu::{Counted, Pmu};
+use crate::power::{self, Energy, Meter, Package};
 use crate::registers::{self, View};
 use crate::settings::{Settings, SettingsError};
 use crate::truth::Truth;
@@ -48,6 +50,18 @@ pub struct Work {
     pub wide: u32,
     /// 1 in user mode, else 0.
     pub is_user: u32,
+}
+
+/// What became of a write to a register.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// The machine has no such register, or it cannot be written.
+    Unknown = 0,
+    /// It has the new value.
+    Done = 1,
+    /// The value is refused: the write raises #GP.
+    Refused = 2,
 }
 
 struct Core {
@@ -73,9 +87,19 @@ struct Cpu {
     cycles_q16: u64,
     insns: u64,
     busy: Vec<Time>,
+    /// Of `busy`, what an awake sibling's share of the core's power stands for.
+    shared: Time,
+    meter: Meter,
     halted: Time,
     throttled: Time,
     wide: [u64; WIDE.len()],
+}
+
+impl Cpu {
+    /// Time for which it has used its core's power.
+    fn powered(&self) -> Time {
+        self.busy.iter().sum::<Time>() - self.shared
+    }
 }
 
 /// The machine. All times are on one clock, see [`Time`].
@@ -97,6 +121,7 @@ pub struct Machine {
     applied: usize,
     /// The power control unit's next look.
     look: Time,
+    package: Package,
     cores: Vec<Core>,
     cpus: Vec<Cpu>,
     at: Vec<Time>,
@@ -115,6 +140,7 @@ impl Machine {
         let base = base.and_then(|model| Some(model.levels.first()?.base.as_ref()?.value.0));
         let clocks = Clocks::new(&platform, base);
         let nr_cores = (cpus / threads) as usize;
+        let active = nr_cores + others as usize;
         let levels = platform.nr_levels();
         let quotient = |over: f64, under: f64| (over / under * ONE as f64) as u64;
         let core = || Core { license: CoreLicense::default(), deadline: NEVER, awake: threads };
@@ -124,17 +150,20 @@ impl Machine {
             demand: 0,
             ratio: 0,
             level: 0,
-            cycle: clocks.cycle(0, nr_cores + others as usize, 0),
+            cycle: clocks.cycle(0, active, 0),
             density: Density::default(),
             pmu: Pmu::default(),
             cycles_q16: 0,
             insns: 0,
             busy: vec![0; levels],
+            shared: 0,
+            meter: Meter::default(),
             halted: 0,
             throttled: 0,
             wide: [0; WIDE.len()],
         };
-        Ok(Machine {
+        let mut machine = Machine {
+            package: Package::new(&platform, others, active),
             rules: Rules::new(&platform),
             times: platform.times,
             throttle_q16: quotient(1.0, platform.throttle_frac.clamp(1.0 / 1024.0, 1.0)),
@@ -144,7 +173,7 @@ impl Machine {
             threads: threads as usize,
             others: others as usize,
             awake: nr_cores,
-            applied: nr_cores + others as usize,
+            applied: active,
             look: clocks.at_ns(platform.pcu_period_ns),
             cores: (0..nr_cores).map(|_| core()).collect(),
             cpus: (0..cpus).map(cpu).collect(),
@@ -152,7 +181,9 @@ impl Machine {
             unclassified: BTreeSet::new(),
             truth: Truth::none(),
             clocks,
-        })
+        };
+        machine.retime();
+        Ok(machine)
     }
 
     /// Writes the log to this file from here on; see `truth.rs` for its form.
@@ -307,6 +338,7 @@ impl Machine {
         if active != self.applied {
             self.applied = active;
             self.truth.turbo(self.clocks.ns_of(self.look), active);
+            self.package.follow(self.look, active);
             self.retime();
         }
         let next = self.clocks.ns_of(now) / self.pcu_period_ns + 1;
@@ -318,9 +350,15 @@ impl Machine {
         let license = &mut self.cores[core].license;
         let due_ns = license.deadline_ns();
         let changed = license.expire(due_ns, &self.times);
-        self.cores[core].deadline = self.clocks.at_ns(self.cores[core].license.deadline_ns());
+        self.follow(core, due_ns, changed);
+    }
+
+    /// The licence of a core was moved, and may have changed its phase.
+    fn follow(&mut self, core: usize, now_ns: u64, changed: bool) {
+        let entry = &mut self.cores[core];
+        entry.deadline = self.clocks.at_ns(entry.license.deadline_ns());
         if changed {
-            self.truth.license(due_ns, core, &self.cores[core].license);
+            self.truth.license(now_ns, core, &entry.license);
             self.stand_still(core);
             self.retime();
         }
@@ -334,6 +372,8 @@ impl Machine {
             let cpu = &mut self.cpus[index];
             cpu.level = level;
             cpu.cycle = self.clocks.cycle(level, self.applied, ratio);
+            let uw = self.package.core_uw(level, self.clocks.khz_of(cpu.cycle));
+            cpu.meter.follow(cpu.powered(), uw);
         }
     }
 
@@ -411,6 +451,9 @@ impl Machine {
         cpu.cycles_q16 += cycles_q16;
         cpu.insns += u64::from(work.insns);
         cpu.busy[level as usize] += spent;
+        if is_shared {
+            cpu.shared += spent - spent / u64::from(entry.awake);
+        }
         if work.wide != 0 {
             for (k, total) in cpu.wide.iter_mut().enumerate() {
                 *total += u64::from(WideCounts(work.wide).of(k));
@@ -436,7 +479,12 @@ impl Machine {
     #[must_use]
     pub fn read_register(&self, index: usize, register: u32) -> Option<u64> {
         let cpu = &self.cpus[index];
-        cpu.pmu.read(register).or_else(|| {
+        let energy = || self.package.read(register, &self.clocks, self.energy(self.at[index]));
+        let license = || {
+            let core = &self.cores[cpu.core];
+            dim::read(register, &core.license, &self.times, cpu.busy.len())
+        };
+        cpu.pmu.read(register).or_else(energy).or_else(license).or_else(|| {
             let awake = cpu.busy.iter().sum::<Time>() + cpu.halted;
             let cycle = cpu.cycle;
             let base = self.clocks.base_ratio();
@@ -452,15 +500,47 @@ impl Machine {
         })
     }
 
-    /// As WRMSR; false if the register is none of this machine's, or cannot be written.
-    pub fn write_register(&mut self, index: usize, register: u32, value: u64) -> bool {
+    /// What the package has used until then.
+    fn energy(&self, now: Time) -> Energy {
+        let cpus = self.cpus.iter().map(|cpu| cpu.meter.at(cpu.powered()));
+        self.package.until(now) + cpus.sum::<Energy>()
+    }
+
+    /// As WRMSR.
+    pub fn write_register(&mut self, index: usize, register: u32, value: u64) -> Written {
+        let levels = self.cpus[index].busy.len();
+        match dim::order(register, value, levels) {
+            Some(Ok(order)) => {
+                self.obey(index, order);
+                return Written::Done;
+            }
+            Some(Err(())) => return Written::Refused,
+            None => {}
+        }
         let cpu = &mut self.cpus[index];
         if let Some(ratio) = registers::requested_ratio(&self.clocks, register, value) {
             cpu.ratio = ratio;
             self.retime();
-            return true;
+            return Written::Done;
         }
-        cpu.pmu.write(register, value)
+        if cpu.pmu.write(register, value) { Written::Done } else { Written::Unknown }
+    }
+
+    /// Does to the licence of a CPU's core what software orders.
+    fn obey(&mut self, index: usize, order: Order) {
+        self.catch_up(index);
+        let core = self.cpus[index].core;
+        let now_ns = self.clocks.ns_of(self.at[index]);
+        let license = &mut self.cores[core].license;
+        let changed = match order {
+            Order::Hold(hold_ns) => {
+                license.set_delay(hold_ns, now_ns, &self.times);
+                false
+            }
+            Order::Force(to) => license.force(to, now_ns, &self.times),
+        };
+        self.truth.order(now_ns, core, order);
+        self.follow(core, now_ns, changed);
     }
 
     /// As RDPMC.
@@ -493,6 +573,7 @@ impl Machine {
         for (index, cpu) in self.cpus.iter().enumerate() {
             let totals = CpuTotals {
                 insns: cpu.insns,
+                cycles: cpu.cycles_q16 >> 16,
                 busy_ns: cpu.busy.iter().map(|&time| ns_of(time)).collect(),
                 halted_ns: ns_of(cpu.halted),
                 throttled_ns: ns_of(cpu.throttled),
@@ -500,6 +581,7 @@ impl Machine {
             };
             self.truth.cpu(t_ns, index, &totals);
         }
+        self.truth.package(t_ns, power::microjoules(self.energy(now), &self.clocks));
         self.truth.flush();
     }
 }
