@@ -21,6 +21,7 @@
 
 mod bench;
 mod cgroups;
+mod claims;
 mod fake_pmu;
 mod guest;
 mod hogs;
