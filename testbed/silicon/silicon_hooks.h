@@ -16,6 +16,12 @@ void silicon_loop(void);
 /* What the first n instructions of a trace are: the sum of their classes. */
 Bit32u silicon_classify(const bxInstruction_c *first, unsigned n);
 
+/*
+ * Whether a CPU is interrupted now, before it executes the first n instructions
+ * of a trace that has wide ones.
+ */
+bool silicon_interrupts(unsigned cpu, Bit32u wide, unsigned n);
+
 /* The CPU that runs waits so many cycles. */
 void silicon_wait(Bit32u cycles);
 

@@ -148,7 +148,7 @@ fn a_change_can_be_forced() {
         seen[1..],
         [(31_000, Phase::Steady, 2), (31_000, Phase::Halted, 2), (42_000, Phase::Steady, 0)]
     );
-    // Level 1 goes on behind level 2, and ends later.
+    // Level 1 goes on after level 2, and ends later.
     core.set_demand(2, 100_000, &TIMES);
     run(&mut core, 150_000);
     core.set_demand(1, 150_000, &TIMES);

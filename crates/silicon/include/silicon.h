@@ -124,8 +124,20 @@ uint32_t silicon_class(struct silicon_machine *machine,
                        uint32_t width_bits);
 
 /**
- * A CPU executed a trace; its local time moves. True if a performance counter overflowed that asks
- * for an interrupt.
+ * Whether a CPU is to be interrupted before it executes a trace of so many instructions, whose
+ * `silicon_work.wide` would be this. To be asked before it is executed, if `wide` is not 0.
+ *
+ * # Safety
+ * The machine comes from `silicon_open` and has that CPU.
+ */
+bool silicon_warns(struct silicon_machine *machine,
+                   uint32_t cpu,
+                   uint32_t wide,
+                   uint32_t insns);
+
+/**
+ * A CPU executed a trace; its local time moves. True if it is to be interrupted: a performance
+ * counter overflowed, or wide code has ended, and software asked for that.
  *
  * # Safety
  * The machine comes from `silicon_open` and has that CPU; `work` is valid.

@@ -27,6 +27,8 @@
 //! | `machine.rs` | cores, CPUs and the passage of time |
 //! | `power.rs` | energy of the package, and its registers |
 //! | `dim.rs` | registers that DIM 7.1 proposes: a delay, a forced change |
+//! | `notice.rs` | notices that SYSTOR 5 proposes: before code asks for a level, and when it has not for a while |
+//! | `access.rs` | which register is whose |
 //! | `pmu.rs`, `registers.rs` | what software sees |
 //! | `truth.rs`, `log.rs` | the log of what the machine did, and how it is read again |
 //! | `abi.rs` | the C interface |
@@ -45,6 +47,7 @@ mod demand;
 mod dim;
 mod log;
 mod machine;
+mod notice;
 mod pmu;
 mod power;
 mod registers;

@@ -27,11 +27,10 @@ use machine::{CoreLicense, CpuModel, Phase, Times};
 use crate::classes::{class_of, is_known};
 use crate::clocks::{Clocks, NEVER, Time};
 use crate::demand::{Density, Rules, WIDE, WideCounts};
-use crate::dim::{self, Order};
 use crate::log::CpuTotals;
+use crate::notice::Notice;
 use crate::pmu::{Counted, Pmu};
-use crate::power::{self, Energy, Meter, Package};
-use crate::registers::{self, View};
+use crate::power::{self, Meter, Package};
 use crate::settings::{Settings, SettingsError};
 use crate::truth::Truth;
 
@@ -82,12 +81,13 @@ struct Cpu {
     /// Time of a cycle at this level, the active cores and the ratio.
     cycle: Time,
     density: Density,
+    notice: Notice,
     pmu: Pmu,
     /// Core cycles times `ONE`.
     cycles_q16: u64,
     insns: u64,
     busy: Vec<Time>,
-    /// Of `busy`, what an awake sibling's share of the core's power stands for.
+    /// Part of `busy` whose power an awake sibling accounts for.
     shared: Time,
     meter: Meter,
     halted: Time,
@@ -152,6 +152,7 @@ impl Machine {
             level: 0,
             cycle: clocks.cycle(0, active, 0),
             density: Density::default(),
+            notice: Notice::default(),
             pmu: Pmu::default(),
             cycles_q16: 0,
             insns: 0,
@@ -237,12 +238,13 @@ impl Machine {
     }
 
     /// A CPU executed a trace; its local time moves. True if a performance counter wants an
-    /// interrupt.
+    /// interrupt, or a notice does.
     #[inline]
     pub fn ran(&mut self, index: usize, work: &Work) -> bool {
         let (cpu, at) = (&mut self.cpus[index], &mut self.at[index]);
         let core = &self.cores[cpu.core];
-        let is_quiet = *at < core.deadline && *at < self.look && core.awake == 1;
+        let is_due = *at >= core.deadline.min(self.look).min(cpu.notice.due);
+        let is_quiet = !is_due && core.awake == 1;
         let is_scalar = work.wide == 0 && cpu.demand == 0 && cpu.density.is_zero();
         if !(is_quiet && is_scalar) {
             return self.ran_with_licence(index, work);
@@ -277,7 +279,23 @@ impl Machine {
         if demand != cpu.demand {
             self.set_demand(index, demand, start);
         }
-        self.spend(index, work, demand)
+        let ended = self.cpus[index].notice.ends(start);
+        if ended {
+            self.truth.notice(self.clocks.ns_of(start), index, "ended");
+        }
+        self.spend(index, work, demand) | ended
+    }
+
+    /// Whether a CPU is to get notice before it executes a trace with wide code, instead of executing it.
+    pub fn warns(&mut self, index: usize, wide: u32, insns: u32) -> bool {
+        let Cpu { density, notice, .. } = &mut self.cpus[index];
+        // As `ran` would count the trace afterwards.
+        let mut density = *density;
+        let warns = notice.warns(|| density.trace(&self.rules, WideCounts(wide), insns));
+        if warns {
+            self.truth.notice(self.clocks.ns_of(self.at[index]), index, "warned");
+        }
+        warns
     }
 
     /// A CPU went to sleep.
@@ -394,6 +412,7 @@ impl Machine {
 
     fn set_demand(&mut self, index: usize, demand: u8, now: Time) {
         self.cpus[index].demand = demand;
+        self.cpus[index].notice.follow(demand, now, &self.clocks);
         let core = self.cpus[index].core;
         let siblings = &self.cpus[core * self.threads..(core + 1) * self.threads];
         let demand = siblings.iter().map(|cpu| cpu.demand).max().unwrap_or(0);
@@ -475,80 +494,6 @@ impl Machine {
         })
     }
 
-    /// As RDMSR; `None` if the register is none of this machine's.
-    #[must_use]
-    pub fn read_register(&self, index: usize, register: u32) -> Option<u64> {
-        let cpu = &self.cpus[index];
-        let energy = || self.package.read(register, &self.clocks, self.energy(self.at[index]));
-        let license = || {
-            let core = &self.cores[cpu.core];
-            dim::read(register, &core.license, &self.times, cpu.busy.len())
-        };
-        cpu.pmu.read(register).or_else(energy).or_else(license).or_else(|| {
-            let awake = cpu.busy.iter().sum::<Time>() + cpu.halted;
-            let cycle = cpu.cycle;
-            let base = self.clocks.base_ratio();
-            let current = (u64::from(base) * ONE + cycle / 2) / cycle;
-            View {
-                clocks: &self.clocks,
-                aperf: cpu.cycles_q16 >> 16,
-                mperf: awake >> 16,
-                ratio: cpu.ratio,
-                current: current.min(255) as u8,
-            }
-            .read(register)
-        })
-    }
-
-    /// What the package has used until then.
-    fn energy(&self, now: Time) -> Energy {
-        let cpus = self.cpus.iter().map(|cpu| cpu.meter.at(cpu.powered()));
-        self.package.until(now) + cpus.sum::<Energy>()
-    }
-
-    /// As WRMSR.
-    pub fn write_register(&mut self, index: usize, register: u32, value: u64) -> Written {
-        let levels = self.cpus[index].busy.len();
-        match dim::order(register, value, levels) {
-            Some(Ok(order)) => {
-                self.obey(index, order);
-                return Written::Done;
-            }
-            Some(Err(())) => return Written::Refused,
-            None => {}
-        }
-        let cpu = &mut self.cpus[index];
-        if let Some(ratio) = registers::requested_ratio(&self.clocks, register, value) {
-            cpu.ratio = ratio;
-            self.retime();
-            return Written::Done;
-        }
-        if cpu.pmu.write(register, value) { Written::Done } else { Written::Unknown }
-    }
-
-    /// Does to the licence of a CPU's core what software orders.
-    fn obey(&mut self, index: usize, order: Order) {
-        self.catch_up(index);
-        let core = self.cpus[index].core;
-        let now_ns = self.clocks.ns_of(self.at[index]);
-        let license = &mut self.cores[core].license;
-        let changed = match order {
-            Order::Hold(hold_ns) => {
-                license.set_delay(hold_ns, now_ns, &self.times);
-                false
-            }
-            Order::Force(to) => license.force(to, now_ns, &self.times),
-        };
-        self.truth.order(now_ns, core, order);
-        self.follow(core, now_ns, changed);
-    }
-
-    /// As RDPMC.
-    #[must_use]
-    pub fn read_counter(&self, index: usize, counter: u32) -> u64 {
-        self.cpus[index].pmu.read_counter(counter)
-    }
-
     /// The guest marks this moment in the log.
     pub fn mark(&mut self, index: usize, value: u32) {
         let now = self.at[index];
@@ -592,6 +537,8 @@ fn times_q16(value: u64, factor_q16: u64) -> u64 {
     ((u128::from(value) * u128::from(factor_q16)) >> 16) as u64
 }
 
+#[path = "access.rs"]
+mod access;
 #[cfg(test)]
 #[path = "machine_tests.rs"]
 mod tests;

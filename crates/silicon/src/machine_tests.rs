@@ -271,7 +271,42 @@ fn software_raises_the_clock() {
     assert_eq!(m.read_register(0, delay), Some(1 << 63 | 50_000));
     assert_eq!(m.write_register(0, force, 3), Written::Refused);
     assert_eq!(m.write_register(0, status, 0), Written::Refused);
-    assert_eq!(m.write_register(0, 0x4000_0084, 0), Written::Unknown);
+    assert_eq!(m.write_register(0, 0x4000_0085, 0), Written::Unknown);
+}
+
+/// SYSTOR 5: notice before wide code is executed, while the clock is still high; and when there was none for a while.
+#[test]
+fn software_gets_notice() {
+    const NOTICE: u32 = 0x4000_0084;
+    let mut m = machine("xeon-gold-6130", 1, 1);
+    let (wide, light) = (work(InsnClass::Heavy512, 8), work(InsnClass::Light512, 1));
+    assert!(!m.warns(0, wide.wide, wide.insns), "not armed");
+    m.write_register(0, NOTICE, 100_000 << 32 | 3 << 8 | 1);
+    assert!(!m.warns(0, light.wide, light.insns), "asks for level 1");
+    // Dense code asks for level 2 from its third trace on.
+    let mut traces = 0;
+    while !m.warns(0, wide.wide, wide.insns) {
+        m.ran(0, &wide);
+        traces += 1;
+    }
+    assert_eq!(traces, 3);
+    assert!(m.license(0).demand() <= 1);
+    assert_eq!(m.read_register(0, NOTICE).map(|value| value & 0xf_ff00), Some(0x1_0200));
+    let mut ended_ns = None;
+    let mut until = |m: &mut Machine, work: &Work, until_ns| {
+        while now_ns(m, 0) < until_ns {
+            let now_ns = now_ns(m, 0);
+            if m.ran(0, work) {
+                assert_eq!(ended_ns.replace(now_ns), None, "once");
+            }
+        }
+    };
+    let start_ns = now_ns(&m, 0);
+    until(&mut m, &wide, start_ns + 200_000);
+    let end_ns = now_ns(&m, 0);
+    until(&mut m, &scalar(), end_ns + 1_000_000);
+    let after_ns = ended_ns.unwrap() - end_ns;
+    assert!((100_000..100_020).contains(&after_ns), "{after_ns}");
 }
 
 /// A log that can be read while the machine has it.

@@ -7,7 +7,7 @@
 //! every trace, some ten million times per second.
 //!
 //! Idea: a CPU keeps the time that it executes anyhow (`busy`). Its power is multiplied with what
-//! was added to that time when the power changes, and when somebody reads: nothing is done for a
+//! was added to that time when the power changes, and when software reads it: nothing is done for a
 //! trace.
 //!
 //! The model is `machine::Platform`'s, which simulations and replays count energy with:
@@ -95,7 +95,7 @@ impl Package {
         self.used + Energy::from(self.uw) * Energy::from(now.saturating_sub(self.since))
     }
 
-    /// A register; `None` if it is none of these. `used` is the energy of the whole package.
+    /// A register; `None` if it is none of these. `used` is the energy of the package with its cores.
     pub(crate) fn read(&self, register: u32, clocks: &Clocks, used: Energy) -> Option<u64> {
         let tdp_w = self.platform.idle_w + self.platform.core_w * self.platform.nr_cores as f64;
         let tdp = (tdp_w * f64::from(1u32 << POWER_BITS)).round() as u64 & 0x7fff;

@@ -12,6 +12,7 @@
 //! license t_ns=34300 core=0 phase=steady level=2 target=2
 //! order t_ns=40000 core=0 force=0
 //! order t_ns=45000 core=0 delay_ns=180000
+//! notice t_ns=50000 cpu=0 what=warned
 //! turbo t_ns=500000 active=13
 //! mark t_ns=600000 value=1
 //! cpu t_ns=600000 cpu=0 insns=9 cycles=9 busy_ns=3,0,0 halted_ns=20000 throttled_ns=0 wide=0,0,0,9,0
@@ -23,6 +24,7 @@
 //! | `unclassified` | a vector mnemonic of the emulator that `data/isa` does not know: it counts as scalar |
 //! | `license` | the core is in this phase from here on; `level` is granted, `target` requested |
 //! | `order` | software wrote to a register of `dim.rs`: force a change to this level; hold levels for so long (`never`: they never fall, `own`: as the hardware does) |
+//! | `notice` | a CPU got notice by `notice.rs`: `warned` before code that asks for more, `ended` when there was none for a while |
 //! | `turbo` | the clocks follow this number of active cores from here on |
 //! | `mark` | the guest wrote the value to port 0xee |
 //! | `cpu` | totals since the start, written at each mark and at the end: `busy_ns` by level, `wide` by class: light-256, heavy-256, light-512, heavy-512, amx. `throttled_ns` is what throttling added to `busy_ns` |
@@ -95,6 +97,10 @@ impl Truth {
             Order::Hold(Some(delay_ns)) => format!("delay_ns={delay_ns}"),
         };
         self.line(format_args!("order t_ns={t_ns} core={core} {what}"));
+    }
+
+    pub(crate) fn notice(&mut self, t_ns: u64, cpu: usize, what: &str) {
+        self.line(format_args!("notice t_ns={t_ns} cpu={cpu} what={what}"));
     }
 
     pub(crate) fn turbo(&mut self, t_ns: u64, active: usize) {
