@@ -28,7 +28,7 @@ const FILE: &str = "claims.json";
 #[serde(deny_unknown_fields)]
 struct Claim {
     what: What,
-    /// Not looked at where the whole machine is meant.
+    /// Ignored for quantities of the package.
     cpu: usize,
     /// The marks.
     from: u32,

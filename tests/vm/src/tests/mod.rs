@@ -22,6 +22,8 @@ pub mod record;
 pub mod record_levels;
 mod scores;
 mod silicon;
+mod silicon_energy;
+mod silicon_license;
 mod silicon_pstate;
 mod silicon_verify;
 mod storms;

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! P-states that matter: on a dim-silicon machine a program's wish changes the clock of real code. Seen three times: by
+//! P-states that matter: on a dim-silicon machine a program's request changes the clock of real code. Seen three times: by
 //! instructions per tick of the time stamp counter, by APERF and MPERF, and by the machine's log, with which xtask
 //! compares the latter. Two cores are all that are active, so that turbo has something to give.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use hw::cycles::ClockRegisters;
 use pstate::{Control, Options, Way};
 
 use crate::claims::Claims;
-use crate::guest::set_affinity;
+use crate::guest::{modprobe, set_affinity};
 use crate::pstate_end::{ENDS, left_changed, settings};
 use crate::silicon::{TSC_KHZ, ask_for_full_clock, clock_khz, error_pct};
 
@@ -26,9 +25,9 @@ const SOME_KHZ: u32 = 1_400_000;
 const SAMPLES: usize = 400;
 const WITHIN_PCT: f64 = 0.5;
 
-/// Every way there is moves the clock and puts everything back, at a program's end and when it is killed.
+/// Each backend moves the clock and puts everything back, at a program's end and when it is killed.
 pub fn moves_the_clock() -> Result<()> {
-    load("msr")?;
+    modprobe("msr")?;
     set_affinity(0, &[CPU])?;
     [0, 1].into_iter().try_for_each(ask_for_full_clock)?;
     let mut seen = Seen { registers: ClockRegisters::open(CPU)?, claims: Claims::new()? };
@@ -36,7 +35,7 @@ pub fn moves_the_clock() -> Result<()> {
     let before = settings(Path::new("/"))?;
     for way in [Way::Limits, Way::Setspeed, Way::Msr] {
         if way == Way::Setspeed {
-            load("cpufreq_userspace")?;
+            modprobe("cpufreq_userspace")?;
         }
         let control = Control::open(&Options { way: Some(way), ..Options::default() })?;
         ensure!(control.choice().way == way, "{:?}", control.choice());
@@ -57,12 +56,6 @@ pub fn moves_the_clock() -> Result<()> {
         seen.clock(TURBO_KHZ, "killed")?;
     }
     seen.claims.write()
-}
-
-fn load(module: &str) -> Result<()> {
-    let done = Command::new("modprobe").arg(module).status().context("modprobe")?;
-    ensure!(done.success(), "modprobe {module}: {done}");
-    Ok(())
 }
 
 struct Seen {
