@@ -16,12 +16,21 @@ void silicon_loop(void);
 /* What the first n instructions of a trace are: the sum of their classes. */
 Bit32u silicon_classify(const bxInstruction_c *first, unsigned n);
 
+/*
+ * Whether a CPU is interrupted now, before it executes the first n instructions
+ * of a trace that has wide ones.
+ */
+bool silicon_interrupts(unsigned cpu, Bit32u wide, unsigned n);
+
 /* The CPU that runs waits so many cycles. */
 void silicon_wait(Bit32u cycles);
 
-/* Registers of the machine; false if it has no such one. */
+/*
+ * Registers of the machine; false if it has no such one. A value that is not
+ * good raises #GP.
+ */
 bool silicon_read_msr(unsigned cpu, Bit32u index, Bit64u *value);
-bool silicon_write_msr(unsigned cpu, Bit32u index, Bit64u value);
+bool silicon_write_msr(unsigned cpu, Bit32u index, Bit64u value, bool *good);
 Bit64u silicon_read_counter(unsigned cpu, Bit32u index);
 
 /* The guest marks this moment in the machine's log. */

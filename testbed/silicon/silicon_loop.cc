@@ -125,6 +125,15 @@ static void fall_asleep(BX_CPU_C *c)
 	silicon_sleep(silicon, running);
 }
 
+/* Classes of what it executed of its trace. */
+static inline Bit32u executed(const BX_CPU_C *c, Bit32u insns)
+{
+	/* A branch was taken: what comes after it in the trace was not. */
+	if (c->silicon_wide && insns < c->silicon_length)
+		return silicon_classify(c->silicon_first, insns);
+	return c->silicon_wide;
+}
+
 /* Reports what the CPU that runs did. */
 static inline void report(BX_CPU_C *c)
 {
@@ -140,7 +149,7 @@ static inline void report(BX_CPU_C *c)
 	struct silicon_work work = {
 		.insns = insns,
 		.stall_cycles = c->silicon_stall,
-		.wide = c->silicon_wide,
+		.wide = executed(c, insns),
 		.is_user = c->sregs[BX_SEG_REG_CS].selector.rpl == 3,
 	};
 	c->silicon_stall = 0;
@@ -157,6 +166,7 @@ static void report_exception(void)
 	/* What faulted asks for no licence: it was not executed. */
 	if (c->silicon_wide)
 		c->silicon_wide = silicon_classify(c->silicon_first, done);
+	c->silicon_length = 0;
 	c->icount++;
 	report(c);
 }

@@ -16,6 +16,8 @@ use crate::repo;
 pub(crate) fn build(cache: &Cache, kernel: &Kernel) -> Result<Vec<PathBuf>> {
     let work = repo::logs()?.join(format!("kmod-{}", kernel.release));
     copy_changed(&repo::root().join("kmod"), &work)?;
+    // A module for tests scores tasks as the scheduler does.
+    copy_changed(&repo::root().join("policy"), &work.join("test/policy"))?;
     let modules = testbed::build_modules(cache, kernel, &work)?;
     for module in &modules {
         repo::output("strip", &["--strip-debug", &module.display().to_string()])?;

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use testbed::{Cache, End, Outcome, Step};
 
 use crate::binaries::Binaries;
+use crate::silicon::claims;
 use crate::suite::{self, Suite};
 use crate::{format, lab, modules, quick, repo, size, tidy};
 
@@ -299,14 +300,22 @@ fn guests(filter: &str) -> Result<(Tally, usize)> {
     Ok((total.into_inner().expect("nobody panicked holding it"), suites.len()))
 }
 
-/// A suite passes if it says so and the kernel has nothing to complain about.
+/// A suite passes if it says so, the kernel has nothing to complain about, and a dim-silicon machine did what the suite
+/// saw.
 fn judge(suite: &Suite, outcome: &Outcome) -> Verdict {
+    let mut note = outcome.summary();
     let mut verdict = match outcome.end {
-        End::Exited(0) if outcome.findings.is_empty() => Verdict::passed(),
+        End::Exited(0) if outcome.findings.is_empty() => match claims::check(outcome) {
+            Ok(compared) => {
+                note.extend(compared.map(|compared| format!("; {compared}")));
+                Verdict::passed()
+            }
+            Err(error) => Verdict::failed(format!("{error:#}\n{}", details(outcome))),
+        },
         End::Exited(SKIPPED) if outcome.findings.is_empty() => Verdict::skipped(),
         _ => Verdict::failed(details(outcome)),
     };
-    verdict.note = outcome.summary();
+    verdict.note = note;
     if verdict.tally.skipped > 0 {
         verdict.note = last_line(&outcome.stdout).unwrap_or("no reason given").to_owned();
     }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! There is one model of a licence: a replay under the hardware's fixed timeout does what
-//! `machine::CoreLicense` does by itself, phase by phase, and what a burst measurably takes.
+//! `machine::CoreLicense` does by itself, phase by phase, and what a burst measurably takes. Under hints it does what
+//! the licence does when they come to it as settings and forced changes (DIM 7.1).
 
-use dvfs::policy::Fixed;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use dvfs::policy::{Fixed, Heeds, Hints, Policy, Raise, View};
 use dvfs::{Core, Mark, Spec, Timeline, Watch, Work, replay};
 use machine::{CoreLicense, CpuModel, Phase, Platform};
 use proptest::prelude::*;
@@ -16,24 +20,51 @@ fn core(id: &str, active: usize) -> Core {
 enum Seen {
     Demands(u64, u8),
     Changed(u64, Phase, u8),
+    Told(u64, Mark),
 }
 
-#[derive(Default)]
-struct Log(Vec<Seen>);
+/// Shared by the watch and the policy, so that their entries are in one order.
+#[derive(Clone, Default)]
+struct Log(Rc<RefCell<Vec<Seen>>>);
+
+impl Log {
+    fn seen(&self) -> Vec<Seen> {
+        self.0.borrow().clone()
+    }
+}
 
 impl Watch for Log {
     fn demands(&mut self, now_ns: u64, demand: u8) {
-        self.0.push(Seen::Demands(now_ns, demand));
+        self.0.borrow_mut().push(Seen::Demands(now_ns, demand));
     }
 
     fn changed(&mut self, now_ns: u64, phase: Phase, level: u8) {
-        self.0.push(Seen::Changed(now_ns, phase, level));
+        self.0.borrow_mut().push(Seen::Changed(now_ns, phase, level));
     }
 }
 
-/// The licence by itself, given the same demands at the same times.
-fn alone(core: &Core, log: &[Seen], end_ns: u64) -> Vec<Seen> {
+/// Hints that are written down.
+struct Noted(Hints, Log);
+
+impl Policy for Noted {
+    fn wait(&mut self, view: &View<'_>) -> Option<Raise> {
+        self.0.wait(view)
+    }
+
+    fn told(&mut self, mark: Mark, view: &View<'_>) {
+        self.1.0.borrow_mut().push(Seen::Told(view.now_ns, mark));
+        self.0.told(mark, view);
+    }
+
+    fn risen(&mut self) {
+        self.0.risen();
+    }
+}
+
+/// The licence by itself, given the same demands at the same times, and what is heeded of what was told.
+fn alone(core: &Core, log: &[Seen], end_ns: u64, hold_ns: u64, heeds: Heeds) -> Vec<Seen> {
     let mut license = CoreLicense::default();
+    license.set_delay(Some(hold_ns), 0, &core.times);
     let mut seen = Vec::new();
     let until = |license: &mut CoreLicense, seen: &mut Vec<Seen>, at_ns: u64| {
         while license.deadline_ns() <= at_ns {
@@ -43,16 +74,48 @@ fn alone(core: &Core, log: &[Seen], end_ns: u64) -> Vec<Seen> {
             }
         }
     };
+    let mut before = None;
     for entry in log {
-        let Seen::Demands(at_ns, demand) = *entry else { continue };
-        until(&mut license, &mut seen, at_ns);
-        seen.push(*entry);
-        if license.set_demand(demand, at_ns, &core.times) {
-            seen.push(Seen::Changed(at_ns, license.phase(), license.level()));
+        match *entry {
+            Seen::Demands(at_ns, demand) => {
+                until(&mut license, &mut seen, at_ns);
+                seen.push(*entry);
+                if license.set_demand(demand, at_ns, &core.times) {
+                    seen.push(Seen::Changed(at_ns, license.phase(), license.level()));
+                }
+            }
+            Seen::Told(at_ns, mark) => {
+                // Between a demand and what is told in the same breath nothing happens.
+                if before != Some(at_ns) {
+                    until(&mut license, &mut seen, at_ns);
+                }
+                let changed = tell(&mut license, core, mark, heeds, at_ns);
+                if changed {
+                    seen.push(Seen::Changed(at_ns, license.phase(), license.level()));
+                }
+            }
+            Seen::Changed(..) => {}
         }
+        before = match *entry {
+            Seen::Demands(at_ns, _) | Seen::Told(at_ns, _) => Some(at_ns),
+            Seen::Changed(..) => None,
+        };
     }
     until(&mut license, &mut seen, end_ns);
     seen
+}
+
+/// A mark becomes what software writes into the registers that DIM 7.1 proposes.
+fn tell(license: &mut CoreLicense, core: &Core, mark: Mark, heeds: Heeds, at_ns: u64) -> bool {
+    match (mark, heeds) {
+        (Mark::Force, Heeds::Application) => license.force(0, at_ns, &core.times),
+        (Mark::Switch(level), Heeds::Switches) => license.force(level, at_ns, &core.times),
+        (Mark::DelayNs(hold_ns), Heeds::Application) => {
+            license.set_delay(Some(hold_ns), at_ns, &core.times);
+            false
+        }
+        _ => false,
+    }
 }
 
 fn timeline(periods: &[(u8, u64, bool)]) -> Timeline {
@@ -65,6 +128,15 @@ fn timeline(periods: &[(u8, u64, bool)]) -> Timeline {
         timeline.push(work, &[Mark::Request]);
     }
     timeline
+}
+
+/// The changes of a log.
+fn changes(log: &[Seen]) -> Vec<(u64, Phase, u8)> {
+    let change = |seen: &Seen| match *seen {
+        Seen::Changed(at_ns, phase, level) => Some((at_ns, phase, level)),
+        _ => None,
+    };
+    log.iter().filter_map(change).collect()
 }
 
 /// One dense burst of 100 us of work on the 6130 with all cores: 9.3 us throttled, twice 10 us halted,
@@ -98,11 +170,7 @@ fn a_request_stands() {
     timeline.push_code(0, 4_000_000);
     let mut log = Log::default();
     let out = replay(&core, &[&timeline], &mut Fixed { timeout_ns: 670_000 }, &mut log);
-    let changes = log.0.iter().filter_map(|seen| match seen {
-        Seen::Changed(at_ns, ..) => Some(*at_ns),
-        Seen::Demands(..) => None,
-    });
-    let changes: Vec<u64> = changes.collect();
+    let changes: Vec<u64> = changes(&log.seen()).into_iter().map(|(at_ns, ..)| at_ns).collect();
     assert_eq!(changes, [0, 9_300, 29_300, 670_986, 680_986]);
     assert_eq!(out.raises, 1);
 }
@@ -138,6 +206,29 @@ fn siblings_share_a_level() {
     assert!((out.cpus[0].lost_ns - lost_ns).abs() < 3.0, "{out:?} {lost_ns}");
 }
 
+/// Random periods, some with something told at their begin.
+fn periods_with_marks(count: std::ops::Range<usize>) -> impl Strategy<Value = Timeline> {
+    let mark = prop_oneof![
+        Just(Mark::Force),
+        prop::sample::select(vec![0u64, 5_000, 180_000, u64::MAX]).prop_map(Mark::DelayNs),
+        (0u8..3).prop_map(Mark::Switch),
+    ];
+    // Not two at a time: the licence would obey the first before it hears of the second.
+    let marks = prop::collection::vec(mark, 0..2);
+    let period = (0u8..3, 1u64..3_000_000, prop::bool::weighted(0.2), marks);
+    prop::collection::vec(period, count).prop_map(|periods| {
+        let mut timeline = Timeline::default();
+        for (level, amount, idle, marks) in periods {
+            let work = match idle {
+                true => Work::Idle { time_ns: amount },
+                false => Work::Code { level, cycles: amount, sensitive_frac: 1.0 },
+            };
+            timeline.push(work, &marks);
+        }
+        timeline
+    })
+}
+
 proptest! {
     /// Whatever runs on one CPU or two, the phases and levels come at the licence's own times.
     #[test]
@@ -156,8 +247,30 @@ proptest! {
         let mut policy = Fixed { timeout_ns: relax_ns };
         let out = replay(&core, timelines, &mut policy, &mut log);
         // what would happen at the very end is not waited for
-        let mut wanted = alone(&core, &log.0, out.time_ns);
-        wanted.truncate(log.0.len());
-        prop_assert_eq!(&log.0, &wanted);
+        let log = log.seen();
+        let mut wanted = alone(&core, &log, out.time_ns, relax_ns, Heeds::Application);
+        wanted.truncate(log.len());
+        prop_assert_eq!(log, wanted);
+    }
+
+    /// DIM 7.1's delay and forced change do to the licence what the policy of hints does in a replay, at the same times.
+    #[test]
+    fn hints_are_the_licences_own(
+        one in periods_with_marks(1..40),
+        two in periods_with_marks(0..20),
+        heeds in prop::sample::select(vec![Heeds::Application, Heeds::Switches]),
+        fallback_ns in prop::sample::select(vec![0u64, 5_000, 670_000, u64::MAX]),
+    ) {
+        let core = core("xeon-gold-6130", 16);
+        let both = [&one, &two];
+        let timelines = if two.periods().is_empty() { &both[..1] } else { &both[..] };
+        let log = Log::default();
+        let mut policy = Noted(Hints::new(heeds, fallback_ns), log.clone());
+        let out = replay(&core, timelines, &mut policy, &mut log.clone());
+        let seen = log.seen();
+        let mut wanted = changes(&alone(&core, &seen, out.time_ns, fallback_ns, heeds));
+        let seen = changes(&seen);
+        wanted.truncate(seen.len());
+        prop_assert_eq!(seen, wanted);
     }
 }

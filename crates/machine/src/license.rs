@@ -28,6 +28,15 @@
 //!   `relax_ns` after the last of level 2, and to 0 `relax_ns` after the last of level 1.
 //! - A level that is already granted is used again at once, and its hold starts anew.
 //!
+//! Software may say more than today's CPUs let it. DIM 7.1 proposes two interfaces, and this licence has both:
+//!
+//! - **A delay** ([`CoreLicense::set_delay`]) takes the place of `relax_ns` until it is set again: "to manually set a
+//!   different frequency change timeout for individual parts of the program". It counts at once, also for a level whose
+//!   code has ended already.
+//! - **A forced change** ([`CoreLicense::force`]) lets the level fall at once to the one that is expected to be needed
+//!   ("to immediately increase the frequency"), but not below the demand: if a change is under way, or code of a higher
+//!   level still runs, as soon as that is over. It is void when the demand comes back.
+//!
 //! Limits: levels are granted core by core. A part on which one core's level holds for the whole
 //! package (Haswell-EP) takes the highest of all cores, see `CpuModel::level_is_package_wide`; the
 //! halts of the other cores are not modelled. The clock of a level on the way is not, either. The change of voltage without one of the clock (first
@@ -78,6 +87,10 @@ pub struct CoreLicense {
     deadline_ns: u64,
     /// `last_ns[k]`: when the demand was last at least k, for 0 < k <= granted; while it is, older.
     last_ns: [u64; MAX_LEVELS],
+    /// Hold in place of `Times::relax_ns`; `u64::MAX`: for ever.
+    delay_ns: Option<u64>,
+    /// Where a forced change is to end; until the demand comes back.
+    forced: Option<u8>,
 }
 
 impl Default for CoreLicense {
@@ -89,6 +102,8 @@ impl Default for CoreLicense {
             demand: 0,
             deadline_ns: u64::MAX,
             last_ns: [0; MAX_LEVELS],
+            delay_ns: None,
+            forced: None,
         }
     }
 }
@@ -147,14 +162,16 @@ impl CoreLicense {
                 *last_ns = now_ns;
             }
         }
+        if demand > old && demand >= self.target() {
+            self.forced = None;
+        }
         match self.phase {
             Phase::Steady if demand > self.granted => {
                 self.request(now_ns, times);
                 true
             }
             Phase::Steady if demand < self.granted => {
-                let look_ns = now_ns + times.relax_ns;
-                self.deadline_ns = self.deadline_ns.min(look_ns);
+                self.arm_hold(now_ns, times);
                 false
             }
             Phase::Throttled => {
@@ -174,9 +191,34 @@ impl CoreLicense {
         }
     }
 
-    /// Gives a level up at once, whatever its hold: the forced change that DIM 7.1 asks of the
-    /// hardware, and how a policy of `dvfs` raises the clock. It ends at `to`, not below the
-    /// demand. True if the phase changed; not while a change is under way.
+    /// How long a level is held after its last code.
+    #[inline]
+    fn hold_ns(&self, times: &Times) -> u64 {
+        self.delay_ns.unwrap_or(times.relax_ns)
+    }
+
+    /// As it was set; `None`: as the hardware does by itself.
+    pub fn delay_ns(&self) -> Option<u64> {
+        self.delay_ns
+    }
+
+    /// Sets how long levels are held from now on; `u64::MAX` for ever, `None` as the hardware does by itself.
+    pub fn set_delay(&mut self, delay_ns: Option<u64>, now_ns: u64, times: &Times) {
+        self.delay_ns = delay_ns;
+        if self.phase == Phase::Steady {
+            self.arm_hold(now_ns, times);
+        }
+    }
+
+    /// Gives up every level above `to` as soon as possible; see the head of this file. True if the phase changed.
+    pub fn force(&mut self, to: u8, now_ns: u64, times: &Times) -> bool {
+        // Where nothing is to be given up it must not be left over for the next hold.
+        self.forced = (self.target() > self.demand).then_some(to);
+        self.release(to, now_ns, times)
+    }
+
+    /// Gives a level up at once, whatever its hold: how a policy of `dvfs` raises the clock. It ends at `to`, not below
+    /// the demand. True if the phase changed; not while a change is under way.
     pub fn release(&mut self, to: u8, now_ns: u64, times: &Times) -> bool {
         let to = to.max(self.demand);
         if self.phase != Phase::Steady || to >= self.granted {
@@ -212,18 +254,27 @@ impl CoreLicense {
     /// The next look: when the granted level's hold ends, if its code does not run any more. It may
     /// have ended during the halt that led here.
     fn arm_hold(&mut self, now_ns: u64, times: &Times) {
-        self.deadline_ns = if self.demand < self.granted {
-            now_ns.max(self.last_ns[self.granted as usize] + times.relax_ns)
-        } else {
+        self.deadline_ns = if self.demand >= self.granted {
             u64::MAX
+        } else if self.forced_to().is_some() {
+            now_ns
+        } else {
+            let last_ns = self.last_ns[self.granted as usize];
+            now_ns.max(last_ns.saturating_add(self.hold_ns(times)))
         };
     }
 
+    /// Where a forced change leads, if it leads anywhere now.
+    fn forced_to(&self) -> Option<u8> {
+        self.forced.map(|to| to.max(self.demand)).filter(|&to| to < self.granted)
+    }
+
     fn look_at_hold(&mut self, now_ns: u64, times: &Times) -> bool {
-        let held = |level: u8| {
-            level <= self.demand || now_ns < self.last_ns[level as usize] + times.relax_ns
-        };
-        let keeps = (1..=self.granted).rev().find(|&level| held(level)).unwrap_or(0);
+        let hold_ns = self.hold_ns(times);
+        let ends_ns = |level: u8| self.last_ns[level as usize].saturating_add(hold_ns);
+        let held = |level: u8| level <= self.demand || now_ns < ends_ns(level);
+        let by_time = || (1..=self.granted).rev().find(|&level| held(level)).unwrap_or(0);
+        let keeps = self.forced_to().unwrap_or_else(by_time);
         if keeps == self.granted {
             self.arm_hold(now_ns, times);
             return false;

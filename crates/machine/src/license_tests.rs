@@ -115,6 +115,57 @@ fn a_level_can_be_released() {
     assert!(!core.release(1, 72_000, &TIMES), "there already");
 }
 
+/// DIM 7.1: a delay takes the place of the relax time, at once and until it is taken back; 0 and for ever too.
+#[test]
+fn a_delay_can_be_set() {
+    let falls_ns = |hold_ns: Option<u64>, set_at_ns: u64| {
+        let mut core = CoreLicense::default();
+        core.set_demand(2, 0, &TIMES);
+        run(&mut core, 50_000);
+        core.set_demand(0, 50_000, &TIMES);
+        run(&mut core, set_at_ns);
+        core.set_delay(hold_ns, set_at_ns, &TIMES);
+        run(&mut core, 10_000_000).first().map(|(at_ns, ..)| *at_ns)
+    };
+    assert_eq!(falls_ns(Some(180_000), 60_000), Some(230_000));
+    assert_eq!(falls_ns(Some(180_000), 400_000), Some(400_000), "it has passed already");
+    assert_eq!(falls_ns(Some(0), 60_000), Some(60_000));
+    assert_eq!(falls_ns(Some(1_000_000), 60_000), Some(1_050_000));
+    assert_eq!(falls_ns(Some(u64::MAX), 60_000), None);
+    assert_eq!(falls_ns(None, 60_000), Some(720_000));
+}
+
+/// DIM 7.1: a forced change waits for the change that is under way and for the code that still runs, and is void when
+/// the level is asked for again.
+#[test]
+fn a_change_can_be_forced() {
+    let mut core = CoreLicense::default();
+    core.set_demand(2, 0, &TIMES);
+    core.set_demand(0, 1_000, &TIMES);
+    assert!(!core.force(0, 2_000, &TIMES), "throttled");
+    let seen = run(&mut core, 100_000);
+    assert_eq!(
+        seen[1..],
+        [(31_000, Phase::Steady, 2), (31_000, Phase::Halted, 2), (42_000, Phase::Steady, 0)]
+    );
+    // Level 1 goes on after level 2, and ends later.
+    core.set_demand(2, 100_000, &TIMES);
+    run(&mut core, 150_000);
+    core.set_demand(1, 150_000, &TIMES);
+    assert!(core.force(0, 160_000, &TIMES));
+    assert_eq!(run(&mut core, 200_000), [(171_000, Phase::Steady, 1)]);
+    core.set_demand(0, 200_000, &TIMES);
+    assert_eq!(run(&mut core, 300_000), [(200_000, Phase::Halted, 1), (211_000, Phase::Steady, 0)]);
+    // Asked for again before the grant: the next hold is as long as ever.
+    core.set_demand(2, 300_000, &TIMES);
+    core.set_demand(0, 301_000, &TIMES);
+    core.force(0, 302_000, &TIMES);
+    core.set_demand(2, 303_000, &TIMES);
+    core.set_demand(0, 304_000, &TIMES);
+    assert_eq!(run(&mut core, 900_000).len(), 2);
+    assert_eq!((core.level(), core.deadline_ns()), (2, 974_000));
+}
+
 /// A request stands though its code ended before the grant.
 #[test]
 fn a_request_stands() {

@@ -20,6 +20,24 @@
 #define SILICON_MAX_CPUS 64
 
 /**
+ * What became of a write to a register.
+ */
+enum silicon_written {
+  /**
+   * The machine has no such register, or it cannot be written.
+   */
+  SILICON_WRITTEN_UNKNOWN = 0,
+  /**
+   * It has the new value.
+   */
+  SILICON_WRITTEN_DONE = 1,
+  /**
+   * The value is refused: the write raises #GP.
+   */
+  SILICON_WRITTEN_REFUSED = 2,
+};
+
+/**
  * The machine. All times are on one clock, see [`Time`].
  */
 struct silicon_machine;
@@ -106,8 +124,20 @@ uint32_t silicon_class(struct silicon_machine *machine,
                        uint32_t width_bits);
 
 /**
- * A CPU executed a trace; its local time moves. True if a performance counter overflowed that asks
- * for an interrupt.
+ * Whether a CPU is to be interrupted before it executes a trace of so many instructions, whose
+ * `silicon_work.wide` would be this. To be asked before it is executed, if `wide` is not 0.
+ *
+ * # Safety
+ * The machine comes from `silicon_open` and has that CPU.
+ */
+bool silicon_warns(struct silicon_machine *machine,
+                   uint32_t cpu,
+                   uint32_t wide,
+                   uint32_t insns);
+
+/**
+ * A CPU executed a trace; its local time moves. True if it is to be interrupted: a performance
+ * counter overflowed, or wide code has ended, and software asked for that.
  *
  * # Safety
  * The machine comes from `silicon_open` and has that CPU; `work` is valid.
@@ -146,15 +176,15 @@ bool silicon_rdmsr(const struct silicon_machine *machine,
                    uint64_t *value);
 
 /**
- * Writes a model-specific register; false if it is none of this machine's, or cannot be written.
+ * Writes a model-specific register.
  *
  * # Safety
  * The machine comes from `silicon_open` and has that CPU.
  */
-bool silicon_wrmsr(struct silicon_machine *machine,
-                   uint32_t cpu,
-                   uint32_t index,
-                   uint64_t value);
+enum silicon_written silicon_wrmsr(struct silicon_machine *machine,
+                                   uint32_t cpu,
+                                   uint32_t index,
+                                   uint64_t value);
 
 /**
  * Reads a performance counter as RDPMC does.

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::clocks::Time;
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, Work, Written};
 use crate::settings::Settings;
 
 /// Makes a machine from settings ("CPU[,KEY=VALUE...]"). The log goes to a file of this name, or
@@ -98,8 +98,24 @@ pub unsafe extern "C" fn silicon_class(
     machine.classify(&mnemonic, u16::try_from(width_bits).unwrap_or(u16::MAX)).0
 }
 
-/// A CPU executed a trace; its local time moves. True if a performance counter overflowed that asks
-/// for an interrupt.
+/// Whether a CPU is to be interrupted before it executes a trace of so many instructions, whose
+/// `silicon_work.wide` would be this. To be asked before it is executed, if `wide` is not 0.
+///
+/// # Safety
+/// The machine comes from `silicon_open` and has that CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn silicon_warns(
+    machine: *mut Machine,
+    cpu: u32,
+    wide: u32,
+    insns: u32,
+) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe { &mut *machine }.warns(cpu as usize, wide, insns)
+}
+
+/// A CPU executed a trace; its local time moves. True if it is to be interrupted: a performance
+/// counter overflowed, or wide code has ended, and software asked for that.
 ///
 /// # Safety
 /// The machine comes from `silicon_open` and has that CPU; `work` is valid.
@@ -150,7 +166,7 @@ pub unsafe extern "C" fn silicon_rdmsr(
     found.is_some()
 }
 
-/// Writes a model-specific register; false if it is none of this machine's, or cannot be written.
+/// Writes a model-specific register.
 ///
 /// # Safety
 /// The machine comes from `silicon_open` and has that CPU.
@@ -160,7 +176,7 @@ pub unsafe extern "C" fn silicon_wrmsr(
     cpu: u32,
     index: u32,
     value: u64,
-) -> bool {
+) -> Written {
     // SAFETY: as the caller promises.
     unsafe { &mut *machine }.write_register(cpu as usize, index, value)
 }

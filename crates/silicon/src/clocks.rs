@@ -96,6 +96,12 @@ impl Clocks {
         f64::from(self.tsc_khz) * 65536.0 / self.cycle(level, active, 0) as f64
     }
 
+    /// The clock of which this is the time of a cycle.
+    #[must_use]
+    pub(crate) fn khz_of(&self, cycle: Time) -> u32 {
+        (((u64::from(self.tsc_khz) << 16) + cycle / 2) / cycle) as u32
+    }
+
     /// Nanoseconds since the start, rounded down.
     #[must_use]
     pub fn ns_of(&self, at: Time) -> u64 {

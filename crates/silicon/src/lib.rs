@@ -15,7 +15,7 @@
 //!   CPU with the least time runs a trace ---> ran(): classes -> demand -> licence -> clock
 //!                                        <--- its new local time; a counter overflowed?
 //!   HLT, interrupt                       ---> sleep(), wake(): who is busy, for turbo clocks
-//!   RDMSR, WRMSR, RDPMC                  ---> APERF, MPERF, P-states, performance counters
+//!   RDMSR, WRMSR, RDPMC                  ---> APERF, MPERF, P-states, energy, performance counters
 //! ```
 //!
 //! | file | mechanism |
@@ -25,6 +25,10 @@
 //! | `classes.rs` | class of an instruction, by `data/isa` |
 //! | `demand.rs` | the level that a trace asks for |
 //! | `machine.rs` | cores, CPUs and the passage of time |
+//! | `power.rs` | energy of the package, and its registers |
+//! | `dim.rs` | registers that DIM 7.1 proposes: a delay, a forced change |
+//! | `notice.rs` | notices that SYSTOR 5 proposes: before code asks for a level, and when it has not for a while |
+//! | `access.rs` | which register is whose |
 //! | `pmu.rs`, `registers.rs` | what software sees |
 //! | `truth.rs`, `log.rs` | the log of what the machine did, and how it is read again |
 //! | `abi.rs` | the C interface |
@@ -40,9 +44,12 @@ mod abi;
 mod classes;
 mod clocks;
 mod demand;
+mod dim;
 mod log;
 mod machine;
+mod notice;
 mod pmu;
+mod power;
 mod registers;
 mod settings;
 mod truth;
@@ -52,5 +59,5 @@ pub use classes::class_of;
 pub use clocks::{Clocks, NEVER, Time};
 pub use demand::{Density, WideCounts};
 pub use log::{CpuTotals, License, Log, LogError, Mark, Turbo};
-pub use machine::{Machine, Work};
+pub use machine::{Machine, Work, Written};
 pub use settings::{MAX_CPUS, Settings, SettingsError};

@@ -45,6 +45,8 @@ pub struct Mark {
     pub value: u32,
     /// Totals of each CPU at that moment.
     pub cpus: Vec<CpuTotals>,
+    /// Energy of the package until then, uJ.
+    pub energy_uj: u64,
 }
 
 /// Totals of a CPU since the start, or between two marks.
@@ -52,6 +54,8 @@ pub struct Mark {
 pub struct CpuTotals {
     /// Instructions that it executed.
     pub insns: u64,
+    /// Cycles of its clock in which it executed.
+    pub cycles: u64,
     /// Time in which it executed, by level, ns.
     pub busy_ns: Vec<u64>,
     /// Time in which its core was halted for a change of the clock, ns.
@@ -71,6 +75,7 @@ impl CpuTotals {
         };
         CpuTotals {
             insns: self.insns - earlier.insns,
+            cycles: self.cycles - earlier.cycles,
             busy_ns: lists(&self.busy_ns, &earlier.busy_ns),
             halted_ns: self.halted_ns - earlier.halted_ns,
             throttled_ns: self.throttled_ns - earlier.throttled_ns,
@@ -122,8 +127,15 @@ impl Log {
                 t_ns: number("t_ns")?,
                 value: u32::try_from(number("value")?).ok()?,
                 cpus: Vec::new(),
+                energy_uj: 0,
             }),
             "cpu" => self.read_cpu(&fields, number("t_ns")?)?,
+            "package" => {
+                let (t_ns, energy_uj) = (number("t_ns")?, number("energy_uj")?);
+                if let Some(mark) = self.marks.last_mut().filter(|mark| mark.t_ns == t_ns) {
+                    mark.energy_uj = energy_uj;
+                }
+            }
             _ => {}
         }
         Some(())
@@ -137,6 +149,7 @@ impl Log {
         };
         let totals = CpuTotals {
             insns: number("insns")?,
+            cycles: number("cycles")?,
             busy_ns: list("busy_ns")?,
             halted_ns: number("halted_ns")?,
             throttled_ns: number("throttled_ns")?,
@@ -163,10 +176,12 @@ mod tests {
         license t_ns=5000 core=0 phase=throttled level=0 target=2\n\
         turbo t_ns=6000 active=13\n\
         mark t_ns=7000 value=1\n\
-        cpu t_ns=7000 cpu=0 insns=9 busy_ns=3,0,0 halted_ns=2 throttled_ns=0 wide=0,0,0,9,0\n\
+        cpu t_ns=7000 cpu=0 insns=9 cycles=9 busy_ns=3,0,0 halted_ns=2 throttled_ns=0 wide=0,0,0,9,0\n\
+        package t_ns=7000 energy_uj=70\n\
         mark t_ns=9000 value=2\n\
-        cpu t_ns=9000 cpu=0 insns=19 busy_ns=4,0,5 halted_ns=3 throttled_ns=1 wide=0,0,0,9,0\n\
-        cpu t_ns=9500 cpu=0 insns=20 busy_ns=4,0,5 halted_ns=3 throttled_ns=1 wide=0,0,0,9,0\n";
+        cpu t_ns=9000 cpu=0 insns=19 cycles=29 busy_ns=4,0,5 halted_ns=3 throttled_ns=1 wide=0,0,0,9,0\n\
+        package t_ns=9000 energy_uj=95\n\
+        cpu t_ns=9500 cpu=0 insns=20 cycles=30 busy_ns=4,0,5 halted_ns=3 throttled_ns=1 wide=0,0,0,9,0\n";
 
     #[test]
     fn a_log_is_read() {
@@ -175,7 +190,8 @@ mod tests {
         assert_eq!((log.licenses[0].phase.as_str(), log.licenses[0].level), ("throttled", 0));
         let (first, second) = (log.mark(1).unwrap(), log.mark(2).unwrap());
         let between = second.cpus[0].since(&first.cpus[0]);
-        assert_eq!((between.insns, between.busy_ns), (10, vec![1, 0, 5]));
+        assert_eq!((between.insns, between.cycles, between.busy_ns), (10, 20, vec![1, 0, 5]));
+        assert_eq!((first.energy_uj, second.energy_uj), (70, 95));
         assert_eq!((second.cpus.len(), log.mark(3)), (1, None));
     }
 

@@ -28,8 +28,9 @@ use crate::classes::{class_of, is_known};
 use crate::clocks::{Clocks, NEVER, Time};
 use crate::demand::{Density, Rules, WIDE, WideCounts};
 use crate::log::CpuTotals;
+use crate::notice::Notice;
 use crate::pmu::{Counted, Pmu};
-use crate::registers::{self, View};
+use crate::power::{self, Meter, Package};
 use crate::settings::{Settings, SettingsError};
 use crate::truth::Truth;
 
@@ -50,6 +51,18 @@ pub struct Work {
     pub is_user: u32,
 }
 
+/// What became of a write to a register.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// The machine has no such register, or it cannot be written.
+    Unknown = 0,
+    /// It has the new value.
+    Done = 1,
+    /// The value is refused: the write raises #GP.
+    Refused = 2,
+}
+
 struct Core {
     license: CoreLicense,
     /// `license.deadline_ns()` as a time.
@@ -68,14 +81,25 @@ struct Cpu {
     /// Time of a cycle at this level, the active cores and the ratio.
     cycle: Time,
     density: Density,
+    notice: Notice,
     pmu: Pmu,
     /// Core cycles times `ONE`.
     cycles_q16: u64,
     insns: u64,
     busy: Vec<Time>,
+    /// Part of `busy` whose power an awake sibling accounts for.
+    shared: Time,
+    meter: Meter,
     halted: Time,
     throttled: Time,
     wide: [u64; WIDE.len()],
+}
+
+impl Cpu {
+    /// Time for which it has used its core's power.
+    fn powered(&self) -> Time {
+        self.busy.iter().sum::<Time>() - self.shared
+    }
 }
 
 /// The machine. All times are on one clock, see [`Time`].
@@ -97,6 +121,7 @@ pub struct Machine {
     applied: usize,
     /// The power control unit's next look.
     look: Time,
+    package: Package,
     cores: Vec<Core>,
     cpus: Vec<Cpu>,
     at: Vec<Time>,
@@ -115,6 +140,7 @@ impl Machine {
         let base = base.and_then(|model| Some(model.levels.first()?.base.as_ref()?.value.0));
         let clocks = Clocks::new(&platform, base);
         let nr_cores = (cpus / threads) as usize;
+        let active = nr_cores + others as usize;
         let levels = platform.nr_levels();
         let quotient = |over: f64, under: f64| (over / under * ONE as f64) as u64;
         let core = || Core { license: CoreLicense::default(), deadline: NEVER, awake: threads };
@@ -124,17 +150,21 @@ impl Machine {
             demand: 0,
             ratio: 0,
             level: 0,
-            cycle: clocks.cycle(0, nr_cores + others as usize, 0),
+            cycle: clocks.cycle(0, active, 0),
             density: Density::default(),
+            notice: Notice::default(),
             pmu: Pmu::default(),
             cycles_q16: 0,
             insns: 0,
             busy: vec![0; levels],
+            shared: 0,
+            meter: Meter::default(),
             halted: 0,
             throttled: 0,
             wide: [0; WIDE.len()],
         };
-        Ok(Machine {
+        let mut machine = Machine {
+            package: Package::new(&platform, others, active),
             rules: Rules::new(&platform),
             times: platform.times,
             throttle_q16: quotient(1.0, platform.throttle_frac.clamp(1.0 / 1024.0, 1.0)),
@@ -144,7 +174,7 @@ impl Machine {
             threads: threads as usize,
             others: others as usize,
             awake: nr_cores,
-            applied: nr_cores + others as usize,
+            applied: active,
             look: clocks.at_ns(platform.pcu_period_ns),
             cores: (0..nr_cores).map(|_| core()).collect(),
             cpus: (0..cpus).map(cpu).collect(),
@@ -152,7 +182,9 @@ impl Machine {
             unclassified: BTreeSet::new(),
             truth: Truth::none(),
             clocks,
-        })
+        };
+        machine.retime();
+        Ok(machine)
     }
 
     /// Writes the log to this file from here on; see `truth.rs` for its form.
@@ -206,12 +238,13 @@ impl Machine {
     }
 
     /// A CPU executed a trace; its local time moves. True if a performance counter wants an
-    /// interrupt.
+    /// interrupt, or a notice does.
     #[inline]
     pub fn ran(&mut self, index: usize, work: &Work) -> bool {
         let (cpu, at) = (&mut self.cpus[index], &mut self.at[index]);
         let core = &self.cores[cpu.core];
-        let is_quiet = *at < core.deadline && *at < self.look && core.awake == 1;
+        let is_due = *at >= core.deadline.min(self.look).min(cpu.notice.due);
+        let is_quiet = !is_due && core.awake == 1;
         let is_scalar = work.wide == 0 && cpu.demand == 0 && cpu.density.is_zero();
         if !(is_quiet && is_scalar) {
             return self.ran_with_licence(index, work);
@@ -246,7 +279,23 @@ impl Machine {
         if demand != cpu.demand {
             self.set_demand(index, demand, start);
         }
-        self.spend(index, work, demand)
+        let ended = self.cpus[index].notice.ends(start);
+        if ended {
+            self.truth.notice(self.clocks.ns_of(start), index, "ended");
+        }
+        self.spend(index, work, demand) | ended
+    }
+
+    /// Whether a CPU is to get notice before it executes a trace with wide code, instead of executing it.
+    pub fn warns(&mut self, index: usize, wide: u32, insns: u32) -> bool {
+        let Cpu { density, notice, .. } = &mut self.cpus[index];
+        // As `ran` would count the trace afterwards.
+        let mut density = *density;
+        let warns = notice.warns(|| density.trace(&self.rules, WideCounts(wide), insns));
+        if warns {
+            self.truth.notice(self.clocks.ns_of(self.at[index]), index, "warned");
+        }
+        warns
     }
 
     /// A CPU went to sleep.
@@ -307,6 +356,7 @@ impl Machine {
         if active != self.applied {
             self.applied = active;
             self.truth.turbo(self.clocks.ns_of(self.look), active);
+            self.package.follow(self.look, active);
             self.retime();
         }
         let next = self.clocks.ns_of(now) / self.pcu_period_ns + 1;
@@ -318,9 +368,15 @@ impl Machine {
         let license = &mut self.cores[core].license;
         let due_ns = license.deadline_ns();
         let changed = license.expire(due_ns, &self.times);
-        self.cores[core].deadline = self.clocks.at_ns(self.cores[core].license.deadline_ns());
+        self.follow(core, due_ns, changed);
+    }
+
+    /// The licence of a core was moved, and may have changed its phase.
+    fn follow(&mut self, core: usize, now_ns: u64, changed: bool) {
+        let entry = &mut self.cores[core];
+        entry.deadline = self.clocks.at_ns(entry.license.deadline_ns());
         if changed {
-            self.truth.license(due_ns, core, &self.cores[core].license);
+            self.truth.license(now_ns, core, &entry.license);
             self.stand_still(core);
             self.retime();
         }
@@ -334,6 +390,8 @@ impl Machine {
             let cpu = &mut self.cpus[index];
             cpu.level = level;
             cpu.cycle = self.clocks.cycle(level, self.applied, ratio);
+            let uw = self.package.core_uw(level, self.clocks.khz_of(cpu.cycle));
+            cpu.meter.follow(cpu.powered(), uw);
         }
     }
 
@@ -354,6 +412,7 @@ impl Machine {
 
     fn set_demand(&mut self, index: usize, demand: u8, now: Time) {
         self.cpus[index].demand = demand;
+        self.cpus[index].notice.follow(demand, now, &self.clocks);
         let core = self.cpus[index].core;
         let siblings = &self.cpus[core * self.threads..(core + 1) * self.threads];
         let demand = siblings.iter().map(|cpu| cpu.demand).max().unwrap_or(0);
@@ -411,6 +470,9 @@ impl Machine {
         cpu.cycles_q16 += cycles_q16;
         cpu.insns += u64::from(work.insns);
         cpu.busy[level as usize] += spent;
+        if is_shared {
+            cpu.shared += spent - spent / u64::from(entry.awake);
+        }
         if work.wide != 0 {
             for (k, total) in cpu.wide.iter_mut().enumerate() {
                 *total += u64::from(WideCounts(work.wide).of(k));
@@ -430,43 +492,6 @@ impl Machine {
             level,
             throttled_cycles,
         })
-    }
-
-    /// As RDMSR; `None` if the register is none of this machine's.
-    #[must_use]
-    pub fn read_register(&self, index: usize, register: u32) -> Option<u64> {
-        let cpu = &self.cpus[index];
-        cpu.pmu.read(register).or_else(|| {
-            let awake = cpu.busy.iter().sum::<Time>() + cpu.halted;
-            let cycle = cpu.cycle;
-            let base = self.clocks.base_ratio();
-            let current = (u64::from(base) * ONE + cycle / 2) / cycle;
-            View {
-                clocks: &self.clocks,
-                aperf: cpu.cycles_q16 >> 16,
-                mperf: awake >> 16,
-                ratio: cpu.ratio,
-                current: current.min(255) as u8,
-            }
-            .read(register)
-        })
-    }
-
-    /// As WRMSR; false if the register is none of this machine's, or cannot be written.
-    pub fn write_register(&mut self, index: usize, register: u32, value: u64) -> bool {
-        let cpu = &mut self.cpus[index];
-        if let Some(ratio) = registers::requested_ratio(&self.clocks, register, value) {
-            cpu.ratio = ratio;
-            self.retime();
-            return true;
-        }
-        cpu.pmu.write(register, value)
-    }
-
-    /// As RDPMC.
-    #[must_use]
-    pub fn read_counter(&self, index: usize, counter: u32) -> u64 {
-        self.cpus[index].pmu.read_counter(counter)
     }
 
     /// The guest marks this moment in the log.
@@ -493,6 +518,7 @@ impl Machine {
         for (index, cpu) in self.cpus.iter().enumerate() {
             let totals = CpuTotals {
                 insns: cpu.insns,
+                cycles: cpu.cycles_q16 >> 16,
                 busy_ns: cpu.busy.iter().map(|&time| ns_of(time)).collect(),
                 halted_ns: ns_of(cpu.halted),
                 throttled_ns: ns_of(cpu.throttled),
@@ -500,6 +526,7 @@ impl Machine {
             };
             self.truth.cpu(t_ns, index, &totals);
         }
+        self.truth.package(t_ns, power::microjoules(self.energy(now), &self.clocks));
         self.truth.flush();
     }
 }
@@ -510,6 +537,8 @@ fn times_q16(value: u64, factor_q16: u64) -> u64 {
     ((u128::from(value) * u128::from(factor_q16)) >> 16) as u64
 }
 
+#[path = "access.rs"]
+mod access;
 #[cfg(test)]
 #[path = "machine_tests.rs"]
 mod tests;

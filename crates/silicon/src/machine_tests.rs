@@ -113,10 +113,10 @@ fn clocks_follow_active_cores() {
 fn p_states_are_ceilings() {
     const PERF_CTL: u32 = 0x199;
     let mut m = machine("xeon-gold-6130", 1, 1);
-    assert!(m.write_register(0, PERF_CTL, 14 << 8));
+    assert_eq!(m.write_register(0, PERF_CTL, 14 << 8), Written::Done);
     assert_khz(clock_khz(&mut m, 0), 1_400_000.0);
     assert_eq!(m.read_register(0, 0x198), Some(14 << 8));
-    assert!(m.write_register(0, PERF_CTL, 37 << 8));
+    assert_eq!(m.write_register(0, PERF_CTL, 37 << 8), Written::Done);
     assert_khz(clock_khz(&mut m, 0), 2_800_000.0);
     assert_eq!(m.read_register(0, 0x198), Some(28 << 8));
 }
@@ -191,7 +191,7 @@ fn a_sleeping_core_relaxes() {
 fn licence_counters_count() {
     let mut m = machine("xeon-gold-6130", 1, 1);
     for (k, umask) in [0x07u64, 0x18, 0x20, 0x40].into_iter().enumerate() {
-        assert!(m.write_register(0, 0x186 + k as u32, 0x43_0028 | umask << 8));
+        m.write_register(0, 0x186 + k as u32, 0x43_0028 | umask << 8);
     }
     m.write_register(0, 0x38f, 15);
     run_until(&mut m, 0, &scalar(), 100_000);
@@ -201,6 +201,112 @@ fn licence_counters_count() {
     assert_eq!(count(1), 0.0);
     assert!((count(2) / (1.9 * 200_000.0) - 1.0).abs() < 0.01, "{}", count(2));
     assert!((count(3) / (2.8 * 9_300.0) - 1.0).abs() < 0.01, "{}", count(3));
+}
+
+/// What software reads of the energy is what the log has, and that is power times time: of the package and its other
+/// cores all the time, of a core while one of its CPUs executes, by level and clock, of two CPUs not twice.
+#[test]
+fn energy_is_power_times_time() {
+    const PERF_CTL: u32 = 0x199;
+    let mut m = machine("xeon-gold-6130,others=5", 4, 2);
+    m.sleep(3);
+    for until_ns in (0..1_000_000).step_by(100) {
+        run_until(&mut m, 0, &work(InsnClass::Heavy512, 8), until_ns);
+        run_until(&mut m, 1, &scalar(), until_ns);
+        run_until(&mut m, 2, &scalar(), until_ns);
+    }
+    m.sleep(0);
+    m.sleep(1);
+    m.write_register(2, PERF_CTL, 14 << 8);
+    m.write_register(3, PERF_CTL, 8 << 8);
+    run_until(&mut m, 2, &scalar(), 3_000_000);
+    let platform = Settings::parse("xeon-gold-6130").unwrap().platform(4, 2).unwrap().0;
+    // Seven cores are active until the last look of the power control unit, then six.
+    let (clock, w) = (|level, active| platform.clock_khz(level, active), &platform);
+    let looks_ms = [(7, 1.0), (6, 2.0)];
+    let others_mj = |(active, ms): (usize, f64)| 5.0 * w.busy_core_w(0, clock(0, active)) * ms;
+    let mut want_mj = 3.0 * w.idle_w + looks_ms.map(others_mj).iter().sum::<f64>();
+    // Throttled, then halted twice, then at level 2.
+    want_mj += w.busy_core_w(0, clock(0, 7)) * 0.0093;
+    want_mj += w.busy_core_w(2, clock(2, 7)) * (1.0 - 0.0293);
+    want_mj += w.busy_core_w(0, clock(0, 7)) * 1.0 + w.busy_core_w(0, 1_400_000) * 2.0;
+    let read = f64::from(m.read_register(2, 0x611).unwrap() as u32) / f64::from(1 << 14) * 1e3;
+    assert!((read / want_mj - 1.0).abs() < 2e-3, "{read} mJ instead of {want_mj}");
+    let log = Log::default();
+    m.truth = Truth::to(Box::new(log.clone()));
+    m.mark(2, 1);
+    let text = String::from_utf8(log.0.borrow().clone()).unwrap();
+    let logged = crate::Log::parse(&text).unwrap().marks[0].energy_uj as f64 / 1e3;
+    assert!((logged - read).abs() < 0.07, "{read} mJ read, {logged} logged");
+}
+
+/// DIM 7.1: software that forces a change has the high clock at once, for the price of a halt; a delay of its own takes
+/// the place of the relax time. Siblings share both. A value that makes no sense changes nothing.
+#[test]
+fn software_raises_the_clock() {
+    let [delay, force, status] = [0x4000_0081, 0x4000_0082, 0x4000_0083];
+    let mut m = machine("xeon-gold-6130", 2, 2);
+    m.sleep(1);
+    let burst = |m: &mut Machine| {
+        let end_ns = now_ns(m, 0) + 100_000;
+        run_until(m, 0, &work(InsnClass::Heavy512, 8), end_ns);
+        m.ran(0, &scalar());
+        assert_khz(clock_khz(m, 0), 1_900_000.0);
+    };
+    burst(&mut m);
+    assert_eq!(m.read_register(1, status), Some(0x0202));
+    let (before_ns, at_ns) = (m.clocks().ns_of(m.cpus[0].halted), now_ns(&m, 0));
+    assert_eq!(m.write_register(0, force, 0), Written::Done);
+    assert_khz(clock_khz(&mut m, 0), 2_800_000.0);
+    let halted_ns = m.clocks().ns_of(m.cpus[0].halted) - before_ns;
+    assert!(halted_ns.abs_diff(10_000) <= 1, "{halted_ns}");
+    assert!(now_ns(&m, 0) - at_ns < 11_000);
+    assert_eq!(m.write_register(1, delay, 1 << 63 | 50_000), Written::Done);
+    burst(&mut m);
+    let end_ns = now_ns(&m, 0);
+    run_until(&mut m, 0, &scalar(), end_ns + 40_000);
+    assert_khz(clock_khz(&mut m, 0), 1_900_000.0);
+    run_until(&mut m, 0, &scalar(), end_ns + 70_000);
+    assert_khz(clock_khz(&mut m, 0), 2_800_000.0);
+    assert_eq!(m.read_register(0, delay), Some(1 << 63 | 50_000));
+    assert_eq!(m.write_register(0, force, 3), Written::Refused);
+    assert_eq!(m.write_register(0, status, 0), Written::Refused);
+    assert_eq!(m.write_register(0, 0x4000_0085, 0), Written::Unknown);
+}
+
+/// SYSTOR 5: notice before wide code is executed, while the clock is still high; and when there was none for a while.
+#[test]
+fn software_gets_notice() {
+    const NOTICE: u32 = 0x4000_0084;
+    let mut m = machine("xeon-gold-6130", 1, 1);
+    let (wide, light) = (work(InsnClass::Heavy512, 8), work(InsnClass::Light512, 1));
+    assert!(!m.warns(0, wide.wide, wide.insns), "not armed");
+    m.write_register(0, NOTICE, 100_000 << 32 | 3 << 8 | 1);
+    assert!(!m.warns(0, light.wide, light.insns), "asks for level 1");
+    // Dense code asks for level 2 from its third trace on.
+    let mut traces = 0;
+    while !m.warns(0, wide.wide, wide.insns) {
+        m.ran(0, &wide);
+        traces += 1;
+    }
+    assert_eq!(traces, 3);
+    assert!(m.license(0).demand() <= 1);
+    assert_eq!(m.read_register(0, NOTICE).map(|value| value & 0xf_ff00), Some(0x1_0200));
+    let mut ended_ns = None;
+    let mut until = |m: &mut Machine, work: &Work, until_ns| {
+        while now_ns(m, 0) < until_ns {
+            let now_ns = now_ns(m, 0);
+            if m.ran(0, work) {
+                assert_eq!(ended_ns.replace(now_ns), None, "once");
+            }
+        }
+    };
+    let start_ns = now_ns(&m, 0);
+    until(&mut m, &wide, start_ns + 200_000);
+    let end_ns = now_ns(&m, 0);
+    until(&mut m, &scalar(), end_ns + 1_000_000);
+    let after_ns = ended_ns.unwrap() - end_ns;
+    assert!((100_000..100_020).contains(&after_ns), "{after_ns}");
 }
 
 /// A log that can be read while the machine has it.
@@ -247,7 +353,7 @@ fn the_log_has_every_phase() {
     assert_eq!(phases.len(), 5);
     assert_eq!(text.matches("mark ").count(), 1);
     assert_eq!(text.matches("cpu t_ns").count(), 2);
-    let end = text.lines().last().unwrap();
+    let end = text.lines().rfind(|line| line.starts_with("cpu ")).unwrap();
     assert!(end.contains(" halted_ns=20000 "), "{end}");
 }
 

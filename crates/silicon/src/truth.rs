@@ -10,18 +10,25 @@
 //! license t_ns=5000 core=0 phase=throttled level=0 target=2
 //! license t_ns=14300 core=0 phase=halted level=0 target=2
 //! license t_ns=34300 core=0 phase=steady level=2 target=2
+//! order t_ns=40000 core=0 force=0
+//! order t_ns=45000 core=0 delay_ns=180000
+//! notice t_ns=50000 cpu=0 what=warned
 //! turbo t_ns=500000 active=13
 //! mark t_ns=600000 value=1
-//! cpu t_ns=600000 cpu=0 insns=9 busy_ns=3,0,0 halted_ns=20000 throttled_ns=0 wide=0,0,0,9,0
+//! cpu t_ns=600000 cpu=0 insns=9 cycles=9 busy_ns=3,0,0 halted_ns=20000 throttled_ns=0 wide=0,0,0,9,0
+//! package t_ns=600000 energy_uj=75000
 //! ```
 //!
 //! | line | meaning |
 //! |---|---|
 //! | `unclassified` | a vector mnemonic of the emulator that `data/isa` does not know: it counts as scalar |
 //! | `license` | the core is in this phase from here on; `level` is granted, `target` requested |
+//! | `order` | software wrote to a register of `dim.rs`: force a change to this level; hold levels for so long (`never`: they never fall, `own`: as the hardware does) |
+//! | `notice` | a CPU got notice by `notice.rs`: `warned` before code that asks for more, `ended` when there was none for a while |
 //! | `turbo` | the clocks follow this number of active cores from here on |
 //! | `mark` | the guest wrote the value to port 0xee |
 //! | `cpu` | totals since the start, written at each mark and at the end: `busy_ns` by level, `wide` by class: light-256, heavy-256, light-512, heavy-512, amx. `throttled_ns` is what throttling added to `busy_ns` |
+//! | `package` | energy since the start, by the model of `power.rs`; written with the totals of the CPUs |
 //!
 //! A core's changes while all its CPUs sleep are written when one wakes up, with the time at which
 //! they happened. Nothing here depends on the host: two runs of the same guest give the same bytes.
@@ -32,6 +39,7 @@ use std::path::Path;
 
 use machine::{CoreLicense, Phase};
 
+use crate::dim::Order;
 use crate::log::CpuTotals;
 
 /// Where the log goes; nowhere if no file was given.
@@ -81,6 +89,20 @@ impl Truth {
         ));
     }
 
+    pub(crate) fn order(&mut self, t_ns: u64, core: usize, order: Order) {
+        let what = match order {
+            Order::Force(to) => format!("force={to}"),
+            Order::Hold(None) => "delay_ns=own".to_owned(),
+            Order::Hold(Some(u64::MAX)) => "delay_ns=never".to_owned(),
+            Order::Hold(Some(delay_ns)) => format!("delay_ns={delay_ns}"),
+        };
+        self.line(format_args!("order t_ns={t_ns} core={core} {what}"));
+    }
+
+    pub(crate) fn notice(&mut self, t_ns: u64, cpu: usize, what: &str) {
+        self.line(format_args!("notice t_ns={t_ns} cpu={cpu} what={what}"));
+    }
+
     pub(crate) fn turbo(&mut self, t_ns: u64, active: usize) {
         self.line(format_args!("turbo t_ns={t_ns} active={active}"));
     }
@@ -93,13 +115,18 @@ impl Truth {
         let list =
             |values: &[u64]| values.iter().map(u64::to_string).collect::<Vec<String>>().join(",");
         self.line(format_args!(
-            "cpu t_ns={t_ns} cpu={cpu} insns={} busy_ns={} halted_ns={} throttled_ns={} wide={}",
+            "cpu t_ns={t_ns} cpu={cpu} insns={} cycles={} busy_ns={} halted_ns={} throttled_ns={} wide={}",
             totals.insns,
+            totals.cycles,
             list(&totals.busy_ns),
             totals.halted_ns,
             totals.throttled_ns,
             list(&totals.wide)
         ));
+    }
+
+    pub(crate) fn package(&mut self, t_ns: u64, energy_uj: u64) {
+        self.line(format_args!("package t_ns={t_ns} energy_uj={energy_uj}"));
     }
 
     pub(crate) fn flush(&mut self) {

@@ -2,7 +2,8 @@
 //! What is put right in the source of Bochs 3.0 before it is built.
 //!
 //! - CPUID.0BH says how many bits of an APIC id number the threads of a core. Bochs says 1 where there
-//!   is one thread, and so makes siblings of CPUs 0 and 1.
+//!   is one thread, and so makes siblings of CPUs 0 and 1. The bits that number the CPUs of a package are those of
+//!   threads and cores together; Bochs has those of cores, and so makes a package of each two cores with two threads.
 //! - Where tiles may be used, decoded instructions lie in the next line's part of the instruction cache,
 //!   and are not found there when their bytes change: a CPU executes what is no longer in memory.
 //! - XRSTOR and XRSTORS leave a component that they are not asked for out of their reckoning of where the
@@ -28,7 +29,11 @@ const fn patch(file: &'static str, text: &'static str, replacement: &'static str
 /// All of them.
 pub(super) const PATCHES: &[Patch] = &[
     patch("cpu/cpuid.cc", "ilog2(nthreads-1)+1", "(nthreads > 1 ? ilog2(nthreads-1)+1 : 0)"),
-    patch("cpu/cpuid.cc", "ilog2(ncores-1)+1", "(ncores > 1 ? ilog2(ncores-1)+1 : 0)"),
+    patch(
+        "cpu/cpuid.cc",
+        "ilog2(ncores-1)+1",
+        "(nthreads > 1 ? ilog2(nthreads-1)+1 : 0) + (ncores > 1 ? ilog2(ncores-1)+1 : 0)",
+    ),
     patch(
         "cpu/icache.h",
         "    Bit32u line_mask = (1 << n);\n    if (line_mask > mask) break;\n",

@@ -146,6 +146,13 @@ pub fn install(path: &str, program: &[u8]) -> Result<()> {
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
 }
 
+/// Load a module of the guest's kernel, if it is not there.
+pub fn modprobe(module: &str) -> Result<()> {
+    let done = Command::new("modprobe").arg(module).status().context("modprobe")?;
+    ensure!(done.success(), "modprobe {module}: {done}");
+    Ok(())
+}
+
 /// Wait until a condition holds.
 pub fn wait_for(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> Result<()> {
     let start = Instant::now();

@@ -21,6 +21,7 @@
 
 mod bench;
 mod cgroups;
+mod claims;
 mod conservation;
 mod evidence;
 mod fake_pmu;
@@ -37,8 +38,10 @@ mod recorded_waits;
 mod samples;
 mod silicon;
 mod silicon_bursts;
+mod silicon_license;
 mod silicon_probe;
 mod silicon_scores;
+mod silicon_turns;
 mod suite;
 mod tests;
 mod trap;

@@ -82,6 +82,28 @@ pub fn wide(class: Class, turns: u64) {
     }
 }
 
+/// Executes so many turns of four instructions without a vector; a branch leaves heavy 512-bit code beside them out.
+pub fn leave_out(turns: u64) {
+    // SAFETY: changes the flags and registers, which are named.
+    unsafe {
+        asm!(
+            "2:",
+            "cmp {0}, 0",
+            "jne 3f",
+            ".rept 8",
+            "vfmadd231pd zmm0, zmm1, zmm1",
+            ".endr",
+            "3:",
+            "dec {0}",
+            "jnz 2b",
+            inout(reg) turns.max(1) => _,
+            out("xmm0") _,
+            out("xmm1") _,
+            options(nostack)
+        );
+    }
+}
+
 /// Executes about so many instructions without a vector; ticks that it took.
 pub fn scalar(insns: u64) -> u64 {
     let start = tsc();
@@ -127,6 +149,11 @@ fn khz(insns: u64, ticks: u64) -> f64 {
 
 /// Runs a burst of a class for about 400 us on this CPU, after a sleep in which every level is lost.
 pub fn burst(class: Class) -> Burst {
+    burst_held_for(class, RELAX_NS)
+}
+
+/// The same where a level is held for another time.
+pub fn burst_held_for(class: Class, hold_ns: f64) -> Burst {
     std::thread::sleep(Duration::from_millis(3));
     clock_khz(20);
     let before_khz = clock_khz(100);
@@ -140,7 +167,7 @@ pub fn burst(class: Class) -> Burst {
         end = tsc();
         during.push(khz(10 * BURST_SAMPLE, end - start));
     }
-    let (after, relax_ns) = follow(end);
+    let (after, relax_ns) = follow(end, hold_ns);
     Burst {
         before_khz,
         during_khz: median(&during),
@@ -151,18 +178,18 @@ pub fn burst(class: Class) -> Burst {
 }
 
 /// Samples until the core halts: the clocks before that, and when it was.
-fn follow(end: u64) -> (Vec<f64>, Option<f64>) {
+fn follow(end: u64, hold_ns: f64) -> (Vec<f64>, Option<f64>) {
     let mut clocks = Vec::new();
     loop {
         let start = tsc();
         let ticks = scalar(SHORT_SAMPLE);
         let since_ns = ns(start - end);
         // Near its time, and as long as a halt: an interrupt is neither.
-        let is_halt = ns(ticks) > 0.9 * HALT_NS && since_ns > 0.9 * RELAX_NS;
+        let is_halt = ns(ticks) > 0.9 * HALT_NS && since_ns > 0.9 * hold_ns;
         if is_halt {
             return (clocks, Some(since_ns + ns(ticks) / 2.0 - HALT_NS / 2.0));
         }
-        if since_ns > 1.1 * RELAX_NS {
+        if since_ns > 1.1 * hold_ns {
             return (clocks, None);
         }
         clocks.push(khz(SHORT_SAMPLE, ticks));

@@ -2,6 +2,7 @@
 //! The dim-silicon machine as `./x` takes it: checked before anything is built or booted.
 
 pub(crate) mod bench;
+pub(crate) mod claims;
 pub(crate) mod experiment;
 pub(crate) mod nginx;
 mod picture;

@@ -205,11 +205,11 @@ mod tests {
     use super::*;
 
     const LOG: &str = "mark t_ns=1000 value=1\n\
-        cpu t_ns=1000 cpu=0 insns=90 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n\
-        cpu t_ns=1000 cpu=1 insns=100 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n\
+        cpu t_ns=1000 cpu=0 insns=90 cycles=90 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n\
+        cpu t_ns=1000 cpu=1 insns=100 cycles=100 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n\
         mark t_ns=3000 value=2\n\
-        cpu t_ns=3000 cpu=0 insns=900 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n\
-        cpu t_ns=3000 cpu=1 insns=500 busy_ns=1040,0,500 halted_ns=20 throttled_ns=0 wide=0,0,0,9,0\n";
+        cpu t_ns=3000 cpu=0 insns=900 cycles=900 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n\
+        cpu t_ns=3000 cpu=1 insns=500 cycles=500 busy_ns=1040,0,500 halted_ns=20 throttled_ns=0 wide=0,0,0,9,0\n";
 
     #[test]
     fn a_point_is_what_lies_between_the_marks() {

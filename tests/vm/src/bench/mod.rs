@@ -9,6 +9,7 @@ mod attacks;
 pub mod conservation;
 mod control;
 mod dvfs;
+mod dvfs_live;
 mod experiment;
 mod groups;
 mod handover;
@@ -62,6 +63,10 @@ pub const ALL: &[Case] = &[
     Case::bench("scan", scan::run).group("scan").host(),
     Case::bench("silicon-clocks", silicon::clocks).group("silicon").silicon("xeon-gold-6130"),
     Case::bench("silicon-scores", silicon::power_scores)
+        .group("silicon")
+        .silicon("xeon-gold-6130")
+        .limit_s(900),
+    Case::bench("dvfs-live", dvfs_live::run)
         .group("silicon")
         .silicon("xeon-gold-6130")
         .limit_s(900),

@@ -22,6 +22,9 @@ pub mod record;
 pub mod record_levels;
 mod scores;
 mod silicon;
+mod silicon_energy;
+mod silicon_license;
+mod silicon_pstate;
 mod silicon_verify;
 mod storms;
 mod top;
@@ -150,6 +153,9 @@ pub const ALL: &[Case] = &[
         .topology("cores=2,threads=2")
         .limit_s(300),
     Case::new("silicon_probe", silicon::probe_finds_it).silicon("xeon-gold-6130").limit_s(600),
+    Case::new("silicon_pstate", silicon_pstate::moves_the_clock)
+        .silicon("xeon-gold-6130,others=0")
+        .limit_s(300),
     Case::new("silicon_verify", silicon_verify::gain_and_none)
         .silicon("xeon-gold-6130")
         .cpus(4)

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use pstate::{Control, Error, Options, Way};
 
-use crate::guest::wait_for;
+use crate::guest::{modprobe, wait_for};
 use crate::pstate_end::{ENDS, left_changed, settings};
 use crate::trap::load_beside;
 
@@ -48,12 +48,6 @@ pub(super) fn unload() -> Result<()> {
     Ok(())
 }
 
-fn load_userspace_governor() -> Result<()> {
-    let done = Command::new("modprobe").arg("cpufreq_userspace").status()?;
-    ensure!(done.success(), "modprobe cpufreq_userspace: {done}");
-    Ok(())
-}
-
 /// Without a driver nothing is offered, and why is said. With one, but without the governor
 /// userspace, limits hold the frequency. With it, frequencies are set.
 pub fn ways() -> Result<()> {
@@ -65,7 +59,7 @@ pub fn ways() -> Result<()> {
 
     load(1)?;
     limits()?;
-    load_userspace_governor()?;
+    modprobe("cpufreq_userspace")?;
     setspeed()?;
     refusals_fail()?;
     unload()?;
@@ -157,7 +151,7 @@ fn shared() -> Result<()> {
 pub fn ends() -> Result<()> {
     load(1)?;
     some_ends(10)?;
-    load_userspace_governor()?;
+    modprobe("cpufreq_userspace")?;
     some_ends(10)
 }
 

@@ -8,11 +8,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use hw::perf::{self, Event, Whose};
 
+use super::{silicon_energy, silicon_license};
+use crate::claims::Claims;
 use crate::fake_pmu::counters;
 use crate::guest::set_affinity;
 use crate::silicon::{
-    Class, TSC_KHZ, ask_for_full_clock, burst, busy, clock_khz, error_pct, errors_pct, wide_for,
-    worst,
+    Class, TSC_KHZ, ask_for_full_clock, burst, busy, clock_khz, error_pct, errors_pct, leave_out,
+    wide_for, worst,
 };
 use crate::silicon_probe::{KERNELS, probe};
 
@@ -31,10 +33,16 @@ pub fn everything() -> Result<()> {
     counters_agree()?;
     aperf_and_mperf()?;
     siblings_share()?;
+    silicon_license::obeys(CPU)?;
+    silicon_license::gives_notice()?;
+    silicon_license::switches_raise_the_clock()?;
+    let mut claims = Claims::new()?;
+    silicon_energy::is_counted(&mut claims)?;
+    claims.write()?;
     p_states_are_obeyed()
 }
 
-/// Linux finds the counters and trusts the clock.
+/// Linux finds the counters and one package of two cores, and trusts the clock.
 fn kernel_takes_it() -> Result<()> {
     let log = std::process::Command::new("dmesg").output().context("dmesg")?.stdout;
     let log = String::from_utf8_lossy(&log);
@@ -44,6 +52,9 @@ fn kernel_takes_it() -> Result<()> {
     let source =
         fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource")?;
     ensure!(source.starts_with("tsc"), "the clock is {source}");
+    let package = "/sys/devices/system/cpu/cpu0/topology/package_cpus_list";
+    let cpus = fs::read_to_string(package).context(package)?;
+    ensure!(cpus.trim() == "0-3", "CPU 0 shares its package with CPUs {cpus}");
     Ok(())
 }
 
@@ -55,9 +66,14 @@ fn clocks_are_the_planted_ones() -> Result<()> {
     Ok(())
 }
 
-/// Licence counters count a level while it is granted.
+/// Licence counters count a level while it is granted, and none for code that is not executed.
 fn counters_agree() -> Result<()> {
     let mut counters = counters()?;
+    std::thread::sleep(Duration::from_millis(3));
+    let before = counters.read(CPU as u32)?;
+    leave_out(100_000);
+    let after = counters.read(CPU as u32)?;
+    ensure!(after[1..] == before[1..], "wide code that is left out counts: {before:?} {after:?}");
     for (class, level) in
         [(Class::Light256, 0), (Class::Heavy256, 1), (Class::Light512, 1), (Class::Heavy512, 2)]
     {
