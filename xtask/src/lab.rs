@@ -19,10 +19,11 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// For these suites.
-    pub(crate) fn prepare(binaries: Binaries, suites: &[Suite]) -> Result<Self> {
+    /// For these suites, and for guests with the usual kernel if others need it.
+    pub(crate) fn prepare(binaries: Binaries, suites: &[Suite], with_usual: bool) -> Result<Self> {
         let in_guests = suites.iter().filter(|suite| !suite.host);
-        Self::with_kernels(binaries, in_guests.map(|suite| suite.kernel.as_str()))
+        let kernels = in_guests.map(|suite| suite.kernel.as_str());
+        Self::with_kernels(binaries, kernels.chain(with_usual.then_some("")))
     }
 
     /// For guests with the usual kernel.

@@ -243,7 +243,7 @@ fn guests(filter: &str) -> Result<(Tally, usize)> {
     if suites.is_empty() {
         return Ok((Tally::default(), 0));
     }
-    let lab = Lab::prepare(binaries, &suites)?;
+    let lab = Lab::prepare(binaries, &suites, false)?;
     let total = Mutex::new(Tally::default());
     suite::for_each(&suites, |suite| {
         let start = Instant::now();

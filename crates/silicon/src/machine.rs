@@ -75,6 +75,7 @@ struct Cpu {
     busy: Vec<Time>,
     halted: Time,
     throttled: Time,
+    needed: Time,
     wide: [u64; WIDE.len()],
 }
 
@@ -132,6 +133,7 @@ impl Machine {
             busy: vec![0; levels],
             halted: 0,
             throttled: 0,
+            needed: 0,
             wide: [0; WIDE.len()],
         };
         Ok(Machine {
@@ -411,6 +413,9 @@ impl Machine {
         cpu.cycles_q16 += cycles_q16;
         cpu.insns += u64::from(work.insns);
         cpu.busy[level as usize] += spent;
+        if level > 0 && demand >= level {
+            cpu.needed += spent;
+        }
         if work.wide != 0 {
             for (k, total) in cpu.wide.iter_mut().enumerate() {
                 *total += u64::from(WideCounts(work.wide).of(k));
@@ -496,6 +501,7 @@ impl Machine {
                 busy_ns: cpu.busy.iter().map(|&time| ns_of(time)).collect(),
                 halted_ns: ns_of(cpu.halted),
                 throttled_ns: ns_of(cpu.throttled),
+                needed_ns: ns_of(cpu.needed),
                 wide: cpu.wide.to_vec(),
             };
             self.truth.cpu(t_ns, index, &totals);
