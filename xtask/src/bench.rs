@@ -19,6 +19,7 @@ use crate::lab::{self, Lab};
 use crate::repo;
 use crate::results::{BenchResult, Report, print, report};
 use crate::silicon;
+use crate::silicon::bench::{OUTSIDE, Outside};
 use crate::suite::{self, Suite};
 
 /// Arguments of `./x bench`.
@@ -45,8 +46,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let is_chosen =
         |bench: &&Suite| bench.group == group && name.is_none_or(|name| bench.name == name);
     let chosen: Vec<Suite> = benches.iter().filter(is_chosen).cloned().collect();
-    ensure!(!chosen.is_empty(), "there is no benchmark {wanted}; there are:\n{}", list(&benches));
-    let (report, failures) = run(group, &chosen, name.is_none(), binaries)?;
+    let is_outside = |outside: &&Outside| {
+        group == silicon::GROUP && name.is_none_or(|name| outside.name == name)
+    };
+    let outside: Vec<&Outside> = OUTSIDE.iter().filter(is_outside).collect();
+    let is_known = !chosen.is_empty() || !outside.is_empty();
+    ensure!(is_known, "there is no benchmark {wanted}; there are:\n{}", list(&benches));
+    let (report, failures) = run(group, &chosen, &outside, binaries)?;
     print(&report.results);
     if let Some(path) = &args.json {
         report.write(path)?;
@@ -62,20 +68,21 @@ fn list(benches: &[Suite]) -> String {
     for bench in benches {
         groups.entry(&bench.group).or_default().push(&bench.name);
     }
+    groups.entry(silicon::GROUP).or_default().extend(OUTSIDE.iter().map(|outside| outside.name));
     let width = groups.keys().map(|group| group.len()).max().unwrap_or(0);
     let line =
         |(group, names): (&str, Vec<&str>)| format!("{group:<width$}  {}\n", names.join(" "));
     groups.into_iter().map(line).collect()
 }
 
-/// Runs the benchmarks; what they measured, and what failed. A whole group may have measurements from outside of guests.
+/// Runs the benchmarks, in guests and those that look at guests from outside; what they measured, and what failed.
 fn run(
     group: &str,
     benches: &[Suite],
-    is_whole: bool,
+    outside: &[&Outside],
     binaries: Binaries,
 ) -> Result<(Report, Vec<String>)> {
-    let lab = suite::lab(binaries, benches)?;
+    let lab = suite::lab(binaries, benches, !outside.is_empty())?;
     let results = Mutex::new(Vec::new());
     let failures = Mutex::new(Vec::new());
     // On this machine one after the other, so that they do not disturb each
@@ -99,10 +106,10 @@ fn run(
     lab::for_each(&guest, one);
     let mut failures = failures.into_inner().expect("nobody panicked holding it");
     let mut results = results.into_inner().expect("nobody panicked holding it");
-    if is_whole && group == silicon::GROUP {
-        match silicon::bench::measure(&lab) {
+    for Outside { name, measure } in outside {
+        match measure(&lab) {
             Ok(new) => results.extend(new),
-            Err(error) => failures.push(format!("{group}: {error:#}")),
+            Err(error) => failures.push(format!("{name}: {error:#}")),
         }
     }
     Ok((report(group, &lab, results)?, failures))

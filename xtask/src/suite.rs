@@ -113,10 +113,11 @@ fn parse(text: &str) -> Result<Vec<Suite>> {
         .collect()
 }
 
-/// What the guests of these suites need.
-pub(crate) fn lab(binaries: Binaries, suites: &[Suite]) -> Result<Lab> {
+/// What the guests of these suites need, and those with the usual kernel if others are to boot.
+pub(crate) fn lab(binaries: Binaries, suites: &[Suite], with_usual: bool) -> Result<Lab> {
     let in_guests = suites.iter().filter(|suite| !suite.host);
-    Lab::with_kernels(binaries, in_guests.map(|suite| suite.kernel.as_str()))
+    let kernels = in_guests.map(|suite| suite.kernel.as_str());
+    Lab::with_kernels(binaries, kernels.chain(with_usual.then_some("")))
 }
 
 impl Suite {

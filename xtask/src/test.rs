@@ -288,7 +288,7 @@ fn guests(filter: &str) -> Result<(Tally, usize)> {
     if suites.is_empty() {
         return Ok((Tally::default(), 0));
     }
-    let lab = suite::lab(binaries, &suites)?;
+    let lab = suite::lab(binaries, &suites, false)?;
     let total = Mutex::new(Tally::default());
     lab::for_each(&suites, |suite| {
         let start = Instant::now();

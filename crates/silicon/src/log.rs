@@ -62,6 +62,8 @@ pub struct CpuTotals {
     pub halted_ns: u64,
     /// What throttling added to `busy_ns`, ns.
     pub throttled_ns: u64,
+    /// Of `busy_ns` at levels above 0: time in code of this CPU that asked for no less, ns.
+    pub needed_ns: u64,
     /// Instructions by class: light-256, heavy-256, light-512, heavy-512, amx.
     pub wide: Vec<u64>,
 }
@@ -79,6 +81,7 @@ impl CpuTotals {
             busy_ns: lists(&self.busy_ns, &earlier.busy_ns),
             halted_ns: self.halted_ns - earlier.halted_ns,
             throttled_ns: self.throttled_ns - earlier.throttled_ns,
+            needed_ns: self.needed_ns - earlier.needed_ns,
             wide: lists(&self.wide, &earlier.wide),
         }
     }
@@ -153,6 +156,7 @@ impl Log {
             busy_ns: list("busy_ns")?,
             halted_ns: number("halted_ns")?,
             throttled_ns: number("throttled_ns")?,
+            needed_ns: number("needed_ns")?,
             wide: list("wide")?,
         };
         if let Some(mark) = self.marks.last_mut().filter(|mark| mark.t_ns == t_ns) {
@@ -176,12 +180,12 @@ mod tests {
         license t_ns=5000 core=0 phase=throttled level=0 target=2\n\
         turbo t_ns=6000 active=13\n\
         mark t_ns=7000 value=1\n\
-        cpu t_ns=7000 cpu=0 insns=9 cycles=9 busy_ns=3,0,0 halted_ns=2 throttled_ns=0 wide=0,0,0,9,0\n\
+        cpu t_ns=7000 cpu=0 insns=9 cycles=9 busy_ns=3,0,0 halted_ns=2 throttled_ns=0 needed_ns=0 wide=0,0,0,9,0\n\
         package t_ns=7000 energy_uj=70\n\
         mark t_ns=9000 value=2\n\
-        cpu t_ns=9000 cpu=0 insns=19 cycles=29 busy_ns=4,0,5 halted_ns=3 throttled_ns=1 wide=0,0,0,9,0\n\
+        cpu t_ns=9000 cpu=0 insns=19 cycles=29 busy_ns=4,0,5 halted_ns=3 throttled_ns=1 needed_ns=4 wide=0,0,0,9,0\n\
         package t_ns=9000 energy_uj=95\n\
-        cpu t_ns=9500 cpu=0 insns=20 cycles=30 busy_ns=4,0,5 halted_ns=3 throttled_ns=1 wide=0,0,0,9,0\n";
+        cpu t_ns=9500 cpu=0 insns=20 cycles=30 busy_ns=4,0,5 halted_ns=3 throttled_ns=1 needed_ns=4 wide=0,0,0,9,0\n";
 
     #[test]
     fn a_log_is_read() {
@@ -191,6 +195,7 @@ mod tests {
         let (first, second) = (log.mark(1).unwrap(), log.mark(2).unwrap());
         let between = second.cpus[0].since(&first.cpus[0]);
         assert_eq!((between.insns, between.cycles, between.busy_ns), (10, 20, vec![1, 0, 5]));
+        assert_eq!((between.throttled_ns, between.needed_ns), (1, 4));
         assert_eq!((first.energy_uj, second.energy_uj), (70, 95));
         assert_eq!((second.cpus.len(), log.mark(3)), (1, None));
     }

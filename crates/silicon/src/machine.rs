@@ -92,6 +92,7 @@ struct Cpu {
     meter: Meter,
     halted: Time,
     throttled: Time,
+    needed: Time,
     wide: [u64; WIDE.len()],
 }
 
@@ -161,6 +162,7 @@ impl Machine {
             meter: Meter::default(),
             halted: 0,
             throttled: 0,
+            needed: 0,
             wide: [0; WIDE.len()],
         };
         let mut machine = Machine {
@@ -473,6 +475,9 @@ impl Machine {
         if is_shared {
             cpu.shared += spent - spent / u64::from(entry.awake);
         }
+        if level > 0 && demand >= level {
+            cpu.needed += spent;
+        }
         if work.wide != 0 {
             for (k, total) in cpu.wide.iter_mut().enumerate() {
                 *total += u64::from(WideCounts(work.wide).of(k));
@@ -522,6 +527,7 @@ impl Machine {
                 busy_ns: cpu.busy.iter().map(|&time| ns_of(time)).collect(),
                 halted_ns: ns_of(cpu.halted),
                 throttled_ns: ns_of(cpu.throttled),
+                needed_ns: ns_of(cpu.needed),
                 wide: cpu.wide.to_vec(),
             };
             self.truth.cpu(t_ns, index, &totals);

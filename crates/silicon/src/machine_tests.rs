@@ -369,3 +369,20 @@ fn unknown_mnemonics_are_noted() {
     assert_eq!(m.classify("vaddps", 512), WideCounts::one(InsnClass::Heavy512));
     assert_eq!(&*log.0.borrow(), b"unclassified mnemonic=vnonsense\n");
 }
+
+/// Code that asks for the level needs it; code in the hold after it does not.
+#[test]
+fn time_at_a_level_is_needed_while_code_asks_for_it() {
+    let mut m = machine("xeon-gold-6130", 1, 1);
+    run_until(&mut m, 0, &work(InsnClass::Heavy512, 8), 500_000);
+    let busy_ns = |m: &Machine| m.clocks().ns_of(m.cpus[0].busy[1..].iter().sum::<Time>());
+    let needed_ns = |m: &Machine| m.clocks().ns_of(m.cpus[0].needed);
+    // From the grant on, all of it. On the way there is level 1, which is less than what is asked for.
+    let of_burst_ns = busy_ns(&m);
+    assert!(of_burst_ns > 400_000);
+    assert_eq!(needed_ns(&m), of_burst_ns);
+    run_until(&mut m, 0, &scalar(), 1_500_000);
+    assert_eq!(needed_ns(&m), of_burst_ns);
+    let held_ns = busy_ns(&m) - of_burst_ns;
+    assert!(held_ns.abs_diff(670_000) < 1_000, "{held_ns}");
+}

@@ -15,7 +15,7 @@
 //! notice t_ns=50000 cpu=0 what=warned
 //! turbo t_ns=500000 active=13
 //! mark t_ns=600000 value=1
-//! cpu t_ns=600000 cpu=0 insns=9 cycles=9 busy_ns=3,0,0 halted_ns=20000 throttled_ns=0 wide=0,0,0,9,0
+//! cpu t_ns=600000 cpu=0 insns=9 cycles=9 busy_ns=3,0,0 halted_ns=20000 throttled_ns=0 needed_ns=0 wide=0,0,0,9,0
 //! package t_ns=600000 energy_uj=75000
 //! ```
 //!
@@ -27,7 +27,7 @@
 //! | `notice` | a CPU got notice by `notice.rs`: `warned` before code that asks for more, `ended` when there was none for a while |
 //! | `turbo` | the clocks follow this number of active cores from here on |
 //! | `mark` | the guest wrote the value to port 0xee |
-//! | `cpu` | totals since the start, written at each mark and at the end: `busy_ns` by level, `wide` by class: light-256, heavy-256, light-512, heavy-512, amx. `throttled_ns` is what throttling added to `busy_ns` |
+//! | `cpu` | totals since the start, written at each mark and at the end: `busy_ns` by level, `wide` by class: light-256, heavy-256, light-512, heavy-512, amx. `throttled_ns` is what throttling added to `busy_ns`, `needed_ns` its part at a level above 0 in code that asked for no less |
 //! | `package` | energy since the start, by the model of `power.rs`; written with the totals of the CPUs |
 //!
 //! A core's changes while all its CPUs sleep are written when one wakes up, with the time at which
@@ -115,12 +115,13 @@ impl Truth {
         let list =
             |values: &[u64]| values.iter().map(u64::to_string).collect::<Vec<String>>().join(",");
         self.line(format_args!(
-            "cpu t_ns={t_ns} cpu={cpu} insns={} cycles={} busy_ns={} halted_ns={} throttled_ns={} wide={}",
+            "cpu t_ns={t_ns} cpu={cpu} insns={} cycles={} busy_ns={} halted_ns={} throttled_ns={} needed_ns={} wide={}",
             totals.insns,
             totals.cycles,
             list(&totals.busy_ns),
             totals.halted_ns,
             totals.throttled_ns,
+            totals.needed_ns,
             list(&totals.wide)
         ));
     }

@@ -2,7 +2,7 @@
 //! Which scheduler, as text: what `--policy` takes and what comparisons are named by.
 //!
 //! ```text
-//!   fair | cfs | muqss | core-scheduling | affinity:CORES
+//!   fair | fair-hrtick | cfs | muqss | core-scheduling | affinity:CORES
 //!   lane[:KEY=VALUE[,KEY=VALUE...]]      e.g.  lane:wide=2,detect=trap,remigrate=syscall-return
 //! ```
 //!
@@ -89,6 +89,7 @@ impl FromStr for PolicySpec {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
         let scheme = match (kind, rest) {
             ("fair", "") => Ok(Scheme::Fair(Slices::Fixed)),
+            ("fair-hrtick", "") => Ok(Scheme::Fair(Slices::Exact)),
             ("cfs", "") => Ok(Scheme::Fair(Slices::Latency)),
             ("muqss", "") => Ok(Scheme::Muqss),
             ("core-scheduling", "") => Ok(Scheme::CoreScheduling),
@@ -98,11 +99,14 @@ impl FromStr for PolicySpec {
                 .map_err(|_| "wants a number of cores, as affinity:2".into()),
             ("lane", rest) => settings(rest, set_lane).map(Scheme::Lane),
             ("prototype", rest) => settings(rest, set_prototype).map(Scheme::Prototype),
-            ("fair" | "cfs" | "muqss" | "core-scheduling", _) => {
+            ("fair" | "fair-hrtick" | "cfs" | "muqss" | "core-scheduling", _) => {
                 Err(format!("{kind} has no settings"))
             }
-            _ => Err("choose fair, cfs, muqss, core-scheduling, affinity:CORES, lane or prototype"
-                .into()),
+            _ => Err(
+                "choose fair, fair-hrtick, cfs, muqss, core-scheduling, affinity:CORES, lane or \
+                 prototype"
+                    .into(),
+            ),
         };
         match scheme {
             Ok(scheme) => Ok(PolicySpec { name: text.into(), scheme }),
@@ -393,7 +397,7 @@ mod tests {
     #[test]
     fn mistakes_are_explained() {
         let why = |text: &str| text.parse::<PolicySpec>().unwrap_err().to_string();
-        assert!(why("bfs").contains("choose fair, cfs"));
+        assert!(why("bfs").contains("choose fair, fair-hrtick, cfs"));
         assert!(why("cfs:x").contains("has no settings"));
         assert!(why("lane:wide=many").contains("a number of cores, or auto"));
         assert!(why("lane:slice=5").contains("a time as 2ms"));

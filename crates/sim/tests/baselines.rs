@@ -52,6 +52,17 @@ fn old_kernels_switch_every_ten_milliseconds() {
     assert!((10e6..20e6).contains(&then) && now < 6e6, "{then}, {now} ns");
 }
 
+fn exact(sys: &Sys) -> Fair {
+    Fair::with_slices(sys, Slices::Exact)
+}
+
+/// Where a timer ends each turn, two tasks of one CPU have turns of just a slice: 2.8 ms from eight CPUs on.
+#[test]
+fn a_timer_ends_turns_to_the_moment() {
+    let out = run_with(exact, mix(0, 64), secs(2));
+    assert_near(2e9 * 32.0 / out.switches as f64, 2_800_000.0, 0.01);
+}
+
 /// A task that sleeps in between runs at once when it wakes, on the mean, beside one that never sleeps: who sleeps
 /// falls behind, by half a turn at most.
 #[test]
@@ -74,6 +85,7 @@ fn equals_get_equal_time() {
     for out in [
         run_with(Fair::new, scalar(), secs(2)),
         run_with(cfs, scalar(), secs(2)),
+        run_with(exact, scalar(), secs(2)),
         run_with(Deadline::muqss, scalar(), secs(2)),
         run_with(Deadline::core_scheduling, scalar(), secs(2)),
     ] {

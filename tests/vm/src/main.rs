@@ -8,6 +8,7 @@
 //! vmtests run NAME          run a test: exit 0 passed, 77 skipped, else failed
 //! vmtests bench NAME        run a benchmark; its results go to $TURBOLANE_OUT
 //! vmtests nginx CODE REQUESTS [ARGS]  a web server under load, with or without turbolane run
+//! vmtests batch CODE MILLISECONDS [ARGS]  batch work beside wide code, the same
 //! vmtests pstate-end ROOT HOW  change P-states, then end
 //! vmtests slow-spinner      a thread that asks to be slow, until told to become another program
 //! vmtests record-load       threads with marked calls, to be recorded
@@ -15,10 +16,12 @@
 //! vmtests marked-calls      calls of a marked function, to be recorded
 //! vmtests levels-load       a thread that asks for licence levels and writes down when
 //! vmtests record-bench NAME a load whose recording is measured
+//! vmtests silicon-profile  profiles of loads on dim silicon, for xtask to compare with the machine's log
 //! vmtests silicon-mix THREADS MILLION  so many million instructions in each thread
 //! vmtests xcr0              print XCR0 as a new program sees it
 //! ```
 
+mod batch;
 mod bench;
 mod cgroups;
 mod claims;
@@ -32,6 +35,8 @@ mod load;
 mod mark_costs;
 mod measure;
 mod nginx;
+mod openssl;
+mod point;
 mod probe_site;
 mod pstate_end;
 mod recorded_waits;
@@ -40,6 +45,7 @@ mod silicon;
 mod silicon_bursts;
 mod silicon_license;
 mod silicon_probe;
+mod silicon_profile;
 mod silicon_scores;
 mod silicon_turns;
 mod suite;
@@ -57,6 +63,7 @@ fn main() -> ExitCode {
         ["run", name] => suite::run(tests::ALL, name),
         ["bench", name] => suite::run(bench::ALL, name),
         ["nginx", code, requests, run @ ..] => nginx::point(code, requests, run),
+        ["batch", code, ms, run @ ..] => batch::point(code, ms, run),
         ["pstate-end", root, how] => pstate_end::play(root, how),
         ["slow-spinner"] => tests::pstate_scheduler::slow_spinner(),
         ["record-load"] => tests::record::load(),
@@ -65,6 +72,7 @@ fn main() -> ExitCode {
         ["levels-load"] => tests::record_levels::load(),
         ["record-bench", load] => bench::record::load(load),
         ["silicon-bursts", threads, ms, kind] => silicon_bursts::bursts(threads, ms, kind),
+        ["silicon-profile"] => silicon_profile::profiles(),
         ["silicon-mix", threads, million_insns] => silicon::mix(threads, million_insns),
         ["xcr0"] => {
             println!("{:#x}", trap::xcr0());

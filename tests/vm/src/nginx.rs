@@ -3,12 +3,12 @@
 //! over TLS 1.3 with ChaCha20-Poly1305, and wrk asks for it.
 //!
 //! ```text
-//! vmtests nginx none|wide|hints REQUESTS [ARGUMENT OF turbolane run...]
+//! vmtests nginx CODE REQUESTS [ARGUMENT OF turbolane run...]
 //! ```
 //!
-//! `none` keeps OpenSSL from wide code, `wide` lets it use AVX-512, `hints` preloads libturbolane_openssl.so
-//! too. With arguments the load runs under `turbolane run`. Workers share all CPUs but CPU 0, which wrk and turbolane have: the
-//! lane's wide CPUs are the last ones. What was measured goes to `$TURBOLANE_OUT/point.json`.
+//! CODE is the form of OpenSSL's ciphers (`openssl.rs`). With arguments the load runs under `turbolane run`. Workers share
+//! all CPUs but CPU 0, which wrk and turbolane have: the lane's wide CPUs are the last ones. What was measured goes to
+//! `point.json`.
 //!
 //! The time is that from one response to another, taken by wrk's script: connecting, the first
 //! requests and wrk's own end are no part of it. A machine that has marks (port 0xee) gets one at
@@ -17,17 +17,15 @@
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use hw::{Live, Source};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
-use serde_json::{Value, json};
 
-use crate::guest::{nr_cpus, set_affinity, wait_for};
-use crate::lane::{Lane, stats, turbolane};
-use crate::silicon::ask_for_full_clock;
+use crate::guest::{set_affinity, wait_for};
+use crate::openssl::Code;
+use crate::point::{Done, Running, Scheduler, load_cpus};
 
 const DIR: &str = "/tmp/nginx";
 const PORT: u16 = 8443;
@@ -37,9 +35,6 @@ const CONNECTIONS: u32 = 48;
 /// Requests before the first mark: each connection has had some, and the trap module has seen
 /// nginx at work.
 const WARM_UP: u32 = 200;
-/// OpenSSL's AVX-512 code of these ciphers, heavy 512-bit multiplications, asks for level 2.
-const HINTS: [(&str, &str); 2] =
-    [("LD_PRELOAD", "libturbolane_openssl.so"), ("TURBOLANE_OPENSSL", "2")];
 /// For all requests together, in the guest's time.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -90,95 +85,24 @@ struct Measured {
     seconds: f64,
 }
 
-/// A program that is stopped when dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // SAFETY: our own child, not yet waited for; what it started ends with it.
-        unsafe { libc::kill(self.0.id() as i32, libc::SIGTERM) };
-        let _ = self.0.wait();
-    }
-}
-
 /// One point: see the head of this file.
 pub fn point(code: &str, requests: &str, run: &[&str]) -> Result<()> {
     let requests: u32 = requests.parse().context("REQUESTS is no number")?;
-    let (server_code, preload) = match code {
-        "none" => (no_wide_code(), &[][..]),
-        "wide" => (all_wide_code(), &[][..]),
-        "hints" => (all_wide_code(), &HINTS[..]),
-        _ => bail!("nginx none|wide|hints REQUESTS [ARGUMENTS], not \"{code}\""),
-    };
-    let last = nr_cpus().checked_sub(1).filter(|&last| last > 0);
-    let last = last.context("one CPU for the client and one for the server are needed")?;
-    (0..=last).try_for_each(ask_for_full_clock)?;
+    let code = Code::parse(code)?;
+    let cpus = load_cpus()?;
     set_affinity(0, &[0])?;
-    let nginx = serve(&server_code, preload, (1..=last).collect())?;
-    let start = Instant::now();
-    let lane = if run.is_empty() { None } else { Some(Lane::start(run)?) };
-    let start_s = start.elapsed().as_secs_f64();
+    let nginx = serve(&code, cpus)?;
+    let scheduler = Scheduler::start(run)?;
     let measured = load(requests)?;
     ensure!(measured.bad == 0, "{} responses were errors", measured.bad);
-    let (counted, status) = match lane {
-        None => (Value::Null, String::new()),
-        Some(lane) => {
-            let mut seen = (serde_json::to_value(stats()?)?, turbolane(&["ctl", "status"])?);
-            seen.0["trap_module"] = trap_counters(last as u32);
-            lane.stop()?;
-            seen
-        }
-    };
+    let done = Done { load: "nginx", done: f64::from(measured.requests), cpu_s: None };
+    scheduler.end(&[done], measured.seconds)?;
     drop(nginx);
-    let rate = f64::from(measured.requests) / measured.seconds;
-    let result = json!({
-        "requests": measured.requests,
-        "seconds": measured.seconds,
-        "requests_per_s": rate,
-        "lane_start_s": start_s,
-        "stats": counted,
-    });
-    println!("{} requests in {:.3} ms: {rate:.1} per second", requests, measured.seconds * 1e3);
-    print!("{status}");
-    let out = std::env::var("TURBOLANE_OUT").unwrap_or_else(|_| "/out".into());
-    fs::write(Path::new(&out).join("point.json"), result.to_string()).context("cannot write /out")
+    Ok(())
 }
 
-/// What the trap module has counted on all CPUs up to this one; null without it.
-fn trap_counters(last: u32) -> Value {
-    let Ok(device) = hw::trap::Device::open() else { return Value::Null };
-    let of = |cpu| device.cpu_counters(cpu).ok();
-    let sum = |field: fn(&hw::trap::CpuCounters) -> u64| {
-        (0..=last).filter_map(of).map(|counters| field(&counters)).sum::<u64>()
-    };
-    json!({
-        "traps": sum(|c| c.traps),
-        "traps_heavy": sum(|c| c.traps_heavy),
-        "traps_light": sum(|c| c.traps_light),
-        "steered": sum(|c| c.steered),
-        "reductions": sum(|c| c.reductions),
-        "live_returns": sum(|c| c.live_returns),
-        "grace_returns": sum(|c| c.grace_returns),
-        "level_rises": sum(|c| c.level_rises),
-        "glances": sum(|c| c.glances),
-        "unread_returns": sum(|c| c.unread_returns),
-    })
-}
-
-/// `OPENSSL_ia32cap` for SSE code: OpenSSL's AVX2 form of these ciphers asks for level 1.
-fn no_wide_code() -> String {
-    ":~0xd0230020".into()
-}
-
-/// `OPENSSL_ia32cap` for everything that CPUID says: by itself OpenSSL leaves AVX-512 alone on
-/// Skylake-X.
-fn all_wide_code() -> String {
-    let leaf = Live.cpuid(7, 0);
-    format!(":0x{:x}{:08x}", leaf.ecx, leaf.ebx)
-}
-
-/// nginx on these CPUs, with more in its environment.
-fn serve(code: &str, environment: &[(&str, &str)], cpus: Vec<usize>) -> Result<Running> {
+/// nginx on these CPUs, with this form of the ciphers.
+fn serve(code: &Code, cpus: Vec<usize>) -> Result<Running> {
     fs::create_dir_all(format!("{DIR}/www"))?;
     fs::write(format!("{DIR}/nginx.conf"), config())?;
     let text: String =
@@ -188,11 +112,10 @@ fn serve(code: &str, environment: &[(&str, &str)], cpus: Vec<usize>) -> Result<R
     let certificate = ["req", "-x509", "-nodes", "-subj", "/CN=nginx", "-out", "cert.pem"];
     run("openssl", &[&certificate[..], &key].concat())?;
     let mut nginx = Command::new("nginx");
-    nginx.args(["-p", DIR, "-c", "nginx.conf"]).env("OPENSSL_ia32cap", code).stdin(Stdio::null());
-    nginx.envs(environment.iter().copied());
+    nginx.args(["-p", DIR, "-c", "nginx.conf"]).envs(code.environment()).stdin(Stdio::null());
     // SAFETY: one system call between fork and exec, on memory that this process had before.
     unsafe { nginx.pre_exec(move || set_affinity(0, &cpus).map_err(std::io::Error::other)) };
-    let nginx = Running(nginx.spawn().context("nginx cannot be started")?);
+    let nginx = Running::spawn(&mut nginx)?;
     wait_for("nginx does not answer", Duration::from_secs(20), || {
         run("curl", &["-skf", "-o", "/dev/null", &url()]).is_ok()
     })?;
@@ -224,7 +147,7 @@ fn run(program: &str, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Loads the server with so many requests behind the first ones.
+/// Loads the server with so many requests after the first ones.
 fn load(requests: u32) -> Result<Measured> {
     let script =
         SCRIPT.replace("WARM_UP", &WARM_UP.to_string()).replace("REQUESTS", &requests.to_string());
@@ -234,13 +157,13 @@ fn load(requests: u32) -> Result<Measured> {
     let mut wrk = Command::new("wrk");
     wrk.args(["-t1", &connections, "-d", &limit, "-s", "count.lua"])
         .args(["-H", "Accept-Encoding: gzip", &url()])
-        .env("OPENSSL_ia32cap", no_wide_code())
+        .envs(Code::none().environment())
         .current_dir(DIR)
         .stdin(Stdio::null())
         .stdout(fs::File::create(format!("{DIR}/wrk.log"))?)
         .stderr(fs::File::create(format!("{DIR}/wrk.err"))?);
     // It would sleep to the end of its time.
-    let _wrk = Running(wrk.spawn().context("wrk cannot be started")?);
+    let _wrk = Running::spawn(&mut wrk)?;
     let result = format!("{DIR}/result.json");
     let done = wait_for("the requests take too long", LIMIT, || Path::new(&result).exists());
     done.with_context(|| {

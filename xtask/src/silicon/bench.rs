@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `./x bench silicon` measures from outside the guest: whether two runs are equal to the bit,
-//! how fast the machine is beside stock Bochs, and the web server's loss.
+//! how fast the machine is beside stock Bochs, what profiles are worth, and what the experiments measure.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use testbed::{Emulator, Outcome, Step};
 
 use crate::lab::Lab;
 use crate::results::{Baseline, BenchResult, Better};
-use crate::silicon::nginx;
 use crate::silicon::results::exact;
+use crate::silicon::{batch, experiment, nginx, profile, results};
 
 /// The machine of both.
 const CPU: &str = "xeon-gold-6130";
@@ -52,12 +52,29 @@ nginx -c /tmp/tls/nginx.conf -s stop
 cat /proc/uptime
 "#;
 
-/// All of it.
-pub(crate) fn measure(lab: &Lab) -> Result<Vec<BenchResult>> {
-    let mut results = vec![deterministic(lab)?, mips(lab)?];
-    let bench = super::experiment::bench(lab)?;
-    let rows = nginx::rows(&bench, &nginx::ROWS, nginx::REQUESTS, true)?;
-    results.extend(super::results::nginx(&rows));
+/// One of them.
+pub(crate) struct Outside {
+    /// As in `./x bench silicon/NAME`.
+    pub(crate) name: &'static str,
+    pub(crate) measure: fn(&Lab) -> Result<Vec<BenchResult>>,
+}
+
+/// All of them.
+pub(crate) const OUTSIDE: [Outside; 4] = [
+    Outside { name: "deterministic", measure: deterministic },
+    Outside { name: "mips", measure: mips },
+    Outside { name: "profile", measure: profile::measure },
+    Outside { name: "experiments", measure: experiments },
+];
+
+/// What `./x silicon` measures, and what is a figure of all experiments together.
+fn experiments(lab: &Lab) -> Result<Vec<BenchResult>> {
+    let nginx = experiment::measure(lab, nginx::planned(nginx::REQUESTS, false), true)?;
+    let batch = experiment::measure(lab, batch::planned(batch::MS, false), true)?;
+    let mut results = results::nginx(&nginx);
+    results.extend(results::batch(&batch));
+    let both = [&nginx, &batch];
+    results.extend([results::worst(&both), results::sim_error(&both)]);
     Ok(results)
 }
 
@@ -74,7 +91,7 @@ fn run(lab: &Lab, is_silicon: bool, command: &[&str]) -> Result<Outcome> {
 }
 
 /// Two boots and runs of nginx: what the guest printed, its kernel's log and the machine's log.
-fn deterministic(lab: &Lab) -> Result<BenchResult> {
+fn deterministic(lab: &Lab) -> Result<Vec<BenchResult>> {
     let step = Step::start("silicon: two equal runs");
     let seen = || -> Result<_> {
         let outcome = run(lab, true, &["sh", "-c", TLS])?;
@@ -85,11 +102,11 @@ fn deterministic(lab: &Lab) -> Result<BenchResult> {
     let (first, second) = (seen()?, seen()?);
     step.done();
     let equal = if first == second { 1.0 } else { 0.0 };
-    Ok(exact("silicon.deterministic", equal, "1 if equal", 2, Better::Higher))
+    Ok(vec![exact("silicon.deterministic", equal, "1 if equal", 2, Better::Higher)])
 }
 
 /// Guest instructions per second of the emulator's CPU time, all CPUs busy.
-fn mips(lab: &Lab) -> Result<BenchResult> {
+fn mips(lab: &Lab) -> Result<Vec<BenchResult>> {
     let million = MILLION_INSNS.to_string();
     let speed = |is_silicon| -> Result<f64> {
         let name = if is_silicon { "silicon: speed" } else { "silicon: speed of stock Bochs" };
@@ -104,5 +121,5 @@ fn mips(lab: &Lab) -> Result<BenchResult> {
     let baseline = Baseline { name: "stock Bochs".to_owned(), value: stock };
     let mut result = exact("silicon.mips", ours, "MIPS", 1, Better::Higher);
     result.baseline = Some(baseline);
-    Ok(result)
+    Ok(vec![result])
 }

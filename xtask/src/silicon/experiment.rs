@@ -5,21 +5,46 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
+use silicon::{Log, Machine, Settings};
 
+use crate::results::BenchResult;
 use crate::binaries::Binaries;
 use crate::lab::Lab;
+use crate::silicon::picture::{self, Band};
 use crate::silicon::point::Bench;
-use crate::silicon::{machine, nginx, results};
+use crate::silicon::rows::{self, Experiment, Rows};
+use crate::silicon::{batch, machine, nginx, results};
+
+/// The CPU, all of its cores active: the clocks that SFMA 4 gives are 2.8, 2.4 and 1.9 GHz.
+const CPU: &str = "xeon-gold-6130";
+
+/// Four for a server, one for its client and for turbolane; batch work has all of them.
+const CPUS: u32 = 5;
+
+/// Which experiment.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Which {
+    /// A web server with TLS (SFMA 4): what AVX-512 costs, and what is won back
+    Nginx,
+    /// gzip beside openssl speed (SYSTOR 4.2): what either of them wins and loses
+    Batch,
+}
 
 /// Arguments of `./x silicon`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Which one; without it, they are listed
-    #[arg(value_parser = ["nginx"])]
-    experiment: Option<String>,
-    /// Requests of each point; more take longer, and spread less
+    experiment: Option<Which>,
+    /// Requests of each point of a web server; more take longer, and spread less
     #[arg(long, default_value_t = nginx::REQUESTS, value_parser = clap::value_parser!(u32).range(50..))]
     requests: u32,
+    /// Time of each point of batch work in the guest, milliseconds; about 80 ms of the host for each
+    #[arg(long, default_value_t = batch::MS, value_parser = clap::value_parser!(u32).range(20..))]
+    ms: u32,
+    /// Rows with fixed numbers of wide CPUs, too
+    #[arg(long)]
+    sizes: bool,
     /// Measure every point again, also those that were kept
     #[arg(long)]
     again: bool,
@@ -31,27 +56,78 @@ pub(crate) struct Args {
     picture: Option<PathBuf>,
 }
 
-pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    if args.experiment.is_none() {
-        println!("nginx  a web server with TLS (SFMA 4): what AVX-512 costs, and what is won back");
-        return Ok(ExitCode::SUCCESS);
+impl Args {
+    fn planned(&self, which: Which) -> Experiment {
+        match which {
+            Which::Nginx => nginx::planned(self.requests, self.sizes),
+            Which::Batch => batch::planned(self.ms, self.sizes),
+        }
     }
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let Some(which) = args.experiment else {
+        print!("{}", list());
+        return Ok(ExitCode::SUCCESS);
+    };
     let lab = Lab::usual(Binaries::build()?)?;
-    let rows = nginx::rows(&bench(&lab)?, &nginx::ROWS, args.requests, args.again)?;
-    print!("{}", nginx::table(&rows));
+    let rows = measure(&lab, args.planned(which), args.again)?;
+    print!("{}", rows.table());
     if let Some(path) = &args.picture {
-        std::fs::write(path, nginx::picture(&rows)?)
+        std::fs::write(path, page(&rows)?)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &args.json {
-        crate::results::report(super::GROUP, &lab, results::nginx(&rows))?.write(path)?;
+        crate::results::report(super::GROUP, &lab, figures(which, &rows))?.write(path)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where nginx's points are measured.
-pub(crate) fn bench(lab: &Lab) -> Result<Bench<'_>> {
-    Bench::new(lab, machine(nginx::CPU, nginx::CPUS, "")?, nginx::CPUS, "nginx")
+/// A line for each experiment.
+fn list() -> String {
+    let known = Which::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    let line = |value: clap::builder::PossibleValue| {
+        let help = value.get_help().map(ToString::to_string).unwrap_or_default();
+        format!("{:<6} {help}\n", value.get_name())
+    };
+    known.map(line).collect()
+}
+
+fn figures(which: Which, rows: &Rows) -> Vec<BenchResult> {
+    let mut figures = match which {
+        Which::Nginx => results::nginx(rows),
+        Which::Batch => results::batch(rows),
+    };
+    figures.extend([results::worst(&[rows]), results::sim_error(&[rows])]);
+    figures
+}
+
+/// The rows of an experiment, measured now or kept.
+pub(crate) fn measure(lab: &Lab, experiment: Experiment, again: bool) -> Result<Rows> {
+    let bench = Bench::new(lab, machine(CPU, CPUS, "")?, CPUS, experiment.name)?;
+    rows::measure(&bench, experiment, again)
+}
+
+/// Clock and level of each core in each row.
+fn page(rows: &Rows) -> Result<String> {
+    let read = |path: &PathBuf| -> Result<Log> {
+        let text = std::fs::read_to_string(path).context("the log of a point")?;
+        Ok(Log::parse(&text)?)
+    };
+    let logs = rows.rows.iter().map(|row| read(&row.kept.log)).collect::<Result<Vec<Log>>>()?;
+    let bands = rows.rows.iter().zip(&logs).map(|(row, log)| {
+        let of =
+            |load: &rows::Load| format!("{} {:.0} {}/s", load.name, row.per_s(load), load.unit);
+        let loads: Vec<String> = rows.loads.iter().map(of).collect();
+        Band { heading: format!("{}: {}", loads.join(", "), row.meaning), log }
+    });
+    let machine = Machine::new(&Settings::parse(CPU)?, CPUS, 1)?;
+    let names: Vec<&str> = rows.loads.iter().map(|load| load.name).collect();
+    let heading = format!("{} on an emulated Xeon Gold 6130", names.join(" and "));
+    let about = "Debian's kernel and programs on a machine whose clocks and licence levels are a model. A server \
+        is on CPUs 1 to 4 and its client on CPU 0; batch work is on all.";
+    let bands: Vec<Band<'_>> = bands.collect();
+    Ok(picture::page(&heading, about, &bands, machine.clocks(), CPUS as usize))
 }
 
 /// The web server's experiment, ready to be shown.
@@ -63,6 +139,27 @@ pub(crate) struct Shown {
 /// The demo's rows of the web server's experiment.
 pub(crate) fn demo(binaries: Binaries, again: bool) -> Result<Shown> {
     let lab = Lab::usual(binaries)?;
-    let rows = nginx::rows(&bench(&lab)?, nginx::DEMO, nginx::REQUESTS, again)?;
-    Ok(Shown { table: nginx::table(&rows), picture: nginx::picture(&rows)? })
+    let mut experiment = nginx::planned(nginx::REQUESTS, false);
+    experiment.rows.retain(|row| nginx::DEMO.contains(&row.point.name.as_str()));
+    let rows = measure(&lab, experiment, again)?;
+    Ok(Shown { table: rows.table(), picture: page(&rows)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_experiment_is_listed() {
+        let list = list();
+        assert_eq!(list.lines().count(), Which::value_variants().len());
+        assert!(list.starts_with("nginx  A web server"));
+    }
+
+    #[test]
+    fn the_demos_rows_are_rows_of_the_experiment() {
+        let rows = nginx::planned(nginx::REQUESTS, false).rows;
+        let names: Vec<&str> = rows.iter().map(|row| row.point.name.as_str()).collect();
+        assert!(nginx::DEMO.iter().all(|row| names.contains(row)));
+    }
 }

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The dim-silicon machine as `./x` takes it: checked before anything is built or booted.
 
+mod batch;
 pub(crate) mod bench;
 pub(crate) mod claims;
 pub(crate) mod experiment;
-pub(crate) mod nginx;
+mod nginx;
 mod picture;
-pub(crate) mod point;
+mod plan;
+mod point;
 mod predicted;
+mod profile;
 mod results;
+mod rows;
 
 use std::path::PathBuf;
 use std::sync::Mutex;

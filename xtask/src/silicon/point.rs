@@ -29,14 +29,24 @@ pub(crate) struct Point {
     pub(crate) command: Vec<String>,
 }
 
+/// What a load got done.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) load: String,
+    /// In the load's unit.
+    pub(crate) done: f64,
+    /// CPU time for that, s, if the load counts it.
+    pub(crate) cpu_s: Option<f64>,
+}
+
 /// What was measured between the two marks.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Measured {
-    /// Served in that time.
-    pub(crate) requests: u64,
-    /// That time in the guest, ns.
+    /// Each load.
+    pub(crate) done: Vec<Done>,
+    /// The time between the marks in the guest, ns.
     pub(crate) ns: u64,
-    /// Each server CPU.
+    /// Each CPU of the load.
     pub(crate) cpus: Vec<Busy>,
     /// Time of the host for boot, load and all else, s.
     pub(crate) host_s: f64,
@@ -57,12 +67,24 @@ impl Busy {
 }
 
 impl Measured {
-    pub(crate) fn per_s(&self) -> f64 {
-        self.requests as f64 / self.ns as f64 * 1e9
+    /// What the load of this name got done; a load that the point did not report has done nothing.
+    fn done(&self, load: &str) -> f64 {
+        self.done.iter().find(|done| done.load == load).map_or(0.0, |done| done.done)
     }
 
-    pub(crate) fn insns_per_request(&self) -> f64 {
-        self.cpus.iter().map(|cpu| cpu.insns).sum::<u64>() as f64 / self.requests as f64
+    pub(crate) fn per_s(&self, load: &str) -> f64 {
+        self.done(load) / self.ns as f64 * 1e9
+    }
+
+    /// What a load got done for the CPU time that it had, if that is counted.
+    pub(crate) fn per_cpu_s(&self, load: &str) -> Option<f64> {
+        let done = self.done.iter().find(|done| done.load == load)?;
+        Some(done.done / done.cpu_s?)
+    }
+
+    /// Instructions of all CPUs for a unit of a load's work.
+    pub(crate) fn insns_per(&self, load: &str) -> f64 {
+        self.cpus.iter().map(|cpu| cpu.insns).sum::<u64>() as f64 / self.done(load)
     }
 
     /// Share of the CPUs' time that is spent at a level, %.
@@ -152,7 +174,7 @@ impl<'a> Bench<'a> {
         let report = std::fs::read_to_string(outcome.out_dir().join("point.json"))
             .context("the load left no point.json")?;
         let report: Report = serde_json::from_str(&report).context("point.json")?;
-        let measured = evaluate(&text, &report, self.cpus, outcome.total_s)
+        let measured = evaluate(&text, report, self.cpus, outcome.total_s)
             .with_context(|| format!("point {}", point.name))?;
         write_whole(log_to, &text)?;
         Ok(measured)
@@ -162,7 +184,7 @@ impl<'a> Bench<'a> {
 /// What the load says of itself.
 #[derive(Deserialize)]
 struct Report {
-    requests: u64,
+    loads: Vec<Done>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -187,7 +209,7 @@ fn write_whole(path: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn evaluate(log: &str, report: &Report, cpus: u32, host_s: f64) -> Result<Measured> {
+fn evaluate(log: &str, report: Report, cpus: u32, host_s: f64) -> Result<Measured> {
     let log = Log::parse(log)?;
     let (first, second) = (log.mark(1), log.mark(2));
     let (first, second) = first.zip(second).context("the load set no marks 1 and 2")?;
@@ -197,7 +219,7 @@ fn evaluate(log: &str, report: &Report, cpus: u32, host_s: f64) -> Result<Measur
     let busy: Vec<Busy> = pairs.map(|(now, then)| Busy::of(now.since(then))).collect();
     ensure!(busy.len() == servers, "the marks lack CPUs");
     let ns = second.t_ns - first.t_ns;
-    Ok(Measured { requests: report.requests, ns, cpus: busy, host_s })
+    Ok(Measured { done: report.loads, ns, cpus: busy, host_s })
 }
 
 #[cfg(test)]
@@ -205,33 +227,37 @@ mod tests {
     use super::*;
 
     const LOG: &str = "mark t_ns=1000 value=1\n\
-        cpu t_ns=1000 cpu=0 insns=90 cycles=90 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n\
-        cpu t_ns=1000 cpu=1 insns=100 cycles=100 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n\
+        cpu t_ns=1000 cpu=0 insns=90 cycles=90 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 needed_ns=0 wide=0,0,0,0,0\n\
+        cpu t_ns=1000 cpu=1 insns=100 cycles=100 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 needed_ns=0 wide=0,0,0,0,0\n\
         mark t_ns=3000 value=2\n\
-        cpu t_ns=3000 cpu=0 insns=900 cycles=900 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 wide=0,0,0,0,0\n\
-        cpu t_ns=3000 cpu=1 insns=500 cycles=500 busy_ns=1040,0,500 halted_ns=20 throttled_ns=0 wide=0,0,0,9,0\n";
+        cpu t_ns=3000 cpu=0 insns=900 cycles=900 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 needed_ns=0 wide=0,0,0,0,0\n\
+        cpu t_ns=3000 cpu=1 insns=500 cycles=500 busy_ns=1040,0,500 halted_ns=20 throttled_ns=0 needed_ns=0 wide=0,0,0,9,0\n";
+
+    fn report() -> Report {
+        Report { loads: vec![Done { load: "nginx".to_owned(), done: 4.0, cpu_s: None }] }
+    }
 
     #[test]
     fn a_point_is_what_lies_between_the_marks() {
-        let measured = evaluate(LOG, &Report { requests: 4 }, 2, 1.0).unwrap();
+        let measured = evaluate(LOG, report(), 2, 1.0).unwrap();
         assert_eq!(measured.cpus.len(), 1, "the client's CPU does not count");
-        assert!((measured.per_s() - 2e6).abs() < 1e-6);
-        assert!((measured.insns_per_request() - 100.0).abs() < 1e-9);
+        assert!((measured.per_s("nginx") - 2e6).abs() < 1e-6);
+        assert!((measured.insns_per("nginx") - 100.0).abs() < 1e-9);
         assert!((measured.at_level_pct(0) - 50.0).abs() < 1e-9);
         assert!((measured.at_level_pct(2) - 25.0).abs() < 1e-9);
     }
 
     #[test]
     fn logs_without_marks_are_refused() {
-        assert!(evaluate("", &Report { requests: 4 }, 2, 1.0).is_err());
-        assert!(evaluate(LOG, &Report { requests: 4 }, 4, 1.0).is_err());
+        assert!(evaluate("", report(), 2, 1.0).is_err());
+        assert!(evaluate(LOG, report(), 4, 1.0).is_err());
     }
 
     #[test]
     fn results_are_kept_by_key() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b.json");
-        let measured = evaluate(LOG, &Report { requests: 4 }, 2, 1.0).unwrap();
+        let measured = evaluate(LOG, report(), 2, 1.0).unwrap();
         write_whole(&path, &serde_json::to_string(&Record { key: 7, measured }).unwrap()).unwrap();
         assert!(read(&path, 7).is_some());
         assert!(read(&path, 8).is_none());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `turbolane sim` predicts for the web server's rows on a model of the very machine that they are measured on.
+//! What `turbolane sim` predicts for the rows of experiments, on a model of the very machine that they are measured on.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -8,20 +9,26 @@ use serde_json::Value;
 
 use crate::repo;
 
-const SCENARIO: &str = "docs/experiments/silicon-nginx.toml";
 const MACHINE: &str = "docs/experiments/silicon-machine.toml";
 
 /// How a row is simulated.
+#[derive(Debug, Clone)]
 pub(crate) struct Simulated {
+    /// A file.
+    pub(crate) scenario: &'static str,
     /// Of the scenario's code; empty for the scenario as it stands.
     pub(crate) variant: &'static str,
     /// The scheduler, as `turbolane sim --policy` takes it.
-    pub(crate) policy: &'static str,
+    pub(crate) policy: String,
 }
 
-/// Requests per second of the row, as simulated by this program.
-pub(crate) fn per_s(turbolane: &Path, row: &Simulated) -> Result<f64> {
-    let mut args = vec!["sim", SCENARIO, "--machine", MACHINE, "--json", "--policy", row.policy];
+/// Throughput of each load, per second.
+pub(crate) type Predicted = BTreeMap<String, f64>;
+
+/// The row as simulated by this program.
+pub(crate) fn simulate(turbolane: &Path, row: &Simulated) -> Result<Predicted> {
+    let mut args = vec!["sim", row.scenario, "--machine", MACHINE, "--json"];
+    args.extend(["--policy", &row.policy]);
     if !row.variant.is_empty() {
         args.extend(["--variant", row.variant]);
     }
@@ -29,10 +36,15 @@ pub(crate) fn per_s(turbolane: &Path, row: &Simulated) -> Result<f64> {
     read(&json).with_context(|| format!("what turbolane {} printed", args.join(" ")))
 }
 
-fn read(json: &str) -> Result<f64> {
+fn read(json: &str) -> Result<Predicted> {
     let report: Value = serde_json::from_str(json)?;
-    let nginx = &report["runs"][0]["loads"][0];
-    nginx["work_per_s"].as_f64().context("no requests per second of nginx")
+    let loads = report["runs"][0]["loads"].as_array().context("no loads of a first run")?;
+    let load = |load: &Value| {
+        let (name, per_s) = (load["name"].as_str(), load["work_per_s"].as_f64());
+        let (name, per_s) = name.zip(per_s).context("a load without a name or work_per_s")?;
+        Ok((name.to_owned(), per_s))
+    };
+    loads.iter().map(load).collect()
 }
 
 #[cfg(test)]
@@ -40,11 +52,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_load_of_the_first_run_counts() {
-        let json =
-            r#"{"runs":[{"loads":[{"name":"nginx","work_per_s":4210.5},{"work_per_s":1}]}]}"#;
-        assert_eq!(read(json).ok(), Some(4210.5));
-        assert!(read(r#"{"runs":[]}"#).is_err());
-        assert!(read("nothing").is_err());
+    fn loads_of_the_first_run_count() {
+        let json = r#"{"runs":[{"loads":[{"name":"nginx","work_per_s":4210.5},{"name":"b","work_per_s":1}]},
+            {"loads":[{"name":"nginx","work_per_s":7}]}]}"#;
+        let loads = read(json).unwrap();
+        assert_eq!((loads["nginx"], loads["b"]), (4210.5, 1.0));
+    }
+
+    #[test]
+    fn reports_without_loads_fail() {
+        for json in [r#"{"runs":[]}"#, r#"{"runs":[{"loads":[{"name":"a"}]}]}"#, "nothing"] {
+            assert!(read(json).is_err(), "{json}");
+        }
     }
 }

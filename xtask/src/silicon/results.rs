@@ -2,7 +2,8 @@
 //! Experiments as benchmark results.
 
 use crate::results::{Baseline, BenchResult, Better};
-use crate::silicon::nginx::{ROWS, Row, error_points, find, loss_pct, loss_removed_pct};
+use crate::silicon::plan::{NONE, WIDE};
+use crate::silicon::rows::{Load, Row, Rows};
 
 /// A result of so many runs that gave one value.
 pub(crate) fn exact(name: &str, value: f64, unit: &str, n: u64, better: Better) -> BenchResult {
@@ -18,39 +19,113 @@ pub(crate) fn exact(name: &str, value: f64, unit: &str, n: u64, better: Better) 
     }
 }
 
-/// The loss, what each row removes of it, the row that gains least against doing nothing, and what a point takes.
-pub(crate) fn nginx(rows: &[Row]) -> Vec<BenchResult> {
-    let (none, wide) = (find(rows, ROWS[0]), find(rows, ROWS[1]));
-    let loss = loss_pct(none, wide);
-    let mut results = vec![exact("silicon.loss_pct", loss, "%", 1, Better::Lower)];
-    for row in &ROWS[2..] {
-        let point = find(rows, row);
-        let removed = loss_removed_pct(none, wide, point);
-        let name = format!("silicon.loss_removed_pct.{row}");
-        let baseline =
-            Baseline { name: "requests/s without turbolane".into(), value: wide.per_s() };
-        results.push(exact(&name, removed, "%", 1, Better::Higher));
-        let name = format!("silicon.requests_per_s.{row}");
-        let mut result = exact(&name, point.per_s(), "1/s", 1, Better::Higher);
-        result.baseline = Some(baseline);
+/// The web server: the loss, what each row removes of it, and what a point takes.
+pub(crate) fn nginx(rows: &Rows) -> Vec<BenchResult> {
+    let wide = rows.find(WIDE);
+    let mut results = losses(rows, "silicon");
+    let load = &rows.loads[0];
+    for row in rows.lanes() {
+        let name = format!("silicon.requests_per_s.{}", row.name);
+        let mut result = exact(&name, row.per_s(load), "1/s", 1, Better::Higher);
+        let value = wide.per_s(load);
+        result.baseline = Some(Baseline { name: "requests/s without turbolane".into(), value });
         results.push(result);
     }
-    let changes = ROWS[2..].iter().map(|row| find(rows, row).per_s() / wide.per_s() - 1.0);
-    let worst_pct = changes.fold(f64::INFINITY, f64::min) * 100.0;
-    let name = "silicon.worst_against_nothing_pct";
-    results.push(exact(name, worst_pct, "%", 1, Better::Higher));
-    results.push(sim_error(rows));
-    results.push(exact("silicon.experiment_s", wide.host_s, "s", 1, Better::Lower));
+    results.push(exact("silicon.experiment_s", wide.measured().host_s, "s", 1, Better::Lower));
     results
 }
 
-/// The mean error of the simulator's predictions; its scenario is calibrated by the first two rows, which do not count.
-fn sim_error(rows: &[Row]) -> BenchResult {
-    let errors: Vec<f64> = rows[2..].iter().map(|row| error_points(rows, row).abs()).collect();
-    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+/// Batch work: what gzip loses and wins back, and what each row changes for either load.
+pub(crate) fn batch(rows: &Rows) -> Vec<BenchResult> {
+    let mut results = losses(rows, "silicon.batch");
+    for row in rows.lanes() {
+        for load in rows.loads {
+            let Some(change) = rows.against_nothing_pct(row, load) else { continue };
+            let name = format!("silicon.batch.against_nothing_pct.{}.{}", row.name, load.name);
+            results.push(exact(&name, change, "%", 1, Better::Higher));
+        }
+    }
+    results
+}
+
+/// The first load's loss by wide code, and how much of it each row removes.
+fn losses(rows: &Rows, prefix: &str) -> Vec<BenchResult> {
+    let load = &rows.loads[0];
+    let per_s = |name: &str| rows.find(name).per_s(load);
+    let loss = (1.0 - per_s(WIDE) / per_s(NONE)) * 100.0;
+    let mut results = vec![exact(&format!("{prefix}.loss_pct"), loss, "%", 1, Better::Lower)];
+    for row in rows.lanes() {
+        let Some(removed) = rows.loss_removed_pct(row, load) else { continue };
+        let name = format!("{prefix}.loss_removed_pct.{}", row.name);
+        results.push(exact(&name, removed, "%", 1, Better::Higher));
+    }
+    results
+}
+
+/// The load that Turbolane changes least to the better, or most to the worse, of all rows of all experiments.
+pub(crate) fn worst(experiments: &[&Rows]) -> BenchResult {
+    let changes = each(experiments, Rows::against_nothing_pct);
+    let worst = changes.iter().copied().fold(f64::INFINITY, f64::min);
+    let n = changes.len() as u64;
+    let mut result = exact("silicon.worst_against_nothing_pct", worst, "%", n, Better::Higher);
+    result.max = changes.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    result
+}
+
+/// The mean error of the simulator's predictions of all loads of all experiments. Their scenarios are calibrated by the rows
+/// without Turbolane, which do not count.
+pub(crate) fn sim_error(experiments: &[&Rows]) -> BenchResult {
+    let errors = each(experiments, Rows::error_points);
+    let errors: Vec<f64> = errors.into_iter().map(f64::abs).collect();
     let n = errors.len() as u64;
+    let mean = errors.iter().sum::<f64>() / n as f64;
     let mut result = exact("silicon.sim_error_points", mean, "points", n, Better::Lower);
     result.min = errors.iter().copied().fold(f64::INFINITY, f64::min);
     result.max = errors.iter().copied().fold(0.0, f64::max);
     result
+}
+
+/// A figure of each load of each row under Turbolane.
+fn each(experiments: &[&Rows], figure: fn(&Rows, &Row, &Load) -> Option<f64>) -> Vec<f64> {
+    let mut figures = Vec::new();
+    for rows in experiments {
+        for row in rows.lanes() {
+            figures.extend(rows.loads.iter().filter_map(|load| figure(rows, row, load)));
+        }
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::silicon::rows::tests::rows;
+
+    fn value(results: &[BenchResult], name: &str) -> f64 {
+        let result = results.iter().find(|result| result.name == name);
+        (result.expect(name).value * 1e6).round() / 1e6
+    }
+
+    #[test]
+    fn batch_work_has_both_loads() {
+        let results = batch(&rows());
+        assert_eq!(value(&results, "silicon.batch.loss_pct"), 20.0);
+        assert_eq!(value(&results, "silicon.batch.loss_removed_pct.marks"), 75.0);
+        assert_eq!(value(&results, "silicon.batch.against_nothing_pct.marks.gzip"), 18.75);
+        assert_eq!(value(&results, "silicon.batch.against_nothing_pct.marks.openssl"), -25.0);
+    }
+
+    #[test]
+    fn the_worst_is_that_of_any_load() {
+        let rows = rows();
+        let worst = worst(&[&rows, &rows]);
+        assert_eq!((worst.value.round(), worst.max.round(), worst.n), (-25.0, 19.0, 4));
+    }
+
+    #[test]
+    fn errors_of_both_loads_count() {
+        let error = sim_error(&[&rows()]);
+        let rounded = [error.value, error.min, error.max].map(|value| value.round());
+        assert_eq!((rounded, error.n), ([18.0, 5.0, 30.0], 2));
+    }
 }

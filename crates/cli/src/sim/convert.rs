@@ -47,6 +47,9 @@ fn about(scheme: &Scheme) -> &'static str {
         Scheme::Fair(Slices::Fixed) => {
             "the kernel's fair scheduling, which knows nothing of licences"
         }
+        Scheme::Fair(Slices::Exact) => {
+            "the kernel's fair scheduling, each turn ended by a timer of its own"
+        }
         Scheme::Fair(Slices::Latency) => {
             "the kernel's fair scheduling before Linux 6.6, with longer slices"
         }

@@ -46,6 +46,7 @@ use crate::terminal;
 #[command(after_long_help = "\
 Policies:
   fair              the kernel's fair scheduling
+  fair-hrtick       the same where a timer ends each turn, as in Linux 7.3
   cfs               the same before Linux 6.6, as the papers had it
   muqss             MuQSS, the baseline of the papers
   core-scheduling   wide and other tasks never share a core

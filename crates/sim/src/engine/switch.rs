@@ -18,6 +18,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         match self.sched.pick(&mut self.sys, cpu, prev, why, &mut self.sink) {
             Pick::Keep => {
                 debug_assert!(prev.is_some(), "keeps what it has not");
+                self.cpus[cpu].resched_ns = self.sched.turn_ends_ns(cpu);
                 self.goes_on(cpu)
             }
             Pick::Run(next) => {
@@ -148,10 +149,10 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             c.tick_ns = now_ns + period_ns - (now_ns + period_ns - phase_ns) % period_ns;
         }
         self.sys.cpu_of[task as usize] = cpu as u16;
-        if self.sched.starts(&mut self.sys, cpu, task, &mut self.sink) {
-            let at_ns = now_ns + self.platform.costs.ipi_ns;
-            self.cpus[cpu].resched_ns = self.cpus[cpu].resched_ns.min(at_ns);
-        }
+        let is_unwanted = self.sched.starts(&mut self.sys, cpu, task, &mut self.sink);
+        let kick_ns = if is_unwanted { now_ns + self.platform.costs.ipi_ns } else { NEVER };
+        let c = &mut self.cpus[cpu];
+        c.resched_ns = c.resched_ns.min(kick_ns).min(self.sched.turn_ends_ns(cpu));
         if has_work { Todo::Segment } else { Todo::Steps }
     }
 

@@ -32,9 +32,15 @@ pub enum Slices {
     /// Before (CFS; DIM 6.1 used 5.2): all tasks of the CPU get their turn within 24 ms, but none less than 3 ms; a
     /// task that has slept is at most 12 ms behind, and preempts if it is more than 4 ms behind who runs.
     Latency,
+    /// As [`Slices::Fixed`], but a turn ends to the moment, by a timer of its own (hrtick), as in Linux 7.3; seen there, on five
+    /// CPUs: turns of 2.09 ms where a tick is 4 ms (docs/experiments/silicon.md). With ticks alone, two tasks of one
+    /// CPU have turns of 8 ms. The slice is that of so few CPUs.
+    Exact,
 }
 
 const SLICE_NS: i64 = 2_800_000;
+/// The slice on one CPU.
+const BASE_SLICE_NS: u64 = 700_000;
 const LATENCY_NS: i64 = 24_000_000;
 const GRANULARITY_NS: i64 = 3_000_000;
 const WAKEUP_NS: i64 = 4_000_000;
@@ -43,7 +49,7 @@ impl Slices {
     /// What a waking or migrating task keeps of its lead over the queue's clock.
     fn placed_ns(self, lead_ns: i64) -> i64 {
         match self {
-            Slices::Fixed => lead_ns.clamp(-SLICE_NS, SLICE_NS),
+            Slices::Fixed | Slices::Exact => lead_ns.clamp(-SLICE_NS, SLICE_NS),
             Slices::Latency => lead_ns.max(-LATENCY_NS / 2),
         }
     }
@@ -51,7 +57,7 @@ impl Slices {
     /// How far behind who runs a waking task must be to preempt it.
     fn preempts_ns(self) -> i64 {
         match self {
-            Slices::Fixed => SLICE_NS,
+            Slices::Fixed | Slices::Exact => SLICE_NS,
             Slices::Latency => WAKEUP_NS,
         }
     }
@@ -61,6 +67,8 @@ impl Slices {
     fn is_over(self, load: usize, ran_ns: i64, ahead_ns: i64) -> bool {
         match self {
             Slices::Fixed => ran_ns >= SLICE_NS,
+            // it has a timer
+            Slices::Exact => false,
             Slices::Latency => {
                 let turn_ns = (LATENCY_NS / load.max(1) as i64).max(GRANULARITY_NS);
                 ran_ns > turn_ns || (ran_ns >= GRANULARITY_NS && ahead_ns > turn_ns)
@@ -92,6 +100,8 @@ struct Rq {
 #[derive(Clone, Debug)]
 pub struct Fair {
     slices: Slices,
+    /// Of [`Slices::Exact`].
+    exact_slice_ns: u64,
     tasks: Vec<FairTask>,
     rqs: Vec<Rq>,
     inserted: u32,
@@ -109,6 +119,7 @@ impl Fair {
         let rq = Rq { queue: Queue::default(), clock_ns: 0, curr: NO_TASK, curr_since_ns: 0 };
         Fair {
             slices,
+            exact_slice_ns: BASE_SLICE_NS * u64::from(1 + sys.layout.nr_cpus.clamp(1, 8).ilog2()),
             tasks: Vec::new(),
             rqs: vec![rq; sys.layout.nr_cpus],
             inserted: 0,
@@ -180,6 +191,12 @@ impl Fair {
         }
     }
 
+    /// Whether the head of a queue goes before who runs. Of two that are even it does if turns end to the moment, for then who
+    /// runs has just had his.
+    fn goes_before(&self, head_ns: i64, vruntime_ns: i64) -> bool {
+        head_ns < vruntime_ns || (self.slices == Slices::Exact && head_ns == vruntime_ns)
+    }
+
     fn load(&self, cpu: usize) -> usize {
         self.rqs[cpu].queue.len() + usize::from(self.rqs[cpu].curr != NO_TASK)
     }
@@ -241,7 +258,7 @@ impl Scheduler for Fair {
         self.charge(sys, cpu, prev);
         let vruntime_ns = self.tasks[prev as usize].vruntime_ns;
         match self.rqs[cpu].queue.head_ns() {
-            Some(head_ns) if head_ns < vruntime_ns || why == Why::Yield => {
+            Some(head_ns) if self.goes_before(head_ns, vruntime_ns) || why == Why::Yield => {
                 Pick::Run(self.rqs[cpu].queue.take(|_| true).expect("it has a head"))
             }
             _ => {
@@ -257,7 +274,7 @@ impl Scheduler for Fair {
         match self.slices {
             _ if runnable => {}
             // the lag stays as it was
-            Slices::Fixed => self.make_relative(cpu, task),
+            Slices::Fixed | Slices::Exact => self.make_relative(cpu, task),
             // who sleeps falls behind
             Slices::Latency => self.tasks[task as usize].slept_on = Some(cpu as u16),
         }
@@ -291,6 +308,13 @@ impl Scheduler for Fair {
         let ran_ns = (sys.now_ns - rq.curr_since_ns) as i64;
         let ahead_ns = self.tasks[task as usize].vruntime_ns - next_ns;
         self.slices.is_over(self.load(cpu), ran_ns, ahead_ns)
+    }
+
+    fn turn_ends_ns(&self, cpu: usize) -> u64 {
+        match self.slices {
+            Slices::Exact => self.rqs[cpu].curr_since_ns + self.exact_slice_ns,
+            Slices::Fixed | Slices::Latency => NEVER,
+        }
     }
 
     fn idles(&mut self, _: &mut Sys, cpu: usize) -> bool {

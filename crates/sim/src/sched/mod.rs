@@ -156,6 +156,10 @@ pub trait Scheduler {
     fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool;
     /// The timer tick. True: choose anew.
     fn tick(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool;
+    /// When the running task's turn ends, if that is to be to the moment; `u64::MAX`: at a tick. Asked when the CPU has chosen.
+    fn turn_ends_ns(&self, _cpu: usize) -> u64 {
+        u64::MAX
+    }
     /// The running task does something.
     fn act(&mut self, _: &mut Sys, _cpu: usize, _: Tid, _: Act, _: &mut impl Sink) -> Verdict {
         Verdict::default()

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Batch work beside other processes' wide code (SYSTOR 4.2, THESIS 5): gzip beside `openssl speed` with
+//! ChaCha20-Poly1305. Here the wide code is a load of its own: what Turbolane takes from it is as much of the result as what
+//! gzip wins.
+
+use crate::silicon::plan::Plan;
+use crate::silicon::rows::{Experiment, Load, command};
+
+/// Guest's time of a point, ms: 36 turns of the two processes that share a CPU, and 14 s of the host.
+pub(crate) const MS: u32 = 150;
+
+/// `openssl speed` encrypts by this function.
+const MARK: &str = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3:EVP_EncryptUpdate@2";
+
+/// What is measured.
+pub(crate) const LOADS: &[Load] = &[
+    Load { name: "gzip", unit: "MB", is_wide: false },
+    Load { name: "openssl", unit: "MB", is_wide: true },
+];
+
+/// The experiment, ready to be measured.
+pub(crate) fn planned(ms: u32, with_sizes: bool) -> Experiment {
+    let ms = ms.to_string();
+    let load = |code: &str| command(&["vmtests", "batch", code, &ms]);
+    let scenario = "docs/experiments/silicon-batch.toml";
+    let plan = Plan { command: &load, scenario, mark: MARK, hinted: "openssl" };
+    Experiment { name: "batch", loads: LOADS, rows: plan.rows(with_sizes) }
+}

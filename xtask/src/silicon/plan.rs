@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The rows that experiments have in common: no wide code, wide code under the kernel's scheduler, and the same with each
+//! of the means by which Turbolane learns what is wide; with automatic size, and on request with fixed ones.
+
+use crate::silicon::point::Point;
+use crate::silicon::predicted::Simulated;
+use crate::silicon::rows::{Planned, command};
+
+/// The rows without Turbolane: without wide code, and the one that loses.
+pub(crate) const NONE: &str = "none";
+pub(crate) const WIDE: &str = "wide";
+
+/// The kernel's scheduler, as the simulator has it.
+const KERNEL: &str = "fair-hrtick";
+
+/// Fixed sizes: with one more, all CPUs of the web server would be wide.
+const SIZES: [u32; 3] = [1, 2, 3];
+
+/// How Turbolane learns what is wide.
+struct Detection {
+    /// The row's name.
+    name: &'static str,
+    /// OpenSSL's code, as `tests/vm/src/openssl.rs` has it.
+    code: &'static str,
+    /// Arguments of `turbolane run`.
+    run: Vec<String>,
+    /// Of the simulator's lane.
+    detect: &'static str,
+    /// For people.
+    meaning: String,
+}
+
+/// An experiment whose wide code is OpenSSL's.
+pub(crate) struct Plan<'a> {
+    /// The load's command, all but the code.
+    pub(crate) command: &'a dyn Fn(&str) -> Vec<String>,
+    /// Of the simulator.
+    pub(crate) scenario: &'static str,
+    /// The function that is marked.
+    pub(crate) mark: &'static str,
+    /// The program that OpenSSL's hints are preloaded into.
+    pub(crate) hinted: &'static str,
+}
+
+impl Plan<'_> {
+    /// All rows; with fixed sizes too if they are wanted.
+    pub(crate) fn rows(&self, with_sizes: bool) -> Vec<Planned> {
+        let mut rows = vec![
+            self.plain(NONE, "none", "OpenSSL without AVX2 and AVX-512"),
+            self.plain(WIDE, "", "OpenSSL with AVX-512"),
+        ];
+        for detection in self.detections() {
+            rows.push(self.under(&detection, None));
+            if with_sizes {
+                rows.extend(SIZES.map(|size| self.under(&detection, Some(size))));
+            }
+        }
+        rows
+    }
+
+    fn detections(&self) -> [Detection; 3] {
+        let (mark, hinted) = (self.mark, self.hinted);
+        let function = mark.rsplit_once('/').map_or(mark, |(_, function)| function);
+        let meaning = |how: &str| format!("the same under turbolane run{how}");
+        [
+            Detection {
+                name: "marks",
+                code: "wide",
+                run: command(&["--mark", mark]),
+                detect: "mark",
+                meaning: meaning(&format!(" --mark {function}")),
+            },
+            Detection {
+                name: "trap",
+                code: "wide",
+                run: command(&["--trap", "avx512"]),
+                detect: "trap",
+                meaning: meaning(" --trap avx512"),
+            },
+            Detection {
+                name: "hints",
+                code: "hints",
+                run: Vec::new(),
+                detect: "hint",
+                meaning: meaning(&format!(", {hinted} with libturbolane_openssl.so")),
+            },
+        ]
+    }
+
+    /// A row under the kernel's scheduler.
+    fn plain(&self, name: &str, variant: &'static str, meaning: &str) -> Planned {
+        let point = Point { name: name.to_owned(), command: (self.command)(name) };
+        self.planned(point, meaning.to_owned(), variant, KERNEL.to_owned(), None)
+    }
+
+    /// A row under Turbolane, with so many wide CPUs, or as many as it chooses.
+    fn under(&self, detection: &Detection, size: Option<u32>) -> Planned {
+        let Detection { name, code, run, detect, meaning } = detection;
+        let size = size.map(|size| size.to_string());
+        let suffix = size.as_ref().map(|size| format!("-{size}")).unwrap_or_default();
+        let wide = size.unwrap_or_else(|| "auto".to_owned());
+        let mut words = (self.command)(code);
+        words.extend(run.iter().cloned());
+        words.extend(command(&["--wide-cpus", &wide]));
+        let point = Point { name: format!("{name}{suffix}"), command: words };
+        let policy = format!("lane:detect={detect},wide={wide}");
+        let wide = if suffix.is_empty() { String::new() } else { format!(" --wide-cpus {wide}") };
+        self.planned(point, format!("{meaning}{wide}"), "", policy, Some(WIDE.to_owned()))
+    }
+
+    fn planned(
+        &self,
+        point: Point,
+        meaning: String,
+        variant: &'static str,
+        policy: String,
+        nothing: Option<String>,
+    ) -> Planned {
+        let simulated = Simulated { scenario: self.scenario, variant, policy };
+        Planned { point, meaning, simulated, none: NONE.to_owned(), nothing }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(with_sizes: bool) -> Vec<Planned> {
+        let load = |code: &str| command(&["load", code]);
+        let plan = Plan { command: &load, scenario: "s.toml", mark: "/lib/c.so:f@2", hinted: "p" };
+        plan.rows(with_sizes)
+    }
+
+    #[test]
+    fn each_row_is_measured_and_simulated_alike() {
+        let rows = rows(true);
+        let names: Vec<&str> = rows.iter().map(|row| row.point.name.as_str()).collect();
+        assert_eq!(names[..4], ["none", "wide", "marks", "marks-1"]);
+        assert_eq!(names.len(), 2 + 3 * 4);
+        let one = &rows[3];
+        let words = one.point.command.join(" ");
+        assert_eq!(words, "load wide --mark /lib/c.so:f@2 --wide-cpus 1");
+        assert_eq!(one.simulated.policy, "lane:detect=mark,wide=1");
+        assert_eq!(one.meaning, "the same under turbolane run --mark c.so:f@2 --wide-cpus 1");
+        assert_eq!(rows[2].simulated.policy, "lane:detect=mark,wide=auto");
+    }
+
+    #[test]
+    fn rows_without_turbolane_have_no_arguments_for_it() {
+        let rows = rows(false);
+        assert_eq!(rows.len(), 5);
+        for (row, variant) in rows.iter().zip(["none", ""]) {
+            assert_eq!(row.point.command, ["load", &row.point.name]);
+            assert_eq!((row.simulated.variant, row.simulated.policy.as_str()), (variant, KERNEL));
+            assert!(row.nothing.is_none());
+        }
+    }
+}
