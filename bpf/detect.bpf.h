@@ -24,6 +24,7 @@
 #ifndef TL_DETECT_BPF_H
 #define TL_DETECT_BPF_H
 
+#include "exposure.bpf.h"
 #include "guests.bpf.h"
 #include "leave.bpf.h"
 #include "marks.bpf.h"
@@ -65,6 +66,8 @@ static __always_inline void count_run(struct task_ctx *tc, struct tl_cpu *c,
 	tc->counted_ns = now_ns;
 	c->run_ns[tl_kind(type, level)] += used_ns;
 	tl_task_ran(&tc->t, used_ns, level);
+	if (watches)
+		watch_run(tc, c, level, used_ns, now_ns);
 	tc->sums.run_ns += used_ns;
 	if (level) {
 		tc->sums.wide_run_ns += used_ns;
@@ -98,8 +101,10 @@ static __always_inline u32 tell(struct task_ctx *tc, struct tl_cpu *c,
 	u32 old_type = tc->t.type, old_level = tc->t.level, changed;
 
 	changed = tl_task_event(&tc->t, &cfg, event, level, now_ns);
-	if (changed)
+	if (changed) {
 		count_run(tc, c, old_type, old_level, now_ns);
+		watch_turn(tc, c, old_level, now_ns);
+	}
 	c->type_changes += changed;
 	return changed;
 }
@@ -160,11 +165,15 @@ static __always_inline u32 read_hint(const struct task_struct *p,
 				     u64 now_ns)
 {
 	struct tl_hint_slot *slot = try_unread_hint(p, tc);
+	u32 seq;
 
 	if (!slot)
 		return 0;
-	tc->hint_seq = slot->seq;
+	seq = slot->seq;
 	tc->hint_want = hint_wants(slot);
+	if (watches && tc->hint_want != TL_HINT_SILENT)
+		watch_missed(tc, c, seq - tc->hint_seq, tc->hint_want, now_ns);
+	tc->hint_seq = seq;
 	c->hint_events++;
 	if (tc->hint_want == TL_HINT_SILENT)
 		return 0;

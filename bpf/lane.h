@@ -6,6 +6,7 @@
 #ifndef TL_LANE_H
 #define TL_LANE_H
 
+#include "../policy/exposure.h"
 #include "../policy/locality.h"
 #include "../policy/target.h"
 
@@ -21,6 +22,11 @@ struct tl_cpu {
 	/* its last-level cache and its node as scopes (classes.bpf.h); 0 where
 	 * that would be the whole machine */
 	u16 scope[2];
+	/* its own number; the lowest CPU of its core; the next one of its core,
+	 * its own number if there is none */
+	u16 number;
+	u16 core;
+	u16 sibling;
 	/* what it does */
 	u32 running_queue; /* enum tl_queue of its task, TL_Q_NONE = none */
 	/* queue id whose clock its task is on, 0 = none */
@@ -46,6 +52,7 @@ struct tl_cpu {
 	 * look, and when that was, 0 = never */
 	u32 license_level;
 	u64 looked_ns;
+	u32 level; /* of what runs here, where that is watched (exposure.bpf.h) */
 	/* what it has counted */
 	/* by tl_kind(): CPU time, time that tasks which started here had waited,
 	 * tasks started */
@@ -84,6 +91,8 @@ struct tl_cpu {
 	u64 overlooked;
 	u64 target_changes; /* new targets told to its governor */
 	u64 ticks;
+	/* by enum tl_party; only where automatic sizing may stand by */
+	struct tl_losses losses[TL_NR_PARTIES];
 } __attribute__((aligned(64)));
 
 /*

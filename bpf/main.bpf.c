@@ -14,6 +14,7 @@
  *   place.bpf.h    select_cpu, enqueue: an idle CPU or a queue
  *   guests.bpf.h   scalar work on wide CPUs: when it goes
  *   leave.bpf.h    giving up a CPU at the word of a tracing program
+ *   exposure.bpf.h what levels cost the code beside
  *   detect.bpf.h   hints, marks, system calls, traps -> events
  *   score.bpf.h    licence counters -> events
  *   target.bpf.h   how fast the CPU is to be for its task
@@ -125,7 +126,8 @@ static __always_inline void account_start(struct task_ctx *tc, struct tl_cpu *c,
 					  s32 cpu, u64 now_ns)
 {
 	u32 kind = tl_kind(tc->t.type, tc->t.level);
-	u64 waited_ns;
+	bool moves = tc->last_cpu >= 0 && tc->last_cpu != cpu;
+	u64 waited_ns = 0;
 
 	if (tc->t.enqueued_ns) {
 		waited_ns = now_ns - tc->t.enqueued_ns;
@@ -138,9 +140,10 @@ static __always_inline void account_start(struct task_ctx *tc, struct tl_cpu *c,
 		tl_turns_end(&c->turns);
 	}
 	c->runs[kind]++;
-	if (tc->last_cpu >= 0 && tc->last_cpu != cpu)
+	if (moves)
 		count_migration(tc, c);
 	tc->last_cpu = cpu;
+	watch_start(tc, c, waited_ns, moves, now_ns);
 }
 
 /* Switch out a task that has just started, before it gets anywhere. */
@@ -200,6 +203,7 @@ void BPF_PROG(tl_stopping, struct task_struct *p, bool runnable)
 	account_run(tc, c, now_ns);
 	tell_end(tc, c, TL_EV_SWITCH_OUT, now_ns);
 	read_hint(p, tc, c, now_ns);
+	watch_level(tc, c, 0, now_ns);
 	c->running_clock = 0;
 	if (!runnable) {
 		tc->may_hold = 0;
@@ -226,6 +230,7 @@ void BPF_PROG(tl_tick, struct task_struct *p)
 	account_run(tc, c, now_ns);
 	changed = read_hint(p, tc, c, now_ns);
 	changed |= tell_end(tc, c, TL_EV_TICK, now_ns);
+	watch_level(tc, c, tc->t.level, now_ns);
 	refresh_caps(p, tc);
 	if (!tl_task_fits(&tc->t, c->class)) {
 		/* not if it told just now, or is on its way: without a slice
@@ -313,6 +318,8 @@ s32 BPF_PROG(tl_init_task, struct task_struct *p,
 	tc->last_cpu = -1;
 	tc->look = 0;
 	tc->move = 0;
+	tc->unread_ns = 0;
+	tc->level_seen = 0;
 	tc->calls = (struct tl_calls){};
 	tc->sums = (struct tl_task_sums){};
 	return 0;

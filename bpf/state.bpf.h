@@ -19,6 +19,8 @@ const volatile struct tl_range scope_cpus[TL_SCOPES_MAX];
 
 /* ---- settings, may change at any time ---- */
 struct tl_cfg cfg;
+/* Whether exposure is counted (exposure.bpf.h). */
+u32 watches;
 /* Class that each CPU is to have; takes effect by tl_apply_classes. */
 u8 want_class[TL_CPUS_MAX];
 /* 1: the class has changed, and the CPU has not been made to choose anew. */
@@ -87,6 +89,10 @@ struct task_ctx {
 	u64 held_ns;
 	u64 utime;    /* user time by its last tick, see groups_tick() */
 	u32 may_hold; /* it has not left user code since its group is out */
+	/* exposure.bpf.h: CPU time since its hints were read, and the highest
+	 * level that was read */
+	u64 unread_ns;
+	u32 level_seen;
 	struct tl_calls calls; /* of marked functions, without sessions only */
 	struct tl_task_sums sums;
 };

@@ -195,10 +195,11 @@ tl_inline u32 tl_task_mark_return(struct tl_task *t)
 }
 
 /* Whether it is on its way to a wide CPU: what it runs is the kernel's code, and its
- * wide section has not begun. */
+ * wide section has not begun. Not if there is no such CPU. */
 tl_inline u32 tl_task_is_coming(const struct tl_task *t)
 {
-	return t->type == TL_WIDE && !(t->flags & TL_TASK_RAN_FIT);
+	return t->type == TL_WIDE && !(t->flags & TL_TASK_RAN_FIT) &&
+	       t->caps >> t->level;
 }
 
 /* Where the kernel comes by: its loose evidence ends when it has stayed for long

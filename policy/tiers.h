@@ -270,6 +270,15 @@ tl_inline u32 tl_tier_update(struct tl_tier *t,
 	return want;
 }
 
+/* The cores were not divided for a while: sizes stay, averages begin anew. */
+tl_inline void tl_tiers_resume(struct tl_tiers *t)
+{
+	t->wide.settled_ns = 0;
+	t->wide.low_ns = 0;
+	for (u32 c = 0; c < TL_LEVEL_MAX - 1; c++)
+		tl_tier_forget(&t->tier[c]);
+}
+
 /* The same at each boundary, the highest first; the sets are nested. */
 tl_inline void tl_tiers_split(struct tl_tiers *t,
 			      const struct tl_tiers_input *in, u32 nr_wide,

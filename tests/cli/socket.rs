@@ -58,6 +58,7 @@ fn status() -> LaneStatus {
         uptime_ns: 61_000_000_000,
         wide_cpus: "2-3".into(),
         scalar_cpus: "0-1".into(),
+        standby: None,
         marks: vec!["/lib/a.so:f@2".into()],
         cpus: vec![],
     }

@@ -52,6 +52,7 @@ fn reply(request: &Request, mode: &str, number: u64) -> Reply {
             uptime_ns: number,
             wide_cpus: "1-1023".into(),
             scalar_cpus: "0".into(),
+            standby: None,
             marks: vec![],
             cpus: vec![],
         }),

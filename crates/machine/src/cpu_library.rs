@@ -17,11 +17,25 @@ pub const CPU_FILES: [(&str, &str); 7] = [
     ("xeon-6980p", include_str!("../../../data/cpus/xeon-6980p.toml")),
 ];
 
+/// Those that no constant of the policy may be chosen on: a third, which judges such choices (`sim::best`).
+pub const HELD_OUT_CPUS: [&str; 2] = ["xeon-platinum-8360y", "xeon-silver-4116"];
+
 impl CpuModel {
     /// The built-in model of that id; `None` if there is none. The error is a broken built-in
     /// file, which a test excludes.
     pub fn built_in(id: &str) -> Option<Result<CpuModel, DataError>> {
         let (_, text) = CPU_FILES.iter().find(|(known, _)| *known == id)?;
         Some(CpuModel::from_toml(text))
+    }
+
+    /// The built-in model of the CPU that calls itself so, as by CPUID; `None` if there is none.
+    pub fn of_brand(brand: &str) -> Option<CpuModel> {
+        let plain = brand.replace("(R)", "").replace("(TM)", "").replace(" CPU", "");
+        let models = CPU_FILES.iter().filter_map(|(_, text)| CpuModel::from_toml(text).ok());
+        let names = |name: &str| {
+            let rest = plain.strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        };
+        models.into_iter().find(|model| names(&model.name))
     }
 }

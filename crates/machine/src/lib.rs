@@ -16,6 +16,7 @@ mod cpu_list;
 mod cpu_model;
 mod cpu_set;
 mod data_error;
+mod level_clocks;
 mod license;
 mod platform;
 mod pstates;
@@ -24,7 +25,7 @@ mod topology;
 mod units;
 
 pub use cpu_file::CPU_FILE_SCHEMA;
-pub use cpu_library::CPU_FILES;
+pub use cpu_library::{CPU_FILES, HELD_OUT_CPUS};
 pub use cpu_list::CpuListError;
 pub use cpu_model::{
     ClassRule, Costs, CpuModel, InsnClass, Known, LicenseLevel, Power, Smt, Sourced, Sureness,
@@ -32,6 +33,7 @@ pub use cpu_model::{
 };
 pub use cpu_set::{CpuSet, MAX_CPUS};
 pub use data_error::DataError;
+pub use level_clocks::LevelClocks;
 pub use license::{CoreLicense, MAX_LEVELS, Phase, Times};
 pub use platform::{Platform, PlatformCosts};
 pub use pstates::{Change, Changes, CorePower, Figure, Idle, Memory, PSTATE_FILES, PstateModel};

@@ -17,6 +17,7 @@ typedef int64_t s64;
 #include "rest.h"
 #include "score.h"
 #include "sizing.h"
+#include "standby.h"
 #include "target.h"
 #include "tiers.h"
 
@@ -39,6 +40,7 @@ EXPORT(u32, task_event,
 EXPORT(void, task_ran, (struct tl_task * t, u64 used_ns, u32 level),
        tl_task_ran(t, used_ns, level))
 EXPORT(u64, wide_timeout_ns, (void), TL_WIDE_TIMEOUT_NS)
+EXPORT(u64, level_hold_ns, (void), TL_LEVEL_HOLD_NS)
 EXPORT(u64, stay_least_ns, (void), TL_STAY_LEAST_NS)
 EXPORT(u32, task_need, (const struct tl_task *t), tl_task_need(t))
 EXPORT(u32, task_queue, (const struct tl_task *t), tl_task_queue(t))
@@ -124,6 +126,24 @@ EXPORT(u32, sizing_update,
 EXPORT(u32, tiers_update,
        (struct tl_tiers * t, const struct tl_tiers_input *in),
        tl_tiers_update(t, in))
+EXPORT(void, tiers_resume, (struct tl_tiers * t), tl_tiers_resume(t))
+EXPORT(u32, standby_update,
+       (struct tl_standby * s, const struct tl_standby_input *in),
+       tl_standby_update(s, in))
+EXPORT(u32, party, (const struct tl_mix *m, u32 level, u32 hints),
+       tl_party(m, level, hints))
+EXPORT(u32, exposure_nr_missed, (u32 begun, u32 is_open, u64 span_ns),
+       tl_exposure_nr_missed(begun, is_open, span_ns))
+EXPORT(u32, exposure_missed,
+       (struct tl_exposure * e, u32 level, u32 nr, u64 span_ns, u64 now_ns),
+       tl_exposure_missed(e, level, nr, span_ns, now_ns))
+EXPORT(u32, exposure_turns,
+       (struct tl_exposure * e, u32 old_level, u32 new_level, u64 now_ns),
+       tl_exposure_turns(e, old_level, new_level, now_ns))
+EXPORT(void, exposure_ran,
+       (const struct tl_exposure *e, struct tl_losses *l, u32 level, u32 shares,
+	u64 used_ns, u64 now_ns),
+       tl_exposure_ran(e, l, level, shares, used_ns, now_ns))
 EXPORT(void, mix_ran, (struct tl_mix * m, u64 used_ns, u32 level),
        tl_mix_ran(m, used_ns, level))
 EXPORT(u64, mix_wide_ns, (const struct tl_mix *m, u64 waited_ns, u32 level),

@@ -2,8 +2,8 @@
 //! The only FFI to policy/: c/native.c, name for name.
 
 use crate::{
-    Backlog, Budget, Calls, Cfg, Clock, Mix, Score, Sides, Sizing, SizingInput, Split, Target,
-    Task, Tiers, TiersInput, Turns,
+    Backlog, Budget, Calls, Cfg, Clock, Exposure, Losses, Mix, Score, Sides, Sizing, SizingInput,
+    Split, Standby, StandbyInput, Target, Task, Tiers, TiersInput, Turns,
 };
 
 unsafe extern "C" {
@@ -111,9 +111,36 @@ unsafe extern "C" {
     pub(crate) fn tlp_cpu_flags(class: u32, nr_scalar_cpus: u32) -> u8;
     pub(crate) fn tlp_sizing_update(s: *mut Sizing, input: *const SizingInput) -> u32;
     pub(crate) fn tlp_tiers_update(t: *mut Tiers, input: *const TiersInput) -> u32;
+    pub(crate) fn tlp_tiers_resume(t: *mut Tiers);
+    pub(crate) fn tlp_standby_update(s: *mut Standby, input: *const StandbyInput) -> u32;
+    pub(crate) fn tlp_party(m: *const Mix, level: u32, hints: u32) -> u32;
+    pub(crate) fn tlp_exposure_nr_missed(begun: u32, is_open: u32, span_ns: u64) -> u32;
+    pub(crate) fn tlp_exposure_missed(
+        e: *mut Exposure,
+        level: u32,
+        nr: u32,
+        span_ns: u64,
+        now_ns: u64,
+    ) -> u32;
+    pub(crate) fn tlp_exposure_turns(
+        e: *mut Exposure,
+        old_level: u32,
+        new_level: u32,
+        now_ns: u64,
+    ) -> u32;
+    pub(crate) fn tlp_exposure_ran(
+        e: *const Exposure,
+        l: *mut Losses,
+        level: u32,
+        shares: u32,
+        used_ns: u64,
+        now_ns: u64,
+    );
     pub(crate) fn tlp_task_ran(t: *mut Task, used_ns: u64, level: u32);
     #[cfg(test)]
     pub(crate) fn tlp_wide_timeout_ns() -> u64;
+    #[cfg(test)]
+    pub(crate) fn tlp_level_hold_ns() -> u64;
     #[cfg(test)]
     pub(crate) fn tlp_stay_least_ns() -> u64;
     pub(crate) fn tlp_mix_ran(m: *mut Mix, used_ns: u64, level: u32);

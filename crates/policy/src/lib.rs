@@ -12,6 +12,7 @@ mod mark;
 mod mix;
 mod score;
 mod sizing;
+mod standby;
 mod stay;
 mod turns;
 
@@ -21,6 +22,10 @@ pub use mark::{CALLS_MAX, Calls, MARK_ARGS, MarkRule};
 pub use mix::Mix;
 pub use score::Score;
 pub use sizing::{Sizing, SizingInput, Split, Tier, Tiers, TiersInput, WIDE_AUTO};
+pub use standby::{
+    Exposure, LEVEL_HOLD_NS, Losses, NR_PARTIES, PARTY_MIXED, PARTY_PLAIN, Standby, StandbyInput,
+    StandbyState, StandbyWhy, party,
+};
 pub use stay::Stay;
 pub use turns::{SIDE_DEFAULT, SIDE_NONE, SIDE_OWN, SIDE_PINNED, Sides, Turns};
 

@@ -119,6 +119,12 @@ impl Tiers {
         Tiers { wide, split: Split::one_class(nr_wide as u32), ..Default::default() }
     }
 
+    /// The cores were not divided for a while: sizes stay, averages begin anew.
+    pub fn resume(&mut self) {
+        // SAFETY: plain data, layout asserted.
+        unsafe { ffi::tlp_tiers_resume(self) }
+    }
+
     /// Take in what was seen; true if the split has changed.
     pub fn update(&mut self, input: &TiersInput) -> bool {
         // SAFETY: plain data on both sides.

@@ -161,6 +161,7 @@ mod tests {
             uptime_ns: 2,
             wide_cpus: "3".into(),
             scalar_cpus: "0-2".into(),
+            standby: None,
             marks: vec![],
             cpus: vec![],
         };

@@ -10,6 +10,10 @@ crate::statistics! {
     pub struct LaneStats {
         counter interval_ns "" "time that the counters cover",
         gauge wide_cpus "widecpu" "wide CPUs",
+        gauge standing_by ""
+            "1 while automatic sizing keeps no wide code apart, as it would cost more than it saves",
+        gauge winnable_permille ""
+            "what keeping wide code apart could save at most, at the last look: CPU time in 1000",
         counter wide_run_ns "wide" "CPU time of wide tasks",
         counter scalar_run_ns "scalar" "CPU time of scalar tasks",
         counter default_run_ns "default" "CPU time of tasks that nobody classified",
@@ -65,6 +69,9 @@ pub struct LaneStatus {
     pub wide_cpus: String,
     /// The other online CPUs, as a CPU list.
     pub scalar_cpus: String,
+    /// Whether wide code is kept apart, and why not, in words; `None` if the user has chosen the wide CPUs.
+    #[serde(default)]
+    pub standby: Option<String>,
     /// Marks in place, as `--mark` takes them.
     pub marks: Vec<String>,
     /// What each CPU did since the start; empty where that is not known.
@@ -142,6 +149,7 @@ impl LaneStatus {
             ("running for", crate::text::duration(self.uptime_ns)),
             ("wide CPUs", none_if_empty(&self.wide_cpus)),
             ("scalar CPUs", none_if_empty(&self.scalar_cpus)),
+            ("wide code", self.standby.clone().unwrap_or("is kept apart as requested".into())),
             ("marks", none_if_empty(&self.marks.join(", "))),
         ] {
             table.row(vec![what.into(), value]);

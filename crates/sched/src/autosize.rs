@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Automatic sizing: feeds policy/tiers.h with what the CPUs counted, and says which cores are
-//! wide and how they are split. The decision is the policy's; this only keeps the books.
+//! wide and how they are split; and policy/standby.h, which says whether any should be. The decisions are the
+//! policy's; this only keeps the books.
+//!
+//! A number of wide CPUs that the user has chosen is not questioned.
 
 use std::time::Duration;
 
-use machine::Topology;
-use policy::{NR_KINDS, Split, Tiers, TiersInput, WIDE_AUTO};
+use machine::{LevelClocks, Topology};
+use policy::{
+    Losses, NR_KINDS, NR_PARTIES, Split, Standby, StandbyInput, StandbyState, StandbyWhy, Tiers,
+    TiersInput, WIDE_AUTO,
+};
 
-use crate::config::{Config, WideCpus};
+use crate::config::{Components, Config, WideCpus};
 use crate::scx::CpuCounters;
 
 /// How often the size is decided. Well below the averages' time constant (200 ms), so that they
@@ -20,6 +26,7 @@ struct Totals {
     run_ns: [u64; NR_KINDS],
     wait_ns: [u64; NR_KINDS],
     mix_wait_ns: u64,
+    losses: [Losses; NR_PARTIES],
 }
 
 impl Totals {
@@ -27,6 +34,9 @@ impl Totals {
         let mut totals = Totals::default();
         for cpu in counters {
             totals.mix_wait_ns += cpu.mix_wait_ns;
+            for (sum, new) in totals.losses.iter_mut().zip(cpu.losses) {
+                sum.add(&losses(new));
+            }
             for kind in 0..NR_KINDS {
                 totals.run_ns[kind] += cpu.run_ns[kind];
                 totals.wait_ns[kind] += cpu.wait_ns[kind];
@@ -36,10 +46,27 @@ impl Totals {
     }
 }
 
+fn losses(of_bpf: crate::bpf::types::tl_losses) -> Losses {
+    Losses {
+        run_ns: of_bpf.run_ns,
+        exposed_ns: of_bpf.exposed_ns,
+        shared_ns: of_bpf.shared_ns,
+        wait_ns: of_bpf.wait_ns,
+        moves: of_bpf.moves,
+        raises: of_bpf.raises,
+        sections: of_bpf.sections,
+    }
+}
+
 /// State of the automatic sizing.
 pub struct AutoSize {
     tiers: Tiers,
     before: Totals,
+    /// Whether wide code is kept apart; `None` if the user has said how.
+    standby: Option<Standby>,
+    clocks: LevelClocks,
+    /// What was decided last.
+    split: Split,
 }
 
 impl AutoSize {
@@ -48,13 +75,69 @@ impl AutoSize {
         config.wide_cpus == WideCpus::Auto || config.tiers
     }
 
-    /// Start with this many wide cores, in one class, and these counters.
-    pub fn new(nr_wide: usize, counters: &[CpuCounters]) -> Self {
-        AutoSize { tiers: Tiers::start(nr_wide), before: Totals::of(counters) }
+    /// Whether the size is the policy's to choose: then there is none at the start, see policy/standby.h.
+    pub fn may_stand_by(config: &Config) -> bool {
+        config.wide_cpus == WideCpus::Auto
     }
 
-    /// The wide cores and their classes as they should be after `elapsed` more time; `None` if that
-    /// has not changed. `nr_wide` are wide now.
+    /// Start with these counters. `nr_wide` cores are wide, in one class; where their number is to be
+    /// chosen, none is. The CPU has these clocks by level.
+    pub fn new(
+        config: &Config,
+        clocks: LevelClocks,
+        nr_wide: usize,
+        counters: &[CpuCounters],
+    ) -> Self {
+        let standby = Self::may_stand_by(config).then(Standby::default);
+        AutoSize {
+            tiers: Tiers::start(if standby.is_some() { 1 } else { nr_wide }),
+            before: Totals::of(counters),
+            split: Split::one_class(nr_wide as u32),
+            standby,
+            clocks,
+        }
+    }
+
+    /// Whether wide and scalar CPUs are divided.
+    fn is_apart(&self) -> bool {
+        self.standby.as_ref().is_none_or(|standby| standby.state() == StandbyState::Apart)
+    }
+
+    /// Whether it looks what could be won: traps are armed although no CPU is wide.
+    pub fn is_looking(&self) -> bool {
+        self.standby.as_ref().is_some_and(|standby| standby.state() == StandbyState::Looking)
+    }
+
+    /// The decision whether to divide the CPUs; `None` if the user has made it.
+    pub fn standby(&self) -> Option<&Standby> {
+        self.standby.as_ref()
+    }
+
+    /// Whether to divide the CPUs, after so much was counted; true if the answer has changed.
+    fn decide(
+        &mut self,
+        config: &Config,
+        topology: &Topology,
+        losses: [Losses; NR_PARTIES],
+        input: &TiersInput,
+    ) -> bool {
+        let Some(standby) = &mut self.standby else { return false };
+        let busy_cpus = losses.iter().map(|losses| losses.run_ns as f64).sum::<f64>()
+            / input.elapsed_ns.max(1) as f64;
+        let nr_packages = topology.packages().len().max(1);
+        standby.update(&StandbyInput {
+            elapsed_ns: input.elapsed_ns,
+            losses,
+            wide_wait_ns: input.wait_ns[policy::TYPE_WIDE as usize..].iter().sum(),
+            lacks_q10: self.clocks.lacks_q10(busy_cpus / nr_packages as f64),
+            nr_cpus: topology.cpus().len() as u32,
+            sees: u32::from(config.trap == Components::None),
+            zero: 0,
+        })
+    }
+
+    /// The wide cores and their classes as they should be after `elapsed` more time, or whether traps are
+    /// armed; `None` if neither has changed. `nr_wide` are wide now.
     pub fn update(
         &mut self,
         config: &Config,
@@ -80,7 +163,38 @@ impl AutoSize {
             nr_wide: if is_auto { WIDE_AUTO } else { nr_wide as u32 },
             tiers: u32::from(config.tiers),
         };
-        self.tiers.update(&input).then_some(self.tiers.split)
+        let losses = std::array::from_fn(|party| now.losses[party].since(&before.losses[party]));
+        let was_apart = self.is_apart();
+        let changed = self.decide(config, topology, losses, &input);
+        let split = match (was_apart, self.is_apart()) {
+            (_, false) => Split::default(),
+            (true, true) => {
+                self.tiers.update(&input);
+                self.tiers.split
+            }
+            (false, true) => {
+                self.tiers.resume();
+                self.tiers.split
+            }
+        };
+        let old = std::mem::replace(&mut self.split, split);
+        (changed || split != old).then_some(split)
+    }
+}
+
+/// What is done about wide code, in words.
+pub fn in_words(standby: &Standby) -> String {
+    let why = match standby.why() {
+        Some(StandbyWhy::NoLevels) => "no licence level of this CPU lowers its clock",
+        Some(StandbyWhy::NothingWide) => "no wide code was seen",
+        Some(StandbyWhy::NothingLost) => "wide code slows other code by less than 1 %",
+        Some(StandbyWhy::CostsMore) => "keeping wide code apart cost more than it saved",
+        None => "",
+    };
+    match standby.state() {
+        StandbyState::Apart => "keeps wide code apart".into(),
+        StandbyState::Looking => "looks what keeping wide code apart could save".into(),
+        StandbyState::StandingBy => format!("stands by: {why}"),
     }
 }
 
@@ -95,13 +209,19 @@ mod tests {
         vec![CpuCounters { run_ns, ..Default::default() }]
     }
 
+    /// Sizing that keeps wide code apart whatever it costs.
+    fn apart(nr_wide: usize, counters: &[CpuCounters]) -> AutoSize {
+        let fixed = Config { wide_cpus: WideCpus::Cores(nr_wide), ..Config::default() };
+        AutoSize::new(&fixed, LevelClocks::default(), nr_wide, counters)
+    }
+
     const PERIOD_NS: u64 = PERIOD.as_nanos() as u64;
 
     /// Wide work that fills three of eight CPUs gets them, and the one that nobody else needs.
     #[test]
     fn follows_the_demand() {
         let (topology, config) = (Topology::uniform(8, 1), Config::default());
-        let mut auto = AutoSize::new(1, &counters(0, [0; 3]));
+        let mut auto = apart(1, &counters(0, [0; 3]));
         let (mut wide_ns, mut rest_ns, mut split) = (0, 0, Split::one_class(1));
         for _ in 0..100 {
             wide_ns += 3 * PERIOD_NS;
@@ -120,7 +240,7 @@ mod tests {
         let topology = Topology::uniform(8, 1);
         let config = Config { wide_cpus: WideCpus::Cores(6), tiers: true, ..Config::default() };
         assert!(AutoSize::is_asked(&config));
-        let mut auto = AutoSize::new(6, &counters(0, [0; 3]));
+        let mut auto = apart(6, &counters(0, [0; 3]));
         let (mut wide_ns, mut splits) = ([0; 3], vec![Split::one_class(6)]);
         for period in 0..200 {
             wide_ns[0] += if period < 100 { 2 * PERIOD_NS } else { 0 };
@@ -139,7 +259,7 @@ mod tests {
     fn shares_by_what_the_waits_are_for() {
         let (topology, config) = (Topology::uniform(8, 1), Config::default());
         for (wide_percent, cores) in [(5, 1), (50, 4), (75, 6)] {
-            let mut auto = AutoSize::new(2, &counters(0, [0; 3]));
+            let mut auto = apart(2, &counters(0, [0; 3]));
             let (mut sums, mut split) = (CpuCounters::default(), Split::one_class(2));
             for _ in 0..200 {
                 let cores = split.nr_wide() as u64;
@@ -159,7 +279,49 @@ mod tests {
     #[test]
     fn survives_a_restart_of_the_counters() {
         let (topology, config) = (Topology::uniform(4, 1), Config::default());
-        let mut auto = AutoSize::new(1, &counters(1 << 40, [1 << 40, 0, 0]));
+        let mut auto = apart(1, &counters(1 << 40, [1 << 40, 0, 0]));
         assert_eq!(auto.update(&config, &topology, 1, &counters(0, [0; 3]), PERIOD), None);
+    }
+
+    /// Counters of scalar code that a level slows all along, with sections as rare as that.
+    fn exposed(ms: u64) -> Vec<CpuCounters> {
+        let mut cpu = CpuCounters::default();
+        cpu.losses[1].run_ns = 4 * ms * 1_000_000;
+        cpu.losses[1].exposed_ns = [0, 4 * ms * 1_000_000, 0];
+        cpu.losses[1].sections = ms / 10;
+        vec![cpu]
+    }
+
+    /// Without clocks to win it stands by, with them it divides the CPUs; where traps detect, it looks first.
+    #[test]
+    fn stands_by_where_nothing_is_to_be_won() {
+        let topology = Topology::uniform(8, 1);
+        let config = Config { trap: Components::Avx512, ..Config::default() };
+        for (clocks, apart) in [(LevelClocks::none(), false), (LevelClocks::default(), true)] {
+            let mut auto = AutoSize::new(&config, clocks, 0, &exposed(0));
+            assert!(auto.is_looking());
+            let mut changes = Vec::new();
+            for period in 1..10 {
+                let counters = exposed(50 * period);
+                changes.extend(auto.update(&config, &topology, 0, &counters, PERIOD));
+            }
+            let split = if apart { Split::one_class(1) } else { Split::default() };
+            assert_eq!(changes, [split]);
+            let words = in_words(auto.standby().unwrap());
+            assert_eq!(words.starts_with("stands by: no licence level"), !apart, "{words}");
+        }
+    }
+
+    /// A number of cores that was asked for is not questioned.
+    #[test]
+    fn the_users_word_stands() {
+        let topology = Topology::uniform(8, 1);
+        let config = Config { wide_cpus: WideCpus::Cores(2), tiers: true, ..Config::default() };
+        let mut auto = AutoSize::new(&config, LevelClocks::none(), 2, &exposed(0));
+        assert!(auto.standby().is_none() && !auto.is_looking());
+        for period in 1..40 {
+            let counters = exposed(50 * period);
+            assert_eq!(auto.update(&config, &topology, 2, &counters, PERIOD), None);
+        }
     }
 }

@@ -269,6 +269,10 @@ impl Inner {
     }
 
     fn status(&self) -> LaneStatus {
+        let standby = match &self.way {
+            Some(Way::Scx(lane)) => lane.standby(),
+            Some(Way::Affinity(_)) | None => None,
+        };
         let (mode, (wide, scalar), cpus) = match &self.way {
             Some(Way::Scx(lane)) => ("scx", lane.cpus(), lane.cpu_times()),
             Some(Way::Affinity(lane)) => ("affinity", lane.cpus(), Vec::new()),
@@ -280,6 +284,7 @@ impl Inner {
             uptime_ns: self.uptime_ns(),
             wide_cpus: wide.to_string(),
             scalar_cpus: scalar.to_string(),
+            standby,
             marks: self.config().into_iter().flat_map(|c| &c.marks).map(Mark::to_string).collect(),
             cpus,
         }

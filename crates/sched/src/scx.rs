@@ -199,6 +199,12 @@ impl Scheduler {
         Ok(())
     }
 
+    /// Count what levels cost the code beside, or do not (bpf/exposure.bpf.h).
+    pub fn watch_exposure(&mut self, watch: bool) {
+        // SAFETY: a field of the mapped section; the kernel only reads it.
+        unsafe { ptr::write_volatile(&raw mut self.bss_mut().watches, watch.into()) };
+    }
+
     /// Watch a marked function from now on.
     pub fn add_mark(&mut self, mark: &ResolvedMark) -> Result<()> {
         if self.uprobe_done.is_empty() {
@@ -463,9 +469,19 @@ fn fill_constants(open: &mut OpenMainSkel<'_>, topology: &Topology, fault: Fault
             let cpu = &mut bss.cpus[usize::from(places.cpus[at])];
             cpu.shard = shard as u32;
             cpu.scope = places.scope_of[at];
+            (cpu.number, cpu.core, cpu.sibling) = core_of(topology, places.cpus[at]);
             cpu.running_queue = policy::QUEUE_NONE;
         }
     }
+}
+
+/// Of a CPU: itself, the lowest CPU of its core, and the next one there, itself if it is alone.
+fn core_of(topology: &Topology, cpu: u16) -> (u16, u16, u16) {
+    let core = topology.cores().iter().find(|core| core.cpus.contains(cpu.into()));
+    let siblings: Vec<u16> =
+        core.map_or(vec![cpu], |core| core.cpus.iter().map(|cpu| cpu as u16).collect());
+    let at = siblings.iter().position(|&sibling| sibling == cpu).unwrap_or(0);
+    (cpu, siblings[0], siblings[(at + 1) % siblings.len()])
 }
 
 /// Leave out the programs whose attach point this kernel does not have.

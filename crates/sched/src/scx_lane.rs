@@ -8,12 +8,12 @@
 
 use std::time::{Duration, Instant};
 
-use machine::{CpuSet, Topology};
-use policy::Split;
+use machine::{CpuModel, CpuSet, LevelClocks, Platform, Topology};
+use policy::{Split, StandbyState};
 use report::lane::{CpuTimes, LaneStats, LaneTasks};
 use report::problem::Problem;
 
-use crate::autosize::{AutoSize, PERIOD};
+use crate::autosize::{self, AutoSize, PERIOD};
 use crate::config::{Config, Mark, WideCpus};
 use crate::error::{Error, Result};
 use crate::layout;
@@ -36,6 +36,8 @@ pub struct ScxLane {
     /// Their classes.
     split: Split,
     auto: Option<(AutoSize, Instant)>,
+    /// Of this CPU, by level.
+    clocks: LevelClocks,
     /// Counters of the schedulers before a restart, by CPU.
     before: Vec<CpuCounters>,
     /// How often the wide CPUs or their classes have changed.
@@ -56,7 +58,7 @@ impl ScxLane {
     /// Load and attach.
     pub fn start(config: Config, fault: Fault) -> Result<Self> {
         let topology = topology()?;
-        let wide_cores = layout::wide_cores(&topology, &config.wide_cpus)?;
+        let wide_cores = first_cores(&topology, &config)?;
         let emulation = Emulation::of(&hw::kernel::read_kernel(&hw::Live).release);
         let marks = places(&config, emulation)?;
         let trap = Trap::prepare(&config)?;
@@ -71,6 +73,7 @@ impl ScxLane {
             split: one_class(&wide_cores),
             wide_cores,
             auto: None,
+            clocks: level_clocks(&hw::cpu::read_cpu(&hw::Live)),
             before: Vec::new(),
             size_changes: 0,
         };
@@ -108,7 +111,7 @@ impl ScxLane {
     pub fn reconfigure(&mut self, config: Config) -> Result<()> {
         let resized = config.wide_cpus != self.config.wide_cpus;
         let (wide_cores, split) = if resized {
-            let wide_cores = layout::wide_cores(&self.topology, &config.wide_cpus)?;
+            let wide_cores = first_cores(&self.topology, &config)?;
             let split = one_class(&wide_cores);
             (wide_cores, split)
         } else if config.tiers != self.config.tiers {
@@ -194,7 +197,16 @@ impl ScxLane {
     /// Has the trap module withhold on the scalar CPUs as they are now.
     fn follow_classes(&mut self) -> Result<()> {
         let (wide, scalar) = self.cpus();
-        self.trap.as_mut().map_or(Ok(()), |trap| trap.follow(&wide, &scalar))
+        let looks = self.auto.as_ref().is_some_and(|(auto, _)| auto.is_looking());
+        // Without any wide CPU a task that trapped would have nowhere to go.
+        let armed = if wide.is_empty() && !looks { CpuSet::EMPTY } else { scalar };
+        self.trap.as_mut().map_or(Ok(()), |trap| trap.follow(&armed))
+    }
+
+    /// Whether wide code is kept apart, and why not, in words; `None` if the user has chosen the wide CPUs.
+    pub fn standby(&self) -> Option<String> {
+        let (auto, _) = self.auto.as_ref()?;
+        auto.standby().map(autosize::in_words)
     }
 
     /// What was counted since the start.
@@ -202,7 +214,13 @@ impl ScxLane {
         let mut counters = self.counters();
         counters.extend_from_slice(&self.before);
         let size_changes = Some(self.size_changes);
-        LaneStats { size_changes, ..lane_stats(&counters, interval_ns, self.cpus().0.len()) }
+        let standby = self.auto.as_ref().and_then(|(auto, _)| auto.standby());
+        LaneStats {
+            size_changes,
+            standing_by: standby.map(|standby| u64::from(standby.state() != StandbyState::Apart)),
+            winnable_permille: standby.map(|standby| u64::from(standby.at_most_q10) * 1000 / 1024),
+            ..lane_stats(&counters, interval_ns, self.cpus().0.len())
+        }
     }
 
     /// What the tasks have done that ran since then.
@@ -247,8 +265,12 @@ impl ScxLane {
     }
 
     fn start_sizing(&mut self) {
-        self.auto = AutoSize::is_asked(&self.config)
-            .then(|| (AutoSize::new(self.wide_cores.len(), &self.counters()), Instant::now()));
+        self.scheduler.watch_exposure(AutoSize::may_stand_by(&self.config));
+        self.auto = AutoSize::is_asked(&self.config).then(|| {
+            let (nr_wide, clocks) = (self.wide_cores.len(), self.clocks.clone());
+            let auto = AutoSize::new(&self.config, clocks, nr_wide, &self.counters());
+            (auto, Instant::now())
+        });
     }
 
     fn resize(&mut self) -> Result<()> {
@@ -267,7 +289,9 @@ impl ScxLane {
             WideCpus::Auto => layout::last_cores(topology, split.nr_wide()),
             _ => self.wide_cores.clone(),
         };
-        self.widen(wide_cores, split)?;
+        if (&wide_cores, split) != (&self.wide_cores, self.split) {
+            self.widen(wide_cores, split)?;
+        }
         self.follow_classes()
     }
 
@@ -278,7 +302,10 @@ impl ScxLane {
         self.before.extend(self.counters());
         self.scheduler.detach();
         self.topology = topology()?;
-        self.wide_cores = layout::wide_cores_left(&self.topology, &self.config.wide_cpus);
+        self.wide_cores = match AutoSize::may_stand_by(&self.config) {
+            true => Vec::new(),
+            false => layout::wide_cores_left(&self.topology, &self.config.wide_cpus),
+        };
         self.split = one_class(&self.wide_cores);
         let hints = self.hint_maps()?;
         self.scheduler = Scheduler::load(&self.topology, &self.config, Some(&hints), self.fault)?;
@@ -289,6 +316,23 @@ impl ScxLane {
     fn counters(&self) -> Vec<CpuCounters> {
         self.scheduler.counters(layout::nr_cpus(&self.topology))
     }
+}
+
+/// The cores that are wide at the start: none, where that is the policy's to say.
+fn first_cores(topology: &Topology, config: &Config) -> Result<Vec<usize>> {
+    match AutoSize::may_stand_by(config) {
+        true => Ok(Vec::new()),
+        false => layout::wide_cores(topology, &config.wide_cpus),
+    }
+}
+
+/// What levels cost this CPU, as far as data/cpus knows it. Parts of other makers have none.
+fn level_clocks(cpu: &hw::cpu::Cpu) -> LevelClocks {
+    if cpu.vendor == hw::cpu::Vendor::Amd {
+        return LevelClocks::none();
+    }
+    let model = CpuModel::of_brand(&cpu.name);
+    model.map_or_else(LevelClocks::default, |model| LevelClocks::of(&Platform::new(&model)))
 }
 
 /// No split of these cores, before anybody knows the demand.

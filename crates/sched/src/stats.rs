@@ -45,7 +45,10 @@ pub fn lane_stats(counters: &[CpuCounters], interval_ns: u64, wide_cpus: usize) 
         preemption_searches: sum(|c| c.victim_walks),
         preemption_looks: sum(|c| c.victim_looks),
         steals: sum(|c| c.steals),
-        size_changes: None, // no CPU's doing: the lane's
+        // no CPU's doing: the lane's
+        size_changes: None,
+        standing_by: None,
+        winnable_permille: None,
         overlooked: sum(|c| c.overlooked),
         target_changes: sum(|c| c.target_changes),
         wide_on_scalar_ticks: sum(|c| c.tick_wide_on_scalar),

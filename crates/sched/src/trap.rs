@@ -79,14 +79,12 @@ impl Trap {
         Ok(())
     }
 
-    /// Arms these CPUs and no others. Without any wide CPU nothing is withheld: a task that
-    /// trapped would have nowhere to go.
-    pub fn follow(&mut self, wide: &CpuSet, scalar: &CpuSet) -> Result<()> {
-        let armed = if wide.is_empty() { CpuSet::new() } else { *scalar };
+    /// Arms these CPUs and no others.
+    pub fn follow(&mut self, armed: &CpuSet) -> Result<()> {
         let Some(device) = &self.device else { return Ok(()) };
-        if armed != self.armed {
-            device.arm(&armed).map_err(|e| arm_error(&armed, &e))?;
-            self.armed = armed;
+        if *armed != self.armed {
+            device.arm(armed).map_err(|e| arm_error(armed, &e))?;
+            self.armed = *armed;
         }
         if self.watcher.is_none() {
             self.watcher = Some(watch(Arc::clone(device))?);

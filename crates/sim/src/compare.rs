@@ -123,7 +123,7 @@ pub struct SizingGap {
 /// Time before sizing is judged: it begins with one core.
 const SETTLE_NS: u64 = 1_000_000_000;
 
-/// Compare `lane:wide=auto` with every fixed size of a range. `settings` are more of lane's, such as
+/// Compare `lane:wide=auto,standby=no` with every fixed size of a range. `settings` are more of lane's, such as
 /// `,detect=trap`.
 pub fn sizing_gap(
     name: &str,
@@ -144,7 +144,8 @@ pub fn sizing_gap(
     };
     let all = |wide: &str| (1..=seeds).map(|seed| run(wide, seed)).collect::<Result<Vec<_>, _>>();
     let mean = |runs: &[(f64, u64)]| runs.iter().map(|run| run.0).sum::<f64>() / seeds as f64;
-    let auto = all("auto")?;
+    // how many cores is the question, not whether
+    let auto = all("auto,standby=no")?;
     let mut best = (0, Vec::new(), 0.0);
     for cores in sizes {
         let fixed = all(&cores.to_string())?;
@@ -214,7 +215,8 @@ pub fn sizing_reaction(seed: u64) -> Result<Reaction, CompareError> {
     }
     let sys = Sys::new(Layout::new(&stage.platform.topology(stage.scenario.packages)));
     let nr_threads = sys.layout.nr_cpus / stage.nr_cores();
-    let sched = Lane::new(&sys, LaneConfig::default());
+    let config = LaneConfig { stands_by: false, ..Default::default() };
+    let sched = Lane::new(&sys, config);
     let options = Options { seed, duration_ns: 20_000_000_000, ..Default::default() };
     let platform = stage.platform.clone();
     let mut engine = Engine::new(platform, sys, sched, Sizes::default(), w, options);

@@ -21,7 +21,7 @@ use crate::check::{Bounds, Checker, Violation};
 use crate::engine::{Action, Engine, Options, RunError};
 use crate::program::{Arrivals, Builder, Group, LockKind, OWN_INBOX, Source, Step, Workload};
 use crate::rng::{Dist, Rng};
-use crate::sched::lane::{Detect, DetectCosts, Lane, LaneConfig, Mutation, Wide};
+use crate::sched::lane::{Detect, Lane, LaneConfig, Mutation, Wide};
 use crate::sys::{Layout, Sys};
 use crate::trace::{Quiet, Sink};
 
@@ -183,7 +183,7 @@ pub(crate) fn config(rng: &mut Rng, sys: &Sys) -> LaneConfig {
     };
     let cfg =
         Cfg { wide_timeout_ns: if rng.below(3) == 0 { 0 } else { cfg.wide_timeout_ns }, ..cfg };
-    LaneConfig { cfg, detect, wide, tiers: rng.below(3) == 0, costs: DetectCosts::default() }
+    LaneConfig { cfg, detect, wide, tiers: rng.below(3) == 0, ..Default::default() }
 }
 
 /// Up to seven groups with random programs, some of them servers; and whether kernel threads storm.

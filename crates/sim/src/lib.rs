@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod best;
 pub mod bits;
 pub mod check;
 pub mod compare;

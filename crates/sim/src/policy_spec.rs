@@ -14,6 +14,8 @@
 //! | timeout | microseconds with `us`, or `ms`; of `remigrate=timeout` and of the fallback | 100ms |
 //! | slice | the same; of wide tasks | 5ms |
 //! | tiers | yes, no | no |
+//! | standby | yes, no: whether `wide=auto` may stand by | yes |
+//! | clocks | known, unknown: whether it knows the machine's clocks by level | known |
 //!
 //! ```text
 //!   prototype[:KEY=VALUE[,KEY=VALUE...]]  e.g.  prototype:cpus=2,detect=trap,end=return
@@ -32,7 +34,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use machine::{InsnClass, Platform};
+use machine::{InsnClass, LevelClocks, Platform};
 use policy::Remigrate;
 
 use crate::engine::{Engine, Options, Outcome, RunError};
@@ -193,7 +195,12 @@ fn set_lane(config: &mut LaneConfig, key: &str, value: &str) -> Result<(), Strin
         }
         ("tiers", "yes") => config.tiers = true,
         ("tiers", "no") => config.tiers = false,
-        ("tiers", _) => return Err(bad("choose yes or no")),
+        ("standby", "yes") => config.stands_by = true,
+        ("standby", "no") => config.stands_by = false,
+        ("clocks", "known") => config.clocks = None,
+        ("clocks", "unknown") => config.clocks = Some(LevelClocks::default()),
+        ("clocks", _) => return Err(bad("choose known or unknown")),
+        ("tiers" | "standby", _) => return Err(bad("choose yes or no")),
         _ => return Err(format!("{key} is no setting; see the table in the manual")),
     }
     Ok(())
@@ -279,7 +286,8 @@ impl PolicySpec {
                 simulation.run(sys, sched)
             }
             Scheme::Lane(config) => {
-                let sched = Lane::new(&sys, config.clone());
+                let clocks = config.clocks.clone().or_else(|| Some(LevelClocks::of(platform)));
+                let sched = Lane::new(&sys, LaneConfig { clocks, ..config.clone() });
                 simulation.run(sys, sched)
             }
         }

@@ -36,7 +36,7 @@ fn gains_pct(variant: &str, policy: &str) -> ([f64; 3], u64) {
 /// given, and chosen by the load. The classes are chosen once.
 #[test]
 fn tiers_help_where_levels_fill_cores() {
-    for policy in ["wide=6", "wide=auto"] {
+    for policy in ["wide=6", "wide=auto,standby=no"] {
         let (gains, changes) = gains_pct("avx512", policy);
         let [server, filter, solver] = gains;
         assert!(filter > 18.0, "{policy}: {gains:?}");
@@ -49,7 +49,7 @@ fn tiers_help_where_levels_fill_cores() {
 /// Where all wide code is of one level there is one class, and nothing changes.
 #[test]
 fn tiers_cost_nothing_where_there_is_one_level() {
-    for cores in ["4", "6", "auto"] {
+    for cores in ["4", "6", "auto,standby=no"] {
         let policy = format!("wide={cores},detect=trap-avx,remigrate=syscall-entry");
         let (gains, _) = gains_pct("one-level", &policy);
         assert_eq!(gains, [0.0; 3], "{policy}");

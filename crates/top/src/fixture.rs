@@ -76,6 +76,7 @@ pub(crate) fn answer() -> LaneAnswer {
         uptime_ns: 61_000_000_000,
         wide_cpus: "1".into(),
         scalar_cpus: "0".into(),
+        standby: None,
         marks: vec![],
         cpus: vec![cpu(0, 0), cpu(1, 3)],
     };

@@ -148,6 +148,7 @@ impl Plan {
 /// Our policy with a prototype's detection and its number of wide cores.
 fn turbolane(prototype: &PrototypeConfig) -> LaneConfig {
     let mut lane = LaneConfig::default();
+    lane.stands_by = false; // nor does a prototype
     if prototype.alpha.is_none() {
         lane.wide = Wide::Cores(prototype.cpus.div_ceil(2));
     }

@@ -39,7 +39,7 @@ pub(crate) struct RunArgs {
     /// CPUs that wide code runs on
     ///
     /// auto: as many whole cores as the load needs (in affinity mode, which measures no demand,
-    /// one). N: that many whole cores, the last ones of each node in turn; 0 for none. A list (2-3,6) or
+    /// one), and none while keeping wide code apart would cost more than it saves. N: that many whole cores, the last ones of each node in turn; 0 for none. A list (2-3,6) or
     /// one CPU (cpu:3): these, and their SMT siblings, since a core has one licence. At least one
     /// core must be left to scalar code.
     #[arg(long, value_name = "LIST|N|auto", default_value_t = Config::default().wide_cpus)]

@@ -54,7 +54,8 @@ Policies:
   lane[:KEY=VALUE[,KEY=VALUE...]]
                     Turbolane: wide=CORES|auto, detect=hint|mark|trap|trap-avx|score,
                     remigrate=syscall-entry|syscall-return|context-switch|timeout (joined by +),
-                    timeout=100ms, slice=5ms, tiers=yes|no
+                    timeout=100ms, slice=5ms, tiers=yes|no, standby=yes|no,
+                    clocks=known|unknown
   prototype[:KEY=VALUE[,KEY=VALUE...]]
                     what the papers measured: cpus=N, alpha=X (automatic sizing), detect=trap|mark,
                     end=entry|return|switch|never, timeout=2ms, slice=6ms, guests=yes|no

@@ -3,9 +3,10 @@
 //! guest. Group `sim`: the simulator's speed, and what it predicts. Groups `dvfs` and `scan`: the speed of
 //! replays and of the scanner. Group `probe`: what the frequency probe and the comparison of runs are worth, and what
 //! handing a section to another CPU costs. Group `lib`: the application library. Group `record`: what a recording costs.
-//! Group `silicon`: the dim-silicon machine itself.
+//! Group `silicon`: the dim-silicon machine itself. Group `best`: the lane's defaults beside every other choice.
 
 mod attacks;
+mod best;
 pub mod conservation;
 mod control;
 mod dvfs;
@@ -40,6 +41,7 @@ use crate::suite::Case;
 /// All benchmarks.
 pub const ALL: &[Case] = &[
     Case::bench("hints", hints::run).host(),
+    Case::bench("best", best::run).group("best").host().limit_s(1800),
     Case::bench("placement", placement::run).limit_s(3600),
     Case::bench("control", control::run).limit_s(900),
     Case::bench("conservation", conservation::run).limit_s(400),

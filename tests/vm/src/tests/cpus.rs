@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::lane::{Lane, plug, set, stat, stats};
+use crate::guest::wait_for;
+use crate::lane::{Lane, plug, set, stat, stats, turbolane};
 use crate::load::{self, Ending, Role, Source};
 use crate::samples::{Phase, Samples};
 
@@ -59,5 +60,41 @@ pub fn all_wide_and_none() -> Result<()> {
     plug(2, true)?;
     set(&["wide-cpus=auto"])?;
     everyone_runs("auto")?;
+    lane.stop().map(drop)
+}
+
+/// What `turbolane ctl status` says becomes this.
+fn wide_code_is(text: &str) -> Result<()> {
+    wait_for(text, Duration::from_secs(20), || {
+        turbolane(&["ctl", "status"]).is_ok_and(|status| status.contains(text))
+    })
+}
+
+/// With `auto`, a part of AMD's keeps nothing apart, for its clock does not fall; everyone runs.
+pub fn stands_by_without_levels() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "auto"])?;
+    everyone_runs("standing by")?;
+    wide_code_is("stands by: no licence level of this CPU lowers its clock")?;
+    let stats = stats()?;
+    ensure!(stat(&stats, "standing_by")? == 1 && stat(&stats, "wide_cpus")? == 0, "{stats}");
+    lane.stop().map(drop)
+}
+
+/// One of Intel's, of which nothing is known, is tried: sections between scalar code get CPUs of their own. When
+/// they have ended there is nothing to win, and the CPUs are given back.
+pub fn keeps_apart_with_levels() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "auto"])?;
+    let roles = [(Role::ScalarHog, 1), (Role::Mixed(Source::Hint, Ending::Explicit), 3)];
+    let mut children = load::start(Samples::shared(), &roles)?;
+    let apart = wide_code_is("keeps wide code apart");
+    let wide_cpus = stat(&stats()?, "wide_cpus");
+    for child in &mut children {
+        child.kill();
+        child.wait()?;
+    }
+    apart?;
+    ensure!(wide_cpus? > 0, "no CPU is wide");
+    wide_code_is("stands by: ")?;
+    ensure!(stat(&stats()?, "wide_cpus")? == 0, "wide CPUs for nothing");
     lane.stop().map(drop)
 }

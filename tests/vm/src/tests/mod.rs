@@ -111,6 +111,8 @@ pub const ALL: &[Case] = &[
     Case::new("one_cpu", cpus::one_cpu).cpus(1),
     Case::new("two_cpus", cpus::two_cpus).cpus(2),
     Case::new("all_wide_and_none", cpus::all_wide_and_none),
+    Case::new("standby_levels", cpus::keeps_apart_with_levels).cpu("max,vendor=GenuineIntel"),
+    Case::new("standby_no_levels", cpus::stands_by_without_levels).cpu("max,vendor=AuthenticAMD"),
     Case::new("trap", trap::withholds_and_returns),
     Case::new("trap_stress", trap::stress).limit_s(240),
     Case::new("trap_xstate_sites", trap::xstate_sites).limit_s(240),

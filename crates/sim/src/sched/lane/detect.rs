@@ -45,6 +45,8 @@ impl Lane {
         lane.counted_ns = sys.now_ns;
         self.sums.run_ns[policy::kind(task_type, level)] += used_ns;
         lane.t.ran(used_ns, level);
+        lane.unread_ns += used_ns;
+        self.watch.ran(cpu, &lane.t, level, used_ns, sys.now_ns);
         let class = self.class[cpu];
         if level > class {
             self.counters.degraded_ns += used_ns;
@@ -67,6 +69,7 @@ impl Lane {
         if t.enqueued_ns != 0 {
             let waited_ns = sys.now_ns - t.enqueued_ns;
             self.sums.wait_ns[policy::kind(t.task_type, t.level)] += waited_ns;
+            self.watch.waited(t, waited_ns);
             self.sums.mix_wait_ns += t.mix.wide_ns(waited_ns, t.level);
             t.enqueued_ns = 0;
         } else {
@@ -101,6 +104,7 @@ impl Lane {
             return false;
         }
         self.count_run(sys, cpu, task, old_type, old_level);
+        self.watch_turn(sys, cpu, task, old_level);
         self.counters.type_changes += 1;
         self.tell_sink(sys, task, sink);
         true
@@ -130,6 +134,7 @@ impl Lane {
         let lane = &mut self.tasks[task as usize];
         lane.hint_read = lane.hint_seq;
         let want = lane.hint_want;
+        self.watch_missed(sys, cpu, task);
         let event = if want > 0 { Event::HintBegin } else { Event::HintEnd };
         self.tell(sys, cpu, task, event, want, sink)
     }
@@ -215,6 +220,7 @@ impl Lane {
         let lane = &mut self.tasks[task as usize];
         lane.hint_want = level;
         lane.hint_seq += 1;
+        lane.sections += 1;
         lane.rest_until_ns = 0;
         if class >= level {
             return Verdict::default();
@@ -262,6 +268,9 @@ impl Lane {
         let Detect::Trap(from) = self.config.detect else { return Verdict::default() };
         let wide = self.tasks[task as usize].t.task_type == TYPE_WIDE as u8;
         if code.class < from || self.class[cpu] > 0 || wide {
+            return Verdict::default();
+        }
+        if !self.watch.is_armed() {
             return Verdict::default();
         }
         let cost_ns = self.config.costs.trap_ns;

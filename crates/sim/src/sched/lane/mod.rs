@@ -11,7 +11,7 @@
 //! | `place.rs` | place.bpf.h |
 //! | `serve.rs` | serve.bpf.h |
 //! | `detect.rs` | detect.bpf.h and the application library's side of a hint |
-//! | `sizing.rs` | crates/sched/src/autosize.rs |
+//! | `sizing.rs`, `standby.rs` | crates/sched/src/autosize.rs, exposure.bpf.h |
 //! | `memo.rs` | (tables of pure answers) |
 //!
 //! Where the two differ:
@@ -34,10 +34,11 @@ mod memo;
 mod place;
 mod serve;
 mod sizing;
+mod standby;
 
 use std::collections::VecDeque;
 
-use machine::InsnClass;
+use machine::{InsnClass, LevelClocks};
 use policy::{Cfg, Clock, Event, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Split, Task, Turns};
 
 use super::queue::Queue;
@@ -45,7 +46,7 @@ use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
 use crate::bits::Mask;
 use crate::program::Code;
 use crate::rng::Rng;
-use crate::sys::{Sys, Tid};
+use crate::sys::{NO_CPU, Sys, Tid};
 use crate::trace::{Happened, Sink};
 pub use memo::Mutation;
 use memo::{Memo, TRACKED};
@@ -87,6 +88,11 @@ pub struct LaneConfig {
     pub tiers: bool,
     /// What a trap, a probe and a system call cost, ns.
     pub costs: DetectCosts,
+    /// Whether automatic sizing may stand by (policy/standby.h).
+    pub stands_by: bool,
+    /// The clocks by level, `None` = nothing is known of them but what is known by
+    /// whoever makes the scheduler.
+    pub clocks: Option<LevelClocks>,
 }
 
 /// What detection costs a task, ns at the reference clock.
@@ -133,6 +139,8 @@ impl Default for LaneConfig {
             wide: Wide::Auto,
             tiers: false,
             costs: DetectCosts::default(),
+            stands_by: true,
+            clocks: None,
         }
     }
 }
@@ -163,6 +171,12 @@ struct LaneTask {
     clock_index: u32,
     /// Its affinity holds one CPU only.
     pinned: bool,
+    /// Where it last started, [`NO_CPU`] = nowhere yet.
+    last_cpu: u16,
+    /// Since its hints were read: sections begun, CPU time. And the highest level that was seen.
+    sections: u32,
+    unread_ns: u64,
+    level_seen: u8,
 }
 
 /// A queue that CPUs share.
@@ -247,6 +261,7 @@ pub struct Lane {
     split: Split,
     sums: Sums,
     sizing: sizing::AutoSize,
+    watch: standby::Watch,
     counters: SchedCounters,
     resized_ns: u64,
 }
@@ -266,7 +281,6 @@ impl Lane {
         let masks = || Mask::empty(nr);
         Lane {
             memo: Memo::new(&config.cfg),
-            config,
             tasks: Vec::new(),
             queues: queues(nr_llcs, nr),
             pinned_at: nr_llcs * NR_QUEUES as usize,
@@ -291,6 +305,8 @@ impl Lane {
             split: Split::default(),
             sums: Sums::default(),
             sizing: sizing::AutoSize::default(),
+            watch: standby::Watch::new(sys, &config),
+            config,
             counters: SchedCounters::default(),
             resized_ns: 0,
         }
@@ -386,6 +402,10 @@ impl Scheduler for Lane {
             slice_end_ns: 0,
             clock_index: self.queues.len() as u32 - 1,
             pinned: false,
+            last_cpu: NO_CPU,
+            sections: 0,
+            unread_ns: 0,
+            level_seen: 0,
         });
     }
 
@@ -430,6 +450,7 @@ impl Scheduler for Lane {
             self.score(sys, cpu, task, sink);
         }
         self.account_stop(task);
+        self.watch_stop(sys, cpu, task);
         self.set_running_queue(cpu, QUEUE_NONE as u8);
     }
 
@@ -445,6 +466,7 @@ impl Scheduler for Lane {
     #[inline]
     fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: &mut impl Sink) -> bool {
         self.account_start(sys, cpu, task);
+        self.watch_start(sys, cpu, task);
         if self.config.detect == Detect::Score {
             self.came[cpu] = (sys.now_ns, license_level(sys, cpu));
         }
@@ -468,6 +490,7 @@ impl Scheduler for Lane {
         if self.memo.ticks[self.tasks[task as usize].t.task_type as usize & 3] {
             self.tell(sys, cpu, task, Event::Tick, 0, sink);
         }
+        self.watch_level(sys, cpu, task, self.tasks[task as usize].t.level);
         self.refresh_caps(sys, task);
         let lane = &self.tasks[task as usize];
         let expired = sys.now_ns >= lane.slice_end_ns;

@@ -58,7 +58,7 @@ impl Lane {
         let (asked, online) = self.nr_asked(sys);
         if sys.now_ns == 0 {
             self.sizing.tiers = Tiers::start(asked);
-            let split = self.sizing.split();
+            let split = if self.watch.is_apart() { self.sizing.split() } else { Split::default() };
             self.apply_split(sys, split, sink);
             return if is_auto || tiers { PERIOD_NS } else { NEVER };
         }
@@ -69,8 +69,20 @@ impl Lane {
             tiers: u32::from(tiers),
             ..self.sizing.since(&self.sums.clone())
         };
-        self.sizing.tiers.update(&input);
-        let split = self.sizing.split();
+        let was_apart = self.watch.is_apart();
+        let wait_ns = input.wait_ns[policy::TYPE_WIDE as usize..].iter().sum();
+        self.watch.update(sys, &self.config, input.elapsed_ns, wait_ns);
+        let split = match (was_apart, self.watch.is_apart()) {
+            (_, false) => Split::default(),
+            (true, true) => {
+                self.sizing.tiers.update(&input);
+                self.sizing.split()
+            }
+            (false, true) => {
+                self.sizing.tiers.resume();
+                self.sizing.split()
+            }
+        };
         if split != self.split {
             self.apply_split(sys, split, sink);
         }

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What levels cost the code beside, and whether to keep wide code apart at all; see policy/exposure.h
+//! and policy/standby.h.
+
+use crate::{FLAG_HINTS, LEVEL_MAX, Task, ffi};
+
+/// How long a core holds a level, ns (`TL_LEVEL_HOLD_NS`).
+pub const LEVEL_HOLD_NS: u64 = 670_000;
+
+/// Parties of tasks, see [`party`].
+pub const NR_PARTIES: usize = 2;
+/// [`party`]: no wide code of late.
+pub const PARTY_PLAIN: usize = 0;
+/// [`party`]: wide code among others.
+pub const PARTY_MIXED: usize = 1;
+
+/// The party of a task that ran at this level.
+#[inline]
+pub fn party(task: &Task, level: u8) -> usize {
+    let hints = u32::from(task.flags & FLAG_HINTS != 0);
+    // SAFETY: plain data, only read.
+    unsafe { ffi::tlp_party(&task.mix, level.into(), hints) as usize }
+}
+
+/// `tl_exposure`: the levels of a core. All zero: none was ever raised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Exposure {
+    /// By level less one: until when it is held; the maximum is "as long as such code runs".
+    pub until_ns: [u64; LEVEL_MAX as usize],
+}
+
+impl Exposure {
+    /// What runs on the core was of one level and is of another, 0 = none. True if the core raises its
+    /// level for it.
+    #[inline]
+    pub fn turns(&mut self, old_level: u8, new_level: u8, now_ns: u64) -> bool {
+        // SAFETY: plain data on both sides, layout asserted.
+        unsafe { ffi::tlp_exposure_turns(self, old_level.into(), new_level.into(), now_ns) != 0 }
+    }
+
+    /// Of so many sections begun in so much CPU time, the last one of which may be open: those that were
+    /// not noticed.
+    pub fn nr_missed(begun: u32, is_open: bool, span_ns: u64) -> u32 {
+        // SAFETY: no memory.
+        unsafe { ffi::tlp_exposure_nr_missed(begun, is_open.into(), span_ns) }
+    }
+
+    /// So many sections of this level, in so much CPU time until now, were not noticed as they came and
+    /// went. How often the core must have raised its level.
+    pub fn missed(&mut self, level: u8, nr: u32, span_ns: u64, now_ns: u64) -> u32 {
+        // SAFETY: as in `turns`.
+        unsafe { ffi::tlp_exposure_missed(self, level.into(), nr, span_ns, now_ns) }
+    }
+
+    /// Code of this level has run for so long until now; `shares`: a sibling is busy.
+    #[inline]
+    pub fn ran(&self, losses: &mut Losses, level: u8, shares: bool, used_ns: u64, now_ns: u64) {
+        let (level, shares) = (level.into(), shares.into());
+        // SAFETY: as in `turns`.
+        unsafe { ffi::tlp_exposure_ran(self, losses, level, shares, used_ns, now_ns) }
+    }
+}
+
+/// `tl_losses`: what the tasks of a party did and lost, as sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Losses {
+    /// CPU time.
+    pub run_ns: u64,
+    /// Of it, exposed to each level; may wrap below 0, see policy/exposure.h.
+    pub exposed_ns: [u64; LEVEL_MAX as usize],
+    /// Of CPU time, beside a busy sibling.
+    pub shared_ns: u64,
+    /// Time waited in queues.
+    pub wait_ns: u64,
+    /// Starts on another CPU than before.
+    pub moves: u64,
+    /// Levels raised.
+    pub raises: u64,
+    /// How often a task turned wide.
+    pub sections: u64,
+}
+const _: () = assert!(size_of::<Losses>() == 72);
+
+impl Losses {
+    /// What has come on top of an earlier reading.
+    pub fn since(&self, before: &Losses) -> Losses {
+        let exposed_ns = std::array::from_fn(|level| {
+            self.exposed_ns[level].wrapping_sub(before.exposed_ns[level])
+        });
+        Losses {
+            run_ns: self.run_ns.saturating_sub(before.run_ns),
+            exposed_ns,
+            shared_ns: self.shared_ns.saturating_sub(before.shared_ns),
+            wait_ns: self.wait_ns.saturating_sub(before.wait_ns),
+            moves: self.moves.saturating_sub(before.moves),
+            raises: self.raises.saturating_sub(before.raises),
+            sections: self.sections.saturating_sub(before.sections),
+        }
+    }
+
+    /// Both together.
+    pub fn add(&mut self, other: &Losses) {
+        self.run_ns += other.run_ns;
+        for (sum, new) in self.exposed_ns.iter_mut().zip(other.exposed_ns) {
+            *sum = sum.wrapping_add(new);
+        }
+        self.shared_ns += other.shared_ns;
+        self.wait_ns += other.wait_ns;
+        self.moves += other.moves;
+        self.raises += other.raises;
+        self.sections += other.sections;
+    }
+}
+
+/// What the scheduler does about wide code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandbyState {
+    /// All CPUs take everything, detection works.
+    Looking,
+    /// Wide and scalar CPUs are divided.
+    Apart,
+    /// All CPUs take everything, nothing is armed.
+    StandingBy,
+}
+
+/// Why it stands by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandbyWhy {
+    /// No licence level lowers a clock.
+    NoLevels,
+    /// No wide code was seen.
+    NothingWide,
+    /// It slows no other code.
+    NothingLost,
+    /// Keeping it apart was tried.
+    CostsMore,
+}
+
+/// `tl_standby_input`: what was seen since the last call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct StandbyInput {
+    /// Wall time.
+    pub elapsed_ns: u64,
+    /// By party.
+    pub losses: [Losses; NR_PARTIES],
+    /// Time that wide tasks waited in queues.
+    pub wide_wait_ns: u64,
+    /// Clock that each level lacks, 1024 = all of it.
+    pub lacks_q10: [u32; LEVEL_MAX as usize],
+    /// CPUs of the machine.
+    pub nr_cpus: u32,
+    /// 1: wide code is seen while nothing is armed.
+    pub sees: u32,
+    /// Reserved.
+    pub zero: u32,
+}
+
+/// `tl_standby`: state of the decision. All zero is the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[allow(missing_docs)] // each field is explained where it is defined
+pub struct Standby {
+    pub sums: [Losses; NR_PARTIES],
+    pub wide_wait_ns: u64,
+    pub summed_ns: u64,
+    pub age_ns: u64,
+    pub hold_ns: u64,
+    pub apart_ns: u64,
+    pub pause_ns: u64,
+    pub failed_ns: u64,
+    pub lost_q10: [u32; NR_PARTIES],
+    pub share_q10: [u32; NR_PARTIES],
+    pub wait_q10: [u32; NR_PARTIES],
+    pub at_most_q10: u32,
+    pub won_q10: u32,
+    pub nr_attempts: u32,
+    state: u8,
+    why: u8,
+    zero: [u8; 2],
+}
+const _: () = assert!(size_of::<Standby>() == 240);
+
+impl Standby {
+    /// Take in what was seen; true if the state has changed.
+    pub fn update(&mut self, input: &StandbyInput) -> bool {
+        // SAFETY: plain data on both sides, layout asserted.
+        unsafe { ffi::tlp_standby_update(self, input) != 0 }
+    }
+
+    /// What is done now.
+    pub fn state(&self) -> StandbyState {
+        match self.state {
+            0 => StandbyState::Looking,
+            1 => StandbyState::Apart,
+            _ => StandbyState::StandingBy,
+        }
+    }
+
+    /// Why it stands by; `None` if it does not.
+    pub fn why(&self) -> Option<StandbyWhy> {
+        match self.why {
+            1 => Some(StandbyWhy::NoLevels),
+            2 => Some(StandbyWhy::NothingWide),
+            3 => Some(StandbyWhy::NothingLost),
+            4 => Some(StandbyWhy::CostsMore),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The constant is C's.
+    #[test]
+    fn the_hold_time_is_that_of_c() {
+        // SAFETY: no memory.
+        assert_eq!(LEVEL_HOLD_NS, unsafe { ffi::tlp_level_hold_ns() });
+    }
+}

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Standing by: whether to keep wide code apart at all.
+ *
+ * Problem: to keep wide code apart costs migrations, CPUs that idle while wide tasks
+ * wait, and waits. Where there is little to win, because a CPU has no licence levels,
+ * all code is wide, or every task has a core of its own, it costs more than it
+ * saves: all code wide ran 13 to 25 % slower than under the kernel's scheduler.
+ *
+ * Idea: measure both, by the same sums (exposure.h), and compare. For each party of
+ * tasks, those with wide code and those without,
+ *
+ *   lost =   exposed time * clock that the level lacks
+ *          + moves * 6 us + levels raised * 27 us
+ *          + time beside a busy sibling * 3/8
+ *          + time that wide tasks waited beside idle CPUs       (of the wide party)
+ *
+ * as a share of its CPU time. In these states:
+ *
+ *   LOOKING       all CPUs take everything, traps are armed: what is lost so?
+ *     |   \
+ *     |    clock and raises, less a move for each section, are
+ *     |    below 1 %: there is nothing to win
+ *     v     \
+ *   APART     +--> STANDING BY   all CPUs take everything, nothing is armed
+ *     |       ^     |
+ *     +-------+     +--> LOOKING again, later
+ *    costs more
+ *
+ * APART is kept if all parties together lose 1 % less than when looked at, and none
+ * loses 1.5 % more: a party that has less than a 64th of the CPU time is not asked. Where
+ * all CPUs are busy, none may get less of them either: a sixteenth less, not counting
+ * what is lost, while it waits longer for each nanosecond. (One that waits less needs
+ * less.) It is judged after a second, then all the time, with margins that are wider
+ * by half a percent. Now and then it is left to look again, as the load may have
+ * changed: a fifth of a second in 8, later in 64.
+ *
+ * Hysteresis: after an attempt that failed there is none for the hold time, 8 s, which
+ * each failure doubles, up to 64 s; one that has lasted until the next look halves it.
+ * Looks that find nothing to win become rare too, for traps cost something.
+ *
+ * Without traps (`sees`), detection goes on while standing by: hints and scores cost
+ * nothing, and marks would lose count of calls that return meanwhile. Then the look goes
+ * on all the time, and wide code that comes up is noticed at once. With traps, scalar
+ * code between wide sections counts as wide while all CPUs take everything (stay.h), so
+ * what the wide party loses then is not known, and it is not asked for the 1.5 %.
+ *
+ * Constants. Move: 9,461 instructions (`lane.migration_instructions`), 3.1 us, and
+ * 2.6 us for 64 KiB of cache. Raise: 17 us upwards (DIM 4.1) and 10 us of halt
+ * downwards (DIM 4.1, 6.3). Sibling: a core does 1.25 times as much with two busy CPUs
+ * as with one (Intel: 15 to 30 %), so each loses 3/8. Margins and times: round numbers;
+ * the margins are of the order of the bar that they are for, no load slower by 1 %.
+ *
+ * Limits. It believes what detection says: code that is announced as wide and is not
+ * is kept apart too. Clocks that a core gains because others idle are not in it.
+ */
+#ifndef TL_POLICY_STANDBY_H
+#define TL_POLICY_STANDBY_H
+
+#include "exposure.h"
+#include "tiers.h"
+
+#define TL_STANDBY_MOVE_NS 6000ull
+#define TL_STANDBY_RAISE_NS 27000ull
+/* After a change of state nothing is counted for so long; while apart, that is what
+ * sizing takes from one core to many. */
+#define TL_STANDBY_SKIP_NS 50000000ull
+#define TL_STANDBY_SKIP_APART_NS 500000000ull
+/* What a judgement takes; and the sums are halved when they come to twice as long. */
+#define TL_STANDBY_LOOK_NS 200000000ull
+#define TL_STANDBY_JUDGE_NS 500000000ull
+#define TL_STANDBY_WINDOW_NS 1000000000ull
+/* 1 %: what there must be to win, and what must be won. */
+#define TL_STANDBY_WORTH_Q10 10u
+/* 1.5 %: what a party may lose. */
+#define TL_STANDBY_HARM_Q10 15u
+/* 0.5 %: hysteresis of both. */
+#define TL_STANDBY_SLACK_Q10 5u
+/* A sixteenth: what its share of busy CPUs may fall by. Shares of 0.2 s repeat to a few
+ * percent. */
+#define TL_STANDBY_SHARE 16u
+/* Beside a busy sibling a CPU loses 3/8; CPUs are all busy that idle for a 32nd. */
+#define TL_STANDBY_SIBLING_Q10 384u
+#define TL_STANDBY_IDLE 32u
+/* A party with less than a 64th of the CPU time is not asked. */
+#define TL_STANDBY_PARTY 64u
+/* After an attempt that failed, at first; and at most. An attempt takes a second, so
+ * an eighth of the time and, later, a 64th is spent on what does not pay. */
+#define TL_STANDBY_HOLD_NS 8000000000ull
+#define TL_STANDBY_HOLD_MAX_NS (8 * TL_STANDBY_HOLD_NS)
+/* Between looks that find nothing, at first; and at most: 0.2 s of 16 s are armed. */
+#define TL_STANDBY_PAUSE_NS 1000000000ull
+#define TL_STANDBY_PAUSE_MAX_NS (16 * TL_STANDBY_PAUSE_NS)
+/* From one look to the next while apart, at first. */
+#define TL_STANDBY_APART_NS 8000000000ull
+
+enum tl_standby_state {
+	TL_LOOKING = 0,
+	TL_APART = 1,
+	TL_STANDING_BY = 2,
+};
+
+/* Why it stands by. */
+enum tl_standby_why {
+	TL_WHY_NONE = 0,	 /* it does not */
+	TL_WHY_NO_LEVELS = 1,	 /* no licence level lowers a clock */
+	TL_WHY_NOTHING_WIDE = 2, /* no wide code was seen */
+	TL_WHY_NOTHING_LOST = 3, /* it slows no other code, by 1 % at least */
+	TL_WHY_COSTS_MORE = 4,	 /* keeping it apart was tried */
+};
+
+/* What was seen since the last call, sums over all CPUs. */
+struct tl_standby_input {
+	u64 elapsed_ns; /* wall time since the last call */
+	struct tl_losses losses[TL_NR_PARTIES];
+	u64 wide_wait_ns; /* time that wide tasks waited in queues */
+	/* clock that level c + 1 lacks, 1024 = all of it */
+	u32 lacks_q10[TL_LEVEL_MAX];
+	u32 nr_cpus;
+	u32 sees; /* wide code is seen while nothing is armed */
+	u32 zero;
+};
+
+/* All zero is the start. */
+struct tl_standby {
+	struct tl_losses sums[TL_NR_PARTIES]; /* of this state */
+	u64 wide_wait_ns;
+	u64 summed_ns; /* how long that took */
+	u64 age_ns;    /* time in this state */
+	u64 hold_ns;   /* before the next attempt; 0 = TL_STANDBY_HOLD_NS */
+	u64 apart_ns;  /* while apart, before the next look */
+	u64 pause_ns;  /* while standing by, before the next look */
+	u64 failed_ns; /* since an attempt failed; large if none did */
+	/* when looked at: what is lost; the share of all CPUs without that, if they
+	 * were busy, else 0 */
+	u32 lost_q10[TL_NR_PARTIES];
+	u32 share_q10[TL_NR_PARTIES];
+	u32 wait_q10[TL_NR_PARTIES]; /* and time waited over CPU time */
+	u32 at_most_q10; /* what could be won then at most, of all CPU time */
+	u32 won_q10;	 /* what is won, at the last judgement while apart */
+	u32 nr_attempts; /* how often it has become TL_APART */
+	u8 state;	 /* enum tl_standby_state */
+	u8 why;		 /* enum tl_standby_why, of TL_STANDING_BY */
+	u8 zero[2];
+};
+
+tl_inline void tl_standby_enter(struct tl_standby *s, u32 state, u32 why)
+{
+	s->nr_attempts += state == TL_APART && s->state != TL_APART;
+	s->state = state;
+	s->why = why;
+	s->age_ns = 0;
+	s->summed_ns = 0;
+	s->wide_wait_ns = 0;
+	for (u32 p = 0; p < TL_NR_PARTIES; p++)
+		s->sums[p] = (struct tl_losses){};
+}
+
+/* Take in what was seen; sums that are large are halved. */
+tl_inline void tl_standby_add(struct tl_standby *s,
+			      const struct tl_standby_input *in)
+{
+	u32 halve = s->summed_ns >= 2 * TL_STANDBY_WINDOW_NS;
+
+	for (u32 p = 0; p < TL_NR_PARTIES; p++) {
+		struct tl_losses *sum = &s->sums[p];
+		const struct tl_losses *new = &in->losses[p];
+
+		sum->run_ns = (sum->run_ns >> halve) + new->run_ns;
+		sum->shared_ns = (sum->shared_ns >> halve) + new->shared_ns;
+		sum->wait_ns = (sum->wait_ns >> halve) + new->wait_ns;
+		sum->moves = (sum->moves >> halve) + new->moves;
+		sum->raises = (sum->raises >> halve) + new->raises;
+		sum->sections = (sum->sections >> halve) + new->sections;
+		for (u32 c = 0; c < TL_LEVEL_MAX; c++)
+			sum->exposed_ns[c] =
+				(u64)((s64)sum->exposed_ns[c] / (1 + halve)) +
+				new->exposed_ns[c];
+	}
+	s->wide_wait_ns = (s->wide_wait_ns >> halve) + in->wide_wait_ns;
+	s->summed_ns = (s->summed_ns >> halve) + in->elapsed_ns;
+}
+
+/* Whether any level lowers a clock. */
+tl_inline u32 tl_standby_has_levels(const struct tl_standby_input *in)
+{
+	u32 all = 0;
+
+	for (u32 c = 0; c < TL_LEVEL_MAX; c++)
+		all |= in->lacks_q10[c];
+	return all;
+}
+
+/* What a party lost by clocks and raises, ns. */
+tl_inline u64 tl_standby_clock_ns(const struct tl_losses *l,
+				  const struct tl_standby_input *in)
+{
+	s64 ns = 0;
+
+	for (u32 c = 0; c < TL_LEVEL_MAX; c++)
+		ns += (s64)l->exposed_ns[c] * in->lacks_q10[c] / 1024;
+	if (tl_standby_has_levels(in))
+		ns += l->raises * TL_STANDBY_RAISE_NS;
+	return ns > 0 ? (u64)ns : 0;
+}
+
+/* CPU time of all parties. */
+tl_inline u64 tl_standby_run_ns(const struct tl_standby *s)
+{
+	return s->sums[TL_PARTY_PLAIN].run_ns + s->sums[TL_PARTY_MIXED].run_ns;
+}
+
+/* Time that wide tasks waited while CPUs idled. */
+tl_inline u64 tl_standby_stranded_ns(const struct tl_standby *s, u32 nr_cpus)
+{
+	u64 all_ns = s->summed_ns * nr_cpus, run_ns = tl_standby_run_ns(s);
+
+	return tl_min_u64(s->wide_wait_ns,
+			  all_ns > run_ns ? all_ns - run_ns : 0);
+}
+
+tl_inline u32 tl_standby_share_q10(u64 ns, u64 of_ns)
+{
+	return of_ns ? (u32)tl_min_u64(ns * 1024 / of_ns, 1024) : 0;
+}
+
+/* What each party loses, as a share of its CPU time. */
+tl_inline void tl_standby_lost(const struct tl_standby *s,
+			       const struct tl_standby_input *in,
+			       u32 lost_q10[TL_NR_PARTIES])
+{
+	u64 stranded_ns = tl_standby_stranded_ns(s, in->nr_cpus);
+
+	for (u32 p = 0; p < TL_NR_PARTIES; p++) {
+		const struct tl_losses *l = &s->sums[p];
+		u64 idle_ns = p == TL_PARTY_MIXED ? stranded_ns : 0;
+		u64 ns = tl_standby_clock_ns(l, in) + idle_ns +
+			 l->shared_ns * TL_STANDBY_SIBLING_Q10 / 1024 +
+			 l->moves * TL_STANDBY_MOVE_NS;
+
+		lost_q10[p] = tl_standby_share_q10(ns, l->run_ns + idle_ns);
+	}
+}
+
+/* Each party's share of all CPUs, not counting what it loses; 0 if these are not all
+ * busy. */
+tl_inline void tl_standby_shares(const struct tl_standby *s, u32 nr_cpus,
+				 const u32 lost_q10[TL_NR_PARTIES],
+				 u32 share_q10[TL_NR_PARTIES])
+{
+	u64 all_ns = s->summed_ns * nr_cpus, run_ns = tl_standby_run_ns(s);
+	u32 busy = run_ns + all_ns / TL_STANDBY_IDLE >= all_ns;
+
+	for (u32 p = 0; p < TL_NR_PARTIES; p++) {
+		u64 used_ns = s->sums[p].run_ns * (1024 - lost_q10[p]) / 1024;
+
+		share_q10[p] = busy ? tl_standby_share_q10(used_ns, all_ns) : 0;
+	}
+}
+
+/* Time that a party waits for each of its CPU time, 64 times at most. */
+tl_inline u32 tl_standby_wait_q10(const struct tl_losses *l)
+{
+	u64 most_ns = l->run_ns << 6;
+
+	return l->run_ns ? (u32)(tl_min_u64(l->wait_ns, most_ns) * 1024 /
+				 l->run_ns) :
+			   0;
+}
+
+/* Whether a party's share of busy CPUs, of which it has this much now, has fallen for
+ * no lack of demand. */
+tl_inline u32 tl_standby_robs(const struct tl_standby *s, u32 party,
+			      u32 share_q10)
+{
+	u32 old_q10 = s->share_q10[party];
+
+	return old_q10 && share_q10 &&
+	       share_q10 < old_q10 - old_q10 / TL_STANDBY_SHARE &&
+	       tl_standby_wait_q10(&s->sums[party]) > s->wait_q10[party];
+}
+
+/* What could be won at most: what is lost by clocks and raises, less a move for each
+ * section. */
+tl_inline u32 tl_standby_at_most(const struct tl_standby *s,
+				 const struct tl_standby_input *in)
+{
+	u64 won_ns = 0, cost_ns = 0;
+
+	for (u32 p = 0; p < TL_NR_PARTIES; p++) {
+		won_ns += tl_standby_clock_ns(&s->sums[p], in);
+		cost_ns += s->sums[p].sections * TL_STANDBY_MOVE_NS;
+	}
+	return tl_standby_share_q10(won_ns > cost_ns ? won_ns - cost_ns : 0,
+				    tl_standby_run_ns(s));
+}
+
+/* Whether keeping wide code apart pays, with margins that are wider by the slack. */
+tl_inline u32 tl_standby_pays(struct tl_standby *s,
+			      const struct tl_standby_input *in, u32 slack_q10)
+{
+	u64 all_ns = tl_standby_run_ns(s);
+	u32 lost_q10[TL_NR_PARTIES], share_q10[TL_NR_PARTIES];
+	s64 won = 0;
+	u32 harms = 0;
+
+	tl_standby_lost(s, in, lost_q10);
+	tl_standby_shares(s, in->nr_cpus, lost_q10, share_q10);
+	for (u32 p = 0; p < TL_NR_PARTIES; p++) {
+		u64 run_ns = s->sums[p].run_ns;
+
+		won += (s64)run_ns * ((s64)s->lost_q10[p] - lost_q10[p]);
+		if (run_ns < all_ns / TL_STANDBY_PARTY)
+			continue;
+		harms |= (in->sees || p == TL_PARTY_PLAIN) &&
+			 lost_q10[p] > s->lost_q10[p] + TL_STANDBY_HARM_Q10 +
+					       slack_q10;
+		harms |= tl_standby_robs(s, p, share_q10[p]);
+	}
+	s->won_q10 = won > 0 && all_ns ? (u32)((u64)won / all_ns) : 0;
+	return !harms && s->won_q10 + slack_q10 >= TL_STANDBY_WORTH_Q10;
+}
+
+/* All CPUs take everything: is there something to win? */
+tl_inline void tl_standby_look(struct tl_standby *s,
+			       const struct tl_standby_input *in)
+{
+	u32 why = TL_WHY_NONE;
+
+	if (s->summed_ns < TL_STANDBY_LOOK_NS)
+		return;
+	tl_standby_lost(s, in, s->lost_q10);
+	tl_standby_shares(s, in->nr_cpus, s->lost_q10, s->share_q10);
+	for (u32 p = 0; p < TL_NR_PARTIES; p++)
+		s->wait_q10[p] = tl_standby_wait_q10(&s->sums[p]);
+	s->at_most_q10 = tl_standby_at_most(s, in);
+	if (!tl_standby_has_levels(in))
+		why = TL_WHY_NO_LEVELS;
+	else if (!s->sums[TL_PARTY_MIXED].run_ns)
+		why = TL_WHY_NOTHING_WIDE;
+	else if (s->at_most_q10 < TL_STANDBY_WORTH_Q10)
+		why = TL_WHY_NOTHING_LOST;
+	else if (s->failed_ns < s->hold_ns)
+		why = TL_WHY_COSTS_MORE;
+	if (!why) {
+		s->pause_ns = TL_STANDBY_PAUSE_NS;
+		tl_standby_enter(s, TL_APART, why);
+	} else if (s->state == TL_LOOKING) {
+		s->pause_ns =
+			tl_min_u64(2 * s->pause_ns, TL_STANDBY_PAUSE_MAX_NS);
+		tl_standby_enter(s, TL_STANDING_BY, why);
+	} else {
+		s->why = why;
+	}
+}
+
+/* The CPUs are divided: does it pay? */
+tl_inline void tl_standby_judge(struct tl_standby *s,
+				const struct tl_standby_input *in)
+{
+	u32 kept = s->age_ns >= 2 * TL_STANDBY_WINDOW_NS;
+
+	if (s->summed_ns < TL_STANDBY_JUDGE_NS)
+		return;
+	if (!tl_standby_pays(s, in, kept ? TL_STANDBY_SLACK_Q10 : 0)) {
+		s->hold_ns = s->failed_ns < TL_STANDBY_HOLD_MAX_NS ?
+				     tl_min_u64(2 * s->hold_ns,
+						TL_STANDBY_HOLD_MAX_NS) :
+				     s->hold_ns;
+		s->failed_ns = 0;
+		s->apart_ns = TL_STANDBY_APART_NS;
+		s->pause_ns = s->hold_ns;
+		tl_standby_enter(s, TL_STANDING_BY, TL_WHY_COSTS_MORE);
+	} else if (s->age_ns >= s->apart_ns) {
+		s->hold_ns = tl_max_u64(s->hold_ns / 2, TL_STANDBY_HOLD_NS);
+		s->apart_ns =
+			tl_min_u64(2 * s->apart_ns, TL_STANDBY_HOLD_MAX_NS);
+		tl_standby_enter(s, TL_LOOKING, TL_WHY_NONE);
+	}
+}
+
+/* Take in what was seen; true if the state has changed. */
+tl_inline u32 tl_standby_update(struct tl_standby *s,
+				const struct tl_standby_input *in)
+{
+	u32 old = s->state;
+	u64 skip_ns = old == TL_APART ? TL_STANDBY_SKIP_APART_NS :
+					TL_STANDBY_SKIP_NS;
+
+	if (!s->hold_ns) {
+		s->hold_ns = TL_STANDBY_HOLD_NS;
+		s->apart_ns = TL_STANDBY_APART_NS;
+		s->pause_ns = TL_STANDBY_PAUSE_NS;
+		s->failed_ns = TL_STANDBY_HOLD_MAX_NS;
+	}
+	if (s->age_ns >= skip_ns)
+		tl_standby_add(s, in);
+	s->age_ns += in->elapsed_ns;
+	if (s->failed_ns < TL_STANDBY_HOLD_MAX_NS)
+		s->failed_ns += in->elapsed_ns;
+	if (old == TL_APART)
+		tl_standby_judge(s, in);
+	else if (old == TL_LOOKING || in->sees)
+		tl_standby_look(s, in);
+	else if (s->age_ns >= s->pause_ns)
+		tl_standby_enter(s, TL_LOOKING, TL_WHY_NONE);
+	return s->state != old;
+}
+
+#endif
