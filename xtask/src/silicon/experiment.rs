@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use silicon::{Log, Machine, Settings};
 
-use crate::results::BenchResult;
 use crate::binaries::Binaries;
 use crate::lab::Lab;
+use crate::results::BenchResult;
 use crate::silicon::picture::{self, Band};
 use crate::silicon::point::Bench;
 use crate::silicon::rows::{self, Experiment, Rows};

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use silicon::{CpuTotals, Log};
 use testbed::Step;
 
-use crate::results::{BenchResult, Better};
 use crate::lab::Lab;
+use crate::results::{BenchResult, Better};
 use crate::silicon::results::exact;
 
 /// The CPU, and how many of them: the load's and the profiler's.
