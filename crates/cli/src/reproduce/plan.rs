@@ -147,8 +147,8 @@ impl Plan {
 
 /// Our policy with a prototype's detection and its number of wide cores.
 fn turbolane(prototype: &PrototypeConfig) -> LaneConfig {
-    let mut lane = LaneConfig::default();
-    lane.stands_by = false; // nor does a prototype
+    // Nor does a prototype stand by.
+    let mut lane = LaneConfig { stands_by: false, ..LaneConfig::default() };
     if prototype.alpha.is_none() {
         lane.wide = Wide::Cores(prototype.cpus.div_ceil(2));
     }
