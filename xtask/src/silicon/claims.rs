@@ -102,10 +102,10 @@ mod tests {
     use super::*;
 
     const LOG: &str = "mark t_ns=1000 value=1\n\
-        cpu t_ns=1000 cpu=0 insns=9 cycles=9 busy_ns=5,0 halted_ns=0 throttled_ns=0 wide=0\n\
+        cpu t_ns=1000 cpu=0 insns=9 cycles=9 busy_ns=5,0 halted_ns=0 throttled_ns=0 needed_ns=0 wide=0\n\
         package t_ns=1000 energy_uj=100\n\
         mark t_ns=3000 value=2\n\
-        cpu t_ns=3000 cpu=0 insns=9 cycles=2809 busy_ns=505,500 halted_ns=0 throttled_ns=0 wide=0\n\
+        cpu t_ns=3000 cpu=0 insns=9 cycles=2809 busy_ns=505,500 halted_ns=0 throttled_ns=0 needed_ns=0 wide=0\n\
         package t_ns=3000 energy_uj=300\n";
 
     fn claim(what: &str, cpu: usize, seen: f64) -> String {

@@ -98,11 +98,11 @@ mod tests {
     use super::*;
 
     const LOG: &str = "mark t_ns=1000 value=2\n\
-        cpu t_ns=1000 cpu=0 insns=9 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 needed_ns=0 wide=0,0,0,0,0\n\
-        cpu t_ns=1000 cpu=1 insns=9 busy_ns=40,10,0 halted_ns=0 throttled_ns=0 needed_ns=5 wide=0,0,0,0,0\n\
+        cpu t_ns=1000 cpu=0 insns=9 cycles=9 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 needed_ns=0 wide=0,0,0,0,0\n\
+        cpu t_ns=1000 cpu=1 insns=9 cycles=9 busy_ns=40,10,0 halted_ns=0 throttled_ns=0 needed_ns=5 wide=0,0,0,0,0\n\
         mark t_ns=3000 value=3\n\
-        cpu t_ns=3000 cpu=0 insns=9 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 needed_ns=0 wide=0,0,0,0,0\n\
-        cpu t_ns=3000 cpu=1 insns=9 busy_ns=640,10,400 halted_ns=0 throttled_ns=0 needed_ns=105 wide=0,0,0,0,0\n";
+        cpu t_ns=3000 cpu=0 insns=9 cycles=9 busy_ns=40,0,0 halted_ns=0 throttled_ns=0 needed_ns=0 wide=0,0,0,0,0\n\
+        cpu t_ns=3000 cpu=1 insns=9 cycles=9 busy_ns=640,10,400 halted_ns=0 throttled_ns=0 needed_ns=105 wide=0,0,0,0,0\n";
 
     fn profile(reduced_pct: f64, avoidable_pct: Option<f64>) -> Profile {
         Profile { load: "x".into(), mark: 2, reduced_pct: Some(reduced_pct), avoidable_pct }
