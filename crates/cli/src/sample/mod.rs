@@ -58,6 +58,9 @@ that uses AVX-512 for its head and scalar code for the rest counts as a whole.
 A victim is other code that was sampled on the same core within 1ms after wide code.
 Whether the clock was low then is not seen.
 
+In a virtual machine the timer that takes samples can be 0.1 ms late. Wide sections
+shorter than that lose some of their samples to the code after them.
+
 folded: a line per call chain, outermost caller first, with its number of samples, as
 flame graph programs read it. Functions with wide code have names, other frames are
 files. Callers are found by frame pointers, which many libraries do not keep.
