@@ -125,7 +125,8 @@ impl Hogs {
     /// Those that waited longest: for how long, when that ended, and what they are, a line each.
     pub fn who_waited_most(&self, nr: usize) -> String {
         let mut hogs: Vec<usize> = (0..self.children.len()).collect();
-        hogs.sort_by_key(|&i| std::cmp::Reverse(self.longest_of(i)));
+        // They go on: a wait that was read twice would not be the same.
+        hogs.sort_by_cached_key(|&i| std::cmp::Reverse(self.longest_of(i)));
         let line = |&i: &usize| {
             let at_ns = self.notes.longest_at_ns[i].load(Ordering::Relaxed);
             let ago = Duration::from_nanos(now_ns().saturating_sub(at_ns));
