@@ -94,7 +94,7 @@ pub const ALL: &[Case] = &[
     Case::new("pstate_scheduler", pstate_scheduler::follows_threads)
         .limit_s(400)
         .allow_log(&["sched_ext: "]),
-    Case::new("record", record::command).limit_s(300),
+    Case::new("record", record::command).virtual_time().limit_s(300),
     Case::new("record_system", record::system).limit_s(400),
     Case::new("license_counters", license_counters::everything).cpu(CPU_WITH_LEVELS).icount(),
     Case::new("scores", scores::place_tasks).cpu(CPU_WITH_LEVELS).icount().limit_s(400),
