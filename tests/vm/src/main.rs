@@ -40,6 +40,7 @@ mod point;
 mod probe_site;
 mod pstate_end;
 mod recorded_waits;
+mod recorder;
 mod samples;
 mod silicon;
 mod silicon_bursts;

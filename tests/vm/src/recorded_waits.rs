@@ -6,14 +6,14 @@
 //! time, and a task's turn of a tick often passes before its CPU gets there: by the clocks of a thousand busy tasks the
 //! longest wait was 4.3 s, three turns in a row, where the kernel saw 1.5 s from each to the next.
 
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use report::record::RecordSummary;
 
-use crate::guest::wait_for;
-use crate::lane::{TURBOLANE, turbolane};
+use crate::lane::turbolane;
+use crate::recorder;
 
 const TRACE: &str = "/tmp/waits.trace";
 /// Of so many events the kernel may leave one out (why, tests/record.rs says): a lost beginning of a turn makes a wait
@@ -28,22 +28,13 @@ pub struct RecordedWaits {
 impl RecordedWaits {
     /// Begin.
     pub fn start() -> Result<Self> {
-        let _ = std::fs::remove_file(TRACE);
-        let mut command = Command::new(TURBOLANE);
-        command.args(["record", "--quiet", "--system", "-o", TRACE]);
-        let recorder = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        let recorder = recorder.context("turbolane record cannot be started")?;
-        wait_for("no recording appears", Duration::from_secs(120), || {
-            std::fs::metadata(TRACE).is_ok_and(|file| file.len() > 0)
-        })?;
+        let recorder = recorder::start_system(TRACE, &["--quiet"])?;
         Ok(RecordedWaits { recorder })
     }
 
     /// End; the longest wait, and a line about it.
     pub fn finish(mut self) -> Result<(Duration, String)> {
-        // SAFETY: our own child, not yet waited for.
-        unsafe { libc::kill(self.recorder.id() as i32, libc::SIGINT) };
-        ensure!(self.recorder.wait()?.success(), "turbolane record failed");
+        recorder::end(&mut self.recorder)?;
         let summary: RecordSummary =
             serde_json::from_str(&turbolane(&["trace", TRACE, "--json"])?)?;
         let (lost, events) = (summary.lost_events, summary.events);

@@ -2,8 +2,7 @@
 //! Recordings of loads whose behaviour is known: who ran, who called what, who was woken; and that they can be
 //! read while they are written.
 
-use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
@@ -11,8 +10,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::guest::{nr_cpus, wait_for, work};
-use crate::lane::{Lane, TURBOLANE, turbolane};
+use crate::lane::{Lane, turbolane};
 use crate::probe_site;
+use crate::recorder;
 
 /// The load's pairs of workers, and the rounds of each: a marked call, and a wait for the other one.
 const PAIRS: usize = 4;
@@ -68,12 +68,6 @@ fn sum(tasks: &[Value], key: &str) -> u64 {
     tasks.iter().filter_map(|task| task[key].as_u64()).sum()
 }
 
-fn record(args: &[&str]) -> Result<Child> {
-    let mut command = Command::new(TURBOLANE);
-    command.arg("record").args(args).stdin(Stdio::null()).stdout(Stdio::null());
-    command.spawn().context("turbolane cannot be started")
-}
-
 /// What the kernel may leave out of a recording: a program that is preempted, which those of a task's begin, end
 /// and names can be, and that another task on the same CPU runs into, is not run a second time. The kernel counts
 /// it, the recorder tells it. Seen once in about thirty recordings on an emulated machine.
@@ -83,7 +77,7 @@ const LEFT_OUT_MAX: u64 = 2;
 fn record_load(file: &str) -> Result<(Value, u64)> {
     let mark = probe_site::mark();
     let args = ["-o", file, "--mark", &mark, "--", "vmtests", "record-load"];
-    let code = record(&args)?.wait()?;
+    let code = recorder::start(&args)?.wait()?;
     ensure!(code.success(), "turbolane record ended with {code}");
     let summary = summary(file)?;
     let lost = count(&summary, "lost_events")?;
@@ -142,7 +136,8 @@ pub fn command() -> Result<()> {
 
 /// The command's exit code is passed on.
 fn exit_codes() -> Result<()> {
-    let code = record(&["-q", "-o", "/tmp/code.trace", "--", "sh", "-c", "exit 7"])?.wait()?;
+    let code =
+        recorder::start(&["-q", "-o", "/tmp/code.trace", "--", "sh", "-c", "exit 7"])?.wait()?;
     ensure!(code.code() == Some(7), "exit 7 became {code}");
     Ok(())
 }
@@ -153,10 +148,7 @@ pub fn system() -> Result<()> {
     let mark = probe_site::mark();
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3", "--mark", &mark])?;
     let file = "/tmp/system.trace";
-    let mut recorder = record(&["-o", file, "--system", "--syscalls", "--stalls"])?;
-    wait_for("no recording appears", Duration::from_secs(60), || {
-        fs::metadata(file).is_ok_and(|file| file.len() > 0)
-    })?;
+    let mut recorder = recorder::start_system(file, &["--syscalls", "--stalls"])?;
     let mut load = Command::new("vmtests").arg("record-load").spawn()?;
     let mut early = 0;
     wait_for("the file does not grow", Duration::from_secs(60), || {
@@ -165,10 +157,7 @@ pub fn system() -> Result<()> {
         early > 100
     })?;
     ensure!(load.wait()?.success(), "the load failed");
-    // SAFETY: our own child, not yet waited for.
-    unsafe { libc::kill(recorder.id() as i32, libc::SIGINT) };
-    let code = recorder.wait()?;
-    ensure!(code.success(), "after Ctrl-C turbolane record ended with {code}");
+    recorder::end(&mut recorder)?;
     lane.stop()?;
 
     let summary = summary(file)?;
