@@ -30,7 +30,7 @@ macro_rules! patches {
 }
 
 /// In the order in which they are applied, after those of `patches.rs`.
-const PATCHES: [(&str, &str); 9] = patches!(
+const PATCHES: [(&str, &str); 10] = patches!(
     "01-local-time.patch",
     "02-classes.patch",
     "03-waits.patch",
@@ -39,7 +39,8 @@ const PATCHES: [(&str, &str); 9] = patches!(
     "06-random-seed.patch",
     "07-mark.patch",
     "08-build.patch",
-    "09-notices.patch"
+    "09-notices.patch",
+    "10-cores.patch"
 );
 
 /// What is added to Bochs' source.

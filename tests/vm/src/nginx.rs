@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The papers' web server (SFMA 4), as one point of an experiment: nginx compresses a file and sends it
-//! over TLS 1.3 with ChaCha20-Poly1305, and wrk asks for it.
+//! The papers' web server (SFMA 4), as one point of an experiment: nginx sends a file over TLS 1.3 with
+//! ChaCha20-Poly1305, and wrk requests it.
 //!
 //! ```text
-//! vmtests nginx CODE REQUESTS [ARGUMENT OF turbolane run...]
+//! vmtests nginx PAGE CODE REQUESTS [ARGUMENT OF turbolane run...]
 //! ```
 //!
-//! CODE is the form of OpenSSL's ciphers (`openssl.rs`). With arguments the load runs under `turbolane run`. Workers share
+//! PAGE is `gzip`, a file of 26 kB that nginx compresses for each request, or `plain`, the same file sent as it is. CODE is the form of
+//! OpenSSL's ciphers (`openssl.rs`). With arguments the load runs under `turbolane run`. Workers share
 //! all CPUs but CPU 0, which wrk and turbolane have: the lane's wide CPUs are the last ones. What was measured goes to
 //! `point.json`.
 //!
@@ -20,7 +21,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::guest::{set_affinity, wait_for};
@@ -29,12 +30,11 @@ use crate::point::{Done, Running, Scheduler, load_cpus};
 
 const DIR: &str = "/tmp/nginx";
 const PORT: u16 = 8443;
-/// More than there are CPUs: a worker that waits for a wide CPU leaves its CPU to another.
-const WORKERS: usize = 12;
-const CONNECTIONS: u32 = 48;
-/// Requests before the first mark: each connection has had some, and the trap module has seen
-/// nginx at work.
-const WARM_UP: u32 = 200;
+/// For each CPU of the server; more than one, because a worker that waits for a wide CPU leaves its CPU to another.
+const WORKERS_PER_CPU: usize = 3;
+const CONNECTIONS_PER_WORKER: usize = 4;
+/// Requests before the first mark: by then the trap module has seen nginx at work.
+const WARM_UP_PER_CONNECTION: usize = 4;
 /// For all requests together, in the guest's time.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -85,15 +85,41 @@ struct Measured {
     seconds: f64,
 }
 
+/// What nginx does with the file.
+#[derive(Clone, Copy)]
+enum Page {
+    Gzip,
+    Plain,
+}
+
+impl Page {
+    fn parse(name: &str) -> Result<Self> {
+        match name {
+            "gzip" => Ok(Page::Gzip),
+            "plain" => Ok(Page::Plain),
+            _ => bail!("PAGE is gzip or plain, not \"{name}\""),
+        }
+    }
+
+    /// nginx's setting.
+    fn gzip(self) -> &'static str {
+        match self {
+            Page::Gzip => "on",
+            Page::Plain => "off",
+        }
+    }
+}
+
 /// One point: see the head of this file.
-pub fn point(code: &str, requests: &str, run: &[&str]) -> Result<()> {
-    let requests: u32 = requests.parse().context("REQUESTS is no number")?;
-    let code = Code::parse(code)?;
+pub fn point(page: &str, code: &str, requests: &str, run: &[&str]) -> Result<()> {
+    let requests: usize = requests.parse().context("REQUESTS is no number")?;
+    let (page, code) = (Page::parse(page)?, Code::parse(code)?);
     let cpus = load_cpus()?;
+    let workers = cpus.len() * WORKERS_PER_CPU;
     set_affinity(0, &[0])?;
-    let nginx = serve(&code, cpus)?;
+    let nginx = serve(page, &code, cpus, workers)?;
     let scheduler = Scheduler::start(run)?;
-    let measured = load(requests)?;
+    let measured = load(requests, workers * CONNECTIONS_PER_WORKER)?;
     ensure!(measured.bad == 0, "{} responses were errors", measured.bad);
     let done = Done { load: "nginx", done: f64::from(measured.requests), cpu_s: None };
     scheduler.end(&[done], measured.seconds)?;
@@ -102,9 +128,9 @@ pub fn point(code: &str, requests: &str, run: &[&str]) -> Result<()> {
 }
 
 /// nginx on these CPUs, with this form of the ciphers.
-fn serve(code: &Code, cpus: Vec<usize>) -> Result<Running> {
+fn serve(page: Page, code: &Code, cpus: Vec<usize>, workers: usize) -> Result<Running> {
     fs::create_dir_all(format!("{DIR}/www"))?;
-    fs::write(format!("{DIR}/nginx.conf"), config())?;
+    fs::write(format!("{DIR}/nginx.conf"), config(page, workers))?;
     let text: String =
         (0..1350).map(|i| format!("line {i}: {:x}\n", i * 2_654_435_761u64)).collect();
     fs::write(format!("{DIR}/www/file.txt"), text)?;
@@ -122,12 +148,13 @@ fn serve(code: &Code, cpus: Vec<usize>) -> Result<Running> {
     Ok(nginx)
 }
 
-fn config() -> String {
+fn config(page: Page, workers: usize) -> String {
+    let gzip = page.gzip();
     format!(
-        "daemon off; worker_processes {WORKERS}; pid nginx.pid; error_log error.log;\n\
+        "daemon off; worker_processes {workers}; pid nginx.pid; error_log error.log;\n\
          events {{ worker_connections 64; }}\n\
          http {{\n  access_log off; types {{ text/plain txt; }} keepalive_requests 100000;\n\
-         gzip on; gzip_types text/plain; gzip_comp_level 1;\n\
+         gzip {gzip}; gzip_types text/plain; gzip_comp_level 1;\n\
          client_body_temp_path tmp; proxy_temp_path tmp; fastcgi_temp_path tmp; uwsgi_temp_path tmp; scgi_temp_path tmp;\n\
          server {{ listen 127.0.0.1:{PORT} ssl reuseport; root www;\n\
          ssl_certificate cert.pem; ssl_certificate_key key.pem;\n\
@@ -147,13 +174,14 @@ fn run(program: &str, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Loads the server with so many requests after the first ones.
-fn load(requests: u32) -> Result<Measured> {
+/// Loads the server by so many connections, with so many requests after the first ones.
+fn load(requests: usize, connections: usize) -> Result<Measured> {
+    let warm_up = connections * WARM_UP_PER_CONNECTION;
     let script =
-        SCRIPT.replace("WARM_UP", &WARM_UP.to_string()).replace("REQUESTS", &requests.to_string());
+        SCRIPT.replace("WARM_UP", &warm_up.to_string()).replace("REQUESTS", &requests.to_string());
     fs::write(format!("{DIR}/count.lua"), script)?;
     let limit = format!("{}s", LIMIT.as_secs());
-    let connections = format!("-c{CONNECTIONS}");
+    let connections = format!("-c{connections}");
     let mut wrk = Command::new("wrk");
     wrk.args(["-t1", &connections, "-d", &limit, "-s", "count.lua"])
         .args(["-H", "Accept-Encoding: gzip", &url()])

@@ -9,6 +9,9 @@ use crate::silicon::rows::{Experiment, Load, command};
 /// Guest's time of a point, ms: 36 turns of the two processes that share a CPU, and 14 s of the host.
 pub(crate) const MS: u32 = 150;
 
+/// CPUs of the guest: the load has all of them.
+const CPUS: u32 = 5;
+
 /// `openssl speed` encrypts by this function.
 const MARK: &str = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3:EVP_EncryptUpdate@2";
 
@@ -23,6 +26,7 @@ pub(crate) fn planned(ms: u32, with_sizes: bool) -> Experiment {
     let ms = ms.to_string();
     let load = |code: &str| command(&["vmtests", "batch", code, &ms]);
     let scenario = "docs/experiments/silicon-batch.toml";
-    let plan = Plan { command: &load, scenario, mark: MARK, hinted: "openssl" };
-    Experiment { name: "batch", loads: LOADS, rows: plan.rows(with_sizes) }
+    let machine = "docs/experiments/silicon-machine.toml";
+    let plan = Plan { command: &load, scenario, machine, mark: MARK, hinted: "openssl" };
+    Experiment { name: "batch", cpus: CPUS, loads: LOADS, rows: plan.rows(with_sizes) }
 }

@@ -69,12 +69,16 @@ pub(crate) const OUTSIDE: [Outside; 4] = [
 
 /// What `./x silicon` measures, and what is a figure of all experiments together.
 fn experiments(lab: &Lab) -> Result<Vec<BenchResult>> {
-    let nginx = experiment::measure(lab, nginx::planned(nginx::REQUESTS, false), true)?;
+    let server = |server| experiment::measure(lab, nginx::planned(server, None, false), true);
+    let (small, twelve, plain) =
+        (server(&nginx::SMALL)?, server(&nginx::TWELVE)?, server(&nginx::PLAIN)?);
     let batch = experiment::measure(lab, batch::planned(batch::MS, false), true)?;
-    let mut results = results::nginx(&nginx);
+    let mut results = results::nginx(&twelve, "silicon");
+    results.extend(results::nginx(&small, "silicon.nginx_4"));
+    results.extend(results::nginx(&plain, "silicon.nginx_plain"));
     results.extend(results::batch(&batch));
-    let both = [&nginx, &batch];
-    results.extend([results::worst(&both), results::sim_error(&both)]);
+    let all = [&small, &twelve, &plain, &batch];
+    results.extend([results::worst(&all), results::sim_error(&all)]);
     Ok(results)
 }
 

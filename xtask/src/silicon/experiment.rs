@@ -19,14 +19,16 @@ use crate::silicon::{batch, machine, nginx, results};
 /// The CPU, all of its cores active: the clocks that SFMA 4 gives are 2.8, 2.4 and 1.9 GHz.
 const CPU: &str = "xeon-gold-6130";
 
-/// Four for a server, one for its client and for turbolane; batch work has all of them.
-const CPUS: u32 = 5;
-
 /// Which experiment.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Which {
-    /// A web server with TLS (SFMA 4): what AVX-512 costs, and what is won back
+    /// A web server with TLS on four CPUs: what AVX-512 costs, and what is won back
     Nginx,
+    /// The same on twelve CPUs (SFMA 4)
+    #[value(name = "nginx-12")]
+    Nginx12,
+    /// The same, the page not compressed
+    NginxPlain,
     /// gzip beside openssl speed (SYSTOR 4.2): what either of them wins and loses
     Batch,
 }
@@ -36,9 +38,9 @@ enum Which {
 pub(crate) struct Args {
     /// Which one; without it, they are listed
     experiment: Option<Which>,
-    /// Requests of each point of a web server; more take longer, and spread less
-    #[arg(long, default_value_t = nginx::REQUESTS, value_parser = clap::value_parser!(u32).range(50..))]
-    requests: u32,
+    /// Requests of each point of a web server; more take longer, and spread less [default: 75 for each CPU]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(50..))]
+    requests: Option<u32>,
     /// Time of each point of batch work in the guest, milliseconds; about 80 ms of the host for each
     #[arg(long, default_value_t = batch::MS, value_parser = clap::value_parser!(u32).range(20..))]
     ms: u32,
@@ -59,7 +61,9 @@ pub(crate) struct Args {
 impl Args {
     fn planned(&self, which: Which) -> Experiment {
         match which {
-            Which::Nginx => nginx::planned(self.requests, self.sizes),
+            Which::Nginx => nginx::planned(&nginx::SMALL, self.requests, self.sizes),
+            Which::Nginx12 => nginx::planned(&nginx::TWELVE, self.requests, self.sizes),
+            Which::NginxPlain => nginx::planned(&nginx::PLAIN, self.requests, self.sizes),
             Which::Batch => batch::planned(self.ms, self.sizes),
         }
     }
@@ -88,14 +92,16 @@ fn list() -> String {
     let known = Which::value_variants().iter().filter_map(ValueEnum::to_possible_value);
     let line = |value: clap::builder::PossibleValue| {
         let help = value.get_help().map(ToString::to_string).unwrap_or_default();
-        format!("{:<6} {help}\n", value.get_name())
+        format!("{:<12} {help}\n", value.get_name())
     };
     known.map(line).collect()
 }
 
 fn figures(which: Which, rows: &Rows) -> Vec<BenchResult> {
     let mut figures = match which {
-        Which::Nginx => results::nginx(rows),
+        Which::Nginx => results::nginx(rows, "silicon.nginx_4"),
+        Which::Nginx12 => results::nginx(rows, "silicon"),
+        Which::NginxPlain => results::nginx(rows, "silicon.nginx_plain"),
         Which::Batch => results::batch(rows),
     };
     figures.extend([results::worst(&[rows]), results::sim_error(&[rows])]);
@@ -104,7 +110,8 @@ fn figures(which: Which, rows: &Rows) -> Vec<BenchResult> {
 
 /// The rows of an experiment, measured now or kept.
 pub(crate) fn measure(lab: &Lab, experiment: Experiment, again: bool) -> Result<Rows> {
-    let bench = Bench::new(lab, machine(CPU, CPUS, "")?, CPUS, experiment.name)?;
+    let cpus = experiment.cpus;
+    let bench = Bench::new(lab, machine(CPU, cpus, "")?, cpus, experiment.name)?;
     rows::measure(&bench, experiment, again)
 }
 
@@ -121,13 +128,13 @@ fn page(rows: &Rows) -> Result<String> {
         let loads: Vec<String> = rows.loads.iter().map(of).collect();
         Band { heading: format!("{}: {}", loads.join(", "), row.meaning), log }
     });
-    let machine = Machine::new(&Settings::parse(CPU)?, CPUS, 1)?;
+    let machine = Machine::new(&Settings::parse(CPU)?, rows.cpus, 1)?;
     let names: Vec<&str> = rows.loads.iter().map(|load| load.name).collect();
     let heading = format!("{} on an emulated Xeon Gold 6130", names.join(" and "));
     let about = "Debian's kernel and programs on a machine whose clocks and licence levels are a model. A server \
-        is on CPUs 1 to 4 and its client on CPU 0; batch work is on all.";
+        has all CPUs but CPU 0, where its client is; batch work is on all.";
     let bands: Vec<Band<'_>> = bands.collect();
-    Ok(picture::page(&heading, about, &bands, machine.clocks(), CPUS as usize))
+    Ok(picture::page(&heading, about, &bands, machine.clocks(), rows.cpus as usize))
 }
 
 /// The web server's experiment, ready to be shown.
@@ -139,7 +146,7 @@ pub(crate) struct Shown {
 /// The demo's rows of the web server's experiment.
 pub(crate) fn demo(binaries: Binaries, again: bool) -> Result<Shown> {
     let lab = Lab::usual(binaries)?;
-    let mut experiment = nginx::planned(nginx::REQUESTS, false);
+    let mut experiment = nginx::planned(&nginx::SMALL, None, false);
     experiment.rows.retain(|row| nginx::DEMO.contains(&row.point.name.as_str()));
     let rows = measure(&lab, experiment, again)?;
     Ok(Shown { table: rows.table(), picture: page(&rows)? })
@@ -153,12 +160,12 @@ mod tests {
     fn every_experiment_is_listed() {
         let list = list();
         assert_eq!(list.lines().count(), Which::value_variants().len());
-        assert!(list.starts_with("nginx  A web server"));
+        assert!(list.starts_with("nginx        A web server"));
     }
 
     #[test]
     fn the_demos_rows_are_rows_of_the_experiment() {
-        let rows = nginx::planned(nginx::REQUESTS, false).rows;
+        let rows = nginx::planned(&nginx::SMALL, None, false).rows;
         let names: Vec<&str> = rows.iter().map(|row| row.point.name.as_str()).collect();
         assert!(nginx::DEMO.iter().all(|row| names.contains(row)));
     }

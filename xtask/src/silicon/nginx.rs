@@ -1,28 +1,67 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The papers' web server (SFMA 4, SYSTOR 4.1): nginx compresses a page and sends it over TLS with
-//! ChaCha20-Poly1305. What of AVX-512's loss does each means of finding wide code remove? And what had the
-//! simulator said?
+//! The papers' web server (SFMA 4, SYSTOR 4.1): nginx sends a page over TLS with ChaCha20-Poly1305. What of AVX-512's loss
+//! does each means of finding wide code remove? And what had the simulator predicted?
 
 use crate::silicon::plan::Plan;
 use crate::silicon::rows::{Experiment, Load, command};
 
-/// Requests of a point: 0.1 s of the guest's time.
-pub(crate) const REQUESTS: u32 = 300;
+/// Requests of a point for each CPU of the server: 0.1 s of the guest's time.
+const REQUESTS_PER_CPU: u32 = 75;
 
 /// What the rows with a mark mark.
-pub(crate) const MARK: &str = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3:EVP_CipherUpdate@2";
+const MARK: &str = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3:EVP_CipherUpdate@2";
 
 /// What is measured.
-pub(crate) const LOADS: &[Load] = &[Load { name: "nginx", unit: "requests", is_wide: false }];
+const LOADS: &[Load] = &[Load { name: "nginx", unit: "requests", is_wide: false }];
 
 /// The rows of the demo.
 pub(crate) const DEMO: [&str; 4] = ["none", "wide", "marks", "trap"];
 
-/// The experiment, ready to be measured.
-pub(crate) fn planned(requests: u32, with_sizes: bool) -> Experiment {
-    let requests = requests.to_string();
-    let load = |code: &str| command(&["vmtests", "nginx", code, &requests]);
-    let scenario = "docs/experiments/silicon-nginx.toml";
-    let plan = Plan { command: &load, scenario, mark: MARK, hinted: "nginx" };
-    Experiment { name: "nginx", loads: LOADS, rows: plan.rows(with_sizes) }
+/// A server and its machine.
+#[derive(Clone, Copy)]
+pub(crate) struct Server {
+    /// Of the experiment.
+    name: &'static str,
+    /// What becomes of the page, as `tests/vm/src/nginx.rs` has it.
+    page: &'static str,
+    /// CPUs of the server; the client has one more.
+    cpus: u32,
+    /// Files for the simulator.
+    scenario: &'static str,
+    machine: &'static str,
+}
+
+/// As small as it can be: the demo's. One wide CPU of four costs more than the wide code needs.
+pub(crate) const SMALL: Server = Server {
+    name: "nginx",
+    page: "gzip",
+    cpus: 4,
+    scenario: "docs/experiments/silicon-nginx.toml",
+    machine: "docs/experiments/silicon-machine.toml",
+};
+
+/// The CPUs of SFMA 4: twelve of a Gold 6130 serve. (The paper's client has the other four; here one is enough for it.)
+pub(crate) const TWELVE: Server = Server {
+    name: "nginx-12",
+    cpus: 12,
+    scenario: "docs/experiments/silicon-nginx-12.toml",
+    machine: "docs/experiments/silicon-machine-13.toml",
+    ..SMALL
+};
+
+/// The same, and the page is not compressed.
+pub(crate) const PLAIN: Server = Server {
+    name: "nginx-plain",
+    page: "plain",
+    scenario: "docs/experiments/silicon-nginx-plain.toml",
+    ..TWELVE
+};
+
+/// The experiment, ready to be measured; with so many requests a point, if they are given.
+pub(crate) fn planned(server: &Server, requests: Option<u32>, with_sizes: bool) -> Experiment {
+    let Server { name, page, cpus, scenario, machine } = *server;
+    let requests = requests.unwrap_or(cpus * REQUESTS_PER_CPU).to_string();
+    let load = |code: &str| command(&["vmtests", "nginx", page, code, &requests]);
+    let plan = Plan { command: &load, scenario, machine, mark: MARK, hinted: "nginx" };
+    Experiment { name, cpus: cpus + 1, loads: LOADS, rows: plan.rows(with_sizes) }
 }

@@ -39,8 +39,9 @@ struct Detection {
 pub(crate) struct Plan<'a> {
     /// The load's command, all but the code.
     pub(crate) command: &'a dyn Fn(&str) -> Vec<String>,
-    /// Of the simulator.
+    /// Files for the simulator.
     pub(crate) scenario: &'static str,
+    pub(crate) machine: &'static str,
     /// The function that is marked.
     pub(crate) mark: &'static str,
     /// The program that OpenSSL's hints are preloaded into.
@@ -121,7 +122,8 @@ impl Plan<'_> {
         policy: String,
         nothing: Option<String>,
     ) -> Planned {
-        let simulated = Simulated { scenario: self.scenario, variant, policy };
+        let Plan { scenario, machine, .. } = *self;
+        let simulated = Simulated { scenario, machine, variant, policy };
         Planned { point, meaning, simulated, none: NONE.to_owned(), nothing }
     }
 }
@@ -132,7 +134,13 @@ mod tests {
 
     fn rows(with_sizes: bool) -> Vec<Planned> {
         let load = |code: &str| command(&["load", code]);
-        let plan = Plan { command: &load, scenario: "s.toml", mark: "/lib/c.so:f@2", hinted: "p" };
+        let plan = Plan {
+            command: &load,
+            scenario: "s.toml",
+            machine: "m.toml",
+            mark: "/lib/c.so:f@2",
+            hinted: "p",
+        };
         plan.rows(with_sizes)
     }
 

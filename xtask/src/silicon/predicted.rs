@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use crate::repo;
 
-const MACHINE: &str = "docs/experiments/silicon-machine.toml";
-
 /// How a row is simulated.
 #[derive(Debug, Clone)]
 pub(crate) struct Simulated {
     /// A file.
     pub(crate) scenario: &'static str,
+    /// A file: the CPUs of the guest.
+    pub(crate) machine: &'static str,
     /// Of the scenario's code; empty for the scenario as it stands.
     pub(crate) variant: &'static str,
     /// The scheduler, as `turbolane sim --policy` takes it.
@@ -27,7 +27,7 @@ pub(crate) type Predicted = BTreeMap<String, f64>;
 
 /// The row as simulated by this program.
 pub(crate) fn simulate(turbolane: &Path, row: &Simulated) -> Result<Predicted> {
-    let mut args = vec!["sim", row.scenario, "--machine", MACHINE, "--json"];
+    let mut args = vec!["sim", row.scenario, "--machine", row.machine, "--json"];
     args.extend(["--policy", &row.policy]);
     if !row.variant.is_empty() {
         args.extend(["--variant", row.variant]);

@@ -20,18 +20,18 @@ pub(crate) fn exact(name: &str, value: f64, unit: &str, n: u64, better: Better) 
 }
 
 /// The web server: the loss, what each row removes of it, and what a point takes.
-pub(crate) fn nginx(rows: &Rows) -> Vec<BenchResult> {
+pub(crate) fn nginx(rows: &Rows, prefix: &str) -> Vec<BenchResult> {
     let wide = rows.find(WIDE);
-    let mut results = losses(rows, "silicon");
+    let mut results = losses(rows, prefix);
     let load = &rows.loads[0];
     for row in rows.lanes() {
-        let name = format!("silicon.requests_per_s.{}", row.name);
+        let name = format!("{prefix}.requests_per_s.{}", row.name);
         let mut result = exact(&name, row.per_s(load), "1/s", 1, Better::Higher);
         let value = wide.per_s(load);
         result.baseline = Some(Baseline { name: "requests/s without turbolane".into(), value });
         results.push(result);
     }
-    results.push(exact("silicon.experiment_s", wide.measured().host_s, "s", 1, Better::Lower));
+    results.push(exact(&format!("{prefix}.experiment_s"), wide.measured().host_s, "s", 1, Better::Lower));
     results
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Load {
 pub(crate) struct Experiment {
     /// As in `./x silicon EXPERIMENT`; its points are kept below this name.
     pub(crate) name: &'static str,
+    /// CPUs of the guest.
+    pub(crate) cpus: u32,
     /// The first is the one that loses.
     pub(crate) loads: &'static [Load],
     pub(crate) rows: Vec<Planned>,
@@ -53,6 +55,7 @@ pub(crate) struct Row {
 
 /// A measured experiment.
 pub(crate) struct Rows {
+    pub(crate) cpus: u32,
     pub(crate) loads: &'static [Load],
     pub(crate) rows: Vec<Row>,
 }
@@ -72,7 +75,7 @@ pub(crate) fn measure(bench: &Bench<'_>, experiment: Experiment, again: bool) ->
         Ok(Row { name: point.name, meaning, kept, none, nothing, predicted })
     };
     let rows = experiment.rows.into_iter().zip(kept).map(row).collect::<Result<_>>()?;
-    Ok(Rows { loads: experiment.loads, rows })
+    Ok(Rows { cpus: experiment.cpus, loads: experiment.loads, rows })
 }
 
 impl Row {
@@ -174,7 +177,7 @@ impl Rows {
         text += "\nCHANGE is against the row without wide code; for a load that is the wide code itself, against the same \
             without\nTurbolane. BY CPU is the same of the work for its CPU time. SIMULATED is the change that turbolane sim predicts on a model of this machine. NOTHING is the \
             change\nagainst the same code without Turbolane. REMOVED is the share of the loss by wide code that is won back. \
-            Levels\nand INSNS are those of CPUs 1 to 4, INSNS per unit of the first load.\n\n";
+            Levels\nand INSNS are those of all CPUs but the first, INSNS per unit of the first load.\n\n";
         for Row { name, meaning, .. } in &self.rows {
             text += &format!("{name:<14} {meaning}\n");
         }
@@ -248,7 +251,7 @@ pub(crate) mod tests {
             row("wide", [800.0, 400.0], [1600.0, 800.0]),
             row("marks", [950.0, 300.0], [1800.0, 840.0]),
         ];
-        Rows { loads: &LOADS, rows }
+        Rows { cpus: 5, loads: &LOADS, rows }
     }
 
     fn near(value: Option<f64>, wanted: f64) -> bool {
