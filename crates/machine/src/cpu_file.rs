@@ -290,7 +290,7 @@ impl Reader<'_> {
                 turbo: table.turbo.map(|turbo| self.turbo(turbo.into_inner())).transpose()?,
             };
             if let Some(why) = levels.iter().find_map(|lower| is_faster(&level, lower)) {
-                let next = "levels stand in order, the fastest first";
+                let next = "list the levels in order, the fastest first";
                 return Err(DataError::new(self.text, at, why, next));
             }
             levels.push(level);
@@ -299,7 +299,7 @@ impl Reader<'_> {
             None => Err(DataError::new(self.text, span, "there is no [[level]]", EXAMPLE)),
             Some(level) if level.turbo.is_none() => {
                 let what = "level 0 has no [level.turbo]";
-                let next = "without its clocks no slowdown can be told; give at least one bucket";
+                let next = "its clocks are needed to compute slowdowns; give at least one bucket";
                 Err(DataError::new(self.text, span, what, next))
             }
             Some(_) => Ok(levels),

@@ -85,7 +85,7 @@ fn watch<R>(
         .into_iter()
         .find(is_middle)
         .filter(|(by_witness, _)| by_witness.is_normal())
-        .ok_or_else(|| io::Error::other("it stands still"))
+        .ok_or_else(|| io::Error::other("it does not advance"))
 }
 
 fn witness(

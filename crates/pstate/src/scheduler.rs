@@ -68,7 +68,7 @@ pub(crate) fn find(
     }
     match scheduler {
         Some(takes_targets) => takes_targets()?,
-        None => return Err("it takes wishes of threads, which a session speaks for".into()),
+        None => return Err("it takes requests for threads only, through a session".into()),
     }
     let what = format!(
         "targets of threads, by the lane's scheduler and governor {LISTENS}, cpufreq driver {driver}, {} policies",

@@ -280,7 +280,7 @@ fn another_tools_limit_fail() {
     fs::write(&max, "1500000\n").unwrap();
     let control = machine.open(None);
     let error = control.boost(0).unwrap_err();
-    assert!(error.to_string().contains("scaling_max_freq, which somebody else"), "{error}");
+    assert!(error.to_string().contains("scaling_max_freq, which another program"), "{error}");
     control.slow(0).unwrap();
     fs::write(&max, "3401000\n").unwrap();
     control.boost(0).unwrap();

@@ -104,8 +104,8 @@ impl Demand {
                 duration(unmet_ns),
             ),
             Demand::Levels { hold_ns, raised_ns, least_ns, most_ns, most } => format!(
-                "by the levels, between {} and {} of {} at a raised level, less the hold of {} behind each time; the \
-                 {} is replayed. What happened within a hold cannot be seen: gaps shorter than it count as demand",
+                "by the levels, between {} and {} of {} at a raised level, excluding the hold time of {} after each demand; \
+                 the {} is replayed. Demand within a hold time cannot be seen: gaps shorter than it count as demand",
                 duration(least_ns),
                 duration(most_ns),
                 duration(raised_ns),

@@ -179,9 +179,9 @@ impl Effect {
                 format!("no difference found: more than {margin_pct} % is ruled out ({interval})")
             }
             Verdict::NotEnoughRuns => format!(
-                "not enough runs to tell ({interval}); a difference of {margin_pct} % takes about {} \
+                "not enough runs for a verdict ({interval}); to find a difference of {margin_pct} %, make {} runs \
                  of each kind",
-                self.runs_needed.map_or("more".into(), |runs| runs.to_string())
+                self.runs_needed.map_or("more".into(), |runs| format!("about {runs}"))
             ),
         }
     }

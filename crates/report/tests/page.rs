@@ -162,7 +162,7 @@ fn the_timeline_answers() {
         let (few, all) =
             (seen["height_few"].as_f64().unwrap(), seen["height_all"].as_f64().unwrap());
         assert!(all > 1.4 * few, "six cores need more room than four: {few}, {all}");
-        assert!(text(&seen, "halt_tip").contains("stands still"), "{}", text(&seen, "halt_tip"));
+        assert!(text(&seen, "halt_tip").contains("halted"), "{}", text(&seen, "halt_tip"));
     }
 }
 

@@ -80,7 +80,7 @@ pub fn of_rights(rights: &Rights) -> Option<Obstacle> {
     let next = if rights.root {
         "run it outside of the container, or give the container these capabilities"
     } else {
-        "run it by sudo; turbolane doctor needs no root"
+        "run it with sudo; turbolane doctor needs no root"
     };
     let problem = Problem::new("cannot take over scheduling", why, next);
     Some(Obstacle { problem, affinity_helps: false, mendable: false })
@@ -141,7 +141,7 @@ pub fn of_topology(error: &TopologyError) -> Error {
     let TopologyError::TooMany { .. } = error else {
         let next = "is /sys mounted? If it is, report this with turbolane doctor --record";
         return Error::Failed(Problem::new(
-            "cannot tell which CPUs there are",
+            "cannot find out which CPUs there are",
             error.to_string(),
             next,
         ));
@@ -159,7 +159,7 @@ pub fn of_recording(marks: bool, facts: &Facts) -> Option<Problem> {
     let (kernel, rights) = (&facts.kernel, &facts.rights);
     if !rights.can_load_bpf() {
         let why = "it needs CAP_SYS_ADMIN, or CAP_BPF and CAP_PERFMON";
-        return Some(Problem::new(what, why, "run it by sudo, outside of a container"));
+        return Some(Problem::new(what, why, "run it with sudo, outside a container"));
     }
     if !kernel.btf {
         let why = format!("Linux {} carries no type information (BTF)", kernel.release);
@@ -186,7 +186,7 @@ pub fn of_trap(components: Components, facts: &Facts) -> Option<Problem> {
         return Some(Problem::new(what, why, "there is nothing to trap: leave --trap out"));
     }
     if !facts.cpu.features.xgetbv1 {
-        let why = "this CPU cannot tell which registers are in use (XGETBV with ECX=1)";
+        let why = "this CPU cannot report which registers are in use (XGETBV with ECX=1)";
         return Some(Problem::new(what, why, "use hints and marks"));
     }
     let modules = &facts.kernel.modules;

@@ -63,7 +63,7 @@ pub fn duration_ns(text: &str) -> Result<u64, ParseError> {
         }
         None => refuse(
             format!("\"{text}\" is too long or finer than a nanosecond"),
-            "use a whole number of ns below 500 years",
+            "use an integer number of ns below 500 years",
         ),
     }
 }
@@ -216,8 +216,7 @@ impl FromStr for Mark {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let next =
-            "write FILE:FUNCTION or FILE:+0xOFFSET, with @1, @2 or @3 behind it for the level";
+        let next = "write FILE:FUNCTION or FILE:+0xOFFSET, followed by @1, @2 or @3 for the level";
         let Some((file, site)) = split_file(text) else {
             return refuse(format!("\"{text}\" names no function"), next);
         };

@@ -54,7 +54,7 @@ fn refusal(why: impl Into<String>) -> Problem {
     Problem::new(
         "cannot use --scores on",
         why,
-        "leave it out, and tell what is wide by hints, --mark or --trap",
+        "leave it out, and identify wide code by hints, --mark or --trap",
     )
 }
 

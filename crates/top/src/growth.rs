@@ -162,9 +162,9 @@ fn accounts(lane: Option<&LaneAnswer>) -> bool {
 
 fn power_score_why(lane: Option<&LaneAnswer>) -> String {
     let why = if accounts(lane) {
-        "no counters of licence levels feed the scores; MEAN is what hints, marks and traps told"
+        "no counters of licence levels feed the scores; MEAN comes from hints, marks and traps"
     } else {
-        "only the lane's scheduler keeps scores, and here is none"
+        "only the scheduler of turbolane run keeps scores, and it is not active"
     };
     why.to_string()
 }

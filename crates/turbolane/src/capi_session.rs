@@ -265,7 +265,12 @@ pub unsafe extern "C" fn tl_open(
             TL_WAY_MSR => Some(Way::Msr),
             TL_WAY_SIMULATED => Some(Way::Simulated),
             TL_WAY_SCHEDULER => Some(Way::Scheduler),
-            other => return Err(failure(libc::EINVAL, format!("no way has number {other}"))),
+            other => {
+                return Err(failure(
+                    libc::EINVAL,
+                    format!("there is no method with number {other}"),
+                ));
+            }
         };
         if session.is_null() {
             return Err(failure(libc::EFAULT, "the handle has no place: NULL"));
@@ -350,10 +355,14 @@ pub extern "C" fn tl_strerror(code: c_int) -> *const c_char {
         0 => c"success",
         libc::ENODEV => c"no P-state control (or no turbo switch) here: tl_why() says why",
         libc::ENXIO => c"the CPU is not online or has no frequency control",
-        libc::EOPNOTSUPP => c"the scheduler takes wishes of threads, not of CPUs",
-        libc::ENOTCONN => c"no lane takes the thread's wishes: it has ended, or has no place left",
+        libc::EOPNOTSUPP => c"the scheduler takes requests for threads, not for CPUs",
+        libc::ENOTCONN => {
+            c"no scheduler takes the thread's requests: it has ended, or has no free slot"
+        }
         libc::ERANGE => c"no P-state of this CPU has that frequency: tl_error() names the nearest",
-        libc::EIO => c"a setting did not keep its value: locked, or written by somebody else",
+        libc::EIO => {
+            c"a setting did not keep its value: it is locked, or another program writes it"
+        }
         libc::EBUSY => c"another tool has set the governor or a limit: tl_error() says which",
         libc::ECHILD => c"the session belongs to the parent process",
         libc::ESHUTDOWN | libc::EBADF => c"the session is closed",

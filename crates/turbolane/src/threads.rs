@@ -80,8 +80,8 @@ impl fmt::Display for ThreadError {
             ThreadError::Pstate(error) => error.fmt(f),
             ThreadError::NotServed(tid) => write!(
                 f,
-                "no lane takes the wishes of thread {tid}: it has ended, or has no place left; start turbolane run \
-                 again, then wish from the thread itself"
+                "no scheduler takes the requests of thread {tid}: it has ended, or has no free slot; start \
+                 turbolane run again, then make the request from the thread itself"
             ),
             ThreadError::System(error) => error.fmt(f),
         }

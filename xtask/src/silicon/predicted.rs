@@ -16,7 +16,7 @@ const MACHINE: &str = "docs/experiments/silicon-machine.toml";
 pub(crate) struct Simulated {
     /// A file.
     pub(crate) scenario: &'static str,
-    /// Of the scenario's code; empty for the scenario as it stands.
+    /// Variant of the scenario's code; empty for the scenario as in its file.
     pub(crate) variant: &'static str,
     /// The scheduler, as `turbolane sim --policy` takes it.
     pub(crate) policy: String,

@@ -40,7 +40,7 @@ const WINDOW: Duration = Duration::from_micros(30);
 const LATENCY: Duration = Duration::from_micros(50);
 /// Longest wait for threads to stop; one that is in the kernel for longer executes no wide code there.
 const STOP_LIMIT: Duration = Duration::from_millis(20);
-/// How often a terminal is told how far it is.
+/// How often progress is shown on a terminal.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(500);
 
 /// The process and what is needed to watch it.
@@ -293,14 +293,14 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// What the kernel says to a wish about the process.
+/// The failure if the kernel refuses a request about the process.
 fn refused(pid: u32, error: &io::Error) -> Failure {
-    let next = "give the number of a process that runs: pidof, pgrep";
+    let next = "give the number of a running process: see pidof, pgrep";
     match error.raw_os_error() {
         _ if is_gone(error) => Failure::failed(problem(pid, "there is no such process", next)),
         Some(libc::EPERM | libc::EACCES) => {
-            let why = "it is somebody else's, and we may not stop it";
-            Failure::unsupported(problem(pid, why, "run it by sudo"))
+            let why = "it belongs to another user, and we have no permission to stop it";
+            Failure::unsupported(problem(pid, why, "run it with sudo"))
         }
         Some(libc::ENOSYS) => {
             let why = "this kernel has no process descriptors (5.3)";
@@ -324,7 +324,7 @@ fn may_be_stopped(pid: u32) -> Result<(), Failure> {
     } else if is_kernel_thread {
         ("it is a thread of the kernel", "give the number of a program".into())
     } else if !task::task_alive(pid) {
-        ("it has ended", "give the number of a process that runs: pidof, pgrep".into())
+        ("it has ended", "give the number of a running process: see pidof, pgrep".into())
     } else if is_stopped {
         ("it is stopped", format!("let it go on first: kill -CONT {pid}"))
     } else {

@@ -153,7 +153,7 @@ fn under(core: &Core, timeline: &Timeline, policy: &mut dyn Policy) -> Outcome {
     replay(core, &[timeline], policy, &mut Quiet)
 }
 
-/// How long the low clock stays behind wide code.
+/// How long the clock stays low after wide code.
 fn held_ns(core: &Core) -> f64 {
     let mut policy = Fixed { timeout_ns: core.times.relax_ns };
     let mut at_2_ns = |scalar| under(core, &burst(2, scalar), &mut policy).level_ns[2] as f64;
@@ -173,7 +173,7 @@ fn up_ns(active: usize) -> Option<f64> {
     Some(lost_ns(LONG) - lost_ns(0))
 }
 
-/// Time of scalar code behind wide code in the experiment of DIM 6.3.
+/// Time of scalar code after wide code in the experiment of DIM 6.3.
 fn scalar_ns(policy: &str, setting: &ClockSetting) -> Option<f64> {
     let mut core = base("core-i9-7940x")?;
     let mut hardware = Fixed { timeout_ns: core.times.relax_ns };

@@ -54,7 +54,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The plan for a configuration of a paper; `None` if nothing stands for it.
+    /// The plan for a configuration of a paper; `None` if the simulator has none.
     pub(super) fn of(document: &str, config: &Config) -> Option<Plan> {
         let (scenario, victim) = scenario(document, &config.workload)?;
         let flat = config.workload.ends_with("-flat");

@@ -36,7 +36,7 @@ impl Plan {
         let mut text = wrap("mode         ", &self.mode.to_string(), width);
         let wide = match &self.wide_cpus {
             None if self.mode == Mode::Affinity => "auto: one core".to_string(),
-            None => "auto: as many whole cores as the load needs".to_string(),
+            None => "auto: as many cores as the load needs".to_string(),
             Some(wide) if wide.is_empty() => "none".to_string(),
             Some(wide) => wide.to_string(),
         };

@@ -92,7 +92,7 @@ pub(crate) fn target(
     Ok(Target { scenario, workload, models, packages })
 }
 
-/// The scenario's load, in a variant or as its file stands.
+/// The scenario's load, in a variant or as in its file.
 pub(crate) fn workload(scenario: &Scenario, variant: Option<&str>) -> Result<Workload, Failure> {
     scenario.workload(variant).cloned().ok_or_else(|| {
         let known: Vec<&str> = scenario.variants().collect();

@@ -22,7 +22,7 @@ pub(crate) fn cannot_serve(error: io::Error) -> Error {
     let what = "cannot serve hints";
     let next = match error.kind() {
         ErrorKind::AddrInUse => "stop it first",
-        ErrorKind::AlreadyExists => "move it out of the way",
+        ErrorKind::AlreadyExists => "rename or remove it",
         _ => return Error::failed(what, error),
     };
     Error::BadInput(Problem::new(what, error.to_string(), next))

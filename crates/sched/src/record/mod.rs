@@ -142,7 +142,7 @@ impl Prepared {
     /// Loads what is needed: what this machine refuses, it refuses here.
     pub fn load(options: Options) -> Result<Self> {
         let nr_cpus = libbpf_rs::num_possible_cpus()
-            .map_err(|e| Error::failed("cannot tell how many CPUs there are", e))?
+            .map_err(|e| Error::failed("cannot find out how many CPUs there are", e))?
             .min(machine::MAX_CPUS);
         let lane = lane::Lane::find();
         let (counters, levels) = match levels::open(nr_cpus) {

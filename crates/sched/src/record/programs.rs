@@ -144,7 +144,7 @@ impl Programs {
             let new: Vec<u32> = family.difference(&followed).copied().collect();
             if family.is_empty() {
                 let what = format!("cannot record process {root}");
-                let next = "give the number of a process that runs: pidof, pgrep";
+                let next = "give the number of a running process: see pidof, pgrep";
                 return Err(Error::BadInput(Problem::new(what, "there is no such process", next)));
             }
             if new.is_empty() {

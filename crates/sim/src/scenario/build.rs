@@ -475,7 +475,7 @@ impl<'a> Reader<'a> {
         };
         let group = self.file.group[to_group as usize].get_ref();
         if group.tasks == 0 {
-            return self.bad(&at, "nobody is there to answer", "give the group tasks");
+            return self.bad(&at, "no task is there to answer", "give the group tasks");
         }
         Ok(Source { name: s.name.clone(), arrivals, to_group, start_ns: s.start_ns })
     }

@@ -26,7 +26,7 @@ pub(crate) struct DvfsPolicy {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The machine's own timeout, for all wide code or when nobody hints.
+    /// The machine's own timeout, for all wide code or without hints.
     Hardware,
     HardwareSwitches,
     Spec(Spec),

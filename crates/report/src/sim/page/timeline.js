@@ -282,7 +282,7 @@ class Panel {
     const name = this.run.machine.levels[core.level[step]] || "?";
     const rows = [
       ["licence level", `${core.level[step]} (${name})`],
-      ["clock", core.clock_khz[step] ? clock(core.clock_khz[step]) : "stands still"],
+      ["clock", core.clock_khz[step] ? clock(core.clock_khz[step]) : "halted"],
     ];
     if (core.throttled[step]) rows.push(["wide code", "throttled, waits for its licence"]);
     for (const cpu of cpus) {
