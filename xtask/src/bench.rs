@@ -25,9 +25,9 @@ use crate::suite::{self, Suite};
 /// Arguments of `./x bench`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The group, or GROUP/NAME for one benchmark of it; without it, all are listed
+    /// The group, or GROUP/NAME for one of its benchmarks; without it, all are listed
     group: Option<String>,
-    /// Write the results to this file too
+    /// Also write the results to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
