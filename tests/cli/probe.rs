@@ -71,7 +71,7 @@ fn a_broken_recording_fails() {
     fs::write(&raw, "{\"schema\": 1}\n").unwrap();
     let output = run(&["probe", "--replay", &raw]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("line 1 is no header"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("line 1 is not a header"));
 }
 
 /// The measurement of this very CPU, cut off at once: it ends, says what it is, and has an exit code

@@ -208,7 +208,7 @@ pub(crate) fn unexpected(reply: &Reply) -> Failure {
     };
     Failure::failed(Problem::new(
         "cannot understand the scheduler's answer",
-        format!("it sent {kind}, which was not asked for"),
+        format!("it sent {kind}, which was not requested"),
         "use the turbolane program that started the scheduler",
     ))
 }

@@ -175,7 +175,7 @@ fn check_interval(interval: Duration, times: &Times) -> Result<(), Failure> {
     let (interval, shortest) = (interval.as_nanos() as u64, shortest.as_nanos() as u64);
     Err(Failure::failed(Problem::new(
         format!("cannot use --interval {}", duration(interval)),
-        "a sample would cut off the hold that the next one is to see",
+        "a sample would end the hold time that the next sample has to see",
         format!("choose {} or more, twice the time for which a level is held", duration(shortest)),
     )))
 }

@@ -136,7 +136,7 @@ fn check(args: &TopArgs, reports: Option<u32>) -> Result<(), Failure> {
         return Err(Failure::failed(Problem::new(what, "JSON is for reports, not a screen", next)));
     }
     if reports.is_none() && !io::stdout().is_terminal() {
-        let why = "the screen needs a terminal, and standard output is none";
+        let why = "the screen needs a terminal, and standard output is not one";
         return Err(Failure::failed(Problem::new(what, why, "print a report: --once, --count N")));
     }
     let source = Rooted::new(&args.machine);

@@ -123,9 +123,7 @@ impl ClockRegisters {
 pub fn why_no_registers(error: &Error) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => "only root may read registers".into(),
-        Some(libc::ENOENT | libc::ENXIO) => {
-            "there is no device of registers; as root: modprobe msr".into()
-        }
+        Some(libc::ENOENT | libc::ENXIO) => "there is no MSR device; as root: modprobe msr".into(),
         Some(libc::EIO) => "this CPU, or its hypervisor, has no such registers".into(),
         _ => error.to_string(),
     }

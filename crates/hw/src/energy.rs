@@ -68,7 +68,7 @@ impl EnergyMeter {
 
 fn number(source: &dyn Source, path: &str) -> Result<u64, String> {
     let text = source.read(path).map_err(|error| error.to_string())?;
-    text.trim().parse().map_err(|_| format!("\"{}\" is no number", text.trim()))
+    text.trim().parse().map_err(|_| format!("\"{}\" is not a number", text.trim()))
 }
 
 #[cfg(test)]

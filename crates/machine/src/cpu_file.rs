@@ -211,7 +211,7 @@ impl Reader<'_> {
     fn id(&self, id: &Spanned<String>) -> Result<String, DataError> {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if id.get_ref().is_empty() || !id.get_ref().chars().all(fits) {
-            let what = format!("\"{}\" is no id", id.get_ref());
+            let what = format!("\"{}\" is not a valid id", id.get_ref());
             let next = "use lower-case letters, digits and hyphens";
             return Err(DataError::new(self.text, id.span(), what, next));
         }
@@ -348,7 +348,7 @@ impl Reader<'_> {
             let found = InsnClass::ALL.iter().find(|(_, known)| known == name.get_ref());
             let Some((class, _)) = found else {
                 let names = InsnClass::ALL.map(|(_, name)| name).join(", ");
-                let what = format!("\"{}\" is no class of instructions", name.get_ref());
+                let what = format!("\"{}\" is not a class of instructions", name.get_ref());
                 return Err(DataError::new(
                     self.text,
                     name.span(),

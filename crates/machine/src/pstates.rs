@@ -161,7 +161,7 @@ impl PstateModel {
             return refuse("list at least one C-state, shallow ones first".into());
         }
         if model.power.as_ref().is_some_and(|power| power.modules.value == 0) {
-            return refuse("a machine has a module at least".into());
+            return refuse("a machine has at least one module".into());
         }
         for figure in model.figures() {
             let sureness = figure.sureness.as_str();

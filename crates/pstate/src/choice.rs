@@ -61,6 +61,6 @@ pub(crate) fn choose(
             Err(reason) => refused.push(format!("{}: {reason}", way.name())),
         }
     }
-    let why = if refused.is_empty() { "as asked for".to_string() } else { refused.join("; ") };
+    let why = if refused.is_empty() { "as requested".to_string() } else { refused.join("; ") };
     (Choice { way: Way::None, why: format!("none: {why}") }, None)
 }

@@ -139,7 +139,7 @@ impl Control {
         let mut specs = Specs::default();
         let (choice, found) = match options.way {
             Some(Way::None) => {
-                (Choice { way: Way::None, why: "none: as asked for".to_string() }, None)
+                (Choice { way: Way::None, why: "none: as requested".to_string() }, None)
             }
             wanted => choose(&machine, &mut specs, wanted, scheduler),
         };

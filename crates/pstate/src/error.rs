@@ -114,7 +114,7 @@ impl fmt::Display for Error {
                 "the scheduler takes requests for threads, not for CPUs: use a registered thread"
             ),
             Error::OffTable { asked_khz, below_khz, above_khz } => {
-                write!(f, "{asked_khz} kHz is no P-state of this CPU; nearest: ")?;
+                write!(f, "{asked_khz} kHz is not a P-state of this CPU; nearest: ")?;
                 match (below_khz, above_khz) {
                     (0, above) => write!(f, "{above} kHz, the lowest"),
                     (below, 0) => write!(f, "{below} kHz, the highest"),

@@ -149,7 +149,7 @@ impl LaneStatus {
             ("running for", crate::text::duration(self.uptime_ns)),
             ("wide CPUs", none_if_empty(&self.wide_cpus)),
             ("scalar CPUs", none_if_empty(&self.scalar_cpus)),
-            ("wide code", self.standby.clone().unwrap_or("is kept apart as requested".into())),
+            ("wide code", self.standby.clone().unwrap_or("separated, as requested".into())),
             ("marks", none_if_empty(&self.marks.join(", "))),
         ] {
             table.row(vec![what.into(), value]);

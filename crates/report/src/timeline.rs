@@ -210,7 +210,11 @@ fn sensible(number: usize, period: Period) -> Result<Period, DataError> {
         return Err(refuse(number, what, format!("write several of at most {AMOUNT_MAX}")));
     }
     if period.sensitive_frac.is_some_and(|frac| !(0.0..=1.0).contains(&frac)) {
-        return Err(refuse(number, "sensitive_frac is no fraction", "write a number from 0 to 1"));
+        return Err(refuse(
+            number,
+            "sensitive_frac is not a fraction",
+            "write a number from 0 to 1",
+        ));
     }
     Ok(period)
 }
@@ -288,7 +292,7 @@ mod tests {
             (first.clone() + "{\"idle_ns\":2,\"level\":1}\n", 2, "nothing that code has"),
             (first.clone() + "{\"cycles\":-1}\n", 2, "invalid value"),
             (first.clone() + "{\"cycles\":99999999999999}\n", 2, "too much"),
-            (first.clone() + "{\"cycles\":1,\"sensitive_frac\":1.5}\n", 2, "no fraction"),
+            (first.clone() + "{\"cycles\":1,\"sensitive_frac\":1.5}\n", 2, "not a fraction"),
             (first + "{\"cycles\":1,\"marks\":[\"x\"]}\n", 2, "unknown variant"),
         ] {
             let error = read(&text).unwrap_err();

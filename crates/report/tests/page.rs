@@ -212,7 +212,7 @@ fn sweep(model: Option<&str>, has_energy: bool) -> Sweep {
     Sweep {
         model: model.map(String::from),
         threads: 2,
-        pstates: model.is_none().then(|| "none: as asked for".to_string()),
+        pstates: model.is_none().then(|| "none: as requested".to_string()),
         points: spin.into_iter().chain(owner).collect(),
         break_evens: vec![
             BreakEven { strategy: "owner".into(), section_cycles: Some(50_000.0) },
@@ -235,7 +235,7 @@ fn lock_curves_are_drawn() {
         (&5.into(), &2.into(), &1.into())
     );
     let here = &seen["clock"]["panels"][1];
-    assert!(text(here, "about").contains("P-states: none: as asked for"), "{here}");
+    assert!(text(here, "about").contains("P-states: none: as requested"), "{here}");
     assert!(text(&seen, "tip").contains("3.00\u{a0}GHz"), "{}", text(&seen, "tip"));
     assert_eq!(seen["energy"]["pressed"], serde_json::json!(["Energy"]));
     assert_eq!(seen["energy"]["panels"][0]["points"], 5);

@@ -78,7 +78,7 @@ pub fn of_rights(rights: &Rights) -> Option<Obstacle> {
         "only root may change how a machine schedules"
     };
     let next = if rights.root {
-        "run it outside of the container, or give the container these capabilities"
+        "run it outside the container, or give the container these capabilities"
     } else {
         "run it with sudo; turbolane doctor needs no root"
     };
@@ -166,7 +166,7 @@ pub fn of_recording(marks: bool, facts: &Facts) -> Option<Problem> {
         return Some(Problem::new(what, why, "boot a kernel built with CONFIG_DEBUG_INFO_BTF"));
     }
     if marks && !kernel.uprobes {
-        let why = format!("Linux {} has no uprobes, by which marks are seen", kernel.release);
+        let why = format!("Linux {} has no uprobes, which marks need", kernel.release);
         return Some(Problem::new(what, why, "record without marks"));
     }
     None

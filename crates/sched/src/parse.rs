@@ -182,7 +182,7 @@ fn set_end(ends: &mut Remigrate, word: &str) -> Result<(), ParseError> {
 
 fn unknown_end<T>(word: &str) -> Result<T, ParseError> {
     refuse(
-        format!("\"{word}\" ends no wide period"),
+        format!("\"{word}\" does not end a wide period"),
         "choose from hint, uprobe-return, syscall-entry, syscall-return, context-switch and \
          timeout:DURATION, joined by commas",
     )
@@ -246,7 +246,7 @@ impl FromStr for MinArg {
         let next = "write ,min-arg3=64 to ignore calls whose third argument is below 64";
         let words = text.strip_prefix("min-arg").and_then(|rest| rest.split_once('='));
         let Some((arg, least)) = words else {
-            return refuse(format!("\"{text}\" says nothing about a mark"), next);
+            return refuse(format!("\"{text}\" is not an option of a mark"), next);
         };
         let arg = match arg.parse() {
             Ok(arg @ 1..=policy::MARK_ARGS) => arg,

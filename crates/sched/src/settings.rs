@@ -200,7 +200,7 @@ pub fn level(value: &str) -> Result<u32, ParseError> {
     match value.parse() {
         Ok(level @ 1..=3) => Ok(level),
         _ => Err(ParseError {
-            why: format!("\"{value}\" is no licence level"),
+            why: format!("\"{value}\" is not a licence level"),
             next: "write 1, 2 or 3".into(),
         }),
     }
@@ -265,7 +265,10 @@ mod tests {
         );
         assert!(refusal(&[("mode", "scx")]).contains("start it again with --mode scx"));
         assert!(refusal(&[("slice", "5")]).contains("has no unit"));
-        assert_eq!(refusal(&[("trap-level", "4")]), "\"4\" is no licence level; write 1, 2 or 3");
+        assert_eq!(
+            refusal(&[("trap-level", "4")]),
+            "\"4\" is not a licence level; write 1, 2 or 3"
+        );
         assert_eq!(
             refusal(&[("slice", "1us")]),
             "a slice of 1us is out of range; choose from 100us to 1s"

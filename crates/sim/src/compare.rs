@@ -34,7 +34,7 @@ use crate::trace::{Happened, Sink};
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     /// No such scenario or machine.
-    #[error("there is no built-in \"{0}\"; data/scenarios and data/cpus name what there is")]
+    #[error("there is no built-in \"{0}\"; see data/scenarios and data/cpus")]
     Unknown(String),
     /// A built-in file is broken.
     #[error("a built-in file: {0}")]
@@ -46,7 +46,7 @@ pub enum CompareError {
     #[error(transparent)]
     Policy(#[from] crate::policy_spec::PolicyError),
     /// A group of the load completed nothing.
-    #[error("{scenario} under \"{policy}\": nothing is done; simulate longer")]
+    #[error("{scenario} under \"{policy}\": no work was finished; simulate longer")]
     Nothing {
         /// Which load.
         scenario: String,

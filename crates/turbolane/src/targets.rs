@@ -94,7 +94,7 @@ pub(crate) fn are_taken() -> Result<(), String> {
         return Err("no lane serves this program (turbolane run does, as long as it runs)".into());
     };
     if page.header.mode.load(Relaxed) == MODE_AFFINITY {
-        return Err("the lane works by affinity, without a scheduler that could be asked".into());
+        return Err("the lane works by affinity, without a scheduler that takes requests".into());
     }
     if page.header.takes_targets.load(Relaxed) == 0 {
         return Err(

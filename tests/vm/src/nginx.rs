@@ -87,7 +87,7 @@ struct Measured {
 
 /// One point: see the head of this file.
 pub fn point(code: &str, requests: &str, run: &[&str]) -> Result<()> {
-    let requests: u32 = requests.parse().context("REQUESTS is no number")?;
+    let requests: u32 = requests.parse().context("REQUESTS is not a number")?;
     let code = Code::parse(code)?;
     let cpus = load_cpus()?;
     set_affinity(0, &[0])?;

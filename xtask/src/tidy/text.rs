@@ -32,7 +32,7 @@ pub(crate) fn no_host_names_or_machine_paths(tree: &Tree) -> Vec<String> {
             let host = HOSTS.iter().find(|host| line.contains(**host));
             let path = PATHS.iter().find(|path| begins_path(line, path));
             if let Some(found) = host.or(path) {
-                let what = format!("\"{found}\" does not belong into the tree");
+                let what = format!("\"{found}\" does not belong in the tree");
                 complaints.push(file.at(number, &what));
             }
         }

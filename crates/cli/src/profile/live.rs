@@ -316,17 +316,17 @@ fn may_be_stopped(pid: u32) -> Result<(), Failure> {
         .and_then(|tgid| Ok((tgid, task::is_kernel_thread(pid)?, task::task_stopped(pid)?)));
     let (tgid, is_kernel_thread, is_stopped) = asked.map_err(|error| refused(pid, &error))?;
     let (why, next) = if tgid == std::process::id() {
-        ("that is this process itself", "give the number of another one".to_string())
+        ("it is this process itself", "give the number of another one".to_string())
     } else if tgid != pid {
         ("it is a thread", format!("give its process: {tgid}"))
     } else if pid == 1 {
         ("the first process cannot be stopped", "give the number of another one".into())
     } else if is_kernel_thread {
-        ("it is a thread of the kernel", "give the number of a program".into())
+        ("it is a kernel thread", "give the number of a program".into())
     } else if !task::task_alive(pid) {
         ("it has ended", "give the number of a running process: see pidof, pgrep".into())
     } else if is_stopped {
-        ("it is stopped", format!("let it go on first: kill -CONT {pid}"))
+        ("it is stopped", format!("resume it first: kill -CONT {pid}"))
     } else {
         return Ok(());
     };

@@ -180,7 +180,7 @@ fn buffer_bytes(text: &str) -> Result<usize, ParseError> {
     let bytes = bytes.ok_or_else(|| refuse("is no size"))?;
     match bytes {
         0x1000..=0x4000_0000 if bytes.is_power_of_two() => Ok(bytes),
-        _ => Err(refuse("is no size that the kernel's buffers can have")),
+        _ => Err(refuse("is not a size that the kernel's buffers can have")),
     }
 }
 
@@ -305,7 +305,7 @@ fn create(path: &Path) -> Result<File, Failure> {
         let is_ours = old.read_exact(&mut magic).is_ok() && trace::is_trace(&magic);
         let is_empty = old.metadata().is_ok_and(|metadata| metadata.len() == 0);
         if is_file && !is_ours && !is_empty {
-            let why = "it exists, and is no recording";
+            let why = "it exists and is not a recording";
             return Err(Failure::failed(Problem::new(what(), why, "choose another name with -o")));
         }
     }

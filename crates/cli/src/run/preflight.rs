@@ -119,8 +119,8 @@ pub(super) fn affinity_note(config: &Config, facts: &Facts) -> Option<String> {
         return None;
     }
     Some(format!(
-        "the command's affinity, {allowed}, holds no wide CPU (at the start these are {wide}): its wide code \
-         stays where it slows others; --wide-cpus cpu:{last} names one that it may use"
+        "the command's affinity, {allowed}, contains no wide CPU (at the start these are {wide}): its wide code \
+         stays on CPUs where it slows other code; --wide-cpus cpu:{last} selects one that it may use"
     ))
 }
 

@@ -74,7 +74,7 @@ pub(super) struct TimelineArgs {
 fn pair(text: &str) -> Result<(String, String), ParseError> {
     let parts = text.split_once(',').filter(|(a, b)| !a.is_empty() && !b.is_empty());
     let (a, b) = parts.ok_or_else(|| ParseError {
-        why: format!("\"{text}\" is no pair of functions"),
+        why: format!("\"{text}\" is not a pair of functions"),
         next: "write both, such as SSL_read,SSL_write".into(),
     })?;
     Ok((a.into(), b.into()))

@@ -206,7 +206,7 @@ impl Metric {
             let rest = rest.trim_start();
             let is_part = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
             let longest = rest.find(|c: char| !is_part(c)).unwrap_or(rest.len());
-            // "1.5e" of "1.5edges" is no number, "1.5" is.
+            // "1.5e" of "1.5edges" is not a number, "1.5" is.
             let end = (1..=longest).rev().find(|end| rest[..*end].parse::<f64>().is_ok())?;
             // In the middle of a number begins no number.
             let inside = self.before.is_empty()

@@ -105,7 +105,7 @@ impl<'a> Kind<'a> {
     }
 
     fn tell(&self, why: &str, counts: bool) {
-        let so = if counts { "it does not count" } else { "it was to warm up" };
+        let so = if counts { "it is not used" } else { "it was a warm-up run" };
         let told = format!("a run of {} failed, {so}: {why}", self.name);
         eprint!("{}", wrap("note: ", &told, terminal::width()));
     }

@@ -159,7 +159,7 @@ pub fn parse(text: &str) -> Result<(Header, Vec<Trace>), String> {
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let (_, first) = lines.next().ok_or("the file is empty")?;
     let header: Header =
-        serde_json::from_str(first).map_err(|error| format!("line 1 is no header: {error}"))?;
+        serde_json::from_str(first).map_err(|error| format!("line 1 is not a header: {error}"))?;
     if header.schema != crate::SCHEMA {
         return Err(format!("schema {} is not known, this is {}", header.schema, crate::SCHEMA));
     }

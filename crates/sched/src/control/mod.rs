@@ -141,8 +141,8 @@ fn answer_all(
     for (id, request) in asked {
         // A panic has been printed; the next request is answered all the same.
         let reply = catch_unwind(AssertUnwindSafe(|| answer(request))).unwrap_or_else(|_| {
-            let why = "it met a state that it holds to be impossible";
-            let next = "report this with what turbolane run has printed";
+            let why = "it reached an invalid state";
+            let next = "report this with the output of turbolane run";
             Reply::Error(Problem::new("the scheduler cannot answer", why, next))
         });
         let mut line = Vec::new();

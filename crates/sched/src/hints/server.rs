@@ -551,7 +551,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
         Ok(file) if !file.file_type().is_socket() => {
-            let what = format!("{} is there already and is no socket", path.display());
+            let what = format!("{} exists and is not a socket", path.display());
             return Err(Error::new(ErrorKind::AlreadyExists, what));
         }
         Ok(_) => {}
