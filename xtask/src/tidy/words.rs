@@ -2,10 +2,10 @@
 //! Plain English: words that made the texts of this project read as if they were translated are not used in what users
 //! and contributors read.
 //!
-//! The rule checks documents and manual pages (without code), help texts (documentation comments of the commands) and
-//! messages (strings with a blank in Rust and C; a string without one is a name or a key). A word is rejected in every
-//! sense, because no program can distinguish a path from a method. Names are not checked: text in backticks, in bold on a
-//! manual page, or with an underscore or a hyphen.
+//! The rule checks documents and manual pages (without code), help texts (documentation comments of the commands and
+//! of the C header) and messages (strings with a blank in Rust and C; a string without one is a name or a key). A word is
+//! rejected in every sense, because no program can distinguish a path from a method. Names are not checked: text in
+//! backticks, in bold on a manual page, or with an underscore or a hyphen.
 //!
 //! Limits: other comments are not checked, nor are other unclear sentences.
 
@@ -69,6 +69,7 @@ fn words(file: &File) -> Vec<Word> {
             source(&file.text, is_help)
         }
         "c" | "h" if matches!(top, "kmod" | "bpf") && is_code => source(&file.text, false),
+        "h" if top == "include" => source(&file.text, true),
         _ => Vec::new(),
     }
 }
@@ -151,8 +152,8 @@ fn source(text: &str, is_help: bool) -> Vec<Word> {
     let mut words = Vec::new();
     for Piece { at, text: piece } in Code::of(text).prose {
         let is_comment = piece.starts_with("//") || piece.starts_with("/*");
-        let is_checked =
-            if is_comment { is_help && piece.starts_with("///") } else { piece.contains(' ') };
+        let is_documentation = piece.starts_with("///") || piece.starts_with("/**");
+        let is_checked = if is_comment { is_help && is_documentation } else { piece.contains(' ') };
         let first = text[..at].matches('\n').count() + 1;
         let mut is_code = false;
         for (index, line) in piece.lines().enumerate().filter(|_| is_checked) {
@@ -249,5 +250,6 @@ mod tests {
         assert!(found("crates/sched/tests/a.rs", text).is_empty());
         assert!(found("crates/sched/src/a_tests.rs", text).is_empty());
         assert_eq!(found("kmod/a.c", "/* a way */ pr_warn(\"no way\");\n").len(), 1);
+        assert_eq!(found("include/a.h", "/**\n * A way.\n */\nint way(void); // a way\n").len(), 1);
     }
 }

@@ -70,9 +70,9 @@ impl std::error::Error for MonitorError {}
 /// A region over all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RegionStats {
-    /// How often it was run through.
+    /// Number of times that it was executed.
     pub count: u64,
-    /// Time in it, all together.
+    /// Total time in it.
     pub sum_ns: u64,
     /// The shortest, 0 if there was none.
     pub min_ns: u64,
