@@ -4,17 +4,17 @@
 //! Problem: the hint has to be cheaper than what it saves. Sections of a microsecond are worth
 //! hinting only if the hint costs nanoseconds; most of them find their CPU fit already.
 //!
-//! Idea: the thread stores its wish in its slot, then looks at the flags of the CPU it stands on,
+//! Idea: the thread stores its request in its slot, then reads the flags of the CPU it runs on,
 //! and in the common case is done. Both happen in one thread, so program order is all that is
 //! needed: if the thread is migrated between the two, the context switch lies between them as
 //! well, and the scheduler that chose the new CPU saw the store already (bpf/hint_page.h). Only
 //! the compiler must keep the order, hence the compiler fences; a CPU lets a thread see its own
 //! accesses in program order, and the kernel's context switch is a full barrier towards others.
 //!
-//! Moving: with the sched_ext scheduler the thread yields, and is placed by its wish when it is
-//! picked up again; it looks whether that came true, and repeats a bounded number of times. When
-//! the wish cannot be met because the thread's affinity holds no fit CPU, the next sections do not
-//! try again for a while: the wish stands, and the scheduler fulfils it at the next occasion.
+//! Moving: with the sched_ext scheduler the thread yields, and is placed by its request when it is
+//! scheduled again; it checks its CPU, and repeats a bounded number of times. If the request
+//! cannot be met because the thread's affinity holds no suitable CPU, the next sections do not
+//! try again for a while: the request remains, and the scheduler fulfils it at the next occasion.
 //! With the affinity fallback the thread changes its own mask, see `affinity`.
 //!
 //! Limits: the page may change between the look and the section; then the scheduler moves the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each way of setting a P-state must do; `choice.rs` lists them and chooses one.
+//! What each method of setting a P-state must do; `choice.rs` lists the methods and chooses one.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};

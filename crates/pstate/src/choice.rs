@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which way of setting P-states is taken.
+//! Which method of setting P-states is chosen.
 //!
 //! | way | where | what it needs |
 //! |---|---|---|
@@ -10,11 +10,11 @@
 //! | `simulated` | a model of a machine (`simulated.rs`); only if asked for | nothing |
 //! | none | | |
 //!
-//! The first that works is taken, in this order. The governor `userspace` is preferred, since it
+//! The first that works is chosen, in this order. The governor `userspace` is preferred, since it
 //! sets a frequency within the system call; limits are applied by a worker of the kernel later. A scheduler comes
-//! behind them, since it takes wishes of threads only; it is what an ordinary user has. Registers come last,
-//! since a driver that is there writes the same ones: two masters. Where no driver is there they
-//! are what is left, and what TURBO used.
+//! after them, since it takes only requests for threads; it is the method for an unprivileged user. Registers come last,
+//! since a cpufreq driver would write the same registers. Without a driver they are the only method,
+//! and the one that TURBO used.
 
 use crate::backend::{Found, Machine, TakesTargets, Way};
 use crate::journal::Specs;

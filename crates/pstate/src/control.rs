@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who wants what, and who writes it.
+//! Requests for CPUs, and which thread writes them.
 //!
-//! Each CPU has a wish, a frequency or none. A *unit* is the CPUs that one setting covers (a
-//! cpufreq policy, a register's CPU). A unit gets the fastest of its CPUs' wishes. A CPU without a
-//! wish counts as one that wants the base frequency: what somebody else runs there must not be
+//! Each CPU has a request, a frequency or none. A *unit* is the CPUs that one setting covers (a
+//! cpufreq policy, a register's CPU). A unit gets the fastest of its CPUs' requests. A CPU without a
+//! request counts as one that requests the base frequency: what another program runs there must not be
 //! slowed because a neighbour waits. If it decides, the unit is at rest (`Backend::rest`).
 //!
-//! Writing: the thread that finds the unit idle writes. One that finds it busy leaves its wish and
-//! goes: the writer looks again before it leaves. So nobody waits for a system call of another
+//! Writing: the thread that finds the unit idle writes. One that finds it busy leaves its request and
+//! goes: the writer looks again before it leaves. So no thread waits for a system call of another
 //! thread, and a signal handler that interrupts a writer does not hang (once the CPU has been
 //! boosted and slowed, see below):
 //!
@@ -22,8 +22,8 @@
 //! back; it costs milliseconds where the kernel applies it in a worker, and is what finds locked
 //! registers and clamps. Later writes are not read back.
 //!
-//! Limits: a wish that is left to another thread is fulfilled when that thread has written, some
-//! microseconds later, and its failure is told to that thread. Wishes belong to CPUs, not to
+//! Limits: a request that is left to another thread is carried out when that thread has written, some
+//! microseconds later, and its failure is reported to that thread. Requests belong to CPUs, not to
 //! threads: a thread that migrates takes none along.
 
 use std::ffi::CString;

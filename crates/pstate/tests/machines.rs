@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! P-states on folders that serve as test machines: which way is taken and why, what is written,
+//! P-states on folders that serve as test machines: which method is chosen and why, what is written,
 //! what is refused, and that everything is as it was afterwards.
 
 use std::fs::{self, File};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way that goes by threads, on folders that serve as test machines: when it is taken, when it is refused and with
-//! which words, and that nothing is ever set by it.
+//! The method for threads, on folders that serve as test machines: when it is chosen, when it is refused and with
+//! which words, and that it never sets anything.
 
 use std::fs;
 

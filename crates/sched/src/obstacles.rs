@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What stands between this machine and a running scheduler. `doctor` reports it, `run` and
+//! What prevents a scheduler from running on this machine. `doctor` reports it, `run` and
 //! [`Lane::start`](crate::lane::Lane::start) refuse by it: one place, so that they cannot disagree.
 
 use hw::kernel::{Kernel, Release, Rights};

@@ -2,7 +2,7 @@
 //! Power scores as a source of levels (bpf/score.bpf.h): whether a run has them.
 //!
 //! They cost three counters of each CPU and some time at each switch, and they are guesses: left to itself a
-//! run has them where nothing better tells what is wide.
+//! run uses them only if there is no better source.
 
 use hw::Facts;
 use hw::license::license_counters;

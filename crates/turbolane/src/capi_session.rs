@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The C ABI of sessions: their handles, and how failures are told. What a session does is in
+//! The C ABI of sessions: their handles, and how failures are reported. What a session does is in
 //! `capi_frequency` and `capi_threads`. Comments are the header's, as in `capi`.
 //!
 //! A handle points into a fixed table, never to memory that is freed: a handle that was closed

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How fast a thread asks to be, where the lane's scheduler takes that (`pstate::Way::Scheduler`).
+//! The performance that a thread requests, if the lane's scheduler takes requests (`pstate::Way::Scheduler`).
 //!
-//! Problem: P-states belong to CPUs, take root to set, and stay behind when the thread that wanted them moves or dies.
+//! Problem: P-states belong to CPUs, need root, and stay set when the thread that requested them moves or ends.
 //!
-//! Idea: the thread's target stands in its slot of the hint page. The scheduler tells the frequency governor of the CPU
+//! Idea: the thread's target is in its slot of the hint page. The scheduler passes it to the frequency governor of the CPU
 //! that the thread runs on, and of the next one when it moves (bpf/target.bpf.h, policy/target.h).
 //!
-//! In force: a thread that asks for itself rings behind it, by a system call that changes nothing, and the scheduler
-//! looks. What is asked for another thread is seen at its next tick or switch. A target that stands already costs a few
-//! loads.
+//! In force: a thread that makes a request for itself then rings, by a system call that changes nothing, and the scheduler
+//! reads the target. A request for another thread is seen at its next tick or switch. A target that is already set costs a
+//! few loads.
 //!
-//! Ends: with the thread, an exec, or the lane, whichever is first, and without anybody's help. A lane that begins later
-//! knows of no target: the thread's next wish is told to that one.
+//! Ends: with the thread, an exec, or the lane, whichever is first, without any action. A lane that begins later
+//! knows of no target: it gets the thread's next request.
 //!
 //! Limits: real-time and deadline threads are not the lane's to schedule, and their targets are not seen.
 

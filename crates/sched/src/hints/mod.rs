@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hints: what applications that link libturbolane tell the scheduler.
+//! Hints: what applications that link libturbolane report to the scheduler.
 //!
 //! `memory` is what they are sent through (`bpf/hint_page.h` has its layout and the reasons
 //! for it), [`HintServer`] gives threads their slots in it, `slots` decides who gets which.

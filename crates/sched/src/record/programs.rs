@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The recorder's programs in the kernel: load, attach, tell whom to follow.
+//! The recorder's programs in the kernel: load, attach, set the tasks to follow.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
