@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Modelled timelines: a program that nobody recorded, described by what was published of it.
+//! Modelled timelines: a program without a recording, described by what was published about it.
 //!
 //! ```toml
 //! schema = 1
@@ -27,7 +27,7 @@
 //! idle_ns = [1_000, 9_000]
 //! ```
 //!
-//! Cycles are those of level 0. Marks are told at the begin of their period; `timeline.rs` says
+//! Cycles are those of level 0. Marks are given at the begin of their period; `timeline.rs` says
 //! what they mean. Classes become licence levels by the rules of the machine that replays it.
 
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@
 //! root alone may read it (CVE-2020-8694). What a virtual machine has is none, as a rule.
 //!
 //! Only the packages count: their sub-zones (cores, memory controller) are parts of them, and the zones of
-//! `intel-rapl-mmio` are the same packages by another way.
+//! `intel-rapl-mmio` are the same packages through another interface.
 
 use crate::Source;
 

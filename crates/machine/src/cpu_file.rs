@@ -5,7 +5,7 @@
 //! clock in MHz where kHz are meant, or a table whose rows are swapped all give results that
 //! look right.
 //!
-//! Idea: a number never stands alone, and nothing is skipped. Each is an inline table
+//! Idea: a number is never given alone, and nothing is skipped. Each is an inline table
 //!
 //! ```text
 //!   relax_ns = { value = 670_000, source = "DIM 4", sureness = "verified" }
@@ -13,7 +13,7 @@
 //!   rules.class: heavy-512 = [1, 2]          level of a single instruction, level when dense
 //! ```
 //!
-//! and a number that nobody knows is left out. Unknown keys are refused, and so is what no CPU
+//! and an unknown number is left out. Unknown keys are refused, and so is what no CPU
 //! can be: a frequency of 0, a table that gets faster with more active cores, a higher level
 //! that is faster than a lower one, a rule that names a level which is not there.
 //!

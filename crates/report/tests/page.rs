@@ -2,7 +2,7 @@
 //! Pages in a real browser: they draw what their reports say, their buttons, tooltips and zoom do what they say,
 //! and they make no request.
 //!
-//! How: the page is written to a file with one more script behind its own (`page_clicks.js` for simulations,
+//! How: the page is written to a file with one more script after its own (`page_clicks.js` for simulations,
 //! `locks_clicks.js` for lock benchmarks), which clicks through it by the events that a user's pointer makes and leaves what it saw as
 //! JSON in the page. A headless Chromium loads the file and prints the page as it is then.
 //!

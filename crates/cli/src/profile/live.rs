@@ -3,7 +3,7 @@
 //! pauses by [`hw::pause`].
 //!
 //! **Level of a CPU.** Its counters are read twice, [`WINDOW`] apart; the level with most cycles in between is the
-//! CPU's. A CPU that sleeps counts nothing, so behind a pause, when nothing of the load runs, the profiler itself
+//! CPU's. A CPU that sleeps counts nothing, so after a pause, when nothing of the load runs, the profiler itself
 //! computes there for a moment.
 //!
 //! **Which CPUs.** Those where a thread of the process runs or waits at the moment of the sample, one thread each. When
@@ -13,8 +13,8 @@
 //! that came before the hold would have ended anyway would miss it; so the shortest time between two samples is
 //! at least the relax time ([`shortest_interval`]).
 //!
-//! Limits. What else runs on the CPUs, or on their siblings, has the same level: it is counted as the load's, or keeps
-//! the level through the pause, which is told ("not judged"). To go on takes a thread [`LATENCY`] or so, in which code may
+//! Limits. Other code on the CPUs, or on their siblings, has the same level: it is counted as the load's, or keeps
+//! the level through the pause, which is reported ("not judged"). A thread takes about [`LATENCY`] to resume, in which code may
 //! begin to need a level that did not at the moment of the sample. Each sample reads /proc once per thread.
 
 use std::collections::{BTreeMap, BTreeSet};

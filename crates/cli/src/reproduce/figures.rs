@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Published figures that are no measure of one configuration: what an operation costs, how often
-//! something happens, what a table adds up to. Each is computed from whole simulations, by the id of
+//! something happens, what a table adds up to. Each is computed from complete simulations, by the id of
 //! its row.
 
 use sim::engine::Outcome;

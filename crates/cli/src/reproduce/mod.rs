@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane reproduce`: the papers' figures beside simulated ones.
 //!
-//! Which scenario stands for which workload of which paper, and which scheduler for which prototype,
+//! Which scenario models which workload of which paper, and which scheduler which prototype,
 //! is in `plan.rs`; figures that are no measure of a configuration are in `figures.rs`; what DIM says
 //! about the clock of one core is in `dvfs.rs` (our own recording of its web server in `recorded.rs`), and about power scores in `score.rs`; what TURBO says about locks
 //! in `locks.rs`, and about what else it boosted in `boost.rs`. Changed experiments that explain a miss are in `what_if.rs`. What a row means is said in

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which simulation stands for which configuration of a paper.
+//! Which simulation models which configuration of a paper.
 //!
 //! The papers' prototypes are simulated as such (`sim::sched::prototype`): trap or marks, what ends a
 //! wide period, how many CPUs are wide. With [`Instead::Turbolane`] our policy takes their place,

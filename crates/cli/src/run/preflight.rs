@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Refuses a run that cannot work, before anything is changed.
 //!
-//! First what the user can mend at once (settings that do not fit the machine, marks that are not
+//! First what the user can fix at once (settings that do not fit the machine, marks that are not
 //! there; exit code 2), then what the machine, the kernel or the user's rights do not allow (77).
 
 use hw::Facts;

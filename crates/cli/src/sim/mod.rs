@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane sim`: what a scheduler would bring, on machines that nobody here owns.
+//! `turbolane sim`: the effect of a scheduler, on machines that need not be available.
 //!
 //! Every combination of scenario, machine and policy is one run; runs share nothing, so they go on
 //! in parallel, and their order in the output is that of the command line. No root, no hardware,

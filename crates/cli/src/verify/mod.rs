@@ -2,8 +2,8 @@
 //! `turbolane verify`: does core specialisation gain anything for this command, on this machine? Or for a
 //! load of the simulator?
 //!
-//! A command is run in two ways ([`series`]), a scenario is simulated under two policies ([`scenario`]);
-//! either way [`judge`] compares.
+//! A command is run in two variants ([`series`]), a scenario is simulated under two policies ([`scenario`]);
+//! in both cases [`judge`] compares.
 
 mod command;
 mod judge;
