@@ -30,7 +30,7 @@ use core::sync::atomic::{
     fence,
 };
 
-/// What came of a wish.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     /// The thread's mask is as it should be, or cannot be changed.
@@ -72,7 +72,7 @@ pub(crate) fn settle(link: Link, level: u32) -> Settled {
         masks.ours.set(Some(target));
     }
     // Daemon: clear active, fence, restore masks. Here: set the mask, fence, look at active.
-    // One of the two sees the other, so that no narrowed mask is left behind.
+    // One of the two sees the other, so that no narrowed mask remains.
     fence(SeqCst);
     if !link.board.is_active() {
         restore();
@@ -80,7 +80,7 @@ pub(crate) fn settle(link: Link, level: u32) -> Settled {
     Settled::Done
 }
 
-/// Takes the original mask, unless somebody else has changed ours.
+/// Takes the original mask, unless another program has changed ours.
 pub(crate) fn restore() {
     let masks = these_masks();
     if let Some(ours) = masks.ours.take()

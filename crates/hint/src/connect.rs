@@ -30,9 +30,9 @@ pub(crate) struct Registered {
 /// Why there is no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// Nobody listens, or the answer was no.
+    /// No scheduler listens, or it refused.
     Refused,
-    /// Somebody listens but does not answer in time.
+    /// A process listens but does not answer in time.
     Hangs,
 }
 

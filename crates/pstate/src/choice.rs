@@ -20,16 +20,16 @@ use crate::backend::{Found, Machine, TakesTargets, Way};
 use crate::journal::Specs;
 use crate::{cpufreq, msr, scheduler};
 
-/// Which way was taken, and why.
+/// Which method was chosen, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The way.
+    /// The method.
     pub way: Way,
     /// One sentence: what it is, and why those before it were not taken.
     pub why: String,
 }
 
-/// Finds the way to take: the one asked for, or the first that works. Without `scheduler` nobody here speaks for threads.
+/// Chooses the method: the requested one, or the first that works. Without `scheduler`, requests for threads are not possible.
 pub(crate) fn choose(
     machine: &Machine,
     specs: &mut Specs,

@@ -42,11 +42,11 @@ pub enum Error {
     NoBackend,
     /// The CPU is not online, or no frequency control covers it.
     NoCpu(u32),
-    /// This way takes wishes of threads, not of CPUs.
+    /// This method takes requests for threads, not for CPUs.
     ByThread,
     /// The frequency is not one of the CPU's.
     OffTable {
-        /// What was asked for.
+        /// What was requested.
         asked_khz: u32,
         /// The nearest settable frequency below, 0 if there is none.
         below_khz: u32,
@@ -56,7 +56,7 @@ pub enum Error {
     /// A write was accepted but did not read back: a lock bit, or hardware or firmware that
     /// overrides it. What was written has been undone.
     NotKept(Place),
-    /// Somebody else has changed the governor since we did: the frequency is theirs.
+    /// Another program has changed the governor since we did: the frequency is under its control.
     Taken(Place),
     /// A limit that another program has set does not allow it: `scaling_min_freq` or `scaling_max_freq`.
     Limited(Place),

@@ -76,7 +76,7 @@ pub(crate) struct Spec {
     pub form: Form,
     /// Registers: the bits that are ours; the others are kept as they are at each write.
     pub mask: u64,
-    /// Somebody else's later change stays.
+    /// A later change by another program stays.
     pub yields: bool,
 }
 
@@ -143,7 +143,7 @@ struct Slot<'a> {
 pub struct Restored {
     /// Settings that are as they were found.
     pub restored: u32,
-    /// Settings that somebody else has changed since, and that stay theirs.
+    /// Settings that another program has changed since, and that are left unchanged.
     pub left: u32,
     /// Settings that could not be put back.
     pub failed: u32,

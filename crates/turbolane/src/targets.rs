@@ -40,7 +40,7 @@ impl Place {
         Some(Place { board: page, slot }).filter(|place| place.is_read())
     }
 
-    /// A scheduler reads it and tells the governor.
+    /// A scheduler reads it and passes it to the governor.
     pub fn is_read(self) -> bool {
         self.board.is_active() && self.board.header.takes_targets.load(Relaxed) != 0
     }
@@ -74,10 +74,10 @@ pub(crate) fn of(control: &Control, cpu: u32, wish: Wish) -> Result<u32, pstate:
     control.target_q10(cpu, khz)
 }
 
-/// The calling thread asks for what it wishes, registered or not. Nobody hears why not.
+/// Makes the request for the calling thread, registered or not. Failures are not reported.
 pub(crate) fn ask(control: &Control, cpu: u32, wish: Wish) {
     if wish == Wish::Restore {
-        // Also behind a session that was closed meanwhile.
+        // Also after a session that was closed meanwhile.
         if let Some((page, slot)) = slot_at_hand() {
             Place { board: page, slot }.ask(NONE);
         }
@@ -104,7 +104,7 @@ pub(crate) fn are_taken() -> Result<(), String> {
     Ok(())
 }
 
-/// Has the scheduler look at the calling thread's slot. That nobody listens, or a filter refuses the call, is no failure:
+/// Makes the scheduler read the calling thread's slot. If none listens, or a filter refuses the call, this is not a failure:
 /// there is a tick.
 fn ring() {
     let _errno = KeepErrno::new();
