@@ -3,8 +3,8 @@
  * Arrivals: how a CPU knows that there is nothing for it, without looking.
  *
  * Problem: a CPU that has nothing to do goes through the queues of all shards,
- * then, when the kernel has marked it idle, once more: a task may have been
- * queued in between by somebody who found no idle CPU. Each queue costs 150
+ * then, when the kernel has marked it idle, once more: in between, another CPU
+ * may have queued a task because it found no idle CPU. Each queue costs 150
  * instructions, and most looks find nothing, as they did the last time.
  *
  * Idea: every shard counts the tasks that enter its queues. A CPU that went

@@ -16,9 +16,9 @@
  *   trap     the trap module's event (trap_event.h)
  *
  * All but the tick concern the current task, so its context has one writer at
- * a time, as long as nobody is preempted while it writes: the scheduler's own
- * callbacks never are; the programs here that the kernel would preempt switch
- * that off. Without it 1 to 3 of 20,000 samples of marked code were on scalar
+ * a time, as long as no writer is preempted: the scheduler's own callbacks
+ * never are; the programs here that the kernel could preempt disable
+ * preemption. Without that, 1 to 3 of 20,000 samples of marked code were on scalar
  * CPUs: a switch in the middle of a probe ended the period it had just begun.
  */
 #ifndef TL_DETECT_BPF_H

@@ -4,8 +4,8 @@
  * daemon that loaded it, and every application that links libturbolane.
  *
  * Problem: an application knows when a wide section begins and ends, often
- * many thousand times a second. Telling the kernel by a system call each
- * time costs more than most sections gain.
+ * many thousand times a second. A system call for each of these events costs
+ * more than most sections gain.
  *
  * Idea: the thread stores what it is about to run in its own slot, then looks
  * at the flags of the CPU it runs on. If the CPU may run it, nothing else

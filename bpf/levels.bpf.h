@@ -12,8 +12,8 @@
  *
  *   level_counters   | CPU 0: LVL0 LVL1 LVL2 | CPU 1: LVL0 LVL1 LVL2 | ...
  *
- * Interrupts must be off, so that nobody else reads between a counter and its
- * note: as in a context switch, or in a timer's interrupt.
+ * Interrupts must be off, so that no other program reads between a counter and
+ * its note: as in a context switch, or in a timer's interrupt.
  *
  * Limits: a CPU whose counters were not put in (it came online later) has none.
  * Where the kernel takes turns with others' counters, sums are too small and

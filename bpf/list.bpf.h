@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What each task has done since the scheduler first saw it, for whoever asks
- * (`turbolane top`).
+ * What each task has done since the scheduler first saw it, for readers such as
+ * `turbolane top`.
  *
- * Problem: the sums lie in each task's own storage, where the scheduler needs
- * them at hand; somebody far away wants all of them, now and then.
+ * Problem: the sums are in each task's own storage, where the scheduler can
+ * access them quickly; a reader in user space needs all of them from time to
+ * time.
  *
  * Idea: an iterator over the kernel's tasks, which the loader reads as a file.
- * Nothing is kept for the reader and nothing is done while nobody reads. What
- * is read is a task after the other, not one moment of all: a reader takes
- * differences of two readings of one task, with the time of each in it.
+ * Nothing is stored for readers, and there is no cost without one. Tasks are
+ * read one after the other, not at one moment: a reader uses the differences of
+ * two readings of one task, each of which has its time.
  *
  * Limits: tasks of the realtime classes are not ours, so they have no sums. A
  * task that runs is counted up to its last tick (counted_ns).

@@ -15,15 +15,16 @@
  *   slots   | CPU 0's | CPU 1's:  ...  | 3 | 4 | 5 | 6 |  free  ... | ...
  *
  * The CPU fills slot `written` and then counts it: x86 lets no later store be
- * seen before an earlier one, so what is counted is whole. The recorder counts
- * what it has read, in the other counter.
+ * seen before an earlier one, so a counted record is complete. The recorder
+ * counts what it has read, in the other counter.
  *
  * Interrupts: a program may be interrupted, between any two instructions, by
- * something that is recorded too. Who finds the log busy has interrupted such a
- * program and writes to the CPU's ring instead. Who finds it free may be
- * interrupted before it says `busy`, but then the other has come and gone whole
- * before `written` is looked at. The same holds where a task is preempted with
- * the log busy: its CPU's log waits for it, and others write to the ring.
+ * something that is recorded too. A program that finds the log busy has
+ * interrupted such a program, and writes to the CPU's ring instead. A program
+ * that finds it free may be interrupted before it sets `busy`, but then the
+ * other one has finished before `written` is read. The same holds if a task is
+ * preempted while the log is busy: its CPU's log waits for it, and others write
+ * to the ring.
  *
  * A log is in order of time, as far as a CPU's clock is. A ring is nearly.
  *

@@ -8,13 +8,13 @@
  * scheduler by starting that many.
  *
  * Idea: a timer per CPU. It is started with a task's slice where the policy says
- * that ticks would be too late (tl_slice_needs_timer), so in no ordinary load, and
- * has its CPU choose again when it fires. What the policy says is asked again then:
- * the timer may be one of a task that has gone, and the CPU's task one of a queue
- * without need of it.
+ * that ticks would be too late (tl_slice_needs_timer), which no ordinary load needs,
+ * and makes its CPU choose again when it fires. The policy decides again then: the
+ * timer may belong to a task that has gone, and the CPU's task to a queue that needs
+ * no timer.
  *
- * The timer is pinned to its CPU. From Linux 7.0 on a program with interrupts off,
- * as ours are, starts it by way of an interrupt to its own CPU: one more for each
+ * The timer is pinned to its CPU. From Linux 7.0 on, a program with interrupts off,
+ * as ours are, starts it through an interrupt to its own CPU: one more for each
  * switch, while there are so many tasks.
  */
 #ifndef TL_SLICES_BPF_H

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Targets: a thread says in its slot how fast its CPU is to be, and the CPU's
- * governor is told (policy/target.h has what and when).
+ * Targets: a thread writes the requested performance of its CPU to its slot, and
+ * the scheduler passes it to the CPU's governor (policy/target.h: what and when).
  *
- * Looks: when the task starts, at ticks, and when it rings. A thread that asks for
- * another target may ring by a system call that changes nothing and is hardly
+ * The slot is read when the task starts, at ticks, and when the thread rings. A
+ * thread that changes its target may ring by a system call that changes nothing and is hardly
  * ever used; then the target is in force when the call returns (drivers that cannot
  * switch from the scheduler have a kernel thread do it, a moment later). Ringing
  * by sched_yield was tried: it needs a callback that made each migration by a hint
  * 270 instructions longer, and in it the kernel's clock of the runqueue, by which
  * governors count, is not set (a warning on 7.3).
  *
- * Ends: with the task, since its slot is looked at no more. With an exec: the new
- * program has asked for nothing, and gets a slot of its own. With the
- * scheduler: the kernel forgets all targets.
+ * A target ends with the task, because its slot is no longer read; with an exec:
+ * the new program has made no request, and gets a slot of its own; and with the
+ * scheduler: the kernel drops all targets.
  *
- * Limits: only the governor schedutil listens. CPUs of one cpufreq policy get the
- * highest of their targets, and one on which nobody asks has the highest there is,
- * idle or not. A CPU that goes idle keeps its target until another task starts.
+ * Limits: only the governor schedutil uses targets. CPUs of one cpufreq policy get
+ * the highest of their targets, and a CPU without a request has the highest there
+ * is, idle or not. A CPU that goes idle keeps its target until another task starts.
  */
 #ifndef TL_TARGET_BPF_H
 #define TL_TARGET_BPF_H

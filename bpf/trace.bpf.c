@@ -8,35 +8,35 @@
  * Idea: a log per CPU, so that no two CPUs write to one line; a record of
  * fixed size that is written in place; no wake-up of the reader, who looks twenty
  * times a second (the logs hold longer, crates/sched/src/record/). What can be
- * found out later, the reader does. Names and affinities are not in the records:
- * an iterator tells them once, at the start, and three rare events tell the
+ * computed later, the reader does. Names and affinities are not in the records:
+ * an iterator reports them once, at the start, and three rare events report the
  * changes.
  *
- * Whom: everybody, or the tasks that the loader names and what they fork. A
+ * Scope: all tasks, or the tasks that the loader names and what they fork. A
  * switch is recorded if either task of it is followed, so that a followed
  * task's begin and end are both there.
  *
- * Wake-ups: sched_waking tells who wakes whom, in the waker's context, which is
- * when the woken task's wait begins. sched_wakeup, behind it, would say once
- * more that the task is runnable, for another 150 ns; it is not recorded. What
- * only it knows is whether the task had really gone to sleep, or was woken on
- * its way there: the reader finds that out (crates/sched/src/record/wakes.rs).
+ * Wake-ups: sched_waking reports which task wakes which, in the waker's context,
+ * when the woken task's wait begins. sched_wakeup, which follows, would only
+ * repeat that the task is runnable, for another 150 ns; it is not recorded. Only
+ * sched_wakeup knows whether the task had really gone to sleep, or was woken
+ * before: the reader derives that (crates/sched/src/record/wakes.rs).
  *
  * Order: a record's time is taken when its place in the log is, with preemption
  * off. The reader merges the logs.
  *
- * Stalls: a virtual CPU may stand still because its host runs something else.
- * The guest sees a CPU that idles beside work, or a task that runs and gets
- * nothing done. If asked to, the loader has a software clock of perf call
- * tl_trace_beat on each CPU, idle or not; a beat that comes much later than the
- * one before says that nothing was executed there in between, not even an
- * interrupt (or that interrupts were off, which is as good an excuse).
+ * Stalls: the host may stop a virtual CPU because it runs something else. The
+ * guest sees a CPU that idles while tasks wait, or a task that runs and makes no
+ * progress. If requested, the loader lets a software clock of perf call
+ * tl_trace_beat on each CPU, idle or not; if a beat comes much later than the
+ * one before, nothing was executed there in between, not even an interrupt (or
+ * interrupts were off, which excuses the CPU as well).
  *
- * Licence levels: what the counters of a CPU have gone on by is told at each
- * switch, for the task that stops, so that every cycle has its task; and, so
- * that a change within a long run is seen, every millisecond of a task that
- * runs, by another clock of perf (tl_trace_levels). Where only some tasks are
- * followed, the counters are noted when one of them begins.
+ * Licence levels: the growth of a CPU's counters is recorded at each switch, for
+ * the task that stops, so that every cycle has its task; and every millisecond
+ * while a task runs, by another clock of perf (tl_trace_levels), so that a
+ * change within a long run is seen. If only some tasks are followed, the
+ * counters are read when one of them begins.
  *
  * Lost: a full log drops the record and counts it, by CPU. A program that the
  * kernel skips because it runs on this CPU already is counted by the kernel

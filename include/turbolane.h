@@ -4,18 +4,18 @@
 #define TURBOLANE_H
 
 /*
- * Turbolane: tell the scheduler which sections of a program are wide code
+ * Turbolane: report to the scheduler which sections of a program are wide code
  * (AVX-512, heavy AVX2, AMX), so that other code keeps its frequency; and
- * steer the frequency of the cores that its threads run on, see tl_open(3).
+ * control the frequency of the cores that its threads run on, see tl_open(3).
  *
  *     tl_wide_begin(2);
  *     multiply_matrices();
  *     tl_wide_end();
  *
- * Without a scheduler the calls do nothing, in a few nanoseconds. See
+ * Without a scheduler the calls have no effect and take a few nanoseconds. See
  * tl_wide_begin(3).
  *
- * Generated from crates/turbolane/src/capi*.rs; do not edit. To make it anew:
+ * Generated from crates/turbolane/src/capi*.rs; do not edit. To update it:
  * UPDATE=1 cargo test -p turbolane --test header
  */
 
@@ -25,7 +25,7 @@
 #define TL_LEVEL_MAX 3
 
 /**
- * No scheduler serves the calling thread; its sections do nothing.
+ * No scheduler serves the calling thread; its sections have no effect.
  */
 #define TL_WIDE_NONE 0
 
@@ -50,12 +50,12 @@
 #define TL_RAN_DELEGATED 1
 
 /**
- * tl_open(): take the first way that works.
+ * tl_open(): use the first method that works.
  */
 #define TL_WAY_AUTO -1
 
 /**
- * Nothing can be set on this machine by this user.
+ * This user cannot set anything on this machine.
  */
 #define TL_WAY_NONE 0
 
@@ -65,38 +65,38 @@
 #define TL_WAY_SETSPEED 1
 
 /**
- * cpufreq's limits; the governor stays.
+ * cpufreq's limits; the governor is unchanged.
  */
 #define TL_WAY_LIMITS 2
 
 /**
- * The CPU's registers, by /dev/cpu/N/msr or msr-safe.
+ * The CPU's registers, through /dev/cpu/N/msr or msr-safe.
  */
 #define TL_WAY_MSR 3
 
 /**
- * A model in the machine's place: root is its id, or its file.
+ * A model instead of the machine: root is its id, or its file.
  */
 #define TL_WAY_SIMULATED 4
 
 /**
- * The lane's scheduler tells the governor what threads ask for; tl_boost() and
- * its kin for CPUs are refused.
+ * The scheduler of turbolane run passes threads' requests to the governor;
+ * tl_boost() and the other functions for CPUs are refused.
  */
 #define TL_WAY_SCHEDULER 5
 
 /**
- * The calling thread, where a thread's number is asked for.
+ * The calling thread, instead of a thread's number.
  */
 #define TL_SELF 0
 
 /**
- * Sessions of a process at most.
+ * Maximum number of sessions of a process.
  */
 #define TL_SESSIONS_MAX 32
 
 /**
- * Bytes of a thread's name, with its zero.
+ * Bytes of a thread's name, including the terminating zero.
  */
 #define TL_NAME_SIZE 64
 
@@ -124,7 +124,7 @@ struct tl_speeds {
 };
 
 /**
- * Where a CPU is and with whom it shares a clock.
+ * A CPU's place in the topology, and the CPUs that share its clock.
  */
 struct tl_cpu {
   /**
@@ -162,7 +162,7 @@ struct tl_thread {
    */
   unsigned int role;
   /**
-   * What it said last; 0 if nothing yet.
+   * The last number that it stated; 0 if none yet.
    */
   unsigned int doing;
   /**
@@ -180,11 +180,11 @@ struct tl_thread {
  */
 struct tl_region_stats {
   /**
-   * How often it was run through.
+   * Number of times that it was executed.
    */
   unsigned long long count;
   /**
-   * Time in it, all together.
+   * Total time in it.
    */
   unsigned long long sum_ns;
   /**
@@ -196,7 +196,7 @@ struct tl_region_stats {
    */
   unsigned long long max_ns;
   /**
-   * Core cycles in it; 0 if this machine does not count them for us.
+   * Core cycles in it; 0 if this machine does not let programs count them.
    */
   unsigned long long cycles;
 };
@@ -227,28 +227,28 @@ int tl_wide_begin(unsigned int level);
 int tl_wide_end(void);
 
 /**
- * Closes the innermost open section, as tl_wide_end(), and says that what
- * follows stays scalar for phase_ns. A phase that is shorter than the way to a
- * scalar CPU and back is spent where the thread stands; before a longer one the
- * thread leaves, as with tl_wide_end(). Inside of another section, and with 0,
- * it is tl_wide_end().
+ * Closes the innermost open section, like tl_wide_end(), and states that the
+ * code after it stays scalar for phase_ns. For a phase shorter than a migration
+ * to a scalar CPU and back, the thread stays on its CPU; for a longer one
+ * it leaves, as with tl_wide_end(). Inside another section, and with 0, this is
+ * tl_wide_end().
  *
  * Returns 0; -EINVAL if no section is open. errno is not changed.
  */
 int tl_scalar_for(unsigned long long phase_ns);
 
 /**
- * Says who acts on the calling thread's sections: TL_WIDE_NONE, TL_WIDE_SCX or
- * TL_WIDE_AFFINITY. Never fails. errno is not changed.
+ * Returns what serves the calling thread's sections: TL_WIDE_NONE, TL_WIDE_SCX
+ * or TL_WIDE_AFFINITY. Never fails. errno is not changed.
  */
 int tl_wide_status(void);
 
 /**
  * Runs section(argument), wide code of licence level `level`, and returns when
- * it is over. With the affinity fallback, a section that would have to leave
- * its CPU is run by a helper thread on a wide CPU, if it is expected to take at
- * least tl_delegate_break_even_ns(level), or if expected_ns is 0; else by the
- * calling thread.
+ * it has finished. With the affinity fallback, a section that would have to
+ * leave its CPU is run by a helper thread on a wide CPU, if it is expected to
+ * take at least tl_delegate_break_even_ns(level), or if expected_ns is 0;
+ * otherwise the calling thread runs it.
  *
  * Returns TL_RAN_HERE or TL_RAN_DELEGATED; -EINVAL if level is 0 or above
  * TL_LEVEL_MAX or section is NULL: then nothing was run. errno is not changed
@@ -263,25 +263,26 @@ int tl_delegate(unsigned int level,
                 void *argument);
 
 /**
- * The length in ns from which tl_delegate() hands sections of this level from
- * the calling thread to a helper; 0 if it does not. Starts the helpers. errno
- * is not changed.
+ * The shortest duration in ns for which tl_delegate() hands sections of this
+ * level from the calling thread to a helper; 0 if it never does. Starts the
+ * helpers. errno is not changed.
  */
 unsigned long long tl_delegate_break_even_ns(unsigned int level);
 
 /**
  * Opens frequency control and measurement of this program.
  *
- * root: NULL for this machine, or a folder that holds the files of another, or
+ * `root`: NULL for this machine, or a folder with the files of another, or
  * with TL_WAY_SIMULATED the id or file of a model.
- * way: TL_WAY_AUTO, or the one to take.
- * session: gets the handle.
+ * `way`: TL_WAY_AUTO, or the method to use.
+ * `session`: gets the handle.
  *
- * A machine or user without frequency control is no failure: tl_way() is then
+ * A machine or user without frequency control is not a failure: tl_way() is then
  * TL_WAY_NONE, and tl_why() says why.
  *
- * Returns 0; -EFAULT if session is NULL; -EINVAL for another way; -ENOENT for an
- * unknown model; -EMFILE if TL_SESSIONS_MAX are open; or why it cannot be opened.
+ * Returns 0; -EFAULT if session is NULL; -EINVAL for an unknown method; -ENOENT
+ * for an unknown model; -EMFILE if TL_SESSIONS_MAX are open; or the error of
+ * opening it.
  *
  * # Safety
  * root is NULL or a string, session NULL or a place for a pointer.
@@ -291,7 +292,7 @@ int tl_open(const char *root,
             struct tl_session **session);
 
 /**
- * Closes a session: every setting is as it was found, threads' masks too.
+ * Closes a session: restores every setting and every thread's mask.
  *
  * Returns 0; -EBADF if session is not open; -EIO if something could not be
  * restored (the watchdog tries again when the program ends).
@@ -299,13 +300,14 @@ int tl_open(const char *root,
 int tl_close(struct tl_session *session);
 
 /**
- * The way that was taken: TL_WAY_NONE and so on; -EBADF.
+ * The method in use: TL_WAY_NONE and so on; -EBADF.
  */
 int tl_way(const struct tl_session *session);
 
 /**
- * Copies one sentence to buffer: which way was taken, and why none before it.
- * Cut off to size bytes, its zero included. Returns its whole length; -EBADF.
+ * Copies one sentence to buffer: which method is used, and why none before it.
+ * Truncated to size bytes including the terminating zero. Returns the complete
+ * length; -EBADF.
  *
  * # Safety
  * buffer has room for size bytes.
@@ -320,8 +322,8 @@ const char *tl_strerror(int code);
 
 /**
  * Copies the text of the calling thread's last failure in this library, with
- * file, reason and what to do, to buffer. Cut off to size bytes, its zero
- * included. Returns its whole length, 0 if nothing has failed.
+ * file, reason and what to do, to buffer. Truncated to size bytes including the
+ * terminating zero. Returns the complete length, 0 if nothing has failed.
  *
  * # Safety
  * buffer has room for size bytes.
@@ -339,8 +341,8 @@ int tl_speeds(const struct tl_session *session,
               struct tl_speeds *speeds);
 
 /**
- * Where a CPU is and with whom it shares a clock. Needs no frequency control.
- * Returns 0; -EBADF; -ENXIO if it is not online; -EFAULT.
+ * A CPU's place in the topology, and the CPUs that share its clock. Needs no
+ * frequency control. Returns 0; -EBADF; -ENXIO if it is not online; -EFAULT.
  *
  * # Safety
  * info is NULL or a place for one.
@@ -350,8 +352,9 @@ int tl_cpu(const struct tl_session *session,
            struct tl_cpu *info);
 
 /**
- * The clock that a CPU has now: the model's, with TL_WAY_SIMULATED, else what
- * cpufreq says. Returns 0; -EBADF, -ENXIO, -EFAULT; -ENODEV if nobody says.
+ * The current clock of a CPU: that of the model with TL_WAY_SIMULATED, otherwise
+ * the one that cpufreq reports. Returns 0; -EBADF, -ENXIO, -EFAULT; -ENODEV if
+ * there is no cpufreq.
  *
  * # Safety
  * khz is NULL or a place for a number.
@@ -361,45 +364,47 @@ int tl_clock(const struct tl_session *session,
              unsigned int *khz);
 
 /**
- * The CPU to its fastest P-state. From any thread, without allocating once
- * the CPU was used. Returns 0; -EBADF, -ENODEV, -ENXIO, -EIO, -EBUSY, -ECHILD;
- * -EOPNOTSUPP with TL_WAY_SCHEDULER.
+ * Sets the CPU to its fastest P-state. Can be called from any thread, and does not
+ * allocate after the first use of the CPU. Returns 0; -EBADF, -ENODEV, -ENXIO,
+ * -EIO, -EBUSY, -ECHILD; -EOPNOTSUPP with TL_WAY_SCHEDULER.
  */
-int tl_boost(const struct tl_session *session, unsigned int cpu);
+int tl_boost(const struct tl_session *session,
+             unsigned int cpu);
 
 /**
- * The CPU to its slowest P-state, unless another that is set together with it
- * needs more. As tl_boost() otherwise.
+ * Sets the CPU to its slowest P-state, unless another CPU that shares the setting
+ * needs more. Otherwise like tl_boost().
  */
-int tl_slow(const struct tl_session *session, unsigned int cpu);
+int tl_slow(const struct tl_session *session,
+            unsigned int cpu);
 
 /**
- * No wish for the CPU any more. As tl_boost() otherwise.
+ * Withdraws the request for the CPU. Otherwise like tl_boost().
  */
 int tl_restore(const struct tl_session *session, unsigned int cpu);
 
 /**
- * As tl_restore(), and hands the CPU back as it was found, its governor too.
+ * Like tl_restore(), and restores the CPU's settings, including its governor.
  */
 int tl_release(const struct tl_session *session, unsigned int cpu);
 
 /**
- * The CPU to this frequency. As tl_boost(); -ERANGE if it is no P-state.
+ * Sets the CPU to this frequency. Like tl_boost(); -ERANGE if it is not a P-state.
  */
 int tl_request(const struct tl_session *session,
                unsigned int cpu,
                unsigned int khz);
 
 /**
- * Switches turbo on all CPUs: 1 on, 0 off, -1 leave it. Returns 1 if it is on
- * then, else 0; -EBADF, -ENODEV, -EIO, -ECHILD.
+ * Switches turbo on all CPUs: 1 on, 0 off, -1 unchanged. Returns 1 if it is on
+ * afterwards, otherwise 0; -EBADF, -ENODEV, -EIO, -ECHILD.
  */
 int tl_turbo(const struct tl_session *session, int on);
 
 /**
- * Registers the calling thread. role is a number of the program's choice.
- * Returns its number, positive; -EBADF, -EEXIST, -ENAMETOOLONG, -EFAULT,
- * -EILSEQ.
+ * Registers the calling thread. role is a number that the program chooses.
+ * Returns the thread's number, positive; -EBADF, -EEXIST, -ENAMETOOLONG,
+ * -EFAULT, -EILSEQ.
  *
  * # Safety
  * name is NULL or a string.
@@ -409,14 +414,14 @@ int tl_thread_register(const struct tl_session *session,
                        unsigned int role);
 
 /**
- * Takes a thread (TL_SELF: the calling one) out of the registry; its wish ends,
- * its mask is as before. Returns 0; -EBADF, -ESRCH.
+ * Removes a thread (TL_SELF: the calling one) from the registry, withdraws its
+ * request and restores its mask. Returns 0; -EBADF, -ESRCH.
  */
 int tl_thread_unregister(const struct tl_session *session, unsigned int tid);
 
 /**
- * Says what the calling thread is doing now, by a number of the program's
- * choice. Returns 0; -EBADF, -ESRCH.
+ * States what the calling thread is doing now, by a number that the program
+ * chooses. Returns 0; -EBADF, -ESRCH.
  */
 int tl_thread_doing(const struct tl_session *session, unsigned int doing);
 
@@ -439,19 +444,20 @@ int tl_thread_list(const struct tl_session *session,
 int tl_thread_boost(const struct tl_session *session, unsigned int tid);
 
 /**
- * tl_slow() for a thread's core, as tl_thread_boost().
+ * tl_slow() for a thread's core; otherwise like tl_thread_boost().
  */
 int tl_thread_slow(const struct tl_session *session, unsigned int tid);
 
 /**
- * tl_request() for a thread's core, as tl_thread_boost().
+ * tl_request() for a thread's core; otherwise like tl_thread_boost().
  */
 int tl_thread_request(const struct tl_session *session,
                       unsigned int tid,
                       unsigned int khz);
 
 /**
- * Ends a thread's wish, on whichever core it was, as tl_thread_boost().
+ * Withdraws a thread's request, on whichever core it was made; otherwise like
+ * tl_thread_boost().
  */
 int tl_thread_restore(const struct tl_session *session, unsigned int tid);
 
@@ -464,8 +470,8 @@ int tl_thread_migrate(const struct tl_session *session,
                       unsigned int cpu);
 
 /**
- * The number of the region of this name, made if there is none. Returns it,
- * 0 or more; -EBADF, -ENOSPC, -EFAULT, -EILSEQ.
+ * The number of the region of this name, which is created if it does not exist.
+ * Returns it, 0 or more; -EBADF, -ENOSPC, -EFAULT, -EILSEQ.
  *
  * # Safety
  * name is NULL or a string.
@@ -506,7 +512,7 @@ namespace turbolane {
 /** A wide section from construction to destruction, on one thread. */
 class wide_section {
 public:
-  /** Opens a section; one that cannot be opened (see tl_wide_begin) is none. */
+  /** Opens a section; if that fails (see tl_wide_begin), there is none. */
   explicit wide_section(unsigned int level) noexcept
       : is_open_(tl_wide_begin(level) == 0) {}
 

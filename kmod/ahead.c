@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What comes behind a light instruction.
+ * What follows a light instruction.
  *
  * Problem: wide code hardly ever begins with its heavy instructions. It loads
- * and broadcasts first, which is light, and traps there. With a period of grace
- * for that, the heavy rest of the section would go unseen (seen in Bochs: 0 of
- * 100 sections caught).
+ * and broadcasts first, which is light, and traps there. With a grace period for
+ * that, the heavy rest of the section would not be seen (in Bochs, 0 of 100
+ * sections were caught).
  *
- * Idea: read on. From the trapped instruction straight ahead, through calls
- * and untaken branches and along jumps forward, to the first way out: a return,
- * a jump back or far. If something heavy stands there, the light instruction
- * is the beginning of a wide section. String functions have nothing heavy, and
- * their ways are short.
+ * Idea: decode what follows. From the trapped instruction straight ahead, past
+ * calls and untaken branches and along forward jumps, to the first exit: a
+ * return, a backward jump or a far one. If there is a heavy instruction on this
+ * path, the light instruction is the beginning of a wide section. String
+ * functions have no heavy instruction, and their paths are short.
  *
  *   vbroadcastsd zmm0, [..]    <- trapped
  *   vpxorq zmm1, zmm1, zmm1
@@ -19,13 +19,13 @@
  *   ...                    |
  *   2: vfmadd231pd zmm1 ..<+   level 2: a wide section
  *
- * For that all instructions must be measured, not only those with vectors.
- * Length follows from the opcode (SDM vol. 2, appendix A); drawn in the masks
- * below, a bit for each opcode. What is privileged, or of the past, ends the
- * way like an illegal one.
+ * For that the length of all instructions must be known, not only of those with
+ * vectors. It follows from the opcode (SDM vol. 2, appendix A), by the masks
+ * below, which have a bit for each opcode. A privileged or obsolete instruction
+ * ends the path like an illegal one.
  *
- * Limits: heavy code behind a loop, a backward jump or in a called function is
- * not seen here; it traps when the period of grace is over.
+ * Limits: heavy code after a loop or a backward jump, or in a called function,
+ * is not seen here; it traps when the grace period is over.
  */
 #include "ahead.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What comes behind a light instruction. See ahead.c.
+ * What follows a light instruction. See ahead.c.
  *
  * Freestanding, like decode.h.
  */

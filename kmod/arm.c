@@ -26,10 +26,10 @@
  * How it is kept: `reduced` is written here, beside XCR0, on its own CPU with
  * interrupts off. NMI handlers use no vector registers, so they need no care.
  * Each write is read back. Before a reduction XCR0 must be the full one: if it
- * is not, somebody else writes it too. Either way the module stops to withhold
- * anything anywhere and says so (tlt_violation); it never guesses. The test
- * module test/turbolane_xcheck.c looks from outside, by a probe on each
- * XSAVE*, XRSTOR* of the kernel.
+ * is not, other code writes it too. In both cases the module stops all
+ * withholding and logs it (tlt_violation); it never guesses. The test module
+ * test/turbolane_xcheck.c checks from outside, by a probe on each XSAVE*, XRSTOR*
+ * of the kernel.
  *
  * Arming and disarming run on the CPU concerned, as an interrupt. When disarm
  * returns, every CPU has the full XCR0 and no later return can reduce it.

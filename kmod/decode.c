@@ -3,9 +3,9 @@
  * Decodes one instruction, as far as the trap needs to know it.
  *
  * Problem: with components of XCR0 withheld, whatever uses them raises #UD,
- * and so does every real illegal opcode. The trap has to tell them apart, and
- * among the withheld ones those that lower the frequency from those that do
- * not: glibc's string functions are full of the latter.
+ * and so does every real illegal opcode. The trap has to distinguish these two,
+ * and among the withheld instructions those that lower the frequency from those
+ * that do not: glibc's string functions are full of the latter.
  *
  * Idea: components follow from the encoding alone. Weight follows from the
  * opcode, by the table that is generated from data/isa/classes.toml
@@ -25,12 +25,12 @@
  *
  * What the table does not know (a newer instruction, or none at all) counts as
  * light and as in need of everything: the module lets it restart with the full
- * XCR0, and then the CPU itself decides. So an illegal opcode behind one of
+ * XCR0, and then the CPU itself decides. So an illegal opcode after one of
  * these prefixes costs a second fault, not a wrong answer, and a new
- * instruction works, though its weight goes unseen.
+ * instruction works, although its weight is not seen.
  *
  * Limits: 16-bit code segments are taken for 32-bit ones. EVEX map 4 (APX) is
- * told apart but not measured.
+ * recognised, but its length is not computed.
  */
 #include "decode.h"
 #include "isa_table.h"

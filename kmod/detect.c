@@ -3,10 +3,10 @@
  * Processes that get new code.
  *
  * Problem: a plug-in or an interpreter's extension may be loaded hours after
- * its program was started. Its constructor asks XGETBV at once, long after the
- * period that execve gave, and before any scan in user space can have seen the
- * file and have put a probe there (sites.c). And a process of which user space
- * has said that all its code is light has some now that nobody has looked at.
+ * its program was started. Its constructor executes XGETBV at once, long after
+ * the period that execve gave, and before a scan in user space can have put a
+ * probe there (sites.c). And a process whose code user space has reported as
+ * light now has code that was not scanned.
  *
  * Idea: code that can run has to be mapped first, or its memory be made
  * executable. A task that maps a file as executable has the full XCR0 for
@@ -18,10 +18,10 @@
  * what sites are for. A process whose every mapping is executable (personality
  * READ_IMPLIES_EXEC) has such code from its start, and so was never light.
  *
- * Hooked are the security module's questions, because they are asked for each
- * mapping and change with the protection at hand, and are global functions in
- * every kernel. They fire before the deed: a mapping that fails costs a period
- * for nothing.
+ * The hooks are the functions of the security module, because the kernel calls
+ * them for each mapping and each change, with the protection as an argument, and
+ * because they are global functions in every kernel. They are called before the
+ * change: a mapping that fails costs a period for nothing.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

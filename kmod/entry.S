@@ -2,8 +2,8 @@
 /*
  * What the kernel's FPU code calls first: see hooks.c.
  *
- * ftrace replaces the nop at a function's entry by a call of this. Its own way
- * to a callback in C saves and loads all registers each time, and costs 35
+ * ftrace replaces the nop at a function's entry by a call of this. Its normal
+ * call of a callback in C saves and loads all registers each time, and costs 35
  * instructions more; two of these functions run at every context switch, and
  * practically always with the full XCR0, which the switch has restored before.
  *

@@ -5,13 +5,13 @@
  * Problem: glibc copies and compares strings with AVX-512 instructions that cost
  * no frequency (licence level 0), hundreds of times between two wide sections. If
  * each of them counted as wide code, the process would hardly ever be scalar. But
- * after a period of grace of the usual length the wide section that follows would
- * go unseen: it often begins a microsecond after a copy.
+ * with a grace period of the usual length the wide section that follows would not
+ * be seen: it often begins a microsecond after a copy.
  *
- * Idea: the task sees the full XCR0 for a short time, a glance, at whose end a
- * timer interrupts it, so that it traps again. How long a glance is, each call site
- * learns: a string function is a leaf, so the word on top of the stack says who
- * called it.
+ * Idea: the task gets the full XCR0 for a short time, a glance, at the end of which
+ * a timer interrupts it, so that it traps again. The length of a glance is learned
+ * for each call site: a string function is a leaf, so the word on top of the stack
+ * identifies the caller.
  *
  *   light trap at a site          what followed               next time there
  *   ----------------------------  --------------------------  -----------------
@@ -24,22 +24,22 @@
  *                                                             code itself
  *
  * So a glance is never longer than the time that has passed before without wide code.
- * A site that leads straight to a wide section is the beginning of it, as a light
- * instruction with heavy ones behind it is (ahead.c). On a wide CPU nothing shows
- * whether it still does so; therefore it gets a glance again after so many times,
- * four times as many with each glance that was wrong.
+ * A site that leads straight to a wide section counts as its beginning, like a light
+ * instruction that heavy ones follow (ahead.c). On a wide CPU nothing shows whether
+ * this is still true; therefore the site gets another glance after a number of
+ * times, which is multiplied by four with each glance that was wrong.
  *
  * LEAST is what a trap and its timer cost, about a microsecond: shorter ones would
  * cost more than they let through. MOST makes that cost 1 %.
  *
  * The table is one for all processes: workers that were forked have the same
- * addresses, and learn together. But each place belongs to a user: what a program
- * has learned, no other user's can change. A place that another user's program
- * needs begins anew, with the shortest glance: so the worst that one user can do to
- * another is to make glances short, which costs a trap more, and hides nothing.
+ * addresses, and learn together. But each entry belongs to a user: another user's
+ * programs cannot change what was learned. If another user's program needs the
+ * entry, it starts again with the shortest glance: so the worst that one user can do
+ * to another is to make glances short, which costs another trap and hides nothing.
  *
  * Limits: sites are known by a hash, and two may share a place; then the more careful
- * one prevails. A section that begins and ends inside of a glance goes unseen,
+ * one prevails. A section that begins and ends inside a glance is not seen,
  * unless a licence counter shows it (levels.c).
  */
 #include <linux/build_bug.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Where the kernel tells us that something is about to happen, or already is.
+ * The hooks by which the module learns what the kernel is about to do.
  *
  *   sched_switch        XCR0 full before registers are saved
  *   ftrace, at entry    the same for functions that execute XSAVE* or XRSTOR*,
  *                       or begin a section of kernel vector code
  *   user-return         the reduction itself, last thing before user mode
- *   fixup_vdso_exception  user #GP, which has no notifier: it is on the way to
+ *   fixup_vdso_exception  user #GP, which has no notifier: it is called before
  *                       SIGSEGV, after the emulation of other instructions and
  *                       independent of UMIP (Skylake-SP has none)
  *   sched_migrate_task  a period of grace ends where wide code may run anyway
@@ -28,7 +28,7 @@
  * with interrupts on, and arming happens in an interrupt. What comes and goes
  * instead is the task flag that makes the kernel look at the list, which is
  * one atomic instruction. When we have nothing more to do we clear it, unless
- * somebody else is on the list too; whoever leaves the list last clears it.
+ * there is another notifier on the list; the last one to leave the list clears it.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

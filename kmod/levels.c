@@ -7,23 +7,24 @@
  * (CORE_POWER.LVLn_TURBO_LICENSE; Skylake-SP to Ice Lake), each armed CPU has one
  * counter of those at wide_level and above. It is read when user code begins to
  * run with the full XCR0, and again when that ends: at a switch, or when XCR0 is
- * to be reduced. A level that was low before and has been up since was asked for
- * by this task.
+ * to be reduced. A level that was low before and is up now was requested by this
+ * task.
  *
  *   trap        return to user mode                   switch, or grace is over
  *    |  look: low? ----- full XCR0, nothing traps ----- look: any cycles? |
  *
- * Only what is certain is told. Nothing is said if
- * - the level is up already: it is held for a while behind whoever asked for it
- *   (670 us: DIM 2.2). A counter that moves between two reads says so.
- * - another process ran full on this core within the last SETTLE_NS: its request
- *   may not have been granted yet.
- * - a sibling ran full meanwhile, or may have: siblings share the licence.
- * Nor is anything known of a request that is not granted before the stretch ends.
- * Then the next stretch tells, or a trap does, as on CPUs without such counters.
+ * Only unambiguous rises are reported. A rise is ignored if
+ * - the level is already up: it is held for a while after the last request for it
+ *   (670 us: DIM 2.2). A counter that advances between two reads shows this.
+ * - another process ran with the full XCR0 on this core within the last SETTLE_NS:
+ *   its request may not have been granted yet.
+ * - a sibling ran with the full XCR0 meanwhile, or may have: siblings share the
+ *   licence.
+ * A request that is not granted before the stretch ends is not seen either. The
+ * next stretch shows it, or a trap does, as on CPUs without such counters.
  *
  * The kernel's own AVX-512 (cryptography, RAID) in a system call or an interrupt of
- * the stretch counts as the task's, and so does what a virtual machine asked for
+ * the stretch counts as the task's, and so does the request of a virtual machine
  * right before it was switched out.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt

@@ -3,7 +3,7 @@
  * Withheld state that is alive.
  *
  * Problem: when XCR0 is reduced the task may have values in the registers that
- * go away. XGETBV(1) tells which components are not in their initial state. In
+ * go away. XGETBV(1) shows which components are not in their initial state. In
  * a dynamic program opmask and Hi16_ZMM practically always are: glibc's string
  * functions use them and nothing resets them.
  *

@@ -4,11 +4,11 @@
  *
  * Core specialisation without a hint in the program (SYSTOR 3.1-3.4, THESIS
  * 4.1): components of the vector state are withheld from user code on chosen
- * CPUs, what needs them traps, and the scheduler is told to move the task to a
- * CPU where it may run. No kernel patch, no change of the program.
+ * CPUs, instructions that need them trap, and the scheduler gets an event to move
+ * the task to a CPU where it may run. No kernel patch, no change of the program.
  *
- * trap.h has the map of the files; arm.c states the invariant that all of it
- * hangs on; docs/kernel-module.md what it changes and how to undo it.
+ * trap.h lists the files; arm.c states the invariant that everything depends on;
+ * docs/kernel-module.md describes what the module changes and how to undo it.
  *
  * Loaded, the module withholds nothing. What an administrator arms through the
  * control device is disarmed when the device is closed.

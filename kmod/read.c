@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Processes that have code which nobody has read.
+ * Processes that have code which was not read.
  *
  * Problem: code may save and load registers by itself (a fibre library, a JIT, a
  * sandbox's stub). Under a reduced XCR0 XSAVE leaves out what is withheld, and
  * leaves the bits of XSTATE_BV for it alone: an image that was once complete
  * keeps old values, which XRSTOR brings back under the full XCR0. XRSTOR under a
- * reduced one leaves the registers of somebody else where the image has none.
+ * reduced one leaves the registers of another task where the image has none.
  * Nothing faults. Probes at those instructions help (sites.c), where they are
  * known.
  *
- * Idea: only a process all of whose code has been read is withheld anything.
- * User space reads files and says so; which files a process has is found here,
- * by a look at its mappings before the first reduction. Every executable mapping
+ * Idea: registers are withheld only from a process all of whose code was read.
+ * User space reads files and reports them; the files of a process are found here,
+ * from its mappings before the first reduction. Every executable mapping
  * must be
  *   - of the kernel ([vdso], [uprobes]), or
  *   - private, of a file that was read and has not been opened for writing

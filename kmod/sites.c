@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Files that user space has looked through, and the places in them that must
- * see the full XCR0.
+ * Files that user space has read, and the places in them that must see the full
+ * XCR0.
  *
  * Problem: XGETBV shows the reduced XCR0, XSAVE leaves out what is withheld, and
  * XRSTOR leaves it as it is; none of them faults. A program that looks for
@@ -19,10 +19,10 @@
  * it on the same path, and only the period covers it: a task whose CPU is taken away
  * in between for longer may see the reduced XCR0.
  *
- * Only a process whose code has all been read is withheld anything (read.c). A
- * file counts as read from TLT_READ_END on, if nobody could have changed it
- * since TLT_READ_BEGIN, when the scan had not begun. Whoever may change it later
- * opens it for writing first.
+ * Registers are withheld only from a process whose code has all been read (read.c).
+ * A file counts as read from TLT_READ_END on, if it cannot have changed since
+ * TLT_READ_BEGIN, when the scan had not begun. To change it later, a program has to
+ * open it for writing first.
  *
  * Lifetime. An inode must not outlive its file system. A reference to the mount
  * would make it busy, and keep the file systems of dead containers; so each file

@@ -13,9 +13,9 @@
  *            v
  *     the instruction is executed again, here or on a wide CPU
  *
- * Ours is only what user code raises while XCR0 is reduced. On a full CPU the
- * fault is real and goes its usual way, so an illegal opcode costs one fault
- * more and gets the same SIGILL. Whatever the decoder says, the instruction is
+ * The module handles only faults that user code raises while XCR0 is reduced. With
+ * the full XCR0 the fault is real and the kernel handles it as usual, so an illegal
+ * opcode costs one more fault and gets the same SIGILL. Whatever the decoder says, the instruction is
  * restarted; nothing but the restart decides whether it is legal.
  *
  * Forward progress. A trapped task runs with the full XCR0 for a while
@@ -26,24 +26,25 @@
  * CPU that withholds nothing, so that it is caught again when it comes back.
  * If it is sent back before it has executed anything there, STUCK_MOVES times
  * in a row, it gets STUCK_NS on the CPU it comes back to. Without memory for a
- * note the whole CPU is left full.
+ * note, the CPU keeps the full XCR0.
  *
  * Modes. count: counts and logs, sends no event. grace: as drawn above. steer:
  * sends the event for everything that needs a withheld component (SYSTOR 3.2).
  *
- * A heavy instruction inside a period of grace goes unseen. Against that: before
- * a period is given, the code behind the light instruction is read (ahead.c);
- * the end of the period looks at XGETBV(1) (live.c: live ZMM_Hi256 is wide work
- * that goes on) and at licence counters, where the PMU has them (levels.c); in a
- * process that proved wide each trap of level 1 and above is sent, and what asks for
- * no level gets a glance only (glance.c); user space may know better and say so (TLT_IOC_LEARN). A program that
- * mixes both all the time is best moved off its light use, by glibc's tunables
+ * A heavy instruction inside a grace period is not seen. Countermeasures: before
+ * a period is given, the code after the light instruction is decoded (ahead.c);
+ * at its end, XGETBV(1) (live.c: live ZMM_Hi256 is wide work that continues) and
+ * the licence counters of the PMU, if it has them (levels.c), are read; in a
+ * process that is known to be wide, each trap of level 1 and above is sent, and
+ * code that requests no level gets only a glance (glance.c); and user space can
+ * report what it knows (TLT_IOC_LEARN). For a program that mixes both all the
+ * time, it is best to disable the light use by glibc's tunables
  * (docs/kernel-module.md).
  *
- * Programs also ask what the CPU can do, by XGETBV, and size XSAVE buffers by
- * CPUID.0DH, which follows XCR0. Neither faults. Most ask when they start: after
- * execve a task has the full XCR0 for exec_grace_ns of its own CPU time. Not of
- * time: it may wait for a CPU longer than that.
+ * Programs also check the CPU's features with XGETBV, and size XSAVE buffers by
+ * CPUID.0DH, which depends on XCR0. Neither faults. Most programs check when they
+ * start: after execve a task has the full XCR0 for exec_grace_ns of its own CPU
+ * time, not of elapsed time, because it may wait longer than that for a CPU.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

@@ -5,7 +5,7 @@
  *   main.c    load, unload, CPU hotplug
  *   arm.c     XCR0: the only file that writes it
  *   live.c    withheld state that is alive when XCR0 is reduced
- *   hooks.c   where the kernel has to be told: switch, FPU code, return to user
+ *   hooks.c   hooks in the kernel: switch, FPU code, return to user
  *   xstate.c  whether the kernel has other FPU code than that
  *   entry.S   the first thing that the kernel's FPU code calls
  *   trap.c    the trap and what is decided about it
@@ -14,11 +14,11 @@
  *   marks.c   notes about tasks and processes
  *   sites.c   files that user space knows, and places in them that must see
  *             the full XCR0
- *   read.c    processes that have code which nobody has read
+ *   read.c    processes that have code which was not read
  *   detect.c  libraries that are loaded late
  *   ctl.c     the control device
  *   decode.c  the trapped instruction
- *   ahead.c   the code behind it
+ *   ahead.c   the code after it
  */
 #ifndef TLT_TRAP_H
 #define TLT_TRAP_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The initial root file system: a part that is cached (busybox, the modules
 //! needed to mount the disk, our init), and a part per boot (the payload).
-//! The kernel unpacks archives that stand one behind the other.
+//! The kernel unpacks archives that follow each other.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};

@@ -14,7 +14,7 @@
 //!   this boot's payload and command --------------+
 //! ```
 //!
-//! Invariant: nothing is left behind. Guests end with this process, however it
+//! Invariant: nothing remains. Guests end with this process, however it
 //! ends; nothing is written outside the cache folder.
 
 mod apt;

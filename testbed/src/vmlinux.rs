@@ -25,7 +25,7 @@ pub(crate) fn extract(packed: &Path, to: &Path) -> Result<()> {
             }
         }
     }
-    bail!("found no kernel inside {}: compressed in a way this does not know", packed.display())
+    bail!("found no kernel inside {}: unknown compression", packed.display())
 }
 
 fn occurrences<'a>(bytes: &'a [u8], magic: &'a [u8]) -> impl Iterator<Item = usize> + 'a {

@@ -71,7 +71,7 @@ fn a_broken_recording_fails() {
     fs::write(&raw, "{\"schema\": 1}\n").unwrap();
     let output = run(&["probe", "--replay", &raw]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("line 1 is no header"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("line 1 is not a header"));
 }
 
 /// The measurement of this very CPU, cut off at once: it ends, says what it is, and has an exit code
@@ -130,7 +130,7 @@ fn a_busy_machine_fails() {
     assert_eq!(output.status.code(), Some(77), "{output:?}");
     assert!(text(&output).contains("samples: 5 repetitions"), "{}", text(&output));
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("nothing can be said about this CPU"), "{told}");
+    assert!(told.contains("there is no result for this CPU"), "{told}");
     assert!(told.contains("of 5 repetitions were quiet") && told.contains("next:"), "{told}");
     let output = run(&["probe", "--replay", &raw, "--machine-file", &machine]);
     assert_eq!(output.status.code(), Some(77), "{output:?}");
@@ -146,7 +146,7 @@ fn doctor_tells_what_a_machine_file_says() {
         run(&["doctor", "--json", "--machine", "../../docs/experiments/wide-bursts-machine.toml"]);
     assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
     let found: report::doctor::Doctor = serde_json::from_slice(&output.stdout).unwrap();
-    let told = found.sections.iter().find(|one| one.title == "By the machine file").unwrap();
+    let told = found.sections.iter().find(|one| one.title == "From the machine file").unwrap();
     let seen = |id: &str| told.checks.iter().find(|check| check.id == id).unwrap().seen.clone();
     assert_eq!(seen("file-clock"), "level 1 runs at 2080 MHz, scalar code at 2500");
     assert_eq!(seen("file-start"), "throttled for 2.04us, halted for 642ns");

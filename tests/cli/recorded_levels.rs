@@ -192,7 +192,7 @@ fn levels_are_worth_their_demand() {
     let (true_document, true_gains) = replayed(&at("truth"));
     let (told, header) = exported(&at("levels.trace"), &at("levels"), &[]);
     assert!(
-        told.contains("less the hold of 670us behind each time; the least is replayed"),
+        told.contains("excluding the hold time of 670us after each demand; the least is replayed"),
         "{told}"
     );
     let Some(Demand::Levels { raised_ns, least_ns, most_ns, .. }) = header.demand else {

@@ -113,7 +113,7 @@ fn refusals_are_told_fail() {
 fn wrong_answers_fail() {
     let (output, _) = played(&["stats"], vec![slice("5ms")]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("it sent settings, which was not asked for"));
+    assert!(text(&output.stderr).contains("it sent settings, which was not requested"));
 }
 
 /// A scheduler that ends in between is an error that says so.

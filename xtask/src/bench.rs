@@ -25,9 +25,9 @@ use crate::suite::{self, Suite};
 /// Arguments of `./x bench`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The group, or GROUP/NAME for one benchmark of it; without it, all are listed
+    /// The group, or GROUP/NAME for one of its benchmarks; without it, all are listed
     group: Option<String>,
-    /// Write the results to this file too
+    /// Also write the results to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -94,18 +94,18 @@ fn run(
         match run_one(bench, &lab) {
             Ok(new) => {
                 step.done();
-                results.lock().expect("nobody panics holding it").extend(new);
+                results.lock().expect("no thread panics holding it").extend(new);
             }
             Err(error) => {
                 let text = format!("{}: {error:#}", bench.name);
-                failures.lock().expect("nobody panics holding it").push(text);
+                failures.lock().expect("no thread panics holding it").push(text);
             }
         }
     };
     host.iter().for_each(one);
     lab::for_each(&guest, one);
-    let mut failures = failures.into_inner().expect("nobody panicked holding it");
-    let mut results = results.into_inner().expect("nobody panicked holding it");
+    let mut failures = failures.into_inner().expect("no thread panicked holding it");
+    let mut results = results.into_inner().expect("no thread panicked holding it");
     for Outside { name, measure } in outside {
         match measure(&lab) {
             Ok(new) => results.extend(new),

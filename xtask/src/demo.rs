@@ -13,7 +13,7 @@ use crate::silicon::experiment;
 /// Arguments of `./x demo`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Measure everything again, also what an earlier call has measured
+    /// Measure everything again, even if an earlier call has measured it
     #[arg(long)]
     again: bool,
 }

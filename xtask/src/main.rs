@@ -32,19 +32,19 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Sub {
-    /// See it work: on this machine, then on an emulated one whose clocks wide code lowers
+    /// Show Turbolane on this machine, then on an emulated one whose clocks wide code lowers
     Demo(demo::Args),
     /// Run all checks and tests
     Test(test::Args),
     /// Run a group of benchmarks
     Bench(bench::Args),
-    /// Build everything in release mode and say where it lies
+    /// Build everything in release mode and print where it is
     Build,
     /// Format all Rust and C sources
     Fmt,
     /// Check the tree's own rules
     Tidy,
-    /// The papers' experiments on the dim-silicon machine
+    /// Run the papers' experiments on the dim-silicon machine
     Silicon(silicon::experiment::Args),
     /// Build or boot the test machines
     Vm(vm::Args),

@@ -25,7 +25,7 @@ pub(crate) fn build(cache: &Cache, kernel: &Kernel) -> Result<Vec<PathBuf>> {
     Ok(modules)
 }
 
-/// Builds turbolane_trap by DKMS, as docs/kernel-module.md tells users to, and says what differs
+/// Builds turbolane_trap by DKMS, as docs/kernel-module.md describes, and says what differs
 /// from the one that guests test: nothing, if the code is the same.
 pub(crate) fn compare_dkms(cache: &Cache, kernel: &Kernel) -> Result<Option<String>> {
     const MODULE: &str = "turbolane_trap.ko";

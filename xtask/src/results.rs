@@ -43,7 +43,7 @@ pub(crate) struct BenchResult {
     pub(crate) value: f64,
     pub(crate) unit: String,
     pub(crate) better: Better,
-    /// Repetitions behind `value`.
+    /// Repetitions that `value` comes from.
     pub(crate) n: u64,
     pub(crate) min: f64,
     pub(crate) max: f64,

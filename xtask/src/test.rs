@@ -27,12 +27,11 @@ pub(crate) struct Args {
     /// size, unit, page, testbed, dkms, vm/SUITE
     filter: Option<String>,
 
-    /// Only what a change of the last minutes may have broken: format, tidy, and the unit tests of packages that
-    /// differ from main
+    /// Only a quick check of a recent change: format, tidy, and the unit tests of packages that differ from main
     #[arg(long, conflicts_with = "filter")]
     quick: bool,
 
-    /// With --quick: the commit that the change begins at [default: where this branch left main]
+    /// With --quick: the commit before the change [default: where this branch left main]
     #[arg(long, value_name = "REV", requires = "quick")]
     base: Option<String>,
 }
@@ -48,7 +47,7 @@ struct Tally {
 /// What a stage has to say.
 struct Verdict {
     tally: Tally,
-    /// Stands behind the time.
+    /// Printed after the time.
     note: String,
     /// Printed if it failed.
     details: String,
@@ -141,8 +140,8 @@ fn formatting() -> Result<Verdict> {
     Ok(Verdict::of(files.is_empty(), &details))
 }
 
-/// The newest Rust, 1.N, whose lints this tree has been freed of. Those of a newer one are new rules for
-/// old code: they are told, and fail nothing, else a tree would break by itself.
+/// The newest Rust, 1.N, whose lints this tree is free of. Lints of a newer version are new rules for
+/// old code: they are reported and do not fail the test, or the tree would break without a change.
 const LINTED_BY: u32 = 99;
 
 fn lint() -> Result<Verdict> {
@@ -295,9 +294,9 @@ fn guests(filter: &str) -> Result<(Tally, usize)> {
         let outcome = suite.run(&lab, &["vmtests", "run", &suite.name]);
         let verdict = outcome.map(|outcome| judge(suite, &outcome));
         let tally = report(&format!("vm/{}", suite.name), start, verdict);
-        total.lock().expect("nobody panics holding it").add(tally);
+        total.lock().expect("no thread panics holding it").add(tally);
     });
-    Ok((total.into_inner().expect("nobody panicked holding it"), suites.len()))
+    Ok((total.into_inner().expect("no thread panicked holding it"), suites.len()))
 }
 
 /// A suite passes if it says so, the kernel has nothing to complain about, and a dim-silicon machine did what the suite

@@ -20,9 +20,9 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Sub {
-    /// Fetch and build what guests boot from, and say where it lies
+    /// Fetch and build the images that guests boot from, and print their path
     Build(KernelArgs),
-    /// Build the kernel modules for the guests' kernel, and say where they lie
+    /// Build the kernel modules for the guests' kernel, and print their path
     Modules(KernelArgs),
     /// Boot a guest, run a command in it, and exit with the command's exit code
     Run(Box<RunArgs>),
@@ -30,8 +30,7 @@ enum Sub {
 
 #[derive(clap::Args)]
 struct KernelArgs {
-    /// Series of the kernel, as testbed/versions.toml names it, e.g. 6.12; the first one there if
-    /// not given
+    /// Series of the kernel, as in testbed/versions.toml, e.g. 6.12 [default: the first one there]
     #[arg(long, value_name = "SERIES", default_value = "", hide_default_value = true)]
     kernel: String,
 }
@@ -40,19 +39,19 @@ struct KernelArgs {
 struct RunArgs {
     #[command(flatten)]
     kernel: KernelArgs,
-    /// What to boot it in: qemu, or bochs, which is slower and has AVX-512
+    /// Emulator: qemu, or bochs, which is slower and has AVX-512
     #[arg(long, default_value = "qemu")]
     emulator: Emulator,
-    /// Boot it on a machine whose cores have clocks and licence levels of their own: CPU is a file
-    /// of data/cpus. `others` cores of its package are always active (all that the guest does not
-    /// have, if not given); random numbers begin with `seed`
+    /// Boot it on a machine whose cores have clocks and licence levels: CPU is a file of data/cpus.
+    /// `others` further cores of the package are always active [default: all that the guest does not
+    /// have]; `seed` is the random seed
     #[arg(
         long,
         value_name = "CPU[,others=N][,seed=N]",
         conflicts_with_all = ["icount", "icount_shift", "cpu", "emulator"]
     )]
     silicon: Option<String>,
-    /// Write what that machine did to this file; crates/silicon/src/truth.rs has its form
+    /// Write the log of that machine to this file; crates/silicon/src/truth.rs describes it
     #[arg(long, value_name = "FILE", requires = "silicon")]
     silicon_log: Option<PathBuf>,
     /// Logical CPUs
@@ -64,28 +63,28 @@ struct RunArgs {
     /// Memory in MiB
     #[arg(long, value_name = "MIB", default_value_t = 2048)]
     memory: u32,
-    /// Let the time stamp counter count the guest's instructions
+    /// Make the time stamp counter count the guest's instructions
     #[arg(long)]
     icount: bool,
-    /// As --icount, with 2^SHIFT ticks per instruction; 2 boots thrice as fast
+    /// Like --icount, with 2^SHIFT ticks per instruction; 2 boots three times as fast
     #[arg(long, value_name = "SHIFT", conflicts_with = "icount")]
     icount_shift: Option<u8>,
-    /// The CPU, as QEMU's -cpu takes it, or one of Bochs' models
+    /// The CPU model, for QEMU's -cpu, or one of Bochs' models
     #[arg(long, default_value = "max")]
     cpu: String,
-    /// Time for boot and command together, e.g. 90s or 5m
+    /// Time limit for boot and command together, e.g. 90s or 5m
     #[arg(long, default_value = "120s", value_parser = duration)]
     limit: Duration,
     /// Add to the kernel command line
     #[arg(long, value_name = "ARGS", default_value = "")]
     append: String,
-    /// Put a file or folder of this machine into the guest
+    /// Copy a file or folder of this machine into the guest
     #[arg(long, value_name = "HOST:GUEST", value_parser = pair)]
     payload: Vec<(PathBuf, PathBuf)>,
     /// Do not report kernel log lines with this text
     #[arg(long, value_name = "TEXT")]
     allow_log: Vec<String>,
-    /// Copy what the command leaves in /out to this folder
+    /// Copy the files that the command leaves in /out to this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print the kernel log at the end

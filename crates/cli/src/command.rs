@@ -148,7 +148,7 @@ fn spawn(command: &[OsString], plain_glibc: bool) -> Result<Option<Child>, Failu
     }
     let child = command.args(arguments).spawn().map_err(|error| {
         let what = format!("cannot run {}", program.to_string_lossy());
-        Failure::failed(Problem::new(what, error.to_string(), "check the command behind --"))
+        Failure::failed(Problem::new(what, error.to_string(), "check the command after --"))
     })?;
     Ok(Some(child))
 }

@@ -22,14 +22,14 @@ use crate::terminal;
 
 /// Read and change the settings of a running scheduler
 ///
-/// Settings are named as the flags of `turbolane run` and written as these take them. Changes
-/// take effect at once; a refused change changes nothing.
+/// Settings have the names and the syntax of the flags of `turbolane run`. Changes take effect at
+/// once; a refused change changes nothing.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
   turbolane ctl get                          all settings and their meaning
-  turbolane ctl set wide-cpus=2-3 slice=3ms  two changes at once, or none
-  turbolane ctl mark add ./libfoo.so:dot@2   one more marked function
+  turbolane ctl set wide-cpus=2-3 slice=3ms  make both changes, or neither
+  turbolane ctl mark add ./libfoo.so:dot@2   mark another function
   turbolane ctl status                       what runs, and on which CPUs")]
 pub(crate) struct CtlArgs {
     #[command(subcommand)]
@@ -53,7 +53,7 @@ pub(crate) struct At {
 enum Action {
     /// Show settings with their units and meaning
     Get {
-        /// Names of settings; all if there is none
+        /// Names of settings [default: all]
         #[arg(value_name = "KEY")]
         keys: Vec<String>,
     },
@@ -63,7 +63,7 @@ enum Action {
         #[arg(value_name = "KEY=VALUE", required = true, value_parser = parse_change)]
         changes: Vec<Change>,
     },
-    /// Place and remove marks
+    /// Add and remove marks
     #[command(subcommand)]
     Mark(MarkAction),
     /// Show what runs, and on which CPUs
@@ -74,13 +74,13 @@ enum Action {
 enum MarkAction {
     /// Mark a function as wide code
     Add {
-        /// FILE:FUNCTION or FILE:+0xOFFSET, with @LEVEL (1 to 3) if it is not 1, then ,min-argN=VALUE to ignore
-        /// calls with a smaller argument
+        /// FILE:FUNCTION or FILE:+0xOFFSET, followed by @LEVEL (1 to 3; default 1), and by ,min-argN=VALUE to
+        /// ignore calls with a smaller argument
         mark: Mark,
     },
     /// Remove a mark
     Remove {
-        /// As `turbolane ctl status` shows it
+        /// The mark, as `turbolane ctl status` shows it
         mark: Mark,
     },
 }
@@ -182,7 +182,7 @@ fn not_connected(at: &At, error: &io::Error) -> Failure {
         io::ErrorKind::PermissionDenied => Failure::unsupported(Problem::new(
             what,
             format!("only root may open {}", at.socket.display()),
-            "run it by sudo",
+            "run it with sudo",
         )),
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             Failure::failed(Problem::new(
@@ -208,7 +208,7 @@ pub(crate) fn unexpected(reply: &Reply) -> Failure {
     };
     Failure::failed(Problem::new(
         "cannot understand the scheduler's answer",
-        format!("it sent {kind}, which was not asked for"),
+        format!("it sent {kind}, which was not requested"),
         "use the turbolane program that started the scheduler",
     ))
 }

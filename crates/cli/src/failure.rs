@@ -38,7 +38,7 @@ impl Failure {
         &self.problem.why
     }
 
-    /// Tells the user and returns the exit code.
+    /// Prints the problem and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let text = self.problem.text(terminal::width());
         // Nothing is left to do about a standard error that is closed.

@@ -35,12 +35,12 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
 
-/// Keeps wide code (heavy AVX2, AVX-512, AMX) in its own lane, so that all other code keeps its
+/// Run wide code (heavy AVX2, AVX-512, AMX) on CPUs of its own, so that all other code keeps its
 /// turbo
 ///
-/// Intel CPUs lower their frequency for wide code, keep it low for a while after the last wide
-/// instruction, and so slow whatever runs next on the core or beside it on the SMT sibling.
-/// Turbolane keeps wide code on a few CPUs and everything else on the others.
+/// Intel CPUs lower their frequency for wide code and keep it low for a while after the last wide
+/// instruction. This also slows the code that runs next on the core, or on its SMT sibling.
+/// Turbolane runs wide code on a few CPUs and everything else on the others.
 #[derive(Parser)]
 #[command(name = "turbolane", version, after_long_help = EXIT_CODES)]
 #[command(max_term_width = 100, disable_help_subcommand = true)]
@@ -52,11 +52,12 @@ struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes:
   0   done, nothing found
-  1   done, and something was found (doctor: no scheduler can run here; scan, sample:
-      wide code; trace --check: a broken rule; reproduce: a ranking does not hold; verify: worse)
-  2   failed, or the input makes no sense
-  77  cannot be answered on this machine, by this kernel or for this user
-turbolane run -- CMD and record -- CMD exit as CMD does, with 128 + N if signal N ended it.";
+  1   done, something found (doctor: the scheduler cannot run here; scan, sample: wide
+      code; trace --check: a broken rule; reproduce: a ranking does not hold; verify: worse)
+  2   failed, or the input is invalid
+  77  this machine, kernel or user cannot answer the question
+turbolane run -- CMD and record -- CMD exit with the exit code of CMD, or with 128 + N if
+signal N ended it.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -72,7 +73,7 @@ enum Command {
     Top(top::TopArgs),
     Sim(sim::SimArgs),
     Profile(profile::ProfileArgs),
-    // boxed, for it is the largest by far
+    // boxed, because it is by far the largest
     Verify(Box<verify::VerifyArgs>),
     Reproduce(reproduce::ReproduceArgs),
     Bench(bench::BenchArgs),

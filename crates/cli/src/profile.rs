@@ -23,15 +23,16 @@ use sim::policy_spec::PolicySpec;
 use crate::failure::{Failure, show};
 use crate::sim::{cannot_simulate, input};
 
-/// Tell how much time at a reduced clock was needed, and how much avoidable
+/// Report how much time at a reduced clock was needed, and how much was avoidable
 ///
-/// Wide code lowers a core's clock, and the clock stays low for a while behind it. Now and then the load
-/// is paused until the clock is back, and goes on: if the clock falls again at once, the code of that
-/// moment needs it low; if not, a better policy or core specialisation could have had the time.
+/// Wide code lowers a core's clock, and the clock stays low for a while afterwards. From time to time the
+/// load is paused until the clock has recovered, and then resumed. If the clock falls again at once, the
+/// code at that point needs the low clock; if not, a better policy or core specialisation could have
+/// avoided it.
 ///
-/// A running process is stopped and let go on by signals (SIGSTOP, SIGCONT), for about a millisecond at each
-/// sample. It goes on however this ends, by Ctrl-C and kill -9 too. What samples there are then is printed
-/// after Ctrl-C, or when the process ends.
+/// A running process is stopped and resumed by signals (SIGSTOP, SIGCONT), for about a millisecond at each
+/// sample. It continues however the profiler ends, even by Ctrl-C or kill -9. After Ctrl-C, or when the
+/// process ends, the report covers the samples taken so far.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -45,24 +46,24 @@ pub(crate) struct ProfileArgs {
     load: LoadArgs,
     /// CPU model: a built-in id or a CPU file [default: the scenario's own]
     ///
-    /// For a running process only the model's times count: how long a level takes to be granted, and is held. By
-    /// default those of the Xeon Gold 6130 (Skylake-SP).
+    /// For a running process, only two times of the model are used: how long a grant takes, and how long a level
+    /// is held. The default is the Xeon Gold 6130 (Skylake-SP).
     #[arg(short, long, value_name = "ID|FILE")]
     machine: Option<String>,
     /// Scheduler, as turbolane sim takes it [default: fair]
     #[arg(short, long, value_name = "POLICY", conflicts_with = "pid")]
     policy: Option<PolicySpec>,
-    /// Variant of the scenario's code [default: as the file stands]
+    /// Variant of the scenario's code [default: the code in the file]
     #[arg(long, value_name = "NAME", conflicts_with = "pid")]
     variant: Option<String>,
-    /// How many samples to take, one of all cores each
+    /// Number of samples; each sample covers all cores
     #[arg(long, value_name = "N", default_value_t = 1_000,
         value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     samples: u32,
     /// Mean time between two samples
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = interval)]
     interval: Duration,
-    /// The whole input beside the files
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "pid")]
     seed: u64,
     /// Print JSON
@@ -90,7 +91,7 @@ fn interval(text: &str) -> Result<Duration, ParseError> {
     match Duration::from_nanos(duration_ns(text)?) {
         interval if interval >= MIN_INTERVAL => Ok(interval),
         _ => Err(ParseError {
-            why: "below 100us the samples see each other".into(),
+            why: "samples closer than 100us affect each other".into(),
             next: "choose a longer one".into(),
         }),
     }
@@ -136,7 +137,7 @@ fn simulated(args: &ProfileArgs, name: &str) -> Result<ProfileReport, Failure> {
     })
 }
 
-/// The CPU whose times stand for those of all CPUs with licence counters.
+/// The CPU whose times are used for all CPUs with licence counters.
 const LIVE_MODEL: &str = "xeon-gold-6130";
 
 fn live(args: &ProfileArgs, pid: u32) -> Result<ProfileReport, Failure> {
@@ -174,7 +175,7 @@ fn check_interval(interval: Duration, times: &Times) -> Result<(), Failure> {
     let (interval, shortest) = (interval.as_nanos() as u64, shortest.as_nanos() as u64);
     Err(Failure::failed(Problem::new(
         format!("cannot use --interval {}", duration(interval)),
-        "a sample would cut off the hold that the next one is to see",
+        "a sample would end the hold time that the next sample has to see",
         format!("choose {} or more, twice the time for which a level is held", duration(shortest)),
     )))
 }

@@ -16,14 +16,14 @@ use crate::ctl::{At, Client};
 use crate::failure::{Failure, print};
 use crate::terminal;
 
-/// Show what a running scheduler has counted
+/// Show the statistics of a running scheduler
 ///
-/// Without --monitor: everything since its start, with the meaning of each number. With it: one
-/// line per interval, each about that interval alone, until Ctrl-C.
+/// Without --monitor: all statistics since its start, with the meaning of each number. With it: one
+/// line per interval, for that interval only, until Ctrl-C.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
-  turbolane stats                      everything since the start
+  turbolane stats                      all statistics since the start
   turbolane stats --monitor 1s         one line per second
   turbolane stats --monitor 1s --json  the same for a program")]
 pub(crate) struct StatsArgs {
@@ -61,8 +61,8 @@ pub(crate) fn interval(text: &str) -> Result<Duration, ParseError> {
 pub(crate) fn help() -> String {
     let width = terminal::width();
     let head = "Statistics of turbolane run and turbolane stats. JSON keys are the names below; null \
-        is unknown. COLUMN is the title in the line per interval. A counter is shown as its growth \
-        over the interval, a gauge as its latest value.";
+        means unknown. COLUMN is the title of the column in the lines per interval. They show the growth of a \
+        counter over the interval, and the latest value of a gauge.";
     format!("{}\n{}", wrap("", head, width), LaneStats::help(width))
 }
 

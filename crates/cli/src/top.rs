@@ -23,36 +23,36 @@ use crate::failure::{Failure, print};
 use crate::stats::interval;
 use crate::terminal;
 
-/// Tasks in a report for people where --top says nothing.
+/// Tasks in a report for people if --top is not given.
 const TASKS_IN_TEXT: usize = 20;
 
 /// Show what CPUs and tasks do now: roles, levels, types, migrations
 ///
-/// While a lane runs (turbolane run): which CPUs are wide, what each runs, which tasks are wide and
-/// how much of their time, who migrates how often and why. Without one: how busy CPUs and threads
-/// are. A dash stands for what is not known here; ? on the screen, and a note in reports, says why.
+/// While turbolane run is active: which CPUs are wide, what each CPU runs, which tasks are wide and for how
+/// much of their time, which tasks migrate, how often and why. Without it: how busy CPUs and threads are.
+/// A dash means unknown; press ? on the screen, or see the note in a report, for the reason.
 ///
-/// The lane answers root alone.
+/// Only root can query turbolane run.
 #[derive(Args)]
 #[command(after_long_help = "\
 Screen:
   q quit, ? help, s sort, r reverse, / filter, p pause, + - interval, c CPUs
 
 Examples:
-  sudo turbolane top                        the screen, anew each second
-  sudo turbolane top --sort migrations      who moves the most?
-  sudo turbolane top --once --sort wide     one second as a table: who is wide?
+  sudo turbolane top                        the screen, updated every second
+  sudo turbolane top --sort migrations      which tasks migrate the most?
+  sudo turbolane top --once --sort wide     one second as a table: which tasks are wide?
   sudo turbolane top --once --json          the same for a program
   turbolane top --pid 4242 --interval 5s    the threads of one process
 
-Tasks come from the lane's scheduler: those of the normal scheduling classes,
-by the nanosecond. Without it they come from /proc, by the clock tick of 10 ms.
-While it runs it has three counters open on each CPU that counts licence levels.")]
+The scheduler of turbolane run reports tasks of the normal scheduling classes, with
+times in nanoseconds. Without it tasks are read from /proc, with times in ticks of
+10 ms. While top runs, it uses three counters on each CPU that counts licence levels.")]
 pub(crate) struct TopArgs {
     /// Print a report about one interval and exit
     #[arg(long, conflicts_with = "count")]
     once: bool,
-    /// Print that many reports, one per interval, and exit
+    /// Print this many reports, one per interval, and exit
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
     /// Print reports as JSON, one document per line
@@ -61,10 +61,10 @@ pub(crate) struct TopArgs {
     /// Length of an interval
     #[arg(long, value_name = "INTERVAL", default_value = "1s", value_parser = interval)]
     interval: Duration,
-    /// Order of the tasks: most of this first
+    /// Sort tasks by this key, highest first
     #[arg(long, value_name = "KEY", default_value = "cpu", value_parser = sort_key())]
     sort: SortKey,
-    /// Print at most N tasks (20, and all as JSON, if not given)
+    /// Print at most N tasks [default: 20; with --json all]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Only tasks of this process; repeatable
@@ -136,7 +136,7 @@ fn check(args: &TopArgs, reports: Option<u32>) -> Result<(), Failure> {
         return Err(Failure::failed(Problem::new(what, "JSON is for reports, not a screen", next)));
     }
     if reports.is_none() && !io::stdout().is_terminal() {
-        let why = "the screen needs a terminal, and standard output is none";
+        let why = "the screen needs a terminal, and standard output is not one";
         return Err(Failure::failed(Problem::new(what, why, "print a report: --once, --count N")));
     }
     let source = Rooted::new(&args.machine);
@@ -145,7 +145,7 @@ fn check(args: &TopArgs, reports: Option<u32>) -> Result<(), Failure> {
         Some(pid) => Err(Failure::failed(Problem::new(
             format!("cannot watch process {pid}"),
             "there is no such process",
-            "give the number of a process that runs: pidof, pgrep",
+            "give the number of a running process: see pidof, pgrep",
         ))),
     }
 }
@@ -176,7 +176,7 @@ fn print_reports(
 
 fn no_machine(root: &Path, error: &io::Error) -> Failure {
     Failure::unsupported(Problem::new(
-        "cannot tell what the CPUs do",
+        "cannot find out what the CPUs do",
         format!("{}: {error}", root.join("proc/stat").display()),
         "is /proc mounted? In a container it may be hidden",
     ))

@@ -22,21 +22,21 @@ use trace::{Ending, Reader, TraceError};
 use crate::failure::{FOUND, Failure, print, show};
 use crate::terminal;
 
-/// Show what a recording of `turbolane record` says
+/// Show what a recording of `turbolane record` contains
 ///
-/// Who ran how long, how much of it inside of marked functions, how long tasks waited for a CPU after they
-/// were woken, and how many events were lost. A file that is still being written can be read: it is
-/// called partial.
+/// How long each task ran, how much of that time it spent in marked functions, how long tasks waited for a
+/// CPU after a wake-up, and how many events were lost. A file that is still being written can be read; the
+/// report then calls it partial.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
   turbolane trace turbolane.trace           the summary
   turbolane trace turbolane.trace --json    the same for a program
-  turbolane trace machine.trace --check     was anybody left waiting?
+  turbolane trace machine.trace --check     was a task left waiting?
   turbolane trace turbolane.trace --perfetto trace.json
                                             every run and wait, on ui.perfetto.dev
   turbolane trace turbolane.trace --task 4711 --machine xeon-gold-6130 --timeline web.jsonl
-                                            then: turbolane sim --replay web.jsonl")]
+                                            a timeline for turbolane sim --replay web.jsonl")]
 pub(crate) struct TraceArgs {
     /// The recording
     #[arg(value_name = "FILE")]
@@ -52,18 +52,18 @@ pub(crate) struct TraceArgs {
     perfetto: Option<PathBuf>,
     #[command(flatten)]
     timeline: export::TimelineArgs,
-    /// Check the recording of a whole machine by the rules that simulations are checked by
+    /// Check a recording of an entire machine (record --system) against the rules that simulations are checked by
     ///
-    /// Every task starts where it may and when it can, and none waits too long. If the scheduler of
-    /// `turbolane run` ran: wide tasks are on wide CPUs only, no CPU idles beside a task that fits, no guest keeps
-    /// a wide CPU from wide work. Exit code 1 if a rule is broken.
+    /// Every task runs only on CPUs in its affinity mask and when it is runnable, and none waits too long. If the
+    /// scheduler of `turbolane run` was active: wide tasks run only on wide CPUs, no CPU idles while a task that could
+    /// use it waits, and no other task keeps a wide CPU from wide work. Exit code 1 if a rule is broken.
     #[arg(long, conflicts_with = "json")]
     check: bool,
     /// With --check: longest wait for a CPU
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration_ns)]
     #[arg(requires = "check")]
     longest_wait: u64,
-    /// With --check: what interrupts, idle exits and the machine below a virtual one may take
+    /// With --check: time allowed for interrupts, idle exits and, in a virtual machine, the host
     #[arg(long, value_name = "DURATION", default_value = "10ms", value_parser = duration_ns)]
     #[arg(requires = "check")]
     moment: u64,
@@ -99,7 +99,7 @@ fn check(args: &TraceArgs) -> Result<ExitCode, Failure> {
     let cannot = |error: TraceError| unreadable(path, error);
     let unjudged = |why: Unjudged| {
         let what = format!("cannot check {}", path.display());
-        let next = "record the whole machine: turbolane record --system, with a larger --buffer";
+        let next = "record the entire machine: turbolane record --system, with a larger --buffer";
         Failure::failed(Problem::new(what, why.to_string(), next))
     };
     let bounds = Bounds {
@@ -122,7 +122,7 @@ fn check(args: &TraceArgs) -> Result<ExitCode, Failure> {
         last_ns = event.at_ns;
         judge.take(&event);
     }
-    let ending = reader.ending().expect("known behind the last event");
+    let ending = reader.ending().expect("known after the last event");
     let verdict = judge.finish(ending.at_ns(last_ns)).map_err(unjudged)?;
     print(&verdict_text(&verdict))?;
     Ok(ExitCode::from(if verdict.result.is_ok() { 0 } else { FOUND }))
@@ -148,7 +148,7 @@ fn verdict_text(verdict: &Verdict) -> String {
     if stalls > 0 {
         let (total, longest) = (duration(total_ns), duration(longest_ns));
         note(&format!(
-            "CPUs stood still {stalls} times, {total} in all, {longest} at most: that time was not judged"
+            "CPUs executed nothing {stalls} times, {total} in total, {longest} at most: that time was not checked"
         ));
     }
     let Hidden { tids, stops, unseen_ns } = &verdict.hidden;
@@ -156,7 +156,7 @@ fn verdict_text(verdict: &Verdict) -> String {
         let tids: Vec<String> = tids.iter().map(u32::to_string).collect();
         let unseen = duration(*unseen_ns);
         note(&format!(
-            "this kernel hides when some tasks stop ({}): {unseen} behind {stops} such stops not judged",
+            "this kernel does not report when some tasks stop ({}): {unseen} after {stops} such stops were not checked",
             tids.join(", ")
         ));
     }
@@ -185,7 +185,7 @@ fn follow(
     while let Some(event) = reader.next_event().map_err(|error| unreadable(path, error))? {
         follower.take(&event, to);
     }
-    let ending = reader.ending().expect("known behind the last event");
+    let ending = reader.ending().expect("known after the last event");
     follower.finish(ending.at_ns(follower.now_ns()), to);
     Ok((follower, ending))
 }

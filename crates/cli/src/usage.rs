@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mistakes on the command line. Those in a value are told as all other problems are (what, why,
+//! Mistakes on the command line. Those in a value are reported like all other problems (what, why,
 //! what next); clap words the rest.
 
 use std::error::Error;

@@ -4,7 +4,7 @@
 //! Problem: raising the clock costs a halt, and lowering it again a throttle and a halt. For a
 //! short while it does not pay.
 //!
-//! Idea: it pays from the time t on at which as much work is done either way,
+//! Idea: it pays from the time t on at which as much work is done in both cases,
 //!
 //! ```text
 //!   p_low * t = p_high * (t - t_o)      so      t = t_o / (1 - p_low / p_high)

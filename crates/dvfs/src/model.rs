@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Modelled timelines: a program that nobody recorded, described by what was published of it.
+//! Modelled timelines: a program without a recording, described by what was published about it.
 //!
 //! ```toml
 //! schema = 1
@@ -27,7 +27,7 @@
 //! idle_ns = [1_000, 9_000]
 //! ```
 //!
-//! Cycles are those of level 0. Marks are told at the begin of their period; `timeline.rs` says
+//! Cycles are those of level 0. Marks are given at the begin of their period; `timeline.rs` says
 //! what they mean. Classes become licence levels by the rules of the machine that replays it.
 
 use std::collections::BTreeMap;
@@ -259,7 +259,7 @@ impl Reader<'_> {
         let too_many = repeat.saturating_mul(periods.len()) > PERIODS_MAX;
         if repeat == 0 || periods.is_empty() || too_many {
             let what = format!("{repeat} times {} periods", periods.len());
-            let next = format!("have from 1 to {PERIODS_MAX} periods in all");
+            let next = format!("have from 1 to {PERIODS_MAX} periods in total");
             return self.refuse(file.repeat.span(), what, &next);
         }
         if let Some(active) = file.active_cores.as_ref().filter(|active| *active.get_ref() == 0) {
@@ -311,7 +311,7 @@ impl Reader<'_> {
                 sensitive_frac_of_ipc(*low_khz, *high_khz, *gain_frac) as f32
             }
             _ => {
-                let what = "how this code follows the clock makes no sense".into();
+                let what = "the clock sensitivity of this code is invalid".into();
                 let next = "write sensitive_frac, or ipc with low_khz below high_khz";
                 return self.refuse(table.span(), what, next);
             }
@@ -321,7 +321,7 @@ impl Reader<'_> {
             && (0.0..=1.0).contains(&sensitive)
             && (1e-6..=1e6).contains(&scale);
         if !makes_sense {
-            let what = "a number of this code makes no sense".into();
+            let what = "a number of this code is out of range".into();
             let next = "per_cycle is from 0 to 64, sensitive_frac from 0 to 1, scale above 0";
             return self.refuse(table.span(), what, next);
         }
@@ -353,7 +353,7 @@ impl Reader<'_> {
             Amount::Uniform([least, most]) => (least, most),
         };
         if least > most || most > AMOUNT_MAX {
-            let what = format!("from {least} to {most} is no amount");
+            let what = format!("from {least} to {most} is not an amount");
             let next = format!("write [least, most], at most {AMOUNT_MAX}");
             return self.refuse(table.span(), what, &next);
         }
@@ -435,24 +435,24 @@ idle_ns = 5
             ("repeat = 2", "repeat = 99999999", 7, "99999999 times"),
             ("repeat = 2", "repeat = 2\nactive_cores = 0", 8, "no active core"),
             ("\"heavy-512\"", "\"heavy-1024\"", 8, "no class"),
-            ("= 0.5", "= 1.5", 8, "makes no sense"),
+            ("= 0.5", "= 1.5", 8, "out of range"),
             (
                 "= 0.5",
                 "= 0.5\nipc = { low_khz = 1, high_khz = 2, gain_frac = 0.1 }",
                 8,
-                "follows the clock",
+                "clock sensitivity",
             ),
             (
                 "sensitive_frac = 0.5",
                 "ipc = { low_khz = 2, high_khz = 1, gain_frac = 0.1 }",
                 8,
-                "follows the clock",
+                "clock sensitivity",
             ),
-            ("scale = 2.0", "scale = 0.0", 12, "makes no sense"),
+            ("scale = 2.0", "scale = 0.0", 12, "out of range"),
             ("none.code.cipher", "none.code.other", 12, "cannot be changed"),
             ("code = \"cipher\"", "code = \"other\"", 15, "no code \"other\""),
             ("idle_ns = 5", "marks = []", 23, "either code and cycles"),
-            ("[10, 20]", "[20, 10]", 19, "no amount"),
+            ("[10, 20]", "[20, 10]", 19, "not an amount"),
             ("\"force\"", "\"fork\"", 22, "unknown variant"),
         ] {
             let text = SMALL.replace(from, to);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The oracle: the raises that take the least time, with the whole timeline known.
+//! The oracle: the raises that take the least time, with the complete timeline known.
 //!
 //! Problem: what is the most that any policy could win? A rule such as "raise where the gap is
 //! longer than break-even" is not it: with three levels a raise to the middle can pay where one to
-//! the top does not, requests stand although their code has ended, and a halt is free while the CPU
+//! the top does not, requests remain although their code has ended, and a halt is free while the CPU
 //! is idle.
 //!
 //! Idea: raising later within a stretch of equal demand never beats raising at its begin, for what
@@ -11,7 +11,7 @@
 //! for then the halt is free. So decisions are needed only where a policy is asked anyway
 //! (`replay.rs`): where the demand changes, idle time begins or ends, or a level is granted. There
 //! the future depends on nothing but the position in the timeline and the granted level; of two
-//! ways to the same place the faster one is kept. This is dynamic programming over forks of the
+//! paths to the same place the faster one is kept. This is dynamic programming over forks of the
 //! replay itself, so its times are those of the replay to the nanosecond.
 //!
 //! It decides what a policy decides, and no more: it does not ask for a licence before the code

@@ -4,11 +4,11 @@
 //! Problem: DIM 6.2.2 applies policies to a recorded list of periods and "dilates the time during
 //! periods where the CPU would be executing at a lower frequency", with a fixed cost per change.
 //! What a change really takes (throttle before the grant, a halt, both directions, requests that
-//! stand though their code has ended) is in `machine::CoreLicense` already, and must not be
+//! remain although their code has ended) is in `machine::CoreLicense` already, and must not be
 //! modelled twice.
 //!
 //! Idea: the licence is that state machine itself. The replay gives it the demand and its deadlines
-//! while a change is under way, but never its own hold: while it is steady above the demand, the
+//! while a change is in progress, but never its own hold: while it is steady above the demand, the
 //! [`Policy`] says when it is to be released, and [`CoreLicense::release`] does it.
 //!
 //! ```text
@@ -24,7 +24,7 @@
 //! **Lost time** is what a CPU's code takes beyond what it would take at its own level's clock,
 //! granted without a change: the integral of 1 - rate / own rate.
 //!
-//! Limits: the number of active cores does not change. A period ends on a whole nanosecond, later
+//! Limits: the number of active cores does not change. A period ends on an integer nanosecond, later
 //! than it would by less than one. Idle does not lower the licence faster than work does.
 
 use machine::{CoreLicense, MAX_LEVELS, Phase};

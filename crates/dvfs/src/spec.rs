@@ -37,15 +37,15 @@ impl Spec {
         match self {
             Spec::Fixed(0) => "raises the clock at once",
             Spec::Fixed(u64::MAX) => "never raises the clock",
-            Spec::Fixed(_) => "a fixed timeout, as the hardware",
+            Spec::Fixed(_) => "a fixed timeout, like the hardware's",
             Spec::BreakEven => "the break-even timeout of each step: 2-competitive",
-            Spec::Random => "a random part of it: 1.58-competitive on the mean",
-            Spec::Average => "at once if gaps were long on the average, else break-even",
+            Spec::Random => "a random part of the break-even timeout: 1.58-competitive on average",
+            Spec::Average => "at once if gaps have been long on average, otherwise break-even",
             Spec::Share => "learns which timeout pays",
-            Spec::Hints(u64::MAX) => "when the application says so",
-            Spec::Hints(_) => "when the application says so, else a timeout",
-            Spec::Switches(_) => "when the kernel switches to a scalar task, else a timeout",
-            Spec::Oracle => "optimal, by looking ahead",
+            Spec::Hints(u64::MAX) => "when the application gives a hint",
+            Spec::Hints(_) => "when the application gives a hint, or after a timeout",
+            Spec::Switches(_) => "when the kernel switches to a scalar task, or after a timeout",
+            Spec::Oracle => "optimal, because it looks ahead",
         }
     }
 

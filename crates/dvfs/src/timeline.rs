@@ -2,7 +2,7 @@
 //! What one CPU executes: periods, one after the other.
 //!
 //! A period asks for one licence level and holds an amount of work, in cycles at the clock of
-//! level 0; or it is idle for a time. Marks stand at its begin.
+//! level 0; or it is idle for a time. Marks are at its begin.
 //!
 //! **Work that does not follow the clock** (DIM 4.2): a program that waits for memory waits as long
 //! at any clock. Of a period's work, `sensitive_frac` follows the clock and the rest takes the time

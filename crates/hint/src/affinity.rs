@@ -7,7 +7,7 @@
 //! with, its *original* mask, is always the frame: a narrowed mask is a part of it, and where that
 //! part is empty the thread stays on the original mask.
 //!
-//! Masks belong to the user. If the current mask is not the one we set, somebody else changed it:
+//! Masks belong to the user. If the current mask is not the one we set, another program changed it:
 //! it is then the new original, and the daemon is asked for the slot again, since it reads the
 //! mask there (it restores masks when everything ends, even by `kill -9`). To tell our masks from
 //! others, the thread leaves their hashes in its slot *before* it takes them.
@@ -15,7 +15,7 @@
 //! Inheritance: new threads and forked children inherit the narrowed mask of their creator, which
 //! they would take for their original. So the process remembers which narrowed masks belong to
 //! which original (`Remembered`), and a thread that starts with such a mask first widens itself.
-//! (A thread that its user pinned to exactly such a mask cannot be told apart, and is widened too.)
+//! (A thread that its user pinned to exactly such a mask cannot be distinguished, and is widened too.)
 //! Threads that never open a section keep what they inherited, until the daemon's end restores
 //! them; so do programs started by `posix_spawn`. That, the cost (about 15 us per move), and that
 //! other programs' tasks stay where they are, make this a fallback.
@@ -30,7 +30,7 @@ use core::sync::atomic::{
     fence,
 };
 
-/// What came of a wish.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     /// The thread's mask is as it should be, or cannot be changed.
@@ -72,7 +72,7 @@ pub(crate) fn settle(link: Link, level: u32) -> Settled {
         masks.ours.set(Some(target));
     }
     // Daemon: clear active, fence, restore masks. Here: set the mask, fence, look at active.
-    // One of the two sees the other, so that no narrowed mask is left behind.
+    // One of the two sees the other, so that no narrowed mask remains.
     fence(SeqCst);
     if !link.board.is_active() {
         restore();
@@ -80,7 +80,7 @@ pub(crate) fn settle(link: Link, level: u32) -> Settled {
     Settled::Done
 }
 
-/// Takes the original mask, unless somebody else has changed ours.
+/// Takes the original mask, unless another program has changed ours.
 pub(crate) fn restore() {
     let masks = these_masks();
     if let Some(ours) = masks.ours.take()

@@ -9,7 +9,7 @@ use core::ffi::{c_int, c_uint, c_ulonglong};
 /// Highest licence level of a section.
 pub const TL_LEVEL_MAX: c_uint = 3;
 
-/// No scheduler serves the calling thread; its sections do nothing.
+/// No scheduler serves the calling thread; its sections have no effect.
 pub const TL_WIDE_NONE: c_int = 0;
 /// The sched_ext scheduler serves the calling thread.
 pub const TL_WIDE_SCX: c_int = 1;
@@ -46,11 +46,11 @@ pub extern "C" fn tl_wide_end() -> c_int {
     thread::end()
 }
 
-/// Closes the innermost open section, as tl_wide_end(), and says that what
-/// follows stays scalar for phase_ns. A phase that is shorter than the way to a
-/// scalar CPU and back is spent where the thread stands; before a longer one the
-/// thread leaves, as with tl_wide_end(). Inside of another section, and with 0,
-/// it is tl_wide_end().
+/// Closes the innermost open section, like tl_wide_end(), and states that the
+/// code after it stays scalar for phase_ns. For a phase shorter than a migration
+/// to a scalar CPU and back, the thread stays on its CPU; for a longer one
+/// it leaves, as with tl_wide_end(). Inside another section, and with 0, this is
+/// tl_wide_end().
 ///
 /// Returns 0; -EINVAL if no section is open. errno is not changed.
 #[unsafe(no_mangle)]
@@ -58,8 +58,8 @@ pub extern "C" fn tl_scalar_for(phase_ns: c_ulonglong) -> c_int {
     thread::end_for(phase_ns)
 }
 
-/// Says who acts on the calling thread's sections: TL_WIDE_NONE, TL_WIDE_SCX or
-/// TL_WIDE_AFFINITY. Never fails. errno is not changed.
+/// Returns what serves the calling thread's sections: TL_WIDE_NONE, TL_WIDE_SCX
+/// or TL_WIDE_AFFINITY. Never fails. errno is not changed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_wide_status() -> c_int {
     thread::wide_status() as c_int

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The thread's side of `protocol`: one exchange with the daemon, without allocation.
 //!
-//! It runs inside somebody else's thread, which may take signals, have few file descriptors left,
+//! It runs in a thread of the application, which may take signals, have few file descriptors left,
 //! or be a set-user-ID program: so the descriptors are close-on-exec from the start and closed
 //! again at once, nothing raises SIGPIPE, all waiting is bounded, and interrupted calls are
 //! repeated a bounded number of times.
@@ -30,9 +30,9 @@ pub(crate) struct Registered {
 /// Why there is no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// Nobody listens, or the answer was no.
+    /// No scheduler listens, or it refused.
     Refused,
-    /// Somebody listens but does not answer in time.
+    /// A process listens but does not answer in time.
     Hangs,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which CPU the thread stands on, in one load.
+//! Which CPU the thread runs on, in one load.
 //!
 //! Problem: `sched_getcpu` costs 3 ns (vDSO: RDPID or LSL), more than all the rest of a section.
 //!

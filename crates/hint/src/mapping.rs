@@ -10,7 +10,7 @@
 //! over them, in one atomic step. Threads that still point there read `active == 0`, store into the
 //! void, and look for the new scheduler. `NEWEST` begins a list that only grows, without a lock: of
 //! several threads that register at once and map the same area, one puts it into the list; the
-//! others unmap theirs, which nobody has seen.
+//! others unmap theirs, which no other thread has seen.
 //!
 //! ```text
 //! NEWEST --> +-------------+----------------+---------------+     +----

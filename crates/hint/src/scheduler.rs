@@ -3,12 +3,12 @@
 //!
 //! Problem: applications outlive schedulers, in both directions: a scheduler may start after the
 //! application, end, and start again. Looking costs a system call, and a thread may open millions
-//! of sections a second while there is nobody to find.
+//! of sections a second while there is no scheduler to find.
 //!
 //! Idea: two brakes. Per thread, most sections do not even read the clock: between two readings
 //! lies a number of sections that doubles while readings come faster than four a second, up to
 //! 256, and halves when they come slower than one a second. Per process, an attempt that failed
-//! keeps all threads from the next one for a second. If somebody listened but did not answer, which
+//! keeps all threads from the next one for a second. If a process listened but did not answer, which
 //! cost 200 ms, the pause doubles each time, up to a minute.
 //!
 //! Result: without a scheduler, a section pays 1/256 of a coarse clock reading (5 ns), and one

@@ -4,17 +4,17 @@
 //! Problem: the hint has to be cheaper than what it saves. Sections of a microsecond are worth
 //! hinting only if the hint costs nanoseconds; most of them find their CPU fit already.
 //!
-//! Idea: the thread stores its wish in its slot, then looks at the flags of the CPU it stands on,
+//! Idea: the thread stores its request in its slot, then reads the flags of the CPU it runs on,
 //! and in the common case is done. Both happen in one thread, so program order is all that is
 //! needed: if the thread is migrated between the two, the context switch lies between them as
 //! well, and the scheduler that chose the new CPU saw the store already (bpf/hint_page.h). Only
 //! the compiler must keep the order, hence the compiler fences; a CPU lets a thread see its own
 //! accesses in program order, and the kernel's context switch is a full barrier towards others.
 //!
-//! Moving: with the sched_ext scheduler the thread yields, and is placed by its wish when it is
-//! picked up again; it looks whether that came true, and repeats a bounded number of times. When
-//! the wish cannot be met because the thread's affinity holds no fit CPU, the next sections do not
-//! try again for a while: the wish stands, and the scheduler fulfils it at the next occasion.
+//! Moving: with the sched_ext scheduler the thread yields, and is placed by its request when it is
+//! scheduled again; it checks its CPU, and repeats a bounded number of times. If the request
+//! cannot be met because the thread's affinity holds no suitable CPU, the next sections do not
+//! try again for a while: the request remains, and the scheduler fulfils it at the next occasion.
 //! With the affinity fallback the thread changes its own mask, see `affinity`.
 //!
 //! Limits: the page may change between the look and the section; then the scheduler moves the
@@ -44,8 +44,8 @@ const RESIGNED_SECTIONS: u32 = 63;
 
 /// Opens a wide section of licence level `level`, 1..=[`crate::MAX_LEVEL`], on this thread.
 ///
-/// On return the thread stands on a CPU that may run the section, if a scheduler runs and the
-/// thread's affinity allows. The thread counts as wide, at the highest level of its open sections,
+/// On return the thread is on a CPU that may run the section, if a scheduler runs and the
+/// thread's affinity allows it. The thread is wide, at the highest level of its open sections,
 /// until the matching [`wide_end`]. On failure nothing was opened.
 #[inline]
 pub fn wide_begin(level: u32) -> Result<(), Error> {
@@ -58,9 +58,9 @@ pub fn wide_begin(level: u32) -> Result<(), Error> {
 
 /// Closes this thread's innermost wide section.
 ///
-/// If an outer one is still open the thread continues at that one's level, where it stands. Else
-/// it is scalar from here on, and on return has left the wide CPU, if it was on one and somebody
-/// else may need it.
+/// If an outer section is still open, the thread continues on its CPU at that section's level.
+/// Otherwise it is scalar from here on, and on return has left the wide CPU, if it was on one and
+/// another task may need it.
 #[inline]
 pub fn wide_end() -> Result<(), Error> {
     match end() {
@@ -69,12 +69,12 @@ pub fn wide_end() -> Result<(), Error> {
     }
 }
 
-/// Closes this thread's innermost wide section, as [`wide_end`], and says that what follows stays scalar for so long
+/// Closes this thread's innermost wide section, like [`wide_end`], and states how long the code after it stays scalar
 /// (DIM 7.1).
 ///
-/// A phase that is shorter than the way to a scalar CPU and back the thread spends where it stands, and it counts as
-/// wide meanwhile; otherwise it leaves as with [`wide_end`]. Inside of another section the word means nothing. One that
-/// stays scalar for longer than it said is treated as scalar from then on.
+/// For a phase shorter than a migration to a scalar CPU and back, the thread stays on its CPU and counts as wide
+/// meanwhile; otherwise it leaves as with [`wide_end`]. Inside another section the time has no effect. A thread that
+/// stays scalar for longer than stated is treated as scalar from then on.
 #[inline]
 pub fn scalar_for(phase_ns: u64) -> Result<(), Error> {
     match end_for(phase_ns) {
@@ -122,7 +122,7 @@ pub(crate) fn end() -> c_int {
     }
 }
 
-/// [`scalar_for`] as the C ABI has it: 0 or -errno. `extern "C"` tells callers in other crates that it does not unwind.
+/// [`scalar_for`] as the C ABI has it: 0 or -errno. `extern "C"` lets callers in other crates know that it does not unwind.
 pub(crate) extern "C" fn end_for(phase_ns: u64) -> c_int {
     let thread = this_thread();
     match thread.link.get() {
@@ -187,7 +187,7 @@ pub fn misplaced(level: u32) -> Option<&'static Board> {
 
 /// Affinity mode: narrows this thread's mask to CPUs that may run code of `level` in a section that lasts. (One that
 /// begins on such a CPU leaves the mask alone, which is as well for one that ends soon.) Whether the thread is
-/// served, and stands on one of them.
+/// served, and runs on one of them.
 pub fn takes_seat(level: u32) -> bool {
     let thread = this_thread();
     let _errno = KeepErrno::new();
@@ -212,7 +212,7 @@ impl Link {
         true
     }
 
-    /// Tells the scheduler that the level of this thread's code has risen.
+    /// Reports to the scheduler that the level of this thread's code has risen.
     #[inline]
     fn announce(self, old: u32, new: u32) {
         if old == 0 {
@@ -291,7 +291,7 @@ impl Thread {
         0
     }
 
-    /// Looks for a scheduler; if there is one, tells it what this thread is running. Always 0: a
+    /// Looks for a scheduler; if there is one, reports what this thread is running. Always 0: a
     /// section without a scheduler is as good as any.
     #[cold]
     #[inline(never)]
@@ -380,8 +380,8 @@ impl Thread {
         0
     }
 
-    /// Affinity mode: takes the mask for code of `level`. If somebody else has changed the mask,
-    /// that one is the thread's own from now on, and the daemon has to know it first.
+    /// Affinity mode: takes the mask for code of `level`. If another program has changed the mask,
+    /// the new mask is the thread's own from now on, and the daemon has to know it first.
     fn settle(&self, link: Link, level: u32) {
         if affinity::settle(link, level) == Settled::NotOurs {
             // The daemon takes a mask that is named here for one of ours, and would undo it.

@@ -2,7 +2,7 @@
 //! What CPUs and threads are doing, from /proc and cpufreq: counts that only grow, of which two
 //! readings make a rate.
 //!
-//! Times are in clock ticks, as the kernel tells them to user space: 100 a second on x86
+//! Times are in clock ticks, as the kernel reports them to user space: 100 a second on x86
 //! (`USER_HZ`), so that a share over a second is known to a hundredth. Frequencies are the kernel's
 //! averages where it has some: `scaling_cur_freq` on x86 comes from APERF and MPERF of the last tick,
 //! and `cpuinfo_avg_freq` of newer kernels says so in its name.

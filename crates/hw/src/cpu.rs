@@ -3,7 +3,7 @@
 //!
 //! Capabilities are read from feature bits and XCR0, never from family and model: virtual
 //! machines falsify the model number, and Intel fuses features off within a model. The model is
-//! reported, and used only where nothing else tells (see [`crate::license`]).
+//! reported, and used only if there is no other source (see [`crate::license`]).
 //!
 //! Bit positions: Intel SDM volume 2A, CPUID, leaves 1, 7 and 1Ah.
 

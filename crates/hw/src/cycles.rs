@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who counts the core's own cycles: a counter of the kernel's, and two registers.
 //!
-//! - perf's event of cycles, of the calling thread in user mode (in all modes, if the PMU does not tell them apart).
+//! - perf's event of cycles, of the calling thread in user mode (in all modes, if the PMU does not distinguish them).
 //!   Needs a PMU and `perf_event_paranoid` of 2 or less.
 //! - The same event of the processes that it starts, in all modes, with the time that they ran: their mean clock.
 //!   Needs `perf_event_paranoid` of 1 or less, or root, since that time is of all modes too.
@@ -123,9 +123,7 @@ impl ClockRegisters {
 pub fn why_no_registers(error: &Error) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => "only root may read registers".into(),
-        Some(libc::ENOENT | libc::ENXIO) => {
-            "there is no device of registers; as root: modprobe msr".into()
-        }
+        Some(libc::ENOENT | libc::ENXIO) => "there is no MSR device; as root: modprobe msr".into(),
         Some(libc::EIO) => "this CPU, or its hypervisor, has no such registers".into(),
         _ => error.to_string(),
     }

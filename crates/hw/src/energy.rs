@@ -5,7 +5,7 @@
 //! root alone may read it (CVE-2020-8694). What a virtual machine has is none, as a rule.
 //!
 //! Only the packages count: their sub-zones (cores, memory controller) are parts of them, and the zones of
-//! `intel-rapl-mmio` are the same packages by another way.
+//! `intel-rapl-mmio` are the same packages through another interface.
 
 use crate::Source;
 
@@ -68,7 +68,7 @@ impl EnergyMeter {
 
 fn number(source: &dyn Source, path: &str) -> Result<u64, String> {
     let text = source.read(path).map_err(|error| error.to_string())?;
-    text.trim().parse().map_err(|_| format!("\"{}\" is no number", text.trim()))
+    text.trim().parse().map_err(|_| format!("\"{}\" is not a number", text.trim()))
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl LevelCounters {
 pub fn why_not(error: &Error) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            "counting on CPUs needs CAP_PERFMON: run it by sudo".to_string()
+            "counting on CPUs needs CAP_PERFMON: run it with sudo".to_string()
         }
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
             "the kernel has no counters here, as in most virtual machines".to_string()

@@ -37,7 +37,7 @@ impl LicenseCounters {
                 Err("the counters of licence levels of this CPU model are not described")
             }
             LicenseCounters::Unknown => {
-                Err("of this CPU model no counters of licence levels are known")
+                Err("no counters of licence levels are known for this CPU model")
             }
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How much CPU time the process may use at all.
 //!
-//! A container with a quota has whole CPUs, and loses all of them for the rest of a period when its
+//! A container with a quota uses all of its CPUs, and loses all of them for the rest of a period when its
 //! time is used up. Measurements see that as gaps.
 //!
 //! The tightest quota counts, be it the process's own group's or one's above it.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stops a process of somebody else and lets it go on, so that it never stays stopped.
+//! Stops another process and resumes it, so that it never stays stopped.
 //!
-//! **Way.** SIGSTOP and SIGCONT, which reach all threads at once and need nothing but the right to signal. The
-//! cgroup freezer would be quieter (a parent is told of SIGSTOP, a shell shows the job as stopped), but it freezes
-//! whole groups: the process is in one with others, and to move it would change its limits.
+//! **Method.** SIGSTOP and SIGCONT, which reach all threads at once and need only the right to signal. The
+//! cgroup freezer would be quieter (a parent is notified of SIGSTOP, a shell shows the job as stopped), but it freezes
+//! complete groups: the process is in one with others, and to move it would change its limits.
 //!
 //! **Problem.** Whoever stops it may be killed, or be stopped himself (Ctrl-Z), before he lets it go on.
 //!
@@ -17,7 +17,7 @@
 //! - The pipe's end is the first one's end, however it ends.
 //! - A counter that is odd and the same for [`LONGEST`] and more: the first one does not run any more.
 //!
-//! The process is known by a descriptor (pidfd_open, since 5.3), not by its number, which may be somebody else's
+//! The process is known by a descriptor (pidfd_open, since 5.3), not by its number, which may be another process's
 //! by then. The second process is a session of its own and blocks all signals, so that a Ctrl-C or a hang-up does
 //! not reach it. Whoever kills both at once (a cgroup's `kill`) leaves the process stopped: `kill -CONT PID`.
 //!

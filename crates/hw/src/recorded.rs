@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Recordings of machines, so that everything above this crate can be tried on machines that
-//! nobody has at hand. The idea, and that it works, is intel/pepc's emulation data.
+//! are not available. The idea, and the proof that it works, is intel/pepc's emulation data.
 //!
 //! A recording is a folder with two text files, small enough to read in a diff:
 //!
 //! ```text
 //! files.txt   # a comment
 //!             /sys/devices/system/cpu/online = 0-3       one line of text
-//!             /proc/self/status:                         more lines: each behind a tab
+//!             /proc/self/status:                         more lines: each after a tab
 //!             <tab>Uid: 0 0 0 0
 //!             /sys/kernel/btf/vmlinux exists             there, contents not recorded
 //!             /sys/kernel/security/lockdown denied       there, not readable by the recorder

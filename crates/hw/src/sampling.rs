@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What CPUs execute, sampled: the address of the next instruction and its callers, by perf_event_open(2).
 //!
-//! Problem: licence counters exist on three generations of CPUs, and in no virtual machine. Where code is, every kernel
-//! can tell at any moment.
+//! Problem: licence counters exist on three generations of CPUs, and in no virtual machine. The position of code is
+//! available from every kernel at any moment.
 //!
 //! Idea: an event of the kernel's own clock on each CPU, which writes a record per period into memory shared with us: a
 //! ring, whose head the kernel moves and whose tail we move. No counter of the hardware is needed.

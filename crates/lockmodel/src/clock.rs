@@ -9,7 +9,7 @@
 //!                       delay  ramp
 //! ```
 //!
-//! The clock is a straight line between the two, so half of the way is made at the mean of both. TURBO
+//! The clock is a straight line between the two, so it reaches the mean of both halfway. TURBO
 //! names the ramp's length and draws it; a clock that stays low for all of it and then jumps would be the other
 //! reading, and [`Rise::jumps`] is that one.
 

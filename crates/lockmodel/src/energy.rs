@@ -17,7 +17,7 @@
 //!
 //! Limits: the ramp counts as turbo already, and what happens between sections as the wait around it; both are
 //! small for the sections for which boosting pays. No leakage of sleeping cores. More threads than cores have
-//! no energy here, since somebody would have to be descheduled.
+//! no energy here, since a thread would have to be descheduled.
 
 use machine::PstateModel;
 

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The buckets of both tables are walked in order, which prefetchers see; the item is wherever it was once
-//! allocated. Each item is one miss that nothing hides: the next item's address is in this one or behind the
+//! allocated. Each item is one miss that nothing hides: the next item's address is in this one or after the
 //! locked instructions of the next bucket. What waits for memory does not follow the clock, all else does:
 //!
 //! ```text

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! The permit is first come, first served. Whether a speculation is void is not thrown as a die: each adds the
-//! probability that it holds to an account of its thread, and a whole one pays for a commit. Lengths are drawn,
+//! probability that it holds to an account of its thread, and a sum of one pays for a commit. Lengths are drawn,
 //! evenly from half to one and a half of the mean: threads of equal lengths fall into step, and boosting one of
 //! them breaks or makes the step, for gains of 38 % that no real load has. Each thread has its own series of lengths,
 //! the same in each run, so that two runs differ by their settings alone.

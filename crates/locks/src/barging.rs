@@ -16,8 +16,8 @@
 //! ```
 //!
 //! The head is patient for so many looks, or so many wake-ups in vain; then it has the next release *promised*:
-//! nobody but it takes the word from then on. A thread that has looked at the promise just before it was given may pass
-//! once more; so each thread passes a head at most once after its patience has ended, and behind the head the order is
+//! only the head takes the word from then on. A thread that has looked at the promise just before it was given may pass
+//! once more; so each thread passes a head at most once after its patience has ended, and after the head the order is
 //! that of arrival.
 //!
 //! The promise is a hint to those who would pass, the exchange of the word alone excludes: whatever is seen

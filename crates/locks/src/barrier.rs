@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A meeting point: nobody goes on before all have come.
+//! A meeting point: no thread continues before all have arrived.
 //!
 //! ```text
 //!   arrived       how many have come
 //!   generation    31               1   0
 //!                 +---------------+---+
-//!                 | meetings held | S |    S: somebody may sleep
+//!                 | meetings held | S |    S: a thread may sleep
 //!                 +---------------+---+
 //! ```
 //!

@@ -10,7 +10,7 @@
 //!
 //! The server reads the bell, looks for work, watches the bell for a while, and sleeps only if it can set S
 //! on the number it has read: a ring after its look has changed that. It watches with single pauses, since
-//! the line stays in its cache until somebody rings: what a client waits for is two moves of that line,
+//! the line stays in its cache until a client rings: what a client waits for is two moves of that line,
 //! not the rest of a long pause.
 
 use crate::sync::{self, AtomicU32, Ordering, futex_wait, futex_wake};

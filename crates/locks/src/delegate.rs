@@ -5,8 +5,8 @@
 //! the hardware takes (28 k cycles to slow down on an AMD FX-8120, TURBO 8), and the owner of a lock
 //! pays it inside the lock.
 //!
-//! Idea: each CPU has a mailbox with its latest wish. The lock writes the wish and rings; a server thread
-//! carries the wishes out. A wish that is overtaken by the next one is never carried out, and is not
+//! Idea: each CPU has a mailbox with its latest request. The lock writes the request and rings; a server thread
+//! carries the requests out. A request that is overtaken by the next one is never carried out, and is not
 //! missed: only the latest counts.
 //!
 //! ```text

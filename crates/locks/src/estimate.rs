@@ -2,8 +2,8 @@
 //! Which strategy for sections of this length? (TURBO 12, next steps.)
 //!
 //! Problem: below its break-even a strategy costs more than it brings, and break-evens lie a factor of 20
-//! apart (TURBO 9: 200 k cycles to migrate, 400 k to delegate, 600 k to boost, 1.5 M to sleep). Nobody knows
-//! the length of his sections in cycles, and it changes.
+//! apart (TURBO 9: 200 k cycles to migrate, 400 k to delegate, 600 k to boost, 1.5 M to sleep). The length of
+//! sections in cycles is rarely known, and it changes.
 //!
 //! Idea: measure the length, and take the strategy whose time for it is least. A section of length c (at
 //! the base frequency) takes under strategy s
@@ -20,7 +20,7 @@
 //! Hysteresis: a change is made only if the new strategy is the better one for sections a quarter longer
 //! *and* for ones a fifth shorter, so a length that wanders by that much around a break-even changes nothing.
 //!
-//! Limits: the mean stands for all sections, so a lock with two kinds of them gets the strategy of their
+//! Limits: the mean is used for all sections, so a lock with two kinds of them gets the strategy of their
 //! mean. The costs are those of an idle machine.
 
 /// What a lock can do.

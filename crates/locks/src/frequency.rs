@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What locks need to know about P-states: three wishes for a CPU.
+//! What locks need to know about P-states: three requests for a CPU.
 //!
 //! The library's backends (MSR, cpufreq, a scheduler's hint) are one implementation each; [`NoFrequency`]
 //! is a machine whose clock cannot be asked for; [`Recorder`] writes down what was asked for.

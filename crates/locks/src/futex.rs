@@ -2,7 +2,7 @@
 //! A mutex of one word (Drepper, "Futexes Are Tricky", mutex 3): not fair, and the quickest there is.
 //!
 //! ```text
-//!   0 free     1 held     2 held, and somebody may sleep
+//!   0 free     1 held     2 held, and a thread may sleep
 //!   acquire    0 -> 1 by compare-and-swap; else wait, and when it is time to sleep, swap in 2
 //!   release    swap in 0; was it 2, wake one
 //! ```

@@ -3,7 +3,7 @@
 //!
 //! Problem: all threads that wait for a lock wait for one core, and it runs no faster than any other. If
 //! the waiters slept, or spun slowly, and the owner ran at its turbo, the section would be over sooner and cost
-//! less energy; but each way to get there costs time itself, and pays only for long sections.
+//! less energy; but each method for that costs time itself, and pays only for long sections.
 //!
 //! Idea: three choices that do not know of each other, and a fourth on top.
 //!

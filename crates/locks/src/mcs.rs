@@ -6,7 +6,7 @@
 //! that moves nor a decoration around a lock can give.
 //!
 //! Idea, as in IBM's K42 (Scott, "Shared-Memory Synchronization", 4.3.3): the lock has a node itself,
-//! which stands for the holder, and a caller needs one on its stack only while it waits.
+//! which represents the holder, and a caller needs one on its stack only while it waits.
 //!
 //! ```text
 //!   free             tail = null
@@ -25,7 +25,7 @@
 //! it: by its successor (`next`, once) and its predecessor as holder (`grant`, once). Both have happened when
 //! `lock_contended` returns, but for the wake-up of a sleeper, which needs the address only.
 //!
-//! Limits: first come first served means that a waiter which has lost its CPU holds up all behind it, and
+//! Limits: first come first served means that a waiter which has lost its CPU delays all after it, and
 //! that every contended acquisition moves the lock to another core. `futex` does neither.
 
 use core::ptr;

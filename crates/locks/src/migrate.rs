@@ -2,11 +2,11 @@
 //! The section goes to a boosted core, instead of the boost to the section's (TURBO 9, "migrate:
 //! statically boosted core").
 //!
-//! Two ways to get there:
+//! Two methods to get there:
 //!
 //! - [`MoveHolder`], a decoration: the holder of the lock restricts itself to the CPU, and afterwards to
 //!   what it was allowed before. Any code can run so; it costs two migrations (15.6 us in and out on a
-//!   2-CPU guest), and a thread whose affinity somebody else changes meanwhile gets back the old one.
+//!   2-CPU guest), and a thread whose affinity another program changes meanwhile gets back the old one.
 //! - [`Server`]: a thread that stays on the CPU and runs sections that others hand to it, as closures.
 //!   Costs two moves of a cache line (TURBO 11: 2,000 cycles there and back between modules) while
 //!   both look; `slot` and `bell` say when they sleep. A section runs on the server's stack and

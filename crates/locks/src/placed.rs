@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A server thread that stays on its CPU. It is there, or it was never started: whoever starts it is told
-//! whether it may run where it was put.
+//! A server thread that stays on its CPU. It is there, or it was never started: starting it returns an error if
+//! it may not run on that CPU.
 
 use std::io;
 use std::thread::JoinHandle;

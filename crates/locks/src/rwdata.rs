@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Data behind a reader-writer lock, with guards.
+//! Data protected by a reader-writer lock, with guards.
 
 use core::cell::UnsafeCell;
 use core::fmt;

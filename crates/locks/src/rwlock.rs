@@ -5,7 +5,7 @@
 //!   31  30  29                       0
 //!   +---+---+-------------------------+
 //!   | W | S | readers                 |   W: a writer writes, or waits for readers to leave
-//!   +---+---+-------------------------+   S: somebody sleeps; only with W
+//!   +---+---+-------------------------+   S: a thread sleeps; only with W
 //!
 //!   read      +1 if not W            write     gate.lock(); set W; wait until readers == 0
 //!   done      -1; the last one       done      swap in 0, was S set: wake all; gate.unlock()

@@ -8,7 +8,7 @@
 //!
 //! What is handed over lies beside the word and belongs to the client, but for the time from POSTED
 //! (or ASLEEP) to DONE, when it is the server's. A client that has waited for as long as a wake-up costs
-//! tells so by ASLEEP, and the server wakes it; else neither makes a system call.
+//! shows this by ASLEEP, and the server wakes it; otherwise neither makes a system call.
 
 use crate::sync::{AtomicU32, Ordering, futex_wait, futex_wake};
 use crate::wait::{Block, Wait};

@@ -7,7 +7,7 @@
 //!
 //!   serving   31                              1   0
 //!             +------------------------------+---+
-//!             | ticket that is served        | S |    S: somebody may sleep
+//!             | ticket that is served        | S |    S: a thread may sleep
 //!             +------------------------------+---+
 //! ```
 //!

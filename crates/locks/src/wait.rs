@@ -8,8 +8,8 @@
 //!
 //! Idea: a lock asks its strategy after each look at the word what to do next, [`Wait::step`], with the
 //! number of looks so far. The strategy pauses, or gives the CPU away, or answers that it is time to
-//! sleep; how one sleeps on *this* lock is the lock's business, because it must tell whoever ends the
-//! wait. [`Wait::SLEEPS`] is false where no waiter ever sleeps: then releasing looks for none, and
+//! sleep; how one sleeps on *this* lock is the lock's business, because the thread that ends the wait must
+//! know it. [`Wait::SLEEPS`] is false where no waiter ever sleeps: then releasing looks for none, and
 //! the lock's words are smaller in effect by one locked instruction.
 //!
 //! Pauses double up to 64, so that the line of a contended word is asked for less often.

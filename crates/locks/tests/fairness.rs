@@ -2,7 +2,7 @@
 //! First come, first served: waiters get the lock in the order in which they came.
 //!
 //! A waiter is known to have come when the lock says so: the test holds the lock, starts one waiter at a time,
-//! and waits until that one sleeps in the kernel, which /proc tells.
+//! and waits until that one sleeps in the kernel, which /proc shows.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};

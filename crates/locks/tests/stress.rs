@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Many threads on few CPUs, with all strategies: what a lock protects stays whole.
+//! Many threads on few CPUs, with all strategies: what a lock protects stays consistent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier as StdBarrier};

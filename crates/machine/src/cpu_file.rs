@@ -5,7 +5,7 @@
 //! clock in MHz where kHz are meant, or a table whose rows are swapped all give results that
 //! look right.
 //!
-//! Idea: a number never stands alone, and nothing is skipped. Each is an inline table
+//! Idea: a number is never given alone, and nothing is skipped. Each is an inline table
 //!
 //! ```text
 //!   relax_ns = { value = 670_000, source = "DIM 4", sureness = "verified" }
@@ -13,7 +13,7 @@
 //!   rules.class: heavy-512 = [1, 2]          level of a single instruction, level when dense
 //! ```
 //!
-//! and a number that nobody knows is left out. Unknown keys are refused, and so is what no CPU
+//! and an unknown number is left out. Unknown keys are refused, and so is what no CPU
 //! can be: a frequency of 0, a table that gets faster with more active cores, a higher level
 //! that is faster than a lower one, a rule that names a level which is not there.
 //!
@@ -211,7 +211,7 @@ impl Reader<'_> {
     fn id(&self, id: &Spanned<String>) -> Result<String, DataError> {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if id.get_ref().is_empty() || !id.get_ref().chars().all(fits) {
-            let what = format!("\"{}\" is no id", id.get_ref());
+            let what = format!("\"{}\" is not a valid id", id.get_ref());
             let next = "use lower-case letters, digits and hyphens";
             return Err(DataError::new(self.text, id.span(), what, next));
         }
@@ -290,7 +290,7 @@ impl Reader<'_> {
                 turbo: table.turbo.map(|turbo| self.turbo(turbo.into_inner())).transpose()?,
             };
             if let Some(why) = levels.iter().find_map(|lower| is_faster(&level, lower)) {
-                let next = "levels stand in order, the fastest first";
+                let next = "list the levels in order, the fastest first";
                 return Err(DataError::new(self.text, at, why, next));
             }
             levels.push(level);
@@ -299,7 +299,7 @@ impl Reader<'_> {
             None => Err(DataError::new(self.text, span, "there is no [[level]]", EXAMPLE)),
             Some(level) if level.turbo.is_none() => {
                 let what = "level 0 has no [level.turbo]";
-                let next = "without its clocks no slowdown can be told; give at least one bucket";
+                let next = "its clocks are needed to compute slowdowns; give at least one bucket";
                 Err(DataError::new(self.text, span, what, next))
             }
             Some(_) => Ok(levels),
@@ -348,7 +348,7 @@ impl Reader<'_> {
             let found = InsnClass::ALL.iter().find(|(_, known)| known == name.get_ref());
             let Some((class, _)) = found else {
                 let names = InsnClass::ALL.map(|(_, name)| name).join(", ");
-                let what = format!("\"{}\" is no class of instructions", name.get_ref());
+                let what = format!("\"{}\" is not a class of instructions", name.get_ref());
                 return Err(DataError::new(
                     self.text,
                     name.span(),

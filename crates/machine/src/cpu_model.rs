@@ -2,7 +2,7 @@
 //! A CPU model: what is known of a part's licence levels, clocks, times and costs.
 //!
 //! Problem: few of these numbers are published in one place, some were measured once by one
-//! person, some nobody knows. A model that mixes them silently is worth nothing.
+//! person, some are unknown. A model that mixes them silently is worth nothing.
 //!
 //! Idea: every constant is `Option<Sourced<T>>`: the value with where it comes from and how sure
 //! it is, or nothing. Nothing means unknown. Whoever needs a number all the same (the simulator)

@@ -4,7 +4,7 @@
 //!
 //! Problem: the scheduler knows three levels (1 heavy AVX2 or light AVX-512, 2 heavy AVX-512, 3 AMX), a CPU
 //! has as many as it has, each with a clock that depends on the number of active cores. And of many CPUs
-//! nobody knows the clocks.
+//! the clocks are unknown.
 //!
 //! Idea: what is known comes from a CPU model, by the levels that the model's rules give to such code. What
 //! is not known is taken to be as small as on any of the parts in `data/cpus` but [`crate::HELD_OUT_CPUS`], so that wide

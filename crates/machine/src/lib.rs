@@ -2,7 +2,7 @@
 //! What a machine is made of: sets of CPUs and their topology.
 //!
 //! Pure: nothing here reads a file or a clock. [`Topology`] is built from data or from the text
-//! of sysfs files that somebody else read (`hw` does), so a test can hold any machine.
+//! of sysfs files that the caller has read (`hw` does), so a test can use any machine.
 //!
 //! Words, as everywhere in Turbolane: a **cpu** is a logical CPU, a **core** a physical one, the
 //! **siblings** of a CPU are the CPUs of its core (itself included), an **llc** is the set of

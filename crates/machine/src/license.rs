@@ -18,12 +18,12 @@
 //!                                relax                                      lower level granted
 //! ```
 //!
-//! - A request stands once it is made, also if its code has ended when the grant comes.
+//! - A request remains once it is made, even if its code has ended when the grant comes.
 //! - Throttled, only code that asks for more than is granted is slow: dispatch is limited within
-//!   some 70 instructions of a wide one (Downs 2020), not for the whole core.
-//! - The way to a higher level is one change of the clock for each level on it, the way down is one: DIM 4.1 says that
+//!   some 70 instructions of a wide one (Downs 2020), not for the entire core.
+//! - A rise is one change of the clock for each level on its path, a fall is one change: DIM 4.1 says that
 //!   from level 0 to 2 there are "two separate frequency transitions", and measured 24 us of CPU time lost against 17 to
-//!   level 1. Two halts behind one throttle give 26 us; that each change throttled, 34.
+//!   level 1. Two halts after one throttle give 26 us; a throttle for each change would give 34.
 //! - Each level is held on its own: code of level 2 followed by code of level 1 falls to level 1
 //!   `relax_ns` after the last of level 2, and to 0 `relax_ns` after the last of level 1.
 //! - A level that is already granted is used again at once, and its hold starts anew.
@@ -34,12 +34,12 @@
 //!   different frequency change timeout for individual parts of the program". It counts at once, also for a level whose
 //!   code has ended already.
 //! - **A forced change** ([`CoreLicense::force`]) lets the level fall at once to the one that is expected to be needed
-//!   ("to immediately increase the frequency"), but not below the demand: if a change is under way, or code of a higher
+//!   ("to immediately increase the frequency"), but not below the demand: if a change is in progress, or code of a higher
 //!   level still runs, as soon as that is over. It is void when the demand comes back.
 //!
-//! Limits: levels are granted core by core. A part on which one core's level holds for the whole
+//! Limits: levels are granted core by core. A part on which one core's level holds for the entire
 //! package (Haswell-EP) takes the highest of all cores, see `CpuModel::level_is_package_wide`; the
-//! halts of the other cores are not modelled. The clock of a level on the way is not, either. The change of voltage without one of the clock (first
+//! halts of the other cores are not modelled. Nor is the clock of an intermediate level. The change of voltage without one of the clock (first
 //! 256-bit code after a while on Skylake-SP, 9 us of slow dispatch) is not modelled.
 
 /// Levels that a core can tell apart.

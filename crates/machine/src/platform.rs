@@ -20,7 +20,7 @@
 //! | migration | 1,850 ns | `lane.migration_instructions` of `./x bench vm`: 9,461 (n = 300) at one per cycle and 3.1 GHz are 3.05 us, less the switch |
 //! | refill, core | 2,600 ns | a hot set of 64 KiB is 1,024 lines from L3 at 20 ns, eight in flight |
 //! | refill, LLC | 10,000 ns | the same from memory at 80 ns |
-//! | IPI | 1,000 ns | order of magnitude of a remote interrupt; nobody published it for these parts |
+//! | IPI | 1,000 ns | order of magnitude of a remote interrupt; not published for these parts |
 //! | trap | 370 ns | THESIS 5.4.1 |
 //! | system call | 120 ns | own measurements: getppid 109-133 ns |
 //! | idle exit | 2,000 ns | C1 of Skylake-SP, cpuidle's own table |

@@ -158,10 +158,10 @@ impl PstateModel {
             return refuse("the clocks do not rise from slow over base to turbo".into());
         }
         if !model.idle.is_sorted_by_key(|idle| idle.residency_ns.value) || model.idle.is_empty() {
-            return refuse("C-states stand shallow ones first, and there is one at least".into());
+            return refuse("list at least one C-state, shallow ones first".into());
         }
         if model.power.as_ref().is_some_and(|power| power.modules.value == 0) {
-            return refuse("a machine has a module at least".into());
+            return refuse("a machine has at least one module".into());
         }
         for figure in model.figures() {
             let sureness = figure.sureness.as_str();

@@ -4,7 +4,7 @@
 //! Problem: a licence model mixes nanoseconds of the wall, cycles of a core whose clock changes,
 //! and frequencies. A sum of the wrong two compiles as long as all are `u64`.
 //!
-//! Idea: three types, and the only way from one to another goes through a frequency:
+//! Idea: three types, and the only conversion from one to another needs a frequency:
 //!
 //! ```text
 //!   cycles = time * frequency        Khz::cycles_in(Ns) -> Cycles

@@ -129,7 +129,7 @@ fn refusal(from: &str, to: &str) -> (usize, String) {
 fn mistakes_are_refused_at_their_line_fail() {
     for (from, to, says) in [
         ("schema = 1", "schema = 2", "schema 2 is not known"),
-        ("id = \"xeon", "id = \"Xeon", "is no id"),
+        ("id = \"xeon", "id = \"Xeon", "is not a valid id"),
         ("nr_cores = { value = 16", "nr_cores = { value = 0", "outside of 1..=4096"),
         ("dense_per_cycle = { value = 0.5", "dense_per_cycle = { value = 0.0", "outside of 0..=8"),
         ("dense_per_cycle = {", "density = {", "unknown field `density`"),
@@ -141,7 +141,7 @@ fn mistakes_are_refused_at_their_line_fail() {
         ("up_to_cores = [2, 4", "up_to_cores = [0, 4", "do not ascend"),
         ("heavy-512 = [1, 2]", "heavy-512 = [1, 3]", "there are 3 levels"),
         ("heavy-512 = [1, 2]", "heavy-512 = [2, 1]", "no less than a single instruction"),
-        ("heavy-512 = [1, 2]", "heavy-511 = [1, 2]", "is no class of instructions"),
+        ("heavy-512 = [1, 2]", "heavy-511 = [1, 2]", "is not a class of instructions"),
         ("throttle_frac = { value = 0.25", "throttle_frac = { value = 25", "outside of 0..=1"),
         ("throttle_frac = { value = 0.25", "throttle_frac = { value = nan", "outside of 0..=1"),
         ("relax_ns = { value = 670_000", "relax_ns = { value = 6_700_000_000", "outside of 0..="),

@@ -30,9 +30,9 @@ impl<'a> Invalid<'a> {
     /// What is wrong, and what would be right: to be written one after the other.
     pub fn message(self) -> [&'a [u8]; 3] {
         match self {
-            Invalid::Level(word) => [b"\"", word, b"\" is no licence level; give 1, 2 or 3"],
+            Invalid::Level(word) => [b"\"", word, b"\" is not a licence level; give 1, 2 or 3"],
             Invalid::Bytes(word) => {
-                [b"\"", word, b"\" is no number of bytes; give 1 to 2147483647"]
+                [b"\"", word, b"\" is not a number of bytes; give 1 to 2147483647"]
             }
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! Problem: OpenSSL's bulk ciphers are the wide code of web servers (SFMA 4, SYSTOR 4.1). A mark at
 //! one of its functions (`turbolane run --mark`) costs two breakpoints per call, whether the task has to
-//! move or not. A hint costs a few stores then, but somebody has to write it into the program.
+//! move or not. A hint costs a few stores, but it has to be written into the program.
 //!
 //! Idea: the functions through which programs, and libssl, reach the ciphers are few and exported. This library has
 //! functions of the same names, which the dynamic linker finds first. Each opens a wide section

@@ -5,7 +5,7 @@
 //! context of one must never get to another's functions.
 //!
 //! Idea: do as the dynamic linker does. The caller's return address tells its object, whose tables say which version
-//! it asks for ([`wanted`]). The first library behind us that has the symbol in that version is the
+//! it requests ([`wanted`]). The first library after us that has the symbol in that version is the
 //! one; if none of the global ones has it, the first among the object's own dependencies.
 //!
 //! What was found is kept for that return address, if the object there stays for good: the program with its

@@ -137,7 +137,7 @@ fn nonsense_is_said_and_opens_nothing() {
     assert_eq!(text(&output.stdout), printed(1, false, false));
     assert_eq!(
         text(&output.stderr),
-        "turbolane_openssl: TURBOLANE_OPENSSL: \"5\" is no licence level; give 1, 2 or 3. No wide section is opened.\n"
+        "turbolane_openssl: TURBOLANE_OPENSSL: \"5\" is not a licence level; give 1, 2 or 3. No wide section is opened.\n"
     );
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Performance targets: what a CPU's governor is told, and when it is told again.
+//! Performance targets: what is sent to a CPU's governor, and when it is sent again.
 
 use policy::{TARGET_ONE, TARGET_REPEATS, Target};
 use proptest::prelude::*;

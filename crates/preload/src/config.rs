@@ -81,10 +81,12 @@ fn condition(which: &str) -> Result<Condition, String> {
         ["object", name] => Ok(Condition::Object((*name).into())),
         ["creator", name] => Ok(Condition::Creator((*name).into())),
         ["contended", least] => least.parse().map(Condition::Contended).map_err(|_| {
-            format!("\"{least}\" is no number; contended wants how many acquisitions have waited")
+            format!(
+                "\"{least}\" is not a number; contended wants how many acquisitions have waited"
+            )
         }),
         ["address", range] => address(range)
-            .ok_or_else(|| format!("\"{range}\" is no range; write address 0x1000-0x2000")),
+            .ok_or_else(|| format!("\"{range}\" is not a range; write address 0x1000-0x2000")),
         _ => Err(format!(
             "\"{}\" says nothing about mutexes; known: all, address FROM-TO, object NAME, creator NAME, \
              contended N",
@@ -121,9 +123,9 @@ mod tests {
         assert!(refused("all = block\nall = quick\n").starts_with("line 2: strategy \"quick\""));
         assert!(refused("all\n").contains("has no \"=\""));
         assert!(refused("some = spin").contains("says nothing"));
-        assert!(refused("address 20-10 = spin").contains("no range"));
-        assert!(refused("address 0x20-0x10 = spin").contains("no range"));
-        assert!(refused("contended x = spin").contains("no number"));
+        assert!(refused("address 20-10 = spin").contains("not a range"));
+        assert!(refused("address 0x20-0x10 = spin").contains("not a range"));
+        assert!(refused("contended x = spin").contains("not a number"));
         assert!(refused("report\n").contains("no rule"));
     }
 }

@@ -2,7 +2,7 @@
 //! What is known of a mutex, by its address: an open-addressing table without locks.
 //!
 //! A slot belongs to one address for good: two mutexes that shared a queue could wait for each other (A, at
-//! the queue's head for one, waits for B, which queues for the other behind A). An address that is used for
+//! the queue's head for one, waits for B, which queues for the other after A). An address that is used for
 //! another mutex later finds its queue empty. When the table is full, mutexes that have no slot stay glibc's.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};

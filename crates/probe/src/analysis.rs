@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From repetitions to what a CPU does: a pure function of a recording.
 //!
-//! Problem: on a shared machine most of what a repetition shows is somebody else's work. An effect of
+//! Problem: on a shared machine most of what a repetition shows is the work of others. An effect of
 //! the licence is what the quiet repetitions have in common.
 //!
 //! Idea:
@@ -10,8 +10,8 @@
 //! 2. An effect is visible if most of them show it: interrupts come at random times, so a gap at the
 //!    same place in more than half of the repetitions is a halt. Its size is the median of all of
 //!    them, with an interval from order statistics.
-//! 3. The relax time is looked for only where the clock fell at all. It is given both ways, since the
-//!    last and since the first wide instruction; blocks of two lengths tell which the hardware means.
+//! 3. The relax time is computed only if the clock fell at all. It is given since the last and since the
+//!    first wide instruction; blocks of two lengths show which one the hardware uses.
 //!
 //! "Not visible" is an answer, and says why.
 //!

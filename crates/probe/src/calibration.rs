@@ -12,7 +12,7 @@
 //!   both. The ratio of the two clocks is 1 if latencies are as believed; chains within 1 % of each
 //!   other agree, and three of different kinds must.
 //!
-//! Limits: if all chains were wrong by the same factor nobody would notice but a counter of cycles, where
+//! Limits: if all chains were wrong by the same factor, only a counter of cycles would show it, if
 //! there is one ([`crate::witness`]).
 
 use std::arch::asm;

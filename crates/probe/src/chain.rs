@@ -5,10 +5,10 @@
 //! whatever else the core could do. The latency of `add r,r`, `ror` and `imul` has been 1, 1 and 3 cycles
 //! on all of Intel's cores since Nehalem and AMD's since Zen (Fog, instruction tables); a load that
 //! feeds its own address takes 4 or 5 from the first-level cache, so that one is calibrated to the
-//! nearest whole number and only its distance from it is a check.
+//! nearest integer and only its distance from it is a check.
 //!
 //! `add $1,r` is among them to be thrown out: cores that fold it at rename run 17 of them per ns
-//! (own measurements). A chain is only as good as nobody's cleverness about it, which is why three must agree.
+//! (own measurements). A core may shorten any chain by such a trick, which is why three must agree.
 
 use std::arch::asm;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two groups of runs: are they different, by how much, and if that cannot be told, how many runs
-//! would tell.
+//! Two groups of runs: are they different, by how much, and if there is no verdict, how many runs
+//! are needed for one.
 //!
 //! Problem: run times have long tails, and ten runs are many. A test that takes them for normal finds
 //! differences between a program and itself.
@@ -15,8 +15,8 @@
 //! ```
 //!
 //! With more than 100 runs of either kind the counts would leave the range of a double (C(1030, 515) is
-//! 10^308), and the normal approximation that Mann and Whitney give for large groups tells the same:
-//! z = 1.96 standard deviations below the mean of U, with half a step for its being a whole number. At 100
+//! 10^308), and the normal approximation that Mann and Whitney give for large groups has the same result:
+//! z = 1.96 standard deviations below the mean of U, with half a step because it is an integer. At 100
 //! runs of each kind both give the same k.
 //!
 //! ```text

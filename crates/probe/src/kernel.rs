@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernels under test: which instructions, what they need, and how densely they stand.
+//! The kernels under test: which instructions, what they need, and how dense they are.
 //!
 //! Each is a loop that does nothing else: 14 independent instructions on registers when dense, or
 //! one of them in so many with independent scalar additions between. Operands are 1.0000001 (or

@@ -268,7 +268,7 @@ fn unknown(source: &dyn Source, cpu: &Cpu, nr_cpus: usize) -> Vec<String> {
     if let Some(hypervisor) = &cpu.hypervisor {
         unknown.push(format!(
             "a virtual machine ({hypervisor}): family, model {} and topology may be falsified, so which \
-             CPUs share a core is not known; neighbours on the host move the clock",
+             CPUs share a core is not known; other virtual machines on the host change the clock",
             cpu.model
         ));
     }

@@ -12,7 +12,7 @@
 //!
 //! What the start cost is the time by which the block's beginning took longer than settled code
 //! (DIM 4.1 measures the same by running the same code twice): each payload slice and the meter slice
-//! behind it count with what the payload did not do, gaps count whole.
+//! after it count with what the payload did not do, gaps count completely.
 //!
 //! Limits: a repetition is one draw; what is an effect and what an interrupt is decided over many
 //! (`analysis.rs`).

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A repetition as clocks and rates over time, its gaps marked.
 //!
-//! Problem: a slice that took too long was interrupted, stolen from, or stood still while the clock
+//! Problem: a slice that took too long was interrupted, stolen from, or halted while the clock
 //! changed. Its clock and rate mean nothing, and its excess is what a halt is measured by.
 //!
 //! Idea: a slice is a gap if it took much longer than slices of its kind on both sides of it. They
@@ -13,7 +13,7 @@
 //!   gap      if time - larger of the two > GAP_NS      excess = time - expected
 //! ```
 //!
-//! A slice in the block takes a little beside its work: behind a payload slice the chain begins late (some
+//! A slice in the block takes a little more than its work: after a payload slice the chain begins late (some
 //! 10 ns of a slice of 80, seen on Sapphire Rapids), and would show a clock that is 10 % low. The
 //! block ends with slices of another length, and of two lengths at one rate
 //!

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A CPU whose truth is known: the licence of `machine`, with noise, behind the probe's trait.
+//! A CPU whose parameters are known: the licence of `machine`, with noise, as an implementation of the probe's trait.
 //!
-//! Problem: on a real machine nobody knows what the probe should have found. So what it is worth
-//! cannot be seen there.
+//! Problem: on a real machine it is unknown what the probe should have found. So its accuracy
+//! cannot be checked there.
 //!
 //! Idea: the same slices are executed by [`machine::CoreLicense`] on the platform of a CPU model. A
 //! payload slice asks for the level that the model's rules give its kernel; work is done at the

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Witnesses of the clock beside the chains: who counts the core's cycles ([`hw::cycles`]).
 //!
-//! Problem: if all chains were wrong by the same factor, nobody would notice.
+//! Problem: if all chains were wrong by the same factor, nothing would show it.
 //!
-//! Idea: where somebody counts cycles, both watch the same span of the meter's chain, some times; the median of
-//! what they say about each other is told. They do not take part: the meter works where nobody else counts.
+//! Idea: if something else counts cycles, both measure the same span of the meter's chain, some times; the median of
+//! their ratio is reported. The counter is not used otherwise: the meter works without one.
 //!
 //! Limits: a span in which the thread is interrupted shows the chain too slow, so spans are short against the
 //! time between interrupts, and the median is of many.
@@ -85,7 +85,7 @@ fn watch<R>(
         .into_iter()
         .find(is_middle)
         .filter(|(by_witness, _)| by_witness.is_normal())
-        .ok_or_else(|| io::Error::other("it stands still"))
+        .ok_or_else(|| io::Error::other("it does not advance"))
 }
 
 fn witness(

@@ -2,9 +2,9 @@
 //! Overhead profiling: how much of the time at a reduced clock was needed, and how much avoidable
 //! (DIM 7.2.1).
 //!
-//! Problem: counters tell how long a core was at a reduced licence level, not how long that level was
-//! asked for. Behind wide code a level is held for 670 us that no code needs; before anybody changes
-//! anything he should know how much of it there is.
+//! Problem: counters show how long a core was at a reduced licence level, not how long that level was
+//! requested. After wide code a level is held for 670 us that no code needs; before you change
+//! anything, you should know how much of it there is.
 //!
 //! Idea: ask the core. Now and then, where a core is at a reduced level: pause the load until the core
 //! has given its level up, let it go on, and see whether the level comes back at once. If so, the code
@@ -19,11 +19,11 @@
 //!               |<---- pause ---->|   |watch|
 //! ```
 //!
-//! Samples are as frequent as the moments that they stand for, so shares of samples are shares of
+//! Samples are as frequent as the moments that they represent, so shares of samples are shares of
 //! time. Where a lower level comes back, the one that was held is not needed either: avoidable.
 //!
 //! - `pause`: a request that was just made is granted first (throttle and halt), then the level is held
-//!   for the relax time behind the last wide code, then the clock is raised (halt).
+//!   for the relax time after the last wide code, then the clock is raised (halt).
 //! - `watch`: a level comes back throttle and halt after the first wide instruction. Longer, and code
 //!   that begins later counts as that of the moment; shorter, and a level is missed.
 //! - Times between samples go by the golden ratio, from half to one and a half times the mean: never
@@ -32,7 +32,7 @@
 //! Limits. "Avoidable" is what a clock that follows the code at no cost would save; changes cost 10 to
 //! 20 us, so where it is made of short gaps little of it can be had (`turbolane sim --break-even`). A
 //! pause of all CPUs is seen by peers of the load, and time-outs go on meanwhile. A core that does not
-//! reach level 0 within the pause is told apart: something else keeps its level.
+//! reach level 0 within the pause is counted separately: something else keeps its level.
 
 /// A load that can be watched and paused.
 pub trait Load {

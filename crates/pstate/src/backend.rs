@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each way of setting a P-state must do; `choice.rs` lists them and chooses one.
+//! What each method of setting a P-state must do; `choice.rs` lists the methods and chooses one.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::journal::Journal;
 use crate::speeds::Speeds;
 
-/// A way of setting P-states.
+/// A method of setting P-states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Way {
@@ -24,7 +24,7 @@ pub enum Way {
     Msr = 3,
     /// A model in the machine's place, by its id or file.
     Simulated = 4,
-    /// A scheduler that tells the governor what threads ask for.
+    /// A scheduler that passes threads' requests to the governor.
     Scheduler = 5,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Unit {
     pub speeds: Speeds,
 }
 
-/// One way on one machine. `unit` is an index into what was found; whoever calls holds its lock.
+/// One method on one machine. `unit` is an index into what was found; whoever calls holds its lock.
 pub(crate) trait Backend: Send + Sync {
     /// Takes the unit over; what is changed is in the journal.
     fn prepare(&self, journal: &Journal, unit: usize) -> Result<(), Error>;
@@ -59,7 +59,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Sets a frequency that [`Speeds::check`] has passed. `surely`: reads it back.
     fn set(&self, journal: &Journal, unit: usize, khz: u32, surely: bool) -> Result<(), Error>;
 
-    /// What runs when nobody asks for anything, see [`crate::Control::restore`].
+    /// What runs without requests, see [`crate::Control::restore`].
     fn rest(&self, journal: &Journal, unit: usize) -> Result<(), Error>;
 
     /// Hands the unit back, as it was found.

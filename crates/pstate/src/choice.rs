@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which way of setting P-states is taken.
+//! Which method of setting P-states is chosen.
 //!
 //! | way | where | what it needs |
 //! |---|---|---|
@@ -10,26 +10,26 @@
 //! | `simulated` | a model of a machine (`simulated.rs`); only if asked for | nothing |
 //! | none | | |
 //!
-//! The first that works is taken, in this order. The governor `userspace` is preferred, since it
+//! The first that works is chosen, in this order. The governor `userspace` is preferred, since it
 //! sets a frequency within the system call; limits are applied by a worker of the kernel later. A scheduler comes
-//! behind them, since it takes wishes of threads only; it is what an ordinary user has. Registers come last,
-//! since a driver that is there writes the same ones: two masters. Where no driver is there they
-//! are what is left, and what TURBO used.
+//! after them, since it takes only requests for threads; it is the method for an unprivileged user. Registers come last,
+//! since a cpufreq driver would write the same registers. Without a driver they are the only method,
+//! and the one that TURBO used.
 
 use crate::backend::{Found, Machine, TakesTargets, Way};
 use crate::journal::Specs;
 use crate::{cpufreq, msr, scheduler};
 
-/// Which way was taken, and why.
+/// Which method was chosen, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The way.
+    /// The method.
     pub way: Way,
     /// One sentence: what it is, and why those before it were not taken.
     pub why: String,
 }
 
-/// Finds the way to take: the one asked for, or the first that works. Without `scheduler` nobody here speaks for threads.
+/// Chooses the method: the requested one, or the first that works. Without `scheduler`, requests for threads are not possible.
 pub(crate) fn choose(
     machine: &Machine,
     specs: &mut Specs,
@@ -61,6 +61,6 @@ pub(crate) fn choose(
             Err(reason) => refused.push(format!("{}: {reason}", way.name())),
         }
     }
-    let why = if refused.is_empty() { "as asked for".to_string() } else { refused.join("; ") };
+    let why = if refused.is_empty() { "as requested".to_string() } else { refused.join("; ") };
     (Choice { way: Way::None, why: format!("none: {why}") }, None)
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who wants what, and who writes it.
+//! Requests for CPUs, and which thread writes them.
 //!
-//! Each CPU has a wish, a frequency or none. A *unit* is the CPUs that one setting covers (a
-//! cpufreq policy, a register's CPU). A unit gets the fastest of its CPUs' wishes. A CPU without a
-//! wish counts as one that wants the base frequency: what somebody else runs there must not be
+//! Each CPU has a request, a frequency or none. A *unit* is the CPUs that one setting covers (a
+//! cpufreq policy, a register's CPU). A unit gets the fastest of its CPUs' requests. A CPU without a
+//! request counts as one that requests the base frequency: what another program runs there must not be
 //! slowed because a neighbour waits. If it decides, the unit is at rest (`Backend::rest`).
 //!
-//! Writing: the thread that finds the unit idle writes. One that finds it busy leaves its wish and
-//! goes: the writer looks again before it leaves. So nobody waits for a system call of another
+//! Writing: the thread that finds the unit idle writes. One that finds it busy leaves its request and
+//! goes: the writer looks again before it leaves. So no thread waits for a system call of another
 //! thread, and a signal handler that interrupts a writer does not hang (once the CPU has been
 //! boosted and slowed, see below):
 //!
@@ -22,8 +22,8 @@
 //! back; it costs milliseconds where the kernel applies it in a worker, and is what finds locked
 //! registers and clamps. Later writes are not read back.
 //!
-//! Limits: a wish that is left to another thread is fulfilled when that thread has written, some
-//! microseconds later, and its failure is told to that thread. Wishes belong to CPUs, not to
+//! Limits: a request that is left to another thread is carried out when that thread has written, some
+//! microseconds later, and its failure is reported to that thread. Requests belong to CPUs, not to
 //! threads: a thread that migrates takes none along.
 
 use std::ffi::CString;
@@ -48,7 +48,7 @@ use crate::watchdog::Watchdog;
 pub struct Options {
     /// The machine's files are below this folder; with [`Way::Simulated`]: the model's id, or its file.
     pub root: PathBuf,
-    /// The way to take; `None`: the first that works.
+    /// The method to use; `None`: the first that works.
     pub way: Option<Way>,
 }
 
@@ -63,7 +63,7 @@ const IDLE: u32 = 0;
 const BUSY: u32 = 1;
 const AGAIN: u32 = 2;
 
-/// No wish, and what a unit at rest has applied.
+/// No request, and what a unit without requests has applied.
 const REST: u32 = 0;
 /// Nothing is known of what the unit runs at.
 const UNKNOWN: u32 = u32::MAX;
@@ -81,7 +81,7 @@ struct UnitState {
     applied_khz: AtomicU32,
 }
 
-/// Everything behind a [`Control`], shared with the handler that runs at exit.
+/// The state of a [`Control`], shared with the handler that runs at exit.
 struct Inner {
     journal: Journal,
     backend: Option<Box<dyn Backend>>,
@@ -139,7 +139,7 @@ impl Control {
         let mut specs = Specs::default();
         let (choice, found) = match options.way {
             Some(Way::None) => {
-                (Choice { way: Way::None, why: "none: as asked for".to_string() }, None)
+                (Choice { way: Way::None, why: "none: as requested".to_string() }, None)
             }
             wanted => choose(&machine, &mut specs, wanted, scheduler),
         };
@@ -212,7 +212,7 @@ impl Control {
         Ok(Control(inner))
     }
 
-    /// Which way was taken, and why.
+    /// Which method was chosen, and why.
     pub fn choice(&self) -> &Choice {
         &self.0.choice
     }
@@ -267,13 +267,13 @@ impl Control {
         self.0.check_open()
     }
 
-    /// The CPU to this frequency; read back. On failure the wish is as before.
+    /// Sets the CPU to this frequency; reads it back. On failure the request is as before.
     pub fn request(&self, cpu: u32, khz: u32) -> Result<(), Error> {
         self.speeds(cpu)?.check(khz)?;
         self.0.wish(cpu, khz, true)
     }
 
-    /// The CPU to its fastest P-state.
+    /// Sets the CPU to its fastest P-state.
     #[inline]
     pub fn boost(&self, cpu: u32) -> Result<(), Error> {
         let (_, unit) = self.0.unit(cpu)?;
@@ -283,7 +283,7 @@ impl Control {
         Ok(())
     }
 
-    /// The CPU to its slowest P-state, unless another CPU that is set together with it needs more.
+    /// Sets the CPU to its slowest P-state, unless another CPU that is set together with it needs more.
     #[inline]
     pub fn slow(&self, cpu: u32) -> Result<(), Error> {
         let (_, unit) = self.0.unit(cpu)?;
@@ -293,21 +293,21 @@ impl Control {
         Ok(())
     }
 
-    /// No wish any more for this CPU. Its unit, if no other has one, is at rest: the limits or the
-    /// register as they were found; under the governor `userspace`, which we have put there, the
-    /// base frequency, until [`Control::release`] brings the former governor back.
+    /// Withdraws the request for this CPU. If no other CPU of its unit has a request, the unit gets the limits or
+    /// the register value that were found; under the governor `userspace`, if we have set it, it runs at the
+    /// base frequency until [`Control::release`] restores the previous governor.
     #[inline]
     pub fn restore(&self, cpu: u32) -> Result<(), Error> {
         self.0.wish(cpu, REST, false)
     }
 
-    /// As [`Control::restore`], and hands the CPU's unit back as it was found if nobody else there
-    /// has a wish. The next wish takes it over again, which costs more than a wish alone.
+    /// Like [`Control::restore`], and restores the settings of the CPU's unit if no other CPU there
+    /// has a request. The next request takes it over again, which costs more than a request alone.
     pub fn release(&self, cpu: u32) -> Result<(), Error> {
         self.0.release(cpu)
     }
 
-    /// The wish of a CPU: a frequency, or none.
+    /// The request for a CPU: a frequency, or none.
     pub fn wish_khz(&self, cpu: u32) -> Result<Option<u32>, Error> {
         self.0.unit(cpu)?;
         let khz = self.0.wishes_khz[cpu as usize].load(Relaxed);
@@ -338,7 +338,7 @@ impl Control {
         self.restore_all()
     }
 
-    /// [`Control::close`] for those who share the control: whatever is wished afterwards is refused.
+    /// [`Control::close`] for those who share the control: later requests are refused.
     pub fn restore_all(&self) -> Restored {
         self.0.close()
     }
@@ -405,7 +405,7 @@ impl Inner {
         done
     }
 
-    /// The unit gets what its CPUs wish, by us or by who is at it.
+    /// The unit gets what its CPUs request, by this thread or by the one that is setting it.
     fn settle(&self, index: usize) -> Result<(), Error> {
         let lock = &self.units[index].lock;
         loop {
@@ -429,18 +429,18 @@ impl Inner {
         self.leave(index, done)
     }
 
-    /// Gives the unit back, after what others have wished meanwhile.
+    /// Releases the unit, after carrying out requests that arrived meanwhile.
     fn leave(&self, index: usize, done: Result<(), Error>) -> Result<(), Error> {
         let lock = &self.units[index].lock;
         while lock.compare_exchange(BUSY, IDLE, SeqCst, SeqCst).is_err() {
             lock.store(BUSY, SeqCst);
-            // Their failure is nobody's here; the next wish meets it again.
+            // Their failure cannot be reported here; the next request meets it again.
             let _ = self.apply(index, false);
         }
         done
     }
 
-    /// What the unit's CPUs wish: the fastest; [`REST`] if one without a wish decides.
+    /// The fastest request of the unit's CPUs; [`REST`] if a CPU without a request decides.
     fn target(&self, unit: &UnitState) -> u32 {
         let base_khz = unit.unit.speeds.base_khz;
         let wishes = unit.unit.cpus.iter().map(|&cpu| self.wishes_khz[cpu as usize].load(SeqCst));

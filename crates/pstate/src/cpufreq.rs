@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! P-states by the kernel's cpufreq: `/sys/devices/system/cpu/cpufreq/policyN`.
+//! P-states through the kernel's cpufreq: `/sys/devices/system/cpu/cpufreq/policyN`.
 //!
-//! A policy is the CPUs that the driver sets together. Two ways:
+//! A policy is the CPUs that the driver sets together. There are two methods:
 //!
 //! - **setspeed**: at first use a policy gets the governor `userspace`; `scaling_setspeed` then
 //!   sets the frequency within the write. At rest it runs at its base frequency (what it had, if

@@ -42,11 +42,11 @@ pub enum Error {
     NoBackend,
     /// The CPU is not online, or no frequency control covers it.
     NoCpu(u32),
-    /// This way takes wishes of threads, not of CPUs.
+    /// This method takes requests for threads, not for CPUs.
     ByThread,
     /// The frequency is not one of the CPU's.
     OffTable {
-        /// What was asked for.
+        /// What was requested.
         asked_khz: u32,
         /// The nearest settable frequency below, 0 if there is none.
         below_khz: u32,
@@ -56,9 +56,9 @@ pub enum Error {
     /// A write was accepted but did not read back: a lock bit, or hardware or firmware that
     /// overrides it. What was written has been undone.
     NotKept(Place),
-    /// Somebody else has changed the governor since we did: the frequency is theirs.
+    /// Another program has changed the governor since we did: the frequency is under its control.
     Taken(Place),
-    /// A limit of somebody else's is in the way: `scaling_min_freq` or `scaling_max_freq`.
+    /// A limit that another program has set does not allow it: `scaling_min_freq` or `scaling_max_freq`.
     Limited(Place),
     /// This machine has no switch for turbo, or it is held by the firmware.
     NoTurboSwitch,
@@ -104,17 +104,17 @@ impl fmt::Display for Error {
         match *self {
             Error::NoBackend => write!(
                 f,
-                "no P-state control on this machine for this user; the control's choice says why"
+                "this user has no P-state control on this machine; the control's choice says why"
             ),
             Error::NoCpu(cpu) => {
                 write!(f, "CPU {cpu} is not online or has no frequency control")
             }
             Error::ByThread => write!(
                 f,
-                "the scheduler takes wishes of threads, not of CPUs: wish for a registered thread"
+                "the scheduler takes requests for threads, not for CPUs: use a registered thread"
             ),
             Error::OffTable { asked_khz, below_khz, above_khz } => {
-                write!(f, "{asked_khz} kHz is no P-state of this CPU; nearest: ")?;
+                write!(f, "{asked_khz} kHz is not a P-state of this CPU; nearest: ")?;
                 match (below_khz, above_khz) {
                     (0, above) => write!(f, "{above} kHz, the lowest"),
                     (below, 0) => write!(f, "{below} kHz, the highest"),
@@ -123,8 +123,8 @@ impl fmt::Display for Error {
             }
             Error::NotKept(place) => write!(
                 f,
-                "{place:?} took a value but did not keep it: locked by the firmware, or somebody \
-                 else writes it too; it was put back"
+                "{place:?} took a value but did not keep it: the firmware locks it, or another \
+                 program writes it too; the old value was restored"
             ),
             Error::Taken(place) => write!(
                 f,
@@ -133,12 +133,12 @@ impl fmt::Display for Error {
             ),
             Error::Limited(place) => write!(
                 f,
-                "{place:?}, which somebody else has set, is in the way: lift that limit first"
+                "the limit {place:?}, which another program has set, does not allow this: lift it first"
             ),
             Error::NoTurboSwitch => write!(f, "this machine has no switch for turbo"),
             Error::NoModel => write!(
                 f,
-                "no model of a machine has that name, and no file there describes one; built in: {}",
+                "there is no built-in machine model of that name, and no such model file; built in: {}",
                 PSTATE_FILES.map(|(id, _)| id).join(", ")
             ),
             Error::System(errno, place) => write!(f, "{place:?}: {}", reason(errno)),
@@ -174,7 +174,7 @@ mod tests {
         assert!(text(5, 0).ends_with("5 kHz, the highest"));
     }
 
-    /// System errors tell the file and the system's reason.
+    /// System errors name the file and the system's reason.
     #[test]
     fn system_errors_name_the_file() {
         let error = Error::System(libc::EACCES, Place::new("dev/cpu/0/msr"));

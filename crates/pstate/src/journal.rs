@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What was changed, and how it was before: memory that outlives the program.
 //!
-//! Problem: a program that set its cores to the lowest P-state and is then killed leaves a slow
-//! machine behind. No handler runs on SIGKILL, and a file of what was changed is one more thing to
-//! be left behind, to be stale, to be owned by the wrong user.
+//! Problem: if a program sets its cores to the lowest P-state and is then killed, the machine stays
+//! slow. No handler runs on SIGKILL, and a file that lists the changes can itself be left over, be
+//! stale, or be owned by the wrong user.
 //!
 //! Idea: the journal has one slot for each setting that may ever change. What was changed, and in which order, is in
 //! memory shared by this process and its watchdog (`watchdog.rs`): a few stores for each change. What is to be written
@@ -19,20 +19,20 @@
 //!                      found    | n      <- pending  written   changed, n-th of all
 //! ```
 //!
-//! Rights: a program may open frequency control as root, and then become somebody else. Whoever it is then can scribble
-//! over the shared part, and make a change look undone, or undone ones look done. The watchdog, which is
-//! root still, writes nothing but what it found itself, to where it found it.
+//! Rights: a program may open frequency control as root, and then become another user. That user can overwrite
+//! the shared part, and make a change look undone, or undone ones look done. The watchdog, which is
+//! still root, writes only values that it has read itself, to where it read them.
 //!
 //! Restoring goes from the last to the first, since a later change may need an earlier one (the
 //! frequency is set under the governor that was set before). Every value is read back; what is
 //! not as it was is written again, because the kernel refuses a minimum above the maximum and
 //! applies limits later, in a worker.
 //!
-//! Others: a governor or a turbo switch that somebody else has changed since (it holds neither what
-//! we wrote last nor what we wrote before that) is theirs, and stays. For frequencies the same
-//! cannot be told apart from the kernel's own rounding, so they are always written.
+//! Others: a governor or a turbo switch that another program has changed since (it holds neither what
+//! we wrote last nor what we wrote before that) is left unchanged. For frequencies, such a change
+//! cannot be distinguished from the kernel's own rounding, so they are always written.
 //!
-//! Limits: what was found is the *effective* value, where somebody else's limit may have been
+//! Limits: what was found is the *effective* value, where another program's limit may have been
 //! mixed in. A CPU that is gone has nothing to restore, the kernel starts anew when it returns.
 //!
 //! One writer per setting: callers hold the lock of its unit (`control.rs`) or are alone.
@@ -76,7 +76,7 @@ pub(crate) struct Spec {
     pub form: Form,
     /// Registers: the bits that are ours; the others are kept as they are at each write.
     pub mask: u64,
-    /// Somebody else's later change stays.
+    /// A later change by another program stays.
     pub yields: bool,
 }
 
@@ -143,7 +143,7 @@ struct Slot<'a> {
 pub struct Restored {
     /// Settings that are as they were found.
     pub restored: u32,
-    /// Settings that somebody else has changed since, and that stay theirs.
+    /// Settings that another program has changed since, and that are left unchanged.
     pub left: u32,
     /// Settings that could not be put back.
     pub failed: u32,

@@ -3,11 +3,11 @@
 //!
 //! Problem: frequency scaling was made to save energy, and reacts to load after milliseconds. A
 //! program knows earlier and better which of its cores should be fast now: the one in the critical
-//! section, not those that wait for it (TURBO). But a program that changes what belongs to the
-//! whole machine must leave no trace, however it ends.
+//! section, not those that wait for it (TURBO). But a program that changes settings of the
+//! machine must restore all of them, however it ends.
 //!
-//! Idea: [`Control`] finds a way to set P-states ([`Way`]), and says which and why. Each CPU has a
-//! wish (boost, slow, a frequency, none); CPUs that are set together get the fastest wish among
+//! Idea: [`Control`] chooses a method to set P-states ([`Way`]), and reports which and why. Each CPU has a
+//! request (boost, slow, a frequency, none); CPUs that are set together get the fastest request among
 //! them, as hardware does. What is changed is noted before it is changed, in memory shared with a
 //! watchdog process that restores it if the program cannot.
 //!
@@ -25,9 +25,9 @@
 //! (`fake.rs`, feature `fake`).
 //!
 //! # Parts
-//! `control` (wishes, one lock per unit), `backend` (what a way must do), `choice` (of one), `cpufreq`, `msr`
-//! (the ways), `scheduler` (the way that goes by threads), `simulated` (a model in the machine's place), `speeds` (what can be set), `domains` (who shares a clock), `turbo` (for how many cores), `journal`,
-//! `watchdog`, `notary` (restoring), `raw`, `value` (files without allocation), `wishes` (what boosted locks ask for).
+//! `control` (requests, one lock per unit), `backend` (what a method must do), `choice` (of one), `cpufreq`, `msr`
+//! (the methods), `scheduler` (the method for threads), `simulated` (a model instead of the machine), `speeds` (what can be set), `domains` (CPUs that share a clock), `turbo` (for how many cores), `journal`,
+//! `watchdog`, `notary` (restoring), `raw`, `value` (files without allocation), `wishes` (requests of boosted locks).
 
 mod backend;
 mod choice;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the program and its watchdog say to each other: a byte each, and a setting's number behind [`NOTE`].
+//! The messages between the program and its watchdog: one byte each, followed by a setting's number for [`NOTE`].
 
 use std::sync::Mutex;
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! P-states by a scheduler that tells the frequency governor what each thread asks for: the lane's, under sched_ext
+//! P-states by a scheduler that passes each thread's request to the frequency governor: the lane's, under sched_ext
 //! (policy/target.h, bpf/target.bpf.h).
 //!
 //! Problem: setting P-states takes root, is a system call, and belongs to CPUs, while it is threads that are in a hurry
 //! and are moved from CPU to CPU.
 //!
-//! Idea: a thread has a *target*, a share of a CPU's capacity, in memory that it shares with the scheduler, which tells
-//! the governor of whichever CPU the thread runs on. Nothing on the machine is set, so nothing is to be restored: a
+//! Idea: a thread has a *target*, a share of a CPU's capacity, in memory that it shares with the scheduler, which passes it
+//! to the governor of whichever CPU the thread runs on. No setting of the machine changes, so nothing has to be restored: a
 //! target ends with its thread, and all of them with the scheduler.
 //!
-//! What is here: whether the machine is fit for it, and which target is which frequency. Who talks to the scheduler is
-//! the crate `turbolane`; a wish for a CPU is refused ([`Error::ByThread`]).
+//! This file decides whether the machine supports it, and converts targets and frequencies. The crate `turbolane`
+//! communicates with the scheduler; a request for a CPU is refused ([`Error::ByThread`]).
 //!
-//! Fit is the governor `schedutil` alone: under others the kernel notes targets and nobody looks.
+//! Only the governor `schedutil` is suitable: under others the kernel stores targets but does not use them.
 //!
 //! ```text
 //!   schedutil:  frequency = 1.25 * target / 1024 * fastest, then the next P-state above
@@ -24,7 +24,7 @@
 //!
 //! Limits: where the kernel does not know a CPU's fastest clock (no APERF and MPERF, as in most virtual machines, or a
 //! CPU whose turbo it cannot read), schedutil scales by the present clock: then there are only the slowest and the
-//! fastest, with the border at 655 of 1024, and the way there is one step per tick. A thread that migrates to a CPU with
+//! fastest, with the border at 655 of 1024, reached by one step per tick. A thread that migrates to a CPU with
 //! another fastest clock takes the share along, not the frequency.
 
 use crate::backend::{Backend, Found, Machine, TakesTargets, Unit};
@@ -68,7 +68,7 @@ pub(crate) fn find(
     }
     match scheduler {
         Some(takes_targets) => takes_targets()?,
-        None => return Err("it takes wishes of threads, which a session speaks for".into()),
+        None => return Err("it takes requests for threads only, through a session".into()),
     }
     let what = format!(
         "targets of threads, by the lane's scheduler and governor {LISTENS}, cpufreq driver {driver}, {} policies",

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A machine that is a model: what a program asks for is granted with the model's costs, on no hardware.
+//! A machine that is a model: it grants a program's requests with the model's costs, without hardware.
 //!
-//! Problem: a program that boosts its critical sections cannot be tried where nobody may set P-states: in a
+//! Problem: a program that boosts its critical sections cannot be tried where P-states cannot be set: in a
 //! test, in a virtual machine, on one's notebook. The folders of `fake.rs` take what is written and do not react.
 //!
-//! Idea: a machine of `data/pstates` (TURBO's, or a file like them) stands in the place of the hardware. A
-//! change holds its caller up for as long as the register write does, and then the clock goes to where
+//! Idea: a machine of `data/pstates` (TURBO's, or a file like them) replaces the hardware. A
+//! change delays its caller for as long as the register write does, and then the clock goes to where
 //! it was sent, in a straight line as TURBO 8 draws it. What the program itself executes is not slowed or sped
 //! up; what the core would have done is counted:
 //!
@@ -19,8 +19,8 @@
 //! TURBO 8 measured three changes, and a lock makes others too. A rise costs the published rise, its ramp in
 //! proportion to its height; a fall costs the published fall to slow if it ends there, else the one to base.
 //!
-//! Time is [`Time`]: the machine's, or, for tests that give the same result again, one that passes
-//! when told to.
+//! Time is [`Time`]: the machine's, or, for tests that give the same result again, one that the
+//! test advances.
 //!
 //! Limits: one clock for each module; no C-states, no power, no turbo that ends because many cores are busy; a
 //! package with one clock for all (Intel's of TURBO 4) has nothing to set.

@@ -5,21 +5,21 @@
 //!
 //! Idea: when frequency control is opened, the process splits off a copy of itself that does
 //! nothing but wait for its end, and then restores what the shared journal says was changed
-//! (`journal.rs`). It notices the end in two ways:
+//! (`journal.rs`). It notices the end by two descriptors:
 //!
 //! - a *pidfd* of the program becomes readable when its last thread is gone, whatever the cause;
 //! - a *socket* whose other end the program holds, close-on-exec: when the program replaces itself
-//!   by another one (execve), nobody is left who knows the settings. The socket alone would not do:
+//!   by another one (execve), no process is left that knows the settings. The socket alone is not enough:
 //!   a child that the program forked holds it too and may outlive it.
 //!
-//! Before that, the program asks it by the same socket to note what a setting holds ([`Notary`]): what it restores, and
-//! where, it knows from nobody else.
+//! Before that, the program requests over the same socket that it saves the value of a setting ([`Notary`]): it restores
+//! only values and places that it has read itself.
 //!
-//! Staying out of the way: it is a session of its own, so that a signal to the program's process
+//! Isolation: it is a session of its own, so that a signal to the program's process
 //! group or terminal does not reach it, blocks all signals, and has closed every descriptor but
 //! those three. Its end raises no SIGCHLD and no `wait` of the program sees it (it is cloned
 //! without an exit signal). It keeps the program's rights of that moment, so a program may open
-//! frequency control as root and then become somebody else.
+//! frequency control as root and then become another user.
 //!
 //! Limits: whoever kills every process at once (a cgroup's `kill`, the end of a PID namespace,
 //! power) kills it too. It shares the program's memory copy-on-write: open frequency control before

@@ -12,8 +12,8 @@
 //! # Ok::<(), pstate::Error>(())
 //! ```
 //!
-//! A lock has nobody to tell that a wish was refused: whether this machine grants wishes at all says
-//! [`Control::choice`], before the lock is made.
+//! A lock cannot report that a request was refused: [`Control::choice`] shows whether this machine grants requests
+//! at all, before the lock is made.
 
 use locks::CpuFrequency;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! P-states on folders that serve as test machines: which way is taken and why, what is written,
+//! P-states on folders that serve as test machines: which method is chosen and why, what is written,
 //! what is refused, and that everything is as it was afterwards.
 
 use std::fs::{self, File};
@@ -280,7 +280,7 @@ fn another_tools_limit_fail() {
     fs::write(&max, "1500000\n").unwrap();
     let control = machine.open(None);
     let error = control.boost(0).unwrap_err();
-    assert!(error.to_string().contains("scaling_max_freq, which somebody else"), "{error}");
+    assert!(error.to_string().contains("scaling_max_freq, which another program"), "{error}");
     control.slow(0).unwrap();
     fs::write(&max, "3401000\n").unwrap();
     control.boost(0).unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way that goes by threads, on folders that serve as test machines: when it is taken, when it is refused and with
-//! which words, and that nothing is ever set by it.
+//! The method for threads, on folders that serve as test machines: when it is chosen, when it is refused and with
+//! which words, and that it never sets anything.
 
 use std::fs;
 
@@ -110,7 +110,7 @@ fn what_is_missing_is_named_fail() {
     let root = machine(ORDINARY);
     assert_eq!(why(&root, Err("nobody there")), ("none: scheduler: nobody there".into(), true));
     let alone = Control::open(&options(&root, Some(Way::Scheduler))).unwrap();
-    assert!(alone.choice().why.contains("which a session speaks for"), "{:?}", alone.choice());
+    assert!(alone.choice().why.contains("through a session"), "{:?}", alone.choice());
     let plain = Control::open(&options(&root, None)).unwrap();
     assert!(!plain.choice().why.contains("scheduler"), "{:?}", plain.choice());
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a running scheduler tells about itself.
+//! What a running scheduler reports about itself.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,45 +11,45 @@ crate::statistics! {
         counter interval_ns "" "time that the counters cover",
         gauge wide_cpus "widecpu" "wide CPUs",
         gauge standing_by ""
-            "1 while automatic sizing keeps no wide code apart, as it would cost more than it saves",
+            "1 while automatic sizing does not separate wide code, because it would cost more than it saves",
         gauge winnable_permille ""
-            "what keeping wide code apart could save at most, at the last look: CPU time in 1000",
+            "most CPU time that separating wide code could save, in thousandths, when last estimated",
         counter wide_run_ns "wide" "CPU time of wide tasks",
         counter scalar_run_ns "scalar" "CPU time of scalar tasks",
-        counter default_run_ns "default" "CPU time of tasks that nobody classified",
+        counter default_run_ns "default" "CPU time of unclassified tasks",
         counter wide_wait_ns "widewait" "time that wide tasks waited for a CPU",
         counter scalar_wait_ns "" "time that scalar tasks waited for a CPU",
         counter default_wait_ns "" "time that unclassified tasks waited for a CPU",
-        counter wide_runs "" "times a wide task was given a CPU",
-        counter scalar_runs "" "times a scalar task was given a CPU",
-        counter default_runs "" "times an unclassified task was given a CPU",
+        counter wide_runs "" "times that a wide task got a CPU",
+        counter scalar_runs "" "times that a scalar task got a CPU",
+        counter default_runs "" "times that an unclassified task got a CPU",
         counter degraded_ns "degraded"
-            "time of wide tasks on CPUs that are too low for them, where their affinity left no other",
+            "time of wide tasks on CPUs of a too low class, because their affinity allows no other",
         counter leaving_ns ""
-            "time of wide tasks on scalar CPUs, in the kernel, on their way to a wide CPU",
-        counter guest_ns "guest" "time of scalar tasks on wide CPUs that had nothing wide to run",
-        counter migrations "migr" "tasks that started on another CPU than they last ran on",
+            "time of wide tasks on scalar CPUs, in the kernel, before they move to a wide CPU",
+        counter guest_ns "guest" "time of scalar tasks on wide CPUs that had no wide task to run",
+        counter migrations "migr" "tasks that started on a different CPU from the one they last ran on",
         counter migrations_to_wide ""
-            "of them, wide tasks that left a CPU whose class was too low for them",
+            "migrations of wide tasks from a CPU whose class was too low for them",
         counter migrations_from_wide ""
-            "of them, tasks that were not wide and left a wide CPU for a scalar one",
-        counter misfits "misfit" "tasks that started on a CPU of a wrong class and were sent on",
-        counter type_changes "types" "tasks that turned wide or turned scalar",
-        counter hint_events "" "begins and ends that hints told",
+            "migrations of other tasks from a wide CPU to a scalar one",
+        counter misfits "misfit" "tasks that started on a CPU of the wrong class and were moved",
+        counter type_changes "types" "changes of tasks to wide or to scalar",
+        counter hint_events "" "hint begin/end events",
         counter mark_events "" "entries to marked functions and returns from them",
         counter trap_events "" "wide instructions that the trap module caught",
-        counter score_events "" "tasks whose power score came to speak for another level",
+        counter score_events "" "changes of a task's level by its power score",
         counter heuristic_ends "" "wide periods that a heuristic or a timeout ended",
-        counter preemptions "preempt" "other work sent away from wide CPUs for wide work",
-        counter preemption_searches "" "searches for a CPU whose work wide work can displace",
-        counter preemption_looks "" "CPUs that these searches looked at",
+        counter preemptions "preempt" "preemptions of other work on wide CPUs for wide work",
+        counter preemption_searches "" "searches for a CPU whose task wide work can preempt",
+        counter preemption_looks "" "CPUs examined in these searches",
         counter steals "" "tasks taken from the queue of another last-level cache",
         counter size_changes "" "changes of the wide CPUs, by automatic sizing or by request",
         counter overlooked ""
-            "tasks that were found waiting for more than a slice while a CPU for them was idle",
-        counter target_changes "" "performance targets of threads that the frequency governor was told",
+            "tasks found waiting for longer than a slice while a suitable CPU was idle",
+        counter target_changes "" "target updates sent to the frequency governor",
         counter wide_on_scalar_ticks "wrong"
-            "timer ticks that saw wide code on a scalar CPU, degraded tasks not counted",
+            "timer ticks that saw wide code on a scalar CPU, excluding degraded tasks",
         counter shared_atomics ""
             "atomic operations of the scheduler on cache lines that several CPUs write",
         counter ticks "" "timer ticks",
@@ -90,7 +90,7 @@ pub struct CpuTimes {
     pub wide_run_ns: u64,
     /// CPU time of scalar tasks.
     pub scalar_run_ns: u64,
-    /// CPU time of tasks that nobody classified.
+    /// CPU time of unclassified tasks.
     pub default_run_ns: u64,
 }
 
@@ -149,7 +149,7 @@ impl LaneStatus {
             ("running for", crate::text::duration(self.uptime_ns)),
             ("wide CPUs", none_if_empty(&self.wide_cpus)),
             ("scalar CPUs", none_if_empty(&self.scalar_cpus)),
-            ("wide code", self.standby.clone().unwrap_or("is kept apart as requested".into())),
+            ("wide code", self.standby.clone().unwrap_or("separated, as requested".into())),
             ("marks", none_if_empty(&self.marks.join(", "))),
         ] {
             table.row(vec![what.into(), value]);

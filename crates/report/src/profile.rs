@@ -83,7 +83,7 @@ impl ProfileReport {
         let mut text =
             format!("{}{variant} on {} under {}\n", self.load, self.machine, self.policy);
         let facts = format!(
-            "{} samples, one in {} of load; each a pause of {} and a look of {}",
+            "{} samples, one in {} of load; each with a pause of {} and an observation of {}",
             self.samples,
             crate::text::duration(self.interval_ns),
             crate::text::duration(self.pause_ns),
@@ -110,7 +110,7 @@ impl ProfileReport {
                 None => String::new(),
             };
             let says = format!(
-                "The simulation's own account: {} of busy time at a reduced level{avoidable}.",
+                "Ground truth of the simulation: {} of busy time at a reduced level{avoidable}.",
                 pct(truth.reduced_pct)
             );
             text.push('\n');

@@ -207,8 +207,10 @@ impl RecordSummary {
                 &format!(", {:.0} a second", self.events as f64 / (self.duration_ns as f64 / 1e9));
         }
         if self.late_events > 0 {
-            text +=
-                &format!("; {} told too late, with the time of the one before", self.late_events);
+            text += &format!(
+                "; {} reported too late, with the time of the event before",
+                self.late_events
+            );
         }
         text
     }
@@ -275,11 +277,11 @@ fn more(rows: usize, top: usize, what: &str) -> String {
 impl StallSummary {
     fn text(&self) -> String {
         if self.count == 0 {
-            return "none: no CPU stood still".into();
+            return "none: every CPU executed code all the time".into();
         }
         let (total, longest) = (duration(self.total_ns), duration(self.longest_ns));
         format!(
-            "CPUs stood still {} times, {total} of CPU time in all, {longest} at most",
+            "CPUs executed nothing {} times, {total} of CPU time in total, {longest} at most",
             self.count
         )
     }

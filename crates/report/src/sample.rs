@@ -81,8 +81,8 @@ pub struct Victim {
     pub of: u64,
 }
 
-const ABOUT: &str = "A sample in such a function says that the CPU was in code that can reach the level, not that it ran a wide \
-    instruction then. Victims are an estimate: whether the clock was low is not seen.";
+const ABOUT: &str = "A sample in such a function shows that the CPU was in code that can reach the level, not that it executed a wide \
+    instruction then. Victims are an estimate: the samples do not show whether the clock was low.";
 
 impl SampleReport {
     /// Version of the format.

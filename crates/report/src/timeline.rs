@@ -104,8 +104,8 @@ impl Demand {
                 duration(unmet_ns),
             ),
             Demand::Levels { hold_ns, raised_ns, least_ns, most_ns, most } => format!(
-                "by the levels, between {} and {} of {} at a raised level, less the hold of {} behind each time; the \
-                 {} is replayed. What happened within a hold cannot be seen: gaps shorter than it count as demand",
+                "by the levels, between {} and {} of {} at a raised level, excluding the hold time of {} after each demand; \
+                 the {} is replayed. Demand within a hold time cannot be seen: gaps shorter than it count as demand",
                 duration(least_ns),
                 duration(most_ns),
                 duration(raised_ns),
@@ -210,7 +210,11 @@ fn sensible(number: usize, period: Period) -> Result<Period, DataError> {
         return Err(refuse(number, what, format!("write several of at most {AMOUNT_MAX}")));
     }
     if period.sensitive_frac.is_some_and(|frac| !(0.0..=1.0).contains(&frac)) {
-        return Err(refuse(number, "sensitive_frac is no fraction", "write a number from 0 to 1"));
+        return Err(refuse(
+            number,
+            "sensitive_frac is not a fraction",
+            "write a number from 0 to 1",
+        ));
     }
     Ok(period)
 }
@@ -288,7 +292,7 @@ mod tests {
             (first.clone() + "{\"idle_ns\":2,\"level\":1}\n", 2, "nothing that code has"),
             (first.clone() + "{\"cycles\":-1}\n", 2, "invalid value"),
             (first.clone() + "{\"cycles\":99999999999999}\n", 2, "too much"),
-            (first.clone() + "{\"cycles\":1,\"sensitive_frac\":1.5}\n", 2, "no fraction"),
+            (first.clone() + "{\"cycles\":1,\"sensitive_frac\":1.5}\n", 2, "not a fraction"),
             (first + "{\"cycles\":1,\"marks\":[\"x\"]}\n", 2, "unknown variant"),
         ] {
             let error = read(&text).unwrap_err();

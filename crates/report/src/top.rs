@@ -2,7 +2,7 @@
 //! `turbolane top`: what CPUs and tasks did in one interval.
 //!
 //! The document is `{"schema":1,"interval_ns":...,"lane":...,"totals":...,"cpus":[...],
-//! "tasks":[...]}`. All rates and shares are about the interval alone. What the lane tells is
+//! "tasks":[...]}`. All rates and shares are about the interval alone. What the lane reports is
 //! `null` where there is none or where it may not be asked ([`Top::lane_why`] says which), and so
 //! is what this machine cannot show.
 

@@ -179,9 +179,9 @@ impl Effect {
                 format!("no difference found: more than {margin_pct} % is ruled out ({interval})")
             }
             Verdict::NotEnoughRuns => format!(
-                "not enough runs to tell ({interval}); a difference of {margin_pct} % takes about {} \
+                "not enough runs for a verdict ({interval}); to find a difference of {margin_pct} %, make {} runs \
                  of each kind",
-                self.runs_needed.map_or("more".into(), |runs| runs.to_string())
+                self.runs_needed.map_or("more".into(), |runs| format!("about {runs}"))
             ),
         }
     }
@@ -197,14 +197,14 @@ impl VerifyReport {
             if let Some(around_ns) = side.around_ns {
                 let time = shown(around_ns as f64, true);
                 let told = format!(
-                    "each run of {name} took {time} more to take over and to give back, which is not compared"
+                    "each run of {name} took {time} more to load and unload the scheduler, which is not compared"
                 );
                 text += &wrap("note: ", &told, width);
             }
             if let Some(why) = &side.failure {
                 let (failed, runs) = (side.failed, self.runs);
                 let told = format!(
-                    "{failed} of {runs} runs of {name} failed and do not count; the first: "
+                    "{failed} of {runs} runs of {name} failed and are not used; the first: "
                 );
                 text += &wrap("partial: ", &(told + why), width);
             }

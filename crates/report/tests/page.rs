@@ -2,7 +2,7 @@
 //! Pages in a real browser: they draw what their reports say, their buttons, tooltips and zoom do what they say,
 //! and they make no request.
 //!
-//! How: the page is written to a file with one more script behind its own (`page_clicks.js` for simulations,
+//! How: the page is written to a file with one more script after its own (`page_clicks.js` for simulations,
 //! `locks_clicks.js` for lock benchmarks), which clicks through it by the events that a user's pointer makes and leaves what it saw as
 //! JSON in the page. A headless Chromium loads the file and prints the page as it is then.
 //!
@@ -162,7 +162,7 @@ fn the_timeline_answers() {
         let (few, all) =
             (seen["height_few"].as_f64().unwrap(), seen["height_all"].as_f64().unwrap());
         assert!(all > 1.4 * few, "six cores need more room than four: {few}, {all}");
-        assert!(text(&seen, "halt_tip").contains("stands still"), "{}", text(&seen, "halt_tip"));
+        assert!(text(&seen, "halt_tip").contains("halted"), "{}", text(&seen, "halt_tip"));
     }
 }
 
@@ -212,7 +212,7 @@ fn sweep(model: Option<&str>, has_energy: bool) -> Sweep {
     Sweep {
         model: model.map(String::from),
         threads: 2,
-        pstates: model.is_none().then(|| "none: as asked for".to_string()),
+        pstates: model.is_none().then(|| "none: as requested".to_string()),
         points: spin.into_iter().chain(owner).collect(),
         break_evens: vec![
             BreakEven { strategy: "owner".into(), section_cycles: Some(50_000.0) },
@@ -235,7 +235,7 @@ fn lock_curves_are_drawn() {
         (&5.into(), &2.into(), &1.into())
     );
     let here = &seen["clock"]["panels"][1];
-    assert!(text(here, "about").contains("P-states: none: as asked for"), "{here}");
+    assert!(text(here, "about").contains("P-states: none: as requested"), "{here}");
     assert!(text(&seen, "tip").contains("3.00\u{a0}GHz"), "{}", text(&seen, "tip"));
     assert_eq!(seen["energy"]["pressed"], serde_json::json!(["Energy"]));
     assert_eq!(seen["energy"]["panels"][0]["points"], 5);

@@ -66,7 +66,7 @@ fn ids_name_their_paper() {
         let ids = ids.chain(paper.series.iter().map(|series| &series.id));
         for id in ids.chain(paper.orders.iter().map(|order| &order.id)) {
             assert!(id.starts_with(&paper.document.to_lowercase()), "{id}");
-            assert!(seen.insert(id.clone()), "{id} is there twice");
+            assert!(seen.insert(id.clone()), "{id} appears twice");
         }
     }
 }
@@ -262,8 +262,8 @@ fn mistakes_are_refused_at_their_line_fail() {
     let good = PAPER_FILES[0].1;
     for (from, to, says) in [
         ("schema = 1", "schema = 7", "schema 7 is not known"),
-        ("id = \"sfma-plain-avx512-gain\"", "id = \"sfma-plain-avx2-gain\"", "is there twice"),
-        ("id = \"sfma-plain-avx512-gain\"", "id = \"SFMA 2\"", "is no id"),
+        ("id = \"sfma-plain-avx512-gain\"", "id = \"sfma-plain-avx2-gain\"", "appears twice"),
+        ("id = \"sfma-plain-avx512-gain\"", "id = \"SFMA 2\"", "is not a valid id"),
         ("workload = \"nginx-plain\"", "workload = \"apache\"", "workload \"apache\" is not known"),
         ("policy = \"unmodified\" }", "policy = \"magic\" }", "policy \"magic\" is not known"),
         ("variant = \"avx2\"", "variant = \"avx1024\"", "variant \"avx1024\" is not known"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Published beside simulated: a simulation that behaves exactly as the papers measured is told to
+//! Published and simulated figures: a simulation that behaves exactly as the papers measured is reported to
 //! reproduce them, one that does not is caught, and nothing counts twice or for free.
 
 use std::collections::BTreeMap;

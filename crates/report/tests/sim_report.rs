@@ -76,7 +76,7 @@ fn the_table_is_aligned() {
     );
     assert!(rows[2].contains("+9.7%"), "{}", rows[2]);
     assert!(rows[0].contains(" - "), "energy is unknown: {}", rows[0]);
-    assert!(text.contains("assumed, as nobody published it: "), "{text}");
+    assert!(text.contains("assumed, because not published: "), "{text}");
     assert!(lines.iter().all(|line| line.trim_end() == *line), "no blanks at the ends");
 }
 

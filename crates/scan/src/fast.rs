@@ -4,8 +4,8 @@
 //! **Problem.** iced-x86 decodes 125 to 195 MB of code a second here; most of that is spent on
 //! instructions of which the scanner only needs to know where the next one begins.
 //!
-//! **Idea.** In 64-bit code the opcode alone tells, for the common instructions without VEX or EVEX
-//! prefix, whether a ModRM byte and how large a constant follow. A table holds that. Whatever is not in
+//! **Idea.** In 64-bit code the opcode alone determines, for the common instructions without VEX or EVEX
+//! prefix, whether a ModRM byte and how large a constant follow. A table has this. Whatever is not in
 //! it, has another prefix than 66, REX, F2 or F3 in their usual places, or is wrong in some form, is
 //! left to iced-x86 ([`Kind::Slow`]); so is everything with VEX, EVEX or XOP.
 //!

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Basic blocks of a function, and which of them can be reached.
 //!
-//! A block begins at the function's first instruction, behind every branch, and wherever a branch of
+//! A block begins at the function's first instruction, after every branch, and wherever a branch of
 //! the function leads to. A jump through a register may lead to every block that no known edge leads
 //! to: jump tables are not read.
 //!

@@ -24,7 +24,7 @@
 //! vectors and none of these bits is part of its opcode.
 //!
 //! A test compares remembered and decoded instructions for every opcode, with random registers and random bytes
-//! behind.
+//! after it.
 //!
 //! **What is not remembered.** Instructions with an index of vectors: whether they are valid depends on the
 //! SIB. `vzeroupper`, which has no ModRM. What is no instruction.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads a file that others may change meanwhile, and that may be mostly holes.
 //!
-//! **Problem.** A mapped file that somebody truncates ends the process by SIGBUS. Read as a whole, a sparse file of
+//! **Problem.** If a mapped file is truncated, SIGBUS ends the process. If files are read completely, a sparse file of
 //! gigabytes, which costs its maker nothing, fills memory.
 //!
 //! **Idea.** The bytes are copied, piece by piece, into an anonymous mapping of the file's length. A page of zeros is not copied:

@@ -5,11 +5,11 @@
 //! stripped libx265. But the same gaps between functions hold tables of constants, padding, boot code of 16
 //! bits, and most bytes decode as something.
 //!
-//! **Idea.** Somebody uses a function: a pointer in data or relocations, an instruction that computes its
+//! **Idea.** Something uses each function: a pointer in data or relocations, an instruction that computes its
 //! address, a call. From each such place decode to the last flow: the return or jump that no branch passes.
 //! What is found there must look like a function ([`is_plausible`]), and may call the next one, so this goes
-//! in rounds. What remains is decoded in the same way from where the padding ends. If it begins behind another
-//! function, aligned as functions are, and looks like one, it is taken to be one that nobody uses
+//! in rounds. What remains is decoded in the same manner from where the padding ends. If it begins after another
+//! function, aligned as functions are, and looks like one, it is taken to be one that nothing uses
 //! ([`Source::Padding`]; x265 has some); else it is attributed to no function ([`Source::Guess`]).
 //!
 //! Limits: a jump through a register ends a function, so that what its table leads to is a guess.

@@ -4,14 +4,14 @@
 //! **Problem.** Nine of ten functions of most libraries have nothing wide, and most of the time would go
 //! into showing that.
 //!
-//! **Idea.** A wide instruction has a VEX, EVEX or XOP prefix, whose bytes say its length; `cpuid` and
-//! `xgetbv` have opcodes of their own; and a call, jump or `lea` that leads into a gap has its distance behind
-//! its opcode. Where none of these patterns is found at any byte, whether or not an instruction
+//! **Idea.** A wide instruction has a VEX, EVEX or XOP prefix, whose bytes determine its length; `cpuid` and
+//! `xgetbv` have opcodes of their own; and a call, jump or `lea` that leads into a gap has its distance after
+//! its opcode. If none of these patterns is found at any byte, whether or not an instruction
 //! begins there, the function holds no such instruction. So skipping it changes nothing: a test compares
-//! the patterns with iced-x86 for every prefix and opcode, another one whole libraries with and without.
+//! the patterns with iced-x86 for every prefix and opcode, another one complete libraries with and without.
 //!
 //! **Two steps.** The first two bytes of the patterns are looked for at 32 places at a time ([`marks`]), and mark
-//! one place of eight or ten. There the whole pattern is compared, and a branch's target looked up. Bytes that
+//! one place of eight or ten. There the complete pattern is compared, and a branch's target looked up. Bytes that
 //! fit a pattern of a prefix are decoded by iced-x86, from the prefix on, to be sure.
 //!
 //! ```text
@@ -19,7 +19,7 @@
 //! C4, 8F  RXBmmmmm WvvvvLpp opcode    wide if L; tiles have L = 0 and map 2
 //! 62      RXBR0mmm Wvvvv1pp zLLbVaaa  wide if LL is not 00, or b (rounding: LL is the mode)
 //! 0F A2, 0F 01 D0                     cpuid, xgetbv
-//! E8, E9, 0F 8x, C7 F8, 8D xx...101   call, jmp, jcc, xbegin, lea: behind it 32 bits of distance
+//! E8, E9, 0F 8x, C7 F8, 8D xx...101   call, jmp, jcc, xbegin, lea: followed by 32 bits of distance
 //! ```
 
 use iced_x86::Decoder;

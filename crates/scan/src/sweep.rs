@@ -7,7 +7,7 @@
 //! is counted by name ([`crate::traits`]).
 //!
 //! **Data.** What is no instruction is data that lies between instructions (tables of hand-written
-//! assembly). Decoding resumes at the next place behind it that a branch of the function leads to; if
+//! assembly). Decoding resumes at the next place after it that a branch of the function leads to; if
 //! there is none, the rest of the function is data.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};

@@ -6,7 +6,7 @@
 //!
 //! Symbols may share names, or the ends of names, so a table of a megabyte can name 40,000 functions by half a
 //! megabyte each. Names are kept up to [`NAME_MAX_BYTES`], and up to a total of [`NAMES_PER_BYTE`] times the file's length.
-//! A mangled name can stand for one that is exponentially longer: it is shown as it is when it
+//! A mangled name can encode one that is exponentially longer: it is shown as it is when it
 //! exceeds [`SHOWN_MAX_BYTES`].
 
 use std::fmt::{self, Write};

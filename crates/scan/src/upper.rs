@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Dirty upper halves: returns that some way reaches with one, and legacy SSE that runs with one.
+//! Dirty upper halves: returns that some path reaches with one, and legacy SSE that runs with one.
 //!
 //! **Problem.** After an instruction that writes a ymm or zmm register and before `vzeroupper`, legacy SSE
 //! code pays for the upper halves it does not touch (a state transition, or a merge in every

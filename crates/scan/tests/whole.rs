@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whole libraries: instruction by instruction against objdump and llvm-objdump, and with bytes changed at
+//! Complete libraries: instruction by instruction against objdump and llvm-objdump, and with bytes changed at
 //! random.
 
 mod common;

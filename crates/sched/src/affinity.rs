@@ -9,7 +9,7 @@
 //!
 //! Limits, against the scheduler: only hints are known, no marks and no traps; tasks that give no
 //! hints run anywhere, on wide CPUs too; a move costs about 15 us; `--wide-cpus auto` stays at one
-//! core and `--tiers` at one class, since nobody measures the demand.
+//! core and `--tiers` at one class, since the demand is not measured.
 
 mod handover;
 mod keeper;

@@ -182,18 +182,18 @@ impl AutoSize {
     }
 }
 
-/// What is done about wide code, in words.
+/// What the scheduler does about wide code, in words.
 pub fn in_words(standby: &Standby) -> String {
     let why = match standby.why() {
         Some(StandbyWhy::NoLevels) => "no licence level of this CPU lowers its clock",
         Some(StandbyWhy::NothingWide) => "no wide code was seen",
         Some(StandbyWhy::NothingLost) => "wide code slows other code by less than 1 %",
-        Some(StandbyWhy::CostsMore) => "keeping wide code apart cost more than it saved",
+        Some(StandbyWhy::CostsMore) => "separating wide code cost more than it saved",
         None => "",
     };
     match standby.state() {
-        StandbyState::Apart => "keeps wide code apart".into(),
-        StandbyState::Looking => "looks what keeping wide code apart could save".into(),
+        StandbyState::Apart => "separates wide code".into(),
+        StandbyState::Looking => "estimates what separating wide code could save".into(),
         StandbyState::StandingBy => format!("stands by: {why}"),
     }
 }

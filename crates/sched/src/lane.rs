@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A run, whichever way it works: what `turbolane run` starts, asks and stops.
+//! A run in any mode: what `turbolane run` starts, queries and stops.
 //!
 //! Requests come from the control socket's thread, one at a time. What a request has to read from files
 //! (marks), it reads before it locks the lane; so neither [`Lane::poll`] nor the end of the run waits for

@@ -2,7 +2,7 @@
 //! Runs the lane: loads the scheduler, serves hints, marks and settings, and gives the machine
 //! back.
 //!
-//! [`lane::Lane`] is what a command starts and stops. Behind it is either [`scx_lane::ScxLane`]
+//! [`lane::Lane`] is what a command starts and stops. It is either [`scx_lane::ScxLane`]
 //! (the BPF scheduler, [`scx`]) or [`affinity`] (masks of hinted threads). Both serve hints
 //! ([`hints`]) and requests ([`control`]).
 

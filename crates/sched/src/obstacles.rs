@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What stands between this machine and a running scheduler. `doctor` reports it, `run` and
+//! What prevents a scheduler from running on this machine. `doctor` reports it, `run` and
 //! [`Lane::start`](crate::lane::Lane::start) refuse by it: one place, so that they cannot disagree.
 
 use hw::kernel::{Kernel, Release, Rights};
@@ -78,9 +78,9 @@ pub fn of_rights(rights: &Rights) -> Option<Obstacle> {
         "only root may change how a machine schedules"
     };
     let next = if rights.root {
-        "run it outside of the container, or give the container these capabilities"
+        "run it outside the container, or give the container these capabilities"
     } else {
-        "run it by sudo; turbolane doctor needs no root"
+        "run it with sudo; turbolane doctor needs no root"
     };
     let problem = Problem::new("cannot take over scheduling", why, next);
     Some(Obstacle { problem, affinity_helps: false, mendable: false })
@@ -141,7 +141,7 @@ pub fn of_topology(error: &TopologyError) -> Error {
     let TopologyError::TooMany { .. } = error else {
         let next = "is /sys mounted? If it is, report this with turbolane doctor --record";
         return Error::Failed(Problem::new(
-            "cannot tell which CPUs there are",
+            "cannot find out which CPUs there are",
             error.to_string(),
             next,
         ));
@@ -159,14 +159,14 @@ pub fn of_recording(marks: bool, facts: &Facts) -> Option<Problem> {
     let (kernel, rights) = (&facts.kernel, &facts.rights);
     if !rights.can_load_bpf() {
         let why = "it needs CAP_SYS_ADMIN, or CAP_BPF and CAP_PERFMON";
-        return Some(Problem::new(what, why, "run it by sudo, outside of a container"));
+        return Some(Problem::new(what, why, "run it with sudo, outside a container"));
     }
     if !kernel.btf {
         let why = format!("Linux {} carries no type information (BTF)", kernel.release);
         return Some(Problem::new(what, why, "boot a kernel built with CONFIG_DEBUG_INFO_BTF"));
     }
     if marks && !kernel.uprobes {
-        let why = format!("Linux {} has no uprobes, by which marks are seen", kernel.release);
+        let why = format!("Linux {} has no uprobes, which marks need", kernel.release);
         return Some(Problem::new(what, why, "record without marks"));
     }
     None
@@ -186,7 +186,7 @@ pub fn of_trap(components: Components, facts: &Facts) -> Option<Problem> {
         return Some(Problem::new(what, why, "there is nothing to trap: leave --trap out"));
     }
     if !facts.cpu.features.xgetbv1 {
-        let why = "this CPU cannot tell which registers are in use (XGETBV with ECX=1)";
+        let why = "this CPU cannot report which registers are in use (XGETBV with ECX=1)";
         return Some(Problem::new(what, why, "use hints and marks"));
     }
     let modules = &facts.kernel.modules;

@@ -63,7 +63,7 @@ pub fn duration_ns(text: &str) -> Result<u64, ParseError> {
         }
         None => refuse(
             format!("\"{text}\" is too long or finer than a nanosecond"),
-            "use a whole number of ns below 500 years",
+            "use an integer number of ns below 500 years",
         ),
     }
 }
@@ -182,7 +182,7 @@ fn set_end(ends: &mut Remigrate, word: &str) -> Result<(), ParseError> {
 
 fn unknown_end<T>(word: &str) -> Result<T, ParseError> {
     refuse(
-        format!("\"{word}\" ends no wide period"),
+        format!("\"{word}\" does not end a wide period"),
         "choose from hint, uprobe-return, syscall-entry, syscall-return, context-switch and \
          timeout:DURATION, joined by commas",
     )
@@ -216,8 +216,7 @@ impl FromStr for Mark {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let next =
-            "write FILE:FUNCTION or FILE:+0xOFFSET, with @1, @2 or @3 behind it for the level";
+        let next = "write FILE:FUNCTION or FILE:+0xOFFSET, followed by @1, @2 or @3 for the level";
         let Some((file, site)) = split_file(text) else {
             return refuse(format!("\"{text}\" names no function"), next);
         };
@@ -247,7 +246,7 @@ impl FromStr for MinArg {
         let next = "write ,min-arg3=64 to ignore calls whose third argument is below 64";
         let words = text.strip_prefix("min-arg").and_then(|rest| rest.split_once('='));
         let Some((arg, least)) = words else {
-            return refuse(format!("\"{text}\" says nothing about a mark"), next);
+            return refuse(format!("\"{text}\" is not an option of a mark"), next);
         };
         let arg = match arg.parse() {
             Ok(arg @ 1..=policy::MARK_ARGS) => arg,

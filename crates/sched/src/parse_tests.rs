@@ -93,9 +93,9 @@ fn remigrate_of_every_form() {
 #[test]
 fn remigrate_without_sense_fail() {
     for (text, why) in [
-        ("", "\"\" ends no wide period; choose from hint"),
-        ("syscall", "\"syscall\" ends no wide period; choose from hint"),
-        ("hint:5ms", "\"hint:5ms\" ends no wide period; choose from hint"),
+        ("", "\"\" does not end a wide period; choose from hint"),
+        ("syscall", "\"syscall\" does not end a wide period; choose from hint"),
+        ("hint:5ms", "\"hint:5ms\" does not end a wide period; choose from hint"),
         ("timeout", "timeout has no duration; write it as timeout:50ms"),
         ("timeout:50", "\"50\" has no unit; write it as 50us, 50ms or 50s"),
         ("timeout:0ms", "a timeout of 0 ends"),
@@ -141,9 +141,9 @@ fn marks_without_sense_fail() {
         ("a:+12", "\"+12\" is not a file offset; write it in hexadecimal"),
         ("a:+0xzz", "\"+0xzz\" is not a file offset; write it in hexadecimal"),
         ("a:,min-arg1=5", "\"a:,min-arg1=5\" names no function"),
-        ("a:f@2,", "\"\" says nothing about a mark; write ,min-arg3=64"),
-        ("a:f,max-arg1=5", "\"max-arg1=5\" says nothing about a mark; write ,min-arg3=64"),
-        ("a:f,min-arg5", "\"min-arg5\" says nothing about a mark"),
+        ("a:f@2,", "\"\" is not an option of a mark; write ,min-arg3=64"),
+        ("a:f,max-arg1=5", "\"max-arg1=5\" is not an option of a mark; write ,min-arg3=64"),
+        ("a:f,min-arg5", "\"min-arg5\" is not an option of a mark"),
         ("a:f,min-arg=5", "\"\" is not the number of an argument in a register"),
         ("a:f,min-arg0=5", "\"0\" is not the number of an argument in a register"),
         ("a:f,min-arg7=5", "\"7\" is not the number of an argument in a register; write min-arg1"),

@@ -2,7 +2,7 @@
 //! Power scores as a source of levels (bpf/score.bpf.h): whether a run has them.
 //!
 //! They cost three counters of each CPU and some time at each switch, and they are guesses: left to itself a
-//! run has them where nothing better tells what is wide.
+//! run uses them only if there is no better source.
 
 use hw::Facts;
 use hw::license::license_counters;
@@ -54,7 +54,7 @@ fn refusal(why: impl Into<String>) -> Problem {
     Problem::new(
         "cannot use --scores on",
         why,
-        "leave it out, and tell what is wide by hints, --mark or --trap",
+        "leave it out, and identify wide code by hints, --mark or --trap",
     )
 }
 

@@ -41,7 +41,7 @@ const MAX_SLICE_NS: u64 = 1_000_000_000;
 pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "wide-cpus",
-        meaning: "CPUs that wide code runs on: a list (2-3,6 or cpu:3), a number of whole cores, \
+        meaning: "CPUs that wide code runs on: a list (2-3,6 or cpu:3), a number of cores, \
             or auto for as many as the load needs (one in affinity mode)",
         live: true,
         get: |config| config.wide_cpus.to_string(),
@@ -78,8 +78,8 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "wide-timeout",
-        meaning: "longest time after its last event that a task with no open section stays wide: \
-            the fallback behind every heuristic (after traps each task learns a shorter one); \
+        meaning: "longest time that a task without an open section stays wide after its last event: \
+            the fallback if no heuristic applies (after traps each task learns a shorter one); \
             0ms is forever",
         live: true,
         get: |config| DurationText(config.wide_timeout_ns).to_string(),
@@ -87,16 +87,16 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "rest-below",
-        meaning: "a scalar phase that a thread announces to be shorter than this (tl_scalar_for) is \
-            spent where the thread is; 0ms is none",
+        meaning: "a thread that announces a scalar phase shorter than this (tl_scalar_for) stays on its \
+            CPU; with 0ms it always moves",
         live: true,
         get: |config| DurationText(config.rest_below_ns).to_string(),
         set: |config, value| duration_ns(value).map(|ns| config.rest_below_ns = ns),
     },
     Setting {
         key: "unclassified",
-        meaning: "type of tasks that nothing has classified: default shares all CPUs, scalar is \
-            kept off wide CPUs while these have wide work",
+        meaning: "type of tasks that nothing has classified: default (they share all CPUs) or scalar \
+            (they are kept off wide CPUs that have wide work)",
         live: true,
         get: |config| config.unclassified.to_string(),
         set: |config, value| value.parse().map(|kind| config.unclassified = kind),
@@ -110,23 +110,23 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "trap-mode",
-        meaning: "what is done about a trap: count it, grace (heavy code moves, the rest is left \
-            alone for a while) or steer (whatever traps moves)",
+        meaning: "what happens when an instruction traps: count (it is only counted), grace (heavy code \
+            moves, light code may stay for a while) or steer (every task that traps moves)",
         live: true,
         get: |config| config.trap_mode.to_string(),
         set: |config, value| value.parse().map(|mode| config.trap_mode = mode),
     },
     Setting {
         key: "trap-level",
-        meaning: "licence level from which a trapped instruction is wide, 1 to 3",
+        meaning: "lowest licence level at which a trapped instruction counts as wide, 1 to 3",
         live: true,
         get: |config| config.trap_level.to_string(),
         set: |config, value| level(value).map(|level| config.trap_level = level),
     },
     Setting {
         key: "scores",
-        meaning: "power scores from licence counters tell what is wide: on, off, or auto for where \
-            the CPU has the counters and neither marks nor traps are used",
+        meaning: "identify wide tasks by power scores from licence counters: on, off, or auto (on if \
+            the CPU has the counters and neither marks nor traps are used)",
         live: false,
         get: |config| config.scores.to_string(),
         set: |config, value| value.parse().map(|scores| config.scores = scores),
@@ -141,7 +141,7 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "mode",
-        meaning: "scx: the sched_ext scheduler; affinity: masks of hinted threads; auto: scx where \
+        meaning: "scx: the sched_ext scheduler; affinity: masks of hinted threads; auto: scx if \
             the kernel has it",
         live: false,
         get: |config| config.mode.to_string(),
@@ -200,7 +200,7 @@ pub fn level(value: &str) -> Result<u32, ParseError> {
     match value.parse() {
         Ok(level @ 1..=3) => Ok(level),
         _ => Err(ParseError {
-            why: format!("\"{value}\" is no licence level"),
+            why: format!("\"{value}\" is not a licence level"),
             next: "write 1, 2 or 3".into(),
         }),
     }
@@ -265,7 +265,10 @@ mod tests {
         );
         assert!(refusal(&[("mode", "scx")]).contains("start it again with --mode scx"));
         assert!(refusal(&[("slice", "5")]).contains("has no unit"));
-        assert_eq!(refusal(&[("trap-level", "4")]), "\"4\" is no licence level; write 1, 2 or 3");
+        assert_eq!(
+            refusal(&[("trap-level", "4")]),
+            "\"4\" is not a licence level; write 1, 2 or 3"
+        );
         assert_eq!(
             refusal(&[("slice", "1us")]),
             "a slice of 1us is out of range; choose from 100us to 1s"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each task has done: the rows that bpf/list.bpf.h writes, as the control socket tells them.
+//! What each task has done: the rows that bpf/list.bpf.h writes, in the form that the control socket sends.
 
 use std::io::{self, Read};
 

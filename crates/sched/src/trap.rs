@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The trap module as part of a run: loaded for it, armed on the scalar CPUs, gone behind it.
+//! The trap module as part of a run: loaded for it, armed on the scalar CPUs, removed after it.
 //!
 //! The module must be there before the scheduler is loaded, whose program listens to its event, and
 //! can go only when that program is gone: fields of [`crate::scx_lane::ScxLane`] are in that order.

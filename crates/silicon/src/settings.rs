@@ -64,7 +64,7 @@ pub enum SettingsError {
         has: u32,
     },
     /// CPUs that do not fill their cores, or none.
-    #[error("{cpus} CPUs do not make whole cores of {threads}")]
+    #[error("{cpus} CPUs do not make complete cores of {threads}")]
     Odd {
         /// CPUs wanted.
         cpus: u32,
@@ -168,8 +168,8 @@ mod tests {
             ("xeon-gold-6130,", 1, 1, "no setting"),
             ("xeon-6980p", 65, 1, "more than the machine takes"),
             ("xeon-gold-6130", 17, 1, "17 cores; a xeon-gold-6130 has 16"),
-            ("xeon-gold-6130", 3, 2, "whole cores"),
-            ("xeon-gold-6130", 0, 1, "whole cores"),
+            ("xeon-gold-6130", 3, 2, "complete cores"),
+            ("xeon-gold-6130", 0, 1, "complete cores"),
             ("xeon-gold-6130", 4, 4, "has 2"),
             ("xeon-w-2104", 2, 2, "has 1"),
             ("xeon-gold-6130,others=13", 4, 1, "has 12"),

@@ -13,7 +13,7 @@
 //!
 //! The two first differ where more is wanted than there is: the lane's queues are fairer between tasks than
 //! per-CPU queues that are balanced now and then, so that one group gains what another loses. That says nothing
-//! about wide code; both are told.
+//! about wide code; both are reported.
 //!
 //! **Held out.** No constant of the policy may be chosen by what comes out for these, [`HELD_OUT`] and
 //! [`machine::HELD_OUT_CPUS`]: a third of each.

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | order | tasks start when runnable, once, on CPUs that are online and theirs |
 //! | class | a wide task starts on a CPU of its level, or the highest class that it reaches; if that changes, it leaves within a moment |
-//! | liveness | nobody waits longer than a bound |
+//! | liveness | no task waits longer than a bound |
 //! | conservation | no CPU idles for more than a moment beside a task that waits and fits |
 //! | wide first | no guest keeps a wide CPU for more than a tick while wide work waits that fits |
 //!

@@ -12,10 +12,10 @@
 //! **Loss** is against the variant `none` under the kernel's fair scheduling, in throughput where one
 //! group has the machine, in CPU time per completion of the group without wide code where there are
 //! two: there, throughput depends on the shares too. That is how the papers measure (SFMA 4.1, SYSTOR
-//! 4.1 and 4.2). It cannot all go: whole cores are wide, and one at least. Where wide sections come more
+//! 4.1 and 4.2). It cannot all be removed: at least one complete core is wide. Where wide sections come more
 //! often than a level is held, that core is slow all the time, for the scalar work that it does beside
 //! them too. Of ten cores at 3.0 instead of 3.7 GHz that is 1.9 % of the machine: 81 % of the 10 % that
-//! `thesis-nginx` loses are the most that can be removed. [`Parts`] tells it from what moving costs.
+//! `thesis-nginx` loses are the most that can be removed. [`Parts`] separates it from the cost of moving.
 
 use std::ops::RangeInclusive;
 
@@ -34,7 +34,7 @@ use crate::trace::{Happened, Sink};
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     /// No such scenario or machine.
-    #[error("there is no built-in \"{0}\"; data/scenarios and data/cpus name what there is")]
+    #[error("there is no built-in \"{0}\"; see data/scenarios and data/cpus")]
     Unknown(String),
     /// A built-in file is broken.
     #[error("a built-in file: {0}")]
@@ -46,7 +46,7 @@ pub enum CompareError {
     #[error(transparent)]
     Policy(#[from] crate::policy_spec::PolicyError),
     /// A group of the load completed nothing.
-    #[error("{scenario} under \"{policy}\": nothing is done; simulate longer")]
+    #[error("{scenario} under \"{policy}\": no work was finished; simulate longer")]
     Nothing {
         /// Which load.
         scenario: String,

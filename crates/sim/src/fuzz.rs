@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fuzzing the policy: random machines, loads, affinities, hotplug and settings, under the checkers.
 //!
-//! The seed is the whole input: it decides the machine (1 to 48 CPUs, siblings, caches, packages),
+//! The seed is the only input: it decides the machine (1 to 48 CPUs, siblings, caches, packages),
 //! the settings, the programs, when CPUs go and come, and the time simulated. A violation is
 //! reproduced by its seed alone.
 //!
@@ -11,7 +11,7 @@
 //! In some cases kernel threads hardly ever sleep, a storm. They may take half of a CPU, and what was sent
 //! to it as it idled waits there: then conservation is not asked for, and waits may be twice as long.
 //!
-//! The longest wait: with n tasks somebody waits for n slices, times the factor between the weights,
+//! The longest wait: with n tasks, one waits for n slices, times the factor between the weights,
 //! twice because two queues may share the CPU.
 
 use machine::{CpuModel, InsnClass, Known, LicenseLevel, Platform, Sourced, Sureness};

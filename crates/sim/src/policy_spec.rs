@@ -130,7 +130,7 @@ fn settings<C: Default>(
 ) -> Result<C, String> {
     let mut config = C::default();
     for part in text.split(',').filter(|part| !part.is_empty()) {
-        let (key, value) = part.split_once('=').ok_or(format!("\"{part}\" is no KEY=VALUE"))?;
+        let (key, value) = part.split_once('=').ok_or(format!("\"{part}\" is not KEY=VALUE"))?;
         set(&mut config, key, value)?;
     }
     Ok(config)
@@ -158,7 +158,7 @@ fn set_prototype(config: &mut PrototypeConfig, key: &str, value: &str) -> Result
         ("guests", "yes") => config.guests = true,
         ("guests", "no") => config.guests = false,
         ("guests", _) => return Err(bad("choose yes or no")),
-        _ => return Err(format!("{key} is no setting; see the table in the manual")),
+        _ => return Err(format!("{key} is not a setting; see the table in the manual")),
     }
     Ok(())
 }
@@ -201,7 +201,7 @@ fn set_lane(config: &mut LaneConfig, key: &str, value: &str) -> Result<(), Strin
         ("clocks", "unknown") => config.clocks = Some(LevelClocks::default()),
         ("clocks", _) => return Err(bad("choose known or unknown")),
         ("tiers" | "standby", _) => return Err(bad("choose yes or no")),
-        _ => return Err(format!("{key} is no setting; see the table in the manual")),
+        _ => return Err(format!("{key} is not a setting; see the table in the manual")),
     }
     Ok(())
 }
@@ -409,10 +409,10 @@ mod tests {
         assert!(why("cfs:x").contains("has no settings"));
         assert!(why("lane:wide=many").contains("a number of cores, or auto"));
         assert!(why("lane:slice=5").contains("a time as 2ms"));
-        assert!(why("lane:colour=red").contains("colour is no setting"));
-        assert!(why("lane:wide").contains("no KEY=VALUE"));
+        assert!(why("lane:colour=red").contains("colour is not a setting"));
+        assert!(why("lane:wide").contains("not KEY=VALUE"));
         assert!(why("affinity").contains("affinity:2"));
         assert!(why("prototype:alpha=2").contains("above 0, at most 1"));
-        assert!(why("prototype:wide=2").contains("wide is no setting"));
+        assert!(why("prototype:wide=2").contains("wide is not a setting"));
     }
 }

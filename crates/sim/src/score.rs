@@ -3,8 +3,8 @@
 //! the kernel's `__schedule()`, would have made of the same switches.
 //!
 //! A sink: it sees who runs where and which level each core has, as the kernel sees switches and
-//! licence counters, and nothing of what the code asks for. A counter shows the level that is granted;
-//! while a core waits for a higher one, or stands still, that is the old one.
+//! licence counters, and nothing of what the code requests. A counter shows the level that is granted;
+//! while a core waits for a higher one, or is halted, that is the old one.
 
 use machine::Platform;
 use policy::Score;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a scheduler sees of the machine: time, topology, affinities, idle CPUs; and what it may do:
-//! kick a CPU. It has no way to run a task but to answer the engine's question for one.
+//! kick a CPU. It can run a task only by returning it when the engine requests one.
 
 use machine::Topology;
 

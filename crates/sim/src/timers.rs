@@ -2,13 +2,13 @@
 //! What happens next: timers that always exist, and those that come and go.
 //!
 //! Problem: each CPU has exactly one next event (its work ends, a tick, an interrupt), which is
-//! moved with each change of its speed. In a plain queue every move leaves a stale entry behind.
+//! moved with each change of its speed. In a plain queue every move leaves a stale entry.
 //!
 //! Idea: two structures.
 //!
 //! [`Timers`] is a tournament with one leaf per CPU (or core), four to a game: moving a timer plays
-//! the games on its way to the root again, 3 for 64 CPUs, 5 for 1,024, and stops where the winner
-//! is and stays somebody else. A game of four has no branch. (Eight to a game are fewer rounds and
+//! the games up to the root again, 3 for 64 CPUs, 5 for 1,024, and stops where the winner is
+//! another timer and stays the same. A game of four has no branch. (Eight to a game are fewer rounds and
 //! more instructions.)
 //! [`Agenda`] is a heap for what is never moved: ends of sleep, arrivals. Its key packs time, order
 //! of insertion and what, so that a comparison is one of two integers.

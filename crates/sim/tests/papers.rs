@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the papers derive, on the scenarios that stand for their experiments.
+//! What the papers derive, on the scenarios that model their experiments.
 
 mod common;
 

@@ -26,7 +26,7 @@ fn built_in_scenarios_run() {
                 let spec = policy.parse().unwrap();
                 let out = simulate(&platform, 1, workload, &spec, options, None).unwrap().outcome;
                 let done: u64 = out.groups.iter().map(|group| group.completed).sum();
-                assert!(done > 0, "{name} {variant:?} {policy}: nothing is done");
+                assert!(done > 0, "{name} {variant:?} {policy}: no work was finished");
             }
         }
     }
@@ -91,9 +91,9 @@ fn mistakes_are_explained() {
     assert!(Scenario::from_toml(&SMALL.replace("work = \"fma\"", announced)).is_ok());
     assert!(
         why("work = \"fma\"", "work = \"fma\", scalar_for_ns = 5")
-            .contains("beside wide or wide_end")
+            .contains("next to wide or wide_end")
     );
-    assert!(why("[10, 20]", "[20, 10]").contains("upside down"));
+    assert!(why("[10, 20]", "[20, 10]").contains("reversed"));
     assert!(why(", cycles = [10, 20]", "").contains("an amount is missing"));
     assert!(why("{ mean = 5 }", "true").contains("an amount"));
     assert!(why("work = \"fma\"", "done = true, work = \"fma\"").contains("several: work, done"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Power scores of simulated tasks: each process is told apart from what shares its CPUs, which is
-//! what DIM's Table 2 is there to show. How near its numbers are, `turbolane reproduce DIM` says.
+//! Power scores of simulated tasks: each process is distinguished from what shares its CPUs, which is
+//! the point of DIM's Table 2. `turbolane reproduce DIM` shows how near its numbers are.
 
 use machine::{CpuModel, Platform};
 use policy::TYPE_WIDE;

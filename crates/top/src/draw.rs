@@ -13,7 +13,7 @@
 //! q quit  ? help  s sort: cpu  p pause  / filter  +- 1.00s
 //! ```
 //!
-//! It uses no colour: bold and reversed titles tell what is what on any terminal, in any theme, and
+//! It uses no colour: bold and reversed titles structure the screen on any terminal, in any theme, and
 //! with NO_COLOR. A window that is too narrow loses columns in order of their rank, one that is too
 //! low loses tasks first, then CPUs. Names of tasks are anybody's text: what a terminal would obey is
 //! taken out (`report::top::printable`).

@@ -5,7 +5,7 @@
 //! make that less simple:
 //!
 //! - a task that was not listed before has either just started or not run until now: in both cases
-//!   it grew from zero. Unless the list was cut: then nobody knows, and it waits for its second
+//!   it grew from zero. If the list was cut, this is unknown, and the task waits for its second
 //!   appearance;
 //! - a lane that restarts (CPUs came or went) counts from zero again, and so does another lane;
 //! - the sources are read one after the other, within a millisecond or so, and the scheduler charges
@@ -162,9 +162,9 @@ fn accounts(lane: Option<&LaneAnswer>) -> bool {
 
 fn power_score_why(lane: Option<&LaneAnswer>) -> String {
     let why = if accounts(lane) {
-        "no counters of licence levels feed the scores; MEAN is what hints, marks and traps told"
+        "no counters of licence levels feed the scores; MEAN comes from hints, marks and traps"
     } else {
-        "only the lane's scheduler keeps scores, and here is none"
+        "only the scheduler of turbolane run keeps scores, and it is not active"
     };
     why.to_string()
 }

@@ -2,7 +2,7 @@
 //! The loop: a thread that samples, and one that draws and listens to keys.
 //!
 //! Two threads, for the lane may take its time to answer (it restarts while CPUs come and go), and
-//! `q` must work meanwhile. The sampler sleeps on the channel by which it is told of another interval;
+//! `q` must work meanwhile. The sampler sleeps on the channel that sends it another interval;
 //! the screen's thread looks at keys, at signals and at what was sampled ten times a second, and draws
 //! if there was anything.
 

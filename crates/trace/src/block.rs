@@ -11,7 +11,7 @@
 //!           payload
 //! ```
 //!
-//! All little endian. A block is written by one system call; whoever reads meanwhile meets it whole, in
+//! All little endian. A block is written by one system call; a reader at that time finds it complete, in
 //! part or not at all, and in the latter cases stops before it.
 
 use std::io::{self, ErrorKind, Read, Write};

@@ -3,7 +3,7 @@
 //!
 //! A block begins with the time of its first event. Each event is a byte of kind and flags, the time since
 //! the event before, its CPU if that is another than before, and what its kind needs. Numbers are
-//! [`varint`](crate::varint)s; a task's number is told as its difference to the one told last.
+//! [`varint`](crate::varint)s; a task's number is stored as the difference from the previous one.
 //!
 //! A switch is most of a recording, and most of it is known: who stops is who started last on that CPU.
 //! So it is 5 to 7 bytes: kind, time, CPU, next task.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What code asked for, out of the licence levels that a CPU had.
 //!
-//! **Problem.** A level is granted a little after code asks for it, and held for the hardware's timeout behind the last
+//! **Problem.** A level is granted a little after code requests it, and held for the hardware's timeout after the last
 //! of that code (`machine::license`). A replay has a hold of its own, by its policy: if recorded levels were what
 //! code asks for, every hold would be counted twice.
 //!
@@ -25,8 +25,8 @@
 //! ```
 //!
 //! **Limits.** What happens within a hold does not show: gaps in the demand that are shorter than it count as demand, and
-//! so does a single instruction, which raises the level for a whole hold. The hold is the recording machine's, and must
-//! be known. A level that is there when somebody begins to run, and over within a hold, was asked for by others, or while
+//! so does a single instruction, which raises the level for a complete hold. The hold is the recording machine's, and must
+//! be known. A level that is there when a task begins to run, and over within a hold, was requested by others, or while
 //! nothing was recorded. Siblings share a level: with SMT, what one asks for is seen on both.
 
 use machine::{CoreLicense, Times};

@@ -13,7 +13,7 @@ pub enum TraceError {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// It does not begin as recordings do.
-    #[error("it does not begin as a recording of turbolane does")]
+    #[error("it does not begin like a recording of turbolane")]
     NotATrace,
     /// It was written by another version of the format.
     #[error("its format has version {found}, and this program reads version {known}")]
@@ -45,7 +45,7 @@ impl TraceError {
             TraceError::NotATrace => "name a file that turbolane record wrote",
             TraceError::Version { .. } => "read it with the version of turbolane that wrote it",
             TraceError::Corrupt { .. } => {
-                "take an undamaged copy; what lies before that byte can be cut off and read"
+                "use an undamaged copy; the part before that byte can be cut off and read"
             }
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can happen, as the kernel's tracepoints tell it.
+//! What can happen, as the kernel's tracepoints report it.
 
 use std::fmt;
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Time out of events: who ran from when to when, who waited, who was inside of a marked function.
 //!
-//! A recording may begin, and lose events, anywhere; so nothing is taken for granted. A task's run is told
-//! when its begin and its end were seen, or the recording's begin or end stands for one of them. What does
+//! A recording may begin, and lose events, anywhere; so nothing is assumed. A task's run is reported
+//! when its begin and its end were seen, or the recording's begin or end replaces one of them. What does
 //! not pair is counted, and the state put right by what the event says.
 //!
 //! Runs are cut where the task enters or leaves the outermost marked functions: in a [`Run`] the level is
 //! constant. A task is inside of marks from entry to return; a return that was never entered (it was
 //! inside when the recording began) is passed over.
 //!
-//! A wait begins with a wake-up (`delay_ns` before it is told), or when a task is preempted, and ends when the
+//! A wait begins with a wake-up (`delay_ns` before its event), or when a task is preempted, and ends when the
 //! task runs.
 //!
 //! Where only some tasks were followed, what ran on a CPU between two switches of theirs is not known,
-//! and not told.
+//! and not reported.
 
 use std::collections::HashMap;
 

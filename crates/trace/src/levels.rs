@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The licence level of each CPU over time, as its counters tell it.
+//! The licence level of each CPU over time, from its counters.
 //!
 //! A recorder looks at the counters of all levels at each switch and every millisecond: it learns how many cycles a
 //! level had since the look before, to the cycle, and not in which order. So a look becomes a stretch of time for
@@ -8,10 +8,10 @@
 //! ```text
 //!   looks      | 0     | 0 and 2 | 2      | 2 and 0 |
 //!   stretches  |0000000|000222222|22222222|222200000|      the first goes on with the level before it,
-//!                                                           the last is that of the look behind it
+//!                                                           the last is that of the next look
 //! ```
 //!
-//! Stretches cover the time in which a CPU ran somebody who is recorded. Of idle time, and of time in which only others
+//! Stretches cover the time in which a CPU ran a recorded task. Of idle time, and of time in which only others
 //! ran, nothing is known.
 //!
 //! Limits: a level that comes and goes within one look is found, and its place in it is not: its stretch is as long as it

@@ -10,7 +10,7 @@
 //!   perf script --header
 //! ```
 //!
-//! **Idea.** A sample is taken when a CPU's counter of one level has gone on by its period, so it stands for
+//! **Idea.** A sample is taken when a CPU's counter of one level has advanced by its period, so it represents
 //! as many cycles at that level, on that CPU. Where a PMU cannot sample, or too many events share it, a clock samples
 //! and the counters are read with it, as members of its group: `-e '{cpu-clock,r728,r1828,r2028}:S'`. perf prints that
 //! as a sample of each member whose counter has gone on, and by how much:
@@ -18,14 +18,14 @@
 //! ```text
 //!   # cpudesc : Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz                          header, "# key : value"
 //!   nginx  4711/4715 [003] 12345.678901:    1000003 core_power.lvl1_turbo_license:u:  55d0 f+0x1 (/usr/bin/x)
-//!   ^comm  ^pid/tid  ^CPU  ^s           ^period     ^event                            what is behind is passed over
+//!   ^comm  ^pid/tid  ^CPU  ^s           ^period     ^event                            the rest is skipped
 //! ```
 //!
 //! A name may hold blanks, so the CPU in brackets between a number and a time is looked for. What else perf
-//! writes (call chains, other events) is passed over; what fits nothing is counted and told.
+//! writes (call chains, other events) is skipped; other lines are counted and reported.
 //!
 //! **Limits.** All cycles of a period are attributed to the task that ran at its end: right on the mean over
-//! many samples, wrong for any one of them. In a group they are all cycles since the group's last sample. Levels are those granted to the core: a scalar task behind wide
+//! many samples, wrong for any one of them. In a group they are all cycles since the group's last sample. Levels are those granted to the core: a scalar task after wide
 //! code is counted at the level it suffers. Without `-a` or `--sample-cpu`, perf does not say the CPU; such lines
 //! fit nothing. Times are perf's clock, which is not this machine's. Memory grows with the samples: the
 //! text is larger.

@@ -53,11 +53,13 @@ impl<R: Read> Reader<R> {
         let corrupt = |what| TraceError::Corrupt { offset, what };
         let bytes = match read_block(&mut input, offset, &mut payload)? {
             Found::Block { kind, bytes } if kind == Kind::Info as u32 => bytes,
-            Found::Block { .. } => return Err(corrupt("it does not begin by saying what it is")),
+            Found::Block { .. } => {
+                return Err(corrupt("it does not begin with an information block"));
+            }
             Found::Part | Found::Nothing => return Err(corrupt("it ends before it begins")),
         };
-        let info = Info::decode(&payload)
-            .ok_or_else(|| corrupt("what it says of itself makes no sense"))?;
+        let info =
+            Info::decode(&payload).ok_or_else(|| corrupt("its information block is invalid"))?;
         Ok(Reader {
             input,
             info,
@@ -103,7 +105,7 @@ impl<R: Read> Reader<R> {
                 if kind == Kind::Events as u32 {
                     let mut events = Vec::new();
                     decode(&self.payload, &mut self.names, &mut events)
-                        .ok_or_else(|| corrupt("events make no sense"))?;
+                        .ok_or_else(|| corrupt("its events are invalid"))?;
                     if events.first().is_some_and(|first| first.at_ns < self.last_ns) {
                         return Err(corrupt("events go back in time"));
                     }
@@ -112,7 +114,7 @@ impl<R: Read> Reader<R> {
                 } else if kind == Kind::End as u32 {
                     let end = End::decode(&self.payload);
                     self.ending = Some(Ending::Complete(
-                        end.ok_or_else(|| corrupt("its end makes no sense"))?,
+                        end.ok_or_else(|| corrupt("its end block is invalid"))?,
                     ));
                 }
             }

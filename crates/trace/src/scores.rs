@@ -3,7 +3,7 @@
 //! switches to (DIM 5.3).
 //!
 //! The kernel would look at the licence level at each switch. Here it is the one that was recorded, or, where only marks
-//! were, the one that the hardware would have had behind them. What is expected of a task is its score when it comes:
+//! were, the one that the hardware would have had after them. What is expected of a task is its score when it starts:
 //! of what it does then nothing is known yet.
 //!
 //! Limits: the levels are those of the recorded hardware. Under a policy that changes the clock at a switch, a task

@@ -9,25 +9,25 @@
 //! ```
 //!
 //! as if the recorded machine had run at that clock all along. It is what DIM 6.2 replays too: a trace
-//! of a machine that was not slowed down. On one that was, wide code and what comes behind it is
+//! of a machine that was not slowed down. On one that was, wide code and what follows it is
 //! counted too long, by the ratio of the clocks. Where licence levels were recorded, cycles were: they are the work,
 //! whatever the clock was.
 //!
-//! Time in which the CPU had nobody to run, or the task did not run, is idle time. Neighbouring
+//! Time in which the CPU had no task to run, or the task did not run, is idle time. Neighbouring
 //! pieces of one level are one period.
 //!
-//! **Levels.** What a period asks for is the level of the marked functions that it is in. Where nothing was marked and
-//! licence levels were recorded, they tell ([`crate::demand`]). Where there are both, marks tell, and [`Export::demand`]
+//! **Levels.** What a period requests is the level of the marked functions that it is in. Without marks, recorded licence
+//! levels are used ([`crate::demand`]). If there are both, marks are used, and [`Export::demand`] reports
 //! how much of the recorded levels they explain.
 //!
 //! **Hints.** DIM 6.2.2's server says "raise the clock" when "the last packet of an HTTP request was received
 //! and decrypted, which we identify by the return value of the corresponding OpenSSL function call". A
 //! recording holds no return values, but it shows what they made the server do: if a call that takes
 //! something in is followed by one that answers, it was the last one of a request. [`Calls`] names both;
-//! behind the former a unit of work begins, and the hint is given.
+//! after the former a unit of work begins, and the hint is given.
 //!
 //! **Switches.** Where a CPU switches to another task, a mark says which level its power score expects ([`crate::scores`]), if
-//! levels were recorded or marks tell what they were.
+//! levels were recorded or follow from marks.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -99,7 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Every number comes back, and cut off is no number.
+        /// Every number comes back, and cut off is not a number.
         #[test]
         fn numbers_come_back(value: u64, signed: i64) {
             let mut out = Vec::new();

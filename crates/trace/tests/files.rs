@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files: what is written is read again; what is damaged, cut off or invented is told, within bounds.
+//! Files: what is written is read again; what is damaged, cut off or invented is reported, within bounds.
 
 use machine::CpuSet;
 use proptest::collection::vec;

@@ -13,10 +13,10 @@ pub const TL_RAN_HERE: c_int = 0;
 pub const TL_RAN_DELEGATED: c_int = 1;
 
 /// Runs section(argument), wide code of licence level `level`, and returns when
-/// it is over. With the affinity fallback, a section that would have to leave
-/// its CPU is run by a helper thread on a wide CPU, if it is expected to take at
-/// least tl_delegate_break_even_ns(level), or if expected_ns is 0; else by the
-/// calling thread.
+/// it has finished. With the affinity fallback, a section that would have to
+/// leave its CPU is run by a helper thread on a wide CPU, if it is expected to
+/// take at least tl_delegate_break_even_ns(level), or if expected_ns is 0;
+/// otherwise the calling thread runs it.
 ///
 /// Returns TL_RAN_HERE or TL_RAN_DELEGATED; -EINVAL if level is 0 or above
 /// TL_LEVEL_MAX or section is NULL: then nothing was run. errno is not changed
@@ -48,9 +48,9 @@ pub unsafe extern "C" fn tl_delegate(
     }
 }
 
-/// The length in ns from which tl_delegate() hands sections of this level from
-/// the calling thread to a helper; 0 if it does not. Starts the helpers. errno
-/// is not changed.
+/// The shortest duration in ns for which tl_delegate() hands sections of this
+/// level from the calling thread to a helper; 0 if it never does. Starts the
+/// helpers. errno is not changed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_delegate_break_even_ns(level: c_uint) -> c_ulonglong {
     crate::delegate_break_even_ns(level).unwrap_or(0)

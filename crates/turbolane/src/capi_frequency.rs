@@ -24,8 +24,8 @@ pub unsafe extern "C" fn tl_speeds(
     })
 }
 
-/// Where a CPU is and with whom it shares a clock. Needs no frequency control.
-/// Returns 0; -EBADF; -ENXIO if it is not online; -EFAULT.
+/// A CPU's place in the topology, and the CPUs that share its clock. Needs no
+/// frequency control. Returns 0; -EBADF; -ENXIO if it is not online; -EFAULT.
 ///
 /// # Safety
 /// info is NULL or a place for one.
@@ -52,8 +52,9 @@ pub unsafe extern "C" fn tl_cpu(
     })
 }
 
-/// The clock that a CPU has now: the model's, with TL_WAY_SIMULATED, else what
-/// cpufreq says. Returns 0; -EBADF, -ENXIO, -EFAULT; -ENODEV if nobody says.
+/// The current clock of a CPU: that of the model with TL_WAY_SIMULATED, otherwise
+/// the one that cpufreq reports. Returns 0; -EBADF, -ENXIO, -EFAULT; -ENODEV if
+/// there is no cpufreq.
 ///
 /// # Safety
 /// khz is NULL or a place for a number.
@@ -70,41 +71,41 @@ pub unsafe extern "C" fn tl_clock(
     })
 }
 
-/// The CPU to its fastest P-state. From any thread, without allocating once
-/// the CPU was used. Returns 0; -EBADF, -ENODEV, -ENXIO, -EIO, -EBUSY, -ECHILD;
-/// -EOPNOTSUPP with TL_WAY_SCHEDULER.
+/// Sets the CPU to its fastest P-state. Can be called from any thread, and does not
+/// allocate after the first use of the CPU. Returns 0; -EBADF, -ENODEV, -ENXIO,
+/// -EIO, -EBUSY, -ECHILD; -EOPNOTSUPP with TL_WAY_SCHEDULER.
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_boost(session: *const tl_session, cpu: c_uint) -> c_int {
     guarded(|| Ok(self::session(session)?.control().boost(cpu).map(|()| 0)?))
 }
 
-/// The CPU to its slowest P-state, unless another that is set together with it
-/// needs more. As tl_boost() otherwise.
+/// Sets the CPU to its slowest P-state, unless another CPU that shares the setting
+/// needs more. Otherwise like tl_boost().
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_slow(session: *const tl_session, cpu: c_uint) -> c_int {
     guarded(|| Ok(self::session(session)?.control().slow(cpu).map(|()| 0)?))
 }
 
-/// No wish for the CPU any more. As tl_boost() otherwise.
+/// Withdraws the request for the CPU. Otherwise like tl_boost().
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_restore(session: *const tl_session, cpu: c_uint) -> c_int {
     guarded(|| Ok(self::session(session)?.control().restore(cpu).map(|()| 0)?))
 }
 
-/// As tl_restore(), and hands the CPU back as it was found, its governor too.
+/// Like tl_restore(), and restores the CPU's settings, including its governor.
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_release(session: *const tl_session, cpu: c_uint) -> c_int {
     guarded(|| Ok(self::session(session)?.control().release(cpu).map(|()| 0)?))
 }
 
-/// The CPU to this frequency. As tl_boost(); -ERANGE if it is no P-state.
+/// Sets the CPU to this frequency. Like tl_boost(); -ERANGE if it is not a P-state.
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_request(session: *const tl_session, cpu: c_uint, khz: c_uint) -> c_int {
     guarded(|| Ok(self::session(session)?.control().request(cpu, khz).map(|()| 0)?))
 }
 
-/// Switches turbo on all CPUs: 1 on, 0 off, -1 leave it. Returns 1 if it is on
-/// then, else 0; -EBADF, -ENODEV, -EIO, -ECHILD.
+/// Switches turbo on all CPUs: 1 on, 0 off, -1 unchanged. Returns 1 if it is on
+/// afterwards, otherwise 0; -EBADF, -ENODEV, -EIO, -ECHILD.
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_turbo(session: *const tl_session, on: c_int) -> c_int {
     guarded(|| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The C ABI of sessions: their handles, and how failures are told. What a session does is in
+//! The C ABI of sessions: their handles, and how failures are reported. What a session does is in
 //! `capi_frequency` and `capi_threads`. Comments are the header's, as in `capi`.
 //!
 //! A handle points into a fixed table, never to memory that is freed: a handle that was closed
@@ -26,27 +26,27 @@ use crate::monitor::MonitorError;
 use crate::session::Session;
 use crate::threads::ThreadError;
 
-/// tl_open(): take the first way that works.
+/// tl_open(): use the first method that works.
 pub const TL_WAY_AUTO: c_int = -1;
-/// Nothing can be set on this machine by this user.
+/// This user cannot set anything on this machine.
 pub const TL_WAY_NONE: c_int = 0;
 /// cpufreq's governor userspace.
 pub const TL_WAY_SETSPEED: c_int = 1;
-/// cpufreq's limits; the governor stays.
+/// cpufreq's limits; the governor is unchanged.
 pub const TL_WAY_LIMITS: c_int = 2;
-/// The CPU's registers, by /dev/cpu/N/msr or msr-safe.
+/// The CPU's registers, through /dev/cpu/N/msr or msr-safe.
 pub const TL_WAY_MSR: c_int = 3;
-/// A model in the machine's place: root is its id, or its file.
+/// A model instead of the machine: root is its id, or its file.
 pub const TL_WAY_SIMULATED: c_int = 4;
-/// The lane's scheduler tells the governor what threads ask for; tl_boost() and
-/// its kin for CPUs are refused.
+/// The scheduler of turbolane run passes threads' requests to the governor;
+/// tl_boost() and the other functions for CPUs are refused.
 pub const TL_WAY_SCHEDULER: c_int = 5;
 
-/// The calling thread, where a thread's number is asked for.
+/// The calling thread, instead of a thread's number.
 pub const TL_SELF: c_uint = 0;
-/// Sessions of a process at most.
+/// Maximum number of sessions of a process.
 pub const TL_SESSIONS_MAX: c_uint = 32;
-/// Bytes of a thread's name, with its zero.
+/// Bytes of a thread's name, including the terminating zero.
 pub const TL_NAME_SIZE: usize = 64;
 
 const _: () = {
@@ -75,7 +75,7 @@ pub struct tl_speeds {
     pub turbo_khz: c_uint,
 }
 
-/// Where a CPU is and with whom it shares a clock.
+/// A CPU's place in the topology, and the CPUs that share its clock.
 #[repr(C)]
 pub struct tl_cpu {
     /// Package, as Linux numbers it.
@@ -97,7 +97,7 @@ pub struct tl_thread {
     pub tid: c_uint,
     /// As it was registered.
     pub role: c_uint,
-    /// What it said last; 0 if nothing yet.
+    /// The last number that it stated; 0 if none yet.
     pub doing: c_uint,
     /// The CPU it runs on, or ran on last.
     pub cpu: c_uint,
@@ -108,15 +108,15 @@ pub struct tl_thread {
 /// A region over all threads.
 #[repr(C)]
 pub struct tl_region_stats {
-    /// How often it was run through.
+    /// Number of times that it was executed.
     pub count: c_ulonglong,
-    /// Time in it, all together.
+    /// Total time in it.
     pub sum_ns: c_ulonglong,
     /// The shortest, 0 if there was none.
     pub min_ns: c_ulonglong,
     /// The longest.
     pub max_ns: c_ulonglong,
-    /// Core cycles in it; 0 if this machine does not count them for us.
+    /// Core cycles in it; 0 if this machine does not let programs count them.
     pub cycles: c_ulonglong,
 }
 
@@ -237,16 +237,17 @@ pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<c_int, Failure> {
 
 /// Opens frequency control and measurement of this program.
 ///
-/// root: NULL for this machine, or a folder that holds the files of another, or
+/// `root`: NULL for this machine, or a folder with the files of another, or
 /// with TL_WAY_SIMULATED the id or file of a model.
-/// way: TL_WAY_AUTO, or the one to take.
-/// session: gets the handle.
+/// `way`: TL_WAY_AUTO, or the method to use.
+/// `session`: gets the handle.
 ///
-/// A machine or user without frequency control is no failure: tl_way() is then
+/// A machine or user without frequency control is not a failure: tl_way() is then
 /// TL_WAY_NONE, and tl_why() says why.
 ///
-/// Returns 0; -EFAULT if session is NULL; -EINVAL for another way; -ENOENT for an
-/// unknown model; -EMFILE if TL_SESSIONS_MAX are open; or why it cannot be opened.
+/// Returns 0; -EFAULT if session is NULL; -EINVAL for an unknown method; -ENOENT
+/// for an unknown model; -EMFILE if TL_SESSIONS_MAX are open; or the error of
+/// opening it.
 ///
 /// # Safety
 /// root is NULL or a string, session NULL or a place for a pointer.
@@ -265,7 +266,12 @@ pub unsafe extern "C" fn tl_open(
             TL_WAY_MSR => Some(Way::Msr),
             TL_WAY_SIMULATED => Some(Way::Simulated),
             TL_WAY_SCHEDULER => Some(Way::Scheduler),
-            other => return Err(failure(libc::EINVAL, format!("no way has number {other}"))),
+            other => {
+                return Err(failure(
+                    libc::EINVAL,
+                    format!("there is no method with number {other}"),
+                ));
+            }
         };
         if session.is_null() {
             return Err(failure(libc::EFAULT, "the handle has no place: NULL"));
@@ -297,7 +303,7 @@ fn enter(session: Session) -> Result<&'static tl_session, Failure> {
     Ok(place)
 }
 
-/// Closes a session: every setting is as it was found, threads' masks too.
+/// Closes a session: restores every setting and every thread's mask.
 ///
 /// Returns 0; -EBADF if session is not open; -EIO if something could not be
 /// restored (the watchdog tries again when the program ends).
@@ -318,14 +324,15 @@ pub extern "C" fn tl_close(session: *mut tl_session) -> c_int {
     })
 }
 
-/// The way that was taken: TL_WAY_NONE and so on; -EBADF.
+/// The method in use: TL_WAY_NONE and so on; -EBADF.
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_way(session: *const tl_session) -> c_int {
     guarded(|| Ok(self::session(session)?.control().choice().way as c_int))
 }
 
-/// Copies one sentence to buffer: which way was taken, and why none before it.
-/// Cut off to size bytes, its zero included. Returns its whole length; -EBADF.
+/// Copies one sentence to buffer: which method is used, and why none before it.
+/// Truncated to size bytes including the terminating zero. Returns the complete
+/// length; -EBADF.
 ///
 /// # Safety
 /// buffer has room for size bytes.
@@ -350,10 +357,14 @@ pub extern "C" fn tl_strerror(code: c_int) -> *const c_char {
         0 => c"success",
         libc::ENODEV => c"no P-state control (or no turbo switch) here: tl_why() says why",
         libc::ENXIO => c"the CPU is not online or has no frequency control",
-        libc::EOPNOTSUPP => c"the scheduler takes wishes of threads, not of CPUs",
-        libc::ENOTCONN => c"no lane takes the thread's wishes: it has ended, or has no place left",
+        libc::EOPNOTSUPP => c"the scheduler takes requests for threads, not for CPUs",
+        libc::ENOTCONN => {
+            c"no scheduler takes the thread's requests: it has ended, or has no free slot"
+        }
         libc::ERANGE => c"no P-state of this CPU has that frequency: tl_error() names the nearest",
-        libc::EIO => c"a setting did not keep its value: locked, or written by somebody else",
+        libc::EIO => {
+            c"a setting did not keep its value: it is locked, or another program writes it"
+        }
         libc::EBUSY => c"another tool has set the governor or a limit: tl_error() says which",
         libc::ECHILD => c"the session belongs to the parent process",
         libc::ESHUTDOWN | libc::EBADF => c"the session is closed",
@@ -377,8 +388,8 @@ pub extern "C" fn tl_strerror(code: c_int) -> *const c_char {
 }
 
 /// Copies the text of the calling thread's last failure in this library, with
-/// file, reason and what to do, to buffer. Cut off to size bytes, its zero
-/// included. Returns its whole length, 0 if nothing has failed.
+/// file, reason and what to do, to buffer. Truncated to size bytes including the
+/// terminating zero. Returns the complete length, 0 if nothing has failed.
 ///
 /// # Safety
 /// buffer has room for size bytes.

@@ -14,9 +14,9 @@ fn tid_of(tid: c_uint) -> u32 {
     if tid == TL_SELF { own_tid() } else { tid }
 }
 
-/// Registers the calling thread. role is a number of the program's choice.
-/// Returns its number, positive; -EBADF, -EEXIST, -ENAMETOOLONG, -EFAULT,
-/// -EILSEQ.
+/// Registers the calling thread. role is a number that the program chooses.
+/// Returns the thread's number, positive; -EBADF, -EEXIST, -ENAMETOOLONG,
+/// -EFAULT, -EILSEQ.
 ///
 /// # Safety
 /// name is NULL or a string.
@@ -34,8 +34,8 @@ pub unsafe extern "C" fn tl_thread_register(
     })
 }
 
-/// Takes a thread (TL_SELF: the calling one) out of the registry; its wish ends,
-/// its mask is as before. Returns 0; -EBADF, -ESRCH.
+/// Removes a thread (TL_SELF: the calling one) from the registry, withdraws its
+/// request and restores its mask. Returns 0; -EBADF, -ESRCH.
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_thread_unregister(session: *const tl_session, tid: c_uint) -> c_int {
     guarded(|| {
@@ -44,8 +44,8 @@ pub extern "C" fn tl_thread_unregister(session: *const tl_session, tid: c_uint) 
     })
 }
 
-/// Says what the calling thread is doing now, by a number of the program's
-/// choice. Returns 0; -EBADF, -ESRCH.
+/// States what the calling thread is doing now, by a number that the program
+/// chooses. Returns 0; -EBADF, -ESRCH.
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_thread_doing(session: *const tl_session, doing: c_uint) -> c_int {
     guarded(|| Ok(self::session(session)?.threads().set_doing(own_tid(), doing).map(|()| 0)?))
@@ -96,19 +96,20 @@ pub extern "C" fn tl_thread_boost(session: *const tl_session, tid: c_uint) -> c_
     wish(session, tid, Wish::Boost)
 }
 
-/// tl_slow() for a thread's core, as tl_thread_boost().
+/// tl_slow() for a thread's core; otherwise like tl_thread_boost().
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_thread_slow(session: *const tl_session, tid: c_uint) -> c_int {
     wish(session, tid, Wish::Slow)
 }
 
-/// tl_request() for a thread's core, as tl_thread_boost().
+/// tl_request() for a thread's core; otherwise like tl_thread_boost().
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_thread_request(session: *const tl_session, tid: c_uint, khz: c_uint) -> c_int {
     wish(session, tid, Wish::Khz(khz))
 }
 
-/// Ends a thread's wish, on whichever core it was, as tl_thread_boost().
+/// Withdraws a thread's request, on whichever core it was made; otherwise like
+/// tl_thread_boost().
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_thread_restore(session: *const tl_session, tid: c_uint) -> c_int {
     wish(session, tid, Wish::Restore)
@@ -124,8 +125,8 @@ pub extern "C" fn tl_thread_migrate(session: *const tl_session, tid: c_uint, cpu
     })
 }
 
-/// The number of the region of this name, made if there is none. Returns it,
-/// 0 or more; -EBADF, -ENOSPC, -EFAULT, -EILSEQ.
+/// The number of the region of this name, which is created if it does not exist.
+/// Returns it, 0 or more; -EBADF, -ENOSPC, -EFAULT, -EILSEQ.
 ///
 /// # Safety
 /// name is NULL or a string.

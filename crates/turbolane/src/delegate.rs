@@ -11,7 +11,7 @@
 //! There are as many helpers as wide CPUs, per level, started by the first section that needs them.
 //!
 //! Whether that pays is a question of the section's length (DIM 4.3). With the hand-over h, there and
-//! back, and the share s of the clock that scalar code behind the section would miss for at least as long as the
+//! back, and the share s of the clock that scalar code after the section would lose for at least as long as the
 //! section was:
 //!
 //! ```text

@@ -22,7 +22,7 @@
 //! # Frequency, threads, measurement
 //! Apart from hints, a program may steer its own frequency: [`Session`] is TURBO's library, with
 //! P-states (crate `pstate`), a registry of threads ([`threads`]) and statistics of regions
-//! ([`monitor`]). It needs root to change a P-state, unless the lane's scheduler takes the threads' wishes, and nothing to
+//! ([`monitor`]). It needs root to change a P-state, unless the lane's scheduler takes the threads' requests, and nothing to
 //! measure.
 //!
 //! # Parts

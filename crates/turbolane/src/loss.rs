@@ -2,7 +2,7 @@
 //! The share of its clock that a core loses by wide code: what a section that is handed to another core saves.
 //!
 //! It depends on the CPU and the level, and `turbolane probe` measures it. So the environment may name a CPU
-//! file (its own, or one of `data/cpus`). Without one, the smallest share that is known stands for all: it
+//! file (its own, or one of `data/cpus`). Without one, the smallest known share is used for all: it
 //! errs towards running a section where it is.
 //!
 //! Limit: the clocks of a file with all cores active count, for where sections are handed over, cores are

@@ -54,7 +54,7 @@ impl Session {
         &self.monitor
     }
 
-    /// Wishes something for the core of the calling thread, which is registered. (Boosted locks take a session too, as a
+    /// Makes a request for the core of the calling thread, which is registered. (Boosted locks take a session too, as a
     /// `locks::CpuFrequency`, and their threads need not be registered.)
     pub fn wish(&self, wish: Wish) -> Result<(), ThreadError> {
         self.threads.wish(&self.control, own_tid(), wish)
@@ -80,7 +80,7 @@ impl Session {
         self.end()
     }
 
-    /// The same for those who share it: whatever is wished afterwards is refused.
+    /// The same for those who share it: later requests are refused.
     pub(crate) fn end(&self) -> pstate::Restored {
         self.threads.leave_all(&self.control);
         self.control.restore_all()

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How fast a thread asks to be, where the lane's scheduler takes that (`pstate::Way::Scheduler`).
+//! The performance that a thread requests, if the lane's scheduler takes requests (`pstate::Way::Scheduler`).
 //!
-//! Problem: P-states belong to CPUs, take root to set, and stay behind when the thread that wanted them moves or dies.
+//! Problem: P-states belong to CPUs, need root, and stay set when the thread that requested them moves or ends.
 //!
-//! Idea: the thread's target stands in its slot of the hint page. The scheduler tells the frequency governor of the CPU
+//! Idea: the thread's target is in its slot of the hint page. The scheduler passes it to the frequency governor of the CPU
 //! that the thread runs on, and of the next one when it moves (bpf/target.bpf.h, policy/target.h).
 //!
-//! In force: a thread that asks for itself rings behind it, by a system call that changes nothing, and the scheduler
-//! looks. What is asked for another thread is seen at its next tick or switch. A target that stands already costs a few
-//! loads.
+//! In force: a thread that makes a request for itself then rings, by a system call that changes nothing, and the scheduler
+//! reads the target. A request for another thread is seen at its next tick or switch. A target that is already set costs a
+//! few loads.
 //!
-//! Ends: with the thread, an exec, or the lane, whichever is first, and without anybody's help. A lane that begins later
-//! knows of no target: the thread's next wish is told to that one.
+//! Ends: with the thread, an exec, or the lane, whichever is first, without any action. A lane that begins later
+//! knows of no target: it gets the thread's next request.
 //!
 //! Limits: real-time and deadline threads are not the lane's to schedule, and their targets are not seen.
 
@@ -40,7 +40,7 @@ impl Place {
         Some(Place { board: page, slot }).filter(|place| place.is_read())
     }
 
-    /// A scheduler reads it and tells the governor.
+    /// A scheduler reads it and passes it to the governor.
     pub fn is_read(self) -> bool {
         self.board.is_active() && self.board.header.takes_targets.load(Relaxed) != 0
     }
@@ -74,10 +74,10 @@ pub(crate) fn of(control: &Control, cpu: u32, wish: Wish) -> Result<u32, pstate:
     control.target_q10(cpu, khz)
 }
 
-/// The calling thread asks for what it wishes, registered or not. Nobody hears why not.
+/// Makes the request for the calling thread, registered or not. Failures are not reported.
 pub(crate) fn ask(control: &Control, cpu: u32, wish: Wish) {
     if wish == Wish::Restore {
-        // Also behind a session that was closed meanwhile.
+        // Also after a session that was closed meanwhile.
         if let Some((page, slot)) = slot_at_hand() {
             Place { board: page, slot }.ask(NONE);
         }
@@ -94,7 +94,7 @@ pub(crate) fn are_taken() -> Result<(), String> {
         return Err("no lane serves this program (turbolane run does, as long as it runs)".into());
     };
     if page.header.mode.load(Relaxed) == MODE_AFFINITY {
-        return Err("the lane works by affinity, without a scheduler that could be asked".into());
+        return Err("the lane works by affinity, without a scheduler that takes requests".into());
     }
     if page.header.takes_targets.load(Relaxed) == 0 {
         return Err(
@@ -104,7 +104,7 @@ pub(crate) fn are_taken() -> Result<(), String> {
     Ok(())
 }
 
-/// Has the scheduler look at the calling thread's slot. That nobody listens, or a filter refuses the call, is no failure:
+/// Makes the scheduler read the calling thread's slot. If none listens, or a filter refuses the call, this is not a failure:
 /// there is a tick.
 fn ring() {
     let _errno = KeepErrno::new();

@@ -3,18 +3,18 @@
 //!
 //! TURBO's ThreadRegistry and ThreadControl (slide 10). A thread registers itself, or is registered
 //! when it is made ([`crate::Session::spawn`]). Its key is the kernel's thread number, which is
-//! used again after its end: start times tell a thread from its successor.
+//! used again after its end: start times distinguish a thread from its successor.
 //!
-//! Frequency belongs to cores, not to threads. A thread's wish goes to the CPU that it runs on now,
-//! and the registry remembers which: the next wish of a thread that has migrated takes back the
-//! old one first. A thread that is to keep its wish is pinned ([`Threads::migrate`]). Unless a scheduler
-//! takes the wishes (`pstate::Way::Scheduler`, `targets`): then they are the thread's, wherever it runs.
+//! Frequency belongs to cores, not to threads. A thread's request goes to the CPU that it runs on now,
+//! and the registry remembers which: the next request of a thread that has migrated withdraws the
+//! old one first. A thread that is to keep its request is pinned ([`Threads::migrate`]). Unless a scheduler
+//! takes the requests (`pstate::Way::Scheduler`, `targets`): then they are the thread's, wherever it runs.
 //!
 //! What a thread is doing is a number of the program's choice; the registered thread sets it with one
 //! store ([`Activity`]).
 //!
-//! Limits: another thread's CPU is read from /proc and may have changed by the time the wish is
-//! there. Masks that `migrate` narrowed are put back when a thread leaves; the program's end needs
+//! Limits: another thread's CPU is read from /proc and may have changed by the time the request
+//! arrives. Masks that `migrate` narrowed are restored when a thread leaves; the program's end needs
 //! no restoring, since masks end with their threads.
 
 use std::cell::Cell;
@@ -47,7 +47,7 @@ pub enum ThreadError {
     NoCpu(u32),
     /// Its P-state cannot be set.
     Pstate(pstate::Error),
-    /// The scheduler that takes wishes does not serve the thread.
+    /// The scheduler that takes requests does not serve the thread.
     NotServed(u32),
     /// The system's reason.
     System(io::Error),
@@ -80,8 +80,8 @@ impl fmt::Display for ThreadError {
             ThreadError::Pstate(error) => error.fmt(f),
             ThreadError::NotServed(tid) => write!(
                 f,
-                "no lane takes the wishes of thread {tid}: it has ended, or has no place left; start turbolane run \
-                 again, then wish from the thread itself"
+                "no scheduler takes the requests of thread {tid}: it has ended, or has no free slot; start \
+                 turbolane run again, then make the request from the thread itself"
             ),
             ThreadError::System(error) => error.fmt(f),
         }
@@ -121,7 +121,7 @@ pub struct ThreadInfo {
     pub doing: u32,
     /// The CPU it runs on, or ran on last.
     pub cpu: u32,
-    /// The CPU that has its wish.
+    /// The CPU that has its request.
     pub wish_cpu: Option<u32>,
 }
 
@@ -142,11 +142,11 @@ struct Entry {
 #[derive(Default)]
 pub struct Threads {
     entries: Mutex<Vec<Entry>>,
-    /// A scheduler takes the threads' wishes.
+    /// A scheduler takes the threads' requests.
     by_scheduler: bool,
 }
 
-/// When the calling thread started. /proc is asked once: that costs more than a wish.
+/// When the calling thread started. /proc is asked once: that costs more than a request.
 fn own_start_ticks() -> io::Result<u64> {
     thread_local! {
         /// With the number of the thread that it is of: a forked child has its parent's.
@@ -179,7 +179,7 @@ impl Entry {
         cpu.map(|cpu| cpu as u32).ok_or(ThreadError::NoThread(self.tid))
     }
 
-    /// Wishes something for its core.
+    /// Makes a request for its core.
     fn wish(&mut self, control: &Control, wish: Wish) -> Result<(), ThreadError> {
         let cpu = self.cpu()?;
         if let Some(old) = self.wish_cpu.filter(|old| *old != cpu || wish == Wish::Restore) {
@@ -196,7 +196,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Says in its place what it wishes.
+    /// Writes the request to its place.
     fn ask(&mut self, control: &Control, wish: Wish) -> Result<(), ThreadError> {
         let target_q10 = targets::of(control, self.cpu()?, wish)?;
         if self.tid == own_tid() && !self.place.is_some_and(Place::is_read) {
@@ -204,13 +204,13 @@ impl Entry {
         }
         match self.place.filter(|place| place.is_read()) {
             Some(place) => place.ask(target_q10),
-            None if target_q10 == targets::NONE => {} // nobody knows of an older wish
+            None if target_q10 == targets::NONE => {} // there is no older request
             None => return Err(ThreadError::NotServed(self.tid)),
         }
         Ok(())
     }
 
-    /// Gives back what it has: its wish, and its mask if that is still ours.
+    /// Withdraws its request, and restores its mask if that is still ours.
     fn leave(&mut self, control: &Control) -> Result<(), ThreadError> {
         if let Some(cpu) = self.wish_cpu.take() {
             control.restore(cpu)?;
@@ -231,7 +231,7 @@ impl Entry {
 }
 
 impl Threads {
-    /// No threads yet, whose wishes `control` will grant.
+    /// No threads yet; `control` will grant their requests.
     pub(crate) fn under(control: &Control) -> Self {
         let by_scheduler = control.choice().way == Way::Scheduler;
         Threads { entries: Mutex::default(), by_scheduler }
@@ -257,14 +257,14 @@ impl Threads {
         let doing = Arc::new(AtomicU32::new(0));
         let name = name.to_string();
         let activity = Activity(Arc::clone(&doing));
-        // Now, since other threads may wish for this one before it does so itself.
+        // Now, since other threads may make a request for this one before it does so itself.
         let place = if self.by_scheduler { Place::of_this_thread() } else { None };
         let (wish_cpu, masks) = (None, None);
         entries.push(Entry { tid, start_ticks, name, role, doing, wish_cpu, place, masks });
         Ok(activity)
     }
 
-    /// Takes a thread out; its wish ends, and its mask is as before.
+    /// Removes a thread, withdraws its request and restores its mask.
     pub fn unregister(&self, control: &Control, tid: u32) -> Result<(), ThreadError> {
         let mut entries = self.entries();
         let index = entries.iter().position(|entry| entry.tid == tid);
@@ -289,7 +289,7 @@ impl Threads {
         })
     }
 
-    /// The registered threads that live. The wishes of those that ended are taken back.
+    /// The registered threads that live. The requests of those that ended are withdrawn.
     pub fn list(&self, control: &Control) -> Vec<ThreadInfo> {
         let mut entries = self.entries();
         entries.retain_mut(|entry| {
@@ -315,7 +315,7 @@ impl Threads {
         entries.iter().filter_map(info).collect()
     }
 
-    /// Wishes something for the core that the thread runs on.
+    /// Makes a request for the core that the thread runs on.
     pub fn wish(&self, control: &Control, tid: u32, wish: Wish) -> Result<(), ThreadError> {
         self.with(tid, |entry| match self.by_scheduler {
             true => entry.ask(control, wish),
@@ -323,7 +323,7 @@ impl Threads {
         })
     }
 
-    /// Moves the thread to a CPU, and keeps it there until it leaves the registry. A wish stays
+    /// Moves the thread to a CPU, and keeps it there until it leaves the registry. A request stays
     /// with the core that it was for.
     pub fn migrate(&self, control: &Control, tid: u32, cpu: u32) -> Result<(), ThreadError> {
         let online = control.clocks().topology.online();
@@ -334,7 +334,7 @@ impl Threads {
             let now = task::get_affinity(tid).map_err(ThreadError::System)?;
             let narrowed: CpuSet = [cpu as usize].into_iter().collect();
             task::set_affinity(tid, &narrowed).map_err(ThreadError::System)?;
-            // A mask that somebody has changed since is the one to go back to.
+            // A mask that another program has changed since is the one to restore.
             let before =
                 entry.masks.filter(|(_, ours)| *ours == now).map_or(now, |(first, _)| first);
             entry.masks = Some((before, narrowed));

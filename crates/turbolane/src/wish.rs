@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be asked for a thread's core.
+//! What can be requested for a thread's core.
 
-/// What is wished for a thread's core.
+/// A request for a thread's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// The fastest P-state.

@@ -13,8 +13,8 @@
 //! # Ok::<(), pstate::Error>(())
 //! ```
 //!
-//! A lock's owner names the CPU that it runs on. Where the scheduler takes wishes of threads, they are the calling
-//! thread's, and follow it. So `locks::Delegated`, which has another thread wish, needs a way that sets CPUs.
+//! A lock's owner names the CPU that it runs on. If the scheduler takes requests of threads, they are the calling
+//! thread's, and follow it. So `locks::Delegated`, in which another thread makes the request, needs a method that sets CPUs.
 
 use locks::CpuFrequency;
 use pstate::Way;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Wishes that a scheduler takes: what stands in a thread's slot, for whom, and how long.
+//! Requests that a scheduler takes: what is in a thread's slot, for which thread, and how long.
 
 #[path = "../../hint/tests/common/mod.rs"]
 mod common;

@@ -6,8 +6,8 @@
 //!   threads and cores together; Bochs has those of cores, and so makes a package of each two cores with two threads.
 //! - Where tiles may be used, decoded instructions lie in the next line's part of the instruction cache,
 //!   and are not found there when their bytes change: a CPU executes what is no longer in memory.
-//! - XRSTOR and XRSTORS leave a component that they are not asked for out of their reckoning of where the
-//!   next one lies: Linux restores PKRU by itself, and so all that lies behind it from the wrong place.
+//! - XRSTOR and XRSTORS omit a component that was not requested from the offset calculation of the next
+//!   one: Linux restores PKRU itself, and therefore everything after it from the wrong place.
 //! - Tiles are saved when none is in use instead of when one is, and only half of their rows; of their
 //!   shapes, rows and columns change places.
 //! - Extended feature disable (XFD) is missing, without which Linux offers no AMX. Added as far as

@@ -54,7 +54,7 @@ struct Encrypting {
 
 /// One point: see the head of this file.
 pub fn point(code: &str, ms: &str, run: &[&str]) -> Result<()> {
-    let time = Duration::from_millis(ms.parse().context("MILLISECONDS is no number")?);
+    let time = Duration::from_millis(ms.parse().context("MILLISECONDS is not a number")?);
     let code = Code::parse(code)?;
     let cpus: Vec<usize> = (0..nr_cpus()).collect();
     cpus.iter().try_for_each(|&cpu| ask_for_full_clock(cpu))?;

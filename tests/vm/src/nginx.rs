@@ -112,7 +112,7 @@ impl Page {
 
 /// One point: see the head of this file.
 pub fn point(page: &str, code: &str, requests: &str, run: &[&str]) -> Result<()> {
-    let requests: usize = requests.parse().context("REQUESTS is no number")?;
+    let requests: usize = requests.parse().context("REQUESTS is not a number")?;
     let (page, code) = (Page::parse(page)?, Code::parse(code)?);
     let cpus = load_cpus()?;
     let workers = cpus.len() * WORKERS_PER_CPU;

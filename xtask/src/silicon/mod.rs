@@ -48,10 +48,10 @@ fn run_points<'a>(
         if got.is_ok() {
             step.done();
         }
-        *place.lock().expect("nobody panics holding it") = Some(got);
+        *place.lock().expect("no thread panics holding it") = Some(got);
     });
     let done = places.into_iter().map(|(_, place)| place.into_inner());
-    done.map(|one| one.expect("nobody panicked holding it").context("a point was left out")?)
+    done.map(|one| one.expect("no thread panicked holding it").context("a point was left out")?)
         .collect()
 }
 
@@ -71,7 +71,7 @@ fn threads(topology: &str) -> Result<u32> {
 /// The machine as a static library, built once, whoever asks at the same time.
 fn library() -> Result<PathBuf> {
     static BUILT: Mutex<Option<PathBuf>> = Mutex::new(None);
-    let mut built = BUILT.lock().expect("nobody panics holding it");
+    let mut built = BUILT.lock().expect("no thread panics holding it");
     if built.is_none() {
         *built = Some(build()?);
     }

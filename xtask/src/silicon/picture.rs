@@ -8,7 +8,7 @@ use silicon::{Clocks, Log};
 
 /// How much of the time between the marks is shown, ns.
 const WINDOW_NS: u64 = 20_000_000;
-/// Width of the whole, of the labels, and of the time.
+/// Width of the picture, of the labels, and of the time axis.
 const WIDTH: f64 = 1120.0;
 const LABEL: f64 = 60.0;
 /// Height of a core's band, and of its highest clock in it.

@@ -199,7 +199,7 @@ fn read(path: &Path, key: u64) -> Option<Measured> {
     (record.key == key).then_some(record.measured)
 }
 
-/// A file that is there as a whole or not at all.
+/// A file that exists complete or not at all.
 fn write_whole(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().context("a file without a folder")?;
     let new = path.with_extension("new");

@@ -16,7 +16,7 @@ pub(crate) struct Simulated {
     pub(crate) scenario: &'static str,
     /// A file: the CPUs of the guest.
     pub(crate) machine: &'static str,
-    /// Of the scenario's code; empty for the scenario as it stands.
+    /// Variant of the scenario's code; empty for the scenario as in its file.
     pub(crate) variant: &'static str,
     /// The scheduler, as `turbolane sim --policy` takes it.
     pub(crate) policy: String,

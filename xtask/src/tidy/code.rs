@@ -1,23 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rust source as words: what is left without comments, text and tests, for rules that ask what code uses.
+//! Rust source as words: what is left without comments, text and tests, for rules that ask what code uses; and the
+//! comments and texts themselves, for rules about language. Comments and texts of C are found as well.
 //!
 //! Not a parser: words are names, `::` and single signs. That is enough to find paths, in macros too, and breaks on no
 //! syntax that is still to come.
 
-/// The words of a file, and the modules that it declares for tests alone.
+/// The words of a file, its comments and texts, and the modules that it declares for tests alone.
 pub(crate) struct Code<'a> {
     pub(crate) words: Vec<&'a str>,
+    pub(crate) prose: Vec<Piece<'a>>,
     pub(crate) test_modules: Vec<&'a str>,
+}
+
+/// A part of a file and the byte at which it begins.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece<'a> {
+    pub(crate) at: usize,
+    pub(crate) text: &'a str,
+}
+
+/// A file before its tests are taken out.
+#[derive(Default)]
+struct Split<'a> {
+    words: Vec<&'a str>,
+    places: Vec<usize>,
+    prose: Vec<Piece<'a>>,
 }
 
 impl<'a> Code<'a> {
     pub(crate) fn of(text: &'a str) -> Self {
-        let mut code = Code { words: Vec::new(), test_modules: Vec::new() };
-        let all = words(text);
+        let Split { words: all, places, prose } = split(text);
+        let mut code = Code { words: Vec::new(), prose, test_modules: Vec::new() };
         let mut at = 0;
         while at < all.len() {
             if all[at..].starts_with(&["#", "[", "cfg", "(", "test", ")", "]"]) {
+                let begin = places[at];
                 at = code.skip_item(&all, at);
+                let end = places[at - 1];
+                code.prose.retain(|piece| piece.at < begin || piece.at > end);
             } else {
                 code.words.push(all[at]);
                 at += 1;
@@ -60,28 +80,27 @@ fn after_group(all: &[&str], mut at: usize) -> usize {
     at
 }
 
-fn words(text: &str) -> Vec<&str> {
-    let mut words = Vec::new();
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let length = match comment_or_text(rest) {
+fn split(text: &str) -> Split<'_> {
+    let mut split = Split::default();
+    let mut at = 0;
+    while let Some(first) = text[at..].chars().next() {
+        let rest = &text[at..];
+        let prose = comment_or_text(rest);
+        let length = match prose {
             Some(length) => length,
-            None if is_name(first) => {
-                let length = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
-                words.push(&rest[..length]);
-                length
-            }
-            None => {
-                let length = if rest.starts_with("::") { 2 } else { first.len_utf8() };
-                if !first.is_whitespace() {
-                    words.push(&rest[..length]);
-                }
-                length
-            }
+            None if is_name(first) => rest.find(|c| !is_name(c)).unwrap_or(rest.len()),
+            None if rest.starts_with("::") => 2,
+            None => first.len_utf8(),
         };
-        rest = &rest[length..];
+        if prose.is_some() {
+            split.prose.push(Piece { at, text: &rest[..length] });
+        } else if !first.is_whitespace() {
+            split.words.push(&rest[..length]);
+            split.places.push(at);
+        }
+        at += length;
     }
-    words
+    split
 }
 
 fn is_name(c: char) -> bool {
@@ -148,5 +167,9 @@ mod tests {
         let words = code.words.join(" ");
         assert_eq!(words, "use a :: b ; fn f < ' a > ( x : & ' a u8 ) { g ( , , , ) } end");
         assert_eq!(code.test_modules, ["t"]);
+        let prose: Vec<&str> = code.prose.iter().map(|piece| piece.text).collect();
+        assert_eq!(prose[..2], ["// crate::c", "/* crate::d */"]);
+        assert_eq!(prose.len(), 6, "the text of an attribute for tests is none: {prose:?}");
+        assert!(code.prose.iter().all(|piece| text[piece.at..].starts_with(piece.text)));
     }
 }

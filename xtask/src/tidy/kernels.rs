@@ -16,7 +16,7 @@ pub(crate) fn only_compat_asks_what_a_kernel_has(tree: &Tree) -> Vec<String> {
     for file in tree.below("bpf").filter(|file| !MAY_ASK.contains(&file.path.as_str())) {
         for (number, line) in file.lines() {
             if let Some(found) = QUESTIONS.iter().find(|question| line.contains(**question)) {
-                let what = format!("{found} belongs into bpf/compat.bpf.h, as a function");
+                let what = format!("{found} belongs in bpf/compat.bpf.h, as a function");
                 complaints.push(file.at(number, &what));
             }
         }

@@ -5,7 +5,7 @@ use super::tree::{File, Tree};
 
 const TAG: &str = "SPDX-License-Identifier: ";
 
-/// A `#!` line or an XML or comment opener may stand before the tag.
+/// A `#!` line or an XML or comment opener may come before the tag.
 const WITHIN_LINES: usize = 3;
 
 /// Each source says its license, and says the one its folder has.

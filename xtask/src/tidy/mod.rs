@@ -12,6 +12,7 @@ mod modules;
 mod text;
 mod tree;
 mod units;
+mod words;
 
 use std::process::ExitCode;
 
@@ -21,7 +22,7 @@ pub(crate) use tree::{File, Tree};
 
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 13] = [
     license::every_source_names_its_license,
     kernels::only_compat_asks_what_a_kernel_has,
     layers::crates_use_what_the_table_says,
@@ -34,6 +35,7 @@ const RULES: [Rule; 12] = [
     text::no_trailing_whitespace,
     text::no_unfinished_work,
     text::no_citations_of_what_is_elsewhere,
+    words::texts_are_in_plain_english,
 ];
 
 /// All complaints about the tree, each one line: `file:line: what`.

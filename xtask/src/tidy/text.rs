@@ -18,7 +18,7 @@ const HOSTS: [&str; 7] = [
 /// Places that exist on one machine only.
 const PATHS: [&str; 3] = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
 
-/// Marks of unfinished work, as whole words.
+/// Marks of unfinished work, as separate words.
 const UNFINISHED: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
 const RUST_LINES: usize = 700;
@@ -32,7 +32,7 @@ pub(crate) fn no_host_names_or_machine_paths(tree: &Tree) -> Vec<String> {
             let host = HOSTS.iter().find(|host| line.contains(**host));
             let path = PATHS.iter().find(|path| begins_path(line, path));
             if let Some(found) = host.or(path) {
-                let what = format!("\"{found}\" does not belong into the tree");
+                let what = format!("\"{found}\" does not belong in the tree");
                 complaints.push(file.at(number, &what));
             }
         }
@@ -40,7 +40,7 @@ pub(crate) fn no_host_names_or_machine_paths(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// Whether `start` stands in the line as the start of a path, not inside one.
+/// Whether `start` begins a path in the line, and is not inside one.
 fn begins_path(line: &str, start: &str) -> bool {
     line.match_indices(start).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -119,7 +119,7 @@ fn is_elsewhere(word: &str, next: &str) -> bool {
     }
 }
 
-/// Files that somebody wrote.
+/// Files that people wrote.
 fn written(tree: &Tree) -> impl Iterator<Item = &File> {
     tree.files.iter().filter(|file| !file.is_recorded())
 }

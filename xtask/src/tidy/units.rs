@@ -59,7 +59,7 @@ fn other_unit(name: &str) -> Option<(&'static str, &'static str)> {
     (!KERNELS.contains(&name)).then_some(*found)
 }
 
-/// The line up to a comment; inside of a block comment it is a comment whole.
+/// The line up to a comment; nothing of a line inside a block comment.
 fn without_comment(line: &str) -> &str {
     let trimmed = line.trim_start();
     if trimmed.starts_with('*') {

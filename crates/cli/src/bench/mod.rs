@@ -31,13 +31,13 @@ enum What {
     Locks(LocksArgs),
 }
 
-/// Sweep the size of a critical section under each strategy of its lock
+/// Measure critical sections of several sizes under each locking strategy
 ///
-/// Threads do nothing but critical sections under one queue lock. Waiters spin, sleep, or spin and then
-/// sleep; owners stay, or move to another CPU; in a model, and with --boost, owners are boosted too, by themselves
-/// or by another core. Printed are the time from one section to the next, the CPU time of all threads for it,
-/// the clock that the section effectively ran at, and the energy of the package where it can be read. Sections are counted in core cycles, so a higher clock makes
-/// them shorter.
+/// Threads only execute critical sections under one queue lock. Waiters spin, sleep, or spin and then sleep;
+/// owners stay on their CPU or move to another one. In a model, and with --boost, owners are also boosted, by
+/// themselves or by another core. The report shows the time from one section to the next, the CPU time of all
+/// threads in that time, the effective clock of the section, and the energy of the package if it can be read.
+/// Section sizes are in core cycles, so a higher clock makes sections shorter.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -46,17 +46,17 @@ Examples:
   turbolane bench locks --boost --html locks.html    with P-states, as a page
   turbolane bench locks --sections 1000,1000000 --threads 4 --json")]
 struct LocksArgs {
-    /// Simulate a machine instead of measuring this one; may be repeated
+    /// Simulate a machine instead of measuring this one; repeatable
     #[arg(long, value_name = "ID", value_parser = PSTATE_FILES.map(|(id, _)| id))]
     model: Vec<String>,
-    /// Sizes of the section, core cycles
+    /// Sizes of the section in core cycles
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     #[arg(default_values_t = SIZES, value_parser = clap::value_parser!(u64).range(100..=1_000_000_000))]
     sections: Vec<u64>,
-    /// Threads that want the lock [default: one per CPU, at least 2; in a model as in the paper]
+    /// Threads that use the lock [default: one per CPU, at least 2; in a model as in the paper]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]
     threads: Option<u32>,
-    /// Set P-states of this machine for the strategies that boost; all is as before afterwards
+    /// Set P-states of this machine for the strategies that boost; all are restored at the end
     #[arg(long, conflicts_with = "model")]
     boost: bool,
     /// Write a page with charts to a file
@@ -107,13 +107,13 @@ fn measured(args: &LocksArgs, threads: u32) -> Result<Sweep, Failure> {
         0 => Ok(Sweep { pstates: Some(why), ..sweep }),
         failed => Err(Failure::failed(Problem::new(
             format!("{failed} P-state settings could not be put back"),
-            "somebody else changes them too, or the machine refuses them",
+            "another program changes them too, or the machine refuses them",
             "the watchdog has tried once more by now; look at cpufreq's limits and governor",
         ))),
     }
 }
 
-/// Control of this machine's P-states; a machine without any is told before anything is measured.
+/// Control of this machine's P-states; on a machine without any, this fails before anything is measured.
 fn open_control() -> Result<Arc<Control>, Failure> {
     let what = "cannot set P-states for --boost";
     let next = "leave --boost out, or use --model fx-8120";

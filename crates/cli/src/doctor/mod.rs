@@ -20,9 +20,9 @@ use sched::obstacles;
 use crate::failure::{FOUND, Failure, show};
 use crate::sim::input;
 
-/// Tell what this machine can and cannot do, and why
+/// Report what this machine can and cannot do, and why
 ///
-/// Looks at the CPU, the kernel, the counters and the frequency control. Changes nothing and
+/// Examines the CPU, the kernel, the counters and the frequency control. Changes nothing and
 /// needs no root. Exits with 0 if `turbolane run` can use its sched_ext scheduler here (as root),
 /// with 1 if not.
 #[derive(Args)]
@@ -30,28 +30,28 @@ use crate::sim::input;
 Examples:
   turbolane doctor                  this machine
   turbolane doctor --json           the same for a program
-  turbolane doctor --probe          with ten seconds of measuring the CPU
-  turbolane doctor --record here    a recording, to send along with a question
+  turbolane doctor --probe          also measure the CPU for ten seconds
+  turbolane doctor --record here    write a recording, to attach to a question
   turbolane doctor --machine here   the machine that was recorded
   turbolane doctor --machine probed.toml
-                                    this machine, with what turbolane probe --machine-file found")]
+                                    this machine, with the results of turbolane probe --machine-file")]
 pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Look at a recorded machine instead of this one; or tell what a CPU file says
+    /// Examine a recorded machine instead of this one, or report what a CPU file says
     ///
-    /// A folder is a recording. A file is one that turbolane probe has written on this machine: which
-    /// effects the CPU shows, and which tools have something to win.
+    /// A folder is a recording. A file is a CPU file that turbolane probe wrote on this machine: the
+    /// report then shows which effects the CPU has, and which tools can gain something.
     #[arg(long, value_name = "DIR|FILE")]
     machine: Option<PathBuf>,
-    /// Write a recording of what was looked at to a folder
+    /// Write a recording of the examined facts to a folder
     ///
-    /// Two text files with the contents of some files of /sys and /proc and the answers of
-    /// CPUID; no names of users, hosts or programs.
+    /// Two text files with the contents of some files in /sys and /proc and the results of CPUID.
+    /// They contain no names of users, hosts or programs.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
-    /// Measure for ten seconds too which effects this CPU shows
+    /// Also measure for ten seconds which effects this CPU has
     #[arg(long, conflicts_with = "machine")]
     probe: bool,
 }
@@ -80,7 +80,7 @@ pub(crate) fn main(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         }
     }
     if let Some(model) = &model {
-        report.sections.push(checks::told(model, &facts));
+        report.sections.push(checks::of_file(model, &facts));
     }
     if args.probe {
         report.sections.push(checks::measured(&crate::probe::quick()?));

@@ -30,22 +30,22 @@ use crate::failure::{Failure, show};
 const QUICK: Duration = Duration::from_millis(9_500);
 /// How long a full one may take.
 const FULL: Duration = Duration::from_secs(120);
-/// Rounds of a simulated machine, whose time is nobody's.
+/// Rounds of a simulated machine, whose time costs nothing.
 const SIMULATED_ROUNDS: usize = 24;
 
 /// Measure what this CPU does when it executes wide code
 ///
-/// Executes blocks of each class of instructions between scalar code and watches the core clock, by
-/// chains of dependent instructions against the time stamp counter, with a resolution of 1 us. Reports
-/// the clock in the block, the throttle and the halts at its start, and when the clock returns. Needs
-/// no root. Repetitions during which neighbours moved the clock do not count.
+/// Executes blocks of each instruction class between scalar code and measures the core clock with a
+/// resolution of 1 us, by timing chains of dependent instructions with the time stamp counter. Reports
+/// the clock in the block, the throttle and the halts at its start, and when the clock recovers. Needs
+/// no root. Repetitions during which other cores changed the clock are discarded.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct ProbeArgs {
-    /// At most 10 seconds: kernels dense and one in 80, one active CPU
+    /// Take at most 10 seconds: two densities (dense and one in 80), one active CPU
     #[arg(long)]
     quick: bool,
-    /// Time to measure, if the intervals are not narrow enough before [default: 120s]
+    /// Longest time to measure; ends earlier once the intervals are narrow enough [default: 120s]
     #[arg(long, value_name = "DURATION", value_parser = duration_ns, conflicts_with = "quick")]
     time: Option<u64>,
     /// Numbers of CPUs to keep active [default: 1 and all allowed; with --quick 1]
@@ -56,12 +56,12 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     #[arg(value_parser = kernel)]
     kernels: Vec<String>,
-    /// Draws the order of the repetitions
+    /// Random seed for the order of the repetitions
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Measure a simulated CPU of this model with the noise of a shared machine
+    /// Measure a simulated CPU of this model, with the noise of a shared machine
     ///
-    /// A name from `turbolane sim`, or a CPU file: shows what the probe would find on it.
+    /// A name from `turbolane sim`, or a CPU file. Shows what the probe would find on this CPU.
     #[arg(long, value_name = "CPU", conflicts_with_all = ["replay", "time"])]
     simulate: Option<String>,
     /// Print the report of a recording instead of measuring
@@ -70,7 +70,7 @@ pub(crate) struct ProbeArgs {
     /// Write the raw samples to a file, for --replay
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     raw: Option<PathBuf>,
-    /// Write a page with the course of the clock to a file
+    /// Write a page with charts of the clock over time to a file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Write a CPU file, for `turbolane sim --machine`
@@ -83,24 +83,25 @@ pub(crate) struct ProbeArgs {
 
 const AFTER_HELP: &str = "\
 Columns:
-  ONE IN      one instruction of the kernel in so many, the others scalar
-  ACTIVE      CPUs kept busy; the other cores of the package may be, too
-  N           quiet repetitions: those that began in the fastest bin of the
-              clock that holds a quarter of all
+  ONE IN      one of so many instructions is the kernel's, the others are scalar
+  ACTIVE      CPUs kept busy; other cores of the package may also be busy
+  N           quiet repetitions: those that began in the fastest clock bin that
+              holds a quarter of all repetitions
   BEFORE, AFTER  clock of scalar code before and right after the block
-  PER CYCLE   instructions of the kernel per cycle when settled
-  THROTTLE, AT   how long the start is slow, and at which share of its rate
-  HALT        the core stood still: at the start, and when the clock rises
-  COST        time that the start took longer than settled code
-  RELAX, SINCE   until the clock returns, and since which wide instruction it
-              is counted: the last one or the first
+  PER CYCLE   instructions of the kernel per cycle in the steady state
+  THROTTLE, AT   duration of the slow start, and its rate relative to steady state
+  HALT        time that the core halted: at the start, and when the clock rises
+  COST        extra time of the start, compared with the steady state
+  RELAX, SINCE   time until the clock recovers, and the wide instruction from
+              which it is counted: the last one or the first
   BREAK-EVEN  time after which the higher clock has paid for both changes
 
-What it cannot see is listed behind the tables. In a virtual machine without
-neighbours the figures are those of the machine; with them, of what is left.
+Below the tables is a list of what the probe could not see. In a virtual machine,
+the figures are those of the machine if no other load runs on the host; otherwise
+they include the effect of that load.
 
-Exit codes: 0 measured (also in part), 2 failed, 77 this machine cannot be
-measured: no invariant counter, no wide instructions, never quiet.
+Exit codes: 0 measured (perhaps partially), 2 failed, 77 this machine cannot be
+measured: no invariant counter, no wide instructions, or never quiet.
 
 Examples:
   turbolane probe --quick
@@ -121,7 +122,7 @@ pub(crate) fn main(args: &ProbeArgs) -> Result<ExitCode, Failure> {
     output::write_files(args, &report)?;
     if report.rows.iter().all(|row| row.steady_khz.is_none()) {
         return Err(Failure::unsupported(Problem::new(
-            "nothing can be said about this CPU",
+            "there is no result for this CPU",
             format!("only {} of {} repetitions were quiet", report.quiet, report.repetitions),
             "measure when the machine is less busy, or longer with --time",
         )));
@@ -223,7 +224,7 @@ fn plan(args: &ProbeArgs, machine: &dyn Machine) -> Result<Plan, Failure> {
         return Err(Failure::unsupported(Problem::new(
             "there is nothing to measure",
             "this CPU has no AVX2, AVX-512 or AMX, or the kernel keeps them off",
-            "no code can lower this CPU's clock that way; nothing needs to be done",
+            "wide code cannot lower this CPU's clock; nothing needs to be done",
         )));
     }
     if !args.kernels.is_empty() {

@@ -3,7 +3,7 @@
 //! pauses by [`hw::pause`].
 //!
 //! **Level of a CPU.** Its counters are read twice, [`WINDOW`] apart; the level with most cycles in between is the
-//! CPU's. A CPU that sleeps counts nothing, so behind a pause, when nothing of the load runs, the profiler itself
+//! CPU's. A CPU that sleeps counts nothing, so after a pause, when nothing of the load runs, the profiler itself
 //! computes there for a moment.
 //!
 //! **Which CPUs.** Those where a thread of the process runs or waits at the moment of the sample, one thread each. When
@@ -13,8 +13,8 @@
 //! that came before the hold would have ended anyway would miss it; so the shortest time between two samples is
 //! at least the relax time ([`shortest_interval`]).
 //!
-//! Limits. What else runs on the CPUs, or on their siblings, has the same level: it is counted as the load's, or keeps
-//! the level through the pause, which is told ("not judged"). To go on takes a thread [`LATENCY`] or so, in which code may
+//! Limits. Other code on the CPUs, or on their siblings, has the same level: it is counted as the load's, or keeps
+//! the level through the pause, which is reported ("not judged"). A thread takes about [`LATENCY`] to resume, in which code may
 //! begin to need a level that did not at the moment of the sample. Each sample reads /proc once per thread.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ const WINDOW: Duration = Duration::from_micros(30);
 const LATENCY: Duration = Duration::from_micros(50);
 /// Longest wait for threads to stop; one that is in the kernel for longer executes no wide code there.
 const STOP_LIMIT: Duration = Duration::from_millis(20);
-/// How often a terminal is told how far it is.
+/// How often progress is shown on a terminal.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(500);
 
 /// The process and what is needed to watch it.
@@ -293,14 +293,14 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// What the kernel says to a wish about the process.
+/// The failure if the kernel refuses a request about the process.
 fn refused(pid: u32, error: &io::Error) -> Failure {
-    let next = "give the number of a process that runs: pidof, pgrep";
+    let next = "give the number of a running process: see pidof, pgrep";
     match error.raw_os_error() {
         _ if is_gone(error) => Failure::failed(problem(pid, "there is no such process", next)),
         Some(libc::EPERM | libc::EACCES) => {
-            let why = "it is somebody else's, and we may not stop it";
-            Failure::unsupported(problem(pid, why, "run it by sudo"))
+            let why = "it belongs to another user, and we have no permission to stop it";
+            Failure::unsupported(problem(pid, why, "run it with sudo"))
         }
         Some(libc::ENOSYS) => {
             let why = "this kernel has no process descriptors (5.3)";
@@ -316,17 +316,17 @@ fn may_be_stopped(pid: u32) -> Result<(), Failure> {
         .and_then(|tgid| Ok((tgid, task::is_kernel_thread(pid)?, task::task_stopped(pid)?)));
     let (tgid, is_kernel_thread, is_stopped) = asked.map_err(|error| refused(pid, &error))?;
     let (why, next) = if tgid == std::process::id() {
-        ("that is this process itself", "give the number of another one".to_string())
+        ("it is this process itself", "give the number of another one".to_string())
     } else if tgid != pid {
         ("it is a thread", format!("give its process: {tgid}"))
     } else if pid == 1 {
         ("the first process cannot be stopped", "give the number of another one".into())
     } else if is_kernel_thread {
-        ("it is a thread of the kernel", "give the number of a program".into())
+        ("it is a kernel thread", "give the number of a program".into())
     } else if !task::task_alive(pid) {
-        ("it has ended", "give the number of a process that runs: pidof, pgrep".into())
+        ("it has ended", "give the number of a running process: see pidof, pgrep".into())
     } else if is_stopped {
-        ("it is stopped", format!("let it go on first: kill -CONT {pid}"))
+        ("it is stopped", format!("resume it first: kill -CONT {pid}"))
     } else {
         return Ok(());
     };

@@ -81,7 +81,7 @@ fn left_out(script: &PerfScript) -> Vec<String> {
     }
     if let Some(line) = first_unknown {
         texts.push(format!(
-            "{unknown_lines} lines are no samples with a CPU (record with -a), the first is line {line}"
+            "{unknown_lines} lines are not samples with a CPU (record with -a), the first is line {line}"
         ));
     }
     if texts.is_empty() && script.samples == 0 {

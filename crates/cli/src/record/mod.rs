@@ -27,18 +27,19 @@ use crate::doctor::{open, read_facts};
 use crate::failure::Failure;
 use crate::mark_files;
 
-/// Record who runs where and when, and inside of which marked functions
+/// Record which task runs where and when, and its calls of marked functions
 ///
-/// Writes context switches, wake-ups, migrations, forks and exits of CMD and what it starts, of a process
-/// that runs, or of the whole machine; the calls of marked functions; traps, if the trap module is loaded;
-/// and what the scheduler of `turbolane run` takes the tasks for, if it runs. Read the file with `turbolane
-/// trace`, also while it is written. Nothing stays behind, however it ends.
+/// Records context switches, wake-ups, migrations, forks and exits of CMD and its children, of a running
+/// process, or of the entire machine; the calls of marked functions; traps, if the trap module is loaded;
+/// and the type that the scheduler of `turbolane run` gives each task, if it runs. Read the file with
+/// `turbolane trace`, even while it is being written. However the recording ends, it leaves nothing loaded
+/// in the kernel.
 ///
-/// Where the CPU counts its cycles at each licence level (Skylake-SP to Ice Lake), they are recorded by task: they
-/// are read at every switch and, in a timer on every CPU, every millisecond of a task that runs. So it is known to
-/// the cycle how long a task had a level, and to a millisecond when.
+/// If the CPU counts its cycles at each licence level (Skylake-SP to Ice Lake), they are recorded per task:
+/// the counters are read at every switch and, by a timer on every CPU, every millisecond while a task runs.
+/// The time that a task spent at a level is then exact to the cycle, and its position to a millisecond.
 ///
-/// With --perf-script, makes a recording of licence levels that perf has sampled, here or elsewhere.
+/// With --perf-script, converts licence levels that perf has sampled, here or elsewhere, to a recording.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 #[command(group = ArgGroup::new("whom").required(true)
@@ -46,7 +47,7 @@ use crate::mark_files;
 pub(crate) struct RecordArgs {
     /// File to write
     ///
-    /// An older recording of that name is replaced; another file is not.
+    /// An existing recording of that name is replaced; any other file is not.
     #[arg(long, short, value_name = "FILE", default_value = "turbolane.trace")]
     output: PathBuf,
 
@@ -54,26 +55,26 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     system: bool,
 
-    /// Record this process, its children and theirs, until it ends or Ctrl-C
+    /// Record this process and all its descendants, until it ends or Ctrl-C
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 
-    /// Import the licence levels in a text of perf script; - is standard input
+    /// Import the licence levels from the output of perf script; - is standard input
     ///
     /// Samples of core_power.lvl0_turbo_license, lvl1 and lvl2, which Skylake-SP to Ice Lake count. Other
-    /// events in the text are left out, and told. The machine need not be this one.
+    /// events in the text are skipped and reported. The text may come from another machine.
     #[arg(long, value_name = "FILE")]
     #[arg(conflicts_with_all = ["duration", "marks", "mark_files", "force_single_step", "syscalls", "stalls",
         "buffer", "machine", "hints"])]
     perf_script: Option<PathBuf>,
 
-    /// Stop after this time; CMD is not stopped, but waited for
+    /// Stop recording after this time; CMD continues, and turbolane waits for it
     #[arg(long, value_name = "DURATION", value_parser = limit)]
     duration: Option<Duration>,
 
     /// Record the calls of a function; repeatable
     ///
-    /// FILE:FUNCTION or FILE:+0xOFFSET, with @LEVEL and ,min-argN=VALUE after it, as `turbolane run` takes it.
+    /// FILE:FUNCTION or FILE:+0xOFFSET, followed by @LEVEL and ,min-argN=VALUE, as for `turbolane run`.
     #[arg(long = "mark", value_name = "FILE:FUNCTION[@LEVEL][,min-argN=VALUE]")]
     marks: Vec<Mark>,
 
@@ -83,9 +84,9 @@ pub(crate) struct RecordArgs {
 
     /// Record the sections of programs with hints; repeatable
     ///
-    /// FILE has tl_wide_begin and tl_wide_end (tl_scalar_for ends sections too): libturbolane.so as the programs
-    /// load it, or a program that it is linked into. The level that a program gives is not seen: @LEVEL behind
-    /// FILE stands for all.
+    /// FILE contains tl_wide_begin and tl_wide_end (tl_scalar_for ends sections too): the libturbolane.so that the
+    /// programs load, or a program that the library is linked into. The level that a program gives is not
+    /// recorded: @LEVEL after FILE applies to all sections.
     #[arg(long, value_name = "FILE[@LEVEL]", value_parser = hinted)]
     hints: Vec<Hinted>,
 
@@ -97,21 +98,21 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     syscalls: bool,
 
-    /// Record too when a CPU executes nothing for 8 ms or more
+    /// Also record when a CPU executes nothing for 8 ms or more
     ///
-    /// A virtual machine's host may run something else; `turbolane trace --check` then does not count that time. A
-    /// timer on every CPU, idle or not, 250 times a second.
+    /// This happens if the host of a virtual machine runs something else; `turbolane trace --check` excludes that
+    /// time. Costs a timer on every CPU, idle or not, 250 times a second.
     #[arg(long)]
     stalls: bool,
 
     /// Size of each CPU's buffer: a power of two of KiB or MiB
     ///
-    /// What does not fit is lost, counted and told. By default 8 MiB, or less on machines with more than 128
-    /// CPUs.
+    /// Events that do not fit are lost; their number is reported. The default is 8 MiB, or less on machines with more
+    /// than 128 CPUs.
     #[arg(long, value_name = "SIZE", value_parser = buffer_bytes)]
     buffer: Option<usize>,
 
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(long, short)]
     quiet: bool,
 
@@ -119,7 +120,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "DIR", hide = true)]
     machine: Option<PathBuf>,
 
-    /// Command to run and record; its exit code becomes that of turbolane
+    /// Command to run and record; turbolane exits with its exit code
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -127,9 +128,9 @@ pub(crate) struct RecordArgs {
 const AFTER_HELP: &str = "\
 Examples:
   sudo turbolane record -- make -j8
-      who ran where while it built, into turbolane.trace
+      record which task ran where during the build, into turbolane.trace
   sudo turbolane record --marks wide.marks --pid $(pidof -s nginx)
-      with the functions that `turbolane scan --marks` found, until Ctrl-C
+      also record the functions that `turbolane scan --marks` found, until Ctrl-C
   sudo turbolane record --system --duration 10s -o machine.trace
       all tasks for ten seconds
   sudo perf record -a -c 1000003 -e core_power.lvl0_turbo_license,\
@@ -137,7 +138,7 @@ core_power.lvl1_turbo_license,core_power.lvl2_turbo_license -- sleep 10
   sudo perf script --header | turbolane record --perf-script - -o levels.trace
       licence levels by task and CPU, on a machine that counts them
   turbolane trace machine.trace
-      what came of it";
+      show what was recorded";
 
 /// Where programs say that wide code begins and ends.
 #[derive(Clone, Debug)]
@@ -179,7 +180,7 @@ fn buffer_bytes(text: &str) -> Result<usize, ParseError> {
     let bytes = bytes.ok_or_else(|| refuse("is no size"))?;
     match bytes {
         0x1000..=0x4000_0000 if bytes.is_power_of_two() => Ok(bytes),
-        _ => Err(refuse("is no size that the kernel's buffers can have")),
+        _ => Err(refuse("is not a size that the kernel's buffers can have")),
     }
 }
 
@@ -210,7 +211,7 @@ pub(crate) fn main(args: RecordArgs) -> Result<ExitCode, Failure> {
     if let Whom::Process(pid) = whom
         && !hw::task::task_alive(pid)
     {
-        let next = "give the number of a process that runs: pidof, pgrep";
+        let next = "give the number of a running process: see pidof, pgrep";
         let what = format!("cannot record process {pid}");
         return Err(Failure::failed(Problem::new(what, "there is no such process", next)));
     }
@@ -265,7 +266,7 @@ fn resolved(
 fn info(args: &RecordArgs, facts: &Facts) -> Info {
     let target = match (args.pid, args.system) {
         (Some(pid), _) => format!("process {pid}"),
-        (None, true) => "the whole machine".into(),
+        (None, true) => "the entire machine".into(),
         (None, false) => {
             let words = args.command.iter().map(|word| word.to_string_lossy());
             words.collect::<Vec<_>>().join(" ")
@@ -304,7 +305,7 @@ fn create(path: &Path) -> Result<File, Failure> {
         let is_ours = old.read_exact(&mut magic).is_ok() && trace::is_trace(&magic);
         let is_empty = old.metadata().is_ok_and(|metadata| metadata.len() == 0);
         if is_file && !is_ours && !is_empty {
-            let why = "it exists, and is no recording";
+            let why = "it exists and is not a recording";
             return Err(Failure::failed(Problem::new(what(), why, "choose another name with -o")));
         }
     }

@@ -15,7 +15,7 @@ use super::{about_levels, create, tell};
 use crate::command::{Supervised, exit_code, watch_signals};
 use crate::failure::Failure;
 
-/// How often a terminal is told how far it is, and a process that is recorded is looked for.
+/// How often progress is shown on a terminal, and how often we check that a recorded process still runs.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 
 /// What to record, and where to.

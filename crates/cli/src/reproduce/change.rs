@@ -39,7 +39,7 @@ pub(super) enum Change {
 /// One experiment.
 #[derive(Debug)]
 pub(super) struct WhatIf {
-    /// What is changed, in words that stand behind "if".
+    /// What is changed, in words that follow "if".
     pub says: &'static str,
     pub change: Change,
     /// Rows and rankings that it explains.

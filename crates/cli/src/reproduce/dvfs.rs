@@ -3,8 +3,8 @@
 //! web server's trace under policies (6.2.2), and one change by hand (6.3). Replays take
 //! milliseconds, so each figure makes its own.
 //!
-//! DIM's trace is not published; `data/timelines/dim-nginx.toml` stands for it, and a recording of our own
-//! (`recorded.rs`) beside. Its i9-7940X ran without turbo.
+//! DIM's trace is not published; `data/timelines/dim-nginx.toml` replaces it, as well as a recording of our own
+//! (`recorded.rs`). Its i9-7940X ran without turbo.
 //!
 //! One change by hand: the processor keeps a licence of its own, 3.0 GHz with minimal offsets,
 //! below which software asks for 2.4 GHz and takes it back. To the replay that is a core with a
@@ -14,7 +14,7 @@
 //! DIM's simulator applies a policy to the trace and then "dilates the time" at the low clock (6.2.2): a
 //! timeout of 670 us passes in the trace's time, in which all work runs at the high clock, and takes
 //! 670 * 3.1 / 2.4 at the low one. So the 195 us of 6.3 are 670 * (3.1 / 2.4 - 1). Rows that it says are
-//! simulated are simulated here in its way; those that it measured, with timeouts in real time.
+//! simulated are simulated here by its method; those that it measured, with timeouts in real time.
 //!
 //! Turbolane's own policy beside the paper's is `share`, which learns and knows nothing of the
 //! application.
@@ -153,7 +153,7 @@ fn under(core: &Core, timeline: &Timeline, policy: &mut dyn Policy) -> Outcome {
     replay(core, &[timeline], policy, &mut Quiet)
 }
 
-/// How long the low clock stays behind wide code.
+/// How long the clock stays low after wide code.
 fn held_ns(core: &Core) -> f64 {
     let mut policy = Fixed { timeout_ns: core.times.relax_ns };
     let mut at_2_ns = |scalar| under(core, &burst(2, scalar), &mut policy).level_ns[2] as f64;
@@ -173,7 +173,7 @@ fn up_ns(active: usize) -> Option<f64> {
     Some(lost_ns(LONG) - lost_ns(0))
 }
 
-/// Time of scalar code behind wide code in the experiment of DIM 6.3.
+/// Time of scalar code after wide code in the experiment of DIM 6.3.
 fn scalar_ns(policy: &str, setting: &ClockSetting) -> Option<f64> {
     let mut core = base("core-i9-7940x")?;
     let mut hardware = Fixed { timeout_ns: core.times.relax_ns };

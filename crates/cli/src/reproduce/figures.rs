@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Published figures that are no measure of one configuration: what an operation costs, how often
-//! something happens, what a table adds up to. Each is computed from whole simulations, by the id of
+//! something happens, what a table adds up to. Each is computed from complete simulations, by the id of
 //! its row.
 
 use sim::engine::Outcome;
@@ -172,7 +172,7 @@ pub(super) fn figure(id: &str, results: &Results) -> Option<f64> {
 }
 
 /// What the type changes of SFMA 4.2 cost: loss of throughput over changes per second, s; and the
-/// loss. SFMA counts changes of the whole machine.
+/// loss. SFMA counts the changes of all CPUs.
 fn type_change(results: &Results) -> Option<(f64, f64)> {
     let rate_of = |policy: &str| rate(results.of(&type_changes(policy))?, "loop");
     let (with, without) = (rate_of(EXPLICIT)?, rate_of("muqss")?);

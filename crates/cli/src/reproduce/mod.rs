@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane reproduce`: the papers' figures beside simulated ones.
 //!
-//! Which scenario stands for which workload of which paper, and which scheduler for which prototype,
+//! Which scenario models which workload of which paper, and which scheduler which prototype,
 //! is in `plan.rs`; figures that are no measure of a configuration are in `figures.rs`; what DIM says
 //! about the clock of one core is in `dvfs.rs` (our own recording of its web server in `recorded.rs`), and about power scores in `score.rs`; what TURBO says about locks
 //! in `locks.rs`, and about what else it boosted in `boost.rs`. Changed experiments that explain a miss are in `what_if.rs`. What a row means is said in
@@ -32,12 +32,12 @@ use crate::failure::{FOUND, Failure, show};
 use plan::{Instead, Plan};
 use what_if::WHAT_IFS;
 
-/// Simulate the papers' experiments and compare with what they published
+/// Simulate the papers' experiments and compare the results with the published figures
 ///
-/// Prints every figure of the evaluations beside the model's, with the error, and whether the model
-/// was fitted to it or predicts it. Under core specialisation the model is that of the papers'
-/// prototypes; what Turbolane's policy yields stands beside. A miss is followed by the same
-/// experiment with the one change that brings it nearer, or by "not explained". Exits with 1 if a
+/// Prints each figure of the evaluations next to the simulated one, with the error, and whether the
+/// figure calibrated the model or is predicted by it. Core specialisation is simulated with the
+/// papers' prototypes; the result of Turbolane's policy is shown alongside. A miss is followed by the
+/// same experiment with the one change that brings it nearer, or by "not explained". Exits with 1 if a
 /// published ranking does not hold.
 #[derive(Args)]
 #[command(after_long_help = "\
@@ -48,7 +48,7 @@ pub(crate) struct ReproduceArgs {
     /// Short names of papers [default: SFMA, SYSTOR, THESIS, DIM and TURBO]
     #[arg(value_name = "PAPER")]
     papers: Vec<String>,
-    /// The whole input beside the built-in files
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = Self::SEED)]
     seed: u64,
     /// Print JSON

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which simulation stands for which configuration of a paper.
+//! Which simulation models which configuration of a paper.
 //!
 //! The papers' prototypes are simulated as such (`sim::sched::prototype`): trap or marks, what ends a
 //! wide period, how many CPUs are wide. With [`Instead::Turbolane`] our policy takes their place,
@@ -54,7 +54,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The plan for a configuration of a paper; `None` if nothing stands for it.
+    /// The plan for a configuration of a paper; `None` if the simulator has none.
     pub(super) fn of(document: &str, config: &Config) -> Option<Plan> {
         let (scenario, victim) = scenario(document, &config.workload)?;
         let flat = config.workload.ends_with("-flat");

@@ -2,7 +2,7 @@
 //! DIM 6.2.2 with a recording in the model's place: nginx, gzip and OpenSSL's AVX-512 code as they ran here
 //! (docs/experiments/nginx-trace.md), replayed on the paper's machine.
 //!
-//! As DIM does: the whole calls into OpenSSL are taken for wide code. The recorded processor has no licence levels, so
+//! As in DIM, complete calls into OpenSSL count as wide code. The recorded processor has no licence levels, so
 //! nothing in it was slowed down. What is replayed are its cycles: what else made it faster or slower than the
 //! paper's processor is not known.
 //!

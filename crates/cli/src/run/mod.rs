@@ -27,54 +27,54 @@ use crate::mark_files;
 use crate::stats::{self, interval};
 use crate::terminal;
 
-/// Keep wide code on its own CPUs, until Ctrl-C or until CMD ends
+/// Run wide code on its own CPUs, until Ctrl-C or until CMD ends
 ///
-/// Loads the sched_ext scheduler (or, where the kernel has none, works by affinity masks), and
-/// tells wide code apart by hints that programs give through libturbolane and by the functions
-/// named by --mark. Settings can be changed while it runs: see `turbolane ctl`. However it ends,
-/// kill -9 included, the kernel's own scheduler takes over again.
+/// Loads the sched_ext scheduler or, if the kernel has no sched_ext, uses affinity masks. Wide code
+/// is identified by hints that programs give through libturbolane, by the functions named by
+/// --mark, by --trap or by --scores. Settings can be changed during the run: see `turbolane ctl`.
+/// However the run ends, even by kill -9, the kernel's own scheduler takes over again.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct RunArgs {
     /// CPUs that wide code runs on
     ///
-    /// auto: as many whole cores as the load needs (in affinity mode, which measures no demand,
-    /// one), and none while keeping wide code apart would cost more than it saves. N: that many whole cores, the last ones of each node in turn; 0 for none. A list (2-3,6) or
-    /// one CPU (cpu:3): these, and their SMT siblings, since a core has one licence. At least one
-    /// core must be left to scalar code.
+    /// auto: as many cores as the load needs, and none while separating wide code would cost more
+    /// than it saves (in affinity mode, which does not measure demand: one core). N: that many
+    /// cores, the last ones of each node in turn; 0 for none. A list (2-3,6) or one CPU (cpu:3):
+    /// these CPUs and their SMT siblings, since all CPUs of a core share one licence. At least one
+    /// core must be left for scalar code.
     #[arg(long, value_name = "LIST|N|auto", default_value_t = Config::default().wide_cpus)]
     #[arg(help_heading = LANE)]
     wide_cpus: WideCpus,
 
-    /// Split the wide CPUs by licence level where that pays, instead of one class for all
+    /// Split the wide CPUs by licence level where that pays, instead of using one class for all
     ///
-    /// Code of a lower level gets cores of its own, where it runs faster, while both it and code of
-    /// a higher level have enough to do for whole cores; as many as the load needs, decided anew as
-    /// it changes. In affinity mode, which measures no demand, there is one class.
+    /// Code of a lower level gets cores of its own, on which it runs faster, while both this code
+    /// and code of a higher level can keep complete cores busy. The number of cores follows the
+    /// load. In affinity mode, which does not measure demand, there is one class.
     #[arg(long, help_heading = LANE)]
     tiers: bool,
 
-    /// Scheduler or affinity masks; auto takes the scheduler where the kernel has sched_ext
+    /// Scheduler or affinity masks; auto: the scheduler if the kernel has sched_ext
     #[arg(long, default_value_t = Config::default().mode, help_heading = LANE)]
     #[arg(value_parser = words::<Mode>(&["scx", "affinity", "auto"]))]
     mode: Mode,
 
     /// Mark a function as wide code; repeatable
     ///
-    /// FILE:FUNCTION or FILE:+0xOFFSET, with @LEVEL behind it (1 heavy AVX2 or light AVX-512,
-    /// 2 heavy AVX-512, 3 AMX; 1 if none is given). A task is wide from the entry of the function
-    /// to its return.
+    /// FILE:FUNCTION or FILE:+0xOFFSET, followed by @LEVEL (1 heavy AVX2 or light AVX-512, 2 heavy
+    /// AVX-512, 3 AMX; default 1). A task is wide from the entry of the function to its return.
     ///
-    /// With ,min-argN=VALUE after it, calls whose integer argument N (1 to 6) is below VALUE do not
-    /// count: dot@2,min-arg3=64 ignores short vectors. The argument's lower 32 bits are compared,
-    /// without a sign. Make sure that such calls really contain no wide code.
+    /// With ,min-argN=VALUE after it, calls whose integer argument N (1 to 6) is below VALUE are
+    /// ignored: dot@2,min-arg3=64 ignores short vectors. The lower 32 bits of the argument are
+    /// compared as an unsigned number. Make sure that ignored calls really contain no wide code.
     #[arg(long = "mark", value_name = "FILE:FUNCTION[@LEVEL][,min-argN=VALUE]")]
     #[arg(help_heading = DETECTION)]
     marks: Vec<Mark>,
 
     /// Mark the functions that a file lists, such as `turbolane scan --marks` writes; repeatable
     ///
-    /// One mark in a line, as --mark takes it; what follows a # is a comment.
+    /// One mark per line, in the syntax of --mark; a # begins a comment.
     #[arg(long = "marks", value_name = "FILE", help_heading = DETECTION)]
     mark_files: Vec<PathBuf>,
 
@@ -84,66 +84,66 @@ pub(crate) struct RunArgs {
 
     /// Withhold these instructions on scalar CPUs, so that their use traps and the task moves
     ///
-    /// Finds wide code in programs that say nothing. Loads the kernel module turbolane_trap for
-    /// the time of the run. avx512: mask and 512-bit registers; avx: these and 256-bit ones; amx:
-    /// tiles.
+    /// Finds wide code in programs without hints. Loads the kernel module turbolane_trap for the
+    /// duration of the run. avx512: mask and 512-bit registers; avx: these and the 256-bit
+    /// registers; amx: tiles.
     #[arg(long, default_value_t = Config::default().trap, help_heading = DETECTION)]
     #[arg(value_parser = words::<Components>(&["none", "avx512", "avx", "amx"]))]
     trap: Components,
 
-    /// What is done about a trap
+    /// What happens when an instruction traps
     ///
-    /// grace: heavy code moves, light code is left alone for a millisecond. steer: whatever
-    /// traps moves. count: nothing moves; see what traps in `turbolane stats`.
+    /// grace: heavy code moves; light code may stay for a millisecond. steer: every task that traps
+    /// moves. count: no task moves; `turbolane stats` shows the traps.
     #[arg(long, default_value_t = Config::default().trap_mode, help_heading = DETECTION)]
     #[arg(value_parser = words::<TrapMode>(&["count", "grace", "steer"]))]
     trap_mode: TrapMode,
 
-    /// Licence level from which a trapped instruction is wide
+    /// Lowest licence level at which a trapped instruction counts as wide
     ///
     /// 1 heavy AVX2 or light AVX-512, 2 heavy AVX-512, 3 AMX.
     #[arg(long, value_name = "LEVEL", default_value_t = Config::default().trap_level)]
     #[arg(value_parser = level, help_heading = DETECTION)]
     trap_level: u32,
 
-    /// Tell what is wide by power scores, from the CPU's counters of licence levels
+    /// Identify wide tasks by power scores, computed from the CPU's licence level counters
     ///
-    /// Finds programs that say nothing, without traps: who runs while the licence level rises, or for
-    /// long at a level, is taken to be the cause. Takes three counters of each CPU. auto: where the CPU
-    /// has them and neither --mark nor --trap is given.
+    /// Finds programs without hints, and needs no traps: a task that runs while the licence level
+    /// rises, or runs long at a level, is taken to be the cause. Uses three counters of each CPU.
+    /// auto: on if the CPU has the counters and neither --mark nor --trap is given.
     #[arg(long, default_value_t = Config::default().scores, help_heading = DETECTION)]
     #[arg(value_parser = words::<Scores>(&["auto", "on", "off"]))]
     scores: Scores,
 
     /// Give CMD a C library without AVX-512
     ///
-    /// glibc uses AVX-512 for every memset, which traps without any use. This sets GLIBC_TUNABLES
-    /// for CMD, by which glibc takes its AVX2 forms; the program's own code still finds AVX-512.
+    /// glibc uses AVX-512 for every memset, which causes traps but gains nothing. This option sets
+    /// GLIBC_TUNABLES for CMD, so that glibc uses AVX2; the program's own code still sees AVX-512.
     #[arg(long, requires = "command")]
     plain_glibc: bool,
 
     /// Type of tasks that nothing has classified
     ///
-    /// default: they share all CPUs. scalar: they are kept off wide CPUs while these have wide work.
-    /// CMD and what it starts count as scalar in either case.
+    /// default: they share all CPUs. scalar: they are kept off wide CPUs that have wide work. CMD and
+    /// its children are scalar in both cases.
     #[arg(long, default_value_t = Config::default().unclassified, help_heading = DETECTION)]
     #[arg(value_parser = words::<Unclassified>(&["default", "scalar"]))]
     unclassified: Unclassified,
 
     /// What ends a wide period
     ///
-    /// Joined by commas: hint, uprobe-return (both always on), syscall-entry, syscall-return,
+    /// A comma-separated list: hint, uprobe-return (both always on), syscall-entry, syscall-return,
     /// context-switch, timeout:DURATION.
     #[arg(long, value_name = "LIST", default_value_t = Config::default().remigrate)]
     #[arg(help_heading = DETECTION)]
     remigrate: Remigrate,
 
-    /// Longest time after its last event that a task with no open section stays wide; 0ms: forever
+    /// Longest time that a task without an open section stays wide after its last event; 0ms: forever
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = duration_ns)]
     #[arg(help_heading = DETECTION)]
     wide_timeout: u64,
 
-    /// A scalar phase that a thread announces to be shorter is spent where the thread is; 0ms: none
+    /// A thread that announces a scalar phase shorter than this stays on its CPU; 0ms: it always moves
     #[arg(long, value_name = "DURATION", default_value = "15us", value_parser = duration_ns)]
     #[arg(help_heading = DETECTION)]
     rest_below: u64,
@@ -158,10 +158,11 @@ pub(crate) struct RunArgs {
     #[arg(help_heading = LANE)]
     slice_wide: u64,
 
-    /// Run although this kernel lets no scheduler keep settings of control groups that are in force
+    /// Run even if control groups use settings that this kernel lets no scheduler honour
     ///
-    /// The scheduler keeps cpu.weight where the kernel has CONFIG_EXT_GROUP_SCHED, and cpu.max from Linux 6.17
-    /// on. Elsewhere it would drop them, so a run refuses to start where a group uses them.
+    /// The scheduler honours cpu.weight if the kernel has CONFIG_EXT_GROUP_SCHED, and cpu.max from
+    /// Linux 6.17 on. On other kernels it would drop them, so the run refuses to start if a group
+    /// uses them.
     #[arg(long, help_heading = REFUSALS)]
     ignore_cgroup_limits: bool,
 
@@ -175,8 +176,8 @@ pub(crate) struct RunArgs {
 
     /// Write how long CMD took to a file, as JSON
     ///
-    /// Its time and CPU time, without what taking over and giving back take, and the CPU time that
-    /// turbolane used meanwhile.
+    /// Its elapsed time and CPU time, excluding the time to load and unload the scheduler, and the CPU
+    /// time that turbolane used meanwhile.
     #[arg(long, value_name = "FILE", requires = "command", help_heading = OUTPUT)]
     times: Option<PathBuf>,
 
@@ -184,11 +185,11 @@ pub(crate) struct RunArgs {
     #[arg(long, help_heading = OUTPUT)]
     help_stats: bool,
 
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(long, short, help_heading = OUTPUT)]
     quiet: bool,
 
-    /// Check settings and machine, say what would be done, and exit
+    /// Check settings and machine, print what would be done, and exit
     #[arg(long, help_heading = OUTPUT)]
     check: bool,
 
@@ -200,11 +201,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, hide = true)]
     fault: Option<FaultArg>,
 
-    /// Command to run, as scalar; its exit code becomes that of turbolane
+    /// Command to run, as scalar; turbolane exits with its exit code
     ///
-    /// CMD and all that it starts are classified scalar from their first instruction, until a hint
-    /// or a mark proves a task wide; everything else is as --unclassified says. Affinity mode
-    /// classifies nobody: there a thread stays as it is until its first hint.
+    /// CMD and its children are scalar from their first instruction, until a hint or a mark shows
+    /// that a task is wide; all other tasks have the type given by --unclassified. Affinity mode
+    /// does not classify tasks: there a thread's mask is unchanged until its first hint.
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -217,19 +218,19 @@ const OUTPUT: &str = "Output";
 const AFTER_HELP: &str = "\
 Signals:
   Without CMD, Ctrl-C, SIGTERM and SIGHUP end the run with exit code 0.
-  With CMD, the run ends when CMD does. SIGTERM and SIGHUP are passed on to it,
-  Ctrl-C reaches it from the terminal. A second signal sends it SIGTERM, a third
-  one ends the run without waiting.
+  With CMD, the run ends when CMD ends. SIGTERM and SIGHUP are forwarded to CMD;
+  the terminal sends it Ctrl-C. A second signal sends CMD SIGTERM, a third one ends
+  the run without waiting.
 
 Examples:
   sudo turbolane run --mark /usr/lib/libcrypto.so.3:EVP_EncryptUpdate@2
-      until Ctrl-C; OpenSSL's encryption is wide code, whoever calls it
+      until Ctrl-C; OpenSSL's encryption is wide code in every program
   sudo turbolane run --wide-cpus 2-3 --stats 1s -- ./server --threads 8
-      CPUs 2 and 3 are wide while the server runs; a line of statistics a second
+      CPUs 2 and 3 are wide while the server runs; one line of statistics per second
   turbolane run --check --wide-cpus 2-3
-      would that work here?";
+      check whether that would work here";
 
-const GLIBC_NOTE: &str = "the C library of the command traps for its own use of AVX-512; \
+const GLIBC_NOTE: &str = "the C library of the command uses AVX-512 itself and traps; \
     --plain-glibc makes it use AVX2";
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -248,7 +249,7 @@ where
 }
 
 impl RunArgs {
-    /// The settings, with the marks of files behind those of the command line.
+    /// The settings, with the marks of files after those of the command line.
     fn full_config(&self) -> Result<Config, Failure> {
         let mut config = self.config();
         config.marks.extend(mark_files::read(&self.mark_files)?);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Refuses a run that cannot work, before anything is changed.
 //!
-//! First what the user can mend at once (settings that do not fit the machine, marks that are not
+//! First what the user can fix at once (settings that do not fit the machine, marks that are not
 //! there; exit code 2), then what the machine, the kernel or the user's rights do not allow (77).
 
 use hw::Facts;
@@ -36,7 +36,7 @@ impl Plan {
         let mut text = wrap("mode         ", &self.mode.to_string(), width);
         let wide = match &self.wide_cpus {
             None if self.mode == Mode::Affinity => "auto: one core".to_string(),
-            None => "auto: as many whole cores as the load needs".to_string(),
+            None => "auto: as many cores as the load needs".to_string(),
             Some(wide) if wide.is_empty() => "none".to_string(),
             Some(wide) => wide.to_string(),
         };
@@ -119,8 +119,8 @@ pub(super) fn affinity_note(config: &Config, facts: &Facts) -> Option<String> {
         return None;
     }
     Some(format!(
-        "the command's affinity, {allowed}, holds no wide CPU (at the start these are {wide}): its wide code \
-         stays where it slows others; --wide-cpus cpu:{last} names one that it may use"
+        "the command's affinity, {allowed}, contains no wide CPU (at the start these are {wide}): its wide code \
+         stays on CPUs where it slows other code; --wide-cpus cpu:{last} selects one that it may use"
     ))
 }
 

@@ -20,7 +20,7 @@ use crate::command::{Supervised, exit_code, watch_signals};
 use crate::failure::{Failure, unwritable};
 use crate::stats::Lines;
 
-/// What to run, and what to tell about it.
+/// What to run, and what to report about it.
 pub(super) struct Run {
     /// Settings.
     pub config: Config,
@@ -30,7 +30,7 @@ pub(super) struct Run {
     pub command: Vec<OsString>,
     /// The command's C library is to do without AVX-512.
     pub plain_glibc: bool,
-    /// Where to tell how long the command took.
+    /// Where to write how long the command took.
     pub times: Option<PathBuf>,
     /// Interval between two lines of statistics.
     pub stats: Option<Duration>,
@@ -111,8 +111,8 @@ impl Supervisor {
         }
     }
 
-    /// The scheduler ended by itself: the command runs on under the kernel's own, and is waited
-    /// for, so that nobody takes its end for that of the run.
+    /// The scheduler ended by itself. The command continues under the kernel's own scheduler; we wait
+    /// for it, so that its end is not mistaken for the end of the run.
     fn scheduler_lost(&mut self, ended: &Ended) -> Failure {
         let why = match (ended.reason.is_empty(), ended.message.is_empty()) {
             (false, false) => format!("{}: {}", ended.reason, ended.message),

@@ -25,21 +25,21 @@ use crate::failure::{FOUND, Failure, print, show};
 use attribute::{Code, Observed, Wide};
 use observe::{Observer, Sampled};
 
-/// Show who executes wide code, and what runs right after it
+/// Show which tasks execute wide code, and what runs right after it
 ///
-/// Samples what the CPUs execute, scans the files in which samples were, and adds up those in functions with wide code. It
-/// needs no licence counters, so it works on every CPU and in virtual machines; it needs root, or
+/// Samples what the CPUs execute, scans the files that the samples are in, and adds up the samples in functions with
+/// wide code. Needs no licence counters, so it works on every CPU and in virtual machines. Needs root, or
 /// kernel.perf_event_paranoid of at most 0. Changes nothing. Exits with 1 if wide code was seen.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct SampleArgs {
-    /// Processes whose wide code is looked for [default: all]
+    /// Processes to search for wide code [default: all]
     #[arg(long, value_name = "PID", num_args = 1.., value_parser = clap::value_parser!(u32).range(1..))]
     pid: Vec<u32>,
     /// How long to sample, 60s at most
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = time)]
     time: Duration,
-    /// Least licence level of a function that counts
+    /// Lowest licence level of a function that counts as wide
     ///
     /// 1 heavy AVX2 or light AVX-512, 2 heavy AVX-512, 3 AMX.
     #[arg(long, value_name = "LEVEL", default_value_t = 1)]
@@ -52,18 +52,18 @@ pub(crate) struct SampleArgs {
 
 const AFTER_HELP: &str = "\
 LEVEL and LASTING are those of turbolane scan. A sample in a function with wide code
-says that the CPU was in that function, not which instruction it executed: a function
-that uses AVX-512 for its head and scalar code for the rest counts as a whole.
+shows that the CPU was in that function, not which instruction it executed: if only the
+beginning of a function uses AVX-512, all its samples count as wide.
 
 A victim is other code that was sampled on the same core within 1ms after wide code.
-Whether the clock was low then is not seen.
+The samples do not show whether the clock was low then.
 
 In a virtual machine the timer that takes samples can be 0.1 ms late. Wide sections
 shorter than that lose some of their samples to the code after them.
 
-folded: a line per call chain, outermost caller first, with its number of samples, as
-flame graph programs read it. Functions with wide code have names, other frames are
-files. Callers are found by frame pointers, which many libraries do not keep.
+folded: one line per call chain, outermost caller first, with its number of samples, in
+the format that flame graph programs read. Frames are named by function if it has wide
+code, otherwise by file. Callers are found by frame pointers, which many libraries omit.
 
 Examples:
   sudo turbolane sample

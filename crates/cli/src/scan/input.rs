@@ -171,7 +171,7 @@ fn cannot_look(pid: u32, error: &io::Error) -> Failure {
         io::ErrorKind::PermissionDenied => Failure::unsupported(Problem::new(
             what,
             "only its owner and root may read its memory",
-            "run it by sudo, or scan the files it uses",
+            "run it with sudo, or scan the files it uses",
         )),
         _ => Failure::failed(Problem::new(what, error.to_string(), "is it still running?")),
     }

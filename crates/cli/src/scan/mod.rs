@@ -18,10 +18,10 @@ use crate::failure::{FOUND, Failure, show};
 
 /// Find the functions that can raise the licence level
 ///
-/// Reads ELF programs, libraries, objects and archives, and tells per function which licence level its
-/// instructions ask for, how dense heavy code is in its loops, and whether it leaves dirty upper halves.
-/// Runs nothing. Works on stripped files too. Exits with 1 if a function of --level was found, with 0 if
-/// not.
+/// Reads ELF programs, libraries, objects and archives, and reports for each function the licence level that
+/// its instructions request, the density of heavy code in its loops, and whether it leaves dirty upper halves.
+/// Executes none of the code. Works on stripped files too. Exits with 1 if a function of --level or above
+/// was found, otherwise with 0.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct ScanArgs {
@@ -31,10 +31,10 @@ pub(crate) struct ScanArgs {
     /// Scan what a running process has mapped as code
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// With --pid: scan the memory too that holds code from no file, as compilers at run time write it
+    /// With --pid: also scan code that comes from no file, such as the output of JIT compilers
     #[arg(long, requires = "pid")]
     jit: bool,
-    /// Least licence level of a function that is listed
+    /// Lowest licence level of the functions that are listed
     ///
     /// 0 all wide instructions, 1 heavy AVX2 or light AVX-512, 2 heavy AVX-512, 3 AMX.
     #[arg(long, value_name = "LEVEL", default_value_t = 1)]
@@ -56,27 +56,27 @@ pub(crate) struct ScanArgs {
 
 const AFTER_HELP: &str = "\
 Columns:
-  LEVEL     licence level that the most demanding instruction asks for
-  LASTING   the same, if heavy instructions count only where they can be dense
-            enough: one of eight instructions, which is one in two cycles at
-            four instructions a cycle. Light AVX-512, scatters and AMX need no
+  LEVEL     licence level that the most demanding instruction requests
+  LASTING   the same, but counting heavy instructions only where they can be dense
+            enough: one in eight instructions, which is one in two cycles at
+            four instructions per cycle. Light AVX-512, scatters and AMX need no
             density.
-  DENSITY   heavy instructions per instruction in the densest loop; in brackets
-            that of the function if no loop has any
+  DENSITY   share of heavy instructions in the densest loop; in brackets that of
+            the function, if no loop has heavy instructions
   HEAVY512  FP, integer multiplication, scatter with 512 bits; HEAVY256 with 256
-Notes in brackets: AMX, VNNI, scatter, gather; no vzeroupper (a return that a
-dirty upper half reaches: a function that returns a vector does so rightly); SSE
-with dirty upper half; confidence, if the file does not state where the function
-is.
+Notes in brackets: AMX, VNNI, scatter, gather; no vzeroupper (the function can
+return with a dirty upper half, which is correct for one that returns a vector);
+SSE with dirty upper half; confidence, if the file does not state where the
+function is.
 
-What a function can do is not what it does: programs choose code by the CPU they
-run on, and code that never runs harms nobody.
+A listed function may never be called: programs select code for the CPU they run
+on, and code that never runs does no harm.
 
 Examples:
   turbolane scan /usr/lib/x86_64-linux-gnu/libcrypto.so.3
   turbolane scan --level 2 --top 0 ./server      all heavy AVX-512, AMX
   turbolane scan --sort density libx265.so.199   where it is densest
-  turbolane scan --pid $(pidof java) --jit       a process, compiled code too
+  turbolane scan --pid $(pidof java) --jit       a process and its compiled code
   turbolane scan --level 2 /opt/app              all programs in a folder
   turbolane scan --level 2 --marks wide.marks libfoo.so
   sudo turbolane run --marks wide.marks -- ./server";

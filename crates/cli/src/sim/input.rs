@@ -92,7 +92,7 @@ pub(crate) fn target(
     Ok(Target { scenario, workload, models, packages })
 }
 
-/// The scenario's load, in a variant or as its file stands.
+/// The scenario's load, in a variant or as in its file.
 pub(crate) fn workload(scenario: &Scenario, variant: Option<&str>) -> Result<Workload, Failure> {
     scenario.workload(variant).cloned().ok_or_else(|| {
         let known: Vec<&str> = scenario.variants().collect();
@@ -129,7 +129,7 @@ pub(crate) fn check_size(
         return Err(Failure::failed(Problem::new(
             format!("{packages} packages of {} are too large", model.id),
             format!(
-                "the policy holds {} CPUs and {} last-level caches, these are {nr_cpus} and {nr_llcs}",
+                "the policy supports {} CPUs and {} last-level caches, this machine has {nr_cpus} and {nr_llcs}",
                 policy::CPUS_MAX,
                 policy::SHARDS_MAX
             ),

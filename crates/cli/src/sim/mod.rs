@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane sim`: what a scheduler would bring, on machines that nobody here owns.
+//! `turbolane sim`: the effect of a scheduler, on machines that need not be available.
 //!
 //! Every combination of scenario, machine and policy is one run; runs share nothing, so they go on
 //! in parallel, and their order in the output is that of the command line. No root, no hardware,
@@ -34,45 +34,45 @@ use replay::DvfsPolicy;
 use crate::failure::{Failure, print, show, unwritable};
 use crate::terminal;
 
-/// Simulate: predict what a scheduler brings, on any machine
+/// Simulate schedulers on any machine, and compare them
 ///
-/// Runs a scenario on machines with licence levels under several schedulers, side by side; among
-/// them Turbolane's own policy, the same code that runs in the kernel. Needs no root and changes
+/// Runs a scenario on machines with licence levels under several schedulers. One of them is
+/// Turbolane's own policy, the same code that runs in the kernel. Needs no root and changes
 /// nothing. The same seed gives the same output.
 ///
-/// With --replay, what one core executes is replayed under policies for its clock instead: when is
-/// it raised again behind wide code? With --break-even, after what time that pays.
+/// --replay instead replays the timeline of one core under policies that decide when to raise its
+/// clock after wide code. --break-even prints after what time raising the clock pays.
 #[derive(Args)]
 #[command(after_long_help = "\
 Policies:
   fair              the kernel's fair scheduling
-  fair-hrtick       the same where a timer ends each turn, as in Linux 7.3
-  cfs               the same before Linux 6.6, as the papers had it
+  fair-hrtick       the same, with a timer that ends each turn, as in Linux 7.3
+  cfs               the kernel's scheduling before Linux 6.6, which the papers used
   muqss             MuQSS, the baseline of the papers
   core-scheduling   wide and other tasks never share a core
-  affinity:CORES    wide tasks are bound to so many cores, all others to the rest
+  affinity:CORES    wide tasks are bound to this number of cores, all others to the rest
   lane[:KEY=VALUE[,KEY=VALUE...]]
                     Turbolane: wide=CORES|auto, detect=hint|mark|trap|trap-avx|score,
                     remigrate=syscall-entry|syscall-return|context-switch|timeout (joined by +),
                     timeout=100ms, slice=5ms, tiers=yes|no, standby=yes|no,
                     clocks=known|unknown
   prototype[:KEY=VALUE[,KEY=VALUE...]]
-                    what the papers measured: cpus=N, alpha=X (automatic sizing), detect=trap|mark,
+                    the papers' prototypes: cpus=N, alpha=X (automatic sizing), detect=trap|mark,
                     end=entry|return|switch|never, timeout=2ms, slice=6ms, guests=yes|no
 
 Policies for the clock (--dvfs):
   hardware          the machine's own timeout
   fixed:TIME        a timeout, e.g. fixed:670us; or never
-  break-even        when as much is lost as the changes cost (2-competitive)
-  random            a random part of that (1.58-competitive on the mean)
-  average           at once if gaps were long on the average, else break-even
+  break-even        when the loss equals the cost of the changes (2-competitive)
+  random            after a random part of that time (1.58-competitive on average)
+  average           at once if gaps have been long on average, otherwise break-even
   share             learns which timeout pays
-  hints[:TIME]      when the application says so, else after TIME [default: never]
-  switches[:TIME]   when the kernel switches to a scalar task, else after TIME [default: as hardware]
-  oracle            optimal, by looking ahead; without --sibling
+  hints[:TIME]      when the application gives a hint, or after TIME [default: never]
+  switches[:TIME]   when the kernel switches to a scalar task, or after TIME [default: as hardware]
+  oracle            optimal, because it looks ahead; not with --sibling
 
 Examples:
-  turbolane sim                                    the scenarios and machines there are
+  turbolane sim                                    list scenarios and machines
   turbolane sim thesis-nginx                       fair scheduling and Turbolane
   turbolane sim thesis-nginx -p muqss -p lane:wide=1 -p lane:wide=2
   turbolane sim parsec-x265 --machine xeon-6980p --html report.html
@@ -80,25 +80,25 @@ Examples:
   turbolane sim --break-even xeon-gold-6130
   turbolane sim --replay dim-nginx --dvfs fixed:670us,break-even,hints,oracle")]
 pub(crate) struct SimArgs {
-    /// Names of built-in scenarios, or scenario files; lists what there is if none is given
+    /// Names of built-in scenarios, or scenario files; without any, lists scenarios and machines
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<String>,
     /// CPU models: built-in ids or CPU files [default: the scenario's own]
     #[arg(short, long = "machine", value_name = "ID|FILE")]
     machines: Vec<String>,
-    /// Schedulers; what the others are compared with first [default: fair and lane]
+    /// Schedulers; the others are compared with the first [default: fair and lane]
     #[arg(short, long = "policy", value_name = "POLICY")]
     policies: Vec<PolicySpec>,
-    /// Variant of the scenario's code, e.g. none, avx2, avx512 [default: as the file stands]
+    /// Variant of the scenario's code, e.g. none, avx2, avx512 [default: the code in the file]
     #[arg(long, value_name = "NAME")]
     variant: Option<String>,
     /// Packages of the machine [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     packages: Option<u16>,
-    /// The whole input beside the files
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Runs at the same time [default: the CPUs there are]
+    /// Number of parallel runs [default: number of CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// Print JSON, one line per scenario
@@ -129,8 +129,8 @@ struct ReplayArgs {
         "scenarios", "policies", "packages", "jobs", "html", "perfetto",
     ])]
     replay: Option<String>,
-    /// Policies for the clock; what the others are compared with first [default: all that need no
-    /// hints, and those that heed the timeline's]
+    /// Policies for the clock; the others are compared with the first [default: all that need no
+    /// hints, and those that use the timeline's hints]
     #[arg(
         long,
         value_name = "POLICY,...",
@@ -139,13 +139,13 @@ struct ReplayArgs {
         value_delimiter = ','
     )]
     dvfs: Vec<DvfsPolicy>,
-    /// What the core's other CPU executes meanwhile: another timeline
+    /// Timeline of the core's other CPU, executed at the same time
     #[arg(long, value_name = "NAME|FILE", requires = "replay", conflicts_with = "scenarios")]
     sibling: Option<String>,
-    /// Active cores of the package [default: the timeline's, or all]
+    /// Active cores of the package [default: as in the timeline, or all]
     #[arg(long, value_name = "N", requires = "replay", conflicts_with = "scenarios")]
     active_cores: Option<u16>,
-    /// Every level at its base clock
+    /// Use the base clock of each level
     #[arg(long, requires = "replay", conflicts_with_all = ["scenarios", "active_cores"])]
     no_turbo: bool,
     /// Write the replayed timeline as a trace

@@ -28,43 +28,44 @@ use crate::terminal;
 pub(super) struct TimelineArgs {
     /// Write what one CPU or task executed as a timeline for `turbolane sim --replay`
     ///
-    /// Time inside of marked functions is work of their level, other time on the CPU is scalar work, the
-    /// rest is idle. Where nothing was marked and licence levels were recorded, a raised level is wide work, less the
-    /// hold behind it. A CPU's switches say what power scores expect of the next task, for --dvfs switches. Needs
-    /// --machine, and --cpu or --task.
+    /// Time in marked functions is work of their level, other time on the CPU is scalar work, the rest is
+    /// idle. If the recording has licence levels but no marks, time at a raised level is wide work, excluding the
+    /// hold time after it. A CPU's timeline has the level that power scores predict at each switch, for --dvfs switches.
+    /// Needs --machine, and --cpu or --task.
     #[arg(long, value_name = "OUT", requires = "machine", requires = "whose")]
     #[arg(conflicts_with_all = ["json", "check", "perfetto"])]
     timeline: Option<std::path::PathBuf>,
-    /// With --timeline: the recorded CPU's model, whose clock the time is counted in
+    /// With --timeline: model of the recorded CPU, whose clock converts time to cycles
     #[arg(long, value_name = "ID|FILE", requires = "timeline")]
     machine: Option<String>,
-    /// With --timeline: cores of it that are active [default: all]
+    /// With --timeline: number of active cores [default: all]
     #[arg(long, value_name = "N", requires = "timeline")]
     active_cores: Option<usize>,
-    /// With --timeline: count in the base clock, for `turbolane sim --replay --no-turbo`
+    /// With --timeline: use the base clock, for `turbolane sim --replay --no-turbo`
     #[arg(long, requires = "timeline", conflicts_with = "active_cores")]
     no_turbo: bool,
-    /// With --timeline: this CPU, of a recording of the whole machine
+    /// With --timeline: this CPU, from a recording of the entire machine
     #[arg(long, value_name = "N", requires = "timeline", group = "whose")]
     cpu: Option<u16>,
-    /// With --timeline: the task with this number
+    /// With --timeline: this task
     #[arg(long, value_name = "TID", requires = "timeline", group = "whose")]
     task: Option<u32>,
-    /// With --timeline: marked functions that take a request in and answer it, as hints
+    /// With --timeline: marked functions that receive a request and send the reply, to derive hints from
     ///
-    /// A server that has all of a request may say so, and the clock is raised (DIM 6.2.2): where READ has returned
-    /// for the last time before WRITE is called. Counts requests too. For `turbolane sim --replay --dvfs hints`.
+    /// A server can give a hint to raise the clock when it has received all of a request (DIM 6.2.2): that is when
+    /// READ returns for the last time before WRITE is called. Also counts requests. For `turbolane sim --replay --dvfs
+    /// hints`.
     #[arg(long, value_name = "READ,WRITE", requires = "timeline", value_parser = pair)]
     hint: Option<(String, String)>,
     /// With --timeline: how long the recorded hardware held a level [default: the machine's]
     ///
-    /// 0ns takes the whole time at a raised level for wide work.
+    /// With 0ns, all time at a raised level is wide work.
     #[arg(long, value_name = "DURATION", requires = "timeline", value_parser = duration_ns)]
     hold: Option<u64>,
-    /// With --timeline: of the wide work that explains the recorded levels the most, else the least
+    /// With --timeline: take the most wide work that explains the recorded levels, instead of the least
     ///
-    /// They differ where the end of a level was not seen, since the CPU idled: the hold may have begun with the
-    /// idle time, or have ended with it.
+    /// They differ if the CPU was idle when a level ended: the hold time may have begun when the CPU became idle, or
+    /// have ended then.
     #[arg(long, requires = "timeline")]
     most: bool,
 }
@@ -73,7 +74,7 @@ pub(super) struct TimelineArgs {
 fn pair(text: &str) -> Result<(String, String), ParseError> {
     let parts = text.split_once(',').filter(|(a, b)| !a.is_empty() && !b.is_empty());
     let (a, b) = parts.ok_or_else(|| ParseError {
-        why: format!("\"{text}\" is no pair of functions"),
+        why: format!("\"{text}\" is not a pair of functions"),
         next: "write both, such as SSL_read,SSL_write".into(),
     })?;
     Ok((a.into(), b.into()))
@@ -119,8 +120,8 @@ impl TimelineArgs {
         let info = read_for(path, of, &mut collected)?;
         let Export { periods, demand, switches, scores } = collected.export();
         if periods.is_empty() {
-            let what = format!("{} holds nothing that {} ran", path.display(), name(of));
-            let next = "turbolane trace FILE lists the tasks that ran; samples of perf do not tell who ran when";
+            let what = format!("{} has no time in which {} ran", path.display(), name(of));
+            let next = "turbolane trace FILE lists the tasks that ran; perf samples do not show when a task ran";
             return Err(Failure::failed(Problem::new(what, "so there is no timeline", next)));
         }
         let header = Header {
@@ -149,7 +150,7 @@ impl TimelineArgs {
             tell("wide work: ", &demand.text());
             let is_assumed = platform.assumed.iter().any(|what| what.contains("relax"));
             if self.hold.is_none() && is_assumed {
-                let why = format!("nobody published that of {}", model.id);
+                let why = format!("that of {} is not published", model.id);
                 tell("hold: ", &format!("{why}; measure it (turbolane probe), and give --hold"));
             }
         }
@@ -177,7 +178,7 @@ impl TimelineArgs {
     }
 }
 
-/// Tasks whose scores are told.
+/// Tasks whose scores are printed.
 const SCORES_MAX: usize = 8;
 
 fn switches_text(switches: usize, scores: &[Scored]) -> String {
@@ -198,9 +199,9 @@ fn read_for(path: &Path, of: Of, to: &mut dyn Visit) -> Result<Info, Failure> {
     let mut reader = open(path)?;
     let info = reader.info().clone();
     if matches!(of, Of::Cpu(_)) && !info.everybody {
-        let what = format!("{} does not tell what a CPU ran", path.display());
-        let next = "use --task, or record the whole machine: turbolane record --system (samples of perf do not tell \
-                    who ran when)";
+        let what = format!("{} does not show what a CPU ran", path.display());
+        let next = "use --task, or record the entire machine: turbolane record --system (perf samples do \
+                    not show when a task ran)";
         return Err(Failure::failed(Problem::new(what, "only some tasks were recorded", next)));
     }
     follow(path, &mut reader, to)?;

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 /// What is executed.
 pub(super) struct Command {
     words: Vec<String>,
-    /// Whether it is a `turbolane run`, which can tell how long the command itself took.
+    /// Whether it is a `turbolane run`, which can report how long the command itself took.
     is_run: bool,
     /// As shown.
     text: String,
@@ -31,9 +31,9 @@ pub(super) struct Done {
     pub(super) time_ns: u64,
     /// CPU time of the command, and of a `turbolane run` above it in that time.
     pub(super) cpu_time_ns: u64,
-    /// What taking over and giving back took; `None` if nobody did.
+    /// Time to load and unload the scheduler; `None` if none was loaded.
     pub(super) around_ns: Option<u64>,
-    /// The clock at which all that was, if somebody counts cycles.
+    /// The mean clock of the run, if cycles are counted.
     pub(super) clock_khz: Option<f64>,
     pub(super) metric: Option<f64>,
 }
@@ -103,12 +103,12 @@ impl Command {
             .map_err(unable)?;
         let text = String::from_utf8_lossy(&bytes);
         if !status.success() {
-            return Err(failed(format!("it ended with {status}"), &text, "mend the command"));
+            return Err(failed(format!("it ended with {status}"), &text, "fix the command"));
         }
         let metric = match metric {
             Some(metric) => Some(metric.find(&text).ok_or_else(|| {
                 let why = format!("its output has no number at \"{metric}\"");
-                failed(why, &text, "mend --metric, or the command")
+                failed(why, &text, "fix --metric, or the command")
             })?),
             None => None,
         };
@@ -146,7 +146,7 @@ impl<'a> Clock<'a> {
     }
 }
 
-/// What `turbolane run` told of the command; with options such as --check it runs none.
+/// What `turbolane run` reported about the command; with options such as --check it runs none.
 fn read_times(file: &NamedTempFile) -> Result<Times, String> {
     let text = std::fs::read_to_string(file.path()).map_err(|error| error.to_string())?;
     Times::parse(&text).ok_or_else(|| "turbolane run did not run the command".to_string())
@@ -168,7 +168,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// Where a number stands in an output: the words before and behind it.
+/// Where to find a number in an output: the words before and after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Metric {
     before: Vec<String>,
@@ -180,9 +180,8 @@ impl FromStr for Metric {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Metric, String> {
-        let (before, after) = text
-            .split_once("{}")
-            .ok_or("write {} where the number stands, e.g. 'rate: {} MB/s'")?;
+        let (before, after) =
+            text.split_once("{}").ok_or("write {} in place of the number, e.g. 'rate: {} MB/s'")?;
         let words = |part: &str| part.split_whitespace().map(str::to_string).collect();
         Ok(Metric { before: words(before), after: words(after), text: text.into() })
     }
@@ -207,7 +206,7 @@ impl Metric {
             let rest = rest.trim_start();
             let is_part = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
             let longest = rest.find(|c: char| !is_part(c)).unwrap_or(rest.len());
-            // "1.5e" of "1.5edges" is no number, "1.5" is.
+            // "1.5e" of "1.5edges" is not a number, "1.5" is.
             let end = (1..=longest).rev().find(|end| rest[..*end].parse::<f64>().is_ok())?;
             // In the middle of a number begins no number.
             let inside = self.before.is_empty()
@@ -218,7 +217,7 @@ impl Metric {
     }
 }
 
-/// What is behind these words, if the text begins with them.
+/// What follows these words, if the text begins with them.
 fn follow<'a>(text: &'a str, words: &[String]) -> Option<&'a str> {
     let mut rest = text;
     for (number, word) in words.iter().enumerate() {

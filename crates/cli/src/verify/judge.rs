@@ -35,7 +35,7 @@ pub(super) fn report(
     let clock_khz = |sample: &Sample| sample.clock_khz.unwrap_or_default();
     let clock =
         has_clocks.then(|| self::effect(test, &a, &b, clock_khz, false, margin)).transpose()?;
-    let stood_still = || "the counter of cycles stood still in a run".to_string();
+    let stood_still = || "the cycle counter did not advance in a run".to_string();
     let is_missing = clock.is_none() && simulated.is_none();
     let no_clock = is_missing.then(|| no_clock.unwrap_or_else(stood_still));
     Ok(VerifyReport {

@@ -2,8 +2,8 @@
 //! `turbolane verify`: does core specialisation gain anything for this command, on this machine? Or for a
 //! load of the simulator?
 //!
-//! A command is run in two ways ([`series`]), a scenario is simulated under two policies ([`scenario`]);
-//! either way [`judge`] compares.
+//! A command is run in two variants ([`series`]), a scenario is simulated under two policies ([`scenario`]);
+//! in both cases [`judge`] compares.
 
 mod command;
 mod judge;
@@ -24,12 +24,12 @@ use judge::Question;
 
 /// Compare a command with and without core specialisation
 ///
-/// Runs it as it is (A) and under `turbolane run` (B), or any two ways given by --a and --b, in random
-/// order, and tells whether B is better, worse, the same, or cannot be told. Compares the time, or a
-/// number that the command prints, the CPU time, and the clock where cycles are counted. A run that fails is told and does
-/// not count.
+/// Runs the command without (A) and under `turbolane run` (B), or any two commands given by --a and --b, in
+/// random order, and reports whether B is better, worse, not different, or whether more runs are needed.
+/// Compares the elapsed time, or a number that the command prints; the CPU time; and the clock, if cycles are
+/// counted. A run that fails is reported and not used.
 ///
-/// With --scenario, compares two policies on a load of the simulator in the same way: what it says is
+/// With --scenario, compares two policies on a simulated load by the same test; the results are then
 /// simulated, not measured.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
@@ -38,16 +38,16 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u16).range(LEAST_RUNS as i64..=1000))]
     runs: u16,
-    /// Runs of each kind before, which do not count
+    /// Runs of each kind before the others, which are not used
     #[arg(long, value_name = "N", default_value_t = 1)]
     warmup: u16,
-    /// Compare the number that stands at {} in the output, e.g. 'Requests/sec: {}'
+    /// Compare the number at {} in the output, e.g. 'Requests/sec: {}'
     ///
-    /// Blanks match any number of blanks; of several places the last counts. Standard output and
-    /// standard error are searched.
+    /// A blank matches any number of blanks. If the pattern occurs several times, the last one is used. Standard
+    /// output and standard error are searched.
     #[arg(long, value_name = "PATTERN", value_parser = str::parse::<Metric>)]
     metric: Option<Metric>,
-    /// Less of the number is better
+    /// Lower is better
     #[arg(long, requires = "metric")]
     less: bool,
     /// The smallest difference that matters, e.g. 1%
@@ -57,13 +57,13 @@ pub(crate) struct VerifyArgs {
     #[arg(long = "run", value_name = "OPTIONS", default_value = "", conflicts_with = "b")]
     #[arg(allow_hyphen_values = true)]
     run_options: String,
-    /// A is this shell command instead
+    /// Shell command to use as A
     #[arg(long, value_name = "COMMAND", requires = "b", conflicts_with = "command")]
     a: Option<String>,
-    /// B is this shell command instead, e.g. 'GLIBC_TUNABLES=... ./server'
+    /// Shell command to use as B, e.g. 'GLIBC_TUNABLES=... ./server'
     #[arg(long, value_name = "COMMAND")]
     b: Option<String>,
-    /// Draws the order of the runs, or the seeds of simulated ones
+    /// Random seed for the order of the runs, or for the seeds of simulated runs
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Print JSON
@@ -79,17 +79,19 @@ pub(crate) struct VerifyArgs {
 const AFTER_HELP: &str = "\
 The test is the rank-sum test with its exact distribution (with more than 100
 runs of each kind, the normal approximation): a command compared with itself is
-called different in at most 5 of 100 cases. The number of runs is fixed before
-the first; run again with more instead of until it is different.
+reported as different in at most 5 of 100 cases. The number of runs is fixed
+before the first run. If it was too small, repeat with a larger --runs; do not
+repeat until a difference appears.
 
-The time is that of the command alone, from its start to its end; what
-`turbolane run` takes to take over and to give back is told beside it.
+The elapsed time is that of the command alone, from its start to its end. The
+time that `turbolane run` takes to load and unload the scheduler is shown
+separately.
 
-It is given up if fewer than four runs of a kind can work, or none of the first
-four did.
+The comparison stops early if fewer than four runs of a kind can still succeed,
+or if all of the first four have failed.
 
 Exit codes: 0 B is better or no difference was found, 1 B is worse, 2 failed,
-77 not enough runs to tell.
+77 not enough runs for a verdict.
 
 Examples:
   turbolane verify -- ./benchmark

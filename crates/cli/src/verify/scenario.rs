@@ -24,7 +24,7 @@ const COMMANDS: [&str; 3] = ["command", "a", "b"];
 #[derive(Args)]
 #[command(next_help_heading = "Simulated runs")]
 pub(super) struct ScenarioArgs {
-    /// Compare two policies on a scenario of the simulator, which `turbolane sim` lists
+    /// Compare two policies on this scenario of the simulator; `turbolane sim` lists them
     #[arg(long, value_name = "NAME|FILE")]
     #[arg(conflicts_with_all = ["command", "a", "b", "metric", "less", "run_options", "warmup"])]
     pub(super) scenario: Option<String>,
@@ -37,13 +37,13 @@ pub(super) struct ScenarioArgs {
     /// CPU model: a built-in id or a CPU file [default: the scenario's own]
     #[arg(short, long, value_name = "ID|FILE", requires = "scenario", conflicts_with_all = COMMANDS)]
     machine: Option<String>,
-    /// Variant of the scenario's code [default: as the file stands]
+    /// Variant of the scenario's code [default: the code in the file]
     #[arg(long, value_name = "NAME", requires = "scenario", conflicts_with_all = COMMANDS)]
     variant: Option<String>,
-    /// The load that is looked at [default: the first that turbolane sim shows]
+    /// Load to compare [default: the first one that turbolane sim shows]
     #[arg(long, value_name = "NAME", requires = "scenario", conflicts_with_all = COMMANDS)]
     load: Option<String>,
-    /// What of it is compared [default: p99 where requests arrive at a fixed rate, else throughput]
+    /// Figure to compare [default: p99 if requests arrive at a fixed rate, otherwise throughput]
     #[arg(long, value_name = "FIGURE", requires = "scenario", conflicts_with_all = COMMANDS)]
     figure: Option<FigureArg>,
 }

@@ -5,7 +5,7 @@
 //! everywhere. Each pair of runs has both kinds, in an order drawn by a coin, so that what drifts meets
 //! both alike.
 //!
-//! A run that fails is told, counted and not repeated: the others are worth as much as before, and the
+//! A run that fails is reported, counted and not repeated: the others are worth as much as before, and the
 //! test takes groups of unequal size. It is given up when a kind can no longer get to the least number of
 //! runs, or when it has not worked once in that many attempts, warming up included: it will not.
 //!
@@ -105,7 +105,7 @@ impl<'a> Kind<'a> {
     }
 
     fn tell(&self, why: &str, counts: bool) {
-        let so = if counts { "it does not count" } else { "it was to warm up" };
+        let so = if counts { "it is not used" } else { "it was a warm-up run" };
         let told = format!("a run of {} failed, {so}: {why}", self.name);
         eprint!("{}", wrap("note: ", &told, terminal::width()));
     }

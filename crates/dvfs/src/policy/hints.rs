@@ -4,9 +4,9 @@
 //! Two interfaces, as DIM 7.1 proposes them to the hardware:
 //!
 //! - a **delay** that replaces the timeout until another is set. The application sets it for a
-//!   phase; between phases the timeout of the policy, if it has one, is behind it as a fallback for
-//!   code that says nothing;
-//! - a **forced change**, once. If a change is under way, it happens when that is over; it is void
+//!   phase; between phases the timeout of the policy, if it has one, is the fallback for code
+//!   without hints;
+//! - a **forced change**, once. If a change is in progress, it happens when that is over; it is void
 //!   as soon as the demand comes back.
 //!
 //! A context switch is a forced change to the level that the next task is expected to ask for (DIM

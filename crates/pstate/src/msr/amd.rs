@@ -17,8 +17,8 @@
 //! are counted, and a single core can be boosted by hand, while the others pay for it.
 //!
 //! The order matters. Every core holds a number k of the old count; in the new count k means a
-//! faster one. So first every core is told k + boosted (which the old count reads as a slower
-//! one), then the count is changed; the journal undoes it the other way round. At no time does a
+//! faster one. So first every core is set to k + boosted (which the old count reads as a slower
+//! one), then the count is changed; the journal undoes it in the opposite order. At no time does a
 //! core run faster than before.
 //!
 //! Source: BKDG for Family 15h models 00h-0Fh (42301), 2.5.2 and D18F4x15C; PPR for Family 17h

@@ -82,7 +82,7 @@ pub(super) fn find(
     let (mut requests, mut switches, mut units) = (Vec::new(), Vec::new(), Vec::new());
     for device in devices {
         let speeds = speeds(machine, device, is_hwp, bus_khz)
-            .ok_or_else(|| format!("{} tells no ratios (a virtual machine?)", device.path))?;
+            .ok_or_else(|| format!("{} reports no ratios (a virtual machine?)", device.path))?;
         let (register, mask) = if is_hwp { (HWP_REQUEST, HWP_LEVELS) } else { (PERF_CTL, RATIO) };
         requests.push(device.setting(specs, register, mask));
         switches.push(device.setting(specs, MISC_ENABLE, TURBO_DISABLED));

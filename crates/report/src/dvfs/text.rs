@@ -121,6 +121,6 @@ fn mhz(khz: u32) -> String {
 fn assumed(assumed: &[String], width: usize) -> String {
     match assumed {
         [] => String::new(),
-        _ => wrap("  assumed, as nobody published it: ", &assumed.join("; "), width),
+        _ => wrap("  assumed, because not published: ", &assumed.join("; "), width),
     }
 }

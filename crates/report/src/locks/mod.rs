@@ -163,7 +163,7 @@ mod tests {
         let sweep = Sweep {
             model: None,
             threads: 2,
-            pstates: Some("none: as asked for".into()),
+            pstates: Some("none: as requested".into()),
             points: vec![point],
             break_evens: vec![even],
         };

@@ -184,11 +184,11 @@ impl Reader<'_> {
     fn id(&self, id: &Spanned<String>, ids: &mut BTreeSet<String>) -> Result<String, DataError> {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if id.get_ref().is_empty() || !id.get_ref().chars().all(fits) {
-            let what = format!("\"{}\" is no id", id.get_ref());
+            let what = format!("\"{}\" is not a valid id", id.get_ref());
             return Err(self.refuse(id, what, "use lower-case letters, digits and hyphens"));
         }
         if !ids.insert(id.get_ref().clone()) {
-            let what = format!("the id {} is there twice", id.get_ref());
+            let what = format!("the id {} appears twice", id.get_ref());
             return Err(self.refuse(id, what, "each row has its own"));
         }
         Ok(id.get_ref().clone())

@@ -4,7 +4,7 @@
 //! Problem: "reproduces the paper" means little while it is open which numbers, under which
 //! conditions, and which of them the model was tuned on.
 //!
-//! Idea: every figure of the papers' evaluations is a row of data with the place where it stands,
+//! Idea: every figure of the papers' evaluations is a row of data with the place where it is printed,
 //! the conditions under which it was measured, and its **use**:
 //!
 //! - *calibrates*: the model may be fitted to it. Only what was measured without mitigation may

@@ -9,7 +9,7 @@
 //! medians of the rows of the highest level that shows them. What was not seen stays unknown, and
 //! `sim` says what it assumes for it.
 //!
-//! Clocks whose interval is wider than half a bin either way do not count, but for those that are certainly
+//! Clocks whose interval is wider than half a bin on either side do not count, except those that are certainly
 //! below scalar code's: on a busy machine a dense kernel's clock is known within 80 MHz, and that it is lower
 //! matters more. A class whose dense kernels have no clock is left out, as nothing is known about it.
 //!

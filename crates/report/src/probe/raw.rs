@@ -3,8 +3,8 @@
 //! one [`Trace`] per repetition.
 //!
 //! A repetition is a row of slices. Each slice is work of a known amount between two readings of the
-//! time stamp counter: a *meter* slice is a dependency chain of so many cycles, so its time tells the
-//! clock; a *payload* slice is so many rounds of the kernel under test, so its time tells how fast
+//! time stamp counter: a *meter* slice is a dependency chain of so many cycles, so its time gives the
+//! clock; a *payload* slice is so many rounds of the kernel under test, so its time gives how fast
 //! the core dispatches it. [`Layout`] says what the slices are, `ticks` how long each took.
 
 use serde::{Deserialize, Serialize};
@@ -159,7 +159,7 @@ pub fn parse(text: &str) -> Result<(Header, Vec<Trace>), String> {
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let (_, first) = lines.next().ok_or("the file is empty")?;
     let header: Header =
-        serde_json::from_str(first).map_err(|error| format!("line 1 is no header: {error}"))?;
+        serde_json::from_str(first).map_err(|error| format!("line 1 is not a header: {error}"))?;
     if header.schema != crate::SCHEMA {
         return Err(format!("schema {} is not known, this is {}", header.schema, crate::SCHEMA));
     }

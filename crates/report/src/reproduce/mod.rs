@@ -21,14 +21,14 @@
 //! request has no bytes, so the calibrating row fixes the unit, and the row itself, if it is that
 //! one, is met by definition and not counted.
 //!
-//! A ranking holds if the simulated values stand in its order; one that lacks a value is open.
+//! A ranking holds if the simulated values are in its order; one that lacks a value is open.
 //!
 //! Why ours differs is not said in words but by another simulation: the same experiment with the one
 //! change that is held to be the cause. It explains a miss if it brings the value nearer to the
 //! published one, or makes the ranking hold; otherwise the miss is not explained.
 //!
-//! The papers measured their prototypes; what Turbolane's policy yields in the same experiment stands
-//! beside, compared with nothing.
+//! The papers measured their prototypes; the result of Turbolane's policy in the same experiment is shown
+//! alongside and not compared.
 
 mod text;
 

@@ -4,7 +4,7 @@
 //! A run is a process, named by machine and policy. In it
 //!
 //! - each CPU is a thread; what ran on it are slices, coloured by name;
-//! - each core has two counters: its clock in MHz, 0 while it stands still, and its licence level. A
+//! - each core has two counters: its clock in MHz, 0 while it is halted, and its licence level. A
 //!   core that waits for a licence shows it by a third counter.
 //!
 //! Limits: the format has no task ids on CPU tracks; a task is found by its name.

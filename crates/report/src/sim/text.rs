@@ -27,7 +27,7 @@ impl SimReport {
             text += &self.machine_table(&run.machine.id, width);
             if !run.machine.assumed.is_empty() {
                 let assumed = run.machine.assumed.join("; ");
-                text += &wrap("  assumed, as nobody published it: ", &assumed, width);
+                text += &wrap("  assumed, because not published: ", &assumed, width);
             }
         }
         text

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of lengths and kinds: opcodes of up to three bytes, behind each of the prefixes 66, F3 and F2.
+//! The table of lengths and kinds: opcodes of up to three bytes, after each of the prefixes 66, F3 and F2.
 //!
 //! ```text
 //! entry, 16 bits:  66 allowed (1) | has ModRM (1) | constant (4) | only (2) | kind (4)

@@ -9,7 +9,7 @@
 //! Idea: a second process, the keeper, forked at the start, waits for the daemon's end, which it
 //! sees as the end of a socket: the kernel closes the daemon's side whatever the cause. Masks are
 //! recorded, when a thread registers and before it can narrow its own, in memory that both
-//! processes share. The daemon restores by the same function when it ends in an orderly way. Areas of slots come later, one
+//! processes share. The daemon restores by the same function when it ends normally. Areas of slots come later, one
 //! per process that registers: the daemon sends their descriptors over the socket, and waits until the keeper has them.
 //!
 //! Masks belong to the user: a thread is restored only if its mask is one that the library gave it,

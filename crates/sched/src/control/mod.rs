@@ -6,15 +6,15 @@
 //! the end of the run; nor may a client that floods, stops in the middle or does not read.
 //!
 //! **Idea.** One thread owns the socket and all connections, and waits in `poll` alone. Another makes
-//! the answers, one at a time, because the scheduler behind them is one. A stop ends the first and
-//! waits for it only; the second may be in the middle of an answer, and nobody waits for that.
+//! the answers, one at a time, because there is one scheduler. A stop ends the first and
+//! waits only for it; the second may be in the middle of an answer, which is not waited for.
 //!
 //! **What bounds it.** A connection has one request with the second thread, and the next is not read
 //! before the reply to the last has been taken: so a client that asks and does not read costs one reply.
 //! Replies that wait to be read take [`Limits::unread_bytes`] together; then the oldest of these clients is
 //! cut off. A client may be silent for as long as it likes, but half a request, and a reply that is
 //! not read, have a time limit. One connection more than [`Limits::peers`] replaces the one that has
-//! been silent for longest, so that a flood locks nobody out.
+//! been silent for longest, so that a flood locks no client out.
 //!
 //! **Who may ask.** Root, and the user that the scheduler runs as. The socket has mode 0600 from its
 //! first moment, and the kernel names each client's user (SO_PEERCRED); another one is refused before
@@ -141,8 +141,8 @@ fn answer_all(
     for (id, request) in asked {
         // A panic has been printed; the next request is answered all the same.
         let reply = catch_unwind(AssertUnwindSafe(|| answer(request))).unwrap_or_else(|_| {
-            let why = "it met a state that it holds to be impossible";
-            let next = "report this with what turbolane run has printed";
+            let why = "it reached an invalid state";
+            let next = "report this with the output of turbolane run";
             Reply::Error(Problem::new("the scheduler cannot answer", why, next))
         });
         let mut line = Vec::new();

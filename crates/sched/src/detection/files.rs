@@ -9,7 +9,7 @@
 //! of its name. It is opened once; what is scanned and what gets the probes is that descriptor. Opened without any effect
 //! first (`O_PATH`): only a regular file is opened for reading.
 //!
-//! The module is told before the first byte is read and after the last site is there
+//! The module is notified before the first byte is read and after the last site is placed
 //! ([`hw::trap::Device::read_step`]). It notices when the file could have been changed in between, or later.
 //!
 //! A file stays *unread*, so that the processes that map it are withheld nothing, if it

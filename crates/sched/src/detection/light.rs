@@ -2,15 +2,15 @@
 //! Processes that have no wide code, so that whatever traps in them is light use.
 //!
 //! **Problem.** Light use traps too: on CPUs with AVX-512VL the C library clears memory with 512-bit
-//! stores in every program. What is behind such a trap is not known in the kernel, so a long
+//! stores in every program. The kernel does not know what follows such a trap, so a long
 //! `memset` at the end of a period of grace looks like the middle of wide work, and is steered.
 //!
 //! **Idea.** Most programs cannot do wide work: no file they have mapped as code holds an
-//! instruction of the wide level. The scanner knows ([`scan::scan_file_within`]), and the module is told
-//! ([`hw::trap::Verdict::Light`]). It forgets this when the process maps more code, so a library that is
-//! loaded later is looked at before anything is believed again.
+//! instruction of the wide level. The scanner finds this out ([`scan::scan_file_within`]) and reports it to the module
+//! ([`hw::trap::Verdict::Light`]). The module drops the verdict when the process maps more code, until a library that
+//! is loaded later has been scanned too.
 //!
-//! Only the one direction is told. That a file has wide code does not say that its user runs it: x265
+//! Only this direction is reported. A file with wide code does not mean that its user runs it: x265
 //! has AVX-512 in it and leaves it alone.
 //!
 //! **Limits.** A process with executable memory of its own making (JIT), or of a file that was deleted

@@ -20,7 +20,7 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// The mapped file itself, whatever its name leads to by now. An error if it is no regular file, or
+    /// The mapped file itself, whatever its name leads to by now. An error if it is not a regular file, or
     /// is mapped there no longer.
     pub(super) fn open(&self, process: &Path) -> io::Result<File> {
         open_regular(&process.join("map_files").join(&self.range))

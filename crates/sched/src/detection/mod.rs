@@ -14,7 +14,7 @@
 //! linker writes for unwinding (`.eh_frame_hdr`), and from symbols.
 //!
 //! The kernel refuses probes on `xgetbv` itself. Any instruction will do that runs just before: the
-//! nearest one in a straight line that can be probed, and each branch that leads behind it.
+//! nearest one in a straight line that can be probed, and each branch that leads past it.
 //!
 //! ```text
 //!      mov  %eax, %edx
@@ -24,7 +24,7 @@
 //!      jne  1b                <- site
 //! ```
 //!
-//! `xsave` and `xrstor` are found in the same way. The one leaves out what is withheld, the other leaves it
+//! `xsave` and `xrstor` are found by the same search. The one leaves out what is withheld, the other leaves it
 //! unchanged, and neither faults (kmod/live.c); so a site at each makes them complete. The dynamic linker's
 //! resolver of symbols is left out unless AVX is withheld: it runs at calls, where the other registers concerned are
 //! dead, and often.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hints: what applications that link libturbolane tell the scheduler.
+//! Hints: what applications that link libturbolane report to the scheduler.
 //!
 //! `memory` is what they are sent through (`bpf/hint_page.h` has its layout and the reasons
 //! for it), [`HintServer`] gives threads their slots in it, `slots` decides who gets which.
@@ -22,7 +22,7 @@ pub(crate) fn cannot_serve(error: io::Error) -> Error {
     let what = "cannot serve hints";
     let next = match error.kind() {
         ErrorKind::AddrInUse => "stop it first",
-        ErrorKind::AlreadyExists => "move it out of the way",
+        ErrorKind::AlreadyExists => "rename or remove it",
         _ => return Error::failed(what, error),
     };
     Error::BadInput(Problem::new(what, error.to_string(), next))

@@ -12,7 +12,7 @@
 //!
 //! Who a thread is, the kernel says, not the peer: the process and its user by SO_PEERCRED (in our PID
 //! namespace), the thread by searching that process for the number that the thread knows itself by
-//! (`hw::task::look_up`). So nobody can register threads of a process that is not its own. That no number has
+//! (`hw::task::look_up`). So no peer can register threads of a process that is not its own. That no number has
 //! passed to another process meanwhile is checked at the end (SO_PEERPIDFD, Linux 6.5; without it by start times).
 //!
 //! A search is needed for processes in containers alone, and reads /proc once per thread, 20 us each. It is done in steps:
@@ -551,7 +551,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
         Ok(file) if !file.file_type().is_socket() => {
-            let what = format!("{} is there already and is no socket", path.display());
+            let what = format!("{} exists and is not a socket", path.display());
             return Err(Error::new(ErrorKind::AlreadyExists, what));
         }
         Ok(_) => {}

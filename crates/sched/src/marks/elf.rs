@@ -87,7 +87,7 @@ impl ElfFile {
     pub fn parse(&self) -> Result<Image<'_>, MarkError> {
         let refuse = |why: &str| MarkError::NotElf { path: self.given.clone(), why: why.into() };
         if !self.bytes.starts_with(b"\x7fELF") {
-            return Err(refuse("it does not start as ELF files do"));
+            return Err(refuse("it does not start like an ELF file"));
         }
         let elf = ElfFile64::<Endianness>::parse(self.bytes.as_slice())
             .map_err(|error| refuse(&error.to_string()))?;
@@ -136,7 +136,7 @@ fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let refuse = |why: String| Err(io::Error::other(why));
     let meta = file.metadata()?;
     if !meta.is_file() {
-        return refuse("it is no regular file".into());
+        return refuse("it is not a regular file".into());
     }
     if meta.len() > max_bytes {
         let (length, most) = (meta.len(), max_bytes);

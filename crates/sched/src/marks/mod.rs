@@ -11,7 +11,7 @@
 //! **Idea.** The event need not fire at the very first instruction. Any instruction will do that
 //! every call passes exactly once before anything wide. So walk on from the entry, over at most
 //! [`MAX_SKIPPED`] instructions, to the first that the kernel emulates; in compiled code that is
-//! nearly always a `push` right behind `endbr64`.
+//! nearly always a `push` right after `endbr64`.
 //!
 //! **One site for both probes.** The end of the function is seen by a return probe. It works by
 //! replacing the return address, which it takes from where the stack pointer points when the
@@ -21,12 +21,12 @@
 //!
 //! **What must hold for a skipped instruction**: it goes on to the next one (no jump, call,
 //! system call), leaves the stack pointer alone, uses no wide register (it runs before the
-//! event), and no branch of the function leads behind the entry up to the site: else the event
+//! event), and no branch of the function leads to a place after the entry up to the site: else the event
 //! would fire again in a loop, or be jumped over. Where an argument decides which calls count
 //! (policy/mark.h), it must not write that argument's register either.
 //!
 //! **Limits.** Indirect branches cannot be seen; no compiler aims one at a prologue. Where
-//! symbols tell no size, the function is taken to end where the next one begins. A function
+//! symbols have no size, the function is assumed to end where the next one begins. A function
 //! reached only through an inlined copy has no entry to probe.
 
 mod elf;

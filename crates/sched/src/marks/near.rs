@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names that somebody who mistyped one may have meant.
+//! Existing names that are similar to a mistyped one.
 
 /// How many names are suggested.
 const SUGGESTIONS: usize = 3;

@@ -199,7 +199,7 @@ fn what_is_no_elf_file_fails() {
         std::fs::write(&path, bytes).unwrap();
         resolve_text(&format!("{}:f", path.display()), false).unwrap_err().to_string()
     };
-    assert!(message(b"#!/bin/sh").ends_with("it does not start as ELF files do"));
+    assert!(message(b"#!/bin/sh").ends_with("it does not start like an ELF file"));
     assert!(message(b"\x7fELF").contains("is not an x86-64 ELF program or library"));
     let missing = resolve_text("/no/such/file:f", false).unwrap_err();
     assert_eq!(
@@ -234,9 +234,9 @@ fn endless_files_fail() {
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     for (path, why) in [
         (sparse.as_path(), "has 1099511627776 bytes"),
-        (pipe.as_path(), "no regular file"),
-        (std::path::Path::new("/dev/zero"), "no regular file"),
-        (dir.path(), "no regular file"),
+        (pipe.as_path(), "not a regular file"),
+        (std::path::Path::new("/dev/zero"), "not a regular file"),
+        (dir.path(), "not a regular file"),
     ] {
         let mark = format!("{}:f", path.display()).parse().unwrap();
         let refusal = resolve(&mark, Emulation { nop5: false }, false).unwrap_err().to_string();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A clock on each CPU that calls a program of bpf/trace.bpf.c: `tl_trace_beat`, which sees when a CPU has
-//! stood still, and `tl_trace_levels`, which looks at the licence level of a task that goes on running.
+//! A clock on each CPU that calls a program of bpf/trace.bpf.c: `tl_trace_beat`, which detects that a CPU has
+//! executed nothing, and `tl_trace_levels`, which reads the licence level of a task that continues to run.
 //!
 //! perf's CPU clock is a timer of the kernel on its CPU, which goes on while the CPU idles: no hardware
 //! counter is needed, so virtual machines have it. It costs an interrupt every period on every CPU,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a running scheduler of ours knows: the types of the tasks, the classes of the CPUs. Nobody is asked:
+//! What a running scheduler of ours knows: the types of the tasks, the classes of the CPUs. It is not queried:
 //! the recorder finds the scheduler's program in the kernel, and reads the maps that it uses.
 
 use std::ffi::OsStr;

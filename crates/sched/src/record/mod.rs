@@ -3,14 +3,14 @@
 //!
 //! Each CPU has a log and, for what is rare, a ring (`bpf/log.bpf.h`). They are looked into every [`PERIOD`]; of
 //! [`BUFFER_BYTES`] the log holds 1.3 s of 200,000 events a second on one CPU. That is the reader's time to be late:
-//! behind a disk, or behind other tasks. What does not fit is lost, counted and told in the file.
+//! because of a disk, or of other tasks. Events that do not fit are lost; the file has their number.
 //!
 //! Events of all CPUs are written in one order of time. What is younger than [`HOLD_NS`] waits in its log,
 //! because a CPU may have taken the time of an event that it has not finished.
 //!
 //! Where the CPU counts cycles at licence levels, they are read too (`levels.bpf.h`).
 //!
-//! Nothing stays behind: programs, probes and rings are file descriptors of this process.
+//! Nothing remains after the end: programs, probes and rings are file descriptors of this process.
 
 mod bpf;
 mod clock;
@@ -142,7 +142,7 @@ impl Prepared {
     /// Loads what is needed: what this machine refuses, it refuses here.
     pub fn load(options: Options) -> Result<Self> {
         let nr_cpus = libbpf_rs::num_possible_cpus()
-            .map_err(|e| Error::failed("cannot tell how many CPUs there are", e))?
+            .map_err(|e| Error::failed("cannot find out how many CPUs there are", e))?
             .min(machine::MAX_CPUS);
         let lane = lane::Lane::find();
         let (counters, levels) = match levels::open(nr_cpus) {

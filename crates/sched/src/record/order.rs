@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One order for what comes in another way than by the CPUs' logs, which are in order: by their rings, and from
+//! One order for events that do not come from the CPUs' logs, which are in order: from their rings, and from
 //! the recorder itself.
 //!
 //! What happened before a moment at which all rings were looked into is complete: it can be sorted and goes

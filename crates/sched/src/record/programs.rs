@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The recorder's programs in the kernel: load, attach, tell whom to follow.
+//! The recorder's programs in the kernel: load, attach, set the tasks to follow.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -144,7 +144,7 @@ impl Programs {
             let new: Vec<u32> = family.difference(&followed).copied().collect();
             if family.is_empty() {
                 let what = format!("cannot record process {root}");
-                let next = "give the number of a process that runs: pidof, pgrep";
+                let next = "give the number of a running process: see pidof, pgrep";
                 return Err(Error::BadInput(Problem::new(what, "there is no such process", next)));
             }
             if new.is_empty() {

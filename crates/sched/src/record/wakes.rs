@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which wake-ups end a sleep, and when.
 //!
-//! Problem: a wake-up is recorded when the waker asks for it. The task may still run then, on its way to sleep.
+//! Problem: a wake-up is recorded when the waker requests it. The task may still run then, just before it sleeps.
 //! Mostly it notices and goes on running; that is no wake-up. Or it was past the point where it would have noticed:
 //! it stops, and is runnable at once.
 //!
@@ -10,8 +10,8 @@
 //!   | runs ------+-- sleeps? ---+
 //! ```
 //!
-//! Idea: what the records say of the CPU tells whether it ran. If the kernel had taken it from its queue already, it
-//! could not notice: it is woken when it stops. Else it is open until the next that is recorded of it behind
+//! Idea: the records of the CPU show whether it ran. If the kernel had taken it from its queue already, it
+//! could not notice: it is woken when it stops. Otherwise it is open until the next record of it after
 //! its stop. If that is another wake-up, then the first one was noticed, and the stop a later one. If the task
 //! runs again without one, it was woken when it stopped.
 

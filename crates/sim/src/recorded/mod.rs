@@ -5,8 +5,8 @@
 //! happens. A recording begins in the middle, and says what the scheduler takes a task for at its
 //! switches only.
 //!
-//! Idea: nobody is accused for what was not seen. A task that is first met running has just started, one that
-//! starts without a wake-up was woken at that moment. A type counts from the switch that tells it. A
+//! Idea: nothing is a violation that was not seen. A task that is first seen running has just started, one that
+//! starts without a wake-up was woken at that moment. A type counts from the switch that records it. A
 //! task that may not migrate now is one whose affinity is its CPU.
 //!
 //! What can be checked depends on who scheduled: order and liveness always; class, wide first and work conservation
@@ -14,19 +14,19 @@
 //! some milliseconds beside waiting tasks, and may.
 //!
 //! Hidden tasks: some kernels let no program watch what certain tasks do (seen: process 1 of a virtual machine
-//! whose kernel shields it). They start and wake, and never stop; what runs next is not told either. A task
-//! of which no stop is ever told is taken for such a one: its CPU's time until the next event there, and the
+//! whose kernel shields it). They start and wake, and never stop; what runs next is not reported either. A task
+//! without any recorded stop is assumed to be hidden: its CPU's time until the next event there, and the
 //! wait of the task that is found there, are not judged, and the verdict counts them. If a stop of it is
-//! told later, its earlier ones are missing, and that is a broken order.
+//! recorded later, its earlier ones are missing, and that is a broken order.
 //!
 //! exec: a thread that calls it takes over the number of its process, and the process's first thread, which has
-//! ended, takes its number. The kernel tells the new name when that is done, and a moment later that the
+//! ended, takes its number. The kernel reports the new name when that is done, and a moment later that the
 //! old number has ended; switches in between have the new one.
 //!
 //! Stalls: see [`stalls`]; a violation's time is the recording's, times in its text are without stalls.
 //!
 //! Limits: a recording that lost events, or of some tasks only, cannot be judged. The lane's classes are looked at once a
-//! second, so the check ends where they change. Real-time tasks go before all others and are not told apart.
+//! second, so the check ends where they change. Real-time tasks go before all others and are not distinguished.
 
 mod stalls;
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The time of a machine whose CPUs stand still now and then.
+//! The time of a machine whose CPUs stop from time to time.
 //!
 //! Problem: a virtual CPU that its host does not run looks like a broken promise: it idles beside a task that
 //! was sent to it, or runs a guest beside wide work, for as long as the host pleases. No bound is right for
 //! that: one that forgives the host forgives the scheduler.
 //!
-//! Idea: the clock that the checkers see stands still while any CPU does. What one CPU leaves undone can be what
-//! another waits for (the kick of an idle CPU is the work of the CPU that wakes), so a stall excuses everybody.
+//! Idea: the clock that the checkers see stops while any CPU does. What one CPU leaves undone can be what
+//! another waits for (the kick of an idle CPU is the work of the CPU that wakes), so a stall excuses all CPUs.
 //!
 //! ```text
 //!   CPU 0   ----------xxxxxxxx----------------       x: a stall, as it was recorded
@@ -14,7 +14,7 @@
 //!   clock   0123456789..........012345...67890
 //! ```
 //!
-//! The stalls are told when they end, later than much of what they excuse. So the recording is read twice.
+//! Stalls are recorded when they end, later than much of what they excuse. So the recording is read twice.
 //!
 //! Limits: stalls shorter than the recorder's clocks can see (8 ms) remain in the time that is judged.
 

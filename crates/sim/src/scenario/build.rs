@@ -96,7 +96,7 @@ pub(super) fn read(text: &str) -> Result<Scenario> {
     }
     let packages = file.packages.as_ref().map_or(1, |packages| *packages.get_ref());
     if let Some(given) = file.packages.as_ref().filter(|_| packages == 0 || packages > 64) {
-        return bad(given.span(), "so many packages do not exist", "choose 1 to 64");
+        return bad(given.span(), "there are too many packages", "choose 1 to 64");
     }
     if file.group.is_empty() {
         return bad(0..0, "nothing runs", "add a [[group]] with a program");
@@ -218,11 +218,11 @@ impl<'a> Reader<'a> {
             let class = InsnClass::ALL.iter().find(|(_, known)| *known == code.class);
             let Some((class, _)) = class else {
                 let known: Vec<&str> = InsnClass::ALL.iter().map(|(_, name)| *name).collect();
-                let what = format!("\"{}\" is no class of instructions", code.class);
+                let what = format!("\"{}\" is not a class of instructions", code.class);
                 return self.bad(&table.span(), what, &format!("choose {}", known.join(", ")));
             };
             if !(code.per_cycle >= 0.0 && code.per_cycle <= 16.0) {
-                return self.bad(&table.span(), "per_cycle is no rate", "choose 0 to 16");
+                return self.bad(&table.span(), "per_cycle is not a valid rate", "choose 0 to 16");
             }
             w.codes.push(crate::program::Code { class: *class, per_cycle: code.per_cycle });
         }
@@ -248,7 +248,7 @@ impl<'a> Reader<'a> {
             let cpus: CpuSet = match list.get_ref().parse() {
                 Ok(cpus) => cpus,
                 Err(error) => {
-                    let what = format!("\"{}\" is no list of CPUs: {error}", list.get_ref());
+                    let what = format!("\"{}\" is not a list of CPUs: {error}", list.get_ref());
                     return self.bad(&list.span(), what, "write it as 0-3,8");
                 }
             };
@@ -302,8 +302,8 @@ impl<'a> Reader<'a> {
             return self.bad(&at, what, "write one step per table");
         };
         if s.scalar_for_ns.is_some() && !["wide", "wide_end"].contains(&verb) {
-            let what = "only a wide section's end says how long what follows stays scalar";
-            return self.bad(&at, what, "put scalar_for_ns beside wide or wide_end");
+            let what = "scalar_for_ns is allowed only at the end of a wide section";
+            return self.bad(&at, what, "put scalar_for_ns next to wide or wide_end");
         }
         let call = |step: Step| [Step::Enter, step, Step::Exit];
         match verb {
@@ -411,7 +411,7 @@ impl<'a> Reader<'a> {
             Some(Amount::Fixed(n)) => Dist::Fixed(scaled(n)),
             Some(Amount::Range([a, b])) if a <= b => Dist::Uniform(scaled(a), scaled(b)),
             Some(Amount::Range(_)) => {
-                return self.bad(at, "the range is upside down", "write [least, most]");
+                return self.bad(at, "the range is reversed", "write [least, most]");
             }
             Some(Amount::Mean { mean }) => Dist::Exponential(scaled(mean)),
         };
@@ -470,12 +470,12 @@ impl<'a> Reader<'a> {
             }
             _ => {
                 let next = "give clients (closed loop) or gap_ns (open)";
-                return self.bad(&at, "it is not clear when requests come", next);
+                return self.bad(&at, "the arrival of requests is not specified", next);
             }
         };
         let group = self.file.group[to_group as usize].get_ref();
         if group.tasks == 0 {
-            return self.bad(&at, "nobody is there to answer", "give the group tasks");
+            return self.bad(&at, "no task is there to answer", "give the group tasks");
         }
         Ok(Source { name: s.name.clone(), arrivals, to_group, start_ns: s.start_ns })
     }

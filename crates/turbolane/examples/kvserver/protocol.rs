@@ -11,7 +11,7 @@
 //! ```
 //!
 //! What is none of these is answered by ERROR and a reason; after a `set` that cannot be read the
-//! connection ends, since nobody knows where the next command begins.
+//! connection ends, since it is not known where the next command begins.
 
 use std::io::{self, BufRead, Read};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table behind its locks: a plain one for each request, and a boosted one for whoever grows it.
+//! The table and its locks: a plain one for each request, and a boosted one for the thread that grows it.
 //!
 //! Problem: while the table grows, each request waits for the steps of one thread. That thread should be fast,
 //! and the others need not be (TURBO 11, "hash table resize in memcached").

@@ -2,7 +2,7 @@
 //! The clock of regions: the time stamp counter, and its rate by comparison with the system's clock.
 //!
 //! A region of 100 ns cannot afford `clock_gettime` twice. The counter costs a few ns where it is
-//! not trapped; what a tick is worth is found when somebody asks for results, from both clocks at
+//! not trapped; the length of a tick is computed when results are requested, from both clocks at
 //! the start and now. So nothing is calibrated at start-up, and the error shrinks with time: 1 us
 //! of reading both over a second is one part in a million.
 //!

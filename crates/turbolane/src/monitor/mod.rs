@@ -4,8 +4,8 @@
 //! Problem: whether a boost pays is decided by sections of microseconds (TURBO 5: the break-even
 //! sizes are some 100,000 cycles). A measurement that costs a microsecond itself measures itself.
 //!
-//! Idea: a region is a name. Each thread has its own row of statistics per region, written by
-//! nobody else, so that begin and end are two reads of a clock and a few stores:
+//! Idea: a region is a name. Each thread has its own row of statistics per region, which no other
+//! thread writes, so that begin and end are two reads of a clock and a few stores:
 //!
 //! ```text
 //!   begin: ticks, cycles -> the row's start
@@ -70,9 +70,9 @@ impl std::error::Error for MonitorError {}
 /// A region over all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RegionStats {
-    /// How often it was run through.
+    /// Number of times that it was executed.
     pub count: u64,
-    /// Time in it, all together.
+    /// Total time in it.
     pub sum_ns: u64,
     /// The shortest, 0 if there was none.
     pub min_ns: u64,

@@ -86,7 +86,7 @@ pub fn keeps_apart_with_levels() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "auto"])?;
     let roles = [(Role::ScalarHog, 1), (Role::Mixed(Source::Hint, Ending::Explicit), 3)];
     let mut children = load::start(Samples::shared(), &roles)?;
-    let apart = wide_code_is("keeps wide code apart");
+    let apart = wide_code_is("separates wide code");
     let wide_cpus = stat(&stats()?, "wide_cpus");
     for child in &mut children {
         child.kill();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! However a run ends, the kernel's scheduler is back and the reason is told.
+//! However a run ends, the kernel's scheduler is back and the reason is reported.
 
 use std::fs;
 use std::path::Path;

@@ -136,11 +136,11 @@ fn no_pmu_fails(machine: &str) -> Result<()> {
 fn bad_input_fails(machine: &str) -> Result<()> {
     fails(command(4_194_000, machine, 10), 2, "there is no such process")?;
     fails(command(1, machine, 10), 2, "the first process cannot be stopped")?;
-    fails(command(2, machine, 10), 2, "it is a thread of the kernel")?;
+    fails(command(2, machine, 10), 2, "it is a kernel thread")?;
     let load = load(Kind::Scalar)?;
     let mut close = Command::new(TURBOLANE);
     close.args(["profile", "--pid", &load.pid.to_string(), "--machine", machine]);
-    fails(close, 2, "would cut off the hold")?;
+    fails(close, 2, "would end the hold")?;
     let mut nobody = Command::new("setpriv");
     nobody.args(["--reuid", "65534", "--clear-groups", TURBOLANE, "profile", "--pid"]);
     nobody.arg(load.pid.to_string());

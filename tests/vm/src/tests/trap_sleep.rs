@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The whole machine sleeps and wakes up while CPUs are armed.
+//! The machine sleeps and wakes up while CPUs are armed.
 //!
 //! The guest hibernates to a compressed disk in its own memory and resumes at once (`test_resume`): tasks are
 //! frozen, CPUs taken away, the boot CPU's state saved, memory and then that state brought back. That is

@@ -19,20 +19,20 @@ fn class(facts: &Facts) -> Check {
     let sets = instruction_sets(&cpu.features);
     let seen = match (cpu.vendor, level) {
         (Vendor::Intel, 0) => no(
-            format!("Intel, {sets}: nothing that raises the licence level"),
-            "there is nothing to do: this CPU keeps its turbo by itself",
+            format!("Intel, {sets}: no instructions that raise the licence level"),
+            "nothing to do: this CPU keeps its turbo without Turbolane",
         ),
         (Vendor::Intel, level) => ok(format!("Intel, {sets}: licence levels 0 to {level}")),
         _ => no(
             format!("{}, {sets}: no licence levels", cpu.vendor_id),
-            "measure before expecting a gain; everything can be tried out all the same",
+            "measure before you expect a gain; everything can still be tried out",
         ),
     };
     seen.check(
         "cpu-class",
         "CPU class",
-        "only Intel CPUs fall to a lower frequency for the kind of code they run and stay there \
-         for a while; that loss is what Turbolane removes",
+        "only Intel CPUs lower their frequency for wide code and keep it low for a while afterwards; \
+         Turbolane removes that loss",
     )
 }
 
@@ -65,13 +65,13 @@ fn cores(facts: &Facts) -> Check {
         no(text, "use a machine with two cores or more")
     } else if facts.cpu.hybrid {
         warn(
-            format!("{text}, of different kinds"),
-            "choose the wide cores by --wide-cpus LIST among the fast ones",
+            format!("{text}, of different types"),
+            "choose wide cores among the fast ones with --wide-cpus LIST",
         )
     } else if !facts.kernel.isolated.is_empty() {
         warn(
             format!("{text}; CPUs {} are isolated", facts.kernel.isolated),
-            "leave isolated CPUs out of --wide-cpus: the scheduler places nothing on them",
+            "leave isolated CPUs out of --wide-cpus: the scheduler places no task on them",
         )
     } else {
         ok(text)
@@ -79,23 +79,23 @@ fn cores(facts: &Facts) -> Check {
     seen.check(
         "cores",
         "Cores",
-        "wide code gets whole cores of its own, so there must be at least two that are alike",
+        "wide code gets cores of its own, so the machine needs at least two cores of one type",
     )
 }
 
 fn smt(facts: &Facts) -> Check {
     let seen = if facts.topology.has_smt() {
-        ok("on: a wide CPU takes its siblings along, since a core has one licence")
+        ok("on: the siblings of a wide CPU are wide too, since a core has one licence")
     } else {
         match facts.smt_active {
             Some(true) => unknown(
-                "the kernel says on, but no core shows two CPUs",
-                "do not trust the core numbers of this machine; choose --wide-cpus by hand",
+                "the kernel reports SMT as on, but no core has two CPUs",
+                "do not trust this machine's core numbers; choose --wide-cpus by hand",
             ),
             _ => ok("off: every CPU is a core"),
         }
     };
-    seen.check("smt", "SMT siblings", "siblings share a core and so a licence level")
+    seen.check("smt", "SMT siblings", "siblings share a core, and therefore its licence level")
 }
 
 fn counters(facts: &Facts) -> Check {
@@ -106,8 +106,8 @@ fn counters(facts: &Facts) -> Check {
     );
     let seen = match counters {
         LicenseCounters::Levels { .. } if !facts.pmu.core => no(
-            format!("{model} has them, but the kernel shows no core PMU"),
-            "on a virtual machine ask for a virtual PMU; else use hints and marks",
+            format!("{model} has them, but the kernel has no core PMU"),
+            "on a virtual machine enable the virtual PMU; otherwise use hints and marks",
         ),
         LicenseCounters::Levels { throttle: true } => {
             ok(format!("cycles per level and throttled cycles ({model})"))
@@ -116,22 +116,22 @@ fn counters(facts: &Facts) -> Check {
             ok(format!("cycles per level; throttled cycles are not counted ({model})"))
         }
         LicenseCounters::Undescribed => unknown(
-            format!("{model} has events LICENSE_1 to 3 that nobody has described"),
+            format!("{model} has events LICENSE_1 to 3, which are not documented"),
             "use hints and marks",
         ),
         LicenseCounters::Absent => {
             no(format!("none on {model}"), "use hints and marks, which need no counters")
         }
         LicenseCounters::Unknown => unknown(
-            format!("no table knows {model}"),
+            format!("{model} is in no table"),
             "use hints and marks, which need no counters",
         ),
     };
     seen.check(
         "license-counters",
         "Licence counters",
-        "they show who raised the level without anybody telling; known by model number, which a \
-         virtual machine may falsify",
+        "they show which task raised the level, without hints or marks; recognised by model number, \
+         which a virtual machine may falsify",
     )
 }
 
@@ -150,6 +150,6 @@ fn hardware(facts: &Facts) -> Check {
         "hardware",
         "Real hardware",
         "the host decides where virtual CPUs run: the cores and siblings seen here may not be \
-         real, and neighbours move the clock",
+         real, and other virtual machines change the clock",
     )
 }

@@ -10,10 +10,10 @@ use super::{no, ok, unknown, warn};
 pub(super) const FALL_KHZ: f64 = 50_000.0;
 
 pub(super) const CLOCK_WHY: &str =
-    "the lower clock of wide code is what the code beside and behind it pays for";
-pub(super) const START_WHY: &str = "each beginning of a wide section pays for it: few long sections cost less than many short ones";
-pub(super) const RELAX_WHY: &str = "until the clock returns, the scalar code behind wide code is slower; that is what \
-    core specialisation removes";
+    "the lower clock of wide code also slows the code next to it and after it";
+pub(super) const START_WHY: &str = "every wide section has this cost at its start: few long sections cost less than many short ones";
+pub(super) const RELAX_WHY: &str = "until the clock recovers, scalar code after wide code is slower; core specialisation \
+    removes this loss";
 
 /// The checks of a measurement.
 pub(super) fn checks(report: &ProbeReport) -> Vec<Check> {
@@ -26,14 +26,14 @@ fn quiet(report: &ProbeReport) -> Check {
     let seen = match known {
         true if report.quiet * 2 >= report.repetitions => ok(text),
         true => {
-            warn(text, "take `turbolane probe` when the machine is less busy for exact figures")
+            warn(text, "for exact figures, run `turbolane probe` when the machine is less busy")
         }
-        false => unknown(text, "ask again when the machine is less busy"),
+        false => unknown(text, "run this again when the machine is less busy"),
     };
     seen.check(
         "effects-quiet",
         "quiet machine",
-        "neighbours move the clock too; repetitions during which they did do not count",
+        "other cores change the clock too; repetitions in which they did are discarded",
     )
 }
 
@@ -46,13 +46,13 @@ fn fall(report: &ProbeReport) -> Check {
     let known = report.rows.iter().filter_map(|row| Some((row, below(row)?)));
     let worst = known.max_by(|a, b| a.1.total_cmp(&b.1));
     let seen = match worst {
-        None => unknown("not measured", "ask again when the machine is less busy"),
+        None => unknown("not measured", "run this again when the machine is less busy"),
         Some((row, khz)) if khz >= FALL_KHZ => {
             ok(format!("{} runs {:.0} MHz below scalar code", row.cell.kernel, khz / 1e3))
         }
         Some(_) => no(
             "no kernel lowers the clock by half a bin",
-            "core specialisation has nothing to win on this CPU, as far as one active core shows",
+            "core specialisation has nothing to gain on this CPU, as far as one active core shows",
         ),
     };
     seen.check("effects-clock", "clock falls", CLOCK_WHY)
@@ -74,14 +74,14 @@ fn relax(report: &ProbeReport) -> Check {
     let known = report.rows.iter().filter_map(|row| Some((row, row.relax().0?.value)));
     let seen = match known.max_by(|a, b| a.1.total_cmp(&b.1)) {
         Some((row, ns)) => {
-            ok(format!("the clock returns {:.2} ms after {}", ns / 1e6, row.cell.kernel))
+            ok(format!("the clock recovers {:.2} ms after {}", ns / 1e6, row.cell.kernel))
         }
         None => no(
-            "scalar code behind a block is not slower, or its clock's return was not seen",
-            "what remains is the clock of the wide code itself; `turbolane verify` tells whether that matters",
+            "scalar code after a block is not slower, or the recovery of its clock was not seen",
+            "only the wide code itself is slower; `turbolane verify` shows whether that matters",
         ),
     };
-    seen.check("effects-relax", "slow return", RELAX_WHY)
+    seen.check("effects-relax", "slow recovery", RELAX_WHY)
 }
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
 
     /// A CPU with licences shows all effects, with figures; scalar code alone shows none.
     #[test]
-    fn effects_are_told() {
+    fn effects_are_reported() {
         let wide = measured("xeon-w-2104", &["scalar", "512-fma"]);
         assert_eq!(statuses(&wide), [Status::Ok; 4], "{wide:?}");
         assert!(wide[1].seen.contains("MHz below scalar code"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks of what the scheduler would keep of the settings of control groups.
+//! Checks of which control group settings the scheduler would honour.
 
 use hw::cgroups::InForce;
 use report::doctor::Check;
@@ -7,18 +7,18 @@ use sched::groups::Support;
 
 use super::{Seen, no, ok, warn};
 
-/// `support`: what this kernel lets a scheduler do; `in_force`: what its groups ask for.
+/// `support`: what this kernel lets a scheduler do; `in_force`: the settings that its groups use.
 pub(super) fn checks(support: Support, in_force: InForce) -> Vec<Check> {
     vec![
         seen(support.weights, in_force.weights, "cpu.weight").check(
             "cgroup-weights",
             "Group weights",
-            "without them a group gets CPU time by its number of tasks, whatever its cpu.weight",
+            "if they are not honoured, a group's CPU time follows its number of tasks, not its cpu.weight",
         ),
         seen(support.limits, in_force.limits, "cpu.max").check(
             "cgroup-limits",
             "Group limits",
-            "without them a group may use all CPUs, whatever its cpu.max",
+            "if they are not honoured, a group can use all CPUs, whatever its cpu.max",
         ),
     ]
 }
@@ -30,13 +30,13 @@ fn seen(kept: bool, in_force: usize, setting: &str) -> Seen {
         n => format!("{n} groups use it"),
     };
     match (kept, in_force) {
-        (true, _) => ok(format!("the scheduler keeps {setting}; {groups}")),
+        (true, _) => ok(format!("the scheduler honours {setting}; {groups}")),
         (false, 0) => warn(
-            format!("the scheduler cannot keep {setting}; {groups}"),
-            "cpu.weight needs CONFIG_EXT_GROUP_SCHED, cpu.max Linux 6.17 with it",
+            format!("the scheduler cannot honour {setting}; {groups}"),
+            "cpu.weight needs CONFIG_EXT_GROUP_SCHED; cpu.max needs Linux 6.17 as well",
         ),
         (false, _) => no(
-            format!("the scheduler cannot keep {setting}; {groups}"),
+            format!("the scheduler cannot honour {setting}; {groups}"),
             "boot Linux 6.17 or newer with CONFIG_EXT_GROUP_SCHED, or use --mode affinity",
         ),
     }
@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// A setting that is in force and would be lost is a no; one that nobody uses, or that is kept, is not.
+    /// A setting that is in force and would be lost is a no; one that no group uses, or that is honoured, is not.
     #[test]
     fn what_is_lost_is_a_no() {
         let status = |support, limits, weights| {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks of what a CPU file says, such as `turbolane probe` writes: which effects this CPU shows, and so
-//! which tools have something to win on it.
+//! Checks of the contents of a CPU file, such as `turbolane probe` writes: which effects this CPU has, and so
+//! which tools can gain something on it.
 //!
-//! What the file does not say was not seen by the probe, or nobody published it: that is told as unknown. What
-//! follows from several numbers (the break-even time) is only told where none of them is assumed.
+//! What the file does not contain was not seen by the probe or not published, and is reported as unknown. What
+//! follows from several numbers (the break-even time) is reported only if none of them is assumed.
 
 use dvfs::Step;
 use hw::Facts;
@@ -14,8 +14,8 @@ use report::text::duration;
 use super::effects::{CLOCK_WHY, FALL_KHZ, RELAX_WHY, START_WHY};
 use super::{Seen, no, ok, unknown, warn};
 
-/// What is said where the file has no number.
-const MEASURE: &str = "turbolane probe, on a quiet machine, may see it";
+/// The next step if the file has no number.
+const MEASURE: &str = "run turbolane probe on a quiet machine, which may find it";
 
 pub(super) fn checks(model: &CpuModel, facts: &Facts) -> Vec<Check> {
     let platform = Platform::new(model);
@@ -46,9 +46,13 @@ fn whose(model: &CpuModel, facts: &Facts) -> Check {
     let seen = if !here.is_empty() && of.starts_with(here.as_str()) {
         ok(of)
     } else {
-        warn(format!("{of}, and this is {here}"), "measure this machine: turbolane probe")
+        warn(format!("{of}, but this machine is {here}"), "measure this machine: turbolane probe")
     };
-    seen.check("file-cpu", "measured CPU", "CPUs differ in all of it, even of one generation")
+    seen.check(
+        "file-cpu",
+        "measured CPU",
+        "these effects differ even between CPUs of one generation",
+    )
 }
 
 fn fall(model: &CpuModel, step: Option<&Step>) -> Check {
@@ -60,7 +64,7 @@ fn fall(model: &CpuModel, step: Option<&Step>) -> Check {
         }
         None => no(
             "no level has a clock half a bin below scalar code's",
-            "core specialisation has nothing to win on this CPU, as far as one active core shows",
+            "core specialisation has nothing to gain on this CPU, as far as one active core shows",
         ),
     };
     seen.check("file-clock", "clock falls", CLOCK_WHY)
@@ -80,10 +84,10 @@ fn start(model: &CpuModel) -> Check {
 
 fn relax(model: &CpuModel) -> Check {
     let seen = match ns(&model.transition.relax_ns) {
-        Some(time) => ok(format!("the clock returns {time} after the last wide instruction")),
+        Some(time) => ok(format!("the clock recovers {time} after the last wide instruction")),
         None => unknown("the file has no relax time", MEASURE),
     };
-    seen.check("file-relax", "slow return", RELAX_WHY)
+    seen.check("file-relax", "slow recovery", RELAX_WHY)
 }
 
 fn ns(time: &Known<Ns>) -> Option<String> {
@@ -103,37 +107,38 @@ fn pays(model: &CpuModel, step: Option<&Step>) -> Check {
         Some(ns) => {
             ok(format!("a higher clock has paid for its changes after {}", duration(ns as u64)))
         }
-        None if step.is_none() => no("there is no step of the clock", ""),
-        None => unknown("the file does not have all that it follows from", MEASURE),
+        None if step.is_none() => no("no level lowers the clock", ""),
+        None => unknown("the file lacks a number that it is computed from", MEASURE),
     };
     seen.check(
         "file-break-even",
         "break-even time",
-        "scalar code between wide sections that is shorter gains nothing from a higher clock (DIM 4.3)",
+        "scalar code that runs for less time between wide sections gains nothing from a higher clock (DIM 4.3)",
     )
 }
 
 fn tools(model: &CpuModel, step: Option<&Step>) -> Check {
-    const NEXT: &str = "turbolane sim --machine predicts what is won, turbolane verify proves it";
+    const NEXT: &str = "turbolane sim --machine predicts the gain, turbolane verify measures it";
     let relax_ns = model.transition.relax_ns.as_ref().map(|time| time.value.0 as f64);
-    let apart = "turbolane run, tl_delegate: wide code kept apart saves others the lower clock";
+    let apart =
+        "turbolane run and tl_delegate separate wide code, so that other code keeps its clock";
     let seen: Seen = match (step, break_even_ns(model, step), relax_ns) {
         (None, ..) => no("none: wide code lowers no clock", "look at programs on other CPUs"),
         (_, Some(pays_ns), Some(relax_ns)) if relax_ns > pays_ns => {
             let times = relax_ns / pays_ns;
             let held = format!(
-                "the clock is held low {times:.1} times as long as pays: other timeouts and hints win too \
+                "the clock is held low {times:.1} times as long as pays: other timeouts and hints gain too \
                  (sim --replay)"
             );
             ok(format!("{apart}; {held}. {NEXT}"))
         }
         (_, Some(_), Some(_)) => {
-            let held = "the clock returns before holding it low costs more: its timeout needs no other policy";
+            let held = "the clock recovers before the hold time costs more than a change: the timeout needs no other policy";
             ok(format!("{apart}; {held}. {NEXT}"))
         }
         _ => ok(format!("{apart}. {NEXT}")),
     };
-    seen.check("file-tools", "what applies", "a tool that has nothing to win costs what it costs")
+    seen.check("file-tools", "what applies", "a tool with nothing to gain still has its cost")
 }
 
 #[cfg(test)]

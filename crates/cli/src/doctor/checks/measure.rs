@@ -13,21 +13,22 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
 fn pmu(facts: &Facts) -> Check {
     let seen = match (facts.pmu.core, facts.pmu.paranoid) {
         (false, _) => {
-            no("the kernel drives no core PMU", "on a virtual machine ask for a virtual PMU")
+            no("the kernel has no core PMU", "on a virtual machine enable the virtual PMU")
         }
         (true, Some(paranoid)) if paranoid > 2 => warn(
-            format!("there, for root alone (perf_event_paranoid is {paranoid})"),
-            "sysctl kernel.perf_event_paranoid=2 opens it for the counting of own programs",
+            format!("present, for root only (perf_event_paranoid is {paranoid})"),
+            "sysctl kernel.perf_event_paranoid=2 lets users count their own programs",
         ),
-        (true, _) => ok("there"),
+        (true, _) => ok("present"),
     };
-    seen.check("pmu", "Counters (PMU)", "cycles, instructions and clock are measured by them")
+    seen.check("pmu", "Counters (PMU)", "they measure cycles, instructions and the clock")
 }
 
 fn cpufreq(facts: &Facts) -> Check {
     let power = &facts.power;
     let Some(driver) = &power.driver else {
-        let seen = no("the kernel controls no frequency", "on a virtual machine the host does");
+        let seen =
+            no("the kernel does not control the frequency", "on a virtual machine the host does");
         return seen.check("cpufreq", "Frequency control", CPUFREQ_WHY);
     };
     let mut text = driver.clone();
@@ -42,30 +43,29 @@ fn cpufreq(facts: &Facts) -> Check {
     }
     let seen = match power.governor.as_deref() {
         Some("powersave") if power.intel_pstate.as_deref() != Some("active") => {
-            warn(text, "choose another governor: this one holds the lowest frequency")
+            warn(text, "choose another governor: this one keeps the lowest frequency")
         }
         _ => ok(text),
     };
     seen.check("cpufreq", "Frequency control", CPUFREQ_WHY)
 }
 
-const CPUFREQ_WHY: &str =
-    "a governor that moves the clock by itself hides what the licence does to it";
+const CPUFREQ_WHY: &str = "a governor that changes the clock hides the effect of the licence level";
 
 fn turbo(facts: &Facts) -> Check {
     let seen = match facts.power.turbo {
         Some(true) => ok("on"),
-        Some(false) => warn("off", "switch it on, in the firmware or by the driver's no_turbo"),
-        None => unknown("no driver says", "see the firmware's settings"),
+        Some(false) => warn("off", "switch it on in the firmware, or with the driver's no_turbo"),
+        None => unknown("no driver reports it", "see the firmware's settings"),
     };
-    seen.check("turbo", "Turbo", "with turbo off there is little frequency to lose and to regain")
+    seen.check("turbo", "Turbo", "with turbo off there is little frequency to lose or regain")
 }
 
 fn msr(facts: &Facts) -> Check {
     let seen = if facts.power.msr_device {
-        ok("there")
+        ok("present")
     } else {
         no("there is no /dev/cpu/N/msr", "modprobe msr, on real hardware")
     };
-    seen.check("msr", "Registers (MSR)", "turbo tables and exact clocks are read from them")
+    seen.check("msr", "Registers (MSR)", "they hold turbo tables and exact clocks")
 }

@@ -31,7 +31,7 @@ pub(super) fn here(facts: &Facts) -> Section {
     Section { title: "This process".into(), checks }
 }
 
-/// What the scheduler would keep of this machine's control groups.
+/// Which settings of this machine's control groups the scheduler would honour.
 pub(super) fn control_groups() -> Section {
     let support = sched::groups::Support::of_this_kernel();
     let checks = groups::checks(support, hw::cgroups::in_force());
@@ -44,8 +44,8 @@ pub(super) fn measured(report: &report::probe::ProbeReport) -> Section {
 }
 
 /// What a CPU file says of this machine's CPU.
-pub(super) fn told(model: &machine::CpuModel, facts: &Facts) -> Section {
-    let title = "By the machine file".into();
+pub(super) fn of_file(model: &machine::CpuModel, facts: &Facts) -> Section {
+    let title = "From the machine file".into();
     Section { title, checks: machine_file::checks(model, facts) }
 }
 

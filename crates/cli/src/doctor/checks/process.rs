@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks of what this very process may use of the machine: in a container that can be less than all of it.
+//! Checks of what this process may use of the machine: in a container that can be less than everything.
 
 use hw::Facts;
 use machine::CpuSet;
@@ -19,9 +19,9 @@ fn cpus(facts: &Facts, allowed: &CpuSet) -> Check {
     } else {
         let here: CpuSet = online.iter().filter(|cpu| allowed.contains(*cpu)).collect();
         let text = format!("{} of {} ({here})", here.len(), online.len());
-        warn(text, "call it without taskset, or widen the container's CPU set")
+        warn(text, "run it without taskset, or with a larger CPU set of the container")
     };
-    seen.check("allowed-cpus", "Allowed CPUs", "probe and verify see and use these alone")
+    seen.check("allowed-cpus", "Allowed CPUs", "probe and verify see and use only these")
 }
 
 fn time(allowed: &CpuSet, quota: Option<f64>) -> Check {
@@ -35,7 +35,7 @@ fn time(allowed: &CpuSet, quota: Option<f64>) -> Check {
     seen.check(
         "cpu-quota",
         "CPU time",
-        "a quota takes all CPUs away for up to a tenth of a second: measurements see gaps",
+        "a quota can stop all CPUs for up to a tenth of a second, which leaves gaps in measurements",
     )
 }
 
@@ -46,9 +46,9 @@ mod tests {
 
     use super::*;
 
-    /// A part of the CPUs, or of their time, is told; all of them, or a quota that allows more, is fine.
+    /// A part of the CPUs, or of their time, is reported; all of them, or a quota that allows more, is fine.
     #[test]
-    fn what_is_withheld_is_told() {
+    fn what_is_withheld_is_reported() {
         let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/machines/skylake-sp");
         let facts = Facts::read(&Recorded::open(machine.as_ref()).unwrap()).unwrap();
         let all = facts.topology.online();
@@ -61,8 +61,8 @@ mod tests {
         assert_eq!(found(&all, Some(0.5)), [Status::Ok, Status::Warn]);
         let one: CpuSet = "0".parse().unwrap();
         assert_eq!(found(&one, Some(1.0)), [Status::Warn, Status::Ok]);
-        let told = &checks(&facts, &one, Some(0.5));
-        assert!(told[0].seen.starts_with("1 of ") && told[0].seen.ends_with("(0)"), "{told:?}");
-        assert_eq!(told[1].seen, "a quota of 0.50 CPUs");
+        let found = &checks(&facts, &one, Some(0.5));
+        assert!(found[0].seen.starts_with("1 of ") && found[0].seen.ends_with("(0)"), "{found:?}");
+        assert_eq!(found[1].seen, "a quota of 0.50 CPUs");
     }
 }

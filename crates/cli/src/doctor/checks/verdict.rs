@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sum of it: which ways of running work here.
+//! The conclusion: which modes of `turbolane run` work here.
 
 use hw::Facts;
 use report::doctor::Check;
@@ -13,7 +13,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
 
 fn run_scx(facts: &Facts) -> Check {
     let title = "run --mode scx";
-    let why = "the whole of it: every task, hints and marks, placed by the kernel itself";
+    let why = "the complete scheduler: the kernel places every task, with hints and marks";
     match obstacles::of_scx(&facts.kernel) {
         Some(obstacles::Obstacle { problem, .. }) => {
             let mut check = no(problem.why, "").check("run-scx", title, why);
@@ -26,20 +26,20 @@ fn run_scx(facts: &Facts) -> Check {
 
 fn run_affinity(facts: &Facts) -> Check {
     let seen = if facts.topology.cores().len() < 2 {
-        no("one core: there is nowhere to go", "use a machine with two cores or more")
+        no("one core: there is no other core to move to", "use a machine with two cores or more")
     } else {
         by_rights(facts, "works, for threads that give hints")
     };
     seen.check(
         "run-affinity",
         "run --mode affinity",
-        "what user space can do without sched_ext: masks of threads that use libturbolane",
+        "works without sched_ext: sets the affinity masks of threads that use libturbolane",
     )
 }
 
 fn by_rights(facts: &Facts, works: &str) -> Seen {
     match obstacles::of_rights(&facts.rights) {
         None => ok(works),
-        Some(_) => warn(format!("{works}, as root"), "run it by sudo"),
+        Some(_) => warn(format!("{works}, as root"), "run it with sudo"),
     }
 }

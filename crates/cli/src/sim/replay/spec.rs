@@ -26,7 +26,7 @@ pub(crate) struct DvfsPolicy {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The machine's own timeout, for all wide code or when nobody hints.
+    /// The machine's own timeout, for all wide code or without hints.
     Hardware,
     HardwareSwitches,
     Spec(Spec),
@@ -65,7 +65,7 @@ impl FromStr for DvfsPolicy {
             ("fixed", None) => {
                 return Err(refuse("fixed has no time".into(), "write it as fixed:670us"));
             }
-            _ => return Err(refuse(format!("\"{text}\" is no DVFS policy"), CHOICES)),
+            _ => return Err(refuse(format!("\"{text}\" is not a DVFS policy"), CHOICES)),
         };
         Ok(DvfsPolicy { name: text.into(), kind })
     }
@@ -111,9 +111,9 @@ mod tests {
         for (text, why, next) in [
             ("fixed", "no time", "fixed:670us"),
             ("fixed:5", "no unit", "5us"),
-            ("oracle:5us", "no DVFS policy", "choose from"),
-            ("best", "no DVFS policy", "break-even"),
-            ("", "no DVFS policy", "share"),
+            ("oracle:5us", "not a DVFS policy", "choose from"),
+            ("best", "not a DVFS policy", "break-even"),
+            ("", "not a DVFS policy", "share"),
         ] {
             let error = text.parse::<DvfsPolicy>().unwrap_err();
             assert!(error.why.contains(why) && error.next.contains(next), "{text}: {error}");

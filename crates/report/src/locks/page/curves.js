@@ -13,7 +13,7 @@ function cycles(value) {
   return digits(value, 3);
 }
 
-/** Energy of 1,000 cycles of the section, so that small sections and large ones stand in one chart. */
+/** Energy of 1,000 cycles of the section, so that small and large sections fit in one chart. */
 const perThousand = (point, value) => value === null || value === undefined ? null : value / point.section_cycles * 1e3;
 const joules = (nj) => nj === null ? NONE : nj >= 1e3 ? digits(nj / 1e3, 3) + "\u00a0\u00b5J" : digits(nj, 3) + "\u00a0nJ";
 
@@ -21,9 +21,9 @@ const FIGURES = [
   { name: "Effective clock", of: (point) => point.effective_khz, show: clock, log: false,
     says: "Cycles of the section over the time that it and its lock took." },
   { name: "Energy", of: (point) => perThousand(point, point.energy_nj), show: joules, log: true,
-    says: "Energy of the whole package for 1,000 cycles of the section." },
+    says: "Energy of the package for 1,000 cycles of the section." },
   { name: "CPU time", of: (point) => perThousand(point, point.cpu_time_ns), show: time, log: true,
-    says: "CPU time of all threads for 1,000 cycles of the section: who spins works." },
+    says: "CPU time of all threads for 1,000 cycles of the section; spinning counts." },
 ];
 let figure = FIGURES[0];
 

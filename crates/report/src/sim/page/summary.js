@@ -96,7 +96,7 @@ function bars(metric) {
   document.getElementById("bars").replaceChildren(drawing);
 }
 
-/** Runs that have a value for the metric, of one load or (null) of the whole machine. */
+/** Runs that have a value for the metric, of one load or (null) of the machine. */
 function barRows(metric, loadName) {
   return report.runs.flatMap((run) => {
     const load = loadName === null ? run.loads[0] : loadOf(run, loadName);
@@ -193,7 +193,7 @@ function head() {
   method.append(make("p", {}, `Simulated by turbolane; report schema ${report.schema}. The same scenario and seed give the same figures.`));
   for (const machine of machines.filter((one) => one.assumed.length)) {
     const list = make("ul", {}, ...machine.assumed.map((what) => make("li", {}, what)));
-    method.append(make("details", {}, make("summary", {}, `${machine.name}: ${machine.assumed.length} numbers that nobody published are assumed`), list));
+    method.append(make("details", {}, make("summary", {}, `${machine.name}: ${machine.assumed.length} unpublished numbers are assumed`), list));
   }
 }
 

@@ -2,8 +2,8 @@
 "use strict";
 // Clock, licence level and tasks of each core over time.
 //
-// A hundred thousand spans on a thousand pixels: each pixel column adds up the time that it stands
-// for, so nothing is dropped and a column's colours are in proportion. What is drawn of a column:
+// A hundred thousand spans on a thousand pixels: each pixel column adds up the time that it covers,
+// so nothing is dropped and a column's colours are in proportion. What is drawn of a column:
 //
 //   offender lanes, one per CPU    ink, as dense as the CPU was busy with code that asks for > 0
 //   clock                          height: mean clock; colours: its levels, in proportion
@@ -44,7 +44,7 @@ function spread(start, end, window, width, each) {
   }
 }
 
-/** What each pixel of a core's clock band stands for: time by level, mean clock, throttling. */
+/** What each pixel of a core's clock band shows: time by level, mean clock, throttling. */
 function coreColumns(core, window, width, nrLevels) {
   const columns = {
     levels: Array.from({ length: nrLevels }, () => new Float32Array(width)),
@@ -206,7 +206,7 @@ class Panel {
     pen.globalAlpha = 1;
   }
 
-  /** Grid lines of the clock band at whole GHz, with their figures. */
+  /** Grid lines of the clock band at integer GHz, with their figures. */
   drawGuides(pen, clockTop) {
     const step = tickStep(this.most, 4);
     pen.textAlign = "right";
@@ -282,7 +282,7 @@ class Panel {
     const name = this.run.machine.levels[core.level[step]] || "?";
     const rows = [
       ["licence level", `${core.level[step]} (${name})`],
-      ["clock", core.clock_khz[step] ? clock(core.clock_khz[step]) : "stands still"],
+      ["clock", core.clock_khz[step] ? clock(core.clock_khz[step]) : "halted"],
     ];
     if (core.throttled[step]) rows.push(["wide code", "throttled, waits for its licence"]);
     for (const cpu of cpus) {
