@@ -131,7 +131,11 @@ pub struct Prediction {
     pub least_pct: f64,
     /// The highest of them.
     pub most_pct: f64,
-    /// Simulations behind it.
+    /// Share of cycles at a lowered clock under the kernel's scheduling, the lowest of all simulations.
+    pub reduced_least_pct: f64,
+    /// The highest of them.
+    pub reduced_most_pct: f64,
+    /// Simulations that it is made of.
     pub runs: u32,
     /// Lengths of a wide section that were simulated.
     pub sections_ns: Vec<u64>,
@@ -226,6 +230,9 @@ impl Advice {
             text += &self.found_text(width);
         }
         if let Some(prediction) = &self.prediction {
+            if self.reduced_pct.is_none() {
+                text += &wrap("VICTIMS  ", &prediction.reduced(), width);
+            }
             text += &wrap("PREDICT  ", &prediction.text(), width);
         }
         let commands = [("DO       ", &self.run), ("PROVE    ", &self.prove)];
@@ -262,7 +269,7 @@ impl Advice {
         }
         for victim in self.victims.iter().take(SHOWN) {
             let says = format!(
-                "{}: {:.0} % of its other code runs within 1 ms after wide code on the same core [measured]",
+                "{}: at least {:.0} % of its other code runs within 1 ms after wide code on the same core [measured]",
                 victim.process, victim.own_pct
             );
             text += &wrap("VICTIMS  ", &says, width);
@@ -281,7 +288,7 @@ impl Advice {
         let refused = match refused {
             0 => String::new(),
             refused => {
-                format!("; {refused} processes of other users need root (sudo turbolane advise)")
+                format!("; {refused} could not be looked at (root sees all: sudo turbolane advise)")
             }
         };
         let head = format!(
@@ -358,6 +365,13 @@ impl Cpu {
 }
 
 impl Prediction {
+    fn reduced(&self) -> String {
+        let (least, most) = (self.reduced_least_pct, self.reduced_most_pct);
+        format!(
+            "cores spend {least:.0}..{most:.0} % of their cycles at a lowered clock [simulated]"
+        )
+    }
+
     fn text(&self) -> String {
         let sections: Vec<String> = self.sections_ns.iter().map(|ns| duration(*ns)).collect();
         let cores = if self.wide_cores == 1 { "core" } else { "cores" };

@@ -32,6 +32,9 @@ const NOT_BY_CHANCE: f64 = 1.5;
 const FULL_FRAC: f64 = 0.9;
 /// Threads that are simulated per CPU at most: more only wait.
 const THREADS_PER_CPU: usize = 2;
+/// Cores that are simulated, if the machine has several packages: packages are alike, and a run takes the longer the more
+/// there are.
+const CORES_MAX: usize = 64;
 /// A turn of threads without wide code.
 const OTHER_TURN_NS: u64 = 1_000_000;
 
@@ -40,6 +43,8 @@ const OTHER_TURN_NS: u64 = 1_000_000;
 pub(super) struct Stage {
     pub platform: Platform,
     pub packages: usize,
+    /// Share of the machine that is simulated, with that share of its threads.
+    pub part_frac: f64,
 }
 
 impl Stage {
@@ -56,7 +61,8 @@ impl Stage {
             let active = clocks.split_off(others);
             *clocks = active;
         }
-        Stage { platform, packages }
+        let simulated = packages.min((CORES_MAX / platform.nr_cores).max(1));
+        Stage { platform, packages: simulated, part_frac: simulated as f64 / packages as f64 }
     }
 
     pub(super) fn nr_cores(&self) -> usize {
@@ -99,19 +105,36 @@ impl Load {
         let is_full = report.busy as f64 >= FULL_FRAC * periods * f64::from(report.cpus.max(1));
         let most = THREADS_PER_CPU * stage.nr_cpus();
         let threads = |count: u32, busy: u64| {
-            let (count, cpus) = ((count as usize).min(most), busy as f64 / periods.max(1.0));
+            let part = |number: f64| number * stage.part_frac;
+            let count = (part(f64::from(count)).ceil() as usize).min(most);
+            let cpus = part(busy as f64 / periods.max(1.0));
             let busy_frac = (cpus / count.max(1) as f64).clamp(0.001, 1.0);
-            Threads { count, busy_frac: if is_full { 1.0 } else { busy_frac } }
+            Threads { count, busy_frac }
         };
+        let others_busy = report.busy.saturating_sub(load.wide_threads_busy);
+        let mut wide = threads(load.wide_threads, load.wide_threads_busy);
+        let mut others = threads(load.other_threads, others_busy);
+        if is_full {
+            // Who has most of a full machine waits for CPUs, not for anything else.
+            let most = if load.wide_threads_busy >= others_busy { &mut wide } else { &mut others };
+            most.busy_frac = 1.0;
+            most.count = most.count.max(stage.nr_cpus());
+        }
         Some(Load {
-            wide: threads(load.wide_threads, load.wide_threads_busy),
-            others: threads(load.other_threads, report.busy.saturating_sub(load.wide_threads_busy)),
+            wide,
+            others,
             wide_frac: load.wide as f64 / load.wide_threads_busy.max(1) as f64,
             level: level(report),
             is_full,
             section_ns: section_ns(report, load),
             is_scalar_at_first: false,
         })
+    }
+
+    /// Mean time from turn to turn of all threads with wide code together, if none waits.
+    pub(super) fn turn_ns(&self, section_ns: u64) -> u64 {
+        let at_once = self.wide.count as f64 * self.wide.busy_frac;
+        (section_ns as f64 / self.wide_frac / at_once.max(0.001)) as u64
     }
 
     /// The simulator's load, with sections of this length.
@@ -228,6 +251,9 @@ mod tests {
         let large = SampledLoad { cores: 40, packages: 2, ..SampledLoad::default() };
         let large = Stage::new(&gold(), 80, &large);
         assert!(large.packages == 3 && large.nr_cpus() >= 80, "{}", large.nr_cpus());
+        let huge = SampledLoad { cores: 1024, packages: 64, ..SampledLoad::default() };
+        let huge = Stage::new(&gold(), 2048, &huge);
+        assert_eq!((huge.nr_cpus(), huge.part_frac), (128, 4.0 / 64.0));
     }
 
     /// Share, threads and business are those of the samples; scattered samples tell no length, runs do.

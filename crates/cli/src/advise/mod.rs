@@ -292,13 +292,16 @@ fn of_samples(sampled: &Sampled<'_>, judged: &Judged, facts: &Facts) -> Result<A
         load.is_scalar_at_first = matches!(sampled.target, Some(Target::Command(_)));
         Some((stage, load))
     });
-    if let Some((stage, load)) = &load {
+    let has_victims = !report.victims.is_empty();
+    if let Some((stage, load)) = &load
+        && !verdict::is_all_wide(load, has_victims)
+    {
         advice.prediction = predict::predict(load, stage, remedy.detect, advice.reduced_pct)?;
     }
     advice.verdict = verdict::verdict(&Seen {
         busy: report.busy,
         wide: report.load.as_ref().map_or(0, |load| load.wide),
-        has_victims: !report.victims.is_empty(),
+        has_victims,
         load: load.as_ref().map(|(_, load)| load),
         prediction: advice.prediction.as_ref(),
         can_run: !remedy.is_blocked,

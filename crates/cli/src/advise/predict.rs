@@ -16,8 +16,9 @@ use super::load::{Load, Stage, UNKNOWN_NS};
 use crate::failure::Failure;
 use crate::sim::{cannot_simulate, in_parallel, input};
 
-/// Long enough for some hundred turns of each length of section, at 2 % wide time.
-const DURATION_NS: u64 = 1_000_000_000;
+/// A run is so many turns of the threads with wide code: work is counted in whole turns, so to a five-hundredth.
+const TURNS: u64 = 500;
+const DURATION_NS: std::ops::RangeInclusive<u64> = 600_000_000..=20_000_000_000;
 const WARMUP_NS: u64 = 200_000_000;
 /// Runs with other random numbers, of the best number of wide cores.
 const SEEDS: u64 = 3;
@@ -57,32 +58,47 @@ pub(super) fn predict(
             let (seed, section_ns) = plan[index];
             let fair = run(load, stage, &policy("fair"), section_ns, seed)?;
             let lane = run(load, stage, lane, section_ns, seed)?;
-            Ok(100.0 * (speed(&lane, load.is_full) / speed(&fair, load.is_full) - 1.0))
+            Ok(Compared {
+                gain_pct: gain_pct(&fair, &lane, load.is_full),
+                reduced_pct: reduced(&fair, stage),
+            })
         });
-        gains.into_iter().collect::<Result<Vec<f64>, Failure>>()
+        gains.into_iter().collect::<Result<Vec<Compared>, Failure>>()
     };
     let mut best = (0, f64::NEG_INFINITY);
     for (at, lane) in lanes.iter().enumerate() {
-        let mean = mean(&gains(lane, 1..=1)?);
+        let mean = mean(gains(lane, 1..=1)?.iter().map(|run| run.gain_pct));
         if mean > best.1 {
             best = (at, mean);
         }
     }
     let all = gains(&lanes[best.0], 1..=SEEDS)?;
+    let gains = all.iter().map(|run| run.gain_pct);
+    let reduced = all.iter().map(|run| run.reduced_pct);
     Ok(Some(Prediction {
-        wide_cores: sizes[best.0] as u32,
+        wide_cores: (sizes[best.0] as f64 / stage.part_frac).round() as u32,
         figure: if load.is_full { "throughput" } else { "work per CPU time" }.into(),
-        gain_pct: mean(&all),
-        least_pct: all.iter().copied().fold(f64::INFINITY, f64::min),
-        most_pct: all.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        gain_pct: mean(gains.clone()),
+        least_pct: gains.clone().fold(f64::INFINITY, f64::min),
+        most_pct: gains.fold(f64::NEG_INFINITY, f64::max),
+        reduced_least_pct: reduced.clone().fold(f64::INFINITY, f64::min),
+        reduced_most_pct: reduced.fold(f64::NEG_INFINITY, f64::max),
         runs: 2 * all.len() as u32,
         sections_ns: sections.ns,
         sections_by: sections.by.into(),
     }))
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
+/// A run under the kernel's scheduling and one under the lane.
+struct Compared {
+    gain_pct: f64,
+    /// Cycles at a lowered clock under the kernel's scheduling.
+    reduced_pct: f64,
+}
+
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len().max(1) as f64;
+    values.sum::<f64>() / count
 }
 
 fn policy(text: &str) -> PolicySpec {
@@ -96,21 +112,31 @@ fn run(
     section_ns: u64,
     seed: u64,
 ) -> Result<Outcome, Failure> {
-    let options =
-        Options { seed, duration_ns: DURATION_NS, warmup_ns: WARMUP_NS, ..Default::default() };
+    let measured_ns =
+        (TURNS * load.turn_ns(section_ns)).clamp(*DURATION_NS.start(), *DURATION_NS.end());
+    let duration_ns = WARMUP_NS + measured_ns;
+    let options = Options { seed, duration_ns, warmup_ns: WARMUP_NS, ..Default::default() };
     let workload = load.workload(stage, section_ns);
     let finished = simulate(&stage.platform, stage.packages, workload, policy, options, None);
     Ok(finished.map_err(|error| cannot_simulate("the sampled load", policy, &error))?.outcome)
 }
 
-/// Work of all groups, as a geometric mean weighted by their CPU time: neither units nor shares of a group decide alone.
-fn speed(outcome: &Outcome, is_full: bool) -> f64 {
-    let all: f64 = outcome.groups.iter().map(|group| group.cpu_ns as f64).sum();
-    let speeds = outcome.groups.iter().filter(|group| group.completed > 0).map(|group| {
-        let time_ns = if is_full { outcome.measured_ns } else { group.cpu_ns };
-        group.cpu_ns as f64 / all * (group.completed as f64 / time_ns.max(1) as f64).ln()
+/// How much more work is done: the geometric mean over groups, weighted by the CPU time that each has under the kernel's
+/// scheduling, so that neither units of work nor a shift of shares make up a gain.
+fn gain_pct(fair: &Outcome, lane: &Outcome, is_full: bool) -> f64 {
+    let all_ns: u64 = fair.groups.iter().map(|group| group.cpu_ns).sum();
+    let speed = |outcome: &Outcome, group: usize| {
+        let done = &outcome.groups[group];
+        let time_ns = if is_full { outcome.measured_ns } else { done.cpu_ns };
+        // A group that does nothing any more has lost nearly all.
+        done.completed.max(1) as f64 / time_ns.max(1) as f64
+    };
+    let groups = (0..fair.groups.len()).filter(|group| fair.groups[*group].completed > 0);
+    let logs = groups.map(|group| {
+        let weight = fair.groups[group].cpu_ns as f64 / all_ns.max(1) as f64;
+        weight * (speed(lane, group) / speed(fair, group)).ln()
     });
-    speeds.sum::<f64>().exp()
+    100.0 * logs.sum::<f64>().exp_m1()
 }
 
 fn sections(load: &Load, stage: &Stage, reduced_pct: Option<f64>) -> Result<Sections, Failure> {

@@ -38,7 +38,7 @@ pub(super) fn verdict(seen: &Seen<'_>) -> Verdict {
     }
     if seen.wide == 0 {
         // rule of three: with none of n samples, the share is below 3/n in 95 of 100 cases
-        let most_pct = 300.0 / seen.busy as f64;
+        let most_pct = (300.0 / seen.busy as f64).max(0.01);
         let why = format!(
             "no wide code was executed that lowers the clock: none of {} samples, so less than {most_pct:.2} % of the time",
             seen.busy
@@ -49,8 +49,7 @@ pub(super) fn verdict(seen: &Seen<'_>) -> Verdict {
         let why = format!("{} samples in wide code are too few for a prediction", seen.wide);
         return Verdict::new(Worth::Unknown, why, SAMPLE_LONGER);
     }
-    let all_wide = seen.load.is_some_and(|load| load.wide_frac >= ALL_WIDE_FRAC);
-    if all_wide && !seen.has_victims {
+    if seen.load.is_some_and(|load| is_all_wide(load, seen.has_victims)) {
         return no("all that runs is wide code: there is nothing to keep apart from it".into(), "");
     }
     match seen.prediction {
@@ -60,6 +59,11 @@ pub(super) fn verdict(seen: &Seen<'_>) -> Verdict {
             no(why.into(), "use a machine with two cores or more")
         }
     }
+}
+
+/// Whether nothing but wide code runs, so that there is nobody to be slowed by it.
+pub(super) fn is_all_wide(load: &Load, has_victims: bool) -> bool {
+    load.wide_frac >= ALL_WIDE_FRAC && !has_victims
 }
 
 fn by_gain(prediction: &Prediction, can_run: bool) -> Verdict {
@@ -94,6 +98,8 @@ mod tests {
             gain_pct,
             least_pct,
             most_pct,
+            reduced_least_pct: 0.0,
+            reduced_most_pct: 0.0,
             runs: 1,
             sections_ns: Vec::new(),
             sections_by: String::new(),
