@@ -218,17 +218,22 @@ fn of_target(
     of_samples(&Sampled { name, report: &report, chains, target: Some(target) }, judged, facts)
 }
 
-/// The command, ended when it is dropped.
+/// The command, ended with all that it has started when it is dropped.
 struct Started(Child);
 
 impl Drop for Started {
     fn drop(&mut self) {
-        if let Ok(None) = self.0.try_wait() {
-            // SAFETY: kill takes no memory; the child is not yet waited for, so its number is still its own.
-            unsafe { libc::kill(self.0.id() as libc::pid_t, libc::SIGTERM) };
-            // Nothing is left to do about a command that cannot be waited for.
-            _ = self.0.wait();
+        if !matches!(self.0.try_wait(), Ok(None)) {
+            return;
         }
+        // Its children first: without it they would have no parent that leads to it.
+        for pid in target::descendants(self.0.id()) {
+            // SAFETY: kill takes no memory. The command is not yet waited for, so its number is still its own; a
+            // descendant's was a moment ago.
+            unsafe { libc::kill(pid as libc::pid_t, libc::SIGTERM) };
+        }
+        // Nothing is left to do about a command that cannot be waited for.
+        _ = self.0.wait();
     }
 }
 
@@ -280,7 +285,7 @@ fn of_samples(sampled: &Sampled<'_>, judged: &Judged, facts: &Facts) -> Result<A
     advice.found = offenders.iter().map(|offender| found(offender, report)).collect();
     advice.victims = report.victims.iter().map(slowed).collect();
     advice.unread = report.unread.clone();
-    advice.reduced_pct = reduced_pct(report).filter(|_| !judged.cpu.is_other);
+    advice.reduced_pct = reduced_pct(report);
     let (Some(model), None) = (&judged.model, &cpu_verdict) else {
         advice.verdict = cpu_verdict.unwrap_or(advice.verdict);
         return Ok(advice);

@@ -6,7 +6,8 @@
 //! lengths of sections (`load.rs`) and seeds. The number of wide cores is the one with the best mean.
 //!
 //! Where the CPU counts cycles at levels, only lengths of sections count at which the simulated machine loses as many
-//! cycles to lowered clocks as was counted.
+//! cycles to lowered clocks as was counted. If another CPU is judged than the one that counted, this takes its levels to be
+//! held for as long.
 
 use report::advise::Prediction;
 use sim::engine::{Options, Outcome};
@@ -18,6 +19,7 @@ use crate::sim::{cannot_simulate, in_parallel, input};
 
 /// A run is so many turns of the threads with wide code: work is counted in whole turns, so to a five-hundredth.
 const TURNS: u64 = 500;
+/// Simulated time at least and at most.
 const DURATION_NS: std::ops::RangeInclusive<u64> = 600_000_000..=20_000_000_000;
 const WARMUP_NS: u64 = 200_000_000;
 /// Runs with other random numbers, of the best number of wide cores.

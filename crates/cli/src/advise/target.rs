@@ -63,14 +63,23 @@ impl Target {
             }
             Target::Unit(unit) => Box::new(move |pid| in_unit(live, pid, &unit)),
             Target::Group(group) => Box::new(move |pid| in_group(live, pid, &group)),
-            Target::Command(_) => Box::new(move |pid| {
-                let up = |pid: &u32| task::parent(*pid).ok().filter(|parent| *parent > 0);
-                std::iter::successors(Some(pid), up)
-                    .take(ANCESTORS_MAX)
-                    .any(|pid| Some(pid) == child)
-            }),
+            Target::Command(_) => {
+                Box::new(move |pid| child.is_some_and(|child| descends_from(pid, child)))
+            }
         }
     }
+}
+
+/// Whether a process is this one, or was started by it or by what it has started.
+fn descends_from(pid: u32, ancestor: u32) -> bool {
+    let up = |pid: &u32| task::parent(*pid).ok().filter(|parent| *parent > 0);
+    std::iter::successors(Some(pid), up).take(ANCESTORS_MAX).any(|pid| pid == ancestor)
+}
+
+/// A process with all that it has started, found before the first of them is ended.
+pub(super) fn descendants(ancestor: u32) -> Vec<u32> {
+    let all = processes(&hw::Live).unwrap_or_default();
+    all.into_iter().filter(|pid| descends_from(*pid, ancestor)).collect()
 }
 
 /// The name with its ending, as systemctl takes it.
