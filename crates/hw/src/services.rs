@@ -75,7 +75,7 @@ mod tests {
 
     /// Names count as wholes: neither a longer name nor a part of a path is the group.
     #[test]
-    fn groups_below_are_told_from_others() {
+    fn groups_of_longer_names_are_others() {
         assert!(is_below("/a/b", "/a/b") && is_below("/a/b/c", "/a/b/") && is_below("/a", "/"));
         assert!(!is_below("/a/bc", "/a/b") && !is_below("/a", "/a/b"));
         assert!(is_of_unit("/system.slice/nginx.service/worker", "nginx.service"));

@@ -158,7 +158,7 @@ pub struct Advice {
     pub sampled: Option<String>,
     /// Samples of busy CPUs.
     pub busy_samples: u64,
-    /// Services with wide code, the most important first; `null`: nobody looked.
+    /// Services with wide code, the most important first; `null`: not looked for.
     pub services: Option<Vec<Service>>,
     /// What was looked at for them.
     pub looked_at: LookedAt,
@@ -348,19 +348,20 @@ impl Cpu {
         let Some(basis) = &self.basis else {
             return format!("{name}: its clocks by level are not known");
         };
-        let clocks: Vec<String> = self
-            .clocks
-            .iter()
-            .map(|clock| match clock.license_level {
-                0 => format!("{}", clock.clock_khz / 1000),
-                level => format!("{} (level {level})", clock.clock_khz / 1000),
-            })
-            .collect();
+        let last = self.clocks.len().saturating_sub(1);
+        let clock = |(at, clock): (usize, &LevelClock)| {
+            let unit = if at == last { " MHz" } else { "" };
+            match clock.license_level {
+                0 => format!("{}{unit}", clock.clock_khz / 1000),
+                level => format!("{}{unit} (level {level})", clock.clock_khz / 1000),
+            }
+        };
+        let clocks: Vec<String> = self.clocks.iter().enumerate().map(clock).collect();
         let held = self.held_ns.map_or(String::new(), |ns| format!(", held {}", duration(ns)));
         let drop = self
             .worst_drop_pct
             .map_or(String::new(), |pct| format!("; at stake at most {pct:.0} % of the clock"));
-        format!("{name}: all cores {} MHz{held}{drop} [{basis}]", clocks.join(" -> "))
+        format!("{name}: all cores {}{held}{drop} [{basis}]", clocks.join(" -> "))
     }
 }
 
@@ -415,7 +416,7 @@ mod tests {
     #[test]
     fn commands_are_not_broken() {
         let text = advice().text(60);
-        let stake = "CPU      Intel Xeon Gold 6130: all cores 2800 -> 1900 (level";
+        let stake = "CPU      Intel Xeon Gold 6130: all cores 2800 -> 1900 MHz";
         assert!(text.starts_with(stake), "{text}");
         let command = text.lines().find(|line| line.starts_with("DO ")).unwrap();
         assert_eq!(command.matches("--mark").count(), 20);

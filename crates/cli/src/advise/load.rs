@@ -205,7 +205,7 @@ fn section_ns(report: &SampleReport, load: &SampledLoad) -> Option<u64> {
     let p = load.wide as f64 / load.wide_threads_busy.max(1) as f64;
     let run = load.wide as f64 / load.runs.max(1) as f64;
     let is_chance = p >= 0.95 || run < NOT_BY_CHANCE / (1.0 - p);
-    (!is_chance).then(|| (run * report.period_ns as f64) as u64)
+    (!is_chance).then_some((run * report.period_ns as f64) as u64)
 }
 
 #[cfg(test)]
@@ -269,6 +269,29 @@ mod tests {
         let idle = of(SampledLoad { wide_threads_busy: 1000, wide: 40, ..load() }, 1000);
         assert!(!idle.is_full && (idle.wide.busy_frac - 0.25).abs() < 1e-9, "{idle:?}");
         assert!(Load::of(&sampled(SampledLoad { wide: 0, ..load() }, 3800), &stage).is_none());
+    }
+
+    /// Property, over all CPU files and machines of all sizes: a stage has a core, a clock for each number of active ones
+    /// that falls with it, and no more of the machine than there is; it fits the policy's tables.
+    #[test]
+    fn every_machine_has_a_stage() {
+        for (id, _) in machine::CPU_FILES {
+            let model = CpuModel::built_in(id).unwrap().unwrap();
+            for (cores, packages, threads) in
+                [1, 2, 3, 7, 16, 40, 128, 500, 1024].into_iter().flat_map(|cores| {
+                    [1, 2, 8].into_iter().flat_map(move |p| [1, 2].map(|t| (cores, p, t)))
+                })
+            {
+                let load = SampledLoad { cores, packages, ..SampledLoad::default() };
+                let stage = Stage::new(&model, cores * threads, &load);
+                assert!(stage.nr_cores() >= 1 && stage.nr_cpus() <= policy::CPUS_MAX, "{id}");
+                assert!(stage.part_frac > 0.0 && stage.part_frac <= 1.0, "{id} {cores} {packages}");
+                for clocks in &stage.platform.clock_khz {
+                    assert_eq!(clocks.len(), stage.platform.nr_cores + 1, "{id} {cores}");
+                    assert!(clocks.is_sorted_by(|a, b| a >= b), "{id} {clocks:?}");
+                }
+            }
+        }
     }
 
     /// The rare function of a high level does not decide, the common one does.

@@ -61,7 +61,7 @@ pub(super) fn verdict(seen: &Seen<'_>) -> Verdict {
     }
 }
 
-/// Whether nothing but wide code runs, so that there is nobody to be slowed by it.
+/// Whether nothing but wide code runs, so that no other code is slowed by it.
 pub(super) fn is_all_wide(load: &Load, has_victims: bool) -> bool {
     load.wide_frac >= ALL_WIDE_FRAC && !has_victims
 }
