@@ -302,12 +302,17 @@ impl Advice {
                 .iter()
                 .take(SHOWN)
                 .map(|o| {
-                    format!("{} ({} functions of level {})", o.file, o.functions, o.sustained_level)
+                    format!(
+                        "{} ({} of level {})",
+                        o.file,
+                        count(o.functions, "function"),
+                        o.sustained_level
+                    )
                 })
                 .collect();
             let says = format!(
-                "{} processes, {} of CPU time: {}",
-                service.processes,
+                "{}, {} of CPU time: {}",
+                count(service.processes.into(), "process"),
                 duration(service.cpu_time_ns),
                 objects.join(", ")
             );
@@ -319,6 +324,16 @@ impl Advice {
         }
         text
     }
+}
+
+/// A number and its noun, in the plural where it must be.
+fn count(number: u64, noun: &str) -> String {
+    let ending = match (number, noun.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{number} {noun}{ending}")
 }
 
 impl Verdict {
@@ -421,6 +436,21 @@ mod tests {
         let command = text.lines().find(|line| line.starts_with("DO ")).unwrap();
         assert_eq!(command.matches("--mark").count(), 20);
         assert!(text.ends_with("Worth it: YES: it gains\n"), "{text}");
+    }
+
+    /// A service is a line with its objects; numbers agree with their nouns.
+    #[test]
+    fn services_are_listed() {
+        let object = Object { file: "/l.so".into(), sustained_level: 2, functions: 1 };
+        let service = Service {
+            name: "a.service".into(),
+            processes: 2,
+            cpu_time_ns: 1_500_000_000,
+            objects: vec![object],
+        };
+        let text = Advice { services: Some(vec![service]), ..advice() }.text(100);
+        let line = "a.service: 2 processes, 1.50s of CPU time: /l.so (1 function of level 2)";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]
