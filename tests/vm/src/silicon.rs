@@ -72,9 +72,7 @@ macro_rules! burst {
     };
 }
 
-/// Executes so many turns of ten instructions, eight of the class. A function of its own, so that samples in it are those of
-/// wide code.
-#[inline(never)]
+/// Executes so many turns of ten instructions, eight of the class.
 pub fn wide(class: Class, turns: u64) {
     match class {
         Class::Light256 => burst!(turns, "vpxor ymm0, ymm1, ymm1"),
@@ -106,8 +104,7 @@ pub fn leave_out(turns: u64) {
     }
 }
 
-/// Executes about so many instructions without a vector; ticks that it took. Never part of a function with wide code.
-#[inline(never)]
+/// Executes about so many instructions without a vector; ticks that it took.
 pub fn scalar(insns: u64) -> u64 {
     let start = tsc();
     // SAFETY: changes the flags and a register, which is named.

@@ -29,8 +29,9 @@ const SIZES: [usize; 6] = [1, 2, 3, 4, 6, 8];
 /// Lengths that are compared with the counters.
 const LENGTHS_NS: [u64; 10] =
     [5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000];
-/// Of these, so many that fit best.
+/// Of these so many that fit best, and what fits them within so many points: where a core is slow all the time, many do.
 const FITTING: usize = 2;
+const AS_GOOD_PCT: f64 = 2.0;
 
 /// Lengths of sections, and how they are known.
 struct Sections {
@@ -167,7 +168,10 @@ fn fitting(simulated_pct: &[f64], counted_pct: f64) -> Vec<u64> {
         .map(|(simulated, ns)| ((simulated - counted_pct).abs(), ns))
         .collect();
     by_distance.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut nearest: Vec<u64> = by_distance.iter().take(FITTING).map(|(_, ns)| *ns).collect();
+    let as_good = by_distance.first().map_or(0.0, |(distance, _)| distance + AS_GOOD_PCT);
+    let fit = by_distance.iter().enumerate();
+    let fit = fit.filter(|(at, (distance, _))| *at < FITTING || *distance <= as_good);
+    let mut nearest: Vec<u64> = fit.map(|(_, (_, ns))| *ns).collect();
     nearest.sort_unstable();
     nearest
 }
@@ -253,5 +257,7 @@ mod tests {
         let simulated: Vec<f64> = (0..10).map(|at| 100.0 - 10.0 * f64::from(at)).collect();
         assert_eq!(fitting(&simulated, 99.0), [5_000, 10_000]);
         assert_eq!(fitting(&simulated, 12.0), [2_000_000, 5_000_000]);
+        let saturated = [100.0, 99.9, 99.0, 90.0, 50.0, 30.0, 10.0, 5.0, 2.0, 1.0];
+        assert_eq!(fitting(&saturated, 98.4), [5_000, 10_000, 20_000]);
     }
 }
