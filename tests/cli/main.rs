@@ -3,6 +3,7 @@
 //! exit code. After a change on purpose, `TRYCMD=overwrite cargo test -p turbolane-cli` rewrites
 //! them; review the difference.
 
+mod advise;
 mod limits;
 mod live;
 mod probe;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane sample` on this machine: a program whose wide function is known is found, with its share.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use report::sample::SampleReport;
@@ -55,16 +56,22 @@ int main(void)
 }
 "#;
 
-#[test]
-fn the_wide_function_of_a_program_is_found() {
-    let folder = tempfile::tempdir().unwrap();
-    let (source, program) = (folder.path().join("burn.c"), folder.path().join("burner"));
+/// The program, built in this folder; `None` where that, or running it, is impossible.
+pub(crate) fn burner(folder: &Path) -> Option<PathBuf> {
+    let (source, program) = (folder.join("burn.c"), folder.join("burner"));
     std::fs::write(&source, PROGRAM).unwrap();
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-fno-omit-frame-pointer", "-o"]).args([&program, &source]);
-    if !cc.status().is_ok_and(|status| status.success()) || !std::is_x86_feature_detected!("fma") {
+    let is_built = cc.status().is_ok_and(|status| status.success());
+    (is_built && std::is_x86_feature_detected!("fma")).then_some(program)
+}
+
+#[test]
+fn the_wide_function_of_a_program_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = burner(folder.path()) else {
         return eprintln!("skipped (77): a C compiler and a CPU with FMA are needed");
-    }
+    };
     let mut burner = Command::new(&program).stdout(Stdio::null()).spawn().unwrap();
     let pid = burner.id().to_string();
     let sample = |format| {

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_op_in_unsafe_fn)]
 
+mod advise;
 mod bench;
 mod command;
 mod completions;
@@ -62,6 +63,7 @@ signal N ended it.";
 #[derive(Subcommand)]
 enum Command {
     Doctor(doctor::DoctorArgs),
+    Advise(advise::AdviseArgs),
     Scan(scan::ScanArgs),
     Sample(sample::SampleArgs),
     Probe(probe::ProbeArgs),
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Doctor(args) => doctor::main(&args),
+        Command::Advise(args) => advise::main(&args),
         Command::Scan(args) => scan::main(&args),
         Command::Sample(args) => sample::main(&args),
         Command::Probe(args) => probe::main(&args),

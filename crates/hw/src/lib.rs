@@ -27,6 +27,7 @@ mod recorded;
 mod rooted;
 pub mod sampling;
 pub mod sched_ext;
+pub mod services;
 mod source;
 pub mod task;
 mod topology;

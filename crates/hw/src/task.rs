@@ -134,6 +134,13 @@ pub fn process_of(tid: u32) -> io::Result<u32> {
     line.and_then(|tgid| tgid.trim().parse().ok()).ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
+/// The process that started this one, or that has taken it over since; 0 for the first.
+pub fn parent(pid: u32) -> io::Result<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    line.and_then(|ppid| ppid.trim().parse().ok()).ok_or_else(|| ErrorKind::InvalidData.into())
+}
+
 /// The thread's name, as the kernel keeps it.
 pub fn name(tid: u32) -> io::Result<String> {
     let name = fs::read(format!("/proc/{tid}/comm"))?;
@@ -268,6 +275,17 @@ mod tests {
                 return Ok(tid);
             }
         }
+    }
+
+    /// A child's parent is this process.
+    #[test]
+    fn parents_are_found() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let found = parent(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found.unwrap(), std::process::id());
+        assert!(parent(u32::MAX).is_err());
     }
 
     /// This process's own threads are found by their own number; others are not.

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod ctl;
 pub mod doctor;
 pub mod dvfs;

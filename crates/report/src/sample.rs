@@ -40,8 +40,32 @@ pub struct SampleReport {
     pub window_ns: u64,
     /// Processes whose other code ran within that time, most samples first.
     pub victims: Vec<Victim>,
+    /// How busy the machine was, and with what; what a prediction needs. `null` in samples of older versions.
+    #[serde(default)]
+    pub load: Option<SampledLoad>,
     /// Processes and files that could not be looked at, each with the reason.
     pub unread: Vec<String>,
+}
+
+/// How busy the machine was, and with what. Code is wide here if its level lasts ([`Offender::sustained_level`] above 0).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SampledLoad {
+    /// Cores of the machine.
+    pub cores: u32,
+    /// Packages of the machine.
+    pub packages: u32,
+    /// Threads that were asked for and seen in wide code.
+    pub wide_threads: u32,
+    /// Samples of these threads, in whatever code.
+    pub wide_threads_busy: u64,
+    /// Of these: in wide code.
+    pub wide: u64,
+    /// All other threads that were seen.
+    pub other_threads: u32,
+    /// Unbroken runs of samples of a thread in wide code: with `wide`, how long sections are.
+    pub runs: u64,
+    /// Cycles of all CPUs at licence levels 0, 1, 2, by counters; `null` on CPUs without.
+    pub level_cycles: Option<Vec<u64>>,
 }
 
 /// Time in functions of a level.
@@ -60,6 +84,9 @@ pub struct Offender {
     pub function: String,
     /// Its file.
     pub file: String,
+    /// Offset of its first byte in the file; `null` in samples of older versions.
+    #[serde(default)]
+    pub file_offset: Option<u64>,
     /// The process's name.
     pub process: String,
     /// Licence level that its most demanding instruction asks for.
@@ -87,6 +114,15 @@ const ABOUT: &str = "A sample in such a function shows that the CPU was in code 
 impl SampleReport {
     /// Version of the format.
     pub const SCHEMA: u32 = SCHEMA;
+
+    /// A report that `turbolane sample --format json` has printed; else what is wrong.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let report: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        match report.schema {
+            SCHEMA => Ok(report),
+            other => Err(format!("its schema is {other}, this program knows {SCHEMA}")),
+        }
+    }
 
     /// Samples in wide code.
     pub fn wide(&self) -> u64 {
@@ -204,12 +240,14 @@ mod tests {
             offenders: vec![Offender {
                 function: "poly1305_blocks_avx512".into(),
                 file: "/usr/lib/libcrypto.so.3".into(),
+                file_offset: Some(0x1000),
                 process: "nginx".into(),
                 license_level: 2,
                 sustained_level: 2,
                 samples: 15,
             }],
             window_ns: 1_000_000,
+            load: None,
             victims: vec![Victim { process: "nginx".into(), samples: 30, of: 300 }],
             unread: vec!["process 7 (sshd): permission denied".into()],
         }

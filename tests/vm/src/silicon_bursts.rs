@@ -47,10 +47,10 @@ pub fn bursts(threads: &str, ms: &str, kind: &str) -> Result<()> {
 fn play(end: Instant, is_wide: bool) -> Result<u64, turbolane::Error> {
     let mut turns = 0;
     while Instant::now() < end {
-        scalar(SCALAR_INSNS);
+        scalar_part();
         if is_wide {
             turbolane::wide_begin(2)?;
-            wide(Class::Heavy512, WIDE_TURNS);
+            wide_part();
             turbolane::wide_end()?;
         } else {
             scalar(10 * WIDE_TURNS);
@@ -58,4 +58,16 @@ fn play(end: Instant, is_wide: bool) -> Result<u64, turbolane::Error> {
         turns += 1;
     }
     Ok(turns)
+}
+
+/// A function of its own, so that samples in it are those of wide code.
+#[inline(never)]
+fn wide_part() {
+    wide(Class::Heavy512, WIDE_TURNS);
+}
+
+/// Never part of a function with wide code.
+#[inline(never)]
+fn scalar_part() {
+    scalar(SCALAR_INSNS);
 }

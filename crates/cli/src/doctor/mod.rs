@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use hw::{Facts, Live, Recorded, Source};
-use report::doctor::Doctor;
+use report::doctor::{Check, Doctor};
 use report::json_line;
 use report::problem::Problem;
 use sched::obstacles;
@@ -104,6 +104,12 @@ pub(crate) fn open(recording: Option<&PathBuf>) -> Result<Box<dyn Source>, Failu
 /// The facts of a machine.
 pub(crate) fn read_facts(source: &dyn Source) -> Result<Facts, Failure> {
     Facts::read(source).map_err(|error| obstacles::of_topology(&error).into())
+}
+
+/// The checks of a machine that have these names.
+pub(crate) fn selected(facts: &Facts, ids: &[&str]) -> Vec<Check> {
+    let all = checks::sections(facts).into_iter().flat_map(|section| section.checks);
+    all.filter(|check| ids.contains(&check.id.as_str())).collect()
 }
 
 fn examine(facts: &Facts) -> Doctor {

@@ -8,13 +8,13 @@
 //!
 //! Pure: what was observed and scanned goes in, a report comes out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use report::sample::{Offender, SampleReport, SampledLevel, Victim};
+use report::sample::{Offender, SampleReport, SampledLevel, SampledLoad, Victim};
 
 /// Where a sample was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Place {
+pub(crate) enum Place {
     Idle,
     Kernel,
     /// Code of no file, or of one that could not be found.
@@ -23,11 +23,16 @@ pub(super) enum Place {
     File(usize, u64),
 }
 
+/// Call chains with the index of their process's name, outermost caller first, and how often each was seen.
+pub(crate) type Stacks = HashMap<(usize, Vec<Place>), u64>;
+
 /// A sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub cpu: u32,
     pub time_ns: u64,
+    /// Number of the thread.
+    pub thread: u32,
     /// Index of the process's name.
     pub process: usize,
     pub place: Place,
@@ -54,12 +59,12 @@ pub(super) struct Code {
 }
 
 /// What was observed.
-pub(super) struct Observed {
-    pub seen: Vec<Seen>,
-    pub processes: Vec<String>,
-    pub files: Vec<Code>,
+pub(crate) struct Observed {
+    pub(super) seen: Vec<Seen>,
+    pub(super) processes: Vec<String>,
+    pub(super) files: Vec<Code>,
     /// Core of each CPU.
-    pub cores: Vec<u32>,
+    pub(super) cores: Vec<u32>,
 }
 
 /// SFMA 2: how long Skylake-SP keeps a level after the last wide instruction.
@@ -144,6 +149,7 @@ impl Observed {
                 Some(Offender {
                     function: self.files[file].name(start),
                     file: self.files[file].path.clone(),
+                    file_offset: Some(start),
                     process: self.processes[process].clone(),
                     license_level: function.license_level,
                     sustained_level: function.sustained_level,
@@ -153,7 +159,67 @@ impl Observed {
             .collect();
         report.offenders.sort_by_key(|offender| std::cmp::Reverse(offender.samples));
         report.victims = self.victims(report.window_ns);
+        if let Some(load) = &mut report.load {
+            self.add_load(report.period_ns, load);
+        }
         report
+    }
+
+    /// Whether a sample is in wide code that lasts, of a process that was asked for.
+    fn lasts(&self, seen: &Seen) -> bool {
+        seen.is_asked
+            && self.wide(seen.place).is_some_and(|(_, _, function)| function.sustained_level > 0)
+    }
+
+    /// Threads with and without wide code, how busy they are, and runs of wide samples. Samples of a thread belong to
+    /// one run if nothing is between them and no sample is missing.
+    fn add_load(&self, period_ns: u64, load: &mut SampledLoad) {
+        let mut of_threads: BTreeMap<u32, Vec<&Seen>> = BTreeMap::new();
+        for seen in self.seen.iter().filter(|seen| seen.place != Place::Idle) {
+            of_threads.entry(seen.thread).or_default().push(seen);
+        }
+        for samples in of_threads.values_mut() {
+            let wide = samples.iter().filter(|seen| self.lasts(seen)).count() as u64;
+            if wide == 0 {
+                load.other_threads += 1;
+                continue;
+            }
+            load.wide_threads += 1;
+            load.wide += wide;
+            load.wide_threads_busy += samples.len() as u64;
+            samples.sort_by_key(|seen| seen.time_ns);
+            let mut before: Option<&Seen> = None;
+            for seen in samples {
+                let goes_on = before.is_some_and(|before| {
+                    self.lasts(before) && seen.time_ns - before.time_ns < 2 * period_ns
+                });
+                load.runs += u64::from(self.lasts(seen) && !goes_on);
+                before = Some(seen);
+            }
+        }
+    }
+
+    /// The callers of a function of that file, in chains of addresses: innermost first, each with its file's path and
+    /// the offset of the call's last byte, and how often the chain was seen.
+    pub(crate) fn callers<'a>(
+        &'a self,
+        stacks: &'a Stacks,
+        path: &str,
+        start: u64,
+    ) -> Vec<(Vec<(&'a str, u64)>, u64)> {
+        let is_it = |place: Option<&Place>| {
+            let found = place.and_then(|place| self.wide(*place));
+            found.is_some_and(|(file, at, _)| self.files[file].path == path && at == start)
+        };
+        let chains = stacks.iter().filter(|((_, chain), _)| is_it(chain.last()));
+        let place = |place: &Place| match place {
+            Place::File(file, offset) => Some((self.files[*file].path.as_str(), *offset)),
+            _ => None,
+        };
+        let callers = chains.map(|((_, chain), samples)| {
+            (chain.iter().rev().skip(1).filter_map(place).collect(), *samples)
+        });
+        callers.collect()
     }
 
     /// Other code's samples after wide ones of its core, by the name of its process.
@@ -193,7 +259,8 @@ mod tests {
     const REDIS: usize = 1;
 
     fn seen(cpu: u32, time_us: u64, process: usize, place: Place) -> Seen {
-        Seen { cpu, time_ns: time_us * 1000, process, place, is_asked: process == NGINX }
+        let is_asked = process == NGINX;
+        Seen { cpu, time_ns: time_us * 1000, thread: process as u32, process, place, is_asked }
     }
 
     fn observed(seen: Vec<Seen>) -> Observed {
@@ -260,6 +327,38 @@ mod tests {
         let victim = |process: &str, of| Victim { process: process.into(), samples: 1, of };
         assert_eq!(report.victims, [victim("nginx", 1), victim("redis", 4)]);
         assert_eq!((report.busy, report.unknown), (6, 2));
+    }
+
+    /// Runs end where other code comes between, or a sample is missing; threads without wide code are others.
+    #[test]
+    fn runs_of_wide_samples_are_counted() {
+        let wide = |time_us| seen(0, time_us, NGINX, Place::File(0, 0x1000));
+        let all = vec![
+            wide(4000), // after a gap
+            wide(0),
+            wide(1000),
+            seen(0, 5000, NGINX, Place::Kernel),
+            wide(6000),
+            seen(1, 6000, REDIS, Place::Kernel),
+            seen(1, 7000, REDIS, Place::Idle),
+        ];
+        let load = Some(SampledLoad::default());
+        let load = observed(all).judge(SampleReport { load, ..empty() }).load.unwrap();
+        assert_eq!((load.wide, load.runs, load.wide_threads_busy), (4, 3, 5));
+        assert_eq!((load.wide_threads, load.other_threads), (1, 1));
+    }
+
+    /// Callers come innermost first, and only of the function that is asked about.
+    #[test]
+    fn callers_of_a_function_are_found() {
+        let chain = |last| vec![Place::File(1, 7), Place::Unknown, Place::File(0, 5), last];
+        let stacks = Stacks::from([
+            ((NGINX, chain(Place::File(0, 0x1010))), 3),
+            ((NGINX, chain(Place::File(0, 0x2010))), 9),
+        ]);
+        let observed = observed(Vec::new());
+        let callers = observed.callers(&stacks, "/lib/libf.so", 0x1000);
+        assert_eq!(callers, [(vec![("/lib/libf.so", 5), ("/lib/libg.so", 7)], 3)]);
     }
 
     #[test]

@@ -2,28 +2,28 @@
 //! `turbolane sample`: who executes wide code, on any CPU.
 //!
 //! CPUs are sampled by the kernel's clock (`hw::sampling`), addresses become places in files (`observe.rs`), the files are
-//! scanned, and samples in functions with wide code are added up (`attribute.rs`). Nothing is changed.
+//! scanned, and samples in functions with wide code are added up (`attribute.rs`; `session.rs` is all of it, for `advise`
+//! too). Nothing is changed.
 
 mod attribute;
 mod observe;
+mod session;
 
+use std::collections::HashSet;
 use std::fmt::Write;
-use std::fs::File;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use hw::sampling::Sampler;
-use memmap2::Mmap;
 use report::json_line;
 use report::problem::Problem;
-use report::sample::SampleReport;
-use scan::{Options, Sort, scan_file};
 use sched::parse::{ParseError, duration_ns};
 
 use crate::failure::{FOUND, Failure, print, show};
-use attribute::{Code, Observed, Wide};
-use observe::{Observer, Sampled};
+pub(crate) use attribute::{Observed, Stacks};
+pub(crate) use observe::Asked;
+use session::READ_EVERY;
+pub(crate) use session::{Plan, Taken, take};
 
 /// Show which tasks execute wide code, and what runs right after it
 ///
@@ -82,12 +82,9 @@ enum Format {
 
 /// A sample takes 48 bytes: 3 MB per CPU and minute, and the call chains.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Within 10 s of a busy CPU a share of 1 % is known to a tenth of itself (the square root of 100 samples).
-const PERIOD: Duration = Duration::from_millis(1);
-/// Rings have room for half a second.
-const READ_EVERY: Duration = Duration::from_millis(50);
 
-fn time(text: &str) -> Result<Duration, ParseError> {
+/// A time that can be sampled.
+pub(crate) fn time(text: &str) -> Result<Duration, ParseError> {
     match Duration::from_nanos(duration_ns(text)?) {
         time if time >= READ_EVERY && time <= LONGEST => Ok(time),
         _ => Err(ParseError {
@@ -110,98 +107,20 @@ pub(crate) fn main(args: &SampleArgs) -> Result<ExitCode, Failure> {
         };
         hw::task::name(*pid).map_err(cannot)?;
     }
-    let topology =
-        hw::topology(&hw::Live).map_err(|error| sched::obstacles::of_topology(&error))?;
-    let mut observer = Observer::of(&args.pid);
-    let cpus = topology.online();
-    let numbers = cpus.iter().map(|cpu| cpu as u32);
-    let mut sampler =
-        Sampler::start(numbers, PERIOD.as_nanos() as u64).map_err(|error| refused(&error))?;
-    let begun = Instant::now();
-    while begun.elapsed() < args.time {
-        std::thread::sleep(READ_EVERY.min(args.time.saturating_sub(begun.elapsed())));
-        sampler.read(|sample| observer.see(&sample));
-    }
-    let time = begun.elapsed();
-    let lost = sampler.lost();
-    drop(sampler);
-    let core = |cpu| topology.place(cpu).map_or(u32::MAX, |place| place.core as u32);
-    let last = cpus.iter().last().unwrap_or(0);
-    let mut unread = observer.unread;
-    let files: Vec<Code> =
-        observer.files.into_iter().map(|file| scanned(file, args.level)).collect();
-    unread.extend(
-        files.iter().filter_map(|code| Some(format!("{}: {}", code.path, code.unread.as_ref()?))),
-    );
-    let observed = Observed {
-        seen: observer.seen,
-        processes: observer.names,
-        files,
-        cores: (0..=last).map(core).collect(),
-    };
+    let pids: HashSet<u32> = args.pid.iter().copied().collect();
+    let asked = move |pid: u32| pids.is_empty() || pids.contains(&pid);
+    let plan = Plan { time: args.time, level: args.level, lasting: false };
+    let Taken { report, observed, stacks } = take(Box::new(asked), &plan, || false)?;
     if args.format == Format::Folded {
-        print(&folded(&observed, &observer.stacks))?;
+        print(&folded(&observed, &stacks))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let report = observed.judge(SampleReport {
-        schema: SampleReport::SCHEMA,
-        time_ns: time.as_nanos() as u64,
-        period_ns: PERIOD.as_nanos() as u64,
-        cpus: cpus.iter().count() as u32,
-        lost,
-        least_level: args.level,
-        unread,
-        ..SampleReport::default()
-    });
     show(args.format == Format::Json, || json_line(&report), |width| report.text(width))?;
     Ok(if report.wide() > 0 { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
 }
 
-fn refused(error: &std::io::Error) -> Failure {
-    let why = match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => "this user may not look at all CPUs".to_owned(),
-        Some(libc::EMFILE | libc::ENOMEM) => {
-            format!("{error} (it takes a descriptor and 516 KiB per CPU)")
-        }
-        _ => format!("perf_event_open: {error}"),
-    };
-    let next = "run it as root, or set kernel.perf_event_paranoid=0; turbolane scan --pid needs no rights for your own processes";
-    Failure::unsupported(Problem::new("cannot sample the CPUs", why, next))
-}
-
-/// The wide functions of a file.
-fn scanned(sampled: Sampled, level: u8) -> Code {
-    let Sampled { path, file } = sampled;
-    // SAFETY: the bytes are only read. If the file is changed meanwhile, the scanner sees other bytes,
-    // and takes any; if it is truncated, the program ends by SIGBUS, as scan does.
-    let mapped = file.and_then(|file: File| unsafe { Mmap::map(&file) });
-    let options = Options { level, top: None, sort: Sort::Address };
-    let scanned = match &mapped {
-        Ok(bytes) => scan_file(&path, bytes, &options).map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
-    match scanned {
-        Err(why) => Code::unread(path, why),
-        Ok(file) => Code::new(
-            path,
-            file.listed.into_iter().filter_map(|function| {
-                let wide = Wide {
-                    name: function.name,
-                    size_bytes: function.size_bytes,
-                    license_level: function.license_level,
-                    sustained_level: function.sustained_level,
-                };
-                Some((function.file_offset?, wide))
-            }),
-        ),
-    }
-}
-
 /// Call chains by name, as flame graph programs read them; neighbours in one file are one frame.
-fn folded(
-    observed: &Observed,
-    stacks: &std::collections::HashMap<(usize, Vec<attribute::Place>), u64>,
-) -> String {
+fn folded(observed: &Observed, stacks: &Stacks) -> String {
     let mut by_text = std::collections::BTreeMap::new();
     for ((process, stack), samples) in stacks {
         let mut frames: Vec<String> = stack.iter().map(|place| observed.frame(*place)).collect();

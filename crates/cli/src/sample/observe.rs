@@ -7,7 +7,7 @@
 //!
 //! Limits: of a process that ends before it is looked at (samples are read twenty times a second) only the number is known.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,13 @@ use hw::memory::{Mapping, Origin, executable_mappings, open_mapped};
 use hw::sampling::Sample;
 use hw::task;
 
-use super::attribute::{Place, Seen};
+use super::attribute::{Place, Seen, Stacks};
 
 /// Between two looks at the mappings of a process.
 const AGAIN: Duration = Duration::from_millis(100);
+
+/// Which processes are asked about, by number; asked once for each, when it is seen first.
+pub(crate) type Asked = Box<dyn Fn(u32) -> bool>;
 
 /// A file with samples in it.
 pub(super) struct Sampled {
@@ -28,35 +31,44 @@ pub(super) struct Sampled {
 
 struct Process {
     name: usize,
+    is_asked: bool,
     mappings: Vec<Mapping>,
     looked: Instant,
 }
 
 /// All that was seen.
-#[derive(Default)]
 pub(super) struct Observer {
-    /// Empty: all processes.
-    asked: HashSet<u32>,
+    asked: Asked,
     pub seen: Vec<Seen>,
     pub names: Vec<String>,
     pub files: Vec<Sampled>,
     pub unread: Vec<String>,
     /// Call chains, outermost caller first, each with its process's name.
-    pub stacks: HashMap<(usize, Vec<Place>), u64>,
+    pub stacks: Stacks,
     processes: HashMap<u32, Process>,
     by_name: HashMap<String, usize>,
     by_identity: HashMap<String, usize>,
 }
 
 impl Observer {
-    /// For these processes; for all if there are none.
-    pub(super) fn of(pids: &[u32]) -> Self {
-        Observer { asked: pids.iter().copied().collect(), ..Observer::default() }
+    /// For these processes.
+    pub(super) fn of(asked: Asked) -> Self {
+        Observer {
+            asked,
+            seen: Vec::new(),
+            names: Vec::new(),
+            files: Vec::new(),
+            unread: Vec::new(),
+            stacks: Stacks::new(),
+            processes: HashMap::new(),
+            by_name: HashMap::new(),
+            by_identity: HashMap::new(),
+        }
     }
 
     pub(super) fn see(&mut self, sample: &Sample) {
-        let (place, process) = match sample.pid {
-            0 => (Place::Idle, self.name("idle")),
+        let (place, (process, is_asked)) = match sample.pid {
+            0 => (Place::Idle, (self.name("idle"), false)),
             pid => {
                 let process = self.process(pid);
                 let place = match sample.is_user {
@@ -66,10 +78,9 @@ impl Observer {
                 (place, process)
             }
         };
-        let is_asked = self.asked.is_empty() || self.asked.contains(&sample.pid);
-        let (cpu, time_ns) = (sample.cpu, sample.time_ns);
-        self.seen.push(Seen { cpu, time_ns, process, place, is_asked });
-        if is_asked && place != Place::Idle {
+        let &Sample { cpu, time_ns, tid, .. } = sample;
+        self.seen.push(Seen { cpu, time_ns, thread: tid, process, place, is_asked });
+        if is_asked {
             // a return address is after its call, which may be the function's last instruction
             let callers = sample.callers.iter().rev().map(|address| address.wrapping_sub(1));
             let mut stack: Vec<Place> =
@@ -88,11 +99,12 @@ impl Observer {
         self.names.len() - 1
     }
 
-    /// The index of the process's name; the process is looked at if it is new.
-    fn process(&mut self, pid: u32) -> usize {
+    /// The index of the process's name, and whether it is asked about; the process is looked at if it is new.
+    fn process(&mut self, pid: u32) -> (usize, bool) {
         if let Some(known) = self.processes.get(&pid) {
-            return known.name;
+            return (known.name, known.is_asked);
         }
+        let is_asked = (self.asked)(pid);
         let text = task::name(pid).unwrap_or_else(|_| format!("process {pid}"));
         let name = self.name(&text);
         let mappings = match executable_mappings(pid) {
@@ -106,8 +118,9 @@ impl Observer {
                 Vec::new()
             }
         };
-        self.processes.insert(pid, Process { name, mappings, looked: Instant::now() });
-        name
+        let looked = Instant::now();
+        self.processes.insert(pid, Process { name, is_asked, mappings, looked });
+        (name, is_asked)
     }
 
     fn place(&mut self, pid: u32, address: u64) -> Place {

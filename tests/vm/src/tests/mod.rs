@@ -22,6 +22,7 @@ pub mod record;
 pub mod record_levels;
 mod scores;
 mod silicon;
+mod silicon_advise;
 mod silicon_energy;
 mod silicon_license;
 mod silicon_pstate;
@@ -158,6 +159,10 @@ pub const ALL: &[Case] = &[
     Case::new("silicon_pstate", silicon_pstate::moves_the_clock)
         .silicon("xeon-gold-6130,others=0")
         .limit_s(300),
+    Case::new("silicon_advise", silicon_advise::finds_and_predicts)
+        .silicon("xeon-gold-6130")
+        .cpus(4)
+        .limit_s(600),
     Case::new("silicon_verify", silicon_verify::gain_and_none)
         .silicon("xeon-gold-6130")
         .cpus(4)

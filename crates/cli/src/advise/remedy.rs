@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command that keeps the found wide code apart, with what this machine has today.
+//!
+//! Best first: marks of the functions that were sampled; of a function that the kernel would have to single-step, a mark
+//! of the caller that most of its sampled call chains have, if that can be probed; else the trap module, if it is
+//! installed; else the marks all the same, single-stepped.
+//!
+//! Limits: callers are known from frame pointers, and a file of another mount namespace has no path here, so that its
+//! functions cannot be marked.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use hw::Facts;
+use report::sample::Offender;
+use sched::config::{Components, Mark, MarkSite};
+use sched::marks::{Emulation, MarkError, resolve};
+use sched::obstacles;
+
+use super::target::Target;
+use crate::sample::{Observed, Stacks};
+
+/// Marks on a command line at most.
+const MARKS_MAX: usize = 8;
+/// A caller must be in this share of the call chains.
+const CALLER_FRAC: f64 = 0.8;
+/// Marks must reach this share of the wide samples, else the trap is better.
+const ENOUGH_FRAC: f64 = 0.9;
+
+/// Call chains of samples.
+pub(super) struct Chains<'a> {
+    pub observed: &'a Observed,
+    pub stacks: &'a Stacks,
+}
+
+/// What to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Remedy {
+    /// Options of `turbolane run`, without the number of wide CPUs.
+    pub options: Vec<String>,
+    /// The same for the simulator: mark or trap.
+    pub detect: &'static str,
+    /// What is to be known about it.
+    pub note: String,
+    /// Nothing can run here.
+    pub is_blocked: bool,
+}
+
+/// The remedy for these functions.
+pub(super) fn remedy(
+    offenders: &[&Offender],
+    chains: Option<&Chains<'_>>,
+    facts: &Facts,
+) -> Remedy {
+    let blocked = obstacles::of_scx(&facts.kernel).map(|obstacle| obstacle.problem);
+    let mut remedy = detection(offenders, chains, facts);
+    if let Some(problem) = blocked {
+        remedy.is_blocked = true;
+        remedy.note = format!("not on this kernel: {}; {}", problem.why, problem.next);
+    }
+    remedy
+}
+
+fn detection(offenders: &[&Offender], chains: Option<&Chains<'_>>, facts: &Facts) -> Remedy {
+    let emulation = Emulation::of(&facts.kernel.release);
+    let all: u64 = offenders.iter().map(|offender| offender.samples).sum();
+    let (mut marks, mut refused) = (Vec::new(), Vec::new());
+    let (mut marked, mut climbed) = (0, 0);
+    for offender in offenders {
+        let found = match function_mark(offender, emulation) {
+            Ok(mark) => Some(mark),
+            Err(error) => {
+                let caller = chains.and_then(|chains| caller_mark(offender, chains, emulation));
+                climbed += usize::from(caller.is_some());
+                if caller.is_none() {
+                    refused.push((*offender, error));
+                }
+                caller
+            }
+        };
+        let Some(mark) = found.map(|mark| mark.to_string()) else { continue };
+        if marks.contains(&mark) || marks.len() < MARKS_MAX {
+            marked += offender.samples;
+            if !marks.contains(&mark) {
+                marks.push(mark);
+            }
+        }
+    }
+    if marked as f64 >= ENOUGH_FRAC * all as f64 {
+        return by_marks(&marks, marked, all, climbed);
+    }
+    let trap = trap(offenders);
+    let why = refused.first().map_or("too many functions".into(), |(_, error)| error.to_string());
+    match obstacles::of_trap(trap, facts) {
+        None => by_trap(trap, &why),
+        Some(problem) => single_stepped(offenders, &problem.why),
+    }
+}
+
+fn by_marks(marks: &[String], marked: u64, all: u64, climbed: usize) -> Remedy {
+    let share = format!(
+        "{:.0} % of the wide samples are reached",
+        100.0 * marked as f64 / all.max(1) as f64
+    );
+    let note = match climbed {
+        0 => share,
+        _ => format!("{share}, {climbed} functions by a caller, whose scalar code moves along"),
+    };
+    let options = marks.iter().flat_map(|mark| ["--mark".to_owned(), quoted(mark)]).collect();
+    Remedy { options, detect: "mark", note, is_blocked: false }
+}
+
+fn by_trap(trap: Components, why: &str) -> Remedy {
+    let mut options = vec!["--trap".to_owned(), trap.to_string()];
+    if trap == Components::Avx {
+        options.extend(["--trap-level".to_owned(), "1".to_owned()]);
+    }
+    let note = format!("by the trap module, since marks do not reach it: {why}");
+    Remedy {
+        options,
+        detect: if trap == Components::Avx { "trap-avx" } else { "trap" },
+        note,
+        is_blocked: false,
+    }
+}
+
+/// Marks that the kernel single-steps: they work on every kernel, and cost.
+fn single_stepped(offenders: &[&Offender], no_trap: &str) -> Remedy {
+    let is_there = |offender: &&&Offender| Path::new(&offender.file).exists();
+    let marks: Vec<String> = offenders
+        .iter()
+        .filter(is_there)
+        .filter_map(|offender| Some(offset_mark(offender)?.to_string()))
+        .take(MARKS_MAX)
+        .collect();
+    let mut options: Vec<String> =
+        marks.iter().flat_map(|mark| ["--mark".to_owned(), quoted(mark)]).collect();
+    options.push("--force-single-step".into());
+    let note = match marks.is_empty() {
+        true => {
+            format!("nothing here can find this code: its files have no path here, and {no_trap}")
+        }
+        false => format!("single-stepped, about 4.6 us per call; better by --trap, but {no_trap}"),
+    };
+    Remedy { options, detect: "mark", note, is_blocked: marks.is_empty() }
+}
+
+/// What must be withheld so that such code traps.
+fn trap(offenders: &[&Offender]) -> Components {
+    match offenders.iter().map(|offender| offender.sustained_level).max() {
+        Some(3) => Components::Amx,
+        Some(2) => Components::Avx512,
+        _ => Components::Avx,
+    }
+}
+
+fn offset_mark(offender: &Offender) -> Option<Mark> {
+    Some(mark(&offender.file, MarkSite::Offset(offender.file_offset?), offender.sustained_level))
+}
+
+fn mark(file: &str, site: MarkSite, level: u8) -> Mark {
+    Mark { file: file.into(), site, level: level.into(), filter: None }
+}
+
+/// The mark of a function: by its name, if that leads to the same place.
+fn function_mark(offender: &Offender, emulation: Emulation) -> Result<Mark, MarkError> {
+    let Some(by_offset) = offset_mark(offender) else {
+        let by_name = MarkSite::Symbol(offender.function.clone());
+        let by_name = mark(&offender.file, by_name, offender.sustained_level);
+        return resolve(&by_name, emulation, false).map(|_| by_name);
+    };
+    let found = resolve(&by_offset, emulation, false)?;
+    let named = found
+        .symbol
+        .filter(|name| is_plain(name))
+        .map(|name| mark(&offender.file, MarkSite::Symbol(name), offender.sustained_level));
+    let is_same = |named: &Mark| {
+        resolve(named, emulation, false).is_ok_and(|same| same.entry_offset == found.entry_offset)
+    };
+    Ok(named.filter(is_same).unwrap_or(by_offset))
+}
+
+/// The mark of the innermost caller that can be probed and is in most of the call chains.
+fn caller_mark(offender: &Offender, chains: &Chains<'_>, emulation: Emulation) -> Option<Mark> {
+    let callers = chains.observed.callers(chains.stacks, &offender.file, offender.file_offset?);
+    let all: u64 = callers.iter().map(|(_, samples)| samples).sum();
+    let mut by_mark: BTreeMap<String, (Mark, u64, usize)> = BTreeMap::new();
+    for (chain, samples) in &callers {
+        for (depth, &(file, offset)) in chain.iter().enumerate() {
+            let Some(mark) = enclosing(file, offset, offender.sustained_level, emulation) else {
+                continue;
+            };
+            let entry = by_mark.entry(mark.to_string()).or_insert((mark, 0, depth));
+            entry.1 += samples;
+            entry.2 = entry.2.min(depth);
+        }
+    }
+    let enough = by_mark.into_values().filter(|found| found.1 as f64 >= CALLER_FRAC * all as f64);
+    enough.min_by_key(|found| found.2).map(|found| found.0)
+}
+
+/// The mark of the function around a place, if it has a name and can be probed.
+fn enclosing(file: &str, offset: u64, level: u8, emulation: Emulation) -> Option<Mark> {
+    // Without a symbol around it a place would be taken for an entry, so only this error leads on.
+    let inside = resolve(&mark(file, MarkSite::Offset(offset), level), emulation, false);
+    let Err(MarkError::NotAnEntry { function, .. }) = inside else { return None };
+    let found = mark(file, MarkSite::Symbol(function.clone()), level);
+    (is_plain(&function) && resolve(&found, emulation, false).is_ok()).then_some(found)
+}
+
+/// A name that the syntax of marks takes as it is.
+fn is_plain(symbol: &str) -> bool {
+    !symbol.starts_with('+') && !symbol.contains([':', '@', '#', ' ', ','])
+}
+
+/// For a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@=%,".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// The command lines of a remedy: what to run, what proves it, and how it is undone.
+pub(super) fn commands(remedy: &Remedy, wide_cores: u32, target: Option<&Target>) -> [String; 3] {
+    let options = format!("--wide-cpus {wide_cores} {}", remedy.options.join(" "));
+    let (command, load, undo) = match target {
+        Some(Target::Command(words)) => {
+            let words: Vec<String> =
+                words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
+            let words = words.join(" ");
+            (format!(" -- {words}"), words, "nothing is left when the command ends")
+        }
+        _ => (
+            String::new(),
+            "LOAD (a command that loads it, and prints how fast it was)".into(),
+            "Ctrl-C: nothing is left",
+        ),
+    };
+    [
+        format!("sudo turbolane run {options}{command}"),
+        format!("sudo turbolane verify --run {} -- {load}", quoted(&options)),
+        undo.to_owned(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use hw::Recorded;
+
+    use super::*;
+
+    fn facts() -> Facts {
+        let machines = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/machines");
+        Facts::read(&Recorded::open(&Path::new(machines).join("skylake-sp")).unwrap()).unwrap()
+    }
+
+    fn offender(file: &str, sustained_level: u8) -> Offender {
+        Offender {
+            function: "f".into(),
+            file: file.into(),
+            file_offset: Some(0x1000),
+            process: "p".into(),
+            license_level: 2,
+            sustained_level,
+            samples: 10,
+        }
+    }
+
+    /// Without a file there is no mark, and without the module no trap: nothing is proposed that would be refused.
+    #[test]
+    fn what_cannot_be_marked_is_not_proposed() {
+        let gone = offender("/no/such/file", 2);
+        let found = remedy(&[&gone], None, &facts());
+        assert!(found.is_blocked && !found.note.is_empty(), "{found:?}");
+    }
+
+    /// What is withheld depends on the level, and words are quoted for a shell.
+    #[test]
+    fn options_are_for_the_level() {
+        let trap_of = |level| trap(&[&offender("/a", level), &offender("/a", 1)]);
+        let all = [Components::Avx, Components::Avx512, Components::Amx];
+        assert_eq!([1, 2, 3].map(trap_of), all);
+        assert_eq!(quoted("/lib/a.so:f@2"), "/lib/a.so:f@2");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
+
+    /// The command that is asked about is the one that is run.
+    #[test]
+    fn commands_are_whole() {
+        let remedy = by_trap(Components::Avx, "why");
+        let target = Target::Command(["./a b", "-x"].map(Into::into).into());
+        let [run, prove, _] = commands(&remedy, 2, Some(&target));
+        assert_eq!(run, "sudo turbolane run --wide-cpus 2 --trap avx --trap-level 1 -- './a b' -x");
+        let options = "'--wide-cpus 2 --trap avx --trap-level 1'";
+        assert_eq!(prove, format!("sudo turbolane verify --run {options} -- './a b' -x"));
+    }
+}
