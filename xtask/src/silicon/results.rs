@@ -31,7 +31,13 @@ pub(crate) fn nginx(rows: &Rows, prefix: &str) -> Vec<BenchResult> {
         result.baseline = Some(Baseline { name: "requests/s without turbolane".into(), value });
         results.push(result);
     }
-    results.push(exact(&format!("{prefix}.experiment_s"), wide.measured().host_s, "s", 1, Better::Lower));
+    results.push(exact(
+        &format!("{prefix}.experiment_s"),
+        wide.measured().host_s,
+        "s",
+        1,
+        Better::Lower,
+    ));
     results
 }
 

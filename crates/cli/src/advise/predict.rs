@@ -17,7 +17,7 @@ use super::load::{Load, Stage, UNKNOWN_NS};
 use crate::failure::Failure;
 use crate::sim::{cannot_simulate, in_parallel, input};
 
-/// A run is so many turns of the threads with wide code: work is counted in whole turns, so to a five-hundredth.
+/// A run is so many turns of the threads with wide code: the work done is counted in complete turns, which makes it exact to 1/500.
 const TURNS: u64 = 500;
 /// Simulated time at least and at most.
 const DURATION_NS: std::ops::RangeInclusive<u64> = 600_000_000..=20_000_000_000;
