@@ -153,8 +153,8 @@ fn processes_are_scanned() {
     let mut child =
         Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     let pid = child.id().to_string();
-    // Until it has become the program.
-    while !fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().starts_with("sleep") {
+    // Until it has become the program, and the loader has mapped its libraries: comm changes before that.
+    while !fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().contains("/libc.so.6") {
         std::thread::yield_now();
     }
     let output = turbolane()

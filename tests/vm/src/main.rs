@@ -7,8 +7,7 @@
 //! vmtests --list-benches    the same for benchmarks
 //! vmtests run NAME          run a test: exit 0 passed, 77 skipped, else failed
 //! vmtests bench NAME        run a benchmark; its results go to $TURBOLANE_OUT
-//! vmtests nginx PAGE CODE REQUESTS [ARGS]
-//!                                     a web server under load, with or without turbolane run
+//! vmtests nginx CODE REQUESTS [ARGS]  a web server under load, with or without turbolane run
 //! vmtests batch CODE MILLISECONDS [ARGS]  batch work beside wide code, the same
 //! vmtests pstate-end ROOT HOW  change P-states, then end
 //! vmtests slow-spinner      a thread that asks to be slow, until told to become another program
@@ -64,7 +63,7 @@ fn main() -> ExitCode {
         ["--list-benches"] => suite::list(bench::ALL),
         ["run", name] => suite::run(tests::ALL, name),
         ["bench", name] => suite::run(bench::ALL, name),
-        ["nginx", page, code, requests, run @ ..] => nginx::point(page, code, requests, run),
+        ["nginx", code, requests, run @ ..] => nginx::point(code, requests, run),
         ["batch", code, ms, run @ ..] => batch::point(code, ms, run),
         ["pstate-end", root, how] => pstate_end::play(root, how),
         ["slow-spinner"] => tests::pstate_scheduler::slow_spinner(),

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The papers' web server (SFMA 4), as one point of an experiment: nginx sends a file over TLS 1.3 with
-//! ChaCha20-Poly1305, and wrk requests it.
+//! The papers' web server (SFMA 4), as one point of an experiment: nginx compresses a file and sends it
+//! over TLS 1.3 with ChaCha20-Poly1305, and wrk requests it.
 //!
 //! ```text
-//! vmtests nginx PAGE CODE REQUESTS [ARGUMENT OF turbolane run...]
+//! vmtests nginx CODE REQUESTS [ARGUMENT OF turbolane run...]
 //! ```
 //!
-//! PAGE is `gzip`, a file of 26 kB that nginx compresses for each request, or `plain`, the same file sent as it is. CODE is the form of
-//! OpenSSL's ciphers (`openssl.rs`). With arguments the load runs under `turbolane run`. Workers share
+//! CODE is the form of OpenSSL's ciphers (`openssl.rs`). With arguments the load runs under `turbolane run`. Workers share
 //! all CPUs but CPU 0, which wrk and turbolane have: the lane's wide CPUs are the last ones. What was measured goes to
 //! `point.json`.
 //!
@@ -21,7 +20,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::guest::{set_affinity, wait_for};
@@ -85,39 +84,14 @@ struct Measured {
     seconds: f64,
 }
 
-/// What nginx does with the file.
-#[derive(Clone, Copy)]
-enum Page {
-    Gzip,
-    Plain,
-}
-
-impl Page {
-    fn parse(name: &str) -> Result<Self> {
-        match name {
-            "gzip" => Ok(Page::Gzip),
-            "plain" => Ok(Page::Plain),
-            _ => bail!("PAGE is gzip or plain, not \"{name}\""),
-        }
-    }
-
-    /// nginx's setting.
-    fn gzip(self) -> &'static str {
-        match self {
-            Page::Gzip => "on",
-            Page::Plain => "off",
-        }
-    }
-}
-
 /// One point: see the head of this file.
-pub fn point(page: &str, code: &str, requests: &str, run: &[&str]) -> Result<()> {
+pub fn point(code: &str, requests: &str, run: &[&str]) -> Result<()> {
     let requests: usize = requests.parse().context("REQUESTS is not a number")?;
-    let (page, code) = (Page::parse(page)?, Code::parse(code)?);
+    let code = Code::parse(code)?;
     let cpus = load_cpus()?;
     let workers = cpus.len() * WORKERS_PER_CPU;
     set_affinity(0, &[0])?;
-    let nginx = serve(page, &code, cpus, workers)?;
+    let nginx = serve(&code, cpus, workers)?;
     let scheduler = Scheduler::start(run)?;
     let measured = load(requests, workers * CONNECTIONS_PER_WORKER)?;
     ensure!(measured.bad == 0, "{} responses were errors", measured.bad);
@@ -128,9 +102,9 @@ pub fn point(page: &str, code: &str, requests: &str, run: &[&str]) -> Result<()>
 }
 
 /// nginx on these CPUs, with this form of the ciphers.
-fn serve(page: Page, code: &Code, cpus: Vec<usize>, workers: usize) -> Result<Running> {
+fn serve(code: &Code, cpus: Vec<usize>, workers: usize) -> Result<Running> {
     fs::create_dir_all(format!("{DIR}/www"))?;
-    fs::write(format!("{DIR}/nginx.conf"), config(page, workers))?;
+    fs::write(format!("{DIR}/nginx.conf"), config(workers))?;
     let text: String =
         (0..1350).map(|i| format!("line {i}: {:x}\n", i * 2_654_435_761u64)).collect();
     fs::write(format!("{DIR}/www/file.txt"), text)?;
@@ -148,13 +122,12 @@ fn serve(page: Page, code: &Code, cpus: Vec<usize>, workers: usize) -> Result<Ru
     Ok(nginx)
 }
 
-fn config(page: Page, workers: usize) -> String {
-    let gzip = page.gzip();
+fn config(workers: usize) -> String {
     format!(
         "daemon off; worker_processes {workers}; pid nginx.pid; error_log error.log;\n\
          events {{ worker_connections 64; }}\n\
          http {{\n  access_log off; types {{ text/plain txt; }} keepalive_requests 100000;\n\
-         gzip {gzip}; gzip_types text/plain; gzip_comp_level 1;\n\
+         gzip on; gzip_types text/plain; gzip_comp_level 1;\n\
          client_body_temp_path tmp; proxy_temp_path tmp; fastcgi_temp_path tmp; uwsgi_temp_path tmp; scgi_temp_path tmp;\n\
          server {{ listen 127.0.0.1:{PORT} ssl reuseport; root www;\n\
          ssl_certificate cert.pem; ssl_certificate_key key.pem;\n\

@@ -70,14 +70,12 @@ pub(crate) const OUTSIDE: [Outside; 4] = [
 /// What `./x silicon` measures, and what is a figure of all experiments together.
 fn experiments(lab: &Lab) -> Result<Vec<BenchResult>> {
     let server = |server| experiment::measure(lab, nginx::planned(server, None, false), true);
-    let (small, twelve, plain) =
-        (server(&nginx::SMALL)?, server(&nginx::TWELVE)?, server(&nginx::PLAIN)?);
+    let (small, twelve) = (server(&nginx::SMALL)?, server(&nginx::TWELVE)?);
     let batch = experiment::measure(lab, batch::planned(batch::MS, false), true)?;
     let mut results = results::nginx(&twelve, "silicon");
     results.extend(results::nginx(&small, "silicon.nginx_4"));
-    results.extend(results::nginx(&plain, "silicon.nginx_plain"));
     results.extend(results::batch(&batch));
-    let all = [&small, &twelve, &plain, &batch];
+    let all = [&small, &twelve, &batch];
     results.extend([results::worst(&all), results::sim_error(&all)]);
     Ok(results)
 }

@@ -27,8 +27,6 @@ enum Which {
     /// The same on twelve CPUs (SFMA 4)
     #[value(name = "nginx-12")]
     Nginx12,
-    /// The same, the page not compressed
-    NginxPlain,
     /// gzip beside openssl speed (SYSTOR 4.2): what either of them wins and loses
     Batch,
 }
@@ -63,7 +61,6 @@ impl Args {
         match which {
             Which::Nginx => nginx::planned(&nginx::SMALL, self.requests, self.sizes),
             Which::Nginx12 => nginx::planned(&nginx::TWELVE, self.requests, self.sizes),
-            Which::NginxPlain => nginx::planned(&nginx::PLAIN, self.requests, self.sizes),
             Which::Batch => batch::planned(self.ms, self.sizes),
         }
     }
@@ -101,7 +98,6 @@ fn figures(which: Which, rows: &Rows) -> Vec<BenchResult> {
     let mut figures = match which {
         Which::Nginx => results::nginx(rows, "silicon.nginx_4"),
         Which::Nginx12 => results::nginx(rows, "silicon"),
-        Which::NginxPlain => results::nginx(rows, "silicon.nginx_plain"),
         Which::Batch => results::batch(rows),
     };
     figures.extend([results::worst(&[rows]), results::sim_error(&[rows])]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The papers' web server (SFMA 4, SYSTOR 4.1): nginx sends a page over TLS with ChaCha20-Poly1305. What of AVX-512's loss
-//! does each means of finding wide code remove? And what had the simulator predicted?
+//! The papers' web server (SFMA 4, SYSTOR 4.1): nginx compresses a page and sends it over TLS with ChaCha20-Poly1305.
+//! What of AVX-512's loss does each means of finding wide code remove? And what had the simulator predicted?
 
 use crate::silicon::plan::Plan;
 use crate::silicon::rows::{Experiment, Load, command};
@@ -22,8 +22,6 @@ pub(crate) const DEMO: [&str; 4] = ["none", "wide", "marks", "trap"];
 pub(crate) struct Server {
     /// Of the experiment.
     name: &'static str,
-    /// What becomes of the page, as `tests/vm/src/nginx.rs` has it.
-    page: &'static str,
     /// CPUs of the server; the client has one more.
     cpus: u32,
     /// Files for the simulator.
@@ -34,7 +32,6 @@ pub(crate) struct Server {
 /// As small as it can be: the demo's. One wide CPU of four costs more than the wide code needs.
 pub(crate) const SMALL: Server = Server {
     name: "nginx",
-    page: "gzip",
     cpus: 4,
     scenario: "docs/experiments/silicon-nginx.toml",
     machine: "docs/experiments/silicon-machine.toml",
@@ -46,22 +43,13 @@ pub(crate) const TWELVE: Server = Server {
     cpus: 12,
     scenario: "docs/experiments/silicon-nginx-12.toml",
     machine: "docs/experiments/silicon-machine-13.toml",
-    ..SMALL
-};
-
-/// The same, and the page is not compressed.
-pub(crate) const PLAIN: Server = Server {
-    name: "nginx-plain",
-    page: "plain",
-    scenario: "docs/experiments/silicon-nginx-plain.toml",
-    ..TWELVE
 };
 
 /// The experiment, ready to be measured; with so many requests a point, if they are given.
 pub(crate) fn planned(server: &Server, requests: Option<u32>, with_sizes: bool) -> Experiment {
-    let Server { name, page, cpus, scenario, machine } = *server;
+    let Server { name, cpus, scenario, machine } = *server;
     let requests = requests.unwrap_or(cpus * REQUESTS_PER_CPU).to_string();
-    let load = |code: &str| command(&["vmtests", "nginx", page, code, &requests]);
+    let load = |code: &str| command(&["vmtests", "nginx", code, &requests]);
     let plan = Plan { command: &load, scenario, machine, mark: MARK, hinted: "nginx" };
     Experiment { name, cpus: cpus + 1, loads: LOADS, rows: plan.rows(with_sizes) }
 }

@@ -18,7 +18,7 @@ use sched::detection::Watch;
 
 use hw::trap::Device;
 
-use super::vectors::{light, mix};
+use super::vectors::{light, light_512, mix};
 use super::{Trap, components};
 use crate::guest::{Child, set_affinity, spin, wait_for};
 
@@ -348,7 +348,10 @@ pub fn is_withheld(device: &Device, limit: Duration) -> bool {
         spin(Duration::from_millis(20));
         // A call that returns after the end of any period of grace.
         std::thread::yield_now();
-        light();
+        match components() {
+            "avx512" => light_512(),
+            _ => light(),
+        }
         traps().is_ok_and(|after| after > before)
     })
     .is_ok()

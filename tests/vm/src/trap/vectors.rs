@@ -195,6 +195,13 @@ pub fn light() {
     unsafe { asm!("vpxor ymm3, ymm3, ymm3", "vzeroupper", out("xmm3") _) };
 }
 
+/// The same with 512 bits: [`light`] runs on where AVX-512 alone is withheld.
+#[inline(never)]
+pub fn light_512() {
+    // SAFETY: changes one register that it declares.
+    unsafe { asm!("vpxord zmm3, zmm3, zmm3", "vzeroupper", out("xmm3") _) };
+}
+
 /// One vector instruction that is heavy for its width: a multiplication.
 #[inline(never)]
 pub fn heavy() {
