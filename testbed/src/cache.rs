@@ -7,7 +7,7 @@
 //! leaves nothing that a later run could mistake for a result.
 //!
 //! What no run has used for [`UNUSED`] goes when an entry of its step is built anew: it belongs to versions that
-//! no longer checked out anywhere. The time of an entry is that of its last use.
+//! are no longer checked out anywhere. The time of an entry is that of its last use.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};

@@ -146,11 +146,15 @@ fn spawn(command: &[OsString], plain_glibc: bool) -> Result<Option<Child>, Failu
         let separator = if others.is_empty() { "" } else { ":" };
         command.env("GLIBC_TUNABLES", format!("{others}{separator}{PLAIN_GLIBC}"));
     }
-    let child = command.args(arguments).spawn().map_err(|error| {
-        let what = format!("cannot run {}", program.to_string_lossy());
+    start(command.args(arguments)).map(Some)
+}
+
+/// Starts what is given after `--`.
+pub(crate) fn start(command: &mut Command) -> Result<Child, Failure> {
+    command.spawn().map_err(|error| {
+        let what = format!("cannot run {}", command.get_program().to_string_lossy());
         Failure::failed(Problem::new(what, error.to_string(), "check the command after --"))
-    })?;
-    Ok(Some(child))
+    })
 }
 
 fn terminate(child: &Child) {

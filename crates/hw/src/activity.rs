@@ -68,7 +68,7 @@ fn cpu_of(line: &str) -> Option<CpuTicks> {
 /// The threads of these processes, or of all if none is named. Those that end meanwhile are left
 /// out.
 pub fn tasks(source: &dyn Source, pids: &[u32]) -> io::Result<Vec<TaskTicks>> {
-    let pids = if pids.is_empty() { numbers(source, "/proc")? } else { pids.to_vec() };
+    let pids = if pids.is_empty() { processes(source)? } else { pids.to_vec() };
     let mut tasks = Vec::new();
     for pid in pids {
         for tid in numbers(source, &format!("/proc/{pid}/task")).unwrap_or_default() {
@@ -77,6 +77,11 @@ pub fn tasks(source: &dyn Source, pids: &[u32]) -> io::Result<Vec<TaskTicks>> {
         }
     }
     Ok(tasks)
+}
+
+/// Numbers of all processes.
+pub fn processes(source: &dyn Source) -> io::Result<Vec<u32>> {
+    numbers(source, "/proc")
 }
 
 /// Whether there is such a process.

@@ -12,8 +12,6 @@
 //! Reading only. Limits: inside a container the groups are the container's, and a process that has left its unit's group
 //! is in the group that it went to. Of the first version of control groups every hierarchy counts.
 
-use std::io;
-
 use crate::Source;
 
 /// Endings of the units that hold processes.
@@ -22,11 +20,6 @@ const UNITS: [&str; 2] = [".service", ".scope"];
 /// Whether this machine was booted by systemd (sd_booted(3)).
 pub fn has_systemd(source: &dyn Source) -> bool {
     source.exists("/run/systemd/system")
-}
-
-/// Numbers of all processes.
-pub fn processes(source: &dyn Source) -> io::Result<Vec<u32>> {
-    Ok(source.list("/proc")?.iter().filter_map(|name| name.parse().ok()).collect())
 }
 
 /// The control groups that a process is in, one of each hierarchy; none if it has ended.

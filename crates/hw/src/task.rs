@@ -129,16 +129,19 @@ pub fn is_kernel_thread(tid: u32) -> io::Result<bool> {
 
 /// The process that the thread belongs to.
 pub fn process_of(tid: u32) -> io::Result<u32> {
-    let status = fs::read_to_string(format!("/proc/{tid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
-    line.and_then(|tgid| tgid.trim().parse().ok()).ok_or_else(|| ErrorKind::InvalidData.into())
+    status_number(tid, "Tgid:")
 }
 
 /// The process that started this one, or that has taken it over since; 0 for the first.
 pub fn parent(pid: u32) -> io::Result<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
-    line.and_then(|ppid| ppid.trim().parse().ok()).ok_or_else(|| ErrorKind::InvalidData.into())
+    status_number(pid, "PPid:")
+}
+
+/// The number after this label in /proc/TID/status.
+fn status_number(tid: u32, label: &str) -> io::Result<u32> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status"))?;
+    let text = status.lines().find_map(|line| line.strip_prefix(label));
+    text.and_then(|text| text.trim().parse().ok()).ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
 /// The thread's name, as the kernel keeps it.

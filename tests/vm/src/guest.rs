@@ -107,6 +107,15 @@ pub fn control_groups() -> Result<PathBuf> {
     Ok(top)
 }
 
+/// Puts a task (0 = this thread) ahead of all that is not real-time work, and out of any sched_ext scheduler's reach.
+pub fn set_real_time(tid: i32, priority: i32) -> Result<()> {
+    let priority = libc::sched_param { sched_priority: priority };
+    // SAFETY: reads a structure that lives.
+    let set = unsafe { libc::sched_setscheduler(tid, libc::SCHED_FIFO, &raw const priority) };
+    ensure!(set == 0, "no real-time class: {}", std::io::Error::last_os_error());
+    Ok(())
+}
+
 /// Restrict a task (0 = this thread) to these CPUs.
 pub fn set_affinity(tid: i32, cpus: &[usize]) -> Result<()> {
     // SAFETY: an all-zero cpu_set_t is an empty set.

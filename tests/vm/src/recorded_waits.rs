@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use report::record::RecordSummary;
 
+use crate::guest::set_real_time;
 use crate::lane::turbolane;
 use crate::recorder;
 
@@ -35,16 +36,11 @@ impl RecordedWaits {
         Ok(waits)
     }
 
-    /// Gives the recorder a real-time class, which no sched_ext scheduler has any say in: among a thousand busy tasks it
+    /// Gives the recorder a real-time class: among a thousand busy tasks it
     /// would wait for its own turn while events pile up, and 9 % of them were lost.
     fn read_in_time(&self) -> Result<()> {
-        let priority = libc::sched_param { sched_priority: 1 };
         for thread in fs::read_dir(format!("/proc/{}/task", self.recorder.id()))? {
-            let tid = thread?.file_name().to_string_lossy().parse()?;
-            // SAFETY: a thread of our own child, and a structure that outlives the call.
-            let set =
-                unsafe { libc::sched_setscheduler(tid, libc::SCHED_FIFO, &raw const priority) };
-            ensure!(set == 0, "no real-time class: {}", std::io::Error::last_os_error());
+            set_real_time(thread?.file_name().to_string_lossy().parse()?, 1)?;
         }
         Ok(())
     }

@@ -72,8 +72,8 @@ fn experiments(lab: &Lab) -> Result<Vec<BenchResult>> {
     let server = |server| experiment::measure(lab, nginx::planned(server, None, false), true);
     let (small, twelve) = (server(&nginx::SMALL)?, server(&nginx::TWELVE)?);
     let batch = experiment::measure(lab, batch::planned(batch::MS, false), true)?;
-    let mut results = results::nginx(&twelve, "silicon");
-    results.extend(results::nginx(&small, "silicon.nginx_4"));
+    let mut results = results::nginx(&small, nginx::SMALL.figures);
+    results.extend(results::nginx(&twelve, nginx::TWELVE.figures));
     results.extend(results::batch(&batch));
     let all = [&small, &twelve, &batch];
     results.extend([results::worst(&all), results::sim_error(&all)]);

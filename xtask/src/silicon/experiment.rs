@@ -96,8 +96,8 @@ fn list() -> String {
 
 fn figures(which: Which, rows: &Rows) -> Vec<BenchResult> {
     let mut figures = match which {
-        Which::Nginx => results::nginx(rows, "silicon.nginx_4"),
-        Which::Nginx12 => results::nginx(rows, "silicon"),
+        Which::Nginx => results::nginx(rows, nginx::SMALL.figures),
+        Which::Nginx12 => results::nginx(rows, nginx::TWELVE.figures),
         Which::Batch => results::batch(rows),
     };
     figures.extend([results::worst(&[rows]), results::sim_error(&[rows])]);

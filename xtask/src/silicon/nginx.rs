@@ -22,6 +22,8 @@ pub(crate) const DEMO: [&str; 4] = ["none", "wide", "marks", "trap"];
 pub(crate) struct Server {
     /// Of the experiment.
     name: &'static str,
+    /// What the names of its figures begin with.
+    pub(crate) figures: &'static str,
     /// CPUs of the server; the client has one more.
     cpus: u32,
     /// Files for the simulator.
@@ -32,6 +34,7 @@ pub(crate) struct Server {
 /// As small as it can be: the demo's. One wide CPU of four costs more than the wide code needs.
 pub(crate) const SMALL: Server = Server {
     name: "nginx",
+    figures: "silicon",
     cpus: 4,
     scenario: "docs/experiments/silicon-nginx.toml",
     machine: "docs/experiments/silicon-machine.toml",
@@ -40,6 +43,7 @@ pub(crate) const SMALL: Server = Server {
 /// The CPUs of SFMA 4: twelve of a Gold 6130 serve. (The paper's client has the other four; here one is enough for it.)
 pub(crate) const TWELVE: Server = Server {
     name: "nginx-12",
+    figures: "silicon.nginx_12",
     cpus: 12,
     scenario: "docs/experiments/silicon-nginx-12.toml",
     machine: "docs/experiments/silicon-machine-13.toml",
@@ -47,7 +51,7 @@ pub(crate) const TWELVE: Server = Server {
 
 /// The experiment, ready to be measured; with so many requests a point, if they are given.
 pub(crate) fn planned(server: &Server, requests: Option<u32>, with_sizes: bool) -> Experiment {
-    let Server { name, cpus, scenario, machine } = *server;
+    let Server { name, cpus, scenario, machine, .. } = *server;
     let requests = requests.unwrap_or(cpus * REQUESTS_PER_CPU).to_string();
     let load = |code: &str| command(&["vmtests", "nginx", code, &requests]);
     let plan = Plan { command: &load, scenario, machine, mark: MARK, hinted: "nginx" };

@@ -11,11 +11,9 @@ use hw::cpu::Vendor;
 use machine::{CpuModel, Platform};
 use report::advise::{Cpu, LevelClock, Verdict, Worth};
 
+use crate::doctor::FALL_KHZ;
 use crate::failure::Failure;
 use crate::sim::input;
-
-/// A drop of the clock below half a bin of 100 MHz is none (as `doctor --machine FILE` judges).
-const LEAST_DROP_KHZ: u32 = 50_000;
 
 const ELSEWHERE: &str = "to judge another machine from here: turbolane advise --machine xeon-gold-6130 \
     (turbolane sim lists the CPUs there are)";
@@ -92,7 +90,8 @@ pub(super) fn verdict(judged: &Judged, facts: &Facts) -> Option<Verdict> {
     };
     let platform = Platform::new(model);
     let khz = |level: u8| platform.clock_khz(level, platform.nr_cores);
-    let falls = (1..platform.nr_levels() as u8).any(|level| khz(0) >= khz(level) + LEAST_DROP_KHZ);
+    let falls = (1..platform.nr_levels() as u8)
+        .any(|level| f64::from(khz(0).saturating_sub(khz(level))) >= FALL_KHZ);
     (!falls).then(|| {
         let why = "no level of this CPU has a lower clock, with all cores active";
         Verdict::new(Worth::No, why, ELSEWHERE)

@@ -209,11 +209,12 @@ fn section_ns(report: &SampleReport, load: &SampledLoad) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use report::sample::Offender;
 
     use super::*;
 
+    /// A second of samples, a millisecond apart, on four CPUs.
     pub(crate) fn sampled(load: SampledLoad, busy: u64) -> SampleReport {
         SampleReport {
             time_ns: 1_000_000_000,

@@ -30,9 +30,9 @@ use report::problem::Problem;
 use report::sample::{Offender, SampleReport};
 use report::text::duration;
 
-use crate::doctor;
 use crate::failure::{Failure, show};
 use crate::sample::{self, Plan, Taken};
+use crate::{command, doctor};
 use cpu::Judged;
 use load::{Load, Stage};
 use remedy::{Chains, Remedy};
@@ -243,11 +243,7 @@ fn start(target: &Target) -> Result<Option<Started>, Failure> {
     // Standard output is the answer's.
     let mut command = Command::new(program);
     command.args(arguments).stdout(Stdio::from(std::io::stderr()));
-    let child = command.spawn().map_err(|error| {
-        let what = format!("cannot run {}", program.to_string_lossy());
-        Failure::failed(Problem::new(what, error.to_string(), "check the command after --"))
-    })?;
-    Ok(Some(Started(child)))
+    Ok(Some(Started(command::start(&mut command)?)))
 }
 
 fn read_samples(path: &PathBuf) -> Result<SampleReport, Failure> {

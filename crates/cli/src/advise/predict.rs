@@ -9,6 +9,8 @@
 //! cycles to lowered clocks as was counted. If another CPU is judged than the one that counted, this takes its levels to be
 //! held for as long.
 
+use std::ops::Range;
+
 use report::advise::Prediction;
 use sim::engine::{Options, Outcome};
 use sim::policy_spec::{PolicySpec, simulate};
@@ -52,51 +54,49 @@ pub(super) fn predict(
         return Ok(None);
     }
     let sections = sections(load, stage, reduced_pct)?;
-    let lanes: Vec<PolicySpec> =
-        sizes.iter().map(|size| policy(&format!("lane:wide={size},detect={detect}"))).collect();
-    let gains = |lane: &PolicySpec, seeds: std::ops::RangeInclusive<u64>| {
-        let plan: Vec<(u64, u64)> =
-            seeds.flat_map(|seed| sections.ns.iter().map(move |ns| (seed, *ns))).collect();
-        let gains = in_parallel(input::jobs(), plan.len(), |index| {
+    let plan: Vec<(u64, u64)> =
+        (1..=SEEDS).flat_map(|seed| sections.ns.iter().map(move |ns| (seed, *ns))).collect();
+    let outcomes = |policy: &PolicySpec, plan: &[(u64, u64)]| {
+        let outcomes = in_parallel(input::jobs(), plan.len(), |index| {
             let (seed, section_ns) = plan[index];
-            let fair = run(load, stage, &policy("fair"), section_ns, seed)?;
-            let lane = run(load, stage, lane, section_ns, seed)?;
-            Ok(Compared {
-                gain_pct: gain_pct(&fair, &lane, load.is_full),
-                reduced_pct: reduced(&fair, stage),
-            })
+            run(load, stage, policy, section_ns, seed)
         });
-        gains.into_iter().collect::<Result<Vec<Compared>, Failure>>()
+        outcomes.into_iter().collect::<Result<Vec<Outcome>, Failure>>()
     };
-    let mut best = (0, f64::NEG_INFINITY);
-    for (at, lane) in lanes.iter().enumerate() {
-        let mean = mean(gains(lane, 1..=1)?.iter().map(|run| run.gain_pct));
-        if mean > best.1 {
-            best = (at, mean);
+    let fair = outcomes(&policy("fair"), &plan)?;
+    let gains = |lane: &PolicySpec, part: Range<usize>| -> Result<Vec<f64>, Failure> {
+        let lane = outcomes(lane, &plan[part.clone()])?;
+        Ok(fair[part]
+            .iter()
+            .zip(&lane)
+            .map(|(fair, lane)| gain_pct(fair, lane, load.is_full))
+            .collect())
+    };
+    // The first seed chooses among the sizes.
+    let first = 0..sections.ns.len();
+    let lane = |size: usize| policy(&format!("lane:wide={size},detect={detect}"));
+    let mut best = (sizes[0], gains(&lane(sizes[0]), first.clone())?);
+    for size in &sizes[1..] {
+        let found = gains(&lane(*size), first.clone())?;
+        if mean(found.iter().copied()) > mean(best.1.iter().copied()) {
+            best = (*size, found);
         }
     }
-    let all = gains(&lanes[best.0], 1..=SEEDS)?;
-    let gains = all.iter().map(|run| run.gain_pct);
-    let reduced = all.iter().map(|run| run.reduced_pct);
+    let (size, mut all) = best;
+    all.extend(gains(&lane(size), first.end..plan.len())?);
+    let reduced = fair.iter().map(|outcome| reduced(outcome, stage));
     Ok(Some(Prediction {
-        wide_cores: (sizes[best.0] as f64 / stage.part_frac).round() as u32,
+        wide_cores: (size as f64 / stage.part_frac).round() as u32,
         figure: if load.is_full { "throughput" } else { "work per CPU time" }.into(),
-        gain_pct: mean(gains.clone()),
-        least_pct: gains.clone().fold(f64::INFINITY, f64::min),
-        most_pct: gains.fold(f64::NEG_INFINITY, f64::max),
+        gain_pct: mean(all.iter().copied()),
+        least_pct: all.iter().copied().fold(f64::INFINITY, f64::min),
+        most_pct: all.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         reduced_least_pct: reduced.clone().fold(f64::INFINITY, f64::min),
         reduced_most_pct: reduced.fold(f64::NEG_INFINITY, f64::max),
         runs: 2 * all.len() as u32,
         sections_ns: sections.ns,
         sections_by: sections.by.into(),
     }))
-}
-
-/// A run under the kernel's scheduling and one under the lane.
-struct Compared {
-    gain_pct: f64,
-    /// Cycles at a lowered clock under the kernel's scheduling.
-    reduced_pct: f64,
 }
 
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
@@ -191,8 +191,9 @@ fn reduced(outcome: &Outcome, stage: &Stage) -> f64 {
 #[cfg(test)]
 mod tests {
     use machine::CpuModel;
-    use report::sample::{SampleReport, SampledLoad};
+    use report::sample::SampledLoad;
 
+    use super::super::load::tests::sampled;
     use super::*;
 
     fn stage_and_load(wide: u64, is_full: bool) -> (Stage, Load) {
@@ -208,14 +209,7 @@ mod tests {
         let busy = load.wide_threads_busy;
         let model = CpuModel::built_in("xeon-gold-6130").unwrap().unwrap();
         let stage = Stage::new(&model, 4, &load);
-        let report = SampleReport {
-            time_ns: 1_000_000_000,
-            period_ns: 1_000_000,
-            cpus: 4,
-            busy,
-            load: Some(load),
-            ..SampleReport::default()
-        };
+        let report = sampled(load, busy);
         let mut load = Load::of(&report, &stage).unwrap();
         load.level = 2;
         (stage, load)

@@ -9,14 +9,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::ErrorKind;
 
-use hw::activity;
+use hw::activity::{self, processes};
 use hw::memory::{Mapping, Origin, executable_mappings, open_mapped};
-use hw::services::{groups_of, processes, unit_of};
+use hw::services::{groups_of, unit_of};
 use hw::{Live, task};
-use memmap2::Mmap;
 use report::advise::{LookedAt, Object, Service};
 use scan::{Options, Sort, scan_file};
 
+use crate::scan::map;
 use crate::sim::{in_parallel, input};
 
 /// With fewer processes than this nothing counts as mapped by all.
@@ -100,10 +100,7 @@ fn cpu_time_ns(pid: u32) -> u64 {
 
 /// What a file can do to the clock; nothing if it cannot be scanned, or does nothing.
 fn object(mapped: &Mapped) -> Option<Object> {
-    let file = open_mapped(mapped.pid, &mapped.mapping).ok()?;
-    // SAFETY: the bytes are only read. If the file is changed meanwhile, the scanner sees other bytes,
-    // and takes any; if it is truncated, the program ends by SIGBUS, as scan does.
-    let bytes = unsafe { Mmap::map(&file) }.ok()?;
+    let bytes = open_mapped(mapped.pid, &mapped.mapping).and_then(|file| map(&file)).ok()?;
     let options = Options { level: 1, top: None, sort: Sort::Level };
     let scanned = scan_file(&mapped.path, &bytes, &options).ok()?;
     let levels = scanned.listed.iter().map(|function| function.sustained_level);

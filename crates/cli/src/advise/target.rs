@@ -6,7 +6,8 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 
-use hw::services::{groups_of, has_systemd, is_below, is_of_unit, processes, unit_of};
+use hw::activity::processes;
+use hw::services::{groups_of, has_systemd, is_below, is_of_unit, unit_of};
 use hw::{Source, task};
 use report::problem::Problem;
 

@@ -19,6 +19,7 @@ use sched::obstacles;
 
 use crate::failure::{FOUND, Failure, show};
 use crate::sim::input;
+pub(crate) use checks::effects::FALL_KHZ;
 
 /// Report what this machine can and cannot do, and why
 ///

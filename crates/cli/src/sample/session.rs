@@ -4,13 +4,11 @@
 //! Where the CPU counts cycles at licence levels, these are read before and after: what the samples cannot show is then
 //! known, how long cores were slow.
 
-use std::fs::File;
 use std::time::{Duration, Instant};
 
 use hw::levels::{LevelCounters, LevelCycles};
 use hw::sampling::Sampler;
 use machine::{CpuSet, Topology};
-use memmap2::Mmap;
 use report::problem::Problem;
 use report::sample::{SampleReport, SampledLoad};
 use report::scan::Function;
@@ -19,6 +17,7 @@ use scan::{Options, Sort, scan_file};
 use super::attribute::{Code, Observed, Stacks, Wide};
 use super::observe::{Asked, Observer, Sampled};
 use crate::failure::Failure;
+use crate::scan::map;
 
 /// Within 10 s of a busy CPU a share of 1 % is known to a tenth of itself (the square root of 100 samples).
 const PERIOD: Duration = Duration::from_millis(1);
@@ -151,9 +150,7 @@ fn refused(error: &std::io::Error) -> Failure {
 /// The wide functions of a file.
 fn scanned(sampled: Sampled, plan: &Plan) -> Code {
     let Sampled { path, file } = sampled;
-    // SAFETY: the bytes are only read. If the file is changed meanwhile, the scanner sees other bytes,
-    // and takes any; if it is truncated, the program ends by SIGBUS, as scan does.
-    let mapped = file.and_then(|file: File| unsafe { Mmap::map(&file) });
+    let mapped = file.and_then(|file| map(&file));
     let options = Options { level: plan.level, top: None, sort: Sort::Address };
     let scanned = match &mapped {
         Ok(bytes) => scan_file(&path, bytes, &options).map_err(|error| error.to_string()),

@@ -56,8 +56,8 @@ fn next(error: &ScanError) -> &'static str {
     }
 }
 
-/// An empty file cannot be mapped.
-fn map(file: &File) -> io::Result<Box<dyn std::ops::Deref<Target = [u8]>>> {
+/// The bytes of a file. An empty one cannot be mapped.
+pub(crate) fn map(file: &File) -> io::Result<Box<dyn std::ops::Deref<Target = [u8]>>> {
     if file.metadata()?.len() == 0 {
         return Ok(Box::new(Vec::new()));
     }

@@ -15,6 +15,7 @@ use report::json_line;
 use scan::{Options, Sort};
 
 use crate::failure::{FOUND, Failure, show};
+pub(crate) use input::map;
 
 /// Find the functions that can raise the licence level
 ///

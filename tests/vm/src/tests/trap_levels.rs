@@ -9,7 +9,7 @@ use hw::trap::Verdict;
 
 use super::trap::all_cpus;
 use crate::fake_pmu::{FakePmu, Unit, remove};
-use crate::guest::{Child, set_affinity, spin, wait_for};
+use crate::guest::{Child, set_affinity, set_real_time, spin, wait_for};
 use crate::trap::vectors::light;
 use crate::trap::{Trap, set};
 
@@ -226,7 +226,7 @@ pub fn siblings() -> Result<()> {
     std::fs::write("/proc/sys/kernel/sched_rt_runtime_us", "-1")?;
     let sibling = Child::fork(|| {
         _ = set_affinity(0, &[SIBLING]);
-        if real_time() {
+        if set_real_time(0, 50).is_ok() {
             light();
             spin(LIMIT);
         }
@@ -249,11 +249,4 @@ pub fn siblings() -> Result<()> {
     drop(beside_wide);
     trap.off()?;
     pmu.unload()
-}
-
-/// Puts the calling thread ahead of all that is not real-time work.
-fn real_time() -> bool {
-    let param = libc::sched_param { sched_priority: 50 };
-    // SAFETY: reads a structure that lives.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) == 0 }
 }

@@ -7,7 +7,7 @@ use report::probe::{ProbeReport, Row};
 use super::{no, ok, unknown, warn};
 
 /// A fall of the clock below which nothing is to be gained: half a bin of 100 MHz.
-pub(super) const FALL_KHZ: f64 = 50_000.0;
+pub(crate) const FALL_KHZ: f64 = 50_000.0;
 
 pub(super) const CLOCK_WHY: &str =
     "the lower clock of wide code also slows the code next to it and after it";

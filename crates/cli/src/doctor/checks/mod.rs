@@ -2,7 +2,7 @@
 //! The checks of `turbolane doctor`, by section.
 
 mod cpu;
-mod effects;
+pub(crate) mod effects;
 mod groups;
 mod kernel;
 mod machine_file;
