@@ -10,14 +10,14 @@ use anyhow::{Context, Result, bail, ensure};
 use hw::task::{task_alive, task_stopped};
 use serde_json::Value;
 
-use crate::fake_pmu::{FakePmu, Unit};
+use crate::fake_pmu::{FakePmu, Turns, Unit};
 use crate::guest::{Child, set_affinity, spin, thread_time, wait_for, work};
 use crate::lane::TURBOLANE;
 
 const CPU: usize = 2;
 
 /// Long beside the turns that CPUs take in an emulator, which executes one at a time: to read another CPU's counters
-/// takes one, some milliseconds in which the load goes on.
+/// takes one, in which the load goes on.
 const RELAX: Duration = Duration::from_millis(50);
 const GRANT: Duration = Duration::from_micros(500);
 
@@ -195,10 +195,14 @@ fn needs_are_told(machine: &str) -> Result<()> {
     // The level is held for 50 of 150 ms.
     ensure!((10.0..60.0).contains(&number(&sparse, "reduced_pct")?), "{sparse}");
     ensure!(number(&sparse, "avoidable_pct")? > 70.0, "{sparse}");
+    // With long turns the load goes on for milliseconds after its level was read, until it stops, and a burst may
+    // end meanwhile: 54 to 80 % avoidable in nine profiles, and 44 to 60 % with short turns.
+    let turns = Turns::begin()?;
     let bursts = profile(Kind::Bursts, machine, 80)?;
+    drop(turns);
     // And for 100 of 200 ms.
     ensure!((25.0..75.0).contains(&number(&bursts, "reduced_pct")?), "{bursts}");
-    ensure!((20.0..80.0).contains(&number(&bursts, "avoidable_pct")?), "{bursts}");
+    ensure!((25.0..75.0).contains(&number(&bursts, "avoidable_pct")?), "{bursts}");
     let scalar = profile(Kind::Scalar, machine, 15)?;
     ensure!(number(&scalar, "reduced_pct")? == 0.0, "{scalar}");
     ensure!(scalar["avoidable_pct"].is_null(), "{scalar}");
