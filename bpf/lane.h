@@ -47,6 +47,10 @@ struct tl_cpu {
 	/* by queue of its shard: what its tasks have used, on their clocks; of
 	 * clocks.bpf.h */
 	u64 charged_ns[TL_NR_QUEUES];
+	/* what tasks on another shard's clock have used here and that clock does
+	 * not know yet, and which clock that is */
+	u64 foreign_ns;
+	u32 foreign_clock;
 	struct tl_clock pinned; /* clock of the tasks pinned to it */
 	/* where scores are fed, see score.bpf.h: its licence level at the last
 	 * look, and when that was, 0 = never */

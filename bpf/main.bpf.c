@@ -278,6 +278,7 @@ void BPF_PROG(tl_update_idle, s32 cpu, bool idle)
 
 	if (!idle || !c)
 		return;
+	pay_foreign(c);
 	look_after_queued(c, 0);
 	if (c->quiet_at != nr_arrivals())
 		scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
