@@ -22,7 +22,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The process exit code for it, as in README.
+    /// The process exit code for it, as in docs/commands.md.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Unsupported(_) => 77,
