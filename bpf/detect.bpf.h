@@ -212,7 +212,7 @@ static __always_inline bool try_lookup_here(struct here *h)
 
 /* ---- marked functions; the cookie is the rule of policy/mark.h ---- */
 
-/* A task that begins a section where it belongs stays, and nobody displaces it: no
+/* A task that begins a section where it belongs stays, and no one displaces it: no
  * need to look again at the end of the probe. */
 static __always_inline void tell_mark(struct here *h, u32 event, u32 level)
 {

@@ -174,7 +174,7 @@ __noinline int tl_pass_group(u32 slot, u64 count, u64 now_ns)
 	return group->g.load || group->is_out;
 }
 
-/* Somebody is to take the offers. */
+/* Someone is to take the offers. */
 static __always_inline void wake_for_offers(void)
 {
 	const struct cpumask *idle = scx_bpf_get_idle_cpumask();

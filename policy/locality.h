@@ -6,12 +6,12 @@
  * Problem: a task that wakes on another socket finds none of its data there. The
  * kernel's own scheduler leaves the cache only when there is no idle CPU in it.
  * And if each cache has its own queues, two of them with unequal numbers of tasks
- * stay unequal: their CPUs are all busy, so nobody looks beyond.
+ * stay unequal: their CPUs are all busy, so no one looks beyond.
  *
  * Idea: an idle CPU is looked for in the cache of the CPU that the task last ran
  * on, then in its node, then anywhere. For tasks with a type the class goes before
  * that, since a wrong class costs for as long as they run, and a far cache only
- * once. Of the others nobody knows that a wide CPU would cost them anything (one
+ * once. Of the others no one knows that a wide CPU would cost them anything (one
  * that is idle gets its turbo back within a millisecond), so they stay near:
  *
  *   wide, scalar: class needed: cache, node, machine; next class: cache, ...

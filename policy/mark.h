@@ -34,7 +34,7 @@
  * task, and the calls beyond that are not told from others. They are ignored: a call
  * without its return would leave the task wide.
  *
- * Limits: nobody looks at what an ignored call executes. The calls of OpenSSL's
+ * Limits: no one looks at what an ignored call executes. The calls of OpenSSL's
  * EVP_CipherUpdate() for the 5 bytes of a TLS record's header look harmless, but the
  * first one of a record makes the key of Poly1305 from a block of ChaCha20, in 512-bit
  * code: ignoring them had the scalar CPUs at level 1 for 77 % of the time instead of

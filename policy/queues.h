@@ -3,7 +3,7 @@
  * Queues: where a runnable task waits, and in which order a CPU serves them.
  *
  * Problem: wide work must never wait behind scalar work on a wide CPU and
- * never run on a scalar CPU; scalar work must not starve; tasks that nobody
+ * never run on a scalar CPU; scalar work must not starve; tasks that no one
  * classified, and those whose affinity leaves no choice, must run whatever
  * the others do (SYSTOR 3.2, figure 4).
  *
@@ -30,7 +30,7 @@
  * Elsewhere it could starve: CPUs that always have work of their own shard rarely
  * look further.
  *
- * Strict order starves nobody: wide tasks have the wide CPUs of their class
+ * Strict order starves no one: wide tasks have the wide CPUs of their class
  * and above; scalar tasks have the scalar CPUs, and a scalar task that may
  * use none counts as default. The queues of step 0 take turns, below.
  *

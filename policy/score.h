@@ -3,7 +3,7 @@
  * Power score: what licence level a task's code asks for, learnt by watching
  * (DIM 5.2).
  *
- * Problem: a program says nothing, and nobody knows its functions. Counters tell
+ * Problem: a program says nothing, and no one knows its functions. Counters tell
  * the licence level that a CPU has, not the one that the code asks for: a level
  * is held for 670 us behind the last wide instruction (DIM 4), so that a task
  * finds its predecessor's level on the CPU, and would be blamed for it.

@@ -13,17 +13,17 @@
  * said nothing.
  *
  * Again: a governor listens at most so often (schedutil's rate_limit_us, up to
- * 10 ms), drops what comes earlier, and while a scheduler runs every task nobody
+ * 10 ms), drops what comes earlier, and while a scheduler runs every task no one
  * but the scheduler wakes it. And where the kernel does not know a CPU's fastest clock,
  * schedutil takes a target as a share of the present clock, and gets there in
- * steps of a quarter. So it is told again at ticks: as long as somebody asks, and
+ * steps of a quarter. So it is told again at ticks: as long as someone asks, and
  * for some ticks afterwards.
  *
  *   asked   0  0 | 300  300  300 | 0     0       0 | 0
  *   told    -  - | 300   at ticks | 1024  at ticks  | -  -
  *                                   TL_TARGET_REPEATS
  *
- * A CPU on which nobody has asked costs one comparison.
+ * A CPU on which no one has asked costs one comparison.
  *
  * Limits: where tasks of several targets take turns quicker than the governor
  * listens, it hears the one or the other.
@@ -41,7 +41,7 @@
  * which is more than any CPU's fastest has over its slowest. */
 #define TL_TARGET_REPEATS 16u
 
-/* What a CPU's governor has been told. All zero is a CPU on which nobody asks. */
+/* What a CPU's governor has been told. All zero is a CPU on which no one asks. */
 struct tl_target {
 	u32 told_q10; /* 1..TL_TARGET_ONE, 0 = nothing: the default holds */
 	u32 repeats;  /* ticks left at which the default is told again */
@@ -67,7 +67,7 @@ tl_inline u32 tl_target_tell(struct tl_target *t, u32 asked_q10, u32 is_tick)
 	if (!is_tick)
 		return 0;
 	if (!t->repeats) {
-		t->told_q10 = 0; /* nobody asks any more */
+		t->told_q10 = 0; /* no one asks any more */
 		return 0;
 	}
 	t->repeats--;

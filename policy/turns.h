@@ -202,7 +202,7 @@ tl_inline u32 tl_turns_may_go_first(const struct tl_turns *turns, u64 slice_ns)
 }
 
 /* The CPU's task has used CPU time; did it go before all queues? What counts is
- * the last two slices: an idle CPU owes nobody, nor does a busy one for long. */
+ * the last two slices: an idle CPU owes no one, nor does a busy one for long. */
 tl_inline void tl_turns_charge_first(struct tl_turns *turns, u32 went_first,
 				     u64 used_ns, u64 slice_ns)
 {

@@ -67,7 +67,7 @@ pub struct Header {
 #[derive(Debug)]
 pub struct Slot {
     /// Owner, as the initial PID namespace counts; set by the daemon when it gives the slot, for the library to check.
-    /// Nobody else believes it.
+    /// No one else believes it.
     pub tid: AtomicU32,
     /// Licence level of the section the thread is in, 0 = none (scalar), or [`SILENT`]; by the
     /// thread.

@@ -224,7 +224,7 @@ mod tests {
         assert!(Release::parse("6.12.0").at_least(6, 12) && !Release::parse("6.9").at_least(6, 12));
     }
 
-    /// A loaded scheduler, an idle class, and no class at all are told apart.
+    /// A loaded scheduler, an idle class, and no class at all are distinguished.
     #[test]
     fn sched_ext_states() {
         let read = |files: &str| read_kernel(&machine(files)).sched_ext;

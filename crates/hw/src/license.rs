@@ -19,7 +19,7 @@ pub enum LicenseCounters {
         /// The cycles at reduced dispatch are counted too (CORE_POWER.THROTTLE).
         throttle: bool,
     },
-    /// Events of that name exist, but nobody says what they count.
+    /// Events of that name exist, but no one says what they count.
     Undescribed,
     /// The model has none.
     Absent,

@@ -158,7 +158,7 @@ fn read_of_user(path: &Path, user: u32, max_bytes: u64) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Files, compilers' memory and the kernel's pages are told apart; what is not executable is left out.
+    /// Files, compilers' memory and the kernel's pages are distinguished; what is not executable is left out.
     #[test]
     fn lines_are_told_apart() {
         let of = |line: &str| mapping_of(line).map(|mapping| mapping.origin);
@@ -197,7 +197,7 @@ mod tests {
         assert!(open_mapped(pid, own).is_ok());
     }
 
-    /// What somebody else has put there is not read, and waits for nobody: a pipe, a link, a device, a file of another
+    /// What someone else has put there is not read, and waits for no one: a pipe, a link, a device, a file of another
     /// user, one that is too long.
     #[test]
     fn what_is_no_perf_map_fails() {
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// A perf map of this process: as it is, and as a pipe that nobody writes to.
+    /// A perf map of this process: as it is, and as a pipe that no one writes to.
     #[test]
     fn pipes_in_place_of_a_perf_map_fail() {
         let path = PathBuf::from(format!("/tmp/perf-{}.map", std::process::id()));

@@ -101,7 +101,7 @@ pub fn open(event: &Event, whose: Whose, leader: Option<&OwnedFd>) -> Result<Own
     if fd < 0 {
         return Err(Error::last_os_error());
     }
-    // SAFETY: a new descriptor, nobody else's.
+    // SAFETY: a new descriptor, no one else's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 

@@ -161,7 +161,7 @@ struct Ready {
     after_ns: f64,
 }
 
-/// Simulates; `None` where the machine cannot do it, or there is nobody to wait (fewer than two threads).
+/// Simulates; `None` where the machine cannot do it, or there is no one to wait (fewer than two threads).
 pub fn simulate(
     model: &PstateModel,
     strategy: Strategy,

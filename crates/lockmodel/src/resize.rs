@@ -81,7 +81,7 @@ mod tests {
         assert!(gain(&model) < 1.001);
     }
 
-    /// A machine whose memory nobody described is not guessed.
+    /// A machine whose memory no one described is not guessed.
     #[test]
     fn unknown_memory_fails() {
         let mut model = fx();

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Sets the P-state of a CPU. A wish that cannot be granted is dropped: a lock has nobody to tell.
+/// Sets the P-state of a CPU. A wish that cannot be granted is dropped: a lock has no one to tell.
 pub trait CpuFrequency: Send + Sync {
     /// The highest P-state, turbo included: the CPU runs a critical section.
     fn boost(&self, cpu: u32);

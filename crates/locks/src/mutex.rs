@@ -38,14 +38,14 @@ impl<T, L> Mutex<T, L> {
         Mutex { lock, data: UnsafeCell::new(data) }
     }
 
-    /// The data, when nobody else can have the mutex.
+    /// The data, when no one else can have the mutex.
     pub fn into_inner(self) -> T {
         self.data.into_inner()
     }
 }
 
 impl<T: ?Sized, L> Mutex<T, L> {
-    /// The data, when nobody else can have the mutex.
+    /// The data, when no one else can have the mutex.
     pub fn get_mut(&mut self) -> &mut T {
         self.data.get_mut()
     }

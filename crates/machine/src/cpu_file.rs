@@ -33,7 +33,7 @@ use crate::{
 /// Version of the files' format; grows when a key changes its meaning.
 pub const CPU_FILE_SCHEMA: u32 = 1;
 
-/// Clocks that a part can have. Outside of it somebody wrote another unit than kHz.
+/// Clocks that a part can have. Outside of it someone wrote another unit than kHz.
 const CLOCKS_KHZ: std::ops::RangeInclusive<u32> = 100_000..=20_000_000;
 
 /// Longest time of a transition or cost. A larger one is not in nanoseconds.

@@ -32,11 +32,11 @@ pub enum Sureness {
     Verified,
     /// Computed from verified numbers; the source says how.
     Derived,
-    /// The named source quotes somebody else.
+    /// The named source quotes someone else.
     SecondHand,
-    /// General knowledge, to be checked; or a single source that nobody reviewed.
+    /// General knowledge, to be checked; or a single source that no one reviewed.
     Recalled,
-    /// Nobody published it; chosen so that the model can run. The source says why so.
+    /// No one published it; chosen so that the model can run. The source says why so.
     Assumed,
 }
 

@@ -33,7 +33,7 @@ pub struct LevelClocks {
 }
 
 impl Default for LevelClocks {
-    /// Of a CPU that nobody knows.
+    /// Of a CPU that no one knows.
     fn default() -> Self {
         LevelClocks { lacks_q10: vec![UNKNOWN_Q10] }
     }

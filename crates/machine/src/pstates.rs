@@ -119,7 +119,7 @@ pub struct PstateModel {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// Clock of a core that nobody boosts or slows, while others are busy.
+    /// Clock of a core that no one boosts or slows, while others are busy.
     pub base_khz: Figure,
     /// Clock of the owner of a lock while the others sleep, or spin slowly.
     pub turbo_khz: Figure,
@@ -137,9 +137,9 @@ pub struct PstateModel {
     pub change: Option<Changes>,
     /// C-states, shallow ones first.
     pub idle: Vec<Idle>,
-    /// `None` where nobody asked.
+    /// `None` where no one asked.
     pub memory: Option<Memory>,
-    /// `None` where nobody asked.
+    /// `None` where no one asked.
     pub power: Option<CorePower>,
 }
 

@@ -51,7 +51,7 @@ pub const TARGET_ONE: u32 = 1024;
 pub const TARGET_REPEATS: u32 = 16;
 /// Parts of a `cpu.weight` that effective weights are counted in.
 pub const WEIGHT_UNIT: u32 = 1024;
-/// Effective weight of a task of nice 0 that shares its group with nobody else.
+/// Effective weight of a task of nice 0 that shares its group with no one else.
 pub const WEIGHT_NICE0: u32 = 100 * WEIGHT_UNIT;
 
 /// `tl_type`: never classified.
@@ -172,7 +172,7 @@ pub struct Cfg {
     pub rest_below_ns: u64,
     /// [`Remigrate::bits`].
     pub remigrate: u32,
-    /// Type of tasks nobody classified.
+    /// Type of tasks no one classified.
     pub unclassified: u32,
 }
 
@@ -237,7 +237,7 @@ impl Task {
         task
     }
 
-    /// Say that a task nobody classified is scalar; true if its type changed.
+    /// Say that a task no one classified is scalar; true if its type changed.
     pub fn classify_scalar(&mut self) -> bool {
         // SAFETY: as in `new`.
         unsafe { ffi::tlp_task_classify_scalar(self) != 0 }

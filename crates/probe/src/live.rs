@@ -168,7 +168,7 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // Nobody is left to tell if the CPUs are gone meanwhile.
+        // No one is left to tell if the CPUs are gone meanwhile.
         _ = hw::task::set_affinity(self.tid, &self.affinity);
     }
 }

@@ -228,7 +228,7 @@ pub(crate) unsafe fn finish(kernel: &Kernel) {
         crate::kernel::Need::Baseline => {}
         // SAFETY: upheld by the caller; changes tile registers only.
         crate::kernel::Need::Amx => unsafe { asm!("tilerelease", options(nostack, nomem)) },
-        // SAFETY: every other kernel needs AVX2 at least. Upper halves are nobody's across a call.
+        // SAFETY: every other kernel needs AVX2 at least. Upper halves are no one's across a call.
         _ => unsafe {
             asm!(
                 "vzeroupper",

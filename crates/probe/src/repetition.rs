@@ -29,7 +29,7 @@ const START_NS: f64 = 60_000.0;
 const AFTER_NS: (f64, f64) = (2_000.0, 60_000.0);
 /// A longer slow start is no throttle but warming up: the longest known is 20 us (Downs 2020).
 const LONGEST_THROTTLE_NS: f64 = 60_000.0;
-/// A longer gap before or in the block is no halt (the longest known is 20 us, Downs 2020): somebody
+/// A longer gap before or in the block is no halt (the longest known is 20 us, Downs 2020): someone
 /// else ran on the CPU, and left it as they like.
 const LONGEST_HALT_NS: f64 = 100_000.0;
 /// Rates closer to the settled one than this are the settled one.
@@ -44,7 +44,7 @@ pub(crate) const CLOCK_STEP_KHZ: f64 = 30_000.0;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repetition {
     pub(crate) before_khz: f64,
-    /// The clock before the block kept to one bin, and nobody else ran until its end.
+    /// The clock before the block kept to one bin, and no one else ran until its end.
     pub(crate) calm: bool,
     pub(crate) steady_khz: Option<f64>,
     pub(crate) after_khz: Option<f64>,

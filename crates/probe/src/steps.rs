@@ -23,7 +23,7 @@
 
 use crate::stats::median;
 
-/// Standard errors between two levels that are told apart.
+/// Standard errors between two levels that are distinguished.
 const T: f64 = 6.0;
 
 /// A part of the series with one level.

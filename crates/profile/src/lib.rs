@@ -187,7 +187,7 @@ pub fn profile<L: Load>(load: &mut L, settings: &Settings) -> Result<Profile, L:
         let at_rest = Seen { paused: 0, back: 0 };
         let seen = match levels.iter().flatten().any(|&level| level > 0) {
             true => load.pause(settings.pause_ns, settings.watch_ns)?,
-            // nobody is at a reduced level: the load need not suffer
+            // no one is at a reduced level: the load need not suffer
             false => vec![at_rest; levels.len()],
         };
         for (level, seen) in levels.iter().zip(seen) {

@@ -63,7 +63,7 @@ impl Time for Live {
     }
 }
 
-/// Time that passes when told to, and while somebody waits.
+/// Time that passes when told to, and while someone waits.
 #[derive(Debug, Default)]
 pub struct ManualTime(AtomicU64);
 

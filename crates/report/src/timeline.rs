@@ -116,7 +116,7 @@ impl Demand {
     }
 }
 
-/// What somebody says at the begin of a period.
+/// What someone says at the begin of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {

@@ -99,7 +99,7 @@ pub struct TopCpu {
     pub wide_pct: Option<f64>,
     /// Share in which it ran scalar tasks.
     pub scalar_pct: Option<f64>,
-    /// Share in which it ran tasks that nobody classified.
+    /// Share in which it ran tasks that no one classified.
     pub default_pct: Option<f64>,
     /// Frequency, as the kernel averages it.
     pub frequency_khz: Option<u32>,
@@ -149,7 +149,7 @@ pub struct TopTask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskType {
-    /// Nobody classified it.
+    /// No one classified it.
     Default,
     /// Known not to run wide code now.
     Scalar,

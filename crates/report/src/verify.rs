@@ -34,7 +34,7 @@ pub struct VerifyReport {
     pub effect: Effect,
     /// The comparison of CPU time, less being better.
     pub cpu_time: Effect,
-    /// The comparison of the clocks at which they ran, kHz, more being better; `null` if nobody counts cycles.
+    /// The comparison of the clocks at which they ran, kHz, more being better; `null` if no one counts cycles.
     #[serde(default)]
     pub clock: Option<Effect>,
     /// Why the clock is not known; `null` if it is, and of simulated runs.
@@ -100,7 +100,7 @@ pub struct Sample {
     /// CPU time of the command and its children, user and system, and of a `turbolane run` above it
     /// meanwhile; of a simulated run that of one unit of the load's work.
     pub cpu_time_ns: u64,
-    /// Mean clock of the command and its children while they ran, of all modes; `null` if nobody counts cycles.
+    /// Mean clock of the command and its children while they ran, of all modes; `null` if no one counts cycles.
     #[serde(default)]
     pub clock_khz: Option<f64>,
     /// The number in its output, or the figure of the simulated load; `null` if none was asked for.

@@ -403,7 +403,7 @@ mod tests {
         assert!(found > 300, "{found}");
     }
 
-    /// A pointer leads to a function, that one's call to the next; what nobody uses is one if
+    /// A pointer leads to a function, that one's call to the next; what no one uses is one if
     /// it is aligned, and else a guess.
     #[test]
     fn pointers_and_calls_are_followed() {

@@ -132,7 +132,7 @@ pub struct Config {
     pub wide_timeout_ns: u64,
     /// Scalar phases announced to be shorter are spent where the task is, ns; 0 is none.
     pub rest_below_ns: u64,
-    /// Type of tasks nobody classified.
+    /// Type of tasks no one classified.
     pub unclassified: Unclassified,
     /// What scalar CPUs withhold.
     pub trap: Components,

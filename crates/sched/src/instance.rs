@@ -59,7 +59,7 @@ impl Instance {
 mod tests {
     use super::*;
 
-    /// Nobody else can open the lock, and so hold it; also where an older version has left one.
+    /// No one else can open the lock, and so hold it; also where an older version has left one.
     #[test]
     fn the_lock_is_private() {
         let dir = tempfile::tempdir().unwrap();

@@ -79,7 +79,7 @@ fn scale(whole: &str, fraction: &str, unit_ns: u64) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(unit_ns)?.checked_add(parts_ns / denominator)
 }
 
-/// What somebody who wrote `text` may have meant.
+/// What someone who wrote `text` may have meant.
 fn duration_example(text: &str) -> String {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("{text}us, {text}ms or {text}s")

@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(task_of(&row(8, 100, 30, 0)).power_score_q10, None);
     }
 
-    /// Tasks that have not run since then are nobody's business; neither is half a row.
+    /// Tasks that have not run since then are no one's business; neither is half a row.
     #[test]
     fn only_what_ran_is_listed() {
         let rows = [row(1, 99, 1, 0), row(2, 100, 1, 0), row(3, 101, 1, 0), vec![1; 20]].concat();

@@ -46,7 +46,7 @@ pub enum Failure {
     },
 }
 
-/// Stream that decides whether tasks are told apart by their power scores: not the case's own, so that seeds
+/// Stream that decides whether tasks are distinguished by their power scores: not the case's own, so that seeds
 /// which once found something have kept their machines and loads.
 const SCORES: u64 = u64::MAX - 1;
 
@@ -272,7 +272,7 @@ fn program(rng: &mut Rng, serves: bool) -> Vec<Step> {
         b = match rng.below(kinds) {
             0 | 1 => b.work(0, cycles),
             2 | 3 => wide(b, code, rng),
-            // wide code that nobody announces
+            // wide code that no one announces
             4 => b.work(code, cycles),
             5 => b.sleep(dist(rng, 4_000_000)),
             6 => b.syscall(dist(rng, 60_000)),

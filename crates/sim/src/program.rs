@@ -238,7 +238,7 @@ impl Builder {
         self.step(Step::Enter).work(0, cycles).step(Step::Exit)
     }
 
-    /// A step that is a system call: it blocks, or wakes somebody.
+    /// A step that is a system call: it blocks, or wakes someone.
     pub fn call(self, step: Step) -> Self {
         self.step(Step::Enter).step(step).step(Step::Exit)
     }

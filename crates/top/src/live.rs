@@ -118,7 +118,7 @@ fn next_told(told: &Receiver<io::Result<Top>>) -> io::Result<Option<Top>> {
     }
 }
 
-/// Samples until nobody listens or the machine does not tell any more.
+/// Samples until no one listens or the machine does not tell any more.
 fn sample_on<S: Source>(
     mut intervals: Intervals<S>,
     mut interval: Duration,

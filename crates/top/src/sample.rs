@@ -31,13 +31,13 @@ pub struct LaneAnswer {
     pub tasks: LaneTasks,
 }
 
-/// Somebody who can ask the lane.
+/// Someone who can ask the lane.
 pub trait AskLane: Send {
     /// Its answer, or why there is none.
     fn ask(&mut self, tasks_since_ns: u64) -> Result<LaneAnswer, String>;
 }
 
-/// Somebody who counts cycles at licence levels.
+/// Someone who counts cycles at licence levels.
 pub trait CountLevels: Send {
     /// Of each of these CPUs, or why there is no count.
     fn count(&mut self, cpus: &[u32]) -> Result<Vec<LevelCycles>, String>;

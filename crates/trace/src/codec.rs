@@ -24,7 +24,7 @@ const NAMES_MAX: usize = 1 << 20;
 const KIND: u8 = 0x1f;
 /// The CPU is told.
 const OTHER_CPU: u8 = 0x20;
-/// A switch: who stops is told, since nobody is known to have run there. Others: a flag of their own.
+/// A switch: who stops is told, since no one is known to have run there. Others: a flag of their own.
 const FLAG_A: u8 = 0x40;
 /// A switch: the lane is told. Others: a second flag.
 const FLAG_B: u8 = 0x80;

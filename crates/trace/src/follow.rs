@@ -59,7 +59,7 @@ pub trait Visit {
     fn ran(&mut self, _run: &Run, _task: &Task) {}
     /// A wait has ended.
     fn waited(&mut self, _wait: &Wait, _task: &Task) {}
-    /// A CPU has nobody to run, from when to when.
+    /// A CPU has no one to run, from when to when.
     fn idled(&mut self, _cpu: u16, _start_ns: u64, _end_ns: u64) {}
     /// The event itself, before what follows from it; about this task unless about none.
     fn event(&mut self, _event: &Event, _task: Option<TaskId>) {}

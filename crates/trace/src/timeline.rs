@@ -50,7 +50,7 @@ pub enum Of {
     Task(u32),
 }
 
-/// Marked functions by which requests are told apart: numbers of marks.
+/// Marked functions by which requests are distinguished: numbers of marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calls {
     /// Takes in what belongs to a request.
@@ -191,7 +191,7 @@ impl Timeline {
     }
 
     /// Switches of the CPU from one task to another, and the scores of these tasks; none of a task's timeline, and none if
-    /// nobody knows levels.
+    /// no one knows levels.
     fn scores(&self) -> (Vec<Arrival>, Vec<Scored>) {
         let Of::Cpu(ours) = self.of else { return Default::default() };
         let cpus: BTreeSet<u16> = self.runs.iter().map(|run| run.cpu).collect();

@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(grown(&[1, 2, 3], &[4, 2, 1]), [3, 0, 0]);
     }
 
-    /// Ourselves, the first process, threads of the kernel and nobody are not stopped.
+    /// Ourselves, the first process, threads of the kernel and no one are not stopped.
     #[test]
     fn who_must_not_be_stopped_fails() {
         let why = |pid: u32| format!("{:?}", may_be_stopped(pid).unwrap_err());

@@ -23,7 +23,7 @@ pub struct BreakEven {
     pub relax_time_ns: u64,
     /// Steps by active cores.
     pub steps: Vec<Step>,
-    /// Numbers that nobody published and the computation assumed.
+    /// Numbers that no one published and the computation assumed.
     pub assumed: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ pub struct Replay {
     pub seed: u64,
     /// Policy by policy, what the others are compared with first.
     pub runs: Vec<ReplayRun>,
-    /// Numbers that nobody published and the simulation assumed.
+    /// Numbers that no one published and the simulation assumed.
     pub assumed: Vec<String>,
 }
 

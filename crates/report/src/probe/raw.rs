@@ -50,7 +50,7 @@ pub struct Chain {
     pub why_not: Option<String>,
 }
 
-/// Somebody who counts the core's cycles, beside the chains.
+/// Someone who counts the core's cycles, beside the chains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Witness {
     /// `perf cycles` or `APERF/MPERF`.

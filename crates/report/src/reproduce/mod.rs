@@ -158,7 +158,7 @@ pub struct Score {
     pub orders_compared: u32,
     /// Of those: violated.
     pub order_violations: u32,
-    /// Rows outside of their tolerance and violated rankings that nobody explained.
+    /// Rows outside of their tolerance and violated rankings that no one explained.
     pub unexplained: u32,
 }
 

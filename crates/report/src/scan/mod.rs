@@ -207,7 +207,7 @@ pub struct Function {
     pub heavy_frac: Option<f64>,
     /// Whether `heavy_frac` is that of a loop.
     pub in_loop: Option<bool>,
-    /// Natural loops; `None` if nobody looked: without heavy code of 256 bits, or too large.
+    /// Natural loops; `None` if no one looked: without heavy code of 256 bits, or too large.
     pub loops: Option<u32>,
     /// Returns that a dirty upper half reaches: `vzeroupper` is missing.
     pub dirty_returns: u32,

@@ -61,7 +61,7 @@ pub struct Machine {
     pub name: String,
     /// Names of its licence levels, level 0 first.
     pub levels: Vec<String>,
-    /// Numbers that nobody published and the simulation assumed.
+    /// Numbers that no one published and the simulation assumed.
     pub assumed: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ pub struct Load {
     pub reduced_frac: f64,
     /// How often one of its tasks was put onto a CPU.
     pub starts_per_s: f64,
-    /// Response times; `null` for a load that answers nobody.
+    /// Response times; `null` for a load that answers no one.
     pub latency: Option<Latency>,
 }
 

@@ -94,7 +94,7 @@ impl Light {
         wide_level: u8,
         stop: &AtomicBool,
     ) -> bool {
-        // Of a file that is not read nobody hears when it changes.
+        // Of a file that is not read no one hears when it changes.
         let mut is_below = |file: &Mapping| {
             files.get(file).is_some_and(|known| known.read)
                 && self

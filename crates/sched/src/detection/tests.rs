@@ -86,7 +86,7 @@ fn bytes_that_only_look_like_it() {
     assert_eq!(found, Found::default());
 }
 
-/// Code that nobody says where it begins.
+/// Code that no one says where it begins.
 #[test]
 fn code_without_unwind_table_or_symbol() {
     let source = ".text\n.Lhidden: xor %ecx, %ecx\nxgetbv\nret\n";

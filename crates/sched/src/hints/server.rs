@@ -101,13 +101,13 @@ struct Desk {
     slots: Slots,
     /// By number; one that is free is kept until its number is given again.
     areas: HashMap<u32, Area>,
-    /// Nobody has had them yet.
+    /// No one has had them yet.
     spare: HashMap<u32, Area>,
     new_areas: NewAreas,
     on_register: OnRegister,
 }
 
-/// Somebody who has connected and has not been answered yet.
+/// Someone who has connected and has not been answered yet.
 struct Peer {
     socket: OwnedFd,
     since: Instant,
@@ -132,7 +132,7 @@ impl Living for InProc {
 }
 
 impl HintServer {
-    /// Listens at `path`, whose folder is made if need be. Fails with `AddrInUse` if somebody else
+    /// Listens at `path`, whose folder is made if need be. Fails with `AddrInUse` if someone else
     /// listens there; a socket whose owner is gone is replaced.
     pub fn start(
         path: &Path,
@@ -183,7 +183,7 @@ impl Drop for HintServer {
         }
         let is_ours = |file: &fs::Metadata| (file.st_dev(), file.st_ino()) == self.identity;
         if fs::symlink_metadata(&self.path).is_ok_and(|file| is_ours(&file)) {
-            let _ = fs::remove_file(&self.path); // nobody to tell; the next server replaces it
+            let _ = fs::remove_file(&self.path); // no one to tell; the next server replaces it
         }
     }
 }
@@ -296,7 +296,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Between requests: has areas made before somebody must wait for one. If that fails, the next who needs one is told.
+    /// Between requests: has areas made before someone must wait for one. If that fails, the next who needs one is told.
     fn stock_up(&mut self) {
         if self.spare.len() <= SPARE_AREAS / 2 {
             let _ = self.make_spare_areas(None);
@@ -413,7 +413,7 @@ fn accept_all(listener: &OwnedFd, peers: &mut Vec<Peer>) {
         let fd =
             unsafe { libc::accept4(listener.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), flags) };
         if fd >= 0 {
-            // SAFETY: a new descriptor that nobody else owns.
+            // SAFETY: a new descriptor that no one else owns.
             let socket = unsafe { OwnedFd::from_raw_fd(fd) };
             if let Some((tgid, uid)) = process_of(&socket) {
                 if peers.len() == PEERS_MAX {
@@ -490,7 +490,7 @@ fn is_peer_there(socket: &OwnedFd) -> bool {
     if result != 0 {
         return Error::last_os_error().raw_os_error() == Some(libc::ENOPROTOOPT);
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor that no one else owns.
     let process = unsafe { OwnedFd::from_raw_fd(fd) };
     let mut ended = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one local entry.
@@ -576,7 +576,7 @@ fn socket() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor that no one else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

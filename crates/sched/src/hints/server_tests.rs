@@ -258,7 +258,7 @@ fn silent_peers_do_not_block_others() {
     assert_eq!(setup.reply_to(&request().to_bytes()).unwrap().status, 0);
 }
 
-/// Who hangs up before the reply, or says its request twice, harms nobody.
+/// Who hangs up before the reply, or says its request twice, harms no one.
 #[test]
 fn rude_peers_harm_nobody() {
     let setup = Setup::new();

@@ -232,7 +232,7 @@ impl<W: Write> Recorder<W> {
     /// Ends the recording: what was written to, how it ended, and its bytes.
     ///
     /// Programs are detached one after another, for a second on a slow machine: those that are left
-    /// record wake-ups whose switches nobody sees any more. So nothing after the first counts.
+    /// record wake-ups whose switches no one sees any more. So nothing after the first counts.
     pub fn stop(mut self) -> Result<(W, End, u64)> {
         let end_ns = monotonic_ns();
         self.programs.detach();

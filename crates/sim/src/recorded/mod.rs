@@ -72,7 +72,7 @@ pub struct Verdict {
     pub hidden: Hidden,
 }
 
-/// Tasks whose stops the kernel tells nobody.
+/// Tasks whose stops the kernel tells no one.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Hidden {
     /// Their numbers.
@@ -130,7 +130,7 @@ pub struct Judge {
     next_id: Tid,
     tasks: HashMap<u32, Task>,
     cpus: Vec<Cpu>,
-    /// Affinities are known at all times; else nobody is accused for where it runs.
+    /// Affinities are known at all times; else no one is accused for where it runs.
     affinities: bool,
     until_ns: Option<u64>,
     lost: u64,
@@ -404,7 +404,7 @@ impl Judge {
         } else if !told {
             self.stopped_unseen(at, runs);
             if let Some(task) = self.tasks.get(&tid) {
-                // Its wait ended while nobody saw it.
+                // Its wait ended while no one saw it.
                 self.checker.excuse(self.now_ns, task.id);
             }
             return false;

@@ -191,7 +191,7 @@ fn hidden_tasks_are_counted() {
         wake(1050, 8),
         wake(1060, 7),
         switch(1100, 0, IDLE, (7, None)),
-        // 8 has run since 1200 at the latest, as nobody saw.
+        // 8 has run since 1200 at the latest, as no one saw.
         switch(9000, 0, (8, None, Why::Sleeps), (0, None)),
         switch(9100, 0, IDLE, (7, None)),
         switch(9200, 0, IDLE, (0, None)),
@@ -233,7 +233,7 @@ fn missing_stops_fail() {
     assert_eq!(broken(false, &later), "order");
 }
 
-/// Where affinities are not recorded, nobody is accused for where it runs.
+/// Where affinities are not recorded, no one is accused for where it runs.
 #[test]
 fn unknown_affinities_are_not_judged() {
     let info = Info { everybody: true, cpus: "0-1".into(), start_ns: 1000, ..Info::default() };

@@ -220,7 +220,7 @@ impl Scheduler for Deadline {
         }
         let mut queue = std::mem::take(&mut self.queue);
         let task = queue.take(|task| self.may(sys, cpu, kind, task));
-        // a change of hands may find that nobody of that kind is left
+        // a change of hands may find that no one of that kind is left
         let task = task.or_else(|| {
             let kind = self.kind_for(sys, cpu);
             queue.take(|task| self.may(sys, cpu, kind, task))

@@ -337,7 +337,7 @@ impl AllRows {
 }
 
 impl Row {
-    /// Adds another thread's row to this one, which nobody writes meanwhile.
+    /// Adds another thread's row to this one, which no one writes meanwhile.
     fn merge(&self, other: &Row) {
         for (to, from) in [
             (&self.count, &other.count),
