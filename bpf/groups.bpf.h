@@ -111,7 +111,7 @@ static __always_inline u32 slot_of(struct cgroup *cgrp)
 }
 
 /* Ask the kernel for the task's group: of its first callback only, later moves
- * are told. */
+ * are reported. */
 __noinline u32 tl_find_group(struct task_struct *p __arg_trusted)
 {
 	struct cgroup *cgrp;
@@ -324,7 +324,7 @@ static __always_inline void groups_run(const struct task_struct *p,
 	tc->utime = p->utime;
 }
 
-/* ---- what the kernel tells ---- */
+/* ---- what the kernel reports ---- */
 
 /* A free entry of the table; 0 if there is none. Groups come and go under the
  * kernel's lock of all control groups, one at a time. */

@@ -233,7 +233,7 @@ void BPF_PROG(tl_tick, struct task_struct *p)
 	watch_level(tc, c, tc->t.level, now_ns);
 	refresh_caps(p, tc);
 	if (!tl_task_fits(&tc->t, c->class)) {
-		/* not if it told just now, or is on its way: without a slice
+		/* not if it just reported, or is leaving: without a slice
 		 * it is switched out at this tick anyway */
 		c->tick_wide_on_scalar += !changed && !is_leaving(tc) &&
 					  p->scx.slice;

@@ -61,7 +61,7 @@ int BPF_PROG(tl_target_bell, const struct pt_regs *regs)
 	return 0;
 }
 
-/* Tell applications whether anything comes of targets. */
+/* Publish to applications whether targets have an effect. */
 static __always_inline void publish_targets(void)
 {
 	struct tl_hint_board *board = lookup_board();

@@ -53,7 +53,7 @@
  * Limits. Default tasks run on wide CPUs of all classes, and are taken to be
  * spread evenly. Work of level c on a higher class is not displaced by that
  * level's own, as no wide work is (SYSTOR 3.2): it ends its slice. A level is
- * what detection takes it for: a trap tells the first of a wide period, and a
+ * what detection takes it for: a trap shows the first of a wide period, and a
  * program whose tasks take turns between levels moves with each turn.
  */
 #ifndef TL_POLICY_TIERS_H

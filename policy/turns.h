@@ -18,7 +18,7 @@
  *
  * Service, not waiting: tasks that run for a moment at a time become heads of
  * their queue in turn, none of which has waited for long, so a rule that asks
- * only the heads starves whoever is behind them.
+ * only the heads starves whoever is after them.
  *
  * Bound: shares alone have none (a side of one task of weight 1 and a side of a
  * thousand). So a side whose head is due TL_TURN_LATE_NS earlier than the head of

@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(meter.between_uj(&before, &before), 0);
     }
 
-    /// No counters, and counters that are none, are told.
+    /// Missing counters and unusable ones are reported.
     #[test]
     fn nothing_to_read_fails() {
         let (_root, source) = machine(&[]);

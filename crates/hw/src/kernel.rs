@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(of("CapEff:\t0"), None);
     }
 
-    /// Each way to forbid modules is seen.
+    /// Each method of forbidding modules is seen.
     #[test]
     fn modules_can_be_forbidden_in_many_ways() {
         let read = |files: &str| read_kernel(&machine(files)).modules;

@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(counters("68747541 444d4163 69746e65", "50654"), LicenseCounters::Absent);
     }
 
-    /// No model stands in two rows.
+    /// No model is in two rows.
     #[test]
     fn models_are_listed_once() {
         let mut models: Vec<u32> = GENERATIONS.iter().flat_map(|g| g.models).copied().collect();

@@ -20,7 +20,7 @@ const PERF_MAP_MAX_BYTES: u64 = 256 << 20;
 pub struct Mapping {
     /// Address of its first byte.
     pub start: u64,
-    /// Behind its last byte.
+    /// After its last byte.
     pub end: u64,
     /// Offset of its first byte in its file; 0 without a file.
     pub offset: u64,
@@ -83,10 +83,10 @@ fn mapping_of(line: &str) -> Option<Mapping> {
     is_executable.then_some(Mapping { start, end, offset, origin })
 }
 
-/// The file behind a mapping, also if it was deleted or lies in another mount namespace.
+/// The file of a mapping, also if it was deleted or lies in another mount namespace.
 ///
 /// # Errors
-/// When it cannot be opened in either of two ways.
+/// When it cannot be opened by either of two paths.
 pub fn open_mapped(pid: u32, mapping: &Mapping) -> io::Result<File> {
     // By the mapping itself, which takes rights that by the name does not.
     let link = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);

@@ -96,7 +96,7 @@ impl Drop for Pausable {
         self.pipe = None;
         // SAFETY: our own child, which was made without an exit signal.
         unsafe { libc::waitpid(self.second, ptr::null_mut(), libc::__WALL) };
-        // SAFETY: mapped in `shared_counter`, and no one uses it behind this.
+        // SAFETY: mapped in `shared_counter`, and no one uses it after this.
         unsafe { libc::munmap(ptr::from_ref(self.counter).cast_mut().cast(), size_of::<u64>()) };
     }
 }
@@ -217,7 +217,7 @@ mod tests {
         let process = Pausable::new(child.id()).unwrap();
         process.stop().unwrap();
         let mut status = 0;
-        // SAFETY: our own child, one local. Only who was stopped is told to have gone on.
+        // SAFETY: our own child, one local. WCONTINUED is reported only for who was stopped.
         let told = unsafe { libc::waitpid(child.id() as i32, &raw mut status, libc::WCONTINUED) };
         assert_eq!(told, child.id() as i32);
         assert!(libc::WIFCONTINUED(status));

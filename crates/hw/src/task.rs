@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(process_of(tid).unwrap(), tgid);
         assert!(!task_stopped(tid).unwrap() && !is_kernel_thread(tid).unwrap());
         let runs = |tid| running(tgid).unwrap().iter().any(|(running, _)| *running == tid);
-        // It has told its number, and is about to sleep until it is asked.
+        // It has sent its number, and is about to sleep until it is asked.
         while runs(tid) {
             std::thread::yield_now();
         }

@@ -256,7 +256,7 @@ mod tests {
         assert!((gain - 4.0 / 3.1).abs() < 1e-9, "{boosted:?}");
     }
 
-    /// Helpers help unless they conflict always; then they only stand in the way.
+    /// Helpers help unless they conflict always; then they only disturb.
     #[test]
     fn helpers_help_if_they_do_not_conflict() {
         let alone = of(&load(1, 0.0), PLAIN).commits_per_s;

@@ -65,7 +65,7 @@ impl Decoration for Plain {
     fn released(&self, _held: ()) {}
 }
 
-/// A decoration behind a reference serves many locks, if it keeps no state under the lock.
+/// A reference to a decoration serves many locks, if it keeps no state under the lock.
 impl<D: Decoration> Decoration for &D {
     type Waited = D::Waited;
     type Held = D::Held;
@@ -130,7 +130,7 @@ impl<L: RawLock, D: Decoration> Decorated<L, D> {
     }
 }
 
-// SAFETY: the lock itself is `L`'s; the decoration adds no way to hold it.
+// SAFETY: the lock itself is `L`'s; the decoration adds no method of holding it.
 unsafe impl<L: RawLock, D: Decoration> RawLock for Decorated<L, D> {
     #[inline]
     fn try_lock(&self) -> bool {

@@ -83,7 +83,7 @@ impl<W> Mcs<W> {
 }
 
 impl<W: Wait> Mcs<W> {
-    /// Waits in the queue behind `before` for the grant, and takes its own node out again.
+    /// Waits in the queue after `before` for the grant, and takes its own node out again.
     fn queue(&self, mine: &Node, before: *mut Node) {
         let me = ptr::from_ref(mine).cast_mut();
         // SAFETY: `before` is the lock's own node, or one of a waiter that has not seen a successor and

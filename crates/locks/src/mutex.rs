@@ -33,7 +33,7 @@ pub struct Guard<'a, T: ?Sized, L: RawLock> {
 unsafe impl<T: ?Sized + Sync, L: RawLock> Sync for Guard<'_, T, L> {}
 
 impl<T, L> Mutex<T, L> {
-    /// Data behind a free lock.
+    /// Data of a free lock.
     pub const fn new(lock: L, data: T) -> Self {
         Mutex { lock, data: UnsafeCell::new(data) }
     }

@@ -34,7 +34,7 @@ pub struct WriteGuard<'a, T: ?Sized, L: RawLock, W: Wait> {
 }
 
 impl<T, L, W> RwLock<T, L, W> {
-    /// Data behind a free lock; writers queue at `gate`.
+    /// Data of a free lock; writers queue at `gate`.
     pub const fn new(gate: L, wait: W, data: T) -> Self {
         RwLock { lock: RawRwLock::new(gate, wait), data: UnsafeCell::new(data) }
     }

@@ -47,7 +47,7 @@ pub const SHARD_CPUS: usize = 16;
 pub const NR_SCOPES: u32 = 3;
 /// The whole capacity of a CPU, as targets count.
 pub const TARGET_ONE: u32 = 1024;
-/// Ticks at which the default target is told again.
+/// Ticks at which the default target is sent again.
 pub const TARGET_REPEATS: u32 = 16;
 /// Parts of a `cpu.weight` that effective weights are counted in.
 pub const WEIGHT_UNIT: u32 = 1024;
@@ -217,7 +217,7 @@ pub struct Task {
 }
 const _: () = assert!(size_of::<Task>() == 72);
 
-/// `tl_target`: what a CPU's frequency governor has been told. See policy/target.h.
+/// `tl_target`: what was sent to a CPU's frequency governor. See policy/target.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -339,7 +339,7 @@ impl Task {
 }
 
 impl Target {
-    /// What to tell the governor, if anything, for a task that asks for `asked_q10` (0: for nothing).
+    /// What to send to the governor, if anything, for a task that asks for `asked_q10` (0: for nothing).
     pub fn tell(&mut self, asked_q10: u32, is_tick: bool) -> Option<u32> {
         // SAFETY: plain data on both sides.
         let told_q10 = unsafe { ffi::tlp_target_tell(self, asked_q10, u32::from(is_tick)) };

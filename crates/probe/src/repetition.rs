@@ -155,7 +155,7 @@ impl Repetition {
         }
     }
 
-    /// The low clock behind the block, and when it ends.
+    /// The low clock after the block, and when it ends.
     fn after(&mut self, post: &[Slice]) {
         let (from, to) = AFTER_NS;
         let early = post.iter().filter(|one| (from..=to).contains(&(one.at_ns - self.block_ns)));
@@ -173,7 +173,7 @@ impl Repetition {
             return;
         };
         // The clock rose somewhere between the last slice that was slow and the first that was fast;
-        // if the core stood still, that is a gap between them, and it began there.
+        // if the core was halted, that is a gap between them, and it began there.
         let (low, high) = (timed[rise[0].to - 1].0, timed[rise[1].from].0);
         let low_end_ns = low.at_ns + low.ns;
         let gaps = post.iter().filter(|one| {
@@ -187,7 +187,7 @@ impl Repetition {
     }
 }
 
-/// The throttle among the slow parts at the start: the first of them and those behind it of about its rate, at the
+/// The throttle among the slow parts at the start: the first of them and those after it of about its rate, at the
 /// rate of the longest.
 fn throttle(slow: &[Segment]) -> Option<Segment> {
     let first = slow.first()?;
@@ -216,7 +216,7 @@ fn settled_rate(block: &[Slice], block_ns: f64) -> Option<f64> {
 }
 
 /// When the rate changed, given the first slice of the new one. The slice before it may be a gap,
-/// in which the old rate ended half-way.
+/// in which the old rate ended midway.
 fn edge_ns(payload: &[&Slice], first: usize) -> f64 {
     let near = &payload[first.saturating_sub(2)..(first + 2).min(payload.len())];
     match near.iter().find(|one| one.gap_ns.is_some()) {

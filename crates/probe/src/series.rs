@@ -34,7 +34,7 @@ use crate::stats::{COUNTER_REACH_NS, median, reach};
 /// reading of the counter varies by.
 const GAP_NS: f64 = 500.0;
 
-/// Slices of either length below which no delay is told: its error is that of two medians.
+/// Slices of either length below which no delay is reported: its error is that of two medians.
 const LEAST_FOR_DELAY: usize = 16;
 
 /// One slice of a repetition.

@@ -31,7 +31,7 @@ const T: f64 = 6.0;
 pub struct Segment {
     /// First index.
     pub from: usize,
-    /// Behind the last.
+    /// After the last.
     pub to: usize,
     /// Median of its values.
     pub level: f64,

@@ -71,7 +71,7 @@ impl Watchdog {
 
     /// Ends it; everything is restored.
     pub fn dismiss(self) {
-        // It may have been killed: then there is no one to tell.
+        // It may have been killed: then there is no one to report to.
         let message = [DISMISSED];
         // SAFETY: a byte of ours; MSG_NOSIGNAL, since no one may be listening.
         unsafe {

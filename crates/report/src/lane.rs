@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::stats::Statistics;
 
-    /// Names are unique, times end in their unit, and every meaning is told.
+    /// Names are unique, times end in their unit, and every meaning is stated.
     #[test]
     fn statistics_follow_the_rules() {
         let mut keys: Vec<&str> = LaneStats::ABOUT.iter().map(|about| about.key).collect();

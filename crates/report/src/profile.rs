@@ -13,7 +13,7 @@ pub struct ProfileReport {
     pub schema: u32,
     /// What was profiled: a scenario's name, or a process.
     pub load: String,
-    /// Its variant; `null` if it ran as its file stands.
+    /// Its variant; `null` if it ran as in its file.
     pub variant: Option<String>,
     /// The machine.
     pub machine: String,

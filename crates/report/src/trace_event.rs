@@ -28,7 +28,7 @@ pub enum Arg<'a> {
 /// A track: a process and a thread of it, by numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Track {
-    /// Tracks of a process stand together.
+    /// Tracks of a process are together.
     pub process: u32,
     /// Sorts the tracks of a process.
     pub thread: u32,

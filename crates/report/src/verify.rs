@@ -49,7 +49,7 @@ pub struct VerifyReport {
 pub struct Simulated {
     /// Name of the scenario.
     pub scenario: String,
-    /// Its variant; `null` for the scenario as its file stands.
+    /// Its variant; `null` for the scenario as in its file.
     pub variant: Option<String>,
     /// Id of the CPU model.
     pub machine: String,
@@ -149,7 +149,7 @@ pub struct Effect {
     pub high_pct: f64,
     /// In one word.
     pub verdict: Verdict,
-    /// Runs of each kind that it would take to tell; `null` if it can be told.
+    /// Runs of each kind that a verdict would take; `null` if there is one.
     pub runs_needed: Option<usize>,
 }
 
@@ -163,7 +163,7 @@ pub enum Verdict {
     Worse,
     /// A difference larger than the margin is ruled out.
     NoDifference,
-    /// It cannot be told.
+    /// There is no verdict.
     NotEnoughRuns,
 }
 
@@ -221,7 +221,7 @@ impl VerifyReport {
         let cpu_time = if figure.is_some() { Figure::CpuTime.name() } else { "CPU time" };
         let rows =
             [(self.metric.as_str(), &self.effect, is_time), (cpu_time, &self.cpu_time, true)];
-        // asked for, the CPU time stands in the first row
+        // asked for, the CPU time is in the first row
         let nr_rows = if figure == Some(Figure::CpuTime) { 1 } else { 2 };
         for (name, effect, is_time) in &rows[..nr_rows] {
             table.row(vec![

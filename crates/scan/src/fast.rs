@@ -95,7 +95,7 @@ pub(crate) struct Opcode {
     length: usize,
     /// It has REX.W.
     full: bool,
-    /// What stands behind it.
+    /// What follows it.
     rest: u64,
 }
 

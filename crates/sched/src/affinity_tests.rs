@@ -61,7 +61,7 @@ impl Process {
         self.child.wait().unwrap();
     }
 
-    /// Closes stdin, at whose end the process ends in an orderly way.
+    /// Closes stdin, at whose end the process ends in good order.
     fn finish(&mut self) {
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());
@@ -177,7 +177,7 @@ impl Setup {
         Some(setup)
     }
 
-    /// Opens sections until the thread has stood on a wide CPU at the end of one: as long as its
+    /// Opens sections until the thread has been on a wide CPU at the end of one: as long as its
     /// mask is the original, the kernel may carry it over to a scalar CPU by itself.
     fn narrow(&mut self) {
         let start = Instant::now();

@@ -266,7 +266,7 @@ impl FromStr for MinArg {
     }
 }
 
-/// Splits at the last colon that stands alone, so that a name such as `ns::function` stays whole.
+/// Splits at the last single colon, so that a name such as `ns::function` stays whole.
 fn split_file(text: &str) -> Option<(&str, &str)> {
     let bytes = text.as_bytes();
     let alone = |at: usize| {

@@ -120,7 +120,7 @@ mod tests {
         assert_eq!((tids, told.left_out, told.now_ns), (vec![2, 3], 0, 200));
     }
 
-    /// Of too many tasks, those that ran the most are told, and the others are counted.
+    /// Of too many tasks, those that ran the most are listed, and the others are counted.
     #[test]
     fn too_many_are_counted() {
         let rows: Vec<u8> = (1..=50).flat_map(|tid| row(tid, 100, tid.into(), 0)).collect();

@@ -134,7 +134,7 @@ impl Checker {
 
     /// The task has waited until now, and how much of it was right is not known: it is not judged.
     pub fn excuse(&mut self, now_ns: u64, task: Tid) {
-        // One that came to be behind a violation is not known.
+        // One that began after a violation is not known.
         let state = self.tasks.get_mut(task as usize).map(|task| &mut task.state);
         if let Some(State::Runnable { since_ns }) = state {
             *since_ns = now_ns;

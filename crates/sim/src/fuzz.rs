@@ -124,7 +124,7 @@ pub(crate) fn spread(workload: &Workload) -> u64 {
 
 /// How long a task may wait among so many, each of which keeps a CPU for so long at a time: two rounds by their
 /// weights, but no longer than a bound without weights: what a lag and a late side may cost (policy/clock.h,
-/// turns.h) and two rounds of all queues that can be in the way.
+/// turns.h) and two rounds of all queues that can come first.
 pub(crate) fn most_wait_ns(nr_tasks: u64, turn_ns: u64, spread: u64, storm: bool) -> u64 {
     let rounds_ns = 2 * (nr_tasks + 4) * turn_ns;
     let most_ns = (rounds_ns * spread).min(1_400_000_000 + rounds_ns);

@@ -82,7 +82,7 @@ impl Layout {
     }
 }
 
-/// Caches by distance: same node, same package, the rest; by index among equals, beginning behind
+/// Caches by distance: same node, same package, the rest; by index among equals, beginning after
 /// itself, so that not all look at the same one first.
 fn llc_order(topology: &Topology, place: &[Place]) -> Vec<Vec<u16>> {
     let lowest: Vec<Place> =

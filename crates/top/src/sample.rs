@@ -100,7 +100,7 @@ impl<S: Source> Sampler<S> {
         Sampler { source, lane, levels, pids, since_ns: 0, lane_pid: None, samples_to_full_list }
     }
 
-    /// The state of things at `at_ns`. An error if the machine does not tell about its CPUs.
+    /// The state of things at `at_ns`. An error if the machine does not report its CPUs.
     pub fn sample(&mut self, at_ns: u64) -> io::Result<Sample> {
         let cpus = activity::cpus(&self.source)?;
         let frequency = |cpu: &CpuTicks| activity::frequency_khz(&self.source, cpu.cpu);

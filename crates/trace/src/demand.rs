@@ -47,7 +47,7 @@ pub enum Bound {
 pub struct Demand {
     /// From when.
     pub start_ns: u64,
-    /// To when; behind the begin.
+    /// To when; after the begin.
     pub end_ns: u64,
     /// The level, above 0.
     pub level: u8,

@@ -36,7 +36,7 @@ pub struct Run {
     pub end_ns: u64,
     /// Highest licence level of the marked functions that it is inside of; 0: of none.
     pub level: u8,
-    /// Why it stopped; `None`: it goes on, with another level, or behind the recording's end.
+    /// Why it stopped; `None`: it goes on, with another level, or after the recording's end.
     pub why: Option<Why>,
 }
 
@@ -273,7 +273,7 @@ impl Follower {
             (name, kernel, tgid, true, State::Sleeping);
     }
 
-    /// A thread that calls exec goes on under the number of its process: it was told that its old number
+    /// A thread that calls exec goes on under the number of its process: it was recorded that its old number
     /// has ended, and its name under the new one.
     fn takes_over(&mut self, event: &Event, task: TaskId, to: &mut dyn Visit) {
         let Some((runs, _)) = *self.cpu(event.cpu) else { return };
@@ -298,7 +298,7 @@ impl Follower {
         self.start_ns.min(self.now_ns)
     }
 
-    /// It ran when the recording began, as far as one can tell: tasks are listed a moment later.
+    /// It ran when the recording began, as far as the recording shows: tasks are listed a moment later.
     fn runs_from_the_start(&mut self, task: TaskId, cpu: u16) {
         let start_ns = self.begin_ns();
         if self.cpu(cpu).is_none() && self.tasks[task].state == State::Unknown {

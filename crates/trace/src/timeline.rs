@@ -139,7 +139,7 @@ impl Timeline {
         }
     }
 
-    /// The same with requests and hints, which these calls tell.
+    /// The same with requests and hints, which these calls report.
     #[must_use]
     pub fn with_hints(self, calls: Calls) -> Self {
         Timeline { calls: Some(calls), ..self }
@@ -151,7 +151,7 @@ impl Timeline {
         Timeline { bound, ..self }
     }
 
-    /// What was collected, behind the recording's end.
+    /// What was collected, after the recording's end.
     pub fn export(&self) -> Export {
         let ours: Vec<Run> = self.runs.iter().filter(|run| self.is_ours(run)).copied().collect();
         let (arrivals, scores) = self.scores();
@@ -358,8 +358,8 @@ impl Timeline {
     }
 }
 
-/// Demand that begins a little before a switch, or ends a little behind it, does so with it: who asks for a level begins
-/// and ends there, and counters tell it only as sharply as levels follow.
+/// Demand that begins a little before a switch, or ends a little after it, does so with it: who asks for a level begins
+/// and ends there, and counters show it only as sharply as levels follow.
 fn snapped(mut demand: Vec<Demand>, switches: &[u64], times: &Times) -> Vec<Demand> {
     let near_ns = (times.throttle_ns + 2 * times.halt_ns).max(times.relax_ns / SNAP);
     for Demand { start_ns, end_ns, .. } in &mut demand {

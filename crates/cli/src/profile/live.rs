@@ -236,7 +236,7 @@ impl Load for Live {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.signals.recv_timeout(left) {
-                // The end of a child is none of the user's wishes.
+                // The end of a child is no request of the user.
                 Ok(SIGCHLD) => {}
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => {
                     self.ended = Some(Ended::Signal);

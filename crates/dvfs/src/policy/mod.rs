@@ -84,7 +84,7 @@ pub trait Policy {
     /// Someone said something. [`Policy::wait`] follows if there is something to decide.
     fn told(&mut self, _mark: Mark, _view: &View<'_>) {}
 
-    /// The demand has come back to the level that is granted or under way, or went above it.
+    /// The demand has come back to the level that is granted or requested, or went above it.
     fn risen(&mut self) {}
 
     /// A gap that [`Policy::wait`] was asked about is over.

@@ -100,7 +100,7 @@ pub struct ReplayRun {
     pub raises: u64,
     /// Changes to a lower clock.
     pub lowers: u64,
-    /// Time that the core stood still for them.
+    /// Time that the core was halted for them.
     pub halted_ns: u64,
     /// Time by granted level.
     pub level_ns: Vec<u64>,

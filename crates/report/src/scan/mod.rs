@@ -29,7 +29,7 @@ pub enum Source {
     Address,
     /// An instruction calls it, or jumps there.
     Call,
-    /// It begins behind the padding that follows another function, and ends as functions do.
+    /// It begins after the padding that follows another function, and ends as functions do.
     Padding,
     /// Nothing but what the bytes look like: what is found there is attributed to no function.
     Guess,
@@ -176,7 +176,7 @@ impl Counts {
 /// A function.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Function {
-    /// Its name as people write it; `None` if the file does not tell.
+    /// Its name as people write it; `None` if the file does not say.
     pub name: Option<String>,
     /// Its name as linkers write it.
     pub symbol: Option<String>,

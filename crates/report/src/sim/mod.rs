@@ -197,7 +197,7 @@ pub struct CoreTrack {
     pub at_ns: Vec<u64>,
     /// The granted level.
     pub level: Vec<u8>,
-    /// The clock; 0 while the core stands still.
+    /// The clock; 0 while the core is halted.
     pub clock_khz: Vec<u32>,
     /// Whether wide code waits for its licence at reduced dispatch.
     pub throttled: Vec<bool>,

@@ -46,7 +46,7 @@ pub struct Light {
 }
 
 impl Light {
-    /// Tells the module whether a process with these mappings can use code of `wide_level` at all, if that is
+    /// Reports to the module whether a process with these mappings can use code of `wide_level` at all, if that is
     /// new.
     ///
     /// # Errors

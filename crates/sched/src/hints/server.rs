@@ -79,7 +79,7 @@ pub struct Registration {
     pub slot: u32,
 }
 
-/// Told of each registration before the thread is answered, in the server's thread; also when a
+/// Called at each registration before the thread is answered, in the server's thread; also when a
 /// thread registers again. An error refuses the thread.
 pub type OnRegister = Box<dyn Fn(Registration) -> io::Result<()> + Send>;
 
@@ -166,7 +166,7 @@ impl HintServer {
         })
     }
 
-    /// Tells another one from now on, beginning with all threads that are registered and live: for
+    /// Calls another one from now on, beginning with all threads that are registered and live: for
     /// a scheduler that was loaded anew, with the same board and areas. Their slots stay what they are.
     pub fn hand_over(&self, on_register: OnRegister) {
         let mut desk = lock(&self.desk);
@@ -183,7 +183,7 @@ impl Drop for HintServer {
         }
         let is_ours = |file: &fs::Metadata| (file.st_dev(), file.st_ino()) == self.identity;
         if fs::symlink_metadata(&self.path).is_ok_and(|file| is_ours(&file)) {
-            let _ = fs::remove_file(&self.path); // no one to tell; the next server replaces it
+            let _ = fs::remove_file(&self.path); // no one to report to; the next server replaces it
         }
     }
 }
@@ -258,7 +258,7 @@ impl Desk {
         let slot = self.slot(given.slot)?;
         slot.tid.store(0, Release);
         if given.is_new {
-            // What the last owner left. The same thread's stays: it tells our masks from others, and how
+            // What the last owner left. The same thread's stays: it distinguishes our masks from others, and how
             // fast the thread is to be.
             slot.narrowed.iter().for_each(|hash| hash.store(0, Relaxed));
             slot.target_q10.store(0, Relaxed);
@@ -296,7 +296,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Between requests: has areas made before someone must wait for one. If that fails, the next who needs one is told.
+    /// Between requests: has areas made before someone must wait for one. If that fails, the next request gets the error.
     fn stock_up(&mut self) {
         if self.spare.len() <= SPARE_AREAS / 2 {
             let _ = self.make_spare_areas(None);

@@ -56,7 +56,7 @@ impl Programs {
         lane: Option<&MapHandle>,
         counters: Option<levels::Opened>,
     ) -> Result<(Self, Logs, Vec<MapHandle>)> {
-        // Some kernels know the function whose exit tells of affinities, and let no one watch it (seen:
+        // Some kernels know the function whose exit reports affinities, and let no one watch it (seen:
         // -EPERM on a 6.18 without direct ftrace calls). Then affinities are those of the begin.
         let wanted = |affinities| Wanted { affinities, levels: counters.is_some() };
         let room = Room::of(options, nr_cpus);

@@ -66,13 +66,13 @@ pub struct Verdict {
     pub lane: bool,
     /// Where the lane's classes changed, and the check ended.
     pub until_ns: Option<u64>,
-    /// Time that was not judged because CPUs stood still.
+    /// Time that was not judged because CPUs were stalled.
     pub stalls: StallSum,
     /// What could not be seen, and so was not judged.
     pub hidden: Hidden,
 }
 
-/// Tasks whose stops the kernel tells no one.
+/// Tasks whose stops the kernel does not report.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Hidden {
     /// Their numbers.
@@ -98,11 +98,11 @@ struct Task {
     kernel: bool,
     lane: Option<Lane>,
     affinity: Mask,
-    /// Its affinity is told as the CPU that it may not leave now.
+    /// Its affinity is recorded as the CPU that it may not leave now.
     bound: bool,
     /// Its number has ended: it has, but for its last switch, or goes on under another.
     exited: bool,
-    /// A stop of it was told: it is not hidden.
+    /// A stop of it was recorded: it is not hidden.
     told: bool,
 }
 
@@ -111,7 +111,7 @@ struct Task {
 struct Cpu {
     runs: Option<u32>,
     since_ns: u64,
-    /// A name was told here, of a task that did not seem to run here: perhaps the running one's new number.
+    /// A name was recorded here, of a task that did not seem to run here: perhaps the running one's new number.
     named: Option<u32>,
 }
 
@@ -141,7 +141,7 @@ pub struct Judge {
 
 impl Judge {
     /// For a recording that says this of itself, and has these stalls. The bounds count from its begin, as its
-    /// times will be told.
+    /// times will be recorded.
     pub fn new(info: &Info, stalls: Stalls, bounds: Bounds) -> Result<Self, Unjudged> {
         if !info.everybody {
             return Err(Unjudged::SomeTasks);
@@ -236,7 +236,7 @@ impl Judge {
         self.checker.happened(self.now_ns, &what);
     }
 
-    /// A task that is met. Without a parent it may run everywhere until its affinity is told.
+    /// A task that is met. Without a parent it may run everywhere until its affinity is recorded.
     fn create(&mut self, tid: u32, kernel: bool, affinity: Option<Mask>) {
         let affinity = affinity.unwrap_or_else(|| Mask::full(self.nr_cpus));
         let id = self.next_id;
@@ -322,7 +322,7 @@ impl Judge {
         }
     }
 
-    /// What the scheduler takes the task for, as a switch tells it.
+    /// What the scheduler takes the task for, as a switch records it.
     fn lane(&mut self, tid: u32, lane: Option<Lane>) {
         let task = self.task(tid);
         let Some(now) = lane.filter(|_| task.lane != lane) else { return };
@@ -412,7 +412,7 @@ impl Judge {
         true
     }
 
-    /// A task whose number another one may have taken; else it was found behind a hidden one, and has called
+    /// A task whose number another one may have taken; else it was found after a hidden one, and has called
     /// itself something else.
     fn has_ended(&self, tid: u32) -> bool {
         let state = self.tasks.get(&tid).map(|task| task.state);

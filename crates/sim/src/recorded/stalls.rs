@@ -32,7 +32,7 @@ pub struct Stalls {
 pub struct StallSum {
     /// How many.
     pub stalls: u64,
-    /// Time in which at least one CPU stood still: it was not judged.
+    /// Time in which at least one CPU was stalled: it was not judged.
     pub total_ns: u64,
     /// The longest.
     pub longest_ns: u64,
@@ -65,7 +65,7 @@ impl Stalls {
     }
 }
 
-/// Tells the time since the begin, less the stalls. For times that do not go back.
+/// The time since the begin, excluding stalls. For times that do not go back.
 pub(super) struct Clock {
     start_ns: u64,
     spans: Vec<(u64, u64)>,
@@ -91,7 +91,7 @@ impl Clock {
 mod tests {
     use super::*;
 
-    /// The clock stands still while any CPU does, and stalls that overlap count once.
+    /// The clock stops while any CPU does, and stalls that overlap count once.
     #[test]
     fn the_clock_stands_still() {
         let mut stalls = Stalls::default();
