@@ -5,7 +5,7 @@
 //! cgroup freezer would be quieter (a parent is notified of SIGSTOP, a shell shows the job as stopped), but it freezes
 //! complete groups: the process is in one with others, and to move it would change its limits.
 //!
-//! **Problem.** Whoever stops it may be killed, or be stopped himself (Ctrl-Z), before he lets it go on.
+//! **Problem.** The program that stops it may be killed, or be stopped as well (Ctrl-Z), before it resumes it.
 //!
 //! **Idea.** A second process waits, with a counter in memory shared with the first:
 //!

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What happens beside a lock: boosting, slowing, moving, measuring (TURBO 5, "decorations on
+//! What happens around a lock: boosting, slowing, moving, measuring (TURBO 5, "decorations on
 //! acquire/release").
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A decoration is any type with these four (and `waited`, for barriers). [`Decorated`] puts it
-//! around any raw lock and is one itself, so decorations nest. [`Plain`] is the decoration that is none:
-//! `Decorated<L, Plain>` compiles to `L`.
+//! around any raw lock and is one itself, so decorations nest. [`Plain`] does nothing: `Decorated<L, Plain>`
+//! compiles to `L`.
 //!
 //! `acquired` and `releasing` run under the lock and so may keep state in the decoration (`Owner` keeps
 //! the CPU that it boosted); they lengthen the section. `released` runs after the lock is free. What

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time out of events: who ran from when to when, who waited, who was inside of a marked function.
+//! Intervals from events: which task ran, waited, or was inside of a marked function, from when to when.
 //!
 //! A recording may begin, and lose events, anywhere; so nothing is assumed. A task's run is reported
-//! when its begin and its end were seen, or the recording's begin or end replaces one of them. What does
-//! not pair is counted, and the state put right by what the event says.
+//! when its begin and its end were seen, or the recording's begin or end replaces one of them. Events that do
+//! not pair are counted, and the state is corrected by what the event says.
 //!
 //! Runs are cut where the task enters or leaves the outermost marked functions: in a [`Run`] the level is
 //! constant. A task is inside of marks from entry to return; a return that was never entered (it was

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gives threads their slots on the hint page: the daemon's side of `turbolane_hint::protocol`.
 //!
-//! Problem: any program on the machine may connect, in any PID namespace, and say anything, or
-//! nothing, or that ten thousand times a second. The daemon must serve the honest ones within
-//! their 200 ms of patience.
+//! Problem: any program on the machine may connect, from any PID namespace, and send anything, or
+//! nothing, or ten thousand requests a second. The daemon must serve the honest ones within the
+//! 200 ms that they wait.
 //!
 //! Idea: one thread, and nothing in it waits for a peer. A connection is one request of 16 bytes
 //! and one reply; whoever sends something else is cut off, whoever sends nothing is cut off after
 //! 200 ms. There are 64 connections at most; one more replaces the oldest of the user who has most, so that those who
 //! connect and stay silent cannot keep out those who speak at once.
 //!
-//! Who a thread is, the kernel says, not the peer: the process and its user by SO_PEERCRED (in our PID
-//! namespace), the thread by searching that process for the number that the thread knows itself by
-//! (`hw::task::look_up`). So no peer can register threads of a process that is not its own. That no number has
-//! passed to another process meanwhile is checked at the end (SO_PEERPIDFD, Linux 6.5; without it by start times).
+//! The kernel says who a thread is, not the peer: the process and its user by SO_PEERCRED (in our PID
+//! namespace), the thread by a search of that process for the number that the thread has in its own
+//! namespace (`hw::task::look_up`). So no peer can register threads of another process. At the end the
+//! daemon checks that no number has passed to another process meanwhile (SO_PEERPIDFD, Linux 6.5; otherwise start times).
 //!
-//! A search is needed for processes in containers alone, and reads /proc once per thread, 20 us each. It is done in steps:
+//! Only processes in containers need a search, which reads /proc once per thread, 20 us each. It is done in steps:
 //! a few threads per round, while others are served; one search per user at a time, the users in turn.
 //!
 //! Areas are made before they are needed, many at a time: to make one takes as long as the scheduler's programs may run,

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Recordings of real machines before the checkers that judge simulations ([`crate::check`]).
+//! Recordings of real machines, judged by the checkers of simulations ([`crate::check`]).
 //!
-//! Problem: the checkers know what a simulation says: every task from its begin, every change when it
-//! happens. A recording begins in the middle, and says what the scheduler takes a task for at its
-//! switches only.
+//! Problem: a simulation reports every task from its begin, and every change when it happens. A recording
+//! begins in the middle, and has a task's type only at its switches.
 //!
-//! Idea: nothing is a violation that was not seen. A task that is first seen running has just started, one that
+//! Idea: only what was seen can be a violation. A task that is first seen running has just started, one that
 //! starts without a wake-up was woken at that moment. A type counts from the switch that records it. A
 //! task that may not migrate now is one whose affinity is its CPU.
 //!
 //! What can be checked depends on who scheduled: order and liveness always; class, wide first and work conservation
-//! where the lane's scheduler ran, whose promises they are. The kernel's own scheduler leaves CPUs idle for
-//! some milliseconds beside waiting tasks, and may.
+//! where the lane's scheduler ran, which promises them. The kernel's own scheduler may leave CPUs idle for
+//! some milliseconds while tasks wait.
 //!
 //! Hidden tasks: some kernels let no program watch what certain tasks do (seen: process 1 of a virtual machine
 //! whose kernel shields it). They start and wake, and never stop; what runs next is not reported either. A task
