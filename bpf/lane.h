@@ -12,7 +12,7 @@
 
 /*
  * One CPU: what it is, what it does, what it has counted. Written by the CPU
- * itself but for class, shard and scope; read by all. Counters only grow.
+ * itself except class, shard and scope; read by all. Counters only grow.
  */
 struct tl_cpu {
 	/* what it is; by the loader before it applies the classes */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Leaving a CPU at the word of a tracing program.
+ * Leaving a CPU on request of a tracing program.
  *
  * Problem: a program at a uprobe or a system call sees that the current task
  * must go elsewhere. It runs with migration disabled, and the kick that it

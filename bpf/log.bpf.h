@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Where the recorder's programs write: a log per CPU, and a ring beside it.
+ * Where the recorder's programs write: a log per CPU, and a ring as well.
  *
  * Problem: a record of 24 bytes is written in a nanosecond, but the kernel's
  * ring buffer takes 25 to reserve and submit it: a lock, interrupts off and on,

@@ -4,7 +4,7 @@
  *
  * Problem: code of level 1 that shares cores with code of level 2 runs at the
  * clock of level 2. Classes of their own keep them apart, but divide the cores:
- * a class that is too small makes its work wait beside idle cores, and where
+ * a class that is too small makes its work wait while cores idle, and where
  * all wide work is of one level, cores of another are lost to it (split evenly,
  * a fifth to a third of its throughput).
  *

@@ -14,7 +14,7 @@
  *
  * Other CPUs serve a shared queue, too: so the tasks that count are this CPU's part
  * of them, nr_tasks / nr_cpus. Otherwise a task that is pinned to one of 16 CPUs
- * would get a 17th of it beside 16 tasks that have a CPU each.
+ * would get a 17th of it next to 16 tasks that have a CPU each.
  *
  * Service, not waiting: tasks that run for a moment at a time become heads of
  * their queue in turn, none of which has waited for long, so a rule that asks
@@ -51,7 +51,7 @@ enum tl_side {
 };
 
 /* By how much earlier a head must be due to go before the side whose turn it is:
- * long beside a slice, short beside TL_WAIT_NS. */
+ * long for a slice, short for TL_WAIT_NS. */
 #define TL_TURN_LATE_NS 200000000ull
 
 /* A CPU's balance between its sides. All zero is even. */

@@ -64,7 +64,7 @@ pub fn why_not(error: &Error) -> String {
     }
 }
 
-/// Opens the counters of a CPU as one group, in the order of levels, for who reads them himself.
+/// Opens the counters of a CPU as one group, in the order of levels, for callers that read them themselves.
 pub fn open(cpu: u32) -> io::Result<[File; LEVELS]> {
     let open = |level: usize, leader| {
         let config = LEVEL_EVENTS[level];

@@ -210,7 +210,7 @@ mod tests {
         child.wait().unwrap();
     }
 
-    /// Who holds it too long, because he does not run himself, loses it.
+    /// A holder that keeps it too long, because it does not run, loses it.
     #[test]
     fn it_goes_on_when_it_is_forgotten() {
         let mut child = sleeper();

@@ -22,7 +22,7 @@ pub const CPU_CYCLES: u64 = 0;
 pub const CPU_CLOCK: u64 = 0;
 /// PERF_COUNT_SW_TASK_CLOCK, of [`SOFTWARE`].
 pub const TASK_CLOCK: u64 = 1;
-/// [`Event::flags`]: exclude_kernel and exclude_hv, what everybody may count of himself.
+/// [`Event::flags`]: exclude_kernel and exclude_hv, what every user may count of their own tasks.
 pub const USER_ONLY: u64 = 1 << 5 | 1 << 6;
 /// [`Event::flags`]: inherit, so that processes which the thread starts from now on count too, in what it reads
 /// when they have ended.

@@ -23,7 +23,7 @@
 //!
 //! A waiter's node is read and written by others between its arrival in `tail` and its own departure from
 //! it: by its successor (`next`, once) and its predecessor as holder (`grant`, once). Both have happened when
-//! `lock_contended` returns, but for the wake-up of a sleeper, which needs the address only.
+//! `lock_contended` returns, except the wake-up of a sleeper, which needs only the address.
 //!
 //! Limits: first come first served means that a waiter which has lost its CPU delays all after it, and
 //! that every contended acquisition moves the lock to another core. `futex` does neither.

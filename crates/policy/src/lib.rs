@@ -373,7 +373,7 @@ plain! {
     queue_class = tlp_queue_class(queue: u32) -> u32;
     /// Steps in which a CPU of the class looks for work.
     nr_steps = tlp_nr_steps(class: u32) -> u32;
-    /// The step's queue beside the default queue.
+    /// The step's queue other than the default queue.
     step_queue = tlp_step_queue(class: u32, step: u32) -> u32;
     /// Step at which the class serves the queue; `nr_steps(class)` or more if never.
     queue_step = tlp_queue_step(class: u32, queue: u32) -> u32;

@@ -13,7 +13,7 @@
 use std::arch::asm;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Cycles of a round of the chain that the meter uses. Long beside the two instructions that count rounds, which a core
+/// Cycles of a round of the chain that the meter uses. Long next to the two instructions that count rounds, which a core
 /// without superscalar execution (an emulated one) does not hide: there the clock comes out 2 % low.
 pub(crate) const METER_ROUND: u32 = 100;
 

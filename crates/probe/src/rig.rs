@@ -13,7 +13,7 @@ const PAYLOAD_NS: f64 = 240.0;
 /// How long a meter slice in the block takes, ns: the clock in the block is a median over hundreds.
 const BLOCK_METER_NS: f64 = 80.0;
 /// In the last part of the block slices are so many times as long: from two lengths follows what each
-/// slice takes beside its work (`series.rs`).
+/// slice takes in addition to its work (`series.rs`).
 const LONGER: f64 = 3.0;
 /// That part, as a share of the block: half of what counts as settled (`repetition.rs`).
 const LONGER_SHARE: f64 = 1.0 / 6.0;

@@ -111,7 +111,7 @@ pub(crate) fn slices(header: &Header, trace: &Trace) -> Vec<Slice> {
     slices
 }
 
-/// What slices of one kind take beside their work; `None` if they do not end with longer ones, or with
+/// What slices of one kind take in addition to their work; `None` if they do not end with longer ones, or with
 /// too few.
 fn delay_ns(slices: &[Slice], places: &[usize]) -> Option<f64> {
     let work = |at: &usize| match slices[*at].work {

@@ -24,7 +24,7 @@ use crate::rig::{Machine, Order, Pace, ProbeError};
 const TSC_KHZ: f64 = 2_000_000.0;
 /// Reading the counter after a fence, ticks.
 const OVERHEAD_TICKS: f64 = 30.0;
-/// Scalar additions that fit beside a wide instruction in a cycle.
+/// Scalar additions that fit into a cycle with a wide instruction.
 const SCALAR_PER_CYCLE: f64 = 4.0;
 /// Time between two repetitions, in which the settled clock of before is forgotten, ns.
 const SETTLE_NS: f64 = 5_000_000.0;

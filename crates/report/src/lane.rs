@@ -208,7 +208,7 @@ mod tests {
         assert!(LaneStats::line_head().len() <= 120, "{}", LaneStats::line_head().len());
     }
 
-    /// The document has its schema first and the statistics beside it.
+    /// The document has its schema first and the statistics next to it.
     #[test]
     fn json_round_trip() {
         let stats = LaneStats { wide_cpus: Some(2), ..LaneStats::default() };

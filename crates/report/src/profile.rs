@@ -60,7 +60,7 @@ pub struct LevelProfile {
     pub held: u64,
 }
 
-/// The truth beside a profile.
+/// Ground truth, shown with a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProfileTruth {
     /// As [`ProfileReport::reduced_pct`].

@@ -16,7 +16,7 @@ pub struct TraceEvents<W> {
     first: bool,
 }
 
-/// What an event has to say beside its name.
+/// What an event has besides its name.
 #[derive(Clone, Copy, Debug)]
 pub enum Arg<'a> {
     /// A number.

@@ -154,7 +154,7 @@ impl Predecessors {
     }
 }
 
-/// Reached blocks, each after those it leads to (but for back edges).
+/// Reached blocks, each after those it leads to (except back edges).
 fn postorder(graph: &Graph) -> Vec<u32> {
     let mut order = Vec::new();
     let mut seen = vec![false; graph.blocks.len()];

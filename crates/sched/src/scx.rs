@@ -199,7 +199,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Count what levels cost the code beside, or do not (bpf/exposure.bpf.h).
+    /// Count what levels cost other code, or do not (bpf/exposure.bpf.h).
     pub fn watch_exposure(&mut self, watch: bool) {
         // SAFETY: a field of the mapped section; the kernel only reads it.
         unsafe { ptr::write_volatile(&raw mut self.bss_mut().watches, watch.into()) };

@@ -11,7 +11,7 @@
 //! | order | tasks start when runnable, once, on CPUs that are online and theirs |
 //! | class | a wide task starts on a CPU of its level, or the highest class that it reaches; if that changes, it leaves within a moment |
 //! | liveness | no task waits longer than a bound |
-//! | conservation | no CPU idles for more than a moment beside a task that waits and fits |
+//! | conservation | no CPU idles for more than a moment while a task waits that fits |
 //! | wide first | no guest keeps a wide CPU for more than a tick while wide work waits that fits |
 //!
 //! "A moment" is what interrupts and idle exits take, "a tick" what a lost occasion costs; both are

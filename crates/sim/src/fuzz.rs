@@ -169,7 +169,7 @@ pub(crate) fn config(rng: &mut Rng, sys: &Sys) -> LaneConfig {
         context_switch: some(),
         timeout: some(),
     };
-    // beside the series, so that seeds mean what they meant
+    // outside of the series, so that seeds mean what they meant
     let rest_below_ns = rng.clone().below(1_000_000);
     let mut ms = |most: u64| 100_000 + rng.below(most * 1_000_000);
     let cfg = Cfg {
@@ -291,7 +291,7 @@ fn program(rng: &mut Rng, serves: bool) -> Vec<Step> {
 fn wide(b: Builder, code: u16, rng: &mut Rng) -> Builder {
     let level = 1 + rng.below(3) as u8;
     let b = b.step(Step::WideBegin { level }).work(code, dist(rng, 900_000));
-    // beside the series, so that seeds mean what they meant
+    // outside of the series, so that seeds mean what they meant
     let mut word = rng.clone();
     let rest_ns = if word.below(2) == 0 { 0 } else { word.below(2_000_000) };
     b.step(Step::WideEnd { rest_ns })

@@ -163,7 +163,7 @@ pub struct Workload {
     pub groups: Vec<Group>,
     /// Sources of requests.
     pub sources: Vec<Source>,
-    /// Message queues beside the inboxes.
+    /// Message queues besides the inboxes.
     pub nr_queues: usize,
     /// Locks.
     pub locks: Vec<LockKind>,

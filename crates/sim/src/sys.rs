@@ -13,7 +13,7 @@ pub const NO_TASK: Tid = u32::MAX;
 /// "No CPU".
 pub const NO_CPU: u16 = u16::MAX;
 
-/// Where a CPU sits; indices in topology order but for the CPU itself.
+/// Where a CPU sits; indices in topology order except for the CPU itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Its core.

@@ -78,7 +78,7 @@ pub struct Task {
     pub kernel: bool,
     /// Its begins and ends are all recorded.
     pub followed: bool,
-    /// It has ended, but for its last switch.
+    /// It has ended, except for its last switch.
     exited: bool,
     state: State,
     marks: Marks,

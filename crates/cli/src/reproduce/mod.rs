@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane reproduce`: the papers' figures beside simulated ones.
+//! `turbolane reproduce`: the papers' figures next to simulated ones.
 //!
 //! Which scenario models which workload of which paper, and which scheduler which prototype,
 //! is in `plan.rs`; figures that are no measure of a configuration are in `figures.rs`; what DIM says
@@ -198,7 +198,7 @@ impl Simulated for Results<'_> {
 
     fn figure(&self, id: &str) -> Option<f64> {
         let turbolane = matches!(self.instead, Instead::Turbolane);
-        // TURBO's strategies are the library's own: there is nothing of ours beside them
+        // TURBO's strategies are the library's own: there is nothing of ours to compare
         let boosted = || locks::figure(id).or_else(|| boost::figure(id, self.instead));
         dvfs::figure(id, self.instead)
             .or_else(|| score::figure(id, self.instead))

@@ -73,7 +73,7 @@ pub struct Replay {
     pub active_cores: usize,
     /// Clock by level.
     pub clock_khz: Vec<u32>,
-    /// The whole input beside the timelines.
+    /// Random seed.
     pub seed: u64,
     /// Policy by policy, what the others are compared with first.
     pub runs: Vec<ReplayRun>,

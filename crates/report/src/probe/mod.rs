@@ -50,7 +50,7 @@ pub struct ProbeReport {
     pub schema: u32,
     /// Brand string, or the id of a simulated CPU.
     pub machine: String,
-    /// The whole input beside the machine.
+    /// Random seed.
     pub seed: u64,
     /// Why the measurement is not complete; `null` if every interval is narrow enough.
     pub partial: Option<String>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Published figures beside simulated ones: what `turbolane reproduce` says.
+//! Published figures next to simulated ones: what `turbolane reproduce` says.
 //!
 //! Problem: the papers print losses, gains, megabytes per second and rankings; a simulation of one
 //! configuration yields throughput, CPU time, a clock. Whoever computes one from the other by hand
@@ -98,7 +98,7 @@ pub struct PaperResult {
     pub orders: Vec<OrderResult>,
 }
 
-/// One row beside ours.
+/// One row next to ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RowResult {
     /// As published.
@@ -128,7 +128,7 @@ pub struct WhatIf {
     pub explains: bool,
 }
 
-/// One ranking beside ours.
+/// One ranking next to ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OrderResult {
     /// As published.
@@ -163,7 +163,7 @@ pub struct Score {
 }
 
 impl Reproduction {
-    /// The papers' figures beside those of `simulated`.
+    /// The papers' figures next to those of `simulated`.
     pub fn new(papers: &[Paper], simulated: &dyn Simulated, seed: u64) -> Self {
         let results: Vec<_> = papers.iter().map(|paper| compare(paper, simulated)).collect();
         let mut score = Score::default();

@@ -25,7 +25,7 @@ pub struct SimReport {
     pub scenario: String,
     /// What it shows, in a sentence.
     pub about: String,
-    /// The whole input beside the scenario: the same seed gives the same report.
+    /// Random seed: the same scenario and seed give the same report.
     pub seed: u64,
     /// The runs, those of one machine together, what the others are compared with first.
     pub runs: Vec<SimRun>,

@@ -3,7 +3,7 @@
 //!
 //! Problem: what a daemon changed on other programs' threads outlives it. On `kill -9` it can
 //! restore nothing, and threads would stay confined to a part of the machine for as long as they
-//! live. (The library does restore, but only a thread that comes by; many never open a section
+//! live. (The library does restore, but only a thread that opens a section; many never open a section
 //! again.)
 //!
 //! Idea: a second process, the keeper, forked at the start, waits for the daemon's end, which it

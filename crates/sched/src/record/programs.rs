@@ -29,7 +29,7 @@ use crate::scx::test_run;
 const BUFFER_BYTES_MIN: usize = 4096;
 const RING_BYTES_MIN: usize = 4096;
 
-/// What may be recorded beside what the user asks for.
+/// What may be recorded in addition to what the user requests.
 #[derive(Clone, Copy)]
 struct Wanted {
     /// Changes of affinities.

@@ -99,7 +99,7 @@ struct Task {
     affinity: Mask,
     /// Its affinity is recorded as the CPU that it may not leave now.
     bound: bool,
-    /// Its number has ended: it has, but for its last switch, or goes on under another.
+    /// Its number has ended: it has ended except for its last switch, or goes on under another.
     exited: bool,
     /// A stop of it was recorded: it is not hidden.
     told: bool,

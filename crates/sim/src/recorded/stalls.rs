@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The time of a machine whose CPUs stop from time to time.
 //!
-//! Problem: a virtual CPU that its host does not run looks like a broken promise: it idles beside a task that
-//! was sent to it, or runs a guest beside wide work, for as long as the host pleases. No bound is right for
+//! Problem: a virtual CPU that its host does not run looks like a broken promise: it idles while a task waits that
+//! was sent to it, or runs a guest while wide work waits, for as long as the host likes. No bound is right for
 //! that: one that forgives the host forgives the scheduler.
 //!
 //! Idea: the clock that the checkers see stops while any CPU does. What one CPU leaves undone can be what
