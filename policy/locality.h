@@ -19,7 +19,7 @@
  *
  * A task waits in the shard of its last CPU, if there is a CPU for it in it.
  *
- * Each TL_HELP_EVERYth time a CPU that looks for work compares the
+ * Every TL_HELP_EVERYth time, a CPU that looks for work compares the
  * head of its shard's queue with that of one other shard, another one each time.
  * Keys (clock.h) are times at which tasks are due, so a shard whose head has been
  * due for longer has more work per CPU. If it is longer by more than a slice, the
