@@ -49,7 +49,7 @@ pub const SCHEMA: u32 = 1;
 pub struct Document<T> {
     /// See [`SCHEMA`].
     pub schema: u32,
-    /// The contents: its keys stand beside `schema`.
+    /// The contents: its keys are next to `schema`.
     #[serde(flatten)]
     pub body: T,
 }

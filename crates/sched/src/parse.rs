@@ -79,7 +79,7 @@ fn scale(whole: &str, fraction: &str, unit_ns: u64) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(unit_ns)?.checked_add(parts_ns / denominator)
 }
 
-/// What somebody who wrote `text` may have meant.
+/// What someone who wrote `text` may have meant.
 fn duration_example(text: &str) -> String {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("{text}us, {text}ms or {text}s")
@@ -266,7 +266,7 @@ impl FromStr for MinArg {
     }
 }
 
-/// Splits at the last colon that stands alone, so that a name such as `ns::function` stays whole.
+/// Splits at the last single colon, so that a name such as `ns::function` stays whole.
 fn split_file(text: &str) -> Option<(&str, &str)> {
     let bytes = text.as_bytes();
     let alone = |at: usize| {

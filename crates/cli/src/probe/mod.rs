@@ -185,7 +185,7 @@ fn measure(args: &ProbeArgs) -> Result<ProbeReport, Failure> {
     let report = analyse(&recording.header, &recording.traces);
     match recording.end {
         End::Failed(error) => {
-            // What is known stands before what went wrong.
+            // What is known comes before what went wrong.
             show(args.json, || json_line(&report), |width| report.text(width))?;
             Err(failure(error))
         }

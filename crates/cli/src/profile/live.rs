@@ -236,7 +236,7 @@ impl Load for Live {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.signals.recv_timeout(left) {
-                // The end of a child is none of the user's wishes.
+                // The end of a child is no request of the user.
                 Ok(SIGCHLD) => {}
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => {
                     self.ended = Some(Ended::Signal);
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(grown(&[1, 2, 3], &[4, 2, 1]), [3, 0, 0]);
     }
 
-    /// Ourselves, the first process, threads of the kernel and nobody are not stopped.
+    /// Ourselves, the first process, threads of the kernel and no one are not stopped.
     #[test]
     fn who_must_not_be_stopped_fails() {
         let why = |pid: u32| format!("{:?}", may_be_stopped(pid).unwrap_err());

@@ -2,7 +2,7 @@
 //! `turbolane scan`: which functions of programs and libraries can raise the licence level.
 //!
 //! Reads files, folders, or the executable memory of a process ([`input`]), and writes marks for
-//! `turbolane run` ([`marks`]). Changes nothing, needs no root but for other users' processes.
+//! `turbolane run` ([`marks`]). Changes nothing, needs root only for other users' processes.
 
 mod input;
 mod marks;

@@ -26,7 +26,7 @@ fn distance_if_near(wanted: &str, name: &str) -> Option<usize> {
             return Some(distance);
         }
     }
-    // Behind every name that is merely mistyped: a fragment of a longer one.
+    // After every name that is merely mistyped: a fragment of a longer one.
     let fragment = wanted.len() >= 4 && (name.contains(wanted) || wanted.contains(name));
     fragment.then_some(limit + difference).filter(|_| name.len() >= 4)
 }
