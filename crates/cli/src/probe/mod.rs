@@ -105,7 +105,7 @@ measured: no invariant counter, no wide instructions, or never quiet.
 
 Examples:
   turbolane probe --quick
-  turbolane probe --machine-file here.toml && turbolane sim sfma-nginx --machine here.toml
+  turbolane probe --machine-file here.toml && turbolane sim nginx-x265 --machine here.toml
   turbolane probe --raw samples.jsonl --html clock.html
   turbolane probe --replay samples.jsonl --json
   turbolane probe --simulate xeon-gold-6130";
