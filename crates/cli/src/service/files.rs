@@ -148,7 +148,7 @@ pub(super) fn unchangeable(path: &Path, error: &io::Error) -> Failure {
         ErrorKind::ReadOnlyFilesystem => Failure::unsupported(Problem::new(
             what,
             "the file system is read-only",
-            "add the file and the unit to the image of this machine, or run turbolane run --config FILE by its own means",
+            "put the file into the image of this machine, or start turbolane run --config FILE yourself",
         )),
         ErrorKind::PermissionDenied => {
             Failure::unsupported(Problem::new(what, "only root may change it", "run it with sudo"))
