@@ -13,6 +13,7 @@ mod recorded;
 mod recorded_levels;
 mod sample;
 mod scan;
+mod service;
 mod socket;
 mod top;
 

@@ -28,6 +28,7 @@ pub mod record;
 pub mod reproduce;
 pub mod sample;
 pub mod scan;
+pub mod service;
 pub mod settings;
 pub mod sim;
 pub mod stats;

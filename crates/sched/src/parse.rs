@@ -23,6 +23,7 @@ use std::str::FromStr;
 use crate::config::{
     Components, Mark, MarkSite, MinArg, Mode, Remigrate, Scores, TrapMode, Unclassified, WideCpus,
 };
+use crate::near::did_you_mean;
 
 /// Why a text is no setting. Printed as "why; next": the caller says which setting it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -325,7 +326,8 @@ macro_rules! words {
                     $($word => Ok($type::$variant),)+
                     _ => refuse(
                         format!("\"{text}\" is not one of its values"),
-                        concat!("choose from:" $(, " ", $word)+),
+                        did_you_mean(text, [$($word),+].into_iter())
+                            + concat!("choose from:" $(, " ", $word)+),
                     ),
                 }
             }
