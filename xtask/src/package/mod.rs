@@ -59,6 +59,11 @@ pub(crate) fn build() -> Result<Built> {
     Ok(Built { deb, tarball, binary_bytes })
 }
 
+/// Why the package cannot be tried on this machine; `None` if it can.
+pub(crate) fn why_not() -> Result<Option<String>> {
+    purge::why_not()
+}
+
 /// The stage `package` of `./x test`: what it found, and whether all is well.
 pub(crate) fn check() -> Result<(bool, String, String)> {
     let built = build()?;
