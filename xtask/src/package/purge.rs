@@ -29,7 +29,7 @@ const NEEDS: &str = r#"d=$(mktemp -d); trap 'rmdir "$d"' EXIT; mount -t cgroup2 
 mkdir "$d/turbolane-look-$$"; rmdir "$d/turbolane-look-$$"; umount "$d""#;
 
 /// Why no container can be made here, such as within another one; `None` if it can.
-pub(super) fn why_not() -> Result<Option<String>> {
+pub(crate) fn why_not() -> Result<Option<String>> {
     let mut look = Command::new("unshare");
     look.args(["--mount", "--propagation", "private", "--pid", "--fork", "--cgroup"]);
     let done = look.args(["sh", "-euc", NEEDS]).output().context("cannot execute unshare")?;
