@@ -146,8 +146,9 @@ pub(crate) fn main(args: RunArgs) -> Result<ExitCode, Failure> {
     if config.trap == Components::Avx512 && !args.command.is_empty() && !args.plain_glibc {
         plan.notes.push(GLIBC_NOTE.into());
     }
-    if !args.command.is_empty() {
-        plan.notes.extend(preflight::affinity_note(&config, &facts));
+    if let (false, Some(own)) = (args.command.is_empty(), facts.rights.cpus) {
+        let whose = "the command's affinity";
+        plan.notes.extend(preflight::affinity_note(&config, &facts, whose, own));
     }
     if args.machine.is_none() {
         plan.notes.extend(preflight::group_note(plan.mode, settings.ignore_group_limits)?);

@@ -25,6 +25,8 @@ use crate::terminal;
 /// The unit, for the place where packages install the program.
 const UNIT_TEXT: &str = include_str!("../../../../dist/turbolane.service");
 const PACKAGED_PROGRAM: &str = "/usr/bin/turbolane";
+/// systemd.
+const FIRST_PROCESS: u32 = 1;
 
 /// Separate wide code as a service, now and after each boot
 ///
@@ -67,8 +69,14 @@ pub(crate) fn main(args: &EnableArgs) -> Result<ExitCode, Failure> {
         return already_active(&args.settings);
     }
     let facts = read_facts(open(None)?.as_ref())?;
-    let plan = preflight::check(&with_listed_marks(&settings)?, &facts)?;
-    preflight::group_note(plan.mode, settings.ignore_group_limits)?;
+    let config = with_listed_marks(&settings)?;
+    let mut plan = preflight::check(&config, &facts)?;
+    plan.notes.extend(preflight::group_note(plan.mode, settings.ignore_group_limits)?);
+    // What services inherit, unless their units say otherwise.
+    if let Ok(affinity) = hw::task::get_affinity(FIRST_PROCESS) {
+        let whose = "the affinity that a service has from systemd";
+        plan.notes.extend(preflight::affinity_note(&config, &facts, whose, affinity));
+    }
     let mut written = Written::default();
     if let Err(failure) = install(&settings, is_new, &places, &mut written) {
         written.take_back();
