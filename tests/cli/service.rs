@@ -115,6 +115,7 @@ fn stderr(output: &Output) -> String {
 
 const SETTINGS: &str = "etc/turbolane.toml";
 const UNIT: &str = "etc/systemd/system/turbolane.service";
+const DROP_IN: &str = "etc/systemd/system/turbolane.service.d/metrics.conf";
 /// Fits every machine that has two cores, and any kernel.
 const FLAGS: [&str; 5] = ["enable", "--mode", "affinity", "--slice-wide", "10ms"];
 
@@ -190,6 +191,33 @@ fn files_of_others_are_kept() {
     assert!(String::from_utf8_lossy(&disabled.stdout).contains("kept"));
     assert_eq!(fs::read_to_string(machine.path(SETTINGS)).unwrap(), theirs);
     assert!(!machine.path(UNIT).exists());
+}
+
+/// With metrics the service may write to their folder and to no other one, whoever wrote the unit; `disable` takes that
+/// back. A folder that is not there is refused.
+#[test]
+fn the_service_may_write_its_metrics() {
+    let Some(machine) = machine() else { return };
+    let before = machine.files();
+    let folder = machine.path("etc");
+    let metrics = folder.join("a.prom").display().to_string();
+    let missing = folder.join("no/a.prom").display().to_string();
+    let with = |path: &str| machine.run(&[&FLAGS[..], &["--metrics", path]].concat());
+    assert_eq!(with(&missing).status.code(), Some(2));
+    machine.set("fail", "start");
+    assert_eq!(with(&metrics).status.code(), Some(2));
+    assert_eq!(machine.files(), before);
+    let own_folder = machine.path(DROP_IN);
+    assert!(!own_folder.parent().unwrap().exists());
+    machine.set("fail", "nothing");
+    let enabled = with(&metrics);
+    assert!(enabled.status.success(), "{}", stderr(&enabled));
+    let text = fs::read_to_string(&own_folder).unwrap();
+    assert!(text.contains(&format!("\nReadWritePaths={}\n", folder.display())), "{text}");
+    machine.set("show", ENABLED);
+    assert!(machine.run(&["disable"]).status.success());
+    assert_eq!(machine.files(), before);
+    assert!(!own_folder.parent().unwrap().exists());
 }
 
 /// The unit of a package is used; no second one is written over it.

@@ -18,6 +18,7 @@ mod mark_files;
 mod probe;
 mod profile;
 mod record;
+mod replacement;
 mod reproduce;
 mod run;
 mod sample;

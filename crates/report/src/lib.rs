@@ -19,6 +19,7 @@ pub mod doctor;
 pub mod dvfs;
 pub mod lane;
 pub mod locks;
+pub mod metrics;
 mod page;
 pub mod papers;
 pub mod probe;
