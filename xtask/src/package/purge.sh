@@ -118,7 +118,7 @@ serve() {
 	inside test ! -e /srv/turbolane.prom
 	# Purged while it runs, and with settings of the operator.
 	inside cp /usr/share/doc/turbolane/examples/turbolane.toml /etc/turbolane.toml
-	inside sed -i 's/^# mode = .*/mode = "affinity"/' /etc/turbolane.toml
+	inside sed -i 's/^# mode = .*/mode = "affinity"/; s,^# metrics = .*,metrics = "/srv/turbolane.prom",' /etc/turbolane.toml
 	inside turbolane enable
 	inside turbolane status
 }
