@@ -17,6 +17,7 @@ pub mod advise;
 pub mod ctl;
 pub mod doctor;
 pub mod dvfs;
+pub mod fleet;
 pub mod lane;
 pub mod locks;
 pub mod metrics;
