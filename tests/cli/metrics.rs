@@ -112,6 +112,10 @@ fn metrics_last_as_long_as_the_run() {
     let (mut run, written) = measured_run(&path);
     assert!(written.contains(",mode=\"affinity\"} 1\n"), "{written}");
     assert!(names(&written).contains("turbolane_interval_seconds_total"), "{written}");
+    // A run that is refused leaves the file of the one that holds the lane.
+    let refused = affinity_run().arg("--metrics").arg(&path).args(["--", "true"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(path.exists());
     let asked = turbolane().args(["stats", "--openmetrics"]).output().unwrap();
     let asked = text(&asked.stdout);
     assert!(asked.ends_with("# EOF\n"), "{asked}");

@@ -72,6 +72,12 @@ pub(crate) fn name_note(path: &Path) -> Option<String> {
     })
 }
 
+/// Refuses a place where this process can make no file. For a moment there is one.
+pub(super) fn check_writable(path: &Path) -> Result<(), Failure> {
+    check(path)?;
+    replacement(path, b"").map(drop).map_err(|error| unwritable(path, &error))
+}
+
 fn folder(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent.into(),
@@ -89,10 +95,8 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Starts the thread; fails if no file can be made there.
+    /// Starts the thread. The caller holds the lane: at the end the file is removed, which must not be another run's.
     pub(super) fn start(path: &Path) -> Result<Self, Failure> {
-        check(path)?;
-        replacement(path, b"").map_err(|error| unwritable(path, &error))?;
         let (texts, written) = sync_channel(1);
         let (alive, removed) = channel();
         let path = path.to_owned();
@@ -173,8 +177,10 @@ mod tests {
         }
         assert!(why(folder.path()).contains("directory"));
         assert!(why(&folder.path().join("no/a.prom")).contains("there is no folder"));
-        assert!(Metrics::start(&path).is_err());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(check_writable(&path).is_err());
+        fs::remove_file(&path).unwrap();
+        check_writable(&path).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     /// The last text is in the file until the run ends; then nothing is left, also not of a new file.

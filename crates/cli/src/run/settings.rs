@@ -365,6 +365,7 @@ mod tests {
             &["--tiers"],
             &["--marks", "f"],
             &["--metrics", "a.prom"],
+            &["--mark", "a:f"],
         ] {
             assert!(chosen(args).is_any_given(), "{args:?}");
         }

@@ -16,7 +16,7 @@ use sched::config::Config;
 use sched::lane::Lane;
 use sched::scx::{Ended, Fault};
 
-use super::metrics::Metrics;
+use super::metrics::{self, Metrics};
 use super::notify::Manager;
 use crate::command::{Supervised, exit_code, watch_signals};
 use crate::failure::{Failure, tell, unwritable};
@@ -60,8 +60,9 @@ enum End {
 pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
     let signals = watch_signals()?;
     run.times.as_deref().map_or(Ok(()), check_writable)?;
-    let metrics = run.metrics.as_deref().map(Metrics::start).transpose()?;
+    run.metrics.as_deref().map_or(Ok(()), metrics::check_writable)?;
     let lane = Lane::start(run.config.clone(), run.fault)?;
+    let metrics = run.metrics.as_deref().map(Metrics::start).transpose()?;
     let started = started(&lane);
     if !run.quiet {
         tell(&started);
