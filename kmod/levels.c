@@ -37,6 +37,7 @@
 #include <asm/fpu/types.h>
 #include <asm/intel-family.h>
 
+#include "settings.h"
 #include "trap.h"
 
 /* The power control unit takes up to 500 us to grant a licence (THESIS 2.2). */
@@ -83,7 +84,7 @@ static bool can_count(unsigned int level)
 void tlt_levels_open(unsigned int cpu)
 {
 	struct tlt_cpu *c = per_cpu_ptr(&tlt_cpu, cpu);
-	unsigned int level = tlt_wide_level();
+	unsigned int level = tlt_setting(&tlt_wide_level);
 	struct perf_event_attr attr = {
 		.type = PERF_TYPE_RAW,
 		.size = sizeof(attr),
@@ -138,7 +139,7 @@ void tlt_levels_follow(const struct cpumask *armed)
 		struct tlt_cpu *c = per_cpu_ptr(&tlt_cpu, cpu);
 
 		if (!cpumask_test_cpu(cpu, armed) ||
-		    c->level_counted != tlt_wide_level())
+		    c->level_counted != tlt_setting(&tlt_wide_level))
 			tlt_levels_close(cpu);
 		if (cpumask_test_cpu(cpu, armed))
 			tlt_levels_open(cpu);
@@ -212,7 +213,7 @@ void tlt_stretch_begins(struct tlt_cpu *c)
 	WRITE_ONCE(s->nr, s->nr + 1);
 	s->siblings_nr = stretches_of_siblings(now_ns);
 	s->certain = s->siblings_nr != -1 && now_ns >= s->settled_ns &&
-		     c->level_counted == tlt_wide_level() &&
+		     c->level_counted == tlt_setting(&tlt_wide_level) &&
 		     is_low(c, &s->from_cycles);
 }
 

@@ -8,7 +8,7 @@
  * off, so a look must be cheap and take no lock: hash lists under RCU. A task's
  * own note cannot go away under it.
  *
- * Allocation is atomic and may fail. The caller copes (trap.c): forward
+ * Allocation is atomic and may fail. The caller copes (periods.c): forward
  * progress must not depend on memory.
  */
 #include <linux/hash.h>

@@ -13,7 +13,7 @@
  * nothing is emulated. A probe costs microseconds.
  *
  * XSAVE and XRSTOR have the probe themselves. The kernel executes them out of line,
- * and XCR0 is not reduced before it says that this is done (trap.c,
+ * and XCR0 is not reduced before it says that this is done (periods.c,
  * steps_over_probe()), however long it takes. The kernel cannot probe an XGETBV
  * itself (its single-stepping knows no 0F 01), so the place is an instruction before
  * it on the same path, and only the period covers it: a task whose CPU is taken away

@@ -18,15 +18,9 @@
  * opcode costs one more fault and gets the same SIGILL. Whatever the decoder says, the instruction is
  * restarted; nothing but the restart decides whether it is legal.
  *
- * Forward progress. A trapped task runs with the full XCR0 for a while
- * wherever it is: for hold_ns if it was steered (the scheduler may have to
- * leave it here: pinned, or the wide CPUs busy), for grace_ns otherwise. The
- * time is the task's, not the CPU's: a note that a switch clears makes a
- * livelock (seen: 300,000 traps). It ends early when the task migrates to a
- * CPU that withholds nothing, so that it is caught again when it comes back.
- * If it is sent back before it has executed anything there, STUCK_MOVES times
- * in a row, it gets STUCK_NS on the CPU it comes back to. Without memory for a
- * note, the CPU keeps the full XCR0.
+ * Forward progress. A trapped task runs with the full XCR0 for a while, for
+ * hold_ns if it was steered (the scheduler may have to leave it here: pinned, or
+ * the wide CPUs busy), for grace_ns otherwise; see periods.c.
  *
  * Modes. count: counts and logs, sends no event. grace: as drawn above. steer:
  * sends the event for everything that needs a withheld component (SYSTOR 3.2).
@@ -40,294 +34,31 @@
  * report what it knows (TLT_IOC_LEARN). For a program that mixes both all the
  * time, it is best to disable the light use by glibc's tunables
  * (docs/kernel-module.md).
- *
- * Programs also check the CPU's features with XGETBV, and size XSAVE buffers by
- * CPUID.0DH, which depends on XCR0. Neither faults. Most programs check when they
- * start: after execve a task has the full XCR0 for exec_grace_ns of its own CPU
- * time, not of elapsed time, because it may wait longer than that for a CPU.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/kdebug.h>
 #include <linux/kernel.h>
-#include <linux/moduleparam.h>
 #include <linux/ratelimit.h>
 #include <linux/sched/clock.h>
 #include <linux/time64.h>
 #include <linux/uaccess.h>
-#include <linux/uprobes.h>
 #include <asm/ptrace.h>
 #include <asm/trapnr.h>
 
 #include "ahead.h"
 #include "decode.h"
+#include "settings.h"
 #include "trap.h"
 
 #define CREATE_TRACE_POINTS
 #include "turbolane_trap_event.h"
-
-/* ---- settings ---- */
-
-enum mode {
-	MODE_COUNT,
-	MODE_GRACE,
-	MODE_STEER
-};
-
-static const char *const mode_names[] = {"count", "grace", "steer"};
-static int mode = MODE_GRACE;
-
-static int set_mode(const char *text, const struct kernel_param *param)
-{
-	int found = sysfs_match_string(mode_names, text);
-
-	if (found < 0)
-		return found;
-	WRITE_ONCE(mode, found);
-	return 0;
-}
-
-static int get_mode(char *text, const struct kernel_param *param)
-{
-	return sysfs_emit(text, "%s\n", mode_names[READ_ONCE(mode)]);
-}
-
-static const struct kernel_param_ops mode_ops = {.set = set_mode,
-						 .get = get_mode};
-module_param_cb(mode, &mode_ops, NULL, 0644);
-MODULE_PARM_DESC(mode, "count, grace (default) or steer");
-
-/* A number in a range. */
-struct bounded {
-	unsigned int value, least, most;
-};
-
-static int set_bounded(const char *text, const struct kernel_param *param)
-{
-	struct bounded *b = param->arg;
-	unsigned int value;
-	int err = kstrtouint(text, 0, &value);
-
-	if (err)
-		return err;
-	if (value < b->least || value > b->most)
-		return -ERANGE;
-	WRITE_ONCE(b->value, value);
-	return 0;
-}
-
-static int get_bounded(char *text, const struct kernel_param *param)
-{
-	struct bounded *b = param->arg;
-
-	return sysfs_emit(text, "%u\n", READ_ONCE(b->value));
-}
-
-static const struct kernel_param_ops bounded_ops = {.set = set_bounded,
-						    .get = get_bounded};
-
-#define SETTING(name, preset, min, max, text)             \
-	static struct bounded name = {preset, min, max};  \
-	module_param_cb(name, &bounded_ops, &name, 0644); \
-	MODULE_PARM_DESC(name,                            \
-			 text " (" #min ".." #max ", default " #preset ")")
-
-SETTING(wide_level, 2, 1, 3, "licence level from which an instruction is wide");
-/* One trap and restart costs about 1 us: 0.1 % of a millisecond. */
-SETTING(grace_ns, 1000000, 10000, 1000000000, "full XCR0 after light use");
-/* About seven relax times of Skylake-SP (670 us): what the level costs anyway. */
-SETTING(hold_ns, 5000000, 10000, 1000000000,
-	"full XCR0 for a steered task left here");
-/* ld.so of a large program needs some 10 ms. */
-SETTING(exec_grace_ns, 20000000, 0, 1000000000,
-	"full XCR0 after execve, in CPU time");
-/* 5,000 traps and moves, at 2 us each, are 1 % of a CPU. */
-SETTING(traps_per_s_max, 5000, 1, 1000000,
-	"per task; then left full to the end of the second");
-
-/* A few moves for nothing, then time for some instructions. */
-#define STUCK_MOVES 8
-#define STUCK_NS 50000
-
-/* se.sum_exec_runtime is up to date at the last tick or switch only. */
-#define RUNTIME_LAG_NS (2 * TICK_NSEC)
-
-unsigned int tlt_wide_level(void)
-{
-	return READ_ONCE(wide_level.value);
-}
 
 /*
  * Grace for processes that have no wide code: ten traps a second cost nothing.
  * A thread whose process maps wide code goes unseen for so long at most.
  */
 #define KNOWN_LIGHT_NS 100000000ULL
-
-/* ---- periods with the full XCR0 ---- */
-
-static void leave_full(struct tlt_cpu *c, struct tlt_task *t, u64 now_ns,
-		       u64 period_ns)
-{
-	if (t)
-		t->full_until_ns = now_ns + period_ns;
-	else
-		c->skip_until_ns = now_ns + period_ns;
-}
-
-/*
- * Whether the task, which is the current one, is on its way out of the trap that
- * gave it its period: that has only begun, and the clock need not be asked. A note
- * of a task that was switched out in between falls to the next one that returns
- * here; if that is the same task, it is left full once more at most.
- */
-static bool comes_from_trap(struct tlt_cpu *c, const struct tlt_task *t)
-{
-	bool same = t && c->just_trapped == t;
-
-	c->just_trapped = NULL;
-	return same && t->full_until_ns;
-}
-
-/*
- * Whether the current task is about to execute an instruction that has a probe, out
- * of line. That may be an XSAVE or XRSTOR. A period from the probe on would not do:
- * however long it is, it can be over before the instruction is executed, if interrupts
- * or the host take the CPU away in between. The kernel clears this when the step has
- * been made, or has been taken back.
- */
-static bool steps_over_probe(void)
-{
-	return unlikely(current->utask) && current->utask->active_uprobe;
-}
-
-/* Whether the current task returns to user mode with the full XCR0. */
-bool tlt_runs_full(struct tlt_cpu *c)
-{
-	struct tlt_task *t;
-	u64 now_ns;
-
-	if (steps_over_probe())
-		goto full;
-	if (unlikely(c->skip_until_ns)) {
-		if (local_clock() < c->skip_until_ns)
-			goto full;
-		c->skip_until_ns = 0;
-	}
-	t = tlt_task_find(current);
-	if (c->just_trapped && comes_from_trap(c, t))
-		goto full;
-	if (!t || (!(t->full_until_ns | t->full_until_run_ns) &&
-		   t->vain_moves < STUCK_MOVES))
-		return false;
-	now_ns = local_clock();
-	if (unlikely(t->vain_moves >= STUCK_MOVES)) {
-		t->vain_moves = 0;
-		t->full_until_ns = now_ns + STUCK_NS;
-	}
-	if (now_ns < t->full_until_ns)
-		goto full;
-	t->full_until_ns = 0;
-	if (!t->full_until_run_ns)
-		return false;
-	if (current->se.sum_exec_runtime < t->full_until_run_ns)
-		goto full;
-	t->full_until_run_ns = 0;
-	return false;
-full:
-	c->counters.grace_returns++;
-	return true;
-}
-
-/* The current task sees the full XCR0 for so much of its CPU time, from now on. */
-static void full_for(u64 grace_ns)
-{
-	struct tlt_task *t = tlt_task_get(current);
-
-	if (!t) {
-		unsigned long flags;
-
-		local_irq_save(flags);
-		this_cpu_write(tlt_cpu.skip_until_ns, local_clock() + grace_ns);
-		tlt_full(TLT_FULL_TRAP);
-		local_irq_restore(flags);
-		return;
-	}
-	WRITE_ONCE(t->full_until_run_ns,
-		   max(t->full_until_run_ns, current->se.sum_exec_runtime +
-						     grace_ns +
-						     RUNTIME_LAG_NS));
-	tlt_full(TLT_FULL_TRAP);
-}
-
-/* It has just started, or is about to look. */
-void tlt_full_for_a_while(void)
-{
-	u64 grace_ns = READ_ONCE(exec_grace_ns.value);
-
-	if (grace_ns)
-		full_for(grace_ns);
-}
-
-/* XGETBV follows its probe at once. XSAVE and XRSTOR need no period: steps_over_probe(). */
-#define SITE_NS 1000000ULL
-
-/* Before an instruction that must see the full XCR0, whatever the settings. */
-void tlt_full_at_site(void)
-{
-	full_for(max_t(u64, READ_ONCE(exec_grace_ns.value), SITE_NS));
-}
-
-/* The current task has executed a program: nothing is known of it. */
-void tlt_executed(void)
-{
-	struct tlt_task *t;
-
-	rcu_read_lock();
-	t = tlt_task_find(current);
-	if (t)
-		t->raised_level = false;
-	rcu_read_unlock();
-	tlt_process_learn(current, TLT_VERDICT_NONE);
-	if (tlt_nr_armed())
-		tlt_full_for_a_while();
-}
-
-/*
- * The current task maps code, or makes memory executable. A library may look for
- * what the CPU has as soon as it is loaded; who writes its own code has looked.
- */
-void tlt_maps_code(bool of_file)
-{
-	if (tlt_process_verdict(current) == TLT_VERDICT_LIGHT)
-		tlt_process_learn(current, TLT_VERDICT_NONE);
-	if (of_file && tlt_nr_armed())
-		tlt_full_for_a_while();
-}
-
-/* Whether the task's next instruction is the one that trapped last. */
-static bool is_where_it_trapped(struct task_struct *p, const struct tlt_task *t)
-{
-	return t->traps && task_pt_regs(p)->ip == t->last_ip;
-}
-
-/* The task is not running, and its runqueue is locked. */
-void tlt_migrating(struct task_struct *p, int to_cpu)
-{
-	struct tlt_task *t;
-
-	if (!tlt_marks_any())
-		return;
-	rcu_read_lock();
-	t = tlt_task_find(p);
-	if (t && !tlt_is_armed(to_cpu))
-		t->full_until_ns = 0;
-	else if (t && !tlt_is_armed(task_cpu(p)))
-		t->vain_moves = is_where_it_trapped(p, t) ? t->vain_moves + 1 :
-							    0;
-	rcu_read_unlock();
-}
-
-/* ---- deciding ---- */
 
 /* Tells the scheduler. Interrupts off. */
 static void steer(struct tlt_cpu *c, struct tlt_task *t, u32 level,
@@ -366,17 +97,17 @@ static bool over_rate(struct tlt_task *t, u64 now_ns)
 		t->rate_second = second;
 		t->rate_traps = 0;
 	}
-	return ++t->rate_traps > READ_ONCE(traps_per_s_max.value);
+	return ++t->rate_traps > tlt_setting(&tlt_traps_per_s_max);
 }
 
 static bool is_wide(const struct tlt_insn *insn, u32 verdict, bool raised_level)
 {
 	if (insn->kind != TLT_LIGHT && insn->kind != TLT_HEAVY)
 		return false;
-	switch (READ_ONCE(mode)) {
-	case MODE_COUNT:
+	switch (tlt_mode()) {
+	case TLT_MODE_COUNT:
 		return false;
-	case MODE_STEER:
+	case TLT_MODE_STEER:
 		return true;
 	default:
 		break;
@@ -388,7 +119,7 @@ static bool is_wide(const struct tlt_insn *insn, u32 verdict, bool raised_level)
 	case TLT_VERDICT_LIGHT:
 		return false;
 	default:
-		return insn->license_level >= tlt_wide_level();
+		return insn->license_level >= tlt_setting(&tlt_wide_level);
 	}
 }
 
@@ -407,7 +138,7 @@ static void tell(const struct tlt_insn *insn, const u8 *bytes, int n,
 }
 
 /* As many bytes of the code, n at most, as can be read without a page fault. */
-static unsigned int fetch(struct pt_regs *regs, u8 *bytes, unsigned int n)
+unsigned int tlt_fetch(struct pt_regs *regs, u8 *bytes, unsigned int n)
 {
 	const void __user *ip = (const void __user *)regs->ip;
 	unsigned int in_page = PAGE_SIZE - offset_in_page(regs->ip);
@@ -423,7 +154,8 @@ static void count(struct tlt_cpu *c, struct tlt_task *t,
 		  const struct tlt_insn *insn, unsigned long ip)
 {
 	bool withheld = insn->kind == TLT_LIGHT || insn->kind == TLT_HEAVY;
-	bool heavy = withheld && insn->license_level >= tlt_wide_level();
+	bool heavy = withheld &&
+		     insn->license_level >= tlt_setting(&tlt_wide_level);
 
 	c->counters.traps++;
 	c->counters.traps_heavy += heavy;
@@ -446,7 +178,7 @@ static noinline u8 level_ahead(struct pt_regs *regs)
 
 	if (!user_64bit_mode(regs))
 		return 0;
-	return tlt_level_ahead(code, fetch(regs, code, sizeof(code)),
+	return tlt_level_ahead(code, tlt_fetch(regs, code, sizeof(code)),
 			       tlt_xcr0_withheld);
 }
 
@@ -455,7 +187,7 @@ static void read_ahead(struct pt_regs *regs, struct tlt_insn *insn)
 {
 	u8 level = level_ahead(regs);
 
-	if (level < tlt_wide_level())
+	if (level < tlt_setting(&tlt_wide_level))
 		return;
 	insn->kind = TLT_HEAVY;
 	insn->license_level = max(insn->license_level, level);
@@ -465,9 +197,9 @@ static void read_ahead(struct pt_regs *regs, struct tlt_insn *insn)
 static u64 grace_period_ns(struct tlt_cpu *c, struct tlt_task *t, u32 verdict,
 			   const struct pt_regs *regs, u64 now_ns)
 {
-	u64 period_ns = READ_ONCE(grace_ns.value);
+	u64 period_ns = tlt_setting(&tlt_grace_ns);
 
-	if (verdict == TLT_VERDICT_WIDE && t && READ_ONCE(mode) == MODE_GRACE)
+	if (verdict == TLT_VERDICT_WIDE && t && tlt_mode() == TLT_MODE_GRACE)
 		return min(period_ns, tlt_glance_begins(c, t, regs, now_ns));
 	if (verdict == TLT_VERDICT_LIGHT)
 		return max_t(u64, period_ns, KNOWN_LIGHT_NS);
@@ -491,7 +223,7 @@ void tlt_level_rose(struct tlt_cpu *c)
 	struct tlt_task *t = tlt_task_find(current);
 
 	c->counters.level_rises++;
-	if (!t || READ_ONCE(mode) == MODE_COUNT)
+	if (!t || tlt_mode() == TLT_MODE_COUNT)
 		return;
 	switch (tlt_process_verdict(current)) {
 	case TLT_VERDICT_LIGHT:
@@ -538,7 +270,7 @@ static void identify(struct pt_regs *regs, struct tlt_task *t,
 		insn->license_level = t->last_level;
 		return;
 	}
-	n = fetch(regs, bytes, sizeof(bytes));
+	n = tlt_fetch(regs, bytes, sizeof(bytes));
 	/* A failure leaves an instruction of no kind. */
 	tlt_decode(bytes, n, tlt_xcr0_withheld, user_64bit_mode(regs), insn);
 	tell(insn, bytes, insn->length ?: n, regs->ip);
@@ -566,22 +298,24 @@ static void trapped(struct pt_regs *regs)
 	count(c, t, &insn, regs->ip);
 	if (t && over_rate(t, now_ns)) {
 		c->counters.rate_limited++;
-		leave_full(c, t, now_ns,
-			   NSEC_PER_SEC -
-				   (now_ns - t->rate_second * NSEC_PER_SEC));
+		tlt_leave_full(c, t, now_ns,
+			       NSEC_PER_SEC - (now_ns -
+					       t->rate_second * NSEC_PER_SEC));
 		return;
 	}
 	if (!is_wide(&insn, verdict, raised_level))
 		period_ns = grace_period_ns(c, t, verdict, regs, now_ns);
 	if (period_ns) {
-		leave_full(c, t, now_ns, period_ns);
+		tlt_leave_full(c, t, now_ns, period_ns);
 		return;
 	}
-	if (insn.license_level >= tlt_wide_level())
+	if (insn.license_level >= tlt_setting(&tlt_wide_level))
 		learn_wide(verdict);
 	tlt_glance_wide(t, now_ns, raised_level);
-	leave_full(c, t, now_ns, READ_ONCE(hold_ns.value));
-	steer(c, t, max_t(u32, insn.license_level, tlt_wide_level()), regs->ip);
+	tlt_leave_full(c, t, now_ns, tlt_setting(&tlt_hold_ns));
+	steer(c, t,
+	      max_t(u32, insn.license_level, tlt_setting(&tlt_wide_level)),
+	      regs->ip);
 	let_answer_in();
 }
 
@@ -600,12 +334,12 @@ void tlt_left_live(struct tlt_cpu *c)
 
 	c->counters.live_returns++;
 	tlt_glance_wide(t, now_ns, true);
-	leave_full(c, t, now_ns, READ_ONCE(hold_ns.value));
-	if (READ_ONCE(mode) == MODE_COUNT || verdict == TLT_VERDICT_LIGHT)
+	tlt_leave_full(c, t, now_ns, tlt_setting(&tlt_hold_ns));
+	if (tlt_mode() == TLT_MODE_COUNT || verdict == TLT_VERDICT_LIGHT)
 		return;
-	if (level_ahead(regs) >= tlt_wide_level())
+	if (level_ahead(regs) >= tlt_setting(&tlt_wide_level))
 		learn_wide(verdict);
-	steer(c, t, tlt_wide_level(), regs->ip);
+	steer(c, t, tlt_setting(&tlt_wide_level), regs->ip);
 }
 
 /* ---- #UD ---- */
@@ -647,52 +381,6 @@ static int on_die(struct notifier_block *nb, unsigned long what, void *data)
 static struct notifier_block die_block = {
 	.notifier_call = on_die, .priority = 1, /* before debuggers */
 };
-
-/* ---- #GP ---- */
-
-/*
- * XRSTOR of an image that was saved with more components than XCR0 has now
- * raises #GP (glibc's lazy binding does it), and so does ENCLU for an enclave
- * that wants them. Interrupts are on: the task may have moved since the fault,
- * and XCR0 may be full by now. So such a fault is restarted once, wherever the
- * task is. It is real if it comes again at the same place while the task has
- * had the full XCR0 throughout.
- */
-bool tlt_claims_gp(struct pt_regs *regs)
-{
-	u8 bytes[TLT_INSN_BYTES_MAX];
-	struct tlt_insn insn;
-	struct tlt_task *t;
-	struct tlt_cpu *c;
-	unsigned long flags;
-	u64 now_ns;
-	unsigned int n;
-	bool ours;
-
-	if (!user_mode(regs) || !tlt_nr_armed())
-		return false;
-	n = fetch(regs, bytes, sizeof(bytes));
-	tlt_decode(bytes, n, tlt_xcr0_withheld, user_64bit_mode(regs), &insn);
-	/* 0f 01 d7: ENCLU */
-	if (insn.kind != TLT_XRSTOR && !(n >= 3 && bytes[0] == 0x0f &&
-					 bytes[1] == 0x01 && bytes[2] == 0xd7))
-		return false;
-	local_irq_save(flags);
-	c = this_cpu_ptr(&tlt_cpu);
-	t = tlt_task_get(current);
-	now_ns = local_clock();
-	ours = t ? !(t->gp_ip == regs->ip && now_ns < t->full_until_ns) :
-		   now_ns >= c->skip_until_ns;
-	if (ours) {
-		tlt_full(TLT_FULL_TRAP);
-		c->counters.xrstor_faults++;
-		leave_full(c, t, now_ns, READ_ONCE(grace_ns.value));
-	}
-	if (t)
-		t->gp_ip = ours ? regs->ip : 0;
-	local_irq_restore(flags);
-	return ours;
-}
 
 int tlt_trap_init(void)
 {

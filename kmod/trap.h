@@ -9,6 +9,9 @@
  *   xstate.c  whether the kernel has other FPU code than that
  *   entry.S   the first thing that the kernel's FPU code calls
  *   trap.c    the trap and what is decided about it
+ *   gp.c      its other fault
+ *   periods.c how long a task has the full XCR0
+ *   settings.c  the module's parameters
  *   levels.c  licence counters: wide code that did not trap
  *   glance.c  light use in a process that proved wide
  *   marks.c   notes about tasks and processes
@@ -211,16 +214,32 @@ bool tlt_marks_any(void);
 
 int tlt_trap_init(void);
 void tlt_trap_exit(void);
-bool tlt_runs_full(struct tlt_cpu *c);
 void tlt_left_live(struct tlt_cpu *c);
-unsigned int tlt_wide_level(void);
 void tlt_level_rose(struct tlt_cpu *c);
+unsigned int tlt_fetch(struct pt_regs *regs, u8 *bytes, unsigned int n);
+
+/* ---- gp.c ---- */
+
+bool tlt_claims_gp(struct pt_regs *regs);
+
+/* ---- periods.c ---- */
+
+bool tlt_runs_full(struct tlt_cpu *c);
 void tlt_full_for_a_while(void);
 void tlt_full_at_site(void);
 void tlt_executed(void);
 void tlt_maps_code(bool of_file);
 void tlt_migrating(struct task_struct *p, int to_cpu);
-bool tlt_claims_gp(struct pt_regs *regs);
+
+/* The task, or without memory for a note the CPU, is left full from now on. Interrupts off. */
+static inline void tlt_leave_full(struct tlt_cpu *c, struct tlt_task *t,
+				  u64 now_ns, u64 period_ns)
+{
+	if (t)
+		t->full_until_ns = now_ns + period_ns;
+	else
+		c->skip_until_ns = now_ns + period_ns;
+}
 
 /* ---- sites.c ---- */
 

@@ -21,7 +21,7 @@ mod vm;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -47,6 +47,13 @@ enum Sub {
     Fmt,
     /// Check the tree's own rules
     Tidy,
+    /// Simulate the papers' experiments and compare the results with the published figures
+    #[command(disable_help_flag = true)]
+    Papers {
+        /// Papers and options, see `./x papers --help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Run the papers' experiments on the dim-silicon machine
     Silicon(silicon::experiment::Args),
     /// Build or boot the test machines
@@ -73,9 +80,18 @@ fn run(args: &Args) -> Result<ExitCode> {
         Sub::Package => package::main(),
         Sub::Fmt => format::main(),
         Sub::Tidy => tidy::main(),
+        Sub::Papers { args } => papers(args),
         Sub::Silicon(args) => silicon::experiment::main(args),
         Sub::Vm(args) => vm::main(args),
     }
+}
+
+/// The program of crates/papers, in release mode: it simulates for some seconds.
+fn papers(args: &[String]) -> Result<ExitCode> {
+    let mut command = repo::cargo();
+    command.args(["run", "--quiet", "--release", "-p", "papers", "--"]).args(args);
+    let status = command.status().context("cannot run cargo")?;
+    Ok(ExitCode::from(status.code().map_or(2, |code| code as u8)))
 }
 
 fn build() -> Result<ExitCode> {

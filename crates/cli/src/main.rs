@@ -20,7 +20,6 @@ mod probe;
 mod profile;
 mod record;
 mod replacement;
-mod reproduce;
 mod run;
 mod sample;
 mod scan;
@@ -57,8 +56,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0   done, nothing found
   1   done, something found (doctor: the scheduler cannot run here; scan, sample: wide
-      code; status: no lane runs; trace --check: a broken rule; reproduce: a ranking
-      does not hold; verify: worse)
+      code; status: no lane runs; trace --check: a broken rule; verify: worse)
   2   failed, or the input is invalid
   77  this machine, kernel or user cannot answer the question
 turbolane run -- CMD and record -- CMD exit with the exit code of CMD, or with 128 + N if
@@ -85,7 +83,6 @@ enum Command {
     Sim(sim::SimArgs),
     Profile(profile::ProfileArgs),
     Verify(Box<verify::VerifyArgs>),
-    Reproduce(reproduce::ReproduceArgs),
     Bench(bench::BenchArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
@@ -115,7 +112,6 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::main(&args),
         Command::Profile(args) => profile::main(&args),
         Command::Verify(args) => verify::main(&args),
-        Command::Reproduce(args) => reproduce::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Completions(args) => completions::main(&args),
         Command::Man(args) => man::main(&args),

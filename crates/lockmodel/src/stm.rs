@@ -270,7 +270,7 @@ mod tests {
     }
 
     /// No load gains more than the clock of the boosted thread: what the slides' 50 % need besides is
-    /// `turbolane reproduce`'s question.
+    /// `./x papers`'s question.
     #[test]
     fn boosting_gains_at_most_the_clock() {
         let most = most(&fx(), PLAIN, BOOSTED).unwrap();

@@ -7,12 +7,13 @@
 use crate::{CpuModel, DataError};
 
 /// Id and text of each built-in file, the papers' machines first.
-pub const CPU_FILES: [(&str, &str); 7] = [
+pub const CPU_FILES: [(&str, &str); 8] = [
     ("xeon-gold-6130", include_str!("../../../data/cpus/xeon-gold-6130.toml")),
     ("core-i9-7940x", include_str!("../../../data/cpus/core-i9-7940x.toml")),
     ("xeon-silver-4116", include_str!("../../../data/cpus/xeon-silver-4116.toml")),
     ("xeon-w-2104", include_str!("../../../data/cpus/xeon-w-2104.toml")),
     ("xeon-gold-6140", include_str!("../../../data/cpus/xeon-gold-6140.toml")),
+    ("xeon-gold-6154", include_str!("../../../data/cpus/xeon-gold-6154.toml")),
     ("xeon-platinum-8360y", include_str!("../../../data/cpus/xeon-platinum-8360y.toml")),
     ("xeon-6980p", include_str!("../../../data/cpus/xeon-6980p.toml")),
 ];

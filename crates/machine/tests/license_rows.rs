@@ -94,6 +94,12 @@ fn clocks_are_those_of_the_measured_rows() {
         ("xeon-gold-6140", 0, 18, 3000),
         ("xeon-gold-6140", 1, 18, 2600),
         ("xeon-gold-6140", 2, 18, 2100),
+        // github.com/mratsim/laser, issue 25: one core and all.
+        ("xeon-gold-6154", 0, 18, 3700),
+        ("xeon-gold-6154", 1, 1, 3600),
+        ("xeon-gold-6154", 1, 18, 3300),
+        ("xeon-gold-6154", 2, 1, 3500),
+        ("xeon-gold-6154", 2, 18, 2700),
         // intel/pepc: registers.
         ("xeon-platinum-8360y", 0, 12, 3500),
         ("xeon-platinum-8360y", 0, 24, 3400),

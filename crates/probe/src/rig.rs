@@ -20,12 +20,9 @@ const LONGER_SHARE: f64 = 1.0 / 6.0;
 /// How long a meter slice before and right after the block takes, ns.
 const FINE_NS: f64 = 1_000.0;
 /// The same further after the block: the ends of relax times of hundreds of microseconds.
-const COARSE_NS: f64 = 4_000.0;
+const COARSE_NS: f64 = 2_000.0;
 /// Part after the block that is metered finely, ns.
 const FINE_SPAN_NS: f64 = 100_000.0;
-
-/// After the block slices take longer, up to so much: from 3.2 to 2.0 GHz (intel/pepc) and a little.
-const SLOWEST: f64 = 1.6;
 
 /// One repetition as it is ordered.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,8 +35,8 @@ pub struct Order {
     pub block_ns: f64,
     /// Scalar code after, ns.
     pub post_ns: f64,
-    /// Length of the first slice of the block and of the first after it, as a share, 0..=1. Drawn
-    /// anew each time, so that an effect at a fixed time falls into slices everywhere.
+    /// Length of the first slice of the block and of the first after it, as a share of a slice, 0..=1. Another one
+    /// each time, so that an effect at a fixed time falls into slices everywhere.
     pub dither_frac: f64,
 }
 
@@ -83,7 +80,7 @@ impl Order {
             pair(1, PAYLOAD_NS * share, BLOCK_METER_NS),
             pair(n(self.block_ns - longer_ns, pair_ns), PAYLOAD_NS, BLOCK_METER_NS),
             pair(n(longer_ns, LONGER * pair_ns), LONGER * PAYLOAD_NS, LONGER * BLOCK_METER_NS),
-            meter(Phase::Post, 1, share * SLOWEST * COARSE_NS),
+            meter(Phase::Post, 1, share * COARSE_NS),
             meter(Phase::Post, n(fine_ns, FINE_NS), FINE_NS),
         ];
         if coarse_ns > 0.0 {

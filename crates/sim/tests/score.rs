@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Power scores of simulated tasks: each process is distinguished from what shares its CPUs, which is
-//! the point of DIM's Table 2. `turbolane reproduce DIM` shows how near its numbers are.
+//! the point of DIM's Table 2. `./x papers DIM` shows how near its numbers are.
 
 use machine::{CpuModel, Platform};
 use policy::TYPE_WIDE;

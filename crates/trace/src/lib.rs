@@ -5,7 +5,7 @@
 //! [`event`] is what happens; [`Writer`] and [`Reader`] are the file (docs/trace-format.md). [`follow`] makes time
 //! out of events: who ran from when to when; [`summary`] and [`timeline`] are built on it. [`levels`] are a CPU's
 //! licence levels over time, [`demand`] what code must have asked for to get them. [`perf_script`] reads another
-//! program's samples of licence levels.
+//! program's samples of licence levels. [`replayable`] turns a timeline's periods into what `dvfs` replays.
 //!
 //! Pure: bytes in, bytes out. What records is `sched::record`.
 
@@ -24,6 +24,7 @@ pub mod levels;
 pub mod perf_script;
 pub mod perfetto;
 mod reader;
+pub mod replayable;
 mod scores;
 pub mod summary;
 pub mod timeline;

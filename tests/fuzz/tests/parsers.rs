@@ -284,7 +284,7 @@ fn timelines() {
 #[test]
 fn figures() {
     text("figures", ours("data/papers", &[".toml"]), &|text| {
-        _ = black_box(report::papers::Paper::from_toml(text));
+        _ = black_box(papers::published::Paper::from_toml(text));
     });
 }
 

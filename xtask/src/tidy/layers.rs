@@ -5,7 +5,7 @@ use super::tree::{File, Tree};
 
 /// What each of our packages may use of the others. A new crate gets its row
 /// here, and ARCHITECTURE.md its two sentences.
-const MAY_USE: [(&str, &[&str]); 29] = [
+const MAY_USE: [(&str, &[&str]); 30] = [
     ("dvfs", &["machine"]),
     ("environment", &[]),
     ("hint", &["environment"]),
@@ -19,9 +19,10 @@ const MAY_USE: [(&str, &[&str]); 29] = [
     ("hw", &["machine"]),
     ("report", &["machine"]),
     ("scan", &["isa", "report"]),
-    ("trace", &["machine", "policy", "report"]),
+    ("trace", &["dvfs", "machine", "policy", "report"]),
     ("silicon", &["isa", "machine"]),
     ("sim", &["machine", "policy", "profile", "trace"]),
+    ("papers", &["dvfs", "lockmodel", "machine", "policy", "report", "sim", "trace"]),
     ("openssl-hints", &["environment", "hint"]),
     ("preload", &["environment", "locks"]),
     ("probe", &["dvfs", "hw", "machine", "report"]),
@@ -59,6 +60,7 @@ const MAY_USE: [(&str, &[&str]); 29] = [
             "hw",
             "locks",
             "machine",
+            "papers",
             "probe",
             "pstate",
             "profile",

@@ -16,7 +16,6 @@ mod sweep;
 mod target;
 
 pub(crate) use input::model;
-pub(crate) use replay::of_periods;
 pub(crate) use sweep::{cannot_simulate, in_parallel, once};
 pub(crate) use target::Target;
 

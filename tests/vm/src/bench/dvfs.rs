@@ -14,10 +14,10 @@ use ::sim::overhead::profile;
 use ::sim::scenario::Scenario;
 use anyhow::{Context, Result, ensure};
 use machine::{CpuModel, Platform};
-use std::process::Command;
+use papers::comparison::{Reproduction, RowResult};
 
 use super::sim::cpu_s;
-use crate::lane::beside;
+use super::sim_results::built_in;
 use crate::measure::{Figure, publish};
 
 /// Repetitions.
@@ -75,22 +75,13 @@ fn speeds(core: &Core, timeline: &Timeline, spec: Spec) -> Result<Vec<f64>> {
     Ok(speeds)
 }
 
-/// What `turbolane reproduce DIM` says: the share of predicted rows that come out, as it counts them;
-/// and the worst difference of the power scores of processes that share cores. The program lies
-/// beside this one.
+/// What comes out of DIM: the share of predicted rows, as the comparison counts them; and the worst difference of the
+/// power scores of processes that share cores.
 fn reproduced() -> Result<[Figure; 2]> {
-    let program = beside()?;
-    let output = Command::new(&program)
-        .args(["reproduce", "DIM", "--json"])
-        .output()
-        .with_context(|| format!("cannot run {}", program.display()))?;
-    // 1: a ranking does not hold
-    ensure!(matches!(output.status.code(), Some(0 | 1)), "{} failed", program.display());
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    let score = &document["score"];
-    let share = score["within_tolerance_pct"].as_f64().context("DIM has rows that predict")?;
-    let rows = score["predicted"].as_u64().context("a number of rows")?;
-    let (worst, scores) = worst_score(&document)?;
+    let result = papers::reproduce(vec![built_in("DIM")?], papers::SEED).context("one paper")?;
+    let share = result.score.within_tolerance_pct.context("DIM has rows that predict")?;
+    let (worst, scores) = worst_score(&result)?;
+    let rows = result.score.predicted.into();
     Ok([
         single("reproduce.dim_rows_within_tolerance_pct", share, "%", "higher", rows),
         single("score.worst_error", worst, "1", "lower", scores),
@@ -99,18 +90,16 @@ fn reproduced() -> Result<[Figure; 2]> {
 
 /// Worst difference of a power score of Table 2's mixed processes, and how many there are.
 ///
-/// It is that of x265 beside swaptions, 0.195 to 0.210 with seeds 1 to 4 (`reproduce` has 1). Ours scores there as
+/// It is that of x265 beside swaptions, 0.195 to 0.210 with seeds 1 to 4 (`papers` has 1). Ours scores there as
 /// it does alone but for the longer way up from 0, since its pieces of scalar code are as long in both;
 /// published are 1.899 alone, 1.827 beside Apache and 1.679 there, and nothing that DIM says explains the last.
-fn worst_score(document: &serde_json::Value) -> Result<(f64, u64)> {
-    let rows = document["papers"][0]["rows"].as_array().context("rows")?;
-    let mixed = |row: &&serde_json::Value| {
-        row["published"]["id"].as_str().is_some_and(|id| id.starts_with("dim-t2-mixed-"))
+fn worst_score(result: &Reproduction) -> Result<(f64, u64)> {
+    let mixed = |row: &&RowResult| row.published.id.starts_with("dim-t2-mixed-");
+    let difference = |row: &RowResult| {
+        let ours = row.simulated.context("a mixed process was not simulated")?;
+        Ok((ours - row.published.value).abs())
     };
-    let difference = |row: &serde_json::Value| {
-        let ours = row["simulated"].as_f64().context("a mixed process was not simulated")?;
-        Ok((ours - row["published"]["value"].as_f64().context("a value")?).abs())
-    };
+    let rows = &result.papers[0].rows;
     let differences: Vec<f64> = rows.iter().filter(mixed).map(difference).collect::<Result<_>>()?;
     ensure!(differences.len() == 4, "Table 2 has four mixed processes");
     Ok((differences.iter().copied().fold(0.0, f64::max), differences.len() as u64))

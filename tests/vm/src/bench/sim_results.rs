@@ -4,18 +4,15 @@
 //!
 //! | figures | from |
 //! |---|---|
-//! | `reproduce.*` | `turbolane reproduce --json`, as a user runs it |
+//! | `reproduce.*` | the papers' experiments (`crates/papers`) |
 //! | `mitigation.*`, `sizing.*` | `sim::compare`, as the tests of crates/sim use it |
-
-use std::process::{Command, Stdio};
 
 use ::sim::compare::{CompareError, Loss, Parts, Stage, loss, sizing_gap, sizing_reaction};
 use ::sim::scenario::{Question, Scenario};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+use papers::published::{PAPER_FILES, Paper};
 use rayon::prelude::*;
-use serde_json::Value;
 
-use crate::lane::beside;
 use crate::measure::{Figure, publish};
 
 /// Seeds of a comparison; their spread is given with it.
@@ -31,42 +28,40 @@ const DETECTIONS: [(&str, &str); 2] =
 
 /// Compute and publish.
 pub fn run() -> Result<()> {
-    let mut figures = reproduce()?;
+    let mut figures = reproduced()?;
     figures.extend(mitigation()?);
     figures.extend(sizing()?);
     figures.extend(reaction()?);
     publish("sim-results", &figures)
 }
 
-/// The paper's figures: the program beside this one.
-fn reproduce() -> Result<Vec<Figure>> {
-    let program = beside()?;
-    let done =
-        Command::new(&program).args(["reproduce", "--json"]).stderr(Stdio::inherit()).output();
-    let done = done.with_context(|| format!("cannot run {}", program.display()))?;
-    // 1: a published ranking does not hold, which is counted below
-    let code = done.status.code();
-    ensure!(matches!(code, Some(0 | 1)), "turbolane reproduce ended with {}", done.status);
-    let json: Value = serde_json::from_slice(&done.stdout).context("its output is no JSON")?;
-    let score = &json["score"];
-    let number = |key: &str| score[key].as_f64().with_context(|| format!("no {key} in its score"));
-    let figure = |name: &str, value: f64, unit, better, n: f64| Figure {
+/// The papers' figures.
+fn reproduced() -> Result<Vec<Figure>> {
+    let papers = PAPER_FILES.iter().map(|(name, _)| built_in(name)).collect::<Result<_>>()?;
+    let score = papers::reproduce(papers, papers::SEED).context("there are papers")?.score;
+    let figure = |name: &str, value: f64, unit, better, n: u32| Figure {
         name: format!("reproduce.{name}"),
         value,
         unit,
         better,
-        n: n as u64,
+        n: n.into(),
         min: value,
         max: value,
         baseline: None,
     };
-    let (rows, orders) = (number("predicted")?, number("orders")?);
-    let within_pct = number("within_tolerance_pct")?;
+    let (rows, orders) = (score.predicted, score.orders);
+    let within_pct = score.within_tolerance_pct.context("there are rows that predict")?;
+    let (violations, unexplained) = (score.order_violations.into(), score.unexplained.into());
     Ok(vec![
         figure("rows_within_tolerance_pct", within_pct, "%", "higher", rows),
-        figure("order_violations", number("order_violations")?, "rankings", "lower", orders),
-        figure("unexplained_misses", number("unexplained")?, "rows", "lower", rows + orders),
+        figure("order_violations", violations, "rankings", "lower", orders),
+        figure("unexplained_misses", unexplained, "rows", "lower", rows + orders),
     ])
+}
+
+/// A paper's figures.
+pub fn built_in(name: &str) -> Result<Paper> {
+    Ok(Paper::built_in(name).context("it is built in")??)
 }
 
 /// `f` of all, as many at a time as there are CPUs; in order.

@@ -129,7 +129,13 @@ pub fn run_and_leave() -> Result<()> {
     for _ in 0..20 {
         spin(Duration::from_millis(250));
         heavy();
-        on_wide += u32::from(cpu() >= 2);
+        // The scheduler's answer is an interrupt, which comes a little later on a busy host.
+        let arrives = (0..20).any(|_| {
+            let is_there = cpu() >= 2;
+            spin(Duration::from_millis(1));
+            is_there
+        });
+        on_wide += u32::from(arrives);
     }
     ensure!(on_wide == 20, "behind {on_wide} of 20 wide instructions on a wide CPU");
     ensure!(stat(&stats()?, "trap_events")? > before, "the scheduler heard nothing");

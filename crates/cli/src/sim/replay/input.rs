@@ -2,10 +2,11 @@
 //! What is to be replayed: a built-in model, a model file or a trace becomes a timeline on a
 //! machine.
 
-use dvfs::{MODEL_FILES, Mark, Model, Timeline, Work};
+use dvfs::{MODEL_FILES, Model, Timeline};
 use machine::Platform;
 use report::problem::Problem;
 use report::timeline::{self, Header, Period};
+use trace::replayable::timeline_of;
 
 use super::super::input::{bad_file, read};
 use crate::failure::Failure;
@@ -59,7 +60,7 @@ impl Input {
     ) -> Result<Timeline, Failure> {
         let timeline = match self {
             Input::Model(model) => model.timeline(platform, variant, seed),
-            Input::Trace(_, periods) => variant.is_none().then(|| of_periods(periods)),
+            Input::Trace(_, periods) => variant.is_none().then(|| timeline_of(periods)),
         };
         let Some(timeline) = timeline else {
             let name = self.header().timeline;
@@ -88,61 +89,10 @@ impl Input {
     }
 }
 
-/// The periods of a trace as a timeline.
-pub(crate) fn of_periods(periods: &[Period]) -> Timeline {
-    let mut timeline = Timeline::default();
-    for period in periods {
-        let work = match (period.cycles, period.idle_ns) {
-            (None, idle_ns) => Work::Idle { time_ns: idle_ns.unwrap_or(0) },
-            (Some(cycles), _) => Work::Code {
-                level: period.level,
-                cycles,
-                sensitive_frac: period.sensitive_frac.unwrap_or(1.0),
-            },
-        };
-        let marks: Vec<Mark> = period.marks.iter().map(|&mark| of_mark(mark)).collect();
-        timeline.push(work, &marks);
-    }
-    timeline
-}
-
-fn of_mark(mark: timeline::Mark) -> Mark {
-    match mark {
-        timeline::Mark::Request => Mark::Request,
-        timeline::Mark::Force => Mark::Force,
-        timeline::Mark::DelayNs(delay_ns) => Mark::DelayNs(delay_ns),
-        timeline::Mark::Switch(level) => Mark::Switch(level),
-    }
-}
-
-/// The periods of a timeline, as a trace has them.
-pub(super) fn periods(timeline: &Timeline) -> impl Iterator<Item = Period> {
-    timeline.periods().iter().map(|period| {
-        let marks = timeline.marks(period).iter().map(|&mark| to_mark(mark)).collect();
-        match period.work {
-            Work::Idle { time_ns } => Period { idle_ns: Some(time_ns), marks, ..Period::default() },
-            Work::Code { level, cycles, sensitive_frac } => Period {
-                level,
-                cycles: Some(cycles),
-                sensitive_frac: (sensitive_frac < 1.0).then_some(sensitive_frac),
-                marks,
-                ..Period::default()
-            },
-        }
-    })
-}
-
-fn to_mark(mark: Mark) -> timeline::Mark {
-    match mark {
-        Mark::Request => timeline::Mark::Request,
-        Mark::Force => timeline::Mark::Force,
-        Mark::DelayNs(delay_ns) => timeline::Mark::DelayNs(delay_ns),
-        Mark::Switch(level) => timeline::Mark::Switch(level),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use trace::replayable::periods_of;
+
     use super::*;
 
     /// A modelled timeline that is written as a trace and read again is the same timeline.
@@ -152,9 +102,9 @@ mod tests {
         let model = machine::CpuModel::built_in("core-i9-7940x").unwrap().unwrap();
         let platform = Platform::new(&model);
         let timeline = input.timeline(&platform, Some("calls"), 3).unwrap();
-        let text = timeline::write(&input.header(), periods(&timeline));
+        let text = timeline::write(&input.header(), periods_of(&timeline));
         let (header, periods) = timeline::read(&text).unwrap();
         assert_eq!(header, input.header());
-        assert_eq!(of_periods(&periods), timeline);
+        assert_eq!(timeline_of(&periods), timeline);
     }
 }

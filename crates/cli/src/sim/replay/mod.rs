@@ -13,13 +13,13 @@ use report::SCHEMA;
 use report::dvfs::{Replay, ReplayRun};
 use report::problem::Problem;
 use report::timeline;
+use trace::replayable::periods_of;
 
 use super::break_even::used;
 use super::input::model;
 use super::{ReplayArgs, SimArgs};
 use crate::failure::{Failure, unwritable};
 use input::Input;
-pub(crate) use input::of_periods;
 pub(crate) use spec::DvfsPolicy;
 
 /// Without `--dvfs`: what needs no hints, and what heeds those that there are ([`heeding`]). The oracle only where it
@@ -56,7 +56,7 @@ pub(super) fn report(args: &SimArgs, name: &str) -> Result<Replay, Failure> {
     });
     let timelines = timelines.collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &replay.write_timeline {
-        let text = timeline::write(&header, input::periods(&timelines[0]));
+        let text = timeline::write(&header, periods_of(&timelines[0]));
         fs::write(path, text).map_err(|error| unwritable(path, &error))?;
     }
     let mut assumed = used(&platform.assumed, &USED);

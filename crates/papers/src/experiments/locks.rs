@@ -2,10 +2,10 @@
 //! TURBO's figures about contended locks: break-even sizes and effective clocks (slides 7 and 9), by
 //! `lockmodel`. A simulation takes microseconds, so each figure makes its own.
 
+use crate::comparison::Measure;
+use crate::published::Config;
 use lockmodel::{Reading, Strategy, break_even_cycles, simulate};
 use machine::PstateModel;
-use report::papers::Config;
-use report::reproduce::Measure;
 
 /// The machine and strategy of a row's configuration.
 fn subject(machine: &str, policy: &str) -> Option<(PstateModel, Strategy)> {

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use report::papers::{Config, Paper, Use};
-use report::reproduce::{Measure, Reproduction, Simulated, Variation};
+use papers::comparison::{Measure, Reproduction, Simulated, Variation};
+use papers::published::{Config, Paper, Use};
 
 /// Values by configuration and by row.
 #[derive(Clone, Default)]
@@ -77,7 +77,7 @@ fn sfma() -> Table {
     table
 }
 
-fn row<'a>(result: &'a Reproduction, id: &str) -> &'a report::reproduce::RowResult {
+fn row<'a>(result: &'a Reproduction, id: &str) -> &'a papers::comparison::RowResult {
     let mut rows = result.papers.iter().flat_map(|paper| &paper.rows);
     rows.find(|row| row.published.id == id).unwrap_or_else(|| panic!("no row {id}"))
 }

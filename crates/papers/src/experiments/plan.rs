@@ -5,9 +5,9 @@
 //! wide period, how many CPUs are wide. With [`Instead::Turbolane`] our policy takes their place,
 //! with the same detection and the same number of wide cores, or its own where theirs is automatic.
 
+use crate::published::Config;
 use machine::{CpuModel, InsnClass, Platform};
 use policy::Remigrate;
-use report::papers::Config;
 use sim::engine::{Options, Outcome};
 use sim::policy_spec::{PolicySpec, Scheme, simulate};
 use sim::scenario::Scenario;

@@ -19,11 +19,11 @@
 //! Turbolane's own policy next to the paper's is `share`, which learns and knows nothing of the
 //! application.
 
+use crate::comparison::Measure;
+use crate::published::Config;
 use dvfs::policy::{Fixed, Policy, Raise, View};
 use dvfs::{Core, Model, Outcome, Quiet, Spec, Timeline, break_even_ns, replay};
 use machine::{CpuModel, Platform};
-use report::papers::Config;
-use report::reproduce::Measure;
 
 use super::change::{Change, ClockSetting};
 use super::plan::Instead;

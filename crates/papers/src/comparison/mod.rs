@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Published figures next to simulated ones: what `turbolane reproduce` says.
+//! Published figures next to simulated ones: what `papers` says.
 //!
 //! Problem: the papers print losses, gains, megabytes per second and rankings; a simulation of one
 //! configuration yields throughput, CPU time, a clock. Whoever computes one from the other by hand
@@ -34,8 +34,8 @@ mod text;
 
 use serde::{Deserialize, Serialize};
 
-use crate::SCHEMA;
-use crate::papers::{Config, Order, Paper, Quantity, Row, Use};
+use crate::published::{Config, Order, Paper, Quantity, Row, Use};
+use report::SCHEMA;
 
 /// What a simulation of one configuration yields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

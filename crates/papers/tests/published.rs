@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use papers::published::{Config, PAPER_FILES, Paper, Quantity, Tolerance, Use};
 use proptest::prelude::*;
-use report::papers::{Config, PAPER_FILES, Paper, Quantity, Tolerance, Use};
 
 fn papers() -> Vec<Paper> {
     let read = |(name, _): &(&str, &str)| Paper::built_in(name).unwrap();

@@ -16,7 +16,7 @@ use trace::event::{Event, What};
 use trace::follow::Follower;
 use trace::timeline::{Calls, Hardware, Of};
 
-use crate::sim::of_periods;
+use trace::replayable::timeline_of;
 
 /// Clock of the recorded processor, whatever it executes: docs/experiments/wide-bursts-epyc-machine.toml.
 const RECORDED_KHZ: u32 = 3_690_000;
@@ -44,7 +44,7 @@ fn of(recording: &[u8], core: &Core) -> Option<Timeline> {
     let mut follower = Follower::new(&info);
     events.iter().for_each(|event| follower.take(event, &mut collected));
     follower.finish(reader.ending()?.at_ns(follower.now_ns()), &mut collected);
-    Some(of_periods(&collected.export().periods))
+    Some(timeline_of(&collected.export().periods))
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //! Turbolane's policy yields, and what explains a miss.
 
 use super::{OrderResult, PaperResult, Reproduction, RowResult, Score, WhatIf};
-use crate::papers::{Place, Use};
-use crate::text::{Align, Table, wrap};
+use crate::published::{Place, Use};
+use report::text::{Align, Table, wrap};
 
 const MISSED: &str = "MISSED";
 const OPEN: &str = "open";
