@@ -37,6 +37,7 @@ mod outcome;
 mod peers;
 mod process;
 mod progress;
+mod promtool;
 mod qemu;
 mod versions;
 mod vmlinux;
@@ -55,6 +56,7 @@ pub use outcome::{End, Outcome};
 pub use peers::peer;
 pub use process::{end_children_on_signals, last_lines, run_child};
 pub use progress::Step;
+pub use promtool::promtool;
 
 /// What every guest boots from; all of it lies in the cache.
 #[derive(Debug, Clone)]

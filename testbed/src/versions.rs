@@ -15,6 +15,7 @@ pub(crate) struct Versions {
     pub(crate) guest: Guest,
     pub(crate) module: Module,
     pub(crate) fresh: Fresh,
+    pub(crate) promtool: Promtool,
     pub(crate) bochs: Bochs,
     /// Versions by name.
     pub(crate) peers: BTreeMap<String, String>,
@@ -51,6 +52,13 @@ pub(crate) struct Module {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fresh {
     pub(crate) packages: Vec<String>,
+}
+
+/// Prometheus's checker.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Promtool {
+    pub(crate) suite: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]

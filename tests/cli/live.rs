@@ -17,10 +17,10 @@ use crate::turbolane;
 static LANE: Mutex<()> = Mutex::new(());
 
 /// Long enough for a machine that builds something else meanwhile.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The right to run, or `None` where a run is not possible.
-fn lane() -> Option<MutexGuard<'static, ()>> {
+pub(crate) fn lane() -> Option<MutexGuard<'static, ()>> {
     let guard = LANE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let output = run(&["true"]);
     if output.status.success() {
@@ -33,7 +33,7 @@ fn lane() -> Option<MutexGuard<'static, ()>> {
     None
 }
 
-fn affinity_run() -> Command {
+pub(crate) fn affinity_run() -> Command {
     let mut command = turbolane();
     command.args(["run", "--mode", "affinity", "--wide-cpus", "1"]);
     command
@@ -43,7 +43,7 @@ fn run(command: &[&str]) -> Output {
     affinity_run().arg("--").args(command).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -68,7 +68,7 @@ fn started(command: &[&str]) -> Child {
     }
 }
 
-fn send(child: &Child, signal: &str) {
+pub(crate) fn send(child: &Child, signal: &str) {
     let status = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
     assert!(status.success());
 }

@@ -6,6 +6,7 @@
 mod advise;
 mod limits;
 mod live;
+mod metrics;
 mod probe;
 mod profile;
 mod record;

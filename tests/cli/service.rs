@@ -5,7 +5,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use crate::turbolane;
 
@@ -61,12 +61,16 @@ impl Machine {
         self.root.path().join(path)
     }
 
+    /// With its `systemctl` before the real one.
+    fn search_path(&self) -> String {
+        format!("{}:/usr/bin:/bin", self.tools.path().display())
+    }
+
     fn run(&self, args: &[&str]) -> Output {
-        let path = format!("{}:/usr/bin:/bin", self.tools.path().display());
         let (verb, rest) = args.split_first().unwrap();
         let mut command = turbolane();
         command
-            .env("PATH", path)
+            .env("PATH", self.search_path())
             .env("COLUMNS", "200")
             .arg(verb)
             .arg("--root")
@@ -111,6 +115,7 @@ fn stderr(output: &Output) -> String {
 
 const SETTINGS: &str = "etc/turbolane.toml";
 const UNIT: &str = "etc/systemd/system/turbolane.service";
+const DROP_IN: &str = "etc/systemd/system/turbolane.service.d/metrics.conf";
 /// Fits every machine that has two cores, and any kernel.
 const FLAGS: [&str; 5] = ["enable", "--mode", "affinity", "--slice-wide", "10ms"];
 
@@ -188,6 +193,33 @@ fn files_of_others_are_kept() {
     assert!(!machine.path(UNIT).exists());
 }
 
+/// With metrics the service may write to their folder and to no other one, whoever wrote the unit; `disable` takes that
+/// back. A folder that is not there is refused.
+#[test]
+fn the_service_may_write_its_metrics() {
+    let Some(machine) = machine() else { return };
+    let before = machine.files();
+    let folder = machine.path("etc");
+    let metrics = folder.join("a.prom").display().to_string();
+    let missing = folder.join("no/a.prom").display().to_string();
+    let with = |path: &str| machine.run(&[&FLAGS[..], &["--metrics", path]].concat());
+    assert_eq!(with(&missing).status.code(), Some(2));
+    machine.set("fail", "start");
+    assert_eq!(with(&metrics).status.code(), Some(2));
+    assert_eq!(machine.files(), before);
+    let own_folder = machine.path(DROP_IN);
+    assert!(!own_folder.parent().unwrap().exists());
+    machine.set("fail", "nothing");
+    let enabled = with(&metrics);
+    assert!(enabled.status.success(), "{}", stderr(&enabled));
+    let text = fs::read_to_string(&own_folder).unwrap();
+    assert!(text.contains(&format!("\nReadWritePaths={}\n", folder.display())), "{text}");
+    machine.set("show", ENABLED);
+    assert!(machine.run(&["disable"]).status.success());
+    assert_eq!(machine.files(), before);
+    assert!(!own_folder.parent().unwrap().exists());
+}
+
 /// The unit of a package is used; no second one is written over it.
 #[test]
 fn the_unit_of_a_package_is_used() {
@@ -196,6 +228,26 @@ fn the_unit_of_a_package_is_used() {
     assert!(machine.run(&FLAGS).status.success());
     assert!(!machine.path(UNIT).exists());
     assert!(machine.path(SETTINGS).exists());
+}
+
+/// What `run` notes is noted here too: the service of a systemd whose processes may not use the wide CPU.
+#[test]
+fn what_is_no_error_is_noted() {
+    let Some(machine) = machine() else { return };
+    // The first process of a new PID namespace is the program itself.
+    let namespace = ["--pid", "--fork", "taskset", "--cpu-list", "0"];
+    let mut command = Command::new("unshare");
+    command.args(namespace).arg(env!("CARGO_BIN_EXE_turbolane"));
+    command.args(FLAGS).args(["--wide-cpus", "1", "--root"]).arg(machine.root.path());
+    let looked = Command::new("unshare").args(namespace).arg("true").output();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if cpus < 2 || !looked.is_ok_and(|output| output.status.success()) {
+        return eprintln!("skipped: two CPUs and a PID namespace are needed");
+    }
+    let output = command.env("PATH", machine.search_path()).env("COLUMNS", "400").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(said.contains("a service has from systemd, 0, contains no wide CPU"), "{said}");
 }
 
 /// What cannot work is refused before anything is written or started: no systemd, a list of services, settings that

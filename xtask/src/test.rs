@@ -24,7 +24,7 @@ const DETAILS: usize = 150;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only stages and suites whose name contains this: format, lint, tidy,
-    /// size, unit, page, testbed, dkms, package, vm/SUITE
+    /// size, unit, page, metrics, testbed, dkms, package, vm/SUITE
     filter: Option<String>,
 
     /// Only a quick check of a recent change: format, tidy, and the unit tests of packages that differ from main
@@ -55,13 +55,14 @@ struct Verdict {
 
 type Stage = fn() -> Result<Verdict>;
 
-const STAGES: [(&str, Stage); 9] = [
+const STAGES: [(&str, Stage); 10] = [
     ("format", formatting),
     ("lint", lint),
     ("tidy", tree),
     ("size", sizes),
     ("unit", unit),
     ("page", pages),
+    ("metrics", metrics),
     ("testbed", guests_boot),
     ("dkms", dkms),
     ("package", packages),
@@ -205,6 +206,14 @@ fn pages() -> Result<Verdict> {
         Some(why) => Ok(Verdict { note: why.to_owned(), ..Verdict::skipped() }),
         None => Ok(judged(&done)),
     }
+}
+
+/// Prometheus accepts the metrics of a run, and its alerts do what they should.
+fn metrics() -> Result<Verdict> {
+    let promtool = testbed::promtool(&Cache::open()?)?;
+    let mut tests = repo::cargo();
+    tests.args(["test", "-p", "turbolane-cli", "--test", "cli", "--", "--ignored", "metrics::"]);
+    Ok(judged(&repo::logged(tests.env("PROMTOOL", promtool), "metrics")?))
 }
 
 /// The tests of the test machines themselves, which boot some.

@@ -59,6 +59,11 @@ pub(crate) fn unwritable(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(Problem::new(what, error.to_string(), "name another file"))
 }
 
+/// A line about what goes on. Standard output belongs to a command; nothing may be reading standard error.
+pub(crate) fn tell(text: &str) {
+    _ = writeln!(io::stderr(), "turbolane: {text}");
+}
+
 /// Prints to standard output. A reader that has gone away (`| head`) is no error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let written = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());

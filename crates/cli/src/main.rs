@@ -13,11 +13,13 @@ mod completions;
 mod ctl;
 mod doctor;
 mod failure;
+mod fleet;
 mod man;
 mod mark_files;
 mod probe;
 mod profile;
 mod record;
+mod replacement;
 mod run;
 mod sample;
 mod scan;
@@ -64,6 +66,7 @@ signal N ended it.";
 enum Command {
     Doctor(doctor::DoctorArgs),
     Advise(advise::AdviseArgs),
+    Fleet(fleet::FleetArgs),
     Scan(scan::ScanArgs),
     Sample(sample::SampleArgs),
     Probe(probe::ProbeArgs),
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Doctor(args) => doctor::main(&args),
         Command::Advise(args) => advise::main(&args),
+        Command::Fleet(args) => fleet::main(&args),
         Command::Scan(args) => scan::main(&args),
         Command::Sample(args) => sample::main(&args),
         Command::Probe(args) => probe::main(&args),

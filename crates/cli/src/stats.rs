@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use report::ctl::{Reply, Request};
 use report::lane::LaneStats;
+use report::metrics::{Format, Scrape};
 use report::stats::Statistics;
 use report::text::wrap;
 use report::{Document, json_line};
@@ -25,7 +26,8 @@ use crate::terminal;
 Examples:
   turbolane stats                      all statistics since the start
   turbolane stats --monitor 1s         one line per second
-  turbolane stats --monitor 1s --json  the same for a program")]
+  turbolane stats --monitor 1s --json  the same for a program
+  turbolane stats --openmetrics        all statistics for a collector of metrics")]
 pub(crate) struct StatsArgs {
     /// Print a line per interval until Ctrl-C
     #[arg(long, value_name = "INTERVAL", value_parser = interval)]
@@ -33,6 +35,11 @@ pub(crate) struct StatsArgs {
     /// Print JSON, one document per line
     #[arg(long)]
     json: bool,
+    /// Print OpenMetrics text
+    ///
+    /// The same metrics as in the file of `turbolane run --metrics`.
+    #[arg(long, conflicts_with_all = ["monitor", "json"])]
+    openmetrics: bool,
     /// Explain every statistic and exit
     #[arg(long)]
     help_stats: bool,
@@ -101,6 +108,10 @@ pub(crate) fn main(args: &StatsArgs) -> Result<ExitCode, Failure> {
     }
     let mut client = Client::connect(&args.at)?;
     let first = fetch(&mut client)?;
+    if args.openmetrics {
+        print(&openmetrics(&mut client, first)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let Some(interval) = args.monitor else {
         let text = if args.json {
             json_line(&Document::new(first)) + "\n"
@@ -115,6 +126,16 @@ pub(crate) fn main(args: &StatsArgs) -> Result<ExitCode, Failure> {
         std::thread::sleep(interval);
         let line = lines.next(fetch(&mut client)?);
         print(&line)?;
+    }
+}
+
+fn openmetrics(client: &mut Client, stats: LaneStats) -> Result<String, Failure> {
+    match client.ask(&Request::Status)? {
+        Reply::Status(status) => {
+            let version = env!("CARGO_PKG_VERSION").into();
+            Ok(Scrape { version, status, stats }.text(Format::OpenMetrics))
+        }
+        other => Err(crate::ctl::unexpected(&other)),
     }
 }
 

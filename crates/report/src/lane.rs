@@ -13,7 +13,7 @@ crate::statistics! {
         gauge standing_by ""
             "1 while automatic sizing does not separate wide code, because it would cost more than it saves",
         gauge winnable_permille ""
-            "most CPU time that separating wide code could save, in thousandths, when last estimated",
+            "most CPU time that separating wide code could save, when last estimated",
         counter wide_run_ns "wide" "CPU time of wide tasks",
         counter scalar_run_ns "scalar" "CPU time of scalar tasks",
         counter default_run_ns "default" "CPU time of unclassified tasks",

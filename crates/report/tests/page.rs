@@ -3,7 +3,7 @@
 //! and they make no request.
 //!
 //! How: the page is written to a file with one more script after its own (`page_clicks.js` for simulations,
-//! `locks_clicks.js` for lock benchmarks), which clicks through it by the events that a user's pointer makes and leaves what it saw as
+//! `locks_clicks.js` for lock benchmarks, `fleet_clicks.js` for fleets), which clicks through it by the events that a user's pointer makes and leaves what it saw as
 //! JSON in the page. A headless Chromium loads the file and prints the page as it is then.
 //!
 //! A browser is taken from `TURBOLANE_CHROMIUM` or found by name. `cargo test` leaves these tests out;
@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use report::advise::{Advice, Cpu, LevelClock, Verdict, Worth};
+use report::fleet::Fleet;
 use report::locks::{BreakEven, LockBench, Point, Sweep};
 use report::sim::SimReport;
 use serde_json::Value;
@@ -242,4 +244,39 @@ fn lock_curves_are_drawn() {
     let unknown = &seen["energy"]["panels"][1];
     assert_eq!(unknown["points"], 0);
     assert!(text(unknown, "note").contains("Energy: not known"), "{unknown}");
+}
+
+/// A fleet's page has a row for each machine, and its buttons show those of one verdict.
+#[test]
+#[ignore = "needs a browser: ./x test page"]
+fn a_fleet_is_sorted_by_verdict() {
+    let advice = |name: &str, worth| {
+        let clock = |license_level, clock_khz| LevelClock { license_level, clock_khz };
+        let cpu = Cpu {
+            name: "Xeon <6130>".into(),
+            basis: Some("table".into()),
+            is_other: false,
+            clocks: vec![clock(0, 2_800_000), clock(2, 1_900_000)],
+            held_ns: None,
+            worst_drop_pct: None,
+        };
+        (name.to_string(), Advice::new(cpu, Verdict::new(worth, "for a reason", "do it")))
+    };
+    let machines =
+        [advice("a", Worth::No), advice("b", Worth::Yes), advice("</script>", Worth::Unknown)];
+    let clicks = include_str!("fleet_clicks.js");
+    let seen = seen_by(clicks, "fleet", &Fleet::new(&machines).html(), false);
+    let about = "3 machines: worth it on 1, not known on 1, not worth it on 1";
+    assert_eq!(text(&seen, "about"), about);
+    let rows = |key: &str| -> Vec<String> { serde_json::from_value(seen[key].clone()).unwrap() };
+    let known = "\u{2013}|900 of 2,800|Xeon <6130>|";
+    let all = [
+        format!("b|yes|{known}do it"),
+        format!("</script>|not known|{known}do it"),
+        format!("a|no|{known}for a reason"),
+    ];
+    assert_eq!(rows("all"), all);
+    assert_eq!(rows("no"), all[2..]);
+    assert_eq!(rows("models"), ["Xeon <6130>|3|1|1|900 of 2,800"]);
+    assert!(text(&seen, "services").contains("none was looked for"), "{seen}");
 }

@@ -6,8 +6,8 @@
 //!
 //! **Idea.** The file is TOML without sections. Its keys are the names of [`SETTINGS`], its values have the syntax of
 //! the flags, and [`Setting::set`](crate::settings::Setting::set) reads both: there is no second list of settings,
-//! defaults or syntaxes. Numbers and switches may be written without quotation marks. Three keys are flags of `run`
-//! that are not in the table: `mark` and `marks`, a text or a list of texts, and `ignore-cgroup-limits`.
+//! defaults or syntaxes. Numbers and switches may be written without quotation marks. Four keys are flags of `run`
+//! that are not in the table: `mark` and `marks`, a text or a list of texts, `ignore-cgroup-limits` and `metrics`.
 //!
 //! Everything that is not understood is refused, with its line and column and what is allowed there.
 //!
@@ -33,6 +33,11 @@ const MARK_FILES: &str = "marks";
 /// The switch of `run` that is no setting of the scheduler.
 pub const IGNORE_GROUP_LIMITS: &str = "ignore-cgroup-limits";
 
+/// The file for metrics.
+pub const METRICS: &str = "metrics";
+/// Where Debian's node_exporter looks for such files.
+const METRICS_EXAMPLE: &str = "/var/lib/prometheus/node-exporter/turbolane.prom";
+
 /// Width of the comments in a file that is written.
 const WIDTH: usize = 100;
 
@@ -45,6 +50,8 @@ pub struct Settings {
     pub mark_files: Vec<PathBuf>,
     /// Run even if this kernel lets no scheduler honour the limits of control groups.
     pub ignore_group_limits: bool,
+    /// Where metrics are written.
+    pub metrics: Option<PathBuf>,
 }
 
 /// Why a text is no settings file.
@@ -101,6 +108,7 @@ fn set(settings: &mut Settings, key: &str, value: &Spanned<DeValue>) -> Result<(
         IGNORE_GROUP_LIMITS => {
             settings.ignore_group_limits = boolean(&scalar(key, value)?).map_err(at_value)?;
         }
+        METRICS => settings.metrics = Some(scalar(key, value)?.into()),
         _ => return Err((None, unknown(key, keys()))),
     }
     Ok(())
@@ -108,7 +116,12 @@ fn set(settings: &mut Settings, key: &str, value: &Spanned<DeValue>) -> Result<(
 
 /// All keys that a file may have.
 fn keys() -> impl Iterator<Item = &'static str> {
-    SETTINGS.iter().map(|setting| setting.key).chain([MARK, MARK_FILES, IGNORE_GROUP_LIMITS])
+    SETTINGS.iter().map(|setting| setting.key).chain([
+        MARK,
+        MARK_FILES,
+        IGNORE_GROUP_LIMITS,
+        METRICS,
+    ])
 }
 
 /// A value as the flag of the same name would have it.
@@ -180,7 +193,13 @@ pub fn text(settings: &Settings) -> String {
     text +=
         "\n# run even if control groups use settings that this kernel lets no scheduler honour\n";
     let comment = if settings.ignore_group_limits { "" } else { "# " };
-    text + &format!("{comment}{IGNORE_GROUP_LIMITS} = {}\n", settings.ignore_group_limits)
+    _ = writeln!(text, "{comment}{IGNORE_GROUP_LIMITS} = {}", settings.ignore_group_limits);
+    text += "\n# file of metrics for node_exporter's textfile collector, written every 10 s\n";
+    let (comment, path) = match &settings.metrics {
+        Some(path) => ("", path.display().to_string()),
+        None => ("# ", METRICS_EXAMPLE.to_string()),
+    };
+    text + &format!("{comment}{METRICS} = {}\n", toml_text(&path))
 }
 
 fn list(key: &str, values: Vec<String>, example: &str) -> String {
@@ -222,7 +241,7 @@ mod tests {
                 assert_eq!(setting.get(&settings.config), setting.get(&Config::default()));
             }
             assert!(settings.config.marks.is_empty() && settings.mark_files.is_empty());
-            assert!(!settings.ignore_group_limits);
+            assert!(!settings.ignore_group_limits && settings.metrics.is_none());
         }
     }
 
@@ -249,6 +268,7 @@ mod tests {
         let settings = parse(&examples.join("\n")).unwrap();
         assert_eq!(settings.config.marks.len(), 1);
         assert_eq!(settings.mark_files, [Path::new("FILE")]);
+        assert!(settings.metrics.is_some());
     }
 
     /// Numbers and switches need no quotation marks; single marks no brackets.
@@ -271,7 +291,7 @@ mod tests {
     fn mistakes_fail_with_their_place() {
         let typo = refusal("tiers = true\n  slcie = \"5ms\"\n");
         assert!(typo.starts_with("2:3: there is no setting \"slcie\"; did you mean \"slice\"?"));
-        assert!(typo.ends_with("mode mark marks ignore-cgroup-limits"), "{typo}");
+        assert!(typo.ends_with("mode mark marks ignore-cgroup-limits metrics"), "{typo}");
         for (text, expected) in [
             (
                 "wide_cpus = 2",
@@ -306,7 +326,8 @@ mod tests {
             config.wide_cpus = crate::config::WideCpus::Cores(cores);
             config.marks = names.iter().map(|name| format!("/{name}:f@{level}").parse().unwrap()).collect();
             let mark_files = names.iter().map(PathBuf::from).collect();
-            let written = Settings { config, mark_files, ignore_group_limits };
+            let metrics = names.first().map(PathBuf::from);
+            let written = Settings { config, mark_files, ignore_group_limits, metrics };
             let read = parse(&text(&written)).unwrap();
             for setting in SETTINGS {
                 prop_assert_eq!(setting.get(&read.config), setting.get(&written.config));
@@ -314,6 +335,7 @@ mod tests {
             prop_assert_eq!(read.config.marks, written.config.marks);
             prop_assert_eq!(read.mark_files, written.mark_files);
             prop_assert_eq!(read.ignore_group_limits, written.ignore_group_limits);
+            prop_assert_eq!(read.metrics, written.metrics);
         }
 
         /// No text makes the reader panic, and every refusal is at a place in the text.

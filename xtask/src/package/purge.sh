@@ -104,8 +104,10 @@ use() {
 
 # In affinity mode, which leaves the scheduler of this machine alone. The unit is the package's.
 serve() {
-	inside turbolane enable --mode affinity --slice-wide 10ms
+	inside turbolane enable --mode affinity --slice-wide 10ms --metrics /srv/turbolane.prom
 	inside turbolane status
+	# Written every 10 s, by a service that may write to few places.
+	inside timeout 20 sh -c 'until grep -q ^turbolane_run_info /srv/turbolane.prom; do sleep 0.2; done'
 	inside test ! -e /etc/systemd/system/turbolane.service
 	before=$(pid)
 	install "$1"
@@ -113,9 +115,10 @@ serve() {
 	[ "$(pid)" != "$before" ]
 	inside turbolane disable
 	inside test ! -e /etc/turbolane.toml
+	inside test ! -e /srv/turbolane.prom
 	# Purged while it runs, and with settings of the operator.
 	inside cp /usr/share/doc/turbolane/examples/turbolane.toml /etc/turbolane.toml
-	inside sed -i 's/^# mode = .*/mode = "affinity"/' /etc/turbolane.toml
+	inside sed -i 's/^# mode = .*/mode = "affinity"/; s,^# metrics = .*,metrics = "/srv/turbolane.prom",' /etc/turbolane.toml
 	inside turbolane enable
 	inside turbolane status
 }

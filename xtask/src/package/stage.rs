@@ -7,7 +7,7 @@
 //! | libturbolane.so.0 | linked from the static library, with the versions of `turbolane.map` |
 //! | header, pkg-config file | `include/`, `crates/turbolane/turbolane.pc.in` |
 //! | manual pages, completions | `docs/man`, and the command itself |
-//! | unit, example of the settings | `dist/` |
+//! | unit, examples of settings, alert rules and a dashboard | `dist/` |
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -87,7 +87,10 @@ fn stage_documents(root: &Path) -> Result<()> {
         compress(&place)?;
     }
     let dist = repo::root().join("dist");
-    copy(&dist.join("turbolane.toml"), &root.join(DOC).join("examples/turbolane.toml"))?;
+    let examples = root.join(DOC).join("examples");
+    for example in ["turbolane.toml", "prometheus/turbolane.rules.yml", "grafana/turbolane.json"] {
+        copy(&dist.join(example), &examples.join(example))?;
+    }
     copy(&dist.join("deb/copyright"), &root.join(DOC).join("copyright"))?;
     let changelog = root.join(DOC).join("changelog");
     copy(&repo::root().join("CHANGELOG.md"), &changelog)?;

@@ -94,7 +94,8 @@ Lines:
            there are no licence counters several lengths are simulated, and the
            gain is a range
 Each line ends in what it is based on: table, machine file, measured, scanned or
-simulated. Whether a gain is real is shown by the command of the line PROVE.
+simulated. Whether a gain is real is shown by the command of the line PROVE,
+which is run before the one of DO, or after the one of UNDO: there is one lane.
 
 Exit codes: 0 answered, whatever the answer; 2 failed; 77 this user or kernel
 cannot sample.
@@ -319,7 +320,8 @@ fn add_commands(advice: &mut Advice, remedy: &Remedy, target: Option<&Target>) {
         return;
     }
     let wide_cores = advice.prediction.as_ref().map_or(1, |prediction| prediction.wide_cores);
-    let [run, prove, undo] = remedy::commands(remedy, wide_cores, target);
+    let has_systemd = hw::services::has_systemd(&Live);
+    let [run, prove, undo] = remedy::commands(remedy, wide_cores, target, has_systemd);
     (advice.run, advice.prove, advice.undo) = (Some(run), Some(prove), Some(undo));
 }
 

@@ -222,24 +222,34 @@ fn quoted(word: &str) -> String {
     }
 }
 
+/// A load that a user has to supply.
+const LOAD: &str = "LOAD (a command that loads it, and prints how fast it was)";
+
 /// The command lines of a remedy: what to run, what proves it, and how it is undone.
-pub(super) fn commands(remedy: &Remedy, wide_cores: u32, target: Option<&Target>) -> [String; 3] {
+///
+/// A load that already ran, on a machine whose services systemd manages, goes on after this terminal: its lane is a service.
+pub(super) fn commands(
+    remedy: &Remedy,
+    wide_cores: u32,
+    target: Option<&Target>,
+    has_systemd: bool,
+) -> [String; 3] {
     let options = format!("--wide-cpus {wide_cores} {}", remedy.options.join(" "));
-    let (command, load, undo) = match target {
+    let (run, load, undo) = match target {
         Some(Target::Command(words)) => {
             let words: Vec<String> =
                 words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
             let words = words.join(" ");
-            (format!(" -- {words}"), words, "nothing is left when the command ends")
+            let run = format!("run {options} -- {words}");
+            (run, words, "nothing is left when the command ends")
         }
-        _ => (
-            String::new(),
-            "LOAD (a command that loads it, and prints how fast it was)".into(),
-            "Ctrl-C: nothing is left",
-        ),
+        Some(_) if has_systemd => {
+            (format!("enable {options}"), LOAD.into(), "sudo turbolane disable")
+        }
+        _ => (format!("run {options}"), LOAD.into(), "Ctrl-C: nothing is left"),
     };
     [
-        format!("sudo turbolane run {options}{command}"),
+        format!("sudo turbolane {run}"),
         format!("sudo turbolane verify --run {} -- {load}", quoted(&options)),
         undo.to_owned(),
     ]
@@ -291,9 +301,27 @@ mod tests {
     fn commands_are_whole() {
         let remedy = by_trap(Components::Avx, "why");
         let target = Target::Command(["./a b", "-x"].map(Into::into).into());
-        let [run, prove, _] = commands(&remedy, 2, Some(&target));
+        let [run, prove, _] = commands(&remedy, 2, Some(&target), true);
         assert_eq!(run, "sudo turbolane run --wide-cpus 2 --trap avx --trap-level 1 -- './a b' -x");
         let options = "'--wide-cpus 2 --trap avx --trap-level 1'";
         assert_eq!(prove, format!("sudo turbolane verify --run {options} -- './a b' -x"));
+    }
+
+    /// What runs already gets a service where there is systemd, with the options of the run; samples of another machine
+    /// do not, and a command never does.
+    #[test]
+    fn services_get_a_service() {
+        let remedy = by_trap(Components::Avx512, "why");
+        let unit = Target::Unit("nginx.service".into());
+        for target in [unit, Target::Pids(vec![1]), Target::Group("/a".into())] {
+            let [run, _, undo] = commands(&remedy, 2, Some(&target), true);
+            assert_eq!(run, "sudo turbolane enable --wide-cpus 2 --trap avx512");
+            assert_eq!(undo, "sudo turbolane disable");
+            let [run, _, undo] = commands(&remedy, 2, Some(&target), false);
+            assert_eq!(run, "sudo turbolane run --wide-cpus 2 --trap avx512");
+            assert!(undo.starts_with("Ctrl-C"));
+        }
+        let [run, ..] = commands(&remedy, 2, None, true);
+        assert!(run.starts_with("sudo turbolane run "));
     }
 }

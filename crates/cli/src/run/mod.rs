@@ -4,6 +4,7 @@
 //! Order: read the settings, look at the machine, refuse what cannot work ([`preflight`]), and
 //! only then take over ([`supervise`]). Up to that point nothing has changed.
 
+pub(crate) mod metrics;
 mod notify;
 pub(crate) mod preflight;
 pub(crate) mod settings;
@@ -146,11 +147,16 @@ pub(crate) fn main(args: RunArgs) -> Result<ExitCode, Failure> {
     if config.trap == Components::Avx512 && !args.command.is_empty() && !args.plain_glibc {
         plan.notes.push(GLIBC_NOTE.into());
     }
-    if !args.command.is_empty() {
-        plan.notes.extend(preflight::affinity_note(&config, &facts));
+    if let (false, Some(own)) = (args.command.is_empty(), facts.rights.cpus) {
+        let whose = "the command's affinity";
+        plan.notes.extend(preflight::affinity_note(&config, &facts, whose, own));
     }
     if args.machine.is_none() {
         plan.notes.extend(preflight::group_note(plan.mode, settings.ignore_group_limits)?);
+    }
+    if let Some(path) = &settings.metrics {
+        metrics::check(path)?;
+        plan.notes.extend(metrics::name_note(path));
     }
     if args.check {
         print(&plan.text(terminal::width()))?;
@@ -162,6 +168,7 @@ pub(crate) fn main(args: RunArgs) -> Result<ExitCode, Failure> {
         command: args.command,
         plain_glibc: args.plain_glibc,
         times: args.times,
+        metrics: settings.metrics,
         stats: args.stats,
         json: args.json,
         quiet: args.quiet,

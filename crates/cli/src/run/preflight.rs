@@ -107,19 +107,24 @@ pub(crate) fn check(config: &Config, facts: &Facts) -> Result<Plan, Failure> {
     })
 }
 
-/// A note if what this process starts may run on no CPU that is wide at the start: its wide code could
-/// not go there, for affinity masks are kept.
-pub(super) fn affinity_note(config: &Config, facts: &Facts) -> Option<String> {
+/// A note if what has this affinity may run on no CPU that is wide at the start: its wide code could not go there, for
+/// affinity masks are kept. `whose` names the affinity in the note.
+pub(crate) fn affinity_note(
+    config: &Config,
+    facts: &Facts,
+    whose: &str,
+    affinity: CpuSet,
+) -> Option<String> {
     let topology = &facts.topology;
     let cores = layout::wide_cores(topology, &config.wide_cpus).ok()?;
     let wide = layout::cpus_of(topology, &cores);
-    let allowed = facts.rights.cpus? & topology.online();
+    let allowed = affinity & topology.online();
     let last = allowed.highest()?;
     if wide.is_empty() || allowed.intersects(&wide) {
         return None;
     }
     Some(format!(
-        "the command's affinity, {allowed}, contains no wide CPU (at the start these are {wide}): its wide code \
+        "{whose}, {allowed}, contains no wide CPU (at the start these are {wide}): its wide code \
          stays on CPUs where it slows other code; --wide-cpus cpu:{last} selects one that it may use"
     ))
 }
@@ -183,4 +188,30 @@ fn check_scores(config: &Config, mode: Mode, facts: &Facts) -> Result<bool, Fail
 fn resolve_marks(config: &Config, facts: &Facts) -> Result<Vec<ResolvedMark>, Failure> {
     let emulation = Emulation::of(&facts.kernel.release);
     places(&config.marks, emulation, config.force_single_step).map_err(Failure::failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use hw::Recorded;
+
+    use super::*;
+
+    /// The note is given exactly when no allowed CPU is wide, and what it proposes is allowed.
+    #[test]
+    fn affinities_without_a_wide_cpu_are_noted() {
+        let machines = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/machines");
+        let recorded = Recorded::open(&Path::new(machines).join("skylake-sp")).unwrap();
+        let facts = Facts::read(&recorded).unwrap();
+        let note = |wide: &str, affinity: &str| {
+            let config = Config { wide_cpus: wide.parse().unwrap(), ..Config::default() };
+            affinity_note(&config, &facts, "its affinity", affinity.parse().unwrap())
+        };
+        let found = note("30-31", "0-15").unwrap();
+        assert!(found.starts_with("its affinity, 0-15, contains no wide CPU"), "{found}");
+        assert!(found.contains("--wide-cpus cpu:15 "), "{found}");
+        assert_eq!(note("30-31", "0-15,62"), None);
+        assert_eq!(note("0", "0"), None);
+    }
 }

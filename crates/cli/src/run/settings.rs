@@ -17,7 +17,7 @@ use sched::config::{
 };
 use sched::parse::duration_ns;
 use sched::settings::{SETTINGS, level, slice};
-use sched::settings_file::{self, FileError, IGNORE_GROUP_LIMITS, Settings};
+use sched::settings_file::{self, FileError, IGNORE_GROUP_LIMITS, METRICS, Settings};
 
 use crate::failure::Failure;
 use crate::mark_files;
@@ -25,6 +25,7 @@ use crate::mark_files;
 const LANE: &str = "Wide and scalar CPUs";
 const DETECTION: &str = "What is wide, and until when";
 const REFUSALS: &str = "Refusals";
+const MONITORING: &str = "Monitoring";
 
 #[derive(Args)]
 struct SettingArgs {
@@ -156,6 +157,14 @@ struct SettingArgs {
     #[arg(require_equals = true, default_missing_value = "true", value_name = "true|false")]
     #[arg(hide_possible_values = true, help_heading = REFUSALS)]
     ignore_cgroup_limits: bool,
+
+    /// Write metrics for Prometheus to a file every 10 s
+    ///
+    /// The file is for the textfile collector of node_exporter, which reads names that end in .prom; on Debian its
+    /// folder is /var/lib/prometheus/node-exporter. It is replaced by renaming and removed at the end of the run.
+    /// No network port is opened. See also `turbolane stats --openmetrics`.
+    #[arg(long, value_name = "FILE", help_heading = MONITORING)]
+    metrics: Option<PathBuf>,
 }
 
 /// The settings that the user chose on the command line.
@@ -217,6 +226,9 @@ impl Chosen {
         }
         if self.is_given(IGNORE_GROUP_LIMITS) {
             settings.ignore_group_limits = self.args.ignore_cgroup_limits;
+        }
+        if self.is_given(METRICS) {
+            settings.metrics.clone_from(&self.args.metrics);
         }
         settings
     }
@@ -320,12 +332,15 @@ mod tests {
     #[test]
     fn flags_take_precedence_over_the_file() {
         let file = "wide-cpus = 2\ntiers = true\nslice = '3ms'\nmark = 'a:f'\nmarks = 'list'\n\
-                    ignore-cgroup-limits = true\n";
+                    ignore-cgroup-limits = true\nmetrics = '/a.prom'\n";
         let over = |args: &[&str]| chosen(args).over(settings_file::parse(file).unwrap());
         let same = over(&[]);
         assert_eq!((same.config.slice_ns, same.config.tiers), (3_000_000, true));
         assert!(same.ignore_group_limits);
         assert_eq!(same.mark_files, [Path::new("list")]);
+        assert_eq!(same.metrics.as_deref(), Some(Path::new("/a.prom")));
+        let elsewhere = over(&["--metrics", "/b.prom"]);
+        assert_eq!(elsewhere.metrics.as_deref(), Some(Path::new("/b.prom")));
         let changed = over(&[
             "--slice",
             "5ms",
@@ -345,9 +360,13 @@ mod tests {
     #[test]
     fn choices_are_what_is_on_the_command_line() {
         assert!(!chosen(&[]).is_any_given());
-        for args in
-            [["--slice", "5ms"].as_slice(), &["--tiers"], &["--marks", "f"], &["--mark", "a:f"]]
-        {
+        for args in [
+            ["--slice", "5ms"].as_slice(),
+            &["--tiers"],
+            &["--marks", "f"],
+            &["--metrics", "a.prom"],
+            &["--mark", "a:f"],
+        ] {
             assert!(chosen(args).is_any_given(), "{args:?}");
         }
     }

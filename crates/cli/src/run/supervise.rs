@@ -16,9 +16,10 @@ use sched::config::Config;
 use sched::lane::Lane;
 use sched::scx::{Ended, Fault};
 
+use super::metrics::{self, Metrics};
 use super::notify::Manager;
 use crate::command::{Supervised, exit_code, watch_signals};
-use crate::failure::{Failure, unwritable};
+use crate::failure::{Failure, tell, unwritable};
 use crate::stats::Lines;
 
 /// What to run, and what to report about it.
@@ -33,6 +34,8 @@ pub(super) struct Run {
     pub plain_glibc: bool,
     /// Where to write how long the command took.
     pub times: Option<PathBuf>,
+    /// File for Prometheus.
+    pub metrics: Option<PathBuf>,
     /// Interval between two lines of statistics.
     pub stats: Option<Duration>,
     /// Statistics as JSON.
@@ -57,7 +60,9 @@ enum End {
 pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
     let signals = watch_signals()?;
     run.times.as_deref().map_or(Ok(()), check_writable)?;
+    run.metrics.as_deref().map_or(Ok(()), metrics::check_writable)?;
     let lane = Lane::start(run.config.clone(), run.fault)?;
+    let metrics = run.metrics.as_deref().map(Metrics::start).transpose()?;
     let started = started(&lane);
     if !run.quiet {
         tell(&started);
@@ -72,10 +77,12 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
         command: Supervised::start(&run.command, run.plain_glibc, signals)?,
         statistics: run.stats.map(|interval| Statistics::new(interval, run.json, &lane)),
         manager: Manager::from_environment(),
+        metrics,
     };
     supervisor.manager.ready(&started);
     let end = supervisor.wait(&lane)?;
     supervisor.manager.stopping();
+    supervisor.metrics = None;
     let ended = lane.stop();
     match end {
         End::Scheduler(ended) => Err(supervisor.scheduler_lost(&ended)),
@@ -97,12 +104,16 @@ struct Supervisor {
     command: Supervised,
     statistics: Option<Statistics>,
     manager: Manager,
+    metrics: Option<Metrics>,
 }
 
 impl Supervisor {
     fn wait(&mut self, lane: &Lane) -> Result<End, Failure> {
         loop {
             self.manager.alive();
+            if let Some(metrics) = &mut self.metrics {
+                metrics.write_if_due(lane);
+            }
             if self.command.is_stopped_within(PERIOD) {
                 return Ok(End::Signal);
             }
@@ -187,8 +198,4 @@ fn started(lane: &Lane) -> String {
 
 fn none_if_empty(cpus: &str) -> &str {
     if cpus.is_empty() { "none" } else { cpus }
-}
-
-fn tell(text: &str) {
-    _ = writeln!(io::stderr(), "turbolane: {text}");
 }

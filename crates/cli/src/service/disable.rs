@@ -36,9 +36,11 @@ pub(crate) fn main(args: &DisableArgs) -> Result<ExitCode, Failure> {
         let what = if before.enabled == "enabled" { "disabled" } else { "was not enabled" };
         said += &wrap("service  ", what, terminal::width());
     }
-    for path in [places.unit(), places.settings()] {
+    for path in [places.unit(), places.drop_in(), places.settings()] {
         said += &remove(&path)?;
     }
+    // Not if others have put files there.
+    _ = places.drop_in().parent().map(fs::remove_dir);
     systemctl(&["daemon-reload"])?;
     // Forget that it failed, or it stays in the list of failed units.
     _ = systemctl(&["reset-failed", UNIT]);

@@ -18,13 +18,15 @@ use super::systemd::{UNIT, systemctl, unit};
 use super::{Root, require_root, require_systemd};
 use crate::doctor::{open, read_facts};
 use crate::failure::{Failure, print};
-use crate::run::preflight;
 use crate::run::settings::{Chosen, read, with_listed_marks};
+use crate::run::{metrics, preflight};
 use crate::terminal;
 
 /// The unit, for the place where packages install the program.
 const UNIT_TEXT: &str = include_str!("../../../../dist/turbolane.service");
 const PACKAGED_PROGRAM: &str = "/usr/bin/turbolane";
+/// systemd.
+const FIRST_PROCESS: u32 = 1;
 
 /// Separate wide code as a service, now and after each boot
 ///
@@ -67,8 +69,18 @@ pub(crate) fn main(args: &EnableArgs) -> Result<ExitCode, Failure> {
         return already_active(&args.settings);
     }
     let facts = read_facts(open(None)?.as_ref())?;
-    let plan = preflight::check(&with_listed_marks(&settings)?, &facts)?;
-    preflight::group_note(plan.mode, settings.ignore_group_limits)?;
+    let config = with_listed_marks(&settings)?;
+    let mut plan = preflight::check(&config, &facts)?;
+    plan.notes.extend(preflight::group_note(plan.mode, settings.ignore_group_limits)?);
+    // What services inherit, unless their units say otherwise.
+    if let Ok(affinity) = hw::task::get_affinity(FIRST_PROCESS) {
+        let whose = "the affinity that a service has from systemd";
+        plan.notes.extend(preflight::affinity_note(&config, &facts, whose, affinity));
+    }
+    if let Some(path) = &settings.metrics {
+        metrics::check(path)?;
+        plan.notes.extend(metrics::name_note(path));
+    }
     let mut written = Written::default();
     if let Err(failure) = install(&settings, is_new, &places, &mut written) {
         written.take_back();
@@ -124,7 +136,7 @@ fn choose(chosen: &Chosen, found: Origin, path: &Path) -> Result<(Settings, bool
 /// The service has another working folder than this shell. Links stay, so that marks follow upgrades of a library.
 fn absolute(mut settings: Settings) -> Result<Settings, Failure> {
     let marks = settings.config.marks.iter_mut().map(|mark| &mut mark.file);
-    for file in marks.chain(&mut settings.mark_files) {
+    for file in marks.chain(&mut settings.mark_files).chain(&mut settings.metrics) {
         *file = std::path::absolute(&*file).map_err(|error| no_path(file, &error))?;
     }
     Ok(settings)
@@ -137,13 +149,12 @@ fn no_path(file: &Path, error: &io::Error) -> Failure {
 
 fn refuse_relative(settings: &Settings, path: &Path) -> Result<(), Failure> {
     let marks = settings.config.marks.iter().map(|mark| &mark.file);
-    let Some(file) = marks.chain(&settings.mark_files).find(|file| file.is_relative()) else {
-        return Ok(());
-    };
+    let mut files = marks.chain(&settings.mark_files).chain(&settings.metrics);
+    let Some(file) = files.find(|file| file.is_relative()) else { return Ok(()) };
     Err(Failure::failed(Problem::new(
         format!("cannot use {} for the service", path.display()),
         format!("\"{}\" is a relative path, and the service runs in /", file.display()),
-        "write absolute paths in its marks",
+        "write absolute paths",
     )))
 }
 
@@ -172,6 +183,9 @@ fn install(
     if places.packaged_unit().is_none() && origin(&places.unit())? != Origin::Other {
         written.write(&places.unit(), &unit_text(&own_path()?)?)?;
     }
+    if let Some(path) = &settings.metrics {
+        written.write_in_own_folder(&places.drop_in(), &drop_in_text(path)?)?;
+    }
     Ok(())
 }
 
@@ -192,14 +206,25 @@ fn own_path() -> Result<PathBuf, Failure> {
 
 /// The unit for a program at this path.
 fn unit_text(program: &Path) -> Result<String, Failure> {
-    let path =
-        program.to_str().filter(|path| !path.contains(['"', '\\', '\n', '$', '%', ' ', '\'']));
-    let path = path.ok_or_else(|| {
-        let what = format!("cannot make a service of {}", program.display());
-        let why = "its path contains characters that have a meaning in a unit, or blanks";
-        Failure::failed(Problem::new(what, why, "copy the program to /usr/local/bin"))
-    })?;
+    let path = in_unit(program, "copy the program to /usr/local/bin")?;
     Ok(UNIT_TEXT.replace(&format!("ExecStart={PACKAGED_PROGRAM} "), &format!("ExecStart={path} ")))
+}
+
+/// The addition to the unit that lets the service write metrics: a file is replaced, which its folder must allow.
+fn drop_in_text(metrics: &Path) -> Result<String, Failure> {
+    let folder = metrics.parent().unwrap_or(Path::new("/"));
+    let folder = in_unit(folder, "name a file in another folder by --metrics")?;
+    Ok(format!("[Service]\nReadWritePaths={folder}\n"))
+}
+
+/// A path as a unit takes it.
+fn in_unit<'a>(path: &'a Path, next: &str) -> Result<&'a str, Failure> {
+    let is_plain = |text: &&str| !text.contains(['"', '\\', '\n', '$', '%', ' ', '\'']);
+    path.to_str().filter(is_plain).ok_or_else(|| {
+        let what = format!("cannot make a service with the path {}", path.display());
+        let why = "it contains characters that have a meaning in a unit, or blanks";
+        Failure::failed(Problem::new(what, why, next))
+    })
 }
 
 #[cfg(test)]
@@ -214,11 +239,19 @@ mod tests {
         assert!(!unit.contains(PACKAGED_PROGRAM));
     }
 
+    /// The service may write to the folder of its metrics.
+    #[test]
+    fn the_folder_of_metrics_is_writable() {
+        let text = drop_in_text(Path::new("/srv/metrics/a.prom")).unwrap();
+        assert_eq!(text, "[Service]\nReadWritePaths=/srv/metrics\n");
+    }
+
     /// Paths that systemd would read differently are refused.
     #[test]
     fn paths_with_special_characters_fail() {
         for path in ["/opt/my programs/turbolane", "/opt/100%/turbolane", "/opt/$x/turbolane"] {
             assert!(unit_text(Path::new(path)).is_err(), "{path}");
+            assert!(drop_in_text(Path::new(path)).is_err(), "{path}");
         }
     }
 }

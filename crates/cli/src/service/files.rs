@@ -10,14 +10,14 @@
 //! Files are replaced by renaming a complete new one, and [`Written`] remembers what was there before, so that a
 //! service that does not start leaves no trace.
 
-use std::fs::{self, Permissions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use report::problem::Problem;
 
 use crate::failure::Failure;
+use crate::replacement::replacement;
 
 /// First words of a file that `enable` wrote; the checksum follows.
 const STAMP: &str =
@@ -42,6 +42,11 @@ impl Places {
     /// The unit that `enable` writes if no package has installed one.
     pub(super) fn unit(&self) -> PathBuf {
         self.root.join("etc/systemd/system/turbolane.service")
+    }
+
+    /// What is added to the unit, whoever wrote it.
+    pub(super) fn drop_in(&self) -> PathBuf {
+        self.root.join("etc/systemd/system/turbolane.service.d/metrics.conf")
     }
 
     /// The unit of a package.
@@ -100,9 +105,21 @@ fn checksum(bytes: &[u8]) -> u64 {
 #[derive(Default)]
 pub(super) struct Written {
     files: Vec<(PathBuf, Option<Vec<u8>>)>,
+    folder: Option<PathBuf>,
 }
 
 impl Written {
+    /// Writes a stamped file into a folder that is made if it is not there.
+    pub(super) fn write_in_own_folder(&mut self, path: &Path, body: &str) -> Result<(), Failure> {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        match fs::create_dir(folder) {
+            Ok(()) => self.folder = Some(folder.to_owned()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(unchangeable(folder, &error)),
+        }
+        self.write(path, body)
+    }
+
     /// Writes a stamped file.
     pub(super) fn write(&mut self, path: &Path, body: &str) -> Result<(), Failure> {
         let before = match fs::read(path) {
@@ -128,14 +145,14 @@ impl Written {
                 None => fs::remove_file(&path),
             };
         }
+        if let Some(folder) = self.folder {
+            _ = fs::remove_dir(folder);
+        }
     }
 }
 
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    let mut new = tempfile::NamedTempFile::new_in(dir)?;
-    new.write_all(bytes)?;
-    new.as_file().set_permissions(Permissions::from_mode(0o644))?;
+    let new = replacement(path, bytes)?;
     new.as_file().sync_all()?;
     new.persist(path)?;
     Ok(())
@@ -163,6 +180,8 @@ pub(super) fn unchangeable(path: &Path, error: &io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     /// A file is ours until one character of it changes, wherever that is.
@@ -197,6 +216,9 @@ mod tests {
         written.write(&old, "after").unwrap();
         written.write(&old, "later").unwrap();
         written.write(&new, "after").unwrap();
+        let below = dir.path().join("d/below");
+        written.write_in_own_folder(&below, "after").unwrap();
+        assert!(below.exists());
         assert_eq!(fs::metadata(&new).unwrap().permissions().mode() & 0o777, 0o644);
         written.take_back();
         assert_eq!(fs::read_to_string(&old).unwrap(), "before");
