@@ -7,6 +7,7 @@
 
 mod clock;
 mod ffi;
+mod gap;
 pub mod groups;
 mod mark;
 mod mix;
@@ -17,6 +18,7 @@ mod stay;
 mod turns;
 
 pub use clock::Clock;
+pub use gap::Gap;
 pub use groups::Budget;
 pub use mark::{CALLS_MAX, Calls, MARK_ARGS, MarkRule};
 pub use mix::Mix;
@@ -115,11 +117,13 @@ pub enum Event {
     Tick,
     /// Its power score speaks for this level.
     Score,
+    /// A hint: a section ends, and what follows is known to be long.
+    HintAway,
 }
 
 impl Event {
     /// All events, in the order of the C enum.
-    pub const ALL: [Event; 10] = [
+    pub const ALL: [Event; 11] = [
         Event::HintBegin,
         Event::HintEnd,
         Event::MarkEnter,
@@ -130,6 +134,7 @@ impl Event {
         Event::SwitchOut,
         Event::Tick,
         Event::Score,
+        Event::HintAway,
     ];
 }
 
@@ -144,6 +149,8 @@ pub struct Remigrate {
     pub context_switch: bool,
     /// End a fixed time after the last event.
     pub timeout: bool,
+    /// Do not end at once at an explicit end, where the task has learned that (policy/gap.h).
+    pub gap: bool,
 }
 
 impl Remigrate {
@@ -153,6 +160,7 @@ impl Remigrate {
             | u32::from(self.syscall_return) << 1
             | u32::from(self.context_switch) << 2
             | u32::from(self.timeout) << 3
+            | u32::from(self.gap) << 4
     }
 }
 
@@ -214,8 +222,9 @@ pub struct Task {
     pub score: Score,
     pub mix: Mix,
     pub stay: Stay,
+    pub gap: Gap,
 }
-const _: () = assert!(size_of::<Task>() == 72);
+const _: () = assert!(size_of::<Task>() == 88);
 
 /// `tl_target`: what a CPU's frequency governor has been told. See policy/target.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -255,6 +264,14 @@ impl Task {
     pub fn ran(&mut self, used_ns: u64, level: u8) {
         // SAFETY: as in `new`.
         unsafe { ffi::tlp_task_ran(self, used_ns, level.into()) }
+    }
+
+    /// Type and level that a child inherits.
+    pub fn bequest(&self) -> (u32, u32) {
+        // SAFETY: as in `new`; the task is only read.
+        let level = unsafe { ffi::tlp_task_bequest(self) };
+        let stays = level == 0 && u32::from(self.task_type) == TYPE_WIDE;
+        (if stays { TYPE_SCALAR } else { self.task_type.into() }, level)
     }
 
     /// Class of CPU that it needs.

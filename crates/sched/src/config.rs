@@ -26,6 +26,8 @@ pub struct Remigrate {
     pub context_switch: bool,
     /// This long after the last event that made the task wide, ns; `None`: no such limit.
     pub timeout_ns: Option<u64>,
+    /// At an explicit end only where the task has not learned that its scalar code is short (policy/gap.h).
+    pub gap: bool,
 }
 
 /// How scalar and wide code are kept apart.

@@ -84,8 +84,10 @@ fn remigrate_of_every_form() {
             syscall_return: false,
             context_switch: true,
             timeout_ns: Some(50_000_000),
+            gap: false,
         })
     );
+    assert_eq!("gap,hint".parse(), Ok(Remigrate { gap: true, ..Remigrate::default() }));
     assert_eq!(Remigrate::default().to_string(), "hint,uprobe-return");
 }
 
@@ -183,12 +185,13 @@ fn any_wide_cpus() -> impl Strategy<Value = WideCpus> {
 }
 
 fn any_remigrate() -> impl Strategy<Value = Remigrate> {
-    (any::<bool>(), any::<bool>(), any::<bool>(), proptest::option::of(1..u64::MAX)).prop_map(
-        |(syscall_entry, syscall_return, context_switch, timeout_ns)| Remigrate {
+    (any::<[bool; 4]>(), proptest::option::of(1..u64::MAX)).prop_map(
+        |([syscall_entry, syscall_return, context_switch, gap], timeout_ns)| Remigrate {
             syscall_entry,
             syscall_return,
             context_switch,
             timeout_ns,
+            gap,
         },
     )
 }

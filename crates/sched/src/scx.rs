@@ -529,6 +529,7 @@ fn settings_of(config: &Config) -> types::tl_cfg {
             syscall_return: remigrate.syscall_return,
             context_switch: remigrate.context_switch,
             timeout: remigrate.timeout_ns.is_some(),
+            gap: remigrate.gap,
         }
         .bits(),
         unclassified: match config.unclassified {

@@ -219,7 +219,7 @@ const _: () = assert!(QUEUE_DEFAULT == 0 && policy::QUEUE_SCALAR == 1);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::{Mix, Score};
+    use policy::{Gap, Mix, Score};
     use proptest::prelude::*;
 
     proptest! {
@@ -231,8 +231,8 @@ mod tests {
             (score_q10, score_level) in (0u16..=3072, 0u8..4),
             (vtime_ns, evidence_ns, enqueued_ns, started_ns) in any::<(u64, u64, u64, u64)>(),
             (weight, clock, mark_depth, now_ns) in any::<(u32, u32, u8, u64)>(),
-            (run_ns, wide_ns) in any::<(u32, u32)>(),
-            (remigrate, timeout_ns, other_ns) in (0u32..16, any::<u64>(), prop::sample::select(&[0, 1, u64::MAX])),
+            (run_ns, wide_ns, past) in any::<(u32, u32, u8)>(),
+            (remigrate, timeout_ns, other_ns) in (0u32..32, any::<u64>(), prop::sample::select(&[0, 1, u64::MAX])),
         ) {
             let cfg = Cfg {
                 slice_ns: 5, slice_wide_ns: 7, remigrate,
@@ -246,6 +246,7 @@ mod tests {
                 score: Score { score_q10, level: score_level, ..Score::default() },
                 mix: Mix { run_ns, wide_ns },
                 stay: Stay { ran_ns: run_ns, ..Stay::default() },
+                gap: Gap { ran_ns: run_ns, level, state: past & 3, past, ..Gap::default() },
             };
             prop_assert_eq!(*memo.of(&task), Kind::ask(&task));
             prop_assert_eq!(memo.slice_ns[task_type as usize], task.slice_ns(&cfg));
