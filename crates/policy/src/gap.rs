@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a task stays on its wide CPU after a section, see policy/gap.h.
 
-use crate::ffi;
-
 /// `tl_gap`: the gap after a task's last section, and what the task has learned from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -27,11 +25,4 @@ impl Gap {
     pub const EVEN: u8 = 16;
     /// [`Gap::spent`] at most (`TL_GAP_SLACK`).
     pub const SLACK: u8 = 48;
-
-    /// How long the task stays yet if it goes on running; 0 = no longer, or it does not stay.
-    #[inline]
-    pub fn left_ns(&self, even_ns: u64) -> u64 {
-        // SAFETY: reads plain data, layout asserted, and keeps no pointer.
-        unsafe { ffi::tlp_gap_left_ns(self, even_ns) }
-    }
 }

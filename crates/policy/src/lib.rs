@@ -266,6 +266,13 @@ impl Task {
         unsafe { ffi::tlp_task_ran(self, used_ns, level.into()) }
     }
 
+    /// How long it stays on its CPU after its last section yet, if it goes on running; 0 = no longer, or it does not stay.
+    #[inline]
+    pub fn gap_left_ns(&self, cfg: &Cfg) -> u64 {
+        // SAFETY: as in `need`.
+        unsafe { ffi::tlp_gap_left_ns(&self.gap, cfg.rest_below_ns) }
+    }
+
     /// Type and level that a child inherits.
     pub fn bequest(&self) -> (u32, u32) {
         // SAFETY: as in `new`; the task is only read.

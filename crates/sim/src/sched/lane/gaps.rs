@@ -11,7 +11,7 @@ impl Lane {
     /// Set the CPU's timer to the end of its task's stay, if it stays.
     #[inline]
     pub(super) fn time_gap(&mut self, sys: &Sys, cpu: usize, task: Tid) {
-        let left_ns = self.tasks[task as usize].t.gap.left_ns(self.config.cfg.rest_below_ns);
+        let left_ns = self.tasks[task as usize].t.gap_left_ns(&self.config.cfg);
         self.gap_ends_ns[cpu] = if left_ns > 0 { sys.now_ns + left_ns } else { u64::MAX };
     }
 
