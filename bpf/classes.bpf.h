@@ -228,7 +228,7 @@ static __always_inline int apply_classes(void)
 			return err;
 	}
 	class_generation = class_generation + 1 ?: 1;
-	count_arrival(0); /* what is queued may be for other CPUs now */
+	count_change(0); /* what is queued may be for other CPUs now */
 	publish_classes();
 	return 0;
 }

@@ -13,13 +13,17 @@
  * than a slice, and only shares depend on it: waits are bounded by keys.
  *
  * What a CPU charges on a clock of another shard, to a task that it has just taken
- * from there, is added atomically there. The clock of the tasks pinned to a CPU is
- * moved by that CPU alone.
+ * from there, is added atomically there: when it charges on another clock or
+ * idles, and at the latest after TL_FOREIGN_MOST_NS. The clock of the tasks pinned
+ * to a CPU is moved by that CPU alone.
  */
 #ifndef TL_CLOCKS_BPF_H
 #define TL_CLOCKS_BPF_H
 
 #define TL_ADVANCE_NS 4000000ull
+/* The most that a CPU keeps back of what it owes another shard's clock: a few
+ * advances, so that ticks do not write to that shard's line each time. */
+#define TL_FOREIGN_MOST_NS (4 * TL_ADVANCE_NS)
 
 static __always_inline struct shard *shard_at(u32 shard)
 {
@@ -119,6 +123,20 @@ static __always_inline void change_clock(struct tl_task *t, u32 id,
 				       load->nr_cpus));
 }
 
+/* Another shard's clock gets what the CPU owes it. */
+static __always_inline void pay_foreign(struct tl_cpu *c)
+{
+	u32 id = c->foreign_clock;
+
+	if (!c->foreign_ns)
+		return;
+	count_shared_atomic();
+	__sync_fetch_and_add(
+		&shard_at(tl_id_shard(id))->foreign_ns[queue_of(id)],
+		c->foreign_ns);
+	c->foreign_ns = 0;
+}
+
 /* The running task, of this clock, has used CPU time: charged_ns on it. */
 static __always_inline void charge_clock(struct tl_cpu *c, u32 id,
 					 u64 charged_ns, u64 now_ns)
@@ -134,10 +152,12 @@ static __always_inline void charge_clock(struct tl_cpu *c, u32 id,
 	} else if (tl_id_shard(id) == c->shard) {
 		c->charged_ns[queue] += charged_ns;
 	} else {
-		count_shared_atomic();
-		__sync_fetch_and_add(
-			&shard_at(tl_id_shard(id))->foreign_ns[queue],
-			charged_ns);
+		if (c->foreign_clock != id)
+			pay_foreign(c);
+		c->foreign_clock = id;
+		c->foreign_ns += charged_ns;
+		if (c->foreign_ns >= TL_FOREIGN_MOST_NS)
+			pay_foreign(c);
 	}
 }
 

@@ -46,7 +46,7 @@ __noinline int tl_requeue(u32 id)
 				tc->t.enqueued_ns);
 		if (!tl_scx_move_vtime(tl_queue_iter, p, now, key_ns))
 			continue;
-		count_arrival(shard_of_id(now));
+		count_change(shard_of_id(now));
 		moved++;
 	}
 	bpf_rcu_read_unlock();

@@ -32,7 +32,7 @@
 #include "trap_event.h"
 
 /* System calls that say nothing about what the program does next: those that
- * the kernel itself puts in a task's way for uprobes, and the one by which the
+ * the kernel itself makes a task call for uprobes, and the one by which the
  * library moves a section that has just begun. If a tick had read the hint
  * before that call, its return would end the section. */
 #define NR_SCHED_YIELD 24
@@ -92,7 +92,7 @@ static __always_inline void account_run(struct task_ctx *tc, struct tl_cpu *c,
 	count_run(tc, c, tc->t.type, tc->t.level, now_ns);
 }
 
-/* Tell the policy; true if type or level changed. The task is running: until
+/* Report to the policy; true if type or level changed. The task is running: until
  * now it ran as what it was before, which counts first. It is charged later: virtual
  * time is of no type. */
 static __always_inline u32 tell(struct task_ctx *tc, struct tl_cpu *c,
@@ -232,7 +232,7 @@ static __always_inline bool try_lookup_here(struct here *h)
 
 /* ---- marked functions; the cookie is the rule of policy/mark.h ---- */
 
-/* A task that begins a section where it belongs stays, and nobody displaces it: no
+/* A task that begins a section where it belongs stays, and no one displaces it: no
  * need to look again at the end of the probe. */
 static __always_inline void tell_mark(struct here *h, u32 event, u32 level)
 {

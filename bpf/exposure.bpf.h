@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Exposure: what the levels of a core cost the code beside (policy/exposure.h), counted
- * for automatic sizing, which may stand by (policy/standby.h). Nothing is counted where
- * the user has chosen the wide CPUs.
+ * Exposure: what the levels of a core cost other code there (policy/exposure.h). It is
+ * counted for automatic sizing, which may stand by (policy/standby.h). Nothing is
+ * counted if the user has chosen the wide CPUs.
  *
- * A core's levels are written by its siblings, without atomic operations: of two that
- * write at once one is lost, until the next tick. Of several siblings one is looked at.
+ * A core's levels are written by its siblings, without atomic operations: if two write
+ * at the same time, one write is lost until the next tick. Of several other siblings
+ * only one is read.
  */
 #ifndef TL_EXPOSURE_BPF_H
 #define TL_EXPOSURE_BPF_H

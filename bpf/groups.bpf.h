@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Control groups: which group a task is in, what its weight comes to, and
- * whether its group may run at all. What follows from the numbers is decided in
- * policy/groups.h and policy/bandwidth.h; what happens to tasks that may not run
- * is in held.bpf.h.
+ * Control groups: which group a task is in, what its effective weight is, and
+ * whether its group may run at all. policy/groups.h and policy/bandwidth.h decide
+ * what follows from the numbers; held.bpf.h handles tasks that may not run.
  *
  * The kernel says when a group comes, goes or changes, and when a task moves.
- * Groups lie in a table, so that a task's context names its group by a number
+ * Groups are in a table, so that a task's context names its group by a number
  * and a pass can go through all of them. Group 0 is the root. A task of the
- * root is neither counted nor limited: that is a comparison per callback, and
- * all that a machine pays whose groups have no CPU controller.
+ * root is neither counted nor limited: that is a comparison per callback, the
+ * only cost on a machine whose groups have no CPU controller.
  *
  * A task counts in its group's load from the moment it is queued or put on a CPU
  * until it stops and is not runnable any more. So a wake-up costs one atomic
@@ -20,8 +19,8 @@
  * what one group has used there until that is enough, or another group runs.
  *
  * Limits: groups beyond TL_GROUPS_MAX count as part of their parents (their own
- * weight and limit have no effect, those above them do). Of a group and those
- * above it the nearest TL_LIMITERS_MAX that have a limit count.
+ * weight and limit have no effect, those above them do). Only the nearest
+ * TL_LIMITERS_MAX limits at or above a group count.
  */
 #ifndef TL_GROUPS_BPF_H
 #define TL_GROUPS_BPF_H
@@ -111,7 +110,7 @@ static __always_inline u32 slot_of(struct cgroup *cgrp)
 }
 
 /* Ask the kernel for the task's group: of its first callback only, later moves
- * are told. */
+ * are reported. */
 __noinline u32 tl_find_group(struct task_struct *p __arg_trusted)
 {
 	struct cgroup *cgrp;
@@ -324,7 +323,7 @@ static __always_inline void groups_run(const struct task_struct *p,
 	tc->utime = p->utime;
 }
 
-/* ---- what the kernel tells ---- */
+/* ---- what the kernel reports ---- */
 
 /* A free entry of the table; 0 if there is none. Groups come and go under the
  * kernel's lock of all control groups, one at a time. */

@@ -6,13 +6,13 @@
  * ordered by the time for which a task has waited since it last ran, so that all
  * get their turn. A pass, every TL_GROUPS_PASS_NS, begins new periods and says
  * how many tasks of which group may come back; the next CPU that looks for work
- * (ops.dispatch) moves them to the queues where they belong, since a timer may
- * not move tasks. The pass wakes an idle CPU for that; if none is, a CPU gets
- * there at the end of a slice.
+ * (ops.dispatch) moves them to their queues, since a timer may not move tasks.
+ * The pass wakes an idle CPU for that; if none is idle, a CPU does it at the end
+ * of a slice.
  *
- * A held task gets a sign of life every TL_HELD_MOST_NS (policy/bandwidth.h): it
- * is moved as if it could run; running() sees that its group is out and sends it
- * away at once. So the kernel's watchdog does not take it for stalled.
+ * A held task runs for a moment every TL_HELD_MOST_NS (policy/bandwidth.h): it is
+ * moved as if it could run; running() sees that its group has no budget and sends
+ * it away at once. So the kernel's watchdog does not take it for stalled.
  *
  * The queues stay when their group goes: the next group in the table gets them,
  * and the pass looks at all of them, so a task cannot be lost in one.
@@ -174,7 +174,7 @@ __noinline int tl_pass_group(u32 slot, u64 count, u64 now_ns)
 	return group->g.load || group->is_out;
 }
 
-/* Somebody is to take the offers. */
+/* Someone is to take the offers. */
 static __always_inline void wake_for_offers(void)
 {
 	const struct cpumask *idle = scx_bpf_get_idle_cpumask();

@@ -110,7 +110,7 @@ struct tl_hint_board {
 
 struct tl_hint_slot {
 	/* owner, as the initial PID namespace counts; set by the daemon when it
-	 * gives the slot, for the library to check. Nobody else believes it. */
+	 * gives the slot, for the library to check. No one else believes it. */
 	u32 tid;
 	/* licence level of the section the thread is in, 0 = none (scalar),
 	 * or TL_HINT_SILENT; by the thread */

@@ -12,7 +12,7 @@
 
 /*
  * One CPU: what it is, what it does, what it has counted. Written by the CPU
- * itself but for class, shard and scope; read by all. Counters only grow.
+ * itself except class, shard and scope; read by all. Counters only grow.
  */
 struct tl_cpu {
 	/* what it is; by the loader before it applies the classes */
@@ -43,10 +43,14 @@ struct tl_cpu {
 	 * see arrivals.bpf.h */
 	u64 queued_shards;
 	struct tl_turns turns;	 /* of the queues that it serves */
-	struct tl_target target; /* what its governor was told */
+	struct tl_target target; /* what was sent to its governor */
 	/* by queue of its shard: what its tasks have used, on their clocks; of
 	 * clocks.bpf.h */
 	u64 charged_ns[TL_NR_QUEUES];
+	/* what tasks on another shard's clock have used here and that clock does
+	 * not know yet, and which clock that is */
+	u64 foreign_ns;
+	u32 foreign_clock;
 	struct tl_clock pinned; /* clock of the tasks pinned to it */
 	/* where scores are fed, see score.bpf.h: its licence level at the last
 	 * look, and when that was, 0 = never */
@@ -84,12 +88,12 @@ struct tl_cpu {
 	u64 shared_atomics;
 	u64 steals; /* tasks taken from another shard's queue */
 	/* ticks that saw wide code where it must not be (degraded tasks not
-	 * counted, nor those that told at this tick or are leaving) */
+	 * counted, nor those that reported at this tick or are leaving) */
 	u64 tick_wide_on_scalar;
 	/* tasks that waited while a CPU for them was idle, found by this
 	 * CPU's later looks */
 	u64 overlooked;
-	u64 target_changes; /* new targets told to its governor */
+	u64 target_changes; /* new targets sent to its governor */
 	u64 ticks;
 	/* by enum tl_party; only where automatic sizing may stand by */
 	struct tl_losses losses[TL_NR_PARTIES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Leaving a CPU at the word of a tracing program.
+ * Leaving a CPU on request of a tracing program.
  *
  * Problem: a program at a uprobe or a system call sees that the current task
  * must go elsewhere. It runs with migration disabled, and the kick that it
@@ -72,7 +72,7 @@ static __always_inline void leave_at_last(struct task_struct *p,
 	scx_bpf_kick_cpu(bpf_get_smp_processor_id(), TL_KICK_PREEMPT);
 }
 
-/* Whether the running task has been told to leave and is on its way: what is
+/* Whether the running task was sent away and is about to leave: what is
  * left for it here is kernel code. */
 static __always_inline bool is_leaving(const struct task_ctx *tc)
 {

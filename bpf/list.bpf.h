@@ -28,7 +28,7 @@ int tl_list_tasks(struct bpf_iter__task *ctx)
 	if (!p)
 		return 0;
 	tc = try_lookup_task(p);
-	/* what has not run since it was given to us has nothing to tell */
+	/* what has not run since it was given to us has nothing to report */
 	if (!tc || !tc->sums.run_ns)
 		return 0;
 	row.start_ns = p->start_time;

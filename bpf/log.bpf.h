@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Where the recorder's programs write: a log per CPU, and a ring beside it.
+ * Where the recorder's programs write: a log per CPU, and a ring as well.
  *
  * Problem: a record of 24 bytes is written in a nanosecond, but the kernel's
  * ring buffer takes 25 to reserve and submit it: a lock, interrupts off and on,
@@ -109,7 +109,7 @@ static __noinline void emit_beside(u64 at_ns, u8 kind, u32 tid, u8 flags,
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
-/* The slot behind the last one that was written; NULL: it is not read yet. */
+/* The slot after the last one that was written; NULL: it is not read yet. */
 static __always_inline struct tl_trace_event *
 try_slot(const volatile struct tl_trace_log *log, u32 cpu)
 {

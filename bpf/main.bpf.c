@@ -14,8 +14,8 @@
  *   groups.bpf.h   control groups: weights, limits
  *   place.bpf.h    select_cpu, enqueue: an idle CPU or a queue
  *   guests.bpf.h   scalar work on wide CPUs: when it goes
- *   leave.bpf.h    giving up a CPU at the word of a tracing program
- *   exposure.bpf.h what levels cost the code beside
+ *   leave.bpf.h    giving up a CPU on request of a tracing program
+ *   exposure.bpf.h what levels cost other code
  *   detect.bpf.h   hints, marks, system calls, traps -> events
  *   score.bpf.h    licence counters -> events
  *   target.bpf.h   how fast the CPU is to be for its task
@@ -237,7 +237,7 @@ void BPF_PROG(tl_tick, struct task_struct *p)
 	watch_level(tc, c, tc->t.level, now_ns);
 	refresh_caps(p, tc);
 	if (!tl_task_fits(&tc->t, c->class)) {
-		/* not if it told just now, or is on its way: without a slice
+		/* not if it just reported, or is leaving: without a slice
 		 * it is switched out at this tick anyway */
 		c->tick_wide_on_scalar += !changed && !is_leaving(tc) &&
 					  p->scx.slice;
@@ -282,6 +282,7 @@ void BPF_PROG(tl_update_idle, s32 cpu, bool idle)
 
 	if (!idle || !c)
 		return;
+	pay_foreign(c);
 	look_after_queued(c, 0);
 	if (c->quiet_at != nr_arrivals())
 		scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);

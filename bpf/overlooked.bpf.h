@@ -83,17 +83,19 @@ __noinline int tl_find_overlooked(u32 shard)
  * of these shards. */
 static __always_inline void look_after_queued(struct tl_cpu *c, u64 which)
 {
-	u64 noted = c->queued_shards;
+	u64 noted = 0;
 	u32 shard;
 
+	if (c->queued_shards) /* a full barrier behind what it has queued */
+		noted = __sync_lock_test_and_set(&c->queued_shards, 0);
 	if (noted) {
 		which |= noted;
-		c->queued_shards = 0;
-		count_arrival(c->shard);
-		c->quiet_at++; /* this count is no news here */
-		bpf_for(shard, 0, nr_shards)
-			if (noted >> (shard & (TL_SHARDS_MAX - 1)) & 1)
-				tl_kick_those_between(shard);
+		bpf_for(shard, 0, nr_shards) {
+			if (!(noted >> (shard & (TL_SHARDS_MAX - 1)) & 1))
+				continue;
+			count_arrival(shard);
+			tl_kick_those_between(shard);
+		}
 	}
 	if (!which || !any_idle())
 		return;

@@ -359,10 +359,14 @@ static __always_inline void compete(struct rival *r, struct task_ctx *tc,
 	r->key_ns = key_in(&tc->t, id, &load, slice_ns, now_ns);
 }
 
-/* Take a task for the CPU; arrivals is the count read before. Whether prev is to go
- * on, if it can. */
-static __always_inline bool take(struct tl_cpu *c, struct rival *r,
-				 u64 arrivals)
+/* Look through the queues for a task for the CPU. */
+enum found {
+	FOUND_TASK,
+	FOUND_PREV, /* something waits, but prev is to go on, if it can */
+	FOUND_NOTHING,
+};
+
+static __always_inline enum found look(struct tl_cpu *c, struct rival *r)
 {
 	u32 nr_steps = tl_nr_steps(c->class & 3), step, left = TAKEN_NONE;
 
@@ -375,14 +379,36 @@ static __always_inline bool take(struct tl_cpu *c, struct rival *r,
 			break;
 		taken = take_step(c, r, step);
 		if (taken == TAKEN_TASK)
-			return false;
+			return FOUND_TASK;
 		left |= taken;
 	}
 	if (left == TAKEN_NONE &&
-	    (r->side >= TL_NR_SIDES || r->step + 1 == nr_steps)) {
-		c->quiet_at = arrivals;
-		look_after_queued(c, 0);
+	    (r->side >= TL_NR_SIDES || r->step + 1 == nr_steps))
+		return FOUND_NOTHING;
+	return FOUND_PREV;
+}
+
+/* Take a task for the CPU; arrivals is the sum read before, of its own shard if
+ * prev could go on. Whether prev is to go on, if it can. Not static: the verifier
+ * looks at it once. */
+__noinline int tl_take(struct tl_cpu *c, struct rival *r, u64 arrivals)
+{
+	enum found found;
+	u64 watched;
+
+	if (!c || !r)
+		return true;
+	found = look(c, r);
+	if (found != FOUND_NOTHING)
+		return found != FOUND_TASK;
+	look_after_queued(c, 0);
+	watched = watch_arrivals(r->side >= TL_NR_SIDES, c->shard);
+	if (watched != arrivals) {
+		found = look(c, r);
+		if (found != FOUND_NOTHING)
+			return found != FOUND_TASK;
 	}
+	c->quiet_at = watched;
 	return true;
 }
 
@@ -413,7 +439,7 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 	tl_turns_end(&c->turns);
 	if (!stays)
 		arrivals = be_between(c);
-	if (!quiet && !take(c, &r, arrivals))
+	if (!quiet && !tl_take(c, &r, arrivals))
 		return;
 	if (!stays || !prev)
 		return;

@@ -157,7 +157,7 @@ static __always_inline struct tl_cpu *lookup_cpu(s32 cpu)
 	return &cpus[cpu & (TL_CPUS_MAX - 1)];
 }
 
-/* Before each atomic operation on memory that several CPUs write, but for those
+/* Before each atomic operation on memory that several CPUs write, except those
  * per request and per period. */
 static __always_inline void count_shared_atomic(void)
 {

@@ -4,9 +4,9 @@
  * the scheduler passes it to the CPU's governor (policy/target.h: what and when).
  *
  * The slot is read when the task starts, at ticks, and when the thread rings. A
- * thread that changes its target may ring by a system call that changes nothing and is hardly
- * ever used; then the target is in force when the call returns (drivers that cannot
- * switch from the scheduler have a kernel thread do it, a moment later). Ringing
+ * thread that changes its target may ring by a rarely used system call that changes
+ * nothing; then the target is in force when the call returns (drivers that cannot
+ * switch from the scheduler have a kernel thread do it a little later). Ringing
  * by sched_yield was tried: it needs a callback that made each migration by a hint
  * 270 instructions longer, and in it the kernel's clock of the runqueue, by which
  * governors count, is not set (a warning on 7.3).
@@ -61,7 +61,7 @@ int BPF_PROG(tl_target_bell, const struct pt_regs *regs)
 	return 0;
 }
 
-/* Tell applications whether anything comes of targets. */
+/* Publish to applications whether targets have an effect. */
 static __always_inline void publish_targets(void)
 {
 	struct tl_hint_board *board = lookup_board();

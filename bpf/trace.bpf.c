@@ -67,7 +67,7 @@ void bpf_task_release(struct task_struct *p) __ksym;
 const volatile u32 everybody;	 /* 1 all tasks, 0 those that are followed */
 const volatile u32 lane_known;	 /* 1 the map tasks is the scheduler's */
 const volatile u32 nr_words = 1; /* of an affinity, 64 CPUs each */
-const volatile u64 stall_ns;	 /* least time between beats that is told */
+const volatile u64 stall_ns;	 /* least time between beats that is recorded */
 const volatile u32 has_levels;	 /* 1 there are counters of licence levels */
 const volatile u32 has_rules;	 /* 1 calls of some marks may not count */
 
@@ -151,7 +151,7 @@ int tl_trace_levels(void *context)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
 
-	/* What idle CPUs count is told when they are idle no longer. */
+	/* What idle CPUs count is recorded when they are no longer idle. */
 	if (p->pid && is_wanted(p))
 		look_at_levels(p->pid, true);
 	return 0;
@@ -292,7 +292,7 @@ int BPF_PROG(tl_trace_rename, struct task_struct *p, const char *name)
 }
 
 /* exec gives the thread that calls it the number of its process; tasks that it
- * was told under the old one. */
+ * was recorded under the old one. */
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(tl_trace_exec, struct task_struct *p, u32 old_tid)
 {
@@ -350,7 +350,7 @@ int tl_trace_tasks(struct bpf_iter__task *ctx)
 
 /* ---- what programs do ---- */
 
-/* System calls that the kernel itself puts in a task's way for uprobes. */
+/* System calls that the kernel itself makes a task call for uprobes. */
 #define NR_URETPROBE 335
 #define NR_UPROBE 336
 

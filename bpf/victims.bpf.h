@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * No idle CPU for wide work: displace what has less right to a wide CPU
+ * If no CPU is idle for wide work: preempt what has less right to a wide CPU
  * (tl_victim_rank).
  *
  * The list of wide CPUs is walked from the task's own shard on, TL_VICTIM_LOOKS of
  * them at most: a walk through all CPUs of a large machine, with interrupts off,
- * reads as many cache lines that their owners write. Who is not found is found by
- * the CPU that runs a guest, at its next tick (guest_should_go).
+ * reads as many cache lines that their owners write. A CPU that the walk misses
+ * gives up its guest at its own next tick (guest_should_go).
  */
 #ifndef TL_VICTIMS_BPF_H
 #define TL_VICTIMS_BPF_H
 
 #define TL_VICTIM_LOOKS 16u
 
-/* Wake the CPU if it is idle by the time the task is in its queue: it may be on
- * its way there and have looked too early, see arrivals.bpf.h. */
+/* Wake the CPU if it is idle by the time the task is in its queue: it may be about
+ * to become idle and have looked too early, see arrivals.bpf.h. */
 static __always_inline void kick_between(const struct tl_cpu *c, s32 cpu,
 					 u32 need)
 {

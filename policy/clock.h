@@ -51,8 +51,8 @@
  * each of them uses, divided by how many wait or run. One clock for all queues
  * would be wrong: scalar CPUs with one task each and wide CPUs with twenty
  * advance at different speeds. A task that changes its queue keeps its lag,
- * within limits (tl_lag_ns). The least virtual time as the clock would stand
- * still while tasks come, use a slice and leave; the mean does not.
+ * within limits (tl_lag_ns). The least virtual time as the clock would stop
+ * while tasks come, use a slice and leave; the mean does not.
  */
 #ifndef TL_POLICY_CLOCK_H
 #define TL_POLICY_CLOCK_H

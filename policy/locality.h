@@ -6,31 +6,31 @@
  * Problem: a task that wakes on another socket finds none of its data there. The
  * kernel's own scheduler leaves the cache only when there is no idle CPU in it.
  * And if each cache has its own queues, two of them with unequal numbers of tasks
- * stay unequal: their CPUs are all busy, so nobody looks beyond.
+ * stay unequal: their CPUs are all busy, so none looks beyond its cache.
  *
- * Idea: an idle CPU is looked for in the cache of the CPU that the task last ran
- * on, then in its node, then anywhere. For tasks with a type the class goes before
- * that, since a wrong class costs for as long as they run, and a far cache only
- * once. Of the others nobody knows that a wide CPU would cost them anything (one
- * that is idle gets its turbo back within a millisecond), so they stay near:
+ * Idea: an idle CPU is searched for in the cache of the CPU that the task last ran
+ * on, then in its node, then anywhere. For tasks with a type the class comes first,
+ * since a wrong class costs for as long as they run, and a far cache only once. For
+ * default tasks it is not known whether a wide CPU costs anything (an idle one gets
+ * its turbo back within a millisecond), so they stay near:
  *
  *   wide, scalar: class needed: cache, node, machine; next class: cache, ...
  *   default:      cache: class 0, 1, ...; node: class 0, 1, ...; machine: ...
  *
  * A task waits in the shard of its last CPU, if there is a CPU for it in it.
  *
- * Now and then (each TL_HELP_EVERYth time) a CPU that looks for work compares the
+ * Every TL_HELP_EVERYth time, a CPU that looks for work compares the
  * head of its shard's queue with that of one other shard, another one each time.
  * Keys (clock.h) are times at which tasks are due, so a shard whose head has been
  * due for longer has more work per CPU. If it is longer by more than a slice, the
  * CPU takes from there, and the task stays. Not each time: keys go up and down by
- * a slice, and tasks would be on the move for nothing.
+ * a slice, and tasks would migrate for nothing.
  *
  * That alone leaves 14 tasks on two CPUs next to 10 on two others: their heads
  * differ by about a slice. So the CPU also takes a task if its shard then has no
  * more tasks per CPU than the other one keeps, and the other head is due first.
  * The first condition does not hold in the opposite direction after the move, so
- * no task goes to and fro. The second leaves shards alone that have unequal
+ * no task moves back and forth. The second leaves shards alone that have unequal
  * numbers because their tasks have unequal weights: there the longer queue is not
  * late.
  */
@@ -104,7 +104,7 @@ tl_inline u32 tl_may_stay(const struct tl_task *t, u32 class, u32 better_idle)
  * The end of a wide section makes its task a guest where it is. If nothing wants the
  * CPU, another guest would be next: the task stays, and spares both a switch each. It
  * goes when wide work comes. So where all CPUs are busy a section costs two switches,
- * one on either side of the way to the wide CPU, and not four.
+ * one before and one after the move to the wide CPU, and not four.
  */
 tl_inline u32 tl_must_leave(const struct tl_task *t, u32 class, u32 wanted)
 {

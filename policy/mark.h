@@ -3,8 +3,8 @@
  * Marks: which calls of a marked function count.
  *
  * Problem: a function may be wide code in some of its calls only: a routine for
- * vectors takes a scalar path for short ones. Or a call has so little to do that the
- * way to a wide CPU and back costs more than the lower clock would.
+ * vectors takes a scalar path for short ones. Or a call is so short that the move to
+ * a wide CPU and back costs more than the lower clock would.
  *
  * Idea: one integer argument says which calls are worth it, usually a length. A
  * mark's rule names the argument and its least value; a call below it is ignored,
@@ -31,10 +31,10 @@
  *   return           ignored ...0   depth 0   counts
  *
  * The kernel reports the returns of no more than TL_CALLS_MAX nested calls of a
- * task, and the calls beyond that are not told from others. They are ignored: a call
+ * task, and cannot distinguish the calls beyond that. They are ignored: a call
  * without its return would leave the task wide.
  *
- * Limits: nobody looks at what an ignored call executes. The calls of OpenSSL's
+ * Limits: what an ignored call executes is not checked. The calls of OpenSSL's
  * EVP_CipherUpdate() for the 5 bytes of a TLS record's header look harmless, but the
  * first one of a record makes the key of Poly1305 from a block of ChaCha20, in 512-bit
  * code: ignoring them had the scalar CPUs at level 1 for 77 % of the time instead of
@@ -85,7 +85,7 @@ struct tl_calls {
 	u32 depth;
 };
 
-/* A call; whether it is to be told. */
+/* A call; whether it is to be reported. */
 tl_inline u32 tl_calls_enter(struct tl_calls *calls, u32 counts)
 {
 	if (calls->depth >= TL_CALLS_MAX)
@@ -95,7 +95,7 @@ tl_inline u32 tl_calls_enter(struct tl_calls *calls, u32 counts)
 	return counts;
 }
 
-/* The return of the innermost call; whether it is to be told. One that was called
+/* The return of the innermost call; whether it is to be reported. A call from
  * before its function was marked has not been seen. */
 tl_inline u32 tl_calls_return(struct tl_calls *calls)
 {

@@ -2,10 +2,10 @@
 /*
  * Queues: where a runnable task waits, and in which order a CPU serves them.
  *
- * Problem: wide work must never wait behind scalar work on a wide CPU and
- * never run on a scalar CPU; scalar work must not starve; tasks that nobody
- * classified, and those whose affinity leaves no choice, must run whatever
- * the others do (SYSTOR 3.2, figure 4).
+ * Problem: wide work must never wait for scalar work on a wide CPU and
+ * never run on a scalar CPU; scalar work must not starve; unclassified tasks, and
+ * those whose affinity leaves no choice, must run whatever the others do (SYSTOR
+ * 3.2, figure 4).
  *
  * Idea: per shard one queue for default tasks, one for scalar tasks and one
  * for each class of wide CPUs (one in all without tiers). A CPU goes through
@@ -30,7 +30,7 @@
  * Elsewhere it could starve: CPUs that always have work of their own shard rarely
  * look further.
  *
- * Strict order starves nobody: wide tasks have the wide CPUs of their class
+ * Strict order starves no one: wide tasks have the wide CPUs of their class
  * and above; scalar tasks have the scalar CPUs, and a scalar task that may
  * use none counts as default. The queues of step 0 take turns, below.
  *

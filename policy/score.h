@@ -3,15 +3,15 @@
  * Power score: what licence level a task's code asks for, learnt by watching
  * (DIM 5.2).
  *
- * Problem: a program says nothing, and nobody knows its functions. Counters tell
- * the licence level that a CPU has, not the one that the code asks for: a level
- * is held for 670 us behind the last wide instruction (DIM 4), so that a task
- * finds its predecessor's level on the CPU, and would be blamed for it.
+ * Problem: a program gives no hints, and its wide functions are not known. Counters
+ * show the licence level that a CPU has, not the one that the code requests: a level
+ * is held for 670 us after the last wide instruction (DIM 4), so a task finds its
+ * predecessor's level on the CPU, and would be blamed for it.
  *
- * Idea: who runs while the level changes is most likely the cause of it; who
- * runs for longer than a level is held is the cause whatever it is. Other runs
- * say nothing. What they say is averaged, for now and then it is wrong: a
- * change takes up to 20 us from the request, and the task may have gone by then.
+ * Idea: the task that runs while the level changes is most likely the cause. A
+ * task that runs for longer than a level is held is the cause of whatever level
+ * there is. Other runs show nothing. Samples are averaged, because some are wrong:
+ * a change takes up to 20 us from the request, and the task may have gone by then.
  *
  * DIM's rules, with S the score, L the level at the end of a run and L0 at its
  * begin:
@@ -28,16 +28,16 @@
  * So a score near 1 says that the task asks for level 1, near 2 for level 2. It
  * forgets within some ten samples: 0.8^10 = 0.1.
  *
- * Which level that is comes by rounding. A score that swings about the middle
- * would move its task to and fro, so a level once believed is kept until the
- * score is a quarter beyond the middle (TL_SCORE_MARGIN_Q10).
+ * The score is rounded to a level. A score that varies around the middle between
+ * two levels would move its task back and forth, so a level once chosen is kept
+ * until the score is a quarter beyond the middle (TL_SCORE_MARGIN_Q10).
  *
  * Limits. Siblings share a licence, so with SMT the level may be the sibling's
  * (DIM 5.2: "this technique only works" without). A task whose wide code is over
  * for longer than the hold whenever it leaves the CPU scores 0: DIM samples at
  * the end of a run, and sees nothing of what was between. Work that a task asks
  * of an interrupt or the kernel counts as its own. Kernel threads that wake go
- * first on the CPU where they stand (queues.h), whatever its class: the caller
+ * first on the CPU where they are (queues.h), whatever its class: the caller
  * does not score them.
  *
  * Unit of scores: 1024 = level 1. Rounding keeps an average two units away from

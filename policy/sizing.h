@@ -4,8 +4,8 @@
  *
  * Problem: too few wide cores and wide work queues up while scalar cores run
  * dry; too many and scalar work is spread over slow cores (THESIS 4.3). The
- * thesis takes n * t_wide / t_total of CPU time consumed, which cannot tell
- * "needs no more" from "gets no more"; it chose too many cores and flapped
+ * thesis takes n * t_wide / t_total of CPU time consumed, which is the same for
+ * "needs no more" and "gets no more"; it chose too many cores and flapped
  * (THESIS 5.2.2). Demand, CPU time plus time waited, is no better measure by
  * itself: tasks pile up at whichever set is short, so the demand seen depends
  * on the size chosen, and one size seems too small, the next too large.
@@ -30,7 +30,7 @@
  *   share = N * D / T, if T > N
  *
  * Full: less than an eighth of a CPU idles or does other work. The queue of a
- * set says little on its way there: a closed load of 30 tasks lets 3 or 10 of
+ * set says little before that: a closed load of 30 tasks lets 3 or 10 of
  * them wait at sizes that hardly differ.
  *
  * The set grows when need exceeds it by a margin: to what is needed, at most
@@ -65,7 +65,7 @@
  * need to settle; and at most so long, after repeated regret. */
 #define TL_SIZING_HOLD_NS 1000000000ull
 #define TL_SIZING_HOLD_MAX_NS (64 * TL_SIZING_HOLD_NS)
-/* Margin either way, and what a full set has idle: an eighth of a CPU. */
+/* Margin up and down, and what a full set has idle: an eighth of a CPU. */
 #define TL_SIZING_MARGIN_Q10 128u
 /*
  * How full a set may be, 1024 = all CPUs busy with wide work. From a sweep over
@@ -118,7 +118,7 @@ tl_inline u64 tl_max_u64(u64 a, u64 b)
 	return a > b ? a : b;
 }
 
-/* Take a sample in. The first after a change of the set stands for itself. */
+/* Take a sample in. The first after a change of the set is the average. */
 tl_inline u64 tl_sizing_average_q10(const struct tl_sizing *s, u64 old_q10,
 				    u64 sum_ns, u64 elapsed_ns)
 {

@@ -4,29 +4,28 @@
  *
  * Problem: a thread knows when it should be fast (in a critical section) and
  * when it need not be (while it waits); the frequency governor knows neither. And
- * what it asks for must end with it, on whichever CPUs it ran.
+ * a request must end with its thread, whichever CPUs the thread ran on.
  *
  * Idea: a target belongs to a task, and is a share of the CPU's capacity. The
- * CPU's governor is told the target of its task, when the task starts there and
- * when it asks for another. A task that asks for nothing brings back the default,
- * the whole capacity, which is what the kernel assumes of a scheduler that has
- * said nothing.
+ * scheduler sends it to the CPU's governor when the task starts there and when the
+ * task requests another one. A task that requests none restores the default, the
+ * full capacity, which the kernel assumes if a scheduler has sent nothing.
  *
- * Again: a governor listens at most so often (schedutil's rate_limit_us, up to
- * 10 ms), drops what comes earlier, and while a scheduler runs every task nobody
- * but the scheduler wakes it. And where the kernel does not know a CPU's fastest clock,
- * schedutil takes a target as a share of the present clock, and gets there in
- * steps of a quarter. So it is told again at ticks: as long as somebody asks, and
- * for some ticks afterwards.
+ * Repetition: a governor has a shortest interval between two updates (schedutil's
+ * rate_limit_us, up to 10 ms) and drops what comes earlier. While a scheduler runs
+ * every task, only the scheduler wakes it. And where the kernel does not know a
+ * CPU's fastest clock, schedutil takes a target as a share of the present clock, and
+ * reaches it in steps of a quarter. So targets are sent again at ticks: as long as a
+ * task requests one, and for some ticks afterwards.
  *
  *   asked   0  0 | 300  300  300 | 0     0       0 | 0
- *   told    -  - | 300   at ticks | 1024  at ticks  | -  -
+ *   sent    -  - | 300   at ticks | 1024  at ticks  | -  -
  *                                   TL_TARGET_REPEATS
  *
- * A CPU on which nobody has asked costs one comparison.
+ * A CPU without requests costs one comparison.
  *
- * Limits: where tasks of several targets take turns quicker than the governor
- * listens, it hears the one or the other.
+ * Limits: where tasks with different targets alternate faster than the governor
+ * updates, it gets one or the other.
  */
 #ifndef TL_POLICY_TARGET_H
 #define TL_POLICY_TARGET_H
@@ -36,20 +35,20 @@
 /* The whole capacity of a CPU; the kernel's SCX_CPUPERF_ONE. */
 #define TL_TARGET_ONE 1024u
 
-/* Ticks at which the default is told again: 16 ms at 1000 ticks a second, 64 at
- * 250, where a governor listens once in 10 ms; and 1.25^16 = 35 times the clock,
+/* Ticks at which the default is sent again: 16 ms at 1000 ticks a second, 64 at
+ * 250, where a governor updates once in 10 ms; and 1.25^16 = 35 times the clock,
  * which is more than any CPU's fastest has over its slowest. */
 #define TL_TARGET_REPEATS 16u
 
-/* What a CPU's governor has been told. All zero is a CPU on which nobody asks. */
+/* What was sent to a CPU's governor. All zero is a CPU without requests. */
 struct tl_target {
 	u32 told_q10; /* 1..TL_TARGET_ONE, 0 = nothing: the default holds */
-	u32 repeats;  /* ticks left at which the default is told again */
+	u32 repeats;  /* ticks left at which the default is sent again */
 };
 
-/* What to tell the governor for a task that asks for asked_q10 (0 = nothing),
+/* What to send the governor for a task that asks for asked_q10 (0 = nothing),
  * now that the task starts, may ask for another target, or has a tick; 0 = there
- * is nothing to tell. */
+ * is nothing to send. */
 tl_inline u32 tl_target_tell(struct tl_target *t, u32 asked_q10, u32 is_tick)
 {
 	u32 target_q10 = TL_TARGET_ONE;
@@ -67,7 +66,7 @@ tl_inline u32 tl_target_tell(struct tl_target *t, u32 asked_q10, u32 is_tick)
 	if (!is_tick)
 		return 0;
 	if (!t->repeats) {
-		t->told_q10 = 0; /* nobody asks any more */
+		t->told_q10 = 0; /* no one asks any more */
 		return 0;
 	}
 	t->repeats--;

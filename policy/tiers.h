@@ -4,7 +4,7 @@
  *
  * Problem: code of level 1 that shares cores with code of level 2 runs at the
  * clock of level 2. Classes of their own keep them apart, but divide the cores:
- * a class that is too small makes its work wait beside idle cores, and where
+ * a class that is too small makes its work wait while cores idle, and where
  * all wide work is of one level, cores of another are lost to it (split evenly,
  * a fifth to a third of its throughput).
  *
@@ -53,7 +53,7 @@
  * Limits. Default tasks run on wide CPUs of all classes, and are taken to be
  * spread evenly. Work of level c on a higher class is not displaced by that
  * level's own, as no wide work is (SYSTOR 3.2): it ends its slice. A level is
- * what detection takes it for: a trap tells the first of a wide period, and a
+ * what detection takes it for: a trap shows the first of a wide period, and a
  * program whose tasks take turns between levels moves with each turn.
  */
 #ifndef TL_POLICY_TIERS_H

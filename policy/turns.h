@@ -14,11 +14,11 @@
  *
  * Other CPUs serve a shared queue, too: so the tasks that count are this CPU's part
  * of them, nr_tasks / nr_cpus. Otherwise a task that is pinned to one of 16 CPUs
- * would get a 17th of it beside 16 tasks that have a CPU each.
+ * would get a 17th of it next to 16 tasks that have a CPU each.
  *
  * Service, not waiting: tasks that run for a moment at a time become heads of
  * their queue in turn, none of which has waited for long, so a rule that asks
- * only the heads starves whoever is behind them.
+ * only the heads starves whoever is after them.
  *
  * Bound: shares alone have none (a side of one task of weight 1 and a side of a
  * thousand). So a side whose head is due TL_TURN_LATE_NS earlier than the head of
@@ -51,7 +51,7 @@ enum tl_side {
 };
 
 /* By how much earlier a head must be due to go before the side whose turn it is:
- * long beside a slice, short beside TL_WAIT_NS. */
+ * long for a slice, short for TL_WAIT_NS. */
 #define TL_TURN_LATE_NS 200000000ull
 
 /* A CPU's balance between its sides. All zero is even. */
@@ -202,7 +202,7 @@ tl_inline u32 tl_turns_may_go_first(const struct tl_turns *turns, u64 slice_ns)
 }
 
 /* The CPU's task has used CPU time; did it go before all queues? What counts is
- * the last two slices: an idle CPU owes nobody, nor does a busy one for long. */
+ * the last two slices: an idle CPU owes no one, nor does a busy one for long. */
 tl_inline void tl_turns_charge_first(struct tl_turns *turns, u32 went_first,
 				     u64 used_ns, u64 slice_ns)
 {

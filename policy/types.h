@@ -80,7 +80,7 @@ struct tl_cfg {
 	 * where the task is (rest.h); 0 = none is */
 	u64 rest_below_ns;
 	u32 remigrate; /* bits of enum tl_remigrate */
-	/* type of tasks nobody classified: TL_DEFAULT or TL_SCALAR */
+	/* type of tasks no one classified: TL_DEFAULT or TL_SCALAR */
 	u32 unclassified;
 };
 

@@ -13,8 +13,19 @@ const LEFT_OUT: [&str; 4] =
     ["/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/man/*"];
 
 /// Installs the packages, a list by commas, of these suites into an empty or
-/// absent folder; the first suite is the root's own. Needs root.
+/// absent folder, without [`LEFT_OUT`]; the first suite is the root's own. Needs root.
 pub(crate) fn install(suites: &[&str], packages: &str, root: &Path, log: &Path) -> Result<()> {
+    install_without(&LEFT_OUT, suites, packages, root, log)
+}
+
+/// The same without files that match one of these patterns.
+pub(crate) fn install_without(
+    left_out: &[&str],
+    suites: &[&str],
+    packages: &str,
+    root: &Path,
+    log: &Path,
+) -> Result<()> {
     // mmdebstrap mounts into the new root. In a mount namespace of its own
     // those mounts vanish with it, whatever becomes of the process.
     let mut command = Command::new("unshare");
@@ -26,7 +37,7 @@ pub(crate) fn install(suites: &[&str], packages: &str, root: &Path, log: &Path) 
     for option in apt::acquire_options()? {
         command.arg(format!("--aptopt={option}"));
     }
-    for pattern in LEFT_OUT {
+    for pattern in left_out {
         command.arg(format!("--dpkgopt=path-exclude={pattern}"));
     }
     command.arg(suites[0]).arg(root);

@@ -25,6 +25,7 @@ mod cpio;
 mod debian;
 mod emulator;
 mod files;
+mod fresh;
 mod guest;
 mod image;
 mod initramfs;
@@ -46,6 +47,7 @@ use anyhow::{Context, Result};
 
 pub use cache::Cache;
 pub use emulator::{Emulator, Silicon};
+pub use fresh::fresh_root;
 pub use guest::Guest;
 pub use kernel::Kernel;
 pub use module::{build_by_dkms, build_modules};

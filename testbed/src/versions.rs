@@ -14,6 +14,7 @@ pub(crate) struct Versions {
     pub(crate) kernels: Vec<Kernel>,
     pub(crate) guest: Guest,
     pub(crate) module: Module,
+    pub(crate) fresh: Fresh,
     pub(crate) bochs: Bochs,
     /// Versions by name.
     pub(crate) peers: BTreeMap<String, String>,
@@ -42,6 +43,13 @@ pub(crate) struct Guest {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Module {
+    pub(crate) packages: Vec<String>,
+}
+
+/// The root that the package is installed into.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Fresh {
     pub(crate) packages: Vec<String>,
 }
 

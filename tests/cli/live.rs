@@ -2,6 +2,7 @@
 //! `turbolane run` for real, in affinity mode, which any kernel has: start, signals, exit codes,
 //! control socket. As root; skipped without, and while another Turbolane runs.
 
+use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::thread::sleep;
@@ -225,4 +226,33 @@ fn a_killed_run_leaves_nothing_in_the_way() {
     send(&first, "-KILL");
     first.wait().unwrap();
     assert!(run(&["true"]).status.success());
+}
+
+/// A service manager hears when the run is ready, that its loop is alive, and when it stops.
+#[test]
+fn a_service_manager_is_notified() {
+    let Some(_lane) = lane() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let address = dir.path().join("notify");
+    let manager = UnixDatagram::bind(&address).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut child = affinity_run()
+        .env("NOTIFY_SOCKET", &address)
+        .env("WATCHDOG_USEC", "200000")
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let message = || {
+        let mut buffer = [0; 512];
+        let bytes = manager.recv(&mut buffer).unwrap();
+        text(&buffer[..bytes])
+    };
+    let ready = message();
+    assert!(ready.starts_with("READY=1\nSTATUS=affinity mode, wide CPUs "), "{ready}");
+    assert_eq!(message(), "WATCHDOG=1");
+    assert_eq!(message(), "WATCHDOG=1");
+    send(&child, "-TERM");
+    let last = (0..100).map(|_| message()).find(|message| message != "WATCHDOG=1");
+    assert_eq!(last.as_deref(), Some("STOPPING=1"));
+    assert!(child.wait().unwrap().success());
 }

@@ -13,6 +13,7 @@ mod recorded;
 mod recorded_levels;
 mod sample;
 mod scan;
+mod service;
 mod socket;
 mod top;
 
@@ -33,13 +34,14 @@ fn turbolane() -> Command {
     command
 }
 
-/// Help, reports on recorded machines, and every refusal that needs no scheduler.
+/// Help, reports on recorded machines, and every refusal that needs no scheduler; README's output of the simulator.
 #[test]
 fn snapshots() {
     trycmd::TestCases::new()
         .env("COLUMNS", "80")
         .register_bin("turbolane", Path::new(env!("CARGO_BIN_EXE_turbolane")))
-        .case("../../tests/cli/*.trycmd");
+        .case("../../tests/cli/*.trycmd")
+        .case("../../README.md");
 }
 
 /// Every recorded machine has a snapshot of what doctor says about it.

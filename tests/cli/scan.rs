@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use crate::turbolane;
 
@@ -147,27 +147,33 @@ fn folders_are_walked() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// A live process: its program and libraries; its memory, where this user may read it.
-#[test]
-fn processes_are_scanned() {
-    let mut child =
+fn sleeper() -> Child {
+    let child =
         Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-    let pid = child.id().to_string();
     // Until it has become the program, and the loader has mapped its libraries: comm changes before that.
-    while !fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().contains("/libc.so.6") {
+    let maps = format!("/proc/{}/maps", child.id());
+    while !fs::read_to_string(&maps).unwrap().contains("/libc.so.6") {
         std::thread::yield_now();
     }
-    let output = turbolane()
-        .args(["scan", "--level", "0", "--json", "--jit", "--pid", &pid])
-        .output()
-        .unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    child
+}
+
+/// Live processes: their program and libraries, each once; their memory, where this user may read it.
+#[test]
+fn processes_are_scanned() {
+    let mut children = [sleeper(), sleeper()];
+    let pids = children.each_ref().map(|child| child.id().to_string());
+    let scan = ["scan", "--level", "0", "--json", "--jit", "--pid"];
+    let output = turbolane().args(scan).args(&pids).output().unwrap();
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
     let shown = text(&output);
     for file in ["sleep", "libc.so.6"] {
-        assert!(shown.contains(&format!("/{file}\"")), "{file}: {shown}");
+        assert_eq!(shown.matches(&format!("/{file}\"")).count(), 1, "{file}: {shown}");
     }
-    let after = turbolane().args(["scan", "--pid", &pid]).output().unwrap();
+    let after = turbolane().args(["scan", "--pid", &pids[0]]).output().unwrap();
     assert_eq!(after.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&after.stderr).contains("there is no such process"));
 }

@@ -17,10 +17,9 @@ use testbed::Step;
 use crate::binaries::Binaries;
 use crate::lab::{self, Lab};
 use crate::repo;
-use crate::results::{BenchResult, Report, print, report};
-use crate::silicon;
-use crate::silicon::bench::{OUTSIDE, Outside};
+use crate::results::{BenchResult, Outside, Report, print, report};
 use crate::suite::{self, Suite};
+use crate::{package, silicon};
 
 /// Arguments of `./x bench`.
 #[derive(clap::Args)]
@@ -46,10 +45,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let is_chosen =
         |bench: &&Suite| bench.group == group && name.is_none_or(|name| bench.name == name);
     let chosen: Vec<Suite> = benches.iter().filter(is_chosen).cloned().collect();
-    let is_outside = |outside: &&Outside| {
-        group == silicon::GROUP && name.is_none_or(|name| outside.name == name)
-    };
-    let outside: Vec<&Outside> = OUTSIDE.iter().filter(is_outside).collect();
+    let is_outside =
+        |outside: &&Outside| group == outside.group && name.is_none_or(|name| outside.name == name);
+    let outside: Vec<&Outside> = outside().filter(is_outside).collect();
     let is_known = !chosen.is_empty() || !outside.is_empty();
     ensure!(is_known, "there is no benchmark {wanted}; there are:\n{}", list(&benches));
     let (report, failures) = run(group, &chosen, &outside, binaries)?;
@@ -62,13 +60,19 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn outside() -> impl Iterator<Item = &'static Outside> {
+    silicon::bench::OUTSIDE.iter().chain(&package::OUTSIDE)
+}
+
 /// A line for each group: its name and its benchmarks.
 fn list(benches: &[Suite]) -> String {
     let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for bench in benches {
         groups.entry(&bench.group).or_default().push(&bench.name);
     }
-    groups.entry(silicon::GROUP).or_default().extend(OUTSIDE.iter().map(|outside| outside.name));
+    for outside in outside() {
+        groups.entry(outside.group).or_default().push(outside.name);
+    }
     let width = groups.keys().map(|group| group.len()).max().unwrap_or(0);
     let line =
         |(group, names): (&str, Vec<&str>)| format!("{group:<width$}  {}\n", names.join(" "));
@@ -106,7 +110,7 @@ fn run(
     lab::for_each(&guest, one);
     let mut failures = failures.into_inner().expect("no thread panicked holding it");
     let mut results = results.into_inner().expect("no thread panicked holding it");
-    for Outside { name, measure } in outside {
+    for Outside { name, measure, .. } in outside {
         match measure(&lab) {
             Ok(new) => results.extend(new),
             Err(error) => failures.push(format!("{name}: {error:#}")),

@@ -8,6 +8,7 @@ mod demo;
 mod format;
 mod lab;
 mod modules;
+mod package;
 mod quick;
 mod repo;
 mod results;
@@ -40,6 +41,8 @@ enum Sub {
     Bench(bench::Args),
     /// Build everything in release mode and print where it is
     Build,
+    /// Build the Debian package and the tarball
+    Package,
     /// Format all Rust and C sources
     Fmt,
     /// Check the tree's own rules
@@ -67,6 +70,7 @@ fn run(args: &Args) -> Result<ExitCode> {
         Sub::Test(args) => test::main(args),
         Sub::Bench(args) => bench::main(args),
         Sub::Build => build(),
+        Sub::Package => package::main(),
         Sub::Fmt => format::main(),
         Sub::Tidy => tidy::main(),
         Sub::Silicon(args) => silicon::experiment::main(args),

@@ -13,12 +13,13 @@ use crate::repo;
 use crate::tidy::Tree;
 
 /// Folders outside of packages, each with the package whose unit tests look at it.
-const OUTSIDE: [(&str, &str); 6] = [
+const OUTSIDE: [(&str, &str); 7] = [
     ("bpf/", "sched"),
     ("data/cpus/", "machine"),
     ("data/isa/", "isa"),
     ("data/papers/", "report"),
     ("data/scenarios/", "sim"),
+    ("dist/", "sched"),
     ("policy/", "policy"),
 ];
 

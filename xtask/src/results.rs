@@ -15,6 +15,14 @@ use crate::repo;
 /// Raised with each incompatible change of the file's format.
 const SCHEMA: u32 = 1;
 
+/// A benchmark that is not one of `vmtests`: it looks at guests from outside, or at what is shipped.
+pub(crate) struct Outside {
+    /// As in `./x bench GROUP/NAME`.
+    pub(crate) group: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) measure: fn(&Lab) -> Result<Vec<BenchResult>>,
+}
+
 #[derive(Serialize)]
 pub(crate) struct Report {
     schema: u32,

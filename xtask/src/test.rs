@@ -12,7 +12,7 @@ use testbed::{Cache, End, Outcome, Step};
 use crate::binaries::Binaries;
 use crate::silicon::claims;
 use crate::suite::{self, Suite};
-use crate::{format, lab, modules, quick, repo, size, tidy};
+use crate::{format, lab, modules, package, quick, repo, size, tidy};
 
 /// What `vmtests run` exits with when the guest cannot answer the question.
 const SKIPPED: i32 = 77;
@@ -24,7 +24,7 @@ const DETAILS: usize = 150;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only stages and suites whose name contains this: format, lint, tidy,
-    /// size, unit, page, testbed, dkms, vm/SUITE
+    /// size, unit, page, testbed, dkms, package, vm/SUITE
     filter: Option<String>,
 
     /// Only a quick check of a recent change: format, tidy, and the unit tests of packages that differ from main
@@ -55,7 +55,7 @@ struct Verdict {
 
 type Stage = fn() -> Result<Verdict>;
 
-const STAGES: [(&str, Stage); 8] = [
+const STAGES: [(&str, Stage); 9] = [
     ("format", formatting),
     ("lint", lint),
     ("tidy", tree),
@@ -64,6 +64,7 @@ const STAGES: [(&str, Stage); 8] = [
     ("page", pages),
     ("testbed", guests_boot),
     ("dkms", dkms),
+    ("package", packages),
 ];
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -218,6 +219,12 @@ fn dkms() -> Result<Verdict> {
     let images = testbed::prepare(&cache)?;
     let difference = modules::compare_dkms(&cache, &images.kernel)?;
     Ok(Verdict::of(difference.is_none(), &difference.unwrap_or_default()))
+}
+
+/// The package installs into a fresh root, works there, and leaves nothing after its purge.
+fn packages() -> Result<Verdict> {
+    let (is_good, note, details) = package::check()?;
+    Ok(Verdict { note, ..Verdict::of(is_good, &details) })
 }
 
 fn cargo_test(name: &str, args: &[&str]) -> Result<Verdict> {

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use clap::Subcommand;
 use testbed::{Cache, Emulator, Guest, Images, Silicon};
 
+use crate::binaries::Binaries;
 use crate::silicon;
 
 /// Arguments of `./x vm`.
@@ -78,6 +79,9 @@ struct RunArgs {
     /// Add to the kernel command line
     #[arg(long, value_name = "ARGS", default_value = "")]
     append: String,
+    /// Do not build `turbolane` and the tests' programs for the guest
+    #[arg(long)]
+    bare: bool,
     /// Copy a file or folder of this machine into the guest
     #[arg(long, value_name = "HOST:GUEST", value_parser = pair)]
     payload: Vec<(PathBuf, PathBuf)>,
@@ -143,7 +147,8 @@ fn run(
     if let Some(silicon) = silicon {
         guest = guest.silicon(silicon);
     }
-    for (host, path) in &args.payload {
+    let binaries = if args.bare { Vec::new() } else { Binaries::build()?.payload };
+    for (host, path) in binaries.iter().chain(&args.payload) {
         guest = guest.payload(host, path);
     }
     for text in &args.allow_log {

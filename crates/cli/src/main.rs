@@ -22,6 +22,7 @@ mod reproduce;
 mod run;
 mod sample;
 mod scan;
+mod service;
 mod sim;
 mod stats;
 mod terminal;
@@ -54,7 +55,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0   done, nothing found
   1   done, something found (doctor: the scheduler cannot run here; scan, sample: wide
-      code; trace --check: a broken rule; reproduce: a ranking does not hold; verify: worse)
+      code; status: no lane runs; trace --check: a broken rule; reproduce: a ranking
+      does not hold; verify: worse)
   2   failed, or the input is invalid
   77  this machine, kernel or user cannot answer the question
 turbolane run -- CMD and record -- CMD exit with the exit code of CMD, or with 128 + N if
@@ -69,13 +71,16 @@ enum Command {
     Probe(probe::ProbeArgs),
     Record(record::RecordArgs),
     Trace(trace::TraceArgs),
-    Run(run::RunArgs),
+    // boxed, because they are by far the largest
+    Run(Box<run::RunArgs>),
+    Enable(Box<service::EnableArgs>),
+    Disable(service::DisableArgs),
+    Status(service::StatusArgs),
     Ctl(ctl::CtlArgs),
     Stats(stats::StatsArgs),
     Top(top::TopArgs),
     Sim(sim::SimArgs),
     Profile(profile::ProfileArgs),
-    // boxed, because it is by far the largest
     Verify(Box<verify::VerifyArgs>),
     Reproduce(reproduce::ReproduceArgs),
     Bench(bench::BenchArgs),
@@ -96,7 +101,10 @@ fn main() -> ExitCode {
         Command::Probe(args) => probe::main(&args),
         Command::Record(args) => record::main(args),
         Command::Trace(args) => trace::main(&args),
-        Command::Run(args) => run::main(args),
+        Command::Run(args) => run::main(*args),
+        Command::Enable(args) => service::enable(&args),
+        Command::Disable(args) => service::disable(&args),
+        Command::Status(args) => service::status(&args),
         Command::Ctl(args) => ctl::main(args),
         Command::Stats(args) => stats::main(&args),
         Command::Top(args) => top::main(args),

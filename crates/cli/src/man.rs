@@ -70,7 +70,7 @@ mod tests {
         assert!(dir.path().join("turbolane-run.1").exists());
     }
 
-    /// The notes keep their lines, what stands around them is left alone.
+    /// The notes keep their lines, what is around them is unchanged.
     #[test]
     fn notes_are_not_filled() {
         let page = ".SH NAME\nx\n.SH EXTRA\na\n  b\n.SH VERSION\nv1\n";

@@ -108,7 +108,7 @@ fn check(args: &TraceArgs) -> Result<ExitCode, Failure> {
         wait_ns: args.longest_wait,
         conserves: true,
     };
-    // Stalls are told behind what they excuse.
+    // Stalls are reported after what they excuse.
     let (mut first, mut stalls) = (open(path)?, Stalls::default());
     if first.info().stalls {
         while let Some(event) = first.next_event().map_err(cannot)? {

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(Core::new(&platform, 1).raise_cost_ns(), 10_000.0);
     }
 
-    /// The definition: after the break-even time, either way the same work is done.
+    /// The definition: after the break-even time, both choices do the same work.
     #[test]
     fn both_ways_do_the_same_work() {
         for step in steps(&gold_6130()) {

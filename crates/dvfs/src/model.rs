@@ -426,7 +426,7 @@ idle_ns = 5
         assert!((sensitive_frac - 0.777).abs() < 1e-3, "{sensitive_frac}");
     }
 
-    /// What is wrong is told with its line and what to do.
+    /// An error has its line and says what to do.
     #[test]
     fn mistakes_are_named_with_their_line() {
         for (from, to, line, what) in [

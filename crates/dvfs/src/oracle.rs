@@ -40,7 +40,7 @@ struct Node {
     choice: Choice,
 }
 
-/// The fastest known way to a place.
+/// The fastest known path to a place.
 struct Arrival<'a> {
     replay: Replay<'a>,
     last: Option<usize>,
@@ -131,6 +131,6 @@ pub(crate) fn best(core: &Core, timeline: &Timeline) -> Script {
 
 fn place(replay: &Replay<'_>) -> Place {
     let (period, left) = replay.position();
-    // the bits of positive floats stand in their order
+    // the bits of positive floats have the order of the floats
     (period, Reverse(left.to_bits()), replay.view().license.level())
 }

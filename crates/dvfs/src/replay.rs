@@ -46,7 +46,7 @@ pub struct Outcome {
     pub cpus: Vec<CpuOutcome>,
     /// Time by granted level; halts are at none.
     pub level_ns: Vec<u64>,
-    /// Time that the core stood still for a change.
+    /// Time that the core was halted for a change.
     pub halted_ns: u64,
     /// Changes to a lower clock: requests of a level.
     pub lowers: u64,
@@ -198,7 +198,7 @@ impl<'a> Replay<'a> {
         self.now_ns
     }
 
-    /// Where the only CPU stands: its period, and what is left of it.
+    /// Position of the only CPU: its period, and what is left of it.
     pub(crate) fn position(&self) -> (usize, f64) {
         (self.cpus[0].at, self.left_now(0))
     }
@@ -285,7 +285,7 @@ impl<'a> Replay<'a> {
         self.retime_all();
     }
 
-    /// The CPU begins the period at which it stands, or has done everything.
+    /// The CPU begins its current period, or has done everything.
     fn begin<P: Policy + ?Sized, W: Watch>(&mut self, cpu: usize, policy: &mut P, watch: &mut W) {
         let timeline = self.timelines[cpu];
         let period = timeline.periods().get(self.cpus[cpu].at);
@@ -326,7 +326,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Tells the licence what the siblings ask for; true if its phase changed.
+    /// Passes the siblings' demand to the licence; true if its phase changed.
     fn demand<P: Policy + ?Sized, W: Watch>(&mut self, policy: &mut P, watch: &mut W) -> bool {
         let demand = self.cpus[0].asks.max(self.cpus[1].asks);
         let old = self.license.demand();

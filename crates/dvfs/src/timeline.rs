@@ -15,7 +15,7 @@
 //! DIM measured the instructions per cycle at two clocks instead; [`sensitive_frac_of_ipc`]
 //! computes the one from the other.
 
-/// What somebody says at the begin of a period.
+/// What someone says at the begin of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// A request, or another unit of work, begins. Counted, nothing else.

@@ -9,7 +9,7 @@
 //!
 //! Masks belong to the user. If the current mask is not the one we set, another program changed it:
 //! it is then the new original, and the daemon is asked for the slot again, since it reads the
-//! mask there (it restores masks when everything ends, even by `kill -9`). To tell our masks from
+//! mask there (it restores masks when everything ends, even by `kill -9`). To distinguish our masks from
 //! others, the thread leaves their hashes in its slot *before* it takes them.
 //!
 //! Inheritance: new threads and forked children inherit the narrowed mask of their creator, which

@@ -28,7 +28,7 @@ impl CpuNumber {
         CpuNumber(rseq_cpu_id().unwrap_or(&UNKNOWN))
     }
 
-    /// The CPU, or a number that no CPU has if only [`Self::ask`] can tell: the rseq field is
+    /// The CPU, or a number that no CPU has if only [`Self::ask`] knows: the rseq field is
     /// negative where registration failed.
     #[inline]
     pub fn read(self) -> u32 {

@@ -8,7 +8,7 @@ use core::ffi::c_int;
 pub(crate) struct Fd(c_int);
 
 impl Fd {
-    /// Takes over what a system call has returned: a new descriptor that nobody else owns, or a failure, which is `None`.
+    /// Takes over what a system call has returned: a new descriptor that no one else owns, or a failure, which is `None`.
     pub(crate) fn new(result: c_int) -> Option<Fd> {
         (result >= 0).then_some(Fd(result))
     }

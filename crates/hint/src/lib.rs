@@ -39,12 +39,12 @@
 //! sections before they `exec`.
 //!
 //! # Size
-//! As a shared object, libturbolane_hint.so, this has four functions, `tl_wide_begin` and those beside it, and at most
+//! As a shared object, libturbolane_hint.so, this has four functions, `tl_wide_begin` and its like, and at most
 //! 60 KB of text (`./x test size` measures it), so that programs and preloaded libraries can carry it along. It uses the C
 //! library and nothing else: no allocation, no formatting, and no path that panics, since a panic brings the
 //! standard library's machinery with it, ten times as large as all of this.
 //!
-//! One copy per process: two copies, in libturbolane.so and in a library beside it say, have one slot per thread between
+//! One copy per process: two copies, in libturbolane.so and in another library say, have one slot per thread between
 //! them and overwrite each other's hints. Where both are shared objects that the program was linked with or that were
 //! preloaded, the dynamic linker gives all callers the first one's functions.
 //!

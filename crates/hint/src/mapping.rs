@@ -77,7 +77,7 @@ pub(crate) fn adopt(board: &Fd, area: &Fd, id: Id) -> Option<(&'static Board, &'
         return Some(both(known));
     }
     let new = map(board, area)?;
-    // SAFETY: `map` returned a whole mapping, which nobody else knows yet.
+    // SAFETY: `map` returned a whole mapping, which no one else knows yet.
     let mapping: &'static Mapping = unsafe { &*new };
     if !mapping.board.is_ours() {
         unmap(new);
@@ -129,7 +129,7 @@ fn map(board: &Fd, area: &Fd) -> Option<*mut Mapping> {
     }
     let shared = libc::MAP_SHARED | libc::MAP_FIXED;
     let put = |fd: &Fd, at: usize, rights| {
-        // SAFETY: replaces a part of the mapping just made, which nobody uses yet.
+        // SAFETY: replaces a part of the mapping just made, which no one uses yet.
         unsafe {
             libc::mmap(base.byte_add(at), PAGE_BYTES, rights, shared, fd.raw(), 0)
                 != libc::MAP_FAILED
@@ -159,7 +159,7 @@ fn is_large_enough(fd: &Fd) -> bool {
 
 /// Undoes `map` for a mapping that was never in the list.
 fn unmap(mapping: *mut Mapping) {
-    // SAFETY: the whole mapping is ours, and nobody else knows of it.
+    // SAFETY: the whole mapping is ours, and no one else knows of it.
     unsafe { libc::munmap(mapping.cast(), MAPPING_BYTES) };
 }
 

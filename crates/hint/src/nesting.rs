@@ -70,7 +70,7 @@ mod tests {
     use proptest::prelude::*;
     use std::vec::Vec;
 
-    /// The same in the obvious way: a list of levels, the maximum by looking at all of them.
+    /// The same in the obvious form: a list of levels, the maximum by looking at all of them.
     #[derive(Default)]
     struct Model(Vec<u32>);
 

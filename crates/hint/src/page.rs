@@ -54,7 +54,7 @@ pub struct Header {
     pub generation: AtomicU64,
     /// Scalar phases shorter than this are rests (policy/rest.h), 0 = none are; by the daemon.
     pub rest_below_ns: AtomicU64,
-    /// 1 if the scheduler tells the governor the slots' [`Slot::target_q10`], else 0; by the scheduler, as it starts.
+    /// 1 if the scheduler passes the governor the slots' [`Slot::target_q10`], else 0; by the scheduler, as it starts.
     pub takes_targets: AtomicU32,
     /// Not used, 0.
     pub reserved0: AtomicU32,
@@ -67,7 +67,7 @@ pub struct Header {
 #[derive(Debug)]
 pub struct Slot {
     /// Owner, as the initial PID namespace counts; set by the daemon when it gives the slot, for the library to check.
-    /// Nobody else believes it.
+    /// No one else believes it.
     pub tid: AtomicU32,
     /// Licence level of the section the thread is in, 0 = none (scalar), or [`SILENT`]; by the
     /// thread.
@@ -75,12 +75,12 @@ pub struct Slot {
     /// Number of times that an outermost section was begun, or begun again because a heuristic
     /// had ended it; wraps; by the thread, before `want`.
     pub seq: AtomicU32,
-    /// `seq` of the section behind which the thread rests: `want` is the level it will have again; any other number: it
+    /// `seq` of the section after which the thread rests: `want` is the level it will have again; any other number: it
     /// does not rest; by the thread, after `rest_until_ns`.
     pub rest_seq: AtomicU32,
     /// Affinity mode: [`mask_hash`] of the affinity mask that the thread last gave itself to run
     /// code of level i, 0 = none yet; by the thread, before it takes that mask. By it the daemon
-    /// tells our masks, which it undoes, from the user's.
+    /// distinguishes our masks, which it undoes, from the user's.
     pub narrowed: [AtomicU64; 4],
     /// `CLOCK_MONOTONIC` at which the rest ends, 0 = there was none; by the thread.
     pub rest_until_ns: AtomicU64,

@@ -2,7 +2,7 @@
 //! How a thread gets its slot: one request and one reply over a Unix socket.
 //!
 //! ```text
-//! thread                              daemon            SOCK_SEQPACKET, 16 bytes each way,
+//! thread                              daemon            SOCK_SEQPACKET, 16 bytes per message,
 //!   | connect, Request{tid}             |               native byte order
 //!   |---------------------------------->|  finds the thread, chooses a slot,
 //!   |  Reply{slot}, fds of board, area  |  writes the slot's tid
@@ -23,7 +23,7 @@ pub const SOCKET_ENV: &str = "TURBOLANE_HINT_SOCKET";
 pub const MAGIC: u32 = u32::from_le_bytes(*b"TLHS");
 /// [`Request::op`]: give the thread a slot.
 pub const OP_REGISTER: u32 = 1;
-/// Bytes of a message, either way.
+/// Bytes of a message, in both directions.
 pub const MESSAGE_BYTES: usize = 16;
 /// How long either side waits for the other, ms: a page fault or a busy CPU on the other side
 /// takes less, a program that waits for a dead daemon should not notice.

@@ -29,10 +29,10 @@ const RETRY_NS: u64 = SECOND_NS;
 const RETRY_DOUBLINGS_MAX: u32 = 6;
 const PACE_MAX: u32 = 256;
 
-/// Coarse monotonic time, ns, before which nobody tries again.
+/// Coarse monotonic time, ns, before which no one tries again.
 static NEXT_TRY_NS: AtomicU64 = AtomicU64::new(0);
 
-/// How often in a row somebody listened and did not answer.
+/// How often in a row someone listened and did not answer.
 static HANGS: AtomicU32 = AtomicU32::new(0);
 
 /// The child of a fork is another thread, and must not speak in its parent's slot.

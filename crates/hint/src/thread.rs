@@ -224,10 +224,10 @@ impl Link {
     }
 
     /// True if a scheduler runs and this CPU may run code of `level`. False also where the fast
-    /// path cannot tell.
+    /// path does not know.
     #[inline]
     fn is_fit(self, level: u32) -> bool {
-        compiler_fence(SeqCst); // wish before CPU number, see the head of this file
+        compiler_fence(SeqCst); // request before CPU number, see the head of this file
         match self.board.cpu_flags(self.cpu.read()) {
             Some(flags) => u32::from(flags & CPU_LEVEL) >= level && self.board.is_active(),
             None => false,

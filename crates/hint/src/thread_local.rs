@@ -9,7 +9,7 @@
 //! thread pointer is a constant that the dynamic linker puts into the GOT at load time. Two
 //! instructions, no call; in an executable the linker turns them into a constant.
 //!
-//! Limits: a library with initial-exec variables, if it comes by `dlopen`, takes its TLS segment
+//! Limits: a library with initial-exec variables, if it is loaded by `dlopen`, takes its TLS segment
 //! from glibc's static reserve (1664 bytes by default, tunable glibc.rtld.optional_static_tls);
 //! ours needs less than a kilobyte (crates/turbolane/tests/capi.rs does that). Elsewhere than on x86-64:
 //! `thread_local!`.

@@ -84,7 +84,7 @@ impl FamilyCycles {
     }
 }
 
-/// What to tell about an error of [`ThreadCycles`] or [`FamilyCycles`].
+/// What to report about an error of [`ThreadCycles`] or [`FamilyCycles`].
 pub fn why_no_cycles(error: &Error) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => "perf_event_paranoid forbids it".into(),
@@ -119,7 +119,7 @@ impl ClockRegisters {
     }
 }
 
-/// What to tell about an error of [`ClockRegisters`].
+/// What to report about an error of [`ClockRegisters`].
 pub fn why_no_registers(error: &Error) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => "only root may read registers".into(),
@@ -159,7 +159,7 @@ mod tests {
         assert!((ratio - 1.0).abs() < 0.05, "{counted_ns} in {running_ns}");
     }
 
-    /// A CPU that this machine does not have has no registers, and there is a sentence for each way to fail.
+    /// A CPU that this machine does not have has no registers, and there is a sentence for each kind of failure.
     #[test]
     fn what_is_not_there_fails() {
         let error = ClockRegisters::open(1_000_000).err().unwrap();

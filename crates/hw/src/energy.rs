@@ -2,7 +2,7 @@
 //! The energy that the packages have used: the kernel's counters of RAPL (powercap), on Intel and AMD alike.
 //!
 //! A zone's `energy_uj` counts up to `max_energy_range_uj` and begins again, after minutes to hours. Since 5.10
-//! root alone may read it (CVE-2020-8694). What a virtual machine has is none, as a rule.
+//! only root may read it (CVE-2020-8694). A virtual machine usually has no counter.
 //!
 //! Only the packages count: their sub-zones (cores, memory controller) are parts of them, and the zones of
 //! `intel-rapl-mmio` are the same packages through another interface.
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(meter.between_uj(&before, &before), 0);
     }
 
-    /// No counters, and counters that are none, are told.
+    /// Missing counters and unusable ones are reported.
     #[test]
     fn nothing_to_read_fails() {
         let (_root, source) = machine(&[]);

@@ -224,7 +224,7 @@ mod tests {
         assert!(Release::parse("6.12.0").at_least(6, 12) && !Release::parse("6.9").at_least(6, 12));
     }
 
-    /// A loaded scheduler, an idle class, and no class at all are told apart.
+    /// A loaded scheduler, an idle class, and no class at all are distinguished.
     #[test]
     fn sched_ext_states() {
         let read = |files: &str| read_kernel(&machine(files)).sched_ext;
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(of("CapEff:\t0"), None);
     }
 
-    /// Each way to forbid modules is seen.
+    /// Each method of forbidding modules is seen.
     #[test]
     fn modules_can_be_forbidden_in_many_ways() {
         let read = |files: &str| read_kernel(&machine(files)).modules;

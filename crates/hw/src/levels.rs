@@ -51,7 +51,7 @@ impl LevelCounters {
     }
 }
 
-/// What to tell about an error of [`LevelCounters::read`].
+/// What to report about an error of [`LevelCounters::read`].
 pub fn why_not(error: &Error) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
@@ -64,7 +64,7 @@ pub fn why_not(error: &Error) -> String {
     }
 }
 
-/// Opens the counters of a CPU as one group, in the order of levels, for who reads them himself.
+/// Opens the counters of a CPU as one group, in the order of levels, for callers that read them themselves.
 pub fn open(cpu: u32) -> io::Result<[File; LEVELS]> {
     let open = |level: usize, leader| {
         let config = LEVEL_EVENTS[level];
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use crate::Recorded;
 
-    /// The counts stand behind their number; half an answer is none.
+    /// The counts follow their number; half an answer is none.
     #[test]
     fn a_group_is_read() {
         let answer = [3u64, 10, 20, 30].map(u64::to_ne_bytes).concat();

@@ -19,7 +19,7 @@ pub enum LicenseCounters {
         /// The cycles at reduced dispatch are counted too (CORE_POWER.THROTTLE).
         throttle: bool,
     },
-    /// Events of that name exist, but nobody says what they count.
+    /// Events of that name exist, but no one says what they count.
     Undescribed,
     /// The model has none.
     Absent,
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(counters("68747541 444d4163 69746e65", "50654"), LicenseCounters::Absent);
     }
 
-    /// No model stands in two rows.
+    /// No model is in two rows.
     #[test]
     fn models_are_listed_once() {
         let mut models: Vec<u32> = GENERATIONS.iter().flat_map(|g| g.models).copied().collect();

@@ -20,7 +20,7 @@ const PERF_MAP_MAX_BYTES: u64 = 256 << 20;
 pub struct Mapping {
     /// Address of its first byte.
     pub start: u64,
-    /// Behind its last byte.
+    /// After its last byte.
     pub end: u64,
     /// Offset of its first byte in its file; 0 without a file.
     pub offset: u64,
@@ -83,10 +83,10 @@ fn mapping_of(line: &str) -> Option<Mapping> {
     is_executable.then_some(Mapping { start, end, offset, origin })
 }
 
-/// The file behind a mapping, also if it was deleted or lies in another mount namespace.
+/// The file of a mapping, also if it was deleted or lies in another mount namespace.
 ///
 /// # Errors
-/// When it cannot be opened in either of two ways.
+/// When it cannot be opened by either of two paths.
 pub fn open_mapped(pid: u32, mapping: &Mapping) -> io::Result<File> {
     // By the mapping itself, which takes rights that by the name does not.
     let link = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
@@ -158,7 +158,7 @@ fn read_of_user(path: &Path, user: u32, max_bytes: u64) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Files, compilers' memory and the kernel's pages are told apart; what is not executable is left out.
+    /// Files, compilers' memory and the kernel's pages are distinguished; what is not executable is left out.
     #[test]
     fn lines_are_told_apart() {
         let of = |line: &str| mapping_of(line).map(|mapping| mapping.origin);
@@ -197,7 +197,7 @@ mod tests {
         assert!(open_mapped(pid, own).is_ok());
     }
 
-    /// What somebody else has put there is not read, and waits for nobody: a pipe, a link, a device, a file of another
+    /// What someone else has put there is not read, and waits for no one: a pipe, a link, a device, a file of another
     /// user, one that is too long.
     #[test]
     fn what_is_no_perf_map_fails() {
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// A perf map of this process: as it is, and as a pipe that nobody writes to.
+    /// A perf map of this process: as it is, and as a pipe that no one writes to.
     #[test]
     fn pipes_in_place_of_a_perf_map_fail() {
         let path = PathBuf::from(format!("/tmp/perf-{}.map", std::process::id()));

@@ -5,7 +5,7 @@
 //! cgroup freezer would be quieter (a parent is notified of SIGSTOP, a shell shows the job as stopped), but it freezes
 //! complete groups: the process is in one with others, and to move it would change its limits.
 //!
-//! **Problem.** Whoever stops it may be killed, or be stopped himself (Ctrl-Z), before he lets it go on.
+//! **Problem.** The program that stops it may be killed, or be stopped as well (Ctrl-Z), before it resumes it.
 //!
 //! **Idea.** A second process waits, with a counter in memory shared with the first:
 //!
@@ -30,7 +30,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Nobody stops a process for longer. The second process looks as often.
+/// No one stops a process for longer. The second process looks as often.
 pub const LONGEST: Duration = Duration::from_secs(1);
 
 /// A process that can be stopped. Dropped, it runs.
@@ -46,12 +46,12 @@ impl Pausable {
     /// Makes ready to stop a process; nothing has happened to it yet. An error if there is none of that number.
     pub fn new(pid: u32) -> io::Result<Self> {
         let pid = libc::pid_t::try_from(pid).map_err(|_| Error::from_raw_os_error(libc::ESRCH))?;
-        // SAFETY: no memory involved; a new descriptor, nobody else's.
+        // SAFETY: no memory involved; a new descriptor, no one else's.
         let process = unsafe { owned(libc::syscall(libc::SYS_pidfd_open, pid, 0)) }?;
         // Whether we may: no signal is sent.
         signal(process.as_raw_fd(), 0)?;
         let mut ends = [0; 2];
-        // SAFETY: the kernel writes two descriptors, which nobody else has.
+        // SAFETY: the kernel writes two descriptors, which no one else has.
         if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
             return Err(Error::last_os_error());
         }
@@ -96,7 +96,7 @@ impl Drop for Pausable {
         self.pipe = None;
         // SAFETY: our own child, which was made without an exit signal.
         unsafe { libc::waitpid(self.second, ptr::null_mut(), libc::__WALL) };
-        // SAFETY: mapped in `shared_counter`, and nobody uses it behind this.
+        // SAFETY: mapped in `shared_counter`, and no one uses it after this.
         unsafe { libc::munmap(ptr::from_ref(self.counter).cast_mut().cast(), size_of::<u64>()) };
     }
 }
@@ -159,7 +159,7 @@ fn watch(process: i32, counter: &AtomicU64, pipe: i32, other_end: i32) -> ! {
     }
 }
 
-/// Closes what the first one has open, so that nobody waits for us: its files, the pipes of others like us. Kernels
+/// Closes what the first one has open, so that no one waits for us: its files, the pipes of others like us. Kernels
 /// before 5.9 leave it open.
 fn close_all_but(process: i32, pipe: i32) {
     let (low, high) = (process.min(pipe), process.max(pipe));
@@ -193,7 +193,7 @@ mod tests {
         false
     }
 
-    /// It stops, goes on, and runs when nobody holds it any more.
+    /// It stops, goes on, and runs when no one holds it any more.
     #[test]
     fn a_process_is_stopped_and_runs_again() {
         let mut child = sleeper();
@@ -210,14 +210,14 @@ mod tests {
         child.wait().unwrap();
     }
 
-    /// Who holds it too long, because he does not run himself, loses it.
+    /// A holder that keeps it too long, because it does not run, loses it.
     #[test]
     fn it_goes_on_when_it_is_forgotten() {
         let mut child = sleeper();
         let process = Pausable::new(child.id()).unwrap();
         process.stop().unwrap();
         let mut status = 0;
-        // SAFETY: our own child, one local. Only who was stopped is told to have gone on.
+        // SAFETY: our own child, one local. WCONTINUED is reported only for who was stopped.
         let told = unsafe { libc::waitpid(child.id() as i32, &raw mut status, libc::WCONTINUED) };
         assert_eq!(told, child.id() as i32);
         assert!(libc::WIFCONTINUED(status));
@@ -226,7 +226,7 @@ mod tests {
         drop(process);
     }
 
-    /// A number that nobody has, and a process that has ended, cannot be stopped.
+    /// A number that no one has, and a process that has ended, cannot be stopped.
     #[test]
     fn nobody_fails() {
         for pid in [u32::MAX, 1 << 22] {

@@ -22,12 +22,12 @@ pub const CPU_CYCLES: u64 = 0;
 pub const CPU_CLOCK: u64 = 0;
 /// PERF_COUNT_SW_TASK_CLOCK, of [`SOFTWARE`].
 pub const TASK_CLOCK: u64 = 1;
-/// [`Event::flags`]: exclude_kernel and exclude_hv, what everybody may count of himself.
+/// [`Event::flags`]: exclude_kernel and exclude_hv, what every user may count of their own tasks.
 pub const USER_ONLY: u64 = 1 << 5 | 1 << 6;
 /// [`Event::flags`]: inherit, so that processes which the thread starts from now on count too, in what it reads
 /// when they have ended.
 pub const INHERIT: u64 = 1 << 1;
-/// [`Event::read_format`]: PERF_FORMAT_TOTAL_TIME_RUNNING, the time that was counted, ns, behind the count.
+/// [`Event::read_format`]: PERF_FORMAT_TOTAL_TIME_RUNNING, the time that was counted, ns, after the count.
 pub const TIME_RUNNING: u64 = 1 << 1;
 
 /// An event.
@@ -43,7 +43,7 @@ pub struct Event {
     pub sample_type: u64,
     /// What a read returns: PERF_FORMAT_*.
     pub read_format: u64,
-    /// The bit field behind `read_format`, such as [`USER_ONLY`].
+    /// The bit field after `read_format`, such as [`USER_ONLY`].
     pub flags: u64,
 }
 
@@ -73,7 +73,7 @@ struct Attr {
 }
 const _: () = assert!(size_of::<Attr>() == 64);
 
-/// Opens an event, which counts from now on; behind a leader it is one of its group.
+/// Opens an event, which counts from now on; with a leader it joins the leader's group.
 ///
 /// # Errors
 /// The kernel's: what cannot be counted here, or not by us.
@@ -101,7 +101,7 @@ pub fn open(event: &Event, whose: Whose, leader: Option<&OwnedFd>) -> Result<Own
     if fd < 0 {
         return Err(Error::last_os_error());
     }
-    // SAFETY: a new descriptor, nobody else's.
+    // SAFETY: a new descriptor, no one else's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 

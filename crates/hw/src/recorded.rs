@@ -317,7 +317,7 @@ pub fn record(source: &dyn Source, read: impl FnOnce(&dyn Source)) -> Recorded {
     made
 }
 
-/// A folder needs no line of its own beside those of the files below it.
+/// A folder needs no line of its own in addition to those of the files below it.
 fn drop_folders(entries: &mut BTreeMap<String, Entry>) {
     let paths: Vec<String> = entries.keys().cloned().collect();
     entries.retain(|path, entry| {

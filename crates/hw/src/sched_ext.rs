@@ -21,7 +21,7 @@ pub fn running() -> Option<String> {
 }
 
 /// Count of CPU hotplug events, by which the kernel knows that a scheduler was built for
-/// another set of CPUs; 0 (not checked) where the kernel does not tell.
+/// another set of CPUs; 0 (not checked) where the kernel does not say.
 pub fn hotplug_seq() -> u64 {
     read("hotplug_seq").and_then(|text| text.parse().ok()).unwrap_or(0)
 }

@@ -25,7 +25,7 @@ pub trait Source {
     fn read(&self, path: &str) -> io::Result<String>;
 
     /// What `part` keeps of a file's text. A recording holds no more than that: the rest of a
-    /// file like `/proc/self/status` is nobody's business. `part` must keep what it has kept.
+    /// file like `/proc/self/status` is no one's business. `part` must keep what it has kept.
     fn read_part(&self, path: &str, part: &dyn Fn(&str) -> String) -> io::Result<String> {
         Ok(part(&self.read(path)?))
     }

@@ -155,7 +155,7 @@ pub fn last_cpu(tid: u32) -> io::Result<usize> {
     stat(tid).map(|stat| stat.last_cpu)
 }
 
-/// True while the number belongs to the process or thread that started then, even if it has ended and nobody has asked
+/// True while the number belongs to the process or thread that started then, even if it has ended and no one has asked
 /// for its exit status: a process whose first thread has ended may have others.
 pub fn exists_since(tid: u32, start_ticks: u64) -> bool {
     stat(tid).is_ok_and(|stat| stat.start_ticks == start_ticks)
@@ -166,7 +166,7 @@ pub fn task_alive(tid: u32) -> bool {
     stat(tid).is_ok_and(|stat| stat.is_alive())
 }
 
-/// True while the thread that started then lives: its number may be somebody else's by now.
+/// True while the thread that started then lives: its number may be someone else's by now.
 pub fn lives_since(tid: u32, start_ticks: u64) -> bool {
     stat(tid).is_ok_and(|stat| stat.is_alive() && stat.start_ticks == start_ticks)
 }
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(process_of(tid).unwrap(), tgid);
         assert!(!task_stopped(tid).unwrap() && !is_kernel_thread(tid).unwrap());
         let runs = |tid| running(tgid).unwrap().iter().any(|(running, _)| *running == tid);
-        // It has told its number, and is about to sleep until it is asked.
+        // It has sent its number, and is about to sleep until it is asked.
         while runs(tid) {
             std::thread::yield_now();
         }

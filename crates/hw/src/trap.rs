@@ -30,7 +30,7 @@ const MODULE: &str = "/sys/module/turbolane_trap";
 /// on Debian, DKMS elsewhere, `make modules_install`.
 const FOLDERS: [&str; 4] = ["updates/dkms", "updates", "extra", "weak-updates"];
 
-/// How the kernel may have been told to expect modules.
+/// File name suffixes of modules that the kernel may be built for.
 const SUFFIXES: [&str; 3] = ["ko", "ko.xz", "ko.zst"];
 
 /// For `finit_module`: the file is compressed (`linux/module.h`).
@@ -296,7 +296,7 @@ impl Device {
         self.call(READ, &mut Read { fd: file.as_raw_fd(), step: step as u32 })
     }
 
-    /// Tells the module what is known of a process.
+    /// Passes the module what is known of a process.
     pub fn learn(&self, pid: i32, verdict: Verdict) -> io::Result<()> {
         self.call(LEARN, &mut Learn { pid, verdict: verdict as u32 })
     }

@@ -66,7 +66,7 @@ fn of(code: Code) -> Option<Demand> {
 
 /// The longest vector among the operands that iced-x86 spells out in the name
 /// of the code: `EVEX_Vcvtpd2ps_ymm_k1z_zmmm512b64_er`. The registers alone do
-/// not tell: here the 512 bits may come from memory. A scalar instruction
+/// not decide it: here the 512 bits may come from memory. A scalar instruction
 /// names 128-bit registers. The prefetches of gathers exist in 512 bits only,
 /// and may name half of them as indices.
 fn width_bits(code: &str) -> u16 {

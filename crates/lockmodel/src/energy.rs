@@ -11,7 +11,7 @@
 //!   futex     turbo          asleep                       -
 //!   owner     turbo          slow, base while they write  -
 //!   delegate  turbo          slow, base until they are    the writing core, at base
-//!   migrate   turbo          base, but for the one that   the boosted core is boosted between sections too
+//!   migrate   turbo          base, except the one that   the boosted core is boosted between sections too
 //!                            has moved
 //! ```
 //!

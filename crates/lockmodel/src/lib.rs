@@ -161,7 +161,7 @@ struct Ready {
     after_ns: f64,
 }
 
-/// Simulates; `None` where the machine cannot do it, or there is nobody to wait (fewer than two threads).
+/// Simulates; `None` where the machine cannot do it, or there is no one to wait (fewer than two threads).
 pub fn simulate(
     model: &PstateModel,
     strategy: Strategy,
@@ -303,14 +303,14 @@ impl<'a> Run<'a> {
         Rise { from, to, delay_ns, ramp_ns, jumps: self.reading.ramp_jumps }
     }
 
-    /// The way out of the C-state that the sleep's length leads to, and the wake-up itself.
+    /// The exit from the C-state that the sleep's length leads to, and the wake-up itself.
     fn wake_ns(&self, slept_ns: f64) -> f64 {
         let fits = |idle: &&machine::Idle| idle.residency_ns.value as f64 <= slept_ns;
         let exit_ns = self.model.idle.iter().rfind(fits).map_or(0, |idle| idle.exit_ns.value);
         (exit_ns + self.model.wake_ns.value) as f64
     }
 
-    /// The owner goes on at once at the slow clock; its wish is carried out after those before it.
+    /// The owner goes on at once at the slow clock; its request is carried out after those before it.
     fn delegated(&mut self, waiter: &Waiter, at_ns: f64) -> Option<Rise> {
         let changes = self.model.change.as_ref()?;
         let there_ns = self.message_ns();
@@ -323,7 +323,7 @@ impl<'a> Run<'a> {
         Some(rise)
     }
 
-    /// After its release a thread wishes for base and at once for slow: the second overtakes the first.
+    /// After its release a thread requests base and at once slow: the second overtakes the first.
     fn ask_for_base_and_slow(&mut self, waiter: &mut Waiter, released_ns: f64) -> Option<()> {
         let changes = self.model.change.as_ref()?;
         waiter.slow_ns = self.write(released_ns + self.message_ns(), &changes.base_to_slow);
@@ -335,7 +335,7 @@ impl<'a> Run<'a> {
         self.model.handover_cycles.value as f64 / self.base / 2.0
     }
 
-    /// When the writing core has carried out a wish that reaches it then.
+    /// When the writing core has carried out a request that reaches it then.
     fn write(&mut self, asked_ns: f64, change: &Change) -> f64 {
         self.writer_ns = self.writer_ns.max(asked_ns) + self.write_ns(change);
         self.writer_ns

@@ -28,7 +28,7 @@ use machine::PstateModel;
 /// Items per bucket when memcached doubles its table: more items than 3/2 of the buckets (assoc.c, 1.4).
 const ITEMS_PER_BUCKET: f64 = 1.5;
 /// Jenkins' lookup3 for a key of 24 bytes: one round of 18 dependent operations after twelve bytes, a last one
-/// of 21 after the others; the operations of a round stand in a chain (lookup3.c), and as many again to
+/// of 21 after the others; the operations of a round form a chain (lookup3.c), and as many again to
 /// enter, load and pick the last bytes.
 const HASH_CYCLES: f64 = 2.0 * (18.0 + 21.0);
 /// memcached 1.4 takes and releases item_global_lock and cache_lock for each bucket: four locked instructions.
@@ -81,7 +81,7 @@ mod tests {
         assert!(gain(&model) < 1.001);
     }
 
-    /// A machine whose memory nobody described is not guessed.
+    /// A machine whose memory no one described is not guessed.
     #[test]
     fn unknown_memory_fails() {
         let mut model = fx();

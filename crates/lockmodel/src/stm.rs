@@ -41,7 +41,7 @@ pub struct Load {
     pub overhead: f64,
     /// To check and publish, share of the helper's transaction.
     pub commit_frac: f64,
-    /// Probability that somebody's commit voids a speculation.
+    /// Probability that someone's commit voids a speculation.
     pub conflict: f64,
 }
 
@@ -91,7 +91,7 @@ impl Thread {
     }
 }
 
-/// Plays a load; `None` for machines whose power or boosting is not known, and for nobody.
+/// Plays a load; `None` for machines whose power or boosting is not known, and for no one.
 pub fn simulate(model: &PstateModel, load: &Load, setting: Setting) -> Option<Outcome> {
     let power = model.power.as_ref()?;
     let modules = usize::try_from(power.modules.value).ok()?;
@@ -256,7 +256,7 @@ mod tests {
         assert!((gain - 4.0 / 3.1).abs() < 1e-9, "{boosted:?}");
     }
 
-    /// Helpers help unless they conflict always; then they only stand in the way.
+    /// Helpers help unless they conflict always; then they only disturb.
     #[test]
     fn helpers_help_if_they_do_not_conflict() {
         let alone = of(&load(1, 0.0), PLAIN).commits_per_s;
@@ -301,7 +301,7 @@ mod tests {
         assert!((ratio(&model) - 3.1 / 4.0).abs() < 1e-3);
     }
 
-    /// More threads than cores, nobody, and machines that cannot boost one core are not played.
+    /// More threads than cores, no one, and machines that cannot boost one core are not played.
     #[test]
     fn what_a_machine_cannot_do_fails() {
         assert_eq!(simulate(&fx(), &load(9, 0.0), PLAIN), None);

@@ -98,7 +98,7 @@ fn a_run_depends_on_nothing_else() {
     }
 }
 
-/// Prints what stands in data/README.md, and how much hangs on what TURBO leaves open.
+/// Prints what data/README.md states, and how much depends on what TURBO leaves open.
 #[test]
 fn readings_differ_as_data_readme_says() {
     let even = |strategy, reading| break_even_cycles(&fx(), strategy, 8, reading).unwrap().round();

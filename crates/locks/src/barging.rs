@@ -90,7 +90,7 @@ impl<W: Wait> Barging<W> {
             futex_wait(&self.word, HEAD_SLEEPS);
             woken += 1;
         }
-        // nobody sleeps for the word any more: the next head comes when this one leaves the queue
+        // no one sleeps for the word any more: the next head comes when this one leaves the queue
         self.word.store(HELD, Ordering::Relaxed);
     }
 }

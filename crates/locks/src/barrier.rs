@@ -30,7 +30,7 @@ pub struct Barrier<W> {
 
 impl<W> Barrier<W> {
     const_fn! {
-        /// For so many threads; none and one wait for nobody.
+        /// For so many threads; none and one wait for no one.
         pub fn new(parties: u32, wait: W) -> Self {
             Barrier {
                 parties,

@@ -37,7 +37,7 @@ impl Bell {
     }
 
     /// Calls `work` after each ring, and once before, for as long as it returns true for "go on"; sleeps
-    /// when nobody has rung for a while.
+    /// when no one has rung for a while.
     pub fn serve(&self, mut work: impl FnMut() -> bool) {
         loop {
             let seen = self.0.fetch_and(!ASLEEP, Ordering::AcqRel) & !ASLEEP;
@@ -54,7 +54,7 @@ impl Bell {
         }
     }
 
-    /// Whether somebody rings while looking is cheaper than sleeping.
+    /// Whether someone rings while looking is cheaper than sleeping.
     fn rings_soon(&self, seen: u32) -> bool {
         (0..sync::SERVER_LOOKS).any(|_| {
             sync::pause(1);

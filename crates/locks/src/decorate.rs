@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What happens beside a lock: boosting, slowing, moving, measuring (TURBO 5, "decorations on
+//! What happens around a lock: boosting, slowing, moving, measuring (TURBO 5, "decorations on
 //! acquire/release").
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A decoration is any type with these four (and `waited`, for barriers). [`Decorated`] puts it
-//! around any raw lock and is one itself, so decorations nest. [`Plain`] is the decoration that is none:
-//! `Decorated<L, Plain>` compiles to `L`.
+//! around any raw lock and is one itself, so decorations nest. [`Plain`] does nothing: `Decorated<L, Plain>`
+//! compiles to `L`.
 //!
 //! `acquired` and `releasing` run under the lock and so may keep state in the decoration (`Owner` keeps
 //! the CPU that it boosted); they lengthen the section. `released` runs after the lock is free. What
@@ -65,7 +65,7 @@ impl Decoration for Plain {
     fn released(&self, _held: ()) {}
 }
 
-/// A decoration behind a reference serves many locks, if it keeps no state under the lock.
+/// A reference to a decoration serves many locks, if it keeps no state under the lock.
 impl<D: Decoration> Decoration for &D {
     type Waited = D::Waited;
     type Held = D::Held;
@@ -130,7 +130,7 @@ impl<L: RawLock, D: Decoration> Decorated<L, D> {
     }
 }
 
-// SAFETY: the lock itself is `L`'s; the decoration adds no way to hold it.
+// SAFETY: the lock itself is `L`'s; the decoration adds no method of holding it.
 unsafe impl<L: RawLock, D: Decoration> RawLock for Decorated<L, D> {
     #[inline]
     fn try_lock(&self) -> bool {

@@ -36,7 +36,7 @@ fn letter(wish: Wish) -> u32 {
     }
 }
 
-/// Carries wishes out on another core.
+/// Carries out requests on another core.
 #[derive(Debug)]
 pub struct Delegated<F: CpuFrequency + 'static> {
     office: Arc<Office<F>>,
@@ -78,7 +78,7 @@ impl<F: CpuFrequency> Office<F> {
     fn serve(&self) {
         let mut touched = vec![false; self.mailboxes.len()];
         self.bell.serve(|| {
-            // before the last round, so that wishes from before the close are carried out
+            // before the last round, so that requests from before the close are carried out
             let closing = self.closing.load(Ordering::Acquire);
             self.round(&mut touched);
             !closing

@@ -6,13 +6,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Sets the P-state of a CPU. A wish that cannot be granted is dropped: a lock has nobody to tell.
+/// Sets the P-state of a CPU. A request that cannot be granted is dropped: a lock has no one to report it to.
 pub trait CpuFrequency: Send + Sync {
     /// The highest P-state, turbo included: the CPU runs a critical section.
     fn boost(&self, cpu: u32);
     /// The lowest P-state: the CPU spins.
     fn slow(&self, cpu: u32);
-    /// What it was before the first wish.
+    /// What it was before the first request.
     fn restore(&self, cpu: u32);
 }
 
@@ -41,7 +41,7 @@ impl<F: CpuFrequency + ?Sized> CpuFrequency for Arc<F> {
     }
 }
 
-/// A wish.
+/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// [`CpuFrequency::boost`]
@@ -52,7 +52,7 @@ pub enum Wish {
     Restore,
 }
 
-/// Writes down every wish, for tests.
+/// Records every request, for tests.
 #[derive(Debug, Default)]
 pub struct Recorder(Mutex<Vec<(u32, Wish)>>);
 

@@ -153,7 +153,7 @@ impl<F: CpuFrequency> Decoration for Hybrid<'_, F> {
         let state = unsafe { &mut *self.state.get() };
         if let Some(begun) = state.begun.take() {
             state.unmeasured = 0;
-            // the TSC of another core may be a little behind
+            // the TSC of another core may be a little late
             state.estimate.sample(ticks().saturating_sub(begun), &self.costs);
             let mode = state.estimate.strategy() as u8;
             if self.mode.0.load(Ordering::Relaxed) != mode {

@@ -11,7 +11,7 @@
 //!   who is next          Futex (any)   Ticket, Mcs (first come, first served)
 //!                        Barging (a queue that a running thread may pass)             RawLock
 //!   how to wait          Spin, Block, Sleep                                           Wait
-//!   what happens beside  Plain, Owner (boost and slow), MoveHolder, ... yours         Decoration
+//!   what else happens    Plain, Owner (boost and slow), MoveHolder, ... yours         Decoration
 //!   who sets the clock   NoFrequency, Delegated (another core), ... yours             CpuFrequency
 //! ```
 //!

@@ -23,7 +23,7 @@
 //!
 //! A waiter's node is read and written by others between its arrival in `tail` and its own departure from
 //! it: by its successor (`next`, once) and its predecessor as holder (`grant`, once). Both have happened when
-//! `lock_contended` returns, but for the wake-up of a sleeper, which needs the address only.
+//! `lock_contended` returns, except the wake-up of a sleeper, which needs only the address.
 //!
 //! Limits: first come first served means that a waiter which has lost its CPU delays all after it, and
 //! that every contended acquisition moves the lock to another core. `futex` does neither.
@@ -83,7 +83,7 @@ impl<W> Mcs<W> {
 }
 
 impl<W: Wait> Mcs<W> {
-    /// Waits in the queue behind `before` for the grant, and takes its own node out again.
+    /// Waits in the queue after `before` for the grant, and takes its own node out again.
     fn queue(&self, mine: &Node, before: *mut Node) {
         let me = ptr::from_ref(mine).cast_mut();
         // SAFETY: `before` is the lock's own node, or one of a waiter that has not seen a successor and

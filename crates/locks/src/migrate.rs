@@ -173,7 +173,7 @@ struct Call<F, R> {
 /// The function that runs a call of that type.
 fn call_in_place<F: FnOnce() -> R, R>(_call: &Call<F, R>) -> unsafe fn(*mut ()) {
     /// # Safety
-    /// `call` is a `Call<F, R>` that nobody else touches meanwhile.
+    /// `call` is a `Call<F, R>` that no one else touches meanwhile.
     unsafe fn run<F: FnOnce() -> R, R>(call: *mut ()) {
         // SAFETY: the caller's promise.
         let call = unsafe { &mut *call.cast::<Call<F, R>>() };

@@ -33,19 +33,19 @@ pub struct Guard<'a, T: ?Sized, L: RawLock> {
 unsafe impl<T: ?Sized + Sync, L: RawLock> Sync for Guard<'_, T, L> {}
 
 impl<T, L> Mutex<T, L> {
-    /// Data behind a free lock.
+    /// Data of a free lock.
     pub const fn new(lock: L, data: T) -> Self {
         Mutex { lock, data: UnsafeCell::new(data) }
     }
 
-    /// The data, when nobody else can have the mutex.
+    /// The data, when no one else can have the mutex.
     pub fn into_inner(self) -> T {
         self.data.into_inner()
     }
 }
 
 impl<T: ?Sized, L> Mutex<T, L> {
-    /// The data, when nobody else can have the mutex.
+    /// The data, when no one else can have the mutex.
     pub fn get_mut(&mut self) -> &mut T {
         self.data.get_mut()
     }

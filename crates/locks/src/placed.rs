@@ -19,7 +19,7 @@ pub(crate) fn start(
     let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
         let placed = place.map_or(Ok(()), |place| place.apply());
         let stays = placed.is_ok();
-        // whoever started it may have gone: then nobody wants to know
+        // whoever started it may have gone: then no one wants to know
         let _ = said.send(placed);
         if stays {
             serve();

@@ -3,7 +3,7 @@
 
 /// A lock without data.
 ///
-/// Acquiring is split in two, so that a decoration can stand between: most acquisitions find the lock
+/// Acquiring is split in two, so that a decoration can act in between: most acquisitions find the lock
 /// free and are over with [`RawLock::try_lock`], the others wait in [`RawLock::lock_contended`].
 ///
 /// # Safety

@@ -34,36 +34,36 @@ pub struct WriteGuard<'a, T: ?Sized, L: RawLock, W: Wait> {
 }
 
 impl<T, L, W> RwLock<T, L, W> {
-    /// Data behind a free lock; writers queue at `gate`.
+    /// Data of a free lock; writers queue at `gate`.
     pub const fn new(gate: L, wait: W, data: T) -> Self {
         RwLock { lock: RawRwLock::new(gate, wait), data: UnsafeCell::new(data) }
     }
 
-    /// The data, when nobody else can have the lock.
+    /// The data, when no one else can have the lock.
     pub fn into_inner(self) -> T {
         self.data.into_inner()
     }
 }
 
 impl<T: ?Sized, L: RawLock, W: Wait> RwLock<T, L, W> {
-    /// Waits until nobody writes.
+    /// Waits until no one writes.
     pub fn read(&self) -> ReadGuard<'_, T, L, W> {
         self.lock.read();
         ReadGuard { lock: self, not_send: PhantomData }
     }
 
-    /// Reads, if nobody writes.
+    /// Reads, if no one writes.
     pub fn try_read(&self) -> Option<ReadGuard<'_, T, L, W>> {
         self.lock.try_read().then(|| ReadGuard { lock: self, not_send: PhantomData })
     }
 
-    /// Waits until nobody reads or writes.
+    /// Waits until no one reads or writes.
     pub fn write(&self) -> WriteGuard<'_, T, L, W> {
         self.lock.write();
         WriteGuard { lock: self, not_send: PhantomData }
     }
 
-    /// Writes, if nobody reads or writes.
+    /// Writes, if no one reads or writes.
     pub fn try_write(&self) -> Option<WriteGuard<'_, T, L, W>> {
         self.lock.try_write().then(|| WriteGuard { lock: self, not_send: PhantomData })
     }
@@ -73,7 +73,7 @@ impl<T: ?Sized, L: RawLock, W: Wait> Deref for ReadGuard<'_, T, L, W> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: this thread reads, so nobody writes.
+        // SAFETY: this thread reads, so no one writes.
         unsafe { &*self.lock.data.get() }
     }
 }

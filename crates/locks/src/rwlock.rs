@@ -43,7 +43,7 @@ impl<L, W> RawRwLock<L, W> {
 }
 
 impl<L: RawLock, W: Wait> RawRwLock<L, W> {
-    /// Reads, if nobody writes.
+    /// Reads, if no one writes.
     #[inline]
     pub fn try_read(&self) -> bool {
         let mut word = self.word.load(Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl<L: RawLock, W: Wait> RawRwLock<L, W> {
         false
     }
 
-    /// Waits until nobody writes, and reads.
+    /// Waits until no one writes, and reads.
     #[inline]
     pub fn read(&self) {
         while !self.try_read() {
@@ -82,7 +82,7 @@ impl<L: RawLock, W: Wait> RawRwLock<L, W> {
         }
     }
 
-    /// Writes, if nobody reads or writes.
+    /// Writes, if no one reads or writes.
     pub fn try_write(&self) -> bool {
         if !self.gate.try_lock() {
             return false;
@@ -96,7 +96,7 @@ impl<L: RawLock, W: Wait> RawRwLock<L, W> {
         free
     }
 
-    /// Waits until nobody reads or writes, and writes.
+    /// Waits until no one reads or writes, and writes.
     pub fn write(&self) {
         self.gate.lock();
         if self.word.fetch_or(WRITER, Ordering::Acquire) & READERS != 0 {

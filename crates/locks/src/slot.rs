@@ -6,7 +6,7 @@
 //!    client   client     client     server    client
 //! ```
 //!
-//! What is handed over lies beside the word and belongs to the client, but for the time from POSTED
+//! What is handed over is next to the word and belongs to the client, except in the time from POSTED
 //! (or ASLEEP) to DONE, when it is the server's. A client that has waited for as long as a wake-up costs
 //! shows this by ASLEEP, and the server wakes it; otherwise neither makes a system call.
 
@@ -35,7 +35,7 @@ impl Slot {
             && self.0.compare_exchange(FREE, CLAIMED, Ordering::Acquire, relaxed).is_ok()
     }
 
-    /// Client: hands over what lies beside the claimed slot.
+    /// Client: hands over what is next to the claimed slot.
     pub fn post(&self) {
         self.0.store(POSTED, Ordering::Release);
     }

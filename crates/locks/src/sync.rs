@@ -21,7 +21,7 @@ pub fn give_way() {
     std::thread::yield_now();
 }
 
-/// Rounds of doubled pauses before a waiter sleeps or gives way: 1 + 2 + ... + 64 = 127 pauses are 3
+/// Rounds of doubled pauses before a waiter sleeps or yields: 1 + 2 + ... + 64 = 127 pauses are 3
 /// to 6 us on cores whose PAUSE takes 45 to 140 cycles, which is what waking a sleeper costs (3.7
 /// to 6 us, measured on a 2-CPU guest). A waiter that spins as long as a sleep would have cost
 /// loses at most twice what the better of the two would have.

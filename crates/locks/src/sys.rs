@@ -24,7 +24,7 @@ impl Drop for Errno {
     }
 }
 
-/// Sleeps while `*word == value`, until somebody wakes it, and now and then for no reason: the caller
+/// Sleeps while `*word == value`, until someone wakes it, and now and then for no reason: the caller
 /// looks at the word again.
 #[cold]
 pub(crate) fn futex_wait(word: &AtomicU32, value: u32) {
@@ -44,7 +44,7 @@ pub(crate) fn futex_wait(word: &AtomicU32, value: u32) {
     };
 }
 
-/// Wakes up to `count` sleepers on the word. The word may be gone by now: nobody reads it, and whoever
+/// Wakes up to `count` sleepers on the word. The word may be gone by now: no one reads it, and whoever
 /// sleeps on a new word at its address takes a wake-up for no reason.
 #[cold]
 pub(crate) fn futex_wake(word: *const AtomicU32, count: u32) {

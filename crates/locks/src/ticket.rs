@@ -86,7 +86,7 @@ unsafe impl<W: Wait> RawLock for Ticket<W> {
         // With S it is held, and no ticket is odd.
         let serving = self.serving.load(Ordering::Acquire);
         let (after, relaxed) = (serving.wrapping_add(STEP), Ordering::Relaxed);
-        // that nobody has taken this ticket means that nobody holds the lock
+        // that no one has taken this ticket means that no one holds the lock
         self.next.compare_exchange(serving, after, Ordering::Acquire, relaxed).is_ok()
     }
 

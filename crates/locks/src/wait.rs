@@ -39,7 +39,7 @@ pub struct Block;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sleep;
 
-/// Rounds of [`Spin`] before it gives way: five times what [`Block`] spins, since whoever chose to spin
+/// Rounds of [`Spin`] before it yields: five times what [`Block`] spins, since whoever chose to spin
 /// expects to be served soon.
 const SPIN_BEFORE_YIELD: u32 = 5 * sync::SPIN_ROUNDS;
 

@@ -33,7 +33,7 @@ use crate::{
 /// Version of the files' format; grows when a key changes its meaning.
 pub const CPU_FILE_SCHEMA: u32 = 1;
 
-/// Clocks that a part can have. Outside of it somebody wrote another unit than kHz.
+/// Clocks that a part can have. Outside of it someone wrote another unit than kHz.
 const CLOCKS_KHZ: std::ops::RangeInclusive<u32> = 100_000..=20_000_000;
 
 /// Longest time of a transition or cost. A larger one is not in nanoseconds.
@@ -386,7 +386,7 @@ fn is_faster(level: &LicenseLevel, lower: &LicenseLevel) -> Option<String> {
         table.iter().find(|bin| bin.up_to_cores >= cores).or(table.last()).map(|bin| bin.clock)
     };
     if let (Some(one), Some(other)) = (&level.turbo, &lower.turbo) {
-        // A table only changes behind its own counts, so these are all that need a look.
+        // A table only changes after its own counts, so these are all that need a look.
         let counts = one.value.iter().chain(&other.value).map(|bin| bin.up_to_cores);
         for cores in counts {
             if clock(&one.value, cores) > clock(&other.value, cores) {

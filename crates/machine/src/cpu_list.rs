@@ -27,7 +27,7 @@ pub enum CpuListError {
         /// The whole list.
         list: String,
     },
-    /// Something that is not a decimal number stands where a CPU is expected.
+    /// Something that is not a decimal number is where a CPU is expected.
     #[error("\"{part}\" in \"{item}\" is not a CPU number")]
     NotANumber {
         /// The wrong text.

@@ -32,11 +32,11 @@ pub enum Sureness {
     Verified,
     /// Computed from verified numbers; the source says how.
     Derived,
-    /// The named source quotes somebody else.
+    /// The named source quotes someone else.
     SecondHand,
-    /// General knowledge, to be checked; or a single source that nobody reviewed.
+    /// General knowledge, to be checked; or a single source that no one reviewed.
     Recalled,
-    /// Nobody published it; chosen so that the model can run. The source says why so.
+    /// No one published it; chosen so that the model can run. The source says why so.
     Assumed,
 }
 
@@ -70,7 +70,7 @@ pub struct Sourced<T> {
 /// A constant that may be unknown.
 pub type Known<T> = Option<Sourced<T>>;
 
-/// Classes of instructions, as far as licences tell them apart.
+/// Classes of instructions, as far as licences distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum InsnClass {
@@ -145,7 +145,7 @@ pub struct Transition {
     pub throttle_ns: Known<Ns>,
     /// Fraction of the dispatch rate that is left while throttled, 0..=1.
     pub throttle_frac: Known<f64>,
-    /// The core stands still while its clock changes, in either direction.
+    /// The core is halted while its clock changes, in either direction.
     pub halt_ns: Known<Ns>,
     /// From the last instruction that asks for the level to the request for a lower one.
     pub relax_ns: Known<Ns>,

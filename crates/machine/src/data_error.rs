@@ -36,7 +36,7 @@ impl DataError {
     }
 }
 
-/// The line that holds the byte at `offset`, from 1; behind the text it is the last one, as an editor
+/// The line that holds the byte at `offset`, from 1; after the text it is the last one, as an editor
 /// counts them: a newline at the end begins none.
 fn line_of(text: &str, offset: usize) -> usize {
     let last = text.len().saturating_sub(1);
@@ -48,7 +48,7 @@ fn line_of(text: &str, offset: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// The line is that of the first byte meant, and an offset behind the text is its last line.
+    /// The line is that of the first byte meant, and an offset after the text is its last line.
     #[test]
     fn the_line_is_counted_from_one() {
         let text = "a = 1\nb = 2\n";

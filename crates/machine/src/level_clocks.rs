@@ -33,7 +33,7 @@ pub struct LevelClocks {
 }
 
 impl Default for LevelClocks {
-    /// Of a CPU that nobody knows.
+    /// Of a CPU that no one knows.
     fn default() -> Self {
         LevelClocks { lacks_q10: vec![UNKNOWN_Q10] }
     }
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(clocks.lacks_q10(31.6), clocks.lacks_q10(16.0));
     }
 
-    /// What is taken for an unknown CPU is no more than any known one lacks, but for those that
+    /// What is taken for an unknown CPU is no more than any known one lacks, except those that
     /// no constant was chosen on.
     #[test]
     fn the_unknown_is_the_least() {

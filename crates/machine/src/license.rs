@@ -11,7 +11,7 @@
 //! ```text
 //!            demand > granted            after throttle_ns       after halt_ns per level
 //!   steady ------------------> throttled ------------------> halted ------------------> steady
-//!     |       request           wide code runs at a           core stands still          grant
+//!     |       request           wide code runs at a           core is halted             grant
 //!     |                         fraction of its rate
 //!     |   relax_ns after the demand last reached the level (hold)
 //!     +----------------------------------------------------> halted ------------------> steady
@@ -42,7 +42,7 @@
 //! halts of the other cores are not modelled. Nor is the clock of an intermediate level. The change of voltage without one of the clock (first
 //! 256-bit code after a while on Skylake-SP, 9 us of slow dispatch) is not modelled.
 
-/// Levels that a core can tell apart.
+/// Levels that a core can distinguish.
 pub const MAX_LEVELS: usize = 8;
 
 /// Times of the transitions, all known; see `platform.rs` for how.
@@ -57,7 +57,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// How long the core stands still on its way from one level to another: once for each level up, once
+    /// How long the core is halted between one level and another: once for each level up, once
     /// for all on the way down.
     #[inline]
     pub fn halts_ns(&self, from: u8, to: u8) -> u64 {
@@ -72,7 +72,7 @@ pub enum Phase {
     Steady,
     /// It asked for a higher level and waits for the grant.
     Throttled,
-    /// Its clock changes, it stands still.
+    /// Its clock changes, it is halted.
     Halted,
 }
 
@@ -218,7 +218,7 @@ impl CoreLicense {
     }
 
     /// Gives a level up at once, whatever its hold: how a policy of `dvfs` raises the clock. It ends at `to`, not below
-    /// the demand. True if the phase changed; not while a change is under way.
+    /// the demand. True if the phase changed; not while a change is in progress.
     pub fn release(&mut self, to: u8, now_ns: u64, times: &Times) -> bool {
         let to = to.max(self.demand);
         if self.phase != Phase::Steady || to >= self.granted {

@@ -101,7 +101,7 @@ fn each_level_has_its_own_hold() {
 }
 
 /// A forced change does not wait for the hold, stops at the demand, and is refused while a change
-/// is under way.
+/// is in progress.
 #[test]
 fn a_level_can_be_released() {
     let mut core = CoreLicense::default();
@@ -135,7 +135,7 @@ fn a_delay_can_be_set() {
     assert_eq!(falls_ns(None, 60_000), Some(720_000));
 }
 
-/// DIM 7.1: a forced change waits for the change that is under way and for the code that still runs, and is void when
+/// DIM 7.1: a forced change waits for the change in progress and for the code that still runs, and is void when
 /// the level is asked for again.
 #[test]
 fn a_change_can_be_forced() {
@@ -166,7 +166,7 @@ fn a_change_can_be_forced() {
     assert_eq!((core.level(), core.deadline_ns()), (2, 974_000));
 }
 
-/// A request stands though its code ended before the grant.
+/// A request remains though its code ended before the grant.
 #[test]
 fn a_request_stands() {
     let mut core = CoreLicense::default();

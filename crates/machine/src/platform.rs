@@ -154,7 +154,7 @@ impl Platform {
         self.clock_khz.len()
     }
 
-    /// How long a core stands still on its way from level 0 to its highest.
+    /// How long a core is halted between level 0 and its highest.
     pub fn longest_halt_ns(&self) -> u64 {
         self.times.halts_ns(0, self.nr_levels() as u8 - 1)
     }

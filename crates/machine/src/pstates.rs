@@ -3,7 +3,7 @@
 //!
 //! The files of `data/cpus` describe licence levels; these describe machines that have none, or whose
 //! licences do not matter, for models of frequency under software's control (TURBO). Every number has its
-//! source beside it, and how sure it is.
+//! source next to it, and how sure it is.
 
 use serde::Deserialize;
 
@@ -75,7 +75,7 @@ pub struct Idle {
 pub struct Memory {
     /// A load that every cache misses.
     pub load_ns: Figure,
-    /// What it costs besides if the TLB misses too.
+    /// What it costs in addition if the TLB misses too.
     pub walk_ns: Figure,
 }
 
@@ -95,7 +95,7 @@ pub struct CorePower {
     pub busy_mw: Figure,
     /// Of that: what does not follow clocks.
     pub package_mw: Figure,
-    /// What a core does beside a busy sibling, in thousandths of what it does alone.
+    /// What a CPU does next to a busy sibling, in thousandths of what it does alone.
     pub shared_permille: Figure,
 }
 
@@ -119,7 +119,7 @@ pub struct PstateModel {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// Clock of a core that nobody boosts or slows, while others are busy.
+    /// Clock of a core that no one boosts or slows, while others are busy.
     pub base_khz: Figure,
     /// Clock of the owner of a lock while the others sleep, or spin slowly.
     pub turbo_khz: Figure,
@@ -137,9 +137,9 @@ pub struct PstateModel {
     pub change: Option<Changes>,
     /// C-states, shallow ones first.
     pub idle: Vec<Idle>,
-    /// `None` where nobody asked.
+    /// `None` where no one asked.
     pub memory: Option<Memory>,
-    /// `None` where nobody asked.
+    /// `None` where no one asked.
     pub power: Option<CorePower>,
 }
 

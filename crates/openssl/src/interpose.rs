@@ -38,7 +38,7 @@ extern "C" fn begin() {
     });
 }
 
-/// How long it takes from authenticating a header to the record behind it: some hundred instructions. The
+/// How long it takes from authenticating a header to the record after it: some hundred instructions. The
 /// scheduler ends a rest that lasts longer.
 const HEADER_REST_NS: u64 = 10_000;
 
@@ -153,7 +153,7 @@ update!(EVP_DecryptUpdate, decrypt_update_from, DECRYPT_UPDATE);
 
 static CIPHER: Real = Real::new(c"EVP_Cipher");
 
-/// As in OpenSSL, EVP_EncryptInit(3): libssl's way to the ciphers of TLS 1.2.
+/// As in OpenSSL, EVP_EncryptInit(3): libssl's path to the ciphers of TLS 1.2.
 ///
 /// # Safety
 /// As there.

@@ -4,7 +4,7 @@
 //! Problem: a process may have loaded OpenSSL more than once: 1.1 and 3, or a copy that a plugin brought along. A
 //! context of one must never get to another's functions.
 //!
-//! Idea: do as the dynamic linker does. The caller's return address tells its object, whose tables say which version
+//! Idea: do as the dynamic linker does. The caller's return address leads to its object, whose tables say which version
 //! it requests ([`wanted`]). The first library after us that has the symbol in that version is the
 //! one; if none of the global ones has it, the first among the object's own dependencies.
 //!

@@ -96,7 +96,7 @@ pub(crate) unsafe fn is_pinned(dynamic: *const ()) -> bool {
 /// As [`version`].
 unsafe fn entries(dynamic: *const ()) -> impl Iterator<Item = &'static Dynamic> {
     let first: *const Dynamic = dynamic.cast();
-    // SAFETY: the section ends in DT_NULL, and nobody looks further.
+    // SAFETY: the section ends in DT_NULL, and no one looks further.
     (0..)
         .map_while(move |i| unsafe { first.as_ref().map(|_| &*first.add(i)) })
         .take_while(|entry| entry.tag != DT_NULL)

@@ -49,11 +49,11 @@ pub const SHARD_CPUS: usize = 16;
 pub const NR_SCOPES: u32 = 3;
 /// The whole capacity of a CPU, as targets count.
 pub const TARGET_ONE: u32 = 1024;
-/// Ticks at which the default target is told again.
+/// Ticks at which the default target is sent again.
 pub const TARGET_REPEATS: u32 = 16;
 /// Parts of a `cpu.weight` that effective weights are counted in.
 pub const WEIGHT_UNIT: u32 = 1024;
-/// Effective weight of a task of nice 0 that shares its group with nobody else.
+/// Effective weight of a task of nice 0 that shares its group with no one else.
 pub const WEIGHT_NICE0: u32 = 100 * WEIGHT_UNIT;
 
 /// `tl_type`: never classified.
@@ -180,7 +180,7 @@ pub struct Cfg {
     pub rest_below_ns: u64,
     /// [`Remigrate::bits`].
     pub remigrate: u32,
-    /// Type of tasks nobody classified.
+    /// Type of tasks no one classified.
     pub unclassified: u32,
 }
 
@@ -226,7 +226,7 @@ pub struct Task {
 }
 const _: () = assert!(size_of::<Task>() == 88);
 
-/// `tl_target`: what a CPU's frequency governor has been told. See policy/target.h.
+/// `tl_target`: what was sent to a CPU's frequency governor. See policy/target.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -246,7 +246,7 @@ impl Task {
         task
     }
 
-    /// Say that a task nobody classified is scalar; true if its type changed.
+    /// Say that a task no one classified is scalar; true if its type changed.
     pub fn classify_scalar(&mut self) -> bool {
         // SAFETY: as in `new`.
         unsafe { ffi::tlp_task_classify_scalar(self) != 0 }
@@ -363,7 +363,7 @@ impl Task {
 }
 
 impl Target {
-    /// What to tell the governor, if anything, for a task that asks for `asked_q10` (0: for nothing).
+    /// What to send to the governor, if anything, for a task that asks for `asked_q10` (0: for nothing).
     pub fn tell(&mut self, asked_q10: u32, is_tick: bool) -> Option<u32> {
         // SAFETY: plain data on both sides.
         let told_q10 = unsafe { ffi::tlp_target_tell(self, asked_q10, u32::from(is_tick)) };
@@ -397,7 +397,7 @@ plain! {
     queue_class = tlp_queue_class(queue: u32) -> u32;
     /// Steps in which a CPU of the class looks for work.
     nr_steps = tlp_nr_steps(class: u32) -> u32;
-    /// The step's queue beside the default queue.
+    /// The step's queue other than the default queue.
     step_queue = tlp_step_queue(class: u32, step: u32) -> u32;
     /// Step at which the class serves the queue; `nr_steps(class)` or more if never.
     queue_step = tlp_queue_step(class: u32, queue: u32) -> u32;

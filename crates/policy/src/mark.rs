@@ -54,13 +54,13 @@ pub struct Calls {
 const _: () = assert!(size_of::<Calls>() == 16);
 
 impl Calls {
-    /// A call; whether it is to be told.
+    /// A call; whether it is to be reported.
     pub fn enter(&mut self, counts: bool) -> bool {
         // SAFETY: plain data on both sides, layout asserted.
         unsafe { ffi::tlp_calls_enter(self, counts.into()) != 0 }
     }
 
-    /// The return of the innermost call; whether it is to be told.
+    /// The return of the innermost call; whether it is to be reported.
     pub fn leave(&mut self) -> bool {
         // SAFETY: as in `enter`.
         unsafe { ffi::tlp_calls_return(self) != 0 }

@@ -3,7 +3,7 @@
 
 use crate::ffi;
 
-/// `tl_mix`: a task's CPU time of late, and the wide part of it.
+/// `tl_mix`: a task's recent CPU time, and the wide part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Mix {

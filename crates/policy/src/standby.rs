@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What levels cost the code beside, and whether to keep wide code apart at all; see policy/exposure.h
+//! What levels cost other code, and whether to separate wide code at all; see policy/exposure.h
 //! and policy/standby.h.
 
 use crate::{FLAG_HINTS, LEVEL_MAX, Task, ffi};
@@ -9,7 +9,7 @@ pub const LEVEL_HOLD_NS: u64 = 670_000;
 
 /// Parties of tasks, see [`party`].
 pub const NR_PARTIES: usize = 2;
-/// [`party`]: no wide code of late.
+/// [`party`]: no wide code recently.
 pub const PARTY_PLAIN: usize = 0;
 /// [`party`]: wide code among others.
 pub const PARTY_MIXED: usize = 1;
@@ -70,7 +70,7 @@ pub struct Losses {
     pub run_ns: u64,
     /// Of it, exposed to each level; may wrap below 0, see policy/exposure.h.
     pub exposed_ns: [u64; LEVEL_MAX as usize],
-    /// Of CPU time, beside a busy sibling.
+    /// Of CPU time next to a busy sibling.
     pub shared_ns: u64,
     /// Time waited in queues.
     pub wait_ns: u64,

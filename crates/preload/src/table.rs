@@ -83,7 +83,7 @@ pub(crate) fn used() -> impl Iterator<Item = &'static Slot> {
 /// No other thread runs.
 pub(crate) unsafe fn empty_queues() {
     for slot in used() {
-        // SAFETY: alone, so nobody reads or writes them; their parts are all atomics.
+        // SAFETY: alone, so no one reads or writes them; their parts are all atomics.
         unsafe {
             core::ptr::from_ref(&slot.spinning).cast_mut().write(Mcs::new(Spin));
             core::ptr::from_ref(&slot.sleeping).cast_mut().write(Mcs::new(Block));

@@ -23,7 +23,7 @@ use crate::rig::{Machine, Order, ProbeError};
 /// Clock before the block, ns.
 const PRE_NS: f64 = 100_000.0;
 /// Lengths of the block, ns: long enough to settle (AMX takes 200 us, own measurements), different enough to
-/// tell what the relax time is counted from.
+/// show what the relax time is counted from.
 const BLOCKS_NS: [f64; 2] = [500_000.0, 1_200_000.0];
 /// How long the clock is watched after a block, ns: the longest relax time that is known is 4.03 ms
 /// (own measurements), Intel's manual says 2 ms.

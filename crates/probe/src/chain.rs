@@ -13,7 +13,7 @@
 use std::arch::asm;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Cycles of a round of the chain that the meter uses. Long beside the two instructions that count rounds, which a core
+/// Cycles of a round of the chain that the meter uses. Long next to the two instructions that count rounds, which a core
 /// without superscalar execution (an emulated one) does not hide: there the clock comes out 2 % low.
 pub(crate) const METER_ROUND: u32 = 100;
 
@@ -21,7 +21,7 @@ pub(crate) const METER_ROUND: u32 = 100;
 pub(crate) type Chain = fn(u64);
 
 /// A cell that holds its own address, for the chain of loads. Written once and long before: a load
-/// behind a store to its address would be forwarded, which some cores do in no time at all.
+/// after a store to its address would be forwarded, which some cores do in no time at all.
 static CELL: AtomicUsize = AtomicUsize::new(0);
 
 macro_rules! chain {

@@ -65,7 +65,7 @@ pub enum Verdict {
     Worse,
     /// A difference larger than the margin is ruled out.
     Same,
-    /// It takes about so many runs of each kind to tell.
+    /// About so many runs of each kind are needed for a verdict.
     NotEnough {
         /// How many.
         runs: usize,
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(compare(&a, &b, false, 0.01).unwrap().verdict, Verdict::Better);
     }
 
-    /// What cannot be told says how many runs would tell, more than there are; what is the same within
+    /// Without a verdict it says how many runs would give one, more than there are; what is the same within
     /// the margin says so; too few runs and values that are no times give nothing.
     #[test]
     fn honest_answers() {

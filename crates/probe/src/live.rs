@@ -168,7 +168,7 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // Nobody is left to tell if the CPUs are gone meanwhile.
+        // No one is left to report to if the CPUs are gone meanwhile.
         _ = hw::task::set_affinity(self.tid, &self.affinity);
     }
 }
@@ -238,7 +238,7 @@ unsafe fn execute(layout: &Layout, kernel: &Kernel, run: Loop, stamps: &mut [u64
     let mut in_block = false;
     for part in &layout.runs {
         if in_block && part.phase == Phase::Post {
-            // SAFETY: upheld by the caller. Counts as part of the first slice behind the block.
+            // SAFETY: upheld by the caller. Counts as part of the first slice after the block.
             unsafe { finish(kernel) };
             in_block = false;
         }
@@ -293,7 +293,7 @@ struct Partners {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Tells partners to end.
+/// Asks partners to end.
 const END: u32 = u32::MAX;
 /// How long an idle partner sleeps before it looks again.
 const NAP: Duration = Duration::from_micros(500);

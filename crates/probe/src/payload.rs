@@ -99,7 +99,7 @@ macro_rules! vector {
     };
 }
 
-/// One round of something with 3, 15 and 79 scalar additions behind it.
+/// One round of something with 3, 15 and 79 scalar additions after it.
 macro_rules! sparse {
     ($in4:ident, $in16:ident, $in80:ident, $setup:tt, [$($one:expr),+]) => {
         rounds!($in4, $setup, [$($one,)+ "add rax,r8", "add rcx,r8", "add rdx,r8"]);
@@ -219,7 +219,7 @@ pub(crate) unsafe fn prepare(kernel: &Kernel) {
     }
 }
 
-/// Leaves no dirty upper half and no tile behind: both would widen or slow the scalar code after.
+/// Leaves no dirty upper half and no tile: both would widen or slow the scalar code after.
 ///
 /// # Safety
 /// As [`prepare`].
@@ -228,7 +228,7 @@ pub(crate) unsafe fn finish(kernel: &Kernel) {
         crate::kernel::Need::Baseline => {}
         // SAFETY: upheld by the caller; changes tile registers only.
         crate::kernel::Need::Amx => unsafe { asm!("tilerelease", options(nostack, nomem)) },
-        // SAFETY: every other kernel needs AVX2 at least. Upper halves are nobody's across a call.
+        // SAFETY: every other kernel needs AVX2 at least. Upper halves are no one's across a call.
         _ => unsafe {
             asm!(
                 "vzeroupper",

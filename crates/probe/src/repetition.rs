@@ -29,7 +29,7 @@ const START_NS: f64 = 60_000.0;
 const AFTER_NS: (f64, f64) = (2_000.0, 60_000.0);
 /// A longer slow start is no throttle but warming up: the longest known is 20 us (Downs 2020).
 const LONGEST_THROTTLE_NS: f64 = 60_000.0;
-/// A longer gap before or in the block is no halt (the longest known is 20 us, Downs 2020): somebody
+/// A longer gap before or in the block is no halt (the longest known is 20 us, Downs 2020): someone
 /// else ran on the CPU, and left it as they like.
 const LONGEST_HALT_NS: f64 = 100_000.0;
 /// Rates closer to the settled one than this are the settled one.
@@ -44,7 +44,7 @@ pub(crate) const CLOCK_STEP_KHZ: f64 = 30_000.0;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repetition {
     pub(crate) before_khz: f64,
-    /// The clock before the block kept to one bin, and nobody else ran until its end.
+    /// The clock before the block kept to one bin, and no one else ran until its end.
     pub(crate) calm: bool,
     pub(crate) steady_khz: Option<f64>,
     pub(crate) after_khz: Option<f64>,
@@ -155,7 +155,7 @@ impl Repetition {
         }
     }
 
-    /// The low clock behind the block, and when it ends.
+    /// The low clock after the block, and when it ends.
     fn after(&mut self, post: &[Slice]) {
         let (from, to) = AFTER_NS;
         let early = post.iter().filter(|one| (from..=to).contains(&(one.at_ns - self.block_ns)));
@@ -173,7 +173,7 @@ impl Repetition {
             return;
         };
         // The clock rose somewhere between the last slice that was slow and the first that was fast;
-        // if the core stood still, that is a gap between them, and it began there.
+        // if the core was halted, that is a gap between them, and it began there.
         let (low, high) = (timed[rise[0].to - 1].0, timed[rise[1].from].0);
         let low_end_ns = low.at_ns + low.ns;
         let gaps = post.iter().filter(|one| {
@@ -187,7 +187,7 @@ impl Repetition {
     }
 }
 
-/// The throttle among the slow parts at the start: the first of them and those behind it of about its rate, at the
+/// The throttle among the slow parts at the start: the first of them and those after it of about its rate, at the
 /// rate of the longest.
 fn throttle(slow: &[Segment]) -> Option<Segment> {
     let first = slow.first()?;
@@ -216,7 +216,7 @@ fn settled_rate(block: &[Slice], block_ns: f64) -> Option<f64> {
 }
 
 /// When the rate changed, given the first slice of the new one. The slice before it may be a gap,
-/// in which the old rate ended half-way.
+/// in which the old rate ended midway.
 fn edge_ns(payload: &[&Slice], first: usize) -> f64 {
     let near = &payload[first.saturating_sub(2)..(first + 2).min(payload.len())];
     match near.iter().find(|one| one.gap_ns.is_some()) {

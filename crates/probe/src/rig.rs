@@ -13,18 +13,18 @@ const PAYLOAD_NS: f64 = 240.0;
 /// How long a meter slice in the block takes, ns: the clock in the block is a median over hundreds.
 const BLOCK_METER_NS: f64 = 80.0;
 /// In the last part of the block slices are so many times as long: from two lengths follows what each
-/// slice takes beside its work (`series.rs`).
+/// slice takes in addition to its work (`series.rs`).
 const LONGER: f64 = 3.0;
 /// That part, as a share of the block: half of what counts as settled (`repetition.rs`).
 const LONGER_SHARE: f64 = 1.0 / 6.0;
 /// How long a meter slice before and right after the block takes, ns.
 const FINE_NS: f64 = 1_000.0;
-/// The same further behind the block: the ends of relax times of hundreds of microseconds.
+/// The same further after the block: the ends of relax times of hundreds of microseconds.
 const COARSE_NS: f64 = 4_000.0;
-/// Part behind the block that is metered finely, ns.
+/// Part after the block that is metered finely, ns.
 const FINE_SPAN_NS: f64 = 100_000.0;
 
-/// Behind the block slices take longer, up to so much: from 3.2 to 2.0 GHz (intel/pepc) and a little.
+/// After the block slices take longer, up to so much: from 3.2 to 2.0 GHz (intel/pepc) and a little.
 const SLOWEST: f64 = 1.6;
 
 /// One repetition as it is ordered.

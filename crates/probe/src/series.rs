@@ -34,7 +34,7 @@ use crate::stats::{COUNTER_REACH_NS, median, reach};
 /// reading of the counter varies by.
 const GAP_NS: f64 = 500.0;
 
-/// Slices of either length below which no delay is told: its error is that of two medians.
+/// Slices of either length below which no delay is reported: its error is that of two medians.
 const LEAST_FOR_DELAY: usize = 16;
 
 /// One slice of a repetition.
@@ -111,7 +111,7 @@ pub(crate) fn slices(header: &Header, trace: &Trace) -> Vec<Slice> {
     slices
 }
 
-/// What slices of one kind take beside their work; `None` if they do not end with longer ones, or with
+/// What slices of one kind take in addition to their work; `None` if they do not end with longer ones, or with
 /// too few.
 fn delay_ns(slices: &[Slice], places: &[usize]) -> Option<f64> {
     let work = |at: &usize| match slices[*at].work {

@@ -22,9 +22,9 @@ use crate::rig::{Machine, Order, Pace, ProbeError};
 
 /// Its counter runs at 2 GHz, like that of the machine of our own measurements.
 const TSC_KHZ: f64 = 2_000_000.0;
-/// Reading the counter behind a fence, ticks.
+/// Reading the counter after a fence, ticks.
 const OVERHEAD_TICKS: f64 = 30.0;
-/// Scalar additions that fit beside a wide instruction in a cycle.
+/// Scalar additions that fit into a cycle with a wide instruction.
 const SCALAR_PER_CYCLE: f64 = 4.0;
 /// Time between two repetitions, in which the settled clock of before is forgotten, ns.
 const SETTLE_NS: f64 = 5_000_000.0;
@@ -48,7 +48,7 @@ pub struct Noise {
     pub busy_ns: f64,
     /// Chance of a repetition to be interrupted for milliseconds (steal).
     pub steal_frac: f64,
-    /// How much later scalar code begins behind wide code, ns.
+    /// How much later scalar code begins after wide code, ns.
     pub late_ns: f64,
     /// How long a block's code is not in the caches and takes a third longer, ns.
     pub cold_ns: f64,

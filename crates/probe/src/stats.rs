@@ -24,7 +24,7 @@ const CONFIDENCE: f64 = 0.95;
 pub(crate) const BIN_KHZ: f64 = 100_000.0;
 
 /// Smallest share of repetitions that a bin must have to be a regime of its own. Less, and where the
-/// clock is never at rest the fastest stragglers would be called quiet.
+/// clock never settles the fastest stragglers would be called quiet.
 const REGIME_FRAC: f64 = 0.25;
 
 /// The coarsest steps in which a time stamp counter was seen to advance, ns: 26 ticks at 2.6 GHz, on an AMD EPYC

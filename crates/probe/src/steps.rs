@@ -23,7 +23,7 @@
 
 use crate::stats::median;
 
-/// Standard errors between two levels that are told apart.
+/// Standard errors between two levels that are distinguished.
 const T: f64 = 6.0;
 
 /// A part of the series with one level.
@@ -31,7 +31,7 @@ const T: f64 = 6.0;
 pub struct Segment {
     /// First index.
     pub from: usize,
-    /// Behind the last.
+    /// After the last.
     pub to: usize,
     /// Median of its values.
     pub level: f64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Witnesses of the clock beside the chains: who counts the core's cycles ([`hw::cycles`]).
+//! Witnesses of the clock besides the chains: who counts the core's cycles ([`hw::cycles`]).
 //!
 //! Problem: if all chains were wrong by the same factor, nothing would show it.
 //!
@@ -113,7 +113,7 @@ mod tests {
         Calibration { tsc_khz: 1e6, overhead_ticks: 0.0, cycles_per_ns: 1.0, chains: Vec::new() }
     }
 
-    /// A counter that goes on by so much in each span shows that clock; one that stands still, or that cannot be
+    /// A counter that goes on by so much in each span shows that clock; one that does not advance, or that cannot be
     /// read, is no witness.
     #[test]
     fn counts_become_clocks() {

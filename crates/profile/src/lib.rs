@@ -45,7 +45,7 @@ pub trait Load {
     /// The level of each core at this moment; `None` for a core that idles.
     fn levels(&mut self) -> Result<Vec<Option<u8>>, Self::Error>;
 
-    /// Stands still for `pause_ns`, then goes on for `watch_ns`; what that was like, core by core.
+    /// Pauses for `pause_ns`, then goes on for `watch_ns`; what that was like, core by core.
     fn pause(&mut self, pause_ns: u64, watch_ns: u64) -> Result<Vec<Seen>, Self::Error>;
 }
 
@@ -97,7 +97,7 @@ pub struct AtLevel {
     pub needed: u64,
     /// It did not, or a lower one did.
     pub avoidable: u64,
-    /// The core was not at level 0 behind the pause.
+    /// The core was not at level 0 after the pause.
     pub held: u64,
 }
 
@@ -187,7 +187,7 @@ pub fn profile<L: Load>(load: &mut L, settings: &Settings) -> Result<Profile, L:
         let at_rest = Seen { paused: 0, back: 0 };
         let seen = match levels.iter().flatten().any(|&level| level > 0) {
             true => load.pause(settings.pause_ns, settings.watch_ns)?,
-            // nobody is at a reduced level: the load need not suffer
+            // no one is at a reduced level: the load need not suffer
             false => vec![at_rest; levels.len()],
         };
         for (level, seen) in levels.iter().zip(seen) {

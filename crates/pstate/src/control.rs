@@ -4,7 +4,7 @@
 //! Each CPU has a request, a frequency or none. A *unit* is the CPUs that one setting covers (a
 //! cpufreq policy, a register's CPU). A unit gets the fastest of its CPUs' requests. A CPU without a
 //! request counts as one that requests the base frequency: what another program runs there must not be
-//! slowed because a neighbour waits. If it decides, the unit is at rest (`Backend::rest`).
+//! slowed because a neighbour waits. If it decides, the unit gets its base setting (`Backend::rest`).
 //!
 //! Writing: the thread that finds the unit idle writes. One that finds it busy leaves its request and
 //! goes: the writer looks again before it leaves. So no thread waits for a system call of another

@@ -4,12 +4,12 @@
 //! A policy is the CPUs that the driver sets together. There are two methods:
 //!
 //! - **setspeed**: at first use a policy gets the governor `userspace`; `scaling_setspeed` then
-//!   sets the frequency within the write. At rest it runs at its base frequency (what it had, if
-//!   the governor was `userspace` already). If another tool changes the governor, writes are
+//!   sets the frequency within the write. Without requests it runs at its base frequency (what it
+//!   had, if the governor was `userspace` already). If another tool changes the governor, writes are
 //!   refused by the kernel, and we report that it is taken rather than fight.
 //! - **limits**: minimum and maximum are both set to the frequency, the governor stays (intel_pstate
-//!   active has no `userspace`). At rest the limits are what they were found. The kernel applies
-//!   them in a worker, some microseconds to milliseconds later.
+//!   active has no `userspace`). Without requests the limits are what they were found. The
+//!   kernel applies them in a worker, some microseconds to milliseconds later.
 //!
 //! Order of limits: upwards the maximum first, downwards the minimum first, since kernels before
 //! 5.4 refuse a minimum above the maximum.
@@ -17,8 +17,8 @@
 //! Turbo: `intel_pstate/no_turbo`, `cpufreq/boost`, or `boost` of each policy (amd-pstate,
 //! acpi-cpufreq since 6.11).
 //!
-//! Limits of it: `setspeed` beyond `scaling_max_freq` is silently clamped by the kernel, which goes
-//! on showing what was asked for. So where a set is to be sure, the limits are looked at before.
+//! Limits of it: the kernel silently clamps `setspeed` beyond `scaling_max_freq`, and still shows the
+//! requested value. So where a setting has to be certain, the limits are read before.
 //! (`scaling_cur_freq` would not do: on x86 it is measured, and lags.)
 
 use hw::Source;
@@ -55,7 +55,7 @@ struct Cpufreq {
     switch: Option<Switch>,
 }
 
-/// Looks for a driver that this way works with; else why not.
+/// Looks for a driver that this method works with; else why not.
 pub(crate) fn find(machine: &Machine, specs: &mut Specs, way: Way) -> Result<Found, String> {
     let names = policies(machine)?;
     let driver = driver(machine, &names);
@@ -284,7 +284,7 @@ impl Backend for Cpufreq {
 
     fn release(&self, journal: &Journal, unit: usize) -> Result<(), Error> {
         let Policy { governor, setspeed, min, max, .. } = self.policies[unit];
-        // All are tried; the first failure is told.
+        // All are tried; the first failure is reported.
         let mut done = Ok(());
         for id in [setspeed, max, min, governor] {
             done = done.and(journal.put_back(id));

@@ -493,7 +493,7 @@ impl Slot<'_> {
     }
 
     /// Puts it back; `None` if it is not (yet) as it was. In all but the last round a value that
-    /// does not read back is not waited for: another setting may be in its way.
+    /// does not read back is not waited for: another setting may prevent it.
     fn restore(&self, root: i32, patient: bool) -> Option<Back> {
         let done = |back| {
             self.shared.order.store(0, Release);

@@ -34,7 +34,7 @@ fn changes_go_back() {
     assert_eq!(journal.read(ratio).unwrap().register(), 0x1122_3344_5566_ff88);
     assert_eq!(first_line(&root.path().join("governor")), "userspace");
 
-    // somebody else changes a bit of the register that is not ours
+    // someone else changes a bit of the register that is not ours
     msr.write_all_at(&0x0u64.to_le_bytes(), plain_offset(0x199)).unwrap();
     assert_eq!(journal.restore_all(), Restored { restored: 2, left: 0, failed: 0 });
     assert_eq!(first_line(&root.path().join("governor")), "schedutil");
@@ -42,7 +42,7 @@ fn changes_go_back() {
     assert_eq!(journal.restore_all(), Restored::default());
 }
 
-/// A governor that somebody else has set since stays; so does what we wrote before last count as
+/// A governor that someone else has set since stays; so does what we wrote before last count as
 /// ours: a kill may come between the note and the write.
 #[test]
 fn somebody_elses_change_stays() {
@@ -119,7 +119,7 @@ fn scribble_and_die(root: &Path) -> ! {
     let _watchdog = crate::watchdog::Watchdog::start(&journal).unwrap();
     journal.change(governor, Value::of_text(b"userspace")).unwrap();
     let length = journal.own.len() * size_of::<Shared>();
-    // SAFETY: the shared mapping, all of it; nobody else runs in this process.
+    // SAFETY: the shared mapping, all of it; no one else runs in this process.
     let shared =
         unsafe { std::slice::from_raw_parts_mut(journal.shared.as_ptr().cast::<u8>(), length) };
     replace(shared, b"governos", b"innocent");

@@ -33,7 +33,7 @@ impl Notary {
         let socket = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
         let [a, b, c, d] = number.to_le_bytes();
         let message = [NOTE, a, b, c, d];
-        // SAFETY: bytes of ours; MSG_NOSIGNAL, since nobody may be listening.
+        // SAFETY: bytes of ours; MSG_NOSIGNAL, since no one may be listening.
         let sent = unsafe {
             libc::send(socket.0, message.as_ptr().cast(), message.len(), libc::MSG_NOSIGNAL)
         };

@@ -104,7 +104,7 @@ pub(crate) fn target_q10(speeds: &Speeds, khz: u32) -> u32 {
     (share_q10 as u32).max(1)
 }
 
-/// Sets nothing: wishes of CPUs are none of it.
+/// Sets nothing: requests for CPUs do not concern it.
 struct ByThread;
 
 impl Backend for ByThread {

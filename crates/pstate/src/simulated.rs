@@ -63,7 +63,7 @@ impl Time for Live {
     }
 }
 
-/// Time that passes when told to, and while somebody waits.
+/// Time that passes on request, and while someone waits.
 #[derive(Debug, Default)]
 pub struct ManualTime(AtomicU64);
 
@@ -87,7 +87,7 @@ impl Time for ManualTime {
 /// Cores in a module.
 const CORES: usize = 2;
 
-/// The machine behind a [`crate::Control`] with [`crate::Way::Simulated`].
+/// The machine of a [`crate::Control`] with [`crate::Way::Simulated`].
 pub struct Simulated {
     name: String,
     base_khz: u32,

@@ -71,9 +71,9 @@ impl Watchdog {
 
     /// Ends it; everything is restored.
     pub fn dismiss(self) {
-        // It may have been killed: then there is nobody to tell.
+        // It may have been killed: then there is no one to report to.
         let message = [DISMISSED];
-        // SAFETY: a byte of ours; MSG_NOSIGNAL, since nobody may be listening.
+        // SAFETY: a byte of ours; MSG_NOSIGNAL, since no one may be listening.
         unsafe {
             libc::send(self.socket.0, message.as_ptr().cast(), 1, libc::MSG_NOSIGNAL);
         }
@@ -201,7 +201,7 @@ fn close_range(first: i32, last: i32) {
     if first > last {
         return;
     }
-    // SAFETY: closes descriptors of this process, in which nobody else runs.
+    // SAFETY: closes descriptors of this process, in which no one else runs.
     if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } != 0 {
         for fd in first..=last.min(CLOSED_ONE_BY_ONE) {
             // SAFETY: as above.

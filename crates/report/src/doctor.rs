@@ -69,7 +69,7 @@ pub struct Doctor {
     pub sections: Vec<Section>,
 }
 
-/// Columns of the status with the blanks behind it.
+/// Columns of the status with the blanks after it.
 const STATUS_COLUMNS: usize = 6;
 /// Columns of the longest title.
 const TITLE_COLUMNS: usize = 19;

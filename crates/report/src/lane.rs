@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::stats::Statistics;
 
-    /// Names are unique, times end in their unit, and every meaning is told.
+    /// Names are unique, times end in their unit, and every meaning is stated.
     #[test]
     fn statistics_follow_the_rules() {
         let mut keys: Vec<&str> = LaneStats::ABOUT.iter().map(|about| about.key).collect();
@@ -208,7 +208,7 @@ mod tests {
         assert!(LaneStats::line_head().len() <= 120, "{}", LaneStats::line_head().len());
     }
 
-    /// The document has its schema first and the statistics beside it.
+    /// The document has its schema first and the statistics next to it.
     #[test]
     fn json_round_trip() {
         let stats = LaneStats { wide_cpus: Some(2), ..LaneStats::default() };

@@ -28,6 +28,7 @@ pub mod record;
 pub mod reproduce;
 pub mod sample;
 pub mod scan;
+pub mod service;
 pub mod settings;
 pub mod sim;
 pub mod stats;
@@ -49,7 +50,7 @@ pub const SCHEMA: u32 = 1;
 pub struct Document<T> {
     /// See [`SCHEMA`].
     pub schema: u32,
-    /// The contents: its keys stand beside `schema`.
+    /// The contents: its keys are next to `schema`.
     #[serde(flatten)]
     pub body: T,
 }

@@ -45,7 +45,7 @@ impl std::error::Error for Problem {}
 mod tests {
     use super::*;
 
-    /// Each part stands behind its label.
+    /// Each part follows its label.
     #[test]
     fn has_three_labelled_parts() {
         let problem = Problem::new("cannot do it", "it is broken", "mend it");

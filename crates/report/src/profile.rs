@@ -13,7 +13,7 @@ pub struct ProfileReport {
     pub schema: u32,
     /// What was profiled: a scenario's name, or a process.
     pub load: String,
-    /// Its variant; `null` if it ran as its file stands.
+    /// Its variant; `null` if it ran as in its file.
     pub variant: Option<String>,
     /// The machine.
     pub machine: String,
@@ -60,7 +60,7 @@ pub struct LevelProfile {
     pub held: u64,
 }
 
-/// The truth beside a profile.
+/// Ground truth, shown with a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProfileTruth {
     /// As [`ProfileReport::reduced_pct`].

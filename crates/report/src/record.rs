@@ -50,7 +50,7 @@ pub struct RecordSummary {
     pub stalls: Option<StallSummary>,
     /// Cycles by licence level, from counters; `null`: there are none.
     pub levels: Option<LevelsSummary>,
-    /// From wake-up to running; `null`: nobody was woken.
+    /// From wake-up to running; `null`: no one was woken.
     pub wake_latency: Option<LatencySummary>,
     /// The marked functions.
     pub marks: Vec<MarkSummary>,

@@ -4,8 +4,8 @@
 /// Narrowest width that text is laid out for; a narrower window gets long lines.
 const MIN_WIDTH: usize = 40;
 
-/// `text` behind `label`, wrapped at blanks to `width` columns; further lines are indented by
-/// the length of the label. A word that is too long stands on a line of its own.
+/// `text` after `label`, wrapped at blanks to `width` columns; further lines are indented by
+/// the length of the label. A word that is too long gets a line of its own.
 pub fn wrap(label: &str, text: &str, width: usize) -> String {
     let indent = columns(label);
     let room = width.max(MIN_WIDTH).saturating_sub(indent).max(MIN_WIDTH / 2);
@@ -109,7 +109,7 @@ pub fn duration(ns: u64) -> String {
 mod tests {
     use super::*;
 
-    /// Lines break at blanks and stay behind the label.
+    /// Lines break at blanks and stay to the right of the label.
     #[test]
     fn wraps_behind_the_label() {
         let text = wrap("why:  ", "one two three four five six seven eight", 40);

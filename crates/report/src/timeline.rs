@@ -74,7 +74,7 @@ pub enum Demand {
         /// Time below the level that the marks and the hold lead to.
         unmet_ns: u64,
     },
-    /// From the levels: as long as they were raised, without the hold behind each.
+    /// From the levels: as long as they were raised, without the hold after each.
     Levels {
         /// How long the recorded hardware held a level.
         hold_ns: u64,
@@ -116,7 +116,7 @@ impl Demand {
     }
 }
 
-/// What somebody says at the begin of a period.
+/// What someone says at the begin of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(write(&header, periods.into_iter()), text);
     }
 
-    /// Where levels come from is read back, and told in numbers that add up.
+    /// Where levels come from is read back, and reported in numbers that add up.
     #[test]
     fn the_demand_is_told() {
         let (hold_ns, raised_ns) = (670_000, 10_000_000);
@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    /// What is wrong is told with its line.
+    /// An error has its line.
     #[test]
     fn mistakes_are_named_with_their_line() {
         let first = json_line(&header()) + "\n";

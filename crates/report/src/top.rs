@@ -72,7 +72,7 @@ pub struct TopTotals {
     pub migrations_from_wide_per_s: Option<f64>,
     /// Tasks that turned wide, turned scalar or changed their level.
     pub type_changes_per_s: Option<f64>,
-    /// Begins and ends that hints told.
+    /// Hint begin and end events.
     pub hints_per_s: Option<f64>,
     /// Entries to marked functions and returns from them.
     pub marks_per_s: Option<f64>,
@@ -99,7 +99,7 @@ pub struct TopCpu {
     pub wide_pct: Option<f64>,
     /// Share in which it ran scalar tasks.
     pub scalar_pct: Option<f64>,
-    /// Share in which it ran tasks that nobody classified.
+    /// Share in which it ran tasks that no one classified.
     pub default_pct: Option<f64>,
     /// Frequency, as the kernel averages it.
     pub frequency_khz: Option<u32>,
@@ -149,7 +149,7 @@ pub struct TopTask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskType {
-    /// Nobody classified it.
+    /// No one classified it.
     Default,
     /// Known not to run wide code now.
     Scalar,
@@ -319,7 +319,7 @@ fn is_invisible(c: char) -> bool {
 }
 
 impl Top {
-    /// What stands above the tables, a line each.
+    /// What is shown above the tables, a line each.
     pub fn head(&self) -> Vec<String> {
         let interval = duration(self.interval_ns);
         let lane = match &self.lane {
@@ -391,7 +391,7 @@ impl TopTotals {
     }
 }
 
-/// The columns that fit into `width`, in their order. Two blanks stand between columns, and the
+/// The columns that fit into `width`, in their order. Two blanks are between columns, and the
 /// last one is shown whatever the width.
 pub fn columns_in<T>(columns: &[Column<T>], width: usize) -> Vec<&Column<T>> {
     let mut chosen: Vec<&Column<T>> = columns.iter().collect();

@@ -16,7 +16,7 @@ pub struct TraceEvents<W> {
     first: bool,
 }
 
-/// What an event has to say beside its name.
+/// What an event has besides its name.
 #[derive(Clone, Copy, Debug)]
 pub enum Arg<'a> {
     /// A number.
@@ -28,7 +28,7 @@ pub enum Arg<'a> {
 /// A track: a process and a thread of it, by numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Track {
-    /// Tracks of a process stand together.
+    /// Tracks of a process are together.
     pub process: u32,
     /// Sorts the tracks of a process.
     pub thread: u32,

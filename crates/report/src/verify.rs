@@ -34,7 +34,7 @@ pub struct VerifyReport {
     pub effect: Effect,
     /// The comparison of CPU time, less being better.
     pub cpu_time: Effect,
-    /// The comparison of the clocks at which they ran, kHz, more being better; `null` if nobody counts cycles.
+    /// The comparison of the clocks at which they ran, kHz, more being better; `null` if no one counts cycles.
     #[serde(default)]
     pub clock: Option<Effect>,
     /// Why the clock is not known; `null` if it is, and of simulated runs.
@@ -49,7 +49,7 @@ pub struct VerifyReport {
 pub struct Simulated {
     /// Name of the scenario.
     pub scenario: String,
-    /// Its variant; `null` for the scenario as its file stands.
+    /// Its variant; `null` for the scenario as in its file.
     pub variant: Option<String>,
     /// Id of the CPU model.
     pub machine: String,
@@ -100,7 +100,7 @@ pub struct Sample {
     /// CPU time of the command and its children, user and system, and of a `turbolane run` above it
     /// meanwhile; of a simulated run that of one unit of the load's work.
     pub cpu_time_ns: u64,
-    /// Mean clock of the command and its children while they ran, of all modes; `null` if nobody counts cycles.
+    /// Mean clock of the command and its children while they ran, of all modes; `null` if no one counts cycles.
     #[serde(default)]
     pub clock_khz: Option<f64>,
     /// The number in its output, or the figure of the simulated load; `null` if none was asked for.
@@ -149,7 +149,7 @@ pub struct Effect {
     pub high_pct: f64,
     /// In one word.
     pub verdict: Verdict,
-    /// Runs of each kind that it would take to tell; `null` if it can be told.
+    /// Runs of each kind that a verdict would take; `null` if there is one.
     pub runs_needed: Option<usize>,
 }
 
@@ -163,7 +163,7 @@ pub enum Verdict {
     Worse,
     /// A difference larger than the margin is ruled out.
     NoDifference,
-    /// It cannot be told.
+    /// There is no verdict.
     NotEnoughRuns,
 }
 
@@ -221,7 +221,7 @@ impl VerifyReport {
         let cpu_time = if figure.is_some() { Figure::CpuTime.name() } else { "CPU time" };
         let rows =
             [(self.metric.as_str(), &self.effect, is_time), (cpu_time, &self.cpu_time, true)];
-        // asked for, the CPU time stands in the first row
+        // asked for, the CPU time is in the first row
         let nr_rows = if figure == Some(Figure::CpuTime) { 1 } else { 2 };
         for (name, effect, is_time) in &rows[..nr_rows] {
             table.row(vec![

@@ -75,7 +75,7 @@ fn with_unwind(symbols: Vec<Range>, unwind: &[(u64, u64)], section: (u64, u64)) 
             fill(&mut merged, (from.max(at), to.min(limit)), from);
             at = at.max(to.min(limit));
             if to > limit && limit < section.1 {
-                // The rest is behind the symbol.
+                // The rest is after the symbol.
                 cut = Some((from, to));
                 break;
             }

@@ -95,13 +95,13 @@ pub(crate) struct Opcode {
     length: usize,
     /// It has REX.W.
     full: bool,
-    /// What stands behind it.
+    /// What follows it.
     rest: u64,
 }
 
 /// Finds the opcode of the instruction that begins the window of 64-bit code.
 ///
-/// From here to the length of what is simple there is no branch but for the prefixes, which are rare or come in
+/// From here to the length of what is simple there is no branch except the prefixes, which are rare or come in
 /// rows: lengths of instructions are as good as random, and a branch that is guessed wrong costs more than all of
 /// this. All bytes come from one load.
 #[inline(always)]

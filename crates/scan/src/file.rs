@@ -199,7 +199,7 @@ pub(crate) fn keep(file: &mut File, range: Range, analysis: &Analysis, place: &P
 
 /// Adds the places where the function asks what the CPU can do.
 fn keep_checks(file: &mut File, range: Range, analysis: &Analysis, place: &Place<'_>) {
-    // What nobody knows to be code asks nothing.
+    // What no one knows to be code asks nothing.
     if range.source == Source::Guess {
         return;
     }

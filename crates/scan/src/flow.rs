@@ -16,7 +16,7 @@ use crate::traits::Traits;
 pub(crate) struct Block {
     /// Number of the first instruction.
     pub(crate) first: u32,
-    /// Behind the number of the last one.
+    /// After the number of the last one.
     pub(crate) end: u32,
     /// How it ends; `None` if it goes on to the next one, or out of the function.
     pub(crate) flow: Option<Flow>,

@@ -141,8 +141,8 @@ impl<'a> Image<'a> {
 /// size this bounds the time that a made-up file can take.
 const SECTIONS_MAX: usize = 1024;
 
-/// Nothing is mapped behind that: the kernel takes such pointers for error numbers. Keeping code away from
-/// the end lets addresses behind it be computed.
+/// Nothing is mapped after that: the kernel takes such pointers for error numbers. Keeping code away from
+/// the end lets addresses after it be computed.
 pub(crate) const ADDRESSES_END: u64 = u64::MAX - 0xfff;
 
 struct Piece {

@@ -86,8 +86,8 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// A scan that can be stopped goes on beside other work, and lets it go first after so many bytes, about 65 us. A
-/// scheduler that preempts nobody at wakeups would let it wait to the end of a slice.
+/// A scan that can be stopped shares its CPU with other work, and yields after so many bytes, about 65 us. A
+/// scheduler that preempts no one at wakeups would let it wait to the end of a slice.
 const YIELD_BYTES: u64 = 16 << 10;
 
 /// The work that is left of a scan; threads share it.

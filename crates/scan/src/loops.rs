@@ -154,7 +154,7 @@ impl Predecessors {
     }
 }
 
-/// Reached blocks, each behind those it leads to (but for back edges).
+/// Reached blocks, each after those it leads to (except back edges).
 fn postorder(graph: &Graph) -> Vec<u32> {
     let mut order = Vec::new();
     let mut seen = vec![false; graph.blocks.len()];
@@ -288,7 +288,7 @@ mod tests {
     }
 
     /// A jump back to a block that does not dominate it (a loop with two entries) is no natural loop,
-    /// and code behind a return is not reached.
+    /// and code after a return is not reached.
     #[test]
     fn two_entries_are_no_natural_loop() {
         let bytes = [

@@ -174,7 +174,7 @@ impl Keys {
         operand_length(self.behind())
     }
 
-    /// ModRM, and what is behind it.
+    /// ModRM, and what follows it.
     #[inline(always)]
     fn behind(&self) -> u64 {
         self.bytes >> self.form.modrm_at
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use crate::facts;
 
-    /// Marsaglia's xorshift64: bytes behind the keys.
+    /// Marsaglia's xorshift64: bytes after the keys.
     struct Random(u64);
 
     impl Random {
@@ -282,7 +282,7 @@ mod tests {
     /// ModRM: registers, memory with and without SIB and displacement, relative to the instruction.
     const MODRM: [u8; 10] = [0x00, 0x04, 0x05, 0x44, 0x84, 0x8c, 0xc0, 0xc1, 0xd1, 0xf9];
 
-    /// Each instruction with VEX prefix, whatever stands behind its ModRM.
+    /// Each instruction with VEX prefix, whatever follows its ModRM.
     #[test]
     fn vex_instructions_are_remembered_right() {
         let (mut memo, mut random, mut known) = (Memo::default(), Random(1), 0);

@@ -15,7 +15,7 @@ use crate::recover::{self, Gaps};
 use crate::sweep::{Code, Sweep};
 use crate::{Limits, Meter, Options, ScanError};
 
-/// A function that a just-in-time compiler tells of.
+/// A function that a just-in-time compiler names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JitSymbol {
     /// Address of its first byte.

@@ -301,7 +301,7 @@ struct Limit {
     is_code: bool,
 }
 
-/// What lies between the ranges, where it holds more than padding; begins behind the padding.
+/// What lies between the ranges, where it holds more than padding; begins after the padding.
 pub(crate) fn gaps_of(code: Code<'_>, ranges: &[Range]) -> Vec<(u64, u64)> {
     let mut decoder = decoder(code);
     let mut gaps = bounds::gaps(ranges, (code.address, code.end()));
@@ -312,7 +312,7 @@ pub(crate) fn gaps_of(code: Code<'_>, ranges: &[Range]) -> Vec<(u64, u64)> {
     gaps
 }
 
-/// Behind zeros, traps and instructions that do nothing.
+/// After zeros, traps and instructions that do nothing.
 fn skip_padding(code: Code<'_>, decoder: &mut Decoder<'_>, mut at: u64, end: u64) -> u64 {
     let mut instruction = Instruction::default();
     while at < end {
@@ -337,7 +337,7 @@ fn skip_padding(code: Code<'_>, decoder: &mut Decoder<'_>, mut at: u64, end: u64
     end
 }
 
-/// Length of the instruction that assemblers fill gaps with: `nop` with an operand (0F 1F /0), behind 66 and 2E.
+/// Length of the instruction that assemblers fill gaps with: `nop` with an operand (0F 1F /0), after 66 and 2E.
 fn nop_length(bytes: &[u8]) -> Option<usize> {
     const PREFIXES_MAX: usize = 6; // with all that follows, not longer than an instruction may be
     let prefixes = bytes.iter().take_while(|&&byte| matches!(byte, 0x66 | 0x2e)).count();
@@ -403,7 +403,7 @@ mod tests {
         assert!(found > 300, "{found}");
     }
 
-    /// A pointer leads to a function, that one's call to the next; what nobody uses is one if
+    /// A pointer leads to a function, that one's call to the next; what no one uses is one if
     /// it is aligned, and else a guess.
     #[test]
     fn pointers_and_calls_are_followed() {

@@ -104,7 +104,7 @@ fn matters_here(
     }
 }
 
-/// Whether iced-x86 takes the bytes at this prefix for a wide instruction. Prefixes that may stand
+/// Whether iced-x86 takes the bytes at this prefix for a wide instruction. Prefixes that may be
 /// before it change neither length nor validity.
 fn is_wide(decoder: &mut Decoder<'_>, at: usize) -> bool {
     if decoder.set_position(at).is_err() {
@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// A branch of 8 bits that leaves a function for a gap is seen, wherever it stands and however far it leads.
+    /// A branch of 8 bits that leaves a function for a gap is seen, wherever it is and however far it leads.
     #[test]
     fn near_targets_are_seen() {
         const LENGTH: usize = 300;

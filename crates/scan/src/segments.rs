@@ -43,7 +43,7 @@ pub struct Image<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Extent {
     start: u64,
-    /// Behind its last byte; 0 if that is not known. What follows may be data, which must not get
+    /// After its last byte; 0 if that is not known. What follows may be data, which must not get
     /// a probe even if it looks like code.
     end: u64,
 }
@@ -137,7 +137,7 @@ fn unwind_extents(bytes: &[u8], offset: u64, address: u64) -> Vec<Extent> {
     if [head(0), head(2), head(3)] != usual {
         return Vec::new();
     }
-    // Behind the header and the address of .eh_frame: the number of entries, the entries.
+    // After the header and the address of .eh_frame: the number of entries, the entries.
     let count =
         word(offset.saturating_add(8)).and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
     (0..count)

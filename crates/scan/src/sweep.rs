@@ -18,7 +18,7 @@ use crate::fast::{self, Kind, Opcode};
 use crate::memo::{self, Memo};
 use crate::traits::{Traits, Width, kind};
 
-/// How often decoding resumes behind data, in one function.
+/// How often decoding resumes after data, in one function.
 const RESUMES_MAX: u32 = 64;
 
 /// An SSE instruction as [`fast`] knows it.
@@ -35,7 +35,7 @@ pub(crate) struct Code<'a> {
 }
 
 impl Code<'_> {
-    /// Behind the last byte.
+    /// After the last byte.
     pub(crate) fn end(&self) -> u64 {
         self.address.saturating_add(self.bytes.len() as u64)
     }
@@ -59,7 +59,7 @@ pub(crate) enum Flow {
 /// The end of a basic block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Branch {
-    /// Where it begins, behind the start of the function.
+    /// Where it begins, from the start of the function.
     pub(crate) at: u32,
     /// Where the next instruction begins.
     pub(crate) next: u32,
@@ -74,7 +74,7 @@ pub(crate) const OUTSIDE: u32 = u32::MAX;
 /// An instruction that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// Where it begins, behind the start of the function.
+    /// Where it begins, from the start of the function.
     pub(crate) at: u32,
     pub(crate) traits: Traits,
 }
@@ -114,13 +114,13 @@ pub(crate) enum Until {
 /// A decoded function. Kept between functions for its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
-    /// Where each instruction begins, behind the start of the function.
+    /// Where each instruction begins, from the start of the function.
     pub(crate) starts: Bits,
     pub(crate) branches: Vec<Branch>,
     pub(crate) events: Vec<Event>,
     /// Of all events together.
     pub(crate) traits: Traits,
-    /// Behind the last instruction.
+    /// After the last instruction.
     pub(crate) end: u32,
     /// Bytes that are no instructions.
     pub(crate) data_bytes: u32,
@@ -186,7 +186,7 @@ impl Sweep {
         (self.end, self.data_bytes, self.unlikely) = (0, 0, 0);
     }
 
-    /// The nearest target of a branch behind this offset.
+    /// The nearest target of a branch after this offset.
     fn target_behind(&self, offset: usize) -> Option<usize> {
         let targets = self.branches.iter().map(|branch| branch.target);
         let behind = targets.filter(|&target| target != OUTSIDE && target as usize > offset);

@@ -190,7 +190,7 @@ pub(crate) fn cell(weight: Weight, length: Width) -> usize {
 mod tests {
     use super::*;
 
-    /// Each field comes out as it went in, alone and beside all others.
+    /// Each field comes out as it went in, alone and with all others.
     #[test]
     fn fields_do_not_meet() {
         let weights = [None, Some(Weight::Light), Some(Weight::Heavy), Some(Weight::Tile)];

@@ -61,7 +61,7 @@ impl Process {
         self.child.wait().unwrap();
     }
 
-    /// Closes stdin, at whose end the process ends in an orderly way.
+    /// Closes stdin, at whose end the process ends in good order.
     fn finish(&mut self) {
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());
@@ -177,7 +177,7 @@ impl Setup {
         Some(setup)
     }
 
-    /// Opens sections until the thread has stood on a wide CPU at the end of one: as long as its
+    /// Opens sections until the thread has been on a wide CPU at the end of one: as long as its
     /// mask is the original, the kernel may carry it over to a scalar CPU by itself.
     fn narrow(&mut self) {
         let start = Instant::now();
@@ -215,7 +215,7 @@ fn sections_move_between_the_kinds() {
 }
 
 /// `kill -9` of the daemon gives a thread its mask back, and those that it created since; the
-/// library notices and serves nobody.
+/// library notices and serves no one.
 #[test]
 fn killed_daemon_restores_masks() {
     let Some(mut setup) = Setup::new() else { return };
@@ -263,7 +263,7 @@ fn changed_mask_is_the_new_original() {
     assert_eq!(get_affinity(setup.tid).unwrap(), setup.wide);
 }
 
-/// Marks need the scheduler, wide CPUs must be there: both are refused, and nobody listens
+/// Marks need the scheduler, wide CPUs must be there: both are refused, and no one listens
 /// afterwards.
 #[test]
 fn impossible_settings_fail() {

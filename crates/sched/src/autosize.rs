@@ -217,7 +217,7 @@ mod tests {
 
     const PERIOD_NS: u64 = PERIOD.as_nanos() as u64;
 
-    /// Wide work that fills three of eight CPUs gets them, and the one that nobody else needs.
+    /// Wide work that fills three of eight CPUs gets them, and the one that no one else needs.
     #[test]
     fn follows_the_demand() {
         let (topology, config) = (Topology::uniform(8, 1), Config::default());

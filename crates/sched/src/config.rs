@@ -63,7 +63,7 @@ pub struct MinArg {
     pub least: u32,
 }
 
-/// Where in its file a mark stands.
+/// Where in its file a mark is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MarkSite {
     /// A symbol of .symtab or .dynsym.
@@ -105,7 +105,7 @@ pub enum Unclassified {
     Scalar,
 }
 
-/// Whether power scores tell what is wide (policy/score.h).
+/// Whether power scores show what is wide (policy/score.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scores {
     /// Where the CPU counts licence levels, and neither marks nor traps are used.
@@ -130,11 +130,11 @@ pub struct Config {
     /// The same for wide tasks, ns.
     pub slice_wide_ns: u64,
     /// How long a task stays wide with no open section and no new event, ns: the fallback
-    /// behind every heuristic.
+    /// after every heuristic.
     pub wide_timeout_ns: u64,
     /// Scalar phases announced to be shorter are spent where the task is, ns; 0 is none.
     pub rest_below_ns: u64,
-    /// Type of tasks nobody classified.
+    /// Type of tasks no one classified.
     pub unclassified: Unclassified,
     /// What scalar CPUs withhold.
     pub trap: Components,
@@ -142,7 +142,7 @@ pub struct Config {
     pub trap_mode: TrapMode,
     /// Licence level from which a trapped instruction is wide, 1..=3.
     pub trap_level: u32,
-    /// Whether power scores tell what is wide.
+    /// Whether power scores show what is wide.
     pub scores: Scores,
     /// Functions that are wide code.
     pub marks: Vec<Mark>,

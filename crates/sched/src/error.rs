@@ -22,7 +22,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The process exit code for it, as in README.
+    /// The process exit code for it, as in docs/commands.md.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Unsupported(_) => 77,
@@ -39,7 +39,7 @@ impl Error {
         }
     }
 
-    /// A failure of an operation that has no reason to fail, so that nobody knows a remedy.
+    /// A failure of an operation that has no reason to fail, so that no one knows a remedy.
     pub(crate) fn failed(what: impl Into<String>, cause: impl Display) -> Self {
         let next = "see dmesg, and report this with the output of turbolane doctor";
         Error::Failed(Problem::new(what, cause.to_string(), next))

@@ -59,7 +59,7 @@ impl Instance {
 mod tests {
     use super::*;
 
-    /// Nobody else can open the lock, and so hold it; also where an older version has left one.
+    /// No one else can open the lock, and so hold it; also where an older version has left one.
     #[test]
     fn the_lock_is_private() {
         let dir = tempfile::tempdir().unwrap();
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
-    /// The second is refused and told who the first is; after the first ends, it may.
+    /// The second is refused and the error says who the first is; after the first ends, it may.
     #[test]
     fn only_one_at_a_time() {
         let dir = tempfile::tempdir().unwrap();

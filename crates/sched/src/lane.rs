@@ -46,7 +46,7 @@ impl Drop for Owner {
     }
 }
 
-/// One of the two ways to keep scalar and wide code apart.
+/// One of the two methods of separating scalar and wide code.
 enum Way {
     Scx(Box<ScxLane>),
     Affinity(Box<AffinityLane>),
@@ -138,7 +138,7 @@ fn start_scx(config: Config, fault: Fault) -> Result<(Way, HintServer)> {
     Ok((Way::Scx(Box::new(lane)), server))
 }
 
-/// Tells the scheduler of each thread that gets a slot.
+/// Reports each thread that gets a slot to the scheduler.
 fn on_register(lane: &ScxLane) -> Result<OnRegister> {
     let slots = lane.slot_setter()?;
     Ok(Box::new(move |registration| {

@@ -29,7 +29,7 @@ pub struct Obstacle {
     pub problem: Problem,
     /// The affinity mode would work all the same.
     pub affinity_helps: bool,
-    /// The user can take it out of the way at once; else the machine or the rights must change.
+    /// The user can remove it at once; else the machine or the rights must change.
     pub mendable: bool,
 }
 

@@ -23,6 +23,7 @@ use std::str::FromStr;
 use crate::config::{
     Components, Mark, MarkSite, MinArg, Mode, Remigrate, Scores, TrapMode, Unclassified, WideCpus,
 };
+use crate::near::did_you_mean;
 
 /// Why a text is no setting. Printed as "why; next": the caller says which setting it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,7 +80,7 @@ fn scale(whole: &str, fraction: &str, unit_ns: u64) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(unit_ns)?.checked_add(parts_ns / denominator)
 }
 
-/// What somebody who wrote `text` may have meant.
+/// What someone who wrote `text` may have meant.
 fn duration_example(text: &str) -> String {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("{text}us, {text}ms or {text}s")
@@ -268,7 +269,7 @@ impl FromStr for MinArg {
     }
 }
 
-/// Splits at the last colon that stands alone, so that a name such as `ns::function` stays whole.
+/// Splits at the last single colon, so that a name such as `ns::function` stays whole.
 fn split_file(text: &str) -> Option<(&str, &str)> {
     let bytes = text.as_bytes();
     let alone = |at: usize| {
@@ -327,7 +328,8 @@ macro_rules! words {
                     $($word => Ok($type::$variant),)+
                     _ => refuse(
                         format!("\"{text}\" is not one of its values"),
-                        concat!("choose from:" $(, " ", $word)+),
+                        did_you_mean(text, [$($word),+].into_iter())
+                            + concat!("choose from:" $(, " ", $word)+),
                     ),
                 }
             }

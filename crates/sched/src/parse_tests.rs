@@ -171,7 +171,7 @@ fn words_of_every_kind() {
     }
     assert_eq!(
         refusal::<Mode>("SCX"),
-        "\"SCX\" is not one of its values; choose from: scx affinity auto"
+        "\"SCX\" is not one of its values; did you mean \"scx\"? If not, choose from: scx affinity auto"
     );
 }
 

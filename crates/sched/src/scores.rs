@@ -12,7 +12,7 @@ use crate::config::{Components, Config, Scores};
 use crate::error::{Error, Result};
 use crate::levels;
 
-/// Whether nothing else that the run is given tells what is wide. Hints are always possible: a task that gives
+/// Whether nothing else that the run is given shows what is wide. Hints are always possible: a task that gives
 /// some is not judged by its score.
 fn nothing_else_tells(config: &Config) -> bool {
     config.marks.is_empty() && config.trap == Components::None
@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Left to itself a run has scores unless something better tells what is wide; asked for, it has them anyway.
+    /// Left to itself a run has scores unless something better shows what is wide; asked for, it has them anyway.
     #[test]
     fn scores_give_way() {
         let mark: Mark = "/bin/true:main@2".parse().unwrap();

@@ -161,7 +161,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Make `classes` the classes of the CPUs; tasks that now stand wrong move.
+    /// Make `classes` the classes of the CPUs; tasks that are now on the wrong class move.
     pub fn set_classes(&mut self, classes: &[u8]) -> Result<()> {
         self.store_classes(classes);
         let err = run(&self.skel.progs.tl_apply_classes, &mut [])?;
@@ -199,7 +199,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Count what levels cost the code beside, or do not (bpf/exposure.bpf.h).
+    /// Count what levels cost other code, or do not (bpf/exposure.bpf.h).
     pub fn watch_exposure(&mut self, watch: bool) {
         // SAFETY: a field of the mapped section; the kernel only reads it.
         unsafe { ptr::write_volatile(&raw mut self.bss_mut().watches, watch.into()) };
@@ -233,7 +233,7 @@ impl Scheduler {
         self.mark_links.iter().map(|(mark, _)| mark)
     }
 
-    /// Tell the scheduler which slot of the hint page is a thread's.
+    /// Report to the scheduler which slot of the hint page is a thread's.
     pub fn slot_setter(&self) -> Result<SlotSetter> {
         let fd = self.skel.progs.tl_set_slot.as_fd().try_clone_to_owned();
         Ok(SlotSetter(fd.map_err(|e| Error::failed("cannot copy a file descriptor", e))?))
@@ -333,7 +333,7 @@ impl Scheduler {
         want[..n].copy_from_slice(&classes[..n]);
     }
 
-    /// Watch the end of the kernel's uprobe handling; see bpf/leave.bpf.h for the two ways.
+    /// Watch the end of the kernel's uprobe handling; see bpf/leave.bpf.h for the two methods.
     fn attach_uprobe_done(&mut self) -> Result<()> {
         let progs = &self.skel.progs;
         if progs.tl_look_bell.autoload() {

@@ -23,10 +23,10 @@ use crate::scx::{CpuCounters, Ended, Fault, HintMaps, Scheduler, SlotSetter};
 use crate::stats::{self, lane_stats};
 use crate::trap::Trap;
 
-/// The scheduler and everything it was told.
+/// The scheduler and everything that was passed to it.
 pub struct ScxLane {
     scheduler: Scheduler,
-    // Behind the scheduler: what listens to the module's event keeps it from being removed.
+    // After the scheduler: what listens to the module's event keeps it from being removed.
     trap: Option<Trap>,
     topology: Topology,
     config: Config,
@@ -48,7 +48,7 @@ pub struct ScxLane {
 pub enum Polled {
     /// All is well.
     Running,
-    /// A new scheduler was loaded, behind the same hint page: it knows no slots yet.
+    /// A new scheduler was loaded, with the same hint page: it knows no slots yet.
     Restarted,
     /// The scheduler is gone for good.
     Ended(Ended),
@@ -124,7 +124,7 @@ impl ScxLane {
         let before = (self.config.clone(), self.wide_cores.clone(), self.split);
         let applied = self.apply(config, wide_cores, split);
         if applied.is_err() {
-            // If this fails too, scheduler or module are gone, and poll() tells.
+            // If this fails too, scheduler or module are gone, and poll() reports it.
             _ = self.apply(before.0, before.1, before.2);
         } else if resized {
             self.start_sizing();

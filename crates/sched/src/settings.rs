@@ -6,6 +6,7 @@
 //! the table: they are added and removed one by one, each with its own errors.
 
 use crate::config::Config;
+use crate::near::did_you_mean;
 use crate::parse::{DurationText, ParseError, duration_ns};
 
 /// One setting.
@@ -152,13 +153,20 @@ pub const SETTINGS: &[Setting] = &[
 
 /// The setting of that name.
 pub fn setting(key: &str) -> Result<&'static Setting, ParseError> {
-    SETTINGS.iter().find(|setting| setting.key == key).ok_or_else(|| {
-        let keys: Vec<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
-        ParseError {
-            why: format!("there is no setting \"{key}\""),
-            next: format!("choose from: {}", keys.join(" ")),
-        }
-    })
+    SETTINGS
+        .iter()
+        .find(|setting| setting.key == key)
+        .ok_or_else(|| unknown(key, SETTINGS.iter().map(|setting| setting.key)))
+}
+
+/// The refusal of a name that is none of `keys`.
+pub(crate) fn unknown<'a>(key: &str, keys: impl Iterator<Item = &'a str>) -> ParseError {
+    let keys: Vec<&str> = keys.collect();
+    let near = did_you_mean(key, keys.iter().copied());
+    ParseError {
+        why: format!("there is no setting \"{key}\""),
+        next: format!("{near}choose from: {}", keys.join(" ")),
+    }
 }
 
 /// A copy of `config` with all `changes` (name, value) made, or the first refusal. Settings that
@@ -207,7 +215,8 @@ pub fn level(value: &str) -> Result<u32, ParseError> {
     }
 }
 
-fn boolean(value: &str) -> Result<bool, ParseError> {
+/// Reads a switch.
+pub fn boolean(value: &str) -> Result<bool, ParseError> {
     value.parse().map_err(|_| ParseError {
         why: format!("\"{value}\" is neither true nor false"),
         next: "write true or false".into(),

@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(task_of(&row(8, 100, 30, 0)).power_score_q10, None);
     }
 
-    /// Tasks that have not run since then are nobody's business; neither is half a row.
+    /// Tasks that have not run since then are no one's business; neither is half a row.
     #[test]
     fn only_what_ran_is_listed() {
         let rows = [row(1, 99, 1, 0), row(2, 100, 1, 0), row(3, 101, 1, 0), vec![1; 20]].concat();
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!((tids, told.left_out, told.now_ns), (vec![2, 3], 0, 200));
     }
 
-    /// Of too many tasks, those that ran the most are told, and the others are counted.
+    /// Of too many tasks, those that ran the most are listed, and the others are counted.
     #[test]
     fn too_many_are_counted() {
         let rows: Vec<u8> = (1..=50).flat_map(|tid| row(tid, 100, tid.into(), 0)).collect();

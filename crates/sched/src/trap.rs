@@ -102,7 +102,7 @@ impl Drop for Trap {
         drop(self.watcher.take());
         self.device = None;
         if self.ours {
-            // Somebody else may use it by now; then it stays, with nothing armed.
+            // Someone else may use it by now; then it stays, with nothing armed.
             _ = trap::unload();
         }
     }
@@ -167,7 +167,7 @@ impl Drop for Watcher {
             thread::sleep(Duration::from_millis(5));
         }
         // A panic in it has been printed; the module must go all the same. A thread that hangs in a file of
-        // somebody else's is left to the end of the process, which closes the device.
+        // someone else's is left to the end of the process, which closes the device.
         if thread.is_finished() {
             _ = thread.join();
         }

@@ -110,7 +110,7 @@ pub struct Machine {
     times: Times,
     /// Time of a throttled trace over that of another.
     throttle_q16: u64,
-    /// Time of a trace beside a busy sibling over that of a trace alone.
+    /// Time of a trace next to a busy sibling over that of a trace alone.
     share_q16: u64,
     is_package_wide: bool,
     pcu_period_ns: u64,

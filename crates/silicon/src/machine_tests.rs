@@ -377,7 +377,7 @@ fn time_at_a_level_is_needed_while_code_asks_for_it() {
     run_until(&mut m, 0, &work(InsnClass::Heavy512, 8), 500_000);
     let busy_ns = |m: &Machine| m.clocks().ns_of(m.cpus[0].busy[1..].iter().sum::<Time>());
     let needed_ns = |m: &Machine| m.clocks().ns_of(m.cpus[0].needed);
-    // From the grant on, all of it. On the way there is level 1, which is less than what is asked for.
+    // From the grant on, all of it. Before it is level 1, which is less than what is asked for.
     let of_burst_ns = busy_ns(&m);
     assert!(of_burst_ns > 400_000);
     assert_eq!(needed_ns(&m), of_burst_ns);

@@ -60,7 +60,7 @@ pub(crate) struct Pmu {
 }
 
 impl Pmu {
-    /// Whether anything counts in that mode: if not, nothing needs to be told.
+    /// Whether anything counts in that mode: if not, nothing needs to be reported.
     #[inline]
     pub(crate) fn counts(&self, is_user: bool) -> bool {
         self.counting[usize::from(is_user)] != 0
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(pmu.read_counter(0), 5);
     }
 
-    /// An overflow sets its bit and asks for an interrupt only if told so.
+    /// An overflow sets its bit and asks for an interrupt only if it is set up to.
     #[test]
     fn overflows_interrupt() {
         let mut pmu = Pmu::default();

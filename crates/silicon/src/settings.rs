@@ -21,7 +21,7 @@ pub const MAX_CPUS: u32 = 64;
 pub struct Settings {
     /// Name of the CPU file.
     pub cpu: String,
-    /// Always active cores beside the guest's; all of the package's others if not given.
+    /// Always active cores besides the guest's; all of the package's others if not given.
     pub others: Option<u32>,
     /// Seed of the emulator's random numbers.
     pub seed: u32,
@@ -111,7 +111,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// The CPU without gaps, and the number of always active cores beside the guest's.
+    /// The CPU without gaps, and the number of always active cores besides the guest's.
     ///
     /// # Errors
     /// When the machine cannot have so many CPUs or cores.

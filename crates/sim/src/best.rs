@@ -193,7 +193,7 @@ impl Speeds {
     }
 }
 
-/// What became of a lane beside nothing and standing by, what else there is, and other lanes.
+/// What became of a lane compared with nothing and standing by, what else there is, and other lanes.
 fn judge(
     detection: &'static str,
     lane: &Speeds,

@@ -11,7 +11,7 @@
 //! | order | tasks start when runnable, once, on CPUs that are online and theirs |
 //! | class | a wide task starts on a CPU of its level, or the highest class that it reaches; if that changes, it leaves within a moment |
 //! | liveness | no task waits longer than a bound |
-//! | conservation | no CPU idles for more than a moment beside a task that waits and fits |
+//! | conservation | no CPU idles for more than a moment while a task waits that fits |
 //! | wide first | no guest keeps a wide CPU for more than a tick while wide work waits that fits |
 //!
 //! "A moment" is what interrupts and idle exits take, "a tick" what a lost occasion costs; both are
@@ -134,7 +134,7 @@ impl Checker {
 
     /// The task has waited until now, and how much of it was right is not known: it is not judged.
     pub fn excuse(&mut self, now_ns: u64, task: Tid) {
-        // One that came to be behind a violation is not known.
+        // One that began after a violation is not known.
         let state = self.tasks.get_mut(task as usize).map(|task| &mut task.state);
         if let Some(State::Runnable { since_ns }) = state {
             *since_ns = now_ns;

@@ -13,8 +13,8 @@
 //! group has the machine, in CPU time per completion of the group without wide code where there are
 //! two: there, throughput depends on the shares too. That is how the papers measure (SFMA 4.1, SYSTOR
 //! 4.1 and 4.2). It cannot all be removed: at least one complete core is wide. Where wide sections come more
-//! often than a level is held, that core is slow all the time, for the scalar work that it does beside
-//! them too. Of ten cores at 3.0 instead of 3.7 GHz that is 1.9 % of the machine: 81 % of the 10 % that
+//! often than a level is held, that core is slow all the time, for the scalar work that it does in between
+//! too. Of ten cores at 3.0 instead of 3.7 GHz that is 1.9 % of the machine: 81 % of the 10 % that
 //! `thesis-nginx` loses are the most that can be removed. [`Parts`] separates it from the cost of moving.
 
 use std::ops::RangeInclusive;
@@ -107,7 +107,7 @@ fn throughput(workload: &Workload, out: &Outcome) -> Option<f64> {
     (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 
-/// Automatic sizing beside all fixed sizes.
+/// Automatic sizing compared with all fixed sizes.
 #[derive(Clone, Debug)]
 pub struct SizingGap {
     /// How far below the best fixed size it is, percent of the mean over seeds; and by seed.

@@ -46,7 +46,7 @@ pub enum Failure {
     },
 }
 
-/// Stream that decides whether tasks are told apart by their power scores: not the case's own, so that seeds
+/// Stream that decides whether tasks are distinguished by their power scores: not the case's own, so that seeds
 /// which once found something have kept their machines and loads.
 const SCORES: u64 = u64::MAX - 1;
 
@@ -128,7 +128,7 @@ pub(crate) fn spread(workload: &Workload) -> u64 {
 
 /// How long a task may wait among so many, each of which keeps a CPU for so long at a time: two rounds by their
 /// weights, but no longer than a bound without weights: what a lag and a late side may cost (policy/clock.h,
-/// turns.h) and two rounds of all queues that can be in the way.
+/// turns.h) and two rounds of all queues that can come first.
 pub(crate) fn most_wait_ns(nr_tasks: u64, turn_ns: u64, spread: u64, storm: bool) -> u64 {
     let rounds_ns = 2 * (nr_tasks + 4) * turn_ns;
     let most_ns = (rounds_ns * spread).min(1_400_000_000 + rounds_ns);
@@ -174,7 +174,7 @@ pub(crate) fn config(rng: &mut Rng, sys: &Sys) -> LaneConfig {
         timeout: some(),
         gap: false,
     };
-    // beside the series, so that seeds mean what they meant
+    // outside of the series, so that seeds mean what they meant
     let rest_below_ns = rng.clone().below(1_000_000);
     let mut ms = |most: u64| 100_000 + rng.below(most * 1_000_000);
     let cfg = Cfg {
@@ -277,7 +277,7 @@ fn program(rng: &mut Rng, serves: bool) -> Vec<Step> {
         b = match rng.below(kinds) {
             0 | 1 => b.work(0, cycles),
             2 | 3 => wide(b, code, rng),
-            // wide code that nobody announces
+            // wide code that no one announces
             4 => b.work(code, cycles),
             5 => b.sleep(dist(rng, 4_000_000)),
             6 => b.syscall(dist(rng, 60_000)),
@@ -296,7 +296,7 @@ fn program(rng: &mut Rng, serves: bool) -> Vec<Step> {
 fn wide(b: Builder, code: u16, rng: &mut Rng) -> Builder {
     let level = 1 + rng.below(3) as u8;
     let b = b.step(Step::WideBegin { level }).work(code, dist(rng, 900_000));
-    // beside the series, so that seeds mean what they meant
+    // outside of the series, so that seeds mean what they meant
     let mut word = rng.clone();
     let rest_ns = if word.below(2) == 0 { 0 } else { word.below(2_000_000) };
     b.step(Step::WideEnd { rest_ns })

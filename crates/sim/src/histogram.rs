@@ -2,7 +2,7 @@
 //! Distribution of times, in little space: 128 buckets per doubling, so that a percentile is off by
 //! less than 1 %; 0 to 2^64 ns.
 
-/// Bits of the mantissa that tell buckets apart.
+/// Bits of the mantissa that distinguish buckets.
 const FINE_BITS: u32 = 7;
 
 /// A histogram of nanoseconds.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Overhead profiles of simulated loads, and the truth beside them.
+//! Overhead profiles of simulated loads, and ground truth next to them.
 //!
 //! The profiler is crate `profile`'s; here is what it asks of a load, for a simulation. A pause happens
 //! in a copy of the run, which is thrown away: the run itself is not disturbed, so that the truth is

@@ -40,7 +40,7 @@ pub enum Step {
     Work { code: u16, cycles: Dist },
     /// A wide section of this level begins (`tl_wide_begin`, entry to a marked function).
     WideBegin { level: u8 },
-    /// It ends; what follows is scalar for at least `rest_ns` (`tl_scalar_for`), 0 = not told.
+    /// It ends; what follows is scalar for at least `rest_ns` (`tl_scalar_for`), 0 = not stated.
     WideEnd { rest_ns: u64 },
     /// Into the kernel.
     Enter,
@@ -75,7 +75,7 @@ pub enum Step {
 /// Counters of [`Step::Repeat`] that a task has.
 pub const REPEAT_SLOTS: usize = 4;
 
-/// A lock's ways to wait.
+/// How waiters of a lock wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockKind {
     /// Hand over to the longest waiter, instead of to whoever comes first.
@@ -163,7 +163,7 @@ pub struct Workload {
     pub groups: Vec<Group>,
     /// Sources of requests.
     pub sources: Vec<Source>,
-    /// Message queues beside the inboxes.
+    /// Message queues besides the inboxes.
     pub nr_queues: usize,
     /// Locks.
     pub locks: Vec<LockKind>,
@@ -238,7 +238,7 @@ impl Builder {
         self.step(Step::Enter).work(0, cycles).step(Step::Exit)
     }
 
-    /// A step that is a system call: it blocks, or wakes somebody.
+    /// A step that is a system call: it blocks, or wakes someone.
     pub fn call(self, step: Step) -> Self {
         self.step(Step::Enter).step(step).step(Step::Exit)
     }

@@ -15,7 +15,7 @@ pub struct LicensePoint {
     pub at_ns: u64,
     /// Granted level.
     pub level: u8,
-    /// Clock, kHz; 0 while the core stands still.
+    /// Clock, kHz; 0 while the core is halted.
     pub khz: u32,
     /// It waits for a higher level.
     pub throttled: bool,

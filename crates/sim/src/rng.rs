@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(first, [41943041, 58720359, 3588806011781223, 3591011842654386]);
     }
 
-    /// The logarithm is that of the library but for rounding.
+    /// The logarithm is that of the library except for rounding.
     #[test]
     fn the_logarithm_is_one() {
         for x in [1e-16, 1e-9, 0.1, 0.5, 0.71, 0.9999999, 1.0, 1.5, 3.0] {

@@ -13,7 +13,7 @@ pub const NO_TASK: Tid = u32::MAX;
 /// "No CPU".
 pub const NO_CPU: u16 = u16::MAX;
 
-/// Where a CPU sits; indices in topology order but for the CPU itself.
+/// Where a CPU sits; indices in topology order except for the CPU itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Its core.
@@ -82,7 +82,7 @@ impl Layout {
     }
 }
 
-/// Caches by distance: same node, same package, the rest; by index among equals, beginning behind
+/// Caches by distance: same node, same package, the rest; by index among equals, beginning after
 /// itself, so that not all look at the same one first.
 fn llc_order(topology: &Topology, place: &[Place]) -> Vec<Vec<u16>> {
     let lowest: Vec<Place> =
@@ -117,9 +117,9 @@ pub struct Sys {
     pub now_ns: u64,
     /// Topology.
     pub layout: Layout,
-    /// CPUs that are idle and that nobody has claimed.
+    /// CPUs that are idle and that no one has claimed.
     pub idle: Mask,
-    /// How many: on a busy machine nobody needs to search.
+    /// How many: on a busy machine no one needs to search.
     pub nr_idle: usize,
     /// Those of them whose siblings are idle too.
     pub idle_cores: Mask,
@@ -203,7 +203,7 @@ impl Sys {
         affinity == 0 || self.affinities[affinity as usize].has(cpu)
     }
 
-    /// Claim a CPU if it is idle: nobody else will be sent there.
+    /// Claim a CPU if it is idle: no one else will be sent there.
     #[inline]
     pub fn claim(&mut self, cpu: usize) -> bool {
         let idle = self.idle.has(cpu);

@@ -95,7 +95,7 @@ pub enum Happened<'a> {
         core: u16,
         /// The granted level.
         level: u8,
-        /// Its clock; 0 while it stands still.
+        /// Its clock; 0 while it is halted.
         khz: u32,
         /// Whether it waits for a higher level.
         throttled: bool,

@@ -28,7 +28,7 @@ use report::top::{CPU_COLUMNS, Column, TASK_COLUMNS, Top, TopCpu, columns_in, pr
 
 use crate::screen::{CpuView, Screen};
 
-/// What the help says, behind the notes on what is not visible.
+/// What the help says, after the notes on what is not visible.
 const HELP: &str = "\
 q, Esc, Ctrl-C  quit             p, space  pause, go on
 s, S            sort by another  r         reverse the order
@@ -116,7 +116,7 @@ fn lines(screen: &Screen, top: &Top, area: Rect) -> Vec<Line<'static>> {
     lines
 }
 
-/// The rows of CPUs, each with what stands in place of its number. Each CPU by itself if that takes no
+/// The rows of CPUs, each with what is shown instead of its number. Each CPU by itself if that takes no
 /// more than half of the room.
 fn cpu_rows(view: CpuView, cpus: &[TopCpu], room: usize) -> Vec<(Option<String>, TopCpu)> {
     let is_each = match view {

@@ -95,7 +95,7 @@ fn picture(screen: &Screen, width: u16, height: u16) -> Vec<String> {
     (0..height).map(line).collect()
 }
 
-/// The usual window: nothing of what matters is cut off, numbers stand under their titles.
+/// The usual window: nothing of what matters is cut off, numbers are under their titles.
 #[test]
 fn eighty_by_twenty_four() {
     let lines = picture(&screen(top()), 80, 24);
@@ -213,7 +213,7 @@ fn without_a_lane() {
     assert!(help.contains("LEVEL of CPUs is not visible: this CPU model"), "{help}");
 }
 
-/// The last line tells what is not as usual.
+/// The last line says what is not as usual.
 #[test]
 fn the_footer_tells_the_state() {
     let mut screen = screen(top());

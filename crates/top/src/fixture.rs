@@ -18,7 +18,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// One that tells nothing.
+    /// One that shows nothing.
     pub(crate) fn new() -> Self {
         Machine { root: tempfile::tempdir().unwrap(), cpus: Mutex::default() }
     }

@@ -71,7 +71,7 @@ impl Meter {
         grown
     }
 
-    /// What a task did since its last appearance; `None` if it has not run, or nobody knows.
+    /// What a task did since its last appearance; `None` if it has not run, or no one knows.
     fn lane_task(&self, now: &LaneTask, interval_ns: u64) -> Option<TopTask> {
         let zero = LaneTask::default();
         let before = match self.lane_tasks.get(&(now.tid, now.start_ns)) {

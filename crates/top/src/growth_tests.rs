@@ -85,7 +85,7 @@ fn a_reused_number_is_another_task() {
     assert_eq!(top.tasks[0].cpu_pct, 50.0);
 }
 
-/// Where the list was cut, a task that appears has done nobody knows what; the next time it is
+/// Where the list was cut, a task that appears has done no one knows what; the next time it is
 /// known.
 #[test]
 fn of_a_cut_list_only_what_is_known_is_told() {

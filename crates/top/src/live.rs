@@ -35,7 +35,7 @@ pub struct Intervals<S> {
 }
 
 impl<S: Source> Intervals<S> {
-    /// Takes the sample with which the first interval begins. An error if the machine does not tell.
+    /// Takes the sample with which the first interval begins. An error if the machine does not report it.
     pub fn begin(sampler: Sampler<S>) -> io::Result<Self> {
         let meter = Meter::new(hw::activity::ticks_per_second());
         let mut intervals = Intervals { sampler, meter, begun: Instant::now() };
@@ -118,7 +118,7 @@ fn next_told(told: &Receiver<io::Result<Top>>) -> io::Result<Option<Top>> {
     }
 }
 
-/// Samples until nobody listens or the machine does not tell any more.
+/// Samples until no one listens or the machine does not report any more.
 fn sample_on<S: Source>(
     mut intervals: Intervals<S>,
     mut interval: Duration,

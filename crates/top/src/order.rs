@@ -85,7 +85,7 @@ impl SortKey {
 pub struct Selection {
     /// By what they are ordered.
     pub sort: SortKey,
-    /// The other way round.
+    /// In reverse.
     pub reverse: bool,
     /// Only tasks of these processes; of all if there is none.
     pub pids: Vec<u32>,

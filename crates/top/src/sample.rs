@@ -31,13 +31,13 @@ pub struct LaneAnswer {
     pub tasks: LaneTasks,
 }
 
-/// Somebody who can ask the lane.
+/// Someone who can ask the lane.
 pub trait AskLane: Send {
     /// Its answer, or why there is none.
     fn ask(&mut self, tasks_since_ns: u64) -> Result<LaneAnswer, String>;
 }
 
-/// Somebody who counts cycles at licence levels.
+/// Someone who counts cycles at licence levels.
 pub trait CountLevels: Send {
     /// Of each of these CPUs, or why there is no count.
     fn count(&mut self, cpus: &[u32]) -> Result<Vec<LevelCycles>, String>;
@@ -100,7 +100,7 @@ impl<S: Source> Sampler<S> {
         Sampler { source, lane, levels, pids, since_ns: 0, lane_pid: None, samples_to_full_list }
     }
 
-    /// The state of things at `at_ns`. An error if the machine does not tell about its CPUs.
+    /// The state of things at `at_ns`. An error if the machine does not report its CPUs.
     pub fn sample(&mut self, at_ns: u64) -> io::Result<Sample> {
         let cpus = activity::cpus(&self.source)?;
         let frequency = |cpu: &CpuTicks| activity::frequency_khz(&self.source, cpu.cpu);

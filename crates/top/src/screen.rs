@@ -175,7 +175,7 @@ mod tests {
         act
     }
 
-    /// The ways out; Escape closes the help before it ends the program.
+    /// The keys that end it; Escape closes the help before it ends the program.
     #[test]
     fn keys_end_the_program() {
         let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);

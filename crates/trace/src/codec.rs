@@ -22,11 +22,11 @@ const NAMES_MAX: usize = 1 << 20;
 
 // First byte of an event: kind in bits 4..0, then these.
 const KIND: u8 = 0x1f;
-/// The CPU is told.
+/// The CPU is given.
 const OTHER_CPU: u8 = 0x20;
-/// A switch: who stops is told, since nobody is known to have run there. Others: a flag of their own.
+/// A switch: the outgoing task is recorded, since no one is known to have run there. Others: a flag of their own.
 const FLAG_A: u8 = 0x40;
-/// A switch: the lane is told. Others: a second flag.
+/// A switch: the lane is recorded. Others: a second flag.
 const FLAG_B: u8 = 0x80;
 
 // Kinds; docs/trace-format.md has the table.
@@ -48,7 +48,7 @@ const LOST: u8 = 15;
 const STALL: u8 = 16;
 const LEVEL_CYCLES: u8 = 17;
 
-// How a name is told; see `Names`.
+// How a name is recorded; see `Names`.
 const NAME_ONCE: u64 = 0;
 const NAME_NEW: u64 = 1;
 const NAME_KNOWN: u64 = 2;

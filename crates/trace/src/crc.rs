@@ -33,7 +33,7 @@ const fn tables() -> [[u32; 256]; 8] {
     tables
 }
 
-/// The check sum of these parts, one behind the other.
+/// The check sum of these parts, one after the other.
 pub(crate) fn crc32(parts: &[&[u8]]) -> u32 {
     !parts.iter().fold(!0, |sum, part| add(sum, part))
 }

@@ -47,7 +47,7 @@ pub enum Bound {
 pub struct Demand {
     /// From when.
     pub start_ns: u64,
-    /// To when; behind the begin.
+    /// To when; after the begin.
     pub end_ns: u64,
     /// The level, above 0.
     pub level: u8,
@@ -65,7 +65,7 @@ pub fn of_levels(stretches: &[Stretch], times: &Times, bound: Bound) -> Vec<Dema
 struct Raised {
     /// When code may have asked for it, at the earliest.
     from_ns: u64,
-    /// It was there when somebody began to run, and who had asked for it is not known.
+    /// It was there when someone began to run, and who had asked for it is not known.
     found: bool,
     /// The end of the last stretch that had it.
     seen_ns: u64,
@@ -75,7 +75,7 @@ struct Raised {
 fn of_level(stretches: &[Stretch], level: u8, times: &Times, bound: Bound) -> Vec<Demand> {
     let mut demands = Vec::new();
     let mut raised: Option<Raised> = None;
-    // Since when somebody runs without a gap, and until when.
+    // Since when someone runs without a gap, and until when.
     let (mut since_ns, mut until_ns) = (0, 0);
     let mut before = 0;
     for stretch in stretches {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time out of events: who ran from when to when, who waited, who was inside of a marked function.
+//! Intervals from events: which task ran, waited, or was inside of a marked function, from when to when.
 //!
 //! A recording may begin, and lose events, anywhere; so nothing is assumed. A task's run is reported
-//! when its begin and its end were seen, or the recording's begin or end replaces one of them. What does
-//! not pair is counted, and the state put right by what the event says.
+//! when its begin and its end were seen, or the recording's begin or end replaces one of them. Events that do
+//! not pair are counted, and the state is corrected by what the event says.
 //!
 //! Runs are cut where the task enters or leaves the outermost marked functions: in a [`Run`] the level is
 //! constant. A task is inside of marks from entry to return; a return that was never entered (it was
@@ -36,7 +36,7 @@ pub struct Run {
     pub end_ns: u64,
     /// Highest licence level of the marked functions that it is inside of; 0: of none.
     pub level: u8,
-    /// Why it stopped; `None`: it goes on, with another level, or behind the recording's end.
+    /// Why it stopped; `None`: it goes on, with another level, or after the recording's end.
     pub why: Option<Why>,
 }
 
@@ -59,7 +59,7 @@ pub trait Visit {
     fn ran(&mut self, _run: &Run, _task: &Task) {}
     /// A wait has ended.
     fn waited(&mut self, _wait: &Wait, _task: &Task) {}
-    /// A CPU has nobody to run, from when to when.
+    /// A CPU has no one to run, from when to when.
     fn idled(&mut self, _cpu: u16, _start_ns: u64, _end_ns: u64) {}
     /// The event itself, before what follows from it; about this task unless about none.
     fn event(&mut self, _event: &Event, _task: Option<TaskId>) {}
@@ -78,7 +78,7 @@ pub struct Task {
     pub kernel: bool,
     /// Its begins and ends are all recorded.
     pub followed: bool,
-    /// It has ended, but for its last switch.
+    /// It has ended, except for its last switch.
     exited: bool,
     state: State,
     marks: Marks,
@@ -273,7 +273,7 @@ impl Follower {
             (name, kernel, tgid, true, State::Sleeping);
     }
 
-    /// A thread that calls exec goes on under the number of its process: it was told that its old number
+    /// A thread that calls exec goes on under the number of its process: it was recorded that its old number
     /// has ended, and its name under the new one.
     fn takes_over(&mut self, event: &Event, task: TaskId, to: &mut dyn Visit) {
         let Some((runs, _)) = *self.cpu(event.cpu) else { return };
@@ -298,7 +298,7 @@ impl Follower {
         self.start_ns.min(self.now_ns)
     }
 
-    /// It ran when the recording began, as far as one can tell: tasks are listed a moment later.
+    /// It ran when the recording began, as far as the recording shows: tasks are listed a moment later.
     fn runs_from_the_start(&mut self, task: TaskId, cpu: u16) {
         let start_ns = self.begin_ns();
         if self.cpu(cpu).is_none() && self.tasks[task].state == State::Unknown {

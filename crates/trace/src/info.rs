@@ -126,7 +126,7 @@ pub struct End {
     pub events: u64,
     /// Events that were dropped because a buffer was full.
     pub lost: u64,
-    /// Events that the kernel told so late that they carry the time of the one before them.
+    /// Events that the kernel reported so late that they carry the time of the one before them.
     pub late: u64,
 }
 

@@ -73,7 +73,7 @@ impl Levels {
             What::Switch { .. } => {
                 self.cpus.entry(event.cpu).or_default().since_ns = Some(event.at_ns);
             }
-            // What idle CPUs count is told when they are idle no longer: a moment stands for all of it.
+            // What idle CPUs count is recorded when they are no longer idle: a moment stands for all of it.
             What::LevelCycles { license_level, cycles } if event.tid != 0 => {
                 let level = usize::from(license_level).min(MAX_LEVELS - 1);
                 self.cpus.entry(event.cpu).or_default().look(event.at_ns, level, cycles);
@@ -125,7 +125,7 @@ impl Look {
         (0..MAX_LEVELS as u8).filter(|level| self.cycles[usize::from(*level)] > 0)
     }
 
-    /// Its stretches: first the level before it, last that behind it, between them upwards or, from above, downwards.
+    /// Its stretches: first the level before it, last that after it, between them upwards or, from above, downwards.
     fn split(
         &self,
         before: Option<u8>,
@@ -198,7 +198,7 @@ mod tests {
         of_cpu.iter().map(|s| (s.start_ns, s.end_ns, s.level)).collect()
     }
 
-    /// A look with two levels is cut where the clocks say, and goes from the level before it to the level behind it.
+    /// A look with two levels is cut where the clocks say, and goes from the level before it to the level after it.
     #[test]
     fn looks_are_cut_in_order() {
         let events = [

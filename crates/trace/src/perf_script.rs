@@ -38,7 +38,7 @@ use machine::{CpuSet, MAX_CPUS};
 use crate::event::{Event, Name, What};
 use crate::info::Info;
 
-/// Longer lines are cut: symbols of C++ reach some thousand characters, and stand behind what is read.
+/// Longer lines are cut: symbols of C++ reach some thousand characters, and come after what is read.
 const LINE_BYTES_MAX: u64 = 16 << 10;
 
 /// Largest number of a task (PID_MAX_LIMIT of 64-bit kernels).
@@ -87,7 +87,7 @@ pub fn read(mut input: impl BufRead) -> io::Result<PerfScript> {
     Ok(script)
 }
 
-/// The next line without its end, cut at [`LINE_BYTES_MAX`]; false behind the last.
+/// The next line without its end, cut at [`LINE_BYTES_MAX`]; false after the last.
 fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', line)?;
@@ -127,7 +127,7 @@ impl PerfScript {
         }
     }
 
-    /// `key : value`, behind the `#`.
+    /// `key : value`, after the `#`.
     fn header(&mut self, text: &str) {
         let Some((key, value)) = text.split_once(" : ") else { return };
         let value = value.trim();
@@ -215,7 +215,7 @@ fn time_ns(word: &str) -> Option<u64> {
     whole_ns.checked_add(fraction * 10u64.pow(9 - digits))
 }
 
-/// What an event's line tells.
+/// What an event's line says.
 #[derive(Debug, PartialEq, Eq)]
 enum Happened {
     Cycles { license_level: u8, cycles: u64 },
@@ -224,7 +224,7 @@ enum Happened {
     Other,
 }
 
-/// Behind the time: `period event: ...`, `event: ...`, or a record of perf's own.
+/// After the time: `period event: ...`, `event: ...`, or a record of perf's own.
 fn what(rest: &str) -> Happened {
     let mut words = rest.split_whitespace();
     let (Some(first), second, third) = (words.next(), words.next(), words.next()) else {

@@ -42,7 +42,7 @@ pub struct Perfetto<W> {
     start_ns: u64,
     cpus: HashSet<u16>,
     levels: BTreeMap<u16, Levels>,
-    /// The first error ends the writing and is told at the end.
+    /// The first error ends the writing and is reported at the end.
     error: io::Result<()>,
 }
 
@@ -110,7 +110,7 @@ fn of_cpu(cpu: u16) -> Track {
     Track { process: CPUS, thread: u32::from(cpu) + 1 }
 }
 
-/// Where the process is not known, the task stands alone.
+/// Where the process is not known, the task is alone.
 fn of_task(task: &Task) -> Track {
     Track { process: if task.tgid == 0 { task.tid } else { task.tgid }, thread: task.tid }
 }

@@ -36,7 +36,7 @@ pub(crate) struct Scores {
 }
 
 impl Scores {
-    /// Of runs in the order of their ends; `level` says a CPU's level just behind a moment (a run's begin) or just
+    /// Of runs in the order of their ends; `level` says a CPU's level just after a moment (a run's begin) or just
     /// before it (its end).
     pub fn of(runs: &[Run], level: impl Fn(u16, Side) -> u8) -> Self {
         let mut all = Scores::default();

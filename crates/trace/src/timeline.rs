@@ -50,7 +50,7 @@ pub enum Of {
     Task(u32),
 }
 
-/// Marked functions by which requests are told apart: numbers of marks.
+/// Marked functions by which requests are distinguished: numbers of marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calls {
     /// Takes in what belongs to a request.
@@ -139,7 +139,7 @@ impl Timeline {
         }
     }
 
-    /// The same with requests and hints, which these calls tell.
+    /// The same with requests and hints, which these calls report.
     #[must_use]
     pub fn with_hints(self, calls: Calls) -> Self {
         Timeline { calls: Some(calls), ..self }
@@ -151,7 +151,7 @@ impl Timeline {
         Timeline { bound, ..self }
     }
 
-    /// What was collected, behind the recording's end.
+    /// What was collected, after the recording's end.
     pub fn export(&self) -> Export {
         let ours: Vec<Run> = self.runs.iter().filter(|run| self.is_ours(run)).copied().collect();
         let (arrivals, scores) = self.scores();
@@ -191,7 +191,7 @@ impl Timeline {
     }
 
     /// Switches of the CPU from one task to another, and the scores of these tasks; none of a task's timeline, and none if
-    /// nobody knows levels.
+    /// no one knows levels.
     fn scores(&self) -> (Vec<Arrival>, Vec<Scored>) {
         let Of::Cpu(ours) = self.of else { return Default::default() };
         let cpus: BTreeSet<u16> = self.runs.iter().map(|run| run.cpu).collect();
@@ -358,8 +358,8 @@ impl Timeline {
     }
 }
 
-/// Demand that begins a little before a switch, or ends a little behind it, does so with it: who asks for a level begins
-/// and ends there, and counters tell it only as sharply as levels follow.
+/// Demand that begins a little before a switch, or ends a little after it, does so with it: who asks for a level begins
+/// and ends there, and counters show it only as sharply as levels follow.
 fn snapped(mut demand: Vec<Demand>, switches: &[u64], times: &Times) -> Vec<Demand> {
     let near_ns = (times.throttle_ns + 2 * times.halt_ns).max(times.relax_ns / SNAP);
     for Demand { start_ns, end_ns, .. } in &mut demand {

@@ -39,7 +39,7 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// The bytes that are not read yet. Every function returns `None` where they end too early or make
-/// no sense, and never reads behind them.
+/// no sense, and never reads past them.
 pub(crate) struct Bytes<'a> {
     rest: &'a [u8],
 }

@@ -31,7 +31,7 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out, encoder: Encoder::new(), last_ns: 0, end: End::default(), bytes })
     }
 
-    /// Adds an event. One that is earlier than the last is told at the time of the last, and counted.
+    /// Adds an event. One that is earlier than the last is recorded at the time of the last, and counted.
     pub fn push(&mut self, event: &Event) -> Result<(), TraceError> {
         self.push_what(event.at_ns, event.cpu, event.tid, &event.what)
     }

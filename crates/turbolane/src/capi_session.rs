@@ -182,7 +182,7 @@ fn place_of(handle: *const tl_session) -> Option<&'static tl_session> {
     SESSIONS.get(index).filter(|place| std::ptr::eq(*place, handle))
 }
 
-/// The session behind a handle.
+/// The session of a handle.
 pub(crate) fn session<'a>(handle: *const tl_session) -> Result<&'a Session, Failure> {
     let closed = || failure(libc::EBADF, "no open session: it was closed, or never opened");
     let place = place_of(handle).ok_or_else(closed)?;

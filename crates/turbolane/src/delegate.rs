@@ -141,7 +141,7 @@ struct Pool {
 static POOLS: [AtomicPtr<Pool>; MAX_LEVEL as usize] =
     [const { AtomicPtr::new(null_mut()) }; MAX_LEVEL as usize];
 
-/// By level, coarse monotonic time in ns before which nobody starts helpers; [`NEVER`] while somebody does, and
+/// By level, coarse monotonic time in ns before which no one starts helpers; [`NEVER`] while someone does, and
 /// when they have been started.
 static NEXT_TRY_NS: [AtomicU64; MAX_LEVEL as usize] =
     [const { AtomicU64::new(0) }; MAX_LEVEL as usize];

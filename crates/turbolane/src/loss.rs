@@ -90,7 +90,7 @@ mod tests {
         assert_ne!(share(), LOST_FRAC, "the file's");
     }
 
-    /// What is no CPU file tells nothing; one whose levels run at one clock says that nothing is lost.
+    /// What is no CPU file says nothing; one whose levels run at one clock says that nothing is lost.
     #[test]
     fn other_files_tell_nothing() {
         assert_eq!(of_file("", 1), None);

@@ -98,7 +98,7 @@ struct Leave<'a>(&'a Session);
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
-        // Nobody to tell; the control's close restores what could not be.
+        // No one to report to; the control's close restores what could not be.
         let _ = self.0.threads.unregister(&self.0.control, own_tid());
     }
 }

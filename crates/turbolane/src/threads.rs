@@ -295,7 +295,7 @@ impl Threads {
         entries.retain_mut(|entry| {
             let lives = entry.lives();
             if !lives {
-                // Nobody to tell; the control's close restores what could not be.
+                // No one to report to; the control's close restores what could not be.
                 let _ = entry.leave(control);
             }
             lives

@@ -8,9 +8,9 @@ use anyhow::{Context, Result, ensure};
 use testbed::{Emulator, Outcome, Step};
 
 use crate::lab::Lab;
-use crate::results::{Baseline, BenchResult, Better};
+use crate::results::{Baseline, BenchResult, Better, Outside};
 use crate::silicon::results::exact;
-use crate::silicon::{batch, experiment, nginx, profile, results};
+use crate::silicon::{GROUP, batch, experiment, nginx, profile, results};
 
 /// The machine of both.
 const CPU: &str = "xeon-gold-6130";
@@ -52,19 +52,12 @@ nginx -c /tmp/tls/nginx.conf -s stop
 cat /proc/uptime
 "#;
 
-/// One of them.
-pub(crate) struct Outside {
-    /// As in `./x bench silicon/NAME`.
-    pub(crate) name: &'static str,
-    pub(crate) measure: fn(&Lab) -> Result<Vec<BenchResult>>,
-}
-
 /// All of them.
 pub(crate) const OUTSIDE: [Outside; 4] = [
-    Outside { name: "deterministic", measure: deterministic },
-    Outside { name: "mips", measure: mips },
-    Outside { name: "profile", measure: profile::measure },
-    Outside { name: "experiments", measure: experiments },
+    Outside { group: GROUP, name: "deterministic", measure: deterministic },
+    Outside { group: GROUP, name: "mips", measure: mips },
+    Outside { group: GROUP, name: "profile", measure: profile::measure },
+    Outside { group: GROUP, name: "experiments", measure: experiments },
 ];
 
 /// What `./x silicon` measures, and what is a figure of all experiments together.

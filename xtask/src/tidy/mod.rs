@@ -8,6 +8,7 @@ mod code;
 mod kernels;
 mod layers;
 mod license;
+mod links;
 mod modules;
 mod text;
 mod tree;
@@ -22,7 +23,7 @@ pub(crate) use tree::{File, Tree};
 
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 15] = [
     license::every_source_names_its_license,
     kernels::only_compat_asks_what_a_kernel_has,
     layers::crates_use_what_the_table_says,
@@ -36,6 +37,8 @@ const RULES: [Rule; 13] = [
     text::no_unfinished_work,
     text::no_citations_of_what_is_elsewhere,
     words::texts_are_in_plain_english,
+    links::every_page_is_in_the_summary,
+    links::links_have_targets,
 ];
 
 /// All complaints about the tree, each one line: `file:line: what`.

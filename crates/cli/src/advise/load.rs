@@ -257,7 +257,7 @@ pub(super) mod tests {
         assert_eq!((huge.nr_cpus(), huge.part_frac), (128, 4.0 / 64.0));
     }
 
-    /// Share, threads and business are those of the samples; scattered samples tell no length, runs do.
+    /// Share, threads and business are those of the samples; scattered samples give no length, runs do.
     #[test]
     fn loads_are_as_sampled() {
         let stage = Stage::new(&gold(), 4, &load());

@@ -4,7 +4,7 @@
 //! Without a load it looks at the machine: the CPU's clocks (`cpu.rs`), what kernel and user can do (`doctor`), which
 //! services map wide code (`services.rs`). With one (`target.rs`) it samples it (`sample`), makes a load of the simulator
 //! of it (`load.rs`), predicts the gain (`predict.rs`), says what to run (`remedy.rs`), and whether it is worth it
-//! (`verdict.rs`). Nothing is changed, but for a command that is started.
+//! (`verdict.rs`). Nothing is changed; at most a command is started.
 
 mod cpu;
 mod load;

@@ -105,7 +105,7 @@ measured: no invariant counter, no wide instructions, or never quiet.
 
 Examples:
   turbolane probe --quick
-  turbolane probe --machine-file here.toml && turbolane sim sfma-nginx --machine here.toml
+  turbolane probe --machine-file here.toml && turbolane sim nginx-x265 --machine here.toml
   turbolane probe --raw samples.jsonl --html clock.html
   turbolane probe --replay samples.jsonl --json
   turbolane probe --simulate xeon-gold-6130";
@@ -185,7 +185,7 @@ fn measure(args: &ProbeArgs) -> Result<ProbeReport, Failure> {
     let report = analyse(&recording.header, &recording.traces);
     match recording.end {
         End::Failed(error) => {
-            // What is known stands before what went wrong.
+            // What is known comes before what went wrong.
             show(args.json, || json_line(&report), |width| report.text(width))?;
             Err(failure(error))
         }

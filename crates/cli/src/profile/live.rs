@@ -95,13 +95,13 @@ pub(super) fn shortest_interval(times: &Times) -> Duration {
 impl Live {
     /// Looks whether this process can be profiled here; nothing happens to it yet.
     pub(super) fn open(pid: u32, samples: u32) -> Result<Self, Failure> {
+        may_be_stopped(pid)?;
         let unsupported = |why: String| Failure::unsupported(problem(pid, why, MODEL));
         let mut counters = LevelCounters::of_this_machine(&hw::Live).map_err(unsupported)?;
         let own_cpus =
             task::get_affinity(std::process::id()).map_err(|error| broken(pid, &error))?;
         let here = own_cpus.iter().next().unwrap_or(0) as u32;
         counters.read(here).map_err(|error| unsupported(why_not(&error)))?;
-        may_be_stopped(pid)?;
         let start_ticks = task::start_ticks(pid).map_err(|error| refused(pid, &error))?;
         let process = Pausable::new(pid).map_err(|error| refused(pid, &error))?;
         be_woken_in_time();
@@ -236,7 +236,7 @@ impl Load for Live {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.signals.recv_timeout(left) {
-                // The end of a child is none of the user's wishes.
+                // The end of a child is no request of the user.
                 Ok(SIGCHLD) => {}
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => {
                     self.ended = Some(Ended::Signal);
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(grown(&[1, 2, 3], &[4, 2, 1]), [3, 0, 0]);
     }
 
-    /// Ourselves, the first process, threads of the kernel and nobody are not stopped.
+    /// Ourselves, the first process, threads of the kernel and no one are not stopped.
     #[test]
     fn who_must_not_be_stopped_fails() {
         let why = |pid: u32| format!("{:?}", may_be_stopped(pid).unwrap_err());

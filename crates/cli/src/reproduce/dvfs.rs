@@ -16,7 +16,7 @@
 //! 670 * 3.1 / 2.4 at the low one. So the 195 us of 6.3 are 670 * (3.1 / 2.4 - 1). Rows that it says are
 //! simulated are simulated here by its method; those that it measured, with timeouts in real time.
 //!
-//! Turbolane's own policy beside the paper's is `share`, which learns and knows nothing of the
+//! Turbolane's own policy next to the paper's is `share`, which learns and knows nothing of the
 //! application.
 
 use dvfs::policy::{Fixed, Policy, Raise, View};

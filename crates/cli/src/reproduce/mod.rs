@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane reproduce`: the papers' figures beside simulated ones.
+//! `turbolane reproduce`: the papers' figures next to simulated ones.
 //!
 //! Which scenario models which workload of which paper, and which scheduler which prototype,
 //! is in `plan.rs`; figures that are no measure of a configuration are in `figures.rs`; what DIM says
@@ -57,7 +57,7 @@ pub(crate) struct ReproduceArgs {
 }
 
 impl ReproduceArgs {
-    /// The seed that the README's figures are for.
+    /// The seed that the figures of docs/papers.md are for.
     const SEED: u64 = 1;
 }
 
@@ -198,7 +198,7 @@ impl Simulated for Results<'_> {
 
     fn figure(&self, id: &str) -> Option<f64> {
         let turbolane = matches!(self.instead, Instead::Turbolane);
-        // TURBO's strategies are the library's own: there is nothing of ours beside them
+        // TURBO's strategies are the library's own: there is nothing of ours to compare
         let boosted = || locks::figure(id).or_else(|| boost::figure(id, self.instead));
         dvfs::figure(id, self.instead)
             .or_else(|| score::figure(id, self.instead))
@@ -222,9 +222,9 @@ mod tests {
     use super::*;
 
     /// Every change brings each figure that it is named for nearer, or makes the ranking hold, and
-    /// names nothing that is no miss. And the README's score is the one that comes out.
+    /// names nothing that is no miss. And the score that docs/papers.md states is the one that comes out.
     #[test]
-    fn misses_are_explained_and_the_readme_is_true() {
+    fn misses_are_explained_and_the_stated_score_is_true() {
         let papers = DEFAULT.iter().map(|name| paper(name).unwrap_or_else(|_| panic!("{name}")));
         let result = reproduce_all(papers.collect(), ReproduceArgs::SEED);
         let mut missed = Vec::new();
@@ -252,8 +252,8 @@ mod tests {
             score.order_violations,
             score.orders - score.orders_compared
         );
-        let readme = include_str!("../../../../README.md");
-        let readme: Vec<&str> = readme.split_whitespace().collect();
-        assert!(readme.join(" ").contains(&says), "README.md must say: {says}");
+        let page = include_str!("../../../../docs/papers.md");
+        let page: Vec<&str> = page.split_whitespace().collect();
+        assert!(page.join(" ").contains(&says), "docs/papers.md must say: {says}");
     }
 }

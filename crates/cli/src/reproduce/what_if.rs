@@ -41,7 +41,7 @@ pub(super) static WHAT_IFS: [WhatIf; 10] = [
         explains: &["thesis-t57-traps"],
     },
     // "x265 often cannot fully utilize its cores [...] In this case, the benchmark might be scheduled in parallel on the
-    // same core" (SYSTOR 4.2). More than the mean of its waits nobody published. Of the three programs of DIM 2 only
+    // same core" (SYSTOR 4.2). More than the mean of its waits no one published. Of the three programs of DIM 2 only
     // Apache is simulated; MySQL and SQLite wait for disks.
     WhatIf {
         says: "x265 lacked work for twice as long",

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 
 /// What a run would do.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// `scx` or `affinity`.
     pub mode: Mode,
     /// The wide CPUs at the start; `None` if the load decides.
@@ -32,7 +32,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// The plan as text of at most `width` columns.
-    pub(super) fn text(&self, width: usize) -> String {
+    pub(crate) fn text(&self, width: usize) -> String {
         let mut text = wrap("mode         ", &self.mode.to_string(), width);
         let wide = match &self.wide_cpus {
             None if self.mode == Mode::Affinity => "auto: one core".to_string(),
@@ -73,7 +73,7 @@ fn describe(mark: &ResolvedMark) -> String {
 }
 
 /// The plan for `config` on this machine, or why there is none.
-pub(super) fn check(config: &Config, facts: &Facts) -> Result<Plan, Failure> {
+pub(crate) fn check(config: &Config, facts: &Facts) -> Result<Plan, Failure> {
     let topology = &facts.topology;
     let wide_cores = layout::wide_cores(topology, &config.wide_cpus)?;
     let is_auto = config.wide_cpus == WideCpus::Auto;
@@ -126,7 +126,7 @@ pub(super) fn affinity_note(config: &Config, facts: &Facts) -> Option<String> {
 
 /// Refuses a run that would drop settings of control groups which are in force on this machine; a note if the user
 /// accepts that.
-pub(super) fn group_note(mode: Mode, ignore: bool) -> Result<Option<String>, Failure> {
+pub(crate) fn group_note(mode: Mode, ignore: bool) -> Result<Option<String>, Failure> {
     if mode != Mode::Scx {
         return Ok(None);
     }

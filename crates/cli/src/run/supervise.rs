@@ -16,6 +16,7 @@ use sched::config::Config;
 use sched::lane::Lane;
 use sched::scx::{Ended, Fault};
 
+use super::notify::Manager;
 use crate::command::{Supervised, exit_code, watch_signals};
 use crate::failure::{Failure, unwritable};
 use crate::stats::Lines;
@@ -57,8 +58,9 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
     let signals = watch_signals()?;
     run.times.as_deref().map_or(Ok(()), check_writable)?;
     let lane = Lane::start(run.config.clone(), run.fault)?;
+    let started = started(&lane);
     if !run.quiet {
-        tell(&started(&lane));
+        tell(&started);
         run.notes.iter().for_each(|note| tell(note));
     }
     if !run.command.is_empty() {
@@ -69,8 +71,11 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
     let mut supervisor = Supervisor {
         command: Supervised::start(&run.command, run.plain_glibc, signals)?,
         statistics: run.stats.map(|interval| Statistics::new(interval, run.json, &lane)),
+        manager: Manager::from_environment(),
     };
+    supervisor.manager.ready(&started);
     let end = supervisor.wait(&lane)?;
+    supervisor.manager.stopping();
     let ended = lane.stop();
     match end {
         End::Scheduler(ended) => Err(supervisor.scheduler_lost(&ended)),
@@ -91,11 +96,13 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
 struct Supervisor {
     command: Supervised,
     statistics: Option<Statistics>,
+    manager: Manager,
 }
 
 impl Supervisor {
     fn wait(&mut self, lane: &Lane) -> Result<End, Failure> {
         loop {
+            self.manager.alive();
             if self.command.is_stopped_within(PERIOD) {
                 return Ok(End::Signal);
             }

@@ -119,25 +119,37 @@ fn scan_found(path: &Path, options: &Options, scan: &mut Scan) {
     }
 }
 
-/// Scans the files that a process has mapped as code, and with `jit` the code that comes from none.
-pub(super) fn scan_process(
-    pid: u32,
+/// Scans the files that processes have mapped as code, each once, and with `jit` the code that comes from none.
+pub(super) fn scan_processes(
+    pids: &[u32],
     jit: bool,
     options: &Options,
     scan: &mut Scan,
 ) -> Result<(), Failure> {
-    let mappings = memory::executable_mappings(pid).map_err(|error| cannot_look(pid, &error))?;
     let mut seen = HashSet::new();
-    for mapping in &mappings {
-        if let Origin::File { path, identity } = &mapping.origin
-            && seen.insert(identity)
-        {
-            scan_mapped(pid, mapping, path, options, scan);
+    for &pid in pids {
+        let mappings =
+            memory::executable_mappings(pid).map_err(|error| cannot_look(pid, &error))?;
+        for mapping in &mappings {
+            if let Origin::File { path, identity } = &mapping.origin
+                && seen.insert(identity.clone())
+            {
+                scan_mapped(pid, mapping, path, options, scan);
+            }
+        }
+        if jit {
+            scan_written(pid, &mappings, options, scan)?;
         }
     }
-    if !jit {
-        return Ok(());
-    }
+    Ok(())
+}
+
+fn scan_written(
+    pid: u32,
+    mappings: &[Mapping],
+    options: &Options,
+    scan: &mut Scan,
+) -> Result<(), Failure> {
     let symbols = memory::perf_map(pid).map_or(Vec::new(), |text| scan::parse_perf_map(&text));
     for mapping in mappings.iter().filter(|mapping| mapping.origin == Origin::Written) {
         let bytes = memory::read_mapping(pid, mapping).map_err(|error| cannot_look(pid, &error))?;

@@ -2,7 +2,7 @@
 //! `turbolane scan`: which functions of programs and libraries can raise the licence level.
 //!
 //! Reads files, folders, or the executable memory of a process ([`input`]), and writes marks for
-//! `turbolane run` ([`marks`]). Changes nothing, needs no root but for other users' processes.
+//! `turbolane run` ([`marks`]). Changes nothing, needs root only for other users' processes.
 
 mod input;
 mod marks;
@@ -29,9 +29,11 @@ pub(crate) struct ScanArgs {
     /// Programs, libraries, objects, archives, and folders of them
     #[arg(value_name = "FILE|DIR", required_unless_present = "pid")]
     paths: Vec<PathBuf>,
-    /// Scan what a running process has mapped as code
+    /// Scan what running processes have mapped as code, a file that several have mapped once; files of your own
+    /// come first
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
-    pid: Option<u32>,
+    #[arg(num_args = 1.., value_delimiter = ',')]
+    pid: Vec<u32>,
     /// With --pid: also scan code that comes from no file, such as the output of JIT compilers
     #[arg(long, requires = "pid")]
     jit: bool,
@@ -77,7 +79,7 @@ Examples:
   turbolane scan /usr/lib/x86_64-linux-gnu/libcrypto.so.3
   turbolane scan --level 2 --top 0 ./server      all heavy AVX-512, AMX
   turbolane scan --sort density libx265.so.199   where it is densest
-  turbolane scan --pid $(pidof java) --jit       a process and its compiled code
+  turbolane scan --pid $(pidof java) --jit       also their compiled code
   turbolane scan --level 2 /opt/app              all programs in a folder
   turbolane scan --level 2 --marks wide.marks libfoo.so
   sudo turbolane run --marks wide.marks -- ./server";
@@ -121,9 +123,7 @@ pub(crate) fn main(args: &ScanArgs) -> Result<ExitCode, Failure> {
     for path in &args.paths {
         input::scan_path(path, &options, &mut scan)?;
     }
-    if let Some(pid) = args.pid {
-        input::scan_process(pid, args.jit, &options, &mut scan)?;
-    }
+    input::scan_processes(&args.pid, args.jit, &options, &mut scan)?;
     if let Some(path) = &args.marks {
         marks::write(path, &scan)?;
     }

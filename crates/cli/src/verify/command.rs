@@ -239,7 +239,7 @@ mod tests {
         pattern.parse::<Metric>().unwrap().find(output)
     }
 
-    /// Numbers of well-known programs are found, the last of several, and units may stand behind.
+    /// Numbers of well-known programs are found, the last of several, and units may follow.
     #[test]
     fn numbers_are_found() {
         assert_eq!(find("Requests/sec: {}", "x\nRequests/sec:   1234.56\nend\n"), Some(1234.56));

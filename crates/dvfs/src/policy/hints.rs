@@ -24,7 +24,7 @@ pub enum Heeds {
     Switches,
 }
 
-/// Raises the clock when told to, and else after a timeout.
+/// Raises the clock at a hint, otherwise after a timeout.
 #[derive(Clone, Debug)]
 pub struct Hints {
     heeds: Heeds,

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     /// Where every gap is as long, the weight moves to the thresholds that lose least: to 0 where
-    /// raising pays, to those behind the gap where it does not.
+    /// raising pays, to those after the gap where it does not.
     #[test]
     fn weight_moves_to_the_best() {
         for (length, is_best) in [(30.0, (|t| t == 0.0) as fn(f64) -> bool), (0.3, |t| t > 0.3)] {

@@ -77,14 +77,14 @@ pub struct Gap {
 /// Decides when the clock is raised.
 pub trait Policy {
     /// The core is steady at a level above the demand, and something has changed: the demand, the
-    /// level, a CPU has become idle or busy, or somebody said something. When is it raised, if
+    /// level, a CPU has become idle or busy, or someone said something. When is it raised, if
     /// nothing else changes? An answer replaces the one before; `None`: not at all.
     fn wait(&mut self, view: &View<'_>) -> Option<Raise>;
 
-    /// Somebody said something. [`Policy::wait`] follows if there is something to decide.
+    /// Someone said something. [`Policy::wait`] follows if there is something to decide.
     fn told(&mut self, _mark: Mark, _view: &View<'_>) {}
 
-    /// The demand has come back to the level that is granted or under way, or went above it.
+    /// The demand has come back to the level that is granted or requested, or went above it.
     fn risen(&mut self) {}
 
     /// A gap that [`Policy::wait`] was asked about is over.

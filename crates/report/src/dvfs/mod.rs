@@ -23,7 +23,7 @@ pub struct BreakEven {
     pub relax_time_ns: u64,
     /// Steps by active cores.
     pub steps: Vec<Step>,
-    /// Numbers that nobody published and the computation assumed.
+    /// Numbers that no one published and the computation assumed.
     pub assumed: Vec<String>,
 }
 
@@ -73,11 +73,11 @@ pub struct Replay {
     pub active_cores: usize,
     /// Clock by level.
     pub clock_khz: Vec<u32>,
-    /// The whole input beside the timelines.
+    /// Random seed.
     pub seed: u64,
     /// Policy by policy, what the others are compared with first.
     pub runs: Vec<ReplayRun>,
-    /// Numbers that nobody published and the simulation assumed.
+    /// Numbers that no one published and the simulation assumed.
     pub assumed: Vec<String>,
 }
 
@@ -100,7 +100,7 @@ pub struct ReplayRun {
     pub raises: u64,
     /// Changes to a lower clock.
     pub lowers: u64,
-    /// Time that the core stood still for them.
+    /// Time that the core was halted for them.
     pub halted_ns: u64,
     /// Time by granted level.
     pub level_ns: Vec<u64>,

@@ -14,7 +14,7 @@ const FRAME: &str = include_str!("frame.html");
 const STYLE: &str = include_str!("style.css");
 const UNITS: &str = include_str!("units.js");
 
-/// What tells one page from another.
+/// What distinguishes one page from another.
 pub(crate) struct Page<'a> {
     /// The subcommand that prints it.
     pub(crate) command: &'static str,
@@ -56,13 +56,13 @@ fn fill(template: &str, holes: &[(&str, String)]) -> String {
     page + rest
 }
 
-/// JSON that can stand in a script element: `</script>` and `<!--` in a string would end or change
+/// JSON that is safe in a script element: `</script>` and `<!--` in a string would end or change
 /// it. `<` occurs in JSON inside of strings only, where its escape means the same.
 fn in_script(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
 
-/// Text that can stand between tags.
+/// Text that is safe between tags.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

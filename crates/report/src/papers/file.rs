@@ -349,7 +349,7 @@ fn place(section: String, part: String, section_page: Option<u32>) -> Place {
     Place { section, part, section_page }
 }
 
-/// Units in which a quantity may stand.
+/// Units in which a quantity may be given.
 fn units(quantity: Quantity) -> &'static [&'static str] {
     match quantity {
         Quantity::Throughput => &["MB/s", "GiB/s", "GB/s", "1/s"],

@@ -117,7 +117,7 @@ impl Quantity {
     }
 }
 
-/// Where a figure stands.
+/// Where a figure is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// Section, e.g. `5.2.2`.
@@ -147,7 +147,7 @@ pub struct Config {
 pub struct Row {
     /// Its name; unique over all papers, e.g. `sfma-nginx-avx512-loss`.
     pub id: String,
-    /// Where it stands.
+    /// Where it is.
     pub place: Place,
     /// What was measured.
     pub quantity: Quantity,
@@ -194,7 +194,7 @@ impl Row {
 pub struct Series {
     /// Its name.
     pub id: String,
-    /// Where it stands.
+    /// Where it is.
     pub place: Place,
     /// What was measured.
     pub quantity: Quantity,
@@ -219,7 +219,7 @@ pub struct Series {
 pub struct Order {
     /// Its name.
     pub id: String,
-    /// Where it stands.
+    /// Where it is.
     pub place: Place,
     /// What is compared.
     pub quantity: Quantity,

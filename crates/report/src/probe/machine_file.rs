@@ -64,7 +64,7 @@ pub fn machine_file(report: &ProbeReport) -> Result<String, String> {
     Ok(text)
 }
 
-/// Whether a row's clock tells its level from the neighbouring one, or at least from scalar code's.
+/// Whether a row's clock distinguishes its level from the neighbouring one, or at least from scalar code's.
 fn counts(report: &ProbeReport, row: &Row, found: &Estimate) -> bool {
     let is_peer = |other: &&Row| other.class == "scalar" && other.cell.active == row.cell.active;
     let scalar = report.rows.iter().find(is_peer).and_then(|row| row.steady_khz);

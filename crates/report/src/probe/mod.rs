@@ -20,7 +20,7 @@ pub struct Estimate {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Repetitions behind it.
+    /// Repetitions that it rests on.
     pub n: usize,
 }
 
@@ -39,7 +39,7 @@ pub enum CountedFrom {
     Last,
     /// The first wide one.
     First,
-    /// Blocks of different lengths do not tell.
+    /// Blocks of different lengths do not show it.
     Unclear,
 }
 
@@ -50,7 +50,7 @@ pub struct ProbeReport {
     pub schema: u32,
     /// Brand string, or the id of a simulated CPU.
     pub machine: String,
-    /// The whole input beside the machine.
+    /// Random seed.
     pub seed: u64,
     /// Why the measurement is not complete; `null` if every interval is narrow enough.
     pub partial: Option<String>,
@@ -119,7 +119,7 @@ pub struct Row {
     pub throttle_ns: Option<Estimate>,
     /// Dispatch rate in it, over the settled one, per cycle.
     pub throttle_frac: Option<Estimate>,
-    /// The core stood still at the start for so long.
+    /// The core was halted at the start for so long.
     pub halt_ns: Option<Estimate>,
     /// From the start until it dispatches at the settled rate.
     pub full_ns: Option<Estimate>,
@@ -131,12 +131,12 @@ pub struct Row {
     pub relax_from_first_ns: Option<Estimate>,
     /// Which of the two is the same for short and long blocks; `null` without a relax time.
     pub counted_from: Option<CountedFrom>,
-    /// The core stood still for so long when the clock rose.
+    /// The core was halted for so long when the clock rose.
     pub raise_halt_ns: Option<Estimate>,
     /// Time after which the higher clock has paid for both changes (DIM 4.3); `null` if the clock
     /// does not fall.
     pub break_even_ns: Option<f64>,
-    /// What stands behind each `null`, and what to be careful about.
+    /// The reason for each `null`, and what to be careful about.
     pub notes: Vec<String>,
     /// The typical course of a repetition, for charts.
     pub course: Vec<Point>,

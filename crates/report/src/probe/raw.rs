@@ -35,7 +35,7 @@ pub struct Header {
     pub partial: Option<String>,
 }
 
-/// A dependency chain beside the others.
+/// A further dependency chain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chain {
     /// Its instruction.
@@ -50,7 +50,7 @@ pub struct Chain {
     pub why_not: Option<String>,
 }
 
-/// Somebody who counts the core's cycles, beside the chains.
+/// A counter of the core's cycles, besides the chains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Witness {
     /// `perf cycles` or `APERF/MPERF`.

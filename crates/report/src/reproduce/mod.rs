@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Published figures beside simulated ones: what `turbolane reproduce` says.
+//! Published figures next to simulated ones: what `turbolane reproduce` says.
 //!
 //! Problem: the papers print losses, gains, megabytes per second and rankings; a simulation of one
 //! configuration yields throughput, CPU time, a clock. Whoever computes one from the other by hand
@@ -52,7 +52,7 @@ pub enum Measure {
     LatencyMean,
 }
 
-/// Who answers: a simulation, or values that it left behind.
+/// Who answers: a simulation, or values that it kept.
 pub trait Simulated {
     /// A measure of a configuration; `None` if it was not simulated.
     fn measure(&self, config: &Config, measure: Measure) -> Option<f64>;
@@ -66,7 +66,7 @@ pub trait Simulated {
 
 /// The same experiments with something changed.
 pub struct Variation<'a> {
-    /// What, in words that stand behind "if".
+    /// What, in words that follow "if".
     pub change: &'a str,
     /// Who answers.
     pub simulated: Box<dyn Simulated + 'a>,
@@ -98,7 +98,7 @@ pub struct PaperResult {
     pub orders: Vec<OrderResult>,
 }
 
-/// One row beside ours.
+/// One row next to ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RowResult {
     /// As published.
@@ -120,7 +120,7 @@ pub struct RowResult {
 /// A miss in a changed experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WhatIf {
-    /// What was changed, in words that stand behind "if".
+    /// What was changed, in words that follow "if".
     pub change: String,
     /// What it yields: one value of a row, those of a ranking in its order.
     pub simulated: Vec<Option<f64>>,
@@ -128,14 +128,14 @@ pub struct WhatIf {
     pub explains: bool,
 }
 
-/// One ranking beside ours.
+/// One ranking next to ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OrderResult {
     /// As published.
     pub published: Order,
     /// Ours, in the published order, as measured; `null` where it was not simulated.
     pub simulated: Vec<Option<f64>>,
-    /// Whether ours stand in that order; `null` if a value is missing.
+    /// Whether ours are in that order; `null` if a value is missing.
     pub holds: Option<bool>,
     /// A changed experiment, of a violated one; `null` if there is none.
     pub what_if: Option<WhatIf>,
@@ -158,12 +158,12 @@ pub struct Score {
     pub orders_compared: u32,
     /// Of those: violated.
     pub order_violations: u32,
-    /// Rows outside of their tolerance and violated rankings that nobody explained.
+    /// Rows outside of their tolerance and violated rankings that no one explained.
     pub unexplained: u32,
 }
 
 impl Reproduction {
-    /// The papers' figures beside those of `simulated`.
+    /// The papers' figures next to those of `simulated`.
     pub fn new(papers: &[Paper], simulated: &dyn Simulated, seed: u64) -> Self {
         let results: Vec<_> = papers.iter().map(|paper| compare(paper, simulated)).collect();
         let mut score = Score::default();
@@ -257,7 +257,7 @@ fn rank(order: &Order, simulated: &dyn Simulated) -> OrderResult {
     OrderResult { published: order.clone(), simulated: ours, holds, what_if }
 }
 
-/// The values in the published order, and whether they stand in it.
+/// The values in the published order, and whether they are in it.
 fn ranked(order: &Order, simulated: &dyn Simulated) -> (Vec<Option<f64>>, Option<bool>) {
     let ours: Vec<_> = order
         .best_first

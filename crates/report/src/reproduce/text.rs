@@ -153,7 +153,7 @@ impl Score {
     }
 }
 
-/// Where a figure stands, short: the section, and the table or figure if it is in one.
+/// Where a figure is, short: the section, and the table or figure if it is in one.
 fn place(place: &Place) -> String {
     let part = place.part.split([';', ',']).map(str::trim).find(|part| *part != "text");
     match part {

@@ -29,7 +29,7 @@ pub enum Source {
     Address,
     /// An instruction calls it, or jumps there.
     Call,
-    /// It begins behind the padding that follows another function, and ends as functions do.
+    /// It begins after the padding that follows another function, and ends as functions do.
     Padding,
     /// Nothing but what the bytes look like: what is found there is attributed to no function.
     Guess,
@@ -176,7 +176,7 @@ impl Counts {
 /// A function.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Function {
-    /// Its name as people write it; `None` if the file does not tell.
+    /// Its name as people write it; `None` if the file does not say.
     pub name: Option<String>,
     /// Its name as linkers write it.
     pub symbol: Option<String>,
@@ -207,7 +207,7 @@ pub struct Function {
     pub heavy_frac: Option<f64>,
     /// Whether `heavy_frac` is that of a loop.
     pub in_loop: Option<bool>,
-    /// Natural loops; `None` if nobody looked: without heavy code of 256 bits, or too large.
+    /// Natural loops; `None` if no one looked: without heavy code of 256 bits, or too large.
     pub loops: Option<u32>,
     /// Returns that a dirty upper half reaches: `vzeroupper` is missing.
     pub dirty_returns: u32,

@@ -40,7 +40,7 @@ mod tests {
         assert!(page.contains("<title>&lt;/script&gt;"), "the title is text");
     }
 
-    /// The page asks nobody for anything: it names no address, and its policy forbids requests.
+    /// The page asks no one for anything: it names no address, and its policy forbids requests.
     #[test]
     fn nothing_is_fetched() {
         let page = SimReport::new("x", "x", 1, Vec::new()).html();

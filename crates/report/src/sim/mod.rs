@@ -25,7 +25,7 @@ pub struct SimReport {
     pub scenario: String,
     /// What it shows, in a sentence.
     pub about: String,
-    /// The whole input beside the scenario: the same seed gives the same report.
+    /// Random seed: the same scenario and seed give the same report.
     pub seed: u64,
     /// The runs, those of one machine together, what the others are compared with first.
     pub runs: Vec<SimRun>,
@@ -61,7 +61,7 @@ pub struct Machine {
     pub name: String,
     /// Names of its licence levels, level 0 first.
     pub levels: Vec<String>,
-    /// Numbers that nobody published and the simulation assumed.
+    /// Numbers that no one published and the simulation assumed.
     pub assumed: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ pub struct Load {
     pub reduced_frac: f64,
     /// How often one of its tasks was put onto a CPU.
     pub starts_per_s: f64,
-    /// Response times; `null` for a load that answers nobody.
+    /// Response times; `null` for a load that answers no one.
     pub latency: Option<Latency>,
 }
 
@@ -197,7 +197,7 @@ pub struct CoreTrack {
     pub at_ns: Vec<u64>,
     /// The granted level.
     pub level: Vec<u8>,
-    /// The clock; 0 while the core stands still.
+    /// The clock; 0 while the core is halted.
     pub clock_khz: Vec<u32>,
     /// Whether wide code waits for its licence at reduced dispatch.
     pub throttled: Vec<bool>,

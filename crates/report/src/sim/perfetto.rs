@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use super::{CoreTrack, CpuTrack, SimReport, SimRun, Timeline};
 use crate::trace_event::{Arg, TraceEvents, Track};
 
-/// Thread numbers of a run's cores, behind those of its CPUs: Perfetto sorts by them.
+/// Thread numbers of a run's cores, after those of its CPUs: Perfetto sorts by them.
 const CORES: u32 = 100_000;
 
 impl SimReport {

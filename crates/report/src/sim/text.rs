@@ -4,7 +4,7 @@
 use super::{Load, SimReport, SimRun};
 use crate::text::{Align, Table, duration, wrap};
 
-/// What stands where there is no value.
+/// What is shown where there is no value.
 const NONE: &str = "-";
 
 impl SimReport {

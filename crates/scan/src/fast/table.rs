@@ -108,7 +108,7 @@ const fn one() -> [Entry; 256] {
     fill(t, [0xff], Group5, MODRM)
 }
 
-/// By row: opcodes of one byte, those behind 0F, 0F 38, 0F 3A; each without a prefix, with 66, F3, F2.
+/// By row: opcodes of one byte, those after 0F, 0F 38, 0F 3A; each without a prefix, with 66, F3, F2.
 #[rustfmt::skip]
 pub(super) static TABLE: [[Entry; 256]; 16] = [
     one(),           one_66(),           [0; 256],  [0; 256],
@@ -288,7 +288,7 @@ const fn two_f2() -> [Entry; 256] {
     fill(t, [0x70, 0xc2], Sse, MODRM | IMM8)
 }
 
-/// Bytes of ModRM, SIB and displacement, by ModRM and the lowest three bits of the byte behind it: a SIB
+/// Bytes of ModRM, SIB and displacement, by ModRM and the lowest three bits of the byte after it: a SIB
 /// without base register has four bytes of displacement.
 pub(super) static OPERAND: [u8; 8 * 256] = {
     let mut t = [0; 8 * 256];

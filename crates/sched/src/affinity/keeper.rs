@@ -3,7 +3,7 @@
 //!
 //! Problem: what a daemon changed on other programs' threads outlives it. On `kill -9` it can
 //! restore nothing, and threads would stay confined to a part of the machine for as long as they
-//! live. (The library does restore, but only a thread that comes by; many never open a section
+//! live. (The library does restore, but only a thread that opens a section; many never open a section
 //! again.)
 //!
 //! Idea: a second process, the keeper, forked at the start, waits for the daemon's end, which it
@@ -45,7 +45,7 @@ use crate::hints::{Area, AreaView, Board, Registration};
 
 use super::handover;
 
-/// The mask of a registered thread, by its slot. All zero: nobody.
+/// The mask of a registered thread, by its slot. All zero: no one.
 #[repr(C)]
 struct Record {
     /// In the daemon's PID namespace; written last.
@@ -192,7 +192,7 @@ impl Shared {
         hashes.map(|hash| hash.load(Relaxed)).filter(|hash| *hash != 0).collect()
     }
 
-    /// Ends affinity mode: nobody narrows a mask any more, and masks of ours are undone. Doing it
+    /// Ends affinity mode: no one narrows a mask any more, and masks of ours are undone. Doing it
     /// twice, or in two processes, is harmless.
     fn restore_all(&self) {
         self.board.retire();

@@ -131,7 +131,7 @@ impl Drop for ControlServer {
     }
 }
 
-/// Makes answers until there is nobody to make them for.
+/// Makes answers until there is no one to make them for.
 fn answer_all(
     asked: &Receiver<Job<Request>>,
     replies: &Sender<Job<Vec<u8>>>,

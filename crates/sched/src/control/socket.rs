@@ -18,7 +18,7 @@ pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no memory of ours.
     let fd = check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor that no one else owns.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: no memory of ours.
     check(unsafe { libc::fchmod(fd, 0o600) })?;

@@ -128,7 +128,7 @@ fn survives_nonsense() {
     assert!(is_stats(ask(&served.connect(), &Request::Stats)));
 }
 
-/// A connected client keeps nobody waiting: neither the next one nor the stop.
+/// A connected client keeps no one waiting: neither the next one nor the stop.
 #[test]
 fn clients_that_stay_connected_hold_up_nobody() {
     let mut served = Served::new();

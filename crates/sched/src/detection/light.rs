@@ -46,7 +46,7 @@ pub struct Light {
 }
 
 impl Light {
-    /// Tells the module whether a process with these mappings can use code of `wide_level` at all, if that is
+    /// Reports to the module whether a process with these mappings can use code of `wide_level` at all, if that is
     /// new.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl Light {
         wide_level: u8,
         stop: &AtomicBool,
     ) -> bool {
-        // Of a file that is not read nobody hears when it changes.
+        // Of a file that is not read no one hears when it changes.
         let mut is_below = |file: &Mapping| {
             files.get(file).is_some_and(|known| known.read)
                 && self

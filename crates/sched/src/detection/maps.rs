@@ -89,7 +89,7 @@ fn without_zeros(range: &str) -> String {
     format!("{}-{}", short(start), short(end))
 }
 
-/// What follows the five fields and the blanks behind them; may hold blanks itself.
+/// What follows the five fields and the blanks after them; may hold blanks itself.
 fn name(line: &str) -> &str {
     let mut rest = line;
     for _ in 0..5 {

@@ -69,7 +69,7 @@ pub(super) fn resolve(
     found: &mut Found,
 ) -> Result<(), ScanError> {
     let opcode = (at - function.start) as u64;
-    // A REX prefix stands before the opcode and belongs to the instruction.
+    // A REX prefix is before the opcode and belongs to the instruction.
     let index = body.instructions.partition_point(|instruction| instruction.next_ip() <= opcode);
     if index == body.instructions.len() {
         found.leave(saves);
@@ -135,7 +135,7 @@ impl Body {
         Some(Self { instructions })
     }
 
-    /// Where to probe so that each way to the instruction at `index` is seen: the nearest place
+    /// Where to probe so that each path to the instruction at `index` is seen: the nearest place
     /// before it in a straight line, and the branches that lead between the two. Empty if there is
     /// none.
     fn before(&self, index: usize) -> Vec<u64> {
@@ -161,7 +161,7 @@ impl Body {
         });
         sites.extend(branches.map(|branch| branch.ip()));
         if straight.is_none() && falls_through {
-            // A way that no probe would see: better none at all than one that sometimes works.
+            // A path that no probe would see: better none at all than one that sometimes works.
             return Vec::new();
         }
         sites
@@ -186,7 +186,7 @@ impl Body {
 }
 
 /// Whether the kernel can execute it elsewhere: plain instructions on general registers. It knows
-/// more, but these are what stands before an `xgetbv` (arch/x86/kernel/uprobes.c).
+/// more, but these are what comes before an `xgetbv` (arch/x86/kernel/uprobes.c).
 fn can_be_probed(instruction: &Instruction) -> bool {
     matches!(
         instruction.mnemonic(),

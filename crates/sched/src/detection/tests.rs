@@ -67,7 +67,7 @@ fn the_nearest_that_can_be_probed() {
     assert_eq!(found, Found { sites: vec![], unverified: 1, unread: 0 });
 }
 
-/// Who jumps behind the site is seen at the jump.
+/// Who jumps past the site is seen at the jump.
 #[test]
 fn branches_to_xgetbv() {
     let body = "xor %ecx, %ecx\ntest %eax, %eax\nhere: jne again\nret\n\
@@ -86,7 +86,7 @@ fn bytes_that_only_look_like_it() {
     assert_eq!(found, Found::default());
 }
 
-/// Code that nobody says where it begins.
+/// Code that no one says where it begins.
 #[test]
 fn code_without_unwind_table_or_symbol() {
     let source = ".text\n.Lhidden: xor %ecx, %ecx\nxgetbv\nret\n";
@@ -94,7 +94,7 @@ fn code_without_unwind_table_or_symbol() {
     assert_eq!(found, Found { sites: vec![], unverified: 1, unread: 0 });
 }
 
-/// A table of constants behind a function, with code's bytes in it: a probe would change it.
+/// A table of constants after a function, with code's bytes in it: a probe would change it.
 #[test]
 fn data_between_functions() {
     let code =
@@ -223,7 +223,7 @@ fn hostile_functions_fail() {
     assert!(error.contains("more work"), "{error}");
 }
 
-/// A search that is under way ends when it is told to.
+/// A search in progress ends on request.
 #[test]
 fn slow_scans_are_stopped() {
     let bytes = repeated("0xb8, 0x0f, 0x01, 0xd0, 0x00", 1000);

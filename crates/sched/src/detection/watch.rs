@@ -33,7 +33,7 @@ impl Watch {
         self.look_until(device, &AtomicBool::new(false))
     }
 
-    /// The same until `stop` becomes true, which ends a scan that is under way too.
+    /// The same until `stop` becomes true, which ends a scan in progress too.
     pub fn look_until(&mut self, device: &Device, stop: &AtomicBool) -> Added {
         let names = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = names.filter_map(|name| name.file_name().to_str()?.parse().ok());

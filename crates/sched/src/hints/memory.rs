@@ -68,7 +68,7 @@ fn memfd<T>(name: &CStr, seals: i32) -> io::Result<(Shared<T>, OwnedFd)> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor that no one else owns.
     let file = unsafe { File::from_raw_fd(fd) };
     file.set_len(size_of::<T>() as u64)?;
     let shared = Shared::map(file.as_fd())?;
@@ -85,7 +85,7 @@ fn memfd<T>(name: &CStr, seals: i32) -> io::Result<(Shared<T>, OwnedFd)> {
 pub struct Board(Shared<page::Board>);
 
 impl Board {
-    /// A new board, and the descriptor to hand out: nobody can map it for writing any more.
+    /// A new board, and the descriptor to hand out: no one can map it for writing any more.
     pub fn memfd() -> io::Result<(Board, OwnedFd)> {
         let (shared, fd) = memfd(c"turbolane-hints", libc::F_SEAL_FUTURE_WRITE)?;
         Ok((Board(shared), fd))
@@ -117,7 +117,7 @@ impl Board {
         self.header.rest_below_ns.store(rest_below_ns, Relaxed);
     }
 
-    /// Says that nobody acts on the slots any more. Whatever the caller reads afterwards, of masks
+    /// Says that no one acts on the slots any more. Whatever the caller reads afterwards, of masks
     /// for instance, an application that still thought the board active has changed before, or will
     /// see this and undo it.
     pub fn retire(&self) {
@@ -231,7 +231,7 @@ mod tests {
         assert!(!seen.is_active());
     }
 
-    /// What one mapping of an area writes, another one reads; and nobody can cut the file.
+    /// What one mapping of an area writes, another one reads; and no one can cut the file.
     #[test]
     fn area_is_shared_and_cannot_be_cut() {
         let area = Area::memfd().unwrap();

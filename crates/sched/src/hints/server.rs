@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gives threads their slots on the hint page: the daemon's side of `turbolane_hint::protocol`.
 //!
-//! Problem: any program on the machine may connect, in any PID namespace, and say anything, or
-//! nothing, or that ten thousand times a second. The daemon must serve the honest ones within
-//! their 200 ms of patience.
+//! Problem: any program on the machine may connect, from any PID namespace, and send anything, or
+//! nothing, or ten thousand requests a second. The daemon must serve the honest ones within the
+//! 200 ms that they wait.
 //!
 //! Idea: one thread, and nothing in it waits for a peer. A connection is one request of 16 bytes
 //! and one reply; whoever sends something else is cut off, whoever sends nothing is cut off after
 //! 200 ms. There are 64 connections at most; one more replaces the oldest of the user who has most, so that those who
 //! connect and stay silent cannot keep out those who speak at once.
 //!
-//! Who a thread is, the kernel says, not the peer: the process and its user by SO_PEERCRED (in our PID
-//! namespace), the thread by searching that process for the number that the thread knows itself by
-//! (`hw::task::look_up`). So no peer can register threads of a process that is not its own. That no number has
-//! passed to another process meanwhile is checked at the end (SO_PEERPIDFD, Linux 6.5; without it by start times).
+//! The kernel says who a thread is, not the peer: the process and its user by SO_PEERCRED (in our PID
+//! namespace), the thread by a search of that process for the number that the thread has in its own
+//! namespace (`hw::task::look_up`). So no peer can register threads of another process. At the end the
+//! daemon checks that no number has passed to another process meanwhile (SO_PEERPIDFD, Linux 6.5; otherwise start times).
 //!
-//! A search is needed for processes in containers alone, and reads /proc once per thread, 20 us each. It is done in steps:
+//! Only processes in containers need a search, which reads /proc once per thread, 20 us each. It is done in steps:
 //! a few threads per round, while others are served; one search per user at a time, the users in turn.
 //!
 //! Areas are made before they are needed, many at a time: to make one takes as long as the scheduler's programs may run,
@@ -79,7 +79,7 @@ pub struct Registration {
     pub slot: u32,
 }
 
-/// Told of each registration before the thread is answered, in the server's thread; also when a
+/// Called at each registration before the thread is answered, in the server's thread; also when a
 /// thread registers again. An error refuses the thread.
 pub type OnRegister = Box<dyn Fn(Registration) -> io::Result<()> + Send>;
 
@@ -101,13 +101,13 @@ struct Desk {
     slots: Slots,
     /// By number; one that is free is kept until its number is given again.
     areas: HashMap<u32, Area>,
-    /// Nobody has had them yet.
+    /// No one has had them yet.
     spare: HashMap<u32, Area>,
     new_areas: NewAreas,
     on_register: OnRegister,
 }
 
-/// Somebody who has connected and has not been answered yet.
+/// Someone who has connected and has not been answered yet.
 struct Peer {
     socket: OwnedFd,
     since: Instant,
@@ -132,7 +132,7 @@ impl Living for InProc {
 }
 
 impl HintServer {
-    /// Listens at `path`, whose folder is made if need be. Fails with `AddrInUse` if somebody else
+    /// Listens at `path`, whose folder is made if need be. Fails with `AddrInUse` if someone else
     /// listens there; a socket whose owner is gone is replaced.
     pub fn start(
         path: &Path,
@@ -166,7 +166,7 @@ impl HintServer {
         })
     }
 
-    /// Tells another one from now on, beginning with all threads that are registered and live: for
+    /// Calls another one from now on, beginning with all threads that are registered and live: for
     /// a scheduler that was loaded anew, with the same board and areas. Their slots stay what they are.
     pub fn hand_over(&self, on_register: OnRegister) {
         let mut desk = lock(&self.desk);
@@ -183,7 +183,7 @@ impl Drop for HintServer {
         }
         let is_ours = |file: &fs::Metadata| (file.st_dev(), file.st_ino()) == self.identity;
         if fs::symlink_metadata(&self.path).is_ok_and(|file| is_ours(&file)) {
-            let _ = fs::remove_file(&self.path); // nobody to tell; the next server replaces it
+            let _ = fs::remove_file(&self.path); // no one to report to; the next server replaces it
         }
     }
 }
@@ -258,7 +258,7 @@ impl Desk {
         let slot = self.slot(given.slot)?;
         slot.tid.store(0, Release);
         if given.is_new {
-            // What the last owner left. The same thread's stays: it tells our masks from others, and how
+            // What the last owner left. The same thread's stays: it distinguishes our masks from others, and how
             // fast the thread is to be.
             slot.narrowed.iter().for_each(|hash| hash.store(0, Relaxed));
             slot.target_q10.store(0, Relaxed);
@@ -296,7 +296,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Between requests: has areas made before somebody must wait for one. If that fails, the next who needs one is told.
+    /// Between requests: has areas made before someone must wait for one. If that fails, the next request gets the error.
     fn stock_up(&mut self) {
         if self.spare.len() <= SPARE_AREAS / 2 {
             let _ = self.make_spare_areas(None);
@@ -413,7 +413,7 @@ fn accept_all(listener: &OwnedFd, peers: &mut Vec<Peer>) {
         let fd =
             unsafe { libc::accept4(listener.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), flags) };
         if fd >= 0 {
-            // SAFETY: a new descriptor that nobody else owns.
+            // SAFETY: a new descriptor that no one else owns.
             let socket = unsafe { OwnedFd::from_raw_fd(fd) };
             if let Some((tgid, uid)) = process_of(&socket) {
                 if peers.len() == PEERS_MAX {
@@ -490,7 +490,7 @@ fn is_peer_there(socket: &OwnedFd) -> bool {
     if result != 0 {
         return Error::last_os_error().raw_os_error() == Some(libc::ENOPROTOOPT);
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor that no one else owns.
     let process = unsafe { OwnedFd::from_raw_fd(fd) };
     let mut ended = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one local entry.
@@ -576,7 +576,7 @@ fn socket() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor that no one else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -70,7 +70,7 @@ impl Setup {
 }
 
 /// Areas are there before anybody asks, many made at once; one that could not be made is made when it is needed, and
-/// whoever needed it is told if it still cannot.
+/// whoever needed it gets the error if it still cannot.
 #[test]
 fn areas_are_made_ahead() {
     let folder = tempfile::tempdir().unwrap();
@@ -258,7 +258,7 @@ fn silent_peers_do_not_block_others() {
     assert_eq!(setup.reply_to(&request().to_bytes()).unwrap().status, 0);
 }
 
-/// Who hangs up before the reply, or says its request twice, harms nobody.
+/// Who hangs up before the reply, or says its request twice, harms no one.
 #[test]
 fn rude_peers_harm_nobody() {
     let setup = Setup::new();
@@ -378,7 +378,7 @@ fn socket_file_comes_and_goes() {
     drop(setup.folder);
 }
 
-/// A second server is told that there is one; a dead one's socket is replaced; another file is not.
+/// A second server is refused because there is one; a dead one's socket is replaced; another file is not.
 #[test]
 fn second_server_fails() {
     let setup = Setup::new();

@@ -59,7 +59,7 @@ pub(super) struct Given {
     pub is_new_area: bool,
 }
 
-/// Tells whether a thread or a process (by its first thread) still is what it was.
+/// Decides whether a thread or a process (by its first thread) still is what it was.
 pub(super) trait Living {
     fn thread(&self, thread: Thread) -> bool;
     fn process(&self, process: Process) -> bool;

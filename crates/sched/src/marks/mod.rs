@@ -32,7 +32,6 @@
 mod elf;
 mod error;
 mod list;
-mod near;
 mod site;
 
 pub use error::MarkError;

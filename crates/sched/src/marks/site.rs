@@ -15,7 +15,7 @@ use iced_x86::{
 
 use super::Emulation;
 
-/// How many instructions may stand between the entry and the site.
+/// How many instructions may be between the entry and the site.
 pub const MAX_SKIPPED: usize = 3;
 
 /// The five-byte nop that compilers and the kernel use: `nopl 0(%rax,%rax,1)`.
@@ -24,7 +24,7 @@ const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 /// An instruction to probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Site {
-    /// Its place behind the entry, bytes.
+    /// Its place after the entry, bytes.
     pub at: usize,
     /// Instructions before it.
     pub skipped: usize,
@@ -126,7 +126,7 @@ fn may_be_skipped(
     !is_wide && !writes_kept
 }
 
-/// True if a branch of the function leads behind the entry, up to and including the site.
+/// True if a branch of the function leads past the entry, up to and including the site.
 fn has_branch_into_prologue(code: &[u8], site: usize) -> bool {
     if site == 0 {
         return false;
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(found(&[&NOP5, &[RET]], OLD), None, "stepped before 6.18");
     }
 
-    /// The common prologue: the push behind endbr64.
+    /// The common prologue: the push after endbr64.
     #[test]
     fn walks_over_harmless_instructions() {
         assert_eq!(found(&[&ENDBR64, &[0x41, 0x57, RET]], OLD), Some((4, 1)));
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(found(&[mov, mov, mov, mov, &[0x53, RET]], OLD), None);
     }
 
-    /// A return probe behind a moved stack pointer would replace the wrong word.
+    /// A return probe after a moved stack pointer would replace the wrong word.
     #[test]
     fn does_not_skip_what_moves_the_stack_pointer_fail() {
         for bytes in [
@@ -244,7 +244,7 @@ mod tests {
         // mov eax, r8d only reads it
         let reads = [0x44, 0x89, 0xc0, 0x53, RET];
         assert!(cheap_site(&reads, OLD, Some(argument_register(5))).is_some());
-        // what is behind the site may write it
+        // what follows the site may write it
         let later = [0x53, 0x45, 0x89, 0xc8, RET];
         assert!(cheap_site(&later, OLD, Some(argument_register(5))).is_some());
     }
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(found(&[&[0xc5, 0xf9, 0xfe, 0xc0], &[0x53, RET]], OLD), Some((4, 1)));
     }
 
-    /// A loop back to the site would raise the event once per turn, one behind it over it.
+    /// A loop back to the site would raise the event once per turn, one after it would skip it.
     #[test]
     fn refuses_sites_that_are_jumped_to_fail() {
         // endbr64; l: push rbx; pop rbx; dec edi; jne l; ret

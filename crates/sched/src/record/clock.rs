@@ -19,9 +19,9 @@ use crate::error::{Error, Result};
 
 /// Time between two beats: the tick of CONFIG_HZ=250, which a busy CPU has anyway.
 pub(super) const BEAT_NS: u64 = 4_000_000;
-/// Time between two beats that is told: one was missed.
+/// Time between two beats that is recorded: one was missed.
 pub(super) const STALL_NS: u64 = 2 * BEAT_NS;
-/// Time between two looks at a level: no more than what it is held behind wide code (670 us on Skylake-SP), to a
+/// Time between two looks at a level: no more than what it is held after wide code (670 us on Skylake-SP), to a
 /// round number.
 pub(super) const LEVELS_NS: u64 = 1_000_000;
 

@@ -48,7 +48,7 @@ impl Lane {
 /// Watches the classes.
 pub(super) struct Classes {
     bss: MapHandle,
-    /// What was told last, by CPU.
+    /// What was recorded last, by CPU.
     told: Vec<u8>,
 }
 

@@ -69,7 +69,7 @@ impl Slots {
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map`, and nobody else has a pointer into it.
+        // SAFETY: mapped by `map`, and no one else has a pointer into it.
         unsafe { libc::munmap(self.base.cast(), self.bytes) };
     }
 }

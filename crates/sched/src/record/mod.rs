@@ -51,7 +51,7 @@ pub const BUFFERS_BYTES_MAX: usize = 1 << 30;
 /// Age at which an event is written. A record is made in well under a microsecond; a virtual CPU may be
 /// halted in the middle.
 const HOLD_NS: u64 = 10_000_000;
-/// How often the file is brought up to date, lost events are told and the lane's classes are looked at.
+/// How often the file is brought up to date, lost events are recorded and the lane's classes are looked at.
 const FLUSH_PERIOD: Duration = Duration::from_secs(1);
 
 /// Who is recorded.
@@ -86,7 +86,7 @@ pub struct Options {
     pub stalls: bool,
     /// Marked functions.
     pub marks: Vec<ResolvedMark>,
-    /// Sections that begin in one function and end in another; numbered behind the marks.
+    /// Sections that begin in one function and end in another; numbered after the marks.
     pub sections: Vec<Section>,
     /// Bytes of a CPU's log and ring: a power of two, and a page or more; `None`: see [`BUFFER_BYTES`].
     pub buffer_bytes: Option<usize>,
@@ -113,7 +113,7 @@ struct Output<W: Write> {
 }
 
 impl<W: Write> Output<W> {
-    /// Most goes this way, so nothing is moved: what a record tells is written from where it was made.
+    /// Most records go here, so nothing is moved: what a record says is written from where it was made.
     fn record(&mut self, record: &Record) -> std::result::Result<(), TraceError> {
         let Output { events, writer } = self;
         events.tell(record, |tid, what| writer.push_what(record.at_ns, record.cpu, tid, what))
@@ -232,7 +232,7 @@ impl<W: Write> Recorder<W> {
     /// Ends the recording: what was written to, how it ended, and its bytes.
     ///
     /// Programs are detached one after another, for a second on a slow machine: those that are left
-    /// record wake-ups whose switches nobody sees any more. So nothing after the first counts.
+    /// record wake-ups whose switches no one sees any more. So nothing after the first counts.
     pub fn stop(mut self) -> Result<(W, End, u64)> {
         let end_ns = monotonic_ns();
         self.programs.detach();
@@ -277,7 +277,7 @@ impl<W: Write> Recorder<W> {
     }
 
     /// What the kernel left out, because a program ran on its CPU already. It does not say on which; they
-    /// are told for CPU 0.
+    /// are recorded for CPU 0.
     fn tell_skipped(&self, at_ns: u64) {
         let events = self.programs.skipped();
         if events > 0 {
@@ -308,7 +308,7 @@ fn read_rings(maps: &[MapHandle], order: &Rc<RefCell<Order>>) -> Result<RingBuff
     builder.build().map_err(failed)
 }
 
-/// Tells who is there, at the moment of the begin.
+/// Records who is there when the recording begins.
 fn tell_tasks(
     programs: &Programs,
     followed: &HashSet<u32>,

@@ -29,7 +29,7 @@ use crate::scx::test_run;
 const BUFFER_BYTES_MIN: usize = 4096;
 const RING_BYTES_MIN: usize = 4096;
 
-/// What may be recorded beside what the user asks for.
+/// What may be recorded in addition to what the user requests.
 #[derive(Clone, Copy)]
 struct Wanted {
     /// Changes of affinities.
@@ -56,7 +56,7 @@ impl Programs {
         lane: Option<&MapHandle>,
         counters: Option<levels::Opened>,
     ) -> Result<(Self, Logs, Vec<MapHandle>)> {
-        // Some kernels know the function whose exit tells of affinities, and let nobody watch it (seen:
+        // Some kernels know the function whose exit reports affinities, and let no one watch it (seen:
         // -EPERM on a 6.18 without direct ftrace calls). Then affinities are those of the begin.
         let wanted = |affinities| Wanted { affinities, levels: counters.is_some() };
         let room = Room::of(options, nr_cpus);

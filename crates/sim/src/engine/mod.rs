@@ -85,7 +85,7 @@ pub enum RunError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CpuState {
     Idle,
-    /// On its way out of idling; `wake_ns` is when it is there.
+    /// Leaving the idle state; `wake_ns` is when it is there.
     Waking,
     Busy,
     Offline,

@@ -22,7 +22,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         self.cores.iter().map(|core| core.license.level()).collect()
     }
 
-    /// For so long no CPU executes anything, nothing arrives and nobody wakes; only licences go on.
+    /// For so long no CPU executes anything, nothing arrives and no one wakes; only licences go on.
     ///
     /// The scheduler sees that time has passed and takes it for the running tasks': what follows is to
     /// be looked at for a moment, in a copy of the run.
@@ -55,7 +55,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         }
     }
 
-    /// The core's licence until then, while nobody asks for anything.
+    /// The core's licence until then, while no one asks for anything.
     fn rest(&mut self, core: usize, until_ns: u64) {
         let times = &self.platform.times;
         let license = &mut self.cores[core].license;

@@ -28,7 +28,7 @@ pub enum Action {
 /// How a simulation runs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The whole input beside workload and machine.
+    /// Random seed.
     pub seed: u64,
     /// How long at most.
     pub duration_ns: u64,

@@ -17,11 +17,11 @@ const STEPS_MAX: u32 = 100_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub born_ns: u64,
-    /// Who waits for the answer; `u32::MAX` for nobody.
+    /// Who waits for the answer; `u32::MAX` for no one.
     pub client: u32,
 }
 
-/// Nobody waits for the answer.
+/// No one waits for the answer.
 const NO_CLIENT: u32 = u32::MAX;
 
 #[derive(Clone, Debug, Default)]
@@ -342,7 +342,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
     }
 }
 
-/// Steps after which somebody else may run: what is owed is worked off before, unless it is so
+/// Steps after which someone else may run: what is owed is worked off before, unless it is so
 /// little that it may wait until the task runs again (`carried_q`).
 fn gives_up_the_cpu(step: &Step) -> bool {
     matches!(

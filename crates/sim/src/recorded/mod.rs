@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Recordings of real machines before the checkers that judge simulations ([`crate::check`]).
+//! Recordings of real machines, judged by the checkers of simulations ([`crate::check`]).
 //!
-//! Problem: the checkers know what a simulation says: every task from its begin, every change when it
-//! happens. A recording begins in the middle, and says what the scheduler takes a task for at its
-//! switches only.
+//! Problem: a simulation reports every task from its begin, and every change when it happens. A recording
+//! begins in the middle, and has a task's type only at its switches.
 //!
-//! Idea: nothing is a violation that was not seen. A task that is first seen running has just started, one that
+//! Idea: only what was seen can be a violation. A task that is first seen running has just started, one that
 //! starts without a wake-up was woken at that moment. A type counts from the switch that records it. A
 //! task that may not migrate now is one whose affinity is its CPU.
 //!
 //! What can be checked depends on who scheduled: order and liveness always; class, wide first and work conservation
-//! where the lane's scheduler ran, whose promises they are. The kernel's own scheduler leaves CPUs idle for
-//! some milliseconds beside waiting tasks, and may.
+//! where the lane's scheduler ran, which promises them. The kernel's own scheduler may leave CPUs idle for
+//! some milliseconds while tasks wait.
 //!
 //! Hidden tasks: some kernels let no program watch what certain tasks do (seen: process 1 of a virtual machine
 //! whose kernel shields it). They start and wake, and never stop; what runs next is not reported either. A task
@@ -66,13 +65,13 @@ pub struct Verdict {
     pub lane: bool,
     /// Where the lane's classes changed, and the check ended.
     pub until_ns: Option<u64>,
-    /// Time that was not judged because CPUs stood still.
+    /// Time that was not judged because CPUs were stalled.
     pub stalls: StallSum,
     /// What could not be seen, and so was not judged.
     pub hidden: Hidden,
 }
 
-/// Tasks whose stops the kernel tells nobody.
+/// Tasks whose stops the kernel does not report.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Hidden {
     /// Their numbers.
@@ -98,11 +97,11 @@ struct Task {
     kernel: bool,
     lane: Option<Lane>,
     affinity: Mask,
-    /// Its affinity is told as the CPU that it may not leave now.
+    /// Its affinity is recorded as the CPU that it may not leave now.
     bound: bool,
-    /// Its number has ended: it has, but for its last switch, or goes on under another.
+    /// Its number has ended: it has ended except for its last switch, or goes on under another.
     exited: bool,
-    /// A stop of it was told: it is not hidden.
+    /// A stop of it was recorded: it is not hidden.
     told: bool,
 }
 
@@ -111,7 +110,7 @@ struct Task {
 struct Cpu {
     runs: Option<u32>,
     since_ns: u64,
-    /// A name was told here, of a task that did not seem to run here: perhaps the running one's new number.
+    /// A name was recorded here, of a task that did not seem to run here: perhaps the running one's new number.
     named: Option<u32>,
 }
 
@@ -130,7 +129,7 @@ pub struct Judge {
     next_id: Tid,
     tasks: HashMap<u32, Task>,
     cpus: Vec<Cpu>,
-    /// Affinities are known at all times; else nobody is accused for where it runs.
+    /// Affinities are known at all times; else no one is accused for where it runs.
     affinities: bool,
     until_ns: Option<u64>,
     lost: u64,
@@ -141,7 +140,7 @@ pub struct Judge {
 
 impl Judge {
     /// For a recording that says this of itself, and has these stalls. The bounds count from its begin, as its
-    /// times will be told.
+    /// times will be recorded.
     pub fn new(info: &Info, stalls: Stalls, bounds: Bounds) -> Result<Self, Unjudged> {
         if !info.everybody {
             return Err(Unjudged::SomeTasks);
@@ -236,7 +235,7 @@ impl Judge {
         self.checker.happened(self.now_ns, &what);
     }
 
-    /// A task that is met. Without a parent it may run everywhere until its affinity is told.
+    /// A task that is met. Without a parent it may run everywhere until its affinity is recorded.
     fn create(&mut self, tid: u32, kernel: bool, affinity: Option<Mask>) {
         let affinity = affinity.unwrap_or_else(|| Mask::full(self.nr_cpus));
         let id = self.next_id;
@@ -322,7 +321,7 @@ impl Judge {
         }
     }
 
-    /// What the scheduler takes the task for, as a switch tells it.
+    /// What the scheduler takes the task for, as a switch records it.
     fn lane(&mut self, tid: u32, lane: Option<Lane>) {
         let task = self.task(tid);
         let Some(now) = lane.filter(|_| task.lane != lane) else { return };
@@ -404,7 +403,7 @@ impl Judge {
         } else if !told {
             self.stopped_unseen(at, runs);
             if let Some(task) = self.tasks.get(&tid) {
-                // Its wait ended while nobody saw it.
+                // Its wait ended while no one saw it.
                 self.checker.excuse(self.now_ns, task.id);
             }
             return false;
@@ -412,7 +411,7 @@ impl Judge {
         true
     }
 
-    /// A task whose number another one may have taken; else it was found behind a hidden one, and has called
+    /// A task whose number another one may have taken; else it was found after a hidden one, and has called
     /// itself something else.
     fn has_ended(&self, tid: u32) -> bool {
         let state = self.tasks.get(&tid).map(|task| task.state);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The time of a machine whose CPUs stop from time to time.
 //!
-//! Problem: a virtual CPU that its host does not run looks like a broken promise: it idles beside a task that
-//! was sent to it, or runs a guest beside wide work, for as long as the host pleases. No bound is right for
+//! Problem: a virtual CPU that its host does not run looks like a broken promise: it idles while a task waits that
+//! was sent to it, or runs a guest while wide work waits, for as long as the host likes. No bound is right for
 //! that: one that forgives the host forgives the scheduler.
 //!
 //! Idea: the clock that the checkers see stops while any CPU does. What one CPU leaves undone can be what
@@ -32,7 +32,7 @@ pub struct Stalls {
 pub struct StallSum {
     /// How many.
     pub stalls: u64,
-    /// Time in which at least one CPU stood still: it was not judged.
+    /// Time in which at least one CPU was stalled: it was not judged.
     pub total_ns: u64,
     /// The longest.
     pub longest_ns: u64,
@@ -65,7 +65,7 @@ impl Stalls {
     }
 }
 
-/// Tells the time since the begin, less the stalls. For times that do not go back.
+/// The time since the begin, excluding stalls. For times that do not go back.
 pub(super) struct Clock {
     start_ns: u64,
     spans: Vec<(u64, u64)>,
@@ -91,7 +91,7 @@ impl Clock {
 mod tests {
     use super::*;
 
-    /// The clock stands still while any CPU does, and stalls that overlap count once.
+    /// The clock stops while any CPU does, and stalls that overlap count once.
     #[test]
     fn the_clock_stands_still() {
         let mut stalls = Stalls::default();

@@ -152,7 +152,7 @@ fn children_inherit_affinities() {
 }
 
 /// exec by a thread that is not its process's first: it goes on under the number of the process, whether
-/// the end of its old one is told before its next switch or behind it.
+/// the end of its old one is recorded before its next switch or after it.
 #[test]
 fn exec_of_a_thread_changes_its_number() {
     let before = [
@@ -183,7 +183,7 @@ fn exec_of_a_thread_changes_its_number() {
     assert!(!judge(false, &[&before[..], &rest].concat()).unwrap().hidden.tids.is_empty());
 }
 
-/// A task whose stops are never told is not judged, nor is the wait that ended behind it; the verdict says
+/// A task whose stops are never recorded is not judged, nor is the wait that ended after it; the verdict says
 /// so.
 #[test]
 fn hidden_tasks_are_counted() {
@@ -191,7 +191,7 @@ fn hidden_tasks_are_counted() {
         wake(1050, 8),
         wake(1060, 7),
         switch(1100, 0, IDLE, (7, None)),
-        // 8 has run since 1200 at the latest, as nobody saw.
+        // 8 has run since 1200 at the latest, as no one saw.
         switch(9000, 0, (8, None, Why::Sleeps), (0, None)),
         switch(9100, 0, IDLE, (7, None)),
         switch(9200, 0, IDLE, (0, None)),
@@ -202,7 +202,7 @@ fn hidden_tasks_are_counted() {
     assert_eq!(verdict.hidden, hidden);
 }
 
-/// A task that runs behind a hidden one, and gives itself a name, has not called exec in its place.
+/// A task that runs after a hidden one, and gives itself a name, has not called exec in its place.
 #[test]
 fn names_behind_hidden_tasks_are_names() {
     let events = [
@@ -217,7 +217,7 @@ fn names_behind_hidden_tasks_are_names() {
     assert!(verdict.result.is_ok() && verdict.hidden.stops == 2, "{verdict:?}");
 }
 
-/// A task that tells some of its stops has to tell all, before and afterwards.
+/// A task with some of its stops recorded has to have all, before and afterwards.
 #[test]
 fn missing_stops_fail() {
     let stops = [
@@ -233,7 +233,7 @@ fn missing_stops_fail() {
     assert_eq!(broken(false, &later), "order");
 }
 
-/// Where affinities are not recorded, nobody is accused for where it runs.
+/// Where affinities are not recorded, no one is accused for where it runs.
 #[test]
 fn unknown_affinities_are_not_judged() {
     let info = Info { everybody: true, cpus: "0-1".into(), start_ns: 1000, ..Info::default() };
@@ -243,7 +243,7 @@ fn unknown_affinities_are_not_judged() {
     assert!(judge.finish(2000).unwrap().result.is_ok());
 }
 
-/// What a scheduler leaves undone while a CPU stands still is not its fault; the rest of it is. The time of
+/// What a scheduler leaves undone while a CPU is stalled is not its fault; the rest of it is. The time of
 /// the fault is the recording's.
 #[test]
 fn stalls_excuse() {

@@ -7,7 +7,7 @@
 //! interval of 6 ms, scaled by its weight, after it got its slice; a waking task preempts the CPU
 //! with the latest deadline.
 //!
-//! **Core scheduling** (SYSTOR 6.1, Li): tasks that have told of wide code, and all others, never run
+//! **Core scheduling** (SYSTOR 6.1, Li): tasks that have announced wide code, and all others, never run
 //! on siblings of one core at the same time. A core belongs to the kind of task that runs on it;
 //! a CPU whose queue holds only the other kind idles. When the first of the other kind has been
 //! late for a slice, the core changes hands: both siblings finish, then the kind changes.
@@ -26,7 +26,7 @@ use crate::trace::Sink;
 #[derive(Clone, Debug)]
 struct DeadlineTask {
     turn: Turn,
-    /// It has told of wide code.
+    /// It has announced wide code.
     wide: bool,
 }
 
@@ -220,7 +220,7 @@ impl Scheduler for Deadline {
         }
         let mut queue = std::mem::take(&mut self.queue);
         let task = queue.take(|task| self.may(sys, cpu, kind, task));
-        // a change of hands may find that nobody of that kind is left
+        // a change of hands may find that no one of that kind is left
         let task = task.or_else(|| {
             let kind = self.kind_for(sys, cpu);
             queue.take(|task| self.may(sys, cpu, kind, task))

@@ -62,7 +62,7 @@ impl Slices {
         }
     }
 
-    /// Whether somebody else's turn has come: `load` tasks share the CPU, who runs has done so for `ran_ns` and
+    /// Whether someone else's turn has come: `load` tasks share the CPU, who runs has done so for `ran_ns` and
     /// is `ahead_ns` ahead of who is next.
     fn is_over(self, load: usize, ran_ns: i64, ahead_ns: i64) -> bool {
         match self {

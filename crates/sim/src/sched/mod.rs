@@ -70,7 +70,7 @@ pub enum Act {
     WideBegin(u8),
     /// It ends.
     WideEnd {
-        /// How long what follows stays scalar, 0 = not told.
+        /// How long what follows stays scalar, 0 = not stated.
         rest_ns: u64,
     },
     /// Into a system call.

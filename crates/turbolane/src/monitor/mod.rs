@@ -337,7 +337,7 @@ impl AllRows {
 }
 
 impl Row {
-    /// Adds another thread's row to this one, which nobody writes meanwhile.
+    /// Adds another thread's row to this one, which no one writes meanwhile.
     fn merge(&self, other: &Row) {
         for (to, from) in [
             (&self.count, &other.count),
@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(monitor.end(region), Err(MonitorError::NotBegun));
     }
 
-    /// Two monitors in turns do not mix, and one that is gone leaves no rows behind.
+    /// Two monitors in turns do not mix, and one that is gone leaves no rows.
     #[test]
     fn monitors_do_not_mix() {
         let kept = Monitor::new();

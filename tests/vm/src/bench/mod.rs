@@ -15,6 +15,7 @@ mod experiment;
 mod groups;
 mod handover;
 mod hints;
+mod kills;
 mod large;
 mod layered;
 mod lib_locks;
@@ -48,6 +49,7 @@ pub const ALL: &[Case] = &[
     Case::bench("waits", waits::longest).virtual_time().limit_s(1800),
     Case::bench("waits-llcs", waits::imbalances).topology("sockets=2,cores=2").limit_s(600),
     Case::bench("attacks", attacks::run).limit_s(3000),
+    Case::bench("kills", kills::run).limit_s(10_000),
     Case::bench("groups", groups::run).virtual_time().limit_s(900),
     Case::bench("registration", registration::run).limit_s(900),
     Case::bench("wakeups", wakeups::run).limit_s(1200).peers(&["scx_layered"]),

@@ -76,33 +76,51 @@ pub fn kill_9() -> Result<()> {
     Ok(())
 }
 
-/// kill -9 at moments spread over a run's start and life, by a fixed seed: as many as two minutes allow. Each time
-/// the kernel's scheduler is back, and at the end a run starts and stops as if nothing had been.
-pub fn kill_9_any_moment() -> Result<()> {
+/// Kills of the loader, and the moments at which they came.
+pub struct Kills {
+    /// All of them.
+    pub kills: u32,
+    /// While the kernel had the lane's scheduler enabled.
+    pub while_enabled: u32,
+}
+
+/// kill -9 at moments spread over a run's start and life, by a fixed seed, while `more` says so of the kills so far.
+/// After each the kernel's own scheduler is back; after the last a run starts and stops as if nothing had been.
+pub fn kill_at_any_moment(mut more: impl FnMut(u32) -> bool) -> Result<Kills> {
     const SEED: u64 = 0x7475_7262_6f31_3900;
-    const BUDGET: Duration = Duration::from_secs(120);
-    const LATEST_MS: u64 = 8000; // a start takes about half of it in a quiet guest
-    println!("seed {SEED:#x}");
-    let (start, mut state, mut kills) = (Instant::now(), SEED, 0);
-    let mut killed_up = 0;
-    while start.elapsed() < BUDGET {
+    let lane_arguments = ["--mode", "scx", "--wide-cpus", "2-3"];
+    let start = Instant::now();
+    Lane::start(&lane_arguments)?.stop()?;
+    let latest = start.elapsed().max(Duration::from_secs(1));
+    println!("seed {SEED:#x}, kills within {latest:?} of the start");
+    let (mut state, mut done) = (SEED, Kills { kills: 0, while_enabled: 0 });
+    while more(done.kills) {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let after = Duration::from_millis((state >> 33) % LATEST_MS);
-        let lane = Lane::spawn(&["--mode", "scx", "--wide-cpus", "2-3"])?;
+        let after = Duration::from_millis((state >> 33) % latest.as_millis() as u64);
+        let lane = Lane::spawn(&lane_arguments)?;
         std::thread::sleep(after);
-        killed_up += u32::from(scx_state() == "enabled");
+        done.while_enabled += u32::from(scx_state() == "enabled");
         lane.signal(libc::SIGKILL);
         let end = lane.wait()?;
-        ensure!(end.code == 128 + libc::SIGKILL, "kill {kills}, after {after:?}: {end:?}");
+        ensure!(end.code == 128 + libc::SIGKILL, "kill {}, after {after:?}: {end:?}", done.kills);
         scx_is("disabled")?;
-        kills += 1;
+        done.kills += 1;
     }
-    println!("{kills} kills, {killed_up} of them while the scheduler was enabled");
-    ensure!(kills > 1, "too slow a guest for two kills");
-    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
+    println!("{} kills, {} while the scheduler was enabled", done.kills, done.while_enabled);
+    let lane = Lane::start(&lane_arguments)?;
     turbolane(&["ctl", "status"])?;
-    lane.stop().map(drop)
+    lane.stop()?;
+    Ok(done)
+}
+
+/// As many kills as two minutes allow.
+pub fn kill_9_any_moment() -> Result<()> {
+    const BUDGET: Duration = Duration::from_secs(120);
+    let start = Instant::now();
+    let done = kill_at_any_moment(|_| start.elapsed() < BUDGET)?;
+    ensure!(done.kills > 1, "too slow a guest for two kills");
+    Ok(())
 }
 
 /// The second loader is refused with a reason, and the first is not disturbed.

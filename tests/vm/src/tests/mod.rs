@@ -10,7 +10,7 @@ pub mod groups;
 pub mod hint_attacks;
 mod isolated;
 mod license_counters;
-mod lifecycle;
+pub mod lifecycle;
 mod limits;
 pub mod marks;
 mod perf_script;

@@ -161,7 +161,7 @@ mod tests {
         checks(model, &facts()).iter().map(|check| check.status).collect()
     }
 
-    /// A published CPU shows all effects, with its own figures, and is told to be another than this one.
+    /// A published CPU shows all effects, with its own figures, and is reported to be another than this one.
     #[test]
     fn a_published_cpu_shows_all_effects() {
         let model = CpuModel::built_in("xeon-gold-6130").unwrap().unwrap();

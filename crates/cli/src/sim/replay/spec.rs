@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// A mistake is told with what would be right.
+    /// The error for a mistake says what would be right.
     #[test]
     fn mistakes_are_explained() {
         for (text, why, next) in [

@@ -20,7 +20,7 @@
 //! | or at any context switch, with a slice of its own for wide tasks | THESIS 4.4 |
 //! | or some time after it became wide | SYSTOR 3.3 |
 //! | scalar tasks go to idle CPUs that are not wide first; one that has just become scalar is fetched by such a CPU | THESIS 4.2; SFMA 3.2 |
-//! | else nobody leaves a wide CPU because a better one is idle | follows from MuQSS: only queued tasks are taken |
+//! | else no one leaves a wide CPU because a better one is idle | follows from MuQSS: only queued tasks are taken |
 //! | automatic sizing | `sizing.rs` |
 //!
 //! Limits: one machine-wide queue per type, as in `deadline.rs`. The penalty on deadlines of scalar

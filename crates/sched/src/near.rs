@@ -6,7 +6,7 @@ const SUGGESTIONS: usize = 3;
 
 /// Up to three of `names` that resemble `wanted`: by edit distance (at most a third of the
 /// length), and names that contain it or are contained in it. Best first.
-pub(super) fn near_names<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub(crate) fn near_names<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let lower = wanted.to_lowercase();
     let mut found: Vec<(usize, &str)> = names
         .filter(|name| !name.is_empty())
@@ -15,6 +15,14 @@ pub(super) fn near_names<'a>(wanted: &str, names: impl Iterator<Item = &'a str>)
     found.sort_unstable();
     found.dedup();
     found.into_iter().take(SUGGESTIONS).map(|(_, name)| name.to_string()).collect()
+}
+
+/// What was probably meant, as the start of advice: `did you mean "slice"? If not, `. Empty if nothing resembles it.
+pub(crate) fn did_you_mean<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String {
+    match near_names(wanted, names).first() {
+        Some(near) => format!("did you mean \"{near}\"? If not, "),
+        None => String::new(),
+    }
 }
 
 fn distance_if_near(wanted: &str, name: &str) -> Option<usize> {
@@ -26,7 +34,7 @@ fn distance_if_near(wanted: &str, name: &str) -> Option<usize> {
             return Some(distance);
         }
     }
-    // Behind every name that is merely mistyped: a fragment of a longer one.
+    // After every name that is merely mistyped: a fragment of a longer one.
     let fragment = wanted.len() >= 4 && (name.contains(wanted) || wanted.contains(name));
     fragment.then_some(limit + difference).filter(|_| name.len() >= 4)
 }

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The Debian package of a staged root, by dpkg's own tools.
+//!
+//! What the programs need comes from `dpkg-shlibdeps`, which reads their libraries and the symbols that they use. It
+//! names the packages of the machine that builds: a package that is built on Debian 12 installs on 13 and later, where
+//! the libraries' new packages provide the old names; not the other way round.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{commit_time, stage};
+use crate::repo;
+
+/// The scripts and other files that dpkg keeps about the package.
+const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
+
+/// Packs `root`; the file's path.
+pub(super) fn pack(root: &Path, work: &Path, version: &str) -> Result<PathBuf> {
+    // Beside the files, and not among them: the tarball takes the same root.
+    let tree = work.join("deb");
+    if tree.exists() {
+        fs::remove_dir_all(&tree).with_context(|| format!("cannot empty {}", tree.display()))?;
+    }
+    stage::run(Command::new("cp").arg("--archive").arg(root).arg(&tree))?;
+    let files = files(root)?;
+    let about = tree.join("DEBIAN");
+    fs::create_dir(&about).with_context(|| format!("cannot make {}", about.display()))?;
+    let from = repo::root().join("dist/deb");
+    for script in SCRIPTS {
+        stage::run(Command::new("install").arg("-m755").arg(from.join(script)).arg(&about))?;
+    }
+    stage::run(Command::new("install").arg("-m644").arg(from.join("triggers")).arg(&about))?;
+    let bytes: u64 =
+        files.iter().map(|file| Ok(file.symlink_metadata()?.len())).sum::<Result<_>>()?;
+    let control = fs::read_to_string(from.join("control"))?
+        .replace("@version@", version)
+        .replace("@size_kib@", &bytes.div_ceil(1024).to_string())
+        .replace("@depends@", &depends(root, work)?);
+    fs::write(about.join("control"), control)?;
+    fs::write(about.join("md5sums"), md5sums(root, &files)?)?;
+    let deb = work.join(format!("turbolane_{version}_amd64.deb"));
+    let mut build = Command::new("dpkg-deb");
+    build.args(["--build", "--root-owner-group", "-Zxz"]).arg(&tree).arg(&deb);
+    stage::run(build.env("SOURCE_DATE_EPOCH", commit_time()?))?;
+    Ok(deb)
+}
+
+/// All files and links below `root`, in the order of their names.
+fn files(root: &Path) -> Result<Vec<PathBuf>> {
+    let listed = repo::output(
+        "find",
+        &[&root.display().to_string(), "(", "-type", "f", "-o", "-type", "l", ")"],
+    )?;
+    let mut files: Vec<PathBuf> = listed.lines().map(PathBuf::from).collect();
+    files.sort();
+    Ok(files)
+}
+
+fn md5sums(root: &Path, files: &[PathBuf]) -> Result<String> {
+    let relative = files
+        .iter()
+        .filter(|file| !file.is_symlink())
+        .filter_map(|file| file.strip_prefix(root).ok());
+    let summed = Command::new("md5sum").args(relative).current_dir(root).output()?;
+    ensure!(summed.status.success(), "md5sum failed");
+    Ok(String::from_utf8_lossy(&summed.stdout).into_owned())
+}
+
+/// The packages that the programs and libraries need, as a line of `control`.
+fn depends(root: &Path, work: &Path) -> Result<String> {
+    // dpkg-shlibdeps wants to be in a source package.
+    let source = work.join("shlibdeps");
+    fs::create_dir_all(source.join("debian"))?;
+    fs::write(
+        source.join("debian/control"),
+        "Source: turbolane\n\nPackage: turbolane\nArchitecture: amd64\n",
+    )?;
+    let mut command = Command::new("dpkg-shlibdeps");
+    command.args(["-O", "--warnings=0"]).current_dir(&source);
+    for file in files(root)? {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !file.is_symlink() && (file.ends_with(stage::COMMAND) || name.contains(".so")) {
+            command.arg(file);
+        }
+    }
+    let printed = command.output().context("cannot start dpkg-shlibdeps; install dpkg-dev")?;
+    let text = String::from_utf8_lossy(&printed.stdout);
+    let line = text.lines().find_map(|line| line.strip_prefix("shlibs:Depends="));
+    let line = line.with_context(|| {
+        format!("dpkg-shlibdeps names no packages: {}", String::from_utf8_lossy(&printed.stderr))
+    })?;
+    ensure!(line.contains("libc6"), "dpkg-shlibdeps does not name the C library: {line}");
+    Ok(line.to_owned())
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `./x package`: what users install, as a Debian package and as a tarball of the command.
+//!
+//! The programs are those of the release build, which the guests' tests run too, without their symbols: what is shipped
+//! is what was tested. [`stage`] lays them out as they are on a machine, [`deb`] and [`tarball`] pack that; [`purge`]
+//! installs the package into a fresh Debian root and compares the root before and after.
+
+mod deb;
+mod purge;
+mod stage;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::repo;
+use crate::results::{BenchResult, Better, Outside};
+
+/// The most that the command may have, in units of 1,000,000 bytes, like all sizes of packages.
+const BINARY_MB_MAX: f64 = 15.0;
+
+/// What was built.
+pub(crate) struct Built {
+    pub(crate) deb: PathBuf,
+    tarball: PathBuf,
+    /// Size of the command, stripped.
+    binary_bytes: u64,
+}
+
+/// Builds both and prints where they are and how large.
+pub(crate) fn main() -> Result<ExitCode> {
+    let built = build()?;
+    for path in [&built.deb, &built.tarball] {
+        println!("{:>6.1} MB  {}", mb(size(path)?), path.display());
+    }
+    println!("{:>6.1} MB  of which the command, installed", mb(built.binary_bytes));
+    ensure!(built.fits(), "the command is larger than {BINARY_MB_MAX} MB");
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Built {
+    fn fits(&self) -> bool {
+        mb(self.binary_bytes) <= BINARY_MB_MAX
+    }
+}
+
+/// Builds the package and the tarball.
+pub(crate) fn build() -> Result<Built> {
+    let work = repo::target().join("package");
+    fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
+    let root = work.join("root");
+    stage::stage(&root)?;
+    let version = env!("CARGO_PKG_VERSION");
+    let deb = deb::pack(&root, &work, version)?;
+    let tarball = tarball(&root, &work, version)?;
+    let binary_bytes = size(&root.join(stage::COMMAND))?;
+    Ok(Built { deb, tarball, binary_bytes })
+}
+
+/// The stage `package` of `./x test`: what it found, and whether all is well.
+pub(crate) fn check() -> Result<(bool, String, String)> {
+    let built = build()?;
+    let found = purge::differences(&built.deb)?;
+    let note = format!(
+        "command {:.1} MB, {} differences after purge",
+        mb(built.binary_bytes),
+        found.len()
+    );
+    Ok((built.fits() && found.is_empty(), note, found.join("\n")))
+}
+
+/// What `./x bench ship` measures.
+pub(crate) const OUTSIDE: [Outside; 1] =
+    [Outside { group: "ship", name: "package", measure: |_| measure() }];
+
+fn measure() -> Result<Vec<BenchResult>> {
+    let built = build()?;
+    let differences = purge::differences(&built.deb)?;
+    differences.iter().for_each(|difference| eprintln!("after purge: {difference}"));
+    let result = |name: &str, value: f64, unit: &str| BenchResult {
+        name: name.into(),
+        value,
+        unit: unit.into(),
+        better: Better::Lower,
+        n: 1,
+        min: value,
+        max: value,
+        baseline: None,
+    };
+    Ok(vec![
+        result("ship.binary_mb", mb(built.binary_bytes), "MB"),
+        result("ship.purge_differences", differences.len() as f64, "differences"),
+    ])
+}
+
+/// The command with its pages, completions, unit and an example of its settings, for machines without a package.
+fn tarball(root: &Path, work: &Path, version: &str) -> Result<PathBuf> {
+    let name = format!("turbolane-{version}-x86_64-linux");
+    let packed = work.join(format!("{name}.tar.gz"));
+    let mut tar = Command::new("tar");
+    tar.args(["--create", "--gzip", "--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
+    tar.arg(format!("--mtime=@{}", commit_time()?)).arg(format!("--transform=s,^usr,{name},"));
+    tar.arg("--file").arg(&packed).arg("--directory").arg(root).arg("--exclude=*.3.gz");
+    tar.args([stage::COMMAND, "usr/share", stage::UNIT]);
+    let done = repo::logged(&mut tar, "tarball")?;
+    ensure!(done.success, "tar failed: {}", done.text);
+    Ok(packed)
+}
+
+/// When the commit was made: the same sources give the same package.
+fn commit_time() -> Result<String> {
+    repo::output("git", &["log", "-1", "--format=%ct"])
+}
+
+fn size(path: &Path) -> Result<u64> {
+    Ok(path.metadata().with_context(|| format!("cannot find {}", path.display()))?.len())
+}
+
+fn mb(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
