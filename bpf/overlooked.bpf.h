@@ -10,15 +10,6 @@
  * may be bound to busy ones. */
 #define TL_LOOK_AHEAD 8
 
-static __always_inline bool any_idle(void)
-{
-	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
-	bool any = !bpf_cpumask_empty(idle);
-
-	scx_bpf_put_idle_cpumask(idle);
-	return any;
-}
-
 /* Kick the shard's other CPUs that are between task and idle: they may have looked
  * too early; and those that are idle beside tasks pinned to them. */
 __noinline int tl_kick_those_between(u32 shard)
@@ -97,7 +88,7 @@ static __always_inline void look_after_queued(struct tl_cpu *c, u64 which)
 			tl_kick_those_between(shard);
 		}
 	}
-	if (!which || !any_idle())
+	if (!which || !is_any_idle())
 		return;
 	bpf_for(shard, 0, nr_shards) {
 		if (which >> (shard & (TL_SHARDS_MAX - 1)) & 1)

@@ -359,17 +359,15 @@ static __always_inline void compete(struct rival *r, struct task_ctx *tc,
 	r->key_ns = key_in(&tc->t, id, &load, slice_ns, now_ns);
 }
 
-/* Look through the queues for a task for the CPU. */
-enum found {
-	FOUND_TASK,
-	FOUND_PREV, /* something waits, but prev is to go on, if it can */
-	FOUND_NOTHING,
-};
-
-static __always_inline enum found look(struct tl_cpu *c, struct rival *r)
+/* Look through the queues for a task for the CPU. Not static: so the verifier looks
+ * at it once. */
+__noinline int tl_look(struct tl_cpu *c, struct rival *r)
 {
-	u32 nr_steps = tl_nr_steps(c->class & 3), step, left = TAKEN_NONE;
+	u32 nr_steps, step, left = TAKEN_NONE;
 
+	if (!c || !r)
+		return TAKEN_PREV;
+	nr_steps = tl_nr_steps(c->class & 3);
 	c->looks++;
 	bpf_for(step, 0, nr_steps) {
 		u32 taken;
@@ -379,34 +377,31 @@ static __always_inline enum found look(struct tl_cpu *c, struct rival *r)
 			break;
 		taken = take_step(c, r, step);
 		if (taken == TAKEN_TASK)
-			return FOUND_TASK;
+			return TAKEN_TASK;
 		left |= taken;
 	}
 	if (left == TAKEN_NONE &&
 	    (r->side >= TL_NR_SIDES || r->step + 1 == nr_steps))
-		return FOUND_NOTHING;
-	return FOUND_PREV;
+		return TAKEN_NONE;
+	return TAKEN_PREV;
 }
 
 /* Take a task for the CPU; arrivals is the sum read before, of its own shard if
- * prev could go on. Whether prev is to go on, if it can. Not static: the verifier
- * looks at it once. */
-__noinline int tl_take(struct tl_cpu *c, struct rival *r, u64 arrivals)
+ * prev could go on. Whether prev is to go on, if it can. */
+static __always_inline bool take(struct tl_cpu *c, struct rival *r,
+				 u64 arrivals)
 {
-	enum found found;
+	u32 taken = tl_look(c, r);
 	u64 watched;
 
-	if (!c || !r)
-		return true;
-	found = look(c, r);
-	if (found != FOUND_NOTHING)
-		return found != FOUND_TASK;
+	if (taken != TAKEN_NONE)
+		return taken != TAKEN_TASK;
 	look_after_queued(c, 0);
 	watched = watch_arrivals(r->side >= TL_NR_SIDES, c->shard);
 	if (watched != arrivals) {
-		found = look(c, r);
-		if (found != FOUND_NOTHING)
-			return found != FOUND_TASK;
+		taken = tl_look(c, r);
+		if (taken != TAKEN_NONE)
+			return taken != TAKEN_TASK;
 	}
 	c->quiet_at = watched;
 	return true;
@@ -439,7 +434,7 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 	tl_turns_end(&c->turns);
 	if (!stays)
 		arrivals = be_between(c);
-	if (!quiet && !tl_take(c, &r, arrivals))
+	if (!quiet && !take(c, &r, arrivals))
 		return;
 	if (!stays || !prev)
 		return;

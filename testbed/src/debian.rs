@@ -4,16 +4,17 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
-use crate::{apt, process};
+use crate::{apt, cache, process};
 
 /// Installed files that nobody reads: they would make up a quarter of a root.
 const LEFT_OUT: [&str; 4] =
     ["/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/man/*"];
 
 /// Installs the packages, a list by commas, of these suites into an empty or
-/// absent folder, without [`LEFT_OUT`]; the first suite is the root's own. Needs root.
+/// absent folder, without [`LEFT_OUT`]; the first suite is the root's own. Needs root. If it fails, the folder is
+/// removed.
 pub(crate) fn install(suites: &[&str], packages: &str, root: &Path, log: &Path) -> Result<()> {
     install_without(&LEFT_OUT, suites, packages, root, log)
 }
@@ -26,6 +27,9 @@ pub(crate) fn install_without(
     root: &Path,
     log: &Path,
 ) -> Result<()> {
+    // SAFETY: geteuid takes nothing and cannot fail.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    ensure!(is_root, "only root can make a Debian root folder; run this command as root once");
     // mmdebstrap mounts into the new root. In a mount namespace of its own
     // those mounts vanish with it, whatever becomes of the process.
     let mut command = Command::new("unshare");
@@ -46,5 +50,9 @@ pub(crate) fn install_without(
     }
     // Time stamps inside do not depend on the day of the build.
     command.env("SOURCE_DATE_EPOCH", "0").env("LC_ALL", "C");
-    process::run_logged(&mut command, log)
+    let installed = process::run_logged(&mut command, log);
+    if installed.is_err() {
+        cache::remove(root)?;
+    }
+    installed
 }

@@ -5,9 +5,9 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
-use crate::cache::{self, Cache};
+use crate::cache::Cache;
 use crate::debian;
 use crate::versions::Versions;
 
@@ -23,15 +23,7 @@ pub fn fresh_root(cache: &Cache) -> Result<PathBuf> {
     let (suite, packages) = (pins.guest.suite.as_str(), pins.fresh.packages.join(","));
     let what = format!("root for the package's test (Debian {suite}, about a minute)");
     cache.get("fresh-root", &[RECIPE, suite, &packages], &what, |root| {
-        // SAFETY: geteuid takes nothing and cannot fail.
-        let is_root = unsafe { libc::geteuid() } == 0;
-        ensure!(is_root, "only root can make a Debian root folder; run it as root once");
         // Complete, as on a user's machine: where pages are left out, dpkg changes its lists of other packages.
-        let log = cache.log("fresh-root");
-        let installed = debian::install_without(&[], &[suite], &packages, root, &log);
-        if installed.is_err() {
-            cache::remove(root)?;
-        }
-        installed
+        debian::install_without(&[], &[suite], &packages, root, &cache.log("fresh-root"))
     })
 }

@@ -127,17 +127,7 @@ fn prepare(cache: &Cache, kernel: &Kernel) -> Result<PathBuf> {
     let inputs = [RECIPE, &sources, &packages];
     let what = format!("build root for modules of {} (about a minute)", kernel.release);
     cache.get("module-root", &inputs, &what, |root| {
-        // SAFETY: geteuid takes nothing and cannot fail.
-        let is_root = unsafe { libc::geteuid() } == 0;
-        ensure!(
-            is_root,
-            "only root can make a Debian root folder; run `./x vm build` as root once"
-        );
-        let installed = debian::install(&suites, &packages, root, &cache.log("module-root"));
-        if installed.is_err() {
-            cache::remove(root)?;
-        }
-        installed?;
+        debian::install(&suites, &packages, root, &cache.log("module-root"))?;
         fs::create_dir_all(root.join(SOURCES)).context("cannot make the folder for sources")?;
         fs::create_dir_all(root.join("proc")).context("cannot make the folder for /proc")
     })

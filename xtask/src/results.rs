@@ -72,6 +72,20 @@ pub(crate) struct Baseline {
     pub(crate) value: f64,
 }
 
+/// A result of so many runs that gave one value.
+pub(crate) fn exact(name: &str, value: f64, unit: &str, n: u64, better: Better) -> BenchResult {
+    BenchResult {
+        name: name.to_owned(),
+        value,
+        unit: unit.to_owned(),
+        better,
+        n,
+        min: value,
+        max: value,
+        baseline: None,
+    }
+}
+
 /// The report of what was measured in a lab.
 pub(crate) fn report(group: &str, lab: &Lab, mut results: Vec<BenchResult>) -> Result<Report> {
     results.sort_by(|a: &BenchResult, b| a.name.cmp(&b.name));

@@ -138,7 +138,7 @@ impl Machine {
         true
     }
 
-    /// `tl_take`.
+    /// `take`.
     fn take(&self) -> bool {
         let arrivals = self.arrivals.load(LOAD);
         if self.look() {

@@ -38,7 +38,7 @@ pub(super) fn pack(root: &Path, work: &Path, version: &str) -> Result<PathBuf> {
     let control = fs::read_to_string(from.join("control"))?
         .replace("@version@", version)
         .replace("@size_kib@", &bytes.div_ceil(1024).to_string())
-        .replace("@depends@", &depends(root, work)?);
+        .replace("@depends@", &depends(&files, work)?);
     fs::write(about.join("control"), control)?;
     fs::write(about.join("md5sums"), md5sums(root, &files)?)?;
     let deb = work.join(format!("turbolane_{version}_amd64.deb"));
@@ -70,7 +70,7 @@ fn md5sums(root: &Path, files: &[PathBuf]) -> Result<String> {
 }
 
 /// The packages that the programs and libraries need, as a line of `control`.
-fn depends(root: &Path, work: &Path) -> Result<String> {
+fn depends(files: &[PathBuf], work: &Path) -> Result<String> {
     // dpkg-shlibdeps wants to be in a source package.
     let source = work.join("shlibdeps");
     fs::create_dir_all(source.join("debian"))?;
@@ -80,7 +80,7 @@ fn depends(root: &Path, work: &Path) -> Result<String> {
     )?;
     let mut command = Command::new("dpkg-shlibdeps");
     command.args(["-O", "--warnings=0"]).current_dir(&source);
-    for file in files(root)? {
+    for file in files {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if !file.is_symlink() && (file.ends_with(stage::COMMAND) || name.contains(".so")) {
             command.arg(file);

@@ -15,8 +15,9 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 
+pub(crate) use self::purge::why_not;
 use crate::repo;
-use crate::results::{BenchResult, Better, Outside};
+use crate::results::{BenchResult, Better, Outside, exact};
 
 /// The most that the command may have, in units of 1,000,000 bytes, like all sizes of packages.
 const BINARY_MB_MAX: f64 = 15.0;
@@ -79,16 +80,7 @@ fn measure() -> Result<Vec<BenchResult>> {
     let built = build()?;
     let differences = purge::differences(&built.deb)?;
     differences.iter().for_each(|difference| eprintln!("after purge: {difference}"));
-    let result = |name: &str, value: f64, unit: &str| BenchResult {
-        name: name.into(),
-        value,
-        unit: unit.into(),
-        better: Better::Lower,
-        n: 1,
-        min: value,
-        max: value,
-        baseline: None,
-    };
+    let result = |name, value, unit| exact(name, value, unit, 1, Better::Lower);
     Ok(vec![
         result("ship.binary_mb", mb(built.binary_bytes), "MB"),
         result("ship.purge_differences", differences.len() as f64, "differences"),

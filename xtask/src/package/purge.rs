@@ -24,6 +24,19 @@ const SESSION: &str = include_str!("purge.sh");
 /// Between the two states.
 const DIVIDER: &str = "== after the purge ==";
 
+/// What a container needs of this machine.
+const NEEDS: &str = r#"d=$(mktemp -d); trap 'rmdir "$d"' EXIT; mount -t cgroup2 cgroup2 "$d"
+mkdir "$d/turbolane-look-$$"; rmdir "$d/turbolane-look-$$"; umount "$d""#;
+
+/// Why no container can be made here, such as within another one; `None` if it can.
+pub(crate) fn why_not() -> Result<Option<String>> {
+    let mut look = Command::new("unshare");
+    look.args(["--mount", "--propagation", "private", "--pid", "--fork", "--cgroup"]);
+    let done = look.args(["sh", "-euc", NEEDS]).output().context("cannot execute unshare")?;
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    Ok((!done.status.success()).then(|| format!("no container here: {}", stderr.trim())))
+}
+
 /// What purging the package leaves that was not there before, or takes away.
 pub(super) fn differences(deb: &Path) -> Result<Vec<String>> {
     let cache = testbed::Cache::open()?;

@@ -8,8 +8,7 @@ use anyhow::{Context, Result, ensure};
 use testbed::{Emulator, Outcome, Step};
 
 use crate::lab::Lab;
-use crate::results::{Baseline, BenchResult, Better, Outside};
-use crate::silicon::results::exact;
+use crate::results::{Baseline, BenchResult, Better, Outside, exact};
 use crate::silicon::{GROUP, batch, experiment, nginx, profile, results};
 
 /// The machine of both.

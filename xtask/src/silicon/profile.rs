@@ -11,8 +11,7 @@ use silicon::{CpuTotals, Log};
 use testbed::Step;
 
 use crate::lab::Lab;
-use crate::results::{BenchResult, Better};
-use crate::silicon::results::exact;
+use crate::results::{BenchResult, Better, exact};
 
 /// The CPU, and how many of them: the load's and the profiler's.
 const CPU: &str = "xeon-gold-6130";

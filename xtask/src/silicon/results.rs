@@ -1,23 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Experiments as benchmark results.
 
-use crate::results::{Baseline, BenchResult, Better};
+use crate::results::{Baseline, BenchResult, Better, exact};
 use crate::silicon::plan::{NONE, WIDE};
 use crate::silicon::rows::{Load, Row, Rows};
-
-/// A result of so many runs that gave one value.
-pub(crate) fn exact(name: &str, value: f64, unit: &str, n: u64, better: Better) -> BenchResult {
-    BenchResult {
-        name: name.to_owned(),
-        value,
-        unit: unit.to_owned(),
-        better,
-        n,
-        min: value,
-        max: value,
-        baseline: None,
-    }
-}
 
 /// The web server: the loss, what each row removes of it, and what a point takes.
 pub(crate) fn nginx(rows: &Rows, prefix: &str) -> Vec<BenchResult> {

@@ -80,12 +80,14 @@ pub fn kill_9() -> Result<()> {
 pub struct Kills {
     /// All of them.
     pub kills: u32,
+    /// After which the kernel's own scheduler was not back, or which the loader survived.
+    pub failed: u32,
     /// While the kernel had the lane's scheduler enabled.
     pub while_enabled: u32,
 }
 
 /// kill -9 at moments spread over a run's start and life, by a fixed seed, while `more` says so of the kills so far.
-/// After each the kernel's own scheduler is back; after the last a run starts and stops as if nothing had been.
+/// After each the kernel's own scheduler has to be back; after the last a run starts and stops as if nothing had been.
 pub fn kill_at_any_moment(mut more: impl FnMut(u32) -> bool) -> Result<Kills> {
     const SEED: u64 = 0x7475_7262_6f31_3900;
     let lane_arguments = ["--mode", "scx", "--wide-cpus", "2-3"];
@@ -93,7 +95,7 @@ pub fn kill_at_any_moment(mut more: impl FnMut(u32) -> bool) -> Result<Kills> {
     Lane::start(&lane_arguments)?.stop()?;
     let latest = start.elapsed().max(Duration::from_secs(1));
     println!("seed {SEED:#x}, kills within {latest:?} of the start");
-    let (mut state, mut done) = (SEED, Kills { kills: 0, while_enabled: 0 });
+    let (mut state, mut done) = (SEED, Kills { kills: 0, failed: 0, while_enabled: 0 });
     while more(done.kills) {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -103,8 +105,11 @@ pub fn kill_at_any_moment(mut more: impl FnMut(u32) -> bool) -> Result<Kills> {
         done.while_enabled += u32::from(scx_state() == "enabled");
         lane.signal(libc::SIGKILL);
         let end = lane.wait()?;
-        ensure!(end.code == 128 + libc::SIGKILL, "kill {}, after {after:?}: {end:?}", done.kills);
-        scx_is("disabled")?;
+        let is_gone = scx_is("disabled");
+        if end.code != 128 + libc::SIGKILL || is_gone.is_err() {
+            println!("kill {}, after {after:?}: {end:?}, {is_gone:?}", done.kills);
+            done.failed += 1;
+        }
         done.kills += 1;
     }
     println!("{} kills, {} while the scheduler was enabled", done.kills, done.while_enabled);
@@ -119,6 +124,7 @@ pub fn kill_9_any_moment() -> Result<()> {
     const BUDGET: Duration = Duration::from_secs(120);
     let start = Instant::now();
     let done = kill_at_any_moment(|_| start.elapsed() < BUDGET)?;
+    ensure!(done.failed == 0, "{} of {} kills failed", done.failed, done.kills);
     ensure!(done.kills > 1, "too slow a guest for two kills");
     Ok(())
 }
