@@ -355,21 +355,29 @@ int BPF_PROG(tl_uprobe_syscall_done, const struct pt_regs *regs)
 
 /* ---- system calls ---- */
 
-/* Of a task that is not wide, and was not when it came, a system call says nothing,
- * and most tasks are not. */
-static __always_inline bool syscall_says_anything(const struct tl_task *t)
+/* Of policy/last.h: the section of a task may have begun on its wide CPU, or ended where
+ * the task is away, without a word. True if its type or level changed. */
+static __always_inline u32 read_section(struct here *h)
 {
-	return t->type == TL_WIDE || (t->flags & TL_TASK_SYSCALL_WIDE);
+	if (!(cfg.remigrate & TL_REMIGRATE_LAST_SYSCALL))
+		return 0;
+	if (!h->c->class && !tl_last_is_away(&h->tc->t.last))
+		return 0;
+	return read_hint(h->p, h->tc, h->c, bpf_ktime_get_ns());
 }
 
 static __always_inline int on_syscall(u32 event)
 {
 	struct here h;
+	u32 changed;
 
 	bpf_preempt_disable();
-	if (!try_lookup_here(&h) || !syscall_says_anything(&h.tc->t))
+	if (!try_lookup_here(&h))
 		goto out;
-	if (tell_end(h.tc, h.c, event, bpf_ktime_get_ns()))
+	changed = read_section(&h);
+	if (tl_task_syscall_matters(&h.tc->t))
+		changed |= tell_end(h.tc, h.c, event, bpf_ktime_get_ns());
+	if (changed)
 		leave_if_it_must(&h);
 out:
 	bpf_preempt_enable();

@@ -204,6 +204,8 @@ void BPF_PROG(tl_stopping, struct task_struct *p, bool runnable)
 		return;
 	now_ns = bpf_ktime_get_ns();
 	account_run(tc, c, now_ns);
+	if (tl_last_is_after(&tc->t.last)) /* its section may be over */
+		read_hint(p, tc, c, now_ns);
 	tell_end(tc, c, TL_EV_SWITCH_OUT, now_ns);
 	read_hint(p, tc, c, now_ns);
 	watch_level(tc, c, 0, now_ns);
@@ -303,8 +305,7 @@ s32 BPF_PROG(tl_init_task, struct task_struct *p,
 		parent = try_lookup_task(bpf_get_current_task_btf());
 	if (parent) {
 		level = tl_task_bequest(&parent->t);
-		type = parent->t.type != TL_WIDE || level ? parent->t.type :
-							    TL_SCALAR;
+		type = tl_task_bequest_type(&parent->t, level);
 	}
 	tl_task_init(&tc->t, &cfg, type, level, bpf_ktime_get_ns());
 	if (p->flags & PF_KTHREAD) {

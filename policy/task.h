@@ -34,6 +34,7 @@
  *   TICK, wide timeout      (4)   .  .    0       scalar if nothing left
  *   TICK, SYSCALL_*, SWITCH_OUT when its
  *   stay is over (stay.h, gap.h)  .  .    0       scalar if nothing left
+ *   SYSCALL_ENTRY (8)     .       .       .       scalar if nothing but hint and mark
  *
  *   (*) when the outermost marked function returns
  *   (1) only if the settings name this heuristic
@@ -49,6 +50,9 @@
  *       the automatically determined power score" (DIM 5.2)
  *   (7) not after HINT_AWAY: the code after it is known to stay scalar for long. What
  *       ends open sections, and the wide timeout, ends a gap's evidence too
+ *   (8) only if the settings name it, and the task has learned that its section ends
+ *       after this call (last.h): hint and mark do not count until it has ended, or is
+ *       found to be wrong (TICK, SWITCH_OUT, TRAP, the next begin)
  *
  * A score tells what a task is like, not what it does at the moment: no heuristic
  * and no timeout ends it, and nobody inherits it but as loose evidence.
@@ -64,6 +68,7 @@
 #define TL_POLICY_TASK_H
 
 #include "gap.h"
+#include "last.h"
 #include "mark.h"
 #include "mix.h"
 #include "score.h"
@@ -102,6 +107,8 @@ enum tl_event {
  *   +---------------------------------------------+
  *   | gap                                         |   88
  *   +---------------------------------------------+
+ *   | last                                        |  104
+ *   +---------------------------------------------+
  */
 struct tl_task {
 	u64 vtime_ns;	 /* weighted CPU time on the clock named below */
@@ -122,8 +129,9 @@ struct tl_task {
 	struct tl_mix mix;
 	struct tl_stay stay;
 	struct tl_gap gap;
+	struct tl_last last;
 };
-_Static_assert(sizeof(struct tl_task) == 88, "drawn above; mirrored in Rust");
+_Static_assert(sizeof(struct tl_task) == 104, "drawn above; mirrored in Rust");
 
 #define TL_TASK_RAN_FIT 1u	/* ran on a fit CPU in this wide period */
 #define TL_TASK_SYSCALL_WIDE 2u /* was wide at the entry of its system call */
@@ -168,14 +176,20 @@ tl_inline u8 tl_max_u8(u8 a, u8 b)
 	return a > b ? a : b;
 }
 
+/* The level of the sections that are open. */
+tl_inline u8 tl_task_open_level(const struct tl_task *t)
+{
+	return tl_max_u8(t->hint_level, t->mark_level);
+}
+
 /* Derive type and level from the evidence; true if either changed. */
 tl_inline u32 tl_task_settle(struct tl_task *t)
 {
-	u8 level = tl_max_u8(t->hint_level,
-			     tl_max_u8(t->mark_level, t->loose_level));
+	u8 level = tl_max_u8(t->loose_level, tl_gap_level(&t->gap));
 	u8 old_type = t->type, old_level = t->level;
 
-	level = tl_max_u8(level, tl_gap_level(&t->gap));
+	if (!tl_last_is_away(&t->last))
+		level = tl_max_u8(level, tl_task_open_level(t));
 	if (!(t->flags & TL_TASK_HINTS))
 		level = tl_max_u8(level, t->score.level);
 	t->level = level;
@@ -194,25 +208,31 @@ tl_inline u32 tl_task_end_all(struct tl_task *t)
 	t->mark_level = 0;
 	t->loose_level = 0;
 	tl_gap_leave(&t->gap);
+	t->last.state = TL_LAST_NONE;
 	return tl_task_settle(t);
 }
 
-/* The level of the sections that are open. */
-tl_inline u8 tl_task_open_level(const struct tl_task *t)
-{
-	return tl_max_u8(t->hint_level, t->mark_level);
-}
-
-/* The level that a child inherits. A gap is its parent's alone. */
+/* The level that a child inherits. A gap is its parent's alone; a section counts, even
+ * where it is no evidence at the moment, for the child may have its wide code. */
 tl_inline u8 tl_task_bequest(const struct tl_task *t)
 {
-	return tl_gap_level(&t->gap) ? t->loose_level : t->level;
+	return tl_gap_level(&t->gap) ? t->loose_level :
+				       tl_max_u8(t->level, tl_task_open_level(t));
+}
+
+/* The type that goes with it. */
+tl_inline u8 tl_task_bequest_type(const struct tl_task *t, u8 level)
+{
+	if (level)
+		return TL_WIDE;
+	return t->type == TL_WIDE ? TL_SCALAR : t->type;
 }
 
 /* A section begins. */
 tl_inline void tl_task_section_begins(struct tl_task *t,
 				      const struct tl_cfg *cfg)
 {
+	tl_last_ends(&t->last, cfg->rest_below_ns, 0);
 	if (!tl_task_open_level(t))
 		tl_gap_ends(&t->gap, cfg->rest_below_ns);
 }
@@ -241,23 +261,29 @@ tl_inline u32 tl_task_hint_end(struct tl_task *t, const struct tl_cfg *cfg,
 			       u32 away)
 {
 	u8 level = tl_task_open_level(t);
+	u32 has_left = tl_last_is_away(&t->last);
 
 	t->hint_level = 0;
 	t->flags |= TL_TASK_HINTS;
-	tl_task_section_ends(t, cfg, level, away);
+	if (!tl_task_open_level(t)) /* of a task that has left, seen late */
+		tl_last_ends(&t->last, cfg->rest_below_ns, !has_left);
+	tl_task_section_ends(t, cfg, level, away | has_left);
 	return tl_task_settle(t) | tl_task_classify_scalar(t);
 }
 
 tl_inline u32 tl_task_mark_return(struct tl_task *t, const struct tl_cfg *cfg)
 {
 	u8 level = tl_task_open_level(t);
+	u32 has_left = tl_last_is_away(&t->last);
 
 	if (t->mark_depth)
 		t->mark_depth--;
 	if (!t->mark_depth)
 		t->mark_level = 0;
+	if (!tl_task_open_level(t))
+		tl_last_ends(&t->last, cfg->rest_below_ns, 1);
 	if (level)
-		tl_task_section_ends(t, cfg, level, 0);
+		tl_task_section_ends(t, cfg, level, has_left);
 	return tl_task_settle(t);
 }
 
@@ -270,10 +296,15 @@ tl_inline u32 tl_task_is_coming(const struct tl_task *t)
 }
 
 /* Where the kernel comes by: its loose evidence, and that of a gap, end when it has
- * stayed for long enough. */
+ * stayed for long enough; a section that goes on is evidence again. */
 tl_inline u32 tl_task_passes(struct tl_task *t, const struct tl_cfg *cfg,
 			     u32 at_syscall)
 {
+	if (tl_last_is_wrong(&t->last, cfg->rest_below_ns,
+			     cfg->wide_timeout_ns)) {
+		tl_last_ends(&t->last, cfg->rest_below_ns, 1);
+		return tl_task_settle(t);
+	}
 	if (tl_gap_is_over(&t->gap, cfg->rest_below_ns)) {
 		tl_gap_leave(&t->gap);
 		return tl_task_settle(t);
@@ -290,6 +321,7 @@ tl_inline void tl_task_ran(struct tl_task *t, u64 used_ns, u32 level)
 {
 	tl_mix_ran(&t->mix, used_ns, level);
 	tl_gap_ran(&t->gap, used_ns);
+	tl_last_ran(&t->last, used_ns);
 	if (!tl_task_is_coming(t))
 		tl_stay_ran(&t->stay, used_ns);
 }
@@ -309,6 +341,26 @@ tl_inline u32 tl_task_tick(struct tl_task *t, const struct tl_cfg *cfg,
 	t->loose_level = 0;
 	tl_gap_leave(&t->gap);
 	return tl_task_settle(t);
+}
+
+/* A system call of a task in a section: whether it may be the last one (last.h). */
+tl_inline u32 tl_task_last_syscall(struct tl_task *t, const struct tl_cfg *cfg,
+				   u32 event)
+{
+	if (event == TL_EV_SYSCALL_RETURN)
+		tl_last_returns(&t->last);
+	else if ((cfg->remigrate & TL_REMIGRATE_LAST_SYSCALL) &&
+		 tl_task_open_level(t))
+		tl_last_enters(&t->last, cfg->rest_below_ns);
+	return tl_task_settle(t);
+}
+
+/* Whether a system call says anything about it: most tasks are not wide, and were not
+ * when it came. */
+tl_inline u32 tl_task_syscall_matters(const struct tl_task *t)
+{
+	return t->type == TL_WIDE || (t->flags & TL_TASK_SYSCALL_WIDE) ||
+	       t->last.state != TL_LAST_NONE;
 }
 
 tl_inline u32 tl_task_syscall(struct tl_task *t, const struct tl_cfg *cfg,
@@ -342,6 +394,7 @@ tl_inline u32 tl_task_event(struct tl_task *t, const struct tl_cfg *cfg,
 			    u32 event, u32 level, u64 now_ns)
 {
 	u8 lv = level > TL_LEVEL_MAX ? TL_LEVEL_MAX : level ? level : 1;
+	u32 changed;
 
 	switch (event) {
 	case TL_EV_HINT_BEGIN:
@@ -362,14 +415,16 @@ tl_inline u32 tl_task_event(struct tl_task *t, const struct tl_cfg *cfg,
 	case TL_EV_MARK_RETURN:
 		return tl_task_mark_return(t, cfg);
 	case TL_EV_TRAP:
+		tl_last_trapped(&t->last);
 		tl_stay_trapped(&t->stay, cfg->wide_timeout_ns,
 				!t->loose_level);
 		t->loose_level = tl_max_u8(t->loose_level, lv);
 		break;
 	case TL_EV_SYSCALL_ENTRY:
 	case TL_EV_SYSCALL_RETURN:
-		return tl_task_syscall(t, cfg, event) |
-		       tl_task_passes(t, cfg, 1);
+		changed = tl_task_syscall(t, cfg, event);
+		changed |= tl_task_last_syscall(t, cfg, event);
+		return changed | tl_task_passes(t, cfg, 1);
 	case TL_EV_SWITCH_OUT:
 		if (!(cfg->remigrate & TL_REMIGRATE_CONTEXT_SWITCH) ||
 		    !(t->flags & TL_TASK_RAN_FIT) || t->type != TL_WIDE)

@@ -61,6 +61,8 @@ enum tl_remigrate {
 	TL_REMIGRATE_TIMEOUT = 1u << 3,
 	/* not at the explicit ends, where the task has learned that (gap.h) */
 	TL_REMIGRATE_GAP = 1u << 4,
+	/* at the entry of a section's last system call, which the task learns (last.h) */
+	TL_REMIGRATE_LAST_SYSCALL = 1u << 5,
 };
 
 /* The wide timeout unless it is set, in the kernel and in the simulator: longer than

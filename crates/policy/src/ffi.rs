@@ -143,7 +143,9 @@ unsafe extern "C" {
     pub(crate) fn tlp_level_hold_ns() -> u64;
     #[cfg(test)]
     pub(crate) fn tlp_stay_least_ns() -> u64;
+    pub(crate) fn tlp_task_syscall_matters(t: *const Task) -> u32;
     pub(crate) fn tlp_task_bequest(t: *const Task) -> u32;
+    pub(crate) fn tlp_task_bequest_type(t: *const Task, level: u32) -> u32;
     pub(crate) fn tlp_gap_left_ns(g: *const Gap, even_ns: u64) -> u64;
     pub(crate) fn tlp_mix_ran(m: *mut Mix, used_ns: u64, level: u32);
     pub(crate) fn tlp_mix_wide_ns(m: *const Mix, waited_ns: u64, level: u32) -> u64;

@@ -25,4 +25,15 @@ impl Gap {
     pub const EVEN: u8 = 16;
     /// [`Gap::spent`] at most (`TL_GAP_SLACK`).
     pub const SLACK: u8 = 48;
+    const STAYS: u8 = 1;
+
+    /// Of a task that has ended a section of this level, and stays.
+    pub fn staying(level: u8) -> Self {
+        Gap { level, state: Self::STAYS, ..Gap::default() }
+    }
+
+    /// Whether it stays.
+    pub fn stays(&self) -> bool {
+        self.state == Self::STAYS
+    }
 }

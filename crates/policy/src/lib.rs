@@ -9,6 +9,7 @@ mod clock;
 mod ffi;
 mod gap;
 pub mod groups;
+mod last;
 mod mark;
 mod mix;
 mod score;
@@ -20,6 +21,7 @@ mod turns;
 pub use clock::Clock;
 pub use gap::Gap;
 pub use groups::Budget;
+pub use last::Last;
 pub use mark::{CALLS_MAX, Calls, MARK_ARGS, MarkRule};
 pub use mix::Mix;
 pub use score::Score;
@@ -151,6 +153,8 @@ pub struct Remigrate {
     pub timeout: bool,
     /// Do not end at once at an explicit end, where the task has learned that (policy/gap.h).
     pub gap: bool,
+    /// End at the entry of a section's last system call, which the task learns (policy/last.h).
+    pub last_syscall: bool,
 }
 
 impl Remigrate {
@@ -161,6 +165,7 @@ impl Remigrate {
             | u32::from(self.context_switch) << 2
             | u32::from(self.timeout) << 3
             | u32::from(self.gap) << 4
+            | u32::from(self.last_syscall) << 5
     }
 }
 
@@ -223,8 +228,9 @@ pub struct Task {
     pub mix: Mix,
     pub stay: Stay,
     pub gap: Gap,
+    pub last: Last,
 }
-const _: () = assert!(size_of::<Task>() == 88);
+const _: () = assert!(size_of::<Task>() == 104);
 
 /// `tl_target`: what was sent to a CPU's frequency governor. See policy/target.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -276,9 +282,17 @@ impl Task {
     /// Type and level that a child inherits.
     pub fn bequest(&self) -> (u32, u32) {
         // SAFETY: as in `new`; the task is only read.
-        let level = unsafe { ffi::tlp_task_bequest(self) };
-        let stays = level == 0 && u32::from(self.task_type) == TYPE_WIDE;
-        (if stays { TYPE_SCALAR } else { self.task_type.into() }, level)
+        unsafe {
+            let level = ffi::tlp_task_bequest(self);
+            (ffi::tlp_task_bequest_type(self, level), level)
+        }
+    }
+
+    /// Whether a system call says anything about it, of whom most say nothing. See policy/task.h.
+    #[inline]
+    pub fn syscall_matters(&self) -> bool {
+        // SAFETY: as in `need`.
+        unsafe { ffi::tlp_task_syscall_matters(self) != 0 }
     }
 
     /// Class of CPU that it needs.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The event table at the head of policy/task.h, exhaustively: every combination of evidence,
-//! settings and event against the table written a second time, in other words. Without gaps, which gap.rs tests.
+//! settings and event against the table written a second time, in other words. Without gaps and last
+//! system calls, which gap.rs and last.rs test.
 
 use policy::{
     Cfg, Event, FLAG_HINTS, FLAG_RAN_FIT, FLAG_SYSCALL_WIDE, Remigrate, Score, Stay, TYPE_DEFAULT,
@@ -18,6 +19,7 @@ fn cfg(bits: u32) -> Cfg {
         context_switch: bits & 4 != 0,
         timeout: bits & 8 != 0,
         gap: false,
+        last_syscall: false,
     };
     assert_eq!(remigrate.bits(), bits);
     Cfg {
@@ -201,7 +203,8 @@ fn the_table_holds() {
                             0,
                             "stays unasked"
                         );
-                        table.gap = after.gap;
+                        assert!(!after.last.is_away(), "leaves unasked");
+                        (table.gap, table.last) = (after.gap, after.last);
                         assert_eq!(
                             after, table,
                             "{event:?} {level} at {now_ns} with {bits:#b} on {before:?}"

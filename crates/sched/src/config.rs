@@ -28,6 +28,8 @@ pub struct Remigrate {
     pub timeout_ns: Option<u64>,
     /// At an explicit end only where the task has not learned that its scalar code is short (policy/gap.h).
     pub gap: bool,
+    /// At the entry of a section's last system call, where the task has learned which one that is (policy/last.h).
+    pub last_syscall: bool,
 }
 
 /// How scalar and wide code are kept apart.
@@ -157,7 +159,7 @@ impl Default for Config {
         Config {
             wide_cpus: WideCpus::Auto,
             tiers: false,
-            remigrate: Remigrate::default(),
+            remigrate: Remigrate { last_syscall: true, ..Remigrate::default() },
             slice_ns: 5_000_000,
             slice_wide_ns: 5_000_000,
             wide_timeout_ns: policy::WIDE_TIMEOUT_NS,

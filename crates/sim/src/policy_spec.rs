@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | wide | number of cores, or `auto` | auto |
 //! | detect | hint, mark, trap (512-bit code), trap-avx (256-bit code too), score (licence counters) | hint |
-//! | remigrate | gap, syscall-entry, syscall-return, context-switch, timeout; several with `+`; or none | none |
+//! | remigrate | gap, last-syscall, syscall-entry, syscall-return, context-switch, timeout; several with `+`; or none | last-syscall |
 //! | timeout | microseconds with `us`, or `ms`; of `remigrate=timeout` and of the fallback | 100ms |
 //! | slice | the same; of wide tasks | 5ms |
 //! | tiers | yes, no | no |
@@ -181,7 +181,7 @@ fn set_lane(config: &mut LaneConfig, key: &str, value: &str) -> Result<(), Strin
         ("detect", "score") => config.detect = Detect::Score,
         ("detect", _) => return Err(bad("choose hint, mark, trap, trap-avx or score")),
         ("remigrate", list) => config.cfg.remigrate = remigrate(list).ok_or_else(|| {
-            bad("choose gap, syscall-entry, syscall-return, context-switch, timeout, joined by +")
+            bad("choose gap, last-syscall, syscall-entry, syscall-return, context-switch, timeout, joined by +")
         })?,
         ("timeout", time) => {
             let ns = duration_ns(time).ok_or_else(|| bad(TIME))?;
@@ -213,6 +213,7 @@ fn remigrate(list: &str) -> Option<u32> {
             "context-switch" => remigrate.context_switch = true,
             "timeout" => remigrate.timeout = true,
             "gap" => remigrate.gap = true,
+            "last-syscall" => remigrate.last_syscall = true,
             "none" => {}
             _ => return None,
         }

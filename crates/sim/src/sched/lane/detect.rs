@@ -12,8 +12,9 @@ use crate::trace::{Happened, Sink};
 
 /// Sections that do not yield after one that cannot be helped: as in crates/hint.
 const RESIGNED_SECTIONS: u8 = 63;
-/// Bits of [`policy::Cfg::remigrate`] that need the system call programs.
+/// Bits of [`policy::Cfg::remigrate`] that need the system call programs: always, and while there are sections.
 const SYSCALL_BITS: u32 = 3;
+const LAST_SYSCALL_BIT: u32 = 1 << 5;
 
 impl Lane {
     /// Charge the running task, and count, what it ran since the last time.
@@ -208,11 +209,28 @@ impl Lane {
     ) -> Verdict {
         let ends_stays =
             matches!(self.config.detect, Detect::Trap(_)) && event == Event::SyscallEntry;
-        if self.config.cfg.remigrate & SYSCALL_BITS == 0 && !ends_stays {
+        let watches_last = self.watches_last_syscalls();
+        if self.config.cfg.remigrate & SYSCALL_BITS == 0 && !watches_last && !ends_stays {
             return Verdict::default();
         }
         let cost_ns = self.config.costs.tracepoint_ns;
+        // its section may have begun here, unseen, or may have ended while it was away
+        let t = &self.tasks[task as usize].t;
+        if watches_last && (self.class[cpu] > 0 || t.last.is_away()) {
+            self.read_hint(sys, cpu, task, sink);
+        }
+        if !self.tasks[task as usize].t.syscall_matters() {
+            return Verdict { cost_ns, ..Verdict::default() };
+        }
         self.probe(sys, cpu, task, event, 0, cost_ns, sink)
+    }
+
+    /// Whether system calls are watched for the last ones of sections (policy/last.h): while there are wide CPUs, and
+    /// something that is wide. As crates/sched/src/calls.rs.
+    fn watches_last_syscalls(&self) -> bool {
+        self.config.cfg.remigrate & LAST_SYSCALL_BIT != 0
+            && self.classes_present > 1
+            && self.sums.run_ns[TYPE_WIDE as usize..].iter().any(|&ns| ns > 0)
     }
 
     /// tl_wide_begin(): write the slot; where the thread stands wrong, yield.

@@ -41,7 +41,7 @@ mod standby;
 use std::collections::VecDeque;
 
 use machine::{InsnClass, LevelClocks};
-use policy::{Cfg, Clock, Event, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Split, Task, Turns};
+use policy::{Cfg, Clock, Event, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Remigrate, Split, Task, Turns};
 
 use super::queue::Queue;
 use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
@@ -135,6 +135,7 @@ impl Default for LaneConfig {
                 slice_wide_ns: 5_000_000,
                 wide_timeout_ns: policy::WIDE_TIMEOUT_NS,
                 rest_below_ns: 15_000,
+                remigrate: Remigrate { last_syscall: true, ..Default::default() }.bits(),
                 ..Default::default()
             },
             detect: Detect::Hint,
@@ -449,6 +450,9 @@ impl Scheduler for Lane {
     ) {
         self.account_run(sys, cpu, task);
         let traps = matches!(self.config.detect, Detect::Trap(_));
+        if self.tasks[task as usize].t.last.is_after() {
+            self.read_hint(sys, cpu, task, sink); // its section may be over
+        }
         if traps || self.config.cfg.remigrate & SWITCH_BITS != 0 {
             self.tell(sys, cpu, task, Event::SwitchOut, 0, sink);
         }
@@ -496,7 +500,8 @@ impl Scheduler for Lane {
         self.counters.decisions += 1;
         self.account_run(sys, cpu, task);
         self.read_hint(sys, cpu, task, sink);
-        if self.memo.ticks[self.tasks[task as usize].t.task_type as usize & 3] {
+        let t = &self.tasks[task as usize].t;
+        if self.memo.ticks[t.task_type as usize & 3] || t.last.is_away() {
             self.tell(sys, cpu, task, Event::Tick, 0, sink);
         }
         self.watch_level(sys, cpu, task, self.tasks[task as usize].t.level);
@@ -596,7 +601,7 @@ impl Scheduler for Lane {
 }
 
 /// Bits of [`Cfg::remigrate`] without which a switch changes nothing.
-const SWITCH_BITS: u32 = 1 << 2 | 1 << 4;
+const SWITCH_BITS: u32 = 1 << 2 | 1 << 4 | 1 << 5;
 
 /// What the counters of a CPU's core show.
 fn license_level(sys: &Sys, cpu: usize) -> u8 {
