@@ -50,10 +50,11 @@
  *
  * So of 14 tails at least one is seen.
  *
- * Limits. A call with a long tail is spent on the wide CPU, however long it takes; who
- * sleeps in it needs no CPU. A section whose begin was not seen is read at the
- * call (detect.bpf.h), at the cost of a look into memory. A trap's periods end at
- * system calls anyway (stay.h).
+ * Limits. A kernel that does not preempt itself goes on with the call on the wide CPU
+ * until it may sleep, as in the lock of a socket. A call with a long tail is spent on the
+ * wide CPU, however long it takes; who sleeps in it needs no CPU. A section whose begin
+ * was not seen is read at the call (detect.bpf.h), at the cost of a look into memory. A
+ * trap's periods end at system calls anyway (stay.h).
  */
 #ifndef TL_POLICY_LAST_H
 #define TL_POLICY_LAST_H
@@ -69,9 +70,9 @@
 #define TL_LAST_FIRST 4u
 
 enum tl_last_state {
-	TL_LAST_NONE = 0, /* no call in the open section, or none is open */
-	TL_LAST_CALL,	  /* in a call */
-	TL_LAST_TAIL,	  /* after it */
+	TL_LAST_NONE = 0,  /* no call in the open section, or none is open */
+	TL_LAST_CALL,	   /* in a call */
+	TL_LAST_TAIL,	   /* after it */
 	TL_LAST_CALL_AWAY, /* the same, and its section is not evidence */
 	TL_LAST_TAIL_AWAY,
 };

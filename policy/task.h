@@ -216,8 +216,9 @@ tl_inline u32 tl_task_end_all(struct tl_task *t)
  * where it is no evidence at the moment, for the child may have its wide code. */
 tl_inline u8 tl_task_bequest(const struct tl_task *t)
 {
-	return tl_gap_level(&t->gap) ? t->loose_level :
-				       tl_max_u8(t->level, tl_task_open_level(t));
+	return tl_gap_level(&t->gap) ?
+		       t->loose_level :
+		       tl_max_u8(t->level, tl_task_open_level(t));
 }
 
 /* The type that goes with it. */

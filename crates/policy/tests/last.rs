@@ -134,9 +134,12 @@ fn a_pattern_is_learned() {
 #[test]
 fn changes_are_noticed() {
     for walk in both() {
-        for (event, most) in
-            [(None, if walk.by_hints { 14 } else { 1 }), (Some(Event::Tick), 1), (Some(Event::SwitchOut), 1), (Some(Event::Trap), 1)]
-        {
+        for (event, most) in [
+            (None, if walk.by_hints { 14 } else { 1 }),
+            (Some(Event::Tick), 1),
+            (Some(Event::SwitchOut), 1),
+            (Some(Event::Trap), 1),
+        ] {
             let mut walk = walk.clone();
             (0..20).for_each(|_| walk.section(&[0]));
             walk.nr_leaked = 0;
@@ -202,7 +205,10 @@ fn away_is_not_over() {
 /// After a task that was away, a gap is none to stay for: it is not on a wide CPU.
 #[test]
 fn who_has_left_does_not_stay() {
-    let cfg = Cfg { remigrate: Remigrate { gap: true, last_syscall: true, ..Remigrate::default() }.bits(), ..CFG };
+    let cfg = Cfg {
+        remigrate: Remigrate { gap: true, last_syscall: true, ..Remigrate::default() }.bits(),
+        ..CFG
+    };
     let mut task = Task::new(&cfg, TYPE_SCALAR, 0, 0);
     for round in 0..20 {
         task.event(&cfg, Event::MarkEnter, 2, 1);

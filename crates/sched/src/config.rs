@@ -159,7 +159,7 @@ impl Default for Config {
         Config {
             wide_cpus: WideCpus::Auto,
             tiers: false,
-            remigrate: Remigrate { last_syscall: true, ..Remigrate::default() },
+            remigrate: Remigrate::default(),
             slice_ns: 5_000_000,
             slice_wide_ns: 5_000_000,
             wide_timeout_ns: policy::WIDE_TIMEOUT_NS,

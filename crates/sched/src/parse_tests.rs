@@ -187,13 +187,15 @@ fn any_wide_cpus() -> impl Strategy<Value = WideCpus> {
 
 fn any_remigrate() -> impl Strategy<Value = Remigrate> {
     (any::<[bool; 5]>(), proptest::option::of(1..u64::MAX)).prop_map(
-        |([syscall_entry, syscall_return, context_switch, gap, last_syscall], timeout_ns)| Remigrate {
-            syscall_entry,
-            syscall_return,
-            context_switch,
-            timeout_ns,
-            gap,
-            last_syscall,
+        |([syscall_entry, syscall_return, context_switch, gap, last_syscall], timeout_ns)| {
+            Remigrate {
+                syscall_entry,
+                syscall_return,
+                context_switch,
+                timeout_ns,
+                gap,
+                last_syscall,
+            }
         },
     )
 }

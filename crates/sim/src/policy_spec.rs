@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | wide | number of cores, or `auto` | auto |
 //! | detect | hint, mark, trap (512-bit code), trap-avx (256-bit code too), score (licence counters) | hint |
-//! | remigrate | gap, last-syscall, syscall-entry, syscall-return, context-switch, timeout; several with `+`; or none | last-syscall |
+//! | remigrate | gap, last-syscall, syscall-entry, syscall-return, context-switch, timeout; several with `+`; or none | none |
 //! | timeout | microseconds with `us`, or `ms`; of `remigrate=timeout` and of the fallback | 100ms |
 //! | slice | the same; of wide tasks | 5ms |
 //! | tiers | yes, no | no |

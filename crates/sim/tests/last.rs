@@ -16,15 +16,17 @@ use sim::trace::Quiet;
 const CIPHER: u64 = 50_000;
 const CALL: u64 = 150_000;
 
-/// Servers on all CPUs, whose sections have a cipher and a system call, and are the load of about two wide CPUs, of which
-/// there are as many.
+/// Servers on all CPUs, whose sections have a cipher and a system call, with so much scalar code in between. There are two
+/// wide CPUs.
 fn run_with(detect: Detect, remigrate: Remigrate, reads: bool) -> Outcome {
+    // the wide CPUs have enough to do with writes, and time left with reads
+    let scalar = if reads { 5_000_000 } else { 2_000_000 };
     let mut w = Workload::new();
     let heavy = w.code(InsnClass::Heavy512, 1.0);
-    let call = |b: Builder| {
-        b.step(Step::Enter).work(0, Dist::Fixed(CALL)).step(Step::Exit)
-    };
-    let b = Builder::new().work(0, Dist::Uniform(1_500_000, 2_500_000)).step(Step::WideBegin { level: 2 });
+    let call = |b: Builder| b.step(Step::Enter).work(0, Dist::Fixed(CALL)).step(Step::Exit);
+    let b = Builder::new()
+        .work(0, Dist::Uniform(scalar - 500_000, scalar + 500_000))
+        .step(Step::WideBegin { level: 2 });
     let b = match reads {
         true => call(b).work(heavy, Dist::Fixed(CIPHER)),
         false => call(b.work(heavy, Dist::Fixed(CIPHER))),

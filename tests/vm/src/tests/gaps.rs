@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `--remigrate gap`: a task stays on its wide CPU where its next section begins soon, leaves by itself where none does,
-//! and leaves at once when it has learned that.
+//! and leaves at once when it has learned that. `--remigrate last-syscall`: it leaves in the system call after which its
+//! section ends, and in no other.
 
 use std::time::Duration;
 
@@ -64,13 +65,21 @@ fn stays_and_leaves_by(more: &[&str]) -> Result<()> {
 }
 
 fn hinted() {
-    let _ = turbolane::wide_begin(2);
-    spin(Duration::from_micros(200));
-    let _ = turbolane::wide_end();
+    in_hints(&|| spin(Duration::from_micros(200)));
 }
 
 fn called() {
-    marked(|| spin(Duration::from_micros(200)));
+    in_mark(&|| spin(Duration::from_micros(200)));
+}
+
+fn in_hints(code: &dyn Fn()) {
+    let _ = turbolane::wide_begin(2);
+    code();
+    let _ = turbolane::wide_end();
+}
+
+fn in_mark(code: &dyn Fn()) {
+    marked(code);
 }
 
 /// In how many of so many gaps the task is on a wide CPU when they begin; each is filled by `then`.
@@ -99,4 +108,69 @@ fn leaves(section: fn()) -> i32 {
     };
     stayed(section, LONG, until_it_left);
     if stayed(section, LONG, until_it_left) < LONG / 2 { 0 } else { 38 }
+}
+
+/// Two tasks without an end want the wide CPUs all the time, so a task that may leave has a reason to. A tail is short
+/// below an eighth of `--rest-below`, which is long, for an emulated machine is slow.
+pub fn leaves_in_last_syscalls() -> Result<()> {
+    let mark = probe_site::mark();
+    let args = ["--mode", "scx", "--wide-cpus", "2-3", "--mark", &mark, "--rest-below", "8ms"];
+    let lane = Lane::start(&args)?;
+    let _hogs = (0..2).map(|_| wide_hog()).collect::<Result<Vec<_>>>()?;
+    let sections: [(&str, fn(&dyn Fn())); 2] = [("hints", in_hints), ("marks", in_mark)];
+    for (name, section) in sections {
+        let cases: [(&str, fn(fn(&dyn Fn())) -> i32); 3] =
+            [("hint", keeps_the_cpu), ("last-syscall", writes), ("last-syscall", reads)];
+        for (remigrate, child) in cases {
+            set(&[&format!("remigrate={remigrate}")])?;
+            let mut child = Child::fork(move || {
+                load::connect();
+                load::become_scalar();
+                let code = child(section);
+                // SAFETY: ends this child.
+                unsafe { libc::_exit(code) }
+            })?;
+            let code = child.wait()?;
+            let why = match code {
+                0 => continue,
+                35 => "a task left in a system call, without the rule",
+                36 => "a task did not learn that its section ends after the system call",
+                37 => "a task left in a system call, with wide code after it",
+                _ => "the child failed",
+            };
+            ensure!(false, "{name}, {remigrate}: {why} ({code}); {}", stats()?);
+        }
+    }
+    lane.stop().map(drop)
+}
+
+/// After how many of so many system calls the task is on a scalar CPU, in sections with so much wide code around them.
+fn left(section: fn(&dyn Fn()), before: Duration, after: Duration) -> u32 {
+    let has_left = std::cell::Cell::new(0);
+    for _ in 0..SECTIONS {
+        section(&|| {
+            spin(before);
+            // SAFETY: a system call without arguments.
+            unsafe { libc::syscall(libc::SYS_getppid) };
+            has_left.set(has_left.get() + u32::from(cpu() < 2));
+            spin(after);
+        });
+    }
+    has_left.get()
+}
+
+const WIDE: Duration = Duration::from_micros(200);
+
+fn keeps_the_cpu(section: fn(&dyn Fn())) -> i32 {
+    if left(section, WIDE, Duration::ZERO) < SECTIONS / 4 { 0 } else { 35 }
+}
+
+fn writes(section: fn(&dyn Fn())) -> i32 {
+    left(section, WIDE, Duration::ZERO);
+    if left(section, WIDE, Duration::ZERO) > SECTIONS / 2 { 0 } else { 36 }
+}
+
+fn reads(section: fn(&dyn Fn())) -> i32 {
+    left(section, WIDE, 10 * WIDE);
+    if left(section, WIDE, 10 * WIDE) < SECTIONS / 4 { 0 } else { 37 }
 }

@@ -56,6 +56,7 @@ pub const ALL: &[Case] = &[
     Case::new("preloaded_hints", preload::openssl).limit_s(300),
     Case::new("gaps", gaps::stays_and_leaves),
     Case::new("gaps_without_sessions", gaps::stays_and_leaves_without_sessions),
+    Case::new("gaps_last_syscalls", gaps::leaves_in_last_syscalls),
     Case::new("marks_guests_stay", marks::guests_stay),
     Case::new("marks_filtered", marks::filtered),
     Case::new("marks_filtered_without_sessions", marks::filtered_without_sessions),

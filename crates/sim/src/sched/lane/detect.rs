@@ -226,7 +226,7 @@ impl Lane {
     }
 
     /// Whether system calls are watched for the last ones of sections (policy/last.h): while there are wide CPUs, and
-    /// something that is wide. As crates/sched/src/calls.rs.
+    /// something that is wide. As crates/sched/src/scx_lane.rs.
     fn watches_last_syscalls(&self) -> bool {
         self.config.cfg.remigrate & LAST_SYSCALL_BIT != 0
             && self.classes_present > 1

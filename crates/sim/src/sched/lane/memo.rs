@@ -9,7 +9,9 @@
 //! test compares them with calls for tasks that have every other field random, and fails if the
 //! policy begins to look at more.
 
-use policy::{Cfg, Event, Gap, LEVEL_MAX, NR_CLASSES, NR_QUEUES, QUEUE_DEFAULT, QUEUE_NONE, Stay, Task};
+use policy::{
+    Cfg, Event, Gap, LEVEL_MAX, NR_CLASSES, NR_QUEUES, QUEUE_DEFAULT, QUEUE_NONE, Stay, Task,
+};
 
 const CLASSES: usize = NR_CLASSES as usize;
 

@@ -41,7 +41,7 @@ mod standby;
 use std::collections::VecDeque;
 
 use machine::{InsnClass, LevelClocks};
-use policy::{Cfg, Clock, Event, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Remigrate, Split, Task, Turns};
+use policy::{Cfg, Clock, Event, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Split, Task, Turns};
 
 use super::queue::Queue;
 use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
@@ -135,7 +135,6 @@ impl Default for LaneConfig {
                 slice_wide_ns: 5_000_000,
                 wide_timeout_ns: policy::WIDE_TIMEOUT_NS,
                 rest_below_ns: 15_000,
-                remigrate: Remigrate { last_syscall: true, ..Default::default() }.bits(),
                 ..Default::default()
             },
             detect: Detect::Hint,
