@@ -42,14 +42,7 @@ fn stays_and_leaves_by(more: &[&str]) -> Result<()> {
             [("hint", commutes as fn(fn()) -> i32), ("gap", stays), ("gap", leaves)]
         {
             set(&[&format!("remigrate={remigrate}")])?;
-            let mut child = Child::fork(move || {
-                load::connect();
-                load::become_scalar();
-                let code = child(section);
-                // SAFETY: ends this child.
-                unsafe { libc::_exit(code) }
-            })?;
-            let code = child.wait()?;
+            let code = exit_code(move || child(section))?;
             let why = match code {
                 0 => continue,
                 35 => "a task did not leave after a section, without the rule",
@@ -62,6 +55,18 @@ fn stays_and_leaves_by(more: &[&str]) -> Result<()> {
         }
     }
     lane.stop().map(drop)
+}
+
+/// What a scalar task of its own returns, which gives hints.
+fn exit_code(task: impl FnOnce() -> i32) -> Result<i32> {
+    let mut child = Child::fork(move || {
+        load::connect();
+        load::become_scalar();
+        let code = task();
+        // SAFETY: ends this child.
+        unsafe { libc::_exit(code) }
+    })?;
+    child.wait()
 }
 
 fn hinted() {
@@ -123,14 +128,7 @@ pub fn leaves_in_last_syscalls() -> Result<()> {
             [("hint", keeps_the_cpu), ("last-syscall", writes), ("last-syscall", reads)];
         for (remigrate, child) in cases {
             set(&[&format!("remigrate={remigrate}")])?;
-            let mut child = Child::fork(move || {
-                load::connect();
-                load::become_scalar();
-                let code = child(section);
-                // SAFETY: ends this child.
-                unsafe { libc::_exit(code) }
-            })?;
-            let code = child.wait()?;
+            let code = exit_code(move || child(section))?;
             let why = match code {
                 0 => continue,
                 35 => "a task left in a system call, without the rule",
