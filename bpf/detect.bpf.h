@@ -93,16 +93,19 @@ static __always_inline void account_run(struct task_ctx *tc, struct tl_cpu *c,
 }
 
 /* Report to the policy; true if type or level changed. The task is running: until
- * now it ran as what it was before. It is charged later: virtual time is of no
- * type. */
+ * now it ran as what it was before, which counts first. It is charged later: virtual
+ * time is of no type. */
 static __always_inline u32 tell(struct task_ctx *tc, struct tl_cpu *c,
 				u32 event, u32 level, u64 now_ns)
 {
-	u32 old_type = tc->t.type, old_level = tc->t.level, changed;
+	u32 old_level = tc->t.level, changed;
 
+	count_run(tc, c, tc->t.type, old_level, now_ns);
 	changed = tl_task_event(&tc->t, &cfg, event, level, now_ns);
 	if (changed) {
-		count_run(tc, c, old_type, old_level, now_ns);
+		if (tc->t.level && tc->t.level <= c->class)
+			tc->t.flags |=
+				TL_TASK_RAN_FIT; /* where it was a guest */
 		watch_turn(tc, c, old_level, now_ns);
 	}
 	c->type_changes += changed;
@@ -117,6 +120,13 @@ static __always_inline u32 tell_end(struct task_ctx *tc, struct tl_cpu *c,
 
 	c->heuristic_ends += changed;
 	return changed;
+}
+
+/* Its stay after a section may be over. */
+static __always_inline void end_gap(struct task_ctx *tc, struct tl_cpu *c)
+{
+	if (tl_gap_level(&tc->t.gap))
+		tell_end(tc, c, TL_EV_TICK, bpf_ktime_get_ns());
 }
 
 /* The slot that the task was given, unless it has called exec since: what is
@@ -145,6 +155,13 @@ static __always_inline u32 hint_wants(const struct tl_hint_slot *slot)
 	if (!until_ns || slot->rest_seq != slot->seq || want > TL_LEVEL_MAX)
 		return want;
 	return tl_rest_is_over(&cfg, until_ns, bpf_ktime_get_ns()) ? 0 : want;
+}
+
+/* Whether the end of its section was announced to be followed by a long scalar phase, or
+ * its rest has lasted for longer than announced. */
+static __always_inline bool hint_is_away(const struct tl_hint_slot *slot)
+{
+	return slot->rest_until_ns && slot->rest_seq == slot->seq;
 }
 
 /* The task's slot if it says something that has not been read yet. */
@@ -178,7 +195,10 @@ static __always_inline u32 read_hint(const struct task_struct *p,
 	if (tc->hint_want == TL_HINT_SILENT)
 		return 0;
 	if (!tc->hint_want)
-		return tell(tc, c, TL_EV_HINT_END, 0, now_ns);
+		return tell(tc, c,
+			    hint_is_away(slot) ? TL_EV_HINT_AWAY :
+						 TL_EV_HINT_END,
+			    0, now_ns);
 	return tell(tc, c, TL_EV_HINT_BEGIN, tc->hint_want, now_ns);
 }
 
@@ -216,8 +236,14 @@ static __always_inline bool try_lookup_here(struct here *h)
  * need to look again at the end of the probe. */
 static __always_inline void tell_mark(struct here *h, u32 event, u32 level)
 {
+	u64 now_ns = bpf_ktime_get_ns();
+	u32 changed;
+
 	h->c->mark_events++;
-	if (!tell(h->tc, h->c, event, level, bpf_ktime_get_ns()))
+	changed = tell(h->tc, h->c, event, level, now_ns);
+	if (note_gap(&h->tc->t, h->cpu, now_ns))
+		h->tc->look = 1;
+	if (!changed)
 		return;
 	if (is_in_place(h->tc, h->c))
 		h->c->running_queue = tl_task_queue(&h->tc->t);
@@ -278,6 +304,7 @@ static __always_inline int leave_if_noted(void)
 	bpf_preempt_disable();
 	if (try_lookup_here(&h) && h.tc->look) {
 		h.tc->look = 0;
+		time_gap(&h.tc->t, h.cpu, bpf_ktime_get_ns());
 		leave_if_it_must(&h);
 	}
 	bpf_preempt_enable();
@@ -328,24 +355,29 @@ int BPF_PROG(tl_uprobe_syscall_done, const struct pt_regs *regs)
 
 /* ---- system calls ---- */
 
-/* Of a task that is not wide, and was not when it came, a system call says nothing,
- * and most tasks are not. */
-static __always_inline bool syscall_says_anything(const struct tl_task *t)
+/* Of policy/last.h: the section of a task may have begun on its wide CPU, or ended where
+ * the task is away, without a word. True if its type or level changed. */
+static __always_inline u32 read_section(struct here *h)
 {
-	return t->type == TL_WIDE || (t->flags & TL_TASK_SYSCALL_WIDE);
+	if (!(cfg.remigrate & TL_REMIGRATE_LAST_SYSCALL))
+		return 0;
+	if (!h->c->class && !tl_last_is_away(&h->tc->t.last))
+		return 0;
+	return read_hint(h->p, h->tc, h->c, bpf_ktime_get_ns());
 }
 
 static __always_inline int on_syscall(u32 event)
 {
 	struct here h;
-	u64 now_ns;
+	u32 changed;
 
 	bpf_preempt_disable();
-	if (!try_lookup_here(&h) || !syscall_says_anything(&h.tc->t))
+	if (!try_lookup_here(&h))
 		goto out;
-	now_ns = bpf_ktime_get_ns();
-	count_run(h.tc, h.c, h.tc->t.type, h.tc->t.level, now_ns);
-	if (tell_end(h.tc, h.c, event, now_ns))
+	changed = read_section(&h);
+	if (tl_task_syscall_matters(&h.tc->t))
+		changed |= tell_end(h.tc, h.c, event, bpf_ktime_get_ns());
+	if (changed)
 		leave_if_it_must(&h);
 out:
 	bpf_preempt_enable();
@@ -378,8 +410,6 @@ int BPF_PROG(tl_trap, struct task_struct *task, u32 level, unsigned long ip)
 	if (try_lookup_here(&h)) {
 		h.c->trap_events++;
 		h.tc->sums.traps++;
-		/* what it ran until now was before the trap */
-		count_run(h.tc, h.c, h.tc->t.type, h.tc->t.level, now_ns);
 		tell(h.tc, h.c, TL_EV_TRAP, level, now_ns);
 		leave_if_it_must(&h);
 	}

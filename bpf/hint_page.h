@@ -120,8 +120,8 @@ struct tl_hint_slot {
 	 * before want */
 	u32 seq;
 	/* seq of the section after which the thread rests: want is the
-	 * level it will have again; any other number: it does not rest; by the
-	 * thread, after rest_until_ns */
+	 * level it will have again, or 0 if the rest is too long for it to stay;
+	 * any other number: it does not rest; by the thread, after rest_until_ns */
 	u32 rest_seq;
 	/* affinity mode: hashes of the masks that the thread has given
 	 * itself; by the thread */

@@ -9,6 +9,7 @@
  *   classes.bpf.h  CPU classes as masks, what an affinity reaches
  *   clocks.bpf.h   queues and their clocks
  *   slices.bpf.h   slices that end between two ticks
+ *   gaps.bpf.h     tasks that stay on their wide CPU after a section
  *   victims.bpf.h  whom wide work displaces
  *   groups.bpf.h   control groups: weights, limits
  *   place.bpf.h    select_cpu, enqueue: an idle CPU or a queue
@@ -48,6 +49,7 @@ char LICENSE[] SEC("license") = "GPL";
 #include "classes.bpf.h"
 #include "clocks.bpf.h"
 #include "slices.bpf.h"
+#include "gaps.bpf.h"
 #include "victims.bpf.h"
 #include "groups.bpf.h"
 #include "place.bpf.h"
@@ -169,6 +171,7 @@ void BPF_PROG(tl_running, struct task_struct *p)
 	tc->counted_ns = now_ns;
 	c->running_clock = tc->t.clock;
 	time_slice(cpu, tc->t.clock, p->scx.slice, now_ns);
+	time_gap(&tc->t, cpu, now_ns);
 	refresh_caps(p, tc);
 	queue = tl_task_queue(&tc->t);
 	c->running_queue = queue;
@@ -201,10 +204,13 @@ void BPF_PROG(tl_stopping, struct task_struct *p, bool runnable)
 		return;
 	now_ns = bpf_ktime_get_ns();
 	account_run(tc, c, now_ns);
+	if (tl_last_is_after(&tc->t.last)) /* its section may be over */
+		read_hint(p, tc, c, now_ns);
 	tell_end(tc, c, TL_EV_SWITCH_OUT, now_ns);
 	read_hint(p, tc, c, now_ns);
 	watch_level(tc, c, 0, now_ns);
 	c->running_clock = 0;
+	forget_gap(scx_bpf_task_cpu(p));
 	if (!runnable) {
 		tc->may_hold = 0;
 		groups_idle(tc);
@@ -298,8 +304,8 @@ s32 BPF_PROG(tl_init_task, struct task_struct *p,
 	if (args->fork)
 		parent = try_lookup_task(bpf_get_current_task_btf());
 	if (parent) {
-		type = parent->t.type;
-		level = parent->t.level;
+		level = tl_task_bequest(&parent->t);
+		type = tl_task_bequest_type(&parent->t, level);
 	}
 	tl_task_init(&tc->t, &cfg, type, level, bpf_ktime_get_ns());
 	if (p->flags & PF_KTHREAD) {
@@ -385,6 +391,8 @@ s32 BPF_PROG(tl_init)
 		err = create_scratch_masks(SCRATCH_PROBE);
 	if (!err)
 		err = create_slice_timers();
+	if (!err)
+		err = create_gap_timers();
 	if (!err)
 		err = start_passes();
 	if (!err)

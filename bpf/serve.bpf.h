@@ -321,6 +321,7 @@ context_if_it_stays(struct task_struct *prev, struct tl_cpu *c, bool quiet)
 			return NULL;
 		read_hint(prev, tc, c, bpf_ktime_get_ns());
 	}
+	end_gap(tc, c);
 	return may_stay(prev, tc, c->class) ? tc : NULL;
 }
 
@@ -420,7 +421,7 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 	struct tl_cpu *c = lookup_cpu(cpu);
 	struct rival r = {.side = TL_SIDE_NONE, .cpu = cpu};
 	struct task_ctx *stays;
-	u64 arrivals, slice_ns;
+	u64 arrivals, slice_ns, now_ns;
 	bool quiet;
 
 	if (!c || fault == TL_FAULT_STALL || goes_on_inside(prev))
@@ -437,9 +438,11 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 		return;
 	if (!stays || !prev)
 		return;
+	now_ns = bpf_ktime_get_ns();
 	slice_ns = slice_to_go_on(&stays->t, cpu);
 	tl_scx_set_slice(prev, slice_ns);
-	time_slice(cpu, stays->t.clock, slice_ns, bpf_ktime_get_ns());
+	time_slice(cpu, stays->t.clock, slice_ns, now_ns);
+	time_gap(&stays->t, cpu, now_ns);
 	/* It goes on without running() being called, and its type may have
 	 * changed since it started: say who may displace it now. Else a guest
 	 * that was wide until now holds a wide CPU until the next tick. */

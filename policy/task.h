@@ -5,21 +5,24 @@
  * Problem: the begin of wide code is seen exactly (a hint, a probe at a
  * function, a trap), its end often is not (SYSTOR 3.3, THESIS 4.4).
  *
- * Idea: a task holds up to four pieces of evidence, each with a level:
+ * Idea: a task holds up to five pieces of evidence, each with a level:
  *
  *   hint   between tl_wide_begin() and tl_wide_end()
  *   mark   between entry to and return from a marked function
  *   loose  a trap, or inheritance from a wide parent: no end of its own
  *   score  what its power score speaks for (score.h), until that changes
+ *   gap    the last hint or mark, for the break-even time, if the settings name it
+ *          and the task has not learned that it should leave at once (gap.h)
  *
- *   level = max(hint, mark, loose, score), and the task is wide while level > 0.
+ *   level = max(hint, mark, loose, score, gap), and the task is wide while level > 0.
  *
  *   event                 hint    mark    loose   then
  *   --------------------  ------  ------  ------  ----------------------
  *   HINT_BEGIN level      level   .       .       wide
- *   HINT_END        (5)   0       .       .       scalar if nothing left
+ *   HINT_END        (5)   0       .       .       scalar if nothing left, or a gap (7)
+ *   HINT_AWAY       (5)   0       .       .       scalar if nothing left
  *   MARK_ENTER level      .       max     .       wide; depth + 1
- *   MARK_RETURN           .       0 (*)   .       scalar if nothing left
+ *   MARK_RETURN           .       0 (*)   .       scalar if nothing left, or a gap (7)
  *   TRAP level            .       .       max     wide
  *   INHERIT level         .       .       level   wide
  *   SCORE level     (6)   .       .       .       score = level; wide, or scalar
@@ -30,7 +33,8 @@
  *   TICK, remigrate timeout (1,4) 0  0    0       scalar
  *   TICK, wide timeout      (4)   .  .    0       scalar if nothing left
  *   TICK, SYSCALL_*, SWITCH_OUT when its
- *   stay is over (stay.h)         .  .    0       scalar if nothing left
+ *   stay is over (stay.h, gap.h)  .  .    0       scalar if nothing left
+ *   SYSCALL_ENTRY (8)     .       .       .       scalar if nothing but hint and mark
  *
  *   (*) when the outermost marked function returns
  *   (1) only if the settings name this heuristic
@@ -44,6 +48,11 @@
  *
  *   (6) not of a task that has given hints: "hints from the developer override
  *       the automatically determined power score" (DIM 5.2)
+ *   (7) not after HINT_AWAY: the code after it is known to stay scalar for long. What
+ *       ends open sections, and the wide timeout, ends a gap's evidence too
+ *   (8) only if the settings name it, and the task has learned that its section ends
+ *       after this call (last.h): hint and mark do not count until it has ended, or is
+ *       found to be wrong (TICK, SWITCH_OUT, TRAP, the next begin)
  *
  * A score tells what a task is like, not what it does at the moment: no heuristic
  * and no timeout ends it, and nobody inherits it but as loose evidence.
@@ -58,6 +67,8 @@
 #ifndef TL_POLICY_TASK_H
 #define TL_POLICY_TASK_H
 
+#include "gap.h"
+#include "last.h"
 #include "mark.h"
 #include "mix.h"
 #include "score.h"
@@ -75,6 +86,7 @@ enum tl_event {
 	TL_EV_SWITCH_OUT,
 	TL_EV_TICK,
 	TL_EV_SCORE,
+	TL_EV_HINT_AWAY,
 	TL_NR_EVENTS,
 };
 
@@ -92,6 +104,10 @@ enum tl_event {
  *   | mix                                         |   64
  *   +---------------------------------------------+
  *   | stay                                        |   72
+ *   +---------------------------------------------+
+ *   | gap                                         |   88
+ *   +---------------------------------------------+
+ *   | last                                        |  104
  *   +---------------------------------------------+
  */
 struct tl_task {
@@ -112,8 +128,10 @@ struct tl_task {
 	struct tl_score score;
 	struct tl_mix mix;
 	struct tl_stay stay;
+	struct tl_gap gap;
+	struct tl_last last;
 };
-_Static_assert(sizeof(struct tl_task) == 72, "drawn above; mirrored in Rust");
+_Static_assert(sizeof(struct tl_task) == 104, "drawn above; mirrored in Rust");
 
 #define TL_TASK_RAN_FIT 1u	/* ran on a fit CPU in this wide period */
 #define TL_TASK_SYSCALL_WIDE 2u /* was wide at the entry of its system call */
@@ -158,13 +176,20 @@ tl_inline u8 tl_max_u8(u8 a, u8 b)
 	return a > b ? a : b;
 }
 
+/* The level of the sections that are open. */
+tl_inline u8 tl_task_open_level(const struct tl_task *t)
+{
+	return tl_max_u8(t->hint_level, t->mark_level);
+}
+
 /* Derive type and level from the evidence; true if either changed. */
 tl_inline u32 tl_task_settle(struct tl_task *t)
 {
-	u8 level = tl_max_u8(t->hint_level,
-			     tl_max_u8(t->mark_level, t->loose_level));
+	u8 level = tl_max_u8(t->loose_level, tl_gap_level(&t->gap));
 	u8 old_type = t->type, old_level = t->level;
 
+	if (!tl_last_is_away(&t->last))
+		level = tl_max_u8(level, tl_task_open_level(t));
 	if (!(t->flags & TL_TASK_HINTS))
 		level = tl_max_u8(level, t->score.level);
 	t->level = level;
@@ -182,15 +207,84 @@ tl_inline u32 tl_task_end_all(struct tl_task *t)
 	t->hint_level = 0;
 	t->mark_level = 0;
 	t->loose_level = 0;
+	tl_gap_leave(&t->gap);
+	t->last.state = TL_LAST_NONE;
 	return tl_task_settle(t);
 }
 
-tl_inline u32 tl_task_mark_return(struct tl_task *t)
+/* The level that a child inherits. A gap is its parent's alone; a section counts, even
+ * where it is no evidence at the moment, for the child may have its wide code. */
+tl_inline u8 tl_task_bequest(const struct tl_task *t)
 {
+	return tl_gap_level(&t->gap) ?
+		       t->loose_level :
+		       tl_max_u8(t->level, tl_task_open_level(t));
+}
+
+/* The type that goes with it. */
+tl_inline u8 tl_task_bequest_type(const struct tl_task *t, u8 level)
+{
+	if (level)
+		return TL_WIDE;
+	return t->type == TL_WIDE ? TL_SCALAR : t->type;
+}
+
+/* A section begins. */
+tl_inline void tl_task_section_begins(struct tl_task *t,
+				      const struct tl_cfg *cfg)
+{
+	tl_last_ends(&t->last, cfg->rest_below_ns, 0);
+	if (!tl_task_open_level(t))
+		tl_gap_ends(&t->gap, cfg->rest_below_ns);
+}
+
+/* A section has ended, the last one if none is open now. level is that of what was
+ * open before. 0: its begin was not seen, so it began on a CPU that was fit for it,
+ * and is taken for one like the last; or a heuristic has ended it before. away: what
+ * follows is known to be long. */
+tl_inline void tl_task_section_ends(struct tl_task *t, const struct tl_cfg *cfg,
+				    u8 level, u32 away)
+{
+	u64 even_ns = cfg->remigrate & TL_REMIGRATE_GAP ? cfg->rest_below_ns :
+							  0;
+	u32 ran_fit = !level || (t->flags & TL_TASK_RAN_FIT);
+
+	if (tl_task_open_level(t) || (!level && t->gap.state == TL_GAP_NONE))
+		return;
+	if (!level)
+		level = t->gap.level;
+	tl_gap_ends(&t->gap, cfg->rest_below_ns);
+	tl_gap_begins(&t->gap, level,
+		      even_ns && ran_fit && !away && t->caps >> level);
+}
+
+tl_inline u32 tl_task_hint_end(struct tl_task *t, const struct tl_cfg *cfg,
+			       u32 away)
+{
+	u8 level = tl_task_open_level(t);
+	u32 has_left = tl_last_is_away(&t->last);
+
+	t->hint_level = 0;
+	t->flags |= TL_TASK_HINTS;
+	if (!tl_task_open_level(t)) /* of a task that has left, seen late */
+		tl_last_ends(&t->last, cfg->rest_below_ns, !has_left);
+	tl_task_section_ends(t, cfg, level, away | has_left);
+	return tl_task_settle(t) | tl_task_classify_scalar(t);
+}
+
+tl_inline u32 tl_task_mark_return(struct tl_task *t, const struct tl_cfg *cfg)
+{
+	u8 level = tl_task_open_level(t);
+	u32 has_left = tl_last_is_away(&t->last);
+
 	if (t->mark_depth)
 		t->mark_depth--;
 	if (!t->mark_depth)
 		t->mark_level = 0;
+	if (!tl_task_open_level(t))
+		tl_last_ends(&t->last, cfg->rest_below_ns, 1);
+	if (level)
+		tl_task_section_ends(t, cfg, level, has_left);
 	return tl_task_settle(t);
 }
 
@@ -202,11 +296,20 @@ tl_inline u32 tl_task_is_coming(const struct tl_task *t)
 	       t->caps >> t->level;
 }
 
-/* Where the kernel comes by: its loose evidence ends when it has stayed for long
- * enough. */
+/* Where the kernel comes by: its loose evidence, and that of a gap, end when it has
+ * stayed for long enough; a section that goes on is evidence again. */
 tl_inline u32 tl_task_passes(struct tl_task *t, const struct tl_cfg *cfg,
 			     u32 at_syscall)
 {
+	if (tl_last_is_wrong(&t->last, cfg->rest_below_ns,
+			     cfg->wide_timeout_ns)) {
+		tl_last_ends(&t->last, cfg->rest_below_ns, 1);
+		return tl_task_settle(t);
+	}
+	if (tl_gap_is_over(&t->gap, cfg->rest_below_ns)) {
+		tl_gap_leave(&t->gap);
+		return tl_task_settle(t);
+	}
 	if (!t->loose_level || tl_task_is_coming(t) ||
 	    !tl_stay_is_over(&t->stay, cfg->wide_timeout_ns, at_syscall))
 		return 0;
@@ -218,6 +321,8 @@ tl_inline u32 tl_task_passes(struct tl_task *t, const struct tl_cfg *cfg,
 tl_inline void tl_task_ran(struct tl_task *t, u64 used_ns, u32 level)
 {
 	tl_mix_ran(&t->mix, used_ns, level);
+	tl_gap_ran(&t->gap, used_ns);
+	tl_last_ran(&t->last, used_ns);
 	if (!tl_task_is_coming(t))
 		tl_stay_ran(&t->stay, used_ns);
 }
@@ -235,7 +340,28 @@ tl_inline u32 tl_task_tick(struct tl_task *t, const struct tl_cfg *cfg,
 	if (!cfg->wide_timeout_ns || age_ns < cfg->wide_timeout_ns)
 		return 0;
 	t->loose_level = 0;
+	tl_gap_leave(&t->gap);
 	return tl_task_settle(t);
+}
+
+/* A system call of a task in a section: whether it may be the last one (last.h). */
+tl_inline u32 tl_task_last_syscall(struct tl_task *t, const struct tl_cfg *cfg,
+				   u32 event)
+{
+	if (event == TL_EV_SYSCALL_RETURN)
+		tl_last_returns(&t->last);
+	else if ((cfg->remigrate & TL_REMIGRATE_LAST_SYSCALL) &&
+		 tl_task_open_level(t))
+		tl_last_enters(&t->last, cfg->rest_below_ns);
+	return tl_task_settle(t);
+}
+
+/* Whether a system call says anything about it: most tasks are not wide, and were not
+ * when it came. */
+tl_inline u32 tl_task_syscall_matters(const struct tl_task *t)
+{
+	return t->type == TL_WIDE || (t->flags & TL_TASK_SYSCALL_WIDE) ||
+	       t->last.state != TL_LAST_NONE;
 }
 
 tl_inline u32 tl_task_syscall(struct tl_task *t, const struct tl_cfg *cfg,
@@ -269,33 +395,37 @@ tl_inline u32 tl_task_event(struct tl_task *t, const struct tl_cfg *cfg,
 			    u32 event, u32 level, u64 now_ns)
 {
 	u8 lv = level > TL_LEVEL_MAX ? TL_LEVEL_MAX : level ? level : 1;
+	u32 changed;
 
 	switch (event) {
 	case TL_EV_HINT_BEGIN:
+		tl_task_section_begins(t, cfg);
 		t->hint_level = lv;
 		t->flags |= TL_TASK_HINTS;
 		break;
 	case TL_EV_HINT_END:
-		t->hint_level = 0;
-		t->flags |= TL_TASK_HINTS;
-		return tl_task_settle(t) | tl_task_classify_scalar(t);
+	case TL_EV_HINT_AWAY:
+		return tl_task_hint_end(t, cfg, event == TL_EV_HINT_AWAY);
 	case TL_EV_MARK_ENTER:
+		tl_task_section_begins(t, cfg);
 		/* deeper calls have no return, see mark.h */
 		if (t->mark_depth < TL_CALLS_MAX)
 			t->mark_depth++;
 		t->mark_level = tl_max_u8(t->mark_level, lv);
 		break;
 	case TL_EV_MARK_RETURN:
-		return tl_task_mark_return(t);
+		return tl_task_mark_return(t, cfg);
 	case TL_EV_TRAP:
+		tl_last_trapped(&t->last);
 		tl_stay_trapped(&t->stay, cfg->wide_timeout_ns,
 				!t->loose_level);
 		t->loose_level = tl_max_u8(t->loose_level, lv);
 		break;
 	case TL_EV_SYSCALL_ENTRY:
 	case TL_EV_SYSCALL_RETURN:
-		return tl_task_syscall(t, cfg, event) |
-		       tl_task_passes(t, cfg, 1);
+		changed = tl_task_syscall(t, cfg, event);
+		changed |= tl_task_last_syscall(t, cfg, event);
+		return changed | tl_task_passes(t, cfg, 1);
 	case TL_EV_SWITCH_OUT:
 		if (!(cfg->remigrate & TL_REMIGRATE_CONTEXT_SWITCH) ||
 		    !(t->flags & TL_TASK_RAN_FIT) || t->type != TL_WIDE)

@@ -5,7 +5,7 @@
  * The policy is freestanding C: no libc, no BPF, no kernel headers, no
  * floating point, no loop without a constant bound, no state of its own. It
  * is compiled twice, to BPF (bpf/main.bpf.c) and natively (crates/policy), so
- * whoever includes it provides u8, u16, u32, u64, s32, s64 first.
+ * whoever includes it provides u8, u16, u32, u64, s8, s32, s64 first.
  *
  * Licence level: Intel's power-delivery level. 0 is full turbo; 1 heavy AVX2
  * or light AVX-512; 2 heavy AVX-512; 3 AMX. Levels are data: nothing below
@@ -59,6 +59,10 @@ enum tl_remigrate {
 	TL_REMIGRATE_SYSCALL_RETURN = 1u << 1,
 	TL_REMIGRATE_CONTEXT_SWITCH = 1u << 2,
 	TL_REMIGRATE_TIMEOUT = 1u << 3,
+	/* not at the explicit ends, where the task has learned that (gap.h) */
+	TL_REMIGRATE_GAP = 1u << 4,
+	/* at the entry of a section's last system call, which the task learns (last.h) */
+	TL_REMIGRATE_LAST_SYSCALL = 1u << 5,
 };
 
 /* The wide timeout unless it is set, in the kernel and in the simulator: longer than

@@ -130,6 +130,7 @@ pub(crate) extern "C" fn end_for(phase_ns: u64) -> c_int {
             thread.nesting.set(Nesting::EMPTY);
             0
         }
+        // a longer phase is announced too: the scheduler need not find out
         _ => end(),
     }
 }
@@ -198,18 +199,18 @@ pub fn takes_seat(level: u32) -> bool {
 }
 
 impl Link {
-    /// Rests, if a scalar phase of that length is a rest (policy/rest.h): the slot says so, and what else it says stays. The
-    /// next section voids it by its number, so that a section's begin costs what it cost.
+    /// Says in the slot how long the scalar phase that begins will be, and rests if it is a rest (policy/rest.h): what else
+    /// the slot says stays. The next section voids it by its number, so that a section's begin costs what it cost.
     fn rest(self, phase_ns: u64) -> bool {
         let below_ns = self.board.header.rest_below_ns.load(Relaxed);
-        if phase_ns == 0 || phase_ns >= below_ns || !self.board.is_active() {
+        if phase_ns == 0 || !self.board.is_active() {
             return false;
         }
-        self.slot.rest_until_ns.store(monotonic_ns() + phase_ns, Relaxed);
+        self.slot.rest_until_ns.store(monotonic_ns().saturating_add(phase_ns), Relaxed);
         // Who reads the slot between the two sees the end of an older section's rest, which is void.
         compiler_fence(SeqCst);
         self.slot.rest_seq.store(self.slot.seq.load(Relaxed), Relaxed);
-        true
+        phase_ns < below_ns
     }
 
     /// Reports to the scheduler that the level of this thread's code has risen.

@@ -19,8 +19,7 @@ pub const CPU_FILES: [(&str, &str); 8] = [
 ];
 
 /// Those that no constant of the policy may be chosen on: a third, which judges such choices (`sim::best`).
-pub const HELD_OUT_CPUS: [&str; 3] =
-    ["xeon-platinum-8360y", "xeon-silver-4116", "xeon-gold-6154"];
+pub const HELD_OUT_CPUS: [&str; 3] = ["xeon-platinum-8360y", "xeon-silver-4116", "xeon-gold-6154"];
 
 impl CpuModel {
     /// The built-in model of that id; `None` if there is none. The error is a broken built-in

@@ -6,6 +6,7 @@ typedef uint8_t u8;
 typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
+typedef int8_t s8;
 typedef int32_t s32;
 typedef int64_t s64;
 
@@ -42,6 +43,13 @@ EXPORT(void, task_ran, (struct tl_task * t, u64 used_ns, u32 level),
 EXPORT(u64, wide_timeout_ns, (void), TL_WIDE_TIMEOUT_NS)
 EXPORT(u64, level_hold_ns, (void), TL_LEVEL_HOLD_NS)
 EXPORT(u64, stay_least_ns, (void), TL_STAY_LEAST_NS)
+EXPORT(u32, task_syscall_matters, (const struct tl_task *t),
+       tl_task_syscall_matters(t))
+EXPORT(u32, task_bequest, (const struct tl_task *t), tl_task_bequest(t))
+EXPORT(u32, task_bequest_type, (const struct tl_task *t, u32 level),
+       tl_task_bequest_type(t, (u8)level))
+EXPORT(u64, gap_left_ns, (const struct tl_gap *g, u64 even_ns),
+       tl_gap_left_ns(g, even_ns))
 EXPORT(u32, task_need, (const struct tl_task *t), tl_task_need(t))
 EXPORT(u32, task_queue, (const struct tl_task *t), tl_task_queue(t))
 EXPORT(u32, task_fits, (const struct tl_task *t, u32 class),

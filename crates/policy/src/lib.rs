@@ -7,7 +7,9 @@
 
 mod clock;
 mod ffi;
+mod gap;
 pub mod groups;
+mod last;
 mod mark;
 mod mix;
 mod score;
@@ -17,7 +19,9 @@ mod stay;
 mod turns;
 
 pub use clock::Clock;
+pub use gap::Gap;
 pub use groups::Budget;
+pub use last::Last;
 pub use mark::{CALLS_MAX, Calls, MARK_ARGS, MarkRule};
 pub use mix::Mix;
 pub use score::Score;
@@ -115,11 +119,13 @@ pub enum Event {
     Tick,
     /// Its power score speaks for this level.
     Score,
+    /// A hint: a section ends, and what follows is known to be long.
+    HintAway,
 }
 
 impl Event {
     /// All events, in the order of the C enum.
-    pub const ALL: [Event; 10] = [
+    pub const ALL: [Event; 11] = [
         Event::HintBegin,
         Event::HintEnd,
         Event::MarkEnter,
@@ -130,6 +136,7 @@ impl Event {
         Event::SwitchOut,
         Event::Tick,
         Event::Score,
+        Event::HintAway,
     ];
 }
 
@@ -144,6 +151,10 @@ pub struct Remigrate {
     pub context_switch: bool,
     /// End a fixed time after the last event.
     pub timeout: bool,
+    /// Do not end at once at an explicit end, where the task has learned that (policy/gap.h).
+    pub gap: bool,
+    /// End at the entry of a section's last system call, which the task learns (policy/last.h).
+    pub last_syscall: bool,
 }
 
 impl Remigrate {
@@ -153,6 +164,8 @@ impl Remigrate {
             | u32::from(self.syscall_return) << 1
             | u32::from(self.context_switch) << 2
             | u32::from(self.timeout) << 3
+            | u32::from(self.gap) << 4
+            | u32::from(self.last_syscall) << 5
     }
 }
 
@@ -214,8 +227,10 @@ pub struct Task {
     pub score: Score,
     pub mix: Mix,
     pub stay: Stay,
+    pub gap: Gap,
+    pub last: Last,
 }
-const _: () = assert!(size_of::<Task>() == 72);
+const _: () = assert!(size_of::<Task>() == 104);
 
 /// `tl_target`: what was sent to a CPU's frequency governor. See policy/target.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -255,6 +270,29 @@ impl Task {
     pub fn ran(&mut self, used_ns: u64, level: u8) {
         // SAFETY: as in `new`.
         unsafe { ffi::tlp_task_ran(self, used_ns, level.into()) }
+    }
+
+    /// How long it stays on its CPU after its last section yet, if it goes on running; 0 = no longer, or it does not stay.
+    #[inline]
+    pub fn gap_left_ns(&self, cfg: &Cfg) -> u64 {
+        // SAFETY: as in `need`.
+        unsafe { ffi::tlp_gap_left_ns(&self.gap, cfg.rest_below_ns) }
+    }
+
+    /// Type and level that a child inherits.
+    pub fn bequest(&self) -> (u32, u32) {
+        // SAFETY: as in `new`; the task is only read.
+        unsafe {
+            let level = ffi::tlp_task_bequest(self);
+            (ffi::tlp_task_bequest_type(self, level), level)
+        }
+    }
+
+    /// Whether a system call says anything about it, of whom most say nothing. See policy/task.h.
+    #[inline]
+    pub fn syscall_matters(&self) -> bool {
+        // SAFETY: as in `need`.
+        unsafe { ffi::tlp_task_syscall_matters(self) != 0 }
     }
 
     /// Class of CPU that it needs.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The event table at the head of policy/task.h, exhaustively: every combination of evidence,
-//! settings and event against the table written a second time, in other words.
+//! settings and event against the table written a second time, in other words. Without gaps and last
+//! system calls, which gap.rs and last.rs test.
 
 use policy::{
     Cfg, Event, FLAG_HINTS, FLAG_RAN_FIT, FLAG_SYSCALL_WIDE, Remigrate, Score, Stay, TYPE_DEFAULT,
@@ -17,6 +18,8 @@ fn cfg(bits: u32) -> Cfg {
         syscall_return: bits & 2 != 0,
         context_switch: bits & 4 != 0,
         timeout: bits & 8 != 0,
+        gap: false,
+        last_syscall: false,
     };
     assert_eq!(remigrate.bits(), bits);
     Cfg {
@@ -100,7 +103,7 @@ fn expected(before: Task, cfg: &Cfg, event: Event, level: u32, now_ns: u64) -> T
             t.hint_level = level;
             t.flags |= FLAG_HINTS;
         }
-        Event::HintEnd => {
+        Event::HintEnd | Event::HintAway => {
             t.hint_level = 0;
             t.flags |= FLAG_HINTS;
             if t.task_type == TYPE_DEFAULT as u8 {
@@ -194,7 +197,14 @@ fn the_table_holds() {
                     ] {
                         let mut after = before;
                         let changed = after.event(&cfg, event, level, now_ns);
-                        let table = expected(before, &cfg, event, level, now_ns);
+                        let mut table = expected(before, &cfg, event, level, now_ns);
+                        assert_eq!(
+                            after.gap_left_ns(&Cfg { rest_below_ns: u64::MAX, ..cfg }),
+                            0,
+                            "stays unasked"
+                        );
+                        assert!(!after.last.is_away(), "leaves unasked");
+                        (table.gap, table.last) = (after.gap, after.last);
                         assert_eq!(
                             after, table,
                             "{event:?} {level} at {now_ns} with {bits:#b} on {before:?}"

@@ -26,6 +26,10 @@ pub struct Remigrate {
     pub context_switch: bool,
     /// This long after the last event that made the task wide, ns; `None`: no such limit.
     pub timeout_ns: Option<u64>,
+    /// At an explicit end only where the task has not learned that its scalar code is short (policy/gap.h).
+    pub gap: bool,
+    /// At the entry of a section's last system call, where the task has learned which one that is (policy/last.h).
+    pub last_syscall: bool,
 }
 
 /// How scalar and wide code are kept apart.

@@ -175,6 +175,8 @@ fn set_end(ends: &mut Remigrate, word: &str) -> Result<(), ParseError> {
         "syscall-entry" => ends.syscall_entry = true,
         "syscall-return" => ends.syscall_return = true,
         "context-switch" => ends.context_switch = true,
+        "gap" => ends.gap = true,
+        "last-syscall" => ends.last_syscall = true,
         "timeout" => return refuse("timeout has no duration", "write it as timeout:50ms"),
         _ => return unknown_end(word),
     }
@@ -184,8 +186,8 @@ fn set_end(ends: &mut Remigrate, word: &str) -> Result<(), ParseError> {
 fn unknown_end<T>(word: &str) -> Result<T, ParseError> {
     refuse(
         format!("\"{word}\" does not end a wide period"),
-        "choose from hint, uprobe-return, syscall-entry, syscall-return, context-switch and \
-         timeout:DURATION, joined by commas",
+        "choose from hint, uprobe-return, gap, last-syscall, syscall-entry, syscall-return, \
+         context-switch and timeout:DURATION, joined by commas",
     )
 }
 
@@ -193,6 +195,8 @@ impl fmt::Display for Remigrate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("hint,uprobe-return")?;
         for (on, word) in [
+            (self.gap, "gap"),
+            (self.last_syscall, "last-syscall"),
             (self.syscall_entry, "syscall-entry"),
             (self.syscall_return, "syscall-return"),
             (self.context_switch, "context-switch"),

@@ -81,11 +81,14 @@ fn remigrate_of_every_form() {
         "syscall-entry, context-switch,timeout:50ms".parse(),
         Ok(Remigrate {
             syscall_entry: true,
-            syscall_return: false,
             context_switch: true,
             timeout_ns: Some(50_000_000),
+            ..Remigrate::default()
         })
     );
+    assert_eq!("gap,hint".parse(), Ok(Remigrate { gap: true, ..Remigrate::default() }));
+    let last = Remigrate { last_syscall: true, ..Remigrate::default() };
+    assert_eq!("last-syscall".parse(), Ok(last));
     assert_eq!(Remigrate::default().to_string(), "hint,uprobe-return");
 }
 
@@ -183,12 +186,16 @@ fn any_wide_cpus() -> impl Strategy<Value = WideCpus> {
 }
 
 fn any_remigrate() -> impl Strategy<Value = Remigrate> {
-    (any::<bool>(), any::<bool>(), any::<bool>(), proptest::option::of(1..u64::MAX)).prop_map(
-        |(syscall_entry, syscall_return, context_switch, timeout_ns)| Remigrate {
-            syscall_entry,
-            syscall_return,
-            context_switch,
-            timeout_ns,
+    (any::<[bool; 5]>(), proptest::option::of(1..u64::MAX)).prop_map(
+        |([syscall_entry, syscall_return, context_switch, gap, last_syscall], timeout_ns)| {
+            Remigrate {
+                syscall_entry,
+                syscall_return,
+                context_switch,
+                timeout_ns,
+                gap,
+                last_syscall,
+            }
         },
     )
 }

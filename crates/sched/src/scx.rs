@@ -83,6 +83,7 @@ pub struct Scheduler {
     mark_links: Vec<(ResolvedMark, Vec<Link>)>,
     uprobe_done: Vec<Link>,
     syscall_links: Vec<Link>,
+    has_sections: bool,
     trap_link: Option<Link>,
     bell_link: Option<Link>,
     score_link: Option<Link>,
@@ -125,6 +126,7 @@ impl Scheduler {
             mark_links: Vec::new(),
             uprobe_done: Vec::new(),
             syscall_links: Vec::new(),
+            has_sections: false,
             trap_link: None,
             bell_link: None,
             score_link: None,
@@ -180,9 +182,22 @@ impl Scheduler {
     /// re-migration heuristics need.
     pub fn set_settings(&mut self, config: &Config) -> Result<()> {
         self.store_settings(config);
+        self.watch_syscalls(config)
+    }
+
+    /// Whether tasks have sections for which CPUs are there. Only then are their last system calls looked for, since what
+    /// watches system calls costs every task.
+    pub fn set_sections(&mut self, config: &Config, has_sections: bool) -> Result<()> {
+        self.has_sections = has_sections;
+        self.watch_syscalls(config)
+    }
+
+    fn watch_syscalls(&mut self, config: &Config) -> Result<()> {
         let remigrate = config.remigrate;
+        let ends = remigrate.syscall_entry || remigrate.syscall_return;
+        let looks = remigrate.last_syscall && self.has_sections;
         let progs = &self.skel.progs;
-        let watch = match (remigrate.syscall_entry || remigrate.syscall_return, config.trap) {
+        let watch = match (ends || looks, config.trap) {
             (true, _) => vec![&progs.tl_syscall_enter, &progs.tl_syscall_exit],
             // where a stay may end (policy/stay.h)
             (false, trap) if trap != Components::None => vec![&progs.tl_syscall_enter],
@@ -529,6 +544,8 @@ fn settings_of(config: &Config) -> types::tl_cfg {
             syscall_return: remigrate.syscall_return,
             context_switch: remigrate.context_switch,
             timeout: remigrate.timeout_ns.is_some(),
+            gap: remigrate.gap,
+            last_syscall: remigrate.last_syscall,
         }
         .bits(),
         unclassified: match config.unclassified {

@@ -36,6 +36,8 @@ pub struct ScxLane {
     /// Their classes.
     split: Split,
     auto: Option<(AutoSize, Instant)>,
+    /// Whether sections were seen since the first CPU became wide.
+    has_sections: bool,
     /// Of this CPU, by level.
     clocks: LevelClocks,
     /// Counters of the schedulers before a restart, by CPU.
@@ -73,6 +75,7 @@ impl ScxLane {
             split: one_class(&wide_cores),
             wide_cores,
             auto: None,
+            has_sections: false,
             clocks: level_clocks(&hw::cpu::read_cpu(&hw::Live)),
             before: Vec::new(),
             size_changes: 0,
@@ -275,6 +278,7 @@ impl ScxLane {
 
     fn resize(&mut self) -> Result<()> {
         let counters = self.counters();
+        self.look_for_sections(&counters)?;
         let Some((auto, last)) = &mut self.auto else { return Ok(()) };
         let elapsed = last.elapsed();
         if elapsed < PERIOD {
@@ -295,12 +299,24 @@ impl ScxLane {
         self.follow_classes()
     }
 
+    /// Notes whether hints or marks were seen while there are wide CPUs.
+    fn look_for_sections(&mut self, counters: &[CpuCounters]) -> Result<()> {
+        let seen = counters.iter().any(|cpu| cpu.hint_events + cpu.mark_events > 0);
+        let has_sections = !self.wide_cores.is_empty() && (self.has_sections || seen);
+        if has_sections == self.has_sections {
+            return Ok(());
+        }
+        self.has_sections = has_sections;
+        self.scheduler.set_sections(&self.config, has_sections)
+    }
+
     fn restart(&mut self) -> Result<()> {
         let _hurry = Hurry::start();
         // The kernel counts a hotplug event before the CPU's topology has settled in sysfs.
         std::thread::sleep(Duration::from_millis(20));
         self.before.extend(self.counters());
         self.scheduler.detach();
+        self.has_sections = false;
         self.topology = topology()?;
         self.wide_cores = match AutoSize::may_stand_by(&self.config) {
             true => Vec::new(),

@@ -58,7 +58,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "remigrate",
         meaning: "what ends a wide period: hint and uprobe-return always, and any of \
-            syscall-entry, syscall-return, context-switch, timeout:DURATION",
+            syscall-entry, syscall-return, context-switch, timeout:DURATION; with last-syscall, the \
+            system call after which a section ends, as each task learns; with gap, a task stays on its CPU after a section for rest-below at most, unless its scalar code is known to last longer",
         live: true,
         get: |config| config.remigrate.to_string(),
         set: |config, value| value.parse().map(|remigrate| config.remigrate = remigrate),

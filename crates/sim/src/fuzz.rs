@@ -52,6 +52,10 @@ const SCORES: u64 = u64::MAX - 1;
 
 /// Stream that decides classes in the policy's place.
 const TIERS: u64 = u64::MAX - 2;
+/// Stream that decides whether tasks may stay after sections (policy/gap.h).
+const GAPS: u64 = u64::MAX - 3;
+/// Stream that decides whether tasks leave in their sections' last system calls (policy/last.h).
+const LASTS: u64 = u64::MAX - 4;
 /// In cases with tiers that are shorter than this: the policy takes a second to split wide CPUs.
 const SHORT_NS: u64 = 1_100_000_000;
 
@@ -84,6 +88,12 @@ pub fn run_case_seen(
     if Rng::new(seed, SCORES).below(5) == 0 {
         config.detect = Detect::Score;
     }
+    let learned = Remigrate {
+        gap: Rng::new(seed, GAPS).below(2) == 0,
+        last_syscall: Rng::new(seed, LASTS).below(2) == 0,
+        ..Default::default()
+    };
+    config.cfg.remigrate |= learned.bits();
     let (workload, storm) = workload(&mut rng, nr_cpus);
     let options = options(&mut rng, &sys, &workload, seed);
     let nr_tasks: u64 = workload.groups.iter().map(|g| g.tasks as u64).sum();
@@ -168,6 +178,7 @@ pub(crate) fn config(rng: &mut Rng, sys: &Sys) -> LaneConfig {
         syscall_return: some(),
         context_switch: some(),
         timeout: some(),
+        ..Remigrate::default()
     };
     // outside of the series, so that seeds mean what they meant
     let rest_below_ns = rng.clone().below(1_000_000);

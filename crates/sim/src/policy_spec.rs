@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | wide | number of cores, or `auto` | auto |
 //! | detect | hint, mark, trap (512-bit code), trap-avx (256-bit code too), score (licence counters) | hint |
-//! | remigrate | syscall-entry, syscall-return, context-switch, timeout; several with `+` | none |
+//! | remigrate | gap, last-syscall, syscall-entry, syscall-return, context-switch, timeout; several with `+`; or none | none |
 //! | timeout | microseconds with `us`, or `ms`; of `remigrate=timeout` and of the fallback | 100ms |
 //! | slice | the same; of wide tasks | 5ms |
 //! | tiers | yes, no | no |
@@ -180,11 +180,9 @@ fn set_lane(config: &mut LaneConfig, key: &str, value: &str) -> Result<(), Strin
         ("detect", "trap-avx") => config.detect = Detect::Trap(InsnClass::Light256),
         ("detect", "score") => config.detect = Detect::Score,
         ("detect", _) => return Err(bad("choose hint, mark, trap, trap-avx or score")),
-        ("remigrate", list) => {
-            config.cfg.remigrate = remigrate(list).ok_or_else(|| {
-                bad("choose syscall-entry, syscall-return, context-switch, timeout, joined by +")
-            })?
-        }
+        ("remigrate", list) => config.cfg.remigrate = remigrate(list).ok_or_else(|| {
+            bad("choose gap, last-syscall, syscall-entry, syscall-return, context-switch, timeout, joined by +")
+        })?,
         ("timeout", time) => {
             let ns = duration_ns(time).ok_or_else(|| bad(TIME))?;
             (config.cfg.wide_timeout_ns, config.cfg.remigrate_timeout_ns) = (ns, ns);
@@ -214,6 +212,9 @@ fn remigrate(list: &str) -> Option<u32> {
             "syscall-return" => remigrate.syscall_return = true,
             "context-switch" => remigrate.context_switch = true,
             "timeout" => remigrate.timeout = true,
+            "gap" => remigrate.gap = true,
+            "last-syscall" => remigrate.last_syscall = true,
+            "none" => {}
             _ => return None,
         }
     }

@@ -110,12 +110,15 @@ fn automatic_sizing_follows_the_load() {
 }
 
 /// Marked sections that contain the network's system calls keep kernel code on wide CPUs, at the low
-/// clock; ended at the system call, they cost a web server hardly more than traps do.
+/// clock; ended at the system call, they cost a web server hardly more than traps do. A task may learn that.
 #[test]
 fn sections_may_end_at_system_calls() {
     let removed_pct = |policy: &str| loss("thesis-nginx", policy, 1).unwrap().removed_pct();
-    let (whole, ended) = (removed_pct("lane"), removed_pct("lane:remigrate=syscall-entry"));
+    let [whole, ended, learned] =
+        ["lane:remigrate=none", "lane:remigrate=syscall-entry", "lane:remigrate=last-syscall"]
+            .map(removed_pct);
     assert!(ended > whole + 8.0 && ended > 70.0, "{whole} {ended}");
+    assert!(learned > ended - 1.0, "{learned} {ended}");
 }
 
 /// What is left of the web server's loss is above all the smallest set there is: a core of its ten at

@@ -123,7 +123,10 @@ struct SettingArgs {
     /// What ends a wide period
     ///
     /// A comma-separated list: hint, uprobe-return (both always on), syscall-entry, syscall-return,
-    /// context-switch, timeout:DURATION.
+    /// context-switch, timeout:DURATION. With last-syscall, the system call after which a section
+    /// ends; each task learns which one that is. With gap, hint and uprobe-return do not end it at
+    /// once: the task stays on its CPU for --rest-below at most, unless the scalar code after such a
+    /// section has mostly lasted longer. For programs that call wide functions in quick succession.
     #[arg(long, value_name = "LIST", default_value_t = Config::default().remigrate)]
     #[arg(help_heading = DETECTION)]
     remigrate: Remigrate,

@@ -52,7 +52,8 @@ Policies:
   affinity:CORES    wide tasks are bound to this number of cores, all others to the rest
   lane[:KEY=VALUE[,KEY=VALUE...]]
                     Turbolane: wide=CORES|auto, detect=hint|mark|trap|trap-avx|score,
-                    remigrate=syscall-entry|syscall-return|context-switch|timeout (joined by +),
+                    remigrate=gap|last-syscall|syscall-entry|syscall-return|
+                    context-switch|timeout|none (joined by +),
                     timeout=100ms, slice=5ms, tiers=yes|no, standby=yes|no,
                     clocks=known|unknown
   prototype[:KEY=VALUE[,KEY=VALUE...]]

@@ -159,6 +159,7 @@ fn turbolane(prototype: &PrototypeConfig) -> LaneConfig {
             syscall_return: prototype.end == End::Return,
             context_switch: prototype.end == End::Switch,
             timeout: prototype.timeout_ns != u64::MAX,
+            ..Remigrate::default()
         }
         .bits();
         lane.cfg.remigrate_timeout_ns = prototype.timeout_ns;

@@ -120,6 +120,8 @@ struct Cpu {
     tick_ns: u64,
     /// When to choose anew, or, waking, to be awake.
     resched_ns: u64,
+    /// When the scheduler's timer fires for its task.
+    alarm_ns: u64,
     /// Granted level, clock, rate, power since `synced_ns`.
     level: u8,
     now: Point,
@@ -327,6 +329,9 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         self.sync(cpu);
         if now_ns >= self.cpus[cpu].tick_ns {
             self.tick(cpu);
+        }
+        if now_ns >= self.cpus[cpu].alarm_ns {
+            self.alarm(cpu);
         }
         let c = &self.cpus[cpu];
         if c.left_q == 0 && now_ns >= c.work_end_ns {

@@ -46,6 +46,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         for cpu in 0..self.cpus.len() {
             let c = &mut self.cpus[cpu];
             (c.tick_ns, c.resched_ns) = (later(c.tick_ns, ns), later(c.resched_ns, ns));
+            c.alarm_ns = later(c.alarm_ns, ns);
             if c.state == CpuState::Busy {
                 self.retime(cpu);
             } else {

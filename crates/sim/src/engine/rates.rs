@@ -79,7 +79,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
     pub(super) fn arm(&mut self, cpu: usize) {
         let c = &self.cpus[cpu];
         let at_ns = match c.state {
-            CpuState::Busy => c.work_end_ns.min(c.tick_ns).min(c.resched_ns),
+            CpuState::Busy => c.work_end_ns.min(c.tick_ns).min(c.resched_ns).min(c.alarm_ns),
             CpuState::Waking => c.resched_ns,
             CpuState::Idle | CpuState::Offline => NEVER,
         };

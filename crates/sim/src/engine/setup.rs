@@ -303,6 +303,7 @@ fn new_cpu(place: &crate::sys::Place) -> Cpu {
         work_end_ns: NEVER,
         tick_ns: 0,
         resched_ns: NEVER,
+        alarm_ns: NEVER,
         level: 0,
         now: Point::default(),
         rate_holds: false,

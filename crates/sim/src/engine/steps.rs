@@ -195,6 +195,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         let verdict = self.sched.act(&mut self.sys, cpu, task, act, &mut self.sink);
         let cost_q = self.cost_q(u64::from(verdict.cost_ns));
         self.tasks[task as usize].debt_q += cost_q;
+        self.cpus[cpu].alarm_ns = self.sched.alarm_ns(cpu);
         let why = if verdict.yields { Why::Yield } else { Why::Resched };
         verdict.resched.then_some(Todo::Choose(why))
     }

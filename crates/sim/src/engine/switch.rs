@@ -19,6 +19,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             Pick::Keep => {
                 debug_assert!(prev.is_some(), "keeps what it has not");
                 self.cpus[cpu].resched_ns = self.sched.turn_ends_ns(cpu);
+                self.cpus[cpu].alarm_ns = self.sched.alarm_ns(cpu);
                 self.goes_on(cpu)
             }
             Pick::Run(next) => {
@@ -96,6 +97,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         let task = c.curr;
         c.curr = NO_TASK;
         c.last = task;
+        c.alarm_ns = NEVER;
         let t = &mut self.tasks[task as usize];
         match c.load {
             Load::None => {}
@@ -153,6 +155,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         let kick_ns = if is_unwanted { now_ns + self.platform.costs.ipi_ns } else { NEVER };
         let c = &mut self.cpus[cpu];
         c.resched_ns = c.resched_ns.min(kick_ns).min(self.sched.turn_ends_ns(cpu));
+        c.alarm_ns = self.sched.alarm_ns(cpu);
         if has_work { Todo::Segment } else { Todo::Steps }
     }
 
@@ -202,17 +205,30 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         self.cost_q(ns)
     }
 
-    pub(super) fn tick(&mut self, cpu: usize) {
+    /// The handler of the timer's interrupt takes the task's time; a segment that has just ended stays ended.
+    fn interrupt(&mut self, cpu: usize) -> Tid {
         let cost_q = self.cost_q(self.platform.costs.tick_ns);
-        let now_ns = self.sys.now_ns;
         let c = &mut self.cpus[cpu];
-        c.tick_ns += self.options.tick_ns;
-        let task = c.curr;
         if c.left_q > 0 {
-            // the handler's time is the task's; a segment that has just ended stays ended
             c.left_q += cost_q;
-            c.work_end_ns = end_ns(now_ns, c.left_q, c.now.rate_q);
+            c.work_end_ns = end_ns(self.sys.now_ns, c.left_q, c.now.rate_q);
         }
+        c.curr
+    }
+
+    /// The scheduler's timer fires.
+    pub(super) fn alarm(&mut self, cpu: usize) {
+        let task = self.interrupt(cpu);
+        if self.sched.alarm(&mut self.sys, cpu, task, &mut self.sink) {
+            self.cpus[cpu].resched_ns = self.sys.now_ns;
+        }
+        self.cpus[cpu].alarm_ns = self.sched.alarm_ns(cpu);
+    }
+
+    pub(super) fn tick(&mut self, cpu: usize) {
+        let now_ns = self.sys.now_ns;
+        self.cpus[cpu].tick_ns += self.options.tick_ns;
+        let task = self.interrupt(cpu);
         self.stats.ticks += 1;
         if self.sched.tick(&mut self.sys, cpu, task, &mut self.sink) {
             self.cpus[cpu].resched_ns = now_ns;

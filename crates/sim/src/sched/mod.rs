@@ -160,6 +160,15 @@ pub trait Scheduler {
     fn turn_ends_ns(&self, _cpu: usize) -> u64 {
         u64::MAX
     }
+    /// When the scheduler's timer is to fire for the running task; `u64::MAX`: never. Asked when the CPU has chosen, when
+    /// its task has done something, and when the timer has fired.
+    fn alarm_ns(&self, _cpu: usize) -> u64 {
+        u64::MAX
+    }
+    /// It fires. True: choose anew.
+    fn alarm(&mut self, _: &mut Sys, _cpu: usize, _: Tid, _: &mut impl Sink) -> bool {
+        false
+    }
     /// The running task does something.
     fn act(&mut self, _: &mut Sys, _cpu: usize, _: Tid, _: Act, _: &mut impl Sink) -> Verdict {
         Verdict::default()

@@ -5,6 +5,7 @@ mod affinity;
 mod changes;
 pub mod control;
 mod cpus;
+mod gaps;
 pub mod groups;
 pub mod hint_attacks;
 mod isolated;
@@ -53,6 +54,9 @@ pub const ALL: &[Case] = &[
     Case::new("placement_tiers", placement::tiers),
     Case::new("placement_rests", placement::rests),
     Case::new("preloaded_hints", preload::openssl).limit_s(300),
+    Case::new("gaps", gaps::stays_and_leaves),
+    Case::new("gaps_without_sessions", gaps::stays_and_leaves_without_sessions),
+    Case::new("gaps_last_syscalls", gaps::leaves_in_last_syscalls),
     Case::new("marks_guests_stay", marks::guests_stay),
     Case::new("marks_filtered", marks::filtered),
     Case::new("marks_filtered_without_sessions", marks::filtered_without_sessions),

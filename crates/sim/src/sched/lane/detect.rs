@@ -12,8 +12,9 @@ use crate::trace::{Happened, Sink};
 
 /// Sections that do not yield after one that cannot be helped: as in crates/hint.
 const RESIGNED_SECTIONS: u8 = 63;
-/// Bits of [`policy::Cfg::remigrate`] that need the system call programs.
+/// Bits of [`policy::Cfg::remigrate`] that need the system call programs: always, and while there are sections.
 const SYSCALL_BITS: u32 = 3;
+const LAST_SYSCALL_BIT: u32 = 1 << 5;
 
 impl Lane {
     /// Charge the running task, and count, what it ran since the last time.
@@ -26,7 +27,6 @@ impl Lane {
             return;
         }
         t.started_ns = sys.now_ns;
-        let (task_type, level) = (t.task_type, t.level);
         let shared = &mut self.queues[lane.clock_index as usize];
         let cfg = &self.config.cfg;
         let charged_ns = self.turns[cpu].charge(t, cfg, used_ns, lane.went_first);
@@ -34,12 +34,14 @@ impl Lane {
             let nr_waiting = shared.queue.len() as u32;
             shared.clock.advance(charged_ns, shared.nr_tasks(), nr_waiting, sys.now_ns);
         }
-        self.count_run(sys, cpu, task, task_type, level);
+        self.count_up_to_now(sys, cpu, task);
     }
 
-    /// Count what it ran since the last time, as a task of this type and level.
+    /// Count what it ran since the last time, as what it is.
     #[inline(always)]
-    fn count_run(&mut self, sys: &Sys, cpu: usize, task: Tid, task_type: u8, level: u8) {
+    fn count_up_to_now(&mut self, sys: &Sys, cpu: usize, task: Tid) {
+        let t = &self.tasks[task as usize].t;
+        let (task_type, level) = (t.task_type, t.level);
         let lane = &mut self.tasks[task as usize];
         let used_ns = sys.now_ns - lane.counted_ns;
         lane.counted_ns = sys.now_ns;
@@ -54,12 +56,6 @@ impl Lane {
         if task_type == TYPE_SCALAR as u8 && class > 0 {
             self.counters.guest_ns += used_ns;
         }
-    }
-
-    /// The same as what it is now.
-    fn count_up_to_now(&mut self, sys: &Sys, cpu: usize, task: Tid) {
-        let t = &self.tasks[task as usize].t;
-        self.count_run(sys, cpu, task, t.task_type, t.level);
     }
 
     #[inline(always)]
@@ -86,8 +82,8 @@ impl Lane {
         self.queues[index as usize].nr_running -= 1;
     }
 
-    /// Tell the policy; true if type or level changed. Until now the task ran as what it was; it is
-    /// charged later, for virtual time is of no type.
+    /// Tell the policy; true if type or level changed. Until now the task ran as what it was, which counts first; it
+    /// is charged later, for virtual time is of no type.
     #[inline]
     pub(super) fn tell(
         &mut self,
@@ -98,12 +94,15 @@ impl Lane {
         level: u8,
         sink: &mut impl Sink,
     ) -> bool {
-        let t = &mut self.tasks[task as usize].t;
-        let (old_type, old_level) = (t.task_type, t.level);
+        self.count_up_to_now(sys, cpu, task);
+        let (t, class) = (&mut self.tasks[task as usize].t, self.class[cpu]);
+        let old_level = t.level;
         if !t.event(&self.config.cfg, event, u32::from(level), sys.now_ns) {
             return false;
         }
-        self.count_run(sys, cpu, task, old_type, old_level);
+        if t.level > 0 && t.level <= class {
+            t.flags |= policy::FLAG_RAN_FIT; // where it was a guest
+        }
         self.watch_turn(sys, cpu, task, old_level);
         self.counters.type_changes += 1;
         self.tell_sink(sys, task, sink);
@@ -122,8 +121,8 @@ impl Lane {
         let lane = &mut self.tasks[task as usize];
         let until_ns = lane.rest_until_ns;
         if until_ns != 0 && self.config.cfg.rest_is_over(until_ns, sys.now_ns) {
-            // a rest that is over is an end
-            (lane.rest_until_ns, lane.hint_want) = (0, 0);
+            // a rest that is over is an end; what follows lasts longer than announced
+            (lane.rest_until_ns, lane.hint_want, lane.is_away) = (0, 0, true);
             lane.hint_seq += 1;
         }
         lane.hint_seq != lane.hint_read && self.read_new_hint(sys, cpu, task, sink)
@@ -133,14 +132,18 @@ impl Lane {
     fn read_new_hint(&mut self, sys: &Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
         let lane = &mut self.tasks[task as usize];
         lane.hint_read = lane.hint_seq;
-        let want = lane.hint_want;
+        let (want, is_away) = (lane.hint_want, lane.is_away);
         self.watch_missed(sys, cpu, task);
-        let event = if want > 0 { Event::HintBegin } else { Event::HintEnd };
+        let event = match (want, is_away) {
+            (0, true) => Event::HintAway,
+            (0, false) => Event::HintEnd,
+            _ => Event::HintBegin,
+        };
         self.tell(sys, cpu, task, event, want, sink)
     }
 
     /// Whether a running task should give up its CPU after its type changed. As in bpf/guests.bpf.h.
-    fn must_leave(&mut self, sys: &Sys, cpu: usize, task: Tid) -> bool {
+    pub(super) fn must_leave(&mut self, sys: &Sys, cpu: usize, task: Tid) -> bool {
         self.refresh_caps(sys, task);
         let class = self.class[cpu];
         let queue = self.memo.of(&self.tasks[task as usize].t).queue;
@@ -191,6 +194,7 @@ impl Lane {
     ) -> Verdict {
         self.counters.decisions += 1;
         let changed = self.tell(sys, cpu, task, event, level, sink);
+        self.time_gap(sys, cpu, task);
         let resched = changed && self.must_leave(sys, cpu, task);
         Verdict { cost_ns, resched, yields: false }
     }
@@ -205,12 +209,28 @@ impl Lane {
     ) -> Verdict {
         let ends_stays =
             matches!(self.config.detect, Detect::Trap(_)) && event == Event::SyscallEntry;
-        if self.config.cfg.remigrate & SYSCALL_BITS == 0 && !ends_stays {
+        let watches_last = self.watches_last_syscalls();
+        if self.config.cfg.remigrate & SYSCALL_BITS == 0 && !watches_last && !ends_stays {
             return Verdict::default();
         }
-        self.count_up_to_now(sys, cpu, task);
         let cost_ns = self.config.costs.tracepoint_ns;
+        // its section may have begun here, unseen, or may have ended while it was away
+        let t = &self.tasks[task as usize].t;
+        if watches_last && (self.class[cpu] > 0 || t.last.is_away()) {
+            self.read_hint(sys, cpu, task, sink);
+        }
+        if !self.tasks[task as usize].t.syscall_matters() {
+            return Verdict { cost_ns, ..Verdict::default() };
+        }
         self.probe(sys, cpu, task, event, 0, cost_ns, sink)
+    }
+
+    /// Whether system calls are watched for the last ones of sections (policy/last.h): while there are wide CPUs, and
+    /// something that is wide. As crates/sched/src/scx_lane.rs.
+    fn watches_last_syscalls(&self) -> bool {
+        self.config.cfg.remigrate & LAST_SYSCALL_BIT != 0
+            && self.classes_present > 1
+            && self.sums.run_ns[TYPE_WIDE as usize..].iter().any(|&ns| ns > 0)
     }
 
     /// tl_wide_begin(): write the slot; where the thread stands wrong, yield.
@@ -221,7 +241,7 @@ impl Lane {
         lane.hint_want = level;
         lane.hint_seq += 1;
         lane.sections += 1;
-        lane.rest_until_ns = 0;
+        (lane.rest_until_ns, lane.is_away) = (0, false);
         if class >= level {
             return Verdict::default();
         }
@@ -246,6 +266,7 @@ impl Lane {
         }
         lane.hint_want = 0;
         lane.hint_seq += 1;
+        lane.is_away = rest_ns > 0;
         let flags = policy::cpu_flags(u32::from(self.class[cpu]), self.nr_scalar_cpus as u32);
         if flags & 0x80 == 0 {
             return Verdict::default();
@@ -279,7 +300,6 @@ impl Lane {
             // raises no licence: the module decodes it and lets it run
             return Verdict { cost_ns, ..Default::default() };
         }
-        self.count_up_to_now(sys, cpu, task);
         self.probe(sys, cpu, task, Event::Trap, level, cost_ns, sink)
     }
 

@@ -9,7 +9,9 @@
 //! test compares them with calls for tasks that have every other field random, and fails if the
 //! policy begins to look at more.
 
-use policy::{Cfg, Event, LEVEL_MAX, NR_CLASSES, NR_QUEUES, QUEUE_DEFAULT, QUEUE_NONE, Stay, Task};
+use policy::{
+    Cfg, Event, Gap, LEVEL_MAX, NR_CLASSES, NR_QUEUES, QUEUE_DEFAULT, QUEUE_NONE, Stay, Task,
+};
 
 const CLASSES: usize = NR_CLASSES as usize;
 
@@ -125,10 +127,13 @@ fn table<const N: usize>(f: impl Fn(u32, u32) -> u32) -> [[u8; N]; CLASSES] {
     std::array::from_fn(|a| std::array::from_fn(|b| f(a as u32, b as u32) as u8))
 }
 
-/// Whether a tick says anything to a task of this type, however long ago its last evidence was.
+/// Whether a tick says anything to a task of this type, however long ago its last evidence was. Only a wide task stays
+/// after a section.
 fn tick_changes(cfg: &Cfg, task: &Task) -> bool {
     let stay = Stay { ran_ns: u32::MAX, ..Stay::default() };
-    let mut after = Task { level: 1, loose_level: 1, stay, ..*task };
+    let stays = task.task_type == policy::TYPE_WIDE as u8;
+    let gap = if stays { Gap { ran_ns: u32::MAX, ..Gap::staying(1) } } else { Gap::default() };
+    let mut after = Task { level: 1, loose_level: 1, stay, gap, ..*task };
     let before = after;
     after.event(cfg, Event::Tick, 0, u64::MAX) || after != before
 }
@@ -219,7 +224,7 @@ const _: () = assert!(QUEUE_DEFAULT == 0 && policy::QUEUE_SCALAR == 1);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::{Mix, Score};
+    use policy::{Last, Mix, Score, TYPE_WIDE};
     use proptest::prelude::*;
 
     proptest! {
@@ -231,8 +236,8 @@ mod tests {
             (score_q10, score_level) in (0u16..=3072, 0u8..4),
             (vtime_ns, evidence_ns, enqueued_ns, started_ns) in any::<(u64, u64, u64, u64)>(),
             (weight, clock, mark_depth, now_ns) in any::<(u32, u32, u8, u64)>(),
-            (run_ns, wide_ns) in any::<(u32, u32)>(),
-            (remigrate, timeout_ns, other_ns) in (0u32..16, any::<u64>(), prop::sample::select(&[0, 1, u64::MAX])),
+            (run_ns, wide_ns, past) in any::<(u32, u32, u8)>(),
+            (remigrate, timeout_ns, other_ns) in (0u32..64, any::<u64>(), prop::sample::select(&[0, 1, u64::MAX])),
         ) {
             let cfg = Cfg {
                 slice_ns: 5, slice_wide_ns: 7, remigrate,
@@ -240,12 +245,17 @@ mod tests {
                 unclassified: 0,
             };
             let memo = Memo::new(&cfg);
+            // a task that stays is wide (tests/gap.rs of crates/policy)
+            let may_stay = task_type == TYPE_WIDE as u8 && level > 0;
+            let gap = if may_stay && past & 1 == 1 { Gap::staying(level) } else { Gap::default() };
             let task = Task {
                 vtime_ns, evidence_ns, enqueued_ns, started_ns, weight, clock, task_type, level,
                 hint_level, mark_level, loose_level, mark_depth, caps, flags,
                 score: Score { score_q10, level: score_level, ..Score::default() },
                 mix: Mix { run_ns, wide_ns },
                 stay: Stay { ran_ns: run_ns, ..Stay::default() },
+                gap: Gap { ran_ns: run_ns, past, ..gap },
+                last: Last { ran_ns: run_ns, past, ..Last::default() },
             };
             prop_assert_eq!(*memo.of(&task), Kind::ask(&task));
             prop_assert_eq!(memo.slice_ns[task_type as usize], task.slice_ns(&cfg));

@@ -11,6 +11,7 @@
 //! | `place.rs` | place.bpf.h |
 //! | `serve.rs` | serve.bpf.h |
 //! | `detect.rs` | detect.bpf.h and the application library's side of a hint |
+//! | `gaps.rs` | gaps.bpf.h |
 //! | `sizing.rs`, `standby.rs` | crates/sched/src/autosize.rs, exposure.bpf.h |
 //! | `memo.rs` | (tables of pure answers) |
 //!
@@ -30,6 +31,7 @@
 
 mod classes;
 mod detect;
+mod gaps;
 mod memo;
 mod place;
 mod serve;
@@ -160,6 +162,8 @@ struct LaneTask {
     hint_read: u32,
     /// When its rest ends, 0 = it does not rest.
     rest_until_ns: u64,
+    /// Its last section's end announced a long scalar phase.
+    is_away: bool,
     /// Sections left that do not try to move, see crates/hint/src/thread.rs.
     resigned: u8,
     kernel: bool,
@@ -245,6 +249,8 @@ pub struct Lane {
     looks: Vec<u32>,
     helped: Vec<u16>,
     running_queue: Vec<u8>,
+    /// By CPU: when its task has stayed for long enough after a section; `u64::MAX` = it does not stay.
+    gap_ends_ns: Vec<u64>,
     /// By CPU: when its task came, and the licence level that it found; of [`Detect::Score`].
     came: Vec<(u64, u8)>,
     /// `[class][queue]`: CPUs of the class that run a task of the queue.
@@ -293,6 +299,7 @@ impl Lane {
             looks: vec![0; nr],
             helped: vec![0; nr],
             running_queue: vec![QUEUE_NONE as u8; nr],
+            gap_ends_ns: vec![u64::MAX; nr],
             came: vec![(0, 0); nr],
             running: std::array::from_fn(|_| std::array::from_fn(|_| masks())),
             class_masks: std::array::from_fn(|_| masks()),
@@ -375,10 +382,9 @@ impl Lane {
 impl Scheduler for Lane {
     fn new_task(&mut self, sys: &mut Sys, new: &NewTask) {
         assert_eq!(new.task as usize, self.tasks.len(), "tasks are numbered in order");
-        let (parent_type, parent_level) = new.parent.map_or((policy::TYPE_DEFAULT, 0), |parent| {
-            let parent = &self.tasks[parent as usize].t;
-            (u32::from(parent.task_type), u32::from(parent.level))
-        });
+        let (parent_type, parent_level) = new
+            .parent
+            .map_or((policy::TYPE_DEFAULT, 0), |parent| self.tasks[parent as usize].t.bequest());
         let mut t = Task::new(&self.config.cfg, parent_type, parent_level, sys.now_ns);
         if new.kernel {
             (t.task_type, t.level, t.loose_level) = (policy::TYPE_DEFAULT as u8, 0, 0);
@@ -395,6 +401,7 @@ impl Scheduler for Lane {
             hint_want: 0,
             hint_read: 0,
             rest_until_ns: 0,
+            is_away: false,
             resigned: 0,
             kernel: new.kernel,
             went_first: false,
@@ -442,13 +449,17 @@ impl Scheduler for Lane {
     ) {
         self.account_run(sys, cpu, task);
         let traps = matches!(self.config.detect, Detect::Trap(_));
-        if traps || self.config.cfg.remigrate & SWITCH_BIT != 0 {
+        if self.tasks[task as usize].t.last.is_after() {
+            self.read_hint(sys, cpu, task, sink); // its section may be over
+        }
+        if traps || self.config.cfg.remigrate & SWITCH_BITS != 0 {
             self.tell(sys, cpu, task, Event::SwitchOut, 0, sink);
         }
         self.read_hint(sys, cpu, task, sink);
         if self.config.detect == Detect::Score {
             self.score(sys, cpu, task, sink);
         }
+        self.gap_ends_ns[cpu] = u64::MAX;
         self.account_stop(task);
         self.watch_stop(sys, cpu, task);
         self.set_running_queue(cpu, QUEUE_NONE as u8);
@@ -479,6 +490,7 @@ impl Scheduler for Lane {
         if fits && lane.t.task_type == policy::TYPE_WIDE as u8 {
             lane.t.flags |= policy::FLAG_RAN_FIT;
         }
+        self.time_gap(sys, cpu, task);
         !fits
     }
 
@@ -487,7 +499,8 @@ impl Scheduler for Lane {
         self.counters.decisions += 1;
         self.account_run(sys, cpu, task);
         self.read_hint(sys, cpu, task, sink);
-        if self.memo.ticks[self.tasks[task as usize].t.task_type as usize & 3] {
+        let t = &self.tasks[task as usize].t;
+        if self.memo.ticks[t.task_type as usize & 3] || t.last.is_away() {
             self.tell(sys, cpu, task, Event::Tick, 0, sink);
         }
         self.watch_level(sys, cpu, task, self.tasks[task as usize].t.level);
@@ -499,6 +512,15 @@ impl Scheduler for Lane {
         let class = self.class[cpu];
         let (fits, is_guest) = (kind.fits >> class & 1 == 1, kind.guest >> class & 1 == 1);
         expired || !fits || (is_guest && self.guest_should_go(sys, cpu, task))
+    }
+
+    fn alarm_ns(&self, cpu: usize) -> u64 {
+        self.gap_ends_ns[cpu]
+    }
+
+    fn alarm(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
+        self.counters.decisions += 1;
+        self.gap_is_up(sys, cpu, task, sink)
     }
 
     fn act(
@@ -577,8 +599,8 @@ impl Scheduler for Lane {
     }
 }
 
-/// Bit of [`Cfg::remigrate`] without which a switch changes nothing.
-const SWITCH_BIT: u32 = 1 << 2;
+/// Bits of [`Cfg::remigrate`] without which a switch changes nothing.
+const SWITCH_BITS: u32 = 1 << 2 | 1 << 4 | 1 << 5;
 
 /// What the counters of a CPU's core show.
 fn license_level(sys: &Sys, cpu: usize) -> u8 {

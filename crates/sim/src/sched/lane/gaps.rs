@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tasks that stay on their wide CPU after a section (policy/gap.h), until a timer fires. As bpf/gaps.bpf.h.
+
+use policy::Event;
+
+use super::Lane;
+use crate::sys::{Sys, Tid};
+use crate::trace::Sink;
+
+impl Lane {
+    /// Set the CPU's timer to the end of its task's stay, if it stays.
+    #[inline]
+    pub(super) fn time_gap(&mut self, sys: &Sys, cpu: usize, task: Tid) {
+        let left_ns = self.tasks[task as usize].t.gap_left_ns(&self.config.cfg);
+        self.gap_ends_ns[cpu] = if left_ns > 0 { sys.now_ns + left_ns } else { u64::MAX };
+    }
+
+    /// The timer has fired. Whether the CPU is to choose anew: the task has stayed for long enough, and a section
+    /// that has begun meanwhile is not known of.
+    pub(super) fn gap_is_up(
+        &mut self,
+        sys: &Sys,
+        cpu: usize,
+        task: Tid,
+        sink: &mut impl Sink,
+    ) -> bool {
+        self.account_run(sys, cpu, task);
+        self.read_hint(sys, cpu, task, sink);
+        self.tell(sys, cpu, task, Event::Tick, 0, sink);
+        self.time_gap(sys, cpu, task);
+        self.must_leave(sys, cpu, task)
+    }
+}
