@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two things the manifest cannot say.
 //!
-//! The linker, GNU's. Rust's own, lld, takes the functions that unwind tables name for used, whoever's tables they are, and
-//! with the standard library's comes its panic machinery: 300 KB for a library of 15. (Cargo hands the argument on to
-//! shared libraries that use this crate, libturbolane.so too, which is why no name for the dynamic linker is set here.)
+//! The linker, GNU's. Rust's own, lld, takes the functions that unwind tables name for used,
+//! whoever's tables they are, and with the standard library's comes its panic machinery: 300 KB for
+//! a library of 15. (Cargo hands the argument on to shared libraries that use this crate,
+//! libturbolane.so too, which is why no name for the dynamic linker is set here.)
 //!
 //! `cfg(x86_64_abi)`: use what only the x86-64 ELF ABI has (src/thread_local.rs, src/cpu.rs).
 //! `TURBOLANE_PORTABLE=1` in the environment leaves it out, so that the portable paths can be

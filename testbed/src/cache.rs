@@ -6,8 +6,8 @@
 //! It is built under `tmp/` and renamed when complete: an interrupted step
 //! leaves nothing that a later run could mistake for a result.
 //!
-//! What no run has used for [`UNUSED`] goes when an entry of its step is built anew: it belongs to versions that
-//! are no longer checked out anywhere. The time of an entry is that of its last use.
+//! What no run has used for [`UNUSED`] goes when an entry of its step is built anew: it belongs to
+//! versions that are no longer checked out anywhere. The time of an entry is that of its last use.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -166,7 +166,8 @@ impl Lock {
     }
 }
 
-/// Removes a half-built entry or a left-over, if there is one, but never walks into a mounted file system.
+/// Removes a half-built entry or a left-over, if there is one, but never walks into a mounted file
+/// system.
 pub(crate) fn remove(path: &Path) -> Result<()> {
     let Ok(meta) = path.symlink_metadata() else {
         return Ok(());
@@ -247,7 +248,8 @@ mod tests {
         assert!(!entry.join("half").exists());
     }
 
-    /// An entry goes when it has not been used for long and another of its step is built; one that is used stays.
+    /// An entry goes when it has not been used for long and another of its step is built; one that
+    /// is used stays.
     #[test]
     fn what_nobody_uses_goes() {
         let dir = tempfile::tempdir().unwrap();

@@ -12,9 +12,8 @@ use crate::{apt, cache, process};
 const LEFT_OUT: [&str; 4] =
     ["/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/man/*"];
 
-/// Installs the packages, a list by commas, of these suites into an empty or
-/// absent folder, without [`LEFT_OUT`]; the first suite is the root's own. Needs root. If it fails, the folder is
-/// removed.
+/// Installs the packages, a list by commas, of these suites into an empty or absent folder, without
+/// [`LEFT_OUT`]; the first suite is the root's own. Needs root. If it fails, the folder is removed.
 pub(crate) fn install(suites: &[&str], packages: &str, root: &Path, log: &Path) -> Result<()> {
     install_without(&LEFT_OUT, suites, packages, root, log)
 }

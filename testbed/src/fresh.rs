@@ -23,7 +23,8 @@ pub fn fresh_root(cache: &Cache) -> Result<PathBuf> {
     let (suite, packages) = (pins.guest.suite.as_str(), pins.fresh.packages.join(","));
     let what = format!("root for the package's test (Debian {suite}, about a minute)");
     cache.get("fresh-root", &[RECIPE, suite, &packages], &what, |root| {
-        // Complete, as on a user's machine: where pages are left out, dpkg changes its lists of other packages.
+        // Complete, as on a user's machine: where pages are left out, dpkg changes its lists of
+        // other packages.
         debian::install_without(&[], &[suite], &packages, root, &cache.log("fresh-root"))
     })
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prometheus's own checker of metrics and alert rules.
 //!
-//! It is part of Debian's package `prometheus`, whose installation would start a server on this machine. So the package
-//! is only unpacked. It is that of the oldest release that the project builds on: a program runs with a newer C library,
-//! and not with an older one.
+//! It is part of Debian's package `prometheus`, whose installation would start a server on this
+//! machine. So the package is only unpacked. It is that of the oldest release that the project
+//! builds on: a program runs with a newer C library, and not with an older one.
 
 use std::fs;
 use std::path::PathBuf;

@@ -6,8 +6,9 @@ use report::advise::{Advice, Worth};
 use crate::sample::burner;
 use crate::turbolane;
 
-/// The wide function is found with its share, whatever started it: a shell's child belongs to the command. The clock that
-/// counts is the named CPU's, and the program, which would never end, is ended.
+/// The wide function is found with its share, whatever started it: a shell's child belongs to the
+/// command. The clock that counts is the named CPU's, and the program, which would never end, is
+/// ended.
 #[test]
 fn a_command_is_sampled_and_ended() {
     let folder = tempfile::tempdir().unwrap();

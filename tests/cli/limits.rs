@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Measuring and comparing where a process may not use all of the machine, as in containers: one CPU, a quota
-//! of CPU time, no rights. What cannot be answered is said (exit code 77), what is known is labelled.
+//! Measuring and comparing where a process may not use all of the machine, as in containers: one
+//! CPU, a quota of CPU time, no rights. What cannot be answered is said (exit code 77), what is
+//! known is labelled.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -21,7 +22,8 @@ const NOBODY: u32 = 65534;
 /// A measurement of two seconds, which is as long as one has to be to have rows.
 const PROBE: [&str; 6] = ["probe", "--json", "--time", "2s", "--kernels", "scalar"];
 
-/// Runs with the first CPU that this process may use, and no other: a thread's children inherit its mask.
+/// Runs with the first CPU that this process may use, and no other: a thread's children inherit its
+/// mask.
 fn on_one_cpu(arguments: &[&str]) -> Output {
     // SAFETY: no arguments.
     let me = unsafe { libc::gettid() } as u32;
@@ -43,8 +45,8 @@ fn measured(output: &Output) -> Option<ProbeReport> {
     }
 }
 
-/// On one CPU, the probe measures with one active CPU and says that it does not know the others; two active
-/// CPUs are refused with the reason.
+/// On one CPU, the probe measures with one active CPU and says that it does not know the others;
+/// two active CPUs are refused with the reason.
 #[test]
 fn one_cpu_is_measured_alone() {
     if let Some(report) = measured(&on_one_cpu(&PROBE)) {
@@ -69,7 +71,8 @@ fn one_cpu_compares() {
     assert_eq!((report.a.samples.len(), report.b.samples.len()), (4, 4));
 }
 
-/// A control group that may use half a CPU; gone with the value, when the processes in it have ended.
+/// A control group that may use half a CPU; gone with the value, when the processes in it have
+/// ended.
 struct HalfCpu {
     folder: PathBuf,
 }
@@ -105,8 +108,8 @@ impl Drop for HalfCpu {
     }
 }
 
-/// Under a quota, the probe says so beside whatever it found, and comparisons go on. As root, where control
-/// groups can be made; skipped elsewhere.
+/// Under a quota, the probe says so beside whatever it found, and comparisons go on. As root, where
+/// control groups can be made; skipped elsewhere.
 #[test]
 fn a_quota_is_told() {
     let Some(group) = HalfCpu::new() else {
@@ -125,8 +128,9 @@ fn a_quota_is_told() {
     assert_eq!((report.a.samples.len(), report.b.samples.len()), (4, 4), "{output:?}");
 }
 
-/// Somebody without any right measures and compares as root does; what is read by rights is missing, and it is said
-/// why. Needs root, to become such a user; skipped where that user cannot run this program.
+/// Somebody without any right measures and compares as root does; what is read by rights is
+/// missing, and it is said why. Needs root, to become such a user; skipped where that user cannot
+/// run this program.
 #[test]
 fn without_rights_it_is_measured_all_the_same() {
     let run = |arguments: &[&str]| {
@@ -146,8 +150,8 @@ fn without_rights_it_is_measured_all_the_same() {
     assert_eq!((report.a.samples.len(), report.b.samples.len()), (4, 4), "{output:?}");
 }
 
-/// Who may not load BPF programs records nothing, is told so, and gets no file. Needs root, to become
-/// somebody without rights; skipped where such a user cannot run this program.
+/// Who may not load BPF programs records nothing, is told so, and gets no file. Needs root, to
+/// become somebody without rights; skipped where such a user cannot run this program.
 #[test]
 fn recording_without_rights_fails() {
     let folder = tempfile::tempdir().unwrap();

@@ -84,8 +84,8 @@ fn exit_codes_are_those_of_the_command() {
     assert!(text(&missing.stderr).contains("error: cannot run /no/such/program"));
 }
 
-/// The times told are the command's own: within what it sees of itself and what is seen from outside, and its
-/// CPU time is that of its children too.
+/// The times told are the command's own: within what it sees of itself and what is seen from
+/// outside, and its CPU time is that of its children too.
 #[test]
 fn times_are_those_of_the_command() {
     let Some(_lane) = lane() else { return };

@@ -35,7 +35,8 @@ fn turbolane() -> Command {
     command
 }
 
-/// Help, reports on recorded machines, and every refusal that needs no scheduler; README's output of the simulator.
+/// Help, reports on recorded machines, and every refusal that needs no scheduler; README's output
+/// of the simulator.
 #[test]
 fn snapshots() {
     trycmd::TestCases::new()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Metrics of a run, and what dist/ makes of them: every metric that the dashboard and the alerts use exists, and
-//! Prometheus's own promtool accepts metrics, rules and what the rules do. Its tests are ignored without the stage
-//! `./x test metrics`, which fetches it and sets PROMTOOL.
+//! Metrics of a run, and what dist/ makes of them: every metric that the dashboard and the alerts
+//! use exists, and Prometheus's own promtool accepts metrics, rules and what the rules do. Its
+//! tests are ignored without the stage `./x test metrics`, which fetches it and sets PROMTOOL.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -67,7 +67,8 @@ fn what_is_used_exists() {
     }
 }
 
-/// The dashboard is JSON; each panel has its own number and place, a title, a unit and a query of the chosen machine.
+/// The dashboard is JSON; each panel has its own number and place, a title, a unit and a query of
+/// the chosen machine.
 #[test]
 fn the_dashboard_is_complete() {
     let dashboard: Value =
@@ -103,7 +104,8 @@ fn measured_run(path: &Path) -> (Child, String) {
     }
 }
 
-/// The file has what `stats` says, in the other format too, and is gone with the run. The folder has no other file.
+/// The file has what `stats` says, in the other format too, and is gone with the run. The folder
+/// has no other file.
 #[test]
 fn metrics_last_as_long_as_the_run() {
     let Some(_lane) = lane() else { return };
@@ -128,7 +130,8 @@ fn metrics_last_as_long_as_the_run() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// A file of someone else is refused before the run begins, and kept; a name that nothing reads is noted.
+/// A file of someone else is refused before the run begins, and kept; a name that nothing reads is
+/// noted.
 #[test]
 fn other_files_fail() {
     let Some(_lane) = lane() else { return };
@@ -154,7 +157,8 @@ fn promtool(arguments: &[&str], input: Stdio) {
     assert!(output.status.success(), "promtool {arguments:?}: {said}");
 }
 
-/// Prometheus finds nothing wrong with the names, types and help of all metrics, nor with those of a real run.
+/// Prometheus finds nothing wrong with the names, types and help of all metrics, nor with those of
+/// a real run.
 #[test]
 #[ignore = "needs promtool: ./x test metrics"]
 fn promtool_accepts_the_metrics() {

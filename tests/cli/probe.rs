@@ -74,8 +74,8 @@ fn a_broken_recording_fails() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("line 1 is not a header"));
 }
 
-/// The measurement of this very CPU, cut off at once: it ends, says what it is, and has an exit code
-/// of the contract, on whatever machine the tests run.
+/// The measurement of this very CPU, cut off at once: it ends, says what it is, and has an exit
+/// code of the contract, on whatever machine the tests run.
 #[test]
 fn this_cpu_is_measured_or_refused() {
     let output = run(&["probe", "--time", "300ms", "--active", "1"]);
@@ -85,8 +85,8 @@ fn this_cpu_is_measured_or_refused() {
     assert!(shown.contains("PARTIAL: 0 s were over") || shown.contains("why:"), "{shown}");
 }
 
-/// Samples of this very CPU replay to the report that was printed beside them, byte by byte, be it complete, partial
-/// or too little to say anything.
+/// Samples of this very CPU replay to the report that was printed beside them, byte by byte, be it
+/// complete, partial or too little to say anything.
 #[test]
 fn samples_of_this_cpu_replay() {
     let folder = tempfile::tempdir().unwrap();
@@ -115,8 +115,8 @@ fn samples_of_this_cpu_replay() {
     assert_eq!(report.repetitions, traces);
 }
 
-/// A machine that was hardly ever quiet: what is known is printed, and that nothing can be said of the CPU, which the
-/// machine cannot answer. Nor is there a CPU file.
+/// A machine that was hardly ever quiet: what is known is printed, and that nothing can be said of
+/// the CPU, which the machine cannot answer. Nor is there a CPU file.
 #[test]
 fn a_busy_machine_fails() {
     let folder = tempfile::tempdir().unwrap();
@@ -138,8 +138,8 @@ fn a_busy_machine_fails() {
     assert!(!Path::new(&machine).exists());
 }
 
-/// What an earlier probe wrote is told by the doctor: its figures, what follows from them, and nothing that
-/// the file does not say. A file that is none is an error with its line.
+/// What an earlier probe wrote is told by the doctor: its figures, what follows from them, and
+/// nothing that the file does not say. A file that is none is an error with its line.
 #[test]
 fn doctor_tells_what_a_machine_file_says() {
     let output =
@@ -182,8 +182,8 @@ fn verify_tells_better_from_worse() {
     assert!(text(&same).contains("no difference found"), "{}", text(&same));
 }
 
-/// The clock at which the runs ran is compared, where the kernel counts cycles; elsewhere it is said why it is not
-/// known. Of simulated runs neither is said.
+/// The clock at which the runs ran is compared, where the kernel counts cycles; elsewhere it is
+/// said why it is not known. Of simulated runs neither is said.
 #[test]
 fn verify_compares_clocks_or_says_why_not() {
     let verify = ["verify", "--runs", "4", "--warmup", "0", "--a", "true", "--b", "true"];
@@ -221,8 +221,8 @@ fn verify_of_a_broken_command_fails() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// A run that fails now and then does not spoil the others: it is told, counted, and does not count. Here
-/// A fails in its third and seventh run, and the seven that are left still tell.
+/// A run that fails now and then does not spoil the others: it is told, counted, and does not
+/// count. Here A fails in its third and seventh run, and the seven that are left still tell.
 #[test]
 fn verify_goes_on_when_a_run_fails() {
     let folder = tempfile::tempdir().unwrap();
@@ -284,9 +284,10 @@ program = [
 ]
 "#;
 
-/// Policies of the simulator are compared like commands: same verdict words, called simulated, the same
-/// bytes for the same seed, and a run can be repeated by the seed that stands beside it. A policy compared
-/// with itself is not called different (that seed is not one of the five in a hundred).
+/// Policies of the simulator are compared like commands: same verdict words, called simulated, the
+/// same bytes for the same seed, and a run can be repeated by the seed that stands beside it. A
+/// policy compared with itself is not called different (that seed is not one of the five in a
+/// hundred).
 #[test]
 fn verify_compares_policies_on_a_scenario() {
     let folder = tempfile::tempdir().unwrap();
@@ -331,9 +332,9 @@ fn verify_compares_policies_on_a_scenario() {
     );
 }
 
-/// A measurement that breaks off, because its CPUs change underneath, prints what it knows as it was asked
-/// to: one JSON document, not text. On the CPUs of this machine; skipped with one CPU, and where none
-/// can be measured.
+/// A measurement that breaks off, because its CPUs change underneath, prints what it knows as it
+/// was asked to: one JSON document, not text. On the CPUs of this machine; skipped with one CPU,
+/// and where none can be measured.
 #[test]
 fn json_of_a_measurement_that_breaks_off_is_json() {
     let cpus = hw::task::get_affinity(std::process::id()).unwrap();

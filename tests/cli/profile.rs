@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane profile --pid` on this machine, whatever it is. What it says of loads, a test machine's test shows.
+//! `turbolane profile --pid` on this machine, whatever it is. What it says of loads, a test
+//! machine's test shows.
 
 use crate::turbolane;
 

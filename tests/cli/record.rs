@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane record --system` for real, judged by `turbolane trace --check`. As root, on a kernel that lets
-//! BPF programs watch it; skipped elsewhere. And `--perf-script`, which needs no machine.
+//! `turbolane record --system` for real, judged by `turbolane trace --check`. As root, on a kernel
+//! that lets BPF programs watch it; skipped elsewhere. And `--perf-script`, which needs no machine.
 
 use std::process::Command;
 
@@ -9,7 +9,8 @@ use crate::turbolane;
 /// What recording needs and this machine lacks: exit code 77.
 const CANNOT: i32 = 77;
 
-/// This machine's own scheduler, beside tasks that come and go, keeps the order, and nobody waits for long.
+/// This machine's own scheduler, beside tasks that come and go, keeps the order, and nobody waits
+/// for long.
 #[test]
 fn this_machine_keeps_the_rules() {
     let dir = tempfile::tempdir().unwrap();
@@ -33,8 +34,8 @@ fn this_machine_keeps_the_rules() {
     assert!(output.status.success() && text.contains("kept"), "{text}");
 }
 
-/// Samples of perf become a recording: levels by task and CPU, and what was left out is told; the same from
-/// standard input.
+/// Samples of perf become a recording: levels by task and CPU, and what was left out is told; the
+/// same from standard input.
 #[test]
 fn samples_of_perf_are_imported() {
     let dir = tempfile::tempdir().unwrap();
@@ -66,8 +67,8 @@ fn samples_of_perf_are_imported() {
     assert_eq!(std::fs::read(&file).unwrap(), std::fs::read(&again).unwrap());
 }
 
-/// Functions with the names of the library's: five sections, which end in both ways, and four times their work behind
-/// each.
+/// Functions with the names of the library's: five sections, which end in both ways, and four times
+/// their work behind each.
 const HINTED: &str = r#"
 __attribute__((noinline)) int tl_wide_begin(unsigned level) { __asm__ volatile("" :: "r"(level)); return 0; }
 __attribute__((noinline)) int tl_wide_end(void) { __asm__ volatile(""); return 0; }
@@ -88,8 +89,9 @@ int main(void)
 }
 "#;
 
-/// The sections of a program with hints are marked periods: each is counted, and some of the program's time is in
-/// them, some is not. Skipped without a C compiler, and where nothing can be recorded.
+/// The sections of a program with hints are marked periods: each is counted, and some of the
+/// program's time is in them, some is not. Skipped without a C compiler, and where nothing can be
+/// recorded.
 #[test]
 fn hinted_sections_are_periods() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The recordings of nginx in tests/data/traces (docs/experiments/nginx-trace.md): replayed by the commands that
-//! a user would type, and by the papers' experiments.
+//! The recordings of nginx in tests/data/traces (docs/experiments/nginx-trace.md): replayed by the
+//! commands that a user would type, and by the papers' experiments.
 
 use papers::published::{Paper, Use};
 use serde_json::Value;
@@ -14,9 +14,9 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// How much more a server of that recording does than under the hardware's timeout: percent, under the timeout
-/// of 180 us and with hints, and how many requests it answered. Cycles are as many times those that the machine
-/// would have made in the recorded time.
+/// How much more a server of that recording does than under the hardware's timeout: percent, under
+/// the timeout of 180 us and with hints, and how many requests it answered. Cycles are as many
+/// times those that the machine would have made in the recorded time.
 fn replayed(name: &str, cycles: f64, policies: &str) -> (Vec<f64>, u64) {
     let recording = format!("../../tests/data/traces/{name}.trace");
     let summary = json(&["trace", &recording]);
@@ -64,8 +64,9 @@ fn recorded_requests_gain_by_their_length() {
     assert!(level_1[0] > level_6[0] && level_1[1] > level_6[1], "{level_1:?}, {level_6:?}");
 }
 
-/// The rows that repeat DIM 6.2.2 are what the recording yields by hand: its cycles at 3.69 GHz, and timeouts of 670 and
-/// 180 us that pass in the undilated time, so 3.1 / 2.4 as long at the low clock.
+/// The rows that repeat DIM 6.2.2 are what the recording yields by hand: its cycles at 3.69 GHz,
+/// and timeouts of 670 and 180 us that pass in the undilated time, so 3.1 / 2.4 as long at the low
+/// clock.
 #[test]
 fn the_papers_rows_replay_the_recording() {
     let policies = "fixed:865416ns,fixed:232500ns,hints";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A recording of licence levels is replayed, and the truth is known: a core's code is replayed on a model of the hardware, a
-//! recorder of its counters is played beside, and what `turbolane trace --timeline` makes of that must be worth as much
-//! under other policies as the code itself.
+//! A recording of licence levels is replayed, and the truth is known: a core's code is replayed on
+//! a model of the hardware, a recorder of its counters is played beside, and what `turbolane trace
+//! --timeline` makes of that must be worth as much under other policies as the code itself.
 
 use std::path::Path;
 
@@ -25,7 +25,8 @@ fn core() -> Core {
     Core::new(&platform, platform.nr_cores)
 }
 
-/// One task encrypts, for a few milliseconds, then another one does scalar work; at times nobody does anything.
+/// One task encrypts, for a few milliseconds, then another one does scalar work; at times nobody
+/// does anything.
 fn truth() -> Vec<Period> {
     let mut periods = Vec::new();
     for turn in 0..TURNS {
@@ -170,8 +171,8 @@ fn replayed(timeline: &Path) -> (Value, Vec<f64>) {
     (document, gains)
 }
 
-/// Levels alone tell what was asked for: policies gain as much as on the code itself, and the whole takes as long.
-/// Taken as demand with the holds in it, a replay has them twice and takes longer.
+/// Levels alone tell what was asked for: policies gain as much as on the code itself, and the whole
+/// takes as long. Taken as demand with the holds in it, a replay has them twice and takes longer.
 #[test]
 fn levels_are_worth_their_demand() {
     let dir = tempfile::tempdir().unwrap();
@@ -221,7 +222,8 @@ fn levels_are_worth_their_demand() {
     assert!(longer > 1.02, "{longer}");
 }
 
-/// Marks go before levels, which are a check: they explain all of it, or say how much is wide and not marked.
+/// Marks go before levels, which are a check: they explain all of it, or say how much is wide and
+/// not marked.
 #[test]
 fn marks_are_checked_by_levels() {
     let dir = tempfile::tempdir().unwrap();
@@ -257,8 +259,8 @@ fn marks_are_checked_by_levels() {
     }
 }
 
-/// Marks alone: scores are those of the levels that the marks lead to, and the policy of switches, which is in the table
-/// without being asked for, wins what there is to win.
+/// Marks alone: scores are those of the levels that the marks lead to, and the policy of switches,
+/// which is in the table without being asked for, wins what there is to win.
 #[test]
 fn scores_come_from_marks_alone() {
     let dir = tempfile::tempdir().unwrap();

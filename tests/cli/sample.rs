@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane sample` on this machine: a program whose wide function is known is found, with its share.
+//! `turbolane sample` on this machine: a program whose wide function is known is found, with its
+//! share.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,9 +9,10 @@ use report::sample::SampleReport;
 
 use crate::turbolane;
 
-/// Four fifths of its CPU time in `burn`: 256-bit FMA, as dense as it gets; the rest in scalar code. By turns of some ms: a
-/// virtual machine's timer interrupts come up to 0.1 ms late, so that turns as short as that lost a quarter of their samples to
-/// the code after them (0.67 to 0.72 for 0.8, where turns of 10 ms and more give 0.79 to 0.80).
+/// Four fifths of its CPU time in `burn`: 256-bit FMA, as dense as it gets; the rest in scalar
+/// code. By turns of some ms: a virtual machine's timer interrupts come up to 0.1 ms late, so that
+/// turns as short as that lost a quarter of their samples to the code after them (0.67 to 0.72 for
+/// 0.8, where turns of 10 ms and more give 0.79 to 0.80).
 const PROGRAM: &str = r#"
 #include <immintrin.h>
 #include <time.h>

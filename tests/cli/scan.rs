@@ -150,7 +150,8 @@ fn folders_are_walked() {
 fn sleeper() -> Child {
     let child =
         Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-    // Until it has become the program, and the loader has mapped its libraries: comm changes before that.
+    // Until it has become the program, and the loader has mapped its libraries: comm changes before
+    // that.
     let maps = format!("/proc/{}/maps", child.id());
     while !fs::read_to_string(&maps).unwrap().contains("/libc.so.6") {
         std::thread::yield_now();
@@ -158,7 +159,8 @@ fn sleeper() -> Child {
     child
 }
 
-/// Live processes: their program and libraries, each once; their memory, where this user may read it.
+/// Live processes: their program and libraries, each once; their memory, where this user may read
+/// it.
 #[test]
 fn processes_are_scanned() {
     let mut children = [sleeper(), sleeper()];

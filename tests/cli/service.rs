@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane enable`, `disable` and `status` below a folder that stands for `/`, with a `systemctl` that writes down how
-//! it was called. As root, since the machine is checked before anything is written; skipped without.
+//! `turbolane enable`, `disable` and `status` below a folder that stands for `/`, with a
+//! `systemctl` that writes down how it was called. As root, since the machine is checked before
+//! anything is written; skipped without.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +10,8 @@ use std::process::{Command, Output};
 
 use crate::turbolane;
 
-/// Its answers come from files beside it: `fail` names a verb that fails, `show` is what it shows of the unit.
+/// Its answers come from files beside it: `fail` names a verb that fails, `show` is what it shows
+/// of the unit.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 here=${0%/*}
 case "$1" in
@@ -119,7 +121,8 @@ const DROP_IN: &str = "etc/systemd/system/turbolane.service.d/metrics.conf";
 /// Fits every machine that has two cores, and any kernel.
 const FLAGS: [&str; 5] = ["enable", "--mode", "affinity", "--slice-wide", "10ms"];
 
-/// The settings and the unit are written, the service is started, and `disable` leaves what was there before.
+/// The settings and the unit are written, the service is started, and `disable` leaves what was
+/// there before.
 #[test]
 fn disable_removes_what_enable_made() {
     let Some(machine) = machine() else { return };
@@ -175,7 +178,8 @@ fn a_service_that_does_not_start_changes_nothing() {
     }
 }
 
-/// A settings file that a person wrote or edited is used as it is, never overwritten and never removed.
+/// A settings file that a person wrote or edited is used as it is, never overwritten and never
+/// removed.
 #[test]
 fn files_of_others_are_kept() {
     let Some(machine) = machine() else { return };
@@ -193,8 +197,8 @@ fn files_of_others_are_kept() {
     assert!(!machine.path(UNIT).exists());
 }
 
-/// With metrics the service may write to their folder and to no other one, whoever wrote the unit; `disable` takes that
-/// back. A folder that is not there is refused.
+/// With metrics the service may write to their folder and to no other one, whoever wrote the unit;
+/// `disable` takes that back. A folder that is not there is refused.
 #[test]
 fn the_service_may_write_its_metrics() {
     let Some(machine) = machine() else { return };
@@ -230,7 +234,8 @@ fn the_unit_of_a_package_is_used() {
     assert!(machine.path(SETTINGS).exists());
 }
 
-/// What `run` notes is noted here too: the service of a systemd whose processes may not use the wide CPU.
+/// What `run` notes is noted here too: the service of a systemd whose processes may not use the
+/// wide CPU.
 #[test]
 fn what_is_no_error_is_noted() {
     let Some(machine) = machine() else { return };
@@ -250,8 +255,8 @@ fn what_is_no_error_is_noted() {
     assert!(said.contains("a service has from systemd, 0, contains no wide CPU"), "{said}");
 }
 
-/// What cannot work is refused before anything is written or started: no systemd, a list of services, settings that
-/// this machine cannot meet, a mistake in the file.
+/// What cannot work is refused before anything is written or started: no systemd, a list of
+/// services, settings that this machine cannot meet, a mistake in the file.
 #[test]
 fn impossible_services_fail() {
     let Some(machine) = machine() else { return };

@@ -92,8 +92,8 @@ fn report(mode: &'static str, arguments: &[&str], connections: u64) -> (Output, 
     (command.output().unwrap(), server.join().unwrap())
 }
 
-/// The document: the task is wide, half of its time, at a mean level of 1, and how often it moved; each
-/// sample is a connection of its own, and the second list is of what ran since the first.
+/// The document: the task is wide, half of its time, at a mean level of 1, and how often it moved;
+/// each sample is a connection of its own, and the second list is of what ran since the first.
 #[test]
 fn a_report_for_programs() {
     let (output, asked) = report("scx", &["--once", "--json"], 2);

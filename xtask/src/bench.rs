@@ -79,7 +79,8 @@ fn list(benches: &[Suite]) -> String {
     groups.into_iter().map(line).collect()
 }
 
-/// Runs the benchmarks, in guests and those that look at guests from outside; what they measured, and what failed.
+/// Runs the benchmarks, in guests and those that look at guests from outside; what they measured,
+/// and what failed.
 fn run(
     group: &str,
     benches: &[Suite],

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `./x test --quick`: which packages' unit tests a change concerns.
 //!
-//! A change is what differs from the commit where this branch left main, committed or not. Its packages are those
-//! whose files it touches; packages that use them are left to `./x test`, as are integration tests and guests. So this
-//! finds the mistakes of the last minutes, in a few more of them, and proves nothing.
+//! A change is what differs from the commit where this branch left main, committed or not. Its
+//! packages are those whose files it touches; packages that use them are left to `./x test`, as are
+//! integration tests and guests. So this finds the mistakes of the last minutes, in a few more of
+//! them, and proves nothing.
 
 use std::collections::BTreeSet;
 
@@ -23,8 +24,8 @@ const OUTSIDE: [(&str, &str); 7] = [
     ("policy/", "policy"),
 ];
 
-/// The packages that differ from a commit, or from where this branch left main, and arguments of `cargo test` that run
-/// their unit tests.
+/// The packages that differ from a commit, or from where this branch left main, and arguments of
+/// `cargo test` that run their unit tests.
 pub(crate) fn changed(base: Option<&str>) -> Result<(Vec<String>, Vec<&'static str>)> {
     let base = base.map_or_else(fork_point, |base| Ok(base.to_owned()))?;
     let differ = repo::output("git", &["diff", "--name-only", &base, "--"])?;

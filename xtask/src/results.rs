@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results of benchmarks, and the file that they are written to.
 //!
-//! A result carries its unit, what is better, how many repetitions it comes from and their extremes: a number without
-//! them is not accepted.
+//! A result carries its unit, what is better, how many repetitions it comes from and their
+//! extremes: a number without them is not accepted.
 
 use std::path::Path;
 
@@ -15,7 +15,8 @@ use crate::repo;
 /// Raised with each incompatible change of the file's format.
 const SCHEMA: u32 = 1;
 
-/// A benchmark that is not one of `vmtests`: it looks at guests from outside, or at what is shipped.
+/// A benchmark that is not one of `vmtests`: it looks at guests from outside, or at what is
+/// shipped.
 pub(crate) struct Outside {
     /// As in `./x bench GROUP/NAME`.
     pub(crate) group: &'static str,

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How large the libraries are that are carried along by programs of any kind.
 //!
-//! The hint is a few stores and a socket. What makes such a library large is what it does not need: one path that panics
-//! brings in the standard library's panic machinery (formatting, backtraces, the reader of debug information), some
-//! 300 KB. So a size far below that is also a check that no such path is left.
+//! The hint is a few stores and a socket. What makes such a library large is what it does not need:
+//! one path that panics brings in the standard library's panic machinery (formatting, backtraces,
+//! the reader of debug information), some 300 KB. So a size far below that is also a check that no
+//! such path is left.
 
 use anyhow::{Context, Result, ensure};
 
 use crate::repo;
 
-/// Package, library, and the most bytes that `size` may count as text: code, constants and unwind tables.
+/// Package, library, and the most bytes that `size` may count as text: code, constants and unwind
+/// tables.
 const LIMITS: [(&str, &str, u64); 2] = [
     ("hint", "libturbolane_hint.so", 60_000),
     ("openssl-hints", "libturbolane_openssl.so", 60_000),

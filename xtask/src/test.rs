@@ -27,7 +27,8 @@ pub(crate) struct Args {
     /// size, unit, page, metrics, testbed, dkms, package, vm/SUITE
     filter: Option<String>,
 
-    /// Only a quick check of a recent change: format, tidy, and the unit tests of packages that differ from main
+    /// Only a quick check of a recent change: format, tidy, and the unit tests of packages that
+    /// differ from main
     #[arg(long, conflicts_with = "filter")]
     quick: bool,
 
@@ -142,8 +143,9 @@ fn formatting() -> Result<Verdict> {
     Ok(Verdict::of(files.is_empty(), &details))
 }
 
-/// The newest Rust, 1.N, whose lints this tree is free of. Lints of a newer version are new rules for
-/// old code: they are reported and do not fail the test, or the tree would break without a change.
+/// The newest Rust, 1.N, whose lints this tree is free of. Lints of a newer version are new rules
+/// for old code: they are reported and do not fail the test, or the tree would break without a
+/// change.
 const LINTED_BY: u32 = 99;
 
 fn lint() -> Result<Verdict> {
@@ -318,8 +320,8 @@ fn guests(filter: &str) -> Result<(Tally, usize)> {
     Ok((total.into_inner().expect("no thread panicked holding it"), suites.len()))
 }
 
-/// A suite passes if it says so, the kernel has nothing to complain about, and a dim-silicon machine did what the suite
-/// saw.
+/// A suite passes if it says so, the kernel has nothing to complain about, and a dim-silicon
+/// machine did what the suite saw.
 fn judge(suite: &Suite, outcome: &Outcome) -> Verdict {
     let mut note = outcome.summary();
     let mut verdict = match outcome.end {

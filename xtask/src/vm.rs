@@ -44,8 +44,8 @@ struct RunArgs {
     #[arg(long, default_value = "qemu")]
     emulator: Emulator,
     /// Boot it on a machine whose cores have clocks and licence levels: CPU is a file of data/cpus.
-    /// `others` further cores of the package are always active [default: all that the guest does not
-    /// have]; `seed` is the random seed
+    /// `others` further cores of the package are always active [default: all that the guest does
+    /// not have]; `seed` is the random seed
     #[arg(
         long,
         value_name = "CPU[,others=N][,seed=N]",

@@ -74,8 +74,8 @@ enum Action {
 enum MarkAction {
     /// Mark a function as wide code
     Add {
-        /// FILE:FUNCTION or FILE:+0xOFFSET, followed by @LEVEL (1 to 3; default 1), and by ,min-argN=VALUE to
-        /// ignore calls with a smaller argument
+        /// FILE:FUNCTION or FILE:+0xOFFSET, followed by @LEVEL (1 to 3; default 1), and by
+        /// ,min-argN=VALUE to ignore calls with a smaller argument
         mark: Mark,
     },
     /// Remove a mark

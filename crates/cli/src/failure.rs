@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a subcommand says: a document on standard output; where it fails, a problem and an exit code.
+//! What a subcommand says: a document on standard output; where it fails, a problem and an exit
+//! code.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -59,7 +60,8 @@ pub(crate) fn unwritable(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(Problem::new(what, error.to_string(), "name another file"))
 }
 
-/// A line about what goes on. Standard output belongs to a command; nothing may be reading standard error.
+/// A line about what goes on. Standard output belongs to a command; nothing may be reading standard
+/// error.
 pub(crate) fn tell(text: &str) {
     _ = writeln!(io::stderr(), "turbolane: {text}");
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane fleet`: the answers of `advise --json` from many machines in one report.
 //!
-//! A file has one answer per line, so that the output of many machines may be collected in one file. A machine has the
-//! name of its file, and the number of its line if there are several.
+//! A file has one answer per line, so that the output of many machines may be collected in one
+//! file. A machine has the name of its file, and the number of its line if there are several.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ use crate::failure::{Failure, show, unwritable};
 
 /// Join the advice for many machines: what is at stake, and what to do first
 ///
-/// Reads files that `turbolane advise --json` has printed, on this machine or elsewhere. Changes nothing.
+/// Reads files that `turbolane advise --json` has printed, on this machine or elsewhere. Changes
+/// nothing.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane profile`: how much time at a reduced clock was needed, and how much avoidable.
 //!
-//! The profiler is crate `profile`; a scenario is paused in the simulator, a running process by signals
-//! (`live.rs`). The latter needs the licence counters, which few CPUs have: what keeps it from them is said.
+//! The profiler is crate `profile`; a scenario is paused in the simulator, a running process by
+//! signals (`live.rs`). The latter needs the licence counters, which few CPUs have: what keeps it
+//! from them is said.
 
 mod live;
 
@@ -25,14 +26,14 @@ use crate::sim::{cannot_simulate, input};
 
 /// Report how much time at a reduced clock was needed, and how much was avoidable
 ///
-/// Wide code lowers a core's clock, and the clock stays low for a while afterwards. From time to time the
-/// load is paused until the clock has recovered, and then resumed. If the clock falls again at once, the
-/// code at that point needs the low clock; if not, a better policy or core specialisation could have
-/// avoided it.
+/// Wide code lowers a core's clock, and the clock stays low for a while afterwards. From time to
+/// time the load is paused until the clock has recovered, and then resumed. If the clock falls
+/// again at once, the code at that point needs the low clock; if not, a better policy or core
+/// specialisation could have avoided it.
 ///
-/// A running process is stopped and resumed by signals (SIGSTOP, SIGCONT), for about a millisecond at each
-/// sample. It continues however the profiler ends, even by Ctrl-C or kill -9. After Ctrl-C, or when the
-/// process ends, the report covers the samples taken so far.
+/// A running process is stopped and resumed by signals (SIGSTOP, SIGCONT), for about a millisecond
+/// at each sample. It continues however the profiler ends, even by Ctrl-C or kill -9. After Ctrl-C,
+/// or when the process ends, the report covers the samples taken so far.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -46,8 +47,8 @@ pub(crate) struct ProfileArgs {
     load: LoadArgs,
     /// CPU model: a built-in id or a CPU file [default: the scenario's own]
     ///
-    /// For a running process, only two times of the model are used: how long a grant takes, and how long a level
-    /// is held. The default is the Xeon Gold 6130 (Skylake-SP).
+    /// For a running process, only two times of the model are used: how long a grant takes, and how
+    /// long a level is held. The default is the Xeon Gold 6130 (Skylake-SP).
     #[arg(short, long, value_name = "ID|FILE")]
     machine: Option<String>,
     /// Scheduler, as turbolane sim takes it [default: fair]
@@ -78,13 +79,14 @@ struct LoadArgs {
     /// A scenario of the simulator: a name or a file
     #[arg(long, value_name = "NAME|FILE")]
     scenario: Option<String>,
-    /// A running process, on a CPU that counts its cycles at each licence level (Skylake-SP to Ice Lake)
+    /// A running process, on a CPU that counts its cycles at each licence level (Skylake-SP to Ice
+    /// Lake)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 }
 
-/// Shortest mean interval: half of it lies between two samples at least, and a level that comes back
-/// takes 20 us.
+/// Shortest mean interval: half of it lies between two samples at least, and a level that comes
+/// back takes 20 us.
 const MIN_INTERVAL: Duration = Duration::from_micros(100);
 
 fn interval(text: &str) -> Result<Duration, ParseError> {

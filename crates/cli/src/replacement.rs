@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A new file in the place of an old one, so that readers see the old one or the new one and nothing between.
+//! A new file in the place of an old one, so that readers see the old one or the new one and
+//! nothing between.
 
 use std::fs::Permissions;
 use std::io::{self, Write};
@@ -8,7 +9,8 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-/// A complete file beside `path` that everyone may read: `persist(path)` puts it there, dropping it removes it.
+/// A complete file beside `path` that everyone may read: `persist(path)` puts it there, dropping it
+/// removes it.
 pub(crate) fn replacement(path: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let mut new = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;

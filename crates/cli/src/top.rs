@@ -28,9 +28,10 @@ const TASKS_IN_TEXT: usize = 20;
 
 /// Show what CPUs and tasks do now: roles, levels, types, migrations
 ///
-/// While turbolane run is active: which CPUs are wide, what each CPU runs, which tasks are wide and for how
-/// much of their time, which tasks migrate, how often and why. Without it: how busy CPUs and threads are.
-/// A dash means unknown; press ? on the screen, or see the note in a report, for the reason.
+/// While turbolane run is active: which CPUs are wide, what each CPU runs, which tasks are wide and
+/// for how much of their time, which tasks migrate, how often and why. Without it: how busy CPUs
+/// and threads are. A dash means unknown; press ? on the screen, or see the note in a report, for
+/// the reason.
 ///
 /// Only root can query turbolane run.
 #[derive(Args)]

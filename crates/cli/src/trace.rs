@@ -24,9 +24,9 @@ use crate::terminal;
 
 /// Show what a recording of `turbolane record` contains
 ///
-/// How long each task ran, how much of that time it spent in marked functions, how long tasks waited for a
-/// CPU after a wake-up, and how many events were lost. A file that is still being written can be read; the
-/// report then calls it partial.
+/// How long each task ran, how much of that time it spent in marked functions, how long tasks
+/// waited for a CPU after a wake-up, and how many events were lost. A file that is still being
+/// written can be read; the report then calls it partial.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -52,11 +52,13 @@ pub(crate) struct TraceArgs {
     perfetto: Option<PathBuf>,
     #[command(flatten)]
     timeline: export::TimelineArgs,
-    /// Check a recording of an entire machine (record --system) against the rules that simulations are checked by
+    /// Check a recording of an entire machine (record --system) against the rules that simulations
+    /// are checked by
     ///
-    /// Every task runs only on CPUs in its affinity mask and when it is runnable, and none waits too long. If the
-    /// scheduler of `turbolane run` was active: wide tasks run only on wide CPUs, no CPU idles while a task that could
-    /// use it waits, and no other task keeps a wide CPU from wide work. Exit code 1 if a rule is broken.
+    /// Every task runs only on CPUs in its affinity mask and when it is runnable, and none waits
+    /// too long. If the scheduler of `turbolane run` was active: wide tasks run only on wide CPUs,
+    /// no CPU idles while a task that could use it waits, and no other task keeps a wide CPU from
+    /// wide work. Exit code 1 if a rule is broken.
     #[arg(long, conflicts_with = "json")]
     check: bool,
     /// With --check: longest wait for a CPU

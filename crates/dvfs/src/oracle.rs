@@ -3,8 +3,8 @@
 //!
 //! Problem: what is the most that any policy could win? A rule such as "raise where the gap is
 //! longer than break-even" is not it: with three levels a raise to the middle can pay where one to
-//! the top does not, requests remain although their code has ended, and a halt is free while the CPU
-//! is idle.
+//! the top does not, requests remain although their code has ended, and a halt is free while the
+//! CPU is idle.
 //!
 //! Idea: raising later within a stretch of equal demand never beats raising at its begin, for what
 //! runs before the raise runs slower and the change costs the same; unless the CPU becomes idle,

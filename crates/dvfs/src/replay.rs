@@ -24,8 +24,8 @@
 //! **Lost time** is what a CPU's code takes beyond what it would take at its own level's clock,
 //! granted without a change: the integral of 1 - rate / own rate.
 //!
-//! Limits: the number of active cores does not change. A period ends on an integer nanosecond, later
-//! than it would by less than one. Idle does not lower the licence faster than work does.
+//! Limits: the number of active cores does not change. A period ends on an integer nanosecond,
+//! later than it would by less than one. Idle does not lower the licence faster than work does.
 
 use machine::{CoreLicense, MAX_LEVELS, Phase};
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! There is one model of a licence: a replay under the hardware's fixed timeout does what
-//! `machine::CoreLicense` does by itself, phase by phase, and what a burst measurably takes. Under hints it does what
-//! the licence does when they come to it as settings and forced changes (DIM 7.1).
+//! `machine::CoreLicense` does by itself, phase by phase, and what a burst measurably takes. Under
+//! hints it does what the licence does when they come to it as settings and forced changes (DIM
+//! 7.1).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -61,7 +62,8 @@ impl Policy for Noted {
     }
 }
 
-/// The licence by itself, given the same demands at the same times, and what is heeded of what was told.
+/// The licence by itself, given the same demands at the same times, and what is heeded of what was
+/// told.
 fn alone(core: &Core, log: &[Seen], end_ns: u64, hold_ns: u64, heeds: Heeds) -> Vec<Seen> {
     let mut license = CoreLicense::default();
     license.set_delay(Some(hold_ns), 0, &core.times);
@@ -139,8 +141,9 @@ fn changes(log: &[Seen]) -> Vec<(u64, Phase, u8)> {
     log.iter().filter_map(change).collect()
 }
 
-/// One dense burst of 100 us of work on the 6130 with all cores: 9.3 us throttled, twice 10 us halted,
-/// and the scalar code behind it runs at 1.9 GHz for 670 us, then stands still for 10 us more.
+/// One dense burst of 100 us of work on the 6130 with all cores: 9.3 us throttled, twice 10 us
+/// halted, and the scalar code behind it runs at 1.9 GHz for 670 us, then stands still for 10 us
+/// more.
 #[test]
 fn one_burst_takes_its_course() {
     let core = core("xeon-gold-6130", 16);
@@ -253,7 +256,8 @@ proptest! {
         prop_assert_eq!(log, wanted);
     }
 
-    /// DIM 7.1's delay and forced change do to the licence what the policy of hints does in a replay, at the same times.
+    /// DIM 7.1's delay and forced change do to the licence what the policy of hints does in a
+    /// replay, at the same times.
     #[test]
     fn hints_are_the_licences_own(
         one in periods_with_marks(1..40),

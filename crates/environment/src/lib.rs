@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the environment says, to programs that may listen to it.
 //!
-//! A set-user-ID or set-group-ID program, or one with file capabilities, runs with more rights than the user who starts it and
-//! chooses its environment. A path from there would have the program open what the user cannot: a file of root, a pipe
-//! that hangs, another daemon. So the project's libraries read every variable here, by secure_getenv(3), which knows none
-//! in such programs. No other file of theirs reads the environment.
+//! A set-user-ID or set-group-ID program, or one with file capabilities, runs with more rights than
+//! the user who starts it and chooses its environment. A path from there would have the program
+//! open what the user cannot: a file of root, a pipe that hangs, another daemon. So the project's
+//! libraries read every variable here, by secure_getenv(3), which knows none in such programs. No
+//! other file of theirs reads the environment.
 //!
-//! A crate of its own because libraries use it that must not contain each other: a preloaded library exports what it
-//! contains.
+//! A crate of its own because libraries use it that must not contain each other: a preloaded
+//! library exports what it contains.
 
 #![no_std]
 
@@ -19,7 +20,8 @@ unsafe extern "C" {
     fn secure_getenv(name: *const c_char) -> *const c_char;
 }
 
-/// Passes the variable's value on, without a copy: this may run in any thread of any program, which must not allocate.
+/// Passes the variable's value on, without a copy: this may run in any thread of any program, which
+/// must not allocate.
 pub fn secure<T>(name: &CStr, f: impl FnOnce(Option<&[u8]>) -> T) -> T {
     // SAFETY: the name ends in a zero byte; the result is null or a string in the environment,
     // which `f` reads before anything else can change the environment in this thread.

@@ -8,14 +8,14 @@
 //! part is empty the thread stays on the original mask.
 //!
 //! Masks belong to the user. If the current mask is not the one we set, another program changed it:
-//! it is then the new original, and the daemon is asked for the slot again, since it reads the
-//! mask there (it restores masks when everything ends, even by `kill -9`). To distinguish our masks from
+//! it is then the new original, and the daemon is asked for the slot again, since it reads the mask
+//! there (it restores masks when everything ends, even by `kill -9`). To distinguish our masks from
 //! others, the thread leaves their hashes in its slot *before* it takes them.
 //!
 //! Inheritance: new threads and forked children inherit the narrowed mask of their creator, which
 //! they would take for their original. So the process remembers which narrowed masks belong to
-//! which original (`Remembered`), and a thread that starts with such a mask first widens itself.
-//! (A thread that its user pinned to exactly such a mask cannot be distinguished, and is widened too.)
+//! which original (`Remembered`), and a thread that starts with such a mask first widens itself. (A
+//! thread that its user pinned to exactly such a mask cannot be distinguished, and is widened too.)
 //! Threads that never open a section keep what they inherited, until the daemon's end restores
 //! them; so do programs started by `posix_spawn`. That, the cost (about 15 us per move), and that
 //! other programs' tasks stay where they are, make this a fallback.
@@ -179,7 +179,8 @@ static REMEMBERED: Remembered = Remembered {
 fn remember(hash: u64, original: &Mask) {
     REMEMBERED.is_used.store(true, Relaxed);
     REMEMBERED.with_list(|list| {
-        // From its end on, each entry moves one place towards the beginning, over the oldest one or over this hash's own.
+        // From its end on, each entry moves one place towards the beginning, over the oldest one or
+        // over this hash's own.
         let mut moving = (hash, *original);
         for entry in list.iter_mut().rev() {
             core::mem::swap(entry, &mut moving);

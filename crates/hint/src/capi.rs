@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The hint's C ABI: the first part of `include/turbolane.h`, which is generated (crates/turbolane/tests/header.rs).
+//! The hint's C ABI: the first part of `include/turbolane.h`, which is generated
+//! (crates/turbolane/tests/header.rs).
 //!
 //! The comments here are the header's comments; the manual pages are in docs/man.
 

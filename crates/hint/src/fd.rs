@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file descriptor of ours, closed when it is dropped: the standard library's, for code that does without it.
+//! A file descriptor of ours, closed when it is dropped: the standard library's, for code that does
+//! without it.
 
 use core::ffi::c_int;
 
@@ -8,7 +9,8 @@ use core::ffi::c_int;
 pub(crate) struct Fd(c_int);
 
 impl Fd {
-    /// Takes over what a system call has returned: a new descriptor that no one else owns, or a failure, which is `None`.
+    /// Takes over what a system call has returned: a new descriptor that no one else owns, or a
+    /// failure, which is `None`.
     pub(crate) fn new(result: c_int) -> Option<Fd> {
         (result >= 0).then_some(Fd(result))
     }

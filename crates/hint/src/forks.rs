@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Functions that run in the child of each fork, where another thread goes by what was its parent's.
+//! Functions that run in the child of each fork, where another thread goes by what was its
+//! parent's.
 //!
-//! A handler costs the sections nothing, while comparing process numbers would cost each of them a load of a variable
-//! that the fork has to change; and it covers `fork`, `forkpty`, `daemon`, and so on. `vfork`, `posix_spawn` and raw
-//! `clone` run no handlers; their children must not open sections before `exec` (lib.rs says so).
+//! A handler costs the sections nothing, while comparing process numbers would cost each of them a
+//! load of a variable that the fork has to change; and it covers `fork`, `forkpty`, `daemon`, and
+//! so on. `vfork`, `posix_spawn` and raw `clone` run no handlers; their children must not open
+//! sections before `exec` (lib.rs says so).
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -17,8 +19,8 @@ impl Watch {
         Watch(AtomicBool::new(false))
     }
 
-    /// Has `in_child` called in the child of each fork from now on; false if the system has no memory for that. Always the
-    /// same function.
+    /// Has `in_child` called in the child of each fork from now on; false if the system has no
+    /// memory for that. Always the same function.
     pub fn start(&self, in_child: extern "C" fn()) -> bool {
         if self.0.swap(true, Relaxed) {
             return true;

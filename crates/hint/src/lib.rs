@@ -28,8 +28,8 @@
 //! scheduler (a few system calls, 200 ms at most against a daemon that hangs). A section that has
 //! to move costs a `sched_yield` (or, with the affinity fallback, a `sched_setaffinity`).
 //!
-//! A section that ends by [`scalar_for`] says how long what follows stays scalar: if that is shorter than the move to
-//! a scalar CPU and back, the thread does not go there.
+//! A section that ends by [`scalar_for`] says how long what follows stays scalar: if that is
+//! shorter than the move to a scalar CPU and back, the thread does not go there.
 //!
 //! # Signals, forks, threads
 //! Sections belong to a thread. A signal handler may open and close sections of its own; a
@@ -39,25 +39,29 @@
 //! sections before they `exec`.
 //!
 //! # Size
-//! As a shared object, libturbolane_hint.so, this has four functions, `tl_wide_begin` and its like, and at most
-//! 60 KB of text (`./x test size` measures it), so that programs and preloaded libraries can carry it along. It uses the C
-//! library and nothing else: no allocation, no formatting, and no path that panics, since a panic brings the
-//! standard library's machinery with it, ten times as large as all of this.
+//! As a shared object, libturbolane_hint.so, this has four functions, `tl_wide_begin` and its like,
+//! and at most 60 KB of text (`./x test size` measures it), so that programs and preloaded
+//! libraries can carry it along. It uses the C library and nothing else: no allocation, no
+//! formatting, and no path that panics, since a panic brings the standard library's machinery with
+//! it, ten times as large as all of this.
 //!
-//! One copy per process: two copies, in libturbolane.so and in another library say, have one slot per thread between
-//! them and overwrite each other's hints. Where both are shared objects that the program was linked with or that were
-//! preloaded, the dynamic linker gives all callers the first one's functions.
+//! One copy per process: two copies, in libturbolane.so and in another library say, have one slot
+//! per thread between them and overwrite each other's hints. Where both are shared objects that the
+//! program was linked with or that were preloaded, the dynamic linker gives all callers the first
+//! one's functions.
 //!
 //! # Parts
 //! [`page`] is the shared memory, [`protocol`] how a thread gets its slot in it; both are shared
-//! with the daemon. The rest is private: `nesting` (open sections), `thread` (the fast path), `state` (of a thread) and
-//! `thread_local` (its memory), `scheduler` (finding one), `connect` (the socket), `fd` (its descriptors), `mapping` (the
-//! page in this process), `cpu` (where am I), `affinity` (the fallback), `forks` (children), `errno`, `capi` (the C ABI).
-//! [`inside`] is for libturbolane.
+//! with the daemon. The rest is private: `nesting` (open sections), `thread` (the fast path),
+//! `state` (of a thread) and `thread_local` (its memory), `scheduler` (finding one), `connect` (the
+//! socket), `fd` (its descriptors), `mapping` (the page in this process), `cpu` (where am I),
+//! `affinity` (the fallback), `forks` (children), `errno`, `capi` (the C ABI). [`inside`] is for
+//! libturbolane.
 
 #![no_std]
 
-// For the panic handler that a shared object has to have, for tests, and for CPUs other than x86-64.
+// For the panic handler that a shared object has to have, for tests, and for CPUs other than
+// x86-64.
 extern crate std;
 
 mod affinity;

@@ -6,11 +6,11 @@
 //! application, and the next scheduler brings new ones.
 //!
 //! Idea: a mapping, once made, stays valid memory for the life of the process. When the next
-//! scheduler's first area arrives, those of the last one are *retired*: private zero memory is mapped
-//! over them, in one atomic step. Threads that still point there read `active == 0`, store into the
-//! void, and look for the new scheduler. `NEWEST` begins a list that only grows, without a lock: of
-//! several threads that register at once and map the same area, one puts it into the list; the
-//! others unmap theirs, which no other thread has seen.
+//! scheduler's first area arrives, those of the last one are *retired*: private zero memory is
+//! mapped over them, in one atomic step. Threads that still point there read `active == 0`, store
+//! into the void, and look for the new scheduler. `NEWEST` begins a list that only grows, without a
+//! lock: of several threads that register at once and map the same area, one puts it into the list;
+//! the others unmap theirs, which no other thread has seen.
 //!
 //! ```text
 //! NEWEST --> +-------------+----------------+---------------+     +----
@@ -20,12 +20,13 @@
 //!            0             4096             8192            12288
 //! ```
 //!
-//! A forked child inherits the mappings, and with them a hand in its parent's slots, even if it then gives up its
-//! rights: so it retires them all, before it runs anything else.
+//! A forked child inherits the mappings, and with them a hand in its parent's slots, even if it
+//! then gives up its rights: so it retires them all, before it runs anything else.
 //!
-//! Limits: each area, and each change of scheduler, costs the process 12 KiB of address space for good, and memory
-//! only for retired pages that are still written. Memory is mapped by 4 KiB pages; elsewhere mapping fails, and the library
-//! does nothing. A child of `vfork` or raw `clone` keeps the mappings until its `exec`.
+//! Limits: each area, and each change of scheduler, costs the process 12 KiB of address space for
+//! good, and memory only for retired pages that are still written. Memory is mapped by 4 KiB pages;
+//! elsewhere mapping fails, and the library does nothing. A child of `vfork` or raw `clone` keeps
+//! the mappings until its `exec`.
 
 use crate::fd::Fd;
 use crate::page::{Area, Board};
@@ -69,8 +70,8 @@ impl Id {
     }
 }
 
-/// Board and area called `id`, whose files these are: as this process has them already, or newly mapped.
-/// `None` if they cannot be mapped, or are not what they should be.
+/// Board and area called `id`, whose files these are: as this process has them already, or newly
+/// mapped. `None` if they cannot be mapped, or are not what they should be.
 pub(crate) fn adopt(board: &Fd, area: &Fd, id: Id) -> Option<(&'static Board, &'static Area)> {
     let both = |mapping: &'static Mapping| (&mapping.board, &mapping.area);
     if let Some(known) = find(NEWEST.load(Acquire), id) {
@@ -115,8 +116,8 @@ fn find(from: *const Mapping, id: Id) -> Option<&'static Mapping> {
     list(from).find(|mapping| mapping.id.load(Relaxed) == id.to_word())
 }
 
-/// Maps a private page, and after it the board and the area. The address is aligned and the memory zeroed or
-/// shared: all that `Mapping` asks of its bytes.
+/// Maps a private page, and after it the board and the area. The address is aligned and the memory
+/// zeroed or shared: all that `Mapping` asks of its bytes.
 fn map(board: &Fd, area: &Fd) -> Option<*mut Mapping> {
     if !is_large_enough(board) || !is_large_enough(area) {
         return None;
@@ -163,8 +164,8 @@ fn unmap(mapping: *mut Mapping) {
     unsafe { libc::munmap(mapping.cast(), MAPPING_BYTES) };
 }
 
-/// Puts zero memory in place of what threads may still use, of the runs for which `is_over` holds. If that fails the old
-/// pages stay, inactive all the same.
+/// Puts zero memory in place of what threads may still use, of the runs for which `is_over` holds.
+/// If that fails the old pages stay, inactive all the same.
 fn retire(is_over: impl Fn(u32) -> bool) {
     for mapping in list(NEWEST.load(Acquire)) {
         let id = mapping.id.load(Relaxed);
@@ -173,8 +174,8 @@ fn retire(is_over: impl Fn(u32) -> bool) {
         }
         mapping.id.store(0, Relaxed);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: replaces pages of ours by some of the same size and no fewer rights; their users see other
-        // values, which atomics may have at any time.
+        // SAFETY: replaces pages of ours by some of the same size and no fewer rights; their users
+        // see other values, which atomics may have at any time.
         unsafe {
             let base = ptr::from_ref(mapping).cast_mut().byte_add(BOARD_AT);
             libc::mmap(base.cast(), 2 * PAGE_BYTES, READ_WRITE, flags, -1, 0);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory for hints, the board and the areas: the Rust twin of `bpf/hint_page.h`, which has the picture and the argument
-//! about the order of stores and loads.
+//! Memory for hints, the board and the areas: the Rust twin of `bpf/hint_page.h`, which has the
+//! picture and the argument about the order of stores and loads.
 //!
 //! Every field is an atomic, since the daemon, the kernel and other processes write while we read.
 //! All accesses are relaxed, which on x86 costs nothing over a plain one; where order matters the
 //! place says so.
 //!
-//! Trust: a process maps the board, which it can only read, and its own areas, which no other process gets. What it reads in
-//! an area, any of its threads may have written, and children that inherited the mapping: indices are checked, and no
-//! value there is used as an address or a length.
+//! Trust: a process maps the board, which it can only read, and its own areas, which no other
+//! process gets. What it reads in an area, any of its threads may have written, and children that
+//! inherited the mapping: indices are checked, and no value there is used as an address or a
+//! length.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -54,7 +55,8 @@ pub struct Header {
     pub generation: AtomicU64,
     /// Scalar phases shorter than this are rests (policy/rest.h), 0 = none are; by the daemon.
     pub rest_below_ns: AtomicU64,
-    /// 1 if the scheduler passes the governor the slots' [`Slot::target_q10`], else 0; by the scheduler, as it starts.
+    /// 1 if the scheduler passes the governor the slots' [`Slot::target_q10`], else 0; by the
+    /// scheduler, as it starts.
     pub takes_targets: AtomicU32,
     /// Not used, 0.
     pub reserved0: AtomicU32,
@@ -66,8 +68,8 @@ pub struct Header {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Slot {
-    /// Owner, as the initial PID namespace counts; set by the daemon when it gives the slot, for the library to check.
-    /// No one else believes it.
+    /// Owner, as the initial PID namespace counts; set by the daemon when it gives the slot, for
+    /// the library to check. No one else believes it.
     pub tid: AtomicU32,
     /// Licence level of the section the thread is in, 0 = none (scalar), or [`SILENT`]; by the
     /// thread.
@@ -75,8 +77,8 @@ pub struct Slot {
     /// Number of times that an outermost section was begun, or begun again because a heuristic
     /// had ended it; wraps; by the thread, before `want`.
     pub seq: AtomicU32,
-    /// `seq` of the section after which the thread rests: `want` is the level it will have again; any other number: it
-    /// does not rest; by the thread, after `rest_until_ns`.
+    /// `seq` of the section after which the thread rests: `want` is the level it will have again;
+    /// any other number: it does not rest; by the thread, after `rest_until_ns`.
     pub rest_seq: AtomicU32,
     /// Affinity mode: [`mask_hash`] of the affinity mask that the thread last gave itself to run
     /// code of level i, 0 = none yet; by the thread, before it takes that mask. By it the daemon
@@ -84,8 +86,8 @@ pub struct Slot {
     pub narrowed: [AtomicU64; 4],
     /// `CLOCK_MONOTONIC` at which the rest ends, 0 = there was none; by the thread.
     pub rest_until_ns: AtomicU64,
-    /// How fast the thread's CPU is to be: a share of its capacity in 1024ths (policy/target.h), 0 = the thread does
-    /// not ask; by the thread, or another of its process.
+    /// How fast the thread's CPU is to be: a share of its capacity in 1024ths (policy/target.h), 0
+    /// = the thread does not ask; by the thread, or another of its process.
     pub target_q10: AtomicU32,
     /// Not used, 0.
     pub reserved: AtomicU32,

@@ -12,8 +12,9 @@
 //! The thread names itself by the number its own PID namespace gives it; which process it belongs
 //! to the daemon asks the kernel. A thread that asks again gets the same slot, reset.
 //!
-//! Versions: both messages have had the same size and head since version 1 (one page for all). A request of another version
-//! is refused by EPROTONOSUPPORT, with which the library of any version does without a scheduler.
+//! Versions: both messages have had the same size and head since version 1 (one page for all). A
+//! request of another version is refused by EPROTONOSUPPORT, with which the library of any version
+//! does without a scheduler.
 
 /// Where the daemon listens.
 pub const SOCKET: &str = "/run/turbolane/hint.sock";
@@ -45,7 +46,8 @@ pub struct Request {
     pub tid: u32,
 }
 
-/// What the daemon answers. With status 0 two file descriptors come along: the board's and the area's.
+/// What the daemon answers. With status 0 two file descriptors come along: the board's and the
+/// area's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// [`MAGIC`].
@@ -54,7 +56,8 @@ pub struct Reply {
     pub status: i32,
     /// Number of the thread's slot: the area in the upper bits, the slot in it in the lower six.
     pub slot: u32,
-    /// Names the daemon's run: random, not 0. With the slot's area it names a mapping, so that a process maps an area once.
+    /// Names the daemon's run: random, not 0. With the slot's area it names a mapping, so that a
+    /// process maps an area once.
     pub run_id: u32,
 }
 

@@ -6,10 +6,10 @@
 //! of sections a second while there is no scheduler to find.
 //!
 //! Idea: two brakes. Per thread, most sections do not even read the clock: between two readings
-//! lies a number of sections that doubles while readings come faster than four a second, up to
-//! 256, and halves when they come slower than one a second. Per process, an attempt that failed
-//! keeps all threads from the next one for a second. If a process listened but did not answer, which
-//! cost 200 ms, the pause doubles each time, up to a minute.
+//! lies a number of sections that doubles while readings come faster than four a second, up to 256,
+//! and halves when they come slower than one a second. Per process, an attempt that failed keeps
+//! all threads from the next one for a second. If a process listened but did not answer, which cost
+//! 200 ms, the pause doubles each time, up to a minute.
 //!
 //! Result: without a scheduler, a section pays 1/256 of a coarse clock reading (5 ns), and one
 //! thread per second a failed connect (some us). A scheduler that starts is seen within a second,

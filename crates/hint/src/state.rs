@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the library keeps of a thread. `thread_local` says where it lies.
 //!
-//! The first cache line is what a section needs; masks, which only the affinity fallback uses, come after it.
+//! The first cache line is what a section needs; masks, which only the affinity fallback uses, come
+//! after it.
 
 use core::cell::Cell;
 
@@ -34,7 +35,8 @@ pub(crate) struct Masks {
 }
 
 // A new thread's state is zero bytes. They are a value of the numbers anyway; for the options it
-// depends on how the compiler lays `None` out, so it is asked. Nothing is dropped when a thread ends.
+// depends on how the compiler lays `None` out, so it is asked. Nothing is dropped when a thread
+// ends.
 const _: () = {
     assert!(State::new().thread.link.into_inner().is_none());
     assert!(State::new().masks.ours.into_inner().is_none());

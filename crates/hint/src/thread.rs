@@ -69,12 +69,13 @@ pub fn wide_end() -> Result<(), Error> {
     }
 }
 
-/// Closes this thread's innermost wide section, like [`wide_end`], and states how long the code after it stays scalar
-/// (DIM 7.1).
+/// Closes this thread's innermost wide section, like [`wide_end`], and states how long the code
+/// after it stays scalar (DIM 7.1).
 ///
-/// For a phase shorter than a migration to a scalar CPU and back, the thread stays on its CPU and counts as wide
-/// meanwhile; otherwise it leaves as with [`wide_end`]. Inside another section the time has no effect. A thread that
-/// stays scalar for longer than stated is treated as scalar from then on.
+/// For a phase shorter than a migration to a scalar CPU and back, the thread stays on its CPU and
+/// counts as wide meanwhile; otherwise it leaves as with [`wide_end`]. Inside another section the
+/// time has no effect. A thread that stays scalar for longer than stated is treated as scalar from
+/// then on.
 #[inline]
 pub fn scalar_for(phase_ns: u64) -> Result<(), Error> {
     match end_for(phase_ns) {
@@ -122,7 +123,8 @@ pub(crate) fn end() -> c_int {
     }
 }
 
-/// [`scalar_for`] as the C ABI has it: 0 or -errno. `extern "C"` lets callers in other crates know that it does not unwind.
+/// [`scalar_for`] as the C ABI has it: 0 or -errno. `extern "C"` lets callers in other crates know
+/// that it does not unwind.
 pub(crate) extern "C" fn end_for(phase_ns: u64) -> c_int {
     let thread = this_thread();
     match thread.link.get() {
@@ -153,8 +155,8 @@ pub fn wide_status() -> Status {
     }
 }
 
-/// The calling thread's page and slot, if a scheduler serves it. Looks for one as the first section would; `hurry`: even if
-/// the last look in this process was a moment ago.
+/// The calling thread's page and slot, if a scheduler serves it. Looks for one as the first section
+/// would; `hurry`: even if the last look in this process was a moment ago.
 pub fn served(hurry: bool) -> Option<(&'static Board, &'static Slot)> {
     let thread = this_thread();
     if thread.link.get().is_some_and(|link| !link.board.is_active()) {
@@ -173,9 +175,9 @@ pub fn slot_at_hand() -> Option<(&'static Board, &'static Slot)> {
     this_thread().link.get().map(|link| (link.board, link.slot))
 }
 
-/// The page by which a section of `level` that this thread would open now belongs on another CPU, to which
-/// only a change of the thread's mask would bring it: the affinity fallback, no section open, and this CPU
-/// is not fit.
+/// The page by which a section of `level` that this thread would open now belongs on another CPU,
+/// to which only a change of the thread's mask would bring it: the affinity fallback, no section
+/// open, and this CPU is not fit.
 pub fn misplaced(level: u32) -> Option<&'static Board> {
     let thread = this_thread();
     if thread.link.get().is_none() && thread.pace.is_due() {
@@ -186,9 +188,9 @@ pub fn misplaced(level: u32) -> Option<&'static Board> {
     (elsewhere && thread.nesting.get() == Nesting::EMPTY).then_some(link.board)
 }
 
-/// Affinity mode: narrows this thread's mask to CPUs that may run code of `level` in a section that lasts. (One that
-/// begins on such a CPU leaves the mask alone, which is as well for one that ends soon.) Whether the thread is
-/// served, and runs on one of them.
+/// Affinity mode: narrows this thread's mask to CPUs that may run code of `level` in a section that
+/// lasts. (One that begins on such a CPU leaves the mask alone, which is as well for one that ends
+/// soon.) Whether the thread is served, and runs on one of them.
 pub fn takes_seat(level: u32) -> bool {
     let thread = this_thread();
     let _errno = KeepErrno::new();
@@ -199,15 +201,17 @@ pub fn takes_seat(level: u32) -> bool {
 }
 
 impl Link {
-    /// Says in the slot how long the scalar phase that begins will be, and rests if it is a rest (policy/rest.h): what else
-    /// the slot says stays. The next section voids it by its number, so that a section's begin costs what it cost.
+    /// Says in the slot how long the scalar phase that begins will be, and rests if it is a rest
+    /// (policy/rest.h): what else the slot says stays. The next section voids it by its number, so
+    /// that a section's begin costs what it cost.
     fn rest(self, phase_ns: u64) -> bool {
         let below_ns = self.board.header.rest_below_ns.load(Relaxed);
         if phase_ns == 0 || !self.board.is_active() {
             return false;
         }
         self.slot.rest_until_ns.store(monotonic_ns().saturating_add(phase_ns), Relaxed);
-        // Who reads the slot between the two sees the end of an older section's rest, which is void.
+        // Who reads the slot between the two sees the end of an older section's rest, which is
+        // void.
         compiler_fence(SeqCst);
         self.slot.rest_seq.store(self.slot.seq.load(Relaxed), Relaxed);
         phase_ns < below_ns

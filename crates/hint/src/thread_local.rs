@@ -9,10 +9,10 @@
 //! thread pointer is a constant that the dynamic linker puts into the GOT at load time. Two
 //! instructions, no call; in an executable the linker turns them into a constant.
 //!
-//! Limits: a library with initial-exec variables, if it is loaded by `dlopen`, takes its TLS segment
-//! from glibc's static reserve (1664 bytes by default, tunable glibc.rtld.optional_static_tls);
-//! ours needs less than a kilobyte (crates/turbolane/tests/capi.rs does that). Elsewhere than on x86-64:
-//! `thread_local!`.
+//! Limits: a library with initial-exec variables, if it is loaded by `dlopen`, takes its TLS
+//! segment from glibc's static reserve (1664 bytes by default, tunable
+//! glibc.rtld.optional_static_tls); ours needs less than a kilobyte (crates/turbolane/tests/capi.rs
+//! does that). Elsewhere than on x86-64: `thread_local!`.
 //!
 //! The state starts as zero bytes, as all of `.tbss` does, and has no destructor: it can be used
 //! from the thread's first instruction to its last.

@@ -214,7 +214,8 @@ fn pause_of_the_same_scheduler() {
     });
 }
 
-/// A forked child has a slot of its own, inherits open sections, and leaves its parent's slot alone.
+/// A forked child has a slot of its own, inherits open sections, and leaves its parent's slot
+/// alone.
 #[test]
 fn fork_gives_the_child_its_own_slot() {
     in_process("fork_gives_the_child_its_own_slot", |socket| {

@@ -32,7 +32,8 @@ fn it_exports_the_hint() {
     assert_eq!(names, ["tl_scalar_for", "tl_wide_begin", "tl_wide_end", "tl_wide_status"]);
 }
 
-/// A program with the public header that is linked against it finds a scheduler, and its sections arrive.
+/// A program with the public header that is linked against it finds a scheduler, and its sections
+/// arrive.
 #[test]
 fn a_c_program_gives_hints_by_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -102,9 +102,10 @@ fn scalar_leaves_when_asked() {
     });
 }
 
-/// A short scalar phase that is announced is spent where the thread is: no yield, and the slot still says its level, until when,
-/// and that this is of the last section. A long one, an unknown one and one inside of another section are ends like any
-/// other; where the daemon knows no rests all are.
+/// A short scalar phase that is announced is spent where the thread is: no yield, and the slot
+/// still says its level, until when, and that this is of the last section. A long one, an unknown
+/// one and one inside of another section are ends like any other; where the daemon knows no rests
+/// all are.
 #[test]
 fn short_phases_are_rests() {
     in_process("short_phases_are_rests", |socket| {

@@ -4,8 +4,8 @@
 //!
 //! Times are in clock ticks, as the kernel reports them to user space: 100 a second on x86
 //! (`USER_HZ`), so that a share over a second is known to a hundredth. Frequencies are the kernel's
-//! averages where it has some: `scaling_cur_freq` on x86 comes from APERF and MPERF of the last tick,
-//! and `cpuinfo_avg_freq` of newer kernels says so in its name.
+//! averages where it has some: `scaling_cur_freq` on x86 comes from APERF and MPERF of the last
+//! tick, and `cpuinfo_avg_freq` of newer kernels says so in its name.
 //!
 //! Sources: proc_stat(5), proc_pid_stat(5), Documentation/admin-guide/pm/cpufreq.rst.
 

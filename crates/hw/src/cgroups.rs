@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which settings of control groups divide or limit CPU time on this machine.
 //!
-//! Counts only: names of groups are names of users, containers and services, and go into no report. For the same
-//! reason recordings do not have them.
+//! Counts only: names of groups are names of users, containers and services, and go into no report.
+//! For the same reason recordings do not have them.
 //!
-//! Limits: a container sees its own groups. The walk ends after [`MOST`] groups. Of the first version of control
-//! groups only those in the folders `cpu` and `cpu,cpuacct` are seen.
+//! Limits: a container sees its own groups. The walk ends after [`MOST`] groups. Of the first
+//! version of control groups only those in the folders `cpu` and `cpu,cpuacct` are seen.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,8 +72,8 @@ fn has_weight(folder: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// Every setting that differs counts once for its group, at every depth and in both versions; what a new group
-    /// has does not.
+    /// Every setting that differs counts once for its group, at every depth and in both versions;
+    /// what a new group has does not.
     #[test]
     fn settings_are_counted() {
         let dir = tempfile::tempdir().unwrap();

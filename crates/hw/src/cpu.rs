@@ -111,7 +111,8 @@ pub fn read_cpu(source: &dyn Source) -> Cpu {
     }
 }
 
-/// Whether the time stamp counter runs at one rate in all states of the CPU (SDM volume 3, 18.17.1).
+/// Whether the time stamp counter runs at one rate in all states of the CPU (SDM volume 3,
+/// 18.17.1).
 pub fn has_invariant_tsc(source: &dyn Source) -> bool {
     bit(source.cpuid(0x8000_0007, 0).edx, 8)
 }

@@ -12,8 +12,8 @@ pub fn children_ns() -> u64 {
 }
 
 fn used_ns(who: libc::c_int) -> u64 {
-    // SAFETY: rusage is numbers, for which zeros are a value; getrusage, which cannot fail for these two, writes
-    // one to the local.
+    // SAFETY: rusage is numbers, for which zeros are a value; getrusage, which cannot fail for
+    // these two, writes one to the local.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(who, &mut usage);

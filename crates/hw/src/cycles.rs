@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who counts the core's own cycles: a counter of the kernel's, and two registers.
 //!
-//! - perf's event of cycles, of the calling thread in user mode (in all modes, if the PMU does not distinguish them).
-//!   Needs a PMU and `perf_event_paranoid` of 2 or less.
-//! - The same event of the processes that it starts, in all modes, with the time that they ran: their mean clock.
-//!   Needs `perf_event_paranoid` of 1 or less, or root, since that time is of all modes too.
-//! - APERF and MPERF (MSR E8h, E7h): cycles at the core's clock and at the time stamp counter's, while it is not
-//!   halted. Needs the device `/dev/cpu/N/msr`, which is root's.
+//! - perf's event of cycles, of the calling thread in user mode (in all modes, if the PMU does not
+//!   distinguish them). Needs a PMU and `perf_event_paranoid` of 2 or less.
+//! - The same event of the processes that it starts, in all modes, with the time that they ran:
+//!   their mean clock. Needs `perf_event_paranoid` of 1 or less, or root, since that time is of all
+//!   modes too.
+//! - APERF and MPERF (MSR E8h, E7h): cycles at the core's clock and at the time stamp counter's,
+//!   while it is not halted. Needs the device `/dev/cpu/N/msr`, which is root's.
 //!
 //! Source: perf_event_open(2), msr(4), Intel SDM 3B 15.5.2.
 
@@ -74,7 +75,8 @@ impl FamilyCycles {
         perf::open(&event, Whose::Thread, None).map(|fd| FamilyCycles(File::from(fd)))
     }
 
-    /// Cycles so far, and the ns in which they were counted: the thread's own, and those of processes that have ended.
+    /// Cycles so far, and the ns in which they were counted: the thread's own, and those of
+    /// processes that have ended.
     pub fn read(&mut self) -> io::Result<[u64; 2]> {
         let mut bytes = [0; 16];
         self.0.read_exact(&mut bytes)?;
@@ -133,8 +135,8 @@ pub fn why_no_registers(error: &Error) -> String {
 mod tests {
     use super::*;
 
-    /// What a child did is counted when it has ended. By the kernel's own clock, which every machine has: it counts
-    /// the ns that it was counted in.
+    /// What a child did is counted when it has ended. By the kernel's own clock, which every
+    /// machine has: it counts the ns that it was counted in.
     #[test]
     fn children_are_counted() {
         let mut clock = match FamilyCycles::count(perf::SOFTWARE, perf::TASK_CLOCK) {
@@ -159,7 +161,8 @@ mod tests {
         assert!((ratio - 1.0).abs() < 0.05, "{counted_ns} in {running_ns}");
     }
 
-    /// A CPU that this machine does not have has no registers, and there is a sentence for each kind of failure.
+    /// A CPU that this machine does not have has no registers, and there is a sentence for each
+    /// kind of failure.
     #[test]
     fn what_is_not_there_fails() {
         let error = ClockRegisters::open(1_000_000).err().unwrap();

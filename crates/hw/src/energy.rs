@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The energy that the packages have used: the kernel's counters of RAPL (powercap), on Intel and AMD alike.
+//! The energy that the packages have used: the kernel's counters of RAPL (powercap), on Intel and
+//! AMD alike.
 //!
-//! A zone's `energy_uj` counts up to `max_energy_range_uj` and begins again, after minutes to hours. Since 5.10
-//! only root may read it (CVE-2020-8694). A virtual machine usually has no counter.
+//! A zone's `energy_uj` counts up to `max_energy_range_uj` and begins again, after minutes to
+//! hours. Since 5.10 only root may read it (CVE-2020-8694). A virtual machine usually has no
+//! counter.
 //!
-//! Only the packages count: their sub-zones (cores, memory controller) are parts of them, and the zones of
-//! `intel-rapl-mmio` are the same packages through another interface.
+//! Only the packages count: their sub-zones (cores, memory controller) are parts of them, and the
+//! zones of `intel-rapl-mmio` are the same packages through another interface.
 
 use crate::Source;
 
@@ -102,7 +104,8 @@ mod tests {
         ("intel-rapl-mmio:0/energy_uj", "900"),
     ];
 
-    /// Packages are added up, their parts are not; a counter that has begun again has not gone back.
+    /// Packages are added up, their parts are not; a counter that has begun again has not gone
+    /// back.
     #[test]
     fn packages_are_added_up() {
         let (root, source) = machine(&TWO_PACKAGES);

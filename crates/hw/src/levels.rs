@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cycles that a core spends at each licence level, from its counters.
 //!
-//! CORE_POWER.LVL0, LVL1 and LVL2_TURBO_LICENSE (event 28h, umasks 07h, 18h, 20h), on every CPU and for
-//! whatever runs there. They count core clock cycles while the core is not halted, so that their
-//! shares are shares of the time in which it worked. Which models have them: [`crate::license`].
+//! CORE_POWER.LVL0, LVL1 and LVL2_TURBO_LICENSE (event 28h, umasks 07h, 18h, 20h), on every CPU and
+//! for whatever runs there. They count core clock cycles while the core is not halted, so that
+//! their shares are shares of the time in which it worked. Which models have them:
+//! [`crate::license`].
 //!
-//! The three are one group per CPU, counted together or not at all: where counters are short and the
-//! kernel takes turns, their ratio stays true. While they are open they take three counters of each CPU
-//! away from others. Counting needs CAP_PERFMON, or `perf_event_paranoid` at 0.
+//! The three are one group per CPU, counted together or not at all: where counters are short and
+//! the kernel takes turns, their ratio stays true. While they are open they take three counters of
+//! each CPU away from others. Counting needs CAP_PERFMON, or `perf_event_paranoid` at 0.
 //!
-//! Source: perf_event_open(2). Limits: one CPU's count is its core's state; siblings see the same level.
+//! Source: perf_event_open(2). Limits: one CPU's count is its core's state; siblings see the same
+//! level.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -64,7 +66,8 @@ pub fn why_not(error: &Error) -> String {
     }
 }
 
-/// Opens the counters of a CPU as one group, in the order of levels, for callers that read them themselves.
+/// Opens the counters of a CPU as one group, in the order of levels, for callers that read them
+/// themselves.
 pub fn open(cpu: u32) -> io::Result<[File; LEVELS]> {
     let open = |level: usize, leader| {
         let config = LEVEL_EVENTS[level];
@@ -97,8 +100,8 @@ mod tests {
         read_group(&mut &answer[..16]).unwrap_err();
     }
 
-    /// A model without the counters is not asked, however many events its kernel would open: an absent
-    /// event counts zero like an idle one.
+    /// A model without the counters is not asked, however many events its kernel would open: an
+    /// absent event counts zero like an idle one.
     #[test]
     fn models_without_counters_fail() {
         let model = |version: &str| {

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How much CPU time the process may use at all.
 //!
-//! A container with a quota uses all of its CPUs, and loses all of them for the rest of a period when its
-//! time is used up. Measurements see that as gaps.
+//! A container with a quota uses all of its CPUs, and loses all of them for the rest of a period
+//! when its time is used up. Measurements see that as gaps.
 //!
 //! The tightest quota counts, be it the process's own group's or one's above it.
 //!
-//! Limits: a quota outside of the process's view, such as that of a container's parents, is not seen.
+//! Limits: a quota outside of the process's view, such as that of a container's parents, is not
+//! seen.
 
 use crate::Source;
 
-/// CPUs that the tightest quota on the process comes to; `None` if there is none, or none is readable.
+/// CPUs that the tightest quota on the process comes to; `None` if there is none, or none is
+/// readable.
 pub fn cpu_quota(source: &dyn Source) -> Option<f64> {
     let groups = source.read("/proc/self/cgroup").unwrap_or_default();
     let v2 = groups.lines().find_map(|line| line.strip_prefix("0::"));
@@ -31,8 +33,8 @@ pub fn cpu_quota(source: &dyn Source) -> Option<f64> {
     unified.chain(legacy).min_by(f64::total_cmp)
 }
 
-/// A group's path and those of the groups above it, up to "": the top of the process's view, which in a
-/// container is its own group.
+/// A group's path and those of the groups above it, up to "": the top of the process's view, which
+/// in a container is its own group.
 fn up(group: Option<&str>) -> impl Iterator<Item = &str> {
     let own = group.unwrap_or_default().trim().trim_end_matches('/');
     std::iter::successors(Some(own), |path| Some(path.rsplit_once('/')?.0))
@@ -62,8 +64,8 @@ mod tests {
         cpu_quota(&crate::Recorded::parse(files, "").unwrap())
     }
 
-    /// The own group's quota is found in both versions of cgroups, where the group is seen by its path and
-    /// where it is the top of the view.
+    /// The own group's quota is found in both versions of cgroups, where the group is seen by its
+    /// path and where it is the top of the view.
     #[test]
     fn quotas_of_groups_are_found() {
         let own = "/proc/self/cgroup:\n\t3:cpuset:/\n\t1:cpu,cpuacct:/web\n\t0::/\n";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executable memory of other processes: from which files it comes, and what lies in the rest.
 //!
-//! Reading only. A process whose memory may not be read says "permission denied": it takes the rights of
-//! ptrace (the same user, no capabilities that we lack, Yama's setting).
+//! Reading only. A process whose memory may not be read says "permission denied": it takes the
+//! rights of ptrace (the same user, no capabilities that we lack, Yama's setting).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -125,8 +125,8 @@ pub fn read_mapping(pid: u32, mapping: &Mapping) -> io::Result<Vec<u8>> {
 
 /// What the process's just-in-time compiler has written for perf, if it has: its text.
 ///
-/// Everybody may put something under that name in /tmp. It counts only as a regular file of the process's user or of
-/// root, with at most 256 MiB.
+/// Everybody may put something under that name in /tmp. It counts only as a regular file of the
+/// process's user or of root, with at most 256 MiB.
 #[must_use]
 pub fn perf_map(pid: u32) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -139,8 +139,8 @@ pub fn perf_map(pid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// All bytes of a regular file of this user or of root, if they are few enough. No link is followed, and nothing is
-/// waited for: neither the other end of a pipe nor a lease.
+/// All bytes of a regular file of this user or of root, if they are few enough. No link is
+/// followed, and nothing is waited for: neither the other end of a pipe nor a lease.
 fn read_of_user(path: &Path, user: u32, max_bytes: u64) -> Option<Vec<u8>> {
     let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
@@ -158,7 +158,8 @@ fn read_of_user(path: &Path, user: u32, max_bytes: u64) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Files, compilers' memory and the kernel's pages are distinguished; what is not executable is left out.
+    /// Files, compilers' memory and the kernel's pages are distinguished; what is not executable is
+    /// left out.
     #[test]
     fn lines_are_told_apart() {
         let of = |line: &str| mapping_of(line).map(|mapping| mapping.origin);
@@ -197,8 +198,8 @@ mod tests {
         assert!(open_mapped(pid, own).is_ok());
     }
 
-    /// What someone else has put there is not read, and waits for no one: a pipe, a link, a device, a file of another
-    /// user, one that is too long.
+    /// What someone else has put there is not read, and waits for no one: a pipe, a link, a device,
+    /// a file of another user, one that is too long.
     #[test]
     fn what_is_no_perf_map_fails() {
         let dir = tempfile::tempdir().unwrap();

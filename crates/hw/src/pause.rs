@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Stops another process and resumes it, so that it never stays stopped.
 //!
-//! **Method.** SIGSTOP and SIGCONT, which reach all threads at once and need only the right to signal. The
-//! cgroup freezer would be quieter (a parent is notified of SIGSTOP, a shell shows the job as stopped), but it freezes
-//! complete groups: the process is in one with others, and to move it would change its limits.
+//! **Method.** SIGSTOP and SIGCONT, which reach all threads at once and need only the right to
+//! signal. The cgroup freezer would be quieter (a parent is notified of SIGSTOP, a shell shows the
+//! job as stopped), but it freezes complete groups: the process is in one with others, and to move
+//! it would change its limits.
 //!
-//! **Problem.** The program that stops it may be killed, or be stopped as well (Ctrl-Z), before it resumes it.
+//! **Problem.** The program that stops it may be killed, or be stopped as well (Ctrl-Z), before it
+//! resumes it.
 //!
 //! **Idea.** A second process waits, with a counter in memory shared with the first:
 //!
@@ -15,11 +17,13 @@
 //! ```
 //!
 //! - The pipe's end is the first one's end, however it ends.
-//! - A counter that is odd and the same for [`LONGEST`] and more: the first one does not run any more.
+//! - A counter that is odd and the same for [`LONGEST`] and more: the first one does not run any
+//!   more.
 //!
-//! The process is known by a descriptor (pidfd_open, since 5.3), not by its number, which may be another process's
-//! by then. The second process is a session of its own and blocks all signals, so that a Ctrl-C or a hang-up does
-//! not reach it. Whoever kills both at once (a cgroup's `kill`) leaves the process stopped: `kill -CONT PID`.
+//! The process is known by a descriptor (pidfd_open, since 5.3), not by its number, which may be
+//! another process's by then. The second process is a session of its own and blocks all signals, so
+//! that a Ctrl-C or a hang-up does not reach it. Whoever kills both at once (a cgroup's `kill`)
+//! leaves the process stopped: `kill -CONT PID`.
 //!
 //! Source: pidfd_open(2), pidfd_send_signal(2), signal(7).
 
@@ -43,7 +47,8 @@ pub struct Pausable {
 }
 
 impl Pausable {
-    /// Makes ready to stop a process; nothing has happened to it yet. An error if there is none of that number.
+    /// Makes ready to stop a process; nothing has happened to it yet. An error if there is none of
+    /// that number.
     pub fn new(pid: u32) -> io::Result<Self> {
         let pid = libc::pid_t::try_from(pid).map_err(|_| Error::from_raw_os_error(libc::ESRCH))?;
         // SAFETY: no memory involved; a new descriptor, no one else's.
@@ -58,8 +63,8 @@ impl Pausable {
         // SAFETY: as above.
         let [read, write] = ends.map(|end| unsafe { File::from_raw_fd(end) });
         let counter = shared_counter()?;
-        // SAFETY: a plain fork without an exit signal and without fork handlers: the child runs `watch` alone,
-        // which is async-signal-safe and does not return.
+        // SAFETY: a plain fork without an exit signal and without fork handlers: the child runs
+        // `watch` alone, which is async-signal-safe and does not return.
         let second = unsafe { libc::syscall(libc::SYS_clone, 0u64, 0u64, 0u64, 0u64, 0u64) };
         match second {
             -1 => Err(Error::last_os_error()),
@@ -159,8 +164,8 @@ fn watch(process: i32, counter: &AtomicU64, pipe: i32, other_end: i32) -> ! {
     }
 }
 
-/// Closes what the first one has open, so that no one waits for us: its files, the pipes of others like us. Kernels
-/// before 5.9 leave it open.
+/// Closes what the first one has open, so that no one waits for us: its files, the pipes of others
+/// like us. Kernels before 5.9 leave it open.
 fn close_all_but(process: i32, pipe: i32) {
     let (low, high) = (process.min(pipe), process.max(pipe));
     for (from, to) in [(3, low - 1), (low + 1, high - 1), (high + 1, i32::MAX)] {

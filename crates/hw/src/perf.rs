@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events that the kernel counts: perf_event_open(2), for all who count something.
 //!
-//! Several events are one group if they are opened with the same leader: counted together or not at all,
-//! so that ratios of them mean something.
+//! Several events are one group if they are opened with the same leader: counted together or not at
+//! all, so that ratios of them mean something.
 //!
 //! Source: perf_event_open(2), linux/perf_event.h.
 
@@ -24,10 +24,11 @@ pub const CPU_CLOCK: u64 = 0;
 pub const TASK_CLOCK: u64 = 1;
 /// [`Event::flags`]: exclude_kernel and exclude_hv, what every user may count of their own tasks.
 pub const USER_ONLY: u64 = 1 << 5 | 1 << 6;
-/// [`Event::flags`]: inherit, so that processes which the thread starts from now on count too, in what it reads
-/// when they have ended.
+/// [`Event::flags`]: inherit, so that processes which the thread starts from now on count too, in
+/// what it reads when they have ended.
 pub const INHERIT: u64 = 1 << 1;
-/// [`Event::read_format`]: PERF_FORMAT_TOTAL_TIME_RUNNING, the time that was counted, ns, after the count.
+/// [`Event::read_format`]: PERF_FORMAT_TOTAL_TIME_RUNNING, the time that was counted, ns, after the
+/// count.
 pub const TIME_RUNNING: u64 = 1 << 1;
 
 /// An event.

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What CPUs execute, sampled: the address of the next instruction and its callers, by perf_event_open(2).
+//! What CPUs execute, sampled: the address of the next instruction and its callers, by
+//! perf_event_open(2).
 //!
-//! Problem: licence counters exist on three generations of CPUs, and in no virtual machine. The position of code is
-//! available from every kernel at any moment.
+//! Problem: licence counters exist on three generations of CPUs, and in no virtual machine. The
+//! position of code is available from every kernel at any moment.
 //!
-//! Idea: an event of the kernel's own clock on each CPU, which writes a record per period into memory shared with us: a
-//! ring, whose head the kernel moves and whose tail we move. No counter of the hardware is needed.
+//! Idea: an event of the kernel's own clock on each CPU, which writes a record per period into
+//! memory shared with us: a ring, whose head the kernel moves and whose tail we move. No counter of
+//! the hardware is needed.
 //!
 //! ```text
 //!   page 0: head, tail      pages 1..: | record | record | re.. |  <- a record may go on at the ring's beginning
 //! ```
 //!
-//! Limits: callers come from frame pointers, which most distributions' libraries do not keep: a chain may be short or
-//! wrong. The clock is a timer of each CPU: what runs with interrupts off is seen at their return. What the ring has no
-//! room for is lost, and counted.
+//! Limits: callers come from frame pointers, which most distributions' libraries do not keep: a
+//! chain may be short or wrong. The clock is a timer of each CPU: what runs with interrupts off is
+//! seen at their return. What the ring has no room for is lost, and counted.
 //!
-//! Source: perf_event_open(2), linux/perf_event.h (struct perf_event_mmap_page, PERF_RECORD_SAMPLE).
+//! Source: perf_event_open(2), linux/perf_event.h (struct perf_event_mmap_page,
+//! PERF_RECORD_SAMPLE).
 
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -73,7 +76,8 @@ impl Sampler {
     /// Begins, with a sample per CPU and period.
     ///
     /// # Errors
-    /// The kernel's: "permission denied" without root, unless kernel.perf_event_paranoid is 0 or less.
+    /// The kernel's: "permission denied" without root, unless kernel.perf_event_paranoid is 0 or
+    /// less.
     pub fn start(cpus: impl Iterator<Item = u32>, period_ns: u64) -> Result<Sampler> {
         let event = Event {
             kind: SOFTWARE,
@@ -129,7 +133,8 @@ impl Ring {
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: within the mapping's first page, aligned, and read and written by the kernel as one.
+        // SAFETY: within the mapping's first page, aligned, and read and written by the kernel as
+        // one.
         unsafe { self.memory.add(at).cast().as_ref() }
     }
 
@@ -254,7 +259,8 @@ mod tests {
         assert!(parse(1, 0, &body(&words)).is_none());
     }
 
-    /// A thread that does nothing but one loop is found there, by its number, about once per period.
+    /// A thread that does nothing but one loop is found there, by its number, about once per
+    /// period.
     #[test]
     fn a_busy_thread_is_seen() {
         let cpus = crate::topology(&crate::Live).unwrap().online();

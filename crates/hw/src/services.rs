@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which service a process belongs to.
 //!
-//! systemd puts each unit's processes into a control group of the unit's name, so a process's group names its service,
-//! without a question to systemd:
+//! systemd puts each unit's processes into a control group of the unit's name, so a process's group
+//! names its service, without a question to systemd:
 //!
 //! ```text
 //!   0::/system.slice/nginx.service            -> nginx.service
 //!   0::/user.slice/user-0.slice/session-4.scope -> session-4.scope
 //! ```
 //!
-//! Reading only. Limits: inside a container the groups are the container's, and a process that has left its unit's group
-//! is in the group that it went to. Of the first version of control groups every hierarchy counts.
+//! Reading only. Limits: inside a container the groups are the container's, and a process that has
+//! left its unit's group is in the group that it went to. Of the first version of control groups
+//! every hierarchy counts.
 
 use crate::Source;
 
@@ -51,8 +52,8 @@ mod tests {
     use super::*;
     use crate::Recorded;
 
-    /// A unit is found by its group at every depth and in both versions of control groups; a session's processes are in
-    /// its scope, and a container's groups below its service.
+    /// A unit is found by its group at every depth and in both versions of control groups; a
+    /// session's processes are in its scope, and a container's groups below its service.
     #[test]
     fn groups_name_units() {
         let files = "/proc/7/cgroup:\n\t1:name=systemd:/system.slice/a.service\n\t0::/x:y\n";

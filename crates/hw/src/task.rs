@@ -44,16 +44,16 @@ pub enum Lookup {
     Search(Search),
 }
 
-/// A search in steps, for those who serve others meanwhile: a look costs about 20 us, and a process may have thousands of
-/// threads.
+/// A search in steps, for those who serve others meanwhile: a look costs about 20 us, and a process
+/// may have thousands of threads.
 pub struct Search {
     tgid: u32,
     ns_tid: u32,
     names: std::iter::Take<fs::ReadDir>,
 }
 
-/// Looks for the thread of process `tgid` (its number here) that its own PID namespace calls `ns_tid`: one look, or the
-/// begin of a search.
+/// Looks for the thread of process `tgid` (its number here) that its own PID namespace calls
+/// `ns_tid`: one look, or the begin of a search.
 pub fn look_up(tgid: u32, ns_tid: u32) -> io::Result<Lookup> {
     // Without containers, both numbers are the same: one look instead of a search.
     if innermost_tid(tgid, ns_tid).is_ok_and(|found| found == ns_tid) {
@@ -74,7 +74,8 @@ impl Search {
         Ok(Search { tgid, ns_tid, names })
     }
 
-    /// Looks at the next threads, at most so many: the one that was searched, or `None` to go on; `ESRCH` after the last.
+    /// Looks at the next threads, at most so many: the one that was searched, or `None` to go on;
+    /// `ESRCH` after the last.
     pub fn step(&mut self, looks: usize) -> io::Result<Option<u32>> {
         for _ in 0..looks {
             let name = self.names.next().ok_or_else(|| Error::from_raw_os_error(libc::ESRCH))??;
@@ -155,8 +156,9 @@ pub fn last_cpu(tid: u32) -> io::Result<usize> {
     stat(tid).map(|stat| stat.last_cpu)
 }
 
-/// True while the number belongs to the process or thread that started then, even if it has ended and no one has asked
-/// for its exit status: a process whose first thread has ended may have others.
+/// True while the number belongs to the process or thread that started then, even if it has ended
+/// and no one has asked for its exit status: a process whose first thread has ended may have
+/// others.
 pub fn exists_since(tid: u32, start_ticks: u64) -> bool {
     stat(tid).is_ok_and(|stat| stat.start_ticks == start_ticks)
 }
@@ -225,9 +227,9 @@ fn stat(tid: u32) -> io::Result<Stat> {
     stat_of(&text).ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
-/// `tid (comm) state ... flags ... utime stime ... starttime ...` (proc_pid_stat(5), fields 3, 9, 14, 15, 22 and 39). The name may hold
-/// anything, blanks, parentheses and bytes that are no UTF-8 included, so the fields are counted
-/// from its last parenthesis.
+/// `tid (comm) state ... flags ... utime stime ... starttime ...` (proc_pid_stat(5), fields 3, 9,
+/// 14, 15, 22 and 39). The name may hold anything, blanks, parentheses and bytes that are no UTF-8
+/// included, so the fields are counted from its last parenthesis.
 pub(crate) fn stat_of(text: &[u8]) -> Option<Stat> {
     let after_name = text.iter().rposition(|&byte| byte == b')')? + 1;
     let mut fields = std::str::from_utf8(&text[after_name..]).ok()?.split_ascii_whitespace();

@@ -289,9 +289,9 @@ impl Device {
         self.call(SITE, &mut Site { fd: file.as_raw_fd(), reserved: 0, offset_bytes })
     }
 
-    /// A file is being looked through for the places that need a site. Only processes all of whose code
-    /// was read are withheld anything. `EALREADY`: it was read before; `ETXTBSY`: it is open for writing;
-    /// `ESTALE` at the end: it may have changed since the beginning.
+    /// A file is being looked through for the places that need a site. Only processes all of whose
+    /// code was read are withheld anything. `EALREADY`: it was read before; `ETXTBSY`: it is open
+    /// for writing; `ESTALE` at the end: it may have changed since the beginning.
     pub fn read_step(&self, file: &File, step: ReadStep) -> io::Result<()> {
         self.call(READ, &mut Read { fd: file.as_raw_fd(), step: step as u32 })
     }

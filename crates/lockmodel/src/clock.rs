@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The clock is a straight line between the two, so it reaches the mean of both halfway. TURBO
-//! names the ramp's length and draws it; a clock that stays low for all of it and then jumps would be the other
-//! reading, and [`Rise::jumps`] is that one.
+//! names the ramp's length and draws it; a clock that stays low for all of it and then jumps would
+//! be the other reading, and [`Rise::jumps`] is that one.
 
 /// A rise of a core's clock; times in ns from the beginning of the work, clocks in cycles per ns.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a section under a contended lock costs in energy (the lower halves of TURBO 7 and 9).
 //!
-//! Power of a busy core is the square of its voltage times its clock, that of the rest of the package is
-//! constant, and a core whose thread sleeps needs none. So for each strategy it is enough to know who is
-//! awake at which P-state for how long:
+//! Power of a busy core is the square of its voltage times its clock, that of the rest of the
+//! package is constant, and a core whose thread sleeps needs none. So for each strategy it is
+//! enough to know who is awake at which P-state for how long:
 //!
 //! ```text
 //!             the section    the other threads            besides
@@ -15,9 +15,9 @@
 //!                            has moved
 //! ```
 //!
-//! Limits: the ramp counts as turbo already, and what happens between sections as the wait around it; both are
-//! small for the sections for which boosting pays. No leakage of sleeping cores. More threads than cores have
-//! no energy here, since a thread would have to be descheduled.
+//! Limits: the ramp counts as turbo already, and what happens between sections as the wait around
+//! it; both are small for the sections for which boosting pays. No leakage of sleeping cores. More
+//! threads than cores have no energy here, since a thread would have to be descheduled.
 
 use machine::PstateModel;
 

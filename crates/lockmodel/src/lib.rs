@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A lock that several threads want all the time, on cores with P-states and C-states (TURBO 5 to 9).
+//! A lock that several threads want all the time, on cores with P-states and C-states (TURBO 5 to
+//! 9).
 //!
-//! Problem: which strategy pays for which section cannot be tried without machines whose P-states software may
-//! set, and those of TURBO are twelve years old.
+//! Problem: which strategy pays for which section cannot be tried without machines whose P-states
+//! software may set, and those of TURBO are twelve years old.
 //!
-//! Idea: the lock is first come, first served, so its life is a row of hand-overs, and each thread's life
-//! between two of its sections is known. A run walks from hand-over to hand-over and keeps, for each thread,
-//! when it came to wait and when its core is slow, and for the core that writes P-states for others, when it is
-//! done with what it was asked before.
+//! Idea: the lock is first come, first served, so its life is a row of hand-overs, and each
+//! thread's life between two of its sections is known. A run walks from hand-over to hand-over and
+//! keeps, for each thread, when it came to wait and when its core is slow, and for the core that
+//! writes P-states for others, when it is done with what it was asked before.
 //!
 //! ```text
 //!            came          its turn                       release
@@ -19,12 +20,13 @@
 //!   migrate                        goes there     turbo      comes back
 //! ```
 //!
-//! What counts is what TURBO 5 counts: `f_CS = f_base * t_CS / t_(A + CS + R)`, with t_CS the section's time
-//! at the base frequency, A what the thread does to acquire, entry and exit, without its wait, and R what
-//! it does to release. A change's transition counts where the section runs during it.
+//! What counts is what TURBO 5 counts: `f_CS = f_base * t_CS / t_(A + CS + R)`, with t_CS the
+//! section's time at the base frequency, A what the thread does to acquire, entry and exit, without
+//! its wait, and R what it does to release. A change's transition counts where the section runs
+//! during it.
 //!
-//! [`resize`] and [`stm`] are what TURBO 11 boosts besides: a thread whose memory does not follow its clock, and
-//! one that the others depend on.
+//! [`resize`] and [`stm`] are what TURBO 11 boosts besides: a thread whose memory does not follow
+//! its clock, and one that the others depend on.
 //!
 //! Energy, where the machine's power is known, is what slides 7 and 9 show besides (`energy.rs`).
 //!
@@ -161,7 +163,8 @@ struct Ready {
     after_ns: f64,
 }
 
-/// Simulates; `None` where the machine cannot do it, or there is no one to wait (fewer than two threads).
+/// Simulates; `None` where the machine cannot do it, or there is no one to wait (fewer than two
+/// threads).
 pub fn simulate(
     model: &PstateModel,
     strategy: Strategy,
@@ -310,7 +313,8 @@ impl<'a> Run<'a> {
         (exit_ns + self.model.wake_ns.value) as f64
     }
 
-    /// The owner goes on at once at the slow clock; its request is carried out after those before it.
+    /// The owner goes on at once at the slow clock; its request is carried out after those before
+    /// it.
     fn delegated(&mut self, waiter: &Waiter, at_ns: f64) -> Option<Rise> {
         let changes = self.model.change.as_ref()?;
         let there_ns = self.message_ns();
@@ -346,8 +350,8 @@ impl<'a> Run<'a> {
 const LEAST: f64 = 1e4;
 const MOST: f64 = 1e9;
 
-/// The section size, cycles of the base frequency, from which a strategy's effective clock is above that of
-/// spinning; `None` if it is nowhere, or the machine cannot do it.
+/// The section size, cycles of the base frequency, from which a strategy's effective clock is above
+/// that of spinning; `None` if it is nowhere, or the machine cannot do it.
 pub fn break_even_cycles(
     model: &PstateModel,
     strategy: Strategy,

@@ -1,46 +1,50 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A hash table that is resized, item by item, by one thread (TURBO 11, memcached).
 //!
-//! Problem: TURBO's resize becomes 9 % faster at a clock that is 22 % higher. How much of the time follows the
-//! clock is a property of the loop and the machine, so it can be counted without having seen the 9 %.
+//! Problem: TURBO's resize becomes 9 % faster at a clock that is 22 % higher. How much of the time
+//! follows the clock is a property of the loop and the machine, so it can be counted without having
+//! seen the 9 %.
 //!
-//! Idea: memcached 1.4 walks the old table bucket by bucket, under its two locks, hashes each item's key again
-//! and puts the item in front of its new bucket:
+//! Idea: memcached 1.4 walks the old table bucket by bucket, under its two locks, hashes each
+//! item's key again and puts the item in front of its new bucket:
 //!
 //! ```text
 //!   bucket: lock, lock | item: load next, key -> hash -> new bucket | next item | unlock, unlock
 //!                              ^ misses every cache and the TLB
 //! ```
 //!
-//! The buckets of both tables are walked in order, which prefetchers see; the item is wherever it was once
-//! allocated. Each item is one miss that nothing hides: the next item's address is in this one or after the
-//! locked instructions of the next bucket. What waits for memory does not follow the clock, all else does:
+//! The buckets of both tables are walked in order, which prefetchers see; the item is wherever it
+//! was once allocated. Each item is one miss that nothing hides: the next item's address is in this
+//! one or after the locked instructions of the next bucket. What waits for memory does not follow
+//! the clock, all else does:
 //!
 //! ```text
 //!   time per item = cycles / clock + load + walk          gain = time(clock) / time(1.22 clock) - 1
 //! ```
 //!
-//! Limits: one thread, so no worker that wants the same locks (their lines would travel between modules, TURBO
-//! 11's 2,000 cycles); the caches do nothing else; keys of one length.
+//! Limits: one thread, so no worker that wants the same locks (their lines would travel between
+//! modules, TURBO 11's 2,000 cycles); the caches do nothing else; keys of one length.
 
 use machine::PstateModel;
 
-/// Items per bucket when memcached doubles its table: more items than 3/2 of the buckets (assoc.c, 1.4).
+/// Items per bucket when memcached doubles its table: more items than 3/2 of the buckets (assoc.c,
+/// 1.4).
 const ITEMS_PER_BUCKET: f64 = 1.5;
-/// Jenkins' lookup3 for a key of 24 bytes: one round of 18 dependent operations after twelve bytes, a last one
-/// of 21 after the others; the operations of a round form a chain (lookup3.c), and as many again to
-/// enter, load and pick the last bytes.
+/// Jenkins' lookup3 for a key of 24 bytes: one round of 18 dependent operations after twelve bytes,
+/// a last one of 21 after the others; the operations of a round form a chain (lookup3.c), and as
+/// many again to enter, load and pick the last bytes.
 const HASH_CYCLES: f64 = 2.0 * (18.0 + 21.0);
-/// memcached 1.4 takes and releases item_global_lock and cache_lock for each bucket: four locked instructions.
+/// memcached 1.4 takes and releases item_global_lock and cache_lock for each bucket: four locked
+/// instructions.
 const LOCKED_PER_BUCKET: f64 = 4.0;
-/// A locked instruction on a line in the own cache (Agner Fog's tables, Bulldozer: LOCK CMPXCHG, XCHG with memory
-/// 50 to 55; recalled).
+/// A locked instruction on a line in the own cache (Agner Fog's tables, Bulldozer: LOCK CMPXCHG,
+/// XCHG with memory 50 to 55; recalled).
 const LOCKED_CYCLES: f64 = 55.0;
-/// How long a chain is cannot be predicted: one misprediction per bucket (Agner Fog, microarchitecture, Bulldozer:
-/// 20; recalled).
+/// How long a chain is cannot be predicted: one misprediction per bucket (Agner Fog,
+/// microarchitecture, Bulldozer: 20; recalled).
 const MISPREDICT_CYCLES: f64 = 20.0;
-/// The rest of the loop for an item: a load from the own cache for the bucket (4), mask, index, two stores, a
-/// compare and the call of the hash function, at an instruction per cycle.
+/// The rest of the loop for an item: a load from the own cache for the bucket (4), mask, index, two
+/// stores, a compare and the call of the hash function, at an instruction per cycle.
 const LINK_CYCLES: f64 = 20.0;
 
 /// Core cycles per item.
@@ -64,7 +68,8 @@ mod tests {
         PstateModel::built_in("fx-8120").unwrap().unwrap()
     }
 
-    /// Without waits a resize follows the clock, with nothing but waits it does not: between the two it is.
+    /// Without waits a resize follows the clock, with nothing but waits it does not: between the
+    /// two it is.
     #[test]
     fn waits_do_not_follow_the_clock() {
         let gain = |model: &PstateModel| {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An asymmetric software transactional memory, as FastLane is one (TURBO 11).
 //!
-//! Problem: the slides say "up to 50 % speedup with only 2 % more energy" when the right thread is boosted, and
-//! neither which loads, nor how many threads. What is known is the algorithm (FastLane, PPoPP 2013, abstract):
-//! one thread, the *master*, executes transactions pessimistically, never aborts and has little overhead; the
-//! others, *helpers*, speculate, and commit only if they do not conflict with the master.
+//! Problem: the slides say "up to 50 % speedup with only 2 % more energy" when the right thread is
+//! boosted, and neither which loads, nor how many threads. What is known is the algorithm
+//! (FastLane, PPoPP 2013, abstract): one thread, the *master*, executes transactions
+//! pessimistically, never aborts and has little overhead; the others, *helpers*, speculate, and
+//! commit only if they do not conflict with the master.
 //!
-//! Idea: play the algorithm for loads of all kinds, and boost the master. "Up to" is then the largest gain of
-//! any of them.
+//! Idea: play the algorithm for loads of all kinds, and boost the master. "Up to" is then the
+//! largest gain of any of them.
 //!
 //! ```text
 //!   master  |=== transaction, holds the permit ===|=== the next ===|   ...
@@ -15,16 +16,18 @@
 //!                                                   ^ void if a commit since its beginning conflicts
 //! ```
 //!
-//! The permit is first come, first served. Whether a speculation is void is not thrown as a die: each adds the
-//! probability that it holds to an account of its thread, and a sum of one pays for a commit. Lengths are drawn,
-//! evenly from half to one and a half of the mean: threads of equal lengths fall into step, and boosting one of
-//! them breaks or makes the step, for gains of 38 % that no real load has. Each thread has its own series of lengths,
-//! the same in each run, so that two runs differ by their settings alone.
+//! The permit is first come, first served. Whether a speculation is void is not thrown as a die:
+//! each adds the probability that it holds to an account of its thread, and a sum of one pays for a
+//! commit. Lengths are drawn, evenly from half to one and a half of the mean: threads of equal
+//! lengths fall into step, and boosting one of them breaks or makes the step, for gains of 38 %
+//! that no real load has. Each thread has its own series of lengths, the same in each run, so that
+//! two runs differ by their settings alone.
 //!
-//! Threads are spread over the modules first, as every scheduler does; the boosted P-state is the module's,
-//! so that with more threads than modules a helper is boosted too. Two busy cores of a module slow each other.
-//! Power goes with the square of the voltage times the clock, for each busy core; waiting for the
-//! permit is busy. A core without a thread needs nothing, the rest of the package always the same.
+//! Threads are spread over the modules first, as every scheduler does; the boosted P-state is the
+//! module's, so that with more threads than modules a helper is boosted too. Two busy cores of a
+//! module slow each other. Power goes with the square of the voltage times the clock, for each busy
+//! core; waiting for the permit is busy. A core without a thread needs nothing, the rest of the
+//! package always the same.
 //!
 //! Limits: all transactions follow the clock; memory waits would only lower the gain.
 
@@ -63,8 +66,8 @@ pub struct Outcome {
     pub energy_uj: f64,
 }
 
-/// Turns of the permit that are played. The mean of so many lengths is right to half a percent, and the ratio
-/// of two runs, which share their lengths, to less.
+/// Turns of the permit that are played. The mean of so many lengths is right to half a percent, and
+/// the ratio of two runs, which share their lengths, to less.
 const TURNS: u32 = 4_000;
 
 struct Thread {
@@ -187,8 +190,8 @@ pub struct Most {
     pub energy_pct: f64,
 }
 
-/// FastLane is for few threads (PPoPP 2013, abstract: it wins "in the 1-6 threads range"), and without a helper
-/// nothing is asymmetric.
+/// FastLane is for few threads (PPoPP 2013, abstract: it wins "in the 1-6 threads range"), and
+/// without a helper nothing is asymmetric.
 const THREADS: std::ops::RangeInclusive<usize> = 2..=6;
 /// From an instrumentation that costs hardly anything to one that costs four times the work.
 const OVERHEADS: [f64; 3] = [1.25, 2.0, 4.0];
@@ -269,8 +272,8 @@ mod tests {
         );
     }
 
-    /// No load gains more than the clock of the boosted thread: what the slides' 50 % need besides is
-    /// `./x papers`'s question.
+    /// No load gains more than the clock of the boosted thread: what the slides' 50 % need besides
+    /// is `./x papers`'s question.
     #[test]
     fn boosting_gains_at_most_the_clock() {
         let most = most(&fx(), PLAIN, BOOSTED).unwrap();
@@ -283,8 +286,8 @@ mod tests {
         assert!(alone.speedup_pct > most.speedup_pct);
     }
 
-    /// A boosted module draws more power than its clock says, and what it takes for a transaction depends
-    /// on what the rest of the package takes.
+    /// A boosted module draws more power than its clock says, and what it takes for a transaction
+    /// depends on what the rest of the package takes.
     #[test]
     fn energy_is_power_over_throughput() {
         let mut model = fx();

@@ -30,8 +30,9 @@ fn long_sections_reach_turbo() {
     }
 }
 
-/// Energy follows who is awake at which voltage: a spinner's is the package at base, and for long sections
-/// those who sleep need least, those who wait slowly less than those who spin, as on TURBO 9.
+/// Energy follows who is awake at which voltage: a spinner's is the package at base, and for long
+/// sections those who sleep need least, those who wait slowly less than those who spin, as on TURBO
+/// 9.
 #[test]
 fn energy_follows_who_waits_how() {
     let spin = of(&fx(), Strategy::Spin, 1e6);
@@ -57,7 +58,8 @@ fn sleepers_save_cpu_time() {
     assert!(futex.cpu_ns < spin.cpu_ns / 8.0);
 }
 
-/// The C-state is the deepest whose residency fits the sleep: short sections do not pay the deep one's exit.
+/// The C-state is the deepest whose residency fits the sleep: short sections do not pay the deep
+/// one's exit.
 #[test]
 fn the_length_of_a_sleep_decides_its_depth() {
     let (short, long) = (of(&fx(), Strategy::Futex, 1e4), of(&fx(), Strategy::Futex, 1e6));

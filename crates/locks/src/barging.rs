@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A queue lock that a running thread may pass: as quick as `futex`, and as kind to its waiters as `mcs`.
+//! A queue lock that a running thread may pass: as quick as `futex`, and as kind to its waiters as
+//! `mcs`.
 //!
-//! Problem: first come, first served moves the lock to another core at every contended acquisition, with all
-//! that the section touches; two threads with short sections get a quarter to a half of what they get through a
-//! mutex. `futex` leaves the lock where it is, but all its waiters look at one word, and one may starve.
+//! Problem: first come, first served moves the lock to another core at every contended acquisition,
+//! with all that the section touches; two threads with short sections get a quarter to a half of
+//! what they get through a mutex. `futex` leaves the lock where it is, but all its waiters look at
+//! one word, and one may starve.
 //!
-//! Idea (as the kernel's mutex with its queue of spinners): the lock is a word that whoever runs may take. Waiters
-//! wait for each other in an MCS queue, and only its head looks at the word.
+//! Idea (as the kernel's mutex with its queue of spinners): the lock is a word that whoever runs
+//! may take. Waiters wait for each other in an MCS queue, and only its head looks at the word.
 //!
 //! ```text
 //!   running thread ---- takes the word if it is free and not promised -----+
@@ -15,13 +17,13 @@
 //!            in the queue's own lines      and leaves the queue with it          2 held, the head sleeps
 //! ```
 //!
-//! The head is patient for so many looks, or so many wake-ups in vain; then it has the next release *promised*:
-//! only the head takes the word from then on. A thread that has looked at the promise just before it was given may pass
-//! once more; so each thread passes a head at most once after its patience has ended, and after the head the order is
-//! that of arrival.
+//! The head is patient for so many looks, or so many wake-ups in vain; then it has the next release
+//! *promised*: only the head takes the word from then on. A thread that has looked at the promise
+//! just before it was given may pass once more; so each thread passes a head at most once after its
+//! patience has ended, and after the head the order is that of arrival.
 //!
-//! The promise is a hint to those who would pass, the exchange of the word alone excludes: whatever is seen
-//! of the promise, and however late, one thread holds the lock.
+//! The promise is a hint to those who would pass, the exchange of the word alone excludes: whatever
+//! is seen of the promise, and however late, one thread holds the lock.
 
 use crate::mcs::Mcs;
 use crate::raw::RawLock;
@@ -95,8 +97,8 @@ impl<W: Wait> Barging<W> {
     }
 }
 
-// SAFETY: only who moves the word away from FREE holds the lock, and that is one thread; the exchanges acquire what
-// the release in `unlock` published.
+// SAFETY: only who moves the word away from FREE holds the lock, and that is one thread; the
+// exchanges acquire what the release in `unlock` published.
 unsafe impl<W: Wait> RawLock for Barging<W> {
     #[inline]
     fn try_lock(&self) -> bool {

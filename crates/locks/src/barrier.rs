@@ -9,8 +9,9 @@
 //!                 +---------------+---+
 //! ```
 //!
-//! The last to arrive sets `arrived` back and then moves the generation on, which the others wait for. It
-//! does not wait, so a decoration that slows waiters leaves the straggler at full speed (TURBO 10).
+//! The last to arrive sets `arrived` back and then moves the generation on, which the others wait
+//! for. It does not wait, so a decoration that slows waiters leaves the straggler at full speed
+//! (TURBO 10).
 
 use crate::sync::{AtomicU32, Ordering, const_fn, futex_wait, futex_wake};
 use crate::wait::Wait;
@@ -43,8 +44,8 @@ impl<W> Barrier<W> {
 }
 
 impl<W: Wait> Barrier<W> {
-    /// Arrives; `Some` meeting if others are missing, to be given to `wait_for`. The last one gets `None` and
-    /// has let the others go.
+    /// Arrives; `Some` meeting if others are missing, to be given to `wait_for`. The last one gets
+    /// `None` and has let the others go.
     #[inline]
     pub fn arrive(&self) -> Option<u32> {
         let meeting = self.generation.load(Ordering::Acquire) & !SLEEPERS;

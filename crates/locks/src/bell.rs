@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A word that wakes a server thread: who has work for it rings, and pays for a wake-up only if it sleeps.
+//! A word that wakes a server thread: who has work for it rings, and pays for a wake-up only if it
+//! sleeps.
 //!
 //! ```text
 //!   31                    1   0
@@ -8,10 +9,10 @@
 //!   +--------------------+---+
 //! ```
 //!
-//! The server reads the bell, looks for work, watches the bell for a while, and sleeps only if it can set S
-//! on the number it has read: a ring after its look has changed that. It watches with single pauses, since
-//! the line stays in its cache until a client rings: what a client waits for is two moves of that line,
-//! not the rest of a long pause.
+//! The server reads the bell, looks for work, watches the bell for a while, and sleeps only if it
+//! can set S on the number it has read: a ring after its look has changed that. It watches with
+//! single pauses, since the line stays in its cache until a client rings: what a client waits for
+//! is two moves of that line, not the rest of a long pause.
 
 use crate::sync::{self, AtomicU32, Ordering, futex_wait, futex_wake};
 
@@ -36,8 +37,8 @@ impl Bell {
         }
     }
 
-    /// Calls `work` after each ring, and once before, for as long as it returns true for "go on"; sleeps
-    /// when no one has rung for a while.
+    /// Calls `work` after each ring, and once before, for as long as it returns true for "go on";
+    /// sleeps when no one has rung for a while.
     pub fn serve(&self, mut work: impl FnMut() -> bool) {
         loop {
             let seen = self.0.fetch_and(!ASLEEP, Ordering::AcqRel) & !ASLEEP;

@@ -9,12 +9,12 @@
 //! ```
 //!
 //! A decoration is any type with these four (and `waited`, for barriers). [`Decorated`] puts it
-//! around any raw lock and is one itself, so decorations nest. [`Plain`] does nothing: `Decorated<L, Plain>`
-//! compiles to `L`.
+//! around any raw lock and is one itself, so decorations nest. [`Plain`] does nothing:
+//! `Decorated<L, Plain>` compiles to `L`.
 //!
-//! `acquired` and `releasing` run under the lock and so may keep state in the decoration (`Owner` keeps
-//! the CPU that it boosted); they lengthen the section. `released` runs after the lock is free. What
-//! `waiting` and `releasing` return goes to the later call of the same thread.
+//! `acquired` and `releasing` run under the lock and so may keep state in the decoration (`Owner`
+//! keeps the CPU that it boosted); they lengthen the section. `released` runs after the lock is
+//! free. What `waiting` and `releasing` return goes to the later call of the same thread.
 //!
 //! A decoration that panics in `acquired` or `releasing` leaves the lock free, not held for ever.
 

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Another core writes the P-state (TURBO 9, "delegate: dedicated wrmsr core").
 //!
-//! Problem: setting a P-state is a system call and a register write that holds the core up for as long as
-//! the hardware takes (28 k cycles to slow down on an AMD FX-8120, TURBO 8), and the owner of a lock
-//! pays it inside the lock.
+//! Problem: setting a P-state is a system call and a register write that holds the core up for as
+//! long as the hardware takes (28 k cycles to slow down on an AMD FX-8120, TURBO 8), and the owner
+//! of a lock pays it inside the lock.
 //!
-//! Idea: each CPU has a mailbox with its latest request. The lock writes the request and rings; a server thread
-//! carries the requests out. A request that is overtaken by the next one is never carried out, and is not
-//! missed: only the latest counts.
+//! Idea: each CPU has a mailbox with its latest request. The lock writes the request and rings; a
+//! server thread carries the requests out. A request that is overtaken by the next one is never
+//! carried out, and is not missed: only the latest counts.
 //!
 //! ```text
 //!   mailbox[cpu]   0 nothing new   1 boost   2 slow   3 restore
 //! ```
 //!
-//! [`Delegated`] is a [`CpuFrequency`] around another one, so `Owner<Delegated<F>>` is TURBO's strategy.
-//! It needs a core to itself to be quick; on a machine without one to spare it is slower than `Owner<F>`.
-//! When it is dropped, every CPU that it touched is restored first.
+//! [`Delegated`] is a [`CpuFrequency`] around another one, so `Owner<Delegated<F>>` is TURBO's
+//! strategy. It needs a core to itself to be quick; on a machine without one to spare it is slower
+//! than `Owner<F>`. When it is dropped, every CPU that it touched is restored first.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::io;

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which strategy for sections of this length? (TURBO 12, next steps.)
 //!
-//! Problem: below its break-even a strategy costs more than it brings, and break-evens lie a factor of 20
-//! apart (TURBO 9: 200 k cycles to migrate, 400 k to delegate, 600 k to boost, 1.5 M to sleep). The length of
-//! sections in cycles is rarely known, and it changes.
+//! Problem: below its break-even a strategy costs more than it brings, and break-evens lie a factor
+//! of 20 apart (TURBO 9: 200 k cycles to migrate, 400 k to delegate, 600 k to boost, 1.5 M to
+//! sleep). The length of sections in cycles is rarely known, and it changes.
 //!
-//! Idea: measure the length, and take the strategy whose time for it is least. A section of length c (at
-//! the base frequency) takes under strategy s
+//! Idea: measure the length, and take the strategy whose time for it is least. A section of length
+//! c (at the base frequency) takes under strategy s
 //!
 //! ```text
 //!   T_s(c) = O_s + c / r_s            O_s   what the strategy costs per section
 //!                                     r_s   its clock while the section runs, base = 1
 //! ```
 //!
-//! so that two strategies break even at c* = (O_b - O_a) / (1/r_a - 1/r_b). The length is an average that
-//! forgets: each sample moves it by an eighth of its distance. A sample under strategy s took c / r_s, so c
-//! is the sample times r_s.
+//! so that two strategies break even at c* = (O_b - O_a) / (1/r_a - 1/r_b). The length is an
+//! average that forgets: each sample moves it by an eighth of its distance. A sample under strategy
+//! s took c / r_s, so c is the sample times r_s.
 //!
-//! Hysteresis: a change is made only if the new strategy is the better one for sections a quarter longer
-//! *and* for ones a fifth shorter, so a length that wanders by that much around a break-even changes nothing.
+//! Hysteresis: a change is made only if the new strategy is the better one for sections a quarter
+//! longer *and* for ones a fifth shorter, so a length that wanders by that much around a break-even
+//! changes nothing.
 //!
-//! Limits: the mean is used for all sections, so a lock with two kinds of them gets the strategy of their
-//! mean. The costs are those of an idle machine.
+//! Limits: the mean is used for all sections, so a lock with two kinds of them gets the strategy of
+//! their mean. The costs are those of an idle machine.
 
 /// What a lock can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

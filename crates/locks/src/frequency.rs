@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What locks need to know about P-states: three requests for a CPU.
 //!
-//! The library's backends (MSR, cpufreq, a scheduler's hint) are one implementation each; [`NoFrequency`]
-//! is a machine whose clock cannot be asked for; [`Recorder`] writes down what was asked for.
+//! The library's backends (MSR, cpufreq, a scheduler's hint) are one implementation each;
+//! [`NoFrequency`] is a machine whose clock cannot be asked for; [`Recorder`] writes down what was
+//! asked for.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Sets the P-state of a CPU. A request that cannot be granted is dropped: a lock has no one to report it to.
+/// Sets the P-state of a CPU. A request that cannot be granted is dropped: a lock has no one to
+/// report it to.
 pub trait CpuFrequency: Send + Sync {
     /// The highest P-state, turbo included: the CPU runs a critical section.
     fn boost(&self, cpu: u32);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A mutex of one word (Drepper, "Futexes Are Tricky", mutex 3): not fair, and the quickest there is.
+//! A mutex of one word (Drepper, "Futexes Are Tricky", mutex 3): not fair, and the quickest there
+//! is.
 //!
 //! ```text
 //!   0 free     1 held     2 held, and a thread may sleep
@@ -10,8 +11,8 @@
 //! A waiter that has slept swaps in 2, never 1: it cannot know whether it was the last one. Under a
 //! strategy that never sleeps the 2 does not occur, and releasing is a plain store.
 //!
-//! Not fair: a running thread takes the lock before the one that was woken for it. That is what makes it
-//! quick, because the line of the word stays where it is.
+//! Not fair: a running thread takes the lock before the one that was woken for it. That is what
+//! makes it quick, because the line of the word stays where it is.
 
 use crate::raw::RawLock;
 use crate::sync::{AtomicU32, Ordering, const_fn, futex_wait, futex_wake};

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A lock that measures its sections and does what pays for their length; how it decides is in `estimate`.
+//! A lock that measures its sections and does what pays for their length; how it decides is in
+//! `estimate`.
 //!
-//! A queue lock whose waiters ask the current strategy at every step ([`Learned`]), in a decoration that
-//! measures, decides, and boosts or moves the holder if that is the strategy. Measuring reads a clock twice;
-//! so it does after each wait and at every 16th acquisition without one. All of it runs under the lock, where
-//! the estimate needs no atomics of its own.
+//! A queue lock whose waiters ask the current strategy at every step ([`Learned`]), in a decoration
+//! that measures, decides, and boosts or moves the holder if that is the strategy. Measuring reads
+//! a clock twice; so it does after each wait and at every 16th acquisition without one. All of it
+//! runs under the lock, where the estimate needs no atomics of its own.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -83,7 +84,8 @@ pub struct Hybrid<'a, F> {
 unsafe impl<F: Sync> Sync for Hybrid<'_, F> {}
 
 impl<'a, F: CpuFrequency> Hybrid<'a, F> {
-    /// A lock that boosts through `frequency` and moves to `boosted_cpu`, if its costs say that it can.
+    /// A lock that boosts through `frequency` and moves to `boosted_cpu`, if its costs say that it
+    /// can.
     pub fn lock(
         mode: &'a Mode,
         costs: Costs,

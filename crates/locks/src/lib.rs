@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locks that choose the clock of who holds them and of who waits (TURBO 5 to 9).
 //!
-//! Problem: all threads that wait for a lock wait for one core, and it runs no faster than any other. If
-//! the waiters slept, or spun slowly, and the owner ran at its turbo, the section would be over sooner and cost
-//! less energy; but each method for that costs time itself, and pays only for long sections.
+//! Problem: all threads that wait for a lock wait for one core, and it runs no faster than any
+//! other. If the waiters slept, or spun slowly, and the owner ran at its turbo, the section would
+//! be over sooner and cost less energy; but each method for that costs time itself, and pays only
+//! for long sections.
 //!
 //! Idea: three choices that do not know of each other, and a fourth on top.
 //!
@@ -15,9 +16,10 @@
 //!   who sets the clock   NoFrequency, Delegated (another core), ... yours             CpuFrequency
 //! ```
 //!
-//! `Mutex<T, Decorated<Mcs<Spin>, Owner<F>>>` is TURBO's "owner", with `Delegated<F>` its "delegate", with
-//! `MoveHolder` or a [`Server`] its "migrate", `Mutex<T, Mcs<Sleep>>` its "futex". [`Hybrid`] measures the
-//! sections and chooses. Without a decoration a lock is as short as if there were none.
+//! `Mutex<T, Decorated<Mcs<Spin>, Owner<F>>>` is TURBO's "owner", with `Delegated<F>` its
+//! "delegate", with `MoveHolder` or a [`Server`] its "migrate", `Mutex<T, Mcs<Sleep>>` its "futex".
+//! [`Hybrid`] measures the sections and chooses. Without a decoration a lock is as short as if
+//! there were none.
 //!
 //! ```
 //! use locks::{Mcs, Mutex, Spin};
@@ -26,8 +28,9 @@
 //! assert_eq!(*HITS.lock(), 1);
 //! ```
 //!
-//! The raw locks are compiled a second time in `tests/loom`, where a model checker runs through all orders in
-//! which two or three threads can meet. So their files use `crate::sync` and nothing of `std`.
+//! The raw locks are compiled a second time in `tests/loom`, where a model checker runs through all
+//! orders in which two or three threads can meet. So their files use `crate::sync` and nothing of
+//! `std`.
 
 mod barging;
 mod barrier;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A queue lock: first come, first served, and each waiter looks at a word of its own (Mellor-Crummey
-//! and Scott 1991; TURBO 5 measures with one).
+//! A queue lock: first come, first served, and each waiter looks at a word of its own
+//! (Mellor-Crummey and Scott 1991; TURBO 5 measures with one).
 //!
-//! Problem: MCS wants a queue node from the caller for as long as the lock is held, which neither a guard
-//! that moves nor a decoration around a lock can give.
+//! Problem: MCS wants a queue node from the caller for as long as the lock is held, which neither a
+//! guard that moves nor a decoration around a lock can give.
 //!
-//! Idea, as in IBM's K42 (Scott, "Shared-Memory Synchronization", 4.3.3): the lock has a node itself,
-//! which represents the holder, and a caller needs one on its stack only while it waits.
+//! Idea, as in IBM's K42 (Scott, "Shared-Memory Synchronization", 4.3.3): the lock has a node
+//! itself, which represents the holder, and a caller needs one on its stack only while it waits.
 //!
 //! ```text
 //!   free             tail = null
@@ -21,12 +21,13 @@
 //!                    else grant it
 //! ```
 //!
-//! A waiter's node is read and written by others between its arrival in `tail` and its own departure from
-//! it: by its successor (`next`, once) and its predecessor as holder (`grant`, once). Both have happened when
-//! `lock_contended` returns, except the wake-up of a sleeper, which needs only the address.
+//! A waiter's node is read and written by others between its arrival in `tail` and its own
+//! departure from it: by its successor (`next`, once) and its predecessor as holder (`grant`,
+//! once). Both have happened when `lock_contended` returns, except the wake-up of a sleeper, which
+//! needs only the address.
 //!
-//! Limits: first come first served means that a waiter which has lost its CPU delays all after it, and
-//! that every contended acquisition moves the lock to another core. `futex` does neither.
+//! Limits: first come first served means that a waiter which has lost its CPU delays all after it,
+//! and that every contended acquisition moves the lock to another core. `futex` does neither.
 
 use core::ptr;
 
@@ -86,8 +87,8 @@ impl<W: Wait> Mcs<W> {
     /// Waits in the queue after `before` for the grant, and takes its own node out again.
     fn queue(&self, mine: &Node, before: *mut Node) {
         let me = ptr::from_ref(mine).cast_mut();
-        // SAFETY: `before` is the lock's own node, or one of a waiter that has not seen a successor and
-        // waits for it (see `leave_queue`).
+        // SAFETY: `before` is the lock's own node, or one of a waiter that has not seen a successor
+        // and waits for it (see `leave_queue`).
         unsafe { (*before).next.store(me, Ordering::Release) };
         let mut round = 0;
         loop {
@@ -142,9 +143,9 @@ fn sleep(grant: &AtomicU32, seen: u32) {
     }
 }
 
-// SAFETY: the lock is held from the moment that `tail` leaves null by the caller's own exchange, or from
-// the grant, which only the holder gives, to the one node that `head.next` names; each hand-over is a
-// release by the old holder that the new one acquires.
+// SAFETY: the lock is held from the moment that `tail` leaves null by the caller's own exchange, or
+// from the grant, which only the holder gives, to the one node that `head.next` names; each
+// hand-over is a release by the old holder that the new one acquires.
 unsafe impl<W: Wait> RawLock for Mcs<W> {
     #[inline]
     fn try_lock(&self) -> bool {

@@ -4,16 +4,17 @@
 //!
 //! Two methods to get there:
 //!
-//! - [`MoveHolder`], a decoration: the holder of the lock restricts itself to the CPU, and afterwards to
-//!   what it was allowed before. Any code can run so; it costs two migrations (15.6 us in and out on a
-//!   2-CPU guest), and a thread whose affinity another program changes meanwhile gets back the old one.
-//! - [`Server`]: a thread that stays on the CPU and runs sections that others hand to it, as closures.
-//!   Costs two moves of a cache line (TURBO 11: 2,000 cycles there and back between modules) while
-//!   both look; `slot` and `bell` say when they sleep. A section runs on the server's stack and
-//!   thread-locals. All that one server guards excludes each other.
+//! - [`MoveHolder`], a decoration: the holder of the lock restricts itself to the CPU, and
+//!   afterwards to what it was allowed before. Any code can run so; it costs two migrations (15.6
+//!   us in and out on a 2-CPU guest), and a thread whose affinity another program changes meanwhile
+//!   gets back the old one.
+//! - [`Server`]: a thread that stays on the CPU and runs sections that others hand to it, as
+//!   closures. Costs two moves of a cache line (TURBO 11: 2,000 cycles there and back between
+//!   modules) while both look; `slot` and `bell` say when they sleep. A section runs on the
+//!   server's stack and thread-locals. All that one server guards excludes each other.
 //!
-//! The server looks through the slots in turn, so each client is served once in a round. A closure that
-//! panics does so in its client.
+//! The server looks through the slots in turn, so each client is served once in a round. A closure
+//! that panics does so in its client.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -99,8 +100,8 @@ struct Office {
     closing: AtomicBool,
 }
 
-// SAFETY: a job is written by the client that claimed the slot and read by the server after it was posted;
-// what it points to may be sent, as `Server::run` demands.
+// SAFETY: a job is written by the client that claimed the slot and read by the server after it was
+// posted; what it points to may be sent, as `Server::run` demands.
 unsafe impl Sync for Office {}
 // SAFETY: as for Sync.
 unsafe impl Send for Office {}

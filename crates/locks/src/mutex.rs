@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Data protected by a raw lock, like `std::sync::Mutex` without poison.
 //!
-//! A guard releases when it is dropped, by return or by panic; a panic inside does not lock the data away,
-//! so whoever keeps invariants over several writes must expect half of them.
+//! A guard releases when it is dropped, by return or by panic; a panic inside does not lock the
+//! data away, so whoever keeps invariants over several writes must expect half of them.
 
 use core::cell::UnsafeCell;
 use core::fmt;

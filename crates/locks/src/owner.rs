@@ -7,13 +7,14 @@
 //!   released    restore(cpu)
 //! ```
 //!
-//! A thread may be moved to another CPU in between: the CPU that it slowed while it waited is restored
-//! when it finds itself on another one, and the one that it boosted is the one that is restored.
+//! A thread may be moved to another CPU in between: the CPU that it slowed while it waited is
+//! restored when it finds itself on another one, and the one that it boosted is the one that is
+//! restored.
 //!
-//! Costs: a system call and a register write at each of the three (1 k and 2 to 28 k cycles on an AMD
-//! FX-8120, TURBO 8), and after them the clock needs up to 225 k cycles to come up. With
-//! [`Delegated`](crate::delegate::Delegated) as `F` another core writes the register. Only sections longer
-//! than the break-even gain: see `hybrid`.
+//! Costs: a system call and a register write at each of the three (1 k and 2 to 28 k cycles on an
+//! AMD FX-8120, TURBO 8), and after them the clock needs up to 225 k cycles to come up. With
+//! [`Delegated`](crate::delegate::Delegated) as `F` another core writes the register. Only sections
+//! longer than the break-even gain: see `hybrid`.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

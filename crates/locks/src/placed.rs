@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A server thread that stays on its CPU. It is there, or it was never started: starting it returns an error if
-//! it may not run on that CPU.
+//! A server thread that stays on its CPU. It is there, or it was never started: starting it returns
+//! an error if it may not run on that CPU.
 
 use std::io;
 use std::thread::JoinHandle;

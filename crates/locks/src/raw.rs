@@ -3,12 +3,13 @@
 
 /// A lock without data.
 ///
-/// Acquiring is split in two, so that a decoration can act in between: most acquisitions find the lock
-/// free and are over with [`RawLock::try_lock`], the others wait in [`RawLock::lock_contended`].
+/// Acquiring is split in two, so that a decoration can act in between: most acquisitions find the
+/// lock free and are over with [`RawLock::try_lock`], the others wait in
+/// [`RawLock::lock_contended`].
 ///
 /// # Safety
-/// While a thread holds the lock no other one acquires it, and what a holder did before it released is
-/// seen by the next one.
+/// While a thread holds the lock no other one acquires it, and what a holder did before it released
+/// is seen by the next one.
 pub unsafe trait RawLock: Send + Sync {
     /// Acquires the lock if it is free.
     fn try_lock(&self) -> bool;

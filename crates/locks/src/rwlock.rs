@@ -12,9 +12,9 @@
 //!             with S: wake all
 //! ```
 //!
-//! A writer keeps new readers out as soon as it is at the gate's head, so readers do not starve writers; an
-//! unbroken row of writers starves readers. Sleepers of both kinds share the word: all are woken, and those
-//! whose turn it is not sleep again.
+//! A writer keeps new readers out as soon as it is at the gate's head, so readers do not starve
+//! writers; an unbroken row of writers starves readers. Sleepers of both kinds share the word: all
+//! are woken, and those whose turn it is not sleep again.
 
 use crate::raw::RawLock;
 use crate::sync::{AtomicU32, Ordering, const_fn, futex_wait, futex_wake};

@@ -6,9 +6,10 @@
 //!    client   client     client     server    client
 //! ```
 //!
-//! What is handed over is next to the word and belongs to the client, except in the time from POSTED
-//! (or ASLEEP) to DONE, when it is the server's. A client that has waited for as long as a wake-up costs
-//! shows this by ASLEEP, and the server wakes it; otherwise neither makes a system call.
+//! What is handed over is next to the word and belongs to the client, except in the time from
+//! POSTED (or ASLEEP) to DONE, when it is the server's. A client that has waited for as long as a
+//! wake-up costs shows this by ASLEEP, and the server wakes it; otherwise neither makes a system
+//! call.
 
 use crate::sync::{AtomicU32, Ordering, futex_wait, futex_wake};
 use crate::wait::{Block, Wait};

@@ -27,15 +27,15 @@ pub fn give_way() {
 /// loses at most twice what the better of the two would have.
 pub const SPIN_ROUNDS: u32 = 7;
 
-/// Looks of the head of a queue at a word that others take before it, until it has itself promised the word: with
-/// pauses of 64 some 0.3 to 1 ms, the time after which parking_lot's mutex is fair.
+/// Looks of the head of a queue at a word that others take before it, until it has itself promised
+/// the word: with pauses of 64 some 0.3 to 1 ms, the time after which parking_lot's mutex is fair.
 pub const PATIENCE_LOOKS: u32 = 256;
 
 /// Wake-ups in vain after which a sleeping head has itself promised the word: it has paid for each.
 pub const PATIENCE_WAKES: u32 = 4;
 
-/// Looks of a server for its next client before it sleeps, a pause each: some 60 to 200 us. A server that sleeps
-/// costs that client a wake-up, one that looks costs a core.
+/// Looks of a server for its next client before it sleeps, a pause each: some 60 to 200 us. A
+/// server that sleeps costs that client a wake-up, one that looks costs a core.
 pub const SERVER_LOOKS: u32 = 4096;
 
 /// A constructor that is `const` here and cannot be in a model.

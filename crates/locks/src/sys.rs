@@ -24,8 +24,8 @@ impl Drop for Errno {
     }
 }
 
-/// Sleeps while `*word == value`, until someone wakes it, and now and then for no reason: the caller
-/// looks at the word again.
+/// Sleeps while `*word == value`, until someone wakes it, and now and then for no reason: the
+/// caller looks at the word again.
 #[cold]
 pub(crate) fn futex_wait(word: &AtomicU32, value: u32) {
     let _errno = Errno::kept();
@@ -44,8 +44,8 @@ pub(crate) fn futex_wait(word: &AtomicU32, value: u32) {
     };
 }
 
-/// Wakes up to `count` sleepers on the word. The word may be gone by now: no one reads it, and whoever
-/// sleeps on a new word at its address takes a wake-up for no reason.
+/// Wakes up to `count` sleepers on the word. The word may be gone by now: no one reads it, and
+/// whoever sleeps on a new word at its address takes a wake-up for no reason.
 #[cold]
 pub(crate) fn futex_wake(word: *const AtomicU32, count: u32) {
     let _errno = Errno::kept();
@@ -108,8 +108,8 @@ impl Affinity {
     }
 }
 
-/// Ticks of a clock that costs little to read; for lengths, not for times of day. TSC ticks on x86-64,
-/// nanoseconds elsewhere.
+/// Ticks of a clock that costs little to read; for lengths, not for times of day. TSC ticks on
+/// x86-64, nanoseconds elsewhere.
 #[inline]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]

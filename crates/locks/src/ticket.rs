@@ -11,14 +11,14 @@
 //!             +------------------------------+---+
 //! ```
 //!
-//! All waiters look at the same word, so each release moves its line to all of them; a waiter that knows
-//! that n others come first waits n times as long between looks. That is good for a few waiters; for
-//! many there is `mcs`.
+//! All waiters look at the same word, so each release moves its line to all of them; a waiter that
+//! knows that n others come first waits n times as long between looks. That is good for a few
+//! waiters; for many there is `mcs`.
 //!
-//! Who wants to sleep sets S by compare-and-swap, and sleeps while the word is still that. The releaser
-//! swaps in the next ticket without S, and if S was set wakes all: only one of them is next, and the
-//! futex does not know which; the others set S again. So the lock sleeps well with few waiters only, as
-//! it spins.
+//! Who wants to sleep sets S by compare-and-swap, and sleeps while the word is still that. The
+//! releaser swaps in the next ticket without S, and if S was set wakes all: only one of them is
+//! next, and the futex does not know which; the others set S again. So the lock sleeps well with
+//! few waiters only, as it spins.
 
 use crate::raw::RawLock;
 use crate::sync::{AtomicU32, Ordering, const_fn, futex_wait, futex_wake};
@@ -78,8 +78,8 @@ impl<W: Wait> Ticket<W> {
     }
 }
 
-// SAFETY: `serving` names one ticket, tickets are given out once (2^31 waiters at a time aside), and
-// only the holder moves it on.
+// SAFETY: `serving` names one ticket, tickets are given out once (2^31 waiters at a time aside),
+// and only the holder moves it on.
 unsafe impl<W: Wait> RawLock for Ticket<W> {
     #[inline]
     fn try_lock(&self) -> bool {

@@ -2,15 +2,15 @@
 //! How to wait: spin, or sleep in the kernel.
 //!
 //! Problem: a waiter that spins sees the lock at once, keeps a core at full power, and so keeps the
-//! others from their turbo. One that sleeps gives its core's power away and costs a wake-up: TURBO 7
-//! finds sleeping better only above 1.5 M (AMD) and 4 M cycles (Intel) of critical section. And on a
-//! machine with fewer CPUs than threads a spinner may be what keeps the owner from running.
+//! others from their turbo. One that sleeps gives its core's power away and costs a wake-up: TURBO
+//! 7 finds sleeping better only above 1.5 M (AMD) and 4 M cycles (Intel) of critical section. And
+//! on a machine with fewer CPUs than threads a spinner may be what keeps the owner from running.
 //!
-//! Idea: a lock asks its strategy after each look at the word what to do next, [`Wait::step`], with the
-//! number of looks so far. The strategy pauses, or gives the CPU away, or answers that it is time to
-//! sleep; how one sleeps on *this* lock is the lock's business, because the thread that ends the wait must
-//! know it. [`Wait::SLEEPS`] is false where no waiter ever sleeps: then releasing looks for none, and
-//! the lock's words are smaller in effect by one locked instruction.
+//! Idea: a lock asks its strategy after each look at the word what to do next, [`Wait::step`], with
+//! the number of looks so far. The strategy pauses, or gives the CPU away, or answers that it is
+//! time to sleep; how one sleeps on *this* lock is the lock's business, because the thread that
+//! ends the wait must know it. [`Wait::SLEEPS`] is false where no waiter ever sleeps: then
+//! releasing looks for none, and the lock's words are smaller in effect by one locked instruction.
 //!
 //! Pauses double up to 64, so that the line of a contended word is asked for less often.
 
@@ -26,8 +26,8 @@ pub trait Wait: Send + Sync {
     fn step(&self, round: u32) -> bool;
 }
 
-/// Spins; after some microseconds gives its CPU to others between looks, and so finds its owner running
-/// on machines with few CPUs. Never sleeps.
+/// Spins; after some microseconds gives its CPU to others between looks, and so finds its owner
+/// running on machines with few CPUs. Never sleeps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spin;
 
@@ -39,8 +39,8 @@ pub struct Block;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sleep;
 
-/// Rounds of [`Spin`] before it yields: five times what [`Block`] spins, since whoever chose to spin
-/// expects to be served soon.
+/// Rounds of [`Spin`] before it yields: five times what [`Block`] spins, since whoever chose to
+/// spin expects to be served soon.
 const SPIN_BEFORE_YIELD: u32 = 5 * sync::SPIN_ROUNDS;
 
 impl Wait for Spin {

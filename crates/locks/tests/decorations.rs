@@ -55,8 +55,8 @@ fn a_waiter_is_slowed_and_then_boosted() {
     unsafe { lock.unlock() };
     let cpu = waiter.join().unwrap();
     wishes.extend(recorder.take());
-    // The first owner's own restore comes after its release, so anywhere behind the slowing; ours are the last
-    // boost and one of the restores.
+    // The first owner's own restore comes after its release, so anywhere behind the slowing; ours
+    // are the last boost and one of the restores.
     let kinds: Vec<Wish> = wishes.iter().map(|(_, wish)| *wish).collect();
     assert_eq!(kinds[..2], [Wish::Boost, Wish::Slow], "{wishes:?}");
     assert_eq!(kinds.iter().filter(|wish| **wish == Wish::Boost).count(), 2, "{wishes:?}");
@@ -149,8 +149,8 @@ fn a_decoration_that_panics_leaves_the_lock_free() {
     assert_eq!(lock.try_lock().map(|value| *value), Some(1));
 }
 
-/// All wishes of a delegate are carried out in order, or overtaken by later ones; what it touched is
-/// restored when it ends.
+/// All wishes of a delegate are carried out in order, or overtaken by later ones; what it touched
+/// is restored when it ends.
 #[test]
 fn a_delegate_carries_wishes_out_and_cleans_up() {
     let recorder = Arc::new(Recorder::default());
@@ -193,8 +193,8 @@ fn a_holder_moves_there_and_back() {
     assert_eq!(Affinity::current().unwrap().count(), allowed.count());
 }
 
-/// Sections of many clients run one at a time on the server; their results come back, and so do their
-/// panics.
+/// Sections of many clients run one at a time on the server; their results come back, and so do
+/// their panics.
 #[test]
 fn a_server_runs_sections_one_at_a_time() {
     let server = Server::new(None).unwrap();

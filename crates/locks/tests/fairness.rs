@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! First come, first served: waiters get the lock in the order in which they came.
 //!
-//! A waiter is known to have come when the lock says so: the test holds the lock, starts one waiter at a time,
-//! and waits until that one sleeps in the kernel, which /proc shows.
+//! A waiter is known to have come when the lock says so: the test holds the lock, starts one waiter
+//! at a time, and waits until that one sleeps in the kernel, which /proc shows.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};

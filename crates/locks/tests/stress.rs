@@ -13,8 +13,8 @@ use locks::{
 const THREADS: usize = 6;
 const ROUNDS: u64 = 400;
 
-/// Two numbers that only the lock keeps equal, and a check that nobody else is inside. The writes are
-/// plain and the second is late: without exclusion they differ within a few rounds, as
+/// Two numbers that only the lock keeps equal, and a check that nobody else is inside. The writes
+/// are plain and the second is late: without exclusion they differ within a few rounds, as
 /// `the_check_sees_a_lock_that_excludes_nobody` shows.
 struct Account {
     left: u64,
@@ -84,8 +84,8 @@ stress! {
 /// A lock that excludes nobody: the test that the stress test is one.
 struct Open;
 
-// SAFETY: it is none; the test below shows that this is noticed. The data are two integers, written and
-// read whole on this machine.
+// SAFETY: it is none; the test below shows that this is noticed. The data are two integers, written
+// and read whole on this machine.
 unsafe impl RawLock for Open {
     fn try_lock(&self) -> bool {
         true

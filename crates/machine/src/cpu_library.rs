@@ -18,7 +18,8 @@ pub const CPU_FILES: [(&str, &str); 8] = [
     ("xeon-6980p", include_str!("../../../data/cpus/xeon-6980p.toml")),
 ];
 
-/// Those that no constant of the policy may be chosen on: a third, which judges such choices (`sim::best`).
+/// Those that no constant of the policy may be chosen on: a third, which judges such choices
+/// (`sim::best`).
 pub const HELD_OUT_CPUS: [&str; 3] = ["xeon-platinum-8360y", "xeon-silver-4116", "xeon-gold-6154"];
 
 impl CpuModel {

@@ -39,8 +39,8 @@ impl CpuSet {
         (0..count).collect()
     }
 
-    /// The CPUs of a bitmap as [`CpuSet::words`] has it. Words that are missing are empty, those beyond
-    /// [`MAX_CPUS`] are left out.
+    /// The CPUs of a bitmap as [`CpuSet::words`] has it. Words that are missing are empty, those
+    /// beyond [`MAX_CPUS`] are left out.
     pub fn of_words(words: impl IntoIterator<Item = u64>) -> Self {
         let mut set = Self::EMPTY;
         set.words.iter_mut().zip(words).for_each(|(to, word)| *to = word);

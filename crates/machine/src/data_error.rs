@@ -36,8 +36,8 @@ impl DataError {
     }
 }
 
-/// The line that holds the byte at `offset`, from 1; after the text it is the last one, as an editor
-/// counts them: a newline at the end begins none.
+/// The line that holds the byte at `offset`, from 1; after the text it is the last one, as an
+/// editor counts them: a newline at the end begins none.
 fn line_of(text: &str, offset: usize) -> usize {
     let last = text.len().saturating_sub(1);
     let before = &text.as_bytes()[..offset.min(last)];

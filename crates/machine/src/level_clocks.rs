@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much of the clock each of the scheduler's levels lacks: what decides whether wide code is worth
-//! keeping apart (policy/standby.h).
+//! How much of the clock each of the scheduler's levels lacks: what decides whether wide code is
+//! worth keeping apart (policy/standby.h).
 //!
-//! Problem: the scheduler knows three levels (1 heavy AVX2 or light AVX-512, 2 heavy AVX-512, 3 AMX), a CPU
-//! has as many as it has, each with a clock that depends on the number of active cores. And of many CPUs
-//! the clocks are unknown.
+//! Problem: the scheduler knows three levels (1 heavy AVX2 or light AVX-512, 2 heavy AVX-512, 3
+//! AMX), a CPU has as many as it has, each with a clock that depends on the number of active cores.
+//! And of many CPUs the clocks are unknown.
 //!
-//! Idea: what is known comes from a CPU model, by the levels that the model's rules give to such code. What
-//! is not known is taken to be as small as on any of the parts in `data/cpus` but [`crate::HELD_OUT_CPUS`], so that wide
-//! code is rather left alone:
+//! Idea: what is known comes from a CPU model, by the levels that the model's rules give to such
+//! code. What is not known is taken to be as small as on any of the parts in `data/cpus` but
+//! [`crate::HELD_OUT_CPUS`], so that wide code is rather left alone:
 //!
 //! | level | lacks at least, with all cores active | of |
 //! |---|---|---|
@@ -68,8 +68,8 @@ impl LevelClocks {
         LevelClocks { lacks_q10: (0..=platform.nr_cores).map(of_active).collect() }
     }
 
-    /// What levels 1, 2, 3 lack while so many CPUs of a package are busy: as many cores, as schedulers
-    /// take idle cores first.
+    /// What levels 1, 2, 3 lack while so many CPUs of a package are busy: as many cores, as
+    /// schedulers take idle cores first.
     pub fn lacks_q10(&self, busy_cpus: f64) -> [u32; NR_LEVELS] {
         let active = busy_cpus.round().max(0.0) as usize;
         self.lacks_q10[active.min(self.lacks_q10.len() - 1)]

@@ -21,26 +21,30 @@
 //! - A request remains once it is made, even if its code has ended when the grant comes.
 //! - Throttled, only code that asks for more than is granted is slow: dispatch is limited within
 //!   some 70 instructions of a wide one (Downs 2020), not for the entire core.
-//! - A rise is one change of the clock for each level on its path, a fall is one change: DIM 4.1 says that
-//!   from level 0 to 2 there are "two separate frequency transitions", and measured 24 us of CPU time lost against 17 to
-//!   level 1. Two halts after one throttle give 26 us; a throttle for each change would give 34.
+//! - A rise is one change of the clock for each level on its path, a fall is one change: DIM 4.1
+//!   says that from level 0 to 2 there are "two separate frequency transitions", and measured 24 us
+//!   of CPU time lost against 17 to level 1. Two halts after one throttle give 26 us; a throttle
+//!   for each change would give 34.
 //! - Each level is held on its own: code of level 2 followed by code of level 1 falls to level 1
 //!   `relax_ns` after the last of level 2, and to 0 `relax_ns` after the last of level 1.
 //! - A level that is already granted is used again at once, and its hold starts anew.
 //!
-//! Software may say more than today's CPUs let it. DIM 7.1 proposes two interfaces, and this licence has both:
+//! Software may say more than today's CPUs let it. DIM 7.1 proposes two interfaces, and this
+//! licence has both:
 //!
-//! - **A delay** ([`CoreLicense::set_delay`]) takes the place of `relax_ns` until it is set again: "to manually set a
-//!   different frequency change timeout for individual parts of the program". It counts at once, also for a level whose
-//!   code has ended already.
-//! - **A forced change** ([`CoreLicense::force`]) lets the level fall at once to the one that is expected to be needed
-//!   ("to immediately increase the frequency"), but not below the demand: if a change is in progress, or code of a higher
-//!   level still runs, as soon as that is over. It is void when the demand comes back.
+//! - **A delay** ([`CoreLicense::set_delay`]) takes the place of `relax_ns` until it is set again:
+//!   "to manually set a different frequency change timeout for individual parts of the program". It
+//!   counts at once, also for a level whose code has ended already.
+//! - **A forced change** ([`CoreLicense::force`]) lets the level fall at once to the one that is
+//!   expected to be needed ("to immediately increase the frequency"), but not below the demand: if
+//!   a change is in progress, or code of a higher level still runs, as soon as that is over. It is
+//!   void when the demand comes back.
 //!
 //! Limits: levels are granted core by core. A part on which one core's level holds for the entire
 //! package (Haswell-EP) takes the highest of all cores, see `CpuModel::level_is_package_wide`; the
-//! halts of the other cores are not modelled. Nor is the clock of an intermediate level. The change of voltage without one of the clock (first
-//! 256-bit code after a while on Skylake-SP, 9 us of slow dispatch) is not modelled.
+//! halts of the other cores are not modelled. Nor is the clock of an intermediate level. The change
+//! of voltage without one of the clock (first 256-bit code after a while on Skylake-SP, 9 us of
+//! slow dispatch) is not modelled.
 
 /// Levels that a core can distinguish.
 pub const MAX_LEVELS: usize = 8;
@@ -139,8 +143,8 @@ impl CoreLicense {
         self.deadline_ns
     }
 
-    /// When the demand was last at least `level`; while it is, older. Means nothing for levels above
-    /// the granted one and for level 0.
+    /// When the demand was last at least `level`; while it is, older. Means nothing for levels
+    /// above the granted one and for level 0.
     #[inline]
     pub fn last_ns(&self, level: u8) -> u64 {
         self.last_ns[level as usize]
@@ -202,7 +206,8 @@ impl CoreLicense {
         self.delay_ns
     }
 
-    /// Sets how long levels are held from now on; `u64::MAX` for ever, `None` as the hardware does by itself.
+    /// Sets how long levels are held from now on; `u64::MAX` for ever, `None` as the hardware does
+    /// by itself.
     pub fn set_delay(&mut self, delay_ns: Option<u64>, now_ns: u64, times: &Times) {
         self.delay_ns = delay_ns;
         if self.phase == Phase::Steady {
@@ -210,15 +215,17 @@ impl CoreLicense {
         }
     }
 
-    /// Gives up every level above `to` as soon as possible; see the head of this file. True if the phase changed.
+    /// Gives up every level above `to` as soon as possible; see the head of this file. True if the
+    /// phase changed.
     pub fn force(&mut self, to: u8, now_ns: u64, times: &Times) -> bool {
         // Where nothing is to be given up it must not be left over for the next hold.
         self.forced = (self.target() > self.demand).then_some(to);
         self.release(to, now_ns, times)
     }
 
-    /// Gives a level up at once, whatever its hold: how a policy of `dvfs` raises the clock. It ends at `to`, not below
-    /// the demand. True if the phase changed; not while a change is in progress.
+    /// Gives a level up at once, whatever its hold: how a policy of `dvfs` raises the clock. It
+    /// ends at `to`, not below the demand. True if the phase changed; not while a change is in
+    /// progress.
     pub fn release(&mut self, to: u8, now_ns: u64, times: &Times) -> bool {
         let to = to.max(self.demand);
         if self.phase != Phase::Steady || to >= self.granted {

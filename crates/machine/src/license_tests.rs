@@ -66,8 +66,8 @@ fn count_halts(seen: Vec<(u64, Phase, u8)>) -> usize {
     seen.iter().filter(|(_, phase, _)| *phase == Phase::Halted).count()
 }
 
-/// From level 0 to 2 the clock changes twice (DIM 4.1), also if level 2 is asked for while level 1 is waited
-/// for; from 1 to 2, and all the way down, once.
+/// From level 0 to 2 the clock changes twice (DIM 4.1), also if level 2 is asked for while level 1
+/// is waited for; from 1 to 2, and all the way down, once.
 #[test]
 fn each_level_on_the_way_up_halts() {
     let mut core = CoreLicense::default();
@@ -115,7 +115,8 @@ fn a_level_can_be_released() {
     assert!(!core.release(1, 72_000, &TIMES), "there already");
 }
 
-/// DIM 7.1: a delay takes the place of the relax time, at once and until it is taken back; 0 and for ever too.
+/// DIM 7.1: a delay takes the place of the relax time, at once and until it is taken back; 0 and
+/// for ever too.
 #[test]
 fn a_delay_can_be_set() {
     let falls_ns = |hold_ns: Option<u64>, set_at_ns: u64| {
@@ -135,8 +136,8 @@ fn a_delay_can_be_set() {
     assert_eq!(falls_ns(None, 60_000), Some(720_000));
 }
 
-/// DIM 7.1: a forced change waits for the change in progress and for the code that still runs, and is void when
-/// the level is asked for again.
+/// DIM 7.1: a forced change waits for the change in progress and for the code that still runs, and
+/// is void when the level is asked for again.
 #[test]
 fn a_change_can_be_forced() {
     let mut core = CoreLicense::default();

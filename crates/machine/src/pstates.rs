@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! P-states and C-states of a machine, and what it costs to change them: `data/pstates/*.toml`, built in.
+//! P-states and C-states of a machine, and what it costs to change them: `data/pstates/*.toml`,
+//! built in.
 //!
-//! The files of `data/cpus` describe licence levels; these describe machines that have none, or whose
-//! licences do not matter, for models of frequency under software's control (TURBO). Every number has its
-//! source next to it, and how sure it is.
+//! The files of `data/cpus` describe licence levels; these describe machines that have none, or
+//! whose licences do not matter, for models of frequency under software's control (TURBO). Every
+//! number has its source next to it, and how sure it is.
 
 use serde::Deserialize;
 
@@ -100,8 +101,8 @@ pub struct CorePower {
 }
 
 impl CorePower {
-    /// A busy core at so many times the base frequency and at that voltage, mW: the square of the voltage times
-    /// the clock.
+    /// A busy core at so many times the base frequency and at that voltage, mW: the square of the
+    /// voltage times the clock.
     pub fn core_mw(&self, clock_ratio: f64, volts: &Figure) -> f64 {
         let cores_mw = self.busy_mw.value.saturating_sub(self.package_mw.value);
         let base_mw = cores_mw as f64 / (2 * self.modules.value) as f64;
@@ -172,8 +173,8 @@ impl PstateModel {
         Ok(model)
     }
 
-    /// The built-in machine of that id; `None` if there is none. The error is a broken built-in file, which
-    /// a test excludes.
+    /// The built-in machine of that id; `None` if there is none. The error is a broken built-in
+    /// file, which a test excludes.
     pub fn built_in(id: &str) -> Option<Result<PstateModel, DataError>> {
         let (_, text) = PSTATE_FILES.iter().find(|(known, _)| *known == id)?;
         Some(PstateModel::from_toml(text))

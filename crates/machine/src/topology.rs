@@ -173,10 +173,10 @@ impl Topology {
         cpus.iter().fold(*cpus, |grown, cpu| grown | self.siblings_of(cpu))
     }
 
-    /// All cores (indices in topology order) in the order in which they become wide: the last core of
-    /// each node in turn, last node first, and within a node of each last-level cache in turn. So a
-    /// wide task finds a wide CPU in its node (SYSTOR 5, THESIS 6.1). The last ones, because Linux
-    /// puts boot-time work and most interrupts on the first.
+    /// All cores (indices in topology order) in the order in which they become wide: the last core
+    /// of each node in turn, last node first, and within a node of each last-level cache in turn.
+    /// So a wide task finds a wide CPU in its node (SYSTOR 5, THESIS 6.1). The last ones, because
+    /// Linux puts boot-time work and most interrupts on the first.
     pub fn wide_order(&self) -> Vec<usize> {
         let all: Vec<usize> = (0..self.cores.len()).rev().collect();
         let by_llc = in_turn(&all, |core| self.cores[core].llc);

@@ -81,7 +81,8 @@ fn clocks_are_those_of_the_measured_rows() {
         ("xeon-w-2104", 0, 4, 3200),
         ("xeon-w-2104", 1, 4, 2800),
         ("xeon-w-2104", 2, 4, 2400),
-        // github.com/travisdowns/avx-turbo, issue 3, one core as documented; all cores as SYSTOR's Figure 2 says.
+        // github.com/travisdowns/avx-turbo, issue 3, one core as documented; all cores as SYSTOR's
+        // Figure 2 says.
         ("xeon-gold-6130", 0, 1, 3700),
         ("xeon-gold-6130", 1, 1, 3600),
         ("xeon-gold-6130", 2, 1, 3500),
@@ -118,8 +119,8 @@ fn clocks_are_those_of_the_measured_rows() {
     }
 }
 
-/// Flops #18: floating-point rates of the Gold 6140 at its three levels stand as 1 : 1.24 : 1.43 to the
-/// clock of level 2, and Ice Lake loses at most 0.2 GHz to light 512-bit code on all cores.
+/// Flops #18: floating-point rates of the Gold 6140 at its three levels stand as 1 : 1.24 : 1.43 to
+/// the clock of level 2, and Ice Lake loses at most 0.2 GHz to light 512-bit code on all cores.
 #[test]
 fn gaps_are_those_of_the_measured_rows() {
     let gold = platform("xeon-gold-6140");
@@ -131,8 +132,8 @@ fn gaps_are_those_of_the_measured_rows() {
     assert!(ice.clock_khz(0, 36) - ice.clock_khz(light, 36) <= 200_000);
 }
 
-/// Downs 2020: a single light 512-bit instruction is a hard trigger; heavy ones ask by density, from one
-/// per two cycles (SYSTOR 2); 128-bit code and light 256-bit code ask for nothing.
+/// Downs 2020: a single light 512-bit instruction is a hard trigger; heavy ones ask by density,
+/// from one per two cycles (SYSTOR 2); 128-bit code and light 256-bit code ask for nothing.
 #[test]
 fn triggers_are_hard_for_light_and_soft_for_heavy_code() {
     for id in ["xeon-w-2104", "xeon-gold-6130", "core-i9-7940x", "xeon-gold-6140"] {
@@ -152,8 +153,8 @@ fn triggers_are_hard_for_light_and_soft_for_heavy_code() {
     }
 }
 
-/// Downs 2020, order down on the W-2104: about 9 us at a quarter of the rate, about 11 us of standstill,
-/// then the low clock; 8-20 us and 8-11 us are the ranges measured.
+/// Downs 2020, order down on the W-2104: about 9 us at a quarter of the rate, about 11 us of
+/// standstill, then the low clock; 8-20 us and 8-11 us are the ranges measured.
 #[test]
 fn the_way_down_takes_its_measured_phases() {
     let p = platform("xeon-w-2104");
@@ -168,8 +169,8 @@ fn the_way_down_takes_its_measured_phases() {
     assert!((low / 100_000.0 - 0.875).abs() < 1e-9, "the clock costs 12.5 %: {low}");
 }
 
-/// Downs 2020: scalar operations of a program that executes nothing wide are not throttled while its
-/// sibling waits for a licence; they stand still with the core.
+/// Downs 2020: scalar operations of a program that executes nothing wide are not throttled while
+/// its sibling waits for a licence; they stand still with the core.
 #[test]
 fn only_wide_code_is_throttled() {
     let p = platform("xeon-gold-6130");
@@ -178,9 +179,9 @@ fn only_wide_code_is_throttled() {
     assert!(license.is_throttled(1) && license.is_throttled(2) && !license.is_throttled(0));
 }
 
-/// Downs 2020: about 680 us from the last wide instruction until the full clock is back, 650 of them at
-/// the low clock (W-2104); 670 us in DIM 4 (i9-7940X, Gold 6130). Counted from the last wide
-/// instruction, never shorter: a second burst starts the time anew.
+/// Downs 2020: about 680 us from the last wide instruction until the full clock is back, 650 of
+/// them at the low clock (W-2104); 670 us in DIM 4 (i9-7940X, Gold 6130). Counted from the last
+/// wide instruction, never shorter: a second burst starts the time anew.
 #[test]
 fn the_way_back_takes_its_measured_time() {
     for (id, active, total_ns) in [
@@ -264,9 +265,9 @@ fn break_even_times_are_dims() {
     }
 }
 
-/// Downs 2020: the licence is that of the core, the clock that of the licence and of the active cores: a
-/// scalar core keeps its clock beside a core at level 2 (THESIS Table 5.4 counts no level-2 cycle
-/// outside the wide core).
+/// Downs 2020: the licence is that of the core, the clock that of the licence and of the active
+/// cores: a scalar core keeps its clock beside a core at level 2 (THESIS Table 5.4 counts no
+/// level-2 cycle outside the wide core).
 #[test]
 fn a_level_is_its_cores_own() {
     for id in ["xeon-gold-6130", "core-i9-7940x"] {

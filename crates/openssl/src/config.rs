@@ -3,9 +3,9 @@
 
 use turbolane_hint::MAX_LEVEL;
 
-/// Calls with fewer bytes open no section; by default all do. Few bytes are wide code too: for a header of 5 bytes
-/// OpenSSL's ChaCha20 makes the key of Poly1305, by 512-bit code that asks for level 1 (measured on the
-/// dim-silicon machine, docs/experiments/silicon.md).
+/// Calls with fewer bytes open no section; by default all do. Few bytes are wide code too: for a
+/// header of 5 bytes OpenSSL's ChaCha20 makes the key of Poly1305, by 512-bit code that asks for
+/// level 1 (measured on the dim-silicon machine, docs/experiments/silicon.md).
 pub const DEFAULT_BYTES: u32 = 1;
 
 /// Which calls open a section, and of which level.

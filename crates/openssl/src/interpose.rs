@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The functions in OpenSSL's place, and how they are switched on.
 //!
-//! Rust cannot ask where a function was called from, so each of them hands its return address on as one more
-//! argument.
+//! Rust cannot ask where a function was called from, so each of them hands its return address on as
+//! one more argument.
 
 use core::ffi::{CStr, c_int, c_uchar, c_uint, c_void};
 use core::mem::transmute;
@@ -38,8 +38,8 @@ extern "C" fn begin() {
     });
 }
 
-/// How long it takes from authenticating a header to the record after it: some hundred instructions. The
-/// scheduler ends a rest that lasts longer.
+/// How long it takes from authenticating a header to the record after it: some hundred
+/// instructions. The scheduler ends a rest that lasts longer.
 const HEADER_REST_NS: u64 = 10_000;
 
 /// The level of a call's section; `None` if it opens none.
@@ -65,7 +65,8 @@ fn bracketed<R>(bytes: u64, is_header: bool, call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// What OpenSSL returns when a cipher fails: the best that can be done for a call that leads nowhere.
+/// What OpenSSL returns when a cipher fails: the best that can be done for a call that leads
+/// nowhere.
 const FAILED: c_int = 0;
 
 #[cold]
@@ -112,7 +113,8 @@ unsafe fn update(
     bracketed(size, out.is_null(), || unsafe { function(context, out, written, bytes, count) })
 }
 
-/// A function of the type of EVP_CipherUpdate(3): its five arguments, and the return address as the sixth.
+/// A function of the type of EVP_CipherUpdate(3): its five arguments, and the return address as the
+/// sixth.
 macro_rules! update {
     ($name:ident, $inner:ident, $real:ident) => {
         /// As in OpenSSL, EVP_EncryptInit(3).

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The function that a caller would have reached without us.
 //!
-//! Problem: a process may have loaded OpenSSL more than once: 1.1 and 3, or a copy that a plugin brought along. A
-//! context of one must never get to another's functions.
+//! Problem: a process may have loaded OpenSSL more than once: 1.1 and 3, or a copy that a plugin
+//! brought along. A context of one must never get to another's functions.
 //!
-//! Idea: do as the dynamic linker does. The caller's return address leads to its object, whose tables say which version
-//! it requests ([`wanted`]). The first library after us that has the symbol in that version is the
-//! one; if none of the global ones has it, the first among the object's own dependencies.
+//! Idea: do as the dynamic linker does. The caller's return address leads to its object, whose
+//! tables say which version it requests ([`wanted`]). The first library after us that has the
+//! symbol in that version is the one; if none of the global ones has it, the first among the
+//! object's own dependencies.
 //!
-//! What was found is kept for that return address, if the object there stays for good: the program with its
-//! dependencies, and what was linked with `-z nodelete`, as OpenSSL's libraries are. For a plugin, whose place
-//! another may take, it is looked up at each call (about 1 us). A library that was found is never unloaded.
+//! What was found is kept for that return address, if the object there stays for good: the program
+//! with its dependencies, and what was linked with `-z nodelete`, as OpenSSL's libraries are. For a
+//! plugin, whose place another may take, it is looked up at each call (about 1 us). A library that
+//! was found is never unloaded.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
@@ -92,7 +94,8 @@ impl Real {
         found
     }
 
-    /// Takes the first place whose function is free, then says whose it is: who reads the caller reads the function.
+    /// Takes the first place whose function is free, then says whose it is: who reads the caller
+    /// reads the function.
     fn keep(&self, caller: usize, first: usize, found: *mut c_void) {
         for place in (0..CALLERS).map(|i| (first + i) % CALLERS) {
             let free = &self.found[place];
@@ -106,7 +109,8 @@ impl Real {
     }
 }
 
-/// Objects of which it is noted that the program started with them; for callers in others every call is looked up.
+/// Objects of which it is noted that the program started with them; for callers in others every
+/// call is looked up.
 const OBJECTS: usize = 512;
 
 /// The objects that the program started with, which are never unloaded; null where there are fewer.
@@ -193,7 +197,8 @@ fn object(address: usize) -> *const LinkMap {
 
 /// Its name as the dynamic linker has it: "" for the program.
 fn name_of(object: *const LinkMap) -> Option<&'static CStr> {
-    // SAFETY: null, or the map of an object that is loaded: its code is calling, or was just found for a caller.
+    // SAFETY: null, or the map of an object that is loaded: its code is calling, or was just found
+    // for a caller.
     unsafe {
         let name = object.as_ref()?.name;
         (!name.is_null()).then(|| CStr::from_ptr(name))

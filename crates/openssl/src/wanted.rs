@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a loaded object says of itself in its tables (System V ABI, and the Linux Standard Base's "Symbol
-//! Versioning"): which version of a symbol it asks for, and whether it may be unloaded.
+//! What a loaded object says of itself in its tables (System V ABI, and the Linux Standard Base's
+//! "Symbol Versioning"): which version of a symbol it asks for, and whether it may be unloaded.
 //!
 //! ```text
 //!   DT_SYMTAB[i].name == NAME, undefined     DT_VERSYM[i] = v     DT_VERNEED ... vernaux.other == v -> "OPENSSL_3.0.0"
@@ -57,11 +57,12 @@ struct Tables {
     needs: *const Need,
 }
 
-/// The version of `name` that the object asks for whose dynamic section and first address these are; `None`
-/// if it asks for none, or does not refer to the symbol.
+/// The version of `name` that the object asks for whose dynamic section and first address these
+/// are; `None` if it asks for none, or does not refer to the symbol.
 ///
 /// # Safety
-/// `dynamic` is null, or that of an object that the dynamic linker has loaded and that stays for the call.
+/// `dynamic` is null, or that of an object that the dynamic linker has loaded and that stays for
+/// the call.
 pub(crate) unsafe fn version(
     dynamic: *const (),
     base: usize,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that know nothing of the library: encryption, and nothing else, runs in a wide section, and each
-//! caller reaches the OpenSSL that it was linked against.
+//! Programs that know nothing of the library: encryption, and nothing else, runs in a wide section,
+//! and each caller reaches the OpenSSL that it was linked against.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -31,8 +31,8 @@ fn under(hints: Option<&str>, command: &mut Command) -> Output {
     command.output().unwrap()
 }
 
-/// `program` is linked against copy 1, `pluginN.so` against copy N. Copies 1 to 3 have versions as OpenSSL has them, the last has
-/// none; 1 and 3 have the same.
+/// `program` is linked against copy 1, `pluginN.so` against copy N. Copies 1 to 3 have versions as
+/// OpenSSL has them, the last has none; 1 and 3 have the same.
 struct Programs(TempDir);
 
 impl Programs {
@@ -92,7 +92,8 @@ impl Programs {
     }
 }
 
-/// What a caller with this copy prints, if calls of 512 bytes, and shorter ones, open a section or not.
+/// What a caller with this copy prints, if calls of 512 bytes, and shorter ones, open a section or
+/// not.
 fn printed(copy: u32, bulk: bool, short: bool) -> String {
     let (copy, bulk, short) =
         (copy * 10, copy * 10 + u32::from(bulk), copy * 10 + u32::from(short));

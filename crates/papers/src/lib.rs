@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Do the model and the simulator behave as the papers measured?
 //!
-//! [`published`] are the figures of the papers' evaluations (`data/papers`), [`reproduce`] simulates their experiments, and
-//! [`comparison`] computes each row from what was simulated and puts it next to the published one. The program `papers`
-//! prints that: `./x papers [PAPER...]`.
+//! [`published`] are the figures of the papers' evaluations (`data/papers`), [`reproduce`]
+//! simulates their experiments, and [`comparison`] computes each row from what was simulated and
+//! puts it next to the published one. The program `papers` prints that: `./x papers [PAPER...]`.
 //!
 //! It is not part of the product: who runs Turbolane does not need it.
 

@@ -21,8 +21,8 @@ const FAILED: u8 = 2;
 ///
 /// Prints each figure of the evaluations next to the simulated one, with the error, and whether the
 /// figure calibrated the model or is predicted by it. Core specialisation is simulated with the
-/// papers' prototypes; the result of Turbolane's policy is shown alongside. A miss is followed by the
-/// same experiment with the one change that brings it nearer, or by "not explained".
+/// papers' prototypes; the result of Turbolane's policy is shown alongside. A miss is followed by
+/// the same experiment with the one change that brings it nearer, or by "not explained".
 #[derive(Parser)]
 #[command(name = "papers", bin_name = "papers", max_term_width = 100)]
 #[command(after_long_help = "\

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Published and simulated figures: a simulation that behaves exactly as the papers measured is reported to
-//! reproduce them, one that does not is caught, and nothing counts twice or for free.
+//! Published and simulated figures: a simulation that behaves exactly as the papers measured is
+//! reported to reproduce them, one that does not is caught, and nothing counts twice or for free.
 
 use std::collections::BTreeMap;
 
@@ -183,8 +183,8 @@ fn turbolane_stands_beside() {
     assert_eq!(result.score, Reproduction::new(&[paper("SFMA")], &sfma(), 1).score);
 }
 
-/// A figure that is repeated by other means is compared and shown with its means, and not counted again; a miss
-/// of it wants to be explained all the same.
+/// A figure that is repeated by other means is compared and shown with its means, and not counted
+/// again; a miss of it wants to be explained all the same.
 #[test]
 fn repeated_figures_count_once() {
     let rate = |policy: &str, of: f64| {

@@ -26,7 +26,8 @@ fn built_in_files_are_readable() {
     for (paper, (name, _)) in papers().iter().zip(PAPER_FILES) {
         assert_eq!(paper.document, name);
         for purpose in [Use::Calibrates, Use::Predicts, Use::Context] {
-            // TURBO's costs are taken as they are, nothing is fitted to its figures, and all are compared
+            // TURBO's costs are taken as they are, nothing is fitted to its figures, and all are
+            // compared
             let none = name == "TURBO" && purpose != Use::Predicts;
             assert!(
                 none || paper.rows.iter().any(|row| row.purpose == purpose),

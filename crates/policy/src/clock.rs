@@ -25,15 +25,16 @@ impl Clock {
         unsafe { ffi::tlp_clock_advance(self, charged_ns, nr_tasks, nr_waiting, now_ns) }
     }
 
-    /// The slice of a task that runs out of the queue of this clock, which has so many tasks and CPUs.
+    /// The slice of a task that runs out of the queue of this clock, which has so many tasks and
+    /// CPUs.
     #[inline]
     pub fn slice_from_ns(&self, task: &Task, slice_ns: u64, nr_tasks: u32, nr_cpus: u32) -> u64 {
         // SAFETY: as above; both are only read.
         unsafe { ffi::tlp_slice_from_ns(task, self, slice_ns, nr_tasks, nr_cpus) }
     }
 
-    /// The key of a task that begins to wait now in the queue of this clock. Its virtual time is on the clock
-    /// whose value is `old_vtime_ns`; its slice is what a lag is limited by.
+    /// The key of a task that begins to wait now in the queue of this clock. Its virtual time is on
+    /// the clock whose value is `old_vtime_ns`; its slice is what a lag is limited by.
     #[inline]
     pub fn key(
         &self,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The last system call of a section, see policy/last.h.
 
-/// `tl_last`: where a task is in its section's system calls, and what the task has learned from others.
+/// `tl_last`: where a task is in its section's system calls, and what the task has learned from
+/// others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Last {

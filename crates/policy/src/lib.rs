@@ -33,7 +33,8 @@ pub use standby::{
 pub use stay::Stay;
 pub use turns::{SIDE_DEFAULT, SIDE_NONE, SIDE_OWN, SIDE_PINNED, Sides, Turns};
 
-/// How long wide periods without an open section last at most, unless it is set; ns (`TL_WIDE_TIMEOUT_NS`).
+/// How long wide periods without an open section last at most, unless it is set; ns
+/// (`TL_WIDE_TIMEOUT_NS`).
 pub const WIDE_TIMEOUT_NS: u64 = 100_000_000;
 /// Highest licence level.
 pub const LEVEL_MAX: u32 = 3;
@@ -272,7 +273,8 @@ impl Task {
         unsafe { ffi::tlp_task_ran(self, used_ns, level.into()) }
     }
 
-    /// How long it stays on its CPU after its last section yet, if it goes on running; 0 = no longer, or it does not stay.
+    /// How long it stays on its CPU after its last section yet, if it goes on running; 0 = no
+    /// longer, or it does not stay.
     #[inline]
     pub fn gap_left_ns(&self, cfg: &Cfg) -> u64 {
         // SAFETY: as in `need`.
@@ -319,8 +321,8 @@ impl Task {
         unsafe { ffi::tlp_task_is_guest(self, class) != 0 }
     }
 
-    /// Whether it gives up its CPU at once after a change of its type; `wanted`: something waits that goes before it,
-    /// or a scalar CPU that it may use is idle. See policy/locality.h.
+    /// Whether it gives up its CPU at once after a change of its type; `wanted`: something waits
+    /// that goes before it, or a scalar CPU that it may use is idle. See policy/locality.h.
     pub fn must_leave(&self, class: u32, wanted: bool) -> bool {
         // SAFETY: as in `need`.
         unsafe { ffi::tlp_must_leave(self, class, wanted.into()) != 0 }
@@ -339,8 +341,8 @@ impl Task {
         unsafe { ffi::tlp_vtime_charge(self, used_ns) }
     }
 
-    /// Enter the queue with this id and clock, where a lag costs at most `most_wait_ns`, from the clock
-    /// whose value is `old_vtime_ns`.
+    /// Enter the queue with this id and clock, where a lag costs at most `most_wait_ns`, from the
+    /// clock whose value is `old_vtime_ns`.
     #[inline]
     pub fn place(
         &mut self,
@@ -377,7 +379,8 @@ impl Task {
 }
 
 impl Target {
-    /// What to send to the governor, if anything, for a task that asks for `asked_q10` (0: for nothing).
+    /// What to send to the governor, if anything, for a task that asks for `asked_q10` (0: for
+    /// nothing).
     pub fn tell(&mut self, asked_q10: u32, is_tick: bool) -> Option<u32> {
         // SAFETY: plain data on both sides.
         let told_q10 = unsafe { ffi::tlp_target_tell(self, asked_q10, u32::from(is_tick)) };

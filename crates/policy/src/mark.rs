@@ -13,7 +13,8 @@ pub const CALLS_MAX: u32 = 64;
 pub struct MarkRule(pub u64);
 
 impl MarkRule {
-    /// Calls count as code of this level if argument `arg` is at least `least`; all do with `arg` 0.
+    /// Calls count as code of this level if argument `arg` is at least `least`; all do with `arg`
+    /// 0.
     pub fn new(level: u32, arg: u32, least: u32) -> Self {
         // SAFETY: takes and returns numbers.
         MarkRule(unsafe { ffi::tlp_mark_rule(level, arg, least, 0) })

@@ -31,23 +31,23 @@ pub struct Exposure {
 }
 
 impl Exposure {
-    /// What runs on the core was of one level and is of another, 0 = none. True if the core raises its
-    /// level for it.
+    /// What runs on the core was of one level and is of another, 0 = none. True if the core raises
+    /// its level for it.
     #[inline]
     pub fn turns(&mut self, old_level: u8, new_level: u8, now_ns: u64) -> bool {
         // SAFETY: plain data on both sides, layout asserted.
         unsafe { ffi::tlp_exposure_turns(self, old_level.into(), new_level.into(), now_ns) != 0 }
     }
 
-    /// Of so many sections begun in so much CPU time, the last one of which may be open: those that were
-    /// not noticed.
+    /// Of so many sections begun in so much CPU time, the last one of which may be open: those that
+    /// were not noticed.
     pub fn nr_missed(begun: u32, is_open: bool, span_ns: u64) -> u32 {
         // SAFETY: no memory.
         unsafe { ffi::tlp_exposure_nr_missed(begun, is_open.into(), span_ns) }
     }
 
-    /// So many sections of this level, in so much CPU time until now, were not noticed as they came and
-    /// went. How often the core must have raised its level.
+    /// So many sections of this level, in so much CPU time until now, were not noticed as they came
+    /// and went. How often the core must have raised its level.
     pub fn missed(&mut self, level: u8, nr: u32, span_ns: u64, now_ns: u64) -> u32 {
         // SAFETY: as in `turns`.
         unsafe { ffi::tlp_exposure_missed(self, level.into(), nr, span_ns, now_ns) }

@@ -7,8 +7,8 @@
 pub struct Stay {
     /// CPU time since its last evidence; saturates.
     pub ran_ns: u32,
-    /// How often it left too early: below [`Stay::CALLS`] it leaves at system calls, from there on it stays for
-    /// [`Stay::LEAST_NS`], doubled with each more.
+    /// How often it left too early: below [`Stay::CALLS`] it leaves at system calls, from there on
+    /// it stays for [`Stay::LEAST_NS`], doubled with each more.
     pub early: u8,
     #[doc(hidden)]
     pub zero: [u8; 3],

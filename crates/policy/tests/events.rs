@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The event table at the head of policy/task.h, exhaustively: every combination of evidence,
-//! settings and event against the table written a second time, in other words. Without gaps and last
-//! system calls, which gap.rs and last.rs test.
+//! settings and event against the table written a second time, in other words. Without gaps and
+//! last system calls, which gap.rs and last.rs test.
 
 use policy::{
     Cfg, Event, FLAG_HINTS, FLAG_RAN_FIT, FLAG_SYSCALL_WIDE, Remigrate, Score, Stay, TYPE_DEFAULT,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gaps between sections, policy/gap.h: what staying and leaving cost, against the best in hindsight.
+//! Gaps between sections, policy/gap.h: what staying and leaving cost, against the best in
+//! hindsight.
 
 use policy::{Cfg, Event, FLAG_RAN_FIT, Gap, Remigrate, TYPE_SCALAR, TYPE_WIDE, Task};
 use proptest::prelude::*;
@@ -16,8 +17,9 @@ const CFG: Cfg = Cfg {
     unclassified: 0,
 };
 
-/// A task that goes from section to section, and what its gaps cost: what it stays, and the break-even time for each
-/// time that it leaves. What the policy itself keeps of that is not looked at.
+/// A task that goes from section to section, and what its gaps cost: what it stays, and the
+/// break-even time for each time that it leaves. What the policy itself keeps of that is not looked
+/// at.
 struct Walk {
     task: Task,
     begin: Event,
@@ -82,8 +84,8 @@ fn marks() -> Walk {
     Walk::new(Event::MarkEnter, Event::MarkReturn)
 }
 
-/// Every sequence of ten gaps that are nothing, below half of the break-even time, just below it, or long: never
-/// worse than twice the best in hindsight, but for the slack, at any of its ends.
+/// Every sequence of ten gaps that are nothing, below half of the break-even time, just below it,
+/// or long: never worse than twice the best in hindsight, but for the slack, at any of its ends.
 #[test]
 fn no_sequence_costs_more_than_twice_the_best() {
     const GAPS: [u64; 4] = [0, EVEN / 2 - 1, EVEN - 1, EVEN];
@@ -110,7 +112,8 @@ fn who_knows_the_rule_gains_no_more_than_the_slack() {
     assert!(walk.cost_ns > 3 * walk.best_ns / 2, "it was one");
 }
 
-/// Long gaps are left for at once, after a few; what that saves is nearly all of what staying costs beyond the best.
+/// Long gaps are left for at once, after a few; what that saves is nearly all of what staying costs
+/// beyond the best.
 #[test]
 fn long_gaps_are_left_for_at_once() {
     for mut walk in [hints(), marks()] {
@@ -132,7 +135,8 @@ fn short_gaps_are_stayed_for() {
     }
 }
 
-/// A web server's worker: in each request one long gap between three short ones. Each is soon treated as it should be.
+/// A web server's worker: in each request one long gap between three short ones. Each is soon
+/// treated as it should be.
 #[test]
 fn a_pattern_is_learned() {
     let request = [EVEN / 8, 100 * EVEN, EVEN / 8, EVEN / 8];
@@ -143,7 +147,8 @@ fn a_pattern_is_learned() {
     assert_eq!((walk.cost_ns, walk.nr_left), (walk.best_ns, 100));
 }
 
-/// A gap that is known to be long is left for at once, whatever was learned, and changes nothing of that.
+/// A gap that is known to be long is left for at once, whatever was learned, and changes nothing of
+/// that.
 #[test]
 fn announced_gaps_are_left_for() {
     let mut walk = hints();
@@ -160,7 +165,8 @@ fn announced_gaps_are_left_for() {
     assert_eq!((gap.lean, gap.spent, gap.past), (learned.lean, learned.spent, learned.past));
 }
 
-/// A section of hints that nobody saw begin is seen at its end: the gap before it was short, and the task stays again.
+/// A section of hints that nobody saw begin is seen at its end: the gap before it was short, and
+/// the task stays again.
 #[test]
 fn unseen_sections_count() {
     let mut walk = hints();
@@ -173,8 +179,8 @@ fn unseen_sections_count() {
     assert_eq!(walk.task.gap.past, 0);
 }
 
-/// Nobody stays without the setting, with a break-even time of 0, where no CPU is wide, in a section that has not
-/// reached a wide CPU, or after a heuristic has ended the section.
+/// Nobody stays without the setting, with a break-even time of 0, where no CPU is wide, in a
+/// section that has not reached a wide CPU, or after a heuristic has ended the section.
 #[test]
 fn who_stays_has_a_reason() {
     let off = Cfg { remigrate: 0, ..CFG };
@@ -194,7 +200,8 @@ fn who_stays_has_a_reason() {
     }
 }
 
-/// A child of a task that stays is scalar: the gap is its parent's. In a section it inherits the level.
+/// A child of a task that stays is scalar: the gap is its parent's. In a section it inherits the
+/// level.
 #[test]
 fn children_inherit_no_gap() {
     let mut walk = hints();

@@ -48,8 +48,8 @@ fn pass(tree: &mut [Group]) {
     }
 }
 
-/// Until nothing changes any more. A load that falls is halved some 20 times, and its parent's begins to fall when it
-/// is gone: in a chain of groups one after the other.
+/// Until nothing changes any more. A load that falls is halved some 20 times, and its parent's
+/// begins to fall when it is gone: in a chain of groups one after the other.
 fn settle(tree: &mut [Group]) {
     for _ in 0..40 * (tree.len() + 1) {
         pass(tree);
@@ -83,7 +83,8 @@ fn due(tree: &[Group]) -> Vec<f64> {
 fn assert_shares(tree: &[Group]) {
     for (at, (group, due)) in tree.iter().zip(due(tree)).enumerate().skip(1) {
         let got = group.effective();
-        // A task's weight is a whole number of units, and at least one; a factor is a whole number too, on each level.
+        // A task's weight is a whole number of units, and at least one; a factor is a whole number
+        // too, on each level.
         let mut coarse = group.tasks.len() as f64 / f64::from(WEIGHT_UNIT);
         let mut level = at;
         while level > 0 {
@@ -112,8 +113,8 @@ fn trees() -> impl Strategy<Value = Vec<Group>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
 
-    /// In any tree the tasks of each group have the weight that is due to it, within 1 %; and again after some
-    /// groups have fallen asleep and others have woken up.
+    /// In any tree the tasks of each group have the weight that is due to it, within 1 %; and again
+    /// after some groups have fallen asleep and others have woken up.
     #[test]
     fn effective_weights_are_the_shares(mut tree in trees(), changes in prop::collection::vec(any::<bool>(), 14)) {
         settle(&mut tree);
@@ -133,7 +134,8 @@ proptest! {
         assert_shares(&tree);
     }
 
-    /// No weight is 0 or above the greatest, whatever the tree says, so that nobody starves and nothing overflows.
+    /// No weight is 0 or above the greatest, whatever the tree says, so that nobody starves and
+    /// nothing overflows.
     #[test]
     fn weights_have_bounds(factor in 0u64..=10_000 * ONE, own in 0u32..=10_000, weight in 0u32..20_000, load: u32) {
         let effective = groups::task_weight(factor, own);
@@ -143,7 +145,8 @@ proptest! {
         prop_assert!(groups::factor(factor, weight.clamp(1, 10_000), load) > 0);
     }
 
-    /// A load that rises counts at once, one that falls is gone soon, and none falls below what is there.
+    /// A load that rises counts at once, one that falls is gone soon, and none falls below what is
+    /// there.
     #[test]
     fn loads_rise_at_once_and_fall_soon(before: u32, now in -5i64..1 << 33) {
         let mut load = groups::load(before, now);
@@ -156,8 +159,8 @@ proptest! {
     }
 }
 
-/// Two tasks of nice 0 in one group, one in another: the group's number of tasks changes nothing. A task of the root
-/// competes with the groups.
+/// Two tasks of nice 0 in one group, one in another: the group's number of tasks changes nothing. A
+/// task of the root competes with the groups.
 #[test]
 fn the_root_competes_with_its_children() {
     let mut tree =
@@ -206,8 +209,8 @@ impl Machine {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
 
-    /// Busy CPUs in nested limited groups get the least quota in the long run: never more than it, the burst and a
-    /// tick for each CPU; and not less, as far as there are CPUs.
+    /// Busy CPUs in nested limited groups get the least quota in the long run: never more than it,
+    /// the burst and a tick for each CPU; and not less, as far as there are CPUs.
     #[test]
     fn quotas_hold(cpus in 1usize..8, limits in prop::collection::vec((1u64..1000, 1u64..2000, 0u64..100), 1..4)) {
         let time_ns = 20_000_000_000;
@@ -227,9 +230,9 @@ proptest! {
         }
     }
 
-    /// One limit, as much work as CPUs: the group gets its quota, within a percent. As far as it can: what is left when
-    /// a period begins is lost, and a pass may see the begin of a period so late that the next one comes a pass
-    /// sooner.
+    /// One limit, as much work as CPUs: the group gets its quota, within a percent. As far as it
+    /// can: what is left when a period begins is lost, and a pass may see the begin of a period so
+    /// late that the next one comes a pass sooner.
     #[test]
     fn quotas_are_given(cpus in 1usize..8, percent in 1u64..800, period_ms in 20u64..500) {
         let pass_and_tick_ms = PASS_NS / 1_000_000 + 1;
@@ -245,7 +248,8 @@ proptest! {
         prop_assert!((used_ns / due_ns - 1.0).abs() < 0.01, "{} of {} ns", used_ns, due_ns);
     }
 
-    /// Whatever numbers come from the kernel, nothing overflows and no budget passes its quota and burst.
+    /// Whatever numbers come from the kernel, nothing overflows and no budget passes its quota and
+    /// burst.
     #[test]
     fn budgets_have_bounds(period_us: u64, quota_us: u64, burst_us: u64, left in any::<i64>(), now_ns in 0u64..1 << 62) {
         let period_us = period_us % 1_000_001;

@@ -17,7 +17,8 @@ const CFG: Cfg = Cfg {
     unclassified: 0,
 };
 
-/// A task whose sections hold system calls. Where it is away, the ends of its hints are seen when it next does something.
+/// A task whose sections hold system calls. Where it is away, the ends of its hints are seen when
+/// it next does something.
 #[derive(Clone)]
 struct Walk {
     task: Task,
@@ -62,7 +63,8 @@ impl Walk {
         self.nr_leaked += u32::from(left && tail_ns >= SHORT);
     }
 
-    /// The section ends, and scalar code follows. `seen`: where the task is away, its hint is read now, not later.
+    /// The section ends, and scalar code follows. `seen`: where the task is away, its hint is read
+    /// now, not later.
     fn end(&mut self, seen: bool) {
         match self.by_hints {
             true => {
@@ -89,8 +91,8 @@ fn both() -> [Walk; 2] {
     [Walk::new(true), Walk::new(false)]
 }
 
-/// A section that ends with a call is left in it from the fourth on; by hints, whose ends are not seen then, in all but
-/// each fourteenth or so.
+/// A section that ends with a call is left in it from the fourth on; by hints, whose ends are not
+/// seen then, in all but each fourteenth or so.
 #[test]
 fn last_calls_are_left_in() {
     for mut walk in both() {
@@ -112,8 +114,8 @@ fn calls_before_wide_code_are_not_left_in() {
     }
 }
 
-/// A web server's worker: a read with a header, one with a record that is decrypted, one without data; two writes. Each is
-/// treated as it should be.
+/// A web server's worker: a read with a header, one with a record that is decrypted, one without
+/// data; two writes. Each is treated as it should be.
 #[test]
 fn a_pattern_is_learned() {
     let request = |walk: &mut Walk| {
@@ -129,8 +131,8 @@ fn a_pattern_is_learned() {
     }
 }
 
-/// When wide code begins to follow, no more sections run with it where they should not than there may be between two
-/// looks; where the kernel comes by, or a trap does, the first one is the last.
+/// When wide code begins to follow, no more sections run with it where they should not than there
+/// may be between two looks; where the kernel comes by, or a trap does, the first one is the last.
 #[test]
 fn changes_are_noticed() {
     for walk in both() {
@@ -160,7 +162,8 @@ fn changes_are_noticed() {
     }
 }
 
-/// Nothing of the kind without the setting, without an open section, or with a break-even time of 0.
+/// Nothing of the kind without the setting, without an open section, or with a break-even time of
+/// 0.
 #[test]
 fn who_leaves_has_a_reason() {
     let off = Cfg { remigrate: 0, ..CFG };
@@ -186,7 +189,8 @@ fn who_leaves_has_a_reason() {
     }
 }
 
-/// A child of a task that is away inherits the section's level, and a call whose end nobody saw does not last for ever.
+/// A child of a task that is away inherits the section's level, and a call whose end nobody saw
+/// does not last for ever.
 #[test]
 fn away_is_not_over() {
     let mut walk = Walk::new(false);
@@ -223,8 +227,9 @@ fn who_has_left_does_not_stay() {
 }
 
 proptest! {
-    /// Whatever tails follow each other, and whenever their ends are seen: a task leaves only after three short tails, and
-    /// of those that it is wrong about no more than thirteen follow each other.
+    /// Whatever tails follow each other, and whenever their ends are seen: a task leaves only after
+    /// three short tails, and of those that it is wrong about no more than thirteen follow each
+    /// other.
     #[test]
     fn mistakes_are_bounded(
         tails in prop::collection::vec((prop::sample::select(&[0, SHORT - 1, SHORT, 10 * EVEN]), any::<bool>()), 1..400),
@@ -245,7 +250,8 @@ proptest! {
         }
     }
 
-    /// A task that is away is not wide for its sections, one that stays after a section is wide: after any events.
+    /// A task that is away is not wide for its sections, one that stays after a section is wide:
+    /// after any events.
     #[test]
     fn states_agree_with_types(
         events in prop::collection::vec((prop::sample::select(&Event::ALL[..]), 0u32..4, 0u64..3 * EVEN), 1..200),

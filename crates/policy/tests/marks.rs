@@ -52,8 +52,8 @@ fn recursion_beyond_the_limit_is_ignored() {
     assert_eq!(calls, Calls::default());
 }
 
-/// A task that goes deeper than that into marked functions is scalar again once the kernel has reported
-/// all returns that it does report.
+/// A task that goes deeper than that into marked functions is scalar again once the kernel has
+/// reported all returns that it does report.
 #[test]
 fn deep_recursion_ends() {
     let cfg = Cfg::default();
@@ -69,8 +69,8 @@ fn deep_recursion_ends() {
 }
 
 proptest! {
-    /// Whatever is called and returns, each return is told if its own call was: a list of all calls says
-    /// the same.
+    /// Whatever is called and returns, each return is told if its own call was: a list of all calls
+    /// says the same.
     #[test]
     fn returns_belong_to_their_calls(steps in prop::collection::vec(any::<Option<bool>>(), 0..400)) {
         let (mut calls, mut list) = (Calls::default(), Vec::new());
@@ -88,8 +88,9 @@ proptest! {
     }
 }
 
-/// At the end of its section a task stays on the wide CPU as a guest unless something wants the CPU or a scalar one
-/// is idle; a wide task leaves a scalar CPU in any case, and nobody leaves a CPU that it belongs on.
+/// At the end of its section a task stays on the wide CPU as a guest unless something wants the CPU
+/// or a scalar one is idle; a wide task leaves a scalar CPU in any case, and nobody leaves a CPU
+/// that it belongs on.
 #[test]
 fn the_end_of_a_section_is_no_reason_to_leave() {
     let cfg = Cfg::default();

@@ -123,8 +123,8 @@ fn idle_search_goes_upwards() {
     }
 }
 
-/// Each class from the needed one upwards is looked at in each scope once: classified tasks go far before they take a
-/// higher class, the others take any class before they go far.
+/// Each class from the needed one upwards is looked at in each scope once: classified tasks go far
+/// before they take a higher class, the others take any class before they go far.
 #[test]
 fn idle_looks_go_by_class_or_by_scope() {
     for task in all_tasks() {
@@ -143,7 +143,8 @@ fn backlog(key_ns: u64, nr_waiting: u32, nr_cpus: u32) -> Backlog {
     Backlog { key_ns, nr_waiting, nr_cpus }
 }
 
-/// A shard whose head is late by more than a slice is helped, whatever the numbers; one that has nothing never is.
+/// A shard whose head is late by more than a slice is helped, whatever the numbers; one that has
+/// nothing never is.
 #[test]
 fn who_is_late_is_helped() {
     let own = backlog(10_000, 20, 2);
@@ -153,8 +154,8 @@ fn who_is_late_is_helped() {
     assert!(policy::helps(&backlog(3, 20, 2), &backlog(3u64.wrapping_sub(5_001), 1, 2), 5_000));
 }
 
-/// Of equal tasks on two shards every distribution becomes even, to a task per CPU, and then no task moves. The heads
-/// differ by less than a slice, and the other one is always due first.
+/// Of equal tasks on two shards every distribution becomes even, to a task per CPU, and then no
+/// task moves. The heads differ by less than a slice, and the other one is always due first.
 #[test]
 fn numbers_become_even() {
     for cpus in [[2, 2], [4, 2], [1, 8]] {
@@ -265,8 +266,9 @@ proptest! {
         prop_assert_eq!(task.vtime_ns, 7 + used_ns * u64::from(WEIGHT_NICE0) / u64::from(weight));
     }
 
-    /// Entering a queue never carries more lag after its clock than that goes in an eighth of the longest
-    /// wait, nor more than two slices of the task, by its weight, before it; within that the lag is kept.
+    /// Entering a queue never carries more lag after its clock than that goes in an eighth of the
+    /// longest wait, nor more than two slices of the task, by its weight, before it; within that
+    /// the lag is kept.
     #[test]
     fn lag_is_kept_and_limited(vtime_ns in 0u64..1 << 50, old in 0u64..1 << 50, new in 0u64..1 << 50,
                                slice_ns in 1u64..1 << 30, weight in 1u32..10_000 * WEIGHT_UNIT, id in 1u32..3,

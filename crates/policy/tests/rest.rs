@@ -13,7 +13,8 @@ const CFG: Cfg = Cfg {
     unclassified: 0,
 };
 
-/// Below the break-even time a task stays; from there on, without a length, and where there are no rests, it leaves.
+/// Below the break-even time a task stays; from there on, without a length, and where there are no
+/// rests, it leaves.
 #[test]
 fn short_phases_are_rests() {
     for (phase_ns, stays) in [(0, false), (1, true), (999, true), (1_000, false), (u64::MAX, false)]
@@ -23,7 +24,8 @@ fn short_phases_are_rests() {
     }
 }
 
-/// A rest lasts until its end and not a moment longer; an end that no rest can have is a lie, and has passed.
+/// A rest lasts until its end and not a moment longer; an end that no rest can have is a lie, and
+/// has passed.
 #[test]
 fn rests_end() {
     let now_ns = 1 << 40;

@@ -47,8 +47,8 @@ fn a_long_run_counts() {
     assert_eq!(score.nr_samples, 2);
 }
 
-/// Rule 4: a change in a short run counts if it leads away from the score, so that a task of level 2
-/// is not made one of level 1 by reaching 2 by way of 1.
+/// Rule 4: a change in a short run counts if it leads away from the score, so that a task of level
+/// 2 is not made one of level 1 by reaching 2 by way of 1.
 #[test]
 fn a_change_counts_only_beyond_the_score() {
     let mut wide = settled(2);
@@ -59,7 +59,8 @@ fn a_change_counts_only_beyond_the_score() {
     assert!(scalar.switch(0, 1, SHORT_NS), "rises to 1, above the score");
 }
 
-/// Samples of one level lead there, to two units, from wherever; ten of them nine tenths of the way.
+/// Samples of one level lead there, to two units, from wherever; ten of them nine tenths of the
+/// way.
 #[test]
 fn it_converges() {
     for from in 0..=LEVEL_MAX {
@@ -78,7 +79,8 @@ fn it_converges() {
     }
 }
 
-/// What it is believed to be follows a settled score, and is not changed by one sample that disagrees.
+/// What it is believed to be follows a settled score, and is not changed by one sample that
+/// disagrees.
 #[test]
 fn one_stray_sample_does_not_move_a_task() {
     for level in 0..=LEVEL_MAX {
@@ -125,8 +127,8 @@ proptest! {
         }
     }
 
-    /// Whatever happens, a score stays between the lowest and the highest level, and so does what is
-    /// believed; a level of nonsense counts as the highest.
+    /// Whatever happens, a score stays between the lowest and the highest level, and so does what
+    /// is believed; a level of nonsense counts as the highest.
     #[test]
     fn stays_in_range(
         runs in prop::collection::vec((0..9u32, 0..u32::MAX, 0..u64::MAX), 1..200),
@@ -140,8 +142,8 @@ proptest! {
         }
     }
 
-    /// Belief does not swing: what a score leads to, it keeps. And it is the nearest level, or the one
-    /// believed.
+    /// Belief does not swing: what a score leads to, it keeps. And it is the nearest level, or the
+    /// one believed.
     #[test]
     fn belief_is_stable(score_q10 in 0..=(LEVEL_MAX << 10) as u16, believed in 0..=LEVEL_MAX as u8) {
         let mut score = Score { score_q10, level: believed, ..Score::default() };

@@ -53,8 +53,8 @@ fn settles_on_what_is_needed() {
     }
 }
 
-/// What the rest needs is not taken for comfort: the set is fuller then, up to 95 %; and where both want
-/// more than there is, it has its share.
+/// What the rest needs is not taken for comfort: the set is fuller then, up to 95 %; and where both
+/// want more than there is, it has its share.
 #[test]
 fn leaves_the_rest_its_room() {
     for (rest_milli, cores) in [(4_000, 8), (10_000, 6), (11_500, 5), (12_500, 4)] {
@@ -103,8 +103,8 @@ fn sized(start: u32, seen: fn(u32) -> [u64; 5]) -> Sizing {
     sizing
 }
 
-/// An overloaded machine: a set that is 85 % full is left alone, from whichever side it was reached,
-/// though its queue is nearly as long as what it runs.
+/// An overloaded machine: a set that is 85 % full is left alone, from whichever side it was
+/// reached, though its queue is nearly as long as what it runs.
 #[test]
 fn a_full_set_is_enough_under_overload() {
     // the video encoder beside Parsec of data/scenarios with hints, as the simulator sees it
@@ -119,9 +119,9 @@ fn a_full_set_is_enough_under_overload() {
     }
 }
 
-/// Tasks that wait for both: the encoder's turn scalar at each system call, and wait for scalar CPUs
-/// to get at wide ones. Counted by the queues, the set seems too large at 6 cores (by its share, 7 of
-/// 12 CPUs), and is never tried at 7, which is best; 6 is 2 % below.
+/// Tasks that wait for both: the encoder's turn scalar at each system call, and wait for scalar
+/// CPUs to get at wide ones. Counted by the queues, the set seems too large at 6 cores (by its
+/// share, 7 of 12 CPUs), and is never tried at 7, which is best; 6 is 2 % below.
 #[test]
 fn a_task_that_alternates_wants_wide_cpus_in_both_queues() {
     // the same with traps

@@ -12,7 +12,8 @@ const NR_CPUS: u32 = 16;
 /// What levels 1, 2, 3 of a Gold 6130 lack with all cores active.
 const LACKS_Q10: [u32; 3] = [146, 329, 329];
 
-/// Scalar code after a section is exposed to its level as long as that is held, and no longer; raised once.
+/// Scalar code after a section is exposed to its level as long as that is held, and no longer;
+/// raised once.
 #[test]
 fn a_level_is_held_after_its_section() {
     let (mut core, mut losses) = (Exposure::default(), Losses::default());
@@ -29,8 +30,8 @@ fn a_level_is_held_after_its_section() {
     assert!(core.turns(0, 1, end_ns + 3 * LEVEL_HOLD_NS), "it has fallen");
 }
 
-/// While wide code runs, its sibling is exposed, however long ago it began; code of the same level is not,
-/// and code of a lower one loses the difference.
+/// While wide code runs, its sibling is exposed, however long ago it began; code of the same level
+/// is not, and code of a lower one loses the difference.
 #[test]
 fn siblings_are_exposed_to_the_difference() {
     let mut core = Exposure::default();
@@ -47,8 +48,8 @@ fn siblings_are_exposed_to_the_difference() {
     assert_eq!(lost(3), [0; 3]);
 }
 
-/// Sections that were not noticed expose as much as they hold, in all no more than there was; a program's
-/// number of them is bounded.
+/// Sections that were not noticed expose as much as they hold, in all no more than there was; a
+/// program's number of them is bounded.
 #[test]
 fn missed_sections_count() {
     let mut core = Exposure::default();
@@ -79,8 +80,9 @@ fn parties() {
     assert_eq!(party(&task, 0), PARTY_MIXED);
 }
 
-/// A load that loses these shares of its CPU time, in 1/1000: exposed to level 2 while all CPUs take
-/// everything, and by migrations while wide code is apart. Half of the CPU time is of either party.
+/// A load that loses these shares of its CPU time, in 1/1000: exposed to level 2 while all CPUs
+/// take everything, and by migrations while wide code is apart. Half of the CPU time is of either
+/// party.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     exposed_milli: u64,
@@ -181,8 +183,8 @@ fn sections_have_their_price() {
     assert_eq!((standby.nr_attempts, standby.why()), (0, Some(StandbyWhy::NothingLost)));
 }
 
-/// A party that is slowed is a reason to stop, whatever the other wins; so is one that is robbed of busy
-/// CPUs, unless it waits less.
+/// A party that is slowed is a reason to stop, whatever the other wins; so is one that is robbed of
+/// busy CPUs, unless it waits less.
 #[test]
 fn harms_no_party() {
     let judged = |harm: fn(&mut StandbyInput)| {
@@ -259,8 +261,8 @@ proptest! {
         }
     }
 
-    /// A load that stays as it is costs, over ten minutes, no more than a hundredth of the worse choice's
-    /// loss above the better one's.
+    /// A load that stays as it is costs, over ten minutes, no more than a hundredth of the worse
+    /// choice's loss above the better one's.
     #[test]
     fn is_near_the_better_choice(load in load()) {
         let mut standby = Standby::default();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long a task that has trapped counts as wide (policy/stay.h): never paid more than twice, whatever it does.
+//! How long a task that has trapped counts as wide (policy/stay.h): never paid more than twice,
+//! whatever it does.
 
 use policy::{Cfg, Event, FLAG_RAN_FIT, Stay, TYPE_SCALAR, TYPE_WIDE, Task, WIDE_TIMEOUT_NS};
 use proptest::prelude::*;
@@ -16,7 +17,8 @@ const CFG: Cfg = Cfg {
 
 const LEAST: u64 = Stay::LEAST_NS;
 
-/// A task on a CPU: it traps at wide code unless it counts as wide, and makes a system call after each step.
+/// A task on a CPU: it traps at wide code unless it counts as wide, and makes a system call after
+/// each step.
 struct Walk {
     task: Task,
     now_ns: u64,
@@ -56,8 +58,8 @@ impl Walk {
     }
 }
 
-/// One short section is over at its system call, or without one after the break-even time, however long it
-/// slept or waited in between.
+/// One short section is over at its system call, or without one after the break-even time, however
+/// long it slept or waited in between.
 #[test]
 fn a_short_section_is_a_short_stay() {
     let mut walk = Walk::new();
@@ -76,7 +78,8 @@ fn a_short_section_is_a_short_stay() {
     assert_eq!(task.task_type, TYPE_SCALAR as u8, "after the break-even time");
 }
 
-/// A web server's worker, 20 us of wide code in each millisecond, is wide for less than a tenth of its time.
+/// A web server's worker, 20 us of wide code in each millisecond, is wide for less than a tenth of
+/// its time.
 #[test]
 fn a_worker_is_hardly_ever_wide() {
     let mut walk = Walk::new();
@@ -144,8 +147,9 @@ fn heirs_stay_for_the_timeout() {
 }
 
 proptest! {
-    /// Whatever a task does: the scalar code of a stay is never more than that stay, and stays grow only where
-    /// the wide code came back at once. So each doubled stay follows one that ended too early.
+    /// Whatever a task does: the scalar code of a stay is never more than that stay, and stays grow
+    /// only where the wide code came back at once. So each doubled stay follows one that ended too
+    /// early.
     #[test]
     fn stays_are_paid_for(phases in prop::collection::vec((0u64..400, 1u64..4000), 1..60)) {
         let mut walk = Walk::new();

@@ -27,8 +27,8 @@ fn a_target_is_told_and_told_again() {
     assert_eq!(cpu.tell(u32::MAX, false), Some(TARGET_ONE));
 }
 
-/// Behind the last that asks, the default is told, and told again at so many ticks; then the CPU is one on which
-/// nobody has asked.
+/// Behind the last that asks, the default is told, and told again at so many ticks; then the CPU is
+/// one on which nobody has asked.
 #[test]
 fn the_default_comes_back() {
     for asked in [1, 300, TARGET_ONE] {
@@ -47,8 +47,8 @@ fn the_default_comes_back() {
 }
 
 proptest! {
-    /// Whoever takes turns there: what the governor was told last is what the last task asks for, or the default; and
-    /// it is always something that the kernel takes.
+    /// Whoever takes turns there: what the governor was told last is what the last task asks for,
+    /// or the default; and it is always something that the kernel takes.
     #[test]
     fn the_governor_knows_the_last(steps in prop::collection::vec((0u32..2000, any::<bool>()), 1..200)) {
         let (mut cpu, mut heard) = (Target::default(), TARGET_ONE);

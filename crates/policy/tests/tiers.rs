@@ -26,8 +26,8 @@ fn input(nr_wide: u32, load: Load) -> TiersInput {
     input
 }
 
-/// What tasks that never sleep show, so many of each level, on so many wide cores in these classes: a
-/// level runs on its class, and above where that is free.
+/// What tasks that never sleep show, so many of each level, on so many wide cores in these classes:
+/// a level runs on its class, and above where that is free.
 fn seen(tiers: &Tiers, tasks: [u64; 3]) -> TiersInput {
     let nr_wide = tiers.split.above[0];
     let mut free = [0; 4];
@@ -63,8 +63,8 @@ fn run(tiers: &mut Tiers, tasks: [u64; 3], periods: usize) -> Vec<(usize, [u32; 
     (0..periods).filter_map(step).collect()
 }
 
-/// Tasks that want more than there is: each level gets its share of the cores, if that is a number of
-/// whole cores or nearly so, once and for good.
+/// Tasks that want more than there is: each level gets its share of the cores, if that is a number
+/// of whole cores or nearly so, once and for good.
 #[test]
 fn shares_follow_the_demand() {
     for (nr_wide, tasks, above) in [
@@ -82,8 +82,8 @@ fn shares_follow_the_demand() {
     }
 }
 
-/// Where a level has no work, or too little for a core, or its share would lose too much by whole cores,
-/// there is one class: nobody loses CPUs to a class that has nothing to do.
+/// Where a level has no work, or too little for a core, or its share would lose too much by whole
+/// cores, there is one class: nobody loses CPUs to a class that has nothing to do.
 #[test]
 fn no_split_where_it_would_cost() {
     for (nr_wide, tasks) in [
@@ -101,8 +101,8 @@ fn no_split_where_it_would_cost() {
     }
 }
 
-/// With CPUs to spare the higher level gets its share, but CPUs that it fills to 85 % at most; what the
-/// lower level lacks by that, it finds above.
+/// With CPUs to spare the higher level gets its share, but CPUs that it fills to 85 % at most; what
+/// the lower level lacks by that, it finds above.
 #[test]
 fn room_is_left_to_the_higher_level() {
     for (below_milli, above_milli, cores) in
@@ -115,8 +115,8 @@ fn room_is_left_to_the_higher_level() {
     }
 }
 
-/// A load that changes: the higher level gets what it needs within half a second, the lower one after
-/// the hold time of a second, and a level that ends gives everything back at once.
+/// A load that changes: the higher level gets what it needs within half a second, the lower one
+/// after the hold time of a second, and a level that ends gives everything back at once.
 #[test]
 fn follows_the_load() {
     let mut tiers = Tiers::start(12);
@@ -129,8 +129,8 @@ fn follows_the_load() {
     assert!(ends.len() == 1 && ends[0].0 < 20, "{ends:?}");
 }
 
-/// A level that ends whenever there is a split, and else is there: each regret doubles the time until
-/// the next try, so that two minutes see a few.
+/// A level that ends whenever there is a split, and else is there: each regret doubles the time
+/// until the next try, so that two minutes see a few.
 #[test]
 fn regret_makes_tries_rare() {
     let mut tiers = Tiers::start(6);
@@ -164,8 +164,8 @@ fn the_wide_set_comes_first() {
 }
 
 proptest! {
-    /// Whatever comes in, every level finds a core of its class or above while there are wide cores, and
-    /// without tiers all of them are in one class.
+    /// Whatever comes in, every level finds a core of its class or above while there are wide
+    /// cores, and without tiers all of them are in one class.
     #[test]
     fn every_level_is_served(
         nr_cores in 1u32..600, threads in 1u32..3, start in 0usize..700, asked in 0u32..600,

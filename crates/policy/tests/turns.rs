@@ -61,7 +61,8 @@ fn sides_share_by_their_tasks() {
     assert_eq!(had, [300, 100, 200]);
 }
 
-/// A side that had no tasks for a while begins even with the one that has had least, and saves nothing.
+/// A side that had no tasks for a while begins even with the one that has had least, and saves
+/// nothing.
 #[test]
 fn who_comes_back_saves_nothing() {
     let mut turns = Turns::default();
@@ -109,8 +110,8 @@ fn only_turns_count() {
     assert_eq!(turns.served_ns, [SLICE_NS / 4, 0, 0], "the turn has ended");
 }
 
-/// Tasks that always go first when they may get half of a CPU that others want too, and a slice or two
-/// to begin with; on a CPU that nobody else wants they owe nothing afterwards.
+/// Tasks that always go first when they may get half of a CPU that others want too, and a slice or
+/// two to begin with; on a CPU that nobody else wants they owe nothing afterwards.
 #[test]
 fn who_goes_first_gets_half() {
     let mut turns = Turns::default();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! policy/clock.h and turns.h: no task waits longer than a bound that knows no weights, and CPU time
-//! is shared by weight all the same.
+//! policy/clock.h and turns.h: no task waits longer than a bound that knows no weights, and CPU
+//! time is shared by weight all the same.
 
 use std::collections::BTreeMap;
 
@@ -222,7 +222,8 @@ impl Machine {
     }
 }
 
-/// The stall of the first round: 30 busy tasks and one of nice 19, on one CPU. It waited for 12.8 s.
+/// The stall of the first round: 30 busy tasks and one of nice 19, on one CPU. It waited for 12.8
+/// s.
 #[test]
 fn nice_19_runs_beside_thirty() {
     for side in [SIDE_OWN, SIDE_DEFAULT, SIDE_PINNED] {
@@ -276,8 +277,8 @@ fn shares_follow_weights() {
     }
 }
 
-/// Sixteen light tasks and four heavy ones on four CPUs, as two control groups of equal weight are: half of the CPUs
-/// for either.
+/// Sixteen light tasks and four heavy ones on four CPUs, as two control groups of equal weight are:
+/// half of the CPUs for either.
 #[test]
 fn heavy_tasks_among_many_light_ones_get_their_share() {
     let mut hogs = vec![(SIDE_OWN, 6, u64::MAX); 16];
@@ -288,8 +289,8 @@ fn heavy_tasks_among_many_light_ones_get_their_share() {
     assert!((light - 0.5).abs() < 0.03, "{light}");
 }
 
-/// Six tasks of a hundredth of the weight of six others, as two control groups of weights 10 and 1000 are: each is due a
-/// two-hundredth of a CPU, which two ticks in each second exceed.
+/// Six tasks of a hundredth of the weight of six others, as two control groups of weights 10 and
+/// 1000 are: each is due a two-hundredth of a CPU, which two ticks in each second exceed.
 #[test]
 fn light_tasks_get_no_more_than_their_share() {
     let mut hogs = vec![(SIDE_OWN, 500, u64::MAX); 6];
@@ -300,8 +301,9 @@ fn light_tasks_get_no_more_than_their_share() {
     assert!((light * 101.0 - 1.0).abs() < 0.05, "{light:.4} instead of {:.4}", 1.0 / 101.0);
 }
 
-/// Tasks that all four CPUs may run count on each for a quarter: one that is bound to a CPU shares it with two of the
-/// eight others, not with all of them; and the fewer the others, the more it gets.
+/// Tasks that all four CPUs may run count on each for a quarter: one that is bound to a CPU shares
+/// it with two of the eight others, not with all of them; and the fewer the others, the more it
+/// gets.
 #[test]
 fn one_bound_to_a_cpu_shares_it_with_that_cpus_part_of_the_others() {
     for (others, due) in [(2, 2.0 / 3.0), (8, 1.0 / 3.0), (16, 0.2)] {
@@ -353,8 +355,9 @@ proptest! {
         prop_assert!((now_ns - most_ns / 8..=now_ns + most_ns).contains(&key_ns));
     }
 
-    /// Slices are shortened where the round is long, never lengthened, and never below a millisecond but where a round of
-    /// those would take more than a second; nor below a tenth of one.
+    /// Slices are shortened where the round is long, never lengthened, and never below a
+    /// millisecond but where a round of those would take more than a second; nor below a tenth of
+    /// one.
     #[test]
     fn slices_fit_the_round(slice_ns in MS..20 * MS, nr_tasks in 1u32..100_000, nr_cpus in 1u32..64) {
         let shorter_ns = policy::slice_in_round_ns(slice_ns, nr_tasks, nr_cpus);
@@ -364,8 +367,8 @@ proptest! {
         prop_assert!(shorter_ns == slice_ns || round_ns <= 250 * MS || round_ns <= WAIT_NS || shorter_ns == MS / 10);
     }
 
-    /// A run of two slices is paid for within the longest wait, if that can be: slices are shortened for it, never
-    /// below a millisecond, never lengthened.
+    /// A run of two slices is paid for within the longest wait, if that can be: slices are
+    /// shortened for it, never below a millisecond, never lengthened.
     #[test]
     fn slices_fit_the_wait(slice_ns in MS..20 * MS, weight in 1u32..10_000 * WEIGHT_UNIT, pace_q10 in 1u32..1 << 26) {
         let clock = Clock { vtime_ns: 1 << 60, pace_q10, ..Clock::default() };

@@ -7,8 +7,8 @@
 //!   0 lock   4 count   8 owner   12 nusers   16 kind   20 spins ...
 //! ```
 //!
-//! `kind` is 0 for a plain mutex and 3 for an adaptive one; types, robustness (16), priority inheritance
-//! (32) and protection (64), sharing (128) and elision (256, 512) are bits of it.
+//! `kind` is 0 for a plain mutex and 3 for an adaptive one; types, robustness (16), priority
+//! inheritance (32) and protection (64), sharing (128) and elision (256, 512) are bits of it.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute;

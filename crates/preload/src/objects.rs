@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whose an address is: the file name of the program or library whose mapping holds it.
 //!
-//! By `_dl_find_object` (glibc 2.35), which takes no lock: `dladdr` takes the loader's, and a thread that
-//! runs a constructor in `dlopen` holds that one and may wait for a mutex whose owner asks us.
+//! By `_dl_find_object` (glibc 2.35), which takes no lock: `dladdr` takes the loader's, and a
+//! thread that runs a constructor in `dlopen` holds that one and may wait for a mutex whose owner
+//! asks us.
 
 use core::ffi::{CStr, c_char, c_int, c_ulonglong, c_void};
 use core::mem::{MaybeUninit, transmute};

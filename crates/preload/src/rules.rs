@@ -9,7 +9,8 @@ use std::ops::Range;
 pub enum Strategy {
     /// As ever.
     Glibc,
-    /// All waiters look at the mutex until it is free, and give their CPU away when that takes long.
+    /// All waiters look at the mutex until it is free, and give their CPU away when that takes
+    /// long.
     Spin,
     /// They look for about as long as a wake-up takes, and then sleep in glibc.
     Block,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is known of a mutex, by its address: an open-addressing table without locks.
 //!
-//! A slot belongs to one address for good: two mutexes that shared a queue could wait for each other (A, at
-//! the queue's head for one, waits for B, which queues for the other after A). An address that is used for
-//! another mutex later finds its queue empty. When the table is full, mutexes that have no slot stay glibc's.
+//! A slot belongs to one address for good: two mutexes that shared a queue could wait for each
+//! other (A, at the queue's head for one, waits for B, which queues for the other after A). An
+//! address that is used for another mutex later finds its queue empty. When the table is full,
+//! mutexes that have no slot stay glibc's.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
@@ -11,7 +12,8 @@ use locks::{Block, Mcs, Spin};
 
 use crate::rules::Strategy;
 
-/// Mutexes that can have a strategy. Some 100 bytes to 400 bytes each, of memory that is touched when used.
+/// Mutexes that can have a strategy. Some 100 bytes to 400 bytes each, of memory that is touched
+/// when used.
 pub const SLOTS: usize = 4096;
 /// Slots that are looked at for an address.
 const PROBES: usize = 16;

@@ -7,11 +7,11 @@
 //! Idea:
 //! 1. Only repetitions count that began in the quiet bin of their number of active CPUs
 //!    (`stats::quiet_khz`) and whose clock was calm before the block.
-//! 2. An effect is visible if most of them show it: interrupts come at random times, so a gap at the
-//!    same place in more than half of the repetitions is a halt. Its size is the median of all of
-//!    them, with an interval from order statistics.
-//! 3. The relax time is computed only if the clock fell at all. It is given since the last and since the
-//!    first wide instruction; blocks of two lengths show which one the hardware uses.
+//! 2. An effect is visible if most of them show it: interrupts come at random times, so a gap at
+//!    the same place in more than half of the repetitions is a halt. Its size is the median of all
+//!    of them, with an interval from order statistics.
+//! 3. The relax time is computed only if the clock fell at all. It is given since the last and
+//!    since the first wide instruction; blocks of two lengths show which one the hardware uses.
 //!
 //! "Not visible" is an answer, and says why.
 //!
@@ -179,8 +179,8 @@ fn start(row: &mut Row, all: &[&Repetition]) {
     }
 }
 
-/// The start of any block is a little slow, because its code is not in the caches. What scalar code shows, and what
-/// costs no more than that, is no effect of wide code.
+/// The start of any block is a little slow, because its code is not in the caches. What scalar code
+/// shows, and what costs no more than that, is no effect of wide code.
 fn take_off_scalar_start(rows: &mut [Row]) {
     let is_scalar = |row: &Row| row.cell.kernel == "scalar";
     let of_scalar = rows.iter().filter(|row| is_scalar(row));

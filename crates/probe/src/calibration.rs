@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The frequency meter: which chains can be trusted, what reading the counter costs, how fast it runs.
+//! The frequency meter: which chains can be trusted, what reading the counter costs, how fast it
+//! runs.
 //!
-//! Problem: a chain shows the clock if it takes as many cycles as one believes. A core that folds an
-//! addition at rename, or a hypervisor that traps RDTSC, makes nonsense of it without a sign.
+//! Problem: a chain shows the clock if it takes as many cycles as one believes. A core that folds
+//! an addition at rename, or a hypervisor that traps RDTSC, makes nonsense of it without a sign.
 //!
 //! Idea:
 //! - The counter's frequency comes from the kernel's raw monotonic clock over 50 ms.
@@ -64,8 +65,8 @@ pub(crate) fn tsc() -> u64 {
 }
 
 impl Calibration {
-    /// Calibrates on the CPU that runs the caller, which must not be moved meanwhile. Again, if chains
-    /// disagree: on a busy machine the clock may have moved between two of them.
+    /// Calibrates on the CPU that runs the caller, which must not be moved meanwhile. Again, if
+    /// chains disagree: on a busy machine the clock may have moved between two of them.
     pub fn measure() -> Result<Calibration, ProbeError> {
         let again = (1..ATTEMPTS).map(|_| Calibration::attempt()).find(Result::is_ok);
         again.unwrap_or_else(Calibration::attempt)
@@ -196,14 +197,14 @@ fn raw_clock_ns() -> u64 {
 /// calm: no gap fell into them.
 const CALM_FRAC: f64 = 0.005;
 
-/// Rounds of the chain that is timed: 1 to 3 us. A loop of a random length ends with a misprediction
-/// that a slice's loop, which always has the same length, does not have; in a shorter chain that would
-/// be most of the error.
+/// Rounds of the chain that is timed: 1 to 3 us. A loop of a random length ends with a
+/// misprediction that a slice's loop, which always has the same length, does not have; in a shorter
+/// chain that would be most of the error.
 const ROUNDS: std::ops::Range<u64> = 60..180;
 
-/// By how much the meter is wrong about chains of known length, as a share, over calm trials: a chain
-/// of another kind and of a random length is timed between two meter slices, and its cycles are
-/// computed from the clock they show. Fewer values than trials on a machine that is not quiet.
+/// By how much the meter is wrong about chains of known length, as a share, over calm trials: a
+/// chain of another kind and of a random length is timed between two meter slices, and its cycles
+/// are computed from the clock they show. Fewer values than trials on a machine that is not quiet.
 pub fn meter_error(calibration: &Calibration, trials: usize, seed: u64) -> Vec<f64> {
     let mut random = fastrand::Rng::with_seed(seed);
     let others: Vec<(&Candidate, &Chain)> = CANDIDATES

@@ -4,17 +4,18 @@
 //! Problem: whatever drifts (temperature, neighbours) becomes an effect of the instruction class if
 //! classes are measured one after the other.
 //!
-//! Idea: rounds. Each round measures every open cell once with a short and once with a long block, in
-//! an order drawn anew from the seed. Every few rounds the intervals of each cell are looked at; a
-//! cell whose clock and relax time are known well enough is closed, and the time goes to the others.
+//! Idea: rounds. Each round measures every open cell once with a short and once with a long block,
+//! in an order drawn anew from the seed. Every few rounds the intervals of each cell are looked at;
+//! a cell whose clock and relax time are known well enough is closed, and the time goes to the
+//! others.
 //!
-//! How long a halt was depends on where in its slice it fell (`series.rs`). Slices begin a share of a slice later each
-//! time, and the shares of few repetitions already are spread evenly: multiples of the golden ratio's fraction,
-//! from a place that the seed draws. (Half of sixteen shares drawn at random lay within a fifth of a slice, and the
-//! halt came out 5 % short.)
+//! How long a halt was depends on where in its slice it fell (`series.rs`). Slices begin a share of
+//! a slice later each time, and the shares of few repetitions already are spread evenly: multiples
+//! of the golden ratio's fraction, from a place that the seed draws. (Half of sixteen shares drawn
+//! at random lay within a fifth of a slice, and the halt came out 5 % short.)
 //!
-//! Limits: looking often at an interval and stopping when it is narrow makes it a little too narrow;
-//! with some dozens of repetitions per cell that is below a tenth of it.
+//! Limits: looking often at an interval and stopping when it is narrow makes it a little too
+//! narrow; with some dozens of repetitions per cell that is below a tenth of it.
 
 use std::collections::BTreeSet;
 
@@ -27,8 +28,8 @@ use crate::rig::{Machine, Order, ProbeError};
 
 /// Clock before the block, ns.
 const PRE_NS: f64 = 100_000.0;
-/// Lengths of the block, ns: long enough to settle (AMX takes 200 us, own measurements), different enough to
-/// show what the relax time is counted from.
+/// Lengths of the block, ns: long enough to settle (AMX takes 200 us, own measurements), different
+/// enough to show what the relax time is counted from.
 const BLOCKS_NS: [f64; 2] = [500_000.0, 1_200_000.0];
 /// How long the clock is watched after a block, ns: the longest relax time that is known is 4.03 ms
 /// (own measurements), Intel's manual says 2 ms.
@@ -37,8 +38,9 @@ const POST_NS: f64 = 5_500_000.0;
 const ROUNDS: usize = 8;
 /// Rounds after which more would hardly narrow an interval.
 const MAX_ROUNDS: usize = 400;
-/// The fraction of the golden ratio: any number of its multiples, modulo 1, leave gaps of three sizes at most, all of
-/// them below 2.62 divided by that number (the three-gap theorem; Knuth, TAOCP 3, 6.4).
+/// The fraction of the golden ratio: any number of its multiples, modulo 1, leave gaps of three
+/// sizes at most, all of them below 2.62 divided by that number (the three-gap theorem; Knuth,
+/// TAOCP 3, 6.4).
 const GOLDEN_FRAC: f64 = 0.618_033_988_749_894_9;
 /// Narrow enough: half the width of the interval of the settled clock.
 const CLOCK_FRAC: f64 = 0.003;
@@ -191,8 +193,8 @@ fn is_narrow(row: &Row) -> bool {
 mod tests {
     use super::*;
 
-    /// After any number of rounds slices have begun everywhere: no gap between two shares is much larger than others,
-    /// and half of the shares are on either side of the middle.
+    /// After any number of rounds slices have begun everywhere: no gap between two shares is much
+    /// larger than others, and half of the shares are on either side of the middle.
     #[test]
     fn shares_are_spread_evenly() {
         for (seed, rounds) in (0..100).zip([3, 4, 5, 8, 13, 40, 400].into_iter().cycle()) {

@@ -2,10 +2,10 @@
 //! Dependency chains: code that takes a known number of cycles at any clock.
 //!
 //! Each instruction waits for the result of the one before, so n of them take n times the latency,
-//! whatever else the core could do. The latency of `add r,r`, `ror` and `imul` has been 1, 1 and 3 cycles
-//! on all of Intel's cores since Nehalem and AMD's since Zen (Fog, instruction tables); a load that
-//! feeds its own address takes 4 or 5 from the first-level cache, so that one is calibrated to the
-//! nearest integer and only its distance from it is a check.
+//! whatever else the core could do. The latency of `add r,r`, `ror` and `imul` has been 1, 1 and 3
+//! cycles on all of Intel's cores since Nehalem and AMD's since Zen (Fog, instruction tables); a
+//! load that feeds its own address takes 4 or 5 from the first-level cache, so that one is
+//! calibrated to the nearest integer and only its distance from it is a check.
 //!
 //! `add $1,r` is among them to be thrown out: cores that fold it at rename run 17 of them per ns
 //! (own measurements). A core may shorten any chain by such a trick, which is why three must agree.
@@ -13,8 +13,9 @@
 use std::arch::asm;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Cycles of a round of the chain that the meter uses. Long next to the two instructions that count rounds, which a core
-/// without superscalar execution (an emulated one) does not hide: there the clock comes out 2 % low.
+/// Cycles of a round of the chain that the meter uses. Long next to the two instructions that count
+/// rounds, which a core without superscalar execution (an emulated one) does not hide: there the
+/// clock comes out 2 % low.
 pub(crate) const METER_ROUND: u32 = 100;
 
 /// Runs rounds of a chain.

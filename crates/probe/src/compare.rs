@@ -2,22 +2,22 @@
 //! Two groups of runs: are they different, by how much, and if there is no verdict, how many runs
 //! are needed for one.
 //!
-//! Problem: run times have long tails, and ten runs are many. A test that takes them for normal finds
-//! differences between a program and itself.
+//! Problem: run times have long tails, and ten runs are many. A test that takes them for normal
+//! finds differences between a program and itself.
 //!
-//! Idea: the rank-sum test of Wilcoxon, Mann and Whitney with its exact distribution, and the interval
-//! of Hodges and Lehmann that belongs to it: of all ratios b/a between the two groups, the median is
-//! the effect, and those of rank k from either end enclose it. k comes from the null distribution of
-//! U, the number of pairs with b < a, counted by Mann and Whitney's recurrence
+//! Idea: the rank-sum test of Wilcoxon, Mann and Whitney with its exact distribution, and the
+//! interval of Hodges and Lehmann that belongs to it: of all ratios b/a between the two groups, the
+//! median is the effect, and those of rank k from either end enclose it. k comes from the null
+//! distribution of U, the number of pairs with b < a, counted by Mann and Whitney's recurrence
 //!
 //! ```text
 //!   N(u; n, m) = N(u - m; n - 1, m) + N(u; n, m - 1)      P(U <= k - 1) <= 2.5 %
 //! ```
 //!
-//! With more than 100 runs of either kind the counts would leave the range of a double (C(1030, 515) is
-//! 10^308), and the normal approximation that Mann and Whitney give for large groups has the same result:
-//! z = 1.96 standard deviations below the mean of U, with half a step because it is an integer. At 100
-//! runs of each kind both give the same k.
+//! With more than 100 runs of either kind the counts would leave the range of a double (C(1030,
+//! 515) is 10^308), and the normal approximation that Mann and Whitney give for large groups has
+//! the same result: z = 1.96 standard deviations below the mean of U, with half a step because it
+//! is an integer. At 100 runs of each kind both give the same k.
 //!
 //! ```text
 //!   k = floor(n m / 2 - z sqrt(n m (n + m + 1) / 12) + 1/2)
@@ -28,8 +28,8 @@
 //! inside of the margin is no difference that matters. Anything else is not enough runs: the width
 //! falls with the square root of their number.
 //!
-//! Limits: runs must be independent (random order, nothing kept between them), and their number fixed
-//! before: who looks and runs on until it is different will find a difference.
+//! Limits: runs must be independent (random order, nothing kept between them), and their number
+//! fixed before: who looks and runs on until it is different will find a difference.
 
 /// Runs of each kind with which an exact interval of 95 % exists: 1 / C(8, 4) is 1.4 %.
 pub const LEAST_RUNS: usize = 4;
@@ -72,8 +72,8 @@ pub enum Verdict {
     },
 }
 
-/// How to compare two groups of these sizes. The rank depends on nothing else, so that several values of
-/// the same runs share it.
+/// How to compare two groups of these sizes. The rank depends on nothing else, so that several
+/// values of the same runs share it.
 #[derive(Clone, Copy, Debug)]
 pub struct RankTest {
     sizes: (usize, usize),
@@ -160,9 +160,9 @@ fn normal_rank(n: usize, m: usize) -> Option<usize> {
     (rank >= 1.0).then_some(rank as usize)
 }
 
-/// How many orders of n and m values have each U, 0 to n*m. By adding one value at a time: with i of
-/// the first kind and j of the second, the largest is either of the first kind, and larger than all j
-/// of the second, or it is of the second.
+/// How many orders of n and m values have each U, 0 to n*m. By adding one value at a time: with i
+/// of the first kind and j of the second, the largest is either of the first kind, and larger than
+/// all j of the second, or it is of the second.
 fn counts(n: usize, m: usize) -> Vec<f64> {
     // table[j]: counts for the current i and j.
     let mut table: Vec<Vec<f64>> = vec![vec![1.0]; m + 1];
@@ -200,8 +200,8 @@ mod tests {
         assert_eq!(exact_rank(3, 3), None);
     }
 
-    /// Where the exact distribution ends, the normal one takes over without a step; with unequal groups
-    /// it is at most one rank of thousands off, to the careful side.
+    /// Where the exact distribution ends, the normal one takes over without a step; with unequal
+    /// groups it is at most one rank of thousands off, to the careful side.
     #[test]
     fn the_normal_approximation_continues_it() {
         assert_eq!(exact_rank(100, 100), normal_rank(100, 100));
@@ -251,7 +251,8 @@ mod tests {
         }
     }
 
-    /// A gain of 5 % is found with twenty runs in nearly all cases, and its interval holds it in 95 %.
+    /// A gain of 5 % is found with twenty runs in nearly all cases, and its interval holds it in 95
+    /// %.
     #[test]
     fn a_gain_is_found() {
         let mut random = fastrand::Rng::with_seed(8);
@@ -269,8 +270,8 @@ mod tests {
         assert_eq!(compare(&a, &b, false, 0.01).unwrap().verdict, Verdict::Better);
     }
 
-    /// Without a verdict it says how many runs would give one, more than there are; what is the same within
-    /// the margin says so; too few runs and values that are no times give nothing.
+    /// Without a verdict it says how many runs would give one, more than there are; what is the
+    /// same within the margin says so; too few runs and values that are no times give nothing.
     #[test]
     fn honest_answers() {
         let spread = [10.0, 12.0, 9.0, 14.0, 10.5, 9.2, 13.0, 11.0];

@@ -3,7 +3,8 @@
 //!
 //! Each is a loop that does nothing else: 14 independent instructions on registers when dense, or
 //! one of them in so many with independent scalar additions between. Operands are 1.0000001 (or
-//! random bits), never denormal. Memory is touched by scatter alone, always in the first-level cache.
+//! random bits), never denormal. Memory is touched by scatter alone, always in the first-level
+//! cache.
 //!
 //! A kernel is there if CPUID has its features and XCR0 its registers; family and model are never
 //! asked (virtual machines falsify them).
@@ -64,9 +65,9 @@ pub struct Kernel {
     pub is_state: bool,
 }
 
-/// Densities: one instruction under test in so many. Dense, then about 1.5, 0.4 and 0.08 per
-/// cycle on a core that dispatches six: either side of the thresholds that Downs 2020 and our own measurements
-/// know (0.5 and 1.4 per cycle).
+/// Densities: one instruction under test in so many. Dense, then about 1.5, 0.4 and 0.08 per cycle
+/// on a core that dispatches six: either side of the thresholds that Downs 2020 and our own
+/// measurements know (0.5 and 1.4 per cycle).
 pub const DENSITIES: [u32; 4] = [1, 4, 16, 80];
 
 /// Instructions under test in a round of the dense loop.

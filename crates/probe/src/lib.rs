@@ -8,9 +8,9 @@
 //!     Simulated         when enough  Traces
 //! ```
 //!
-//! [`Live`] needs nothing but time: the clock is metered by dependency chains against the time stamp
-//! counter (`chain.rs`, `calibration.rs`). [`Simulated`] is `machine`'s licence with noise, whose truth is
-//! known. A recording analysed again gives the same report.
+//! [`Live`] needs nothing but time: the clock is metered by dependency chains against the time
+//! stamp counter (`chain.rs`, `calibration.rs`). [`Simulated`] is `machine`'s licence with noise,
+//! whose truth is known. A recording analysed again gives the same report.
 
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("licence levels are x86-64's; so are the kernels of this crate");

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! This CPU.
 //!
-//! The probe's thread is bound to one CPU, so that its counter and clock are one core's; partners on
-//! other CPUs spin on scalar code to make their cores active. All bindings are this process's own and
-//! end with it.
+//! The probe's thread is bound to one CPU, so that its counter and clock are one core's; partners
+//! on other CPUs spin on scalar code to make their cores active. All bindings are this process's
+//! own and end with it.
 //!
-//! Limits: the partners' cores are not the only active ones of the package; whether two CPUs share a
-//! core is as the kernel says, which in a virtual machine may be wrong.
+//! Limits: the partners' cores are not the only active ones of the package; whether two CPUs share
+//! a core is as the kernel says, which in a virtual machine may be wrong.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -200,7 +200,8 @@ pub(crate) unsafe fn prepare(kernel: &Kernel) {
         "amx" => unsafe { load_tiles() },
         "dirty-upper" => {
             let value = 1.000_000_1f64;
-            // SAFETY: upheld by the caller; reads one local, writes vector registers that are named.
+            // SAFETY: upheld by the caller; reads one local, writes vector registers that are
+            // named.
             unsafe {
                 asm!(
                     ".irp i,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
@@ -280,7 +281,8 @@ unsafe fn load_tiles() {
     }
 }
 
-/// Asks the kernel to let this process use tiles (arch_prctl(2), ARCH_REQ_XCOMP_PERM for XTILEDATA).
+/// Asks the kernel to let this process use tiles (arch_prctl(2), ARCH_REQ_XCOMP_PERM for
+/// XTILEDATA).
 pub(crate) fn permit_amx() -> std::io::Result<()> {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
     const XFEATURE_XTILEDATA: libc::c_long = 18;

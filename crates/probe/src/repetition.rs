@@ -11,8 +11,8 @@
 //! kernel. The throttle's fraction is per cycle: the clock is still the high one then.
 //!
 //! What the start cost is the time by which the block's beginning took longer than settled code
-//! (DIM 4.1 measures the same by running the same code twice): each payload slice and the meter slice
-//! after it count with what the payload did not do, gaps count completely.
+//! (DIM 4.1 measures the same by running the same code twice): each payload slice and the meter
+//! slice after it count with what the payload did not do, gaps count completely.
 //!
 //! Limits: a repetition is one draw; what is an effect and what an interrupt is decided over many
 //! (`analysis.rs`).
@@ -34,8 +34,9 @@ const LONGEST_THROTTLE_NS: f64 = 60_000.0;
 const LONGEST_HALT_NS: f64 = 100_000.0;
 /// Rates closer to the settled one than this are the settled one.
 const RATE_STEP: f64 = 0.04;
-/// Rates of dispatch closer than this are one throttle, which begins a little slower, because the block's code is not
-/// in the caches. The known throttles dispatch a quarter to 0.4; what follows on Sapphire Rapids is 0.88 (own measurements).
+/// Rates of dispatch closer than this are one throttle, which begins a little slower, because the
+/// block's code is not in the caches. The known throttles dispatch a quarter to 0.4; what follows
+/// on Sapphire Rapids is 0.88 (own measurements).
 const THROTTLE_STEP: f64 = 0.1;
 /// Clocks closer than this are one: bins are 100 MHz, readings good to 10 MHz (own measurements).
 pub(crate) const CLOCK_STEP_KHZ: f64 = 30_000.0;
@@ -172,8 +173,8 @@ impl Repetition {
         }) else {
             return;
         };
-        // The clock rose somewhere between the last slice that was slow and the first that was fast;
-        // if the core was halted, that is a gap between them, and it began there.
+        // The clock rose somewhere between the last slice that was slow and the first that was
+        // fast; if the core was halted, that is a gap between them, and it began there.
         let (low, high) = (timed[rise[0].to - 1].0, timed[rise[1].from].0);
         let low_end_ns = low.at_ns + low.ns;
         let gaps = post.iter().filter(|one| {
@@ -187,8 +188,8 @@ impl Repetition {
     }
 }
 
-/// The throttle among the slow parts at the start: the first of them and those after it of about its rate, at the
-/// rate of the longest.
+/// The throttle among the slow parts at the start: the first of them and those after it of about
+/// its rate, at the rate of the longest.
 fn throttle(slow: &[Segment]) -> Option<Segment> {
     let first = slow.first()?;
     let is_same = |part: &&Segment| (part.level - first.level).abs() < THROTTLE_STEP;

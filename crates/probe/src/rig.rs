@@ -2,8 +2,8 @@
 //! What the probe measures on: this CPU, or a simulated one.
 //!
 //! Everything above this trait (the order of the repetitions, when they are enough, the statistics)
-//! works on recorded [`Trace`]s, so it is tested on CPUs whose truth is known, and a recording gives
-//! the same report again.
+//! works on recorded [`Trace`]s, so it is tested on CPUs whose truth is known, and a recording
+//! gives the same report again.
 
 use report::probe::raw::{Cell, Header, Layout, Phase, Run, Trace};
 
@@ -12,8 +12,8 @@ use report::probe::raw::{Cell, Header, Layout, Phase, Run, Trace};
 const PAYLOAD_NS: f64 = 240.0;
 /// How long a meter slice in the block takes, ns: the clock in the block is a median over hundreds.
 const BLOCK_METER_NS: f64 = 80.0;
-/// In the last part of the block slices are so many times as long: from two lengths follows what each
-/// slice takes in addition to its work (`series.rs`).
+/// In the last part of the block slices are so many times as long: from two lengths follows what
+/// each slice takes in addition to its work (`series.rs`).
 const LONGER: f64 = 3.0;
 /// That part, as a share of the block: half of what counts as settled (`repetition.rs`).
 const LONGER_SHARE: f64 = 1.0 / 6.0;
@@ -35,8 +35,9 @@ pub struct Order {
     pub block_ns: f64,
     /// Scalar code after, ns.
     pub post_ns: f64,
-    /// Length of the first slice of the block and of the first after it, as a share of a slice, 0..=1. Another one
-    /// each time, so that an effect at a fixed time falls into slices everywhere.
+    /// Length of the first slice of the block and of the first after it, as a share of a slice,
+    /// 0..=1. Another one each time, so that an effect at a fixed time falls into slices
+    /// everywhere.
     pub dither_frac: f64,
 }
 

@@ -13,9 +13,9 @@
 //!   gap      if time - larger of the two > GAP_NS      excess = time - expected
 //! ```
 //!
-//! A slice in the block takes a little more than its work: after a payload slice the chain begins late (some
-//! 10 ns of a slice of 80, seen on Sapphire Rapids), and would show a clock that is 10 % low. The
-//! block ends with slices of another length, and of two lengths at one rate
+//! A slice in the block takes a little more than its work: after a payload slice the chain begins
+//! late (some 10 ns of a slice of 80, seen on Sapphire Rapids), and would show a clock that is 10 %
+//! low. The block ends with slices of another length, and of two lengths at one rate
 //!
 //! ```text
 //!   time = delay + work / rate      delay = short time - short work * (long time - short time) / (long work - short work)
@@ -23,15 +23,15 @@
 //!
 //! the delay follows; it is taken off each slice of its kind in the block.
 //!
-//! A counter may advance in steps that are an eighth of a short slice (`stats.rs`), so a rate is that of many slices:
-//! all their work over all their time.
+//! A counter may advance in steps that are an eighth of a short slice (`stats.rs`), so a rate is
+//! that of many slices: all their work over all their time.
 
 use report::probe::raw::{Header, Phase, Trace, Work};
 
 use crate::stats::{COUNTER_REACH_NS, median, reach};
 
-/// Shortest gap, ns: half of the shortest halt that is known (1.1 us, own measurements), and above what the
-/// reading of the counter varies by.
+/// Shortest gap, ns: half of the shortest halt that is known (1.1 us, own measurements), and above
+/// what the reading of the counter varies by.
 const GAP_NS: f64 = 500.0;
 
 /// Slices of either length below which no delay is reported: its error is that of two medians.
@@ -67,8 +67,8 @@ impl Slice {
     }
 }
 
-/// Amount of work per ns over slices of one kind, of whatever lengths; gaps and outliers do not count. `None` of
-/// nothing.
+/// Amount of work per ns over slices of one kind, of whatever lengths; gaps and outliers do not
+/// count. `None` of nothing.
 pub(crate) fn rate<'a>(slices: impl IntoIterator<Item = &'a Slice>) -> Option<f64> {
     let known = slices.into_iter().filter_map(|one| Some((one.per_ns()? * one.ns, one.ns)));
     let known: Vec<(f64, f64)> = known.collect();
@@ -111,8 +111,8 @@ pub(crate) fn slices(header: &Header, trace: &Trace) -> Vec<Slice> {
     slices
 }
 
-/// What slices of one kind take in addition to their work; `None` if they do not end with longer ones, or with
-/// too few.
+/// What slices of one kind take in addition to their work; `None` if they do not end with longer
+/// ones, or with too few.
 fn delay_ns(slices: &[Slice], places: &[usize]) -> Option<f64> {
     let work = |at: &usize| match slices[*at].work {
         Work::Payload(n) | Work::Meter(n) => n,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A CPU whose parameters are known: the licence of `machine`, with noise, as an implementation of the probe's trait.
+//! A CPU whose parameters are known: the licence of `machine`, with noise, as an implementation of
+//! the probe's trait.
 //!
 //! Problem: on a real machine it is unknown what the probe should have found. So its accuracy
 //! cannot be checked there.
@@ -7,8 +8,8 @@
 //! Idea: the same slices are executed by [`machine::CoreLicense`] on the platform of a CPU model. A
 //! payload slice asks for the level that the model's rules give its kernel; work is done at the
 //! clock of the granted level, at a fraction of the rate while throttled, not at all while halted.
-//! Then noise as it was seen on a shared machine (own measurements): jitter of the readings, interrupts,
-//! neighbours that take the clock down for tens of milliseconds, rare long gaps.
+//! Then noise as it was seen on a shared machine (own measurements): jitter of the readings,
+//! interrupts, neighbours that take the clock down for tens of milliseconds, rare long gaps.
 //!
 //! Limits: no frequency below the turbo table but by neighbours; rates per cycle of the kernels are
 //! round numbers; a slice's jitter is bounded.

@@ -4,13 +4,14 @@
 //! Problem: repetitions on a machine that others use have outliers (an interrupt, a neighbour) on
 //! one side. A mean and its standard error describe none of it.
 //!
-//! Idea: medians. Their interval comes from order statistics: of n values, the number below the true
-//! median is binomial with p = 1/2, whatever the distribution; so the values of rank k and n+1-k
-//! enclose it with a probability that depends on n and k alone. k is the largest with at least 95 %.
+//! Idea: medians. Their interval comes from order statistics: of n values, the number below the
+//! true median is binomial with p = 1/2, whatever the distribution; so the values of rank k and
+//! n+1-k enclose it with a probability that depends on n and k alone. k is the largest with at
+//! least 95 %.
 //!
-//! Readings of a counter that advances in steps are another matter: the median of them is one of the steps,
-//! and two medians differ by a step or by nothing. What they are off by is as likely up as down, so their mean
-//! is right; of those near the median, because of the outliers.
+//! Readings of a counter that advances in steps are another matter: the median of them is one of
+//! the steps, and two medians differ by a step or by nothing. What they are off by is as likely up
+//! as down, so their mean is right; of those near the median, because of the outliers.
 //!
 //! Limits: below 6 values no two of them enclose the median so surely; then the interval is that of
 //! all values and says less than 95 %. Values are taken as independent of each other.
@@ -23,18 +24,18 @@ const CONFIDENCE: f64 = 0.95;
 /// Width of a bin of the clock: Intel's CPUs change it in steps of 100 MHz.
 pub(crate) const BIN_KHZ: f64 = 100_000.0;
 
-/// Smallest share of repetitions that a bin must have to be a regime of its own. Less, and where the
-/// clock never settles the fastest stragglers would be called quiet.
+/// Smallest share of repetitions that a bin must have to be a regime of its own. Less, and where
+/// the clock never settles the fastest stragglers would be called quiet.
 const REGIME_FRAC: f64 = 0.25;
 
-/// The coarsest steps in which a time stamp counter was seen to advance, ns: 26 ticks at 2.6 GHz, on an AMD EPYC
-/// of family 25, model 17.
+/// The coarsest steps in which a time stamp counter was seen to advance, ns: 26 ticks at 2.6 GHz,
+/// on an AMD EPYC of family 25, model 17.
 pub(crate) const COUNTER_STEP_NS: f64 = 10.0;
-/// A difference of two readings is off by less than a step; a sum of three, as in the meter's calibration, by less
-/// than three.
+/// A difference of two readings is off by less than a step; a sum of three, as in the meter's
+/// calibration, by less than three.
 pub(crate) const COUNTER_REACH_NS: f64 = 3.0 * COUNTER_STEP_NS;
-/// What is farther from the median than so many times what half of the values are is an outlier: of a normal
-/// distribution one value in 23.
+/// What is farther from the median than so many times what half of the values are is an outlier: of
+/// a normal distribution one value in 23.
 const REACH: f64 = 3.0;
 
 /// The median; `None` of nothing.
@@ -52,8 +53,8 @@ pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     Some(low + (high - low) * at.fract())
 }
 
-/// How far from its median a value may lie, given how far they all do. At least `least`: where most readings are the
-/// same step, those that are another one are no outliers.
+/// How far from its median a value may lie, given how far they all do. At least `least`: where most
+/// readings are the same step, those that are another one are no outliers.
 pub(crate) fn reach(distances: &[f64], least: f64) -> f64 {
     median(distances).map_or(least, |distance| (REACH * distance).max(least))
 }
@@ -95,8 +96,8 @@ fn ranks(n: usize) -> (usize, usize) {
     (low, n - 1 - low)
 }
 
-/// Where the quiet regime's clock lies: the fastest bin that holds a quarter of the values. The clock
-/// falls when neighbours work, it does not rise. `None` of nothing.
+/// Where the quiet regime's clock lies: the fastest bin that holds a quarter of the values. The
+/// clock falls when neighbours work, it does not rise. `None` of nothing.
 pub fn quiet_khz(clocks_khz: &[f64]) -> Option<f64> {
     let enough = (clocks_khz.len() as f64 * REGIME_FRAC).ceil() as usize;
     let mut sorted = clocks_khz.to_vec();
@@ -153,8 +154,8 @@ mod tests {
         assert!((935..=995).contains(&held), "{held} of 1000");
     }
 
-    /// Readings in steps of 26, however many are the one step or the other, with outliers: the mean of those near the
-    /// median lies where the truth does between them.
+    /// Readings in steps of 26, however many are the one step or the other, with outliers: the mean
+    /// of those near the median lies where the truth does between them.
     #[test]
     fn the_mean_sees_between_steps() {
         for upper in [0, 1, 10, 45, 60, 90, 99, 100] {

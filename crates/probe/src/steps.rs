@@ -16,8 +16,8 @@
 //! sigma comes from differences of neighbours (their median over 0.6745 * sqrt 2), which a step
 //! hardly touches. T is 6: of several thousand places the best by chance reaches about 4.
 //!
-//! Outliers are taken out first by a running median, which leaves steps where they are; sigma is that
-//! of the values before it.
+//! Outliers are taken out first by a running median, which leaves steps where they are; sigma is
+//! that of the values before it.
 //!
 //! Limits: ramps become stairs; a level of fewer than three values is taken for an outlier.
 
@@ -104,8 +104,8 @@ mod tests {
         levels.iter().flat_map(of).map(|level| level + sigma * normal()).collect()
     }
 
-    /// A throttle, a middle level and the full one, as our own measurements have them: each edge within two
-    /// places, in 200 of 200 noisy series.
+    /// A throttle, a middle level and the full one, as our own measurements have them: each edge
+    /// within two places, in 200 of 200 noisy series.
     #[test]
     fn three_levels_are_found() {
         let mut random = fastrand::Rng::with_seed(3);

@@ -3,11 +3,12 @@
 //!
 //! Problem: if all chains were wrong by the same factor, nothing would show it.
 //!
-//! Idea: if something else counts cycles, both measure the same span of the meter's chain, some times; the median of
-//! their ratio is reported. The counter is not used otherwise: the meter works without one.
+//! Idea: if something else counts cycles, both measure the same span of the meter's chain, some
+//! times; the median of their ratio is reported. The counter is not used otherwise: the meter works
+//! without one.
 //!
-//! Limits: a span in which the thread is interrupted shows the chain too slow, so spans are short against the
-//! time between interrupts, and the median is of many.
+//! Limits: a span in which the thread is interrupted shows the chain too slow, so spans are short
+//! against the time between interrupts, and the median is of many.
 
 use std::io;
 
@@ -59,7 +60,8 @@ fn registers(calibration: &Calibration, cpu: usize) -> Witness {
     witness("APERF/MPERF", watched, why_no_registers)
 }
 
-/// Clocks in kHz by a witness and by the chain, from the span whose ratio of them is the median one.
+/// Clocks in kHz by a witness and by the chain, from the span whose ratio of them is the median
+/// one.
 fn watch<R>(
     calibration: &Calibration,
     span_ns: f64,
@@ -113,8 +115,8 @@ mod tests {
         Calibration { tsc_khz: 1e6, overhead_ticks: 0.0, cycles_per_ns: 1.0, chains: Vec::new() }
     }
 
-    /// A counter that goes on by so much in each span shows that clock; one that does not advance, or that cannot be
-    /// read, is no witness.
+    /// A counter that goes on by so much in each span shows that clock; one that does not advance,
+    /// or that cannot be read, is no witness.
     #[test]
     fn counts_become_clocks() {
         let mut count = 0;

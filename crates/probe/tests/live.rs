@@ -16,7 +16,8 @@ fn described(cpuid: &str) -> Recorded {
     Recorded::parse("", cpuid).unwrap()
 }
 
-/// Without an invariant counter nothing can be measured; it is refused before the thread is bound to a CPU.
+/// Without an invariant counter nothing can be measured; it is refused before the thread is bound
+/// to a CPU.
 #[test]
 fn without_an_invariant_counter_it_fails() {
     let tid = hw::task::own_tid();
@@ -26,8 +27,8 @@ fn without_an_invariant_counter_it_fails() {
     assert_eq!(hw::task::get_affinity(tid).unwrap(), before);
 }
 
-/// Of a CPU that says that it has no AVX-512, kernels of 512 bits are left out with the reason, and not executed
-/// when they are ordered all the same; the others are there.
+/// Of a CPU that says that it has no AVX-512, kernels of 512 bits are left out with the reason, and
+/// not executed when they are ordered all the same; the others are there.
 #[test]
 fn kernels_that_are_not_there_are_skipped() {
     let mut machine = match Live::new(&described(&format!("{AVX2}{INVARIANT}"))) {

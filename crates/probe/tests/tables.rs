@@ -36,12 +36,12 @@ fn off_pct(found: f64, truth: f64) -> f64 {
     100.0 * (found / truth - 1.0).abs()
 }
 
-/// A shared machine as that of docs/experiments/web-bursts.md: its counter advances in steps of 10 ns, an eighth of the
-/// block's shorter slices, and the first microsecond of each block is slow.
+/// A shared machine as that of docs/experiments/web-bursts.md: its counter advances in steps of 10
+/// ns, an eighth of the block's shorter slices, and the first microsecond of each block is slow.
 const COARSE: Noise = Noise { counter_step_ns: 10.0, cold_ns: 1_200.0, ..Noise::SHARED };
 
-/// Every CPU file, one and all cores active, on a shared machine with a neighbour: the clock of each
-/// class is that of the turbo table within half a bin, dense and sparse.
+/// Every CPU file, one and all cores active, on a shared machine with a neighbour: the clock of
+/// each class is that of the turbo table within half a bin, dense and sparse.
 #[test]
 fn turbo_tables_come_back() {
     let kernels = [("scalar", 1), ("256-fma", 1), ("512-int", 80), ("512-fma", 1)];
@@ -121,8 +121,8 @@ fn planted_effects_come_back() {
     }
 }
 
-/// A CPU without any effect: nothing is seen where nothing is, and each answer says so. Nor by a coarse counter,
-/// where the clock in the block is that before it within 20 MHz.
+/// A CPU without any effect: nothing is seen where nothing is, and each answer says so. Nor by a
+/// coarse counter, where the clock in the block is that before it within 20 MHz.
 #[test]
 fn nothing_is_seen_where_nothing_is() {
     let mut model = model("xeon-gold-6130");
@@ -145,8 +145,8 @@ fn nothing_is_seen_where_nothing_is() {
     }
 }
 
-/// Of a machine that is never quiet nothing is claimed; with a neighbour half of the time, the clocks
-/// are those without it.
+/// Of a machine that is never quiet nothing is claimed; with a neighbour half of the time, the
+/// clocks are those without it.
 #[test]
 fn neighbours_do_not_move_the_result() {
     // Short enough times that all seeds have many of both kinds.
@@ -182,9 +182,9 @@ fn a_campaign_is_reproducible_and_ends() {
     assert_eq!(one(), report);
 }
 
-/// A dense kernel whose clock is known within 80 MHz only, as on a busy machine, and is certainly below scalar
-/// code's, is a level of the CPU file; one that could be anywhere leaves its class out instead of
-/// claiming that it costs nothing. A sparse kernel's clock stands for no dense one.
+/// A dense kernel whose clock is known within 80 MHz only, as on a busy machine, and is certainly
+/// below scalar code's, is a level of the CPU file; one that could be anywhere leaves its class out
+/// instead of claiming that it costs nothing. A sparse kernel's clock stands for no dense one.
 #[test]
 fn a_clock_that_is_not_sharp_is_not_taken_for_no_effect() {
     let mut machine = Simulated::new(&model("xeon-gold-6130"), Noise::SHARED, 7);
@@ -206,8 +206,8 @@ fn a_clock_that_is_not_sharp_is_not_taken_for_no_effect() {
     assert_eq!(rules_with(2_000_000.0).1, None);
 }
 
-/// Times of a change stand in the CPU file where there is a level to change to; where no clock falls, what the start of
-/// a block shows is no throttle.
+/// Times of a change stand in the CPU file where there is a level to change to; where no clock
+/// falls, what the start of a block shows is no throttle.
 #[test]
 fn times_belong_to_levels() {
     let mut machine = Simulated::new(&model("xeon-gold-6130"), Noise::SHARED, 7);

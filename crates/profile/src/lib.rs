@@ -2,14 +2,14 @@
 //! Overhead profiling: how much of the time at a reduced clock was needed, and how much avoidable
 //! (DIM 7.2.1).
 //!
-//! Problem: counters show how long a core was at a reduced licence level, not how long that level was
-//! requested. After wide code a level is held for 670 us that no code needs; before you change
+//! Problem: counters show how long a core was at a reduced licence level, not how long that level
+//! was requested. After wide code a level is held for 670 us that no code needs; before you change
 //! anything, you should know how much of it there is.
 //!
-//! Idea: ask the core. Now and then, where a core is at a reduced level: pause the load until the core
-//! has given its level up, let it go on, and see whether the level comes back at once. If so, the code
-//! of that moment asks for it. If not, the load would have run at the higher clock from then on: the
-//! moment was avoidable.
+//! Idea: ask the core. Now and then, where a core is at a reduced level: pause the load until the
+//! core has given its level up, let it go on, and see whether the level comes back at once. If so,
+//! the code of that moment asks for it. If not, the load would have run at the higher clock from
+//! then on: the moment was avoidable.
 //!
 //! ```text
 //!            sample                 go on
@@ -22,17 +22,18 @@
 //! Samples are as frequent as the moments that they represent, so shares of samples are shares of
 //! time. Where a lower level comes back, the one that was held is not needed either: avoidable.
 //!
-//! - `pause`: a request that was just made is granted first (throttle and halt), then the level is held
-//!   for the relax time after the last wide code, then the clock is raised (halt).
-//! - `watch`: a level comes back throttle and halt after the first wide instruction. Longer, and code
-//!   that begins later counts as that of the moment; shorter, and a level is missed.
-//! - Times between samples go by the golden ratio, from half to one and a half times the mean: never
-//!   in step with a load of any period, and the same in each run.
+//! - `pause`: a request that was just made is granted first (throttle and halt), then the level is
+//!   held for the relax time after the last wide code, then the clock is raised (halt).
+//! - `watch`: a level comes back throttle and halt after the first wide instruction. Longer, and
+//!   code that begins later counts as that of the moment; shorter, and a level is missed.
+//! - Times between samples go by the golden ratio, from half to one and a half times the mean:
+//!   never in step with a load of any period, and the same in each run.
 //!
-//! Limits. "Avoidable" is what a clock that follows the code at no cost would save; changes cost 10 to
-//! 20 us, so where it is made of short gaps little of it can be had (`turbolane sim --break-even`). A
-//! pause of all CPUs is seen by peers of the load, and time-outs go on meanwhile. A core that does not
-//! reach level 0 within the pause is counted separately: something else keeps its level.
+//! Limits. "Avoidable" is what a clock that follows the code at no cost would save; changes cost 10
+//! to 20 us, so where it is made of short gaps little of it can be had (`turbolane sim
+//! --break-even`). A pause of all CPUs is seen by peers of the load, and time-outs go on meanwhile.
+//! A core that does not reach level 0 within the pause is counted separately: something else keeps
+//! its level.
 
 /// A load that can be watched and paused.
 pub trait Load {
@@ -76,8 +77,8 @@ pub struct Settings {
 const SLACK_NS: u64 = 1_000;
 
 impl Settings {
-    /// For a machine on which the highest level is granted `throttle_ns` and `halt_ns` after the request, and
-    /// held for `relax_ns`.
+    /// For a machine on which the highest level is granted `throttle_ns` and `halt_ns` after the
+    /// request, and held for `relax_ns`.
     pub fn new(throttle_ns: u64, halt_ns: u64, relax_ns: u64) -> Self {
         Settings {
             interval_ns: 2_000_000,
@@ -150,8 +151,8 @@ impl AtLevel {
         (judged > 0).then(|| self.avoidable as f64 / judged as f64)
     }
 
-    /// The interval that holds the true part in 95 of 100 cases, if samples are independent: Wilson's
-    /// for a proportion, which is right for few samples and near 0 and 1, too.
+    /// The interval that holds the true part in 95 of 100 cases, if samples are independent:
+    /// Wilson's for a proportion, which is right for few samples and near 0 and 1, too.
     pub fn interval_frac(&self) -> Option<(f64, f64)> {
         /// Of the normal distribution, two-sided 95 %.
         const Z: f64 = 1.96;

@@ -82,7 +82,8 @@ fn shares_are_those_of_time() {
     }
 }
 
-/// Code that never stops needs its level, all of it; and who is never at a reduced level is not paused.
+/// Code that never stops needs its level, all of it; and who is never at a reduced level is not
+/// paused.
 #[test]
 fn the_ends_of_the_scale() {
     let profile = sampled(&mut Periodic::new(1, 1_000_000, 1_000_000));

@@ -113,6 +113,6 @@ impl Machine {
     }
 }
 
-/// Whether a scheduler takes targets of this process's threads; else why not. Asked only if the method is otherwise
-/// usable.
+/// Whether a scheduler takes targets of this process's threads; else why not. Asked only if the
+/// method is otherwise usable.
 pub type TakesTargets<'a> = &'a dyn Fn() -> Result<(), String>;

@@ -11,10 +11,10 @@
 //! | none | | |
 //!
 //! The first that works is chosen, in this order. The governor `userspace` is preferred, since it
-//! sets a frequency within the system call; limits are applied by a worker of the kernel later. A scheduler comes
-//! after them, since it takes only requests for threads; it is the method for an unprivileged user. Registers come last,
-//! since a cpufreq driver would write the same registers. Without a driver they are the only method,
-//! and the one that TURBO used.
+//! sets a frequency within the system call; limits are applied by a worker of the kernel later. A
+//! scheduler comes after them, since it takes only requests for threads; it is the method for an
+//! unprivileged user. Registers come last, since a cpufreq driver would write the same registers.
+//! Without a driver they are the only method, and the one that TURBO used.
 
 use crate::backend::{Found, Machine, TakesTargets, Way};
 use crate::journal::Specs;
@@ -29,7 +29,8 @@ pub struct Choice {
     pub why: String,
 }
 
-/// Chooses the method: the requested one, or the first that works. Without `scheduler`, requests for threads are not possible.
+/// Chooses the method: the requested one, or the first that works. Without `scheduler`, requests
+/// for threads are not possible.
 pub(crate) fn choose(
     machine: &Machine,
     specs: &mut Specs,

@@ -2,14 +2,15 @@
 //! Requests for CPUs, and which thread writes them.
 //!
 //! Each CPU has a request, a frequency or none. A *unit* is the CPUs that one setting covers (a
-//! cpufreq policy, a register's CPU). A unit gets the fastest of its CPUs' requests. A CPU without a
-//! request counts as one that requests the base frequency: what another program runs there must not be
-//! slowed because a neighbour waits. If it decides, the unit gets its base setting (`Backend::rest`).
+//! cpufreq policy, a register's CPU). A unit gets the fastest of its CPUs' requests. A CPU without
+//! a request counts as one that requests the base frequency: what another program runs there must
+//! not be slowed because a neighbour waits. If it decides, the unit gets its base setting
+//! (`Backend::rest`).
 //!
-//! Writing: the thread that finds the unit idle writes. One that finds it busy leaves its request and
-//! goes: the writer looks again before it leaves. So no thread waits for a system call of another
-//! thread, and a signal handler that interrupts a writer does not hang (once the CPU has been
-//! boosted and slowed, see below):
+//! Writing: the thread that finds the unit idle writes. One that finds it busy leaves its request
+//! and goes: the writer looks again before it leaves. So no thread waits for a system call of
+//! another thread, and a signal handler that interrupts a writer does not hang (once the CPU has
+//! been boosted and slowed, see below):
 //!
 //! ```text
 //!   idle --take--> busy --leave--> idle
@@ -22,9 +23,9 @@
 //! back; it costs milliseconds where the kernel applies it in a worker, and is what finds locked
 //! registers and clamps. Later writes are not read back.
 //!
-//! Limits: a request that is left to another thread is carried out when that thread has written, some
-//! microseconds later, and its failure is reported to that thread. Requests belong to CPUs, not to
-//! threads: a thread that migrates takes none along.
+//! Limits: a request that is left to another thread is carried out when that thread has written,
+//! some microseconds later, and its failure is reported to that thread. Requests belong to CPUs,
+//! not to threads: a thread that migrates takes none along.
 
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -46,7 +47,8 @@ use crate::watchdog::Watchdog;
 /// How to open frequency control.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The machine's files are below this folder; with [`Way::Simulated`]: the model's id, or its file.
+    /// The machine's files are below this folder; with [`Way::Simulated`]: the model's id, or its
+    /// file.
     pub root: PathBuf,
     /// The method to use; `None`: the first that works.
     pub way: Option<Way>,
@@ -125,8 +127,8 @@ impl Control {
         Self::open_by(options, None)
     }
 
-    /// The same for who can speak for threads to a scheduler, and knows whether one takes their targets
-    /// ([`Control::target_q10`]).
+    /// The same for who can speak for threads to a scheduler, and knows whether one takes their
+    /// targets ([`Control::target_q10`]).
     pub fn open_for_threads(options: &Options, scheduler: TakesTargets<'_>) -> Result<Self, Error> {
         Self::open_by(options, Some(scheduler))
     }
@@ -148,8 +150,8 @@ impl Control {
         Self::assemble(Parts { root, specs, choice, found, clocks, simulated: None })
     }
 
-    /// Opens control of a modelled machine, in which time passes as `time` says. On one whose cores cannot be
-    /// set one by one it opens with [`Way::None`].
+    /// Opens control of a modelled machine, in which time passes as `time` says. On one whose cores
+    /// cannot be set one by one it opens with [`Way::None`].
     pub fn simulate(model: &PstateModel, time: Arc<dyn Time>) -> Result<Self, Error> {
         let simulated = Simulated::new(model, time).map(Arc::new);
         let Some(machine) = &simulated else {
@@ -227,8 +229,8 @@ impl Control {
         self.0.simulated.as_deref()
     }
 
-    /// What the clock of a CPU is now, kHz: the model's, or what cpufreq says, which is as new as the driver makes
-    /// it and on some what was asked for. Allocates.
+    /// What the clock of a CPU is now, kHz: the model's, or what cpufreq says, which is as new as
+    /// the driver makes it and on some what was asked for. Allocates.
     pub fn clock_khz(&self, cpu: u32) -> Result<u32, Error> {
         if let Some(machine) = self.simulated() {
             return machine.khz(cpu).ok_or(Error::NoCpu(cpu));
@@ -250,8 +252,8 @@ impl Control {
         Ok(&self.0.unit(cpu)?.1.unit.cpus)
     }
 
-    /// What a thread on this CPU asks the scheduler for to have this frequency, as policy/target.h counts; with
-    /// [`Way::Scheduler`].
+    /// What a thread on this CPU asks the scheduler for to have this frequency, as policy/target.h
+    /// counts; with [`Way::Scheduler`].
     pub fn target_q10(&self, cpu: u32, khz: u32) -> Result<u32, Error> {
         if self.0.choice.way != Way::Scheduler {
             return Err(Error::NoBackend);
@@ -283,7 +285,8 @@ impl Control {
         Ok(())
     }
 
-    /// Sets the CPU to its slowest P-state, unless another CPU that is set together with it needs more.
+    /// Sets the CPU to its slowest P-state, unless another CPU that is set together with it needs
+    /// more.
     #[inline]
     pub fn slow(&self, cpu: u32) -> Result<(), Error> {
         let (_, unit) = self.0.unit(cpu)?;
@@ -293,9 +296,10 @@ impl Control {
         Ok(())
     }
 
-    /// Withdraws the request for this CPU. If no other CPU of its unit has a request, the unit gets the limits or
-    /// the register value that were found; under the governor `userspace`, if we have set it, it runs at the
-    /// base frequency until [`Control::release`] restores the previous governor.
+    /// Withdraws the request for this CPU. If no other CPU of its unit has a request, the unit gets
+    /// the limits or the register value that were found; under the governor `userspace`, if we have
+    /// set it, it runs at the base frequency until [`Control::release`] restores the previous
+    /// governor.
     #[inline]
     pub fn restore(&self, cpu: u32) -> Result<(), Error> {
         self.0.wish(cpu, REST, false)

@@ -5,11 +5,11 @@
 //!
 //! - **setspeed**: at first use a policy gets the governor `userspace`; `scaling_setspeed` then
 //!   sets the frequency within the write. Without requests it runs at its base frequency (what it
-//!   had, if the governor was `userspace` already). If another tool changes the governor, writes are
-//!   refused by the kernel, and we report that it is taken rather than fight.
-//! - **limits**: minimum and maximum are both set to the frequency, the governor stays (intel_pstate
-//!   active has no `userspace`). Without requests the limits are what they were found. The
-//!   kernel applies them in a worker, some microseconds to milliseconds later.
+//!   had, if the governor was `userspace` already). If another tool changes the governor, writes
+//!   are refused by the kernel, and we report that it is taken rather than fight.
+//! - **limits**: minimum and maximum are both set to the frequency, the governor stays
+//!   (intel_pstate active has no `userspace`). Without requests the limits are what they were
+//!   found. The kernel applies them in a worker, some microseconds to milliseconds later.
 //!
 //! Order of limits: upwards the maximum first, downwards the minimum first, since kernels before
 //! 5.4 refuse a minimum above the maximum.
@@ -17,8 +17,8 @@
 //! Turbo: `intel_pstate/no_turbo`, `cpufreq/boost`, or `boost` of each policy (amd-pstate,
 //! acpi-cpufreq since 6.11).
 //!
-//! Limits of it: the kernel silently clamps `setspeed` beyond `scaling_max_freq`, and still shows the
-//! requested value. So where a setting has to be certain, the limits are read before.
+//! Limits of it: the kernel silently clamps `setspeed` beyond `scaling_max_freq`, and still shows
+//! the requested value. So where a setting has to be certain, the limits are read before.
 //! (`scaling_cur_freq` would not do: on x86 it is measured, and lags.)
 
 use hw::Source;

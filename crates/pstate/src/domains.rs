@@ -10,8 +10,8 @@
 //! (`freqdomain_cpus`); the domains are the classes of that relation.
 //!
 //! How many cores may be how fast at once is in the CPU's registers only (Intel:
-//! MSR_TURBO_RATIO_LIMIT 1ADh, and 1AEh for the numbers of cores from Skylake-SP on): it is reported
-//! where they can be read.
+//! MSR_TURBO_RATIO_LIMIT 1ADh, and 1AEh for the numbers of cores from Skylake-SP on): it is
+//! reported where they can be read.
 
 use hw::Source;
 use machine::{CpuSet, Topology, TopologyError};

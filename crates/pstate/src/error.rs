@@ -58,7 +58,8 @@ pub enum Error {
     NotKept(Place),
     /// Another program has changed the governor since we did: the frequency is under its control.
     Taken(Place),
-    /// A limit that another program has set does not allow it: `scaling_min_freq` or `scaling_max_freq`.
+    /// A limit that another program has set does not allow it: `scaling_min_freq` or
+    /// `scaling_max_freq`.
     Limited(Place),
     /// This machine has no switch for turbo, or it is held by the firmware.
     NoTurboSwitch,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Folders that serve as test machines, from descriptions in `machines/`.
 //!
-//! A description holds one file per line, `PATH = TEXT`. `{cpu}` in a path makes one file for
-//! each CPU of the line `cpus = LIST`, and the same number replaces `{cpu}` in the text. Two more forms
+//! A description holds one file per line, `PATH = TEXT`. `{cpu}` in a path makes one file for each
+//! CPU of the line `cpus = LIST`, and the same number replaces `{cpu}` in the text. Two more forms
 //! make files of registers, in the layout of `journal.rs`:
 //!
 //! ```text

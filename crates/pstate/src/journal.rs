@@ -5,12 +5,13 @@
 //! slow. No handler runs on SIGKILL, and a file that lists the changes can itself be left over, be
 //! stale, or be owned by the wrong user.
 //!
-//! Idea: the journal has one slot for each setting that may ever change. What was changed, and in which order, is in
-//! memory shared by this process and its watchdog (`watchdog.rs`): a few stores for each change. What is to be written
-//! back, and where, is not shared: the watchdog has a copy of the paths from when it was split off, and before the first
-//! change of a setting it reads what the setting holds, and keeps that ([`Journal::note`]). The program waits for its word. That takes a
-//! message and its answer, once for each value that is found; a boost sends none, and costs the same with and
-//! without a watchdog. Whoever is left restores.
+//! Idea: the journal has one slot for each setting that may ever change. What was changed, and in
+//! which order, is in memory shared by this process and its watchdog (`watchdog.rs`): a few stores
+//! for each change. What is to be written back, and where, is not shared: the watchdog has a copy
+//! of the paths from when it was split off, and before the first change of a setting it reads what
+//! the setting holds, and keeps that ([`Journal::note`]). The program waits for its word. That
+//! takes a message and its answer, once for each value that is found; a boost sends none, and costs
+//! the same with and without a watchdog. Whoever is left restores.
 //!
 //! ```text
 //!   own, in each process          shared
@@ -19,18 +20,19 @@
 //!                      found    | n      <- pending  written   changed, n-th of all
 //! ```
 //!
-//! Rights: a program may open frequency control as root, and then become another user. That user can overwrite
-//! the shared part, and make a change look undone, or undone ones look done. The watchdog, which is
-//! still root, writes only values that it has read itself, to where it read them.
+//! Rights: a program may open frequency control as root, and then become another user. That user
+//! can overwrite the shared part, and make a change look undone, or undone ones look done. The
+//! watchdog, which is still root, writes only values that it has read itself, to where it read
+//! them.
 //!
 //! Restoring goes from the last to the first, since a later change may need an earlier one (the
 //! frequency is set under the governor that was set before). Every value is read back; what is
 //! not as it was is written again, because the kernel refuses a minimum above the maximum and
 //! applies limits later, in a worker.
 //!
-//! Others: a governor or a turbo switch that another program has changed since (it holds neither what
-//! we wrote last nor what we wrote before that) is left unchanged. For frequencies, such a change
-//! cannot be distinguished from the kernel's own rounding, so they are always written.
+//! Others: a governor or a turbo switch that another program has changed since (it holds neither
+//! what we wrote last nor what we wrote before that) is left unchanged. For frequencies, such a
+//! change cannot be distinguished from the kernel's own rounding, so they are always written.
 //!
 //! Limits: what was found is the *effective* value, where another program's limit may have been
 //! mixed in. A CPU that is gone has nothing to restore, the kernel starts anew when it returns.
@@ -161,8 +163,8 @@ pub(crate) struct Journal {
     notary: OnceLock<Notary>,
 }
 
-// SAFETY: values and notes are written under the lock of their unit, orders of a process when it restores, alone (see
-// the head); all else is atomic or constant.
+// SAFETY: values and notes are written under the lock of their unit, orders of a process when it
+// restores, alone (see the head); all else is atomic or constant.
 unsafe impl Send for Journal {}
 // SAFETY: as above.
 unsafe impl Sync for Journal {}
@@ -210,8 +212,8 @@ impl Journal {
         (0..self.own.len() as u32).map(SettingId)
     }
 
-    /// In the watchdog: reads what a setting holds, and keeps it. False: there is no such setting, or it cannot be read.
-    /// Async-signal-safe.
+    /// In the watchdog: reads what a setting holds, and keeps it. False: there is no such setting,
+    /// or it cannot be read. Async-signal-safe.
     pub fn note(&self, number: u32) -> bool {
         if number as usize >= self.own.len() {
             return false;
@@ -540,8 +542,9 @@ pub(crate) fn msr_offset(fd: i32, number: u32) -> u64 {
     if raw::is_plain(fd) { plain_offset(number) } else { number.into() }
 }
 
-/// A plain file has a place for each register of the ranges in use (0.., C000_0000h.., C001_0000h..,
-/// 1FFFh each): a device has eight bytes at each number, where neighbours would overlap.
+/// A plain file has a place for each register of the ranges in use (0.., C000_0000h..,
+/// C001_0000h.., 1FFFh each): a device has eight bytes at each number, where neighbours would
+/// overlap.
 pub(crate) fn plain_offset(number: u32) -> u64 {
     let range = u64::from(number >> 31) | u64::from(number >> 16 & 1) << 1;
     (u64::from(number & 0x1fff) | range << 13) * 8

@@ -84,8 +84,8 @@ fn refusals_leave_nothing_fail() {
     assert_eq!(journal.restore_all(), Restored { restored: 1, left: 0, failed: 0 });
 }
 
-/// A program scribbles over the memory that it shares with its watchdog and is killed: the watchdog writes nothing but
-/// what it noted itself, to where it noted it.
+/// A program scribbles over the memory that it shares with its watchdog and is killed: the watchdog
+/// writes nothing but what it noted itself, to where it noted it.
 #[test]
 fn a_scribbled_journal_changes_nothing_else() {
     let root = tempfile::tempdir().unwrap();
@@ -93,7 +93,8 @@ fn a_scribbled_journal_changes_nothing_else() {
     for name in ["governor", "innocent", "governos"] {
         fs::write(root.path().join(name), format!("{name}'s\n")).unwrap();
     }
-    // SAFETY: the child makes a journal, changes files and kills itself; it takes no lock of this process.
+    // SAFETY: the child makes a journal, changes files and kills itself; it takes no lock of this
+    // process.
     let child = unsafe { libc::fork() };
     if child == 0 {
         scribble_and_die(root.path());

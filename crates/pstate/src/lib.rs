@@ -6,10 +6,10 @@
 //! section, not those that wait for it (TURBO). But a program that changes settings of the
 //! machine must restore all of them, however it ends.
 //!
-//! Idea: [`Control`] chooses a method to set P-states ([`Way`]), and reports which and why. Each CPU has a
-//! request (boost, slow, a frequency, none); CPUs that are set together get the fastest request among
-//! them, as hardware does. What is changed is noted before it is changed, in memory shared with a
-//! watchdog process that restores it if the program cannot.
+//! Idea: [`Control`] chooses a method to set P-states ([`Way`]), and reports which and why. Each
+//! CPU has a request (boost, slow, a frequency, none); CPUs that are set together get the fastest
+//! request among them, as hardware does. What is changed is noted before it is changed, in memory
+//! shared with a watchdog process that restores it if the program cannot.
 //!
 //! ```no_run
 //! let control = pstate::Control::open(&pstate::Options::default())?;
@@ -25,9 +25,11 @@
 //! (`fake.rs`, feature `fake`).
 //!
 //! # Parts
-//! `control` (requests, one lock per unit), `backend` (what a method must do), `choice` (of one), `cpufreq`, `msr`
-//! (the methods), `scheduler` (the method for threads), `simulated` (a model instead of the machine), `speeds` (what can be set), `domains` (CPUs that share a clock), `turbo` (for how many cores), `journal`,
-//! `watchdog`, `notary` (restoring), `raw`, `value` (files without allocation), `wishes` (requests of boosted locks).
+//! `control` (requests, one lock per unit), `backend` (what a method must do), `choice` (of one),
+//! `cpufreq`, `msr` (the methods), `scheduler` (the method for threads), `simulated` (a model
+//! instead of the machine), `speeds` (what can be set), `domains` (CPUs that share a clock),
+//! `turbo` (for how many cores), `journal`, `watchdog`, `notary` (restoring), `raw`, `value` (files
+//! without allocation), `wishes` (requests of boosted locks).
 
 mod backend;
 mod choice;

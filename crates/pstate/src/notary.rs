@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The messages between the program and its watchdog: one byte each, followed by a setting's number for [`NOTE`].
+//! The messages between the program and its watchdog: one byte each, followed by a setting's number
+//! for [`NOTE`].
 
 use std::sync::Mutex;
 
@@ -17,7 +18,8 @@ pub(crate) const REFUSED: u8 = b'?';
 /// Longest message: a byte and a number.
 pub(crate) const MESSAGE_MAX: usize = 5;
 
-/// Asks the watchdog to note settings. It has a descriptor of its own, which lives as long as the journal.
+/// Asks the watchdog to note settings. It has a descriptor of its own, which lives as long as the
+/// journal.
 #[derive(Debug)]
 pub(crate) struct Notary(Mutex<Fd>);
 

@@ -51,7 +51,8 @@ pub(crate) fn read_at(fd: i32, into: &mut [u8], offset: u64) -> Result<usize, i3
     }
 }
 
-/// Writes all of `bytes` at `offset`, in one call: for sysfs and for registers half a write is none.
+/// Writes all of `bytes` at `offset`, in one call: for sysfs and for registers half a write is
+/// none.
 pub(crate) fn write_at(fd: i32, bytes: &[u8], offset: u64) -> Result<(), i32> {
     // SAFETY: the buffer is valid for its length.
     match unsafe { libc::pwrite(fd, bytes.as_ptr().cast(), bytes.len(), offset.cast_signed()) } {

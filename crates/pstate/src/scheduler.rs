@@ -1,31 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! P-states by a scheduler that passes each thread's request to the frequency governor: the lane's, under sched_ext
-//! (policy/target.h, bpf/target.bpf.h).
+//! P-states by a scheduler that passes each thread's request to the frequency governor: the lane's,
+//! under sched_ext (policy/target.h, bpf/target.bpf.h).
 //!
-//! Problem: setting P-states takes root, is a system call, and belongs to CPUs, while it is threads that are in a hurry
-//! and are moved from CPU to CPU.
+//! Problem: setting P-states takes root, is a system call, and belongs to CPUs, while it is threads
+//! that are in a hurry and are moved from CPU to CPU.
 //!
-//! Idea: a thread has a *target*, a share of a CPU's capacity, in memory that it shares with the scheduler, which passes it
-//! to the governor of whichever CPU the thread runs on. No setting of the machine changes, so nothing has to be restored: a
-//! target ends with its thread, and all of them with the scheduler.
+//! Idea: a thread has a *target*, a share of a CPU's capacity, in memory that it shares with the
+//! scheduler, which passes it to the governor of whichever CPU the thread runs on. No setting of
+//! the machine changes, so nothing has to be restored: a target ends with its thread, and all of
+//! them with the scheduler.
 //!
-//! This file decides whether the machine supports it, and converts targets and frequencies. The crate `turbolane`
-//! communicates with the scheduler; a request for a CPU is refused ([`Error::ByThread`]).
+//! This file decides whether the machine supports it, and converts targets and frequencies. The
+//! crate `turbolane` communicates with the scheduler; a request for a CPU is refused
+//! ([`Error::ByThread`]).
 //!
-//! Only the governor `schedutil` is suitable: under others the kernel stores targets but does not use them.
+//! Only the governor `schedutil` is suitable: under others the kernel stores targets but does not
+//! use them.
 //!
 //! ```text
 //!   schedutil:  frequency = 1.25 * target / 1024 * fastest, then the next P-state above
 //!   hence:      target    = 1024 * 0.8 * frequency / fastest, rounded down
 //! ```
 //!
-//! (kernel/sched/cpufreq_schedutil.c: `sugov_effective_cpu_perf` adds the quarter, `get_next_freq` scales by
-//! `cpuinfo.max_freq`.) The slowest and the fastest are asked for as 1 and 1024.
+//! (kernel/sched/cpufreq_schedutil.c: `sugov_effective_cpu_perf` adds the quarter, `get_next_freq`
+//! scales by `cpuinfo.max_freq`.) The slowest and the fastest are asked for as 1 and 1024.
 //!
-//! Limits: where the kernel does not know a CPU's fastest clock (no APERF and MPERF, as in most virtual machines, or a
-//! CPU whose turbo it cannot read), schedutil scales by the present clock: then there are only the slowest and the
-//! fastest, with the border at 655 of 1024, reached by one step per tick. A thread that migrates to a CPU with
-//! another fastest clock takes the share along, not the frequency.
+//! Limits: where the kernel does not know a CPU's fastest clock (no APERF and MPERF, as in most
+//! virtual machines, or a CPU whose turbo it cannot read), schedutil scales by the present clock:
+//! then there are only the slowest and the fastest, with the border at 655 of 1024, reached by one
+//! step per tick. A thread that migrates to a CPU with another fastest clock takes the share along,
+//! not the frequency.
 
 use crate::backend::{Backend, Found, Machine, TakesTargets, Unit};
 use crate::cpufreq::{cpus, driver, file, policies, speeds};
@@ -77,7 +81,8 @@ pub(crate) fn find(
     Ok(Found { backend: Box::new(ByThread), units, what })
 }
 
-/// A policy's frequencies, up to the one that schedutil scales by: that may be above acpi-cpufreq's table.
+/// A policy's frequencies, up to the one that schedutil scales by: that may be above acpi-cpufreq's
+/// table.
 fn speeds_up_to_fastest(machine: &Machine, policy: &str) -> Option<Speeds> {
     let speeds = speeds(machine, |name| file(policy, name))?;
     let fastest = machine.number(&file(policy, "cpuinfo_max_freq"));

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A machine that is a model: it grants a program's requests with the model's costs, without hardware.
+//! A machine that is a model: it grants a program's requests with the model's costs, without
+//! hardware.
 //!
-//! Problem: a program that boosts its critical sections cannot be tried where P-states cannot be set: in a
-//! test, in a virtual machine, on one's notebook. The folders of `fake.rs` take what is written and do not react.
+//! Problem: a program that boosts its critical sections cannot be tried where P-states cannot be
+//! set: in a test, in a virtual machine, on one's notebook. The folders of `fake.rs` take what is
+//! written and do not react.
 //!
-//! Idea: a machine of `data/pstates` (TURBO's, or a file like them) replaces the hardware. A
-//! change delays its caller for as long as the register write does, and then the clock goes to where
-//! it was sent, in a straight line as TURBO 8 draws it. What the program itself executes is not slowed or sped
-//! up; what the core would have done is counted:
+//! Idea: a machine of `data/pstates` (TURBO's, or a file like them) replaces the hardware. A change
+//! delays its caller for as long as the register write does, and then the clock goes to where it
+//! was sent, in a straight line as TURBO 8 draws it. What the program itself executes is not slowed
+//! or sped up; what the core would have done is counted:
 //!
 //! ```text
 //!   clock   to  |          ________      held: the caller waits, the clock is the old one
@@ -16,14 +18,15 @@
 //!               asked  held  ramp        cycles = the area below
 //! ```
 //!
-//! TURBO 8 measured three changes, and a lock makes others too. A rise costs the published rise, its ramp in
-//! proportion to its height; a fall costs the published fall to slow if it ends there, else the one to base.
+//! TURBO 8 measured three changes, and a lock makes others too. A rise costs the published rise,
+//! its ramp in proportion to its height; a fall costs the published fall to slow if it ends there,
+//! else the one to base.
 //!
 //! Time is [`Time`]: the machine's, or, for tests that give the same result again, one that the
 //! test advances.
 //!
-//! Limits: one clock for each module; no C-states, no power, no turbo that ends because many cores are busy; a
-//! package with one clock for all (Intel's of TURBO 4) has nothing to set.
+//! Limits: one clock for each module; no C-states, no power, no turbo that ends because many cores
+//! are busy; a package with one clock for all (Intel's of TURBO 4) has nothing to set.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -136,7 +139,8 @@ impl Course {
 }
 
 impl Simulated {
-    /// A machine whose cores are all at their base frequency; `None` if its cores cannot be set one by one.
+    /// A machine whose cores are all at their base frequency; `None` if its cores cannot be set one
+    /// by one.
     pub(crate) fn new(model: &PstateModel, time: Arc<dyn Time>) -> Option<Simulated> {
         let khz = |value: u64| u32::try_from(value).ok();
         let base_khz = khz(model.base_khz.value)?;
@@ -167,7 +171,8 @@ impl Simulated {
         Some(self.course(cpu as usize / CORES)?.khz(now_ns) as u32)
     }
 
-    /// Core cycles of a CPU since the machine was opened, idle or not; `None` if there is no such CPU.
+    /// Core cycles of a CPU since the machine was opened, idle or not; `None` if there is no such
+    /// CPU.
     pub fn cycles(&self, cpu: u32) -> Option<u64> {
         let now_ns = self.time.now_ns();
         Some(self.course(cpu as usize / CORES)?.cycles(now_ns) as u64)
@@ -287,7 +292,8 @@ mod tests {
         (a - b).abs() <= 2.0
     }
 
-    /// TURBO 8: to slow holds up for 29 k cycles, to turbo for 3 k and is on its way for 225 k more.
+    /// TURBO 8: to slow holds up for 29 k cycles, to turbo for 3 k and is on its way for 225 k
+    /// more.
     #[test]
     fn changes_cost_what_the_slide_says() {
         let (machine, time) = fx();

@@ -58,8 +58,8 @@ impl Speeds {
 mod tests {
     use super::*;
 
-    /// The table of TURBO's AMD machine (Selective Core Boosting): what is on it passes, else its neighbours
-    /// are named.
+    /// The table of TURBO's AMD machine (Selective Core Boosting): what is on it passes, else its
+    /// neighbours are named.
     #[test]
     fn a_table_knows_its_neighbours() {
         let mhz = [4_000, 3_400, 3_100, 2_800, 2_300, 1_900, 1_400];

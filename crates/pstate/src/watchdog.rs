@@ -9,11 +9,11 @@
 //!
 //! - a *pidfd* of the program becomes readable when its last thread is gone, whatever the cause;
 //! - a *socket* whose other end the program holds, close-on-exec: when the program replaces itself
-//!   by another one (execve), no process is left that knows the settings. The socket alone is not enough:
-//!   a child that the program forked holds it too and may outlive it.
+//!   by another one (execve), no process is left that knows the settings. The socket alone is not
+//!   enough: a child that the program forked holds it too and may outlive it.
 //!
-//! Before that, the program requests over the same socket that it saves the value of a setting ([`Notary`]): it restores
-//! only values and places that it has read itself.
+//! Before that, the program requests over the same socket that it saves the value of a setting
+//! ([`Notary`]): it restores only values and places that it has read itself.
 //!
 //! Isolation: it is a session of its own, so that a signal to the program's process
 //! group or terminal does not reach it, blocks all signals, and has closed every descriptor but
@@ -23,9 +23,9 @@
 //!
 //! Limits: whoever kills every process at once (a cgroup's `kill`, the end of a PID namespace,
 //! power) kills it too. It shares the program's memory copy-on-write: open frequency control before
-//! filling gigabytes. Before kernel 5.3 (no pidfd_open; also under valgrind 3.19) there is the socket
-//! alone: a child that was forked and outlives the program then delays restoring until its end.
-//! Without the watchdog nothing is changed.
+//! filling gigabytes. Before kernel 5.3 (no pidfd_open; also under valgrind 3.19) there is the
+//! socket alone: a child that was forked and outlives the program then delays restoring until its
+//! end. Without the watchdog nothing is changed.
 
 use std::mem::{MaybeUninit, zeroed};
 

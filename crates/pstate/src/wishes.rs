@@ -12,8 +12,8 @@
 //! # Ok::<(), pstate::Error>(())
 //! ```
 //!
-//! A lock cannot report that a request was refused: [`Control::choice`] shows whether this machine grants requests
-//! at all, before the lock is made.
+//! A lock cannot report that a request was refused: [`Control::choice`] shows whether this machine
+//! grants requests at all, before the lock is made.
 
 use locks::CpuFrequency;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! P-states on folders that serve as test machines: which method is chosen and why, what is written,
-//! what is refused, and that everything is as it was afterwards.
+//! P-states on folders that serve as test machines: which method is chosen and why, what is
+//! written, what is refused, and that everything is as it was afterwards.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -117,8 +117,8 @@ fn a_shared_clock_gets_the_fastest_wish() {
     machine.is_as_before();
 }
 
-/// A boosted lock's wishes are granted: its critical section runs on a boosted CPU, which is as before
-/// behind it. One for a CPU that the machine does not have is dropped.
+/// A boosted lock's wishes are granted: its critical section runs on a boosted CPU, which is as
+/// before behind it. One for a CPU that the machine does not have is dropped.
 #[test]
 fn a_lock_boosts_its_owner() {
     use locks::{CpuFrequency, Decorated, Futex, Mutex, Owner, Spin};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The method for threads, on folders that serve as test machines: when it is chosen, when it is refused and with
-//! which words, and that it never sets anything.
+//! The method for threads, on folders that serve as test machines: when it is chosen, when it is
+//! refused and with which words, and that it never sets anything.
 
 use std::fs;
 
@@ -35,8 +35,8 @@ fn open(root: &tempfile::TempDir, way: Option<Way>) -> Control {
     Control::open_for_threads(&options(root, way), &|| Ok(())).unwrap()
 }
 
-/// Where nothing can be set, the scheduler is asked, and the words say why not before. Nothing is changed, so
-/// nobody watches.
+/// Where nothing can be set, the scheduler is asked, and the words say why not before. Nothing is
+/// changed, so nobody watches.
 #[test]
 fn taken_where_nothing_can_be_set() {
     let root = machine(ORDINARY);
@@ -75,8 +75,8 @@ fn wishes_of_cpus_fail() {
     assert_eq!((control.restore(1), control.release(1)), (Ok(()), Ok(())));
 }
 
-/// Targets count from the clock that the governor counts from, which may be above the table. What is no P-state is
-/// refused with its neighbours.
+/// Targets count from the clock that the governor counts from, which may be above the table. What
+/// is no P-state is refused with its neighbours.
 #[test]
 fn frequencies_become_targets() {
     let root = machine(ORDINARY);
@@ -91,8 +91,8 @@ fn frequencies_become_targets() {
     assert_eq!(control.target_q10(0, 2_000_000), Err(Error::Closed));
 }
 
-/// Each thing that is missing is named: the driver, the governor on one CPU, the scheduler, somebody who speaks for
-/// threads. The scheduler is looked for last.
+/// Each thing that is missing is named: the driver, the governor on one CPU, the scheduler,
+/// somebody who speaks for threads. The scheduler is looked for last.
 #[test]
 fn what_is_missing_is_named_fail() {
     let why = |root: &tempfile::TempDir, scheduler: Result<(), &str>| {

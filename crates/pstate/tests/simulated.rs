@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A model in the machine's place: the calls that set P-states mean on it what they mean on hardware, and cost
-//! what the model says.
+//! A model in the machine's place: the calls that set P-states mean on it what they mean on
+//! hardware, and cost what the model says.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,8 +62,8 @@ fn wishes_are_merged_in_a_module() {
     assert_eq!(control.close(), Restored::default());
 }
 
-/// What TURBO 9's owner pays: with the same time for the section, its core executes more the longer the
-/// section is, and less than without a boost if it is short.
+/// What TURBO 9's owner pays: with the same time for the section, its core executes more the longer
+/// the section is, and less than without a boost if it is short.
 #[test]
 fn boosting_pays_for_long_sections_only() {
     let gain = |section_ns: u64| {
@@ -81,7 +81,8 @@ fn boosting_pays_for_long_sections_only() {
     assert!(gain(2_000_000) > 1.2, "{}", gain(2_000_000));
 }
 
-/// A boosted lock is tried on a model like on hardware: its owner's core is boosted inside, and as before outside.
+/// A boosted lock is tried on a model like on hardware: its owner's core is boosted inside, and as
+/// before outside.
 #[test]
 fn a_boosted_lock_runs_on_a_model() {
     let (control, time) = fx();
@@ -110,7 +111,8 @@ fn a_package_with_one_clock_sets_nothing_fails() {
     assert_eq!(control.clocks().domains.len(), 1);
 }
 
-/// What names no model is refused, with the names of those that are built in; a file like them is one.
+/// What names no model is refused, with the names of those that are built in; a file like them is
+/// one.
 #[test]
 fn an_unknown_model_fails() {
     let open = |root: PathBuf| Control::open(&Options { root, way: Some(Way::Simulated) });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The answer of `turbolane advise`: is keeping wide code apart worth it here, and what to do.
 //!
-//! Each line of the text begins with its subject and ends in what it is based on: *table* (a CPU file), *measured*,
-//! *scanned*, *simulated*.
+//! Each line of the text begins with its subject and ends in what it is based on: *table* (a CPU
+//! file), *measured*, *scanned*, *simulated*.
 
 use serde::{Deserialize, Serialize};
 
@@ -131,7 +131,8 @@ pub struct Prediction {
     pub least_pct: f64,
     /// The highest of them.
     pub most_pct: f64,
-    /// Share of cycles at a lowered clock under the kernel's scheduling, the lowest of all simulations.
+    /// Share of cycles at a lowered clock under the kernel's scheduling, the lowest of all
+    /// simulations.
     pub reduced_least_pct: f64,
     /// The highest of them.
     pub reduced_most_pct: f64,
@@ -427,7 +428,8 @@ mod tests {
         advice
     }
 
-    /// Each line begins with its subject, clocks are in order, and a command stays in one line, however long.
+    /// Each line begins with its subject, clocks are in order, and a command stays in one line,
+    /// however long.
     #[test]
     fn commands_are_not_broken() {
         let text = advice().text(60);

@@ -69,7 +69,8 @@ pub struct LaneStatus {
     pub wide_cpus: String,
     /// The other online CPUs, as a CPU list.
     pub scalar_cpus: String,
-    /// Whether wide code is kept apart, and why not, in words; `None` if the user has chosen the wide CPUs.
+    /// Whether wide code is kept apart, and why not, in words; `None` if the user has chosen the
+    /// wide CPUs.
     #[serde(default)]
     pub standby: Option<String>,
     /// Marks in place, as `--mark` takes them.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A run's statistics as metrics of Prometheus.
 //!
-//! **Problem.** Operators watch a fleet in Prometheus, where a metric has a name with its base unit, a type and a help
-//! text. A second list of the statistics would soon disagree with the first.
+//! **Problem.** Operators watch a fleet in Prometheus, where a metric has a name with its base
+//! unit, a type and a help text. A second list of the statistics would soon disagree with the
+//! first.
 //!
-//! **Idea.** Metrics derive from the definitions in [`crate::lane`]. The prefix is `turbolane`, and the key becomes the
-//! name by its end and kind, as Prometheus's guide on names asks:
+//! **Idea.** Metrics derive from the definitions in [`crate::lane`]. The prefix is `turbolane`, and
+//! the key becomes the name by its end and kind, as Prometheus's guide on names asks:
 //!
 //! | key | metric |
 //! |---|---|
@@ -14,13 +15,15 @@
 //! | gauge `wide_cpus` | `turbolane_wide_cpus` |
 //! | gauge `winnable_permille` | `turbolane_winnable_ratio`, from 0 to 1 |
 //!
-//! Added are `turbolane_run_info` (version and mode as labels) and, for each CPU, its class and its CPU time by type of
-//! task. A value that is unknown is left out: 0 would be a claim.
+//! Added are `turbolane_run_info` (version and mode as labels) and, for each CPU, its class and its
+//! CPU time by type of task. A value that is unknown is left out: 0 would be a claim.
 //!
-//! Two formats: Prometheus's text format 0.0.4, which node_exporter's textfile collector reads, and OpenMetrics, where a
-//! counter's type and help have the name without `_total`, so that the former would take it for another metric.
+//! Two formats: Prometheus's text format 0.0.4, which node_exporter's textfile collector reads, and
+//! OpenMetrics, where a counter's type and help have the name without `_total`, so that the former
+//! would take it for another metric.
 //!
-//! **Limits.** Labels by CPU give four series for each CPU. Tasks are not exported: their number has no bound.
+//! **Limits.** Labels by CPU give four series for each CPU. Tasks are not exported: their number
+//! has no bound.
 
 use std::fmt;
 

@@ -32,7 +32,8 @@ pub struct SampleReport {
     pub unknown: u64,
     /// Least licence level of a function that counts as wide.
     pub least_level: u8,
-    /// Samples in functions by the level that they can reach, ascending; levels without samples are left out.
+    /// Samples in functions by the level that they can reach, ascending; levels without samples are
+    /// left out.
     pub levels: Vec<SampledLevel>,
     /// Functions with wide code, most samples first.
     pub offenders: Vec<Offender>,
@@ -40,14 +41,16 @@ pub struct SampleReport {
     pub window_ns: u64,
     /// Processes whose other code ran within that time, most samples first.
     pub victims: Vec<Victim>,
-    /// How busy the machine was, and with what; what a prediction needs. `null` in samples of older versions.
+    /// How busy the machine was, and with what; what a prediction needs. `null` in samples of older
+    /// versions.
     #[serde(default)]
     pub load: Option<SampledLoad>,
     /// Processes and files that could not be looked at, each with the reason.
     pub unread: Vec<String>,
 }
 
-/// How busy the machine was, and with what. Code is wide here if its level lasts ([`Offender::sustained_level`] above 0).
+/// How busy the machine was, and with what. Code is wide here if its level lasts
+/// ([`Offender::sustained_level`] above 0).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampledLoad {
     /// Cores of the machine.

@@ -19,8 +19,8 @@
 //! | `idle_ns` | nothing to do for so long; instead of `cycles` | busy period |
 //! | `marks` | said at its begin: `"request"` (a unit of work begins), `"force"` (raise the clock now), `{"delay_ns":N}` (from now on raise it so long after wide code), `{"switch":LEVEL}` (context switch; what the next task is expected to ask for) | none |
 //!
-//! In the first line `demand` says where the levels of a recorded timeline come from, if licence levels were recorded
-//! ([`Demand`]).
+//! In the first line `demand` says where the levels of a recorded timeline come from, if licence
+//! levels were recorded ([`Demand`]).
 //!
 //! A period has millions of fellows, so what it leaves out has the value of the last column: the
 //! one exception from the rule that unknown is `null`. Keys that are not in the table are ignored.
@@ -57,7 +57,8 @@ pub struct Header {
     pub demand: Option<Demand>,
 }
 
-/// Where the levels of a recorded timeline come from, and how they agree with the levels that the machine had.
+/// Where the levels of a recorded timeline come from, and how they agree with the levels that the
+/// machine had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "snake_case")]
 pub enum Demand {

@@ -3,8 +3,8 @@
 //! simulations and recordings are shown in.
 //!
 //! One object with `traceEvents`, an event a line: names of processes and threads (`ph: M`), slices
-//! (`ph: X`), counters (`ph: C`), moments (`ph: i`). Times in this format are microseconds; they are
-//! written with three decimals, so that no nanosecond is lost.
+//! (`ph: X`), counters (`ph: C`), moments (`ph: i`). Times in this format are microseconds; they
+//! are written with three decimals, so that no nanosecond is lost.
 
 use std::io::{self, Write};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `turbolane verify` found: two kinds of runs of a command, or two policies on a scenario of the
-//! simulator, and whether they differ.
+//! What `turbolane verify` found: two kinds of runs of a command, or two policies on a scenario of
+//! the simulator, and whether they differ.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,8 @@ pub struct VerifyReport {
     pub a: Side,
     /// The other.
     pub b: Side,
-    /// What is compared: `time`, the pattern of the number in the output, or what it is of a simulated load.
+    /// What is compared: `time`, the pattern of the number in the output, or what it is of a
+    /// simulated load.
     pub metric: String,
     /// Whether less of it is better.
     pub smaller_is_better: bool,
@@ -34,7 +35,8 @@ pub struct VerifyReport {
     pub effect: Effect,
     /// The comparison of CPU time, less being better.
     pub cpu_time: Effect,
-    /// The comparison of the clocks at which they ran, kHz, more being better; `null` if no one counts cycles.
+    /// The comparison of the clocks at which they ran, kHz, more being better; `null` if no one
+    /// counts cycles.
     #[serde(default)]
     pub clock: Option<Effect>,
     /// Why the clock is not known; `null` if it is, and of simulated runs.
@@ -80,8 +82,8 @@ pub struct Side {
     pub command: String,
     /// Run by run, in the order in which they were made.
     pub samples: Vec<Sample>,
-    /// What `turbolane run` took before the command's start and after its end, median; not part of its
-    /// time. `null` if the command ran without it.
+    /// What `turbolane run` took before the command's start and after its end, median; not part of
+    /// its time. `null` if the command ran without it.
     #[serde(default)]
     pub around_ns: Option<u64>,
     /// Runs that failed and have no sample, warming up not counted.
@@ -100,7 +102,8 @@ pub struct Sample {
     /// CPU time of the command and its children, user and system, and of a `turbolane run` above it
     /// meanwhile; of a simulated run that of one unit of the load's work.
     pub cpu_time_ns: u64,
-    /// Mean clock of the command and its children while they ran, of all modes; `null` if no one counts cycles.
+    /// Mean clock of the command and its children while they ran, of all modes; `null` if no one
+    /// counts cycles.
     #[serde(default)]
     pub clock_khz: Option<f64>,
     /// The number in its output, or the figure of the simulated load; `null` if none was asked for.

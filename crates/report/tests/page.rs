@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pages in a real browser: they draw what their reports say, their buttons, tooltips and zoom do what they say,
-//! and they make no request.
+//! Pages in a real browser: they draw what their reports say, their buttons, tooltips and zoom do
+//! what they say, and they make no request.
 //!
-//! How: the page is written to a file with one more script after its own (`page_clicks.js` for simulations,
-//! `locks_clicks.js` for lock benchmarks, `fleet_clicks.js` for fleets), which clicks through it by the events that a user's pointer makes and leaves what it saw as
-//! JSON in the page. A headless Chromium loads the file and prints the page as it is then.
+//! How: the page is written to a file with one more script after its own (`page_clicks.js` for
+//! simulations, `locks_clicks.js` for lock benchmarks, `fleet_clicks.js` for fleets), which clicks
+//! through it by the events that a user's pointer makes and leaves what it saw as JSON in the page.
+//! A headless Chromium loads the file and prints the page as it is then.
 //!
-//! A browser is taken from `TURBOLANE_CHROMIUM` or found by name. `cargo test` leaves these tests out;
-//! `./x test` installs a browser and runs them. Without one they end with 77, "skipped", never as
-//! passed.
+//! A browser is taken from `TURBOLANE_CHROMIUM` or found by name. `cargo test` leaves these tests
+//! out; `./x test` installs a browser and runs them. Without one they end with 77, "skipped", never
+//! as passed.
 
 mod common;
 
@@ -45,8 +46,8 @@ fn browser() -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// The browser, or the end of all tests here. Past the test harness, which keeps what a test says to
-/// itself until it has ended.
+/// The browser, or the end of all tests here. Past the test harness, which keeps what a test says
+/// to itself until it has ended.
 fn browser_or_skip() -> PathBuf {
     browser().unwrap_or_else(|| {
         let names = NAMES.join(", ");
@@ -223,8 +224,8 @@ fn sweep(model: Option<&str>, has_energy: bool) -> Sweep {
     }
 }
 
-/// Each machine has its panel with a line per strategy, a gap where nothing was measured, and a mark for what is known of
-/// the break-even; a figure that a machine does not know is told.
+/// Each machine has its panel with a line per strategy, a gap where nothing was measured, and a
+/// mark for what is known of the break-even; a figure that a machine does not know is told.
 #[test]
 #[ignore = "needs a browser: ./x test page"]
 fn lock_curves_are_drawn() {

@@ -193,7 +193,8 @@ fn keep_densest(best: &mut Option<(Density, u8)>, [ymm, zmm]: [f64; 2], in_loop:
     if heavy_frac == 0.0 {
         return;
     }
-    // Heavy code asks for 2 with 512 bits and for 1 with 256: the table says so by weight and length.
+    // Heavy code asks for 2 with 512 bits and for 1 with 256: the table says so by weight and
+    // length.
     let level = |bits| isa::table().level(Weight::Heavy, bits);
     let dense_level = match () {
         () if zmm >= DENSE_FRAC => level(512),

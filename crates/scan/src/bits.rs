@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sets of offsets in a function, one bit for each byte, and which number an offset has among them.
 //!
-//! A set of instructions takes an eighth of its code. Whether an instruction begins at a branch's target, and
-//! which one it is, are then two loads; in a list of offsets they are a search.
+//! A set of instructions takes an eighth of its code. Whether an instruction begins at a branch's
+//! target, and which one it is, are then two loads; in a list of offsets they are a search.
 
 /// A set of offsets. It grows with its greatest member.
 #[derive(Debug, Default)]

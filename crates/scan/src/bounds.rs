@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which bytes of a section belong to which function, as far as the file states it.
 //!
-//! Order of trust: symbols that state a size; unwind records, where no symbol is; symbols without size,
-//! which end where the next thing begins. A symbol inside another one's range is a second entry of it.
-//! Two that overlap are cut where the second begins. What is left are gaps: padding, data, and in
-//! stripped assembly most of the code ([`crate::recover`]).
+//! Order of trust: symbols that state a size; unwind records, where no symbol is; symbols without
+//! size, which end where the next thing begins. A symbol inside another one's range is a second
+//! entry of it. Two that overlap are cut where the second begins. What is left are gaps: padding,
+//! data, and in stripped assembly most of the code ([`crate::recover`]).
 //!
 //! ```text
 //! symbols   [aaaaaaaa]        [bbbb]

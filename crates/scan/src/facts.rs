@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the scanner has to know about an instruction, by its iced-x86 code.
 //!
-//! Class and level come from `data/isa/classes.toml` through the crate `isa`. Added here is what only
-//! the scanner asks: the widest register, which objdump would print; whether it leaves a dirty upper
-//! half; and the few kinds that are counted by name.
+//! Class and level come from `data/isa/classes.toml` through the crate `isa`. Added here is what
+//! only the scanner asks: the widest register, which objdump would print; whether it leaves a dirty
+//! upper half; and the few kinds that are counted by name.
 //!
-//! The widest register is not the length of the vectors: `vcvtpd2ps xmm0, [mem]` of 256 bits names no
-//! ymm register. iced-x86 spells the operands in the name of the code; `ymmm256` means a register or
-//! memory, so there are two answers, and an instruction with an operand in memory takes the second.
+//! The widest register is not the length of the vectors: `vcvtpd2ps xmm0, [mem]` of 256 bits names
+//! no ymm register. iced-x86 spells the operands in the name of the code; `ymmm256` means a
+//! register or memory, so there are two answers, and an instruction with an operand in memory takes
+//! the second.
 
 use std::sync::LazyLock;
 
@@ -165,7 +166,8 @@ fn by_name(class: &str, mnemonic: &str) -> u16 {
 }
 
 /// The widest register that iced-x86 spells: `EVEX_Vcvtpd2ps_ymm_k1z_zmmm512b64_er` has one of 512
-/// bits, and one of 256 if its last operand is in memory. Indices of gathers (`vm32y`) are registers.
+/// bits, and one of 256 if its last operand is in memory. Indices of gathers (`vm32y`) are
+/// registers.
 fn widest(code: &str, in_memory: bool) -> Width {
     let operands = code.split('_').skip(1);
     operands.map(|operand| operand_width(operand, in_memory)).max().unwrap_or_default()

@@ -4,13 +4,13 @@
 //! **Problem.** iced-x86 decodes 125 to 195 MB of code a second here; most of that is spent on
 //! instructions of which the scanner only needs to know where the next one begins.
 //!
-//! **Idea.** In 64-bit code the opcode alone determines, for the common instructions without VEX or EVEX
-//! prefix, whether a ModRM byte and how large a constant follow. A table has this. Whatever is not in
-//! it, has another prefix than 66, REX, F2 or F3 in their usual places, or is wrong in some form, is
-//! left to iced-x86 ([`Kind::Slow`]); so is everything with VEX, EVEX or XOP.
+//! **Idea.** In 64-bit code the opcode alone determines, for the common instructions without VEX or
+//! EVEX prefix, whether a ModRM byte and how large a constant follow. A table has this. Whatever is
+//! not in it, has another prefix than 66, REX, F2 or F3 in their usual places, or is wrong in some
+//! form, is left to iced-x86 ([`Kind::Slow`]); so is everything with VEX, EVEX or XOP.
 //!
-//! **Why this is exact.** The result is one of few properties of the opcode bytes, prefixes, ModRM and
-//! SIB, and a test tries every combination of them against iced-x86: same length, same kind.
+//! **Why this is exact.** The result is one of few properties of the opcode bytes, prefixes, ModRM
+//! and SIB, and a test tries every combination of them against iced-x86: same length, same kind.
 
 mod table;
 
@@ -70,14 +70,16 @@ pub(crate) struct Step {
     /// In bytes; of no meaning if it is [`Kind::Slow`].
     pub(crate) length: usize,
     pub(crate) kind: Kind,
-    /// Of [`Kind::Branch`], `Jump`, `Call` and `Address`: the target relative to the next instruction.
+    /// Of [`Kind::Branch`], `Jump`, `Call` and `Address`: the target relative to the next
+    /// instruction.
     pub(crate) target: i32,
 }
 
 /// One that is not known.
 pub(crate) const SLOW: Step = Step { length: 0, kind: Kind::Slow, target: 0 };
 
-/// Bytes that there have to be from the begin of an instruction: as many as the longest has, and one more.
+/// Bytes that there have to be from the begin of an instruction: as many as the longest has, and
+/// one more.
 pub(crate) const WINDOW: usize = 16;
 
 /// Bytes of ModRM, SIB and displacement, where ModRM is the lowest of these bytes.
@@ -101,9 +103,9 @@ pub(crate) struct Opcode {
 
 /// Finds the opcode of the instruction that begins the window of 64-bit code.
 ///
-/// From here to the length of what is simple there is no branch except the prefixes, which are rare or come in
-/// rows: lengths of instructions are as good as random, and a branch that is guessed wrong costs more than all of
-/// this. All bytes come from one load.
+/// From here to the length of what is simple there is no branch except the prefixes, which are rare
+/// or come in rows: lengths of instructions are as good as random, and a branch that is guessed
+/// wrong costs more than all of this. All bytes come from one load.
 #[inline(always)]
 pub(crate) fn opcode(window: &[u8; WINDOW]) -> Opcode {
     let bytes = u64::from_le_bytes(window[..8].try_into().expect("a window has more"));

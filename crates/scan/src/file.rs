@@ -60,7 +60,8 @@ pub fn scan_file(path: &str, bytes: &[u8], options: &Options) -> Result<File, Sc
 /// The same within limits.
 ///
 /// # Errors
-/// As [`scan_file`], and when the file is beyond a limit or the scan is stopped: then nothing is known of the file.
+/// As [`scan_file`], and when the file is beyond a limit or the scan is stopped: then nothing is
+/// known of the file.
 pub fn scan_file_within(
     path: &str,
     bytes: &[u8],
@@ -219,8 +220,8 @@ fn keep_checks(file: &mut File, range: Range, analysis: &Analysis, place: &Place
     }
 }
 
-/// Checks whose function is named. Programs have some tens; a made-up file has half a million in a function
-/// with a name of 64 KiB.
+/// Checks whose function is named. Programs have some tens; a made-up file has half a million in a
+/// function with a name of 64 KiB.
 const CHECKS_NAMED_MAX: usize = 4096;
 
 fn confidence(source: Source, analysis: &Analysis) -> Confidence {
@@ -281,8 +282,8 @@ fn stated(
     bounds::ranges((start, end), &own, &unwind)
 }
 
-/// Symbols by section, where each section has its own addresses, and by address; the longest of the best
-/// table first.
+/// Symbols by section, where each section has its own addresses, and by address; the longest of the
+/// best table first.
 fn in_order(kind: Kind, symbols: &[Symbol]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..symbols.len() as u32).collect();
     order.sort_by_key(|&number| {
@@ -391,7 +392,8 @@ impl Total {
     }
 }
 
-/// `sweep` may have been used for other tasks: what it remembers of them makes it faster, and changes nothing.
+/// `sweep` may have been used for other tasks: what it remembers of them makes it faster, and
+/// changes nothing.
 pub(crate) fn sweep(
     task: &Task,
     code: Code<'_>,
@@ -433,7 +435,8 @@ fn sweep_those(
     Ok((total, targets))
 }
 
-/// Screening takes an eighth of what decoding takes, and each function, however short, as much as 8 bytes.
+/// Screening takes an eighth of what decoding takes, and each function, however short, as much as 8
+/// bytes.
 const SCREEN_COST: u64 = 8;
 
 fn entries(layout: &Layout<'_>) -> Vec<u64> {
@@ -449,8 +452,8 @@ fn entries(layout: &Layout<'_>) -> Vec<u64> {
     entries
 }
 
-/// Where relocations and words of data point to: those of RELR and of programs that are not relocated
-/// hold the address themselves.
+/// Where relocations and words of data point to: those of RELR and of programs that are not
+/// relocated hold the address themselves.
 fn pointers(layout: &Layout<'_>, gaps: &Gaps) -> Vec<u64> {
     let file = &layout.image.file;
     let mut found = Vec::new();
@@ -488,8 +491,8 @@ fn pointers(layout: &Layout<'_>, gaps: &Gaps) -> Vec<u64> {
     found
 }
 
-/// Calls `each` with address and widest register of every instruction of every function, guesses left
-/// out: what a test compares with a disassembler.
+/// Calls `each` with address and widest register of every instruction of every function, guesses
+/// left out: what a test compares with a disassembler.
 ///
 /// # Errors
 /// As [`scan_file`].

@@ -2,10 +2,11 @@
 //! Basic blocks of a function, and which of them can be reached.
 //!
 //! A block begins at the function's first instruction, after every branch, and wherever a branch of
-//! the function leads to. A jump through a register may lead to every block that no known edge leads
-//! to: jump tables are not read.
+//! the function leads to. A jump through a register may lead to every block that no known edge
+//! leads to: jump tables are not read.
 //!
-//! Limits: landing pads of exceptions have no edge and count as not reached. A call is taken to return.
+//! Limits: landing pads of exceptions have no edge and count as not reached. A call is taken to
+//! return.
 
 use crate::bits::Bits;
 use crate::sweep::{Event, Flow, OUTSIDE, Sweep};
@@ -24,7 +25,8 @@ pub(crate) struct Block {
     pub(crate) traits: Traits,
     /// Where its events begin.
     events: u32,
-    /// The blocks that it is known to go on to: the next one, where its branch leads; then [`OUTSIDE`].
+    /// The blocks that it is known to go on to: the next one, where its branch leads; then
+    /// [`OUTSIDE`].
     known: [u32; 2],
     /// It may go on to all blocks that none is known to go on to.
     goes_anywhere: bool,
@@ -114,9 +116,9 @@ impl Graph {
     }
 }
 
-/// Edges of jumps through registers are left out beyond this: functions that have more are data. An interpreter
-/// of 5,000 blocks, of which 200 end so, has 12 for each block. It grows with the blocks, for a file may have many
-/// functions: 500 with a million edges each took 11 s.
+/// Edges of jumps through registers are left out beyond this: functions that have more are data. An
+/// interpreter of 5,000 blocks, of which 200 end so, has 12 for each block. It grows with the
+/// blocks, for a file may have many functions: 500 with a million edges each took 11 s.
 fn edges_max(blocks: usize) -> usize {
     (32 * blocks + (1 << 14)).min(1 << 20)
 }

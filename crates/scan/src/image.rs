@@ -137,12 +137,12 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Executable sections of a linked file: the kernel has about twenty. Together with the limit on their
-/// size this bounds the time that a made-up file can take.
+/// Executable sections of a linked file: the kernel has about twenty. Together with the limit on
+/// their size this bounds the time that a made-up file can take.
 const SECTIONS_MAX: usize = 1024;
 
-/// Nothing is mapped after that: the kernel takes such pointers for error numbers. Keeping code away from
-/// the end lets addresses after it be computed.
+/// Nothing is mapped after that: the kernel takes such pointers for error numbers. Keeping code
+/// away from the end lets addresses after it be computed.
 pub(crate) const ADDRESSES_END: u64 = u64::MAX - 0xfff;
 
 struct Piece {

@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Static scanner: which functions of a program can raise the licence level.
 //!
-//! **Problem.** Marks, hints and the trap module all need to know where wide code is, or profit from it. A
-//! disassembler shows instructions, at 2 to 5 MB/s, and none says which function matters.
+//! **Problem.** Marks, hints and the trap module all need to know where wide code is, or profit
+//! from it. A disassembler shows instructions, at 2 to 5 MB/s, and none says which function
+//! matters.
 //!
-//! **Idea.** Find the functions ([`bounds`](mod@bounds), [`recover`](mod@recover)), step through each
-//! once ([`sweep`](mod@sweep), with [`fast`](mod@fast) and [`memo`](mod@memo) for what is common), and look closer only at those that have a vector of 256 bits or a tile:
-//! loops and density, dirty upper halves ([`loops`](mod@loops), [`upper`](mod@upper)). Class and level of
-//! an instruction come from `data/isa/classes.toml`.
+//! **Idea.** Find the functions ([`bounds`](mod@bounds), [`recover`](mod@recover)), step through
+//! each once ([`sweep`](mod@sweep), with [`fast`](mod@fast) and [`memo`](mod@memo) for what is
+//! common), and look closer only at those that have a vector of 256 bits or a tile: loops and
+//! density, dirty upper halves ([`loops`](mod@loops), [`upper`](mod@upper)). Class and level of an
+//! instruction come from `data/isa/classes.toml`.
 //!
-//! **Promises.** Bytes in, findings out: nothing here opens a file or looks at the machine. No input makes
-//! it panic; time and memory grow linearly with the code (a function is cut into pieces of
-//! [`PIECE_MAX_BYTES`], jump tables and loops of monstrous functions are left out, what `.gnu_debugdata`
-//! unpacks to is limited), and a caller can limit both and stop a scan ([`limits`](mod@limits)). Order and content of the result do not depend on the number of threads.
+//! **Promises.** Bytes in, findings out: nothing here opens a file or looks at the machine. No
+//! input makes it panic; time and memory grow linearly with the code (a function is cut into pieces
+//! of [`PIECE_MAX_BYTES`], jump tables and loops of monstrous functions are left out, what
+//! `.gnu_debugdata` unpacks to is limited), and a caller can limit both and stop a scan
+//! ([`limits`](mod@limits)). Order and content of the result do not depend on the number of
+//! threads.
 //!
-//! **Limits.** A static finding says what a function can do, not whether it runs. Registers and memory are
-//! not tracked: a jump through a table may lead anywhere in its function. Code that a program writes itself
-//! is seen only in a live process ([`scan_memory`]).
+//! **Limits.** A static finding says what a function can do, not whether it runs. Registers and
+//! memory are not tracked: a jump through a table may lead anywhere in its function. Code that a
+//! program writes itself is seen only in a live process ([`scan_memory`]).
 
 #![forbid(unsafe_code)]
 
@@ -117,7 +121,8 @@ pub enum Sort {
 /// What is to be listed, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Least licence level of a function that is listed. 0 lists all functions with wide instructions.
+    /// Least licence level of a function that is listed. 0 lists all functions with wide
+    /// instructions.
     pub level: u8,
     /// Functions listed per file.
     pub top: Option<usize>,
@@ -132,7 +137,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Leaves the functions of the level, ordered, and as many as wanted. Guesses do not count as found.
+    /// Leaves the functions of the level, ordered, and as many as wanted. Guesses do not count as
+    /// found.
     fn arrange(&self, file: &mut File) {
         let functions = &mut file.listed;
         functions.retain(|function| function.license_level >= self.level);

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a scan may take, and how it is stopped.
 //!
-//! **Problem.** Whoever may run a program chooses the file that is scanned for it. Gigabytes of code, or code that is
-//! slow to analyse, would keep the scanner busy, and a daemon that waits for the scanner would not end.
+//! **Problem.** Whoever may run a program chooses the file that is scanned for it. Gigabytes of
+//! code, or code that is slow to analyse, would keep the scanner busy, and a daemon that waits for
+//! the scanner would not end.
 //!
-//! **Idea.** A [`Limits`] says how large the input may be, how much work may be done, and which flag stops the scan. All loops over
-//! code pay into one [`Meter`] before they decode, and end when it refuses. The unit of work is a byte that is
-//! decoded once, about 4 ns; screening costs an eighth of it. Work, and not time, is what is limited: so the
-//! same file is refused on every machine, and a test can show it. For a limit in time the caller sets the flag.
+//! **Idea.** A [`Limits`] says how large the input may be, how much work may be done, and which
+//! flag stops the scan. All loops over code pay into one [`Meter`] before they decode, and end when
+//! it refuses. The unit of work is a byte that is decoded once, about 4 ns; screening costs an
+//! eighth of it. Work, and not time, is what is limited: so the same file is refused on every
+//! machine, and a test can show it. For a limit in time the caller sets the flag.
 //!
-//! **Limits.** A function is analysed without a look at the flag: at most [`crate::PIECE_MAX_BYTES`] at a
-//! time, whose graph is bounded (`flow.rs`, `loops.rs`). Source lines are looked up by a library that cannot be
-//! stopped; who scans what others chose leaves them out.
+//! **Limits.** A function is analysed without a look at the flag: at most
+//! [`crate::PIECE_MAX_BYTES`] at a time, whose graph is bounded (`flow.rs`, `loops.rs`). Source
+//! lines are looked up by a library that cannot be stopped; who scans what others chose leaves them
+//! out.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -25,11 +28,13 @@ pub const PIECE_MAX_BYTES: u64 = 16 << 20;
 pub struct Limits<'a> {
     /// Length of the file, bytes.
     pub file_bytes: u64,
-    /// Bytes of the file that are not in holes or pages of zeros: what [`crate::read_file`] keeps in memory.
+    /// Bytes of the file that are not in holes or pages of zeros: what [`crate::read_file`] keeps
+    /// in memory.
     pub data_bytes: u64,
     /// Executable code, bytes.
     pub code_bytes: u64,
-    /// What compressed symbols may unpack to, bytes. Less for a short file: no more than its length, or 16 MiB.
+    /// What compressed symbols may unpack to, bytes. Less for a short file: no more than its
+    /// length, or 16 MiB.
     pub unpacked_bytes: u64,
     /// Work, in bytes of code that are decoded once.
     pub work_bytes: u64,
@@ -40,7 +45,8 @@ pub struct Limits<'a> {
 }
 
 impl Default for Limits<'_> {
-    /// For files that the user names: beyond any program that there is, and within the memory of any machine.
+    /// For files that the user names: beyond any program that there is, and within the memory of
+    /// any machine.
     fn default() -> Self {
         Limits {
             file_bytes: 64 << 30,
@@ -55,8 +61,8 @@ impl Default for Limits<'_> {
 }
 
 impl<'a> Limits<'a> {
-    /// For files that others chose: the largest libraries pass (code of 200 MB in those of PyTorch and Chromium), and
-    /// none takes more than some seconds. The flag stops it earlier.
+    /// For files that others chose: the largest libraries pass (code of 200 MB in those of PyTorch
+    /// and Chromium), and none takes more than some seconds. The flag stops it earlier.
     #[must_use]
     pub fn strict(stop: &'a AtomicBool) -> Self {
         Limits {
@@ -86,8 +92,8 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// A scan that can be stopped shares its CPU with other work, and yields after so many bytes, about 65 us. A
-/// scheduler that preempts no one at wakeups would let it wait to the end of a slice.
+/// A scan that can be stopped shares its CPU with other work, and yields after so many bytes, about
+/// 65 us. A scheduler that preempts no one at wakeups would let it wait to the end of a slice.
 const YIELD_BYTES: u64 = 16 << 10;
 
 /// The work that is left of a scan; threads share it.

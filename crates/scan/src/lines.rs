@@ -15,8 +15,8 @@ pub(crate) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// `None` if there is none that can be read: none at all, compressed, or without its relocations
-    /// applied.
+    /// `None` if there is none that can be read: none at all, compressed, or without its
+    /// relocations applied.
     pub(crate) fn of(image: &Image<'a>) -> Option<Self> {
         if image.kind == Kind::Object {
             return None;

@@ -4,24 +4,25 @@
 //! **Problem.** Heavy instructions raise the level only where they are dense, "about one heavy
 //! instruction in two cycles" (SYSTOR 2.1). A scanner sees no cycles.
 //!
-//! **Idea.** A core of the kind that has these levels (Skylake-SP to Ice Lake) issues at most four, later
-//! five instructions a cycle. So the share of heavy instructions in the body of a loop bounds the
-//! density from above: at four a cycle, one heavy instruction in two cycles needs one of eight.
+//! **Idea.** A core of the kind that has these levels (Skylake-SP to Ice Lake) issues at most four,
+//! later five instructions a cycle. So the share of heavy instructions in the body of a loop bounds
+//! the density from above: at four a cycle, one heavy instruction in two cycles needs one of eight.
 //!
 //! ```text
 //! density        = heavy instructions / all instructions, in the loop's body
 //! may be dense   = density >= 1/8
 //! ```
 //!
-//! A loop below that bound cannot be dense on such a core, however well it runs. One above it may be, or
-//! may wait for memory.
+//! A loop below that bound cannot be dense on such a core, however well it runs. One above it may
+//! be, or may wait for memory.
 //!
-//! A loop is the natural loop of a back edge: an edge to a block that dominates its origin (dominators
-//! after Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm"). A function with heavy code and
-//! no loop around it may be called in one: there, the body is the function.
+//! A loop is the natural loop of a back edge: an edge to a block that dominates its origin
+//! (dominators after Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm"). A function
+//! with heavy code and no loop around it may be called in one: there, the body is the function.
 //!
-//! **Time.** Both algorithms are quadratic in the depth of loops: 20,000 loops in each other, 200 kB of code, took 155 s and
-//! 2.3 GB. So steps are counted ([`Steps`]), and a function that takes more has no loops that are known.
+//! **Time.** Both algorithms are quadratic in the depth of loops: 20,000 loops in each other, 200
+//! kB of code, took 155 s and 2.3 GB. So steps are counted ([`Steps`]), and a function that takes
+//! more has no loops that are known.
 //!
 //! Limits: conditional parts of a body count in full. Loops with two entries are not found.
 
@@ -32,11 +33,13 @@ use crate::flow::Graph;
 /// More blocks than this are not searched for loops.
 const BLOCKS_MAX: usize = 1 << 16;
 
-/// The share of heavy instructions from which they can be dense: one in two cycles (SYSTOR 2.1) at four
-/// instructions a cycle (Intel Optimization Manual, Skylake Server: allocation of four micro-operations).
+/// The share of heavy instructions from which they can be dense: one in two cycles (SYSTOR 2.1) at
+/// four instructions a cycle (Intel Optimization Manual, Skylake Server: allocation of four
+/// micro-operations).
 pub(crate) const DENSE_FRAC: f64 = 1.0 / 8.0;
 
-/// Steps for each block: real functions take less than ten, deeply nested and unrolled ones a hundred.
+/// Steps for each block: real functions take less than ten, deeply nested and unrolled ones a
+/// hundred.
 const STEPS_PER_BLOCK: u64 = 512;
 
 /// Steps that are left.
@@ -63,7 +66,8 @@ pub(crate) struct Loop {
     pub(crate) blocks: Vec<u32>,
 }
 
-/// The natural loops, one for each header; `None` if the function has too many blocks, or takes too many steps.
+/// The natural loops, one for each header; `None` if the function has too many blocks, or takes too
+/// many steps.
 pub(crate) fn find(graph: &Graph) -> Option<Vec<Loop>> {
     if graph.blocks.len() > BLOCKS_MAX {
         return None;
@@ -287,8 +291,8 @@ mod tests {
         assert_eq!(bodies, [&[1, 2, 3][..], &[2]]);
     }
 
-    /// A jump back to a block that does not dominate it (a loop with two entries) is no natural loop,
-    /// and code after a return is not reached.
+    /// A jump back to a block that does not dominate it (a loop with two entries) is no natural
+    /// loop, and code after a return is not reached.
     #[test]
     fn two_entries_are_no_natural_loop() {
         let bytes = [

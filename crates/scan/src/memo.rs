@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Instructions with VEX and EVEX prefix that were decoded before, by their first bytes.
 //!
-//! **Problem.** [`crate::fast`] leaves everything with these prefixes to iced-x86, and in the libraries that
-//! matter most (BLAS, codecs, ciphers) that is most of the code.
+//! **Problem.** [`crate::fast`] leaves everything with these prefixes to iced-x86, and in the
+//! libraries that matter most (BLAS, codecs, ciphers) that is most of the code.
 //!
-//! **Idea.** Hand-written and unrolled kernels use few different instructions again and again. What the scanner
-//! wants to know of one follows from its prefix, opcode and ModRM, at most six bytes, and from the length of
-//! what ModRM asks for:
+//! **Idea.** Hand-written and unrolled kernels use few different instructions again and again. What
+//! the scanner wants to know of one follows from its prefix, opcode and ModRM, at most six bytes,
+//! and from the length of what ModRM asks for:
 //!
 //! ```text
 //! C5      RvvvvLpp                    opcode  ModRM    4 bytes
@@ -14,30 +14,34 @@
 //! 62      RXBR0mmm Wvvvv1pp zLLbVaaa  opcode  ModRM    6
 //! ```
 //!
-//! So these bytes are the key of a table, and what iced-x86 said when it met them first is the value.
+//! So these bytes are the key of a table, and what iced-x86 said when it met them first is the
+//! value.
 //!
-//! **Registers.** Compilers and generators give the same instruction all sorts of registers, and in most
-//! instructions they do not matter. So these are kept, and looked for first, by a key without them: of ModRM only
-//! the two highest bits (registers or memory), of vvvv only whether all bits are set, which it has to be where it means
-//! nothing; R, B and VEX's X not at all. R', V' and EVEX's X stay: they say whether a register is one of those
-//! that have a dirty upper half. An instruction is kept so ([`are_alike`]) if all registers that it names are
-//! vectors and none of these bits is part of its opcode.
+//! **Registers.** Compilers and generators give the same instruction all sorts of registers, and in
+//! most instructions they do not matter. So these are kept, and looked for first, by a key without
+//! them: of ModRM only the two highest bits (registers or memory), of vvvv only whether all bits
+//! are set, which it has to be where it means nothing; R, B and VEX's X not at all. R', V' and
+//! EVEX's X stay: they say whether a register is one of those that have a dirty upper half. An
+//! instruction is kept so ([`are_alike`]) if all registers that it names are vectors and none of
+//! these bits is part of its opcode.
 //!
-//! A test compares remembered and decoded instructions for every opcode, with random registers and random bytes
-//! after it.
+//! A test compares remembered and decoded instructions for every opcode, with random registers and
+//! random bytes after it.
 //!
-//! **What is not remembered.** Instructions with an index of vectors: whether they are valid depends on the
-//! SIB. `vzeroupper`, which has no ModRM. What is no instruction.
+//! **What is not remembered.** Instructions with an index of vectors: whether they are valid
+//! depends on the SIB. `vzeroupper`, which has no ModRM. What is no instruction.
 //!
-//! **Limits.** A key has one place in the table, so two that share it drive each other out: then it is as slow as
-//! it was, and a little slower. The table lives as long as the sweeps that a thread does in a row.
+//! **Limits.** A key has one place in the table, so two that share it drive each other out: then it
+//! is as slow as it was, and a little slower. The table lives as long as the sweeps that a thread
+//! does in a row.
 
 use iced_x86::{FlowControl, Instruction, OpKind, Register};
 
 use crate::fast::{WINDOW, operand_length};
 use crate::traits::Traits;
 
-/// Places: 32 KiB of memory, which stay in the cache. Half as many are too few for a library, twice as many no faster.
+/// Places: 32 KiB of memory, which stay in the cache. Half as many are too few for a library, twice
+/// as many no faster.
 const PLACES: usize = 1 << 11;
 
 /// What is known of an instruction.
@@ -71,7 +75,8 @@ impl Default for Memo {
 }
 
 impl Memo {
-    /// Length and traits of the instruction at the begin of the window, which has one of our prefixes.
+    /// Length and traits of the instruction at the begin of the window, which has one of our
+    /// prefixes.
     #[inline(always)]
     pub(crate) fn find(&self, window: &[u8; WINDOW]) -> Option<(usize, Traits)> {
         let keys = Keys::of(window);
@@ -110,8 +115,8 @@ fn are_alike(keys: &Keys, instruction: &Instruction) -> bool {
     let mut registers = (0..instruction.op_count())
         .filter(|&op| instruction.op_kind(op) == OpKind::Register)
         .map(|op| instruction.op_register(op));
-    // Groups 12 to 14 have a part of their opcode in ModRM. In maps 5 and above there are instructions whose
-    // registers have to differ.
+    // Groups 12 to 14 have a part of their opcode in ModRM. In maps 5 and above there are
+    // instructions whose registers have to differ.
     let is_group = keys.map() == 1 && matches!(keys.opcode(), 0x71..=0x73);
     keys.map() <= 3
         && !is_group
@@ -194,7 +199,8 @@ impl Keys {
     }
 }
 
-/// Fibonacci hashing (Knuth, vol. 3, 6.4): the upper bits of a product with 2^64 over the golden ratio.
+/// Fibonacci hashing (Knuth, vol. 3, 6.4): the upper bits of a product with 2^64 over the golden
+/// ratio.
 #[inline(always)]
 fn place(key: u64) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PLACES.trailing_zeros())) as usize
@@ -241,8 +247,8 @@ mod tests {
         (instruction, (!instruction.is_invalid()).then_some(known))
     }
 
-    /// Remembers the first of two instructions with one key; then the second is known as iced-x86 would
-    /// decode it, or not at all. Counts what was remembered.
+    /// Remembers the first of two instructions with one key; then the second is known as iced-x86
+    /// would decode it, or not at all. Counts what was remembered.
     fn check(memo: &mut Memo, [first, second]: [[u8; WINDOW]; 2]) -> u32 {
         let (instruction, known) = decoded(&first);
         let Some(known) = known else { return 0 };
@@ -253,8 +259,8 @@ mod tests {
         1
     }
 
-    /// The same for instructions with all sorts of registers in the place of the first one's. The second is
-    /// known rightly, if it is known; counts those that are.
+    /// The same for instructions with all sorts of registers in the place of the first one's. The
+    /// second is known rightly, if it is known; counts those that are.
     fn check_alike(memo: &mut Memo, random: &mut Random, first: [u8; WINDOW]) -> u32 {
         let (instruction, known) = decoded(&first);
         // What is remembered of others is not taken for this one.
@@ -311,7 +317,8 @@ mod tests {
                     let [first, mut second, mut third, modrm, often, ..] =
                         random.next().to_le_bytes();
                     if often & 3 != 0 {
-                        // no further register, no mask: most instructions are valid only so, or then
+                        // no further register, no mask: most instructions are valid only so, or
+                        // then
                         (second, third) = (second | 0x78, third & 0x60 | 8);
                     }
                     let key = [0x62, first & 0xf0 | map, second | 4, third, opcode, modrm];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Code in the memory of a process that comes from no file: what a just-in-time compiler wrote.
 //!
-//! Such code has no symbols. Compilers that want to be profiled write the ranges of their functions to a
-//! file for perf (`/tmp/perf-PID.map`: start, length and name in each line); without it, everything here
-//! is a guess.
+//! Such code has no symbols. Compilers that want to be profiled write the ranges of their functions
+//! to a file for perf (`/tmp/perf-PID.map`: start, length and name in each line); without it,
+//! everything here is a guess.
 
 use report::scan::{File, Source};
 
@@ -26,8 +26,9 @@ pub struct JitSymbol {
     pub name: String,
 }
 
-/// The lines of a perf map that make sense, ascending and apart from each other. Of two that overlap the one
-/// with the lower address is kept; of two with the same address the later line, since it was written later.
+/// The lines of a perf map that make sense, ascending and apart from each other. Of two that
+/// overlap the one with the lower address is kept; of two with the same address the later line,
+/// since it was written later.
 #[must_use]
 pub fn parse_perf_map(text: &str) -> Vec<JitSymbol> {
     let line = |line: &str| {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads a file that others may change meanwhile, and that may be mostly holes.
 //!
-//! **Problem.** If a mapped file is truncated, SIGBUS ends the process. If files are read completely, a sparse file of
-//! gigabytes, which costs its maker nothing, fills memory.
+//! **Problem.** If a mapped file is truncated, SIGBUS ends the process. If files are read
+//! completely, a sparse file of gigabytes, which costs its maker nothing, fills memory.
 //!
-//! **Idea.** The bytes are copied, piece by piece, into an anonymous mapping of the file's length. A page of zeros is not copied:
-//! a page of the mapping that was never written takes no memory, and reads as zeros. So memory is limited by the bytes
-//! that the file really has ([`Limits::data_bytes`]), and offsets stay what they are.
+//! **Idea.** The bytes are copied, piece by piece, into an anonymous mapping of the file's length.
+//! A page of zeros is not copied: a page of the mapping that was never written takes no memory, and
+//! reads as zeros. So memory is limited by the bytes that the file really has
+//! ([`Limits::data_bytes`]), and offsets stay what they are.
 //!
 //! **Limits.** A file system in user space may answer a read late or never; no flag ends that.
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions in code for which the file states no boundary.
 //!
-//! **Problem.** Stripped assembly has neither symbols nor unwind records: four fifths of the code of a
-//! stripped libx265. But the same gaps between functions hold tables of constants, padding, boot code of 16
-//! bits, and most bytes decode as something.
+//! **Problem.** Stripped assembly has neither symbols nor unwind records: four fifths of the code
+//! of a stripped libx265. But the same gaps between functions hold tables of constants, padding,
+//! boot code of 16 bits, and most bytes decode as something.
 //!
-//! **Idea.** Something uses each function: a pointer in data or relocations, an instruction that computes its
-//! address, a call. From each such place decode to the last flow: the return or jump that no branch passes.
-//! What is found there must look like a function ([`is_plausible`]), and may call the next one, so this goes
-//! in rounds. What remains is decoded in the same manner from where the padding ends. If it begins after another
-//! function, aligned as functions are, and looks like one, it is taken to be one that nothing uses
-//! ([`Source::Padding`]; x265 has some); else it is attributed to no function ([`Source::Guess`]).
+//! **Idea.** Something uses each function: a pointer in data or relocations, an instruction that
+//! computes its address, a call. From each such place decode to the last flow: the return or jump
+//! that no branch passes. What is found there must look like a function ([`is_plausible`]), and may
+//! call the next one, so this goes in rounds. What remains is decoded in the same manner from where
+//! the padding ends. If it begins after another function, aligned as functions are, and looks like
+//! one, it is taken to be one that nothing uses ([`Source::Padding`]; x265 has some); else it is
+//! attributed to no function ([`Source::Guess`]).
 //!
 //! Limits: a jump through a register ends a function, so that what its table leads to is a guess.
 
@@ -34,7 +35,8 @@ const FUNCTION_COST: u64 = 16;
 /// Where assemblers and compilers place functions.
 const ALIGNMENT: u64 = 16;
 
-/// Which addresses lie in gaps: one bit for 64 bytes of a span, so that a sweep can ask for every call.
+/// Which addresses lie in gaps: one bit for 64 bytes of a span, so that a sweep can ask for every
+/// call.
 #[derive(Debug, Default)]
 pub(crate) struct Gaps {
     start: u64,
@@ -48,7 +50,8 @@ const GRAIN: u64 = 64;
 const SPAN_MAX: u64 = 4 << 30;
 
 impl Gaps {
-    /// Of gaps in any order. They overlap where a damaged file has sections that do; such become one.
+    /// Of gaps in any order. They overlap where a damaged file has sections that do; such become
+    /// one.
     pub(crate) fn new(mut gaps: Vec<(u64, u64)>) -> Self {
         gaps.sort_unstable();
         gaps.dedup_by(|next, gap| {
@@ -121,7 +124,8 @@ pub(crate) fn run(
     }
     let mut state = State { code, gaps: &own, functions: Vec::new(), meter };
     let mut starts = Vec::new();
-    // Those of other sections are left out at once: a made-up file has a thousand sections, and a million seeds.
+    // Those of other sections are left out at once: a made-up file has a thousand sections, and a
+    // million seeds.
     let mut add = |addresses: &[u64], source| {
         let wanted = addresses.iter().filter(|&&address| own.wants(address));
         starts.extend(wanted.map(|&address| (address, source)));
@@ -282,8 +286,8 @@ fn rests(gaps: &[(u64, u64)], functions: &[Range]) -> Vec<(u64, u64)> {
     rests
 }
 
-/// Whether what was decoded looks like a function: it is all instructions, none of which only the kernel
-/// or the last century has, and it ends with a flow, or goes on to another function.
+/// Whether what was decoded looks like a function: it is all instructions, none of which only the
+/// kernel or the last century has, and it ends with a flow, or goes on to another function.
 fn is_plausible(sweep: &Sweep, bytes: &[u8], goes_on: bool) -> bool {
     let is_code = sweep.data_bytes == 0 && sweep.unlikely == 0 && sweep.end > 0;
     let first = sweep.branches.first();
@@ -337,7 +341,8 @@ fn skip_padding(code: Code<'_>, decoder: &mut Decoder<'_>, mut at: u64, end: u64
     end
 }
 
-/// Length of the instruction that assemblers fill gaps with: `nop` with an operand (0F 1F /0), after 66 and 2E.
+/// Length of the instruction that assemblers fill gaps with: `nop` with an operand (0F 1F /0),
+/// after 66 and 2E.
 fn nop_length(bytes: &[u8]) -> Option<usize> {
     const PREFIXES_MAX: usize = 6; // with all that follows, not longer than an instruction may be
     let prefixes = bytes.iter().take_while(|&&byte| matches!(byte, 0x66 | 0x2e)).count();
@@ -383,7 +388,8 @@ mod tests {
         }
     }
 
-    /// What is taken for padding is what iced-x86 takes for it, of the same length, or is left to it.
+    /// What is taken for padding is what iced-x86 takes for it, of the same length, or is left to
+    /// it.
     #[test]
     fn nops_are_those_of_iced() {
         let mut found = 0;

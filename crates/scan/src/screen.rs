@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which functions need no decoding, because no byte of them can begin anything that matters.
 //!
-//! **Problem.** Nine of ten functions of most libraries have nothing wide, and most of the time would go
-//! into showing that.
+//! **Problem.** Nine of ten functions of most libraries have nothing wide, and most of the time
+//! would go into showing that.
 //!
-//! **Idea.** A wide instruction has a VEX, EVEX or XOP prefix, whose bytes determine its length; `cpuid` and
-//! `xgetbv` have opcodes of their own; and a call, jump or `lea` that leads into a gap has its distance after
-//! its opcode. If none of these patterns is found at any byte, whether or not an instruction
-//! begins there, the function holds no such instruction. So skipping it changes nothing: a test compares
-//! the patterns with iced-x86 for every prefix and opcode, another one complete libraries with and without.
+//! **Idea.** A wide instruction has a VEX, EVEX or XOP prefix, whose bytes determine its length;
+//! `cpuid` and `xgetbv` have opcodes of their own; and a call, jump or `lea` that leads into a gap
+//! has its distance after its opcode. If none of these patterns is found at any byte, whether or
+//! not an instruction begins there, the function holds no such instruction. So skipping it changes
+//! nothing: a test compares the patterns with iced-x86 for every prefix and opcode, another one
+//! complete libraries with and without.
 //!
-//! **Two steps.** The first two bytes of the patterns are looked for at 32 places at a time ([`marks`]), and mark
-//! one place of eight or ten. There the complete pattern is compared, and a branch's target looked up. Bytes that
-//! fit a pattern of a prefix are decoded by iced-x86, from the prefix on, to be sure.
+//! **Two steps.** The first two bytes of the patterns are looked for at 32 places at a time
+//! ([`marks`]), and mark one place of eight or ten. There the complete pattern is compared, and a
+//! branch's target looked up. Bytes that fit a pattern of a prefix are decoded by iced-x86, from
+//! the prefix on, to be sure.
 //!
 //! ```text
 //! C5      RvvvvLpp                    wide if L
@@ -40,7 +42,8 @@ pub(crate) fn needs_decoding(
 ) -> bool {
     let bytes = &code.bytes[start..end];
     for at in (0..bytes.len()).step_by(BLOCK) {
-        // In place: a block that has just been copied to memory can be read only when it has arrived.
+        // In place: a block that has just been copied to memory can be read only when it has
+        // arrived.
         let left = &code.bytes[start + at..];
         let mut marks = left.first_chunk().map_or_else(|| marks(&last_block(left)), marks);
         while marks != 0 {
@@ -75,7 +78,8 @@ fn marks(block: &[u8; BLOCK + 1]) -> u32 {
     eights.iter().rev().fold(0, |all, eight| all << 8 | bits(eight) as u32)
 }
 
-/// Whether a pattern may begin with these two bytes. Without a branch, so that the compiler compares vectors.
+/// Whether a pattern may begin with these two bytes. Without a branch, so that the compiler
+/// compares vectors.
 #[inline(always)]
 fn may_begin(first: u8, second: u8) -> bool {
     let vex = (first == 0xc5) & (second & 4 != 0) | (first == 0xc4) & (second & 0x18 == 0);
@@ -88,7 +92,8 @@ fn may_begin(first: u8, second: u8) -> bool {
     vex | others | question | call | jcc | lea | xbegin
 }
 
-/// Whether an instruction that matters may begin at the first of these bytes. What is cut off is none.
+/// Whether an instruction that matters may begin at the first of these bytes. What is cut off is
+/// none.
 #[inline]
 fn matters_here(
     decoder: &mut Decoder<'_>,
@@ -131,7 +136,8 @@ pub(crate) fn matters(bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether the bytes at this address may be a branch or `lea` that leads into a gap. What is cut off leads nowhere.
+/// Whether the bytes at this address may be a branch or `lea` that leads into a gap. What is cut
+/// off leads nowhere.
 fn leads_into(gaps: &Gaps, address: u64, bytes: &[u8]) -> bool {
     let (opcode, distance) = match *bytes {
         [0xe8 | 0xe9, a, b, c, d, ..] => (1, [a, b, c, d]),
@@ -207,7 +213,8 @@ mod tests {
         }
     }
 
-    /// A branch of 8 bits that leaves a function for a gap is seen, wherever it is and however far it leads.
+    /// A branch of 8 bits that leaves a function for a gap is seen, wherever it is and however far
+    /// it leads.
     #[test]
     fn near_targets_are_seen() {
         const LENGTH: usize = 300;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The executable parts of an ELF file, and where functions begin in them, by program headers alone: what
-//! a loaded file has to have, even if its sections are stripped.
+//! The executable parts of an ELF file, and where functions begin in them, by program headers
+//! alone: what a loaded file has to have, even if its sections are stripped.
 
 use object::elf::{EM_X86_64, ET_DYN, ET_EXEC, PF_X, PT_GNU_EH_FRAME, PT_LOAD};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decodes one function from its first byte to its last, and notes what the analysis needs.
 //!
-//! The common instructions are stepped over by [`crate::fast`], vector instructions that were met before by
-//! [`crate::memo`]; all others are decoded by iced-x86.
-//! Notes: where each instruction begins, each branch, each instruction that has a vector, a tile or
-//! is counted by name ([`crate::traits`]).
+//! The common instructions are stepped over by [`crate::fast`], vector instructions that were met
+//! before by [`crate::memo`]; all others are decoded by iced-x86. Notes: where each instruction
+//! begins, each branch, each instruction that has a vector, a tile or is counted by name
+//! ([`crate::traits`]).
 //!
 //! **Data.** What is no instruction is data that lies between instructions (tables of hand-written
-//! assembly). Decoding resumes at the next place after it that a branch of the function leads to; if
-//! there is none, the rest of the function is data.
+//! assembly). Decoding resumes at the next place after it that a branch of the function leads to;
+//! if there is none, the rest of the function is data.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
@@ -193,8 +193,8 @@ impl Sweep {
         behind.min().map(|target| target as usize)
     }
 
-    /// Steps over instructions of which only length and traits matter: nine of ten. Ends before another one, and
-    /// returns it if it has an opcode that [`fast`] may know.
+    /// Steps over instructions of which only length and traits matter: nine of ten. Ends before
+    /// another one, and returns it if it has an opcode that [`fast`] may know.
     #[inline]
     fn stride(&mut self, pass: &mut Pass<'_, impl Wanted>) -> Option<Opcode> {
         if pass.code.bits != 64 {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names and ranges of functions, from the symbol tables that a file has.
 //!
-//! A stripped file may carry its symbols compressed, as a small ELF file in `.gnu_debugdata` (Fedora's
-//! "mini debug info"). The size that it unpacks to is limited before it is unpacked ([`crate::xz`]).
+//! A stripped file may carry its symbols compressed, as a small ELF file in `.gnu_debugdata`
+//! (Fedora's "mini debug info"). The size that it unpacks to is limited before it is unpacked
+//! ([`crate::xz`]).
 //!
-//! Symbols may share names, or the ends of names, so a table of a megabyte can name 40,000 functions by half a
-//! megabyte each. Names are kept up to [`NAME_MAX_BYTES`], and up to a total of [`NAMES_PER_BYTE`] times the file's length.
-//! A mangled name can encode one that is exponentially longer: it is shown as it is when it
-//! exceeds [`SHOWN_MAX_BYTES`].
+//! Symbols may share names, or the ends of names, so a table of a megabyte can name 40,000
+//! functions by half a megabyte each. Names are kept up to [`NAME_MAX_BYTES`], and up to a total of
+//! [`NAMES_PER_BYTE`] times the file's length. A mangled name can encode one that is exponentially
+//! longer: it is shown as it is when it exceeds [`SHOWN_MAX_BYTES`].
 
 use std::fmt::{self, Write};
 
@@ -21,7 +22,8 @@ use crate::{Limits, ScanError, xz};
 const UNPACKED_BYTES: u64 = 16 << 20;
 /// Longest name of a symbol that is kept whole, bytes: templates of C++ reach some ten thousand.
 const NAME_MAX_BYTES: usize = 32 << 10;
-/// Bytes of all names together, for each byte of the file. Linkers let names share bytes, but not many.
+/// Bytes of all names together, for each byte of the file. Linkers let names share bytes, but not
+/// many.
 const NAMES_PER_BYTE: usize = 4;
 /// Longest name that is shown, bytes.
 const SHOWN_MAX_BYTES: usize = 64 << 10;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the analysis has to know of one instruction, in one word.
 //!
-//! A function of a codec has ten thousand instructions with vectors, and each is kept, counted and looked at
-//! several times. So what matters of it is small, and such that a set of instructions is summed up by "or":
-//! what has an order (register, level) has one bit for each value, and of a set the highest bit is the maximum.
+//! A function of a codec has ten thousand instructions with vectors, and each is kept, counted and
+//! looked at several times. So what matters of it is small, and such that a set of instructions is
+//! summed up by "or": what has an order (register, level) has one bit for each value, and of a set
+//! the highest bit is the maximum.
 //!
 //! ```text
 //! 25      16 15      12 11       8 7       6      4 3      2 1      0
@@ -80,8 +81,8 @@ impl Traits {
     /// An instruction that does not matter.
     pub(crate) const NONE: Traits = Traits(0);
 
-    /// Length of its vectors, its class's weight, the widest register, the level that it asks for, and what it
-    /// is counted as.
+    /// Length of its vectors, its class's weight, the widest register, the level that it asks for,
+    /// and what it is counted as.
     pub(crate) fn new(
         length: Width,
         weight: Option<Weight>,

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Dirty upper halves: returns that some path reaches with one, and legacy SSE that runs with one.
 //!
-//! **Problem.** After an instruction that writes a ymm or zmm register and before `vzeroupper`, legacy SSE
-//! code pays for the upper halves it does not touch (a state transition, or a merge in every
-//! instruction), and later SIMD code of whatever length counts as wide. A function that returns so does
-//! this to its caller.
+//! **Problem.** After an instruction that writes a ymm or zmm register and before `vzeroupper`,
+//! legacy SSE code pays for the upper halves it does not touch (a state transition, or a merge in
+//! every instruction), and later SIMD code of whatever length counts as wide. A function that
+//! returns so does this to its caller.
 //!
-//! **Idea.** Forward over the blocks: a block's state at its start is dirty if it is dirty at the end of
-//! a block before it. Writes of registers 0 to 15 make it dirty, `vzeroupper` and `vzeroall` clean. A call
-//! leaves it as it is.
+//! **Idea.** Forward over the blocks: a block's state at its start is dirty if it is dirty at the
+//! end of a block before it. Writes of registers 0 to 15 make it dirty, `vzeroupper` and `vzeroall`
+//! clean. A call leaves it as it is.
 //!
-//! Limits: a function that returns a vector of 256 or 512 bits has to return so; its type is not known
-//! here. A jump out of the function hands the state on and does not count as a return.
+//! Limits: a function that returns a vector of 256 or 512 bits has to return so; its type is not
+//! known here. A jump out of the function hands the state on and does not count as a return.
 
 use crate::flow::Graph;
 use crate::sweep::{Flow, Sweep};

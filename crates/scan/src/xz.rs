@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an xz file unpacks to, without unpacking it.
 //!
-//! **Problem.** The library that unpacks `.gnu_debugdata` keeps all of a block in memory, some times over, before it
-//! hands out the first byte. So a bound on what it writes bounds nothing: 327 kB took 4.2 GB.
+//! **Problem.** The library that unpacks `.gnu_debugdata` keeps all of a block in memory, some
+//! times over, before it hands out the first byte. So a bound on what it writes bounds nothing: 327
+//! kB took 4.2 GB.
 //!
-//! **Idea.** LZMA2 is cut into chunks of at most 2 MiB, and each says in its first bytes how long it is packed and unpacked. The
-//! decoder goes by these sizes, so their sum is known after a walk from chunk to chunk. Sizes in
-//! headers and in the index of the file are not used: nothing has to agree with them until it is too late.
+//! **Idea.** LZMA2 is cut into chunks of at most 2 MiB, and each says in its first bytes how long
+//! it is packed and unpacked. The decoder goes by these sizes, so their sum is known after a walk
+//! from chunk to chunk. Sizes in headers and in the index of the file are not used: nothing has to
+//! agree with them until it is too late.
 //!
 //! ```text
 //! stream  12 bytes: magic, flags (byte 7: which check each block has)
@@ -20,7 +22,8 @@
 //!
 //! Source: "The .xz File Format", 1.2.1, sections 2 to 4. Big endian in chunks.
 //!
-//! **Limits.** One filter, LZMA2: each one before it could multiply what comes out. Linkers and strip write no others.
+//! **Limits.** One filter, LZMA2: each one before it could multiply what comes out. Linkers and
+//! strip write no others.
 
 /// Bytes of the header of the file.
 const STREAM_HEADER: usize = 12;

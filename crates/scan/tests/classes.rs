@@ -85,8 +85,8 @@ fn library() -> report::scan::File {
     scan(&Built::new().link("classes.so", &(cases + &others.concat())))
 }
 
-/// Each class and corner has its level, and the widest register that it names (or that its operand in
-/// memory is as wide as).
+/// Each class and corner has its level, and the widest register that it names (or that its operand
+/// in memory is as wide as).
 #[test]
 fn levels_of_single_instructions() {
     let file = library();

@@ -11,7 +11,8 @@ use scan::{Options, ScanError, Sort, scan_archive, scan_file};
 
 const HEAVY: &str = "vmulps %zmm1, %zmm2, %zmm3\nvzeroupper\nret";
 
-/// Exported, hidden with unwind record, hidden without, used by pointer, by address, by call, by nobody.
+/// Exported, hidden with unwind record, hidden without, used by pointer, by address, by call, by
+/// nobody.
 fn hidden() -> String {
     let local = |name: &str, body: &str| function(name, body).replace(".globl", ".local");
     [
@@ -100,7 +101,8 @@ fn compressed_symbols() {
     assert_eq!(file.found, 6);
 }
 
-/// Data in .text that looks like code makes no finding: constants, boot code of 16 bits, jump tables.
+/// Data in .text that looks like code makes no finding: constants, boot code of 16 bits, jump
+/// tables.
 #[test]
 fn junk_in_text() {
     let junk = ".p2align 6\n.byte 0xc4, 0x06, 0x12, 0x34, 0xe6, 0x21, 0xc5, 0xfc, 0x59, 0xc0\n\

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Complete libraries: instruction by instruction against objdump and llvm-objdump, and with bytes changed at
-//! random.
+//! Complete libraries: instruction by instruction against objdump and llvm-objdump, and with bytes
+//! changed at random.
 
 mod common;
 
@@ -100,7 +100,8 @@ fn threads_make_no_difference() {
     assert_eq!(with(1), with(3));
 }
 
-/// Longest time for a file of less than a megabyte, however it is broken, on a machine that is busy.
+/// Longest time for a file of less than a megabyte, however it is broken, on a machine that is
+/// busy.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 proptest! {
@@ -131,7 +132,8 @@ proptest! {
         prop_assert!(begun.elapsed() < PATIENCE);
     }
 
-    /// Headers that place sections and segments anywhere: over each other, at the end of all addresses.
+    /// Headers that place sections and segments anywhere: over each other, at the end of all
+    /// addresses.
     #[test]
     fn mutated_headers(changes in prop::collection::vec(header_change(), 1..6), stripped: bool) {
         let mut bytes = fs::read(smallest()).unwrap();
@@ -205,7 +207,8 @@ fn smallest() -> PathBuf {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
-    /// Memory at any address, the last ones among them, with a map for perf of any content: no panic.
+    /// Memory at any address, the last ones among them, with a map for perf of any content: no
+    /// panic.
     #[test]
     fn memory_lies_anywhere(
         address: u64,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Automatic sizing: feeds policy/tiers.h with what the CPUs counted, and says which cores are
-//! wide and how they are split; and policy/standby.h, which says whether any should be. The decisions are the
-//! policy's; this only keeps the books.
+//! Automatic sizing: feeds policy/tiers.h with what the CPUs counted, and says which cores are wide
+//! and how they are split; and policy/standby.h, which says whether any should be. The decisions
+//! are the policy's; this only keeps the books.
 //!
 //! A number of wide CPUs that the user has chosen is not questioned.
 
@@ -75,13 +75,14 @@ impl AutoSize {
         config.wide_cpus == WideCpus::Auto || config.tiers
     }
 
-    /// Whether the size is the policy's to choose: then there is none at the start, see policy/standby.h.
+    /// Whether the size is the policy's to choose: then there is none at the start, see
+    /// policy/standby.h.
     pub fn may_stand_by(config: &Config) -> bool {
         config.wide_cpus == WideCpus::Auto
     }
 
-    /// Start with these counters. `nr_wide` cores are wide, in one class; where their number is to be
-    /// chosen, none is. The CPU has these clocks by level.
+    /// Start with these counters. `nr_wide` cores are wide, in one class; where their number is to
+    /// be chosen, none is. The CPU has these clocks by level.
     pub fn new(
         config: &Config,
         clocks: LevelClocks,
@@ -136,8 +137,8 @@ impl AutoSize {
         })
     }
 
-    /// The wide cores and their classes as they should be after `elapsed` more time, or whether traps are
-    /// armed; `None` if neither has changed. `nr_wide` are wide now.
+    /// The wide cores and their classes as they should be after `elapsed` more time, or whether
+    /// traps are armed; `None` if neither has changed. `nr_wide` are wide now.
     pub fn update(
         &mut self,
         config: &Config,
@@ -233,8 +234,8 @@ mod tests {
         assert_eq!(split, Split::one_class(4));
     }
 
-    /// A number of cores that was asked for stays, and is split where two levels need cores; when one
-    /// of them ends, so does the split.
+    /// A number of cores that was asked for stays, and is split where two levels need cores; when
+    /// one of them ends, so does the split.
     #[test]
     fn splits_what_was_asked_for() {
         let topology = Topology::uniform(8, 1);
@@ -253,8 +254,8 @@ mod tests {
         assert!(splits.len() <= 4, "{splits:?}");
     }
 
-    /// More is wanted than there is, and everybody waits for the same: how much of that is for wide code
-    /// decides, not the queues.
+    /// More is wanted than there is, and everybody waits for the same: how much of that is for wide
+    /// code decides, not the queues.
     #[test]
     fn shares_by_what_the_waits_are_for() {
         let (topology, config) = (Topology::uniform(8, 1), Config::default());
@@ -292,7 +293,8 @@ mod tests {
         vec![cpu]
     }
 
-    /// Without clocks to win it stands by, with them it divides the CPUs; where traps detect, it looks first.
+    /// Without clocks to win it stands by, with them it divides the CPUs; where traps detect, it
+    /// looks first.
     #[test]
     fn stands_by_where_nothing_is_to_be_won() {
         let topology = Topology::uniform(8, 1);

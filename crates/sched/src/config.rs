@@ -8,7 +8,8 @@ use std::path::PathBuf;
 pub enum WideCpus {
     /// These CPUs; the siblings of a named CPU are added, since a core has one licence.
     List(machine::CpuSet),
-    /// This many whole cores, the last ones of each node in turn ([`machine::Topology::wide_order`]).
+    /// This many whole cores, the last ones of each node in turn
+    /// ([`machine::Topology::wide_order`]).
     Cores(usize),
     /// As many whole cores as the measured demand asks for (THESIS 4.3).
     Auto,
@@ -26,9 +27,11 @@ pub struct Remigrate {
     pub context_switch: bool,
     /// This long after the last event that made the task wide, ns; `None`: no such limit.
     pub timeout_ns: Option<u64>,
-    /// At an explicit end only where the task has not learned that its scalar code is short (policy/gap.h).
+    /// At an explicit end only where the task has not learned that its scalar code is short
+    /// (policy/gap.h).
     pub gap: bool,
-    /// At the entry of a section's last system call, where the task has learned which one that is (policy/last.h).
+    /// At the entry of a section's last system call, where the task has learned which one that is
+    /// (policy/last.h).
     pub last_syscall: bool,
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the kernel lets a scheduler do for control groups.
 //!
-//! Weights need CONFIG_EXT_GROUP_SCHED (Linux 6.12 can have it), limits the callback that says what they are
-//! (`cgroup_set_bandwidth`, 6.17) too. The kernel's own type information says which callbacks there are; this
-//! is asked, not the release, since distributions build and patch kernels as they like.
+//! Weights need CONFIG_EXT_GROUP_SCHED (Linux 6.12 can have it), limits the callback that says what
+//! they are (`cgroup_set_bandwidth`, 6.17) too. The kernel's own type information says which
+//! callbacks there are; this is asked, not the release, since distributions build and patch kernels
+//! as they like.
 
 use hw::cgroups::InForce;
 use libbpf_rs::btf::types::Struct;
@@ -41,8 +42,8 @@ impl Support {
         Support { weights, limits: weights && has("cgroup_set_bandwidth") }
     }
 
-    /// What of the settings in force would have no effect under the scheduler, and what to do about it; `None` if
-    /// there is nothing.
+    /// What of the settings in force would have no effect under the scheduler, and what to do about
+    /// it; `None` if there is nothing.
     pub fn lost(&self, in_force: &InForce) -> Option<Problem> {
         let limits = in_force.limits > 0 && !self.limits;
         let weights = in_force.weights > 0 && !self.weights;

@@ -2,8 +2,8 @@
 //! One scheduler at a time: a lock file that the kernel releases when its holder ends, however
 //! it ends, so that a stale file means nothing.
 //!
-//! The file is root's alone: whoever can open it, if only for reading, can hold the lock, and so keep every
-//! run from starting.
+//! The file is root's alone: whoever can open it, if only for reading, can hold the lock, and so
+//! keep every run from starting.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, Write};

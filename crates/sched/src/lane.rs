@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A run in any mode: what `turbolane run` starts, queries and stops.
 //!
-//! Requests come from the control socket's thread, one at a time. What a request has to read from files
-//! (marks), it reads before it locks the lane; so neither [`Lane::poll`] nor the end of the run waits for
-//! a file. A stop takes the scheduler or the masks out of the lane: a request that is still being
-//! answered finds nothing, and keeps nothing alive.
+//! Requests come from the control socket's thread, one at a time. What a request has to read from
+//! files (marks), it reads before it locks the lane; so neither [`Lane::poll`] nor the end of the
+//! run waits for a file. A stop takes the scheduler or the masks out of the lane: a request that is
+//! still being answered finds nothing, and keeps nothing alive.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -13,8 +13,8 @@ pub fn nr_cpus(topology: &Topology) -> usize {
     topology.possible().highest().map_or(1, |cpu| cpu + 1).min(policy::CPUS_MAX)
 }
 
-/// Which CPUs share queues, and which a search for an idle one goes through: what the scheduler's tables are
-/// filled with. CPUs are in topology order, each group is a range of them.
+/// Which CPUs share queues, and which a search for an idle one goes through: what the scheduler's
+/// tables are filled with. CPUs are in topology order, each group is a range of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     /// Online CPUs in topology order.
@@ -25,8 +25,8 @@ pub struct Places {
     pub order: Vec<Vec<u8>>,
     /// (first, number) in `cpus`, of each scope; the machine is the first.
     pub scopes: Vec<(u16, u16)>,
-    /// By place in `cpus`: its last-level cache and its node as scopes; 0 if that is the machine, or the same
-    /// as the next larger one.
+    /// By place in `cpus`: its last-level cache and its node as scopes; 0 if that is the machine,
+    /// or the same as the next larger one.
     pub scope_of: Vec<[u16; 2]>,
 }
 
@@ -77,8 +77,9 @@ fn ranges(
     chunks.collect()
 }
 
-/// The caches, cut into equal parts of whole cores where they have more than [`policy::SHARD_CPUS`] CPUs; of a
-/// machine that has more than [`policy::SHARDS_MAX`] such parts, neighbours together, or larger ones.
+/// The caches, cut into equal parts of whole cores where they have more than [`policy::SHARD_CPUS`]
+/// CPUs; of a machine that has more than [`policy::SHARDS_MAX`] such parts, neighbours together, or
+/// larger ones.
 fn shards(places: &[&machine::CpuPlace], llcs: &[(u16, u16)]) -> Vec<(u16, u16)> {
     let mut most = policy::SHARD_CPUS;
     loop {
@@ -105,8 +106,8 @@ fn shards(places: &[&machine::CpuPlace], llcs: &[(u16, u16)]) -> Vec<(u16, u16)>
     }
 }
 
-/// Neighbours of one node in one, as long as that is no larger than `most`; of several nodes if there are more
-/// nodes than shards may be.
+/// Neighbours of one node in one, as long as that is no larger than `most`; of several nodes if
+/// there are more nodes than shards may be.
 fn together(places: &[&machine::CpuPlace], shards: &[(u16, u16)], most: usize) -> Vec<(u16, u16)> {
     let mut merged: Vec<(u16, u16)> = Vec::new();
     for &(first, nr) in shards {
@@ -124,8 +125,8 @@ fn together(places: &[&machine::CpuPlace], shards: &[(u16, u16)], most: usize) -
     merged
 }
 
-/// For each shard all by distance: same cache, node, package, the rest; beginning after itself, so that
-/// not all look at the same one first.
+/// For each shard all by distance: same cache, node, package, the rest; beginning after itself, so
+/// that not all look at the same one first.
 fn shard_order(places: &[&machine::CpuPlace], shards: &[(u16, u16)]) -> Vec<Vec<u8>> {
     let home = |shard: usize| places[shards[shard].0 as usize];
     let nr = shards.len();
@@ -144,9 +145,9 @@ fn shard_order(places: &[&machine::CpuPlace], shards: &[(u16, u16)]) -> Vec<Vec<
         .collect()
 }
 
-/// The cores (indices in topology order, in [`Topology::wide_order`]) that are wide when the user asks for
-/// this, or why that cannot be. `Auto` starts with one. The one check of the setting, whoever
-/// makes it.
+/// The cores (indices in topology order, in [`Topology::wide_order`]) that are wide when the user
+/// asks for this, or why that cannot be. `Auto` starts with one. The one check of the setting,
+/// whoever makes it.
 ///
 /// All CPUs wide is refused however it is written: nothing would be kept apart. On a machine of
 /// one core there is nothing to keep apart anyway, and every choice is allowed.
@@ -293,8 +294,9 @@ mod tests {
         Topology::new(CpuSet::new(), &places).unwrap()
     }
 
-    /// Whatever the machine: each CPU is in one shard, a shard is whole cores of one node, and of one cache
-    /// unless there are too many caches; there are not too many shards, and none is larger than it must be.
+    /// Whatever the machine: each CPU is in one shard, a shard is whole cores of one node, and of
+    /// one cache unless there are too many caches; there are not too many shards, and none is
+    /// larger than it must be.
     #[test]
     fn shards_are_small_and_whole() {
         let machines = [
@@ -334,7 +336,8 @@ mod tests {
         assert_eq!(Places::of(&machine(2, 1, 20, 2)).shards.len(), 6);
     }
 
-    /// Shards are ordered by distance; scopes are the caches and nodes that are smaller than what they lie in.
+    /// Shards are ordered by distance; scopes are the caches and nodes that are smaller than what
+    /// they lie in.
     #[test]
     fn near_comes_before_far() {
         let places = Places::of(&machine(2, 2, 1, 1));

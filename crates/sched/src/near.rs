@@ -17,7 +17,8 @@ pub(crate) fn near_names<'a>(wanted: &str, names: impl Iterator<Item = &'a str>)
     found.into_iter().take(SUGGESTIONS).map(|(_, name)| name.to_string()).collect()
 }
 
-/// What was probably meant, as the start of advice: `did you mean "slice"? If not, `. Empty if nothing resembles it.
+/// What was probably meant, as the start of advice: `did you mean "slice"? If not, `. Empty if
+/// nothing resembles it.
 pub(crate) fn did_you_mean<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String {
     match near_names(wanted, names).first() {
         Some(near) => format!("did you mean \"{near}\"? If not, "),

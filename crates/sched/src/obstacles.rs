@@ -13,8 +13,9 @@ use crate::error::{Error, Result};
 /// The first kernel with sched_ext.
 const FIRST_RELEASE: (u32, u32) = (6, 12);
 
-/// The series on whose kernels the scheduler's tests run (testbed/versions.toml); sched_ext's interface to
-/// BPF differs between others, and what `bpf/compat.bpf.h` does about that is tried out nowhere.
+/// The series on whose kernels the scheduler's tests run (testbed/versions.toml); sched_ext's
+/// interface to BPF differs between others, and what `bpf/compat.bpf.h` does about that is tried
+/// out nowhere.
 const TESTED_SERIES: &[(u32, u32)] = &[(7, 3)];
 
 /// Whether the scheduler is tested on kernels of this series.
@@ -114,8 +115,9 @@ pub fn of_scx(kernel: &Kernel) -> Option<Obstacle> {
         );
     }
     if !kernel.isolated.is_empty() {
-        // scx_enable() in kernel/sched/ext.c: from 6.12 on it compares the CPUs of HK_TYPE_DOMAIN with the
-        // possible ones, newer ones ask for HK_TYPE_DOMAIN_BOOT. Both are what the file shows.
+        // scx_enable() in kernel/sched/ext.c: from 6.12 on it compares the CPUs of HK_TYPE_DOMAIN
+        // with the possible ones, newer ones ask for HK_TYPE_DOMAIN_BOOT. Both are what the file
+        // shows.
         return lacks(
             format!(
                 "CPUs {} are isolated (isolcpus=), and then Linux loads no scheduler",

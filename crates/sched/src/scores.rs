@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Power scores as a source of levels (bpf/score.bpf.h): whether a run has them.
 //!
-//! They cost three counters of each CPU and some time at each switch, and they are guesses: left to itself a
-//! run uses them only if there is no better source.
+//! They cost three counters of each CPU and some time at each switch, and they are guesses: left to
+//! itself a run uses them only if there is no better source.
 
 use hw::Facts;
 use hw::license::license_counters;
@@ -12,14 +12,14 @@ use crate::config::{Components, Config, Scores};
 use crate::error::{Error, Result};
 use crate::levels;
 
-/// Whether nothing else that the run is given shows what is wide. Hints are always possible: a task that gives
-/// some is not judged by its score.
+/// Whether nothing else that the run is given shows what is wide. Hints are always possible: a task
+/// that gives some is not judged by its score.
 fn nothing_else_tells(config: &Config) -> bool {
     config.marks.is_empty() && config.trap == Components::None
 }
 
-/// Whether the run is to have scores on a machine of which this is known, or why it cannot. What keeps the
-/// counters from being opened is seen only then.
+/// Whether the run is to have scores on a machine of which this is known, or why it cannot. What
+/// keeps the counters from being opened is seen only then.
 pub fn are_fed(config: &Config, facts: &Facts) -> std::result::Result<bool, Problem> {
     let counted = license_counters(&facts.cpu).0.counted().and_then(|()| {
         let why = "the kernel shows no core PMU, as in most virtual machines";
@@ -67,7 +67,8 @@ mod tests {
     use super::*;
     use crate::config::Mark;
 
-    /// Only where the CPU counts levels; and where they were asked for and are not counted, it is said why.
+    /// Only where the CPU counts levels; and where they were asked for and are not counted, it is
+    /// said why.
     #[test]
     fn scores_need_counters() {
         let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/machines");
@@ -91,7 +92,8 @@ mod tests {
         }
     }
 
-    /// Left to itself a run has scores unless something better shows what is wide; asked for, it has them anyway.
+    /// Left to itself a run has scores unless something better shows what is wide; asked for, it
+    /// has them anyway.
     #[test]
     fn scores_give_way() {
         let mark: Mark = "/bin/true:main@2".parse().unwrap();

@@ -147,7 +147,8 @@ impl Scheduler {
         })?;
         self.scheduler_link = Some(link);
         if self.skel.progs.tl_target_bell.autoload() {
-            // A kernel that cannot attach to its functions is no reason to do without a scheduler: there are ticks.
+            // A kernel that cannot attach to its functions is no reason to do without a scheduler:
+            // there are ticks.
             self.bell_link = self.skel.progs.tl_target_bell.attach().ok();
         }
         if self.skel.progs.tl_feed_score.autoload() {
@@ -185,8 +186,8 @@ impl Scheduler {
         self.watch_syscalls(config)
     }
 
-    /// Whether tasks have sections for which CPUs are there. Only then are their last system calls looked for, since what
-    /// watches system calls costs every task.
+    /// Whether tasks have sections for which CPUs are there. Only then are their last system calls
+    /// looked for, since what watches system calls costs every task.
     pub fn set_sections(&mut self, config: &Config, has_sections: bool) -> Result<()> {
         self.has_sections = has_sections;
         self.watch_syscalls(config)
@@ -410,13 +411,14 @@ pub struct HintMaps {
 }
 
 impl HintMaps {
-    /// New areas, which the scheduler finds by their numbers from then on. The kernel waits for programs that may see the
-    /// old ones: once for all, from Linux 6.8 on.
+    /// New areas, which the scheduler finds by their numbers from then on. The kernel waits for
+    /// programs that may see the old ones: once for all, from Linux 6.8 on.
     pub fn new_areas(&self, numbers: &[u32]) -> std::io::Result<Vec<Area>> {
         let fds = numbers.iter().map(|_| new_area()).collect::<std::io::Result<Vec<_>>>()?;
         let values: Vec<i32> = fds.iter().map(AsRawFd::as_raw_fd).collect();
         let mut count = numbers.len() as u32;
-        // SAFETY: keys and values are four bytes each, as the map has them, and as many as the count says.
+        // SAFETY: keys and values are four bytes each, as the map has them, and as many as the
+        // count says.
         let error = unsafe {
             let (keys, values) = (numbers.as_ptr().cast(), values.as_ptr().cast());
             let (map, no_opts) = (self.areas.as_raw_fd(), std::ptr::null());

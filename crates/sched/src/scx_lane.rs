@@ -206,7 +206,8 @@ impl ScxLane {
         self.trap.as_mut().map_or(Ok(()), |trap| trap.follow(&armed))
     }
 
-    /// Whether wide code is kept apart, and why not, in words; `None` if the user has chosen the wide CPUs.
+    /// Whether wide code is kept apart, and why not, in words; `None` if the user has chosen the
+    /// wide CPUs.
     pub fn standby(&self) -> Option<String> {
         let (auto, _) = self.auto.as_ref()?;
         auto.standby().map(autosize::in_words)

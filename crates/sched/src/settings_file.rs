@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The settings of a run as a file, such as `/etc/turbolane.toml`.
 //!
-//! **Problem.** A service has no command line that its operator types. A file is edited with mistakes, and a
-//! setting that is silently ignored is noticed weeks later, in a benchmark.
+//! **Problem.** A service has no command line that its operator types. A file is edited with
+//! mistakes, and a setting that is silently ignored is noticed weeks later, in a benchmark.
 //!
-//! **Idea.** The file is TOML without sections. Its keys are the names of [`SETTINGS`], its values have the syntax of
-//! the flags, and [`Setting::set`](crate::settings::Setting::set) reads both: there is no second list of settings,
-//! defaults or syntaxes. Numbers and switches may be written without quotation marks. Four keys are flags of `run`
-//! that are not in the table: `mark` and `marks`, a text or a list of texts, `ignore-cgroup-limits` and `metrics`.
+//! **Idea.** The file is TOML without sections. Its keys are the names of [`SETTINGS`], its values
+//! have the syntax of the flags, and [`Setting::set`](crate::settings::Setting::set) reads both:
+//! there is no second list of settings, defaults or syntaxes. Numbers and switches may be written
+//! without quotation marks. Four keys are flags of `run` that are not in the table: `mark` and
+//! `marks`, a text or a list of texts, `ignore-cgroup-limits` and `metrics`.
 //!
-//! Everything that is not understood is refused, with its line and column and what is allowed there.
+//! Everything that is not understood is refused, with its line and column and what is allowed
+//! there.
 //!
-//! **Limits.** The first mistake is reported, not all of them. Paths are relative to the working folder of the run,
-//! as those of the flags are; a service has `/`.
+//! **Limits.** The first mistake is reported, not all of them. Paths are relative to the working
+//! folder of the run, as those of the flags are; a service has `/`.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -175,7 +177,8 @@ fn located(text: &str, span: Option<Range<usize>>, error: ParseError) -> FileErr
     FileError { line, column, error }
 }
 
-/// A file with these settings, in which the comments explain each setting, and what has its default is a comment.
+/// A file with these settings, in which the comments explain each setting, and what has its default
+/// is a comment.
 pub fn text(settings: &Settings) -> String {
     let mut text = String::new();
     for setting in SETTINGS {
@@ -245,8 +248,8 @@ mod tests {
         }
     }
 
-    /// The example that packages install is what this version would write. After a change of a setting, copy the left
-    /// side of the message.
+    /// The example that packages install is what this version would write. After a change of a
+    /// setting, copy the left side of the message.
     #[test]
     fn the_installed_example_is_current() {
         let example = include_str!("../../../dist/turbolane.toml");
@@ -255,8 +258,8 @@ mod tests {
         assert_eq!(text(&Settings::default()), rest);
     }
 
-    /// The explanation becomes a file that sets everything to its default when the comment signs before its keys go:
-    /// so what it shows as an example of each setting is accepted.
+    /// The explanation becomes a file that sets everything to its default when the comment signs
+    /// before its keys go: so what it shows as an example of each setting is accepted.
     #[test]
     fn every_example_is_accepted() {
         let is_example =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each task has done: the rows that bpf/list.bpf.h writes, in the form that the control socket sends.
+//! What each task has done: the rows that bpf/list.bpf.h writes, in the form that the control
+//! socket sends.
 
 use std::io::{self, Read};
 

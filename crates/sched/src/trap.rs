@@ -166,8 +166,8 @@ impl Drop for Watcher {
         while !thread.is_finished() && start.elapsed() < STOP_LIMIT {
             thread::sleep(Duration::from_millis(5));
         }
-        // A panic in it has been printed; the module must go all the same. A thread that hangs in a file of
-        // someone else's is left to the end of the process, which closes the device.
+        // A panic in it has been printed; the module must go all the same. A thread that hangs in a
+        // file of someone else's is left to the end of the process, which closes the device.
         if thread.is_finished() {
             _ = thread.join();
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The C interface, as the emulator calls it. `include/silicon.h` is made from this file, and a test
-//! compares them.
+//! The C interface, as the emulator calls it. `include/silicon.h` is made from this file, and a
+//! test compares them.
 //!
 //! A machine is used by one thread. Numbers of CPUs and pointers come from our own emulator, which
 //! is built with this crate: a wrong number is a bug and ends the process.

@@ -11,13 +11,13 @@
 //!
 //! - The demand of a trace counts from its beginning. A core asks for the highest of its CPUs'
 //!   demands; a CPU that sleeps demands nothing.
-//! - While the core halts for a change of its clock, none of its CPUs executes anything: their local
-//!   times move to the halt's end.
+//! - While the core halts for a change of its clock, none of its CPUs executes anything: their
+//!   local times move to the halt's end.
 //! - Siblings share one clock: the core's P-state is the highest that one of them asks for.
 //! - Clocks follow the number of active cores at the power control unit's next look, a multiple of
 //!   `pcu_period_ns`, as in the simulator. A core is active while one of its CPUs is awake.
-//! - A licence is brought up to date when one of its core's CPUs executes or wakes up. What happened
-//!   before is processed with the times at which it was due.
+//! - A licence is brought up to date when one of its core's CPUs executes or wakes up. What
+//!   happened before is processed with the times at which it was due.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -288,7 +288,8 @@ impl Machine {
         self.spend(index, work, demand) | ended
     }
 
-    /// Whether a CPU is to get notice before it executes a trace with wide code, instead of executing it.
+    /// Whether a CPU is to get notice before it executes a trace with wide code, instead of
+    /// executing it.
     pub fn warns(&mut self, index: usize, wide: u32, insns: u32) -> bool {
         let Cpu { density, notice, .. } = &mut self.cpus[index];
         // As `ran` would count the trace afterwards.

@@ -203,8 +203,9 @@ fn licence_counters_count() {
     assert!((count(3) / (2.8 * 9_300.0) - 1.0).abs() < 0.01, "{}", count(3));
 }
 
-/// What software reads of the energy is what the log has, and that is power times time: of the package and its other
-/// cores all the time, of a core while one of its CPUs executes, by level and clock, of two CPUs not twice.
+/// What software reads of the energy is what the log has, and that is power times time: of the
+/// package and its other cores all the time, of a core while one of its CPUs executes, by level and
+/// clock, of two CPUs not twice.
 #[test]
 fn energy_is_power_times_time() {
     const PERF_CTL: u32 = 0x199;
@@ -240,8 +241,9 @@ fn energy_is_power_times_time() {
     assert!((logged - read).abs() < 0.07, "{read} mJ read, {logged} logged");
 }
 
-/// DIM 7.1: software that forces a change has the high clock at once, for the price of a halt; a delay of its own takes
-/// the place of the relax time. Siblings share both. A value that makes no sense changes nothing.
+/// DIM 7.1: software that forces a change has the high clock at once, for the price of a halt; a
+/// delay of its own takes the place of the relax time. Siblings share both. A value that makes no
+/// sense changes nothing.
 #[test]
 fn software_raises_the_clock() {
     let [delay, force, status] = [0x4000_0081, 0x4000_0082, 0x4000_0083];
@@ -274,7 +276,8 @@ fn software_raises_the_clock() {
     assert_eq!(m.write_register(0, 0x4000_0085, 0), Written::Unknown);
 }
 
-/// SYSTOR 5: notice before wide code is executed, while the clock is still high; and when there was none for a while.
+/// SYSTOR 5: notice before wide code is executed, while the clock is still high; and when there was
+/// none for a while.
 #[test]
 fn software_gets_notice() {
     const NOTICE: u32 = 0x4000_0084;

@@ -26,11 +26,11 @@
 //! | 614H MSR_PKG_POWER_INFO | the TDP |
 //! | 619H, 639H, 641H | 0: no energy of memory, of the cores alone or of graphics, as 639H on Skylake-SP; Linux leaves such domains out |
 //!
-//! Limits: **no figure of power here was measured on a real CPU** but the TDP, which is Intel's. The
-//! rest is derived (dynamic power goes with the cube of the clock, `Platform::busy_core_w`). A core
-//! that halts for a change of its clock, or whose CPUs sleep, uses nothing beyond `idle_w`. Real
-//! parts update the register each millisecond, this one at each read. Siblings that execute at the
-//! same time are one core's power together, not more.
+//! Limits: **no figure of power here was measured on a real CPU** but the TDP, which is Intel's.
+//! The rest is derived (dynamic power goes with the cube of the clock, `Platform::busy_core_w`). A
+//! core that halts for a change of its clock, or whose CPUs sleep, uses nothing beyond `idle_w`.
+//! Real parts update the register each millisecond, this one at each read. Siblings that execute at
+//! the same time are one core's power together, not more.
 
 use machine::Platform;
 
@@ -95,7 +95,8 @@ impl Package {
         self.used + Energy::from(self.uw) * Energy::from(now.saturating_sub(self.since))
     }
 
-    /// A register; `None` if it is none of these. `used` is the energy of the package with its cores.
+    /// A register; `None` if it is none of these. `used` is the energy of the package with its
+    /// cores.
     pub(crate) fn read(&self, register: u32, clocks: &Clocks, used: Energy) -> Option<u64> {
         let tdp_w = self.platform.idle_w + self.platform.core_w * self.platform.nr_cores as f64;
         let tdp = (tdp_w * f64::from(1u32 << POWER_BITS)).round() as u64 & 0x7fff;

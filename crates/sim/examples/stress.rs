@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs the load of `sim.events_per_s` for a number of events, to be profiled, and prints its outcome, to
-//! be compared: same CPUs and events, same outcome.
+//! Runs the load of `sim.events_per_s` for a number of events, to be profiled, and prints its
+//! outcome, to be compared: same CPUs and events, same outcome.
 //!
 //! ```text
 //!   stress CPUS EVENTS

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far the lane with its defaults is from the best that could have been chosen for a load on a machine,
-//! and whether it is ever worse than nothing. Asked by tests and by `./x bench best`.
+//! How far the lane with its defaults is from the best that could have been chosen for a load on a
+//! machine, and whether it is ever worse than nothing. Asked by tests and by `./x bench best`.
 //!
-//! Speed of a group of tasks is its completions per second; of a load whose tasks end, until they end. Speed
-//! of a load is the geometric mean over its groups.
+//! Speed of a group of tasks is its completions per second; of a load whose tasks end, until they
+//! end. Speed of a load is the geometric mean over its groups.
 //!
 //! | compared with | what it is |
 //! |---|---|
@@ -11,12 +11,12 @@
 //! | standing by | the lane without wide CPUs: the same queues, all CPUs take everything |
 //! | best | the fastest of both, of fixed sizes, of every heuristic, and of the code without AVX-512 |
 //!
-//! The two first differ where more is wanted than there is: the lane's queues are fairer between tasks than
-//! per-CPU queues that are balanced now and then, so that one group gains what another loses. That says nothing
-//! about wide code; both are reported.
+//! The two first differ where more is wanted than there is: the lane's queues are fairer between
+//! tasks than per-CPU queues that are balanced now and then, so that one group gains what another
+//! loses. That says nothing about wide code; both are reported.
 //!
-//! **Held out.** No constant of the policy may be chosen by what comes out for these, [`HELD_OUT`] and
-//! [`machine::HELD_OUT_CPUS`]: a third of each.
+//! **Held out.** No constant of the policy may be chosen by what comes out for these, [`HELD_OUT`]
+//! and [`machine::HELD_OUT_CPUS`]: a third of each.
 
 use machine::{CPU_FILES, CpuModel, HELD_OUT_CPUS, Platform};
 
@@ -71,8 +71,8 @@ pub struct Verdict {
     pub gap_to_best_pct: f64,
     /// What was the best.
     pub best: String,
-    /// Migrations per second that neither nothing nor standing by has, where nothing is to be won: no lane
-    /// is faster than either by 1 %.
+    /// Migrations per second that neither nothing nor standing by has, where nothing is to be won:
+    /// no lane is faster than either by 1 %.
     pub migrations_for_nothing_per_s: Option<f64>,
 }
 
@@ -193,7 +193,8 @@ impl Speeds {
     }
 }
 
-/// What became of a lane compared with nothing and standing by, what else there is, and other lanes.
+/// What became of a lane compared with nothing and standing by, what else there is, and other
+/// lanes.
 fn judge(
     detection: &'static str,
     lane: &Speeds,
@@ -240,8 +241,8 @@ mod tests {
         Speeds { by_group: by_group.iter().copied().map(Some).collect(), migrations_per_s }
     }
 
-    /// Each group counts by itself against nothing, all together against the best; migrations count where
-    /// nothing is to be won.
+    /// Each group counts by itself against nothing, all together against the best; migrations count
+    /// where nothing is to be won.
     #[test]
     fn verdicts_say_how_far() {
         let (nothing, lane) = (speeds(&[100.0, 100.0], 5.0), speeds(&[90.0, 110.0], 60.0));

@@ -15,11 +15,11 @@
 //! | wide first | no guest keeps a wide CPU for more than a tick while wide work waits that fits |
 //!
 //! "A moment" is what interrupts and idle exits take, "a tick" what a lost occasion costs; both are
-//! [`Bounds`], because a real machine's are longer than a simulated one's. A rule over two intervals
-//! (a task waits, a CPU idles) is checked when either ends, and at the end of the trace.
+//! [`Bounds`], because a real machine's are longer than a simulated one's. A rule over two
+//! intervals (a task waits, a CPU idles) is checked when either ends, and at the end of the trace.
 //!
-//! Kernel threads that find no idle CPU wait for their own CPU, at the head of its queue (bpf/place.bpf.h,
-//! `goes_first`): conservation does not hold for them.
+//! Kernel threads that find no idle CPU wait for their own CPU, at the head of its queue
+//! (bpf/place.bpf.h, `goes_first`): conservation does not hold for them.
 //!
 //! Limits: one violation is reported, the first; then the checker is silent.
 

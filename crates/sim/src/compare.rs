@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Questions that take several runs of one scenario: how far automatic sizing is from the best fixed
-//! size, how quickly it follows, how much of the licence loss is removed. Asked by tests and by
-//! `./x bench sim`.
+//! Questions that take several runs of one scenario: how far automatic sizing is from the best
+//! fixed size, how quickly it follows, how much of the licence loss is removed. Asked by tests and
+//! by `./x bench sim`.
 //!
 //! Which scenarios are asked is theirs to say: `judges` in their files, [`Scenario::that_judge`].
 //!
-//! **Throughput of a load** is the geometric mean of its groups' completions per second: with several
-//! groups, a sum would mix units, and a size that starves one group to feed another would pass for a
-//! good one. A group that others fork counts by their work.
+//! **Throughput of a load** is the geometric mean of its groups' completions per second: with
+//! several groups, a sum would mix units, and a size that starves one group to feed another would
+//! pass for a good one. A group that others fork counts by their work.
 //!
-//! **Loss** is against the variant `none` under the kernel's fair scheduling, in throughput where one
-//! group has the machine, in CPU time per completion of the group without wide code where there are
-//! two: there, throughput depends on the shares too. That is how the papers measure (SFMA 4.1, SYSTOR
-//! 4.1 and 4.2). It cannot all be removed: at least one complete core is wide. Where wide sections come more
-//! often than a level is held, that core is slow all the time, for the scalar work that it does in between
-//! too. Of ten cores at 3.0 instead of 3.7 GHz that is 1.9 % of the machine: 81 % of the 10 % that
-//! `thesis-nginx` loses are the most that can be removed. [`Parts`] separates it from the cost of moving.
+//! **Loss** is against the variant `none` under the kernel's fair scheduling, in throughput where
+//! one group has the machine, in CPU time per completion of the group without wide code where there
+//! are two: there, throughput depends on the shares too. That is how the papers measure (SFMA 4.1,
+//! SYSTOR 4.1 and 4.2). It cannot all be removed: at least one complete core is wide. Where wide
+//! sections come more often than a level is held, that core is slow all the time, for the scalar
+//! work that it does in between too. Of ten cores at 3.0 instead of 3.7 GHz that is 1.9 % of the
+//! machine: 81 % of the 10 % that `thesis-nginx` loses are the most that can be removed. [`Parts`]
+//! separates it from the cost of moving.
 
 use std::ops::RangeInclusive;
 
@@ -123,8 +124,8 @@ pub struct SizingGap {
 /// Time before sizing is judged: it begins with one core.
 const SETTLE_NS: u64 = 1_000_000_000;
 
-/// Compare `lane:wide=auto,standby=no` with every fixed size of a range. `settings` are more of lane's, such as
-/// `,detect=trap`.
+/// Compare `lane:wide=auto,standby=no` with every fixed size of a range. `settings` are more of
+/// lane's, such as `,detect=trap`.
 pub fn sizing_gap(
     name: &str,
     settings: &str,
@@ -245,8 +246,8 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Share of the loss that is removed, percent; more than 100 where it is faster than without wide
-    /// code.
+    /// Share of the loss that is removed, percent; more than 100 where it is faster than without
+    /// wide code.
     pub fn removed_pct(&self) -> f64 {
         100.0 * (1.0 - self.after_pct / self.before_pct)
     }
@@ -349,7 +350,8 @@ fn work_of(workload: &Workload, group: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Half the clock and a quarter more CPU time are five eighths of the speed, and the parts add up.
+    /// Half the clock and a quarter more CPU time are five eighths of the speed, and the parts add
+    /// up.
     #[test]
     fn parts_add_up() {
         let (slow, fast) =

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The other half of the fuzzer: crowds. Hundreds of busy tasks of every weight from 1 to 10,000 on a few CPUs, bound
-//! and free, wide, scalar and never classified, for longer than the kernel's watchdog waits.
+//! The other half of the fuzzer: crowds. Hundreds of busy tasks of every weight from 1 to 10,000 on
+//! a few CPUs, bound and free, wide, scalar and never classified, for longer than the kernel's
+//! watchdog waits.
 //!
-//! Problem: a task that waits too long ends the scheduler, and a local user chooses weights, bindings and numbers. The
-//! cases of [`crate::fuzz`] have many kinds of events in a fraction of a second; starvation takes seconds.
+//! Problem: a task that waits too long ends the scheduler, and a local user chooses weights,
+//! bindings and numbers. The cases of [`crate::fuzz`] have many kinds of events in a fraction of a
+//! second; starvation takes seconds.
 //!
-//! The rule is that no task waits longer than the policy's bound, which knows no weights, and never for ten seconds.
+//! The rule is that no task waits longer than the policy's bound, which knows no weights, and never
+//! for ten seconds.
 
 use machine::InsnClass;
 

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fuzzing the policy: random machines, loads, affinities, hotplug and settings, under the checkers.
+//! Fuzzing the policy: random machines, loads, affinities, hotplug and settings, under the
+//! checkers.
 //!
 //! The seed is the only input: it decides the machine (1 to 48 CPUs, siblings, caches, packages),
 //! the settings, the programs, when CPUs go and come, and the time simulated. A violation is
 //! reproduced by its seed alone.
 //!
-//! Bounds. A moment: interrupt, idle exit, a halt of the clock, and what kernel threads that wake in the
-//! meantime take: they go before a task that was sent to an idle CPU, up to 8 of them for 10 us each.
+//! Bounds. A moment: interrupt, idle exit, a halt of the clock, and what kernel threads that wake
+//! in the meantime take: they go before a task that was sent to an idle CPU, up to 8 of them for 10
+//! us each.
 //!
-//! In some cases kernel threads hardly ever sleep, a storm. They may take half of a CPU, and what was sent
-//! to it as it idled waits there: then conservation is not asked for, and waits may be twice as long.
+//! In some cases kernel threads hardly ever sleep, a storm. They may take half of a CPU, and what
+//! was sent to it as it idled waits there: then conservation is not asked for, and waits may be
+//! twice as long.
 //!
 //! The longest wait: with n tasks, one waits for n slices, times the factor between the weights,
 //! twice because two queues may share the CPU.
@@ -46,8 +49,8 @@ pub enum Failure {
     },
 }
 
-/// Stream that decides whether tasks are distinguished by their power scores: not the case's own, so that seeds
-/// which once found something have kept their machines and loads.
+/// Stream that decides whether tasks are distinguished by their power scores: not the case's own,
+/// so that seeds which once found something have kept their machines and loads.
 const SCORES: u64 = u64::MAX - 1;
 
 /// Stream that decides classes in the policy's place.
@@ -132,9 +135,9 @@ pub(crate) fn spread(workload: &Workload) -> u64 {
     weights().max().unwrap_or(1).div_ceil(least)
 }
 
-/// How long a task may wait among so many, each of which keeps a CPU for so long at a time: two rounds by their
-/// weights, but no longer than a bound without weights: what a lag and a late side may cost (policy/clock.h,
-/// turns.h) and two rounds of all queues that can come first.
+/// How long a task may wait among so many, each of which keeps a CPU for so long at a time: two
+/// rounds by their weights, but no longer than a bound without weights: what a lag and a late side
+/// may cost (policy/clock.h, turns.h) and two rounds of all queues that can come first.
 pub(crate) fn most_wait_ns(nr_tasks: u64, turn_ns: u64, spread: u64, storm: bool) -> u64 {
     let rounds_ns = 2 * (nr_tasks + 4) * turn_ns;
     let most_ns = (rounds_ns * spread).min(1_400_000_000 + rounds_ns);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A heap of keys that are all different, least first.
 //!
-//! Problem: much of what the engine does is to take the earliest of something. A heap of 100 keys is
-//! seven levels deep, and each comparison is an unpredictable branch.
+//! Problem: much of what the engine does is to take the earliest of something. A heap of 100 keys
+//! is seven levels deep, and each comparison is an unpredictable branch.
 //!
-//! Idea: the key that replaces the root comes from the bottom and nearly always belongs there. So it
-//! is not compared while it sinks (Floyd's variant): the hole sinks to a leaf, by the lesser of two
-//! children, which takes no branch; and the key rises from there, by less than one level on the mean.
+//! Idea: the key that replaces the root comes from the bottom and nearly always belongs there. So
+//! it is not compared while it sinks (Floyd's variant): the hole sinks to a leaf, by the lesser of
+//! two children, which takes no branch; and the key rises from there, by less than one level on the
+//! mean.
 
 /// The root's index is 0, the children of `i` are `2 * i + 1` and the next.
 #[derive(Clone, Debug, Default)]

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Overhead profiles of simulated loads, and ground truth next to them.
 //!
-//! The profiler is crate `profile`'s; here is what it asks of a load, for a simulation. A pause happens
-//! in a copy of the run, which is thrown away: the run itself is not disturbed, so that the truth is
-//! that of the same run. A real pause disturbs; how much, this does not show.
+//! The profiler is crate `profile`'s; here is what it asks of a load, for a simulation. A pause
+//! happens in a copy of the run, which is thrown away: the run itself is not disturbed, so that the
+//! truth is that of the same run. A real pause disturbs; how much, this does not show.
 //!
-//! The truth: a busy core's time at a reduced level is needed while the code of its CPUs asks for that
-//! level or more, and avoidable otherwise.
+//! The truth: a busy core's time at a reduced level is needed while the code of its CPUs asks for
+//! that level or more, and avoidable otherwise.
 
 use machine::Platform;
 use profile::{Load, Profile, Seen, Settings};

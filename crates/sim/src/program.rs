@@ -2,7 +2,8 @@
 //! Programs: what a task does, as a list of steps.
 //!
 //! A task executes the steps of its program one after the other. Steps that take no time (a jump, a
-//! message sent) are executed at once; [`Step::Work`] occupies the CPU; steps that block give it up.
+//! message sent) are executed at once; [`Step::Work`] occupies the CPU; steps that block give it
+//! up.
 //!
 //! System calls are visible to a scheduler, so blocking steps are wrapped in [`Step::Enter`] and
 //! [`Step::Exit`] by [`Builder`]. Wide sections are announced by [`Step::WideBegin`]; whether the

@@ -85,8 +85,8 @@ impl Dist {
     }
 }
 
-/// Natural logarithm of a normal positive number, to 1e-13: x = m * 2^e with m in [sqrt(1/2), sqrt(2)),
-/// ln m = 2 artanh((m - 1) / (m + 1)) as a series.
+/// Natural logarithm of a normal positive number, to 1e-13: x = m * 2^e with m in [sqrt(1/2),
+/// sqrt(2)), ln m = 2 artanh((m - 1) / (m + 1)) as a series.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let mut exponent = (bits >> 52) as i64 - 1023;

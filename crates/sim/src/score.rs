@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Power scores of a simulation's tasks (policy/score.h, DIM 5.2): what the prototype of DIM 6.1, in
-//! the kernel's `__schedule()`, would have made of the same switches.
+//! Power scores of a simulation's tasks (policy/score.h, DIM 5.2): what the prototype of DIM 6.1,
+//! in the kernel's `__schedule()`, would have made of the same switches.
 //!
 //! A sink: it sees who runs where and which level each core has, as the kernel sees switches and
-//! licence counters, and nothing of what the code requests. A counter shows the level that is granted;
-//! while a core waits for a higher one, or is halted, that is the old one.
+//! licence counters, and nothing of what the code requests. A counter shows the level that is
+//! granted; while a core waits for a higher one, or is halted, that is the old one.
 
 use machine::Platform;
 use policy::Score;
@@ -98,9 +98,9 @@ impl Sink for Scores {
     }
 }
 
-/// Mean score of each group's tasks over the run, in the order of the workload's groups; `None` for a
-/// group without tasks. The scheduler is the kernel's fair one of DIM 6.1, Linux 5.2: scores are made at
-/// switches, and DIM 2 has one in 10 to 20 ms.
+/// Mean score of each group's tasks over the run, in the order of the workload's groups; `None` for
+/// a group without tasks. The scheduler is the kernel's fair one of DIM 6.1, Linux 5.2: scores are
+/// made at switches, and DIM 2 has one in 10 to 20 ms.
 pub fn power_scores(
     platform: &Platform,
     packages: usize,

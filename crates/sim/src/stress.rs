@@ -59,8 +59,8 @@ pub fn engine(nr_cpus: usize) -> Engine<Lane, Quiet> {
     Engine::new(platform, sys, sched, Quiet, workload(nr_cpus), options)
 }
 
-/// Run on until a time. Compiled here, so that whoever measures gets the code that `simulate` is: the
-/// engine is generic, and a caller's crate would compile it by its own settings.
+/// Run on until a time. Compiled here, so that whoever measures gets the code that `simulate` is:
+/// the engine is generic, and a caller's crate would compile it by its own settings.
 pub fn run_until(engine: &mut Engine<Lane, Quiet>, until_ns: u64) -> Result<(), RunError> {
     engine.run_until(until_ns)
 }

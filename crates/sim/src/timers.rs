@@ -8,10 +8,10 @@
 //!
 //! [`Timers`] is a tournament with one leaf per CPU (or core), four to a game: moving a timer plays
 //! the games up to the root again, 3 for 64 CPUs, 5 for 1,024, and stops where the winner is
-//! another timer and stays the same. A game of four has no branch. (Eight to a game are fewer rounds and
-//! more instructions.)
-//! [`Agenda`] is a heap for what is never moved: ends of sleep, arrivals. Its key packs time, order
-//! of insertion and what, so that a comparison is one of two integers.
+//! another timer and stays the same. A game of four has no branch. (Eight to a game are fewer
+//! rounds and more instructions.) [`Agenda`] is a heap for what is never moved: ends of sleep,
+//! arrivals. Its key packs time, order of insertion and what, so that a comparison is one of two
+//! integers.
 //!
 //! Ties: the lowest index; what was inserted first. Nothing depends on addresses or hashes.
 

@@ -41,8 +41,8 @@ fn cfs(sys: &Sys) -> Fair {
     Fair::with_slices(sys, Slices::Latency)
 }
 
-/// DIM 2, on Linux 5.2: where two tasks that compute share a CPU there is "only one context switch every 10 to
-/// 20 ms". Today's kernels switch more often.
+/// DIM 2, on Linux 5.2: where two tasks that compute share a CPU there is "only one context switch
+/// every 10 to 20 ms". Today's kernels switch more often.
 #[test]
 fn old_kernels_switch_every_ten_milliseconds() {
     let gap_ns = |out: Outcome| 2e9 * 32.0 / out.switches as f64;
@@ -56,15 +56,16 @@ fn exact(sys: &Sys) -> Fair {
     Fair::with_slices(sys, Slices::Exact)
 }
 
-/// Where a timer ends each turn, two tasks of one CPU have turns of just a slice: 2.8 ms from eight CPUs on.
+/// Where a timer ends each turn, two tasks of one CPU have turns of just a slice: 2.8 ms from eight
+/// CPUs on.
 #[test]
 fn a_timer_ends_turns_to_the_moment() {
     let out = run_with(exact, mix(0, 64), secs(2));
     assert_near(2e9 * 32.0 / out.switches as f64, 2_800_000.0, 0.01);
 }
 
-/// A task that sleeps in between runs at once when it wakes, on the mean, beside one that never sleeps: who sleeps
-/// falls behind, by half a turn at most.
+/// A task that sleeps in between runs at once when it wakes, on the mean, beside one that never
+/// sleeps: who sleeps falls behind, by half a turn at most.
 #[test]
 fn old_kernels_favour_who_slept() {
     let mut w = Workload::new();

@@ -63,7 +63,8 @@ fn wide_code_takes_its_licence() {
     assert!((31_000..31_200).contains(&wide_cpu.level_ns[0]), "{:?}", wide_cpu.level_ns);
 }
 
-/// A scalar task is told how long it ran on a core that its sibling holds at level 2, and how often it was started.
+/// A scalar task is told how long it ran on a core that its sibling holds at level 2, and how often
+/// it was started.
 #[test]
 fn a_victim_is_told_its_time_at_a_low_clock() {
     let mut w = Workload::new();

@@ -11,10 +11,12 @@ const SEEDS: u64 = 400;
 /// The same of crowds, each of which is 12 s long.
 const CROWDS: u64 = 40;
 
-/// A case in which kernel threads storm for long enough that everybody else would wait for too long.
+/// A case in which kernel threads storm for long enough that everybody else would wait for too
+/// long.
 const STORM: u64 = 1140;
 
-/// A case in which a kernel thread was taken for wide by its power score, and went first on a scalar CPU.
+/// A case in which a kernel thread was taken for wide by its power score, and went first on a
+/// scalar CPU.
 const SCORED: u64 = 540;
 
 /// No rule is broken, whatever the machine, the load and the settings.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gaps (policy/gap.h): a task that says nothing about its scalar code commutes where its gaps are long, and stays
-//! where they are short.
+//! Gaps (policy/gap.h): a task that says nothing about its scalar code commutes where its gaps are
+//! long, and stays where they are short.
 
 mod common;
 
@@ -13,8 +13,9 @@ use sim::rng::Dist;
 use sim::sched::lane::{Detect, Lane, Wide};
 use sim::trace::Quiet;
 
-/// One task: a section of 20 us, then scalar code of so many cycles (3 GHz at most), and again. Beside it scalar tasks
-/// on all CPUs, and as many that stay wide as there are wide CPUs, so that one waits whenever a section ends.
+/// One task: a section of 20 us, then scalar code of so many cycles (3 GHz at most), and again.
+/// Beside it scalar tasks on all CPUs, and as many that stay wide as there are wide CPUs, so that
+/// one waits whenever a section ends.
 fn run_with(detect: Detect, gap: bool, scalar_cycles: u64, rest_ns: u64) -> Outcome {
     run_and_ask(detect, gap, scalar_cycles, rest_ns).0
 }
@@ -74,8 +75,8 @@ fn long_gaps_are_left_for_at_once() {
     }
 }
 
-/// Gaps of 20 ms, longer than all slices: a stay ends by the timer, to the moment, and the next ones are not begun. So
-/// the tasks that need the wide CPUs get what they got.
+/// Gaps of 20 ms, longer than all slices: a stay ends by the timer, to the moment, and the next
+/// ones are not begun. So the tasks that need the wide CPUs get what they got.
 #[test]
 fn stays_end_by_the_timer() {
     let wide_ns = |out: &Outcome| out.group("wide").unwrap().cpu_ns as f64;
@@ -86,7 +87,8 @@ fn stays_end_by_the_timer() {
     }
 }
 
-/// A gap that is announced to be long is left for at once, where the task would have stayed: its program knows better.
+/// A gap that is announced to be long is left for at once, where the task would have stayed: its
+/// program knows better.
 #[test]
 fn announced_gaps_are_left_for() {
     let (told, untold) =

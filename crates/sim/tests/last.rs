@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Last system calls of sections (policy/last.h): their tasks leave the wide CPU to others, and those that go on with wide
-//! code stay.
+//! Last system calls of sections (policy/last.h): their tasks leave the wide CPU to others, and
+//! those that go on with wide code stay.
 
 mod common;
 
@@ -16,8 +16,8 @@ use sim::trace::Quiet;
 const CIPHER: u64 = 50_000;
 const CALL: u64 = 150_000;
 
-/// Servers on all CPUs, whose sections have a cipher and a system call, with so much scalar code in between. There are two
-/// wide CPUs.
+/// Servers on all CPUs, whose sections have a cipher and a system call, with so much scalar code in
+/// between. There are two wide CPUs.
 fn run_with(detect: Detect, remigrate: Remigrate, reads: bool) -> Outcome {
     // the wide CPUs have enough to do with writes, and time left with reads
     let scalar = if reads { 5_000_000 } else { 2_000_000 };
@@ -56,7 +56,8 @@ const NONE: Remigrate = Remigrate {
 const LAST: Remigrate = Remigrate { last_syscall: true, ..NONE };
 const ENTRY: Remigrate = Remigrate { syscall_entry: true, ..NONE };
 
-/// A write at the end of a section: as fast as if each system call ended sections, which is faster than without.
+/// A write at the end of a section: as fast as if each system call ended sections, which is faster
+/// than without.
 #[test]
 fn who_writes_leaves() {
     for detect in [Detect::Hint, Detect::Mark] {

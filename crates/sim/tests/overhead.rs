@@ -19,8 +19,8 @@ fn profiled(name: &str, variant: Option<&str>, policy: &str, samples: u32) -> Pr
     profile(&platform, 1, workload, &spec, 1, &settings).unwrap()
 }
 
-/// For loads with long and short gaps, few and many changes, with and without core specialisation: the
-/// avoidable part comes out to a tenth of itself, the time at a reduced level to three points.
+/// For loads with long and short gaps, few and many changes, with and without core specialisation:
+/// the avoidable part comes out to a tenth of itself, the time at a reduced level to three points.
 #[test]
 fn profiles_are_true() {
     for (name, policy) in [

@@ -68,8 +68,8 @@ fn type_changes_cost_in_proportion() {
     assert_near(often / seldom, 2.0, 0.25);
 }
 
-/// Automatic sizing is within 1 % of the best fixed number of wide cores, and keeps it (THESIS 5.2.2:
-/// its own was 9 % below, and flapped). `./x bench sim` tries all sizes and more seeds.
+/// Automatic sizing is within 1 % of the best fixed number of wide cores, and keeps it (THESIS
+/// 5.2.2: its own was 9 % below, and flapped). `./x bench sim` tries all sizes and more seeds.
 #[test]
 fn automatic_sizing_finds_the_best_size() {
     for name in Scenario::that_judge(Question::Sizing) {
@@ -87,8 +87,8 @@ fn automatic_sizing_finds_the_best_size() {
     }
 }
 
-/// The same with traps, where a task is wide until its next system call: it waits for scalar CPUs to
-/// get at wide ones (policy/mix.h).
+/// The same with traps, where a task is wide until its next system call: it waits for scalar CPUs
+/// to get at wide ones (policy/mix.h).
 #[test]
 fn automatic_sizing_is_within_a_percent_of_the_best_with_traps() {
     const TRAPS: &str = ",detect=trap,remigrate=syscall-entry";
@@ -109,8 +109,9 @@ fn automatic_sizing_follows_the_load() {
     assert!(reaction.shrinks_ns <= 2_500_000_000, "{reaction:?}");
 }
 
-/// Marked sections that contain the network's system calls keep kernel code on wide CPUs, at the low
-/// clock; ended at the system call, they cost a web server hardly more than traps do. A task may learn that.
+/// Marked sections that contain the network's system calls keep kernel code on wide CPUs, at the
+/// low clock; ended at the system call, they cost a web server hardly more than traps do. A task
+/// may learn that.
 #[test]
 fn sections_may_end_at_system_calls() {
     let removed_pct = |policy: &str| loss("thesis-nginx", policy, 1).unwrap().removed_pct();
@@ -121,9 +122,9 @@ fn sections_may_end_at_system_calls() {
     assert!(learned > ended - 1.0, "{learned} {ended}");
 }
 
-/// What is left of the web server's loss is above all the smallest set there is: a core of its ten at
-/// the clock of level 2 all the time, because a section comes every 60 us and a level is held for 670.
-/// Switching between the two kinds of CPUs is the rest.
+/// What is left of the web server's loss is above all the smallest set there is: a core of its ten
+/// at the clock of level 2 all the time, because a section comes every 60 us and a level is held
+/// for 670. Switching between the two kinds of CPUs is the rest.
 #[test]
 fn what_is_left_is_one_core_at_the_low_clock() {
     let loss = loss("thesis-nginx", "lane:wide=1,detect=trap,remigrate=syscall-entry", 1).unwrap();

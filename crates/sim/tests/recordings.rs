@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A recording of a real machine under the lane's scheduler passes the checkers, and each fault that is
-//! planted in it is found.
+//! A recording of a real machine under the lane's scheduler passes the checkers, and each fault
+//! that is planted in it is found.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -36,9 +36,9 @@ fn broken(info: &Info, events: &[Event]) -> &'static str {
     judge(info, events).result.expect_err("a fault was planted").rule
 }
 
-/// The wake-up of a task that an idle CPU then starts: its index, and the CPU. No kernel thread, which may
-/// wait for its own CPU, and none that the scheduler takes for something else than before, which is not
-/// accused for where it was.
+/// The wake-up of a task that an idle CPU then starts: its index, and the CPU. No kernel thread,
+/// which may wait for its own CPU, and none that the scheduler takes for something else than
+/// before, which is not accused for where it was.
 fn wake_up(events: &[Event]) -> (usize, u16) {
     let kernel = |event: &&Event| matches!(event.what, What::Task { kernel: true, .. });
     let kernel: HashSet<u32> = events.iter().filter(kernel).map(|event| event.tid).collect();
@@ -82,7 +82,8 @@ fn a_real_recording_passes() {
     assert!(verdict.hidden.tids.is_empty(), "{:?}", verdict.hidden);
 }
 
-/// An idle CPU that is sent a task and takes it long afterwards, but for a stall of a CPU that explains it.
+/// An idle CPU that is sent a task and takes it long afterwards, but for a stall of a CPU that
+/// explains it.
 #[test]
 fn late_starts_fail() {
     let (info, events) = recording();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rests (policy/rest.h): a task that says how long it stays scalar is not moved for a moment, and not trusted for
-//! longer.
+//! Rests (policy/rest.h): a task that says how long it stays scalar is not moved for a moment, and
+//! not trusted for longer.
 
 mod common;
 
@@ -11,8 +11,9 @@ use sim::program::{Builder, Group, Step, Workload};
 use sim::rng::Dist;
 use sim::sched::lane::Wide;
 
-/// One task: a section of 20 us, a word, scalar code of so many cycles, and again. Beside it scalar tasks on all CPUs, and
-/// as many that stay wide as there are wide CPUs, so that one waits whenever a section ends.
+/// One task: a section of 20 us, a word, scalar code of so many cycles, and again. Beside it scalar
+/// tasks on all CPUs, and as many that stay wide as there are wide CPUs, so that one waits whenever
+/// a section ends.
 fn run_with(rest_ns: u64, scalar_cycles: u64) -> Outcome {
     let mut w = Workload::new();
     let heavy = w.code(InsnClass::Heavy512, 1.0);
@@ -37,8 +38,8 @@ fn rounds(out: &Outcome) -> u64 {
     out.group("alternates").unwrap().completed
 }
 
-/// Scalar code of 2 us that is announced as 3 us is spent on the wide CPU: next to no migration, and more rounds than
-/// with a way there and back in each.
+/// Scalar code of 2 us that is announced as 3 us is spent on the wide CPU: next to no migration,
+/// and more rounds than with a way there and back in each.
 #[test]
 fn short_phases_are_spent_where_they_are() {
     let (told, untold) = (run_with(3_000, 6_000), run_with(0, 6_000));
@@ -55,8 +56,8 @@ fn long_phases_are_left_for() {
     assert_eq!((told.migrations, rounds(&told)), (untold.migrations, rounds(&untold)));
 }
 
-/// Scalar code of 20 ms that was announced as 3 us is sent away when somebody looks: it does not keep a wide CPU from
-/// those who need it.
+/// Scalar code of 20 ms that was announced as 3 us is sent away when somebody looks: it does not
+/// keep a wide CPU from those who need it.
 #[test]
 fn a_wrong_word_is_not_trusted() {
     let (lying, honest) = (run_with(3_000, 70_000_000), run_with(0, 70_000_000));

@@ -32,8 +32,8 @@ fn built_in_scenarios_run() {
     }
 }
 
-/// Who judges can: sizing takes wide code and a load that does not end before it is seen, mitigation a
-/// variant to compare with.
+/// Who judges can: sizing takes wide code and a load that does not end before it is seen,
+/// mitigation a variant to compare with.
 #[test]
 fn judges_have_what_it_takes() {
     let lasts = |scenario: &Scenario| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Power scores of simulated tasks: each process is distinguished from what shares its CPUs, which is
-//! the point of DIM's Table 2. `./x papers DIM` shows how near its numbers are.
+//! Power scores of simulated tasks: each process is distinguished from what shares its CPUs, which
+//! is the point of DIM's Table 2. `./x papers DIM` shows how near its numbers are.
 
 use machine::{CpuModel, Platform};
 use policy::TYPE_WIDE;
@@ -37,8 +37,8 @@ fn scores(scenario: &str, variant: &str, groups: &[&str]) -> Vec<f64> {
     groups.iter().map(of).collect()
 }
 
-/// Two processes on the same CPUs, one wide and one not: each gets the level of its own code, beside a
-/// computation as beside a server of short requests.
+/// Two processes on the same CPUs, one wide and one not: each gets the level of its own code,
+/// beside a computation as beside a server of short requests.
 #[test]
 fn mixed_processes_are_told_apart() {
     for (scenario, scalar) in
@@ -85,8 +85,8 @@ fn placed_by_score(workload: Workload, scenario: &Scenario) -> (Lane, Vec<u16>) 
     (engine.sched().clone(), engine.group_of())
 }
 
-/// Nobody tells the scheduler anything: the encoder's threads become wide of their level, those of the
-/// computation do not, and it stays so: few changes in a second of thousands of switches.
+/// Nobody tells the scheduler anything: the encoder's threads become wide of their level, those of
+/// the computation do not, and it stays so: few changes in a second of thousands of switches.
 #[test]
 fn scores_place_tasks() {
     let scenario = Scenario::built_in("dim-x265-swaptions").unwrap().unwrap();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Standing by: the lane leaves alone what it could only slow, and still removes what it is there for.
+//! Standing by: the lane leaves alone what it could only slow, and still removes what it is there
+//! for.
 
 use sim::best::{Place, Speeds};
 
@@ -11,8 +12,8 @@ fn gains_pct(scenario: &str, cpu: &'static str, policy: &str) -> Vec<f64> {
     pairs.into_iter().filter_map(|(own, other)| Some(100.0 * (own? / other? - 1.0))).collect()
 }
 
-/// All code wide, every task with a core of its own, nothing wide to speak of: no group is slower by 1 %,
-/// where the lane without standing by costs 4 to 25 %.
+/// All code wide, every task with a core of its own, nothing wide to speak of: no group is slower
+/// by 1 %, where the lane without standing by costs 4 to 25 %.
 #[test]
 fn does_no_harm() {
     for (scenario, cpu) in [

@@ -20,8 +20,8 @@ fn run(variant: &str, policy: &str) -> Outcome {
     simulate(&platform, 1, workload, &policy, options, None).unwrap().outcome
 }
 
-/// How much more each load does with tiers than with one class, percent: server, filter (AVX2), solver
-/// (AVX-512); and how often the classes changed meanwhile.
+/// How much more each load does with tiers than with one class, percent: server, filter (AVX2),
+/// solver (AVX-512); and how often the classes changed meanwhile.
 fn gains_pct(variant: &str, policy: &str) -> ([f64; 3], u64) {
     let (one, tiers) = (run(variant, policy), run(variant, &format!("{policy},tiers=yes")));
     let gain_pct = |name: &str| {
@@ -31,9 +31,9 @@ fn gains_pct(variant: &str, policy: &str) -> ([f64; 3], u64) {
     (["server", "filter", "solver"].map(gain_pct), tiers.sched.resizes)
 }
 
-/// Where AVX2 and AVX-512 code have enough to do for cores of their own, the AVX2 code gets the clock of
-/// its level, a fifth more than beside AVX-512, and nobody pays for it; with the number of wide cores
-/// given, and chosen by the load. The classes are chosen once.
+/// Where AVX2 and AVX-512 code have enough to do for cores of their own, the AVX2 code gets the
+/// clock of its level, a fifth more than beside AVX-512, and nobody pays for it; with the number of
+/// wide cores given, and chosen by the load. The classes are chosen once.
 #[test]
 fn tiers_help_where_levels_fill_cores() {
     for policy in ["wide=6", "wide=auto,standby=no"] {
@@ -56,8 +56,8 @@ fn tiers_cost_nothing_where_there_is_one_level() {
     }
 }
 
-/// Where levels are told apart that do not differ, because the program's hints are old, a class for each
-/// costs next to nothing: it gets what it needs.
+/// Where levels are told apart that do not differ, because the program's hints are old, a class for
+/// each costs next to nothing: it gets what it needs.
 #[test]
 fn wrong_levels_cost_little() {
     let (gains, _) = gains_pct("one-level", "wide=6");

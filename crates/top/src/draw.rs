@@ -13,10 +13,10 @@
 //! q quit  ? help  s sort: cpu  p pause  / filter  +- 1.00s
 //! ```
 //!
-//! It uses no colour: bold and reversed titles structure the screen on any terminal, in any theme, and
-//! with NO_COLOR. A window that is too narrow loses columns in order of their rank, one that is too
-//! low loses tasks first, then CPUs. Names of tasks are anybody's text: what a terminal would obey is
-//! taken out (`report::top::printable`).
+//! It uses no colour: bold and reversed titles structure the screen on any terminal, in any theme,
+//! and with NO_COLOR. A window that is too narrow loses columns in order of their rank, one that is
+//! too low loses tasks first, then CPUs. Names of tasks are anybody's text: what a terminal would
+//! obey is taken out (`report::top::printable`).
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -116,8 +116,8 @@ fn lines(screen: &Screen, top: &Top, area: Rect) -> Vec<Line<'static>> {
     lines
 }
 
-/// The rows of CPUs, each with what is shown instead of its number. Each CPU by itself if that takes no
-/// more than half of the room.
+/// The rows of CPUs, each with what is shown instead of its number. Each CPU by itself if that
+/// takes no more than half of the room.
 fn cpu_rows(view: CpuView, cpus: &[TopCpu], room: usize) -> Vec<(Option<String>, TopCpu)> {
     let is_each = match view {
         CpuView::Each => true,

@@ -8,8 +8,9 @@
 //!   it grew from zero. If the list was cut, this is unknown, and the task waits for its second
 //!   appearance;
 //! - a lane that restarts (CPUs came or went) counts from zero again, and so does another lane;
-//! - the sources are read one after the other, within a millisecond or so, and the scheduler charges
-//!   a running task at its ticks. So a share may come out above 100 %; it is shown as 100 %.
+//! - the sources are read one after the other, within a millisecond or so, and the scheduler
+//!   charges a running task at its ticks. So a share may come out above 100 %; it is shown as 100
+//!   %.
 
 use std::collections::HashMap;
 

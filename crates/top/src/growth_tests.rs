@@ -144,8 +144,8 @@ fn cpus_have_roles_and_shares() {
     assert_eq!(top.license_level_why.as_deref(), Some("why"));
 }
 
-/// The mean level weighs the cycles of the interval; a halted core and one whose counters began anew
-/// have none.
+/// The mean level weighs the cycles of the interval; a halted core and one whose counters began
+/// anew have none.
 #[test]
 fn levels_are_means_over_cycles() {
     let at = |at_ns, levels| Sample { levels: Ok(levels), ..sample(at_ns, Err("no lane".into())) };

@@ -3,9 +3,9 @@
 //!
 //! [`sample`] reads what there is at a moment, [`growth`] makes an interval of two samples, a
 //! [`report::top::Top`]; [`order`] chooses and sorts. From there it goes to a program or a file
-//! (`report`), or to the screen: [`screen`] is its state and keys, [`draw`] its picture, [`live`] the
-//! loop around both, [`terminal`] what it must give back. All but the last two are tested without a
-//! terminal and without a lane.
+//! (`report`), or to the screen: [`screen`] is its state and keys, [`draw`] its picture, [`live`]
+//! the loop around both, [`terminal`] what it must give back. All but the last two are tested
+//! without a terminal and without a lane.
 
 #![forbid(unsafe_code)]
 

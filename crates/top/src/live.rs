@@ -2,8 +2,8 @@
 //! The loop: a thread that samples, and one that draws and listens to keys.
 //!
 //! Two threads, for the lane may take its time to answer (it restarts while CPUs come and go), and
-//! `q` must work meanwhile. The sampler sleeps on the channel that sends it another interval;
-//! the screen's thread looks at keys, at signals and at what was sampled ten times a second, and draws
+//! `q` must work meanwhile. The sampler sleeps on the channel that sends it another interval; the
+//! screen's thread looks at keys, at signals and at what was sampled ten times a second, and draws
 //! if there was anything.
 
 use std::io;
@@ -35,7 +35,8 @@ pub struct Intervals<S> {
 }
 
 impl<S: Source> Intervals<S> {
-    /// Takes the sample with which the first interval begins. An error if the machine does not report it.
+    /// Takes the sample with which the first interval begins. An error if the machine does not
+    /// report it.
     pub fn begin(sampler: Sampler<S>) -> io::Result<Self> {
         let meter = Meter::new(hw::activity::ticks_per_second());
         let mut intervals = Intervals { sampler, meter, begun: Instant::now() };

@@ -7,8 +7,8 @@
 //! files an interval, the lane's list none.
 //!
 //! The lane is asked anew each time, over a connection of its own: its control socket serves one
-//! client at a time, and a monitor that stays must not keep `turbolane ctl` out. One that comes, ends
-//! or restarts meanwhile is followed.
+//! client at a time, and a monitor that stays must not keep `turbolane ctl` out. One that comes,
+//! ends or restarts meanwhile is followed.
 
 use std::io;
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The user's terminal: taken for the time of the view, and given back however that ends.
 //!
-//! Raw mode and the alternate screen outlive the program that set them, and leave a shell that shows
-//! nothing of what is typed. It is restored in all cases: a normal end and an error drop the guard; a panic goes
-//! through the hook, which gives the terminal back first, so that the message is seen; SIGTERM, SIGINT
-//! and SIGHUP are no end but a note that the loop finds ([`crate::live`]). What is left is kill -9,
-//! after which `reset` helps.
+//! Raw mode and the alternate screen outlive the program that set them, and leave a shell that
+//! shows nothing of what is typed. It is restored in all cases: a normal end and an error drop the
+//! guard; a panic goes through the hook, which gives the terminal back first, so that the message
+//! is seen; SIGTERM, SIGINT and SIGHUP are no end but a note that the loop finds ([`crate::live`]).
+//! What is left is kill -9, after which `reset` helps.
 
 use std::io::{self, Stdout, stdout};
 use std::panic;

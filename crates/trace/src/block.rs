@@ -11,8 +11,8 @@
 //!           payload
 //! ```
 //!
-//! All little endian. A block is written by one system call; a reader at that time finds it complete, in
-//! part or not at all, and in the latter cases stops before it.
+//! All little endian. A block is written by one system call; a reader at that time finds it
+//! complete, in part or not at all, and in the latter cases stops before it.
 
 use std::io::{self, ErrorKind, Read, Write};
 

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events as bytes: the payload of a block of events.
 //!
-//! A block begins with the time of its first event. Each event is a byte of kind and flags, the time since
-//! the event before, its CPU if that is another than before, and what its kind needs. Numbers are
-//! [`varint`](crate::varint)s; a task's number is stored as the difference from the previous one.
+//! A block begins with the time of its first event. Each event is a byte of kind and flags, the
+//! time since the event before, its CPU if that is another than before, and what its kind needs.
+//! Numbers are [`varint`](crate::varint)s; a task's number is stored as the difference from the
+//! previous one.
 //!
-//! A switch is most of a recording, and most of it is known: who stops is who started last on that CPU.
-//! So it is 5 to 7 bytes: kind, time, CPU, next task.
+//! A switch is most of a recording, and most of it is known: who stops is who started last on that
+//! CPU. So it is 5 to 7 bytes: kind, time, CPU, next task.
 //!
-//! Nothing is carried from block to block but the table of names, so a reader needs the blocks before,
-//! but no more of them than their names.
+//! Nothing is carried from block to block but the table of names, so a reader needs the blocks
+//! before, but no more of them than their names.
 
 use machine::{CpuSet, MAX_CPUS};
 
@@ -24,7 +25,8 @@ const NAMES_MAX: usize = 1 << 20;
 const KIND: u8 = 0x1f;
 /// The CPU is given.
 const OTHER_CPU: u8 = 0x20;
-/// A switch: the outgoing task is recorded, since no one is known to have run there. Others: a flag of their own.
+/// A switch: the outgoing task is recorded, since no one is known to have run there. Others: a flag
+/// of their own.
 const FLAG_A: u8 = 0x40;
 /// A switch: the lane is recorded. Others: a second flag.
 const FLAG_B: u8 = 0x80;

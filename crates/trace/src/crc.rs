@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The check sum of blocks: CRC-32 of IEEE 802.3 (as zip and PNG have it), polynomial 0xEDB88320 reflected.
+//! The check sum of blocks: CRC-32 of IEEE 802.3 (as zip and PNG have it), polynomial 0xEDB88320
+//! reflected.
 //!
-//! Eight bytes a step: what a byte does to the sum when n more bytes follow is a table of its own, and the sum of
-//! all is their exclusive or ("slicing by 8"). Byte by byte it would be a sixth of what a recorder takes.
+//! Eight bytes a step: what a byte does to the sum when n more bytes follow is a table of its own,
+//! and the sum of all is their exclusive or ("slicing by 8"). Byte by byte it would be a sixth of
+//! what a recorder takes.
 
 /// By the number of bytes that follow, then by the byte.
 static TABLES: [[u32; 256]; 8] = tables();

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What code asked for, out of the licence levels that a CPU had.
 //!
-//! **Problem.** A level is granted a little after code requests it, and held for the hardware's timeout after the last
-//! of that code (`machine::license`). A replay has a hold of its own, by its policy: if recorded levels were what
-//! code asks for, every hold would be counted twice.
+//! **Problem.** A level is granted a little after code requests it, and held for the hardware's
+//! timeout after the last of that code (`machine::license`). A replay has a hold of its own, by its
+//! policy: if recorded levels were what code asks for, every hold would be counted twice.
 //!
-//! **Idea.** Take the hardware's hold off the end of each time at a level, and put the grant's time before its begin:
+//! **Idea.** Take the hardware's hold off the end of each time at a level, and put the grant's time
+//! before its begin:
 //!
 //! ```text
 //!   level         ____|=====================|_____________
@@ -14,20 +15,21 @@
 //!              from                 until
 //! ```
 //!
-//! Each level by itself, as the hardware holds them: `until` of level 1 is the hold before the CPU was last at level 1 *or
-//! above*. Where the release was seen, `until` is known to a look at the counters. It is not seen while a CPU
-//! idles: then it was between the last time it was seen raised (s) and the first time it was not (e), and
-//! [`Bound`] says which end is taken:
+//! Each level by itself, as the hardware holds them: `until` of level 1 is the hold before the CPU
+//! was last at level 1 *or above*. Where the release was seen, `until` is known to a look at the
+//! counters. It is not seen while a CPU idles: then it was between the last time it was seen raised
+//! (s) and the first time it was not (e), and [`Bound`] says which end is taken:
 //!
 //! ```text
 //!   least   until = s - hold           nothing was asked for in the last hold before s
 //!   most    until = min(e - hold, s)   asked for until s, unless e came too early for that
 //! ```
 //!
-//! **Limits.** What happens within a hold does not show: gaps in the demand that are shorter than it count as demand, and
-//! so does a single instruction, which raises the level for a complete hold. The hold is the recording machine's, and must
-//! be known. A level that is there when a task begins to run, and over within a hold, was requested by others, or while
-//! nothing was recorded. Siblings share a level: with SMT, what one asks for is seen on both.
+//! **Limits.** What happens within a hold does not show: gaps in the demand that are shorter than
+//! it count as demand, and so does a single instruction, which raises the level for a complete
+//! hold. The hold is the recording machine's, and must be known. A level that is there when a task
+//! begins to run, and over within a hold, was requested by others, or while nothing was recorded.
+//! Siblings share a level: with SMT, what one asks for is seen on both.
 
 use machine::{CoreLicense, Times};
 
@@ -53,7 +55,8 @@ pub struct Demand {
     pub level: u8,
 }
 
-/// The demand that explains the levels of a CPU whose hold is `times.relax_ns`: in order, and one at a time.
+/// The demand that explains the levels of a CPU whose hold is `times.relax_ns`: in order, and one
+/// at a time.
 pub fn of_levels(stretches: &[Stretch], times: &Times, bound: Bound) -> Vec<Demand> {
     let highest = stretches.iter().map(|stretch| stretch.level).max().unwrap_or(0);
     let each = (1..=highest).flat_map(|level| of_level(stretches, level, times, bound));
@@ -104,7 +107,8 @@ fn of_level(stretches: &[Stretch], level: u8, times: &Times, bound: Bound) -> Ve
 }
 
 impl Raised {
-    /// Its demand, if the level was first seen to be over at `over_ns`; none if others may have asked for all of it.
+    /// Its demand, if the level was first seen to be over at `over_ns`; none if others may have
+    /// asked for all of it.
     fn demand(&self, over_ns: u64, level: u8, hold_ns: u64, bound: Bound) -> Option<Demand> {
         let until_ns = match bound {
             Bound::Least => self.seen_ns.saturating_sub(hold_ns),
@@ -142,8 +146,8 @@ fn highest_at_a_time(mut all: Vec<Demand>) -> Vec<Demand> {
     highest
 }
 
-/// The levels that the hardware gives code that asks for these, in order, from the first request to where the last
-/// level is over; level 0 is left out. A halt counts as time at the level before it.
+/// The levels that the hardware gives code that asks for these, in order, from the first request to
+/// where the last level is over; level 0 is left out. A halt counts as time at the level before it.
 pub fn levels_of(demands: &[Demand], times: &Times) -> Vec<Demand> {
     let mut license = CoreLicense::default();
     let mut levels = Vec::new();

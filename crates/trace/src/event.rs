@@ -116,14 +116,15 @@ pub enum What {
         /// Highest licence level that may run there.
         class: u8,
     },
-    /// The event's CPU executed nothing for so long, up to now: whatever a virtual one runs on ran something
-    /// else.
+    /// The event's CPU executed nothing for so long, up to now: whatever a virtual one runs on ran
+    /// something else.
     Stall {
         /// How long.
         ns: u64,
     },
-    /// The event's CPU has spent so many cycles at this licence level since the last event of that level there. A
-    /// recorder looks at every switch, so they are this task's; in samples of perf it ran when one was taken.
+    /// The event's CPU has spent so many cycles at this licence level since the last event of that
+    /// level there. A recorder looks at every switch, so they are this task's; in samples of perf
+    /// it ran when one was taken.
     LevelCycles {
         /// The level.
         license_level: u8,
@@ -179,7 +180,8 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Known in bit 7, level in 6..4, type in 3..0: as the kernel's side has it (bpf/trace.h), and the file.
+    /// Known in bit 7, level in 6..4, type in 3..0: as the kernel's side has it (bpf/trace.h), and
+    /// the file.
     pub fn code(self) -> u8 {
         0x80 | (self.level & 7) << 4 | self.task_type & 15
     }

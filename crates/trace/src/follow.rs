@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Intervals from events: which task ran, waited, or was inside of a marked function, from when to when.
+//! Intervals from events: which task ran, waited, or was inside of a marked function, from when to
+//! when.
 //!
-//! A recording may begin, and lose events, anywhere; so nothing is assumed. A task's run is reported
-//! when its begin and its end were seen, or the recording's begin or end replaces one of them. Events that do
-//! not pair are counted, and the state is corrected by what the event says.
+//! A recording may begin, and lose events, anywhere; so nothing is assumed. A task's run is
+//! reported when its begin and its end were seen, or the recording's begin or end replaces one of
+//! them. Events that do not pair are counted, and the state is corrected by what the event says.
 //!
-//! Runs are cut where the task enters or leaves the outermost marked functions: in a [`Run`] the level is
-//! constant. A task is inside of marks from entry to return; a return that was never entered (it was
-//! inside when the recording began) is passed over.
+//! Runs are cut where the task enters or leaves the outermost marked functions: in a [`Run`] the
+//! level is constant. A task is inside of marks from entry to return; a return that was never
+//! entered (it was inside when the recording began) is passed over.
 //!
-//! A wait begins with a wake-up (`delay_ns` before its event), or when a task is preempted, and ends when the
-//! task runs.
+//! A wait begins with a wake-up (`delay_ns` before its event), or when a task is preempted, and
+//! ends when the task runs.
 //!
-//! Where only some tasks were followed, what ran on a CPU between two switches of theirs is not known,
-//! and not reported.
+//! Where only some tasks were followed, what ran on a CPU between two switches of theirs is not
+//! known, and not reported.
 
 use std::collections::HashMap;
 
@@ -93,8 +94,8 @@ struct Marks {
     deeper: u64,
 }
 
-/// Marks of a task that are known by number. Stacks are not that deep; a recording that lost its returns, or a made-up
-/// one, would take ever longer for each event.
+/// Marks of a task that are known by number. Stacks are not that deep; a recording that lost its
+/// returns, or a made-up one, would take ever longer for each event.
 const MARKS_DEEP_MAX: usize = 1024;
 
 impl Marks {
@@ -273,8 +274,8 @@ impl Follower {
             (name, kernel, tgid, true, State::Sleeping);
     }
 
-    /// A thread that calls exec goes on under the number of its process: it was recorded that its old number
-    /// has ended, and its name under the new one.
+    /// A thread that calls exec goes on under the number of its process: it was recorded that its
+    /// old number has ended, and its name under the new one.
     fn takes_over(&mut self, event: &Event, task: TaskId, to: &mut dyn Visit) {
         let Some((runs, _)) = *self.cpu(event.cpu) else { return };
         if runs != task && self.tasks[runs].exited {
@@ -298,7 +299,8 @@ impl Follower {
         self.start_ns.min(self.now_ns)
     }
 
-    /// It ran when the recording began, as far as the recording shows: tasks are listed a moment later.
+    /// It ran when the recording began, as far as the recording shows: tasks are listed a moment
+    /// later.
     fn runs_from_the_start(&mut self, task: TaskId, cpu: u16) {
         let start_ns = self.begin_ns();
         if self.cpu(cpu).is_none() && self.tasks[task].state == State::Unknown {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a recording says about itself: pairs of key and text, so that a later recorder can say more without
-//! misleading the readers of today, and how it ended.
+//! What a recording says about itself: pairs of key and text, so that a later recorder can say more
+//! without misleading the readers of today, and how it ended.
 
 use crate::varint::{Bytes, put, put_bytes};
 

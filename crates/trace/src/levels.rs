@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The licence level of each CPU over time, from its counters.
 //!
-//! A recorder looks at the counters of all levels at each switch and every millisecond: it learns how many cycles a
-//! level had since the look before, to the cycle, and not in which order. So a look becomes a stretch of time for
-//! each level that it found, as long as the level's cycles take at the level's clock, in the likeliest order:
+//! A recorder looks at the counters of all levels at each switch and every millisecond: it learns
+//! how many cycles a level had since the look before, to the cycle, and not in which order. So a
+//! look becomes a stretch of time for each level that it found, as long as the level's cycles take
+//! at the level's clock, in the likeliest order:
 //!
 //! ```text
 //!   looks      | 0     | 0 and 2 | 2      | 2 and 0 |
@@ -11,11 +12,11 @@
 //!                                                           the last is that of the next look
 //! ```
 //!
-//! Stretches cover the time in which a CPU ran a recorded task. Of idle time, and of time in which only others
-//! ran, nothing is known.
+//! Stretches cover the time in which a CPU ran a recorded task. Of idle time, and of time in which
+//! only others ran, nothing is known.
 //!
-//! Limits: a level that comes and goes within one look is found, and its place in it is not: its stretch is as long as it
-//! was, and at most a look away from where it was.
+//! Limits: a level that comes and goes within one look is found, and its place in it is not: its
+//! stretch is as long as it was, and at most a look away from where it was.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +74,8 @@ impl Levels {
             What::Switch { .. } => {
                 self.cpus.entry(event.cpu).or_default().since_ns = Some(event.at_ns);
             }
-            // What idle CPUs count is recorded when they are no longer idle: a moment stands for all of it.
+            // What idle CPUs count is recorded when they are no longer idle: a moment stands for
+            // all of it.
             What::LevelCycles { license_level, cycles } if event.tid != 0 => {
                 let level = usize::from(license_level).min(MAX_LEVELS - 1);
                 self.cpus.entry(event.cpu).or_default().look(event.at_ns, level, cycles);
@@ -87,7 +89,8 @@ impl Levels {
         self.cpus.values().all(|cpu| cpu.looks.is_empty())
     }
 
-    /// A CPU's stretches in order; levels have these clocks, those above the last one the last one's.
+    /// A CPU's stretches in order; levels have these clocks, those above the last one the last
+    /// one's.
     pub fn stretches(&self, cpu: u16, clock_khz: &[u32]) -> Vec<Stretch> {
         let looks = self.cpus.get(&cpu).map_or(&[][..], |cpu| &cpu.looks);
         let mut stretches: Vec<Stretch> = Vec::with_capacity(looks.len());
@@ -125,7 +128,8 @@ impl Look {
         (0..MAX_LEVELS as u8).filter(|level| self.cycles[usize::from(*level)] > 0)
     }
 
-    /// Its stretches: first the level before it, last that after it, between them upwards or, from above, downwards.
+    /// Its stretches: first the level before it, last that after it, between them upwards or, from
+    /// above, downwards.
     fn split(
         &self,
         before: Option<u8>,
@@ -198,7 +202,8 @@ mod tests {
         of_cpu.iter().map(|s| (s.start_ns, s.end_ns, s.level)).collect()
     }
 
-    /// A look with two levels is cut where the clocks say, and goes from the level before it to the level after it.
+    /// A look with two levels is cut where the clocks say, and goes from the level before it to the
+    /// level after it.
     #[test]
     fn looks_are_cut_in_order() {
         let events = [
@@ -221,7 +226,8 @@ mod tests {
         assert_eq!(stretches(&events), wanted);
     }
 
-    /// Idle time is in no stretch, and what an idle CPU counts in none either; three levels go down from above.
+    /// Idle time is in no stretch, and what an idle CPU counts in none either; three levels go down
+    /// from above.
     #[test]
     fn only_recorded_time_counts() {
         let mut idle = look(8_900, &[(1, 10)]);

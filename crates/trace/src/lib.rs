@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Recordings of what the kernel did with tasks: who ran where and when, who woke whom, who entered marked
-//! functions.
+//! Recordings of what the kernel did with tasks: who ran where and when, who woke whom, who entered
+//! marked functions.
 //!
-//! [`event`] is what happens; [`Writer`] and [`Reader`] are the file (docs/trace-format.md). [`follow`] makes time
-//! out of events: who ran from when to when; [`summary`] and [`timeline`] are built on it. [`levels`] are a CPU's
-//! licence levels over time, [`demand`] what code must have asked for to get them. [`perf_script`] reads another
-//! program's samples of licence levels. [`replayable`] turns a timeline's periods into what `dvfs` replays.
+//! [`event`] is what happens; [`Writer`] and [`Reader`] are the file (docs/trace-format.md).
+//! [`follow`] makes time out of events: who ran from when to when; [`summary`] and [`timeline`] are
+//! built on it. [`levels`] are a CPU's licence levels over time, [`demand`] what code must have
+//! asked for to get them. [`perf_script`] reads another program's samples of licence levels.
+//! [`replayable`] turns a timeline's periods into what `dvfs` replays.
 //!
 //! Pure: bytes in, bytes out. What records is `sched::record`.
 

@@ -2,18 +2,19 @@
 //! Samples of licence counters out of the text of `perf script`.
 //!
 //! **Problem.** Skylake-SP to Ice Lake count the cycles that a core spends at each licence level
-//! (CORE_POWER.LVL0, LVL1 and LVL2_TURBO_LICENSE), and DIM 5.1 attributes levels to tasks by them. perf reads
-//! these counters on any kernel, on machines where nothing else of ours runs:
+//! (CORE_POWER.LVL0, LVL1 and LVL2_TURBO_LICENSE), and DIM 5.1 attributes levels to tasks by them.
+//! perf reads these counters on any kernel, on machines where nothing else of ours runs:
 //!
 //! ```text
 //!   perf record -a -c 1000003 -e core_power.lvl0_turbo_license,core_power.lvl1_turbo_license,... -- sleep 10
 //!   perf script --header
 //! ```
 //!
-//! **Idea.** A sample is taken when a CPU's counter of one level has advanced by its period, so it represents
-//! as many cycles at that level, on that CPU. Where a PMU cannot sample, or too many events share it, a clock samples
-//! and the counters are read with it, as members of its group: `-e '{cpu-clock,r728,r1828,r2028}:S'`. perf prints that
-//! as a sample of each member whose counter has gone on, and by how much:
+//! **Idea.** A sample is taken when a CPU's counter of one level has advanced by its period, so it
+//! represents as many cycles at that level, on that CPU. Where a PMU cannot sample, or too many
+//! events share it, a clock samples and the counters are read with it, as members of its group: `-e
+//! '{cpu-clock,r728,r1828,r2028}:S'`. perf prints that as a sample of each member whose counter has
+//! gone on, and by how much:
 //!
 //! ```text
 //!   # cpudesc : Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz                          header, "# key : value"
@@ -21,14 +22,15 @@
 //!   ^comm  ^pid/tid  ^CPU  ^s           ^period     ^event                            the rest is skipped
 //! ```
 //!
-//! A name may hold blanks, so the CPU in brackets between a number and a time is looked for. What else perf
-//! writes (call chains, other events) is skipped; other lines are counted and reported.
+//! A name may hold blanks, so the CPU in brackets between a number and a time is looked for. What
+//! else perf writes (call chains, other events) is skipped; other lines are counted and reported.
 //!
-//! **Limits.** All cycles of a period are attributed to the task that ran at its end: right on the mean over
-//! many samples, wrong for any one of them. In a group they are all cycles since the group's last sample. Levels are those granted to the core: a scalar task after wide
-//! code is counted at the level it suffers. Without `-a` or `--sample-cpu`, perf does not say the CPU; such lines
-//! fit nothing. Times are perf's clock, which is not this machine's. Memory grows with the samples: the
-//! text is larger.
+//! **Limits.** All cycles of a period are attributed to the task that ran at its end: right on the
+//! mean over many samples, wrong for any one of them. In a group they are all cycles since the
+//! group's last sample. Levels are those granted to the core: a scalar task after wide code is
+//! counted at the level it suffers. Without `-a` or `--sample-cpu`, perf does not say the CPU; such
+//! lines fit nothing. Times are perf's clock, which is not this machine's. Memory grows with the
+//! samples: the text is larger.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
@@ -38,14 +40,15 @@ use machine::{CpuSet, MAX_CPUS};
 use crate::event::{Event, Name, What};
 use crate::info::Info;
 
-/// Longer lines are cut: symbols of C++ reach some thousand characters, and come after what is read.
+/// Longer lines are cut: symbols of C++ reach some thousand characters, and come after what is
+/// read.
 const LINE_BYTES_MAX: u64 = 16 << 10;
 
 /// Largest number of a task (PID_MAX_LIMIT of 64-bit kernels).
 const TID_MAX: u32 = 1 << 22;
 
-/// The counters of levels 0, 1 and 2 as raw events, umask and event 28h: for a perf that does not know their
-/// names. Source: Intel's event files, see `hw::license`.
+/// The counters of levels 0, 1 and 2 as raw events, umask and event 28h: for a perf that does not
+/// know their names. Source: Intel's event files, see `hw::license`.
 const RAW_EVENTS: [u64; 3] = [0x0728, 0x1828, 0x2028];
 
 /// What a text of `perf script` held.
@@ -241,8 +244,8 @@ fn what(rest: &str) -> Happened {
     }
 }
 
-/// The level that an event counts, as it was asked for: `core_power.lvl1_turbo_license:`, in either case, with
-/// modifiers; raw, `r1828:`; or by its terms, `cpu/event=0x28,umask=0x18/:`.
+/// The level that an event counts, as it was asked for: `core_power.lvl1_turbo_license:`, in either
+/// case, with modifiers; raw, `r1828:`; or by its terms, `cpu/event=0x28,umask=0x18/:`.
 fn level(word: &str) -> Option<u8> {
     let event = word.strip_suffix(':')?.to_ascii_lowercase();
     if let Some((terms, _modifiers)) = event.strip_prefix("cpu/").and_then(|e| e.split_once('/')) {
@@ -257,7 +260,8 @@ fn raw_level(raw: u64) -> Option<u8> {
     RAW_EVENTS.iter().position(|event| *event == raw).map(|level| level as u8)
 }
 
-/// `event=0x28,umask=0x18,period=0x30d43`: what a counter counts; terms that do not say it are passed over.
+/// `event=0x28,umask=0x18,period=0x30d43`: what a counter counts; terms that do not say it are
+/// passed over.
 fn raw_of_terms(terms: &str) -> Option<u64> {
     let term = |key: &str| {
         let value =

@@ -7,12 +7,12 @@
 //!   x265        tid 90                     |CPU 0 (wide) |
 //! ```
 //!
-//! A run inside of marked functions has the category `wide` and says the level. Traps are moments. Licence
-//! levels are a counter for each CPU: what a look at its counters finds is the mean level since the look
-//! before, or since the switch before.
+//! A run inside of marked functions has the category `wide` and says the level. Traps are moments.
+//! Licence levels are a counter for each CPU: what a look at its counters finds is the mean level
+//! since the look before, or since the switch before.
 //!
-//! Limits: the format wants the name of a slice with the slice, so a task has the name there that it
-//! had at the time; its track has the last one.
+//! Limits: the format wants the name of a slice with the slice, so a task has the name there that
+//! it had at the time; its track has the last one.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
@@ -23,7 +23,8 @@ use crate::event::{Event, What};
 use crate::follow::{Follower, Run, Task, TaskId, Visit, Wait};
 use crate::info::Info;
 
-/// The process that holds the CPUs' tracks; tasks' processes have their own number, which is never 0.
+/// The process that holds the CPUs' tracks; tasks' processes have their own number, which is never
+/// 0.
 const CPUS: u32 = 0;
 
 /// The last look at a CPU's counters of licence levels.

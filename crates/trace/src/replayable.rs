@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Between the periods of a timeline's file (`report::timeline`) and the timeline that `dvfs` replays: the same in two
-//! forms, because the one is written for other programs and the other is made to be fast.
+//! Between the periods of a timeline's file (`report::timeline`) and the timeline that `dvfs`
+//! replays: the same in two forms, because the one is written for other programs and the other is
+//! made to be fast.
 
 use dvfs::{Mark, Timeline, Work};
 use report::timeline::{self, Period};

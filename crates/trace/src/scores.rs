@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Power scores of a recording's tasks (policy/score.h, DIM 5.2), and what they expect of each task that a CPU
-//! switches to (DIM 5.3).
+//! Power scores of a recording's tasks (policy/score.h, DIM 5.2), and what they expect of each task
+//! that a CPU switches to (DIM 5.3).
 //!
-//! The kernel would look at the licence level at each switch. Here it is the one that was recorded, or, where only marks
-//! were, the one that the hardware would have had after them. What is expected of a task is its score when it starts:
-//! of what it does then nothing is known yet.
+//! The kernel would look at the licence level at each switch. Here it is the one that was recorded,
+//! or, where only marks were, the one that the hardware would have had after them. What is expected
+//! of a task is its score when it starts: of what it does then nothing is known yet.
 //!
-//! Limits: the levels are those of the recorded hardware. Under a policy that changes the clock at a switch, a task
-//! would find less of its predecessor's level, and scores would be a little sharper.
+//! Limits: the levels are those of the recorded hardware. Under a policy that changes the clock at
+//! a switch, a task would find less of its predecessor's level, and scores would be a little
+//! sharper.
 
 use std::collections::BTreeMap;
 
@@ -36,8 +37,8 @@ pub(crate) struct Scores {
 }
 
 impl Scores {
-    /// Of runs in the order of their ends; `level` says a CPU's level just after a moment (a run's begin) or just
-    /// before it (its end).
+    /// Of runs in the order of their ends; `level` says a CPU's level just after a moment (a run's
+    /// begin) or just before it (its end).
     pub fn of(runs: &[Run], level: impl Fn(u16, Side) -> u8) -> Self {
         let mut all = Scores::default();
         // By CPU: since when the task that runs there does. A run is cut where marks begin and end.
@@ -85,8 +86,8 @@ mod tests {
     use super::*;
     use crate::event::Why;
 
-    /// Two tasks take turns, one raises the level for all of its time and leaves it raised: the first is expected to ask for
-    /// level 2 once its score says so, the other never.
+    /// Two tasks take turns, one raises the level for all of its time and leaves it raised: the
+    /// first is expected to ask for level 2 once its score says so, the other never.
     #[test]
     fn scores_tell_who_it_was() {
         const TURN_NS: u64 = 5_000_000;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A recording in numbers: who ran how long, how much of it inside of marked functions, who waited how long.
+//! A recording in numbers: who ran how long, how much of it inside of marked functions, who waited
+//! how long.
 
 use std::collections::BTreeMap;
 
@@ -126,8 +127,8 @@ impl Summary {
     }
 }
 
-/// Adds cycles at a level, those above the highest to the highest; what no counter can count sticks at the largest
-/// number.
+/// Adds cycles at a level, those above the highest to the highest; what no counter can count sticks
+/// at the largest number.
 fn add_cycles(sums: &mut Vec<u64>, license_level: u8, cycles: u64) {
     // A file may name 256; each task would have a list of them.
     let level = usize::from(license_level).min(MAX_LEVELS - 1);

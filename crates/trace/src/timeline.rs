@@ -8,26 +8,26 @@
 //!   cycles = time * clock of level 0
 //! ```
 //!
-//! as if the recorded machine had run at that clock all along. It is what DIM 6.2 replays too: a trace
-//! of a machine that was not slowed down. On one that was, wide code and what follows it is
-//! counted too long, by the ratio of the clocks. Where licence levels were recorded, cycles were: they are the work,
-//! whatever the clock was.
+//! as if the recorded machine had run at that clock all along. It is what DIM 6.2 replays too: a
+//! trace of a machine that was not slowed down. On one that was, wide code and what follows it is
+//! counted too long, by the ratio of the clocks. Where licence levels were recorded, cycles were:
+//! they are the work, whatever the clock was.
 //!
 //! Time in which the CPU had no task to run, or the task did not run, is idle time. Neighbouring
 //! pieces of one level are one period.
 //!
-//! **Levels.** What a period requests is the level of the marked functions that it is in. Without marks, recorded licence
-//! levels are used ([`crate::demand`]). If there are both, marks are used, and [`Export::demand`] reports
-//! how much of the recorded levels they explain.
+//! **Levels.** What a period requests is the level of the marked functions that it is in. Without
+//! marks, recorded licence levels are used ([`crate::demand`]). If there are both, marks are used,
+//! and [`Export::demand`] reports how much of the recorded levels they explain.
 //!
-//! **Hints.** DIM 6.2.2's server says "raise the clock" when "the last packet of an HTTP request was received
-//! and decrypted, which we identify by the return value of the corresponding OpenSSL function call". A
-//! recording holds no return values, but it shows what they made the server do: if a call that takes
-//! something in is followed by one that answers, it was the last one of a request. [`Calls`] names both;
-//! after the former a unit of work begins, and the hint is given.
+//! **Hints.** DIM 6.2.2's server says "raise the clock" when "the last packet of an HTTP request
+//! was received and decrypted, which we identify by the return value of the corresponding OpenSSL
+//! function call". A recording holds no return values, but it shows what they made the server do:
+//! if a call that takes something in is followed by one that answers, it was the last one of a
+//! request. [`Calls`] names both; after the former a unit of work begins, and the hint is given.
 //!
-//! **Switches.** Where a CPU switches to another task, a mark says which level its power score expects ([`crate::scores`]), if
-//! levels were recorded or follow from marks.
+//! **Switches.** Where a CPU switches to another task, a mark says which level its power score
+//! expects ([`crate::scores`]), if levels were recorded or follow from marks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -161,8 +161,8 @@ impl Timeline {
         Export { periods, demand, switches: arrivals.len(), scores }
     }
 
-    /// What was counted where something ran that is ours, what was asked for there, and how that is known. Nothing, if
-    /// no levels were counted.
+    /// What was counted where something ran that is ours, what was asked for there, and how that is
+    /// known. Nothing, if no levels were counted.
     fn asked(&self, ours: &[Run]) -> (BTreeMap<u16, Counted>, Option<report::timeline::Demand>) {
         if self.levels.is_empty() {
             return (BTreeMap::new(), None);
@@ -190,8 +190,8 @@ impl Timeline {
         (if self.bound == Bound::Most { most } else { least }, Some(demand))
     }
 
-    /// Switches of the CPU from one task to another, and the scores of these tasks; none of a task's timeline, and none if
-    /// no one knows levels.
+    /// Switches of the CPU from one task to another, and the scores of these tasks; none of a
+    /// task's timeline, and none if no one knows levels.
     fn scores(&self) -> (Vec<Arrival>, Vec<Scored>) {
         let Of::Cpu(ours) = self.of else { return Default::default() };
         let cpus: BTreeSet<u16> = self.runs.iter().map(|run| run.cpu).collect();
@@ -301,7 +301,8 @@ impl Timeline {
         periods
     }
 
-    /// What ran, cut where the level changes and where something is expected; other neighbours of one level are one.
+    /// What ran, cut where the level changes and where something is expected; other neighbours of
+    /// one level are one.
     fn pieces(
         &self,
         ours: &[Run],
@@ -358,8 +359,8 @@ impl Timeline {
     }
 }
 
-/// Demand that begins a little before a switch, or ends a little after it, does so with it: who asks for a level begins
-/// and ends there, and counters show it only as sharply as levels follow.
+/// Demand that begins a little before a switch, or ends a little after it, does so with it: who
+/// asks for a level begins and ends there, and counters show it only as sharply as levels follow.
 fn snapped(mut demand: Vec<Demand>, switches: &[u64], times: &Times) -> Vec<Demand> {
     let near_ns = (times.throttle_ns + 2 * times.halt_ns).max(times.relax_ns / SNAP);
     for Demand { start_ns, end_ns, .. } in &mut demand {

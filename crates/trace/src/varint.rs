@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers of as many bytes as they need: seven bits a byte, the lowest first, the eighth bit says that
-//! more follow. Signed ones fold their sign into bit 0 ("zigzag"), so that small negative numbers are
-//! short too.
+//! Numbers of as many bytes as they need: seven bits a byte, the lowest first, the eighth bit says
+//! that more follow. Signed ones fold their sign into bit 0 ("zigzag"), so that small negative
+//! numbers are short too.
 
 /// Longest form, bytes: 64 bits by seven.
 const MAX_BYTES: usize = 10;
 
 /// Appends a number.
 ///
-/// A recorder does this some millions of times a second. So up to eight bytes are put together in a register,
-/// and there is room for all eight of them before their number is known.
+/// A recorder does this some millions of times a second. So up to eight bytes are put together in a
+/// register, and there is room for all eight of them before their number is known.
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     let (mut form, mut nr_bytes) = (0, 0);
     while value >= 0x80 {
@@ -114,7 +114,8 @@ mod tests {
         }
     }
 
-    /// Numbers around the ends of a byte have the documented bytes; one of more than 64 bits is refused.
+    /// Numbers around the ends of a byte have the documented bytes; one of more than 64 bits is
+    /// refused.
     #[test]
     fn numbers_have_their_form() {
         for (value, form) in [(0, &[0][..]), (127, &[0x7f]), (128, &[0x80, 1]), (300, &[0xac, 2])] {

@@ -31,12 +31,14 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out, encoder: Encoder::new(), last_ns: 0, end: End::default(), bytes })
     }
 
-    /// Adds an event. One that is earlier than the last is recorded at the time of the last, and counted.
+    /// Adds an event. One that is earlier than the last is recorded at the time of the last, and
+    /// counted.
     pub fn push(&mut self, event: &Event) -> Result<(), TraceError> {
         self.push_what(event.at_ns, event.cpu, event.tid, &event.what)
     }
 
-    /// Adds an event that its writer has in parts: putting them together takes longer than writing them.
+    /// Adds an event that its writer has in parts: putting them together takes longer than writing
+    /// them.
     pub fn push_what(
         &mut self,
         at_ns: u64,
@@ -62,7 +64,8 @@ impl<W: Write> Writer<W> {
         Ok(self.out.flush()?)
     }
 
-    /// Says that the recording is complete; returns what was written to, how it ended, and its bytes.
+    /// Says that the recording is complete; returns what was written to, how it ended, and its
+    /// bytes.
     pub fn finish(mut self, at_ns: u64) -> Result<(W, End, u64), TraceError> {
         self.flush()?;
         self.end.at_ns = at_ns.max(self.last_ns);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Demand out of recorded levels: what `machine::CoreLicense` makes of random demands is recorded as a recorder would,
-//! and the demand that is found must lead to the same levels again.
+//! Demand out of recorded levels: what `machine::CoreLicense` makes of random demands is recorded
+//! as a recorder would, and the demand that is found must lead to the same levels again.
 
 use machine::{CoreLicense, Phase, Times};
 use proptest::prelude::*;
@@ -138,7 +138,8 @@ fn parts() -> impl Strategy<Value = Vec<Part>> {
     )
 }
 
-/// One burst: it is found to the nanosecond that its levels' cycles tell, without the hold behind it.
+/// One burst: it is found to the nanosecond that its levels' cycles tell, without the hold behind
+/// it.
 #[test]
 fn a_burst_loses_its_hold() {
     let parts = [code(0, 500_000), code(2, 400_000), code(0, 2_000_000)];
@@ -152,8 +153,9 @@ fn a_burst_loses_its_hold() {
     }
 }
 
-/// Behind a burst that ends with idle time nobody saw the level fall: it may have been the last instructions, or the
-/// first, that asked for it; and if the CPU is soon back at level 0, they were not the last.
+/// Behind a burst that ends with idle time nobody saw the level fall: it may have been the last
+/// instructions, or the first, that asked for it; and if the CPU is soon back at level 0, they were
+/// not the last.
 #[test]
 fn an_unseen_release_is_a_range() {
     let long = [code(0, 100_000), code(2, 900_000), idle(2_000_000), code(0, 100_000)];
@@ -172,8 +174,8 @@ fn an_unseen_release_is_a_range() {
     }
 }
 
-/// A task that finds a level which others had asked for, and that is over before a hold has passed, asked for nothing; if it
-/// stays for longer, the task did.
+/// A task that finds a level which others had asked for, and that is over before a hold has passed,
+/// asked for nothing; if it stays for longer, the task did.
 #[test]
 fn what_others_left_is_not_asked_for() {
     let at = |from_us: u64, to_us: u64, level| Stretch {
@@ -192,8 +194,8 @@ fn what_others_left_is_not_asked_for() {
     assert_eq!((asked(300), asked(670), asked(1_670)), (0, 0, 1_000_000));
 }
 
-/// A timeline of a recording with levels: work is the counted cycles, and what is told of it adds up; marks go before
-/// levels, and what they explain is told.
+/// A timeline of a recording with levels: work is the counted cycles, and what is told of it adds
+/// up; marks go before levels, and what they explain is told.
 #[test]
 fn a_timeline_has_the_demand() {
     let parts =
@@ -263,8 +265,8 @@ fn a_timeline_has_the_demand() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// The round trip: the demand that is found leads to the recorded levels again, under either bound; wrong for at
-    /// most a look and a grant at each change.
+    /// The round trip: the demand that is found leads to the recorded levels again, under either
+    /// bound; wrong for at most a look and a grant at each change.
     #[test]
     fn demand_leads_to_its_levels(parts in parts(), look_ns in prop::sample::select(vec![5_000u64, 50_000, 300_000])) {
         let stretches = stretches(&recorded(&parts, look_ns));
@@ -276,8 +278,8 @@ proptest! {
         }
     }
 
-    /// The truth lies between the bounds, if what cannot be seen is left out: gaps that are shorter than the hold are
-    /// demand.
+    /// The truth lies between the bounds, if what cannot be seen is left out: gaps that are shorter
+    /// than the hold are demand.
     #[test]
     fn the_bounds_hold_the_truth(parts in parts()) {
         let look_ns = 5_000;

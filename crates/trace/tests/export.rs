@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A recording as a trace for Perfetto and as a timeline: a task that is woken, runs, enters a marked
-//! function, leaves it, sleeps and runs again on another CPU, at licence levels that are counted.
+//! A recording as a trace for Perfetto and as a timeline: a task that is woken, runs, enters a
+//! marked function, leaves it, sleeps and runs again on another CPU, at licence levels that are
+//! counted.
 
 use machine::Times;
 use report::timeline::{AMOUNT_MAX, Mark, Period};
@@ -45,8 +46,9 @@ fn follow(to: &mut dyn Visit) -> Follower {
     follower
 }
 
-/// Each run is a slice on its CPU's and its task's track, cut where the level changes; waits and traps
-/// are there, levels since the look or switch before, tracks have names, times begin with the recording.
+/// Each run is a slice on its CPU's and its task's track, cut where the level changes; waits and
+/// traps are there, levels since the look or switch before, tracks have names, times begin with the
+/// recording.
 #[test]
 fn perfetto_has_runs_waits_and_names() {
     let mut out = Vec::new();
@@ -124,8 +126,8 @@ fn periods(of: Of, level_max: usize) -> Vec<Period> {
     periods_of(&timeline)
 }
 
-/// Time is work at 2 GHz, by level, and what lies between runs is idle. A level that the machine does
-/// not have is its highest.
+/// Time is work at 2 GHz, by level, and what lies between runs is idle. A level that the machine
+/// does not have is its highest.
 #[test]
 fn a_task_is_periods() {
     let expected = [busy(0, 1_000), busy(2, 4_000), busy(0, 2_000), idle(2_000), busy(0, 2_000)];
@@ -155,9 +157,9 @@ fn long_times_are_several_periods() {
     assert_eq!(periods_of(&timeline), [busy(0, AMOUNT_MAX), busy(0, 5)]);
 }
 
-/// A server reads until there is nothing more, works, and answers in two parts; then it looks for the next
-/// request, which takes long to come, and answers that. One hint a request: behind its last read, also if
-/// the work is interrupted.
+/// A server reads until there is nothing more, works, and answers in two parts; then it looks for
+/// the next request, which takes long to come, and answers that. One hint a request: behind its
+/// last read, also if the work is interrupted.
 #[test]
 fn hints_stand_behind_the_last_read_of_a_request() {
     let mark = |level, name: &str| MarkInfo { level, name: name.into() };

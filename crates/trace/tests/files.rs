@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files: what is written is read again; what is damaged, cut off or invented is reported, within bounds.
+//! Files: what is written is read again; what is damaged, cut off or invented is reported, within
+//! bounds.
 
 use machine::CpuSet;
 use proptest::collection::vec;
@@ -145,7 +146,8 @@ proptest! {
         }
     }
 
-    /// Rubbish with the right check sum, as no damage has it: no panic, and no more events than bytes.
+    /// Rubbish with the right check sum, as no damage has it: no panic, and no more events than
+    /// bytes.
     #[test]
     fn invented_blocks_do_no_harm(payload in vec(any::<u8>(), 0..400), kind in 1u32..5) {
         let mut file = written(&[], 1).0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time out of events: runs, waits and marked time, also where a recording begins in the middle or lacks
-//! something.
+//! Time out of events: runs, waits and marked time, also where a recording begins in the middle or
+//! lacks something.
 
 use proptest::prelude::*;
 use trace::follow::{Follower, Run, Task, TaskId, Visit, Wait};
@@ -56,7 +56,8 @@ fn of(follower: &Follower, seen: &Seen, tid: u32) -> Vec<(u64, u64, u8)> {
     runs.map(|run| (run.start_ns, run.end_ns, run.level)).collect()
 }
 
-/// Runs reach from the begin of the recording to its end, waits from the waker's request to the run.
+/// Runs reach from the begin of the recording to its end, waits from the waker's request to the
+/// run.
 #[test]
 fn runs_and_waits() {
     let events = [
@@ -75,8 +76,8 @@ fn runs_and_waits() {
     assert_eq!(follower.contradictions().switches, 0);
 }
 
-/// Marked time counts while the task runs, from the outermost entry to its return, at the highest level;
-/// a return without an entry counts for nothing.
+/// Marked time counts while the task runs, from the outermost entry to its return, at the highest
+/// level; a return without an entry counts for nothing.
 #[test]
 fn marked_time() {
     let events = [

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Text of `perf script`: what it says of licence levels is found among all else, and no text does harm.
+//! Text of `perf script`: what it says of licence levels is found among all else, and no text does
+//! harm.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -19,7 +20,8 @@ fn cycles(script: &PerfScript, tid: u32) -> Vec<(u64, u16, u8)> {
     script.events.iter().filter_map(of).collect()
 }
 
-/// Samples with call chains, names with blanks, a header; in order of time, and what is left out is counted.
+/// Samples with call chains, names with blanks, a header; in order of time, and what is left out is
+/// counted.
 #[test]
 fn a_whole_text_is_read() {
     let script = read(TEXT.as_bytes()).unwrap();
@@ -46,7 +48,8 @@ fn a_whole_text_is_read() {
     assert!(script.events.is_sorted_by_key(|event| event.at_ns));
 }
 
-/// perf's own text of a load of known levels, and when it asked for which: see tests/data/traces/README.md.
+/// perf's own text of a load of known levels, and when it asked for which: see
+/// tests/data/traces/README.md.
 const REAL: &str = include_str!("../../../tests/data/traces/levels.perf.txt");
 const ASKED: [(u8, u64, u64); 3] = [
     (2, 82_476_893_120, 82_576_896_896),
@@ -58,8 +61,9 @@ const RELAX_NS: u64 = 20_000_000;
 const CYCLES_PER_NS: u64 = 2;
 const SAMPLED_NS: u64 = 3_000_000;
 
-/// What perf prints of a group that a clock leads is what the load asked for: each level's cycles from grant to
-/// relaxation, nothing of the clock's samples, no level at a time at which nobody asked.
+/// What perf prints of a group that a clock leads is what the load asked for: each level's cycles
+/// from grant to relaxation, nothing of the clock's samples, no level at a time at which nobody
+/// asked.
 #[test]
 fn a_real_group_is_read() {
     let script = read(REAL.as_bytes()).unwrap();

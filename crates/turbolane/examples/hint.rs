@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program with wide and scalar phases that says which is which.
 //!
-//! `cargo run -p turbolane --example hint`; under `turbolane run` the wide phases stay on wide CPUs.
+//! `cargo run -p turbolane --example hint`; under `turbolane run` the wide phases stay on wide
+//! CPUs.
 
 use turbolane::{Error, WideSection, wide_status};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The C ABI of delegated sections. `include/turbolane.h` is generated from this file, its neighbours and the hint's
-//! `capi` by cbindgen (tests/header.rs).
+//! The C ABI of delegated sections. `include/turbolane.h` is generated from this file, its
+//! neighbours and the hint's `capi` by cbindgen (tests/header.rs).
 //!
 //! The comments here are the header's comments; the manual pages are in docs/man.
 

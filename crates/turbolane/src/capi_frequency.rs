@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The C ABI of a session's frequency control: what CPUs can be set to, and setting it. The manual pages are
-//! docs/man/tl_boost.3 and its neighbours.
+//! The C ABI of a session's frequency control: what CPUs can be set to, and setting it. The manual
+//! pages are docs/man/tl_boost.3 and its neighbours.
 
 use std::ffi::{c_int, c_uint};
 

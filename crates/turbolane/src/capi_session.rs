@@ -3,8 +3,8 @@
 //! `capi_frequency` and `capi_threads`. Comments are the header's, as in `capi`.
 //!
 //! A handle points into a fixed table, never to memory that is freed: a handle that was closed
-//! twice, or never opened, is refused instead of being followed. A closed place in the table is used
-//! again as late as possible, and what was there is freed only then.
+//! twice, or never opened, is refused instead of being followed. A closed place in the table is
+//! used again as late as possible, and what was there is freed only then.
 //!
 //! No panic leaves these functions: it would end the program. What fails has its full text in a
 //! thread-local message, since a number cannot name the nearest frequency.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The C ABI of a session's threads and regions: who runs, where, how fast, and how long something took. The manual
-//! pages are docs/man/tl_thread_register.3, tl_region.3 and their neighbours.
+//! The C ABI of a session's threads and regions: who runs, where, how fast, and how long something
+//! took. The manual pages are docs/man/tl_thread_register.3, tl_region.3 and their neighbours.
 
 use std::ffi::{c_char, c_int, c_uint};
 

@@ -1,40 +1,44 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Wide sections run by a helper thread that stays on the wide CPUs, for the affinity fallback.
 //!
-//! Problem: without sched_ext a thread that opens a wide section moves itself, by changing its affinity mask,
-//! and moves back at the end: two migrations, some 15 us. Papamanoglou's library (THESIS 2.4) does not move
-//! the thread but its work: closures are submitted to the specialised cores.
+//! Problem: without sched_ext a thread that opens a wide section moves itself, by changing its
+//! affinity mask, and moves back at the end: two migrations, some 15 us. Papamanoglou's library
+//! (THESIS 2.4) does not move the thread but its work: closures are submitted to the specialised
+//! cores.
 //!
-//! Idea: a helper thread opens a wide section of its own and never closes it, so it is placed, announced,
-//! served and in the end restored as any thread that runs wide code. A section is handed to it through a
-//! `locks::Server`: two moves of a cache line while both look, a futex wake-up for who sleeps.
-//! There are as many helpers as wide CPUs, per level, started by the first section that needs them.
+//! Idea: a helper thread opens a wide section of its own and never closes it, so it is placed,
+//! announced, served and in the end restored as any thread that runs wide code. A section is handed
+//! to it through a `locks::Server`: two moves of a cache line while both look, a futex wake-up for
+//! who sleeps. There are as many helpers as wide CPUs, per level, started by the first section that
+//! needs them.
 //!
-//! Whether that pays is a question of the section's length (DIM 4.3). With the hand-over h, there and
-//! back, and the share s of the clock that scalar code after the section would lose for at least as long as the
-//! section was:
+//! Whether that pays is a question of the section's length (DIM 4.3). With the hand-over h, there
+//! and back, and the share s of the clock that scalar code after the section would lose for at
+//! least as long as the section was:
 //!
 //! ```text
 //!   hand over  if  expected length >= h / s
 //! ```
 //!
-//! s comes from a CPU file, if the environment names one (`loss.rs`). h is measured when the helpers are started,
-//! with a helper that sleeps and a caller that sleeps, too, because that is what sections meet for which the question
-//! is open: a helper looks for its next client for some 0.1 ms, a client for its answer for some 6 us. (A hand-over
-//! between threads that look costs a fortieth of it: docs/experiments/wide-bursts.md.)
+//! s comes from a CPU file, if the environment names one (`loss.rs`). h is measured when the
+//! helpers are started, with a helper that sleeps and a caller that sleeps, too, because that is
+//! what sections meet for which the question is open: a helper looks for its next client for some
+//! 0.1 ms, a client for its answer for some 6 us. (A hand-over between threads that look costs a
+//! fortieth of it: docs/experiments/wide-bursts.md.)
 //!
-//! A shorter one runs where it is, without a hint: it may even be over before a lower clock is granted. The
-//! relax time, during which scalar code pays too, is left out on purpose: it would make every section worth
-//! it, also those that raise no level.
+//! A shorter one runs where it is, without a hint: it may even be over before a lower clock is
+//! granted. The relax time, during which scalar code pays too, is left out on purpose: it would
+//! make every section worth it, also those that raise no level.
 //!
-//! A section runs in place, between [`crate::wide_begin`] and [`crate::wide_end`], wherever nothing is gained by handing
-//! it over: without a scheduler, with sched_ext (which moves a thread for less), on a CPU that is fit, inside of
-//! another section, on a helper, without a wide CPU in this process's reach, or while helpers are being started.
+//! A section runs in place, between [`crate::wide_begin`] and [`crate::wide_end`], wherever nothing
+//! is gained by handing it over: without a scheduler, with sched_ext (which moves a thread for
+//! less), on a CPU that is fit, inside of another section, on a helper, without a wide CPU in this
+//! process's reach, or while helpers are being started.
 //!
-//! Limits: who finds all helpers busy waits, as wide threads wait for wide CPUs. A section does not run on its
-//! caller's stack, so thread-local variables, `errno` and locks that know their owner are the helper's. It must
-//! not end its thread, and a child that it forks must not return from it. A forked child has no helpers, and
-//! starts its own.
+//! Limits: who finds all helpers busy waits, as wide threads wait for wide CPUs. A section does not
+//! run on its caller's stack, so thread-local variables, `errno` and locks that know their owner
+//! are the helper's. It must not end its thread, and a child that it forks must not return from it.
+//! A forked child has no helpers, and starts its own.
 
 use std::cell::Cell;
 use std::ptr::null_mut;
@@ -52,8 +56,9 @@ use turbolane_hint::{Error, MAX_LEVEL, wide_begin, wide_end};
 
 use crate::loss::lost_frac;
 
-/// Hand-overs that are timed when helpers are started, each after a pause in which the helper falls asleep, and of a
-/// section in which its caller does (see `locks`: they look for 60 to 200 and 3 to 6 us): 10 ms in all.
+/// Hand-overs that are timed when helpers are started, each after a pause in which the helper falls
+/// asleep, and of a section in which its caller does (see `locks`: they look for 60 to 200 and 3 to
+/// 6 us): 10 ms in all.
 const TIMED: usize = 15;
 const PAUSE: Duration = Duration::from_micros(500);
 const SECTION: Duration = Duration::from_micros(20);
@@ -70,9 +75,10 @@ pub enum Ran {
     Delegated,
 }
 
-/// Runs a wide section of licence level `level`, 1..=[`MAX_LEVEL`]: on a helper's CPU if that pays for a section
-/// of about `expected_ns` (0: not known, hand it over), else on this thread. Returns what it returned, and
-/// panics as it does. Refuses a level that does not exist, and does not run it then.
+/// Runs a wide section of licence level `level`, 1..=[`MAX_LEVEL`]: on a helper's CPU if that pays
+/// for a section of about `expected_ns` (0: not known, hand it over), else on this thread. Returns
+/// what it returned, and panics as it does. Refuses a level that does not exist, and does not run
+/// it then.
 pub fn delegate<R: Send>(
     level: u32,
     expected_ns: u64,
@@ -98,8 +104,8 @@ pub fn delegate<R: Send>(
     Ok((pool.next().run(run), Ran::Delegated))
 }
 
-/// The length from which a section of this level is handed over, from this thread, now; `None` where none is.
-/// Starts helpers, if there are none.
+/// The length from which a section of this level is handed over, from this thread, now; `None`
+/// where none is. Starts helpers, if there are none.
 pub fn delegate_break_even_ns(level: u32) -> Option<u64> {
     if level == 0 || level > MAX_LEVEL {
         return None;
@@ -108,8 +114,8 @@ pub fn delegate_break_even_ns(level: u32) -> Option<u64> {
     Some(pool(level, page)?.break_even_ns)
 }
 
-/// The page by which a section of this thread belongs on a CPU that only a helper, or a change of this
-/// thread's mask, brings it to.
+/// The page by which a section of this thread belongs on a CPU that only a helper, or a change of
+/// this thread's mask, brings it to.
 fn misplaced(level: u32) -> Option<&'static Board> {
     if SEAT.get().is_some() { None } else { inside::misplaced(level) }
 }
@@ -141,16 +147,16 @@ struct Pool {
 static POOLS: [AtomicPtr<Pool>; MAX_LEVEL as usize] =
     [const { AtomicPtr::new(null_mut()) }; MAX_LEVEL as usize];
 
-/// By level, coarse monotonic time in ns before which no one starts helpers; [`NEVER`] while someone does, and
-/// when they have been started.
+/// By level, coarse monotonic time in ns before which no one starts helpers; [`NEVER`] while
+/// someone does, and when they have been started.
 static NEXT_TRY_NS: [AtomicU64; MAX_LEVEL as usize] =
     [const { AtomicU64::new(0) }; MAX_LEVEL as usize];
 const NEVER: u64 = u64::MAX;
 /// Between two attempts to start helpers: a daemon that was too busy to answer may be idle by then.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// The helpers of a level, started if they were not. `None` where they cannot be, and for all others while a
-/// thread starts them.
+/// The helpers of a level, started if they were not. `None` where they cannot be, and for all
+/// others while a thread starts them.
 fn pool(level: u32, page: &'static Board) -> Option<&'static Pool> {
     let at = level as usize - 1;
     // SAFETY: null, or a pool that was leaked below, after it was complete.
@@ -174,7 +180,8 @@ fn pool(level: u32, page: &'static Board) -> Option<&'static Pool> {
 
 static FORKS: Watch = Watch::new();
 
-/// In the child of a fork: the helpers are the parent's. What remains of them here is not touched again.
+/// In the child of a fork: the helpers are the parent's. What remains of them here is not touched
+/// again.
 extern "C" fn in_child() {
     for (pool, next_try_ns) in POOLS.iter().zip(&NEXT_TRY_NS) {
         pool.store(null_mut(), Relaxed);
@@ -195,7 +202,8 @@ impl Pool {
             return None;
         }
         let hand_over_ns = hand_over_ns(helpers.first()?);
-        // with nothing to lose no section is long enough: the cast makes the largest number of infinity
+        // with nothing to lose no section is long enough: the cast makes the largest number of
+        // infinity
         let break_even_ns = (hand_over_ns as f64 / lost_frac(level)) as u64;
         Some(Pool { helpers, next: AtomicUsize::new(0), break_even_ns })
     }
@@ -226,8 +234,8 @@ fn hand_over_ns(helper: &Server) -> u64 {
     times[TIMED / 2]
 }
 
-/// By what a helper was placed: the level of its open section, whose page, and which generation of the CPUs'
-/// classes in it.
+/// By what a helper was placed: the level of its open section, whose page, and which generation of
+/// the CPUs' classes in it.
 #[derive(Clone, Copy, PartialEq)]
 struct Seat {
     level: u32,
@@ -240,8 +248,8 @@ thread_local! {
     static SEAT: Cell<Option<Seat>> = const { Cell::new(None) };
 }
 
-/// Puts this helper on a CPU for its level, if it is not there, or if the classes have changed since. Whether
-/// it is there.
+/// Puts this helper on a CPU for its level, if it is not there, or if the classes have changed
+/// since. Whether it is there.
 fn sit(level: u32, page: &'static Board) -> bool {
     let generation = page.header.generation.load(Relaxed);
     let seat = Some(Seat { level, page, generation });
@@ -253,12 +261,14 @@ fn sit(level: u32, page: &'static Board) -> bool {
     wide_begin(level).is_ok() && inside::takes_seat(level)
 }
 
-/// Signals are the program's threads' business: a helper, which inherits its creator's mask, takes none.
+/// Signals are the program's threads' business: a helper, which inherits its creator's mask, takes
+/// none.
 struct SignalsBlocked(libc::sigset_t);
 
 impl SignalsBlocked {
     fn new() -> SignalsBlocked {
-        // SAFETY: a set is numbers, for which zeros are a value; both calls write to the local sets.
+        // SAFETY: a set is numbers, for which zeros are a value; both calls write to the local
+        // sets.
         unsafe {
             let mut before: libc::sigset_t = std::mem::zeroed();
             let mut all: libc::sigset_t = std::mem::zeroed();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Turbolane's application library: hints, and what a program can do besides.
 //!
-//! A thread says when it runs wide code ([`wide_begin`], [`wide_end`], [`WideSection`]), so that the scheduler can keep it
-//! from lowering the clock of other code. That is the crate `hint`, whose documentation has the costs and the rules for
-//! signals and forks; it is also built as a library of its own, for what needs nothing else.
+//! A thread says when it runs wide code ([`wide_begin`], [`wide_end`], [`WideSection`]), so that
+//! the scheduler can keep it from lowering the clock of other code. That is the crate `hint`, whose
+//! documentation has the costs and the rules for signals and forks; it is also built as a library
+//! of its own, for what needs nothing else.
 //!
 //! ```
 //! use turbolane::WideSection;
@@ -15,20 +16,20 @@
 //! ```
 //!
 //! # Delegation
-//! With the affinity fallback, [`delegate`] hands a section as a closure to a helper thread on a wide CPU, which
-//! costs less than moving the thread there and back; short sections, and all sections under other
-//! schedulers, it runs in place.
+//! With the affinity fallback, [`delegate`] hands a section as a closure to a helper thread on a
+//! wide CPU, which costs less than moving the thread there and back; short sections, and all
+//! sections under other schedulers, it runs in place.
 //!
 //! # Frequency, threads, measurement
 //! Apart from hints, a program may steer its own frequency: [`Session`] is TURBO's library, with
 //! P-states (crate `pstate`), a registry of threads ([`threads`]) and statistics of regions
-//! ([`monitor`]). It needs root to change a P-state, unless the lane's scheduler takes the threads' requests, and nothing to
-//! measure.
+//! ([`monitor`]). It needs root to change a P-state, unless the lane's scheduler takes the threads'
+//! requests, and nothing to measure.
 //!
 //! # Parts
-//! `delegate` (helpers on wide CPUs) and `loss` (what they save), `targets` (speed by the scheduler), `wish`, `wishes` (of
-//! boosted locks), `session`, [`threads`], [`monitor`]; `capi`, `capi_session`, `capi_frequency`,
-//! `capi_threads` (the C ABI).
+//! `delegate` (helpers on wide CPUs) and `loss` (what they save), `targets` (speed by the
+//! scheduler), `wish`, `wishes` (of boosted locks), `session`, [`threads`], [`monitor`]; `capi`,
+//! `capi_session`, `capi_frequency`, `capi_threads` (the C ABI).
 
 mod capi;
 mod capi_frequency;

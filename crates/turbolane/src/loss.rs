@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The share of its clock that a core loses by wide code: what a section that is handed to another core saves.
+//! The share of its clock that a core loses by wide code: what a section that is handed to another
+//! core saves.
 //!
-//! It depends on the CPU and the level, and `turbolane probe` measures it. So the environment may name a CPU
-//! file (its own, or one of `data/cpus`). Without one, the smallest known share is used for all: it
-//! errs towards running a section where it is.
+//! It depends on the CPU and the level, and `turbolane probe` measures it. So the environment may
+//! name a CPU file (its own, or one of `data/cpus`). Without one, the smallest known share is used
+//! for all: it errs towards running a section where it is.
 //!
-//! Limit: the clocks of a file with all cores active count, for where sections are handed over, cores are
-//! busy. A file that was probed with few active cores has those only, and is taken at its word.
+//! Limit: the clocks of a file with all cores active count, for where sections are handed over,
+//! cores are busy. A file that was probed with few active cores has those only, and is taken at its
+//! word.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -16,8 +18,8 @@ use machine::{CpuModel, Platform};
 /// Names the CPU file; ignored in programs that run with more rights than their user has.
 const MACHINE_FILE_ENV: &CStr = c"TURBOLANE_MACHINE_FILE";
 
-/// Without a file. Xeon Gold 6130, all cores, from level 0 to 1 (data/cpus/xeon-gold-6130.toml: 2.8 to
-/// 2.4 GHz). Other steps and CPUs lose more (a Sapphire Rapids 2.99 to 2.49 GHz).
+/// Without a file. Xeon Gold 6130, all cores, from level 0 to 1 (data/cpus/xeon-gold-6130.toml: 2.8
+/// to 2.4 GHz). Other steps and CPUs lose more (a Sapphire Rapids 2.99 to 2.49 GHz).
 const LOST_FRAC: f64 = 1.0 / 7.0;
 
 /// Of code of this level. A file that cannot be read or used is none.
@@ -28,7 +30,8 @@ pub(crate) fn lost_frac(level: u32) -> f64 {
     file.and_then(|text| of_file(&text, level)).unwrap_or(LOST_FRAC)
 }
 
-/// The same by a file's text; 0 if no level lowers the clock. A level that the CPU does not have is its highest.
+/// The same by a file's text; 0 if no level lowers the clock. A level that the CPU does not have is
+/// its highest.
 fn of_file(text: &str, level: u32) -> Option<f64> {
     let platform = Platform::new(&CpuModel::from_toml(text).ok()?);
     let level = (level as usize).min(platform.nr_levels() - 1) as u8;
@@ -40,7 +43,8 @@ fn of_file(text: &str, level: u32) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// The file that the probe wrote for docs/experiments: 2.50 GHz, 2.08 with wide code, whatever its level.
+    /// The file that the probe wrote for docs/experiments: 2.50 GHz, 2.08 with wide code, whatever
+    /// its level.
     const PROBED: &str = include_str!("../../../docs/experiments/wide-bursts-machine.toml");
 
     /// The share is that of the file's clocks, and levels beyond its highest are that.
@@ -69,8 +73,8 @@ mod tests {
         }
     }
 
-    /// A file that the environment names is read; one that is not there is none. (That a set-user-ID program reads none
-    /// is the crate `environment`'s doing, which tests it.)
+    /// A file that the environment names is read; one that is not there is none. (That a
+    /// set-user-ID program reads none is the crate `environment`'s doing, which tests it.)
     #[test]
     fn the_environment_names_the_file() {
         let folder = tempfile::tempdir().unwrap();
@@ -90,7 +94,8 @@ mod tests {
         assert_ne!(share(), LOST_FRAC, "the file's");
     }
 
-    /// What is no CPU file says nothing; one whose levels run at one clock says that nothing is lost.
+    /// What is no CPU file says nothing; one whose levels run at one clock says that nothing is
+    /// lost.
     #[test]
     fn other_files_tell_nothing() {
         assert_eq!(of_file("", 1), None);

@@ -54,8 +54,8 @@ impl Session {
         &self.monitor
     }
 
-    /// Makes a request for the core of the calling thread, which is registered. (Boosted locks take a session too, as a
-    /// `locks::CpuFrequency`, and their threads need not be registered.)
+    /// Makes a request for the core of the calling thread, which is registered. (Boosted locks take
+    /// a session too, as a `locks::CpuFrequency`, and their threads need not be registered.)
     pub fn wish(&self, wish: Wish) -> Result<(), ThreadError> {
         self.threads.wish(&self.control, own_tid(), wish)
     }

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The performance that a thread requests, if the lane's scheduler takes requests (`pstate::Way::Scheduler`).
+//! The performance that a thread requests, if the lane's scheduler takes requests
+//! (`pstate::Way::Scheduler`).
 //!
-//! Problem: P-states belong to CPUs, need root, and stay set when the thread that requested them moves or ends.
+//! Problem: P-states belong to CPUs, need root, and stay set when the thread that requested them
+//! moves or ends.
 //!
-//! Idea: the thread's target is in its slot of the hint page. The scheduler passes it to the frequency governor of the CPU
-//! that the thread runs on, and of the next one when it moves (bpf/target.bpf.h, policy/target.h).
+//! Idea: the thread's target is in its slot of the hint page. The scheduler passes it to the
+//! frequency governor of the CPU that the thread runs on, and of the next one when it moves
+//! (bpf/target.bpf.h, policy/target.h).
 //!
-//! In force: a thread that makes a request for itself then rings, by a system call that changes nothing, and the scheduler
-//! reads the target. A request for another thread is seen at its next tick or switch. A target that is already set costs a
-//! few loads.
+//! In force: a thread that makes a request for itself then rings, by a system call that changes
+//! nothing, and the scheduler reads the target. A request for another thread is seen at its next
+//! tick or switch. A target that is already set costs a few loads.
 //!
-//! Ends: with the thread, an exec, or the lane, whichever is first, without any action. A lane that begins later
-//! knows of no target: it gets the thread's next request.
+//! Ends: with the thread, an exec, or the lane, whichever is first, without any action. A lane that
+//! begins later knows of no target: it gets the thread's next request.
 //!
-//! Limits: real-time and deadline threads are not the lane's to schedule, and their targets are not seen.
+//! Limits: real-time and deadline threads are not the lane's to schedule, and their targets are not
+//! seen.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -88,7 +92,8 @@ pub(crate) fn ask(control: &Control, cpu: u32, wish: Wish) {
     }
 }
 
-/// Whether a scheduler takes targets of this process's threads; else why not. The calling thread is served from then on.
+/// Whether a scheduler takes targets of this process's threads; else why not. The calling thread is
+/// served from then on.
 pub(crate) fn are_taken() -> Result<(), String> {
     let Some((page, _)) = served(true) else {
         return Err("no lane serves this program (turbolane run does, as long as it runs)".into());
@@ -104,8 +109,8 @@ pub(crate) fn are_taken() -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the scheduler read the calling thread's slot. If none listens, or a filter refuses the call, this is not a failure:
-/// there is a tick.
+/// Makes the scheduler read the calling thread's slot. If none listens, or a filter refuses the
+/// call, this is not a failure: there is a tick.
 fn ring() {
     let _errno = KeepErrno::new();
     // SAFETY: asks for a number, without memory.

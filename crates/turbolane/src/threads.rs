@@ -5,17 +5,18 @@
 //! when it is made ([`crate::Session::spawn`]). Its key is the kernel's thread number, which is
 //! used again after its end: start times distinguish a thread from its successor.
 //!
-//! Frequency belongs to cores, not to threads. A thread's request goes to the CPU that it runs on now,
-//! and the registry remembers which: the next request of a thread that has migrated withdraws the
-//! old one first. A thread that is to keep its request is pinned ([`Threads::migrate`]). Unless a scheduler
-//! takes the requests (`pstate::Way::Scheduler`, `targets`): then they are the thread's, wherever it runs.
+//! Frequency belongs to cores, not to threads. A thread's request goes to the CPU that it runs on
+//! now, and the registry remembers which: the next request of a thread that has migrated withdraws
+//! the old one first. A thread that is to keep its request is pinned ([`Threads::migrate`]). Unless
+//! a scheduler takes the requests (`pstate::Way::Scheduler`, `targets`): then they are the
+//! thread's, wherever it runs.
 //!
-//! What a thread is doing is a number of the program's choice; the registered thread sets it with one
-//! store ([`Activity`]).
+//! What a thread is doing is a number of the program's choice; the registered thread sets it with
+//! one store ([`Activity`]).
 //!
 //! Limits: another thread's CPU is read from /proc and may have changed by the time the request
-//! arrives. Masks that `migrate` narrowed are restored when a thread leaves; the program's end needs
-//! no restoring, since masks end with their threads.
+//! arrives. Masks that `migrate` narrowed are restored when a thread leaves; the program's end
+//! needs no restoring, since masks end with their threads.
 
 use std::cell::Cell;
 use std::fmt;

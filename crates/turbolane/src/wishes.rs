@@ -13,8 +13,9 @@
 //! # Ok::<(), pstate::Error>(())
 //! ```
 //!
-//! A lock's owner names the CPU that it runs on. If the scheduler takes requests of threads, they are the calling
-//! thread's, and follow it. So `locks::Delegated`, in which another thread makes the request, needs a method that sets CPUs.
+//! A lock's owner names the CPU that it runs on. If the scheduler takes requests of threads, they
+//! are the calling thread's, and follow it. So `locks::Delegated`, in which another thread makes
+//! the request, needs a method that sets CPUs.
 
 use locks::CpuFrequency;
 use pstate::Way;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sections that are handed to helpers, with real masks on this machine: the lowest CPU is scalar, all others
-//! are wide.
+//! Sections that are handed to helpers, with real masks on this machine: the lowest CPU is scalar,
+//! all others are wide.
 
 #[path = "../../hint/tests/common/mod.rs"]
 mod common;
@@ -43,14 +43,15 @@ fn on_the_scalar_cpu(socket: &Path) -> Option<(u32, FakeDaemon)> {
     Some((scalar as u32, daemon))
 }
 
-/// Waits until helpers of the level run: on a loaded machine the daemon's thread may need more than their patience.
+/// Waits until helpers of the level run: on a loaded machine the daemon's thread may need more than
+/// their patience.
 fn await_helpers(level: u32) {
     let is_handed_over = || delegate(level, 0, || ()).unwrap().1 == Ran::Delegated;
     sections_until("a section is handed over", is_handed_over);
 }
 
-/// A section of unknown length runs on a wide CPU, while its caller stays on its own; a short one runs
-/// in place, a long one does not; levels that do not exist are refused.
+/// A section of unknown length runs on a wide CPU, while its caller stays on its own; a short one
+/// runs in place, a long one does not; levels that do not exist are refused.
 #[test]
 fn sections_run_where_it_pays() {
     in_process("sections_run_where_it_pays", |socket| {
@@ -101,8 +102,8 @@ fn panics_are_the_callers() {
     });
 }
 
-/// Without a daemon, under sched_ext, and where no CPU is wide, sections run in place; so they do when
-/// the daemon has ended, and are handed over again when the next one is there.
+/// Without a daemon, under sched_ext, and where no CPU is wide, sections run in place; so they do
+/// when the daemon has ended, and are handed over again when the next one is there.
 #[test]
 fn without_a_wide_cpu_sections_run_in_place() {
     in_process("without_a_wide_cpu_sections_run_in_place", |socket| {
@@ -163,8 +164,9 @@ fn a_forked_child_has_helpers_of_its_own() {
     });
 }
 
-/// The C function runs its section once with its argument, and says who ran it; it refuses a level that does
-/// not exist and a missing section. Signals that the process takes are not the helper's business.
+/// The C function runs its section once with its argument, and says who ran it; it refuses a level
+/// that does not exist and a missing section. Signals that the process takes are not the helper's
+/// business.
 #[test]
 fn the_c_function_delegates() {
     unsafe extern "C" fn count(argument: *mut std::ffi::c_void) {

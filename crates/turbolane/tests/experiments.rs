@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The programs of docs/experiments: they build, give their parts, and do the same work in each form of their kernel.
-//! Skipped where the libraries that they compare are not installed.
+//! The programs of docs/experiments: they build, give their parts, and do the same work in each
+//! form of their kernel. Skipped where the libraries that they compare are not installed.
 
 #[path = "../../hint/tests/common/mod.rs"]
 mod common;
@@ -99,8 +99,8 @@ fn forms(load: &str) -> BTreeMap<String, String> {
     arm.lines().filter_map(assignment).collect()
 }
 
-/// Each part is timed, over so many requests that medians mean something; without a scheduler everything runs on
-/// the caller's thread; what is no way to run it is refused.
+/// Each part is timed, over so many requests that medians mean something; without a scheduler
+/// everything runs on the caller's thread; what is no way to run it is refused.
 #[test]
 fn programs_give_their_parts() {
     for load in LOADS.map(|load| load.0) {
@@ -122,8 +122,8 @@ fn programs_give_their_parts() {
     }
 }
 
-/// With one scalar CPU and a daemon that says so, bursts are handed to a helper, and compute there what they
-/// compute here.
+/// With one scalar CPU and a daemon that says so, bursts are handed to a helper, and compute there
+/// what they compute here.
 #[test]
 fn bursts_are_handed_over() {
     let cpus: Vec<usize> = hw::task::get_affinity(std::process::id()).unwrap().iter().collect();
@@ -144,7 +144,8 @@ fn bursts_are_handed_over() {
     }
 }
 
-/// The forms that the script asks for do the same work, and OpenSSL takes the bits of AVX-512, then of AVX2, away.
+/// The forms that the script asks for do the same work, and OpenSSL takes the bits of AVX-512, then
+/// of AVX2, away.
 #[test]
 fn forms_do_the_same_work() {
     let has_all = std::arch::is_x86_feature_detected!("avx512f")

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! include/turbolane.h is what cbindgen makes of src/capi.rs, its neighbours and the hint's. `UPDATE=1` makes it so.
+//! include/turbolane.h is what cbindgen makes of src/capi.rs, its neighbours and the hint's.
+//! `UPDATE=1` makes it so.
 
 use std::path::Path;
 

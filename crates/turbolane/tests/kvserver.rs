@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The key-value server of the examples under load: what it answers is right while its table grows, the thread that grows
-//! it is boosted, and after its end nothing is left of it.
+//! The key-value server of the examples under load: what it answers is right while its table grows,
+//! the thread that grows it is boosted, and after its end nothing is left of it.
 
 #[path = "../examples/kvserver/checksum.rs"]
 mod checksum;
@@ -122,8 +122,8 @@ fn load(client: usize, address: SocketAddr) {
     assert_eq!(here.ask("quit"), "");
 }
 
-/// Clients at the same time, each on its keys: every answer is what was stored last, all checksums hold, the table has
-/// grown by a thread that says so, and everything is registered by its name.
+/// Clients at the same time, each on its keys: every answer is what was stored last, all checksums
+/// hold, the table has grown by a thread that says so, and everything is registered by its name.
 #[test]
 fn answers_are_right_under_load() {
     let (session, server) = server(CLIENTS + 1);
@@ -152,7 +152,8 @@ fn answers_are_right_under_load() {
     assert_eq!(wishes.count(), 0, "no core is boosted any more");
 }
 
-/// Who grows the table is boosted once for all of it; nobody else is, and nobody when nothing is to do but look.
+/// Who grows the table is boosted once for all of it; nobody else is, and nobody when nothing is to
+/// do but look.
 #[test]
 fn growing_is_boosted() {
     let wishes = Arc::new(Recorder::default());
@@ -172,7 +173,8 @@ fn growing_is_boosted() {
     assert!(!store.set(b"one more", Box::new([])));
 }
 
-/// A table that is asked at every point of its growth has each item once, in the old array or the new one.
+/// A table that is asked at every point of its growth has each item once, in the old array or the
+/// new one.
 #[test]
 fn a_growing_table_loses_nothing() {
     let mut table = Table::new();
@@ -194,7 +196,8 @@ fn a_growing_table_loses_nothing() {
     assert!(!table.is_crowded());
 }
 
-/// The wide code of this CPU sums as the plain code does; a changed, moved or missing byte changes the sum.
+/// The wide code of this CPU sums as the plain code does; a changed, moved or missing byte changes
+/// the sum.
 #[test]
 fn checksums_do_not_depend_on_the_cpu() {
     let (wide, plain) = (Checksum::of_this_cpu(), Checksum::plain());
@@ -213,8 +216,8 @@ fn checksums_do_not_depend_on_the_cpu() {
     }
 }
 
-/// What is no command is refused with a reason, and the server goes on; after a value that cannot be read the
-/// connection ends.
+/// What is no command is refused with a reason, and the server goes on; after a value that cannot
+/// be read the connection ends.
 #[test]
 fn nonsense_is_refused_fails() {
     let (_session, server) = server(1);

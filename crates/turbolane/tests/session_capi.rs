@@ -80,7 +80,8 @@ fn c_programs_run() {
     }
 }
 
-/// The same program on a model in the machine's place: the section's core has reached its turbo at the end.
+/// The same program on a model in the machine's place: the section's core has reached its turbo at
+/// the end.
 #[test]
 fn c_programs_run_on_a_model() {
     let folder = tempfile::tempdir().unwrap();

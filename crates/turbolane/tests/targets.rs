@@ -31,8 +31,8 @@ fn open(root: &tempfile::TempDir) -> Session {
     Session::open(&options).unwrap()
 }
 
-/// A session on a machine of whose CPUs this process may use the first eight. On a slow machine the daemon may answer
-/// too late once.
+/// A session on a machine of whose CPUs this process may use the first eight. On a slow machine the
+/// daemon may answer too late once.
 fn session() -> (tempfile::TempDir, Arc<Session>) {
     let root = tempfile::tempdir().unwrap();
     fake::build(MACHINE, root.path()).unwrap();
@@ -51,8 +51,8 @@ fn target(slot: &Slot) -> u32 {
     slot.target_q10.load(Relaxed)
 }
 
-/// What the thread wishes stands in its slot; what it does not wish any more does not. A session that ends takes its
-/// threads' wishes along.
+/// What the thread wishes stands in its slot; what it does not wish any more does not. A session
+/// that ends takes its threads' wishes along.
 #[test]
 fn wishes_stand_in_the_slot() {
     in_process("wishes_stand_in_the_slot", |socket| {
@@ -111,7 +111,8 @@ fn others_wish_too() {
     });
 }
 
-/// A lock that boosts through a session asks for its owner, registered or not, and for nothing afterwards.
+/// A lock that boosts through a session asks for its owner, registered or not, and for nothing
+/// afterwards.
 #[test]
 fn locks_ask_for_their_owners() {
     in_process("locks_ask_for_their_owners", |socket| {
@@ -156,7 +157,8 @@ fn the_lane_ends_and_another_begins() {
     });
 }
 
-/// A forked child, whose session is its parent's, changes nothing of the parent's wish, nor does its end.
+/// A forked child, whose session is its parent's, changes nothing of the parent's wish, nor does
+/// its end.
 #[test]
 fn children_leave_the_wish_alone() {
     in_process("children_leave_the_wish_alone", |socket| {
@@ -176,7 +178,8 @@ fn children_leave_the_wish_alone() {
     });
 }
 
-/// Why a lane does not take targets is said: none is there, it works by affinity, its scheduler cannot.
+/// Why a lane does not take targets is said: none is there, it works by affinity, its scheduler
+/// cannot.
 #[test]
 fn lanes_that_do_not_take_targets_fail() {
     in_process("lanes_that_do_not_take_targets_fail", |socket| {

@@ -3,8 +3,8 @@
 //!
 //! What a hunk removes and its context are one text, which must be there; what it adds and the same
 //! context take its place. Line numbers are not looked at, because other patches move lines: a hunk
-//! is applied at the first place after the one before it. An empty line is an empty line of context,
-//! so that no editor's clean-up spoils a patch.
+//! is applied at the first place after the one before it. An empty line is an empty line of
+//! context, so that no editor's clean-up spoils a patch.
 
 use std::collections::BTreeMap;
 

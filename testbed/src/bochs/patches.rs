@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is put right in the source of Bochs 3.0 before it is built.
 //!
-//! - CPUID.0BH says how many bits of an APIC id number the threads of a core. Bochs says 1 where there
-//!   is one thread, and so makes siblings of CPUs 0 and 1. The bits that number the CPUs of a package are those of
-//!   threads and cores together; Bochs has those of cores, and so makes a package of each two cores with two threads.
-//! - Where tiles may be used, decoded instructions lie in the next line's part of the instruction cache,
-//!   and are not found there when their bytes change: a CPU executes what is no longer in memory.
-//! - XRSTOR and XRSTORS omit a component that was not requested from the offset calculation of the next
-//!   one: Linux restores PKRU itself, and therefore everything after it from the wrong place.
-//! - Tiles are saved when none is in use instead of when one is, and only half of their rows; of their
-//!   shapes, rows and columns change places.
+//! - CPUID.0BH says how many bits of an APIC id number the threads of a core. Bochs says 1 where
+//!   there is one thread, and so makes siblings of CPUs 0 and 1. The bits that number the CPUs of a
+//!   package are those of threads and cores together; Bochs has those of cores, and so makes a
+//!   package of each two cores with two threads.
+//! - Where tiles may be used, decoded instructions lie in the next line's part of the instruction
+//!   cache, and are not found there when their bytes change: a CPU executes what is no longer in
+//!   memory.
+//! - XRSTOR and XRSTORS omit a component that was not requested from the offset calculation of the
+//!   next one: Linux restores PKRU itself, and therefore everything after it from the wrong place.
+//! - Tiles are saved when none is in use instead of when one is, and only half of their rows; of
+//!   their shapes, rows and columns change places.
 //! - Extended feature disable (XFD) is missing, without which Linux offers no AMX. Added as far as
 //!   Linux uses it, for TILEDATA alone, after SDM vol. 1, 13.14: two registers, CPUID, #NM at tile
-//!   instructions (but for LDTILECFG, STTILECFG, TILERELEASE) and at an XRSTOR that would load tiles,
-//!   and XSAVE that takes disabled tiles for unused.
+//!   instructions (but for LDTILECFG, STTILECFG, TILERELEASE) and at an XRSTOR that would load
+//!   tiles, and XSAVE that takes disabled tiles for unused.
 
 /// A text in a file and what takes its place, wherever it stands.
 pub(super) struct Patch {

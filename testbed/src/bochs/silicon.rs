@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The dim-silicon machine: Bochs in which CPUs have clocks of their own, lowered by licence levels.
+//! The dim-silicon machine: Bochs in which CPUs have clocks of their own, lowered by licence
+//! levels.
 //!
 //! Two steps. Bochs with the patches and files of `testbed/silicon/` is built to one object file,
 //! which takes two minutes and changes rarely. That is linked with `crates/silicon`, a static

@@ -178,7 +178,8 @@ fn minimise(target: &Target<'_>, input: &[u8]) -> Vec<u8> {
     small
 }
 
-/// The files of a folder that end so, in order of their names; those too long for quick cases are left out.
+/// The files of a folder that end so, in order of their names; those too long for quick cases are
+/// left out.
 #[must_use]
 pub fn corpus_of(folder: &Path, ends: &[&str], longest: u64) -> Vec<Vec<u8>> {
     let mut paths: Vec<_> = std::fs::read_dir(folder)

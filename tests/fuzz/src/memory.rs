@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An allocator that counts, so that a test sees how much memory a parser held at most.
 //!
-//! It passes everything on to the system's. Beyond [`REFUSED`] it gives nothing more: the process ends, and the
-//! machine goes on.
+//! It passes everything on to the system's. Beyond [`REFUSED`] it gives nothing more: the process
+//! ends, and the machine goes on.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What happens to a file of the corpus.
 //!
-//! Bytes: single ones, numbers of 1 to 8 bytes at the limits of their types, pieces cut out, doubled, moved in from
-//! another file of the corpus, the end cut off. Texts also: a number or word replaced by another of the same
-//! corpus or by one that is hard to digest, lines doubled, dropped and exchanged.
+//! Bytes: single ones, numbers of 1 to 8 bytes at the limits of their types, pieces cut out,
+//! doubled, moved in from another file of the corpus, the end cut off. Texts also: a number or word
+//! replaced by another of the same corpus or by one that is hard to digest, lines doubled, dropped
+//! and exchanged.
 
 use fastrand::Rng;
 

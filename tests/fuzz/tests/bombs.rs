@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Small files that are made to take much time or memory, one for each bound that a parser has. Mutations do not find
-//! these.
+//! Small files that are made to take much time or memory, one for each bound that a parser has.
+//! Mutations do not find these.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -198,7 +198,8 @@ fn limits_end_a_scan_fail() {
     assert_eq!(with(strict).unwrap_err(), ScanError::Stopped);
 }
 
-/// A file of 3 GiB that is a hole with a page at its end is read, and takes no memory; more data than allowed is refused.
+/// A file of 3 GiB that is a hole with a page at its end is read, and takes no memory; more data
+/// than allowed is refused.
 #[test]
 fn holes_take_no_memory() {
     use std::os::unix::fs::FileExt;

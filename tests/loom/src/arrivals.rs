@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The steps of `bpf/arrivals.bpf.h` in every order: a task that only one CPU may run is queued while that
-//! CPU goes to sleep. It must not sleep on.
+//! The steps of `bpf/arrivals.bpf.h` in every order: a task that only one CPU may run is queued
+//! while that CPU goes to sleep. It must not sleep on.
 //!
-//! The kernel's parts are modelled as they are: a kick is decided under the CPU's runqueue lock and does
-//! something to an idle CPU only; a CPU that is kicked looks again, and when it finds nothing its idle bit is
-//! set again, without `ops.update_idle()`. Somebody else may claim the CPU meanwhile for a task that is gone
-//! when it looks. What the BPF programs do is one step each; [`Part`] names those that can be left out,
-//! and without any of them a task is lost.
+//! The kernel's parts are modelled as they are: a kick is decided under the CPU's runqueue lock and
+//! does something to an idle CPU only; a CPU that is kicked looks again, and when it finds nothing
+//! its idle bit is set again, without `ops.update_idle()`. Somebody else may claim the CPU
+//! meanwhile for a task that is gone when it looks. What the BPF programs do is one step each;
+//! [`Part`] names those that can be left out, and without any of them a task is lost.
 
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -64,7 +64,8 @@ impl Machine {
         self.left_out != Some(part)
     }
 
-    /// `count_arrival`. An atomic read-modify-write of x86 is a full barrier; if nobody watches there is none.
+    /// `count_arrival`. An atomic read-modify-write of x86 is a full barrier; if nobody watches
+    /// there is none.
     fn count(&self) {
         if self.arrivals.load(LOAD) & WATCHED != 0 {
             self.arrivals.fetch_add(1, Ordering::SeqCst);
@@ -152,7 +153,8 @@ impl Machine {
         false
     }
 
-    /// `tl_dispatch` when the CPU's task leaves it or it idled, and what the kernel does if nothing was found.
+    /// `tl_dispatch` when the CPU's task leaves it or it idled, and what the kernel does if nothing
+    /// was found.
     fn goes_idle(&self, runqueue: &mut Runqueue) -> bool {
         let idled = std::mem::replace(&mut runqueue.idles, false);
         let quiet = !idled && self.quiet_at.load(LOAD) == self.arrivals.load(LOAD);
@@ -171,8 +173,8 @@ impl Machine {
         false
     }
 
-    /// The CPU, from its last task on, until it has no reason to look again or was kicked [`NAPS`] times.
-    /// Whether it took the task.
+    /// The CPU, from its last task on, until it has no reason to look again or was kicked [`NAPS`]
+    /// times. Whether it took the task.
     fn sleeps(&self, looks_first: bool) -> bool {
         if looks_first {
             let _runqueue = self.runqueue.lock().unwrap();
@@ -202,7 +204,8 @@ impl Machine {
 /// What happens besides.
 #[derive(Clone, Copy)]
 struct Scene {
-    /// The CPU's last task goes on once, beside queues that are looked through; its next look may be spared.
+    /// The CPU's last task goes on once, beside queues that are looked through; its next look may
+    /// be spared.
     looks_first: bool,
     /// The word is watched already.
     watched: bool,

@@ -2,8 +2,8 @@
 //! The kernel's futex, of loom's parts: a list of sleepers by address behind one lock.
 //!
 //! As in the kernel, the word is compared under the lock of the list, so that a wake-up after the
-//! comparison finds the sleeper. Nobody wakes for no reason: a lock that needs that is found out, as a
-//! deadlock.
+//! comparison finds the sleeper. Nobody wakes for no reason: a lock that needs that is found out,
+//! as a deadlock.
 
 use loom::sync::{Arc, Mutex, Notify};
 

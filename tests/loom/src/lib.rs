@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The raw locks of `crates/locks`, and the words between a client and its server, under loom: a model checker that runs through the orders in which
-//! threads can meet, and through the old values that weakly ordered loads may return.
+//! The raw locks of `crates/locks`, and the words between a client and its server, under loom: a
+//! model checker that runs through the orders in which threads can meet, and through the old values
+//! that weakly ordered loads may return.
 //!
-//! The locks' own files are compiled here, unchanged; only `sync`, what they are made of, is another one:
-//! loom's atomics, a futex made of loom's parts, and pauses that give way. `mutants` turns one thing in it
-//! wrong at a time, and demands that the models notice.
+//! The locks' own files are compiled here, unchanged; only `sync`, what they are made of, is
+//! another one: loom's atomics, a futex made of loom's parts, and pauses that give way. `mutants`
+//! turns one thing in it wrong at a time, and demands that the models notice.
 //!
-//! `arrivals` is a model of steps that cannot be compiled here, those of the BPF scheduler around idle CPUs.
+//! `arrivals` is a model of steps that cannot be compiled here, those of the BPF scheduler around
+//! idle CPUs.
 
 #![cfg(test)]
 // a model's waiter does not spin: `round < SPIN_ROUNDS` compares with 0 here

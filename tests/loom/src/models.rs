@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Small programs, each run in every order. Data behind a lock is loom's cell, which reports two threads
-//! that touch it without one having seen what the other did.
+//! Small programs, each run in every order. Data behind a lock is loom's cell, which reports two
+//! threads that touch it without one having seen what the other did.
 
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
@@ -19,8 +19,8 @@ use crate::sync::{self, AtomicU32, Ordering};
 use crate::ticket::Ticket;
 use crate::wait::{Sleep, Spin};
 
-/// Preemptions per execution: most bugs need one or two (CHESS, Musuvathi 2008), and without a bound
-/// the models take hours. With three threads one is what fits into a second.
+/// Preemptions per execution: most bugs need one or two (CHESS, Musuvathi 2008), and without a
+/// bound the models take hours. With three threads one is what fits into a second.
 const PREEMPTIONS: usize = 2;
 const PREEMPTIONS_OF_THREE: usize = 1;
 
@@ -207,7 +207,8 @@ fn nobody_passes_a_barrier_alone() {
     meetings::<Sleep>();
 }
 
-/// A server, its bell, and one desk with a number that the slot's word makes the client's or the server's.
+/// A server, its bell, and one desk with a number that the slot's word makes the client's or the
+/// server's.
 struct Office {
     bell: Bell,
     closing: AtomicU32,
@@ -246,7 +247,8 @@ impl Office {
     }
 }
 
-/// So many clients ask a server once each, and each gets its answer; the server ends when it is told to.
+/// So many clients ask a server once each, and each gets its answer; the server ends when it is
+/// told to.
 pub fn answers(clients: u32) {
     let bound = if clients > 1 { PREEMPTIONS_OF_THREE } else { PREEMPTIONS };
     check(bound, move || {

@@ -30,8 +30,8 @@ const MODELS: [(&str, bool, fn()); 11] = [
 /// Set for the child that runs one model with one fault.
 const PLANTED: &str = "LOOMTESTS_PLANTED";
 
-/// The child: runs the model that the environment names. A deadlock aborts it, because loom panics while it
-/// takes the model apart; so it is a process of its own.
+/// The child: runs the model that the environment names. A deadlock aborts it, because loom panics
+/// while it takes the model apart; so it is a process of its own.
 #[test]
 #[ignore = "run by the others, with a fault to plant"]
 fn planted() {

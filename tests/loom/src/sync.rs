@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the raw locks are made of, for the model checker: same names as in `crates/locks/src/sync.rs`.
+//! What the raw locks are made of, for the model checker: same names as in
+//! `crates/locks/src/sync.rs`.
 //!
 //! The atomics are loom's in a wrapper that can weaken an ordering, for `mutants`.
 

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Batch work beside wide code of other processes (SYSTOR 4.2, THESIS 5), as one point of an experiment: gzip
-//! compresses files while `openssl speed` encrypts by ChaCha20-Poly1305. Nothing here waits for anything: who gets
-//! less CPU time or a lower clock gets less done.
+//! Batch work beside wide code of other processes (SYSTOR 4.2, THESIS 5), as one point of an
+//! experiment: gzip compresses files while `openssl speed` encrypts by ChaCha20-Poly1305. Nothing
+//! here waits for anything: who gets less CPU time or a lower clock gets less done.
 //!
 //! ```text
 //! vmtests batch CODE MILLISECONDS [ARGUMENT OF turbolane run...]
 //! ```
 //!
-//! CODE is the form of OpenSSL's ciphers (`openssl.rs`). With arguments the load runs under `turbolane run`. What both loads did,
-//! and how much CPU time they had, goes to `point.json`.
+//! CODE is the form of OpenSSL's ciphers (`openssl.rs`). With arguments the load runs under
+//! `turbolane run`. What both loads did, and how much CPU time they had, goes to `point.json`.
 //!
-//! **Where they run.** On all CPUs, of which each gets one process of either load to begin with. With CPU 0 left out, which then
-//! idled, processes did not stay two to a CPU: an openssl had one for itself for a whole point (docs/experiments/silicon.md).
+//! **Where they run.** On all CPUs, of which each gets one process of either load to begin with.
+//! With CPU 0 left out, which then idled, processes did not stay two to a CPU: an openssl had one
+//! for itself for a whole point (docs/experiments/silicon.md).
 //!
-//! **What is counted.** gzip reads a small file again and again: what it has read is what it has compressed, but for one
-//! file (`/proc/PID/io`). `openssl speed` counts the blocks that it encrypts until SIGALRM comes and goes on to the next
-//! size of blocks: so the signals, sent with the marks, begin and end the count of the last size.
+//! **What is counted.** gzip reads a small file again and again: what it has read is what it has
+//! compressed, but for one file (`/proc/PID/io`). `openssl speed` counts the blocks that it
+//! encrypts until SIGALRM comes and goes on to the next size of blocks: so the signals, sent with
+//! the marks, begin and end the count of the last size.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -32,11 +34,13 @@ use crate::point::{Done, Running, Scheduler, mark};
 use crate::silicon::ask_for_full_clock;
 
 const DIR: &str = "/tmp/batch";
-/// Of the file that is compressed: 0.9 ms of a CPU, so that what a gzip has begun with does not matter.
+/// Of the file that is compressed: 0.9 ms of a CPU, so that what a gzip has begun with does not
+/// matter.
 const FILE_BYTES: usize = 8 * 1024;
 /// How often a gzip reads it, so that it does not end: 7 s of a CPU.
 const FILES: usize = 8_000;
-/// Sizes of blocks that `openssl speed` goes through, the last of which is counted, and how large that is.
+/// Sizes of blocks that `openssl speed` goes through, the last of which is counted, and how large
+/// that is.
 const SIZES: usize = 6;
 const BLOCK_BYTES: f64 = 16_384.0;
 /// For all processes to run where they were put, before they may go elsewhere.
@@ -61,7 +65,8 @@ pub fn point(code: &str, ms: &str, run: &[&str]) -> Result<()> {
     fs::create_dir_all(DIR)?;
     fs::write(format!("{DIR}/text"), text())?;
     let scheduler = Scheduler::start(run)?;
-    // As many processes of each load as CPUs, as in SYSTOR 4.2; by its fair share the wide code needs half of the CPUs.
+    // As many processes of each load as CPUs, as in SYSTOR 4.2; by its fair share the wide code
+    // needs half of the CPUs.
     let encrypting = cpus.iter().map(|&cpu| Encrypting::start(&code, cpu));
     let encrypting = encrypting.collect::<Result<Vec<_>>>()?;
     encrypting.iter().try_for_each(|one| one.go_on_to(SIZES - 1))?;
@@ -158,9 +163,10 @@ impl Encrypting {
     fn start(code: &Code, cpu: usize) -> Result<Self> {
         let log = PathBuf::from(format!("{DIR}/openssl-{cpu}.log"));
         let mut openssl = command("openssl", cpu);
-        // It ends by our signals, long before its time. All of its blocks are one message for OpenSSL 3.5, whose Poly1305 goes on by
-        // 256-bit code after the first of them: with ChaCha20's light 512-bit code that asks for level 1, where a web
-        // server's records ask for level 2.
+        // It ends by our signals, long before its time. All of its blocks are one message for
+        // OpenSSL 3.5, whose Poly1305 goes on by 256-bit code after the first of them: with
+        // ChaCha20's light 512-bit code that asks for level 1, where a web server's records ask for
+        // level 2.
         openssl.args(["speed", "-seconds", "1000", "-aead", "-evp", "chacha20-poly1305"]);
         openssl.envs(code.environment()).stderr(fs::File::create(&log)?);
         Ok(Encrypting { process: Running::spawn(&mut openssl)?, log })
@@ -199,8 +205,8 @@ impl Encrypting {
     }
 }
 
-/// Sizes that it has begun with; lines are of the form
-/// `Doing ChaCha20-Poly1305 ops for 1000s on 16384 size blocks: 5123 ChaCha20-Poly1305 ops in 0.31s`.
+/// Sizes that it has begun with; lines are of the form `Doing ChaCha20-Poly1305 ops for 1000s on
+/// 16384 size blocks: 5123 ChaCha20-Poly1305 ops in 0.31s`.
 fn sizes_begun(log: &str) -> usize {
     log.lines().filter(|line| line.starts_with("Doing ")).count()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a test on a dim-silicon machine has seen, to be compared with the machine's own log when the guest is gone:
-//! xtask's `silicon/claims.rs` does that.
+//! What a test on a dim-silicon machine has seen, to be compared with the machine's own log when
+//! the guest is gone: xtask's `silicon/claims.rs` does that.
 
 use std::arch::asm;
 use std::fs;

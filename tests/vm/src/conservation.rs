@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Work conservation: with more runnable tasks than CPUs that may run them, no such CPU idles. The loads and the measurement, for
-//! a test and a benchmark.
+//! Work conservation: with more runnable tasks than CPUs that may run them, no such CPU idles. The
+//! loads and the measurement, for a test and a benchmark.
 
 use std::time::{Duration, Instant};
 

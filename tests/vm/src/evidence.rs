@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel says of a task that waits for too long: where it is, whether each CPU gets its ticks, and the entry of
-//! the task in the kernel's own dump of the scheduler (SysRq-D, which writes to the trace).
+//! What the kernel says of a task that waits for too long: where it is, whether each CPU gets its
+//! ticks, and the entry of the task in the kernel's own dump of the scheduler (SysRq-D, which
+//! writes to the trace).
 
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-/// Lines of the dump that belong to a task's entry: the line with its name, and what follows up to its stack.
+/// Lines of the dump that belong to a task's entry: the line with its name, and what follows up to
+/// its stack.
 const ENTRY_LINES: usize = 5;
 const TRACING: &str = "/sys/kernel/tracing";
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The test PMU (kmod/test/turbolane_pmu.c) in tests: loaded, asked for licence levels, and removed again when
-//! a test ends, however it ends.
+//! The test PMU (kmod/test/turbolane_pmu.c) in tests: loaded, asked for licence levels, and removed
+//! again when a test ends, however it ends.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -82,9 +82,10 @@ pub fn remove() -> Result<bool> {
 
 /// Makes the CPUs of a guest that counts instructions take turns of [`TURN`].
 ///
-/// There one thread executes all CPUs in turn, each until any CPU's next timer is due, and time goes on for those that
-/// wait. With nothing but ticks a turn is 4 ms, and a level is over before its CPU gets another. So a clock of perf
-/// interrupts each CPU more often; no task is switched for it.
+/// There one thread executes all CPUs in turn, each until any CPU's next timer is due, and time
+/// goes on for those that wait. With nothing but ticks a turn is 4 ms, and a level is over before
+/// its CPU gets another. So a clock of perf interrupts each CPU more often; no task is switched for
+/// it.
 pub struct Turns {
     _clocks: Vec<OwnedFd>,
 }

@@ -25,8 +25,9 @@ static NS_PER_TICK: LazyLock<f64> = LazyLock::new(|| {
     (end.0 - start.0).as_nanos() as f64 / (end.1 - start.1) as f64
 });
 
-/// Both clocks at the same moment. A virtual CPU may stand still between two readings, for as long as its emulator runs
-/// other CPUs: of many pairs the one counts whose readings are closest together.
+/// Both clocks at the same moment. A virtual CPU may stand still between two readings, for as long
+/// as its emulator runs other CPUs: of many pairs the one counts whose readings are closest
+/// together.
 fn moment() -> (Instant, u64) {
     let pair = || {
         let before = tsc();
@@ -107,7 +108,8 @@ pub fn control_groups() -> Result<PathBuf> {
     Ok(top)
 }
 
-/// Puts a task (0 = this thread) ahead of all that is not real-time work, and out of any sched_ext scheduler's reach.
+/// Puts a task (0 = this thread) ahead of all that is not real-time work, and out of any sched_ext
+/// scheduler's reach.
 pub fn set_real_time(tid: i32, priority: i32) -> Result<()> {
     let priority = libc::sched_param { sched_priority: priority };
     // SAFETY: reads a structure that lives.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Busy tasks of every weight, bound or free, wide or not, each of which notes how long it had to wait for a CPU and how
-//! much CPU time it got.
+//! Busy tasks of every weight, bound or free, wide or not, each of which notes how long it had to
+//! wait for a CPU and how much CPU time it got.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -33,7 +33,8 @@ const MOST: usize = 2048;
 #[repr(C)]
 struct Notes {
     ready: AtomicU64,
-    /// 1 = they may begin. They sleep on it: a thousand that looked again and again would keep others from getting ready.
+    /// 1 = they may begin. They sleep on it: a thousand that looked again and again would keep
+    /// others from getting ready.
     is_open: AtomicU32,
     longest_ns: [AtomicU64; MOST],
     longest_at_ns: [AtomicU64; MOST],
@@ -95,7 +96,8 @@ impl Hogs {
         Ok(Hogs { notes, kinds: hogs.to_vec(), children })
     }
 
-    /// So many hogs that begin on these CPUs, for each of the groups, and may run everywhere when all are there.
+    /// So many hogs that begin on these CPUs, for each of the groups, and may run everywhere when
+    /// all are there.
     pub fn start_then_free(groups: &[(usize, Vec<usize>)]) -> Result<Self> {
         let group = |(nr, cpus): &(usize, Vec<usize>)| {
             vec![Hog { cpus: cpus.clone(), ..Hog::default() }; *nr]
@@ -140,7 +142,8 @@ impl Hogs {
         hogs.iter().take(nr).map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Who waited longest, and what the kernel says of that hog now: one that has died waits for ever.
+    /// Who waited longest, and what the kernel says of that hog now: one that has died waits for
+    /// ever.
     pub fn who_waited(&self) -> String {
         let Some(i) = (0..self.children.len()).max_by_key(|&i| self.longest_of(i)) else {
             return "there are no hogs".into();
@@ -162,7 +165,8 @@ impl Hogs {
 }
 
 impl Drop for Hogs {
-    /// All at once: each has to run to end, and one after the other a thousand would take half an hour.
+    /// All at once: each has to run to end, and one after the other a thousand would take half an
+    /// hour.
     fn drop(&mut self) {
         for child in &self.children {
             child.kill();

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a call of a marked function costs, in instructions, on a dim-silicon machine: there a clock is as
-//! good as a counter of instructions, for without wide code a core executes one in each cycle.
+//! What a call of a marked function costs, in instructions, on a dim-silicon machine: there a clock
+//! is as good as a counter of instructions, for without wide code a core executes one in each
+//! cycle.
 //!
 //! ```text
 //! vmtests mark-costs
 //! ```
 //!
-//! One thread calls an empty function that is not marked; marked, with an argument that does not count; marked,
-//! bound to the wide CPU, so that it never moves; and marked, beside idle scalar CPUs, so that it moves twice.
+//! One thread calls an empty function that is not marked; marked, with an argument that does not
+//! count; marked, bound to the wide CPU, so that it never moves; and marked, beside idle scalar
+//! CPUs, so that it moves twice.
 
 use anyhow::Result;
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The papers' web server (SFMA 4), as one point of an experiment: nginx compresses a file and sends it
-//! over TLS 1.3 with ChaCha20-Poly1305, and wrk requests it.
+//! The papers' web server (SFMA 4), as one point of an experiment: nginx compresses a file and
+//! sends it over TLS 1.3 with ChaCha20-Poly1305, and wrk requests it.
 //!
 //! ```text
 //! vmtests nginx CODE REQUESTS [ARGUMENT OF turbolane run...]
 //! ```
 //!
-//! CODE is the form of OpenSSL's ciphers (`openssl.rs`). With arguments the load runs under `turbolane run`. Workers share
-//! all CPUs but CPU 0, which wrk and turbolane have: the lane's wide CPUs are the last ones. What was measured goes to
-//! `point.json`.
+//! CODE is the form of OpenSSL's ciphers (`openssl.rs`). With arguments the load runs under
+//! `turbolane run`. Workers share all CPUs but CPU 0, which wrk and turbolane have: the lane's wide
+//! CPUs are the last ones. What was measured goes to `point.json`.
 //!
 //! The time is that from one response to another, taken by wrk's script: connecting, the first
 //! requests and wrk's own end are no part of it. A machine that has marks (port 0xee) gets one at
@@ -29,7 +29,8 @@ use crate::point::{Done, Running, Scheduler, load_cpus};
 
 const DIR: &str = "/tmp/nginx";
 const PORT: u16 = 8443;
-/// For each CPU of the server; more than one, because a worker that waits for a wide CPU leaves its CPU to another.
+/// For each CPU of the server; more than one, because a worker that waits for a wide CPU leaves its
+/// CPU to another.
 const WORKERS_PER_CPU: usize = 3;
 const CONNECTIONS_PER_WORKER: usize = 4;
 /// Requests before the first mark: by then the trap module has seen nginx at work.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which form of its ciphers OpenSSL executes, for loads of experiments: SSE or AVX-512, the latter also with
-//! `libturbolane_openssl.so` preloaded, so that each call of a cipher is a wide section.
+//! Which form of its ciphers OpenSSL executes, for loads of experiments: SSE or AVX-512, the latter
+//! also with `libturbolane_openssl.so` preloaded, so that each call of a cipher is a wide section.
 //!
-//! `OPENSSL_ia32cap` chooses the form. OpenSSL by itself leaves AVX-512 alone on Skylake-X, so it has to be
-//! given back; and the AVX2 form of ChaCha20-Poly1305 asks for level 1, so that code without any wide
-//! instruction must lose AVX2 as well.
+//! `OPENSSL_ia32cap` chooses the form. OpenSSL by itself leaves AVX-512 alone on Skylake-X, so it
+//! has to be given back; and the AVX2 form of ChaCha20-Poly1305 asks for level 1, so that code
+//! without any wide instruction must lose AVX2 as well.
 
 use anyhow::{Result, bail};
 use hw::{Live, Source};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the points of all experiments on dim silicon share: `turbolane run` around the load, the marks in the machine's
-//! log, and `point.json`, where the load says what it got done between the marks.
+//! What the points of all experiments on dim silicon share: `turbolane run` around the load, the
+//! marks in the machine's log, and `point.json`, where the load says what it got done between the
+//! marks.
 
 use std::fs;
 use std::path::Path;
@@ -64,8 +65,8 @@ pub struct Done {
     pub cpu_s: Option<f64>,
 }
 
-/// All CPUs but the first, which is the client's and turbolane's: the lane's wide CPUs are the last ones. All get
-/// their full clock.
+/// All CPUs but the first, which is the client's and turbolane's: the lane's wide CPUs are the last
+/// ones. All get their full clock.
 pub fn load_cpus() -> Result<Vec<usize>> {
     let last = nr_cpus().checked_sub(1).filter(|&last| last > 0);
     let last = last.context("one CPU for the client and one for the load are needed")?;
@@ -100,7 +101,8 @@ impl Scheduler {
         Ok(Scheduler { lane, start_s: start.elapsed().as_secs_f64() })
     }
 
-    /// Ends it and leaves what the load did, and what the scheduler counted, in `$TURBOLANE_OUT/point.json`.
+    /// Ends it and leaves what the load did, and what the scheduler counted, in
+    /// `$TURBOLANE_OUT/point.json`.
     pub fn end(self, loads: &[Done], seconds: f64) -> Result<()> {
         let mut counted = Value::Null;
         if let Some(lane) = self.lane {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The longest wait of any task of the machine, as `turbolane record` saw it: from the moment at which a task could run
-//! to the one at which it does.
+//! The longest wait of any task of the machine, as `turbolane record` saw it: from the moment at
+//! which a task could run to the one at which it does.
 //!
-//! The clocks of the tasks themselves say something else in an emulated machine. QEMU executes one virtual CPU at a
-//! time, and a task's turn of a tick often passes before its CPU gets there: by the clocks of a thousand busy tasks the
-//! longest wait was 4.3 s, three turns in a row, where the kernel saw 1.5 s from each to the next.
+//! The clocks of the tasks themselves say something else in an emulated machine. QEMU executes one
+//! virtual CPU at a time, and a task's turn of a tick often passes before its CPU gets there: by
+//! the clocks of a thousand busy tasks the longest wait was 4.3 s, three turns in a row, where the
+//! kernel saw 1.5 s from each to the next.
 
 use std::fs;
 use std::process::Child;
@@ -18,11 +19,13 @@ use crate::lane::turbolane;
 use crate::recorder;
 
 const TRACE: &str = "/tmp/waits.trace";
-/// Of so many events the kernel may leave one out (why, tests/record.rs says): a lost beginning of a turn makes a wait
-/// look longer than it was, a lost wake-up hides one, and neither is more likely for a long wait.
+/// Of so many events the kernel may leave one out (why, tests/record.rs says): a lost beginning of
+/// a turn makes a wait look longer than it was, a lost wake-up hides one, and neither is more
+/// likely for a long wait.
 const EVENTS_PER_LOST: u64 = 10_000;
 
-/// A recording in progress. It must begin before the machine is busy: what would record starts like any other program.
+/// A recording in progress. It must begin before the machine is busy: what would record starts like
+/// any other program.
 pub struct RecordedWaits {
     recorder: Child,
 }

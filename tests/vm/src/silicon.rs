@@ -3,7 +3,8 @@
 //! level is held. What was planted is data/cpus/xeon-gold-6130.toml, all cores active.
 //!
 //! The machine executes one instruction per cycle, so instructions per tick are the clock. A sample
-//! is short; the tick of the kernel and its interrupts spoil few of them, and medians leave those out.
+//! is short; the tick of the kernel and its interrupts spoil few of them, and medians leave those
+//! out.
 
 use std::arch::asm;
 use std::fs;
@@ -82,7 +83,8 @@ pub fn wide(class: Class, turns: u64) {
     }
 }
 
-/// Executes so many turns of four instructions without a vector; a branch leaves heavy 512-bit code beside them out.
+/// Executes so many turns of four instructions without a vector; a branch leaves heavy 512-bit code
+/// beside them out.
 pub fn leave_out(turns: u64) {
     // SAFETY: changes the flags and registers, which are named.
     unsafe {
@@ -147,7 +149,8 @@ fn khz(insns: u64, ticks: u64) -> f64 {
     insns as f64 / ticks as f64 * TSC_KHZ
 }
 
-/// Runs a burst of a class for about 400 us on this CPU, after a sleep in which every level is lost.
+/// Runs a burst of a class for about 400 us on this CPU, after a sleep in which every level is
+/// lost.
 pub fn burst(class: Class) -> Burst {
     burst_held_for(class, RELAX_NS)
 }

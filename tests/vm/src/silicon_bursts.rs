@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A load that core specialisation helps, and the same without wide code, for machines with dim silicon.
+//! A load that core specialisation helps, and the same without wide code, for machines with dim
+//! silicon.
 //!
 //! ```text
 //! vmtests silicon-bursts THREADS MILLISECONDS wide|scalar
 //! ```
 //!
-//! Each thread executes 0.4 ms of scalar code and 20 us of heavy 512-bit code in turn, the latter as a wide section. So
-//! without a lane no core ever leaves level 2: the gaps are shorter than the relax time (670 us). `scalar` executes as
-//! many instructions without a vector, and opens no section.
+//! Each thread executes 0.4 ms of scalar code and 20 us of heavy 512-bit code in turn, the latter
+//! as a wide section. So without a lane no core ever leaves level 2: the gaps are shorter than the
+//! relax time (670 us). `scalar` executes as many instructions without a vector, and opens no
+//! section.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +22,8 @@ const SCALAR_INSNS: u64 = 1_000_000;
 /// Of ten instructions each.
 const WIDE_TURNS: u64 = 4_000;
 
-/// Runs the threads for so long and prints turns per second. Not until so many turns are done: then threads that end
-/// late would have the machine for themselves.
+/// Runs the threads for so long and prints turns per second. Not until so many turns are done: then
+/// threads that end late would have the machine for themselves.
 pub fn bursts(threads: &str, ms: &str, kind: &str) -> Result<()> {
     let (threads, time): (u32, _) = (threads.parse()?, Duration::from_millis(ms.parse()?));
     let is_wide = match kind {

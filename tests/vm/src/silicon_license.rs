@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a dim-silicon machine has to raise its clock by (docs/silicon-registers.md), from user space: the registers by
-//! `/dev/cpu/N/msr`, and the test module that uses them in the kernel (kmod/test/turbolane_dim.c).
+//! What a dim-silicon machine has to raise its clock by (docs/silicon-registers.md), from user
+//! space: the registers by `/dev/cpu/N/msr`, and the test module that uses them in the kernel
+//! (kmod/test/turbolane_dim.c).
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -72,7 +73,8 @@ impl Dim {
         Ok(Dim(File::open(&device).with_context(|| device)?))
     }
 
-    /// What it has counted: "forced" at context switches; notices that were "warned" and "ended"; and "warned_status".
+    /// What it has counted: "forced" at context switches; notices that were "warned" and "ended";
+    /// and "warned_status".
     pub fn counted(&self, what: &str) -> Result<u64> {
         let path = format!("/sys/module/{MODULE}/parameters/{what}");
         Ok(fs::read_to_string(&path).with_context(|| path)?.trim().parse()?)
@@ -103,7 +105,8 @@ impl Dim {
 
 impl Drop for Dim {
     fn drop(&mut self) {
-        // Its device is open until this struct is gone; forced, it goes with it. A failing test's own error counts.
+        // Its device is open until this struct is gone; forced, it goes with it. A failing test's
+        // own error counts.
         self.0 = File::open("/dev/null").expect("every guest has it");
         let _ = Command::new("rmmod").arg(MODULE).status();
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `turbolane probe` finds on a dim-silicon machine, beside what was planted there: all through a stock kernel and
-//! the time stamp counter.
+//! What `turbolane probe` finds on a dim-silicon machine, beside what was planted there: all
+//! through a stock kernel and the time stamp counter.
 //!
-//! The machine executes one instruction per cycle; a real core executes the probe's loop counters beside its chains. So
-//! clocks come out 2 to 3 % low: two of 102 instructions, and the readings of the counter.
+//! The machine executes one instruction per cycle; a real core executes the probe's loop counters
+//! beside its chains. So clocks come out 2 to 3 % low: two of 102 instructions, and the readings of
+//! the counter.
 
 use anyhow::{Context, Result, ensure};
 use machine::{CpuModel, Platform};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane profile --pid` on a machine with dim silicon, for loads that need their level all the time, for a part of the
-//! time, or hardly ever. What the machine itself wrote down is the truth: for each load there are two marks in its log, between
-//! which the load runs undisturbed; then it is profiled.
+//! `turbolane profile --pid` on a machine with dim silicon, for loads that need their level all the
+//! time, for a part of the time, or hardly ever. What the machine itself wrote down is the truth:
+//! for each load there are two marks in its log, between which the load runs undisturbed; then it
+//! is profiled.
 //!
 //! ```text
 //! vmtests silicon-profile
@@ -26,11 +27,12 @@ use crate::silicon::{Class, ask_for_full_clock, scalar, wide};
 const CPU: usize = 1;
 /// Between the marks: ten turns of the longest load.
 const TIME: Duration = Duration::from_millis(40);
-/// Of each profile. With 150 the interval of a share is 16 points wide at most, were samples independent; of a
-/// periodic load they are better than that (`crates/profile`).
+/// Of each profile. With 150 the interval of a share is 16 points wide at most, were samples
+/// independent; of a periodic load they are better than that (`crates/profile`).
 const SAMPLES: &str = "150";
 
-/// A load: in turn so many turns of ten instructions, eight of which are of a class, and so many scalar instructions.
+/// A load: in turn so many turns of ten instructions, eight of which are of a class, and so many
+/// scalar instructions.
 struct Load {
     name: &'static str,
     class: Class,
@@ -42,8 +44,9 @@ const fn load(name: &'static str, class: Class, wide_turns: u64, scalar_insns: u
     Load { name, class, wide_turns, scalar_insns }
 }
 
-/// Sections and gaps are long beside what the profiler takes to see a level come back (80 us), or very short: then
-/// what it says is about the section that comes next as well (`crates/profile`, "watch").
+/// Sections and gaps are long beside what the profiler takes to see a level come back (80 us), or
+/// very short: then what it says is about the section that comes next as well (`crates/profile`,
+/// "watch").
 const LOADS: [Load; 5] = [
     load("steady", Class::Heavy512, 10_000, 0),
     // 0.7 and 2 ms at full clock.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Power scores (DIM 5.2) on a machine with dim silicon, where processes of all kinds share cores and say nothing: what the
-//! kernel's licence counters make of each of them, beside what it executes.
+//! Power scores (DIM 5.2) on a machine with dim silicon, where processes of all kinds share cores
+//! and say nothing: what the kernel's licence counters make of each of them, beside what it
+//! executes.
 
 use std::time::{Duration, Instant};
 

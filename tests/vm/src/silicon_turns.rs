@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two processes that take turns on one CPU, for machines with dim silicon: one executes 40,000 heavy 512-bit
-//! instructions, the other one a million without a vector. The level of the first is held while the second runs (DIM 2),
-//! so that without a policy the core never has its high clock. Neither says anything: only the kernel knows who runs.
+//! Two processes that take turns on one CPU, for machines with dim silicon: one executes 40,000
+//! heavy 512-bit instructions, the other one a million without a vector. The level of the first is
+//! held while the second runs (DIM 2), so that without a policy the core never has its high clock.
+//! Neither says anything: only the kernel knows who runs.
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::time::{Duration, Instant};

@@ -146,9 +146,10 @@ impl Case {
         self
     }
 
-    /// The same in virtual time: 4 ns for each instruction, so that what else the host does is not measured, and each CPU
-    /// with all its ticks. QEMU runs the CPUs in turns, each until the next timer, and usually the ticks of all CPUs are due
-    /// at the same moment: then a CPU has 80 ticks in a second instead of 250, and slices are three times too long.
+    /// The same in virtual time: 4 ns for each instruction, so that what else the host does is not
+    /// measured, and each CPU with all its ticks. QEMU runs the CPUs in turns, each until the next
+    /// timer, and usually the ticks of all CPUs are due at the same moment: then a CPU has 80 ticks
+    /// in a second instead of 250, and slices are three times too long.
     pub const fn virtual_time(mut self) -> Self {
         self.icount_shift = Some(2);
         self.kernel_args = "skew_tick=1";

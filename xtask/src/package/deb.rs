@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The Debian package of a staged root, by dpkg's own tools.
 //!
-//! What the programs need comes from `dpkg-shlibdeps`, which reads their libraries and the symbols that they use. It
-//! names the packages of the machine that builds: a package that is built on Debian 12 installs on 13 and later, where
-//! the libraries' new packages provide the old names; not the other way round.
+//! What the programs need comes from `dpkg-shlibdeps`, which reads their libraries and the symbols
+//! that they use. It names the packages of the machine that builds: a package that is built on
+//! Debian 12 installs on 13 and later, where the libraries' new packages provide the old names; not
+//! the other way round.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `./x package`: what users install, as a Debian package and as a tarball of the command.
 //!
-//! The programs are those of the release build, which the guests' tests run too, without their symbols: what is shipped
-//! is what was tested. [`stage`] lays them out as they are on a machine, [`deb`] and [`tarball`] pack that; [`purge`]
-//! installs the package into a fresh Debian root and compares the root before and after.
+//! The programs are those of the release build, which the guests' tests run too, without their
+//! symbols: what is shipped is what was tested. [`stage`] lays them out as they are on a machine,
+//! [`deb`] and [`tarball`] pack that; [`purge`] installs the package into a fresh Debian root and
+//! compares the root before and after.
 
 mod deb;
 mod purge;
@@ -87,7 +88,8 @@ fn measure() -> Result<Vec<BenchResult>> {
     ])
 }
 
-/// The command with its pages, completions, unit and an example of its settings, for machines without a package.
+/// The command with its pages, completions, unit and an example of its settings, for machines
+/// without a package.
 fn tarball(root: &Path, work: &Path, version: &str) -> Result<PathBuf> {
     let name = format!("turbolane-{version}-x86_64-linux");
     let packed = work.join(format!("{name}.tar.gz"));

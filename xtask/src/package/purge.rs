@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Installs the package into a fresh Debian root, uses it, purges it, and says what differs.
 //!
-//! The root is a copy of one in the cache, in which systemd runs as in a container: namespaces of mounts, processes and
-//! control groups end with it. So the service really starts, is upgraded and is purged while it runs. A file is
-//! compared by its kind, mode, owner and contents; not compared are logs, dpkg's backup of its own list, and the linker's
-//! auxiliary cache, which are written at each installation and hold times.
+//! The root is a copy of one in the cache, in which systemd runs as in a container: namespaces of
+//! mounts, processes and control groups end with it. So the service really starts, is upgraded and
+//! is purged while it runs. A file is compared by its kind, mode, owner and contents; not compared
+//! are logs, dpkg's backup of its own list, and the linker's auxiliary cache, which are written at
+//! each installation and hold times.
 //!
-//! **Limits.** The container has this machine's kernel, so the service runs in affinity mode, in which it leaves the
-//! scheduler alone. Needs root and cgroup v2.
+//! **Limits.** The container has this machine's kernel, so the service runs in affinity mode, in
+//! which it leaves the scheduler alone. Needs root and cgroup v2.
 
 use std::collections::BTreeMap;
 use std::path::Path;

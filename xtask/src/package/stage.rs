@@ -34,7 +34,8 @@ pub(super) fn stage(root: &Path) -> Result<()> {
     if root.exists() {
         fs::remove_dir_all(root).with_context(|| format!("cannot empty {}", root.display()))?;
     }
-    // One build for guests and package: cargo chooses the features of dependencies by what is built together.
+    // One build for guests and package: cargo chooses the features of dependencies by what is built
+    // together.
     let binaries = Binaries::build()?;
     let mut build = repo::cargo();
     build.args(["build", "--release", "--lib", "-p", "preload"]);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Batch work beside other processes' wide code (SYSTOR 4.2, THESIS 5): gzip beside `openssl speed` with
-//! ChaCha20-Poly1305. Here the wide code is a load of its own: what Turbolane takes from it is as much of the result as what
-//! gzip wins.
+//! Batch work beside other processes' wide code (SYSTOR 4.2, THESIS 5): gzip beside `openssl speed`
+//! with ChaCha20-Poly1305. Here the wide code is a load of its own: what Turbolane takes from it is
+//! as much of the result as what gzip wins.
 
 use crate::silicon::plan::Plan;
 use crate::silicon::rows::{Experiment, Load, command};
 
-/// Guest's time of a point, ms: 36 turns of the two processes that share a CPU, and 14 s of the host.
+/// Guest's time of a point, ms: 36 turns of the two processes that share a CPU, and 14 s of the
+/// host.
 pub(crate) const MS: u32 = 150;
 
 /// CPUs of the guest: the load has all of them.

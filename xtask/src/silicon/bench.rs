@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `./x bench silicon` measures from outside the guest: whether two runs are equal to the bit,
-//! how fast the machine is beside stock Bochs, what profiles are worth, and what the experiments measure.
+//! how fast the machine is beside stock Bochs, what profiles are worth, and what the experiments
+//! measure.
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 //! What a test in a guest says that it saw, beside what the machine did.
 //!
 //! A test on a dim-silicon machine measures through a kernel: energy by RAPL, clocks by APERF and
-//! MPERF. The machine's log has the truth, but is outside of the guest. So the test marks moments in
-//! the log (port 0xee), writes down what it saw between two of them, and the log is asked here:
+//! MPERF. The machine's log has the truth, but is outside of the guest. So the test marks moments
+//! in the log (port 0xee), writes down what it saw between two of them, and the log is asked here:
 //!
 //! ```text
 //! /out/claims.json: [{"what":"energy_uj","cpu":0,"from":1,"to":2,"seen":12345.0,"within_pct":0.5}]
@@ -44,8 +44,8 @@ enum What {
     ClockKhz,
 }
 
-/// Compares the guest's claims with the machine's log: how far the worst is off, in words; an error if
-/// one is wrong. Nothing if it left none.
+/// Compares the guest's claims with the machine's log: how far the worst is off, in words; an error
+/// if one is wrong. Nothing if it left none.
 pub(crate) fn check(outcome: &Outcome) -> Result<Option<String>> {
     let path = outcome.out_dir().join(FILE);
     if !path.exists() {

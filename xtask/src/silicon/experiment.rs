@@ -36,10 +36,12 @@ enum Which {
 pub(crate) struct Args {
     /// Which one; without it, they are listed
     experiment: Option<Which>,
-    /// Requests of each point of a web server; more take longer, and spread less [default: 75 for each CPU]
+    /// Requests of each point of a web server; more take longer, and spread less [default: 75 for
+    /// each CPU]
     #[arg(long, value_parser = clap::value_parser!(u32).range(50..))]
     requests: Option<u32>,
-    /// Time of each point of batch work in the guest, milliseconds; about 80 ms of the host for each
+    /// Time of each point of batch work in the guest, milliseconds; about 80 ms of the host for
+    /// each
     #[arg(long, default_value_t = batch::MS, value_parser = clap::value_parser!(u32).range(20..))]
     ms: u32,
     /// Rows with fixed numbers of wide CPUs, too

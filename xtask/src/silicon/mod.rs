@@ -28,7 +28,8 @@ use crate::{lab, repo};
 /// The group of benchmarks that look at guests from outside, too.
 pub(crate) const GROUP: &str = "silicon";
 
-/// A machine from `CPU[,KEY=VALUE...]` that has so many CPUs in this topology; its library is built.
+/// A machine from `CPU[,KEY=VALUE...]` that has so many CPUs in this topology; its library is
+/// built.
 pub(crate) fn machine(text: &str, cpus: u32, topology: &str) -> Result<Silicon> {
     let tsc_khz = check(text, cpus, topology)?;
     Ok(Silicon { library: library()?, settings: text.to_owned(), tsc_khz })

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The papers' web server (SFMA 4, SYSTOR 4.1): nginx compresses a page and sends it over TLS with ChaCha20-Poly1305.
-//! What of AVX-512's loss does each means of finding wide code remove? And what had the simulator predicted?
+//! The papers' web server (SFMA 4, SYSTOR 4.1): nginx compresses a page and sends it over TLS with
+//! ChaCha20-Poly1305. What of AVX-512's loss does each means of finding wide code remove? And what
+//! had the simulator predicted?
 
 use crate::silicon::plan::Plan;
 use crate::silicon::rows::{Experiment, Load, command};
@@ -40,7 +41,8 @@ pub(crate) const SMALL: Server = Server {
     machine: "docs/experiments/silicon-machine.toml",
 };
 
-/// The CPUs of SFMA 4: twelve of a Gold 6130 serve. (The paper's client has the other four; here one is enough for it.)
+/// The CPUs of SFMA 4: twelve of a Gold 6130 serve. (The paper's client has the other four; here
+/// one is enough for it.)
 pub(crate) const TWELVE: Server = Server {
     name: "nginx-12",
     figures: "silicon.nginx_12",

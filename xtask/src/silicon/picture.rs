@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The picture of an experiment: clock and licence level of each core over time, one band of cores for
-//! each row of the table, as one HTML file that needs nothing else.
+//! The picture of an experiment: clock and licence level of each core over time, one band of cores
+//! for each row of the table, as one HTML file that needs nothing else.
 
 use std::fmt::Write as _;
 

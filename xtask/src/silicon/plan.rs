@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rows that experiments have in common: no wide code, wide code under the kernel's scheduler, and the same with each
-//! of the means by which Turbolane learns what is wide; with one wide CPU, and on request with other sizes.
+//! The rows that experiments have in common: no wide code, wide code under the kernel's scheduler,
+//! and the same with each of the means by which Turbolane learns what is wide; with one wide CPU,
+//! and on request with other sizes.
 //!
-//! Automatic size is no good choice for a point of a tenth of a second: it looks for a quarter of a second at what there is
-//! to win before it divides the CPUs (policy/standby.h).
+//! Automatic size is no good choice for a point of a tenth of a second: it looks for a quarter of a
+//! second at what there is to win before it divides the CPUs (policy/standby.h).
 
 use crate::silicon::point::Point;
 use crate::silicon::predicted::Simulated;

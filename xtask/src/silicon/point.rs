@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One point of an experiment on the dim-silicon machine: a boot, a load, and what the machine's log
-//! says of it.
+//! One point of an experiment on the dim-silicon machine: a boot, a load, and what the machine's
+//! log says of it.
 //!
-//! Points are kept in the cache, so that an experiment that was interrupted goes on where it was. The
-//! key is a hash of everything that could change a result: our programs, the machine's library, this
-//! program (it holds the emulator's patches), the kernel's release and the point's own words.
+//! Points are kept in the cache, so that an experiment that was interrupted goes on where it was.
+//! The key is a hash of everything that could change a result: our programs, the machine's library,
+//! this program (it holds the emulator's patches), the kernel's release and the point's own words.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

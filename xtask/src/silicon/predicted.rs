@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `turbolane sim` predicts for the rows of experiments, on a model of the very machine that they are measured on.
+//! What `turbolane sim` predicts for the rows of experiments, on a model of the very machine that
+//! they are measured on.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The overhead profiler (DIM 7.2.1) judged by the machine's own log: `turbolane profile --pid` says for which part of a
-//! load's time the clock was low, and which part of that was avoidable; the machine wrote down both, in a stretch in which the
-//! load was not disturbed.
+//! The overhead profiler (DIM 7.2.1) judged by the machine's own log: `turbolane profile --pid`
+//! says for which part of a load's time the clock was low, and which part of that was avoidable;
+//! the machine wrote down both, in a stretch in which the load was not disturbed.
 
 use std::time::Duration;
 

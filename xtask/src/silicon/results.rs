@@ -54,7 +54,8 @@ fn losses(rows: &Rows, prefix: &str) -> Vec<BenchResult> {
     results
 }
 
-/// The load that Turbolane changes least to the better, or most to the worse, of all rows of all experiments.
+/// The load that Turbolane changes least to the better, or most to the worse, of all rows of all
+/// experiments.
 pub(crate) fn worst(experiments: &[&Rows]) -> BenchResult {
     let changes = each(experiments, Rows::against_nothing_pct);
     let worst = changes.iter().copied().fold(f64::INFINITY, f64::min);
@@ -64,8 +65,8 @@ pub(crate) fn worst(experiments: &[&Rows]) -> BenchResult {
     result
 }
 
-/// The mean error of the simulator's predictions of all loads of all experiments. Their scenarios are calibrated by the rows
-/// without Turbolane, which do not count.
+/// The mean error of the simulator's predictions of all loads of all experiments. Their scenarios
+/// are calibrated by the rows without Turbolane, which do not count.
 pub(crate) fn sim_error(experiments: &[&Rows]) -> BenchResult {
     let errors = each(experiments, Rows::error_points);
     let errors: Vec<f64> = errors.into_iter().map(f64::abs).collect();

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An experiment as rows: each a point, what it means, how it is simulated, and which other rows it is compared with.
+//! An experiment as rows: each a point, what it means, how it is simulated, and which other rows it
+//! is compared with.
 //!
-//! Rows are compared in two ways. What a load loses by wide code, and wins back, is relative to the row *without* wide code. What
-//! Turbolane does to a load is relative to *nothing*: the same code under the kernel's scheduler. A load that is itself
-//! the wide code has other code without AVX-512, so that for it the second comparison alone means something.
+//! Rows are compared in two ways. What a load loses by wide code, and wins back, is relative to the
+//! row *without* wide code. What Turbolane does to a load is relative to *nothing*: the same code
+//! under the kernel's scheduler. A load that is itself the wide code has other code without
+//! AVX-512, so that for it the second comparison alone means something.
 
 use anyhow::Result;
 
@@ -65,7 +67,8 @@ pub(crate) fn command(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// Measures the rows, as many guests at a time as there are CPUs; what was kept is not measured again.
+/// Measures the rows, as many guests at a time as there are CPUs; what was kept is not measured
+/// again.
 pub(crate) fn measure(bench: &Bench<'_>, experiment: Experiment, again: bool) -> Result<Rows> {
     let kept = super::run_points(bench, experiment.rows.iter().map(|row| &row.point), again)?;
     let turbolane = bench.lab.binaries.program("turbolane")?;
@@ -120,8 +123,8 @@ impl Rows {
         Some((row.per_s(load) / reference.per_s(load) - 1.0) * 100.0)
     }
 
-    /// The same of what it got done for its CPU time: by that, clocks alone count, and not who had how much of the CPUs. `None` if
-    /// CPU time is not counted.
+    /// The same of what it got done for its CPU time: by that, clocks alone count, and not who had
+    /// how much of the CPUs. `None` if CPU time is not counted.
     pub(crate) fn change_per_cpu_s_pct(&self, row: &Row, load: &Load) -> Option<f64> {
         let reference = self.reference(row, load)?;
         let per_cpu_s = |row: &Row| row.measured().per_cpu_s(load.name);

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! No circles inside of crates.
 //!
-//! Modules beside each other (files of one folder; a folder counts as one) do not use each other in a circle: then each
-//! can be read, tested and changed after those that it uses, and there is an order to read them in. A module and those
-//! inside of it are one thing to the outside, so what a folder's `mod.rs` and its files use of each other is not looked at.
+//! Modules beside each other (files of one folder; a folder counts as one) do not use each other in
+//! a circle: then each can be read, tested and changed after those that it uses, and there is an
+//! order to read them in. A module and those inside of it are one thing to the outside, so what a
+//! folder's `mod.rs` and its files use of each other is not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::modules::{Module, Package};
 use super::tree::Tree;
 
-/// Circles that are left, each a package's `src` folder with the modules. To be made fewer: a module that is in no circle any
-/// more has to be taken out here.
+/// Circles that are left, each a package's `src` folder with the modules. To be made fewer: a
+/// module that is in no circle any more has to be taken out here.
 const LEFT: [(&str, &[&str]); 2] = [
     // The declarations of C's functions name the types whose methods call them.
     (
@@ -54,7 +55,8 @@ fn sources(tree: &Tree) -> BTreeSet<String> {
     manifests.map(|package| format!("{package}/src")).collect()
 }
 
-/// The largest groups of modules of one folder of which each uses each, directly or by others; sorted.
+/// The largest groups of modules of one folder of which each uses each, directly or by others;
+/// sorted.
 fn circles(package: &Package) -> Vec<Vec<Module>> {
     let mut uses: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
     for (by, used) in package.uses() {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rust source as words: what is left without comments, text and tests, for rules that ask what code uses; and the
-//! comments and texts themselves, for rules about language. Comments and texts of C are found as well.
+//! Rust source as words: what is left without comments, text and tests, for rules that ask what
+//! code uses; and the comments and texts themselves, for rules about language. Comments and texts
+//! of C are found as well.
 //!
-//! Not a parser: words are names, `::` and single signs. That is enough to find paths, in macros too, and breaks on no
-//! syntax that is still to come.
+//! Not a parser: words are names, `::` and single signs. That is enough to find paths, in macros
+//! too, and breaks on no syntax that is still to come.
 
 /// The words of a file, its comments and texts, and the modules that it declares for tests alone.
 pub(crate) struct Code<'a> {
@@ -46,7 +47,8 @@ impl<'a> Code<'a> {
         code
     }
 
-    /// Passes over an item with its attributes, which begin at `at`: to its `;`, or to the end of its braces.
+    /// Passes over an item with its attributes, which begin at `at`: to its `;`, or to the end of
+    /// its braces.
     fn skip_item(&mut self, all: &[&'a str], mut at: usize) -> usize {
         while all.get(at) == Some(&"#") {
             at = after_group(all, at + 1);
@@ -107,7 +109,8 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The length of the comment, string or character that the text begins with; `None` if it begins with something else.
+/// The length of the comment, string or character that the text begins with; `None` if it begins
+/// with something else.
 fn comment_or_text(text: &str) -> Option<usize> {
     let upto = |end: &str, from: usize| text[from..].find(end).map_or(text.len(), |at| from + at);
     if text.starts_with("//") {

@@ -84,8 +84,8 @@ const SERIALISERS: [&str; 4] = ["report", "testbed", "vmtests", "xtask"];
 const MACHINE_PATHS: [&str; 3] = ["/sys/devices", "/sys/kernel", "/proc/sys"];
 const MACHINE_CRATES: [&str; 2] = ["crates/hw/", "crates/pstate/"];
 
-/// Dependencies between our packages follow the table, and the table has no arrow that none follows: it would
-/// invite what the architecture does not need.
+/// Dependencies between our packages follow the table, and the table has no arrow that none
+/// follows: it would invite what the architecture does not need.
 pub(crate) fn crates_use_what_the_table_says(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
     for (file, manifest) in manifests(tree) {

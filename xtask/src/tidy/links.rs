@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The documents are one book: each page can be found, and each link has a target.
 //!
-//! docs/SUMMARY.md is the table of contents, in the form that mdBook reads. A page that it does not list would not be
-//! in the book. A relative link in any Markdown file has to name a file or folder of the tree, and its `#fragment` a
-//! heading of that file. Anchors of headings are made as GitHub and mdBook make them: lower case, without punctuation,
-//! hyphens for blanks, and `-1` is added to the second of one name.
+//! docs/SUMMARY.md is the table of contents, in the form that mdBook reads. A page that it does not
+//! list would not be in the book. A relative link in any Markdown file has to name a file or folder
+//! of the tree, and its `#fragment` a heading of that file. Anchors of headings are made as GitHub
+//! and mdBook make them: lower case, without punctuation, hyphens for blanks, and `-1` is added to
+//! the second of one name.
 //!
-//! Limits: links to other sites are not followed. The tree holds text files only, so a link to a picture has to name an
-//! SVG file. Fragments of files that are not Markdown (lines of a source, say) are not checked.
+//! Limits: links to other sites are not followed. The tree holds text files only, so a link to a
+//! picture has to name an SVG file. Fragments of files that are not Markdown (lines of a source,
+//! say) are not checked.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +73,8 @@ fn target(tree: &Tree, link: &Link<'_>) -> Result<(), &'static str> {
     }
 }
 
-/// The relative links of a document: `[text](target)`, with or without a title, and `[name]: target`.
+/// The relative links of a document: `[text](target)`, with or without a title, and `[name]:
+/// target`.
 fn links(file: &File) -> Vec<Link<'_>> {
     let mut links = Vec::new();
     for (line, text) in prose(file) {

@@ -13,6 +13,7 @@ mod modules;
 mod text;
 mod tree;
 mod units;
+mod width;
 mod words;
 
 use std::process::ExitCode;
@@ -23,7 +24,7 @@ pub(crate) use tree::{File, Tree};
 
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [Rule; 15] = [
+const RULES: [Rule; 16] = [
     license::every_source_names_its_license,
     kernels::only_compat_asks_what_a_kernel_has,
     layers::crates_use_what_the_table_says,
@@ -34,6 +35,7 @@ const RULES: [Rule; 15] = [
     text::no_host_names_or_machine_paths,
     text::no_file_is_too_long,
     text::no_trailing_whitespace,
+    width::comments_are_as_narrow_as_code,
     text::no_unfinished_work,
     text::no_citations_of_what_is_elsewhere,
     words::texts_are_in_plain_english,

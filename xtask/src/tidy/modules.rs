@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which module of a package uses which.
 //!
-//! A module is a file, named by its place: `src/a/b.rs` and `src/a/b/mod.rs` are `a::b`. What it uses, its paths say that
-//! begin with `crate`, `super` or `self`, and those of `use` that begin with a module. A name that a module has imported
-//! from another one (`pub use`) is that one's.
+//! A module is a file, named by its place: `src/a/b.rs` and `src/a/b/mod.rs` are `a::b`. What it
+//! uses, its paths say that begin with `crate`, `super` or `self`, and those of `use` that begin
+//! with a module. A name that a module has imported from another one (`pub use`) is that one's.
 //!
-//! Limits: imports by `*` carry no names; a module inside of a file is taken for the file, whose parent its `super` names.
+//! Limits: imports by `*` carry no names; a module inside of a file is taken for the file, whose
+//! parent its `super` names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +58,8 @@ impl Package {
         })
     }
 
-    /// The module that has what `path`, written in `module`, names; `None` if it is not of this package.
+    /// The module that has what `path`, written in `module`, names; `None` if it is not of this
+    /// package.
     fn resolve(&self, module: &Module, path: &[String], depth: usize) -> Option<Module> {
         let (mut at, mut rest) = self.start(module, path)?;
         while let Some((first, others)) = rest.split_first() {

@@ -93,7 +93,8 @@ pub(crate) fn no_unfinished_work(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// What a line cites can be read by whoever has the tree: no notes or issues of the people who wrote it.
+/// What a line cites can be read by whoever has the tree: no notes or issues of the people who
+/// wrote it.
 pub(crate) fn no_citations_of_what_is_elsewhere(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in written(tree) {

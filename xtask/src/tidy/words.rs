@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Plain English: words that made the texts of this project read as if they were translated are not used in what users
-//! and contributors read.
+//! Plain English: words that made the texts of this project read as if they were translated are not
+//! used in what users and contributors read.
 //!
-//! The rule checks documents and manual pages (without code), help texts (documentation comments of the commands and
-//! of the C header) and messages (strings with a blank in Rust and C; a string without one is a name or a key). A word is
-//! rejected in every sense, because no program can distinguish a path from a method. Names are not checked: text in
-//! backticks, in bold on a manual page, or with an underscore or a hyphen.
+//! The rule checks documents and manual pages (without code), help texts (documentation comments of
+//! the commands and of the C header) and messages (strings with a blank in Rust and C; a string
+//! without one is a name or a key). A word is rejected in every sense, because no program can
+//! distinguish a path from a method. Names are not checked: text in backticks, in bold on a manual
+//! page, or with an underscore or a hyphen.
 //!
 //! Limits: other comments are not checked, nor are other unclear sentences.
 
@@ -105,7 +106,8 @@ fn document(text: &str) -> Vec<Word> {
     words
 }
 
-/// The words of a manual page outside of examples and of names, which are in bold or in a macro that sets a font.
+/// The words of a manual page outside of examples and of names, which are in bold or in a macro
+/// that sets a font.
 fn manual(text: &str) -> Vec<Word> {
     let mut words = Vec::new();
     let mut is_example = false;

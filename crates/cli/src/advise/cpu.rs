@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whose clocks count: a CPU file that the user names, else the built-in file of this CPU.
 //!
-//! What is at stake at most is the drop of the worst level with all cores active. A CPU that no file describes has
-//! unknown clocks, unless it is one without licence levels.
+//! What is at stake at most is the drop of the worst level with all cores active. A CPU that no
+//! file describes has unknown clocks, unless it is one without licence levels.
 
 use std::path::PathBuf;
 

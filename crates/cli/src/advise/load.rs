@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From samples to a load of the simulator.
 //!
-//! **Problem.** What wide code costs depends on how often its sections come: the level is held for 670 us after each, so
-//! that the same 2 % of wide time slow a core always, or nearly never. Samples a millisecond apart show the share, not
-//! the length of sections.
+//! **Problem.** What wide code costs depends on how often its sections come: the level is held for
+//! 670 us after each, so that the same 2 % of wide time slow a core always, or nearly never.
+//! Samples a millisecond apart show the share, not the length of sections.
 //!
-//! **Idea.** Threads with wide code do scalar code and a section by turns, in the share that was sampled, as many threads
-//! and as busy as seen; all other threads are scalar. The length of sections comes, best first:
+//! **Idea.** Threads with wide code do scalar code and a section by turns, in the share that was
+//! sampled, as many threads and as busy as seen; all other threads are scalar. The length of
+//! sections comes, best first:
 //!
 //! 1. from runs of wide samples of a thread, where they are longer than chance makes them;
-//! 2. from licence counters: the lengths at which the simulated machine is at a lowered clock for as long as was counted
-//!    (`predict.rs`);
+//! 2. from licence counters: the lengths at which the simulated machine is at a lowered clock for
+//!    as long as was counted (`predict.rs`);
 //! 3. else several are tried ([`UNKNOWN_NS`]), and the prediction is a range.
 //!
-//! **The machine** has as many cores as the sampled one, with the clocks of the CPU that is judged. If these are fewer
-//! than the part has, it is a slice of it, and the others' cores are taken to be active: clocks are the lowest.
+//! **The machine** has as many cores as the sampled one, with the clocks of the CPU that is judged.
+//! If these are fewer than the part has, it is a slice of it, and the others' cores are taken to be
+//! active: clocks are the lowest.
 //!
-//! **Limits.** Turns are alike; locks and waits for each other are not seen. Threads that were busy for a part of the time
-//! sleep after each turn.
+//! **Limits.** Turns are alike; locks and waits for each other are not seen. Threads that were busy
+//! for a part of the time sleep after each turn.
 
 use machine::{CpuModel, InsnClass, Platform};
 use report::sample::{SampleReport, SampledLoad};
@@ -32,8 +34,8 @@ const NOT_BY_CHANCE: f64 = 1.5;
 const FULL_FRAC: f64 = 0.9;
 /// Threads that are simulated per CPU at most: more only wait.
 const THREADS_PER_CPU: usize = 2;
-/// Cores that are simulated, if the machine has several packages: packages are alike, and a run takes the longer the more
-/// there are.
+/// Cores that are simulated, if the machine has several packages: packages are alike, and a run
+/// takes the longer the more there are.
 const CORES_MAX: usize = 64;
 /// A turn of threads without wide code.
 const OTHER_TURN_NS: u64 = 1_000_000;
@@ -199,8 +201,8 @@ fn level(report: &SampleReport) -> u8 {
     (1..=3).rev().find(|level| at_least(*level) * 10 >= all.max(1)).unwrap_or(1)
 }
 
-/// The mean length of a section, where samples show it. By chance alone a run of samples that are wide each with
-/// probability p has 1 / (1 - p) of them.
+/// The mean length of a section, where samples show it. By chance alone a run of samples that are
+/// wide each with probability p has 1 / (1 - p) of them.
 fn section_ns(report: &SampleReport, load: &SampledLoad) -> Option<u64> {
     let p = load.wide as f64 / load.wide_threads_busy.max(1) as f64;
     let run = load.wide as f64 / load.runs.max(1) as f64;
@@ -257,7 +259,8 @@ pub(super) mod tests {
         assert_eq!((huge.nr_cpus(), huge.part_frac), (128, 4.0 / 64.0));
     }
 
-    /// Share, threads and business are those of the samples; scattered samples give no length, runs do.
+    /// Share, threads and business are those of the samples; scattered samples give no length, runs
+    /// do.
     #[test]
     fn loads_are_as_sampled() {
         let stage = Stage::new(&gold(), 4, &load());
@@ -272,8 +275,9 @@ pub(super) mod tests {
         assert!(Load::of(&sampled(SampledLoad { wide: 0, ..load() }, 3800), &stage).is_none());
     }
 
-    /// Property, over all CPU files and machines of all sizes: a stage has a core, a clock for each number of active ones
-    /// that falls with it, and no more of the machine than there is; it fits the policy's tables.
+    /// Property, over all CPU files and machines of all sizes: a stage has a core, a clock for each
+    /// number of active ones that falls with it, and no more of the machine than there is; it fits
+    /// the policy's tables.
     #[test]
     fn every_machine_has_a_stage() {
         for (id, _) in machine::CPU_FILES {

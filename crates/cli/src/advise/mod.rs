@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane advise`: is keeping wide code apart worth it, and what to do.
 //!
-//! Without a load it looks at the machine: the CPU's clocks (`cpu.rs`), what kernel and user can do (`doctor`), which
-//! services map wide code (`services.rs`). With one (`target.rs`) it samples it (`sample`), makes a load of the simulator
-//! of it (`load.rs`), predicts the gain (`predict.rs`), says what to run (`remedy.rs`), and whether it is worth it
-//! (`verdict.rs`). Nothing is changed; at most a command is started.
+//! Without a load it looks at the machine: the CPU's clocks (`cpu.rs`), what kernel and user can do
+//! (`doctor`), which services map wide code (`services.rs`). With one (`target.rs`) it samples it
+//! (`sample`), makes a load of the simulator of it (`load.rs`), predicts the gain (`predict.rs`),
+//! says what to run (`remedy.rs`), and whether it is worth it (`verdict.rs`). Nothing is changed;
+//! at most a command is started.
 
 mod cpu;
 mod load;
@@ -41,12 +42,12 @@ use verdict::Seen;
 
 /// Answer whether core specialisation is worth it here, and how
 ///
-/// Without a load: what is at stake on this CPU, what kernel and user can do, and which running services map wide code;
-/// needs no root, but sees other users' processes only with it.
+/// Without a load: what is at stake on this CPU, what kernel and user can do, and which running
+/// services map wide code; needs no root, but sees other users' processes only with it.
 ///
-/// With a load (--pid, --unit, --cgroup or a command): samples who executes wide code and what runs right after it,
-/// simulates what the lane would gain with this CPU's clocks, and prints the command that does it. Needs root, or
-/// kernel.perf_event_paranoid of at most 0. Changes nothing.
+/// With a load (--pid, --unit, --cgroup or a command): samples who executes wide code and what runs
+/// right after it, simulates what the lane would gain with this CPU's clocks, and prints the
+/// command that does it. Needs root, or kernel.perf_event_paranoid of at most 0. Changes nothing.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct AdviseArgs {
@@ -68,8 +69,8 @@ pub(crate) struct AdviseArgs {
     time: Duration,
     /// Judge another machine: a CPU model or file, or a recorded machine
     ///
-    /// An id of turbolane sim's list or a file of turbolane probe --machine-file: the clocks are its. A folder that
-    /// turbolane doctor --record wrote: CPU, kernel and user are its.
+    /// An id of turbolane sim's list or a file of turbolane probe --machine-file: the clocks are
+    /// its. A folder that turbolane doctor --record wrote: CPU, kernel and user are its.
     #[arg(long, value_name = "ID|FILE|DIR")]
     machine: Option<PathBuf>,
     /// Print JSON
@@ -229,8 +230,8 @@ impl Drop for Started {
         }
         // Its children first: without it they would have no parent that leads to it.
         for pid in target::descendants(self.0.id()) {
-            // SAFETY: kill takes no memory. The command is not yet waited for, so its number is still its own; a
-            // descendant's was a moment ago.
+            // SAFETY: kill takes no memory. The command is not yet waited for, so its number is
+            // still its own; a descendant's was a moment ago.
             unsafe { libc::kill(pid as libc::pid_t, libc::SIGTERM) };
         }
         // Nothing is left to do about a command that cannot be waited for.

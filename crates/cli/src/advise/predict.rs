@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the lane would gain: the sampled load in the simulator, under the kernel's fair scheduling and under the lane.
+//! What the lane would gain: the sampled load in the simulator, under the kernel's fair scheduling
+//! and under the lane.
 //!
-//! The gain is that of all threads' work, each group's by the share of CPU time that it has: throughput where the machine
-//! is fully busy, else work per CPU time, for idle CPUs hide what is gained. A range is the lowest and the highest over
-//! lengths of sections (`load.rs`) and seeds. The number of wide cores is the one with the best mean.
+//! The gain is that of all threads' work, each group's by the share of CPU time that it has:
+//! throughput where the machine is fully busy, else work per CPU time, for idle CPUs hide what is
+//! gained. A range is the lowest and the highest over lengths of sections (`load.rs`) and seeds.
+//! The number of wide cores is the one with the best mean.
 //!
-//! Where the CPU counts cycles at levels, only lengths of sections count at which the simulated machine loses as many
-//! cycles to lowered clocks as was counted. If another CPU is judged than the one that counted, this takes its levels to be
-//! held for as long.
+//! Where the CPU counts cycles at levels, only lengths of sections count at which the simulated
+//! machine loses as many cycles to lowered clocks as was counted. If another CPU is judged than the
+//! one that counted, this takes its levels to be held for as long.
 
 use std::ops::Range;
 
@@ -19,7 +21,8 @@ use super::load::{Load, Stage, UNKNOWN_NS};
 use crate::failure::Failure;
 use crate::sim::{cannot_simulate, in_parallel, input};
 
-/// A run is so many turns of the threads with wide code: the work done is counted in complete turns, which makes it exact to 1/500.
+/// A run is so many turns of the threads with wide code: the work done is counted in complete
+/// turns, which makes it exact to 1/500.
 const TURNS: u64 = 500;
 /// Simulated time at least and at most.
 const DURATION_NS: std::ops::RangeInclusive<u64> = 600_000_000..=20_000_000_000;
@@ -31,7 +34,8 @@ const SIZES: [usize; 6] = [1, 2, 3, 4, 6, 8];
 /// Lengths that are compared with the counters.
 const LENGTHS_NS: [u64; 10] =
     [5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000];
-/// Of these so many that fit best, and what fits them within so many points: where a core is slow all the time, many do.
+/// Of these so many that fit best, and what fits them within so many points: where a core is slow
+/// all the time, many do.
 const FITTING: usize = 2;
 const AS_GOOD_PCT: f64 = 2.0;
 
@@ -41,7 +45,8 @@ struct Sections {
     by: &'static str,
 }
 
-/// Simulates; `detect` is the lane's setting for how it finds wide code, `reduced_pct` what counters say.
+/// Simulates; `detect` is the lane's setting for how it finds wide code, `reduced_pct` what
+/// counters say.
 pub(super) fn predict(
     load: &Load,
     stage: &Stage,
@@ -124,8 +129,9 @@ fn run(
     Ok(finished.map_err(|error| cannot_simulate("the sampled load", policy, &error))?.outcome)
 }
 
-/// How much more work is done: the geometric mean over groups, weighted by the CPU time that each has under the kernel's
-/// scheduling, so that neither units of work nor a shift of shares make up a gain.
+/// How much more work is done: the geometric mean over groups, weighted by the CPU time that each
+/// has under the kernel's scheduling, so that neither units of work nor a shift of shares make up a
+/// gain.
 fn gain_pct(fair: &Outcome, lane: &Outcome, is_full: bool) -> f64 {
     let all_ns: u64 = fair.groups.iter().map(|group| group.cpu_ns).sum();
     let speed = |outcome: &Outcome, group: usize| {
@@ -215,8 +221,9 @@ mod tests {
         (stage, load)
     }
 
-    /// Short sections on all of four cores, counted at a lowered clock all the time: one core of 1.9 GHz instead of four,
-    /// (3 * 2.8 + 1.9) / (4 * 1.9) is 36 % more, less what moving costs (vm/silicon_verify measures 20 to 40 %).
+    /// Short sections on all of four cores, counted at a lowered clock all the time: one core of
+    /// 1.9 GHz instead of four, (3 * 2.8 + 1.9) / (4 * 1.9) is 36 % more, less what moving costs
+    /// (vm/silicon_verify measures 20 to 40 %).
     #[test]
     fn a_slowed_machine_gains() {
         let (stage, load) = stage_and_load(160, true);
@@ -245,7 +252,8 @@ mod tests {
         assert!(found.gain_pct < 1.0, "{found:?}");
     }
 
-    /// The more of the time counters say the clock was low, the shorter the sections that explain it.
+    /// The more of the time counters say the clock was low, the shorter the sections that explain
+    /// it.
     #[test]
     fn counters_choose_the_length() {
         let simulated: Vec<f64> = (0..10).map(|at| 100.0 - 10.0 * f64::from(at)).collect();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command that keeps the found wide code apart, with what this machine has today.
 //!
-//! Best first: marks of the functions that were sampled; of a function that the kernel would have to single-step, a mark
-//! of the caller that most of its sampled call chains have, if that can be probed; else the trap module, if it is
-//! installed; else the marks all the same, single-stepped.
+//! Best first: marks of the functions that were sampled; of a function that the kernel would have
+//! to single-step, a mark of the caller that most of its sampled call chains have, if that can be
+//! probed; else the trap module, if it is installed; else the marks all the same, single-stepped.
 //!
-//! Limits: callers are known from frame pointers, and a file of another mount namespace has no path here, so that its
-//! functions cannot be marked.
+//! Limits: callers are known from frame pointers, and a file of another mount namespace has no path
+//! here, so that its functions cannot be marked.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -227,7 +227,8 @@ const LOAD: &str = "LOAD (a command that loads it, and prints how fast it was)";
 
 /// The command lines of a remedy: what to run, what proves it, and how it is undone.
 ///
-/// A load that already ran, on a machine whose services systemd manages, goes on after this terminal: its lane is a service.
+/// A load that already ran, on a machine whose services systemd manages, goes on after this
+/// terminal: its lane is a service.
 pub(super) fn commands(
     remedy: &Remedy,
     wide_cores: u32,
@@ -278,7 +279,8 @@ mod tests {
         }
     }
 
-    /// Without a file there is no mark, and without the module no trap: nothing is proposed that would be refused.
+    /// Without a file there is no mark, and without the module no trap: nothing is proposed that
+    /// would be refused.
     #[test]
     fn what_cannot_be_marked_is_not_proposed() {
         let gone = offender("/no/such/file", 2);
@@ -307,8 +309,8 @@ mod tests {
         assert_eq!(prove, format!("sudo turbolane verify --run {options} -- './a b' -x"));
     }
 
-    /// What runs already gets a service where there is systemd, with the options of the run; samples of another machine
-    /// do not, and a command never does.
+    /// What runs already gets a service where there is systemd, with the options of the run;
+    /// samples of another machine do not, and a command never does.
     #[test]
     fn services_get_a_service() {
         let remedy = by_trap(Components::Avx512, "why");

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which running services map wide code: the files of their processes, scanned, the busiest service of the highest level
-//! first.
+//! Which running services map wide code: the files of their processes, scanned, the busiest service
+//! of the highest level first.
 //!
-//! What every process maps says nothing about a service, so an object that more than half of the looked-at processes map
-//! (the C library) is left out, unless there are few processes. Without root only the user's own processes can be looked
-//! at; how many were refused is part of the answer.
+//! What every process maps says nothing about a service, so an object that more than half of the
+//! looked-at processes map (the C library) is left out, unless there are few processes. Without
+//! root only the user's own processes can be looked at; how many were refused is part of the
+//! answer.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::ErrorKind;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whose wide code is looked for: processes, a unit, a control group, or a command and what it starts.
+//! Whose wide code is looked for: processes, a unit, a control group, or a command and what it
+//! starts.
 //!
-//! A process is asked about once, when it is sampled first, so that what a service starts meanwhile counts too.
+//! A process is asked about once, when it is sampled first, so that what a service starts meanwhile
+//! counts too.
 
 use std::collections::HashSet;
 use std::ffi::OsString;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Is it worth it: the verdict on a sampled load. Pure.
 //!
-//! A gain counts from [`NOISE_PCT`] on: `turbolane verify` finds smaller ones only with many runs. Where the range of the
-//! prediction lies on both sides of that, the simulator does not decide, and a measurement must.
+//! A gain counts from [`NOISE_PCT`] on: `turbolane verify` finds smaller ones only with many runs.
+//! Where the range of the prediction lies on both sides of that, the simulator does not decide, and
+//! a measurement must.
 
 use report::advise::{Prediction, Verdict, Worth};
 
@@ -120,7 +121,8 @@ mod tests {
         assert_eq!(worth(0.2, 4.0, 9.0), Worth::Unknown);
     }
 
-    /// Without wide samples the answer is no, with the share that may have been missed; with few it is open.
+    /// Without wide samples the answer is no, with the share that may have been missed; with few it
+    /// is open.
     #[test]
     fn samples_decide() {
         let none = verdict(&seen(0, None));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane bench`: microbenchmarks. `locks` sweeps section sizes and strategies, on this machine or in a model.
+//! `turbolane bench`: microbenchmarks. `locks` sweeps section sizes and strategies, on this machine
+//! or in a model.
 
 mod native;
 
@@ -33,11 +34,12 @@ enum What {
 
 /// Measure critical sections of several sizes under each locking strategy
 ///
-/// Threads only execute critical sections under one queue lock. Waiters spin, sleep, or spin and then sleep;
-/// owners stay on their CPU or move to another one. In a model, and with --boost, owners are also boosted, by
-/// themselves or by another core. The report shows the time from one section to the next, the CPU time of all
-/// threads in that time, the effective clock of the section, and the energy of the package if it can be read.
-/// Section sizes are in core cycles, so a higher clock makes sections shorter.
+/// Threads only execute critical sections under one queue lock. Waiters spin, sleep, or spin and
+/// then sleep; owners stay on their CPU or move to another one. In a model, and with --boost,
+/// owners are also boosted, by themselves or by another core. The report shows the time from one
+/// section to the next, the CPU time of all threads in that time, the effective clock of the
+/// section, and the energy of the package if it can be read. Section sizes are in core cycles, so a
+/// higher clock makes sections shorter.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -113,7 +115,8 @@ fn measured(args: &LocksArgs, threads: u32) -> Result<Sweep, Failure> {
     }
 }
 
-/// Control of this machine's P-states; on a machine without any, this fails before anything is measured.
+/// Control of this machine's P-states; on a machine without any, this fails before anything is
+/// measured.
 fn open_control() -> Result<Arc<Control>, Failure> {
     let what = "cannot set P-states for --boost";
     let next = "leave --boost out, or use --model fx-8120";

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sweep on this machine.
 //!
-//! A section is a chain of rotations, each of which waits for the one before: one core cycle each, at whatever
-//! clock (`ror`, unlike `add` of a constant, is not folded away by the renamer). Each point runs for at least 30 ms
-//! and three sections per thread; what else runs on the machine counts. The strategies that boost need P-states that
-//! a program may set, and are measured if it was asked to. The energy is that of all packages while a point is
-//! measured, with everything else that runs there.
+//! A section is a chain of rotations, each of which waits for the one before: one core cycle each,
+//! at whatever clock (`ror`, unlike `add` of a constant, is not folded away by the renamer). Each
+//! point runs for at least 30 ms and three sections per thread; what else runs on the machine
+//! counts. The strategies that boost need P-states that a program may set, and are measured if it
+//! was asked to. The energy is that of all packages while a point is measured, with everything else
+//! that runs there.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
@@ -194,8 +195,8 @@ mod tests {
 
     use super::*;
 
-    /// With P-states the strategies that boost are measured and leave the clock as it was; without they are
-    /// unknown, and nothing else is.
+    /// With P-states the strategies that boost are measured and leave the clock as it was; without
+    /// they are unknown, and nothing else is.
     #[test]
     fn strategies_that_boost_need_pstates() {
         let model = PstateModel::built_in("fx-8120").unwrap().unwrap();

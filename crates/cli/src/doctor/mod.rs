@@ -42,8 +42,8 @@ pub(crate) struct DoctorArgs {
     json: bool,
     /// Examine a recorded machine instead of this one, or report what a CPU file says
     ///
-    /// A folder is a recording. A file is a CPU file that turbolane probe wrote on this machine: the
-    /// report then shows which effects the CPU has, and which tools can gain something.
+    /// A folder is a recording. A file is a CPU file that turbolane probe wrote on this machine:
+    /// the report then shows which effects the CPU has, and which tools can gain something.
     #[arg(long, value_name = "DIR|FILE")]
     machine: Option<PathBuf>,
     /// Write a recording of the examined facts to a folder

@@ -2,8 +2,8 @@
 //! `turbolane probe`: what this CPU does when it executes wide code.
 //!
 //! Needs no privilege. Binds its own threads while it measures, changes nothing else. A measurement
-//! that is cut short (Ctrl-C, the time is up, the CPUs are taken away) prints what is known so far and
-//! says that it is partial.
+//! that is cut short (Ctrl-C, the time is up, the CPUs are taken away) prints what is known so far
+//! and says that it is partial.
 
 mod output;
 #[cfg(test)]
@@ -36,9 +36,9 @@ const SIMULATED_ROUNDS: usize = 24;
 /// Measure what this CPU does when it executes wide code
 ///
 /// Executes blocks of each instruction class between scalar code and measures the core clock with a
-/// resolution of 1 us, by timing chains of dependent instructions with the time stamp counter. Reports
-/// the clock in the block, the throttle and the halts at its start, and when the clock recovers. Needs
-/// no root. Repetitions during which other cores changed the clock are discarded.
+/// resolution of 1 us, by timing chains of dependent instructions with the time stamp counter.
+/// Reports the clock in the block, the throttle and the halts at its start, and when the clock
+/// recovers. Needs no root. Repetitions during which other cores changed the clock are discarded.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct ProbeArgs {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What cannot be measured is refused before it is begun, with the exit code that says whose fault it is. On CPUs
-//! that only say what they have, for those that the tests run on have too much.
+//! What cannot be measured is refused before it is begun, with the exit code that says whose fault
+//! it is. On CPUs that only say what they have, for those that the tests run on have too much.
 
 use clap::Parser;
 use probe::{KERNELS, Order};
@@ -58,8 +58,8 @@ fn told(failure: Failure) -> String {
     format!("{failure:?}")
 }
 
-/// Without AVX-512, what is there is measured; a kernel that is not there is refused with the CPU's reason, since this
-/// machine cannot answer.
+/// Without AVX-512, what is there is measured; a kernel that is not there is refused with the CPU's
+/// reason, since this machine cannot answer.
 #[test]
 fn a_cpu_without_avx512_measures_the_rest_or_fails() {
     let has = Has(&["scalar", "256-fma"]);
@@ -69,7 +69,8 @@ fn a_cpu_without_avx512_measures_the_rest_or_fails() {
     assert!(refused.contains("leave it out") && refused.contains("code: 77"), "{refused}");
 }
 
-/// A CPU without any wide instruction has nothing to be measured, also if scalar code is all that was asked for.
+/// A CPU without any wide instruction has nothing to be measured, also if scalar code is all that
+/// was asked for.
 #[test]
 fn a_cpu_without_wide_code_fails() {
     for line in ["", "--quick", "--kernels scalar", "--active 1,2"] {
@@ -85,7 +86,8 @@ fn too_many_active_cpus_fail() {
     assert!(refused.contains("this process may use 2") && refused.contains("code: 2"), "{refused}");
 }
 
-/// Why a measurement cannot go on, and whether the machine cannot answer (77) or something went wrong (2).
+/// Why a measurement cannot go on, and whether the machine cannot answer (77) or something went
+/// wrong (2).
 #[test]
 fn errors_have_their_exit_codes() {
     let cases = [

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A running process as a load of the profiler: its levels by the counters of the CPUs where its threads run, its
-//! pauses by [`hw::pause`].
+//! A running process as a load of the profiler: its levels by the counters of the CPUs where its
+//! threads run, its pauses by [`hw::pause`].
 //!
-//! **Level of a CPU.** Its counters are read twice, [`WINDOW`] apart; the level with most cycles in between is the
-//! CPU's. A CPU that sleeps counts nothing, so after a pause, when nothing of the load runs, the profiler itself
-//! computes there for a moment.
+//! **Level of a CPU.** Its counters are read twice, [`WINDOW`] apart; the level with most cycles in
+//! between is the CPU's. A CPU that sleeps counts nothing, so after a pause, when nothing of the
+//! load runs, the profiler itself computes there for a moment.
 //!
-//! **Which CPUs.** Those where a thread of the process runs or waits at the moment of the sample, one thread each. When
-//! the load goes on, a thread may do so elsewhere, and is looked for there.
+//! **Which CPUs.** Those where a thread of the process runs or waits at the moment of the sample,
+//! one thread each. When the load goes on, a thread may do so elsewhere, and is looked for there.
 //!
-//! **Cutting tails.** A pause ends the hold of a level for good, where the simulator's pauses happen in a copy. A sample
-//! that came before the hold would have ended anyway would miss it; so the shortest time between two samples is
-//! at least the relax time ([`shortest_interval`]).
+//! **Cutting tails.** A pause ends the hold of a level for good, where the simulator's pauses
+//! happen in a copy. A sample that came before the hold would have ended anyway would miss it; so
+//! the shortest time between two samples is at least the relax time ([`shortest_interval`]).
 //!
-//! Limits. Other code on the CPUs, or on their siblings, has the same level: it is counted as the load's, or keeps
-//! the level through the pause, which is reported ("not judged"). A thread takes about [`LATENCY`] to resume, in which code may
-//! begin to need a level that did not at the moment of the sample. Each sample reads /proc once per thread.
+//! Limits. Other code on the CPUs, or on their siblings, has the same level: it is counted as the
+//! load's, or keeps the level through the pause, which is reported ("not judged"). A thread takes
+//! about [`LATENCY`] to resume, in which code may begin to need a level that did not at the moment
+//! of the sample. Each sample reads /proc once per thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
@@ -38,7 +39,8 @@ use crate::failure::Failure;
 const WINDOW: Duration = Duration::from_micros(30);
 /// From SIGCONT to a thread that runs, and from our timer to us: some switches and an interrupt.
 const LATENCY: Duration = Duration::from_micros(50);
-/// Longest wait for threads to stop; one that is in the kernel for longer executes no wide code there.
+/// Longest wait for threads to stop; one that is in the kernel for longer executes no wide code
+/// there.
 const STOP_LIMIT: Duration = Duration::from_millis(20);
 /// How often progress is shown on a terminal.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(500);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane record --perf-script`: another program's samples of licence counters become a recording.
+//! `turbolane record --perf-script`: another program's samples of licence counters become a
+//! recording.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane record`: who ran where and when, and inside of which marked functions, into a file.
 //!
-//! Order: read the arguments, look at the machine, refuse what cannot work, load the recorder, and only
-//! then make the file.
+//! Order: read the arguments, look at the machine, refuse what cannot work, load the recorder, and
+//! only then make the file.
 
 mod import;
 mod session;
@@ -29,17 +29,19 @@ use crate::mark_files;
 
 /// Record which task runs where and when, and its calls of marked functions
 ///
-/// Records context switches, wake-ups, migrations, forks and exits of CMD and its children, of a running
-/// process, or of the entire machine; the calls of marked functions; traps, if the trap module is loaded;
-/// and the type that the scheduler of `turbolane run` gives each task, if it runs. Read the file with
-/// `turbolane trace`, even while it is being written. However the recording ends, it leaves nothing loaded
-/// in the kernel.
+/// Records context switches, wake-ups, migrations, forks and exits of CMD and its children, of a
+/// running process, or of the entire machine; the calls of marked functions; traps, if the trap
+/// module is loaded; and the type that the scheduler of `turbolane run` gives each task, if it
+/// runs. Read the file with `turbolane trace`, even while it is being written. However the
+/// recording ends, it leaves nothing loaded in the kernel.
 ///
-/// If the CPU counts its cycles at each licence level (Skylake-SP to Ice Lake), they are recorded per task:
-/// the counters are read at every switch and, by a timer on every CPU, every millisecond while a task runs.
-/// The time that a task spent at a level is then exact to the cycle, and its position to a millisecond.
+/// If the CPU counts its cycles at each licence level (Skylake-SP to Ice Lake), they are recorded
+/// per task: the counters are read at every switch and, by a timer on every CPU, every millisecond
+/// while a task runs. The time that a task spent at a level is then exact to the cycle, and its
+/// position to a millisecond.
 ///
-/// With --perf-script, converts licence levels that perf has sampled, here or elsewhere, to a recording.
+/// With --perf-script, converts licence levels that perf has sampled, here or elsewhere, to a
+/// recording.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 #[command(group = ArgGroup::new("whom").required(true)
@@ -61,8 +63,8 @@ pub(crate) struct RecordArgs {
 
     /// Import the licence levels from the output of perf script; - is standard input
     ///
-    /// Samples of core_power.lvl0_turbo_license, lvl1 and lvl2, which Skylake-SP to Ice Lake count. Other
-    /// events in the text are skipped and reported. The text may come from another machine.
+    /// Samples of core_power.lvl0_turbo_license, lvl1 and lvl2, which Skylake-SP to Ice Lake count.
+    /// Other events in the text are skipped and reported. The text may come from another machine.
     #[arg(long, value_name = "FILE")]
     #[arg(conflicts_with_all = ["duration", "marks", "mark_files", "force_single_step", "syscalls", "stalls",
         "buffer", "machine", "hints"])]
@@ -74,7 +76,8 @@ pub(crate) struct RecordArgs {
 
     /// Record the calls of a function; repeatable
     ///
-    /// FILE:FUNCTION or FILE:+0xOFFSET, followed by @LEVEL and ,min-argN=VALUE, as for `turbolane run`.
+    /// FILE:FUNCTION or FILE:+0xOFFSET, followed by @LEVEL and ,min-argN=VALUE, as for `turbolane
+    /// run`.
     #[arg(long = "mark", value_name = "FILE:FUNCTION[@LEVEL][,min-argN=VALUE]")]
     marks: Vec<Mark>,
 
@@ -84,9 +87,9 @@ pub(crate) struct RecordArgs {
 
     /// Record the sections of programs with hints; repeatable
     ///
-    /// FILE contains tl_wide_begin and tl_wide_end (tl_scalar_for ends sections too): the libturbolane.so that the
-    /// programs load, or a program that the library is linked into. The level that a program gives is not
-    /// recorded: @LEVEL after FILE applies to all sections.
+    /// FILE contains tl_wide_begin and tl_wide_end (tl_scalar_for ends sections too): the
+    /// libturbolane.so that the programs load, or a program that the library is linked into. The
+    /// level that a program gives is not recorded: @LEVEL after FILE applies to all sections.
     #[arg(long, value_name = "FILE[@LEVEL]", value_parser = hinted)]
     hints: Vec<Hinted>,
 
@@ -100,15 +103,15 @@ pub(crate) struct RecordArgs {
 
     /// Also record when a CPU executes nothing for 8 ms or more
     ///
-    /// This happens if the host of a virtual machine runs something else; `turbolane trace --check` excludes that
-    /// time. Costs a timer on every CPU, idle or not, 250 times a second.
+    /// This happens if the host of a virtual machine runs something else; `turbolane trace --check`
+    /// excludes that time. Costs a timer on every CPU, idle or not, 250 times a second.
     #[arg(long)]
     stalls: bool,
 
     /// Size of each CPU's buffer: a power of two of KiB or MiB
     ///
-    /// Events that do not fit are lost; their number is reported. The default is 8 MiB, or less on machines with more
-    /// than 128 CPUs.
+    /// Events that do not fit are lost; their number is reported. The default is 8 MiB, or less on
+    /// machines with more than 128 CPUs.
     #[arg(long, value_name = "SIZE", value_parser = buffer_bytes)]
     buffer: Option<usize>,
 

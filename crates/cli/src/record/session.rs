@@ -15,7 +15,8 @@ use super::{about_levels, create, tell};
 use crate::command::{Supervised, exit_code, watch_signals};
 use crate::failure::Failure;
 
-/// How often progress is shown on a terminal, and how often we check that a recorded process still runs.
+/// How often progress is shown on a terminal, and how often we check that a recorded process still
+/// runs.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 
 /// What to record, and where to.

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `--metrics FILE`: a run's metrics in a file that node_exporter's textfile collector reads.
 //!
-//! **Problem.** Prometheus fetches metrics over HTTP. A server in a process that runs as root and may load BPF programs
-//! would be reachable from the network, and would have to parse what comes from there.
+//! **Problem.** Prometheus fetches metrics over HTTP. A server in a process that runs as root and
+//! may load BPF programs would be reachable from the network, and would have to parse what comes
+//! from there.
 //!
-//! **Idea.** Machines that Prometheus watches have node_exporter, which offers the files of one folder with its own
-//! metrics. So the run writes a file, and no port is opened. A file is always complete: a new one is written beside it,
-//! under a name that the collector does not read, and renamed.
+//! **Idea.** Machines that Prometheus watches have node_exporter, which offers the files of one
+//! folder with its own metrics. So the run writes a file, and no port is opened. A file is always
+//! complete: a new one is written beside it, under a name that the collector does not read, and
+//! renamed.
 //!
-//! A thread writes, so that a file system that does not answer delays neither the supervising loop nor the end of the
-//! run. The file is removed at the end, since metrics of a run that is over would be taken for present ones. After
-//! `kill -9` it is left: its counters no longer grow, which the alert `TurbolaneStalled` of dist/prometheus finds, and the
-//! next run replaces it.
+//! A thread writes, so that a file system that does not answer delays neither the supervising loop
+//! nor the end of the run. The file is removed at the end, since metrics of a run that is over
+//! would be taken for present ones. After `kill -9` it is left: its counters no longer grow, which
+//! the alert `TurbolaneStalled` of dist/prometheus finds, and the next run replaces it.
 //!
-//! **Limits.** A file that is not one of ours is not replaced, so that a wrong path destroys nothing.
+//! **Limits.** A file that is not one of ours is not replaced, so that a wrong path destroys
+//! nothing.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -95,7 +98,8 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Starts the thread. The caller holds the lane: at the end the file is removed, which must not be another run's.
+    /// Starts the thread. The caller holds the lane: at the end the file is removed, which must not
+    /// be another run's.
     pub(super) fn start(path: &Path) -> Result<Self, Failure> {
         let (texts, written) = sync_channel(1);
         let (alive, removed) = channel();
@@ -183,7 +187,8 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
-    /// The last text is in the file until the run ends; then nothing is left, also not of a new file.
+    /// The last text is in the file until the run ends; then nothing is left, also not of a new
+    /// file.
     #[test]
     fn the_file_ends_with_the_run() {
         let folder = tempfile::tempdir().unwrap();

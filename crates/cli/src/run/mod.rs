@@ -39,9 +39,10 @@ pub(crate) struct RunArgs {
 
     /// Read settings from a file, such as /etc/turbolane.toml
     ///
-    /// Its keys are the names of the flags under "Wide and scalar CPUs", "What is wide, and until when" and
-    /// "Refusals", without the dashes: slice-wide = "10ms". Flags take precedence over the file; marks on the
-    /// command line replace the marks of the file. Without this option no file is read.
+    /// Its keys are the names of the flags under "Wide and scalar CPUs", "What is wide, and until
+    /// when" and "Refusals", without the dashes: slice-wide = "10ms". Flags take precedence over
+    /// the file; marks on the command line replace the marks of the file. Without this option no
+    /// file is read.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -62,8 +63,8 @@ pub(crate) struct RunArgs {
 
     /// Write how long CMD took to a file, as JSON
     ///
-    /// Its elapsed time and CPU time, excluding the time to load and unload the scheduler, and the CPU
-    /// time that turbolane used meanwhile.
+    /// Its elapsed time and CPU time, excluding the time to load and unload the scheduler, and the
+    /// CPU time that turbolane used meanwhile.
     #[arg(long, value_name = "FILE", requires = "command", help_heading = OUTPUT)]
     times: Option<PathBuf>,
 

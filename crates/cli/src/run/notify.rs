@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a run reports to the service manager that started it (sd_notify(3)).
 //!
-//! The manager names a datagram socket in NOTIFY_SOCKET; a message is lines of KEY=VALUE. `READY=1` ends the start,
-//! `STOPPING=1` begins the end. WATCHDOG_USEC asks for `WATCHDOG=1` at least that often: the supervising loop sends
-//! it, so a loop that hangs is noticed, and the manager ends the process, with which the kernel's own scheduler takes
-//! over. Twice per interval, as sd_watchdog_enabled(3) recommends.
+//! The manager names a datagram socket in NOTIFY_SOCKET; a message is lines of KEY=VALUE. `READY=1`
+//! ends the start, `STOPPING=1` begins the end. WATCHDOG_USEC asks for `WATCHDOG=1` at least that
+//! often: the supervising loop sends it, so a loop that hangs is noticed, and the manager ends the
+//! process, with which the kernel's own scheduler takes over. Twice per interval, as
+//! sd_watchdog_enabled(3) recommends.
 //!
-//! Without a manager nothing is sent. A message that cannot be sent is dropped: the run matters more.
+//! Without a manager nothing is sent. A message that cannot be sent is dropped: the run matters
+//! more.
 
 use std::env;
 use std::ffi::OsStr;

@@ -107,8 +107,8 @@ pub(crate) fn check(config: &Config, facts: &Facts) -> Result<Plan, Failure> {
     })
 }
 
-/// A note if what has this affinity may run on no CPU that is wide at the start: its wide code could not go there, for
-/// affinity masks are kept. `whose` names the affinity in the note.
+/// A note if what has this affinity may run on no CPU that is wide at the start: its wide code
+/// could not go there, for affinity masks are kept. `whose` names the affinity in the note.
 pub(crate) fn affinity_note(
     config: &Config,
     facts: &Facts,
@@ -129,8 +129,8 @@ pub(crate) fn affinity_note(
     ))
 }
 
-/// Refuses a run that would drop settings of control groups which are in force on this machine; a note if the user
-/// accepts that.
+/// Refuses a run that would drop settings of control groups which are in force on this machine; a
+/// note if the user accepts that.
 pub(crate) fn group_note(mode: Mode, ignore: bool) -> Result<Option<String>, Failure> {
     if mode != Mode::Scx {
         return Ok(None);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The settings of a run as flags, which `run` and `enable` have in common, and a settings file below them.
+//! The settings of a run as flags, which `run` and `enable` have in common, and a settings file
+//! below them.
 //!
-//! A flag has a default, so its value does not show whether the user gave it. [`Chosen`] keeps the names of the flags
-//! that were on the command line: only these take precedence over a file.
+//! A flag has a default, so its value does not show whether the user gave it. [`Chosen`] keeps the
+//! names of the flags that were on the command line: only these take precedence over a file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -114,8 +115,8 @@ struct SettingArgs {
 
     /// Type of tasks that nothing has classified
     ///
-    /// default: they share all CPUs. scalar: they are kept off wide CPUs that have wide work. CMD and
-    /// its children are scalar in both cases.
+    /// default: they share all CPUs. scalar: they are kept off wide CPUs that have wide work. CMD
+    /// and its children are scalar in both cases.
     #[arg(long, default_value_t = Config::default().unclassified, help_heading = DETECTION)]
     #[arg(value_parser = words::<Unclassified>(&["default", "scalar"]))]
     unclassified: Unclassified,
@@ -125,18 +126,21 @@ struct SettingArgs {
     /// A comma-separated list: hint, uprobe-return (both always on), syscall-entry, syscall-return,
     /// context-switch, timeout:DURATION. With last-syscall, the system call after which a section
     /// ends; each task learns which one that is. With gap, hint and uprobe-return do not end it at
-    /// once: the task stays on its CPU for --rest-below at most, unless the scalar code after such a
-    /// section has mostly lasted longer. For programs that call wide functions in quick succession.
+    /// once: the task stays on its CPU for --rest-below at most, unless the scalar code after such
+    /// a section has mostly lasted longer. For programs that call wide functions in quick
+    /// succession.
     #[arg(long, value_name = "LIST", default_value_t = Config::default().remigrate)]
     #[arg(help_heading = DETECTION)]
     remigrate: Remigrate,
 
-    /// Longest time that a task without an open section stays wide after its last event; 0ms: forever
+    /// Longest time that a task without an open section stays wide after its last event; 0ms:
+    /// forever
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = duration_ns)]
     #[arg(help_heading = DETECTION)]
     wide_timeout: u64,
 
-    /// A thread that announces a scalar phase shorter than this stays on its CPU; 0ms: it always moves
+    /// A thread that announces a scalar phase shorter than this stays on its CPU; 0ms: it always
+    /// moves
     #[arg(long, value_name = "DURATION", default_value = "15us", value_parser = duration_ns)]
     #[arg(help_heading = DETECTION)]
     rest_below: u64,
@@ -163,9 +167,10 @@ struct SettingArgs {
 
     /// Write metrics for Prometheus to a file every 10 s
     ///
-    /// The file is for the textfile collector of node_exporter, which reads names that end in .prom; on Debian its
-    /// folder is /var/lib/prometheus/node-exporter. It is replaced by renaming and removed at the end of the run.
-    /// No network port is opened. See also `turbolane stats --openmetrics`.
+    /// The file is for the textfile collector of node_exporter, which reads names that end in
+    /// .prom; on Debian its folder is /var/lib/prometheus/node-exporter. It is replaced by renaming
+    /// and removed at the end of the run. No network port is opened. See also `turbolane stats
+    /// --openmetrics`.
     #[arg(long, value_name = "FILE", help_heading = MONITORING)]
     metrics: Option<PathBuf>,
 }
@@ -202,7 +207,8 @@ impl FromArgMatches for Chosen {
 }
 
 impl Chosen {
-    /// The settings of the file, if there is one, and those of the command line over them, with all marks.
+    /// The settings of the file, if there is one, and those of the command line over them, with all
+    /// marks.
     pub(crate) fn settings(&self, file: Option<&Path>) -> Result<Settings, Failure> {
         let mut settings = self.over(file.map_or(Ok(Settings::default()), read)?);
         settings.config = with_listed_marks(&settings)?;
@@ -241,7 +247,8 @@ impl Chosen {
     }
 }
 
-/// The scheduler's settings, with the marks of the files of marks after those that are named one by one.
+/// The scheduler's settings, with the marks of the files of marks after those that are named one by
+/// one.
 pub(crate) fn with_listed_marks(settings: &Settings) -> Result<Config, Failure> {
     let mut config = settings.config.clone();
     config.marks.extend(mark_files::read(&settings.mark_files)?);
@@ -331,7 +338,8 @@ mod tests {
         Chosen::from_arg_matches(&matches).unwrap()
     }
 
-    /// A flag takes precedence over the file, also one whose value is the default; the file's other settings hold.
+    /// A flag takes precedence over the file, also one whose value is the default; the file's other
+    /// settings hold.
     #[test]
     fn flags_take_precedence_over_the_file() {
         let file = "wide-cpus = 2\ntiers = true\nslice = '3ms'\nmark = 'a:f'\nmarks = 'list'\n\

@@ -129,8 +129,8 @@ impl Supervisor {
         }
     }
 
-    /// The scheduler ended by itself. The command continues under the kernel's own scheduler; we wait
-    /// for it, so that its end is not mistaken for the end of the run.
+    /// The scheduler ended by itself. The command continues under the kernel's own scheduler; we
+    /// wait for it, so that its end is not mistaken for the end of the run.
     fn scheduler_lost(&mut self, ended: &Ended) -> Failure {
         let why = match (ended.reason.is_empty(), ended.message.is_empty()) {
             (false, false) => format!("{}: {}", ended.reason, ended.message),
@@ -147,7 +147,8 @@ impl Supervisor {
     }
 }
 
-/// Whether times can be written there, before anything has begun; what is in the file is kept until then.
+/// Whether times can be written there, before anything has begun; what is in the file is kept until
+/// then.
 fn check_writable(path: &Path) -> Result<(), Failure> {
     let opened = File::options().write(true).create(true).truncate(false).open(path);
     opened.map(drop).map_err(|error| unwritable(path, &error))

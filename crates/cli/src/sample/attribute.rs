@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which samples are wide code's, and which other code's right after it.
 //!
-//! A sample is wide if its address is in a function of the scanner's list. Other code on the same core (both siblings)
-//! counts as a victim's if it was sampled within the window after a wide sample there. The window is a sample's period, but
-//! no less than the time for which Skylake-SP keeps a level (670 us, SFMA 2): with fewer samples than that, what lies
-//! between two of them is not known.
+//! A sample is wide if its address is in a function of the scanner's list. Other code on the same
+//! core (both siblings) counts as a victim's if it was sampled within the window after a wide
+//! sample there. The window is a sample's period, but no less than the time for which Skylake-SP
+//! keeps a level (670 us, SFMA 2): with fewer samples than that, what lies between two of them is
+//! not known.
 //!
 //! Pure: what was observed and scanned goes in, a report comes out.
 
@@ -23,7 +24,8 @@ pub(crate) enum Place {
     File(usize, u64),
 }
 
-/// Call chains with the index of their process's name, outermost caller first, and how often each was seen.
+/// Call chains with the index of their process's name, outermost caller first, and how often each
+/// was seen.
 pub(crate) type Stacks = HashMap<(usize, Vec<Place>), u64>;
 
 /// A sample.
@@ -171,8 +173,8 @@ impl Observed {
             && self.wide(seen.place).is_some_and(|(_, _, function)| function.sustained_level > 0)
     }
 
-    /// Threads with and without wide code, how busy they are, and runs of wide samples. Samples of a thread belong to
-    /// one run if nothing is between them and no sample is missing.
+    /// Threads with and without wide code, how busy they are, and runs of wide samples. Samples of
+    /// a thread belong to one run if nothing is between them and no sample is missing.
     fn add_load(&self, period_ns: u64, load: &mut SampledLoad) {
         let mut of_threads: BTreeMap<u32, Vec<&Seen>> = BTreeMap::new();
         for seen in self.seen.iter().filter(|seen| seen.place != Place::Idle) {
@@ -199,8 +201,8 @@ impl Observed {
         }
     }
 
-    /// The callers of a function of that file, in chains of addresses: innermost first, each with its file's path and
-    /// the offset of the call's last byte, and how often the chain was seen.
+    /// The callers of a function of that file, in chains of addresses: innermost first, each with
+    /// its file's path and the offset of the call's last byte, and how often the chain was seen.
     pub(crate) fn callers<'a>(
         &'a self,
         stacks: &'a Stacks,
@@ -286,7 +288,8 @@ mod tests {
         SampleReport { period_ns: 1_000_000, ..SampleReport::default() }
     }
 
-    /// A sample belongs to the function that its offset is in: its first and last byte, and none beyond.
+    /// A sample belongs to the function that its offset is in: its first and last byte, and none
+    /// beyond.
     #[test]
     fn offsets_find_their_functions() {
         let at = |offset| seen(0, 0, NGINX, Place::File(0, offset));
@@ -311,7 +314,8 @@ mod tests {
         assert_eq!((report.offenders.len(), report.victims.len(), report.kernel), (0, 0, 1));
     }
 
-    /// Other code counts on either sibling and within the window only, whatever order the samples come in; idle CPUs never.
+    /// Other code counts on either sibling and within the window only, whatever order the samples
+    /// come in; idle CPUs never.
     #[test]
     fn victims_follow_on_the_same_core() {
         let all = vec![
@@ -329,7 +333,8 @@ mod tests {
         assert_eq!((report.busy, report.unknown), (6, 2));
     }
 
-    /// Runs end where other code comes between, or a sample is missing; threads without wide code are others.
+    /// Runs end where other code comes between, or a sample is missing; threads without wide code
+    /// are others.
     #[test]
     fn runs_of_wide_samples_are_counted() {
         let wide = |time_us| seen(0, time_us, NGINX, Place::File(0, 0x1000));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane sample`: who executes wide code, on any CPU.
 //!
-//! CPUs are sampled by the kernel's clock (`hw::sampling`), addresses become places in files (`observe.rs`), the files are
-//! scanned, and samples in functions with wide code are added up (`attribute.rs`; `session.rs` is all of it, for `advise`
-//! too). Nothing is changed.
+//! CPUs are sampled by the kernel's clock (`hw::sampling`), addresses become places in files
+//! (`observe.rs`), the files are scanned, and samples in functions with wide code are added up
+//! (`attribute.rs`; `session.rs` is all of it, for `advise` too). Nothing is changed.
 
 mod attribute;
 mod observe;
@@ -27,9 +27,10 @@ pub(crate) use session::{Plan, Taken, take};
 
 /// Show which tasks execute wide code, and what runs right after it
 ///
-/// Samples what the CPUs execute, scans the files that the samples are in, and adds up the samples in functions with
-/// wide code. Needs no licence counters, so it works on every CPU and in virtual machines. Needs root, or
-/// kernel.perf_event_paranoid of at most 0. Changes nothing. Exits with 1 if wide code was seen.
+/// Samples what the CPUs execute, scans the files that the samples are in, and adds up the samples
+/// in functions with wide code. Needs no licence counters, so it works on every CPU and in virtual
+/// machines. Needs root, or kernel.perf_event_paranoid of at most 0. Changes nothing. Exits with 1
+/// if wide code was seen.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct SampleArgs {

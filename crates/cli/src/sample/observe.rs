@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From samples to places in files, while the processes live.
 //!
-//! A process's mappings are read when it is seen first, and again (ten times a second at most) when an address is in none
-//! of them: it has loaded a library since. A file is opened by the mapping itself as soon as a sample is in it, so that it
-//! is the one that runs, whatever has become of its name; it is scanned when sampling is over.
+//! A process's mappings are read when it is seen first, and again (ten times a second at most) when
+//! an address is in none of them: it has loaded a library since. A file is opened by the mapping
+//! itself as soon as a sample is in it, so that it is the one that runs, whatever has become of its
+//! name; it is scanned when sampling is over.
 //!
-//! Limits: of a process that ends before it is looked at (samples are read twenty times a second) only the number is known.
+//! Limits: of a process that ends before it is looked at (samples are read twenty times a second)
+//! only the number is known.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -99,7 +101,8 @@ impl Observer {
         self.names.len() - 1
     }
 
-    /// The index of the process's name, and whether it is asked about; the process is looked at if it is new.
+    /// The index of the process's name, and whether it is asked about; the process is looked at if
+    /// it is new.
     fn process(&mut self, pid: u32) -> (usize, bool) {
         if let Some(known) = self.processes.get(&pid) {
             return (known.name, known.is_asked);

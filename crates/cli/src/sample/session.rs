@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A sampling from begin to end: CPUs are sampled, files with samples scanned, samples added up.
 //!
-//! Where the CPU counts cycles at licence levels, these are read before and after: what the samples cannot show is then
-//! known, how long cores were slow.
+//! Where the CPU counts cycles at licence levels, these are read before and after: what the samples
+//! cannot show is then known, how long cores were slow.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,8 @@ use super::observe::{Asked, Observer, Sampled};
 use crate::failure::Failure;
 use crate::scan::map;
 
-/// Within 10 s of a busy CPU a share of 1 % is known to a tenth of itself (the square root of 100 samples).
+/// Within 10 s of a busy CPU a share of 1 % is known to a tenth of itself (the square root of 100
+/// samples).
 const PERIOD: Duration = Duration::from_millis(1);
 /// Rings have room for half a second.
 pub(super) const READ_EVERY: Duration = Duration::from_millis(50);
@@ -99,7 +100,8 @@ fn cores(topology: &Topology, cpus: &CpuSet) -> Vec<u32> {
     (0..=cpus.iter().last().unwrap_or(0)).map(core).collect()
 }
 
-/// The counters of licence levels while samples are taken. A CPU without them is no error: then there are none.
+/// The counters of licence levels while samples are taken. A CPU without them is no error: then
+/// there are none.
 struct Levels {
     counters: LevelCounters,
     cpus: Vec<u32>,
@@ -114,7 +116,8 @@ impl Levels {
         Some(Levels { counters, cpus, before })
     }
 
-    /// Cycles since the begin; none if nothing was counted, as where another program holds the counters.
+    /// Cycles since the begin; none if nothing was counted, as where another program holds the
+    /// counters.
     fn end(&mut self) -> Option<LevelCycles> {
         let mut cycles = sum(&mut self.counters, &self.cpus)?;
         for (now, before) in cycles.iter_mut().zip(self.before) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is scanned: files, folders, processes.
 //!
-//! Files are mapped, not read: of a gigabyte of debugging information nothing is loaded. A file that
-//! another program truncates meanwhile ends the scan (SIGBUS), as it does with every linker and debugger.
-//! Folders are walked without following symbolic links; a file with several names is scanned once.
+//! Files are mapped, not read: of a gigabyte of debugging information nothing is loaded. A file
+//! that another program truncates meanwhile ends the scan (SIGBUS), as it does with every linker
+//! and debugger. Folders are walked without following symbolic links; a file with several names is
+//! scanned once.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -61,8 +62,8 @@ pub(crate) fn map(file: &File) -> io::Result<Box<dyn std::ops::Deref<Target = [u
     if file.metadata()?.len() == 0 {
         return Ok(Box::new(Vec::new()));
     }
-    // SAFETY: the bytes are only read. If the file is changed meanwhile, the scanner sees other bytes,
-    // and takes any; if it is truncated, the program ends by SIGBUS, as said above.
+    // SAFETY: the bytes are only read. If the file is changed meanwhile, the scanner sees other
+    // bytes, and takes any; if it is truncated, the program ends by SIGBUS, as said above.
     Ok(Box::new(unsafe { Mmap::map(file) }?))
 }
 
@@ -119,7 +120,8 @@ fn scan_found(path: &Path, options: &Options, scan: &mut Scan) {
     }
 }
 
-/// Scans the files that processes have mapped as code, each once, and with `jit` the code that comes from none.
+/// Scans the files that processes have mapped as code, each once, and with `jit` the code that
+/// comes from none.
 pub(super) fn scan_processes(
     pids: &[u32],
     jit: bool,

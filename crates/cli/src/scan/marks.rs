@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes the functions that were found as marks.
 //!
-//! Not every function can be marked: a uprobe sits cheaply on few instructions (`sched::marks` says which
-//! and why), and `turbolane run` refuses others. So each is tried here, as for the oldest kernel, and one
-//! that would be refused is written as a comment with the reason. By name where the name finds it, by
-//! offset where not.
+//! Not every function can be marked: a uprobe sits cheaply on few instructions (`sched::marks` says
+//! which and why), and `turbolane run` refuses others. So each is tried here, as for the oldest
+//! kernel, and one that would be refused is written as a comment with the reason. By name where the
+//! name finds it, by offset where not.
 
 use std::fs;
 use std::path::{Path, PathBuf};

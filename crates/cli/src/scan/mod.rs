@@ -19,18 +19,18 @@ pub(crate) use input::map;
 
 /// Find the functions that can raise the licence level
 ///
-/// Reads ELF programs, libraries, objects and archives, and reports for each function the licence level that
-/// its instructions request, the density of heavy code in its loops, and whether it leaves dirty upper halves.
-/// Executes none of the code. Works on stripped files too. Exits with 1 if a function of --level or above
-/// was found, otherwise with 0.
+/// Reads ELF programs, libraries, objects and archives, and reports for each function the licence
+/// level that its instructions request, the density of heavy code in its loops, and whether it
+/// leaves dirty upper halves. Executes none of the code. Works on stripped files too. Exits with 1
+/// if a function of --level or above was found, otherwise with 0.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct ScanArgs {
     /// Programs, libraries, objects, archives, and folders of them
     #[arg(value_name = "FILE|DIR", required_unless_present = "pid")]
     paths: Vec<PathBuf>,
-    /// Scan what running processes have mapped as code, a file that several have mapped once; files of your own
-    /// come first
+    /// Scan what running processes have mapped as code, a file that several have mapped once; files
+    /// of your own come first
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(num_args = 1.., value_delimiter = ',')]
     pid: Vec<u32>,

@@ -16,8 +16,8 @@ use crate::terminal;
 
 /// Stop the service, and remove what `turbolane enable` made
 ///
-/// The kernel's own scheduler takes over at once. A settings file or a unit that was edited since, or that `turbolane
-/// enable` did not write, is kept.
+/// The kernel's own scheduler takes over at once. A settings file or a unit that was edited since,
+/// or that `turbolane enable` did not write, is kept.
 #[derive(Args)]
 pub(crate) struct DisableArgs {
     #[command(flatten)]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane enable`: settings, unit, start.
 //!
-//! Everything that can be checked is checked before the first file is written; if the service does not start, all
-//! files are made what they were.
+//! Everything that can be checked is checked before the first file is written; if the service does
+//! not start, all files are made what they were.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,9 +30,9 @@ const FIRST_PROCESS: u32 = 1;
 
 /// Separate wide code as a service, now and after each boot
 ///
-/// Writes the chosen settings to /etc/turbolane.toml, installs a systemd unit unless a package has installed it, and
-/// starts it. Without settings on the command line, an /etc/turbolane.toml that is there is used as it is. If the
-/// service does not start, nothing has changed.
+/// Writes the chosen settings to /etc/turbolane.toml, installs a systemd unit unless a package has
+/// installed it, and starts it. Without settings on the command line, an /etc/turbolane.toml that
+/// is there is used as it is. If the service does not start, nothing has changed.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -133,7 +133,8 @@ fn choose(chosen: &Chosen, found: Origin, path: &Path) -> Result<(Settings, bool
     }
 }
 
-/// The service has another working folder than this shell. Links stay, so that marks follow upgrades of a library.
+/// The service has another working folder than this shell. Links stay, so that marks follow
+/// upgrades of a library.
 fn absolute(mut settings: Settings) -> Result<Settings, Failure> {
     let marks = settings.config.marks.iter_mut().map(|mark| &mut mark.file);
     for file in marks.chain(&mut settings.mark_files).chain(&mut settings.metrics) {
@@ -210,7 +211,8 @@ fn unit_text(program: &Path) -> Result<String, Failure> {
     Ok(UNIT_TEXT.replace(&format!("ExecStart={PACKAGED_PROGRAM} "), &format!("ExecStart={path} ")))
 }
 
-/// The addition to the unit that lets the service write metrics: a file is replaced, which its folder must allow.
+/// The addition to the unit that lets the service write metrics: a file is replaced, which its
+/// folder must allow.
 fn drop_in_text(metrics: &Path) -> Result<String, Failure> {
     let folder = metrics.parent().unwrap_or(Path::new("/"));
     let folder = in_unit(folder, "name a file in another folder by --metrics")?;

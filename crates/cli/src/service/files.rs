@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The files of the service, and which of them `turbolane enable` wrote.
 //!
-//! **Problem.** `disable` has to remove what `enable` made, and nothing that a person or a package wrote: a settings
-//! file that was edited since is a person's work.
+//! **Problem.** `disable` has to remove what `enable` made, and nothing that a person or a package
+//! wrote: a settings file that was edited since is a person's work.
 //!
-//! **Idea.** A file that `enable` writes begins with a line that has a checksum of the rest. While the checksum
-//! holds, the file is exactly what `enable` wrote. There is no other record that could be lost or disagree.
+//! **Idea.** A file that `enable` writes begins with a line that has a checksum of the rest. While
+//! the checksum holds, the file is exactly what `enable` wrote. There is no other record that could
+//! be lost or disagree.
 //!
-//! Files are replaced by renaming a complete new one, and [`Written`] remembers what was there before, so that a
-//! service that does not start leaves no trace.
+//! Files are replaced by renaming a complete new one, and [`Written`] remembers what was there
+//! before, so that a service that does not start leaves no trace.
 
 use std::fs;
 use std::io::{self, ErrorKind};

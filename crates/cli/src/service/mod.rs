@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane enable`, `disable` and `status`: a run as a service of systemd.
 //!
-//! The unit is `dist/turbolane.service`. A package installs it; without a package `enable` writes it, with the path of
-//! this program. The settings are in `/etc/turbolane.toml`, which `enable` writes from its flags, or leaves alone if a
-//! person wrote it. `disable` removes what `enable` made ([`files`]).
+//! The unit is `dist/turbolane.service`. A package installs it; without a package `enable` writes
+//! it, with the path of this program. The settings are in `/etc/turbolane.toml`, which `enable`
+//! writes from its flags, or leaves alone if a person wrote it. `disable` removes what `enable`
+//! made ([`files`]).
 
 mod disable;
 mod enable;

@@ -16,8 +16,8 @@ use crate::failure::{FOUND, Failure, show};
 
 /// Show whether wide code is separated now, and why not
 ///
-/// Exit code 0 if a lane runs, also one that is standing by because separating would not pay; 1 if none runs. Details
-/// need root.
+/// Exit code 0 if a lane runs, also one that is standing by because separating would not pay; 1 if
+/// none runs. Details need root.
 #[derive(Args)]
 pub(crate) struct StatusArgs {
     /// Print JSON
@@ -127,7 +127,8 @@ mod tests {
         Lane::Status { status, stands_by }
     }
 
-    /// The lane decides, not the unit: a run in a terminal is reported too, and a lane that stands by is one.
+    /// The lane decides, not the unit: a run in a terminal is reported too, and a lane that stands
+    /// by is one.
     #[test]
     fn the_lane_decides() {
         let running = judge(unit("enabled", "active", Some(7)), lane(false));
@@ -142,7 +143,8 @@ mod tests {
         }
     }
 
-    /// Without a lane the unit says why; a service that is active is not reported as stopped to a user without rights.
+    /// Without a lane the unit says why; a service that is active is not reported as stopped to a
+    /// user without rights.
     #[test]
     fn the_unit_says_why_there_is_none() {
         let silent = || Lane::Silent("only root may open it".into());

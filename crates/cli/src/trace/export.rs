@@ -28,10 +28,10 @@ use crate::terminal;
 pub(super) struct TimelineArgs {
     /// Write what one CPU or task executed as a timeline for `turbolane sim --replay`
     ///
-    /// Time in marked functions is work of their level, other time on the CPU is scalar work, the rest is
-    /// idle. If the recording has licence levels but no marks, time at a raised level is wide work, excluding the
-    /// hold time after it. A CPU's timeline has the level that power scores predict at each switch, for --dvfs switches.
-    /// Needs --machine, and --cpu or --task.
+    /// Time in marked functions is work of their level, other time on the CPU is scalar work, the
+    /// rest is idle. If the recording has licence levels but no marks, time at a raised level is
+    /// wide work, excluding the hold time after it. A CPU's timeline has the level that power
+    /// scores predict at each switch, for --dvfs switches. Needs --machine, and --cpu or --task.
     #[arg(long, value_name = "OUT", requires = "machine", requires = "whose")]
     #[arg(conflicts_with_all = ["json", "check", "perfetto"])]
     timeline: Option<std::path::PathBuf>,
@@ -50,11 +50,12 @@ pub(super) struct TimelineArgs {
     /// With --timeline: this task
     #[arg(long, value_name = "TID", requires = "timeline", group = "whose")]
     task: Option<u32>,
-    /// With --timeline: marked functions that receive a request and send the reply, to derive hints from
+    /// With --timeline: marked functions that receive a request and send the reply, to derive hints
+    /// from
     ///
-    /// A server can give a hint to raise the clock when it has received all of a request (DIM 6.2.2): that is when
-    /// READ returns for the last time before WRITE is called. Also counts requests. For `turbolane sim --replay --dvfs
-    /// hints`.
+    /// A server can give a hint to raise the clock when it has received all of a request (DIM
+    /// 6.2.2): that is when READ returns for the last time before WRITE is called. Also counts
+    /// requests. For `turbolane sim --replay --dvfs hints`.
     #[arg(long, value_name = "READ,WRITE", requires = "timeline", value_parser = pair)]
     hint: Option<(String, String)>,
     /// With --timeline: how long the recorded hardware held a level [default: the machine's]
@@ -62,10 +63,11 @@ pub(super) struct TimelineArgs {
     /// With 0ns, all time at a raised level is wide work.
     #[arg(long, value_name = "DURATION", requires = "timeline", value_parser = duration_ns)]
     hold: Option<u64>,
-    /// With --timeline: take the most wide work that explains the recorded levels, instead of the least
+    /// With --timeline: take the most wide work that explains the recorded levels, instead of the
+    /// least
     ///
-    /// They differ if the CPU was idle when a level ended: the hold time may have begun when the CPU became idle, or
-    /// have ended then.
+    /// They differ if the CPU was idle when a level ended: the hold time may have begun when the
+    /// CPU became idle, or have ended then.
     #[arg(long, requires = "timeline")]
     most: bool,
 }

@@ -126,7 +126,8 @@ impl Command {
     }
 }
 
-/// The clock over a span of time. What waits for the command meanwhile counts too, which is next to nothing.
+/// The clock over a span of time. What waits for the command meanwhile counts too, which is next to
+/// nothing.
 struct Clock<'a> {
     counter: Option<&'a mut FamilyCycles>,
     before: Option<[u64; 2]>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From two groups of runs to the report: what a command did and what the simulator says go through the
-//! same test and get the same words.
+//! From two groups of runs to the report: what a command did and what the simulator says go through
+//! the same test and get the same words.
 
 use probe::compare::{Comparison, RankTest, Verdict};
 use report::problem::Problem;

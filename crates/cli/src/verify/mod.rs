@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane verify`: does core specialisation gain anything for this command, on this machine? Or for a
-//! load of the simulator?
+//! `turbolane verify`: does core specialisation gain anything for this command, on this machine? Or
+//! for a load of the simulator?
 //!
-//! A command is run in two variants ([`series`]), a scenario is simulated under two policies ([`scenario`]);
-//! in both cases [`judge`] compares.
+//! A command is run in two variants ([`series`]), a scenario is simulated under two policies
+//! ([`scenario`]); in both cases [`judge`] compares.
 
 mod command;
 mod judge;
@@ -24,13 +24,13 @@ use judge::Question;
 
 /// Compare a command with and without core specialisation
 ///
-/// Runs the command without (A) and under `turbolane run` (B), or any two commands given by --a and --b, in
-/// random order, and reports whether B is better, worse, not different, or whether more runs are needed.
-/// Compares the elapsed time, or a number that the command prints; the CPU time; and the clock, if cycles are
-/// counted. A run that fails is reported and not used.
+/// Runs the command without (A) and under `turbolane run` (B), or any two commands given by --a and
+/// --b, in random order, and reports whether B is better, worse, not different, or whether more
+/// runs are needed. Compares the elapsed time, or a number that the command prints; the CPU time;
+/// and the clock, if cycles are counted. A run that fails is reported and not used.
 ///
-/// With --scenario, compares two policies on a simulated load by the same test; the results are then
-/// simulated, not measured.
+/// With --scenario, compares two policies on a simulated load by the same test; the results are
+/// then simulated, not measured.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct VerifyArgs {
@@ -43,8 +43,8 @@ pub(crate) struct VerifyArgs {
     warmup: u16,
     /// Compare the number at {} in the output, e.g. 'Requests/sec: {}'
     ///
-    /// A blank matches any number of blanks. If the pattern occurs several times, the last one is used. Standard
-    /// output and standard error are searched.
+    /// A blank matches any number of blanks. If the pattern occurs several times, the last one is
+    /// used. Standard output and standard error are searched.
     #[arg(long, value_name = "PATTERN", value_parser = str::parse::<Metric>)]
     metric: Option<Metric>,
     /// Lower is better

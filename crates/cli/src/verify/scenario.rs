@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane verify --scenario`: two policies on a load of the simulator.
 //!
-//! A simulation is repeated by its seed, which draws amounts of work and arrivals. Each run has a seed of
-//! its own, A's and B's too: pairs of runs with one seed would not be independent, which the test asks
-//! for. What comes out is how far the chance of the load reaches, not how far the model is off.
+//! A simulation is repeated by its seed, which draws amounts of work and arrivals. Each run has a
+//! seed of its own, A's and B's too: pairs of runs with one seed would not be independent, which
+//! the test asks for. What comes out is how far the chance of the load reaches, not how far the
+//! model is off.
 
 use clap::{Args, ValueEnum};
 use report::problem::Problem;
@@ -120,7 +121,8 @@ fn check_load(of: &ScenarioArgs, target: &Target) -> Result<(), Failure> {
     )))
 }
 
-/// What is compared if nothing was said: no policy can change how many requests arrive at a fixed rate.
+/// What is compared if nothing was said: no policy can change how many requests arrive at a fixed
+/// rate.
 fn figure(of: &ScenarioArgs, target: &Target, load: &str) -> Figure {
     let is_open = |source: &sim::program::Source| {
         target.workload.groups[source.to_group as usize].name == load

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The runs of two commands, in random order.
 //!
-//! The number of runs is fixed before the first one: who stops when a difference shows finds differences
-//! everywhere. Each pair of runs has both kinds, in an order drawn by a coin, so that what drifts meets
-//! both alike.
+//! The number of runs is fixed before the first one: who stops when a difference shows finds
+//! differences everywhere. Each pair of runs has both kinds, in an order drawn by a coin, so that
+//! what drifts meets both alike.
 //!
-//! A run that fails is reported, counted and not repeated: the others are worth as much as before, and the
-//! test takes groups of unequal size. It is given up when a kind can no longer get to the least number of
-//! runs, or when it has not worked once in that many attempts, warming up included: it will not.
+//! A run that fails is reported, counted and not repeated: the others are worth as much as before,
+//! and the test takes groups of unequal size. It is given up when a kind can no longer get to the
+//! least number of runs, or when it has not worked once in that many attempts, warming up included:
+//! it will not.
 //!
-//! Limit: if runs of one kind fail more often, or because they would have been slow, those that are left
-//! flatter it. That is why the report says how many failed.
+//! Limit: if runs of one kind fail more often, or because they would have been slow, those that are
+//! left flatter it. That is why the report says how many failed.
 
 use hw::cycles::{FamilyCycles, why_no_cycles};
 use probe::compare::LEAST_RUNS;

@@ -6,8 +6,8 @@
 //! - a **delay** that replaces the timeout until another is set. The application sets it for a
 //!   phase; between phases the timeout of the policy, if it has one, is the fallback for code
 //!   without hints;
-//! - a **forced change**, once. If a change is in progress, it happens when that is over; it is void
-//!   as soon as the demand comes back.
+//! - a **forced change**, once. If a change is in progress, it happens when that is over; it is
+//!   void as soon as the demand comes back.
 //!
 //! A context switch is a forced change to the level that the next task is expected to ask for (DIM
 //! 5.2, 5.3). Who expects that, a power score, is not this crate's business: the mark carries it.

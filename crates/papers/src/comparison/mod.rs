@@ -23,12 +23,12 @@
 //!
 //! A ranking holds if the simulated values are in its order; one that lacks a value is open.
 //!
-//! Why ours differs is not said in words but by another simulation: the same experiment with the one
-//! change that is held to be the cause. It explains a miss if it brings the value nearer to the
+//! Why ours differs is not said in words but by another simulation: the same experiment with the
+//! one change that is held to be the cause. It explains a miss if it brings the value nearer to the
 //! published one, or makes the ranking hold; otherwise the miss is not explained.
 //!
-//! The papers measured their prototypes; the result of Turbolane's policy in the same experiment is shown
-//! alongside and not compared.
+//! The papers measured their prototypes; the result of Turbolane's policy in the same experiment is
+//! shown alongside and not compared.
 
 mod text;
 
@@ -58,7 +58,8 @@ pub trait Simulated {
     fn measure(&self, config: &Config, measure: Measure) -> Option<f64>;
     /// The value of a row that is no measure of a configuration, in the row's unit.
     fn figure(&self, id: &str) -> Option<f64>;
-    /// The experiment of that row or ranking with the change that is held to be the cause of a miss.
+    /// The experiment of that row or ranking with the change that is held to be the cause of a
+    /// miss.
     fn what_if(&self, id: &str) -> Option<Variation<'_>>;
     /// All experiments with Turbolane's policy in the place of the papers' prototypes.
     fn turbolane(&self) -> Option<Box<dyn Simulated + '_>>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TURBO's figures about boosted applications (slide 11): a hash table that is resized, and an asymmetric
-//! software transactional memory, by `lockmodel`. Neither is fitted: one is counted from its loop, the other is the
-//! largest gain that any load has.
+//! TURBO's figures about boosted applications (slide 11): a hash table that is resized, and an
+//! asymmetric software transactional memory, by `lockmodel`. Neither is fitted: one is counted from
+//! its loop, the other is the largest gain that any load has.
 
 use lockmodel::resize::items_per_s;
 use lockmodel::stm::{self, Most, most};

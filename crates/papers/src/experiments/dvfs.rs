@@ -3,18 +3,19 @@
 //! web server's trace under policies (6.2.2), and one change by hand (6.3). Replays take
 //! milliseconds, so each figure makes its own.
 //!
-//! DIM's trace is not published; `data/timelines/dim-nginx.toml` replaces it, as well as a recording of our own
-//! (`recorded.rs`). Its i9-7940X ran without turbo.
+//! DIM's trace is not published; `data/timelines/dim-nginx.toml` replaces it, as well as a
+//! recording of our own (`recorded.rs`). Its i9-7940X ran without turbo.
 //!
 //! One change by hand: the processor keeps a licence of its own, 3.0 GHz with minimal offsets,
 //! below which software asks for 2.4 GHz and takes it back. To the replay that is a core with a
 //! third level, whose hold is what software waits. Of its 1,000 runs DIM takes the 5th percentile;
 //! a request of software waits up to 500 us, evenly distributed as it seems (5.3.1), so 25 us here.
 //!
-//! DIM's simulator applies a policy to the trace and then "dilates the time" at the low clock (6.2.2): a
-//! timeout of 670 us passes in the trace's time, in which all work runs at the high clock, and takes
-//! 670 * 3.1 / 2.4 at the low one. So the 195 us of 6.3 are 670 * (3.1 / 2.4 - 1). Rows that it says are
-//! simulated are simulated here by its method; those that it measured, with timeouts in real time.
+//! DIM's simulator applies a policy to the trace and then "dilates the time" at the low clock
+//! (6.2.2): a timeout of 670 us passes in the trace's time, in which all work runs at the high
+//! clock, and takes 670 * 3.1 / 2.4 at the low one. So the 195 us of 6.3 are 670 * (3.1 / 2.4 - 1).
+//! Rows that it says are simulated are simulated here by its method; those that it measured, with
+//! timeouts in real time.
 //!
 //! Turbolane's own policy next to the paper's is `share`, which learns and knows nothing of the
 //! application.
@@ -133,7 +134,8 @@ fn server(platform: &Platform, core: &Core, variant: &str, spec: Spec) -> Option
     spec.run(core, &[&timeline], SEED).ok()
 }
 
-/// CPU time of a request to the server of DIM 2, without hyperthreading, with turbo and all cores active.
+/// CPU time of a request to the server of DIM 2, without hyperthreading, with turbo and all cores
+/// active.
 pub(super) fn request_ns(machine: &str, variant: &str) -> Option<f64> {
     let platform = platform(machine)?;
     let core = Core::new(&platform, platform.nr_cores);

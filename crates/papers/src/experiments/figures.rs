@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Published figures that are no measure of one configuration: what an operation costs, how often
-//! something happens, what a table adds up to. Each is computed from complete simulations, by the id of
-//! its row.
+//! something happens, what a table adds up to. Each is computed from complete simulations, by the
+//! id of its row.
 
 use sim::engine::Outcome;
 

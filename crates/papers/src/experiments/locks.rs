@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TURBO's figures about contended locks: break-even sizes and effective clocks (slides 7 and 9), by
-//! `lockmodel`. A simulation takes microseconds, so each figure makes its own.
+//! TURBO's figures about contended locks: break-even sizes and effective clocks (slides 7 and 9),
+//! by `lockmodel`. A simulation takes microseconds, so each figure makes its own.
 
 use crate::comparison::Measure;
 use crate::published::Config;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The papers' experiments, simulated.
 //!
-//! Which scenario models which workload of which paper, and which scheduler which prototype,
-//! is in `plan.rs`; figures that are no measure of a configuration are in `figures.rs`; what DIM says
-//! about the clock of one core is in `dvfs.rs` (our own recording of its web server in `recorded.rs`), and about power scores in `score.rs`; what TURBO says about locks
-//! in `locks.rs`, and about what else it boosted in `boost.rs`. Changed experiments that explain a miss are in `what_if.rs`. What a row means is said in
-//! `comparison`.
+//! Which scenario models which workload of which paper, and which scheduler which prototype, is in
+//! `plan.rs`; figures that are no measure of a configuration are in `figures.rs`; what DIM says
+//! about the clock of one core is in `dvfs.rs` (our own recording of its web server in
+//! `recorded.rs`), and about power scores in `score.rs`; what TURBO says about locks in `locks.rs`,
+//! and about what else it boosted in `boost.rs`. Changed experiments that explain a miss are in
+//! `what_if.rs`. What a row means is said in `comparison`.
 
 mod boost;
 mod change;
@@ -30,8 +31,8 @@ use what_if::WHAT_IFS;
 /// The seed that the figures of docs/papers.md are for.
 pub const SEED: u64 = 1;
 
-/// All experiments of these papers, simulated and compared with what was published; paper by paper, because two papers
-/// may mean different experiments by the same words. `None` of no paper.
+/// All experiments of these papers, simulated and compared with what was published; paper by paper,
+/// because two papers may mean different experiments by the same words. `None` of no paper.
 pub fn reproduce(papers: Vec<Paper>, seed: u64) -> Option<Reproduction> {
     let parts = papers.into_iter().map(|paper| {
         let by_plan = simulate(&plans_of(&paper), seed);
@@ -111,7 +112,8 @@ impl Results<'_> {
     }
 }
 
-/// Runs share nothing: as many at a time as there are CPUs. A plan that cannot be run is a row that was not simulated.
+/// Runs share nothing: as many at a time as there are CPUs. A plan that cannot be run is a row that
+/// was not simulated.
 fn simulate(plans: &[Plan], seed: u64) -> BTreeMap<String, Outcome> {
     plans.par_iter().filter_map(|plan| Some((plan.key(), plan.run(seed)?))).collect()
 }
@@ -163,7 +165,8 @@ mod tests {
     use crate::published::PAPER_FILES;
 
     /// Every change brings each figure that it is named for nearer, or makes the ranking hold, and
-    /// names nothing that is no miss. And the score that docs/papers.md states is the one that comes out.
+    /// names nothing that is no miss. And the score that docs/papers.md states is the one that
+    /// comes out.
     #[test]
     fn misses_are_explained_and_the_stated_score_is_true() {
         let papers = PAPER_FILES.iter().map(|(name, _)| Paper::built_in(name).unwrap().unwrap());

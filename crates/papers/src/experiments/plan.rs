@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which simulation models which configuration of a paper.
 //!
-//! The papers' prototypes are simulated as such (`sim::sched::prototype`): trap or marks, what ends a
-//! wide period, how many CPUs are wide. With [`Instead::Turbolane`] our policy takes their place,
+//! The papers' prototypes are simulated as such (`sim::sched::prototype`): trap or marks, what ends
+//! a wide period, how many CPUs are wide. With [`Instead::Turbolane`] our policy takes their place,
 //! with the same detection and the same number of wide cores, or its own where theirs is automatic.
 
 use crate::published::Config;

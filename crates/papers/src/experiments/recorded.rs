@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! DIM 6.2.2 with a recording in the model's place: nginx, gzip and OpenSSL's AVX-512 code as they ran here
-//! (docs/experiments/nginx-trace.md), replayed on the paper's machine.
+//! DIM 6.2.2 with a recording in the model's place: nginx, gzip and OpenSSL's AVX-512 code as they
+//! ran here (docs/experiments/nginx-trace.md), replayed on the paper's machine.
 //!
-//! As in DIM, complete calls into OpenSSL count as wide code. The recorded processor has no licence levels, so
-//! nothing in it was slowed down. What is replayed are its cycles: what else made it faster or slower than the
-//! paper's processor is not known.
+//! As in DIM, complete calls into OpenSSL count as wide code. The recorded processor has no licence
+//! levels, so nothing in it was slowed down. What is replayed are its cycles: what else made it
+//! faster or slower than the paper's processor is not known.
 //!
-//! DIM names neither the size of its file nor the level of the compression, which say how long a request is. The
-//! file is THESIS 5.2's (72 KiB). The level is calibrated on what AVX-512 costs this server, unmitigated: 5.7 % (6.2.2),
-//! and on nothing else. Of the two recordings stored that of level 6 comes nearer: 7.1 %, level 1 25.0 (see the test).
+//! DIM names neither the size of its file nor the level of the compression, which say how long a
+//! request is. The file is THESIS 5.2's (72 KiB). The level is calibrated on what AVX-512 costs
+//! this server, unmitigated: 5.7 % (6.2.2), and on nothing else. Of the two recordings stored that
+//! of level 6 comes nearer: 7.1 %, level 1 25.0 (see the test).
 
 use dvfs::{Core, Timeline};
 use trace::Reader;
@@ -18,11 +19,13 @@ use trace::timeline::{Calls, Hardware, Of};
 
 use trace::replayable::timeline_of;
 
-/// Clock of the recorded processor, whatever it executes: docs/experiments/wide-bursts-epyc-machine.toml.
+/// Clock of the recorded processor, whatever it executes:
+/// docs/experiments/wide-bursts-epyc-machine.toml.
 const RECORDED_KHZ: u32 = 3_690_000;
 const RECORDING: &[u8] = include_bytes!("../../../../tests/data/traces/nginx-gzip6.trace");
 
-/// What the server executed, with its hints, on this core; `None` if the recording is not one of that.
+/// What the server executed, with its hints, on this core; `None` if the recording is not one of
+/// that.
 pub(super) fn timeline(core: &Core) -> Option<Timeline> {
     of(RECORDING, core)
 }
@@ -54,7 +57,8 @@ mod tests {
 
     use super::*;
 
-    /// What the clock costs the recorded server where DIM measured 5.7 % (Gold 6130, all cores, no hyperthreading).
+    /// What the clock costs the recorded server where DIM measured 5.7 % (Gold 6130, all cores, no
+    /// hyperthreading).
     fn loss_pct(recording: &[u8]) -> f64 {
         let platform = Platform::new(&CpuModel::built_in("xeon-gold-6130").unwrap().unwrap());
         let core = Core::new(&platform, platform.nr_cores);

@@ -5,8 +5,8 @@
 //! are what they were fitted to, one number each (data/README.md); scores of processes that share
 //! cores are predictions. Hyperthreading is off, as for "all further experiments" of DIM 2.
 //!
-//! There is no column for Turbolane's policy: it would have to use scores as its signal, and would then
-//! separate the two processes that the experiment has to distinguish.
+//! There is no column for Turbolane's policy: it would have to use scores as its signal, and would
+//! then separate the two processes that the experiment has to distinguish.
 
 use machine::{CpuModel, Platform};
 use sim::engine::Options;

@@ -17,11 +17,11 @@ pub(super) fn of(id: &str) -> Option<&'static WhatIf> {
 
 pub(super) static WHAT_IFS: [WhatIf; 10] = [
     // THESIS 2.4 says that wide CPUs run wide and default tasks only, 4.2 that scalar ones go last.
-    // For the former speaks Table 5.7: with migrations its server keeps 18.5 of 20 CPUs busy
-    // (9.38 M reference cycles a request, 97.02 MB/s), without 19.9. For the latter Table 5.3, where
-    // the same scheduler loses 1 %: without scalar tasks two wide CPUs of 20 would leave 117 MB/s of
-    // its 124.8 (back on return), 114 of 121.6 (on entry), 116 of 122.0 (marks). So no reading has both
-    // tables, and the model keeps the one of the later section.
+    // For the former speaks Table 5.7: with migrations its server keeps 18.5 of 20 CPUs busy (9.38
+    // M reference cycles a request, 97.02 MB/s), without 19.9. For the latter Table 5.3, where the
+    // same scheduler loses 1 %: without scalar tasks two wide CPUs of 20 would leave 117 MB/s of
+    // its 124.8 (back on return), 114 of 121.6 (on entry), 116 of 122.0 (marks). So no reading has
+    // both tables, and the model keeps the one of the later section.
     WhatIf {
         says: "wide CPUs ran no scalar tasks",
         change: Change::Prototype(|prototype| prototype.guests = false),
@@ -32,24 +32,26 @@ pub(super) static WHAT_IFS: [WhatIf; 10] = [
             "thesis-order-flat",
         ],
     },
-    // Table 5.7 does not say how many; 5.2.4 and Table 5.6 had one. No fixed set has both counts of the table: each
-    // trap moves a task there, and something moves it back, so 2.2 of them would be 4.4 migrations, not 3.49. Nor do
-    // tasks on wide CPUs trap: of 2.05 M wide instructions 2.03 M were executed twice (Table 5.6).
+    // Table 5.7 does not say how many; 5.2.4 and Table 5.6 had one. No fixed set has both counts of
+    // the table: each trap moves a task there, and something moves it back, so 2.2 of them would be
+    // 4.4 migrations, not 3.49. Nor do tasks on wide CPUs trap: of 2.05 M wide instructions 2.03 M
+    // were executed twice (Table 5.6).
     WhatIf {
         says: "one CPU was wide",
         change: Change::Prototype(|prototype| prototype.cpus = 1),
         explains: &["thesis-t57-traps"],
     },
-    // "x265 often cannot fully utilize its cores [...] In this case, the benchmark might be scheduled in parallel on the
-    // same core" (SYSTOR 4.2). More than the mean of its waits no one published. Of the three programs of DIM 2 only
-    // Apache is simulated; MySQL and SQLite wait for disks.
+    // "x265 often cannot fully utilize its cores [...] In this case, the benchmark might be
+    // scheduled in parallel on the same core" (SYSTOR 4.2). More than the mean of its waits no one
+    // published. Of the three programs of DIM 2 only Apache is simulated; MySQL and SQLite wait for
+    // disks.
     WhatIf {
         says: "x265 lacked work for twice as long",
         change: Change::Workload(wait_longer),
         explains: &["systor-vips-level2-left", "dim-pts-noht-avx512"],
     },
-    // The waits are calibrated on 32 threads (SYSTOR 4.2), which lack work more often than one per CPU; each time one
-    // wakes up it may take the CPU from the benchmark.
+    // The waits are calibrated on 32 threads (SYSTOR 4.2), which lack work more often than one per
+    // CPU; each time one wakes up it may take the CPU from the benchmark.
     WhatIf {
         says: "x265 never lacked work",
         change: Change::Workload(never_sleep),
@@ -62,8 +64,9 @@ pub(super) static WHAT_IFS: [WhatIf; 10] = [
         explains: &["sfma-nginx-migrations"],
     },
     // A task that migrates lands on an idle core; one that does not goes back to its CPU, whatever
-    // the sibling does. The other half may be sleep: the model leaves it in 2 us, whereas Linux's table for this core
-    // has 10 after 20 us of idling and 133 after 600 (intel_idle.c, skx_cstates), and who migrates wakes more CPUs.
+    // the sibling does. The other half may be sleep: the model leaves it in 2 us, whereas Linux's
+    // table for this core has 10 after 20 us of idling and 133 after 600 (intel_idle.c,
+    // skx_cstates), and who migrates wakes more CPUs.
     WhatIf {
         says: "siblings did not slow each other",
         change: Change::Platform(|platform| platform.smt_frac = 2.0),
@@ -76,22 +79,23 @@ pub(super) static WHAT_IFS: [WhatIf; 10] = [
         change: Change::Clock(|setting| setting.software_extra_ns = 9_000),
         explains: &["dim-one-change-eager", "dim-one-change-eager-flat"],
     },
-    // "Up to 500 us" by Intel's manual (THESIS 2.2), 250 on the mean; DIM 4.1 saw no such wait, but 5.2
-    // has scores averaged for "delays during frequency selection": who asked may have left by then.
+    // "Up to 500 us" by Intel's manual (THESIS 2.2), 250 on the mean; DIM 4.1 saw no such wait, but
+    // 5.2 has scores averaged for "delays during frequency selection": who asked may have left by
+    // then.
     WhatIf {
         says: "a level was granted 250 us after the request",
         change: Change::Platform(|platform| platform.times.throttle_ns = 250_000),
         explains: &["dim-t2-mixed-swaptions"],
     },
-    // A module's cores share their front end, and its P-state: whoever boosts one thread by itself puts it
-    // into a module of its own, and so gains twice if it had none before.
+    // A module's cores share their front end, and its P-state: whoever boosts one thread by itself
+    // puts it into a module of its own, and so gains twice if it had none before.
     WhatIf {
         says: "threads shared modules before, and were spread over them with the boost",
         change: Change::Boost(|setting| setting.crowded_before = true),
         explains: &["turbo-stm-speedup"],
     },
-    // The slides do not say what was metered. Whatever takes the same power all the time takes less energy in
-    // a run that is shorter.
+    // The slides do not say what was metered. Whatever takes the same power all the time takes less
+    // energy in a run that is shorter.
     WhatIf {
         says: "the energy was that of the cores alone",
         change: Change::Boost(|setting| setting.cores_only = true),

@@ -4,14 +4,14 @@
 //! Problem: "reproduces the paper" means little while it is open which numbers, under which
 //! conditions, and which of them the model was tuned on.
 //!
-//! Idea: every figure of the papers' evaluations is a row of data with the place where it is printed,
-//! the conditions under which it was measured, and its **use**:
+//! Idea: every figure of the papers' evaluations is a row of data with the place where it is
+//! printed, the conditions under which it was measured, and its **use**:
 //!
 //! - *calibrates*: the model may be fitted to it. Only what was measured without mitigation may
 //!   be used so; the reader refuses anything else;
 //! - *predicts*: a simulation that saw only calibrating rows must come out here;
-//! - *repeats*: the same figure as another row's, which is compared with something else of ours (a recording in
-//!   the place of a model) and counts once;
+//! - *repeats*: the same figure as another row's, which is compared with something else of ours (a
+//!   recording in the place of a model) and counts once;
 //! - *context*: the model has no such quantity (instructions, cache misses), or the figure is
 //!   another paper's. The row says why.
 //!

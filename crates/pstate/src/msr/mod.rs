@@ -6,8 +6,8 @@
 //! logical CPU, so a unit is one CPU; where siblings or the cores of a module share a clock, the
 //! hardware takes the fastest of their requests.
 //!
-//! msr-safe is preferred where it is there: it works without root, and its administrator has
-//! listed the registers that may be written. Under a kernel lockdown, or with `msr.allow_writes=off`,
+//! msr-safe is preferred where it is there: it works without root, and its administrator has listed
+//! the registers that may be written. Under a kernel lockdown, or with `msr.allow_writes=off`,
 //! writes are refused and the refusal is passed on.
 //!
 //! Vendor, family and model come from /proc/cpuinfo, so that a folder can be a test machine.

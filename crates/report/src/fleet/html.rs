@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The report on a fleet as a page: the tables of the text, with all rows, and a choice of the machines by their verdict.
+//! The report on a fleet as a page: the tables of the text, with all rows, and a choice of the
+//! machines by their verdict.
 
 use super::Fleet;
 use crate::page::Page;

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The answers of `turbolane advise` from many machines in one report.
 //!
-//! **Problem.** Of a thousand machines, a few lose clock to wide code. Who looks after them wants to know which, what
-//! is at stake, and what to do first.
+//! **Problem.** Of a thousand machines, a few lose clock to wide code. Who looks after them wants
+//! to know which, what is at stake, and what to do first.
 //!
-//! **Idea.** Machines are ordered by what is known about them: first where a gain was predicted, the largest first;
-//! then where it is not known, the most clock at stake first; last where there is nothing to win. Each has one next
-//! step. Machines with the same CPU are one row of a table, services of the same name on several machines another.
+//! **Idea.** Machines are ordered by what is known about them: first where a gain was predicted,
+//! the largest first; then where it is not known, the most clock at stake first; last where there
+//! is nothing to win. Each has one next step. Machines with the same CPU are one row of a table,
+//! services of the same name on several machines another.
 //!
-//! **Limits.** An advice does not name its machine, so the file does. Gains are percentages of one machine's work and
-//! are not added up. What machines report is untrusted: control characters, which a terminal would obey, are replaced.
+//! **Limits.** An advice does not name its machine, so the file does. Gains are percentages of one
+//! machine's work and are not added up. What machines report is untrusted: control characters,
+//! which a terminal would obey, are replaced.
 
 mod html;
 mod text;
@@ -146,8 +148,8 @@ fn stake(clocks: &[LevelClock]) -> Option<(u32, u32)> {
     Some((scalar, scalar - slowest))
 }
 
-/// The next step: the command that was found to help or decides whether it does, else what is missing for it, else what
-/// looks for one.
+/// The next step: the command that was found to help or decides whether it does, else what is
+/// missing for it, else what looks for one.
 fn next(advice: &Advice) -> String {
     let verdict = &advice.verdict;
     match (verdict.worth, &advice.run, &advice.prove) {
@@ -297,7 +299,8 @@ pub(super) mod tests {
         ])
     }
 
-    /// Predicted gains come first, the largest of them before all; then what is at stake; then the rest.
+    /// Predicted gains come first, the largest of them before all; then what is at stake; then the
+    /// rest.
     #[test]
     fn what_to_do_first_comes_first() {
         let fleet = sample();
@@ -314,7 +317,8 @@ pub(super) mod tests {
         assert_eq!(fleet.machines[4].stake_khz, None);
     }
 
-    /// A gain that is not certain has to be proved; one that nothing can bring says what is missing.
+    /// A gain that is not certain has to be proved; one that nothing can bring says what is
+    /// missing.
     #[test]
     fn the_next_step_depends_on_what_is_known() {
         let prove = Some("sudo turbolane verify".to_string());

@@ -154,8 +154,8 @@ fn csv_row(machine: &Machine) -> [String; COLUMNS.len()] {
     ]
 }
 
-/// A cell in quotation marks where it needs them. A spreadsheet takes text that begins like a formula for one, so that
-/// gets an apostrophe, which spreadsheets do not show.
+/// A cell in quotation marks where it needs them. A spreadsheet takes text that begins like a
+/// formula for one, so that gets an apostrophe, which spreadsheets do not show.
 fn csv_cell(text: &str) -> String {
     let is_number = text.parse::<f64>().is_ok();
     let is_formula = !is_number && text.starts_with(['=', '+', '-', '@']);
@@ -203,7 +203,8 @@ hidden: look closer
         assert_eq!(text, expected);
     }
 
-    /// Each machine is a line with as many cells as there are names; texts cannot add cells or formulas.
+    /// Each machine is a line with as many cells as there are names; texts cannot add cells or
+    /// formulas.
     #[test]
     fn csv_is_what_spreadsheets_read() {
         let csv = sample().csv();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locks by section size as a page: the charts of TURBO 7 and 9, effective clock and energy, for each machine.
+//! Locks by section size as a page: the charts of TURBO 7 and 9, effective clock and energy, for
+//! each machine.
 
 use super::LockBench;
 use crate::page::Page;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locks by section size and strategy: what `turbolane bench locks` says, measured here or modelled.
+//! Locks by section size and strategy: what `turbolane bench locks` says, measured here or
+//! modelled.
 
 mod html;
 
@@ -48,7 +49,8 @@ pub struct Point {
     /// Cycles of the section over the time that it and its lock took. In a model that is TURBO's
     /// f_CS, without the wait; measured it is the section's cycles over `time_ns`.
     pub effective_khz: Option<u64>,
-    /// Energy of the package per section, nJ; `null`: not readable here, or the model does not know its power.
+    /// Energy of the package per section, nJ; `null`: not readable here, or the model does not know
+    /// its power.
     pub energy_nj: Option<f64>,
 }
 

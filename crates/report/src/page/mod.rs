@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports as one HTML file each: charts, tooltips, zoom, and nothing fetched from anywhere.
 //!
-//! Idea: a frame with holes, for what the page is about, its charts' places, their scripts, and the report
-//! itself as JSON. The browser draws from the JSON, so the page shows what `--json` says and nothing
-//! else; a policy in the page forbids every request. All pages share the frame, the style, and the
-//! scripts that make elements, numbers and units.
+//! Idea: a frame with holes, for what the page is about, its charts' places, their scripts, and the
+//! report itself as JSON. The browser draws from the JSON, so the page shows what `--json` says and
+//! nothing else; a policy in the page forbids every request. All pages share the frame, the style,
+//! and the scripts that make elements, numbers and units.
 
 use serde::Serialize;
 

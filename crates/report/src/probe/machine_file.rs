@@ -3,19 +3,20 @@
 //!
 //! Problem: a CPU file wants levels and rules; the probe has clocks by kernel.
 //!
-//! Idea: the settled clocks of dense kernels, at the smallest number of active CPUs, fall into groups
-//! at least half a bin apart: each group is a level, the fastest is level 0. A class asks for the
-//! level that its slowest kernel's clock is in, dense and sparse each. The times of a change are the
-//! medians of the rows of the highest level that shows them. What was not seen stays unknown, and
-//! `sim` says what it assumes for it.
+//! Idea: the settled clocks of dense kernels, at the smallest number of active CPUs, fall into
+//! groups at least half a bin apart: each group is a level, the fastest is level 0. A class asks
+//! for the level that its slowest kernel's clock is in, dense and sparse each. The times of a
+//! change are the medians of the rows of the highest level that shows them. What was not seen stays
+//! unknown, and `sim` says what it assumes for it.
 //!
-//! Clocks whose interval is wider than half a bin on either side do not count, except those that are certainly
-//! below scalar code's: on a busy machine a dense kernel's clock is known within 80 MHz, and that it is lower
-//! matters more. A class whose dense kernels have no clock is left out, as nothing is known about it.
+//! Clocks whose interval is wider than half a bin on either side do not count, except those that
+//! are certainly below scalar code's: on a busy machine a dense kernel's clock is known within 80
+//! MHz, and that it is lower matters more. A class whose dense kernels have no clock is left out,
+//! as nothing is known about it.
 //!
 //! Limits: classes that no kernel of this CPU could show are left out, which says that the part has
-//! none. Clocks are made to fall with levels and active CPUs where noise turned them round: a reader
-//! refuses anything else.
+//! none. Clocks are made to fall with levels and active CPUs where noise turned them round: a
+//! reader refuses anything else.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -64,7 +65,8 @@ pub fn machine_file(report: &ProbeReport) -> Result<String, String> {
     Ok(text)
 }
 
-/// Whether a row's clock distinguishes its level from the neighbouring one, or at least from scalar code's.
+/// Whether a row's clock distinguishes its level from the neighbouring one, or at least from scalar
+/// code's.
 fn counts(report: &ProbeReport, row: &Row, found: &Estimate) -> bool {
     let is_peer = |other: &&Row| other.class == "scalar" && other.cell.active == row.cell.active;
     let scalar = report.rows.iter().find(is_peer).and_then(|row| row.steady_khz);
@@ -211,8 +213,8 @@ fn write_rules(
     }
 }
 
-/// Times, from the rows of the highest level that shows them. Not from level 0, where nothing is granted: the first
-/// slices of any block are a little slow, since its code is not in the caches.
+/// Times, from the rows of the highest level that shows them. Not from level 0, where nothing is
+/// granted: the first slices of any block are a little slow, since its code is not in the caches.
 fn write_times(text: &mut String, report: &ProbeReport, levels: &[f64]) {
     let best = |of: &dyn Fn(&Row) -> Option<Estimate>| {
         let rows = report

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `turbolane probe` found out about a CPU: as a document, a table ([`text`]), a page
-//! ([`html`]), a file for `turbolane sim --machine` ([`machine_file`]), and its raw samples ([`raw`]).
+//! ([`html`]), a file for `turbolane sim --machine` ([`machine_file`]), and its raw samples
+//! ([`raw`]).
 
 mod html;
 mod machine_file;

@@ -2,10 +2,11 @@
 //! Raw samples of the probe, as it records and replays them: JSON lines, a [`Header`] first, then
 //! one [`Trace`] per repetition.
 //!
-//! A repetition is a row of slices. Each slice is work of a known amount between two readings of the
-//! time stamp counter: a *meter* slice is a dependency chain of so many cycles, so its time gives the
-//! clock; a *payload* slice is so many rounds of the kernel under test, so its time gives how fast
-//! the core dispatches it. [`Layout`] says what the slices are, `ticks` how long each took.
+//! A repetition is a row of slices. Each slice is work of a known amount between two readings of
+//! the time stamp counter: a *meter* slice is a dependency chain of so many cycles, so its time
+//! gives the clock; a *payload* slice is so many rounds of the kernel under test, so its time gives
+//! how fast the core dispatches it. [`Layout`] says what the slices are, `ticks` how long each
+//! took.
 
 use serde::{Deserialize, Serialize};
 

@@ -202,8 +202,8 @@ pub struct Function {
     pub instructions: u64,
     /// Those that matter.
     pub counts: Counts,
-    /// Heavy instructions of 256 bits and more per instruction, in its densest loop, or in the whole
-    /// function if none is in a loop; `None` if it has none.
+    /// Heavy instructions of 256 bits and more per instruction, in its densest loop, or in the
+    /// whole function if none is in a loop; `None` if it has none.
     pub heavy_frac: Option<f64>,
     /// Whether `heavy_frac` is that of a loop.
     pub in_loop: Option<bool>,

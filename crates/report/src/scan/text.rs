@@ -8,8 +8,8 @@ use crate::text::{Align, Table, wrap};
 const CHECKS_SHOWN: usize = 4;
 
 impl Scan {
-    /// The document as text of at most `width` columns. Files without findings take one line, and none at
-    /// all if there are many.
+    /// The document as text of at most `width` columns. Files without findings take one line, and
+    /// none at all if there are many.
     pub fn text(&self, width: usize) -> String {
         let many = self.files.len() > 1;
         let shown: Vec<&File> =

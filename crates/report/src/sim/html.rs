@@ -5,8 +5,8 @@
 //! clock whose columns add up) is no chart that a library has, and a library would be most of the
 //! file's size.
 //!
-//! Limits: a timeline is stored in the file as numbers, about 30 bytes a span; this suits tens of milliseconds
-//! of a large machine, but not seconds. Print and old browsers get the tables.
+//! Limits: a timeline is stored in the file as numbers, about 30 bytes a span; this suits tens of
+//! milliseconds of a large machine, but not seconds. Print and old browsers get the tables.
 
 use super::SimReport;
 use crate::page::Page;

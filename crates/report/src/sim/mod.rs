@@ -80,7 +80,8 @@ pub struct Load {
     pub cpu_per_work_ns: Option<f64>,
     /// Mean clock of the CPUs that it ran on, while it did; `null` if it never ran.
     pub mean_khz: Option<f64>,
-    /// CPU time on cores at a licence level above 0, whoever asked for it, over its CPU time; 0 if it never ran.
+    /// CPU time on cores at a licence level above 0, whoever asked for it, over its CPU time; 0 if
+    /// it never ran.
     pub reduced_frac: f64,
     /// How often one of its tasks was put onto a CPU.
     pub starts_per_s: f64,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of lengths and kinds: opcodes of up to three bytes, after each of the prefixes 66, F3 and F2.
+//! The table of lengths and kinds: opcodes of up to three bytes, after each of the prefixes 66, F3
+//! and F2.
 //!
 //! ```text
 //! entry, 16 bits:  66 allowed (1) | has ModRM (1) | constant (4) | only (2) | kind (4)
@@ -27,8 +28,8 @@ pub(super) const TEST32: Entry = 5 << 6;
 /// ... and for group 11 (C6, C7), whose first member alone is a move.
 pub(super) const MOVE8: Entry = 6 << 6;
 pub(super) const MOVE32: Entry = 7 << 6;
-/// ... and for groups 12 to 14, shifts of vectors by one byte: of words and doublewords, of quadwords, and of
-/// those of 128 bits.
+/// ... and for groups 12 to 14, shifts of vectors by one byte: of words and doublewords, of
+/// quadwords, and of those of 128 bits.
 pub(super) const SHIFT: Entry = 8 << 6;
 pub(super) const SHIFT64: Entry = 9 << 6;
 pub(super) const SHIFT128: Entry = 10 << 6;
@@ -108,7 +109,8 @@ const fn one() -> [Entry; 256] {
     fill(t, [0xff], Group5, MODRM)
 }
 
-/// By row: opcodes of one byte, those after 0F, 0F 38, 0F 3A; each without a prefix, with 66, F3, F2.
+/// By row: opcodes of one byte, those after 0F, 0F 38, 0F 3A; each without a prefix, with 66, F3,
+/// F2.
 #[rustfmt::skip]
 pub(super) static TABLE: [[Entry; 256]; 16] = [
     one(),           one_66(),           [0; 256],  [0; 256],
@@ -117,8 +119,9 @@ pub(super) static TABLE: [[Entry; 256]; 16] = [
     behind_3a(0),    behind_3a(0x66),    [0; 256],  [0; 256],
 ];
 
-/// The same for instructions that are plain or SSE in every form, and whose length needs nothing but lengths; 0 for
-/// others. Together with [`OPERAND`] it is what most instructions need, and small enough to stay in the cache:
+/// The same for instructions that are plain or SSE in every form, and whose length needs nothing
+/// but lengths; 0 for others. Together with [`OPERAND`] it is what most instructions need, and
+/// small enough to stay in the cache:
 ///
 /// ```text
 /// 16 bits:  SSE (1) | known (1) | mask of ModRM's length (4) | constant: with REX.W (4) | without (4)
@@ -288,8 +291,8 @@ const fn two_f2() -> [Entry; 256] {
     fill(t, [0x70, 0xc2], Sse, MODRM | IMM8)
 }
 
-/// Bytes of ModRM, SIB and displacement, by ModRM and the lowest three bits of the byte after it: a SIB
-/// without base register has four bytes of displacement.
+/// Bytes of ModRM, SIB and displacement, by ModRM and the lowest three bits of the byte after it: a
+/// SIB without base register has four bytes of displacement.
 pub(super) static OPERAND: [u8; 8 * 256] = {
     let mut t = [0; 8 * 256];
     let mut at = 0;

@@ -7,8 +7,8 @@ use super::*;
 use crate::facts;
 use crate::traits::{Traits, Width, kind};
 
-/// What the scanner makes of the instruction that begins the window: by the quick path or else by the other one, which
-/// has to say the same where both know it.
+/// What the scanner makes of the instruction that begins the window: by the quick path or else by
+/// the other one, which has to say the same where both know it.
 fn decode(window: &[u8; WINDOW]) -> Step {
     let opcode = opcode(window);
     let step = opcode.step();

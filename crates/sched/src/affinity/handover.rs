@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the daemon hands an area to the keeper: a message of its number with its descriptor, and a byte back. The end of the
-//! socket is the daemon's end.
+//! How the daemon hands an area to the keeper: a message of its number with its descriptor, and a
+//! byte back. The end of the socket is the daemon's end.
 //!
-//! The daemon waits for the byte, for a second at most: only then does the keeper know the area, and the process may be
-//! answered.
+//! The daemon waits for the byte, for a second at most: only then does the keeper know the area,
+//! and the process may be answered.
 
 use std::io::{self, Error};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -16,7 +16,8 @@ const PATIENCE_S: libc::time_t = 1;
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [-1; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    // SAFETY: writes two descriptors, which are new and ours; reads the local structure, whose size is given.
+    // SAFETY: writes two descriptors, which are new and ours; reads the local structure, whose size
+    // is given.
     unsafe {
         if libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) != 0 {
             return Err(Error::last_os_error());
@@ -37,8 +38,9 @@ pub(super) fn send(socket: &OwnedFd, number: u32, fd: BorrowedFd<'_>) -> io::Res
     let mut part = libc::iovec { iov_base: (&raw mut number).cast(), iov_len: size_of::<u32>() };
     let mut control = [0u64; 4];
     let mut confirmed = 0u8;
-    // SAFETY: msghdr is plain data, all zeroes is a value of it. The header points to local buffers with their sizes; the
-    // control buffer is aligned as cmsghdr asks, and holds the 24 bytes of one descriptor.
+    // SAFETY: msghdr is plain data, all zeroes is a value of it. The header points to local buffers
+    // with their sizes; the control buffer is aligned as cmsghdr asks, and holds the 24 bytes of
+    // one descriptor.
     let is_done = unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         header.msg_iov = &mut part;

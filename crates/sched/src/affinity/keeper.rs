@@ -3,25 +3,27 @@
 //!
 //! Problem: what a daemon changed on other programs' threads outlives it. On `kill -9` it can
 //! restore nothing, and threads would stay confined to a part of the machine for as long as they
-//! live. (The library does restore, but only a thread that opens a section; many never open a section
-//! again.)
+//! live. (The library does restore, but only a thread that opens a section; many never open a
+//! section again.)
 //!
 //! Idea: a second process, the keeper, forked at the start, waits for the daemon's end, which it
 //! sees as the end of a socket: the kernel closes the daemon's side whatever the cause. Masks are
 //! recorded, when a thread registers and before it can narrow its own, in memory that both
-//! processes share. The daemon restores by the same function when it ends normally. Areas of slots come later, one
-//! per process that registers: the daemon sends their descriptors over the socket, and waits until the keeper has them.
+//! processes share. The daemon restores by the same function when it ends normally. Areas of slots
+//! come later, one per process that registers: the daemon sends their descriptors over the socket,
+//! and waits until the keeper has them.
 //!
 //! Masks belong to the user: a thread is restored only if its mask is one that the library gave it,
 //! known by the hashes that the library leaves in the thread's slot before it takes a mask. Threads
 //! that a narrowed thread has created inherited its mask, and may not be registered: so all threads
-//! of a process with registered ones are looked at, and compared to the masks of these. What a slot says is its process's
-//! word: so it counts for threads of that process alone, which is known by its number and its start time.
+//! of a process with registered ones are looked at, and compared to the masks of these. What a slot
+//! says is its process's word: so it counts for threads of that process alone, which is known by
+//! its number and its start time.
 //!
-//! The keeper's own safety: it has all signals blocked from its first instant, and sits in a session
-//! of its own, so that what ends the daemon does not end it; it holds no descriptor of the daemon's
-//! but the socket. Its child side runs ordinary code after a fork of a process that may have threads:
-//! glibc makes its allocator usable there, and nothing else with a lock is used.
+//! The keeper's own safety: it has all signals blocked from its first instant, and sits in a
+//! session of its own, so that what ends the daemon does not end it; it holds no descriptor of the
+//! daemon's but the socket. Its child side runs ordinary code after a fork of a process that may
+//! have threads: glibc makes its allocator usable there, and nothing else with a lock is used.
 //!
 //! Order: `active = 0` first, masks later, with a full barrier between; the library sets its mask
 //! first and looks at `active` later. So of a thread that narrows itself at that very moment,
@@ -252,7 +254,8 @@ impl Drop for Shared {
     }
 }
 
-/// Shared with processes forked from now on; 42 MiB of addresses, of which only what is used takes memory.
+/// Shared with processes forked from now on; 42 MiB of addresses, of which only what is used takes
+/// memory.
 fn new_table() -> io::Result<NonNull<Table>> {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
@@ -416,7 +419,8 @@ mod tests {
         assert_eq!(victim.mask(), narrow);
     }
 
-    /// A process that has got the number of one that registered inherits nothing from it, whatever that one left in its slot.
+    /// A process that has got the number of one that registered inherits nothing from it, whatever
+    /// that one left in its slot.
     #[test]
     fn other_process_of_the_same_number_is_left_alone() {
         let (keeper, _board, area) = keeper();
@@ -432,7 +436,8 @@ mod tests {
         assert_eq!(victim.mask(), narrow);
     }
 
-    /// A daemon that is killed: the keeper restores masks by an area that was made long after it was forked.
+    /// A daemon that is killed: the keeper restores masks by an area that was made long after it
+    /// was forked.
     #[test]
     fn keeper_knows_areas_that_came_later() {
         let (keeper, board, area) = keeper();
@@ -467,7 +472,8 @@ mod tests {
         assert_eq!(keeper.shared.table()[3].original(), one_of(&original));
     }
 
-    /// The keeper keeps nothing of the daemon's alive: its socket and three times /dev/null are all it has open.
+    /// The keeper keeps nothing of the daemon's alive: its socket and three times /dev/null are all
+    /// it has open.
     #[test]
     fn keeper_holds_no_descriptors() {
         let (keeper, _board, _area) = keeper();

@@ -2,26 +2,26 @@
 //! The control socket: lets `turbolane ctl` and `turbolane stats` talk to the running scheduler
 //! (THESIS 4.6: experiments need no restart). Its language is [`report::ctl`]'s.
 //!
-//! **Problem.** A monitor stays connected for hours. It must keep neither another client waiting nor
-//! the end of the run; nor may a client that floods, stops in the middle or does not read.
+//! **Problem.** A monitor stays connected for hours. It must keep neither another client waiting
+//! nor the end of the run; nor may a client that floods, stops in the middle or does not read.
 //!
-//! **Idea.** One thread owns the socket and all connections, and waits in `poll` alone. Another makes
-//! the answers, one at a time, because there is one scheduler. A stop ends the first and
+//! **Idea.** One thread owns the socket and all connections, and waits in `poll` alone. Another
+//! makes the answers, one at a time, because there is one scheduler. A stop ends the first and
 //! waits only for it; the second may be in the middle of an answer, which is not waited for.
 //!
-//! **What bounds it.** A connection has one request with the second thread, and the next is not read
-//! before the reply to the last has been taken: so a client that asks and does not read costs one reply.
-//! Replies that wait to be read take [`Limits::unread_bytes`] together; then the oldest of these clients is
-//! cut off. A client may be silent for as long as it likes, but half a request, and a reply that is
-//! not read, have a time limit. One connection more than [`Limits::peers`] replaces the one that has
-//! been silent for longest, so that a flood locks no client out.
+//! **What bounds it.** A connection has one request with the second thread, and the next is not
+//! read before the reply to the last has been taken: so a client that asks and does not read costs
+//! one reply. Replies that wait to be read take [`Limits::unread_bytes`] together; then the oldest
+//! of these clients is cut off. A client may be silent for as long as it likes, but half a request,
+//! and a reply that is not read, have a time limit. One connection more than [`Limits::peers`]
+//! replaces the one that has been silent for longest, so that a flood locks no client out.
 //!
-//! **Who may ask.** Root, and the user that the scheduler runs as. The socket has mode 0600 from its
-//! first moment, and the kernel names each client's user (SO_PEERCRED); another one is refused before
-//! anything of it is read, and takes no place.
+//! **Who may ask.** Root, and the user that the scheduler runs as. The socket has mode 0600 from
+//! its first moment, and the kernel names each client's user (SO_PEERCRED); another one is refused
+//! before anything of it is read, and takes no place.
 //!
-//! **Limits.** Root can still fill all places with requests that are being answered; then the oldest
-//! is cut off.
+//! **Limits.** Root can still fill all places with requests that are being answered; then the
+//! oldest is cut off.
 
 mod peer;
 mod socket;
@@ -57,8 +57,8 @@ struct Limits {
     unread_bytes: usize,
 }
 
-/// A monitor per CPU of a large machine; a list of 16,384 tasks has up to 8 MiB, and its reader, `turbolane
-/// top`, takes it at once.
+/// A monitor per CPU of a large machine; a list of 16,384 tasks has up to 8 MiB, and its reader,
+/// `turbolane top`, takes it at once.
 const LIMITS: Limits = Limits {
     peers: 256,
     request: Duration::from_secs(2),
@@ -80,7 +80,8 @@ pub struct ControlServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A request on its way to the thread that answers, or a reply on its way back; of the peer with this id.
+/// A request on its way to the thread that answers, or a reply on its way back; of the peer with
+/// this id.
 type Job<T> = (u64, T);
 
 impl ControlServer {
@@ -220,7 +221,8 @@ impl Desk {
         });
     }
 
-    /// Gives a reply to whom it is for. When too much waits to be read, who has waited longest goes.
+    /// Gives a reply to whom it is for. When too much waits to be read, who has waited longest
+    /// goes.
     fn hand_out(&mut self, id: u64, line: Vec<u8>) {
         let mut unread_bytes: usize = self.peers.iter().map(Peer::unread_bytes).sum();
         while unread_bytes > 0 && unread_bytes + line.len() > self.limits.unread_bytes {

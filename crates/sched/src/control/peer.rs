@@ -12,7 +12,8 @@ use report::problem::Problem;
 
 use super::Limits;
 
-/// Longest request. The longest of ours holds two paths of 4,096 bytes each, six bytes per control character.
+/// Longest request. The longest of ours holds two paths of 4,096 bytes each, six bytes per control
+/// character.
 pub(super) const REQUEST_MAX_BYTES: usize = 64 << 10;
 
 /// A connection.
@@ -54,8 +55,8 @@ impl Peer {
         })
     }
 
-    /// For `poll`: what is waited for. Nothing while a request is being answered; that a peer hangs up
-    /// meanwhile is noticed when the reply is sent.
+    /// For `poll`: what is waited for. Nothing while a request is being answered; that a peer hangs
+    /// up meanwhile is noticed when the reply is sent.
     pub fn polled(&self) -> libc::pollfd {
         let (fd, events): (RawFd, _) = match (self.is_asking, self.unread_bytes()) {
             (true, _) => (-1, 0),

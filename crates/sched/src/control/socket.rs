@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the standard library does not offer: a listening socket that is never open to others, and who
-//! has connected to it.
+//! What the standard library does not offer: a listening socket that is never open to others, and
+//! who has connected to it.
 
 use std::io;
 use std::mem::offset_of;
@@ -12,8 +12,8 @@ use std::path::Path;
 /// Connections that wait to be accepted.
 const BACKLOG: libc::c_int = 128;
 
-/// A socket at `path` that its owner alone can open, from its first moment: `bind` gives the file the
-/// mode of the socket (net/unix/af_unix.c), so that there is no time before a chmod.
+/// A socket at `path` that its owner alone can open, from its first moment: `bind` gives the file
+/// the mode of the socket (net/unix/af_unix.c), so that there is no time before a chmod.
 pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no memory of ours.

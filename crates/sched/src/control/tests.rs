@@ -97,7 +97,8 @@ fn answers_and_cleans_up() {
     served.stop();
 }
 
-/// Requests that are sent together are answered in their order, also when the sender has closed its half.
+/// Requests that are sent together are answered in their order, also when the sender has closed its
+/// half.
 #[test]
 fn requests_in_a_row_are_answered_in_order() {
     let served = Served::new();

@@ -1,23 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files that processes have mapped as code: opened as what is mapped, and looked through once.
 //!
-//! **Problem.** A path in /proc/PID/maps is a name that the process's user chose, and may name another file a moment
-//! later. A probe at a place that was found in one file would destroy the other. And a file is the user's too: it may be
-//! endless, sparse, or on a file system that never answers.
+//! **Problem.** A path in /proc/PID/maps is a name that the process's user chose, and may name
+//! another file a moment later. A probe at a place that was found in one file would destroy the
+//! other. And a file is the user's too: it may be endless, sparse, or on a file system that never
+//! answers.
 //!
-//! **Idea.** /proc/PID/map_files has a link for each mapping that leads to the mapped file itself, whatever has become
-//! of its name. It is opened once; what is scanned and what gets the probes is that descriptor. Opened without any effect
-//! first (`O_PATH`): only a regular file is opened for reading.
+//! **Idea.** /proc/PID/map_files has a link for each mapping that leads to the mapped file itself,
+//! whatever has become of its name. It is opened once; what is scanned and what gets the probes is
+//! that descriptor. Opened without any effect first (`O_PATH`): only a regular file is opened for
+//! reading.
 //!
 //! The module is notified before the first byte is read and after the last site is placed
-//! ([`hw::trap::Device::read_step`]). It notices when the file could have been changed in between, or later.
+//! ([`hw::trap::Device::read_step`]). It notices when the file could have been changed in between,
+//! or later.
 //!
 //! A file stays *unread*, so that the processes that map it are withheld nothing, if it
 //! - is larger than [`BYTES_MAX`], or mostly holes;
-//! - is on a file system that may not answer, or whose files change without being opened here ([`may_block`]);
+//! - is on a file system that may not answer, or whose files change without being opened here
+//!   ([`may_block`]);
 //! - belongs to a user who has [`FILES_PER_OWNER_MAX`] already (root may have any number);
-//! - has a save or restore of registers in a place that cannot be shown to be an instruction or not;
-//! - takes more work than [`scan::Limits::strict`] allows, or needs more than [`super::SITES_MAX`] probes.
+//! - has a save or restore of registers in a place that cannot be shown to be an instruction or
+//!   not;
+//! - takes more work than [`scan::Limits::strict`] allows, or needs more than [`super::SITES_MAX`]
+//!   probes.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
@@ -199,15 +205,15 @@ pub(super) fn read_bounded(file: &File, meta: &Metadata) -> Option<Vec<u8>> {
     (bytes.len() as u64 <= BYTES_MAX).then_some(bytes)
 }
 
-/// Whether a file of this device may keep its reader waiting for someone else, as far as the process's mounts
-/// say: one that is mounted nowhere may.
+/// Whether a file of this device may keep its reader waiting for someone else, as far as the
+/// process's mounts say: one that is mounted nowhere may.
 fn may_block(process: &Path, device: &str) -> bool {
     let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
     !mounts.lines().any(|line| is_local(line, device))
 }
 
-/// Whether a line of mountinfo is of this device (`major:minor`, hexadecimal in maps and decimal here), and of a kind
-/// whose files the kernel alone changes.
+/// Whether a line of mountinfo is of this device (`major:minor`, hexadecimal in maps and decimal
+/// here), and of a kind whose files the kernel alone changes.
 fn is_local(line: &str, device: &str) -> bool {
     const LOCAL: [&str; 15] = [
         "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "ramfs", "rootfs", "squashfs",
@@ -244,7 +250,8 @@ mod tests {
     use super::super::maps::open_regular;
     use super::*;
 
-    /// Kinds whose files others may change or withhold are not read; nor is what is mounted nowhere.
+    /// Kinds whose files others may change or withhold are not read; nor is what is mounted
+    /// nowhere.
     #[test]
     fn only_local_file_systems() {
         let line = |device: &str, kind: &str| {

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processes that have no wide code, so that whatever traps in them is light use.
 //!
-//! **Problem.** Light use traps too: on CPUs with AVX-512VL the C library clears memory with 512-bit
-//! stores in every program. The kernel does not know what follows such a trap, so a long
+//! **Problem.** Light use traps too: on CPUs with AVX-512VL the C library clears memory with
+//! 512-bit stores in every program. The kernel does not know what follows such a trap, so a long
 //! `memset` at the end of a period of grace looks like the middle of wide work, and is steered.
 //!
 //! **Idea.** Most programs cannot do wide work: no file they have mapped as code holds an
-//! instruction of the wide level. The scanner finds this out ([`scan::scan_file_within`]) and reports it to the module
-//! ([`hw::trap::Verdict::Light`]). The module drops the verdict when the process maps more code, until a library that
-//! is loaded later has been scanned too.
+//! instruction of the wide level. The scanner finds this out ([`scan::scan_file_within`]) and
+//! reports it to the module ([`hw::trap::Verdict::Light`]). The module drops the verdict when the
+//! process maps more code, until a library that is loaded later has been scanned too.
 //!
 //! Only this direction is reported. A file with wide code does not mean that its user runs it: x265
 //! has AVX-512 in it and leaves it alone.
 //!
-//! **Limits.** A process with executable memory of its own making (JIT), or of a file that was deleted
-//! or cannot be scanned, is never called light. Scanning takes a tenth of a CPU at most ([`Share`]), at the
-//! lowest priority: after a start on a machine with many programs it takes a while until all are known.
+//! **Limits.** A process with executable memory of its own making (JIT), or of a file that was
+//! deleted or cannot be scanned, is never called light. Scanning takes a tenth of a CPU at most
+//! ([`Share`]), at the lowest priority: after a start on a machine with many programs it takes a
+//! while until all are known.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -46,8 +47,8 @@ pub struct Light {
 }
 
 impl Light {
-    /// Reports to the module whether a process with these mappings can use code of `wide_level` at all, if that is
-    /// new.
+    /// Reports to the module whether a process with these mappings can use code of `wide_level` at
+    /// all, if that is new.
     ///
     /// # Errors
     /// When the module does not answer. A process that has just ended is no error.
@@ -70,7 +71,8 @@ impl Light {
         match (was_light, self.is_light(&process, mapped, files, wide_level, stop)) {
             (false, true) => {
                 lives(device.learn(pid, Verdict::Light))?;
-                // What it maps from now on the module sees; this is for what it has mapped meanwhile.
+                // What it maps from now on the module sees; this is for what it has mapped
+                // meanwhile.
                 if Mapped::read(&process).is_none_or(|now| now != *mapped) {
                     lives(device.learn(pid, Verdict::None))?;
                 }
@@ -137,8 +139,8 @@ impl Light {
     }
 }
 
-/// The highest licence level of any instruction in a file, guesses included: what may be code counts. `None` if it
-/// takes more work than the scanner gives a file that others chose.
+/// The highest licence level of any instruction in a file, guesses included: what may be code
+/// counts. `None` if it takes more work than the scanner gives a file that others chose.
 fn level_of(path: &str, bytes: &[u8], stop: &AtomicBool) -> Option<u8> {
     let all = Options { level: 0, top: None, sort: Sort::Level };
     let file = scan_file_within(path, bytes, &all, &Limits::strict(stop)).ok();

@@ -20,8 +20,8 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// The mapped file itself, whatever its name leads to by now. An error if it is not a regular file, or
-    /// is mapped there no longer.
+    /// The mapped file itself, whatever its name leads to by now. An error if it is not a regular
+    /// file, or is mapped there no longer.
     pub(super) fn open(&self, process: &Path) -> io::Result<File> {
         open_regular(&process.join("map_files").join(&self.range))
     }
@@ -65,7 +65,8 @@ impl Mapped {
             let device = fields.nth(1).unwrap_or_default();
             let inode = fields.next().and_then(|inode| inode.parse().ok()).unwrap_or(0);
             match name(line) {
-                // The kernel's own, which has no vector code; [uprobes]: copies of probed instructions.
+                // The kernel's own, which has no vector code; [uprobes]: copies of probed
+                // instructions.
                 "[vdso]" | "[vsyscall]" | "[uprobes]" => {}
                 _ if inode != 0 => mapped
                     .files

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where programs ask what the CPU can do, for the trap module to let them see it; and which of them
-//! have no wide code at all (`light.rs`).
+//! Where programs ask what the CPU can do, for the trap module to let them see it; and which of
+//! them have no wide code at all (`light.rs`).
 //!
 //! **Problem.** On a CPU that withholds AVX-512, `xgetbv` shows it withheld, and cannot be trapped.
 //! A program that asks there decides for good that it has no AVX-512. The module shows everything
@@ -24,16 +24,17 @@
 //!      jne  1b                <- site
 //! ```
 //!
-//! `xsave` and `xrstor` are found by the same search. The one leaves out what is withheld, the other leaves it
-//! unchanged, and neither faults (kmod/live.c); so a site at each makes them complete. The dynamic linker's
-//! resolver of symbols is left out unless AVX is withheld: it runs at calls, where the other registers concerned are
-//! dead, and often.
+//! `xsave` and `xrstor` are found by the same search. The one leaves out what is withheld, the
+//! other leaves it unchanged, and neither faults (kmod/live.c); so a site at each makes them
+//! complete. The dynamic linker's resolver of symbols is left out unless AVX is withheld: it runs
+//! at calls, where the other registers concerned are dead, and often.
 //!
-//! A file that was looked through is *read*. The module withholds nothing from a process with other code: of its own
-//! making, or of a file that was not understood (`files.rs`; kmod/read.c).
+//! A file that was looked through is *read*. The module withholds nothing from a process with other
+//! code: of its own making, or of a file that was not understood (`files.rs`; kmod/read.c).
 //!
 //! **Limits.** Code in a file without unwind table and symbols is not decoded; what looks like an
-//! `xgetbv` there is counted as unverified. What looks like an `xsave` or `xrstor` there makes the file unread.
+//! `xgetbv` there is counted as unverified. What looks like an `xsave` or `xrstor` there makes the
+//! file unread.
 
 mod files;
 mod light;
@@ -94,10 +95,12 @@ pub fn find(path: &Path) -> Result<Found, DetectionError> {
         .map_err(|why| DetectionError::NotElf { path: path.to_path_buf(), why })
 }
 
-/// Far more than any library has. The kernel module takes 65,536 of all files together, which one alone is not to use up.
+/// Far more than any library has. The kernel module takes 65,536 of all files together, which one
+/// alone is not to use up.
 const SITES_MAX: usize = 4096;
 
-/// As [`find`], in the file's bytes and within limits: each function is decoded once, and every other step is paid for.
+/// As [`find`], in the file's bytes and within limits: each function is decoded once, and every
+/// other step is paid for.
 fn find_in(bytes: &[u8], which: Saves, limits: &Limits<'_>) -> Result<Found, String> {
     let meter = Meter::new(limits);
     let image = Image::parse(bytes)?;

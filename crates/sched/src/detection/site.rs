@@ -39,12 +39,13 @@ pub struct Site {
 pub enum Saves {
     /// Every one needs a site.
     All,
-    /// But for those of the dynamic linker's resolver of symbols, where the registers concerned are dead.
+    /// But for those of the dynamic linker's resolver of symbols, where the registers concerned are
+    /// dead.
     ExceptResolvers,
 }
 
-/// Offsets in `code` of the bytes of `xgetbv` (0F 01 D0), and of XSAVE, XRSTOR, XSAVEOPT (0F AE /4, /5,
-/// /6) and XSAVEC (0F C7 /4) with an operand in memory; with whether it is one of the latter.
+/// Offsets in `code` of the bytes of `xgetbv` (0F 01 D0), and of XSAVE, XRSTOR, XSAVEOPT (0F AE /4,
+/// /5, /6) and XSAVEC (0F C7 /4) with an operand in memory; with whether it is one of the latter.
 pub(super) fn candidates(code: &[u8]) -> impl Iterator<Item = (usize, bool)> + '_ {
     code.windows(3).enumerate().filter_map(|(at, bytes)| {
         let &[0x0f, group, modrm] = bytes else { return None };

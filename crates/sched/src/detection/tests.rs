@@ -112,7 +112,8 @@ fn saves(offset: u64, kind: Kind) -> Site {
     Site { offset, kind }
 }
 
-/// Saves and restores in a function that returns, but not in one that goes on to what it has found, unless all are wanted.
+/// Saves and restores in a function that returns, but not in one that goes on to what it has found,
+/// unless all are wanted.
 #[test]
 fn saves_except_the_resolvers() {
     let (found, at) =
@@ -128,7 +129,8 @@ fn saves_except_the_resolvers() {
     assert_eq!(found, Found { sites: vec![saves(at("here"), Kind::Xrstor)], ..Found::default() });
 }
 
-/// What looks like a save and cannot be shown to be none keeps the file unread; the same of XGETBV does not.
+/// What looks like a save and cannot be shown to be none keeps the file unread; the same of XGETBV
+/// does not.
 #[test]
 fn what_is_not_understood_is_unread() {
     for (bytes, unread) in [
@@ -198,7 +200,8 @@ fn repeated(bytes: &str, count: usize) -> Vec<u8> {
     std::fs::read(&library).unwrap()
 }
 
-/// A function full of candidates is decoded once: what is done grows with its length, not with its square.
+/// A function full of candidates is decoded once: what is done grows with its length, not with its
+/// square.
 #[test]
 fn many_candidates_take_one_pass() {
     // mov $0x00d0010f, %eax: looks like xgetbv, and is none.
@@ -207,7 +210,8 @@ fn many_candidates_take_one_pass() {
     assert_eq!(find_in(&bytes, Saves::All, &limits).unwrap(), Found::default());
 }
 
-/// Who makes the search quadratic by real instructions is refused: by the work, or by the number of probes.
+/// Who makes the search quadratic by real instructions is refused: by the work, or by the number of
+/// probes.
 #[test]
 fn hostile_functions_fail() {
     let go = AtomicBool::new(false);

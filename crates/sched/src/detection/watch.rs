@@ -83,7 +83,8 @@ impl Watch {
         let file = open_regular(path)?;
         let meta = file.metadata()?;
         let go = AtomicBool::new(false);
-        // Not as the kernel names it in maps: a mapping of it is looked at once more, and known to the module.
+        // Not as the kernel names it in maps: a mapping of it is looked at once more, and known to
+        // the module.
         self.files.look_through(&file, (format!("at {}", meta.dev()), meta.ino()), device, &go)
     }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Board and areas (`bpf/hint_page.h`) as their owner, the daemon, sees them.
 //!
-//! With the scheduler the board is a frozen BPF map, which the daemon itself can only hand out, and areas are BPF maps
-//! that the scheduler finds in a map of maps. In affinity mode both are memfds. Sealed, in either case: an
-//! application that could cut one short would kill the others, and us, by SIGBUS, and one that could write the board would
-//! lead all others astray. (A map cannot be cut.)
+//! With the scheduler the board is a frozen BPF map, which the daemon itself can only hand out, and
+//! areas are BPF maps that the scheduler finds in a map of maps. In affinity mode both are memfds.
+//! Sealed, in either case: an application that could cut one short would kill the others, and us,
+//! by SIGBUS, and one that could write the board would lead all others astray. (A map cannot be
+//! cut.)
 //!
 //! The daemon keeps a descriptor for each area, for the threads of its process that come later.
 
@@ -19,7 +20,8 @@ use std::sync::atomic::fence;
 
 use turbolane_hint::page;
 
-/// A page of memory that others share, mapped for writing. Dropping it unmaps it here, and changes nothing for others.
+/// A page of memory that others share, mapped for writing. Dropping it unmaps it here, and changes
+/// nothing for others.
 #[derive(Debug)]
 struct Shared<T>(NonNull<T>);
 
@@ -91,8 +93,8 @@ impl Board {
         Ok((Board(shared), fd))
     }
 
-    /// Makes the board valid and active: `mode` is `turbolane_hint::page::MODE_*`, and `nr_cpus` entries
-    /// of `cpu[]` are in use.
+    /// Makes the board valid and active: `mode` is `turbolane_hint::page::MODE_*`, and `nr_cpus`
+    /// entries of `cpu[]` are in use.
     pub fn publish(&self, mode: u32, nr_cpus: u32) {
         let header = &self.header;
         header.abi.store(page::ABI, Relaxed);
@@ -186,9 +188,9 @@ impl Deref for AreaView {
     }
 }
 
-/// Makes areas with these numbers, zeroed, in place of those that had the numbers before: who acts on slots sees them from
-/// then on. All or none. Many at a time take as long as one (tens of milliseconds with the scheduler, whose programs must
-/// be done with the old ones).
+/// Makes areas with these numbers, zeroed, in place of those that had the numbers before: who acts
+/// on slots sees them from then on. All or none. Many at a time take as long as one (tens of
+/// milliseconds with the scheduler, whose programs must be done with the old ones).
 pub type NewAreas = Box<dyn FnMut(&[u32]) -> io::Result<Vec<Area>> + Send>;
 
 #[cfg(test)]
@@ -204,7 +206,8 @@ mod tests {
         if map == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(map) }
     }
 
-    /// Whoever has the board's descriptor reads what we write, and neither writes, nor cuts, nor unlocks it.
+    /// Whoever has the board's descriptor reads what we write, and neither writes, nor cuts, nor
+    /// unlocks it.
     #[test]
     fn board_is_read_only_for_others() {
         let (board, fd) = Board::memfd().unwrap();

@@ -7,25 +7,29 @@
 //!
 //! Idea: one thread, and nothing in it waits for a peer. A connection is one request of 16 bytes
 //! and one reply; whoever sends something else is cut off, whoever sends nothing is cut off after
-//! 200 ms. There are 64 connections at most; one more replaces the oldest of the user who has most, so that those who
-//! connect and stay silent cannot keep out those who speak at once.
+//! 200 ms. There are 64 connections at most; one more replaces the oldest of the user who has most,
+//! so that those who connect and stay silent cannot keep out those who speak at once.
 //!
-//! The kernel says who a thread is, not the peer: the process and its user by SO_PEERCRED (in our PID
-//! namespace), the thread by a search of that process for the number that the thread has in its own
-//! namespace (`hw::task::look_up`). So no peer can register threads of another process. At the end the
-//! daemon checks that no number has passed to another process meanwhile (SO_PEERPIDFD, Linux 6.5; otherwise start times).
+//! The kernel says who a thread is, not the peer: the process and its user by SO_PEERCRED (in our
+//! PID namespace), the thread by a search of that process for the number that the thread has in its
+//! own namespace (`hw::task::look_up`). So no peer can register threads of another process. At the
+//! end the daemon checks that no number has passed to another process meanwhile (SO_PEERPIDFD,
+//! Linux 6.5; otherwise start times).
 //!
-//! Only processes in containers need a search, which reads /proc once per thread, 20 us each. It is done in steps:
-//! a few threads per round, while others are served; one search per user at a time, the users in turn.
+//! Only processes in containers need a search, which reads /proc once per thread, 20 us each. It is
+//! done in steps: a few threads per round, while others are served; one search per user at a time,
+//! the users in turn.
 //!
-//! Areas are made before they are needed, many at a time: to make one takes as long as the scheduler's programs may run,
-//! tens of milliseconds on a busy machine, and the workers of a server all come at once.
+//! Areas are made before they are needed, many at a time: to make one takes as long as the
+//! scheduler's programs may run, tens of milliseconds on a busy machine, and the workers of a
+//! server all come at once.
 //!
-//! Order of a registration: the slot is prepared, the scheduler gets its number, the owner is written, the thread is
-//! answered. Neither the scheduler nor the thread sees a slot half done.
+//! Order of a registration: the slot is prepared, the scheduler gets its number, the owner is
+//! written, the thread is answered. Neither the scheduler nor the thread sees a slot half done.
 //!
-//! Limits: registering all threads of a large containered process takes time that grows with the square of their number:
-//! 1000 threads 10 s in the worst case, during which they run unserved and ask again.
+//! Limits: registering all threads of a large containered process takes time that grows with the
+//! square of their number: 1000 threads 10 s in the worst case, during which they run unserved and
+//! ask again.
 
 use std::collections::HashMap;
 use std::io::{self, Error, ErrorKind};
@@ -59,10 +63,12 @@ const BACKLOG: i32 = 1024;
 /// Threads that a search looks at in one step, about 1 ms.
 const SEARCH_STEP: usize = 48;
 
-/// Areas that are made at a time, for processes to come. When half of them are left the next ones are made.
+/// Areas that are made at a time, for processes to come. When half of them are left the next ones
+/// are made.
 const SPARE_AREAS: usize = 32;
 
-/// Descriptors that areas in use leave for everything else: peers, spare areas, what the scheduler itself has open.
+/// Descriptors that areas in use leave for everything else: peers, spare areas, what the scheduler
+/// itself has open.
 const OTHER_DESCRIPTORS: usize = 256;
 
 /// Rest after the kernel refused a connection for want of memory or descriptors.
@@ -167,7 +173,8 @@ impl HintServer {
     }
 
     /// Calls another one from now on, beginning with all threads that are registered and live: for
-    /// a scheduler that was loaded anew, with the same board and areas. Their slots stay what they are.
+    /// a scheduler that was loaded anew, with the same board and areas. Their slots stay what they
+    /// are.
     pub fn hand_over(&self, on_register: OnRegister) {
         let mut desk = lock(&self.desk);
         desk.on_register = on_register;
@@ -258,8 +265,8 @@ impl Desk {
         let slot = self.slot(given.slot)?;
         slot.tid.store(0, Release);
         if given.is_new {
-            // What the last owner left. The same thread's stays: it distinguishes our masks from others, and how
-            // fast the thread is to be.
+            // What the last owner left. The same thread's stays: it distinguishes our masks from
+            // others, and how fast the thread is to be.
             slot.narrowed.iter().for_each(|hash| hash.store(0, Relaxed));
             slot.target_q10.store(0, Relaxed);
         }
@@ -296,7 +303,8 @@ impl Desk {
         Ok(())
     }
 
-    /// Between requests: has areas made before someone must wait for one. If that fails, the next request gets the error.
+    /// Between requests: has areas made before someone must wait for one. If that fails, the next
+    /// request gets the error.
     fn stock_up(&mut self) {
         if self.spare.len() <= SPARE_AREAS / 2 {
             let _ = self.make_spare_areas(None);
@@ -383,7 +391,8 @@ struct Ready {
 
 /// Waits for the next event or the next peer's time to run out; `None` to stop.
 fn wait(listener: &OwnedFd, stopped: &OwnedFd, peers: &[Peer]) -> Option<Ready> {
-    // One that is searched for has spoken: nothing it does now matters, so poll passes it over (-1).
+    // One that is searched for has spoken: nothing it does now matters, so poll passes it over
+    // (-1).
     let is_silent = |peer: &Peer| peer.search.is_none();
     let fd_of = |peer: &Peer| if is_silent(peer) { peer.socket.as_raw_fd() } else { -1 };
     let mut polled: Vec<libc::pollfd> = [stopped.as_raw_fd(), listener.as_raw_fd()]
@@ -463,7 +472,8 @@ fn receive(socket: &OwnedFd) -> Option<Message> {
     (bytes == MESSAGE_BYTES as isize).then_some(message)
 }
 
-/// The peer's process, in our PID namespace, and its user, as they were when it connected; `None` if it has no number there.
+/// The peer's process, in our PID namespace, and its user, as they were when it connected; `None`
+/// if it has no number there.
 fn process_of(socket: &OwnedFd) -> Option<(u32, u32)> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
@@ -476,8 +486,8 @@ fn process_of(socket: &OwnedFd) -> Option<(u32, u32)> {
     Some((tgid, peer.uid))
 }
 
-/// False if the process that connected has ended: its number may be another's. True on kernels that cannot say (before
-/// 6.5).
+/// False if the process that connected has ended: its number may be another's. True on kernels that
+/// cannot say (before 6.5).
 fn is_peer_there(socket: &OwnedFd) -> bool {
     const SO_PEERPIDFD: libc::c_int = 77; // asm-generic/socket.h
     let mut fd: libc::c_int = -1;
@@ -497,7 +507,8 @@ fn is_peer_there(socket: &OwnedFd) -> bool {
     unsafe { libc::poll(&mut ended, 1, 0) == 0 }
 }
 
-/// Sends the reply, with board and area if it says yes. Who does not wait for it has had their chance.
+/// Sends the reply, with board and area if it says yes. Who does not wait for it has had their
+/// chance.
 fn send(socket: &OwnedFd, reply: Reply, fds: Option<[i32; 2]>) {
     let message = reply.to_bytes();
     let mut part =

@@ -69,8 +69,8 @@ impl Setup {
     }
 }
 
-/// Areas are there before anybody asks, many made at once; one that could not be made is made when it is needed, and
-/// whoever needed it gets the error if it still cannot.
+/// Areas are there before anybody asks, many made at once; one that could not be made is made when
+/// it is needed, and whoever needed it gets the error if it still cannot.
 #[test]
 fn areas_are_made_ahead() {
     let folder = tempfile::tempdir().unwrap();
@@ -272,7 +272,8 @@ fn rude_peers_harm_nobody() {
     assert!(slots.into_iter().all(|slot| slot == 0), "one thread has one slot");
 }
 
-/// With all areas taken the library goes unserved; the areas of processes that ended are given again, empty.
+/// With all areas taken the library goes unserved; the areas of processes that ended are given
+/// again, empty.
 #[test]
 fn full_table() {
     let setup = Setup::new();
@@ -285,7 +286,8 @@ fn full_table() {
     assert_eq!(setup.slot(0).target_q10.load(Relaxed), 0, "what the process before asked for");
 }
 
-/// Two processes get an area each; with a reply come the board, which cannot be mapped for writing, and the area.
+/// Two processes get an area each; with a reply come the board, which cannot be mapped for writing,
+/// and the area.
 #[test]
 fn processes_have_areas_of_their_own() {
     let setup = Setup::new();
@@ -295,7 +297,8 @@ fn processes_have_areas_of_their_own() {
     applications.into_iter().for_each(finish);
 }
 
-/// A search in a process of many threads is done in steps, the users in turn, and others are served between them.
+/// A search in a process of many threads is done in steps, the users in turn, and others are served
+/// between them.
 #[test]
 fn users_take_turns_in_searches() {
     let mut peers: Vec<Peer> = [5, 5, 9]
@@ -378,7 +381,8 @@ fn socket_file_comes_and_goes() {
     drop(setup.folder);
 }
 
-/// A second server is refused because there is one; a dead one's socket is replaced; another file is not.
+/// A second server is refused because there is one; a dead one's socket is replaced; another file
+/// is not.
 #[test]
 fn second_server_fails() {
     let setup = Setup::new();

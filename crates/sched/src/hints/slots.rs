@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which thread has which slot.
 //!
-//! Problem: areas are few (4096, of 64 slots each), threads and processes come and go by the million, and their end is
-//! not reported. And one user must not be able to take so many that others get none.
+//! Problem: areas are few (4096, of 64 slots each), threads and processes come and go by the
+//! million, and their end is not reported. And one user must not be able to take so many that
+//! others get none.
 //!
-//! Idea: a table of our own, which believes nothing that applications can write. A process (under one effective user, see
-//! `bpf/hint_page.h`) gets an area with its first thread, and one more when its slots are used up.
+//! Idea: a table of our own, which believes nothing that applications can write. A process (under
+//! one effective user, see `bpf/hint_page.h`) gets an area with its first thread, and one more when
+//! its slots are used up.
 //!
-//! Shares: a user gets another area as long as it has fewer than are left. So one user gets half of all at most, two a
-//! third each, n users 1/(n + 1), and there is always something left for the next one. The last 64 are root's, in case
-//! one person controls thousands of user numbers.
+//! Shares: a user gets another area as long as it has fewer than are left. So one user gets half of
+//! all at most, two a third each, n users 1/(n + 1), and there is always something left for the
+//! next one. The last 64 are root's, in case one person controls thousands of user numbers.
 //!
-//! Ends: when a process has twice as many slots in use as lived at the last look, its threads are looked at, and the slots
-//! of those that ended are free; likewise the areas of processes that ended, by the number of areas in use. So each look
-//! is paid for by as many registrations. At the limit there is at most one look a second: with
-//! all in use by the living, more are refused cheaply.
+//! Ends: when a process has twice as many slots in use as lived at the last look, its threads are
+//! looked at, and the slots of those that ended are free; likewise the areas of processes that
+//! ended, by the number of areas in use. So each look is paid for by as many registrations. At the
+//! limit there is at most one look a second: with all in use by the living, more are refused
+//! cheaply.
 //!
 //! A thread that asks again gets its slot again: after it lost its mapping, after `exec`, and when
 //! several copies of the library in one process ask for the same thread.

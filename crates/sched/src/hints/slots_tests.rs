@@ -117,8 +117,8 @@ impl Living for Alive<'_> {
 }
 
 proptest! {
-    /// Whoever comes and ends in whatever order: no two living threads share a slot, no two processes an area, and no slot
-    /// is out of range.
+    /// Whoever comes and ends in whatever order: no two living threads share a slot, no two
+    /// processes an area, and no slot is out of range.
     #[test]
     fn slots_are_never_shared(
         steps in prop::collection::vec((100u32..1000, any::<bool>()), 0..400),

@@ -19,8 +19,8 @@ use crate::near::near_names;
 /// A function that is longer is taken to be cut off: its end only bounds a search for branches.
 const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 
-/// The longest file that is read: a browser with all its symbols passes. A sparse file may be far longer,
-/// and reading it would take the machine's memory.
+/// The longest file that is read: a browser with all its symbols passes. A sparse file may be far
+/// longer, and reading it would take the machine's memory.
 const FILE_MAX_BYTES: u64 = 2 << 30;
 
 /// The bytes of a file.
@@ -129,8 +129,8 @@ impl ElfFile {
     }
 }
 
-/// The bytes of a regular file that has at most so many. Opening does not wait, as it would for the other
-/// end of a pipe.
+/// The bytes of a regular file that has at most so many. Opening does not wait, as it would for the
+/// other end of a pipe.
 fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let refuse = |why: String| Err(io::Error::other(why));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files of marks: one mark per line, in the syntax of `--mark`. Empty lines are skipped, and a `#` at the
-//! start of a line or after a blank begins a comment. `turbolane scan --marks` writes them.
+//! Files of marks: one mark per line, in the syntax of `--mark`. Empty lines are skipped, and a `#`
+//! at the start of a line or after a blank begins a comment. `turbolane scan --marks` writes them.
 
 use crate::config::Mark;
 use crate::parse::ParseError;

@@ -19,10 +19,10 @@
 //! instruction that is itself a `push` is fine: the breakpoint fires before it. With that rule
 //! begin and end share one site, and one price.
 //!
-//! **What must hold for a skipped instruction**: it goes on to the next one (no jump, call,
-//! system call), leaves the stack pointer alone, uses no wide register (it runs before the
-//! event), and no branch of the function leads to a place after the entry up to the site: else the event
-//! would fire again in a loop, or be jumped over. Where an argument decides which calls count
+//! **What must hold for a skipped instruction**: it goes on to the next one (no jump, call, system
+//! call), leaves the stack pointer alone, uses no wide register (it runs before the event), and no
+//! branch of the function leads to a place after the entry up to the site: else the event would
+//! fire again in a loop, or be jumped over. Where an argument decides which calls count
 //! (policy/mark.h), it must not write that argument's register either.
 //!
 //! **Limits.** Indirect branches cannot be seen; no compiler aims one at a prologue. Where
@@ -101,8 +101,8 @@ pub fn resolve(
     resolve_in(&file, &image, mark, emulation, force_single_step)
 }
 
-/// The same for many, in their order; each file is read once. A scanner's list of marks has hundreds in
-/// one library.
+/// The same for many, in their order; each file is read once. A scanner's list of marks has
+/// hundreds in one library.
 pub fn resolve_all(
     marks: &[Mark],
     emulation: Emulation,

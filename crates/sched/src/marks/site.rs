@@ -44,8 +44,8 @@ pub(super) fn argument_register(arg: u32) -> Register {
     [RDI, RSI, RDX, RCX, R8, R9][arg as usize - 1]
 }
 
-/// The first site that needs no single-stepping, up to which nothing writes `kept`; `code` is the whole
-/// function.
+/// The first site that needs no single-stepping, up to which nothing writes `kept`; `code` is the
+/// whole function.
 pub(super) fn cheap_site(
     code: &[u8],
     emulation: Emulation,

@@ -129,8 +129,8 @@ fn single_step_sites_need_force_fail() {
     }
 }
 
-/// An argument that is overwritten before the cheap site is refused, and kept by a probe at the entry; other arguments
-/// are no matter.
+/// An argument that is overwritten before the cheap site is refused, and kept by a probe at the
+/// entry; other arguments are no matter.
 #[test]
 fn lost_arguments_are_refused_fail() {
     let dir = tempfile::tempdir().unwrap();
@@ -224,8 +224,8 @@ fn openssl_functions_have_cheap_sites() {
     }
 }
 
-/// Files that are no program by their kind or size are refused before they are read: a pipe would wait
-/// for its other end, and a sparse file of a terabyte has no memory.
+/// Files that are no program by their kind or size are refused before they are read: a pipe would
+/// wait for its other end, and a sparse file of a terabyte has no memory.
 #[test]
 fn endless_files_fail() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A clock on each CPU that calls a program of bpf/trace.bpf.c: `tl_trace_beat`, which detects that a CPU has
-//! executed nothing, and `tl_trace_levels`, which reads the licence level of a task that continues to run.
+//! A clock on each CPU that calls a program of bpf/trace.bpf.c: `tl_trace_beat`, which detects that
+//! a CPU has executed nothing, and `tl_trace_levels`, which reads the licence level of a task that
+//! continues to run.
 //!
-//! perf's CPU clock is a timer of the kernel on its CPU, which goes on while the CPU idles: no hardware
-//! counter is needed, so virtual machines have it. It costs an interrupt every period on every CPU,
-//! also on idle ones, which then sleep less deeply. So the former is there only if it is asked for, the latter
-//! only where levels are counted.
+//! perf's CPU clock is a timer of the kernel on its CPU, which goes on while the CPU idles: no
+//! hardware counter is needed, so virtual machines have it. It costs an interrupt every period on
+//! every CPU, also on idle ones, which then sleep less deeply. So the former is there only if it is
+//! asked for, the latter only where levels are counted.
 //!
 //! Source: perf_event_open(2).
 
@@ -21,8 +22,8 @@ use crate::error::{Error, Result};
 pub(super) const BEAT_NS: u64 = 4_000_000;
 /// Time between two beats that is recorded: one was missed.
 pub(super) const STALL_NS: u64 = 2 * BEAT_NS;
-/// Time between two looks at a level: no more than what it is held after wide code (670 us on Skylake-SP), to a
-/// round number.
+/// Time between two looks at a level: no more than what it is held after wide code (670 us on
+/// Skylake-SP), to a round number.
 pub(super) const LEVELS_NS: u64 = 1_000_000;
 
 /// Calls the program on every CPU, every `period_ns`.

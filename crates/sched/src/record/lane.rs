@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a running scheduler of ours knows: the types of the tasks, the classes of the CPUs. It is not queried:
-//! the recorder finds the scheduler's program in the kernel, and reads the maps that it uses.
+//! What a running scheduler of ours knows: the types of the tasks, the classes of the CPUs. It is
+//! not queried: the recorder finds the scheduler's program in the kernel, and reads the maps that
+//! it uses.
 
 use std::ffi::OsStr;
 use std::mem::offset_of;
@@ -10,8 +11,8 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::bpf::types;
 
-/// The callback of bpf/main.bpf.c by which the scheduler is known, and its maps, as the kernel cuts them to
-/// 15 characters.
+/// The callback of bpf/main.bpf.c by which the scheduler is known, and its maps, as the kernel cuts
+/// them to 15 characters.
 const PROGRAM: &str = "tl_running";
 const TASKS: &str = "tasks";
 const BSS: &str = ".bss";

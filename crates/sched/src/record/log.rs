@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The CPUs' logs, which the kernel's side writes (bpf/log.bpf.h has the picture), as one: in order of time.
+//! The CPUs' logs, which the kernel's side writes (bpf/log.bpf.h has the picture), as one: in order
+//! of time.
 //!
-//! Each is in order by itself, so they are merged where they lie: the CPU whose next record is the earliest is the
-//! next. Nothing is copied but the record that is taken.
+//! Each is in order by itself, so they are merged where they lie: the CPU whose next record is the
+//! earliest is the next. Nothing is copied but the record that is taken.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -52,7 +53,8 @@ impl Slots {
     pub(super) fn map(fd: BorrowedFd<'_>, nr_cpus: usize, shift: u32) -> io::Result<Self> {
         let bytes = (nr_cpus << shift) * size_of::<Record>();
         let (none, shared) = (ptr::null_mut(), libc::MAP_SHARED);
-        // SAFETY: a new mapping, in a place of the kernel's choice; it refuses what the map does not have.
+        // SAFETY: a new mapping, in a place of the kernel's choice; it refuses what the map does
+        // not have.
         let base = unsafe { libc::mmap(none, bytes, libc::PROT_READ, shared, fd.as_raw_fd(), 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -86,8 +88,8 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// The time of the CPU's next record, if there is one. The kernel's clock may go back by nanoseconds while it
-    /// is adjusted; what a CPU wrote later is not earlier.
+    /// The time of the CPU's next record, if there is one. The kernel's clock may go back by
+    /// nanoseconds while it is adjusted; what a CPU wrote later is not earlier.
     fn next_ns(&self, slots: &Slots, cpu: usize) -> Option<u64> {
         if self.read == self.written {
             return None;
@@ -109,7 +111,8 @@ impl Cursor {
     }
 }
 
-/// How many records before it is taken a record is fetched: for as long as a line takes to come, some 100 ns.
+/// How many records before it is taken a record is fetched: for as long as a line takes to come,
+/// some 100 ns.
 const AHEAD: u64 = 16;
 
 fn prefetch(record: *const Record) {
@@ -262,8 +265,8 @@ mod tests {
     }
 
     proptest! {
-        /// However writing and reading take turns: everything that found room comes once, each before its
-        /// moment, and all in order of time.
+        /// However writing and reading take turns: everything that found room comes once, each
+        /// before its moment, and all in order of time.
         #[test]
         fn nothing_is_lost_or_comes_twice(
             steps in prop::collection::vec((0usize..3, 0u64..4, prop::bool::weighted(0.2)), 0..300)

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Recording: loads bpf/trace.bpf.c, reads what it writes, writes the file.
 //!
-//! Each CPU has a log and, for what is rare, a ring (`bpf/log.bpf.h`). They are looked into every [`PERIOD`]; of
-//! [`BUFFER_BYTES`] the log holds 1.3 s of 200,000 events a second on one CPU. That is the reader's time to be late:
-//! because of a disk, or of other tasks. Events that do not fit are lost; the file has their number.
+//! Each CPU has a log and, for what is rare, a ring (`bpf/log.bpf.h`). They are looked into every
+//! [`PERIOD`]; of [`BUFFER_BYTES`] the log holds 1.3 s of 200,000 events a second on one CPU. That
+//! is the reader's time to be late: because of a disk, or of other tasks. Events that do not fit
+//! are lost; the file has their number.
 //!
-//! Events of all CPUs are written in one order of time. What is younger than [`HOLD_NS`] waits in its log,
-//! because a CPU may have taken the time of an event that it has not finished.
+//! Events of all CPUs are written in one order of time. What is younger than [`HOLD_NS`] waits in
+//! its log, because a CPU may have taken the time of an event that it has not finished.
 //!
 //! Where the CPU counts cycles at licence levels, they are read too (`levels.bpf.h`).
 //!
@@ -48,10 +49,11 @@ pub const PERIOD: Duration = Duration::from_millis(50);
 pub const BUFFER_BYTES: usize = 8 << 20;
 /// Most bytes of all logs and rings.
 pub const BUFFERS_BYTES_MAX: usize = 1 << 30;
-/// Age at which an event is written. A record is made in well under a microsecond; a virtual CPU may be
-/// halted in the middle.
+/// Age at which an event is written. A record is made in well under a microsecond; a virtual CPU
+/// may be halted in the middle.
 const HOLD_NS: u64 = 10_000_000;
-/// How often the file is brought up to date, lost events are recorded and the lane's classes are looked at.
+/// How often the file is brought up to date, lost events are recorded and the lane's classes are
+/// looked at.
 const FLUSH_PERIOD: Duration = Duration::from_secs(1);
 
 /// Who is recorded.
@@ -65,8 +67,8 @@ pub enum Whom {
     Command,
 }
 
-/// Wide code from the entry of one function to the entry of another, as programs with hints have it: from
-/// `tl_wide_begin` to `tl_wide_end` or `tl_scalar_for`.
+/// Wide code from the entry of one function to the entry of another, as programs with hints have
+/// it: from `tl_wide_begin` to `tl_wide_end` or `tl_scalar_for`.
 #[derive(Clone, Debug)]
 pub struct Section {
     /// It begins here, with the level that is recorded.
@@ -88,7 +90,8 @@ pub struct Options {
     pub marks: Vec<ResolvedMark>,
     /// Sections that begin in one function and end in another; numbered after the marks.
     pub sections: Vec<Section>,
-    /// Bytes of a CPU's log and ring: a power of two, and a page or more; `None`: see [`BUFFER_BYTES`].
+    /// Bytes of a CPU's log and ring: a power of two, and a page or more; `None`: see
+    /// [`BUFFER_BYTES`].
     pub buffer_bytes: Option<usize>,
 }
 
@@ -113,7 +116,8 @@ struct Output<W: Write> {
 }
 
 impl<W: Write> Output<W> {
-    /// Most records go here, so nothing is moved: what a record says is written from where it was made.
+    /// Most records go here, so nothing is moved: what a record says is written from where it was
+    /// made.
     fn record(&mut self, record: &Record) -> std::result::Result<(), TraceError> {
         let Output { events, writer } = self;
         events.tell(record, |tid, what| writer.push_what(record.at_ns, record.cpu, tid, what))
@@ -205,8 +209,8 @@ impl<W: Write> Recorder<W> {
 
     /// Lets the calling thread go before others: what it reads too late is lost.
     pub fn hurry(&self) {
-        // SAFETY: a system call on the calling thread's priority, without memory. If it fails, the thread
-        // goes on as it is.
+        // SAFETY: a system call on the calling thread's priority, without memory. If it fails, the
+        // thread goes on as it is.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
     }
 
@@ -276,8 +280,8 @@ impl<W: Write> Recorder<W> {
         self.lost = now;
     }
 
-    /// What the kernel left out, because a program ran on its CPU already. It does not say on which; they
-    /// are recorded for CPU 0.
+    /// What the kernel left out, because a program ran on its CPU already. It does not say on
+    /// which; they are recorded for CPU 0.
     fn tell_skipped(&self, at_ns: u64) {
         let events = self.programs.skipped();
         if events > 0 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One order for events that do not come from the CPUs' logs, which are in order: from their rings, and from
-//! the recorder itself.
+//! One order for events that do not come from the CPUs' logs, which are in order: from their rings,
+//! and from the recorder itself.
 //!
-//! What happened before a moment at which all rings were looked into is complete: it can be sorted and goes
-//! out. The rest waits for the next look.
+//! What happened before a moment at which all rings were looked into is complete: it can be sorted
+//! and goes out. The rest waits for the next look.
 
 use trace::Event;
 
@@ -17,8 +17,8 @@ pub(super) enum Item {
 }
 
 impl Item {
-    /// What a ring holds; `None`: something that this version does not know, which cannot be, since both sides
-    /// are built together.
+    /// What a ring holds; `None`: something that this version does not know, which cannot be, since
+    /// both sides are built together.
     pub(super) fn of_bytes(bytes: &[u8]) -> Option<Self> {
         match Record::of_bytes(bytes)? {
             (record, []) => Some(Item::Record(record)),
@@ -60,7 +60,8 @@ mod tests {
     use super::*;
     use trace::What;
 
-    /// Short records are those of the logs, which an interrupt has put here; longer ones are events.
+    /// Short records are those of the logs, which an interrupt has put here; longer ones are
+    /// events.
     #[test]
     fn rings_hold_both() {
         let mut bytes = vec![0; size_of::<Record>()];

@@ -48,16 +48,17 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Loads them, without effect yet, and makes what they write to. `lane` are the scheduler's tasks,
-    /// `counters` those of licence levels.
+    /// Loads them, without effect yet, and makes what they write to. `lane` are the scheduler's
+    /// tasks, `counters` those of licence levels.
     pub(super) fn load(
         options: &Options,
         nr_cpus: usize,
         lane: Option<&MapHandle>,
         counters: Option<levels::Opened>,
     ) -> Result<(Self, Logs, Vec<MapHandle>)> {
-        // Some kernels know the function whose exit reports affinities, and let no one watch it (seen:
-        // -EPERM on a 6.18 without direct ftrace calls). Then affinities are those of the begin.
+        // Some kernels know the function whose exit reports affinities, and let no one watch it
+        // (seen: -EPERM on a 6.18 without direct ftrace calls). Then affinities are those of the
+        // begin.
         let wanted = |affinities| Wanted { affinities, levels: counters.is_some() };
         let room = Room::of(options, nr_cpus);
         let slots = room.make_slots()?;
@@ -167,8 +168,8 @@ impl Programs {
 
     /// Of the CPUs' logs.
     pub(super) fn counters(&self) -> &[Counters] {
-        // SAFETY: mapped as long as the skeleton is there, and large enough, as `load` has seen; the kernel
-        // writes there too, so all of it is atomic.
+        // SAFETY: mapped as long as the skeleton is there, and large enough, as `load` has seen;
+        // the kernel writes there too, so all of it is atomic.
         unsafe { slice::from_raw_parts(self.counters.as_ptr(), self.nr_cpus) }
     }
 
@@ -329,7 +330,8 @@ fn recursion_misses(program: &ProgramMut<'_>) -> u64 {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut length = size_of_val(&info) as u32;
     let fd = program.as_fd().as_raw_fd();
-    // SAFETY: writes at most `length` bytes of the local; all pointers in it are null, with lengths of 0.
+    // SAFETY: writes at most `length` bytes of the local; all pointers in it are null, with lengths
+    // of 0.
     let err = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(fd, &mut info, &mut length) };
     if err == 0 { info.recursion_misses } else { 0 }
 }

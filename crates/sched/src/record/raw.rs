@@ -72,8 +72,8 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Passes on what the next record in order of time says, of which task; nothing, or up to three events at its
-    /// time and on its CPU.
+    /// Passes on what the next record in order of time says, of which task; nothing, or up to three
+    /// events at its time and on its CPU.
     pub(super) fn tell<E>(
         &mut self,
         record: &Record,
@@ -186,7 +186,8 @@ mod tests {
         told
     }
 
-    /// Wake-ups have their flags, waker and CPU; those that come out at a switch are on the right side of it.
+    /// Wake-ups have their flags, waker and CPU; those that come out at a switch are on the right
+    /// side of it.
     #[test]
     fn wakes_are_told_in_order() {
         let mut events = Events::default();

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which wake-ups end a sleep, and when.
 //!
-//! Problem: a wake-up is recorded when the waker requests it. The task may still run then, just before it sleeps.
-//! Mostly it notices and goes on running; that is no wake-up. Or it was past the point where it would have noticed:
-//! it stops, and is runnable at once.
+//! Problem: a wake-up is recorded when the waker requests it. The task may still run then, just
+//! before it sleeps. Mostly it notices and goes on running; that is no wake-up. Or it was past the
+//! point where it would have noticed: it stops, and is runnable at once.
 //!
 //! ```text
 //! asked        stops          runs again
 //!   | runs ------+-- sleeps? ---+
 //! ```
 //!
-//! Idea: the records of the CPU show whether it ran. If the kernel had taken it from its queue already, it
-//! could not notice: it is woken when it stops. Otherwise it is open until the next record of it after
-//! its stop. If that is another wake-up, then the first one was noticed, and the stop a later one. If the task
-//! runs again without one, it was woken when it stopped.
+//! Idea: the records of the CPU show whether it ran. If the kernel had taken it from its queue
+//! already, it could not notice: it is woken when it stops. Otherwise it is open until the next
+//! record of it after its stop. If that is another wake-up, then the first one was noticed, and the
+//! stop a later one. If the task runs again without one, it was woken when it stopped.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +39,8 @@ pub(super) struct Wakes {
 }
 
 impl Wakes {
-    /// The waker asks; `cpu`: where the task runs or ran last; `off`: it is on no queue. Returns what has
-    /// happened by that.
+    /// The waker asks; `cpu`: where the task runs or ran last; `off`: it is on no queue. Returns
+    /// what has happened by that.
     pub(super) fn asked(&mut self, tid: u32, waker: u32, cpu: u32, off: bool) -> Option<What> {
         if self.running.get(cpu as usize) == Some(&tid) {
             self.early.insert(tid, Early { waker, off, stopped_ns: None });
@@ -107,7 +107,8 @@ mod tests {
         wakes.asked(7, 99, CPU.into(), off)
     }
 
-    /// Who sleeps is woken when the waker asks, whatever the queue says: since 6.12 a sleeper may be left on it.
+    /// Who sleeps is woken when the waker asks, whatever the queue says: since 6.12 a sleeper may
+    /// be left on it.
     #[test]
     fn a_sleeper_is_woken_at_once() {
         for off in [true, false] {

@@ -24,8 +24,8 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
 
     /// For so long no CPU executes anything, nothing arrives and no one wakes; only licences go on.
     ///
-    /// The scheduler sees that time has passed and takes it for the running tasks': what follows is to
-    /// be looked at for a moment, in a copy of the run.
+    /// The scheduler sees that time has passed and takes it for the running tasks': what follows is
+    /// to be looked at for a moment, in a copy of the run.
     pub fn pause(&mut self, ns: u64) {
         let until_ns = self.sys.now_ns + ns;
         (0..self.cpus.len()).for_each(|cpu| self.sync(cpu));

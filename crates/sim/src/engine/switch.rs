@@ -205,7 +205,8 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         self.cost_q(ns)
     }
 
-    /// The handler of the timer's interrupt takes the task's time; a segment that has just ended stays ended.
+    /// The handler of the timer's interrupt takes the task's time; a segment that has just ended
+    /// stays ended.
     fn interrupt(&mut self, cpu: usize) -> Tid {
         let cost_q = self.cost_q(self.platform.costs.tick_ns);
         let c = &mut self.cpus[cpu];

@@ -1,31 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Recordings of real machines, judged by the checkers of simulations ([`crate::check`]).
 //!
-//! Problem: a simulation reports every task from its begin, and every change when it happens. A recording
-//! begins in the middle, and has a task's type only at its switches.
+//! Problem: a simulation reports every task from its begin, and every change when it happens. A
+//! recording begins in the middle, and has a task's type only at its switches.
 //!
-//! Idea: only what was seen can be a violation. A task that is first seen running has just started, one that
-//! starts without a wake-up was woken at that moment. A type counts from the switch that records it. A
-//! task that may not migrate now is one whose affinity is its CPU.
+//! Idea: only what was seen can be a violation. A task that is first seen running has just started,
+//! one that starts without a wake-up was woken at that moment. A type counts from the switch that
+//! records it. A task that may not migrate now is one whose affinity is its CPU.
 //!
-//! What can be checked depends on who scheduled: order and liveness always; class, wide first and work conservation
-//! where the lane's scheduler ran, which promises them. The kernel's own scheduler may leave CPUs idle for
-//! some milliseconds while tasks wait.
+//! What can be checked depends on who scheduled: order and liveness always; class, wide first and
+//! work conservation where the lane's scheduler ran, which promises them. The kernel's own
+//! scheduler may leave CPUs idle for some milliseconds while tasks wait.
 //!
-//! Hidden tasks: some kernels let no program watch what certain tasks do (seen: process 1 of a virtual machine
-//! whose kernel shields it). They start and wake, and never stop; what runs next is not reported either. A task
-//! without any recorded stop is assumed to be hidden: its CPU's time until the next event there, and the
-//! wait of the task that is found there, are not judged, and the verdict counts them. If a stop of it is
-//! recorded later, its earlier ones are missing, and that is a broken order.
+//! Hidden tasks: some kernels let no program watch what certain tasks do (seen: process 1 of a
+//! virtual machine whose kernel shields it). They start and wake, and never stop; what runs next is
+//! not reported either. A task without any recorded stop is assumed to be hidden: its CPU's time
+//! until the next event there, and the wait of the task that is found there, are not judged, and
+//! the verdict counts them. If a stop of it is recorded later, its earlier ones are missing, and
+//! that is a broken order.
 //!
-//! exec: a thread that calls it takes over the number of its process, and the process's first thread, which has
-//! ended, takes its number. The kernel reports the new name when that is done, and a moment later that the
-//! old number has ended; switches in between have the new one.
+//! exec: a thread that calls it takes over the number of its process, and the process's first
+//! thread, which has ended, takes its number. The kernel reports the new name when that is done,
+//! and a moment later that the old number has ended; switches in between have the new one.
 //!
-//! Stalls: see [`stalls`]; a violation's time is the recording's, times in its text are without stalls.
+//! Stalls: see [`stalls`]; a violation's time is the recording's, times in its text are without
+//! stalls.
 //!
-//! Limits: a recording that lost events, or of some tasks only, cannot be judged. The lane's classes are looked at once a
-//! second, so the check ends where they change. Real-time tasks go before all others and are not distinguished.
+//! Limits: a recording that lost events, or of some tasks only, cannot be judged. The lane's
+//! classes are looked at once a second, so the check ends where they change. Real-time tasks go
+//! before all others and are not distinguished.
 
 mod stalls;
 
@@ -110,7 +113,8 @@ struct Task {
 struct Cpu {
     runs: Option<u32>,
     since_ns: u64,
-    /// A name was recorded here, of a task that did not seem to run here: perhaps the running one's new number.
+    /// A name was recorded here, of a task that did not seem to run here: perhaps the running one's
+    /// new number.
     named: Option<u32>,
 }
 
@@ -139,8 +143,8 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// For a recording that says this of itself, and has these stalls. The bounds count from its begin, as its
-    /// times will be recorded.
+    /// For a recording that says this of itself, and has these stalls. The bounds count from its
+    /// begin, as its times will be recorded.
     pub fn new(info: &Info, stalls: Stalls, bounds: Bounds) -> Result<Self, Unjudged> {
         if !info.everybody {
             return Err(Unjudged::SomeTasks);
@@ -264,7 +268,8 @@ impl Judge {
         self.create(tid, kernel.unwrap_or(false), affinity);
     }
 
-    /// A task has a name. If it is not the one that runs here, whose number has ended, then it is: exec.
+    /// A task has a name. If it is not the one that runs here, whose number has ended, then it is:
+    /// exec.
     fn named(&mut self, cpu: u16, tid: u32) {
         let at = usize::from(cpu);
         let Some(runs) = self.cpus.get(at).and_then(|cpu| cpu.runs) else { return };
@@ -277,7 +282,8 @@ impl Judge {
         }
     }
 
-    /// The task that runs on the CPU has the number `new`; the one that had it has `old`, if it has not ended.
+    /// The task that runs on the CPU has the number `new`; the one that had it has `old`, if it has
+    /// not ended.
     fn takes_over(&mut self, at: usize, old: u32, new: u32) {
         let (caller, leader) = (self.tasks.remove(&old), self.tasks.remove(&new));
         if let Some(leader) = leader.filter(|task| task.state != State::Ended) {
@@ -391,8 +397,8 @@ impl Judge {
         }
     }
 
-    /// The event says that this task ran here: brings what was known in line with it, as far as something may
-    /// have been hidden. False: it is not known since when it ran.
+    /// The event says that this task ran here: brings what was known in line with it, as far as
+    /// something may have been hidden. False: it is not known since when it ran.
     fn finds(&mut self, at: usize, tid: u32) -> bool {
         let Some(runs) = self.cpus[at].runs.filter(|runs| *runs != tid) else {
             return self.cpus[at].runs.is_some();
@@ -411,8 +417,8 @@ impl Judge {
         true
     }
 
-    /// A task whose number another one may have taken; else it was found after a hidden one, and has called
-    /// itself something else.
+    /// A task whose number another one may have taken; else it was found after a hidden one, and
+    /// has called itself something else.
     fn has_ended(&self, tid: u32) -> bool {
         let state = self.tasks.get(&tid).map(|task| task.state);
         matches!(state, Some(State::Ended | State::Running(_)))

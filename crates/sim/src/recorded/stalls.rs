@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The time of a machine whose CPUs stop from time to time.
 //!
-//! Problem: a virtual CPU that its host does not run looks like a broken promise: it idles while a task waits that
-//! was sent to it, or runs a guest while wide work waits, for as long as the host likes. No bound is right for
-//! that: one that forgives the host forgives the scheduler.
+//! Problem: a virtual CPU that its host does not run looks like a broken promise: it idles while a
+//! task waits that was sent to it, or runs a guest while wide work waits, for as long as the host
+//! likes. No bound is right for that: one that forgives the host forgives the scheduler.
 //!
-//! Idea: the clock that the checkers see stops while any CPU does. What one CPU leaves undone can be what
-//! another waits for (the kick of an idle CPU is the work of the CPU that wakes), so a stall excuses all CPUs.
+//! Idea: the clock that the checkers see stops while any CPU does. What one CPU leaves undone can
+//! be what another waits for (the kick of an idle CPU is the work of the CPU that wakes), so a
+//! stall excuses all CPUs.
 //!
 //! ```text
 //!   CPU 0   ----------xxxxxxxx----------------       x: a stall, as it was recorded
@@ -14,9 +15,11 @@
 //!   clock   0123456789..........012345...67890
 //! ```
 //!
-//! Stalls are recorded when they end, later than much of what they excuse. So the recording is read twice.
+//! Stalls are recorded when they end, later than much of what they excuse. So the recording is read
+//! twice.
 //!
-//! Limits: stalls shorter than the recorder's clocks can see (8 ms) remain in the time that is judged.
+//! Limits: stalls shorter than the recorder's clocks can see (8 ms) remain in the time that is
+//! judged.
 
 use trace::{Event, What};
 

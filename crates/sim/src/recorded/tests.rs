@@ -151,8 +151,8 @@ fn children_inherit_affinities() {
     assert_eq!(broken(false, &on(1)), "order");
 }
 
-/// exec by a thread that is not its process's first: it goes on under the number of the process, whether
-/// the end of its old one is recorded before its next switch or after it.
+/// exec by a thread that is not its process's first: it goes on under the number of the process,
+/// whether the end of its old one is recorded before its next switch or after it.
 #[test]
 fn exec_of_a_thread_changes_its_number() {
     let before = [
@@ -183,8 +183,8 @@ fn exec_of_a_thread_changes_its_number() {
     assert!(!judge(false, &[&before[..], &rest].concat()).unwrap().hidden.tids.is_empty());
 }
 
-/// A task whose stops are never recorded is not judged, nor is the wait that ended after it; the verdict says
-/// so.
+/// A task whose stops are never recorded is not judged, nor is the wait that ended after it; the
+/// verdict says so.
 #[test]
 fn hidden_tasks_are_counted() {
     let events = [
@@ -243,8 +243,8 @@ fn unknown_affinities_are_not_judged() {
     assert!(judge.finish(2000).unwrap().result.is_ok());
 }
 
-/// What a scheduler leaves undone while a CPU is stalled is not its fault; the rest of it is. The time of
-/// the fault is the recording's.
+/// What a scheduler leaves undone while a CPU is stalled is not its fault; the rest of it is. The
+/// time of the fault is the recording's.
 #[test]
 fn stalls_excuse() {
     let beside = |stall: &[Event]| {

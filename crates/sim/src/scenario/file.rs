@@ -10,8 +10,8 @@ use toml::Spanned;
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
-    /// How near automatic sizing comes to the best fixed size: needs a load that does not end, and a
-    /// variant `avx512`.
+    /// How near automatic sizing comes to the best fixed size: needs a load that does not end, and
+    /// a variant `avx512`.
     Sizing,
     /// How much of the licence loss a policy removes: needs the variants `avx512` and `none`.
     Mitigation,

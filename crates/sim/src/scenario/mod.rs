@@ -36,10 +36,11 @@
 //! think_ns = 50_000
 //! ```
 //!
-//! Other steps: `wide_begin = LEVEL` and `wide_end = true` around several, the latter (and `wide`) with `scalar_for_ns = N` if the program says
-//! how long what follows stays scalar; `put = QUEUE` (and `take = QUEUE`), `sleep_ns`, `lock` and `unlock`, `barrier`, `fork =
-//! GROUP`, `yield = true`, `repeat = AMOUNT` with `steps = [...]`. An amount is a number, `[least,
-//! most]`, or `{ mean = N }` (exponential).
+//! Other steps: `wide_begin = LEVEL` and `wide_end = true` around several, the latter (and `wide`)
+//! with `scalar_for_ns = N` if the program says how long what follows stays scalar; `put = QUEUE`
+//! (and `take = QUEUE`), `sleep_ns`, `lock` and `unlock`, `barrier`, `fork = GROUP`, `yield =
+//! true`, `repeat = AMOUNT` with `steps = [...]`. An amount is a number, `[least, most]`, or `{
+//! mean = N }` (exponential).
 
 mod build;
 mod file;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Earliest virtual deadline first over the whole machine: MuQSS; and core scheduling on top of it.
 //!
-//! **MuQSS** (Kolivas; the baseline of SFMA, SYSTOR and THESIS) keeps a queue per physical core, but
-//! each CPU looks at the heads of all queues whenever it schedules and takes the earliest deadline.
-//! That is one queue for the machine, which is what this is. A task's deadline is a round-robin
-//! interval of 6 ms, scaled by its weight, after it got its slice; a waking task preempts the CPU
-//! with the latest deadline.
+//! **MuQSS** (Kolivas; the baseline of SFMA, SYSTOR and THESIS) keeps a queue per physical core,
+//! but each CPU looks at the heads of all queues whenever it schedules and takes the earliest
+//! deadline. That is one queue for the machine, which is what this is. A task's deadline is a
+//! round-robin interval of 6 ms, scaled by its weight, after it got its slice; a waking task
+//! preempts the CPU with the latest deadline.
 //!
-//! **Core scheduling** (SYSTOR 6.1, Li): tasks that have announced wide code, and all others, never run
-//! on siblings of one core at the same time. A core belongs to the kind of task that runs on it;
-//! a CPU whose queue holds only the other kind idles. When the first of the other kind has been
+//! **Core scheduling** (SYSTOR 6.1, Li): tasks that have announced wide code, and all others, never
+//! run on siblings of one core at the same time. A core belongs to the kind of task that runs on
+//! it; a CPU whose queue holds only the other kind idles. When the first of the other kind has been
 //! late for a slice, the core changes hands: both siblings finish, then the kind changes.
 //!
 //! Limits: MuQSS's preference for near queues is only in the choice of an idle CPU.

@@ -7,8 +7,8 @@
 //! then everywhere (newidle balance); at ticks a CPU pulls from one that has two more than itself.
 //! It knows nothing of licences.
 //!
-//! How long a task runs before another one gets its turn has changed with the kernel, and matters where what
-//! happens at a switch is the question (power scores): [`Slices`].
+//! How long a task runs before another one gets its turn has changed with the kernel, and matters
+//! where what happens at a switch is the question (power scores): [`Slices`].
 //!
 //! Limits: no groups, no wake-affine towards the waker, one decision of load balancing at a time
 //! instead of domains with growing intervals.
@@ -21,20 +21,22 @@ use crate::sys::{Kick, NO_TASK, Sys, Tid};
 use crate::timers::NEVER;
 use crate::trace::Sink;
 
-/// How a CPU's time is divided. Constants are the kernel's defaults from eight CPUs on: four times those of one
-/// CPU (1 + log2 8; kernel/sched/fair.c).
+/// How a CPU's time is divided. Constants are the kernel's defaults from eight CPUs on: four times
+/// those of one CPU (1 + log2 8; kernel/sched/fair.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Slices {
-    /// Since Linux 6.6 (EEVDF): a slice of 2.8 ms, which is also the lead that a waking task needs to
-    /// preempt, and the most that it is ahead or behind when it wakes.
+    /// Since Linux 6.6 (EEVDF): a slice of 2.8 ms, which is also the lead that a waking task needs
+    /// to preempt, and the most that it is ahead or behind when it wakes.
     #[default]
     Fixed,
-    /// Before (CFS; DIM 6.1 used 5.2): all tasks of the CPU get their turn within 24 ms, but none less than 3 ms; a
-    /// task that has slept is at most 12 ms behind, and preempts if it is more than 4 ms behind who runs.
+    /// Before (CFS; DIM 6.1 used 5.2): all tasks of the CPU get their turn within 24 ms, but none
+    /// less than 3 ms; a task that has slept is at most 12 ms behind, and preempts if it is more
+    /// than 4 ms behind who runs.
     Latency,
-    /// As [`Slices::Fixed`], but a turn ends to the moment, by a timer of its own (hrtick), as in Linux 7.3; seen there, on five
-    /// CPUs: turns of 2.09 ms where a tick is 4 ms (docs/experiments/silicon.md). With ticks alone, two tasks of one
-    /// CPU have turns of 8 ms. The slice is that of so few CPUs.
+    /// As [`Slices::Fixed`], but a turn ends to the moment, by a timer of its own (hrtick), as in
+    /// Linux 7.3; seen there, on five CPUs: turns of 2.09 ms where a tick is 4 ms
+    /// (docs/experiments/silicon.md). With ticks alone, two tasks of one CPU have turns of 8 ms.
+    /// The slice is that of so few CPUs.
     Exact,
 }
 
@@ -62,8 +64,8 @@ impl Slices {
         }
     }
 
-    /// Whether someone else's turn has come: `load` tasks share the CPU, who runs has done so for `ran_ns` and
-    /// is `ahead_ns` ahead of who is next.
+    /// Whether someone else's turn has come: `load` tasks share the CPU, who runs has done so for
+    /// `ran_ns` and is `ahead_ns` ahead of who is next.
     fn is_over(self, load: usize, ran_ns: i64, ahead_ns: i64) -> bool {
         match self {
             Slices::Fixed => ran_ns >= SLICE_NS,
@@ -191,8 +193,8 @@ impl Fair {
         }
     }
 
-    /// Whether the head of a queue goes before who runs. Of two that are even it does if turns end to the moment, for then who
-    /// runs has just had his.
+    /// Whether the head of a queue goes before who runs. Of two that are even it does if turns end
+    /// to the moment, for then who runs has just had his.
     fn goes_before(&self, head_ns: i64, vruntime_ns: i64) -> bool {
         head_ns < vruntime_ns || (self.slices == Slices::Exact && head_ns == vruntime_ns)
     }

@@ -156,12 +156,13 @@ pub trait Scheduler {
     fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool;
     /// The timer tick. True: choose anew.
     fn tick(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool;
-    /// When the running task's turn ends, if that is to be to the moment; `u64::MAX`: at a tick. Asked when the CPU has chosen.
+    /// When the running task's turn ends, if that is to be to the moment; `u64::MAX`: at a tick.
+    /// Asked when the CPU has chosen.
     fn turn_ends_ns(&self, _cpu: usize) -> u64 {
         u64::MAX
     }
-    /// When the scheduler's timer is to fire for the running task; `u64::MAX`: never. Asked when the CPU has chosen, when
-    /// its task has done something, and when the timer has fired.
+    /// When the scheduler's timer is to fire for the running task; `u64::MAX`: never. Asked when
+    /// the CPU has chosen, when its task has done something, and when the timer has fired.
     fn alarm_ns(&self, _cpu: usize) -> u64 {
         u64::MAX
     }

@@ -3,8 +3,8 @@
 //! equals.
 //!
 //! As the kernel's dispatch queues: times are compared as signed numbers, so that a clock near 0
-//! may have tasks before it. Nearly always the head may run on the CPU that asks, so this is a heap;
-//! a head that may not costs a search through all.
+//! may have tasks before it. Nearly always the head may run on the CPU that asks, so this is a
+//! heap; a head that may not costs a search through all.
 
 use crate::heap::Heap;
 use crate::sys::Tid;

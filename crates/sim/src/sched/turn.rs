@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! MuQSS's virtual deadlines: a task gets a slice, and its deadline is one round-robin interval,
-//! scaled by its weight, after it got it (Kolivas, sched-MuQSS.txt). sched_yield() renews nothing: it
-//! yields to earlier deadlines only (MuQSS's yield_type 1, the default). So 256 threads that
+//! scaled by its weight, after it got it (Kolivas, sched-MuQSS.txt). sched_yield() renews nothing:
+//! it yields to earlier deadlines only (MuQSS's yield_type 1, the default). So 256 threads that
 //! yield all the time migrate 2,160 times in two million passes (THESIS Table 5.6, unmitigated).
 
 /// MuQSS's rr_interval.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The checksum of a value: wide code, and which licence level it asks for.
 //!
-//! Sixteen sums run beside each other, each over every sixteenth word of the value; a compiler makes one
-//! vector multiplication of them, in 512, 256 or 128 bits, whatever the CPU has. Dense multiplications are
-//! heavy code (DIM 2.1), so the level is 2 with AVX-512 and 1 with AVX2.
+//! Sixteen sums run beside each other, each over every sixteenth word of the value; a compiler
+//! makes one vector multiplication of them, in 512, 256 or 128 bits, whatever the CPU has. Dense
+//! multiplications are heavy code (DIM 2.1), so the level is 2 with AVX-512 and 1 with AVX2.
 
 /// The multiplier of FNV-1a in 32 bits: odd, so that no word is lost.
 const PRIME: u32 = 0x0100_0193;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A key-value server that uses all of the library: registered threads, wide sections around its checksums, a boosted
-//! lock around the growth of its table, measured regions.
+//! A key-value server that uses all of the library: registered threads, wide sections around its
+//! checksums, a boosted lock around the growth of its table, measured regions.
 //!
 //! ```text
 //! cargo run --release -p turbolane --example kvserver -- 127.0.0.1:11311 [MODEL]
 //! printf 'set greeting 5\nhello\nget greeting\nstats\nquit\n' | nc 127.0.0.1 11311
 //! ```
 //!
-//! Under `turbolane run` checksums of values run on wide CPUs. Where P-states may be set (root, cpufreq) the core of
-//! the growing thread is boosted; MODEL (fx-8120) takes a modelled machine instead. It ends at the end of its input
-//! (Ctrl-D), and then everything is as it was.
+//! Under `turbolane run` checksums of values run on wide CPUs. Where P-states may be set (root,
+//! cpufreq) the core of the growing thread is boosted; MODEL (fx-8120) takes a modelled machine
+//! instead. It ends at the end of its input (Ctrl-D), and then everything is as it was.
 
 mod checksum;
 mod protocol;

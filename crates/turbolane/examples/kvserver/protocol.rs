@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The language of the server: a line, and for `set` as many bytes as it says, in the manner of memcached.
+//! The language of the server: a line, and for `set` as many bytes as it says, in the manner of
+//! memcached.
 //!
 //! ```text
 //!   set KEY LEN \n BYTES \n   ->  STORED

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The server's threads: one that listens, some that answer, one that grows the table.
 //!
-//! All are registered with a name and a role and say what they are doing, so that `stats` (and any thread, by
-//! `Session::threads`) can look. What the table's growth and the checks take is measured as regions.
+//! All are registered with a name and a role and say what they are doing, so that `stats` (and any
+//! thread, by `Session::threads`) can look. What the table's growth and the checks take is measured
+//! as regions.
 
 use std::io::{self, BufReader, BufWriter, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -95,8 +96,8 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// The listener is woken by a connection, and open connections are cut. When the listener has ended nobody hands
-    /// connections over, and when the workers have ended nobody asks for growth.
+    /// The listener is woken by a connection, and open connections are cut. When the listener has
+    /// ended nobody hands connections over, and when the workers have ended nobody asks for growth.
     fn drop(&mut self) {
         self.shared.stops.store(true, Ordering::SeqCst);
         let _ = TcpStream::connect(self.address);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table and its locks: a plain one for each request, and a boosted one for the thread that grows it.
+//! The table and its locks: a plain one for each request, and a boosted one for the thread that
+//! grows it.
 //!
-//! Problem: while the table grows, each request waits for the steps of one thread. That thread should be fast,
-//! and the others need not be (TURBO 11, "hash table resize in memcached").
+//! Problem: while the table grows, each request waits for the steps of one thread. That thread
+//! should be fast, and the others need not be (TURBO 11, "hash table resize in memcached").
 //!
-//! Idea: growing has a lock of its own, whose decoration boosts the core of who holds it. Inside, the table's lock is
-//! taken for a few buckets at a time and given back, so that requests come between. A boost for each step
-//! would not pay: a step takes microseconds, a change of the clock tens of them (TURBO 8).
+//! Idea: growing has a lock of its own, whose decoration boosts the core of who holds it. Inside,
+//! the table's lock is taken for a few buckets at a time and given back, so that requests come
+//! between. A boost for each step would not pay: a step takes microseconds, a change of the clock
+//! tens of them (TURBO 8).
 
 use locks::{Block, CpuFrequency, Decorated, Futex, Mutex, Owner};
 use turbolane::WideSection;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A hash table that grows bucket by bucket, so that no request waits for all of it.
 //!
-//! As memcached's: chains in buckets, twice as many buckets when there are 1.5 items for each. While it grows,
-//! buckets below `moved` of the old array are in the new one already; the others are still in the old one.
+//! As memcached's: chains in buckets, twice as many buckets when there are 1.5 items for each.
+//! While it grows, buckets below `moved` of the old array are in the new one already; the others
+//! are still in the old one.
 //!
 //! ```text
 //!   old   [ moved ... | still here ... ]        bucket = hash mod len(old), if that is not moved yet

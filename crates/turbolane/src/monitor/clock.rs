@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The clock of regions: the time stamp counter, and its rate by comparison with the system's clock.
+//! The clock of regions: the time stamp counter, and its rate by comparison with the system's
+//! clock.
 //!
 //! A region of 100 ns cannot afford `clock_gettime` twice. The counter costs a few ns where it is
 //! not trapped; the length of a tick is computed when results are requested, from both clocks at

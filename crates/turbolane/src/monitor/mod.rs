@@ -17,7 +17,8 @@
 //! region ran. Who asks for results adds up the rows of all threads, ended ones included.
 //!
 //! Limits: 64 regions. A region that is begun again inside itself counts once, from the outermost
-//! begin to its end. Rows are read while they are written: a sum may lack the region that ends just now.
+//! begin to its end. Rows are read while they are written: a sum may lack the region that ends just
+//! now.
 
 mod clock;
 mod perf;

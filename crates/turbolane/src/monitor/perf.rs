@@ -17,9 +17,9 @@
 //! Source: perf_event_open(2), linux/perf_event.h (struct perf_event_mmap_page); licence events:
 //! crates/hw/src/license.rs.
 //!
-//! Limits: user code only, as far as the kernel insists (paranoid 2); if more events are open on the
-//! machine than counters exist, the kernel takes turns, and [`Counts::running_frac`] says how much
-//! of the time was counted.
+//! Limits: user code only, as far as the kernel insists (paranoid 2); if more events are open on
+//! the machine than counters exist, the kernel takes turns, and [`Counts::running_frac`] says how
+//! much of the time was counted.
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `sound.attacks_succeeded`: what a local user can do to a machine with the scheduler or the trap module, each attack in
-//! the same guest, one after the other. The guest's kernel log must be clean at the end, too.
+//! `sound.attacks_succeeded`: what a local user can do to a machine with the scheduler or the trap
+//! module, each attack in the same guest, one after the other. The guest's kernel log must be clean
+//! at the end, too.
 
 use std::time::{Duration, Instant};
 
@@ -25,11 +26,12 @@ const ATTACKS: [Attack; 10] = [
     ("races of paths and mappings", trap_attacks::by_races),
 ];
 
-/// Each attack takes 20 to 200 s alone. One that is not over by then has won: the machine does not answer any more.
+/// Each attack takes 20 to 200 s alone. One that is not over by then has won: the machine does not
+/// answer any more.
 const LIMIT: Duration = Duration::from_secs(400);
 
-/// The attack in a process of its own, so that it finds nothing that an earlier one has left in memory, and can be ended
-/// with all that it has started.
+/// The attack in a process of its own, so that it finds nothing that an earlier one has left in
+/// memory, and can be ended with all that it has started.
 fn within_limit(attack: fn() -> Result<()>) -> Result<()> {
     let mut child = Child::fork(|| {
         // SAFETY: of this process alone.

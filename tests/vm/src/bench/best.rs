@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group `best`: every scenario on every CPU model, by every detection, with the lane's defaults: whether it
-//! is ever worse than nothing, and how far it is from the best choice (`sim::best`). On this machine, no guest;
-//! nothing here is a time of this machine.
+//! Group `best`: every scenario on every CPU model, by every detection, with the lane's defaults:
+//! whether it is ever worse than nothing, and how far it is from the best choice (`sim::best`). On
+//! this machine, no guest; nothing here is a time of this machine.
 //!
-//! Each figure comes for the loads and machines that constants were chosen on (`tuned`), and for those that
-//! were held out of every choice (`held_out`); `sim::best::HELD_OUT` and `machine::HELD_OUT_CPUS` name these.
+//! Each figure comes for the loads and machines that constants were chosen on (`tuned`), and for
+//! those that were held out of every choice (`held_out`); `sim::best::HELD_OUT` and
+//! `machine::HELD_OUT_CPUS` name these.
 
 use std::sync::Mutex;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `lane.ctl_answer_ms`: from connecting to the reply, while 20 monitors are connected. `lane.stop_ms`: from
-//! Ctrl-C to the end of the process, with the same monitors. The slowest of each counts.
+//! `lane.ctl_answer_ms`: from connecting to the reply, while 20 monitors are connected.
+//! `lane.stop_ms`: from Ctrl-C to the end of the process, with the same monitors. The slowest of
+//! each counts.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group `dvfs`: how fast timelines are replayed, how much of DIM comes out, how far power scores are
-//! from its Table 2, and overhead profiles from the truth. On this machine, no guest.
+//! Group `dvfs`: how fast timelines are replayed, how much of DIM comes out, how far power scores
+//! are from its Table 2, and overhead profiles from the truth. On this machine, no guest.
 //!
 //! The timeline is the built-in model of a web server, 1,148 periods and 459 changes of the clock
 //! per simulated second. CPU time counts, not wall time: what else runs on the machine does not. A
@@ -75,8 +75,8 @@ fn speeds(core: &Core, timeline: &Timeline, spec: Spec) -> Result<Vec<f64>> {
     Ok(speeds)
 }
 
-/// What comes out of DIM: the share of predicted rows, as the comparison counts them; and the worst difference of the
-/// power scores of processes that share cores.
+/// What comes out of DIM: the share of predicted rows, as the comparison counts them; and the worst
+/// difference of the power scores of processes that share cores.
 fn reproduced() -> Result<[Figure; 2]> {
     let result = papers::reproduce(vec![built_in("DIM")?], papers::SEED).context("one paper")?;
     let share = result.score.within_tolerance_pct.context("DIM has rows that predict")?;
@@ -90,9 +90,10 @@ fn reproduced() -> Result<[Figure; 2]> {
 
 /// Worst difference of a power score of Table 2's mixed processes, and how many there are.
 ///
-/// It is that of x265 beside swaptions, 0.195 to 0.210 with seeds 1 to 4 (`papers` has 1). Ours scores there as
-/// it does alone but for the longer way up from 0, since its pieces of scalar code are as long in both;
-/// published are 1.899 alone, 1.827 beside Apache and 1.679 there, and nothing that DIM says explains the last.
+/// It is that of x265 beside swaptions, 0.195 to 0.210 with seeds 1 to 4 (`papers` has 1). Ours
+/// scores there as it does alone but for the longer way up from 0, since its pieces of scalar code
+/// are as long in both; published are 1.899 alone, 1.827 beside Apache and 1.679 there, and nothing
+/// that DIM says explains the last.
 fn worst_score(result: &Reproduction) -> Result<(f64, u64)> {
     let mixed = |row: &&RowResult| row.published.id.starts_with("dim-t2-mixed-");
     let difference = |row: &RowResult| {
@@ -121,8 +122,9 @@ const PROFILED: [(&str, &str); 6] = [
     ("dim-x265-apache", "fair"),
 ];
 
-/// Difference of the avoidable part of the time at a reduced level from the simulator's own account, in
-/// percent of that; the worst load's counts. As many samples as `turbolane profile` takes.
+/// Difference of the avoidable part of the time at a reduced level from the simulator's own
+/// account, in percent of that; the worst load's counts. As many samples as `turbolane profile`
+/// takes.
 fn profiled() -> Result<Figure> {
     let errors = PROFILED.iter().map(|(name, policy)| profile_error_pct(name, policy));
     let errors = errors.collect::<Result<Vec<f64>>>()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! DIM's policies on a live kernel: what they win on a dim-silicon machine, whose clock software can raise, beside what
-//! the replays of `crates/dvfs` predict for the same periods.
+//! DIM's policies on a live kernel: what they win on a dim-silicon machine, whose clock software
+//! can raise, beside what the replays of `crates/dvfs` predict for the same periods.
 //!
 //! | load | what runs on one CPU |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | `delay` | the register holds levels for the break-even time | `Spec::Fixed` of it |
 //! | `switches` | the kernel module, by power scores at each context switch | `Spec::Switches` |
 //!
-//! A gain is throughput against the hardware's own timeout, %. Time is virtual, so one run is exact; what the replays
-//! leave out are system calls, switches and ticks of the kernel.
+//! A gain is throughput against the hardware's own timeout, %. Time is virtual, so one run is
+//! exact; what the replays leave out are system calls, switches and ticks of the kernel.
 
 use std::time::Duration;
 
@@ -146,7 +146,8 @@ fn code(level: u8, cycles: u64) -> Work {
     Work::Code { level, cycles, sensitive_frac: 1.0 }
 }
 
-/// Executes a timeline, an instruction for each cycle, with its marks as hints if there is a module to take them; ns.
+/// Executes a timeline, an instruction for each cycle, with its marks as hints if there is a module
+/// to take them; ns.
 fn play(timeline: &Timeline, hints: Option<&Dim>) -> Result<f64> {
     // Whatever ran before, the clock is up.
     std::thread::sleep(Duration::from_millis(3));

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group `probe`: `verify.prediction_error_pct`, the experiments of docs/experiments/wide-bursts.md and web-bursts.md
-//! in short: what it does to a program to turn AVX-512 off, predicted and measured. On this machine, no guest.
+//! Group `probe`: `verify.prediction_error_pct`, the experiments of docs/experiments/wide-bursts.md
+//! and web-bursts.md in short: what it does to a program to turn AVX-512 off, predicted and
+//! measured. On this machine, no guest.
 //!
-//! The programs compress a block and, in turn, multiply two matrices or encrypt. Their parts are timed alone, the CPU is
-//! probed for its clocks, and from both the simulator predicts the time of a request with the AVX2 form of the kernel
-//! beside that with AVX-512. Then `turbolane verify` measures it. The error is in points of that change; least and
-//! greatest are those against the ends of the measured interval of 95 %.
+//! The programs compress a block and, in turn, multiply two matrices or encrypt. Their parts are
+//! timed alone, the CPU is probed for its clocks, and from both the simulator predicts the time of
+//! a request with the AVX2 form of the kernel beside that with AVX-512. Then `turbolane verify`
+//! measures it. The error is in points of that change; least and greatest are those against the
+//! ends of the measured interval of 95 %.
 //!
-//! A program is left out, and said why, where it cannot be built (gcc, zlib1g-dev and its library); all are where the
-//! CPU has no AVX-512, or the probe cannot measure here.
+//! A program is left out, and said why, where it cannot be built (gcc, zlib1g-dev and its library);
+//! all are where the CPU has no AVX-512, or the probe cannot measure here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -224,7 +226,8 @@ fn predict(model: &CpuModel, parts: &Parts) -> Result<f64> {
     Ok(100.0 * (done_on / done_off - 1.0))
 }
 
-/// Requests done in the simulated time. Each part has the cycles that it takes alone, at its class's clock.
+/// Requests done in the simulated time. Each part has the cycles that it takes alone, at its
+/// class's clock.
 fn requests(platform: &Platform, class: InsnClass, scalar_us: f64, wide_us: f64) -> Result<f64> {
     let cycles = |class: InsnClass, us: f64| {
         let clock_khz = platform.clock_khz(platform.level_of(class, 1.0), 1);

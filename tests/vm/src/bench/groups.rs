@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `lane.cpu_weight_error_pct` and `lane.cpu_max_error_pct`: how far the CPU time that control groups get is from what
-//! is due to them, in percent of that, worst of the groups and cases. The kernel's own scheduler in the same guest is
-//! shown next to it. 4 CPUs, one of them wide, in virtual time: on a busy host the time in which the emulator does not run
-//! a CPU is charged to the task that has it, and light tasks have few slices that could even it out.
+//! `lane.cpu_weight_error_pct` and `lane.cpu_max_error_pct`: how far the CPU time that control
+//! groups get is from what is due to them, in percent of that, worst of the groups and cases. The
+//! kernel's own scheduler in the same guest is shown next to it. 4 CPUs, one of them wide, in
+//! virtual time: on a busy host the time in which the emulator does not run a CPU is charged to the
+//! task that has it, and light tasks have few slices that could even it out.
 
 use std::time::Duration;
 

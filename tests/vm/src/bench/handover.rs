@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group `probe`: what it costs a thread to have a section run on another CPU, there and back, by each way that
-//! user space has. On this machine, no guest; skipped with one CPU.
+//! Group `probe`: what it costs a thread to have a section run on another CPU, there and back, by
+//! each way that user space has. On this machine, no guest; skipped with one CPU.
 //!
-//! - `affinity.handover_ns`: an empty section handed to a helper (`locks::Server`, what `turbolane::delegate`
-//!   uses) on another CPU, while both threads look.
-//! - `affinity.handover_asleep_ns`: the same between threads that sleep: to a helper that nobody asked for a while,
-//!   and back from a section in which its caller has fallen asleep, without that section's own time. By this
-//!   `turbolane::delegate` computes its break-even time.
-//! - `affinity.futex_round_trip_ns`: two threads on two CPUs that wake each other by futexes and sleep at once.
-//! - `affinity.migration_round_trip_ns`: the thread moves itself by sched_setaffinity, and back: what a section
-//!   costs in affinity mode without delegation.
+//! - `affinity.handover_ns`: an empty section handed to a helper (`locks::Server`, what
+//!   `turbolane::delegate` uses) on another CPU, while both threads look.
+//! - `affinity.handover_asleep_ns`: the same between threads that sleep: to a helper that nobody
+//!   asked for a while, and back from a section in which its caller has fallen asleep, without that
+//!   section's own time. By this `turbolane::delegate` computes its break-even time.
+//! - `affinity.futex_round_trip_ns`: two threads on two CPUs that wake each other by futexes and
+//!   sleep at once.
+//! - `affinity.migration_round_trip_ns`: the thread moves itself by sched_setaffinity, and back:
+//!   what a section costs in affinity mode without delegation.
 //!
-//! A repetition takes a batch of each in turn, so that what else runs meets all alike, and counts its median;
-//! value, least and greatest are over the repetitions.
+//! A repetition takes a batch of each in turn, so that what else runs meets all alike, and counts
+//! its median; value, least and greatest are over the repetitions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -100,7 +101,8 @@ fn without(round_trip: impl Fn()) -> Duration {
     Duration::ZERO
 }
 
-/// The median time of a round trip without its section, ns, with something before each that does not count.
+/// The median time of a round trip without its section, ns, with something before each that does
+/// not count.
 fn batch(n: usize, before: impl Fn(), round_trip: impl Fn() -> Duration) -> f64 {
     let once = |_| {
         before();

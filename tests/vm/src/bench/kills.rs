@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `sound.kills_failed`: kill -9 of the loader at 1,000 moments of its start and life. A kill fails if the loader survives or
-//! the kernel's own scheduler is not back. If no new run starts or stops, there is no figure but an error.
+//! `sound.kills_failed`: kill -9 of the loader at 1,000 moments of its start and life. A kill fails
+//! if the loader survives or the kernel's own scheduler is not back. If no new run starts or stops,
+//! there is no figure but an error.
 
 use anyhow::Result;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the scheduler touches on a guest with 64 CPUs, counted by itself: an emulator's times say nothing about cache
-//! lines that move between CPUs.
+//! What the scheduler touches on a guest with 64 CPUs, counted by itself: an emulator's times say
+//! nothing about cache lines that move between CPUs.
 //!
 //! `lane.switch_atomics`: atomic operations on lines that several CPUs write, per task started.
 //! `lane.wide_enqueue_loop_cpus`: CPUs looked at per search for work that wide work can displace.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group `lib`: what a lock costs when nobody else wants it, and what two threads get through one with a short
-//! section; beside glibc's mutex and parking_lot's in the same run. On this machine, no guest.
+//! Group `lib`: what a lock costs when nobody else wants it, and what two threads get through one
+//! with a short section; beside glibc's mutex and parking_lot's in the same run. On this machine,
+//! no guest.
 //!
 //! A repetition takes one batch of each lock in turn, and a ratio is that of two batches of one
-//! repetition, so that what else runs on the machine hits both. A batch without contention is short (tens of
-//! microseconds), and the least of some batches is taken: interference only adds. The median over repetitions
-//! counts, and the worst lock of each kind stands for all.
+//! repetition, so that what else runs on the machine hits both. A batch without contention is short
+//! (tens of microseconds), and the least of some batches is taken: interference only adds. The
+//! median over repetitions counts, and the worst lock of each kind stands for all.
 
 use std::cell::UnsafeCell;
 use std::hint::black_box;
@@ -219,7 +220,8 @@ pub fn run() -> Result<()> {
             two($lock)?
         };
     }
-    // glibc's mutex uses no locked instruction while a process has one thread; who needs a lock has two
+    // glibc's mutex uses no locked instruction while a process has one thread; who needs a lock has
+    // two
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let second = std::thread::spawn(move || ended.recv());
     let alone = rows(N_ALONE, || Ok(each!(time).to_vec()))?;

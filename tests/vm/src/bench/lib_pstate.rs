@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `lib.restore_failures`: programs that change P-states and end by return, panic, abort or SIGKILL,
-//! 250 each; those after which a setting is not as it was count. On a folder that serves as a
-//! machine, and in a guest on a real cpufreq core. Nothing is retried; a setting that comes back
-//! more than 20 s after the end counts as not restored.
+//! `lib.restore_failures`: programs that change P-states and end by return, panic, abort or
+//! SIGKILL, 250 each; those after which a setting is not as it was count. On a folder that serves
+//! as a machine, and in a guest on a real cpufreq core. Nothing is retried; a setting that comes
+//! back more than 20 s after the end counts as not restored.
 
 use std::path::{Path, PathBuf};
 

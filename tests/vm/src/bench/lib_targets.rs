@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `lib.target_instructions`: guest instructions, of all CPUs, from a thread's wish for another speed to its return, with
-//! the scheduler's way: a store, a system call, the governor. In it is what the governor schedutil's own thread executes, since
-//! the test driver is one that cannot be switched from the scheduler. Baseline: the same wish by cpufreq's limits.
+//! `lib.target_instructions`: guest instructions, of all CPUs, from a thread's wish for another
+//! speed to its return, with the scheduler's way: a store, a system call, the governor. In it is
+//! what the governor schedutil's own thread executes, since the test driver is one that cannot be
+//! switched from the scheduler. Baseline: the same wish by cpufreq's limits.
 //! `lib.target_again_instructions`: a wish that stands already.
 
 use std::time::Duration;

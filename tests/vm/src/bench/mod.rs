@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The benchmarks. Groups `vm` and `trap`: each measures its claim beside its baseline in one
-//! guest. Group `sim`: the simulator's speed, and what it predicts. Groups `dvfs` and `scan`: the speed of
-//! replays and of the scanner. Group `probe`: what the frequency probe and the comparison of runs are worth, and what
-//! handing a section to another CPU costs. Group `lib`: the application library. Group `record`: what a recording costs.
-//! Group `silicon`: the dim-silicon machine itself. Group `best`: the lane's defaults beside every other choice.
+//! guest. Group `sim`: the simulator's speed, and what it predicts. Groups `dvfs` and `scan`: the
+//! speed of replays and of the scanner. Group `probe`: what the frequency probe and the comparison
+//! of runs are worth, and what handing a section to another CPU costs. Group `lib`: the application
+//! library. Group `record`: what a recording costs. Group `silicon`: the dim-silicon machine
+//! itself. Group `best`: the lane's defaults beside every other choice.
 
 mod attacks;
 mod best;

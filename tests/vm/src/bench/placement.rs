@@ -14,8 +14,9 @@ use crate::samples::{Phase, Samples};
 
 const SAMPLES: u64 = 20_000;
 const SETTLE: Duration = Duration::from_millis(500);
-/// Each load goes on until it has its samples, and all of them together until then. A guest beside others on a busy
-/// host is many times slower than one alone; one that has not got them by then hangs.
+/// Each load goes on until it has its samples, and all of them together until then. A guest beside
+/// others on a busy host is many times slower than one alone; one that has not got them by then
+/// hangs.
 const LIMIT: Duration = Duration::from_secs(3000);
 
 /// Samples of this phase, and how many of them on `wrong` CPUs, until there are enough.

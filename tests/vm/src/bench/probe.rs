@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group `probe`: what the frequency probe and the comparison of runs are worth. On this machine, no
-//! guest.
+//! Group `probe`: what the frequency probe and the comparison of runs are worth. On this machine,
+//! no guest.
 //!
-//! - `probe.meter_error_pct`: cycles of chains of known length, computed from the clock of meter slices
-//!   around them; over trials in which no gap fell into those slices.
-//! - `probe.repeatability`, `.relax_pct`: two full measurements of this CPU, one after the other: the largest
-//!   difference of a settled clock that both know, and of a relax time. Left out where fewer than two
-//!   rows are known in both, as on a machine that is never quiet.
-//! - `probe.detects_planted_effects`: simulated CPUs with known times behind the probe's trait, on a
-//!   shared machine with neighbours, interrupts and steal: the worst error of any parameter.
+//! - `probe.meter_error_pct`: cycles of chains of known length, computed from the clock of meter
+//!   slices around them; over trials in which no gap fell into those slices.
+//! - `probe.repeatability`, `.relax_pct`: two full measurements of this CPU, one after the other:
+//!   the largest difference of a settled clock that both know, and of a relax time. Left out where
+//!   fewer than two rows are known in both, as on a machine that is never quiet.
+//! - `probe.detects_planted_effects`: simulated CPUs with known times behind the probe's trait, on
+//!   a shared machine with neighbours, interrupts and steal: the worst error of any parameter.
 //! - `verify.false_positive_pct`: a synthetic program compared with itself.
 
 use std::time::{Duration, Instant};
@@ -32,7 +32,8 @@ const METER_BLOCKS: usize = 10;
 const LIVE: Duration = Duration::from_secs(120);
 /// Rounds on a simulated CPU: 60 repetitions of each cell.
 const ROUNDS: usize = 30;
-/// Throttle, halt and relax times that are planted, ns: Skylake-SP's (DIM 4), Intel's manual's, short ones.
+/// Throttle, halt and relax times that are planted, ns: Skylake-SP's (DIM 4), Intel's manual's,
+/// short ones.
 const PLANTED: [(u64, u64, u64); 3] =
     [(9_300, 10_000, 670_000), (20_000, 11_000, 2_000_000), (5_000, 8_000, 350_000)];
 /// Comparisons of a program with itself, and runs of each kind.

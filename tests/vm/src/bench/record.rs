@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `record.overhead_pct`: CPU time of a load that handles requests, beside the same load unrecorded, in turns;
-//! and `record.lost_events` while more than 200,000 events a second are recorded.
+//! `record.overhead_pct`: CPU time of a load that handles requests, beside the same load
+//! unrecorded, in turns; and `record.lost_events` while more than 200,000 events a second are
+//! recorded.
 //!
-//! The load of the first is a server of four threads and as many clients on sockets: each request is a message, 60 us of
-//! computation (what nginx takes for a small page, THESIS 5.1) and an answer. It handles batches of them; its CPU
-//! time is that of all its threads, and the median of some batches counts: a shared host disturbs some of
-//! them by ten times what is to be seen. Those that are recorded stand beside those before and behind, so that
-//! a host that slows down favours neither. The recorder's own CPU time is added, all of it.
+//! The load of the first is a server of four threads and as many clients on sockets: each request
+//! is a message, 60 us of computation (what nginx takes for a small page, THESIS 5.1) and an
+//! answer. It handles batches of them; its CPU time is that of all its threads, and the median of
+//! some batches counts: a shared host disturbs some of them by ten times what is to be seen. Those
+//! that are recorded stand beside those before and behind, so that a host that slows down favours
+//! neither. The recorder's own CPU time is added, all of it.
 //!
-//! Client and server of a connection are on one CPU: where the kernel puts them otherwise changes for seconds, and
-//! a request's CPU time with it, by more than is to be seen.
+//! Client and server of a connection are on one CPU: where the kernel puts them otherwise changes
+//! for seconds, and a request's CPU time with it, by more than is to be seen.
 //!
-//! Between batches the load rests for a moment. Without, the host's kernel (seen: a 6.18 for virtual machines) lets
-//! its own threads wait for a minute, and no BPF program can be loaded.
+//! Between batches the load rests for a moment. Without, the host's kernel (seen: a 6.18 for
+//! virtual machines) lets its own threads wait for a minute, and no BPF program can be loaded.
 //!
-//! The second is pairs of threads that do nothing but wake each other. The recorder has to share the CPUs with
-//! them, as on a machine that is full.
+//! The second is pairs of threads that do nothing but wake each other. The recorder has to share
+//! the CPUs with them, as on a machine that is full.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -70,7 +72,8 @@ fn ask(stream: &mut UnixStream) -> Result<()> {
     Ok(stream.read_exact(&mut MESSAGE.clone())?)
 }
 
-/// Starts pairs of threads, each on a CPU of its own as far as they go. The second answers what the first asks.
+/// Starts pairs of threads, each on a CPU of its own as far as they go. The second answers what the
+/// first asks.
 fn start(
     nr_pairs: usize,
     client: impl Fn(UnixStream) -> Result<()> + Clone + Send + 'static,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `lane.registration_us`: 200 processes start at once on four CPUs and each asks for its first slot, as the workers of
-//! a server do; from the first request to the last answer, per process. `lane.registration_cpu_us`: what that costs the
-//! scheduler's process.
+//! `lane.registration_us`: 200 processes start at once on four CPUs and each asks for its first
+//! slot, as the workers of a server do; from the first request to the last answer, per process.
+//! `lane.registration_cpu_us`: what that costs the scheduler's process.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,8 @@ use crate::measure::{Figure, publish};
 const PROCESSES: usize = 200;
 const ROUNDS: usize = 5;
 
-/// CPU time of a process so far: the 14th and 15th word of its stat, the 12th and 13th behind its name.
+/// CPU time of a process so far: the 14th and 15th word of its stat, the 12th and 13th behind its
+/// name.
 fn cpu_time(pid: i32) -> Result<Duration> {
     const TICKS_PER_S: u64 = 100;
     let stat = read(&format!("/proc/{pid}/stat"));

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group `scan`: the scanner's speed beside objdump's, its agreement with objdump, and how many wide
-//! instructions it can attribute to functions, before and after `strip`. On this machine, no guest.
+//! Group `scan`: the scanner's speed beside objdump's, its agreement with objdump, and how many
+//! wide instructions it can attribute to functions, before and after `strip`. On this machine, no
+//! guest.
 //!
-//! Speed is code per second of CPU time on one thread: what else runs on the machine does not count, as
-//! long as it leaves the caches and the sibling alone. objdump is measured in the same run, one pass per
-//! library, also in CPU time.
+//! Speed is code per second of CPU time on one thread: what else runs on the machine does not
+//! count, as long as it leaves the caches and the sibling alone. objdump is measured in the same
+//! run, one pass per library, also in CPU time.
 //!
-//! The libraries come from Debian's and Python's archives, by package name, as this machine reaches them,
-//! and stay in the cache. One that cannot be had is left out, and said so; without any the benchmark fails.
+//! The libraries come from Debian's and Python's archives, by package name, as this machine reaches
+//! them, and stay in the cache. One that cannot be had is left out, and said so; without any the
+//! benchmark fails.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group `sim`: the simulator's own speed, and how much the fuzzer checks. On this machine, no guest.
+//! Group `sim`: the simulator's own speed, and how much the fuzzer checks. On this machine, no
+//! guest.
 //!
 //! CPU time counts, not wall time: what else runs on the machine does not. A repetition is about a
 //! tenth of a second or more.
 //!
-//! The fuzzer runs for a minute, from seed 0; `TURBOLANE_FUZZ_S=SECONDS ./x bench sim` for as long as
-//! that says, and `TURBOLANE_FUZZ_SEED=N` from another seed, so that hours on several machines check
-//! different cases. A violation is printed with its seed, counted, and the run goes on.
+//! The fuzzer runs for a minute, from seed 0; `TURBOLANE_FUZZ_S=SECONDS ./x bench sim` for as long
+//! as that says, and `TURBOLANE_FUZZ_SEED=N` from another seed, so that hours on several machines
+//! check different cases. A violation is printed with its seed, counted, and the run goes on.
 
 use std::time::Instant;
 

@@ -21,8 +21,8 @@ const SEEDS: u64 = 3;
 const SIZED_NS: u64 = 4_000_000_000;
 
 /// How wide code is noticed: name, settings of `lane`. Hints are the scenarios' own sections, which
-/// contain the network's system calls where the papers' marks do; traps are what needs no change to a
-/// program.
+/// contain the network's system calls where the papers' marks do; traps are what needs no change to
+/// a program.
 const DETECTIONS: [(&str, &str); 2] =
     [("hint", ""), ("trap", ",detect=trap,remigrate=syscall-entry")];
 

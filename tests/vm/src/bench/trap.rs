@@ -26,8 +26,9 @@ const SAMPLES_LIMIT: Duration = Duration::from_secs(60);
 /// Longer than all periods of grace that are set here, and than a tick of 4 ms.
 const PAUSE: Duration = Duration::from_millis(6);
 
-/// Instructions of one wide instruction that is sure to trap: `stay` on the CPU, or not. On a busy host many rounds give
-/// nothing: the period of grace was not over yet, or the task was elsewhere. So it goes on until there are enough.
+/// Instructions of one wide instruction that is sure to trap: `stay` on the CPU, or not. On a busy
+/// host many rounds give nothing: the period of grace was not over yet, or the task was elsewhere.
+/// So it goes on until there are enough.
 fn traps(trap: &Trap, start_cpu: usize, stays: bool) -> Result<Vec<f64>> {
     let tid = std::process::id() as i32;
     let (mut counts, mut no_trap, mut elsewhere, mut rounds) = (Vec::new(), 0, 0, 0_usize);
@@ -67,11 +68,12 @@ fn traps(trap: &Trap, start_cpu: usize, stays: bool) -> Result<Vec<f64>> {
 /// `trap.stay_instructions`: the task is pinned, the scheduler is told, and leaves it here.
 /// `trap.migrate_instructions`: from a scalar CPU to the next instruction on the wide one.
 ///
-/// Where the latter go (one typical passage of 11,324, by a plugin of QEMU): 890 for the trap, what is decided and
-/// the policy's note of it; 970 for the policy's kick of its own CPU, which sched_ext passes on by an interrupt;
-/// 3,800 for the kernel's choice of what runs next there, the policy's placing included; 1,900 until the task
-/// is moved and the wide CPU told, for which sched_ext takes a second interrupt; 2,600 on the wide CPU from its idle
-/// loop to the program. The remaining 1,100 are the scalar CPU's way to its idle loop, at the same time as the latter.
+/// Where the latter go (one typical passage of 11,324, by a plugin of QEMU): 890 for the trap, what
+/// is decided and the policy's note of it; 970 for the policy's kick of its own CPU, which
+/// sched_ext passes on by an interrupt; 3,800 for the kernel's choice of what runs next there, the
+/// policy's placing included; 1,900 until the task is moved and the wide CPU told, for which
+/// sched_ext takes a second interrupt; 2,600 on the wide CPU from its idle loop to the program. The
+/// remaining 1,100 are the scalar CPU's way to its idle loop, at the same time as the latter.
 pub fn paths() -> Result<()> {
     let trap = Trap::on(&[0, 1, 2], "mode=steer hold_ns=1000000 exec_grace_ns=0")?;
     set_affinity(0, &[0])?;
@@ -221,8 +223,9 @@ pub fn stress() -> Result<()> {
     publish("trap-stress", &[Figure::count("trap.stress_errors", 0, traps)])
 }
 
-/// `trap.foreign_contexts_wrong`: contexts, saved and restored by the program itself from code in files, in anonymous
-/// memory, in memfds, in deleted files and in memory that was written before, that got wrong registers back, of `n`.
+/// `trap.foreign_contexts_wrong`: contexts, saved and restored by the program itself from code in
+/// files, in anonymous memory, in memfds, in deleted files and in memory that was written before,
+/// that got wrong registers back, of `n`.
 pub fn foreign_contexts() -> Result<()> {
     const EACH: u64 = 600;
     let settings = "mode=count grace_ns=10000 exec_grace_ns=0 withhold_unread=0";
@@ -267,8 +270,8 @@ pub fn dynamic() -> Result<()> {
 const STRINGS: &str =
     r#"while (1) { my $s = "light" x 2000; $n += index($s, "wide"); $s =~ tr/a-z/A-Z/; }"#;
 
-/// `trap.known_light_traps_per_s`: a program that uses light code all the time, after its files have been scanned;
-/// the baseline is the same program before.
+/// `trap.known_light_traps_per_s`: a program that uses light code all the time, after its files
+/// have been scanned; the baseline is the same program before.
 pub fn known_light() -> Result<()> {
     let trap = Trap::on(&(0..nr_cpus()).collect::<Vec<_>>(), "mode=grace")?;
     let mut program = Command::new("perl").args(["-e", STRINGS]).spawn()?;

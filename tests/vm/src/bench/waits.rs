@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `lane.longest_wait_ms`: 1,000 busy tasks of all weights on four CPUs for ten minutes, bound and free, wide and not.
-//! `lane.llc_imbalance`: CPU time of the luckiest over that of the unluckiest of equal tasks on two caches.
+//! `lane.longest_wait_ms`: 1,000 busy tasks of all weights on four CPUs for ten minutes, bound and
+//! free, wide and not. `lane.llc_imbalance`: CPU time of the luckiest over that of the unluckiest
+//! of equal tasks on two caches.
 
 use std::time::{Duration, Instant};
 
@@ -21,11 +22,12 @@ const KERNEL_TIME: Duration = Duration::from_secs(60);
 /// Whether the kernel reports grace periods of RCU that take longer than 21 s.
 const RCU_SUPPRESS: &str = "/sys/module/rcupdate/parameters/rcu_cpu_stall_suppress";
 
-/// The longest wait of any task; fails if the kernel's watchdog ends the scheduler, or RCU stalls under it.
+/// The longest wait of any task; fails if the kernel's watchdog ends the scheduler, or RCU stalls
+/// under it.
 ///
-/// Under the kernel's own scheduler RCU does stall: a hog of nice 19 among 250 per CPU of up to nice -20 is due a slice
-/// every few minutes, and whatever it was preempted in the middle of, the grace period waits for it. That is no
-/// finding here, so it is not reported for so long.
+/// Under the kernel's own scheduler RCU does stall: a hog of nice 19 among 250 per CPU of up to
+/// nice -20 is due a slice every few minutes, and whatever it was preempted in the middle of, the
+/// grace period waits for it. That is no finding here, so it is not reported for so long.
 pub fn longest() -> Result<()> {
     std::fs::write(RCU_SUPPRESS, "1").context(RCU_SUPPRESS)?;
     let kernel_ms = longest_ms(KERNEL_TIME)?;

@@ -7,8 +7,8 @@
 //! | `lane.hackbench_s` | `perf bench sched messaging`: 8 groups of 20 processes on sockets |
 //! | `lane.remote_wakeups_pct` | two sockets of three CPUs, two tasks on each that sleep and work by turns: wakeups that end on the other socket's cache although the own one has an idle CPU |
 //!
-//! The kernel's scheduler and scx_layered are measured in the same guest. Rounds alternate, because the emulator's own
-//! speed changes with what else the host does.
+//! The kernel's scheduler and scx_layered are measured in the same guest. Rounds alternate, because
+//! the emulator's own speed changes with what else the host does.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -198,7 +198,8 @@ pub fn run() -> Result<()> {
     publish("wakeups", &figures)
 }
 
-/// Share of wakeups that end on another cache, %: two tasks on three CPUs always leave one of them idle.
+/// Share of wakeups that end on another cache, %: two tasks on three CPUs always leave one of them
+/// idle.
 fn remote_pct() -> Result<f64> {
     let notes = Notes::new()?;
     let cache = |cpu: usize| cpu / 3;

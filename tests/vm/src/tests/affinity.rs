@@ -96,9 +96,9 @@ pub fn nobody_starves() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// On a CPU that scalar and default tasks share, a scalar task that uses its slices is not kept waiting by
-/// two that run for a moment at a time, though they are the heads of its queue again and again.
-/// In the time of the guest's instructions, which a busy host does not stretch.
+/// On a CPU that scalar and default tasks share, a scalar task that uses its slices is not kept
+/// waiting by two that run for a moment at a time, though they are the heads of its queue again and
+/// again. In the time of the guest's instructions, which a busy host does not stretch.
 pub fn short_runs_starve_nobody() -> Result<()> {
     const BOUND: Duration = Duration::from_secs(1);
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
@@ -139,8 +139,8 @@ pub fn short_runs_starve_nobody() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// Work for several slices of CPU time, so that it has used some up; store the longest time that it was
-/// not running.
+/// Work for several slices of CPU time, so that it has used some up; store the longest time that it
+/// was not running.
 fn longest_gap(longest: &AtomicU64) {
     const CPU_TIME: Duration = Duration::from_millis(60);
     let until = thread_time() + CPU_TIME;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The control socket of a real run: monitors that stay connected, a local user who attacks it, and a stop
-//! that waits for none of them.
+//! The control socket of a real run: monitors that stay connected, a local user who attacks it, and
+//! a stop that waits for none of them.
 
 use std::io::{BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
@@ -42,8 +42,8 @@ impl Monitor {
     }
 }
 
-/// Twenty monitors stay connected, some clients stop in the middle; `ctl` is answered, the monitors are when
-/// they ask again, and the stop comes.
+/// Twenty monitors stay connected, some clients stop in the middle; `ctl` is answered, the monitors
+/// are when they ask again, and the stop comes.
 pub fn many_clients() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
     let monitors = (0..20).map(|_| Monitor::connect()).collect::<Result<Vec<_>>>()?;
@@ -76,7 +76,8 @@ pub fn many_clients() -> Result<()> {
     Ok(())
 }
 
-/// What the user `nobody` can do to the sockets and files of a run: nothing, be it often or all at once.
+/// What the user `nobody` can do to the sockets and files of a run: nothing, be it often or all at
+/// once.
 pub fn a_local_user_fails() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
     let mut attacker = Child::fork(|| {
@@ -94,7 +95,8 @@ pub fn a_local_user_fails() -> Result<()> {
     turbolane(&["ctl", "status"])?;
     let end = lane.stop()?;
     ensure!(end.code == 0, "Ctrl-C gave {end:?}");
-    // The lock that the run held is root's alone: otherwise whoever can open it can hold it, and no run starts.
+    // The lock that the run held is root's alone: otherwise whoever can open it can hold it, and no
+    // run starts.
     let mut squatter = Child::fork(|| {
         // SAFETY: changes the rights of this child alone, and ends it.
         unsafe {

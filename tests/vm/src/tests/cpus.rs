@@ -80,8 +80,8 @@ pub fn stands_by_without_levels() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// One of Intel's, of which nothing is known, is tried: sections between scalar code get CPUs of their own. When
-/// they have ended there is nothing to win, and the CPUs are given back.
+/// One of Intel's, of which nothing is known, is tried: sections between scalar code get CPUs of
+/// their own. When they have ended there is nothing to win, and the CPUs are given back.
 pub fn keeps_apart_with_levels() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "auto"])?;
     let roles = [(Role::ScalarHog, 1), (Role::Mixed(Source::Hint, Ending::Explicit), 3)];

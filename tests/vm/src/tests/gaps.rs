@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--remigrate gap`: a task stays on its wide CPU where its next section begins soon, leaves by itself where none does,
-//! and leaves at once when it has learned that. `--remigrate last-syscall`: it leaves in the system call after which its
-//! section ends, and in no other.
+//! `--remigrate gap`: a task stays on its wide CPU where its next section begins soon, leaves by
+//! itself where none does, and leaves at once when it has learned that. `--remigrate last-syscall`:
+//! it leaves in the system call after which its section ends, and in no other.
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ pub fn stays_and_leaves_without_sessions() -> Result<()> {
     stays_and_leaves_by(&["--fault", "no-sessions"])
 }
 
-/// Two tasks without an end want the wide CPUs all the time: who leaves has a reason to. The break-even time is long, for
-/// an emulated machine is slow.
+/// Two tasks without an end want the wide CPUs all the time: who leaves has a reason to. The
+/// break-even time is long, for an emulated machine is slow.
 fn stays_and_leaves_by(more: &[&str]) -> Result<()> {
     let mark = probe_site::mark();
     let args = ["--mode", "scx", "--wide-cpus", "2-3", "--mark", &mark, "--rest-below", "2ms"];
@@ -115,8 +115,9 @@ fn leaves(section: fn()) -> i32 {
     if stayed(section, LONG, until_it_left) < LONG / 2 { 0 } else { 38 }
 }
 
-/// Two tasks without an end want the wide CPUs all the time, so a task that may leave has a reason to. A tail is short
-/// below an eighth of `--rest-below`, which is long, for an emulated machine is slow.
+/// Two tasks without an end want the wide CPUs all the time, so a task that may leave has a reason
+/// to. A tail is short below an eighth of `--rest-below`, which is long, for an emulated machine is
+/// slow.
 pub fn leaves_in_last_syscalls() -> Result<()> {
     let mark = probe_site::mark();
     let args = ["--mode", "scx", "--wide-cpus", "2-3", "--mark", &mark, "--rest-below", "8ms"];
@@ -142,7 +143,8 @@ pub fn leaves_in_last_syscalls() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// After how many of so many system calls the task is on a scalar CPU, in sections with so much wide code around them.
+/// After how many of so many system calls the task is on a scalar CPU, in sections with so much
+/// wide code around them.
 fn left(section: fn(&dyn Fn()), before: Duration, after: Duration) -> u32 {
     let has_left = std::cell::Cell::new(0);
     for _ in 0..SECTIONS {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Control groups under the lane: shares by `cpu.weight`, limits by `cpu.max`, and what changes while they run.
+//! Control groups under the lane: shares by `cpu.weight`, limits by `cpu.max`, and what changes
+//! while they run.
 
 use std::fs;
 use std::path::Path;
@@ -40,7 +41,8 @@ fn ensure_limit(what: &str, group: &Group, due: f64) -> Result<()> {
     Ok(())
 }
 
-/// Very different weights: six tasks of each group, on four CPUs. The light group gets its part too.
+/// Very different weights: six tasks of each group, on four CPUs. The light group gets its part
+/// too.
 pub fn far_weights() -> Result<()> {
     let lane = lane()?;
     let heavy = Group::top("heavy")?.weight(1000)?.hogs(6)?;
@@ -52,7 +54,8 @@ pub fn far_weights() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// Shares follow the weights of groups, whatever number of tasks is in each, and of groups in groups.
+/// Shares follow the weights of groups, whatever number of tasks is in each, and of groups in
+/// groups.
 pub fn weights() -> Result<()> {
     let lane = lane()?;
     {
@@ -75,7 +78,8 @@ pub fn weights() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// Limits of a group hold for all its tasks together, above one CPU too, and go when they are lifted.
+/// Limits of a group hold for all its tasks together, above one CPU too, and go when they are
+/// lifted.
 pub fn limits() -> Result<()> {
     let lane = lane()?;
     for (percent, tasks) in [(10, 1), (50, 4), (150, 6)] {
@@ -118,8 +122,8 @@ pub fn wide_tasks() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// 200 tasks on a thousandth of a CPU for two minutes: each waits for much longer than the kernel's watchdog allows,
-/// and the scheduler stays. Killed tasks end although their group is out.
+/// 200 tasks on a thousandth of a CPU for two minutes: each waits for much longer than the kernel's
+/// watchdog allows, and the scheduler stays. Killed tasks end although their group is out.
 pub fn many_held_tasks() -> Result<()> {
     let lane = lane()?;
     let group = Group::top("held")?;
@@ -139,8 +143,8 @@ pub fn many_held_tasks() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// An unprivileged user in a subtree of its own makes, changes, limits, fills and removes groups as fast as it can,
-/// with busy tasks in them; so does the administrator outside of it.
+/// An unprivileged user in a subtree of its own makes, changes, limits, fills and removes groups as
+/// fast as it can, with busy tasks in them; so does the administrator outside of it.
 pub fn delegated_storm() -> Result<()> {
     let lane = lane()?;
     let user = Group::top("user")?;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A local user without rights against the hints of everybody else: what `nobody` can do with the descriptors it is given, with the
-//! socket, and with its own threads. The machine goes on, others are served, and nobody's mask changes.
+//! A local user without rights against the hints of everybody else: what `nobody` can do with the
+//! descriptors it is given, with the socket, and with its own threads. The machine goes on, others
+//! are served, and nobody's mask changes.
 //!
-//! The attacker speaks the protocol by hand, and treats every descriptor alike: it maps what can be mapped, reads all of
-//! it, and writes wherever it may.
+//! The attacker speaks the protocol by hand, and treats every descriptor alike: it maps what can be
+//! mapped, reads all of it, and writes wherever it may.
 
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -123,7 +124,8 @@ fn hear(socket: &OwnedFd) -> Option<(Reply, Vec<OwnedFd>)> {
     let mut message = Message::default();
     let mut control = [0u64; 16];
     let mut fds = Vec::new();
-    // SAFETY: the header points to local buffers of the given sizes; descriptors that come are new and ours.
+    // SAFETY: the header points to local buffers of the given sizes; descriptors that come are new
+    // and ours.
     let bytes = unsafe {
         let mut part =
             libc::iovec { iov_base: message.as_mut_ptr().cast(), iov_len: MESSAGE_BYTES };
@@ -203,7 +205,8 @@ fn claim_affinity_mode(memory: &mut [u8]) {
     }
 }
 
-/// Everything that may be written is, first with a lie, later with rubbish. Exits 1 if nothing could be mapped, so that the attack was none.
+/// Everything that may be written is, first with a lie, later with rubbish. Exits 1 if nothing
+/// could be mapped, so that the attack was none.
 fn scribble(hold: &'static Board) {
     let Some((_, fds)) = register() else { exit(2) };
     let mut pages: Vec<_> = fds.iter().filter_map(|fd| map(fd, READ_WRITE)).collect();
@@ -238,7 +241,8 @@ fn spy(tid: u32) {
     exit(if is_published { 0 } else { 3 });
 }
 
-/// Fresh processes of several users, one after the other, ask for a slot each; says how many got none.
+/// Fresh processes of several users, one after the other, ask for a slot each; says how many got
+/// none.
 fn refused(nr: u32) -> Result<u32> {
     let mut refused = 0;
     for i in 0..nr {
@@ -281,8 +285,8 @@ fn start(mode: &str) -> Result<Lane> {
     Ok(lane)
 }
 
-/// `nobody` writes all that it may write, in both modes: root's thread keeps its mask, its scheduler and its CPUs, and those who
-/// come later are served.
+/// `nobody` writes all that it may write, in both modes: root's thread keeps its mask, its
+/// scheduler and its CPUs, and those who come later are served.
 pub fn scribblers() -> Result<()> {
     for (mode, status) in
         [("scx", turbolane::Status::Scx), ("affinity", turbolane::Status::Affinity)]
@@ -342,8 +346,9 @@ pub fn spies() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// A process of thousands of idle threads asks for threads that it does not have, from several of them at a time, each time
-/// a search; and asks for slots for all that it has. Others are served all the while, in both modes.
+/// A process of thousands of idle threads asks for threads that it does not have, from several of
+/// them at a time, each time a search; and asks for slots for all that it has. Others are served
+/// all the while, in both modes.
 pub fn many_threads() -> Result<()> {
     for mode in ["scx", "affinity"] {
         let lane = start(mode)?;
@@ -398,8 +403,9 @@ fn crowd(board: &'static Board) {
     }
 }
 
-/// Silent, slow and talkative connections, more than the daemon has places and descriptors for; bombs of children that hint
-/// and end; masks that change below open sections. Others are served meanwhile, root's thread among them.
+/// Silent, slow and talkative connections, more than the daemon has places and descriptors for;
+/// bombs of children that hint and end; masks that change below open sections. Others are served
+/// meanwhile, root's thread among them.
 pub fn floods() -> Result<()> {
     let lane = start("scx")?;
     let board = new_board()?;

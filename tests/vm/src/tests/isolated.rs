@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A machine that booted with `isolcpus=`: the kernel takes no scheduler there, and everything says so before
-//! it tries.
+//! A machine that booted with `isolcpus=`: the kernel takes no scheduler there, and everything says
+//! so before it tries.
 
 use std::process::{Command, Output, Stdio};
 
@@ -14,7 +14,8 @@ fn output(args: &[&str]) -> Result<Output> {
     Ok(Command::new(TURBOLANE).args(args).stdin(Stdio::null()).output()?)
 }
 
-/// `doctor`, `run --check` and `run` refuse mode scx with the same reason, and mode auto falls back.
+/// `doctor`, `run --check` and `run` refuse mode scx with the same reason, and mode auto falls
+/// back.
 pub fn isolated_cpus() -> Result<()> {
     let doctor = output(&["doctor", "--json"])?;
     ensure!(doctor.status.code() == Some(1), "doctor: {doctor:?}");

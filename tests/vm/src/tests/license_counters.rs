@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Licence counters through the kernel's own perf, on the test PMU (kmod/test/turbolane_pmu.c), whose times are
-//! known to the nanosecond: what a level has counted is compared with what it must have.
+//! Licence counters through the kernel's own perf, on the test PMU (kmod/test/turbolane_pmu.c),
+//! whose times are known to the nanosecond: what a level has counted is compared with what it must
+//! have.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,8 @@ fn cycles(time: Duration) -> u64 {
     time.as_nanos() as u64 * CYCLES_PER_NS
 }
 
-/// Cycles at each level of [`CPU`] during `work`, which this thread does there, and how long that took at most.
+/// Cycles at each level of [`CPU`] during `work`, which this thread does there, and how long that
+/// took at most.
 fn during(work: impl FnOnce() -> Result<()>) -> Result<(LevelCycles, Duration)> {
     set_affinity(0, &[CPU as usize])?;
     let mut counters = counters()?;
@@ -37,7 +39,8 @@ fn during(work: impl FnOnce() -> Result<()>) -> Result<(LevelCycles, Duration)> 
     Ok((grown, start.elapsed()))
 }
 
-/// Levels follow requests, hold, relax; who is idle counts nothing; tasks count their own; `top` shows it.
+/// Levels follow requests, hold, relax; who is idle counts nothing; tasks count their own; `top`
+/// shows it.
 pub fn everything() -> Result<()> {
     no_pmu_fails()?;
     let pmu = FakePmu::skylake()?;
@@ -64,7 +67,8 @@ fn no_pmu_fails() -> Result<()> {
     Ok(())
 }
 
-/// One instruction of a level: the level is granted later and held as long as it is held, to the cycle.
+/// One instruction of a level: the level is granted later and held as long as it is held, to the
+/// cycle.
 fn one_request(pmu: &FakePmu) -> Result<()> {
     let unit = Unit::open()?;
     for level in [1, 2] {
@@ -83,8 +87,8 @@ fn one_request(pmu: &FakePmu) -> Result<()> {
     Ok(())
 }
 
-/// Instructions all the time keep their level from the first grant to a relax time behind the last; lower ones
-/// behind higher ones do not keep the higher level.
+/// Instructions all the time keep their level from the first grant to a relax time behind the last;
+/// lower ones behind higher ones do not keep the higher level.
 fn several_requests(pmu: &FakePmu) -> Result<()> {
     let unit = Unit::open()?;
     let (grown, took) = during(|| {
@@ -112,7 +116,8 @@ fn nothing_is_asked_for(pmu: &FakePmu) -> Result<()> {
     Ok(())
 }
 
-/// What the CPU's PMU does not have is refused, not counted as zero; so is a level that there is not.
+/// What the CPU's PMU does not have is refused, not counted as zero; so is a level that there is
+/// not.
 fn refusals_fail() -> Result<()> {
     let errno = |event: Event| {
         let opened = perf::open(&event, Whose::Cpu(CPU), None);
@@ -184,7 +189,8 @@ fn threads_count_their_own() -> Result<()> {
 /// Whoever measures the clock by chains of instructions is shown the counter's beside it.
 fn the_probe_finds_a_witness() -> Result<()> {
     set_affinity(0, &[CPU as usize])?;
-    // -icount: the counter goes on by the nanosecond. What the chains are taken for is of no matter here.
+    // -icount: the counter goes on by the nanosecond. What the chains are taken for is of no matter
+    // here.
     let calibration =
         Calibration { tsc_khz: 1e6, overhead_ticks: 0.0, cycles_per_ns: 1.0, chains: vec![] };
     let witness = probe::witness::perf_cycles(&calibration);

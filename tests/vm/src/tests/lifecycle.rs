@@ -86,8 +86,9 @@ pub struct Kills {
     pub while_enabled: u32,
 }
 
-/// kill -9 at moments spread over a run's start and life, by a fixed seed, while `more` says so of the kills so far.
-/// After each the kernel's own scheduler has to be back; after the last a run starts and stops as if nothing had been.
+/// kill -9 at moments spread over a run's start and life, by a fixed seed, while `more` says so of
+/// the kills so far. After each the kernel's own scheduler has to be back; after the last a run
+/// starts and stops as if nothing had been.
 pub fn kill_at_any_moment(mut more: impl FnMut(u32) -> bool) -> Result<Kills> {
     const SEED: u64 = 0x7475_7262_6f31_3900;
     let lane_arguments = ["--mode", "scx", "--wide-cpus", "2-3"];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a process may not use all of the machine: a quota of CPU time by cgroup v2, as containers have.
+//! Where a process may not use all of the machine: a quota of CPU time by cgroup v2, as containers
+//! have.
 
 use std::fs;
 use std::process::Command;
@@ -10,8 +11,8 @@ use report::verify::VerifyReport;
 
 use crate::guest::control_groups;
 
-/// Half a CPU, as a quota of the group above the process's own: told by doctor there and nowhere else, and
-/// comparisons go on.
+/// Half a CPU, as a quota of the group above the process's own: told by doctor there and nowhere
+/// else, and comparisons go on.
 pub fn quota() -> Result<()> {
     let top = control_groups()?;
     let outer = top.join("pod");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Marks that ignore calls with a small argument: an ignored call makes no task wide, and its return ends
-//! no section, however calls are nested. And what a task does at the end of its section.
+//! Marks that ignore calls with a small argument: an ignored call makes no task wide, and its
+//! return ends no section, however calls are nested. And what a task does at the end of its
+//! section.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use crate::load;
 use crate::probe_site::{self, marked_with};
 use crate::tests::placement::{wait_until, wide_hog};
 
-/// The mark's least argument; one that counts; and two that do not, the second with rubbish above its int.
+/// The mark's least argument; one that counts; and two that do not, the second with rubbish above
+/// its int.
 const LEAST: u64 = 1024;
 const LONG: u64 = 4096;
 const SHORT: u64 = 5;
@@ -150,8 +152,8 @@ pub fn recorded() -> Result<()> {
 /// Sections of the task in [`guests_stay`].
 const SECTIONS: u32 = 200;
 
-/// Where scalar work keeps all CPUs busy and nothing else is wide, a task goes on on the wide CPU when its section is
-/// over, and has nowhere to go for the next one.
+/// Where scalar work keeps all CPUs busy and nothing else is wide, a task goes on on the wide CPU
+/// when its section is over, and has nowhere to go for the next one.
 pub fn guests_stay() -> Result<()> {
     let mark = probe_site::mark();
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "cpu:3", "--mark", &mark])?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Licence levels by Debian's own `perf`, imported by `turbolane record --perf-script`: the test PMU counts, a load
-//! says when it executes which level's instructions, and the import must agree.
+//! Licence levels by Debian's own `perf`, imported by `turbolane record --perf-script`: the test
+//! PMU counts, a load says when it executes which level's instructions, and the import must agree.
 //!
-//! The PMU cannot sample. So its counters are members of a group, read whenever a clock of perf, which leads the
-//! group, takes a sample: it works for any PMU.
+//! The PMU cannot sample. So its counters are members of a group, read whenever a clock of perf,
+//! which leads the group, takes a sample: it works for any PMU.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -19,8 +19,8 @@ const PERIOD: Duration = Duration::from_millis(3);
 /// A sample is taken when the clock is due and its CPU has its turn, up to a tick later.
 const RESOLUTION: Duration = PERIOD.saturating_add(Duration::from_millis(4));
 
-/// The clock, and the counters of levels 0, 1 and 2. By number: with perf's names for them come periods, and a
-/// member that has one is asked to sample.
+/// The clock, and the counters of levels 0, 1 and 2. By number: with perf's names for them come
+/// periods, and a member that has one is asked to sample.
 const GROUP: &str = "{cpu-clock,r728,r1828,r2028}:S";
 
 /// What perf has sampled is what the load did.

@@ -105,9 +105,9 @@ fn cpu_of(pid: i32) -> Result<u32> {
     Ok(behind.split_whitespace().nth(36).context("no CPU in its stat")?.parse()?)
 }
 
-/// With tiers on four CPUs, three of them wide: where all wide work is of one level, no CPU is lost to
-/// another. Two tasks of each level have a CPU of its class per level, on which a level runs or above;
-/// and when two levels have ended, the third has all three CPUs again.
+/// With tiers on four CPUs, three of them wide: where all wide work is of one level, no CPU is lost
+/// to another. Two tasks of each level have a CPU of its class per level, on which a level runs or
+/// above; and when two levels have ended, the third has all three CPUs again.
 pub fn tiers() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "3", "--tiers"])?;
     let hog = |level: u32| {
@@ -144,9 +144,9 @@ pub fn tiers() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// A scalar phase that is announced to be short is spent on the wide CPUs; before a long one, and after one that lasts
-/// longer than announced, the task leaves them. Two tasks without an end want the wide CPUs all the time, so that
-/// scalar code has no place there.
+/// A scalar phase that is announced to be short is spent on the wide CPUs; before a long one, and
+/// after one that lasts longer than announced, the task leaves them. Two tasks without an end want
+/// the wide CPUs all the time, so that scalar code has no place there.
 pub fn rests() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3", "--rest-below", "1s"])?;
     let _hogs = (0..2).map(|_| wide_hog()).collect::<Result<Vec<_>>>()?;

@@ -7,7 +7,8 @@ use anyhow::{Result, ensure};
 
 use crate::lane::{Lane, stat, stats};
 
-/// OpenSSL's benchmark of a cipher, with libturbolane_openssl.so and these hints; the statistics behind it.
+/// OpenSSL's benchmark of a cipher, with libturbolane_openssl.so and these hints; the statistics
+/// behind it.
 fn speed(bytes: &str, hints: Option<&str>) -> Result<serde_json::Value> {
     let mut openssl = Command::new("openssl");
     openssl.args(["speed", "-seconds", "1", "-bytes", bytes, "-evp", "chacha20"]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane profile --pid` on the test PMU: what it says of loads whose need is known, and that no process stays
-//! stopped, however the profiler ends.
+//! `turbolane profile --pid` on the test PMU: what it says of loads whose need is known, and that
+//! no process stays stopped, however the profiler ends.
 
 use std::fs;
 use std::process::{Child as Process, Command, Stdio};
@@ -16,13 +16,13 @@ use crate::lane::TURBOLANE;
 
 const CPU: usize = 2;
 
-/// Long beside the turns that CPUs take in an emulator, which executes one at a time: to read another CPU's counters
-/// takes one, in which the load goes on.
+/// Long beside the turns that CPUs take in an emulator, which executes one at a time: to read
+/// another CPU's counters takes one, in which the load goes on.
 const RELAX: Duration = Duration::from_millis(50);
 const GRANT: Duration = Duration::from_micros(500);
 
-/// The CPU's file, with this PMU's times: a level is granted after half of throttle and halt together, so that
-/// waking up has its time.
+/// The CPU's file, with this PMU's times: a level is granted after half of throttle and halt
+/// together, so that waking up has its time.
 fn machine_file() -> Result<String> {
     let text = include_str!("../../../../data/cpus/xeon-gold-6130.toml");
     let mut changed = text.to_string();
@@ -53,8 +53,8 @@ fn scalar() -> Result<()> {
     Ok(())
 }
 
-/// Executes an instruction of level 2 all the time; once; for as long as a level is held; never. Then scalar code
-/// follows for three times as long, and so on.
+/// Executes an instruction of level 2 all the time; once; for as long as a level is held; never.
+/// Then scalar code follows for three times as long, and so on.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Steady,
@@ -132,7 +132,8 @@ fn no_pmu_fails(machine: &str) -> Result<()> {
     fails(command(load.pid, machine, 10), 77, "the kernel has no counters here")
 }
 
-/// Nobody, the first process, the kernel's threads, one that is stopped; no rights; samples too close.
+/// Nobody, the first process, the kernel's threads, one that is stopped; no rights; samples too
+/// close.
 fn bad_input_fails(machine: &str) -> Result<()> {
     fails(command(4_194_000, machine, 10), 2, "there is no such process")?;
     fails(command(1, machine, 10), 2, "the first process cannot be stopped")?;
@@ -185,8 +186,8 @@ fn number(report: &Value, key: &str) -> Result<f64> {
     report[key].as_f64().with_context(|| format!("no {key} in {report}"))
 }
 
-/// Who needs its level all the time, who hardly ever does, who does for half of the time that it has it, and who
-/// has none. The bounds are wide: some samples, and a moment to wake up.
+/// Who needs its level all the time, who hardly ever does, who does for half of the time that it
+/// has it, and who has none. The bounds are wide: some samples, and a moment to wake up.
 fn needs_are_told(machine: &str) -> Result<()> {
     let steady = profile(Kind::Steady, machine, 30)?;
     ensure!(number(&steady, "reduced_pct")? > 90.0, "{steady}");
@@ -195,8 +196,9 @@ fn needs_are_told(machine: &str) -> Result<()> {
     // The level is held for 50 of 150 ms.
     ensure!((10.0..60.0).contains(&number(&sparse, "reduced_pct")?), "{sparse}");
     ensure!(number(&sparse, "avoidable_pct")? > 70.0, "{sparse}");
-    // With long turns the load goes on for milliseconds after its level was read, until it stops, and a burst may
-    // end meanwhile: 54 to 80 % avoidable in nine profiles, and 44 to 60 % with short turns.
+    // With long turns the load goes on for milliseconds after its level was read, until it stops,
+    // and a burst may end meanwhile: 54 to 80 % avoidable in nine profiles, and 44 to 60 % with
+    // short turns.
     let turns = Turns::begin()?;
     let bursts = profile(Kind::Bursts, machine, 80)?;
     drop(turns);

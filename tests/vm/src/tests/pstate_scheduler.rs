@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Wishes that the lane's scheduler takes, on a real cpufreq core: what a thread asks for is what the governor schedutil
-//! makes of the CPU that it runs on, and of no other, and no longer than it runs there.
+//! Wishes that the lane's scheduler takes, on a real cpufreq core: what a thread asks for is what
+//! the governor schedutil makes of the CPU that it runs on, and of no other, and no longer than it
+//! runs there.
 //!
-//! In a guest without APERF and MPERF schedutil scales by the present clock, so that there are only the slowest and the
-//! fastest P-state (`pstate::scheduler`).
+//! In a guest without APERF and MPERF schedutil scales by the present clock, so that there are only
+//! the slowest and the fastest P-state (`pstate::scheduler`).
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -85,8 +86,9 @@ fn nobody_asks() -> Result<()> {
     Ok(())
 }
 
-/// What a thread wishes for itself is in force when it goes on: the kernel's thread that switches the clock goes before it.
-/// (Not if the governor has listened a moment before; a tick, which it would otherwise take, is a hundred times as far away.)
+/// What a thread wishes for itself is in force when it goes on: the kernel's thread that switches
+/// the clock goes before it. (Not if the governor has listened a moment before; a tick, which it
+/// would otherwise take, is a hundred times as far away.)
 fn bell_is_heard(session: &Session) -> Result<()> {
     const ROUNDS: usize = 40;
     let slowed = || -> Result<usize> {
@@ -151,8 +153,8 @@ enum Ending {
     Kill,
 }
 
-/// A user who may set nothing gets this way by asking for any; what he wished is over with his program, whether the
-/// thread then runs another one or none.
+/// A user who may set nothing gets this way by asking for any; what he wished is over with his
+/// program, whether the thread then runs another one or none.
 fn ordinary_user(end: Ending) -> Result<()> {
     let mut slow = Spinner::slow()?;
     clock_becomes(CPU, SLOWEST)?;
@@ -187,8 +189,8 @@ fn wishes_survive_hotplug(worker: &Worker) -> Result<()> {
     Ok(())
 }
 
-/// The lane ends under a wish: the kernel's scheduler is as it always was, and wishes are refused. The next lane takes
-/// them.
+/// The lane ends under a wish: the kernel's scheduler is as it always was, and wishes are refused.
+/// The next lane takes them.
 fn lane_goes_and_comes(worker: &Worker, lane: Lane) -> Result<Lane> {
     worker.wish(Wish::Slow)?;
     clock_becomes(CPU, SLOWEST)?;
@@ -329,7 +331,8 @@ impl Spinner {
         Ok(Spinner { process, stdin: None })
     }
 
-    /// One of an ordinary user that asks to be slow; a byte makes it another program, which asks for nothing.
+    /// One of an ordinary user that asks to be slow; a byte makes it another program, which asks
+    /// for nothing.
     fn slow() -> Result<Spinner> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("slow-spinner").uid(NOBODY).gid(NOBODY);
@@ -352,8 +355,8 @@ impl Drop for Spinner {
     }
 }
 
-/// The part of the ordinary user: says which way it got, is slow and busy, and with the first byte that it reads becomes
-/// another program.
+/// The part of the ordinary user: says which way it got, is slow and busy, and with the first byte
+/// that it reads becomes another program.
 pub fn slow_spinner() -> Result<()> {
     set_affinity(0, &[CPU as usize])?;
     let session = Session::open(&Options::default())?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Recordings of loads whose behaviour is known: who ran, who called what, who was woken; and that they can be
-//! read while they are written.
+//! Recordings of loads whose behaviour is known: who ran, who called what, who was woken; and that
+//! they can be read while they are written.
 
 use std::process::Command;
 use std::sync::mpsc::sync_channel;
@@ -14,15 +14,17 @@ use crate::lane::{Lane, turbolane};
 use crate::probe_site;
 use crate::recorder;
 
-/// The load's pairs of workers, and the rounds of each: a marked call, and a wait for the other one.
+/// The load's pairs of workers, and the rounds of each: a marked call, and a wait for the other
+/// one.
 const PAIRS: usize = 4;
 const ROUNDS: u64 = 100;
-/// A unit of work, long beside probes and switches; and how many a worker does inside of the marked function
-/// and outside, in a round.
+/// A unit of work, long beside probes and switches; and how many a worker does inside of the marked
+/// function and outside, in a round.
 const UNIT: u64 = 100_000;
 const WORKERS: [(&str, u64, u64); 2] = [("mostly-marked", 3, 1), ("seldom-marked", 1, 3)];
 
-/// What `vmtests record-load` does: pairs of threads that pass a token on, with a marked call each time.
+/// What `vmtests record-load` does: pairs of threads that pass a token on, with a marked call each
+/// time.
 pub fn load() -> Result<()> {
     let mut threads = Vec::new();
     for _ in 0..PAIRS {
@@ -68,9 +70,10 @@ fn sum(tasks: &[Value], key: &str) -> u64 {
     tasks.iter().filter_map(|task| task[key].as_u64()).sum()
 }
 
-/// What the kernel may leave out of a recording: a program that is preempted, which those of a task's begin, end
-/// and names can be, and that another task on the same CPU runs into, is not run a second time. The kernel counts
-/// it, the recorder tells it. Seen once in about thirty recordings on an emulated machine.
+/// What the kernel may leave out of a recording: a program that is preempted, which those of a
+/// task's begin, end and names can be, and that another task on the same CPU runs into, is not run
+/// a second time. The kernel counts it, the recorder tells it. Seen once in about thirty recordings
+/// on an emulated machine.
 const LEFT_OUT_MAX: u64 = 2;
 
 /// A recording of the load by itself, and how many events it lacks.
@@ -112,8 +115,8 @@ pub fn command() -> Result<()> {
         ensure!(wide < run, "{name} was marked for longer than it ran: {summary}");
         wide_and_plain.push((wide as f64, (run - wide) as f64));
     }
-    // One has three times the other's work inside of marks, and a third outside; there probes, system
-    // calls and switches come on top, which cost the more the slower the host is.
+    // One has three times the other's work inside of marks, and a third outside; there probes,
+    // system calls and switches come on top, which cost the more the slower the host is.
     let &[(mostly, beside_mostly), (seldom, beside_seldom)] = &wide_and_plain[..] else {
         bail!("two kinds of workers");
     };
@@ -142,8 +145,8 @@ fn exit_codes() -> Result<()> {
     Ok(())
 }
 
-/// The whole machine under the lane: every CPU's time is accounted for, the lane's types and classes are
-/// there, and the file is read while it grows.
+/// The whole machine under the lane: every CPU's time is accounted for, the lane's types and
+/// classes are there, and the file is read while it grows.
 pub fn system() -> Result<()> {
     let mark = probe_site::mark();
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3", "--mark", &mark])?;
@@ -171,7 +174,8 @@ pub fn system() -> Result<()> {
     let all = count(&summary, "duration_ns")? * nr_cpus() as u64;
     // CPUs on which nothing at all happened are not accounted for.
     ensure!(ran + idle <= all && (ran + idle) * 10 > all * 9, "{ran} + {idle} of {all} ns");
-    // The lane kept its promises, see MOMENT. Stalls of virtual CPUs are left out if they are longer than 8 ms.
+    // The lane kept its promises, see MOMENT. Stalls of virtual CPUs are left out if they are
+    // longer than 8 ms.
     let verdict = turbolane(&["trace", file, "--check", "--moment", MOMENT])?;
     ensure!(verdict.contains("kept") && verdict.contains("conservation"), "{verdict}");
     println!("{verdict}");

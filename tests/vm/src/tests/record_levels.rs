@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Recordings of licence levels, on the test PMU: a load writes down when it executes which level's instructions,
-//! and the recording must agree, cycles exactly and times to the recorder's resolution.
+//! Recordings of licence levels, on the test PMU: a load writes down when it executes which level's
+//! instructions, and the recording must agree, cycles exactly and times to the recorder's
+//! resolution.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -27,11 +28,12 @@ const PHASE: Duration = Duration::from_millis(100);
 /// The recorder looks every millisecond; its timer waits for this CPU's turn, up to a tick.
 const RESOLUTION: Duration = Duration::from_millis(1 + 4);
 
-/// What the load does: level and duration. A single instruction is the last; in between it computes.
+/// What the load does: level and duration. A single instruction is the last; in between it
+/// computes.
 const PHASES: [(usize, Duration); 3] = [(2, PHASE), (1, PHASE), (2, Duration::ZERO)];
 
-/// What `vmtests levels-load` does: a thread that asks for nothing, then one that asks for levels and writes down
-/// when: a line "LEVEL BEGIN END" for each phase, in ns.
+/// What `vmtests levels-load` does: a thread that asks for nothing, then one that asks for levels
+/// and writes down when: a line "LEVEL BEGIN END" for each phase, in ns.
 pub fn load() -> Result<()> {
     let on_cpu = |name: &str, work: fn() -> Result<()>| {
         let pinned = move || set_affinity(0, &[CPU]).and_then(|()| work());
@@ -133,7 +135,8 @@ fn run_ns(summary: &Value, name: &str) -> Result<u64> {
     task.and_then(|task| task["run_ns"].as_u64()).with_context(|| format!("no task {name}"))
 }
 
-/// Each level has the cycles of its phases, from grant to relaxation; who asks for nothing has level 0 alone.
+/// Each level has the cycles of its phases, from grant to relaxation; who asks for nothing has
+/// level 0 alone.
 pub(super) fn cycles_agree(phases: &[Phase], summary: &Value, resolution: Duration) -> Result<()> {
     let asks = cycles_of(summary, ASKS)?;
     let (grant_ns, relax_ns) = (GRANT.as_nanos() as u64, RELAX.as_nanos() as u64);

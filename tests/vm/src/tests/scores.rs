@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Placement by power scores, on the test PMU (kmod/test/turbolane_pmu.c): programs that say nothing are told
-//! apart by the licence levels that the CPUs have while they run.
+//! Placement by power scores, on the test PMU (kmod/test/turbolane_pmu.c): programs that say
+//! nothing are told apart by the licence levels that the CPUs have while they run.
 
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ pub fn place_tasks() -> Result<()> {
     pmu.unload()
 }
 
-/// Without counters, `--scores on` is refused with the reason, and nothing is taken over; a run that leaves it
-/// open does without.
+/// Without counters, `--scores on` is refused with the reason, and nothing is taken over; a run
+/// that leaves it open does without.
 fn no_counters_fails() -> Result<()> {
     let end = Lane::spawn(&["--mode", "scx", "--scores", "on"])?.wait()?;
     ensure!(end.code == 77 && end.stderr.contains("no core PMU"), "{end:?}");
@@ -47,8 +47,9 @@ fn no_counters_fails() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// One program that asks for level 2 all the time, and as many that ask for nothing as there are other CPUs, and one
-/// more: the share of time that scalar CPUs spend at level 2. `scored`: how many tasks must be seen as what they are.
+/// One program that asks for level 2 all the time, and as many that ask for nothing as there are
+/// other CPUs, and one more: the share of time that scalar CPUs spend at level 2. `scored`: how
+/// many tasks must be seen as what they are.
 fn share_on_scalar_cpus(args: &[&str], scored: usize) -> Result<f64> {
     let lane = Lane::start(&[&["--mode", "scx", "--wide-cpus", "1"], args].concat())?;
     let _turns = Turns::begin()?;
@@ -76,7 +77,8 @@ fn share_on_scalar_cpus(args: &[&str], scored: usize) -> Result<f64> {
             of_victims.iter().all(|&score| score < Some(0.3)),
             "the others' scores are {of_victims:?}"
         );
-        // the others may use the wide CPU too: they count there for one task, their part of four on four CPUs
+        // the others may use the wide CPU too: they count there for one task, their part of four on
+        // four CPUs
         let wide_share = level2_share(WIDE_CPU..WIDE_CPU + 1)?;
         ensure!(wide_share > 0.4, "the wide CPU has its level {wide_share} of the time");
         ensure!(stat(&stats()?, "score_events")? >= scored as u64, "no event was counted");
@@ -89,8 +91,8 @@ fn share_on_scalar_cpus(args: &[&str], scored: usize) -> Result<f64> {
     Ok(share)
 }
 
-/// On one CPU: who runs for short times behind another's wide code finds its level, and is not the cause; a cause that
-/// goes on to scalar code is none any more.
+/// On one CPU: who runs for short times behind another's wide code finds its level, and is not the
+/// cause; a cause that goes on to scalar code is none any more.
 fn another_cause_exists() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "1"])?;
     let _turns = Turns::begin()?;
@@ -143,7 +145,8 @@ fn level2_share(cpus: std::ops::Range<u32>) -> Result<f64> {
 }
 
 fn top() -> Result<Value> {
-    // Longer than a task waits for its turn on a CPU that it shares (200 ms, policy/turns.h): all that are busy are in it.
+    // Longer than a task waits for its turn on a CPU that it shares (200 ms, policy/turns.h): all
+    // that are busy are in it.
     let text = turbolane(&["top", "--once", "--json", "--interval", "500ms"])?;
     Ok(serde_json::from_str(&text)?)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The dim-silicon machine, seen by a stock kernel. One boot for all, because a boot takes as long as
-//! the test.
+//! The dim-silicon machine, seen by a stock kernel. One boot for all, because a boot takes as long
+//! as the test.
 
 use std::fs;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane advise` on a machine with dim silicon: it finds who executes wide code, and what it predicts is what
-//! `turbolane verify` finds there (`silicon_verify.rs`).
+//! `turbolane advise` on a machine with dim silicon: it finds who executes wide code, and what it
+//! predicts is what `turbolane verify` finds there (`silicon_verify.rs`).
 
 use std::process::{Command, Stdio};
 
@@ -20,7 +20,8 @@ fn advise(kind: &str) -> Result<Advice> {
     serde_json::from_str(&json).with_context(|| format!("the answer: {json}{errors}"))
 }
 
-/// `silicon_verify` measures 20 to 40 % for the same load: one of four cores at 1.9 GHz instead of four.
+/// `silicon_verify` measures 20 to 40 % for the same load: one of four cores at 1.9 GHz instead of
+/// four.
 pub fn finds_and_predicts() -> Result<()> {
     let wide = advise("wide")?;
     println!("{}", wide.text(100));

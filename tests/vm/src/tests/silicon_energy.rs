@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Energy on a dim-silicon machine, as stock Linux counts it: intel_rapl through powercap, and perf's `power` events.
-//! The machine's log has the truth, with which xtask compares it.
+//! Energy on a dim-silicon machine, as stock Linux counts it: intel_rapl through powercap, and
+//! perf's `power` events. The machine's log has the truth, with which xtask compares it.
 
 use std::fs;
 use std::io::Read;
@@ -21,8 +21,8 @@ const TIME: Duration = Duration::from_millis(20);
 /// The counter's unit is 61 uJ of more than 2 J; reading it takes some microseconds of 20 ms.
 const WITHIN_PCT: f64 = 0.3;
 
-/// An idle machine, and one whose CPU executes code of each level: energy by powercap is that of perf and that of the
-/// log. What the busy core adds is what the model says.
+/// An idle machine, and one whose CPU executes code of each level: energy by powercap is that of
+/// perf and that of the log. What the busy core adds is what the model says.
 pub fn is_counted(claims: &mut Claims) -> Result<()> {
     ["intel_rapl_msr", "rapl"].into_iter().try_for_each(modprobe)?;
     let meter = EnergyMeter::find(&Live).map_err(anyhow::Error::msg)?;

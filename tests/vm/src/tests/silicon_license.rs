@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! DIM 7.1's registers on a dim-silicon machine: software that knows better raises the clock, from user space and by the
-//! kernel's test module.
+//! DIM 7.1's registers on a dim-silicon machine: software that knows better raises the clock, from
+//! user space and by the kernel's test module.
 
 use std::time::Duration;
 
@@ -59,7 +59,8 @@ fn forces(registers: &Registers) -> Result<()> {
     Ok(())
 }
 
-/// SYSTOR 5: an interrupt before wide code runs, while nothing was asked for yet, and one when it has ended for a while.
+/// SYSTOR 5: an interrupt before wide code runs, while nothing was asked for yet, and one when it
+/// has ended for a while.
 pub fn gives_notice() -> Result<()> {
     let dim = Dim::load(false)?;
     // Every level is lost.
@@ -75,8 +76,8 @@ pub fn gives_notice() -> Result<()> {
     Ok(())
 }
 
-/// Two processes that take turns on one CPU, one of them wide: with the module the other one has the high clock, without
-/// it never.
+/// Two processes that take turns on one CPU, one of them wide: with the module the other one has
+/// the high clock, without it never.
 pub fn switches_raise_the_clock() -> Result<()> {
     let own = silicon_turns::play(TURNS)?;
     let dim = Dim::load(true)?;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! P-states that matter: on a dim-silicon machine a program's request changes the clock of real code. Seen three times: by
-//! instructions per tick of the time stamp counter, by APERF and MPERF, and by the machine's log, with which xtask
-//! compares the latter. Two cores are all that are active, so that turbo has something to give.
+//! P-states that matter: on a dim-silicon machine a program's request changes the clock of real
+//! code. Seen three times: by instructions per tick of the time stamp counter, by APERF and MPERF,
+//! and by the machine's log, with which xtask compares the latter. Two cores are all that are
+//! active, so that turbo has something to give.
 
 use std::path::Path;
 use std::time::Duration;

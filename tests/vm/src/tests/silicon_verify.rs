@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane verify` on a machine with dim silicon: it finds the gain of a load that has one, and none where there is
-//! no wide code.
+//! `turbolane verify` on a machine with dim silicon: it finds the gain of a load that has one, and
+//! none where there is no wide code.
 
 use std::process::{Command, Stdio};
 

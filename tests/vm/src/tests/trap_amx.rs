@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The trap module with AMX, which only Bochs has: one scalar CPU, one wide. The kernel's own trap for tiles
-//! (XFD) stays what it is beside ours. One boot for all, because a boot in Bochs takes as long as a test.
+//! The trap module with AMX, which only Bochs has: one scalar CPU, one wide. The kernel's own trap
+//! for tiles (XFD) stays what it is beside ours. One boot for all, because a boot in Bochs takes as
+//! long as a test.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -49,8 +50,8 @@ fn not_permitted() -> Result<()> {
     trap.off()
 }
 
-/// Exit codes of a child that got SIGILL: this, twice the signal's code, and whether its address is that of the
-/// instruction.
+/// Exit codes of a child that got SIGILL: this, twice the signal's code, and whether its address is
+/// that of the instruction.
 const ILLEGAL: i32 = 32;
 
 /// How a child ends that touches a tile on this CPU.
@@ -115,8 +116,8 @@ fn sections() -> Result<()> {
 static ERRORS: AtomicU64 = AtomicU64::new(0);
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
 
-/// Tiles are held over system calls, preemption, signals whose handlers use tiles, fork, and migrations by the
-/// scheduler.
+/// Tiles are held over system calls, preemption, signals whose handlers use tiles, fork, and
+/// migrations by the scheduler.
 fn stress(components: &str) -> Result<()> {
     let trap = Trap::withholding(components, "mode=steer hold_ns=2000000 grace_ns=500000")?;
     trap.arm(&[SCALAR])?;
@@ -189,7 +190,8 @@ fn worker(id: u64) {
     }
 }
 
-/// The parent finds what was there. The child does not: the kernel gives it empty tiles, as x86's ABI allows.
+/// The parent finds what was there. The child does not: the kernel gives it empty tiles, as x86's
+/// ABI allows.
 fn hold_over_fork(id: u64, held: &crate::trap::tiles::Tiles) {
     let (after, pid) = hold(held, libc::SYS_fork, [0; 2], 1, 0);
     if pid == 0 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A local user as attacker of the trap module and of what looks at programs for it. Each attack is made as user
-//! `nobody`; afterwards the machine goes on, nobody else's program has changed, and the kernel's log is clean.
+//! A local user as attacker of the trap module and of what looks at programs for it. Each attack is
+//! made as user `nobody`; afterwards the machine goes on, nobody else's program has changed, and
+//! the kernel's log is clean.
 
 use std::ffi::CString;
 use std::fs;
@@ -116,8 +117,8 @@ fn unmount(on: &str, flags: i32) -> Result<()> {
     check(unsafe { libc::umount2(on.as_ptr(), flags) }, "umount")
 }
 
-/// A program from a file system that goes while the run goes on: unmounted, detached while the program runs, or with
-/// the namespace of a container.
+/// A program from a file system that goes while the run goes on: unmounted, detached while the
+/// program runs, or with the namespace of a container.
 fn unmounted(trap: &Trap) -> Result<()> {
     fs::create_dir_all("/tmp/container")?;
     for how in ["unmounted", "detached", "with its namespace"] {
@@ -126,7 +127,8 @@ fn unmounted(trap: &Trap) -> Result<()> {
             // SAFETY: room for two descriptors.
             check(unsafe { libc::pipe(pipe.as_mut_ptr()) }, "pipe")?;
         }
-        // The guest's root is a chroot, in which nobody gets no user namespace: root plays the container's runtime.
+        // The guest's root is a chroot, in which nobody gets no user namespace: root plays the
+        // container's runtime.
         let mut child = fork(|| {
             // SAFETY: no memory involved.
             check(unsafe { libc::unshare(libc::CLONE_NEWNS) }, "unshare")?;
@@ -177,7 +179,8 @@ fn unmounted(trap: &Trap) -> Result<()> {
     Ok(())
 }
 
-/// The file that a program's path names is another one by the time it is looked at. What gets sites is what runs.
+/// The file that a program's path names is another one by the time it is looked at. What gets sites
+/// is what runs.
 fn swapped(trap: &Trap) -> Result<()> {
     let place = "/tmp/swapped";
     fs::create_dir_all(place)?;
@@ -288,7 +291,8 @@ fn device_calls(trap: &Trap) -> Result<()> {
     Ok(())
 }
 
-/// Programs that start, fork, end, map and protect code, while sites come and go and CPUs are armed and disarmed.
+/// Programs that start, fork, end, map and protect code, while sites come and go and CPUs are armed
+/// and disarmed.
 fn races(trap: &Trap) -> Result<()> {
     let mut children = Vec::new();
     for nr in 0..6 {

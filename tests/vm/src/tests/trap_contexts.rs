@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that switch contexts by themselves keep their registers: what is saved by plain instructions is complete,
-//! wherever the code comes from.
+//! Programs that switch contexts by themselves keep their registers: what is saved by plain
+//! instructions is complete, wherever the code comes from.
 
 use std::fs;
 use std::process::Command;
@@ -14,7 +14,8 @@ const SETTINGS: &str = "mode=count grace_ns=10000 exec_grace_ns=0";
 /// Makes steps over probes late (kmod/test/turbolane_slow_step.c).
 const SLOW_STEP: &str = "turbolane_slow_step";
 
-/// Every form of saving from code of every kind; the same without protection is wrong, or this would show nothing.
+/// Every form of saving from code of every kind; the same without protection is wrong, or this
+/// would show nothing.
 pub fn foreign_contexts() -> Result<()> {
     let trap = Trap::on(&[0], &format!("{SETTINGS} withhold_unread=0"))?;
     let (wrong, all) = contexts::all(&trap, &contexts::PLACES, 100)?;
@@ -26,8 +27,8 @@ pub fn foreign_contexts() -> Result<()> {
     trap.off()
 }
 
-/// The same where the CPU is busy between the probe at an instruction and the instruction itself, for longer than any
-/// period that a probe could give.
+/// The same where the CPU is busy between the probe at an instruction and the instruction itself,
+/// for longer than any period that a probe could give.
 fn late_steps(trap: &Trap) -> Result<()> {
     load_beside(SLOW_STEP, "")?;
     let (wrong, all) = contexts::all(trap, &[Place::File], 20)?;

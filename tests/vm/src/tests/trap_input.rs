@@ -44,8 +44,8 @@ pub fn parameters_fail() -> Result<()> {
     trap.off()
 }
 
-/// Somebody has a function of the kernel's FPU code for himself: refused, with the reason in the log, and accepted
-/// when he is gone.
+/// Somebody has a function of the kernel's FPU code for himself: refused, with the reason in the
+/// log, and accepted when he is gone.
 pub fn taken_fail() -> Result<()> {
     set_affinity(0, &[0])?;
     let before = xcr0();

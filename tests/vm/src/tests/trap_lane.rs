@@ -152,7 +152,8 @@ pub fn run_and_leave() -> Result<()> {
     crate::trap::unload()
 }
 
-/// A change that the module does not take leaves everything as it was, also what came before it in the request.
+/// A change that the module does not take leaves everything as it was, also what came before it in
+/// the request.
 fn refused_change() -> Result<()> {
     let settings = turbolane(&["ctl", "get", "--json"])?;
     let file = "/sys/module/turbolane_trap/parameters/wide_level";
@@ -160,7 +161,8 @@ fn refused_change() -> Result<()> {
         ensure!(std::process::Command::new(args[0]).args(&args[1..]).status()?.success());
         Ok(())
     };
-    // The session reads the level now and then to judge processes: it must find one, and may hold the file open.
+    // The session reads the level now and then to judge processes: it must find one, and may hold
+    // the file open.
     run(&["mount", "--bind", file, file])?;
     run(&["mount", "-o", "remount,bind,ro", file])?;
     let refused = crate::lane::set(&["wide-cpus=1", "slice=7ms", "trap-level=2"]);

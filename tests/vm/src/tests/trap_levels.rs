@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Wide code inside of grace periods, seen by licence counters (kmod/levels.c) on the test PMU. Its instruction of level 2
-//! is a system call, so that it never traps; light AVX before it gives the period.
+//! Wide code inside of grace periods, seen by licence counters (kmod/levels.c) on the test PMU. Its
+//! instruction of level 2 is a system call, so that it never traps; light AVX before it gives the
+//! period.
 
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ const SETTLED: Duration = Duration::from_millis(8);
 const LIMIT: Duration = Duration::from_secs(20);
 const WATCHED: Duration = Duration::from_secs(2);
 
-/// A program that uses light AVX in each round, which gives it a period of grace, and asks for a licence level in it.
+/// A program that uses light AVX in each round, which gives it a period of grace, and asks for a
+/// licence level in it.
 fn program(cpu: usize, level: usize) -> Result<Child> {
     Child::fork(|| {
         _ = set_affinity(0, &[cpu]);
@@ -84,7 +86,8 @@ pub fn everything() -> Result<()> {
     slow.unload()
 }
 
-/// Negative control: CPUs that were armed when there was no PMU have no counter, and the program is light to them.
+/// Negative control: CPUs that were armed when there was no PMU have no counter, and the program is
+/// light to them.
 fn no_counter_fails() -> Result<()> {
     let trap = Trap::on(&all_cpus(), MODULE)?;
     let pmu = FakePmu::skylake()?;
@@ -111,7 +114,8 @@ fn offender_and_innocent() -> Result<()> {
     trap.off()
 }
 
-/// The level that is wide counts, from the next arming on; nobody is told in mode count; who is known to be light stays so.
+/// The level that is wide counts, from the next arming on; nobody is told in mode count; who is
+/// known to be light stays so.
 fn settings() -> Result<()> {
     let trap = Trap::on(&all_cpus(), MODULE)?;
     set("wide_level", "1")?;
@@ -165,8 +169,8 @@ fn cpus_and_modules_come_and_go() -> Result<()> {
     trap.off()
 }
 
-/// Two that take turns on a CPU: one has the level raised and goes, the other's turn begins with it up, or about
-/// to be granted.
+/// Two that take turns on a CPU: one has the level raised and goes, the other's turn begins with it
+/// up, or about to be granted.
 fn innocent_behind_offender() -> Result<()> {
     let trap = Trap::on(&all_cpus(), MODULE)?;
     let offender = program(CPU, 2)?;
@@ -207,7 +211,8 @@ fn innocent_behind_offender() -> Result<()> {
 /// Siblings share a licence: with both at it nothing is certain, and one alone is found.
 pub fn siblings() -> Result<()> {
     let pmu = FakePmu::skylake()?;
-    // Periods so long that the sibling's does not end while it is needed, and the offender's ends in sleep.
+    // Periods so long that the sibling's does not end while it is needed, and the offender's ends
+    // in sleep.
     let trap =
         Trap::on(&all_cpus(), "mode=grace wide_level=2 grace_ns=1000000000 exec_grace_ns=0")?;
     let offender = || -> Result<Child> {

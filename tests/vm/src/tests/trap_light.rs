@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Light use, told from wide code: by the instruction, by what the process did before, by what its files
-//! hold.
+//! Light use, told from wide code: by the instruction, by what the process did before, by what its
+//! files hold.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -30,8 +30,8 @@ pub fn light_and_heavy() -> Result<()> {
     by_files().context("by files")
 }
 
-/// Light code gets a period of grace and is not steered; heavy code is; a process that was gets no more
-/// than glances for light code; and user space can say what a process is.
+/// Light code gets a period of grace and is not steered; heavy code is; a process that was gets no
+/// more than glances for light code; and user space can say what a process is.
 fn by_instruction() -> Result<()> {
     let trap = Trap::on(&all_cpus(), "mode=grace wide_level=1 grace_ns=200000 hold_ns=200000")?;
     let pid = std::process::id() as i32;
@@ -64,8 +64,8 @@ fn by_instruction() -> Result<()> {
     trap.off()
 }
 
-/// In a process that is wide, heavy code soon after light code traps. By time that instructions take: a busy host
-/// would bring the timer late.
+/// In a process that is wide, heavy code soon after light code traps. By time that instructions
+/// take: a busy host would bring the timer late.
 pub fn glances() -> Result<()> {
     let trap = Trap::on(&all_cpus(), "mode=grace wide_level=1 grace_ns=200000 hold_ns=200000")?;
     let pid = std::process::id() as i32;
@@ -81,8 +81,9 @@ pub fn glances() -> Result<()> {
     trap.off()
 }
 
-/// The user `nobody` teaches a call site that nothing follows its light code, so that it gets the longest glances
-/// there. A program of root in which heavy code follows traps all the same, the first time.
+/// The user `nobody` teaches a call site that nothing follows its light code, so that it gets the
+/// longest glances there. A program of root in which heavy code follows traps all the same, the
+/// first time.
 fn other_users_teach_nothing(trap: &Trap) -> Result<()> {
     let mut teacher = guest::Child::fork(|| {
         // SAFETY: gives up root's rights, for good.
@@ -124,8 +125,8 @@ fn light_then_heavy() {
     heavy();
 }
 
-/// A process whose files hold no wide code is known to be light, until it gets more code in any way;
-/// and again, if that is looked through and has none either.
+/// A process whose files hold no wide code is known to be light, until it gets more code in any
+/// way; and again, if that is looked through and has none either.
 fn by_files() -> Result<()> {
     install(PROGRAM.0, PROGRAM.1)?;
     let trap = Trap::on(&all_cpus(), "mode=grace wide_level=2")?;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The machine sleeps and wakes up while CPUs are armed.
 //!
-//! The guest hibernates to a compressed disk in its own memory and resumes at once (`test_resume`): tasks are
-//! frozen, CPUs taken away, the boot CPU's state saved, memory and then that state brought back. That is
-//! all that suspending does to the module; suspend to memory itself does not return in QEMU.
+//! The guest hibernates to a compressed disk in its own memory and resumes at once (`test_resume`):
+//! tasks are frozen, CPUs taken away, the boot CPU's state saved, memory and then that state
+//! brought back. That is all that suspending does to the module; suspend to memory itself does not
+//! return in QEMU.
 
 use std::fs;
 use std::io::Write;
@@ -32,7 +33,8 @@ pub fn hibernation() -> Result<()> {
     let slept = fs::write("/sys/power/state", "disk");
     reconnect()?;
     slept.context("the machine does not hibernate")?;
-    // The kernel that made the image forgot that it has saved it, or it is not the one that was brought back.
+    // The kernel that made the image forgot that it has saved it, or it is not the one that was
+    // brought back.
     let log = Command::new("dmesg").output()?.stdout;
     let log = String::from_utf8_lossy(&log);
     let resumed = log.contains("Normal pages needed") && !log.contains("Image saving");
@@ -49,8 +51,8 @@ pub fn hibernation() -> Result<()> {
     trap.off()
 }
 
-/// Swap on memory that is compressed; its device's number. What hibernates and resumes without a reboot
-/// has read the image before that memory is overwritten.
+/// Swap on memory that is compressed; its device's number. What hibernates and resumes without a
+/// reboot has read the image before that memory is overwritten.
 fn swap_disk() -> Result<String> {
     let run = |command: &str| -> Result<()> {
         let status = Command::new("sh").args(["-ec", command]).stdout(Stdio::null()).status()?;
@@ -63,8 +65,9 @@ fn swap_disk() -> Result<String> {
     Ok(fs::read_to_string("/sys/block/zram0/dev")?.trim().into())
 }
 
-/// QEMU's serial ports, which carry our output, are dead behind a resume. Their driver finds them again;
-/// init's two pumps end at the first line that they cannot pass on, and others take their place.
+/// QEMU's serial ports, which carry our output, are dead behind a resume. Their driver finds them
+/// again; init's two pumps end at the first line that they cannot pass on, and others take their
+/// place.
 fn reconnect() -> Result<()> {
     let entries = fs::read_dir(CONSOLE)?.flatten().map(|entry| entry.file_name());
     let mut devices = entries.filter(|name| name.to_string_lossy().starts_with("virtio"));
@@ -75,8 +78,8 @@ fn reconnect() -> Result<()> {
     for (stream, number) in [("stdout", 1), ("stderr", 2)] {
         let pipe = format!("/proc/1/root/{stream}");
         ensure!(fs::metadata(&pipe)?.file_type().is_fifo(), "{pipe} is no pipe");
-        // The old pump reads this, fails and ends, if it has not already: then opening the pipe only to write
-        // would wait for a reader.
+        // The old pump reads this, fails and ends, if it has not already: then opening the pipe
+        // only to write would wait for a reader.
         let own = format!("/proc/self/fd/{number}");
         let mut both_ends = fs::OpenOptions::new().read(true).write(true).open(own)?;
         writeln!(both_ends)?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! No task waits for long, whatever its weight and however many others there are: a local user cannot make the
-//! kernel's watchdog (10 s) end the scheduler. And CPUs of two caches share their load.
+//! No task waits for long, whatever its weight and however many others there are: a local user
+//! cannot make the kernel's watchdog (10 s) end the scheduler. And CPUs of two caches share their
+//! load.
 
 use std::time::Duration;
 
@@ -13,12 +14,12 @@ use crate::recorded_waits::RecordedWaits;
 
 /// The user `nobody`.
 const NOBODY: u32 = 65534;
-/// What `policy/clock.h` promises: a wait for the lag, W * 9/8, a turn's lateness, and a round of the queue. In the
-/// guest's virtual time, so that other load on the host is not measured.
+/// What `policy/clock.h` promises: a wait for the lag, W * 9/8, a turn's lateness, and a round of
+/// the queue. In the guest's virtual time, so that other load on the host is not measured.
 const BOUND: Duration = Duration::from_secs(2);
 
-/// 30 busy tasks and one of nice 19: all scalar and bound to one CPU, by an ordinary user; all wide on a lane of one
-/// core; nobody classified.
+/// 30 busy tasks and one of nice 19: all scalar and bound to one CPU, by an ordinary user; all wide
+/// on a lane of one core; nobody classified.
 pub fn a_light_task_beside_thirty() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "cpu:3"])?;
     let kinds = [
@@ -41,8 +42,8 @@ pub fn hundreds_of_all_weights() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// More busy threads of an ordinary user for one CPU than the watchdog's limit has ticks (10 s, 4 ms): each gets its
-/// turn all the same, since timers end their slices.
+/// More busy threads of an ordinary user for one CPU than the watchdog's limit has ticks (10 s, 4
+/// ms): each gets its turn all the same, since timers end their slices.
 pub fn thousands_for_one_cpu() -> Result<()> {
     const THREADS: usize = 5000;
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "cpu:3"])?;
@@ -96,8 +97,9 @@ fn nobody_waits_long(lane: &Lane, hogs: &[Hog], time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// So many hogs of every weight and kind: of twenty two bound to each CPU, one wide, one scalar, the rest not classified.
-/// Few give hints, since each is a process, and processes have areas of slots of their own.
+/// So many hogs of every weight and kind: of twenty two bound to each CPU, one wide, one scalar,
+/// the rest not classified. Few give hints, since each is a process, and processes have areas of
+/// slots of their own.
 pub fn every_kind(nr: usize) -> Vec<Hog> {
     (0..nr)
         .map(|i| Hog {
@@ -110,8 +112,8 @@ pub fn every_kind(nr: usize) -> Vec<Hog> {
         .collect()
 }
 
-/// Two caches with two CPUs each, and 18 and 6 equal tasks that begin there: in the end each gets about the same. Without
-/// help between caches it stays at 2 to 3 times as much.
+/// Two caches with two CPUs each, and 18 and 6 equal tasks that begin there: in the end each gets
+/// about the same. Without help between caches it stays at 2 to 3 times as much.
 pub fn caches_share_their_load() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "0"])?;
     let ratio = imbalance()?;
@@ -122,8 +124,8 @@ pub fn caches_share_their_load() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// CPU time of the task that got most over that of the one that got least, of 24 hogs of which 18 begin on one
-/// cache and 6 on the other, then may run on all four CPUs; over 20 s.
+/// CPU time of the task that got most over that of the one that got least, of 24 hogs of which 18
+/// begin on one cache and 6 on the other, then may run on all four CPUs; over 20 s.
 pub fn imbalance() -> Result<f64> {
     let hogs = Hogs::start_then_free(&[(18, vec![0, 1]), (6, vec![2, 3])])?;
     std::thread::sleep(Duration::from_secs(2));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Context switches that the kernel knows nothing of: plain saves and restores of registers, as fibre libraries, JITs
-//! and sandboxes make them, from code in memory of every kind.
+//! Context switches that the kernel knows nothing of: plain saves and restores of registers, as
+//! fibre libraries, JITs and sandboxes make them, from code in memory of every kind.
 //!
-//! A context loads registers, is away until its CPU withholds them (if it does), saves them over an older image, and
-//! restores them after somebody else has used them. What comes back must be what it had, not what an older image had.
+//! A context loads registers, is away until its CPU withholds them (if it does), saves them over an
+//! older image, and restores them after somebody else has used them. What comes back must be what
+//! it had, not what an older image had.
 
 use std::arch::{asm, global_asm};
 use std::ffi::CString;
@@ -196,8 +197,8 @@ fn map(protection: i32, file: Option<&File>) -> Result<usize> {
     Ok(at as usize)
 }
 
-/// The same code of this program's file in a shared mapping. Its file is open for reading only, so that the kernel
-/// remembers of the sharing no more than that it is allowed.
+/// The same code of this program's file in a shared mapping. Its file is open for reading only, so
+/// that the kernel remembers of the sharing no more than that it is allowed.
 fn shared(function: usize) -> Result<usize> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let hexadecimal = |text: &str| usize::from_str_radix(text, 16);
@@ -286,8 +287,8 @@ fn switch(code: [usize; 2], held: &Values, area: &mut Area) -> Values {
     let area = area.0.as_mut_ptr();
     // Some turns, each longer than the shortest period of grace.
     let calls = 8_u64;
-    // SAFETY: the code saves to and restores from the area, which has room for any image; what it changes is
-    // declared, and PKRU and the like are not among the components.
+    // SAFETY: the code saves to and restores from the area, which has room for any image; what it
+    // changes is declared, and PKRU and the like are not among the components.
     unsafe {
         if components() == "avx512" {
             context!(
@@ -339,8 +340,8 @@ fn wrong(form: Form, code: [usize; 2], count: u64) -> u64 {
     wrong
 }
 
-/// Whether this task is withheld something now; looked at for a while, as long as it is not. Not by XGETBV: it may have a
-/// probe, which shows everything.
+/// Whether this task is withheld something now; looked at for a while, as long as it is not. Not by
+/// XGETBV: it may have a probe, which shows everything.
 pub fn is_withheld(device: &Device, limit: Duration) -> bool {
     let traps = || device.task_counters(std::process::id().cast_signed()).map(|task| task.traps);
     wait_for("withheld", limit, || {
@@ -357,8 +358,8 @@ pub fn is_withheld(device: &Device, limit: Duration) -> bool {
     .is_ok()
 }
 
-/// Of `count` contexts on CPU 0, in a process that was read before: how many got wrong values, and whether the
-/// process was withheld anything after the code was there.
+/// Of `count` contexts on CPU 0, in a process that was read before: how many got wrong values, and
+/// whether the process was withheld anything after the code was there.
 pub fn run(trap: &Trap, form: Form, place: Place, read: bool, count: u64) -> Result<(u64, bool)> {
     // SAFETY: new memory, shared with the child.
     let shared = unsafe {

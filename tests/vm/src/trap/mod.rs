@@ -45,8 +45,9 @@ impl Trap {
         Self::withholding(components(), parameters)
     }
 
-    /// The same withholding these components. From every process, whether its code was read or not, unless the
-    /// parameters say otherwise: the tests' programs run without a session that reads them.
+    /// The same withholding these components. From every process, whether its code was read or not,
+    /// unless the parameters say otherwise: the tests' programs run without a session that reads
+    /// them.
     pub fn withholding(components: &str, parameters: &str) -> Result<Self> {
         load(&format!("components={components} withhold_unread=1 {parameters}"))?;
         Ok(Trap { device: Some(Device::open()?) })

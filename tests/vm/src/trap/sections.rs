@@ -20,7 +20,8 @@ pub const REMEDY: (&str, &str) =
 pub const SCHEDULER: [&str; 6] =
     ["--mode", "scx", "--wide-cpus", "1", "--remigrate", "timeout:5ms"];
 
-/// What became of the sections of one run; with the remedy all began on another CPU than the wide one.
+/// What became of the sections of one run; with the remedy all began on another CPU than the wide
+/// one.
 pub struct Sections {
     /// Ran on the wide CPU from behind their first multiplication.
     pub caught: u32,
@@ -51,7 +52,8 @@ pub fn run(count: u32, wide_cpu: usize, remedy: bool) -> Result<Sections> {
     let &[caught, elsewhere] = &numbers[..] else {
         anyhow::bail!("the program printed {text:?}");
     };
-    // Without the remedy, glibc's traps may have made the task wide already: then it moves as soon as it may.
+    // Without the remedy, glibc's traps may have made the task wide already: then it moves as soon
+    // as it may.
     ensure!(
         !remedy || elsewhere == count,
         "only {elsewhere} of {count} sections began on another CPU"

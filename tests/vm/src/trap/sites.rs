@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every XSAVE* and XRSTOR* of the running kernel, found by disassembling it.
 //!
-//! The kernel patches itself at boot (XSAVES in place of XSAVE where the CPU has it), so the text is
-//! read from memory, through /proc/kcore. Candidates are looked up by their opcode bytes; whether
-//! one is an instruction, and not the middle of another, is decided by decoding its function from
-//! the start.
+//! The kernel patches itself at boot (XSAVES in place of XSAVE where the CPU has it), so the text
+//! is read from memory, through /proc/kcore. Candidates are looked up by their opcode bytes;
+//! whether one is an instruction, and not the middle of another, is decided by decoding its
+//! function from the start.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

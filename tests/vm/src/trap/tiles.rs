@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! AMX code for the tests: known values in all eight tiles, held over what may lose them, and a product of
-//! matrices that can be checked.
+//! AMX code for the tests: known values in all eight tiles, held over what may lose them, and a
+//! product of matrices that can be checked.
 
 use std::arch::asm;
 use std::io;
@@ -53,8 +53,9 @@ macro_rules! each_tile {
     };
 }
 
-/// Loads all tiles, makes the system call `number` with these arguments `calls` times, spins, and returns what
-/// the tiles hold then, with the last call's result. The tiles are released at the end.
+/// Loads all tiles, makes the system call `number` with these arguments `calls` times, spins, and
+/// returns what the tiles hold then, with the last call's result. The tiles are released at the
+/// end.
 pub fn hold(
     held: &Tiles,
     number: i64,
@@ -65,8 +66,8 @@ pub fn hold(
     let shapes = Shapes::full();
     let mut after: Box<Tiles> = Box::new([0; 1024]);
     let mut result = 0_i64;
-    // SAFETY: reads one image and writes another; the callers' system calls touch no memory of ours. Tiles
-    // belong to nobody over a call.
+    // SAFETY: reads one image and writes another; the callers' system calls touch no memory of
+    // ours. Tiles belong to nobody over a call.
     unsafe {
         asm!(
             "ldtilecfg [r8]",

@@ -187,8 +187,8 @@ pub fn sse_is_kept(seed: u64) -> bool {
     got & 0x6000 == rounding & 0x6000 && after == before
 }
 
-/// One vector instruction that is light (level 0 or 1): a move. Never inlined, since the module reads what
-/// follows it.
+/// One vector instruction that is light (level 0 or 1): a move. Never inlined, since the module
+/// reads what follows it.
 #[inline(never)]
 pub fn light() {
     // SAFETY: changes one register that it declares.

@@ -48,7 +48,8 @@ mod tests {
 
     use super::*;
 
-    /// A setting that is in force and would be lost is a no; one that no group uses, or that is honoured, is not.
+    /// A setting that is in force and would be lost is a no; one that no group uses, or that is
+    /// honoured, is not.
     #[test]
     fn what_is_lost_is_a_no() {
         let status = |support, limits, weights| {

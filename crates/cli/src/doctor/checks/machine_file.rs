@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks of the contents of a CPU file, such as `turbolane probe` writes: which effects this CPU has, and so
-//! which tools can gain something on it.
+//! Checks of the contents of a CPU file, such as `turbolane probe` writes: which effects this CPU
+//! has, and so which tools can gain something on it.
 //!
-//! What the file does not contain was not seen by the probe or not published, and is reported as unknown. What
-//! follows from several numbers (the break-even time) is reported only if none of them is assumed.
+//! What the file does not contain was not seen by the probe or not published, and is reported as
+//! unknown. What follows from several numbers (the break-even time) is reported only if none of
+//! them is assumed.
 
 use dvfs::Step;
 use hw::Facts;
@@ -161,7 +162,8 @@ mod tests {
         checks(model, &facts()).iter().map(|check| check.status).collect()
     }
 
-    /// A published CPU shows all effects, with its own figures, and is reported to be another than this one.
+    /// A published CPU shows all effects, with its own figures, and is reported to be another than
+    /// this one.
     #[test]
     fn a_published_cpu_shows_all_effects() {
         let model = CpuModel::built_in("xeon-gold-6130").unwrap().unwrap();
@@ -173,7 +175,8 @@ mod tests {
         assert!(found[3].seen.contains("670us"), "{}", found[3].seen);
     }
 
-    /// What a file leaves out is unknown, not assumed: without a throttle there is no break-even time.
+    /// What a file leaves out is unknown, not assumed: without a throttle there is no break-even
+    /// time.
     #[test]
     fn what_a_file_leaves_out_is_unknown() {
         let mut model = CpuModel::built_in("xeon-gold-6130").unwrap().unwrap();

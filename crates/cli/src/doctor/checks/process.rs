@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks of what this process may use of the machine: in a container that can be less than everything.
+//! Checks of what this process may use of the machine: in a container that can be less than
+//! everything.
 
 use hw::Facts;
 use machine::CpuSet;
@@ -7,7 +8,8 @@ use report::doctor::Check;
 
 use super::{ok, warn};
 
-/// `allowed`: its affinity mask. `quota`: CPUs that its control group may use up, if there is a limit.
+/// `allowed`: its affinity mask. `quota`: CPUs that its control group may use up, if there is a
+/// limit.
 pub(super) fn checks(facts: &Facts, allowed: &CpuSet, quota: Option<f64>) -> Vec<Check> {
     vec![cpus(facts, allowed), time(allowed, quota)]
 }
@@ -46,7 +48,8 @@ mod tests {
 
     use super::*;
 
-    /// A part of the CPUs, or of their time, is reported; all of them, or a quota that allows more, is fine.
+    /// A part of the CPUs, or of their time, is reported; all of them, or a quota that allows more,
+    /// is fine.
     #[test]
     fn what_is_withheld_is_reported() {
         let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/machines/skylake-sp");

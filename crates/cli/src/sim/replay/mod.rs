@@ -22,8 +22,8 @@ use crate::failure::{Failure, unwritable};
 use input::Input;
 pub(crate) use spec::DvfsPolicy;
 
-/// Without `--dvfs`: what needs no hints, and what heeds those that there are ([`heeding`]). The oracle only where it
-/// can look ahead.
+/// Without `--dvfs`: what needs no hints, and what heeds those that there are ([`heeding`]). The
+/// oracle only where it can look ahead.
 const DEFAULT: [&str; 7] =
     ["hardware", "fixed:2ms", "break-even", "random", "average", "share", "oracle"];
 
@@ -138,7 +138,8 @@ fn runs(
     Ok(runs)
 }
 
-/// Policies that heed what timelines have: hints of the application, switches to tasks with a score.
+/// Policies that heed what timelines have: hints of the application, switches to tasks with a
+/// score.
 fn heeding<'a>(timelines: &[&Timeline]) -> impl Iterator<Item = &'a str> {
     let has = |heeded: fn(&Mark) -> bool| {
         let marks = timelines.iter().flat_map(|timeline| {

@@ -12,7 +12,8 @@ use crate::trace::{Happened, Sink};
 
 /// Sections that do not yield after one that cannot be helped: as in crates/hint.
 const RESIGNED_SECTIONS: u8 = 63;
-/// Bits of [`policy::Cfg::remigrate`] that need the system call programs: always, and while there are sections.
+/// Bits of [`policy::Cfg::remigrate`] that need the system call programs: always, and while there
+/// are sections.
 const SYSCALL_BITS: u32 = 3;
 const LAST_SYSCALL_BIT: u32 = 1 << 5;
 
@@ -82,8 +83,8 @@ impl Lane {
         self.queues[index as usize].nr_running -= 1;
     }
 
-    /// Tell the policy; true if type or level changed. Until now the task ran as what it was, which counts first; it
-    /// is charged later, for virtual time is of no type.
+    /// Tell the policy; true if type or level changed. Until now the task ran as what it was, which
+    /// counts first; it is charged later, for virtual time is of no type.
     #[inline]
     pub(super) fn tell(
         &mut self,
@@ -142,7 +143,8 @@ impl Lane {
         self.tell(sys, cpu, task, event, want, sink)
     }
 
-    /// Whether a running task should give up its CPU after its type changed. As in bpf/guests.bpf.h.
+    /// Whether a running task should give up its CPU after its type changed. As in
+    /// bpf/guests.bpf.h.
     pub(super) fn must_leave(&mut self, sys: &Sys, cpu: usize, task: Tid) -> bool {
         self.refresh_caps(sys, task);
         let class = self.class[cpu];
@@ -225,8 +227,8 @@ impl Lane {
         self.probe(sys, cpu, task, event, 0, cost_ns, sink)
     }
 
-    /// Whether system calls are watched for the last ones of sections (policy/last.h): while there are wide CPUs, and
-    /// something that is wide. As crates/sched/src/scx_lane.rs.
+    /// Whether system calls are watched for the last ones of sections (policy/last.h): while there
+    /// are wide CPUs, and something that is wide. As crates/sched/src/scx_lane.rs.
     fn watches_last_syscalls(&self) -> bool {
         self.config.cfg.remigrate & LAST_SYSCALL_BIT != 0
             && self.classes_present > 1
@@ -256,8 +258,8 @@ impl Lane {
         Verdict { cost_ns: self.config.costs.syscall_ns, resched: true, yields: true }
     }
 
-    /// tl_wide_end(), tl_scalar_for(): write the slot; yield if the CPU says that scalar work leaves it, and the phase
-    /// is no rest.
+    /// tl_wide_end(), tl_scalar_for(): write the slot; yield if the CPU says that scalar work
+    /// leaves it, and the phase is no rest.
     fn hint_end(&mut self, sys: &Sys, cpu: usize, task: Tid, rest_ns: u64) -> Verdict {
         let lane = &mut self.tasks[task as usize];
         if self.config.cfg.rest_stays(rest_ns) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tasks that stay on their wide CPU after a section (policy/gap.h), until a timer fires. As bpf/gaps.bpf.h.
+//! Tasks that stay on their wide CPU after a section (policy/gap.h), until a timer fires. As
+//! bpf/gaps.bpf.h.
 
 use policy::Event;
 
@@ -15,8 +16,8 @@ impl Lane {
         self.gap_ends_ns[cpu] = if left_ns > 0 { sys.now_ns + left_ns } else { u64::MAX };
     }
 
-    /// The timer has fired. Whether the CPU is to choose anew: the task has stayed for long enough, and a section
-    /// that has begun meanwhile is not known of.
+    /// The timer has fired. Whether the CPU is to choose anew: the task has stayed for long enough,
+    /// and a section that has begun meanwhile is not known of.
     pub(super) fn gap_is_up(
         &mut self,
         sys: &Sys,

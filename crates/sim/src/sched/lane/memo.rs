@@ -127,8 +127,8 @@ fn table<const N: usize>(f: impl Fn(u32, u32) -> u32) -> [[u8; N]; CLASSES] {
     std::array::from_fn(|a| std::array::from_fn(|b| f(a as u32, b as u32) as u8))
 }
 
-/// Whether a tick says anything to a task of this type, however long ago its last evidence was. Only a wide task stays
-/// after a section.
+/// Whether a tick says anything to a task of this type, however long ago its last evidence was.
+/// Only a wide task stays after a section.
 fn tick_changes(cfg: &Cfg, task: &Task) -> bool {
     let stay = Stay { ran_ns: u32::MAX, ..Stay::default() };
     let stays = task.task_type == policy::TYPE_WIDE as u8;

@@ -17,16 +17,18 @@
 //!
 //! Where the two differ:
 //!
-//! - The simulator decides in no time. So there is nothing here of what closes the kernel's windows:
-//!   tasks inside a tracing program (leave.bpf.h, `starts_too_early`), such programs being preempted,
-//!   the count of arrivals and the second look that it allows (arrivals.bpf.h), tasks that were
-//!   overlooked (`tl_find_overlooked`).
+//! - The simulator decides in no time. So there is nothing here of what closes the kernel's
+//!   windows: tasks inside a tracing program (leave.bpf.h, `starts_too_early`), such programs being
+//!   preempted, the count of arrivals and the second look that it allows (arrivals.bpf.h), tasks
+//!   that were overlooked (`tl_find_overlooked`).
 //! - A CPU whose task gives it up and that has nothing to look for leaves the task's unread hint to
 //!   `stopping` there (a "quiet" CPU); here it is read before. The outcome is the same.
 //! - A shard of queues is a last-level cache here, however many CPUs it has.
-//! - A clock is advanced by each charge, not from time to time by sums of what its CPUs have charged.
+//! - A clock is advanced by each charge, not from time to time by sums of what its CPUs have
+//!   charged.
 //! - Realtime tasks and CPUs that are taken away by them (`ops.cpu_release`) do not exist.
-//! - The loader's threads go first there (`goes_first`), as kernel threads do; here there is no loader.
+//! - The loader's threads go first there (`goes_first`), as kernel threads do; here there is no
+//!   loader.
 //! - `on_act` plays the library's part of a hint too (crates/hint).
 
 mod classes;
@@ -232,8 +234,8 @@ pub struct Lane {
     config: LaneConfig,
     memo: Memo,
     tasks: Vec<LaneTask>,
-    /// `[llc * NR_QUEUES + queue]`, then the CPUs' own from `pinned_at` on; the last one is of tasks that were
-    /// in none yet.
+    /// `[llc * NR_QUEUES + queue]`, then the CPUs' own from `pinned_at` on; the last one is of
+    /// tasks that were in none yet.
     queues: Vec<Shared>,
     pinned_at: usize,
     /// Tasks that wait in CPUs' own queues.
@@ -249,7 +251,8 @@ pub struct Lane {
     looks: Vec<u32>,
     helped: Vec<u16>,
     running_queue: Vec<u8>,
-    /// By CPU: when its task has stayed for long enough after a section; `u64::MAX` = it does not stay.
+    /// By CPU: when its task has stayed for long enough after a section; `u64::MAX` = it does not
+    /// stay.
     gap_ends_ns: Vec<u64>,
     /// By CPU: when its task came, and the licence level that it found; of [`Detect::Score`].
     came: Vec<(u64, u8)>,
@@ -324,8 +327,8 @@ impl Lane {
         self.memo.mutate(mutation);
     }
 
-    /// Decide the classes of the wide CPUs by chance, anew each time they may change: nothing but speed may
-    /// depend on them.
+    /// Decide the classes of the wide CPUs by chance, anew each time they may change: nothing but
+    /// speed may depend on them.
     pub fn leave_tiers_to_chance(&mut self, rng: Rng) {
         self.sizing.leave_to_chance(rng);
     }

@@ -76,8 +76,8 @@ impl Lane {
         sys.kick(cpu, Kick::Preempt);
     }
 
-    /// Index of the queue to wait in: the CPU's own if the task may use no other, else one of a cache that holds
-    /// a CPU for it.
+    /// Index of the queue to wait in: the CPU's own if the task may use no other, else one of a
+    /// cache that holds a CPU for it.
     #[inline]
     pub(super) fn place_to_wait(&self, sys: &mut Sys, task: Tid, here: usize, queue: u8) -> usize {
         if self.tasks[task as usize].pinned && sys.allows(task, here) && sys.online.has(here) {

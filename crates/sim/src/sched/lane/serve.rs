@@ -58,8 +58,8 @@ impl Lane {
         (index, sides)
     }
 
-    /// Take a task from one of the step's queues in this shard; where more than one has tasks, they take
-    /// turns. `None`: there is none that goes before what ran until now.
+    /// Take a task from one of the step's queues in this shard; where more than one has tasks, they
+    /// take turns. `None`: there is none that goes before what ran until now.
     fn take_from(
         &mut self,
         sys: &Sys,
@@ -97,7 +97,8 @@ impl Lane {
         others.map(|other| index[other]).find_map(|index| self.take(sys, cpu, index))
     }
 
-    /// The other shard that this CPU is to help: it has waited longer there, or more wait (policy/locality.h).
+    /// The other shard that this CPU is to help: it has waited longer there, or more wait
+    /// (policy/locality.h).
     fn needs_help(&mut self, sys: &Sys, cpu: usize, step: u8, prev: Option<Prev>) -> Option<usize> {
         let here = sys.layout.place[cpu].llc as usize;
         let others = &sys.layout.llc_order[here][1..];
@@ -188,7 +189,8 @@ impl Lane {
         order.into_iter().find_map(|index| self.take(sys, cpu, index))
     }
 
-    /// What ran until now, as one that competes for the CPU: its side and step, and the key that it would wait by.
+    /// What ran until now, as one that competes for the CPU: its side and step, and the key that it
+    /// would wait by.
     fn compete(&self, sys: &Sys, cpu: usize, task: Tid) -> Prev {
         let lane = &self.tasks[task as usize];
         let queue = self.memo.of(&lane.t).queue;

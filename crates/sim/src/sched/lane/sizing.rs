@@ -50,7 +50,8 @@ impl AutoSize {
 }
 
 impl Lane {
-    /// At 0: put the classes into force. Then, if there is something to size, decide it periodically.
+    /// At 0: put the classes into force. Then, if there is something to size, decide it
+    /// periodically.
     pub(super) fn on_control(&mut self, sys: &mut Sys, sink: &mut impl Sink) -> u64 {
         let online = |core: &&Vec<u16>| core.iter().any(|&cpu| sys.online.has(cpu as usize));
         let nr_cores = sys.layout.cores.iter().filter(online).count().max(1);

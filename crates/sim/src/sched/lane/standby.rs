@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What levels cost the code beside, and standing by: feeds policy/exposure.h and policy/standby.h. As
-//! bpf/exposure.bpf.h and crates/sched/src/autosize.rs.
+//! What levels cost the code beside, and standing by: feeds policy/exposure.h and policy/standby.h.
+//! As bpf/exposure.bpf.h and crates/sched/src/autosize.rs.
 
 use machine::LevelClocks;
 use policy::{Exposure, Losses, NR_PARTIES, Standby, StandbyInput, StandbyState, Task};
@@ -103,8 +103,8 @@ impl Watch {
 }
 
 impl Lane {
-    /// What runs on the CPU is of this level from now on. A task that has a better CPU leaves this one
-    /// before it gets to its wide code.
+    /// What runs on the CPU is of this level from now on. A task that has a better CPU leaves this
+    /// one before it gets to its wide code.
     #[inline]
     pub(super) fn watch_level(&mut self, sys: &Sys, cpu: usize, task: Tid, level: u8) {
         if !self.watch.is_on() || self.watch.level[cpu] | level == 0 {
@@ -121,8 +121,8 @@ impl Lane {
         }
     }
 
-    /// The task's hints were read: its sections since the last time, but for one that is open, were not
-    /// noticed.
+    /// The task's hints were read: its sections since the last time, but for one that is open, were
+    /// not noticed.
     pub(super) fn watch_missed(&mut self, sys: &Sys, cpu: usize, task: Tid) {
         let lane = &mut self.tasks[task as usize];
         lane.level_seen = lane.level_seen.max(lane.hint_want);

@@ -24,7 +24,8 @@
 //! | automatic sizing | `sizing.rs` |
 //!
 //! Limits: one machine-wide queue per type, as in `deadline.rs`. The penalty on deadlines of scalar
-//! tasks (THESIS 4.2) is infinite: they go last. Lock contention (SFMA 4.2, footnote) does not exist.
+//! tasks (THESIS 4.2) is infinite: they go last. Lock contention (SFMA 4.2, footnote) does not
+//! exist.
 
 mod sizing;
 
