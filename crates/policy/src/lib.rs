@@ -159,14 +159,29 @@ pub struct Remigrate {
 }
 
 impl Remigrate {
+    /// See [`Remigrate::syscall_entry`]; these are the bits of `enum tl_remigrate`.
+    pub const SYSCALL_ENTRY: u32 = 1 << 0;
+    /// See [`Remigrate::syscall_return`].
+    pub const SYSCALL_RETURN: u32 = 1 << 1;
+    /// See [`Remigrate::context_switch`].
+    pub const CONTEXT_SWITCH: u32 = 1 << 2;
+    const TIMEOUT: u32 = 1 << 3;
+    /// See [`Remigrate::gap`].
+    pub const GAP: u32 = 1 << 4;
+    /// See [`Remigrate::last_syscall`].
+    pub const LAST_SYSCALL: u32 = 1 << 5;
+
     /// As the bits that C knows.
     pub fn bits(self) -> u32 {
-        u32::from(self.syscall_entry)
-            | u32::from(self.syscall_return) << 1
-            | u32::from(self.context_switch) << 2
-            | u32::from(self.timeout) << 3
-            | u32::from(self.gap) << 4
-            | u32::from(self.last_syscall) << 5
+        let switches = [
+            (self.syscall_entry, Self::SYSCALL_ENTRY),
+            (self.syscall_return, Self::SYSCALL_RETURN),
+            (self.context_switch, Self::CONTEXT_SWITCH),
+            (self.timeout, Self::TIMEOUT),
+            (self.gap, Self::GAP),
+            (self.last_syscall, Self::LAST_SYSCALL),
+        ];
+        switches.iter().filter(|(is_on, _)| *is_on).map(|(_, bit)| bit).sum()
     }
 }
 

@@ -2,7 +2,7 @@
 //! Detection: what a running task does turns into events of the policy. As bpf/detect.bpf.h, and,
 //! for hints, what the application library does at a section's begin and end.
 
-use policy::{Event, TYPE_SCALAR, TYPE_WIDE};
+use policy::{Event, Remigrate, TYPE_SCALAR, TYPE_WIDE};
 
 use super::{Detect, Lane};
 use crate::program::Code;
@@ -12,10 +12,8 @@ use crate::trace::{Happened, Sink};
 
 /// Sections that do not yield after one that cannot be helped: as in crates/hint.
 const RESIGNED_SECTIONS: u8 = 63;
-/// Bits of [`policy::Cfg::remigrate`] that need the system call programs: always, and while there
-/// are sections.
-const SYSCALL_BITS: u32 = 3;
-const LAST_SYSCALL_BIT: u32 = 1 << 5;
+/// Bits of [`policy::Cfg::remigrate`] that always need the system call programs.
+const SYSCALL_BITS: u32 = Remigrate::SYSCALL_ENTRY | Remigrate::SYSCALL_RETURN;
 
 impl Lane {
     /// Charge the running task, and count, what it ran since the last time.
@@ -230,7 +228,7 @@ impl Lane {
     /// Whether system calls are watched for the last ones of sections (policy/last.h): while there
     /// are wide CPUs, and something that is wide. As crates/sched/src/scx_lane.rs.
     fn watches_last_syscalls(&self) -> bool {
-        self.config.cfg.remigrate & LAST_SYSCALL_BIT != 0
+        self.config.cfg.remigrate & Remigrate::LAST_SYSCALL != 0
             && self.classes_present > 1
             && self.sums.run_ns[TYPE_WIDE as usize..].iter().any(|&ns| ns > 0)
     }

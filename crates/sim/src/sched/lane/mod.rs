@@ -32,122 +32,31 @@
 //! - `on_act` plays the library's part of a hint too (crates/hint).
 
 mod classes;
+mod config;
 mod detect;
 mod gaps;
 mod memo;
 mod place;
 mod serve;
+mod shared;
 mod sizing;
 mod standby;
 
 use std::collections::VecDeque;
 
-use machine::{InsnClass, LevelClocks};
-use policy::{Cfg, Clock, Event, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Split, Task, Turns};
+use machine::InsnClass;
+use policy::{Event, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Remigrate, Split, Task, Turns};
 
-use super::queue::Queue;
 use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
 use crate::bits::Mask;
 use crate::program::Code;
 use crate::rng::Rng;
 use crate::sys::{NO_CPU, Sys, Tid};
 use crate::trace::{Happened, Sink};
+pub use config::{Detect, DetectCosts, LaneConfig, Wide};
 pub use memo::Mutation;
 use memo::{Memo, TRACKED};
-
-/// How the scheduler learns that a task turns wide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detect {
-    /// The program's own hints, through the library.
-    Hint,
-    /// Probes at marked functions.
-    Mark,
-    /// Scalar CPUs trap on instructions from this class on.
-    Trap(InsnClass),
-    /// Power scores, from licence counters read at each switch (policy/score.h).
-    Score,
-}
-
-/// Which cores are wide.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wide {
-    /// So many, the last in topology order.
-    Cores(usize),
-    /// The cores of these CPUs.
-    Cpus(Vec<usize>),
-    /// Sized by policy/sizing.h, beginning with one.
-    Auto,
-}
-
-/// Settings of the scheduler, as `turbolane run` has them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LaneConfig {
-    /// The policy's settings.
-    pub cfg: Cfg,
-    /// Detection.
-    pub detect: Detect,
-    /// Wide cores.
-    pub wide: Wide,
-    /// Classes of CPUs by level, sized by policy/tiers.h.
-    pub tiers: bool,
-    /// What a trap, a probe and a system call cost, ns.
-    pub costs: DetectCosts,
-    /// Whether automatic sizing may stand by (policy/standby.h).
-    pub stands_by: bool,
-    /// The clocks by level, `None` = nothing is known of them but what is known by
-    /// whoever makes the scheduler.
-    pub clocks: Option<LevelClocks>,
-}
-
-/// What detection costs a task, ns at the reference clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DetectCosts {
-    /// The exception on a withheld instruction.
-    pub trap_ns: u32,
-    /// A system call: the library's yield.
-    pub syscall_ns: u32,
-    /// A uprobe at an ordinary instruction.
-    pub probe_ns: u32,
-    /// A uretprobe.
-    pub return_probe_ns: u32,
-    /// A tracing program at system call entry or return.
-    pub tracepoint_ns: u32,
-}
-
-impl Default for DetectCosts {
-    /// Trap: THESIS 5.4.1. The rest: own measurements (uprobe on `push`; uretprobe; half
-    /// of what two tracing programs add to getppid).
-    fn default() -> Self {
-        DetectCosts {
-            trap_ns: 370,
-            syscall_ns: 120,
-            probe_ns: 466,
-            return_probe_ns: 250,
-            tracepoint_ns: 12,
-        }
-    }
-}
-
-impl Default for LaneConfig {
-    /// The defaults of `turbolane run`, with hints and automatic sizing.
-    fn default() -> Self {
-        LaneConfig {
-            cfg: Cfg {
-                slice_ns: 5_000_000,
-                slice_wide_ns: 5_000_000,
-                wide_timeout_ns: policy::WIDE_TIMEOUT_NS,
-                rest_below_ns: 15_000,
-                ..Default::default()
-            },
-            detect: Detect::Hint,
-            wide: Wide::Auto,
-            tiers: false,
-            costs: DetectCosts::default(),
-            stands_by: true,
-            clocks: None,
-        }
-    }
-}
+use shared::{Shared, queues};
 
 /// What the adapter keeps of a task, as `struct task_ctx`.
 #[derive(Clone, Debug)]
@@ -183,40 +92,6 @@ struct LaneTask {
     sections: u32,
     unread_ns: u64,
     level_seen: u8,
-}
-
-/// A queue that CPUs share.
-#[derive(Clone, Debug, Default)]
-struct Shared {
-    queue: Queue,
-    /// Virtual time of its tasks; at rest in the one of tasks that were in none yet.
-    clock: Clock,
-    /// Tasks that run on its clock.
-    nr_running: u32,
-    /// CPUs that are there for it.
-    nr_cpus: u32,
-    /// `tl_queue_id`, `tl_pinned_id`; 0 in the one of tasks that were in none yet.
-    id: u32,
-}
-
-impl Shared {
-    fn new(id: u32) -> Self {
-        Shared { id, nr_cpus: 1, ..Default::default() }
-    }
-
-    /// Tasks that wait, and those that run on its clock.
-    #[inline]
-    fn nr_tasks(&self) -> u32 {
-        self.queue.len() as u32 + self.nr_running
-    }
-}
-
-/// All queues: of the shards, of the CPUs, and the one of tasks that were in none yet.
-fn queues(nr_shards: usize, nr_cpus: usize) -> Vec<Shared> {
-    let shards =
-        (0..nr_shards as u32 * NR_QUEUES).map(|i| policy::queue_id(i / NR_QUEUES, i % NR_QUEUES));
-    let pinned = (0..nr_cpus as u32).map(policy::pinned_id);
-    shards.chain(pinned).chain([0]).map(Shared::new).collect()
 }
 
 /// Sums over all CPUs, as `struct tl_cpu` counts them.
@@ -602,8 +477,8 @@ impl Scheduler for Lane {
     }
 }
 
-/// Bits of [`Cfg::remigrate`] without which a switch changes nothing.
-const SWITCH_BITS: u32 = 1 << 2 | 1 << 4 | 1 << 5;
+/// Bits of [`policy::Cfg::remigrate`] without which a switch changes nothing.
+const SWITCH_BITS: u32 = Remigrate::CONTEXT_SWITCH | Remigrate::GAP | Remigrate::LAST_SYSCALL;
 
 /// What the counters of a CPU's core show.
 fn license_level(sys: &Sys, cpu: usize) -> u8 {
