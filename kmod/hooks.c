@@ -208,7 +208,7 @@ static void on_exit(void *unused, struct task_struct *p, bool group_dead)
 static void on_exit(void *unused, struct task_struct *p)
 #endif
 {
-	tlt_marks_forget(p);
+	tlt_notes_forget(p);
 }
 
 static __always_inline void check_types(void)

@@ -127,7 +127,7 @@ static void __exit trap_module_exit(void)
 	tlt_detect_exit();
 	tlt_hooks_exit();
 	tlt_files_exit();
-	tlt_marks_exit();
+	tlt_notes_exit();
 	tlt_live_exit();
 	pr_info("unloaded\n");
 }

@@ -174,7 +174,7 @@ void tlt_migrating(struct task_struct *p, int to_cpu)
 {
 	struct tlt_task *t;
 
-	if (!tlt_marks_any())
+	if (!tlt_notes_any())
 		return;
 	rcu_read_lock();
 	t = tlt_task_find(p);

@@ -14,7 +14,7 @@
  *   settings.c  the module's parameters
  *   levels.c  licence counters: wide code that did not trap
  *   glance.c  light use in a process that proved wide
- *   marks.c   notes about tasks and processes
+ *   notes.c   notes about tasks and processes
  *   sites.c   files that user space knows, and places in them that must see
  *             the full XCR0
  *   read.c    processes that have code which was not read
@@ -171,17 +171,17 @@ bool tlt_is_hooked(const char *function, size_t length);
 int tlt_xstate_check(void);
 bool tlt_xstate_in_module(const struct module *module);
 
-/* ---- marks.c ---- */
+/* ---- notes.c ---- */
 
 /* A note under an address that is never dereferenced. */
-struct tlt_mark {
+struct tlt_note {
 	struct hlist_node node;
 	const void *key;
 	struct rcu_head rcu;
 };
 
 struct tlt_task {
-	struct tlt_mark mark; /* key: its task_struct */
+	struct tlt_note note; /* key: its task_struct */
 	u64 full_until_ns; /* local_clock(); grace or hold period; 0 = none */
 	u64 full_until_run_ns; /* its own se.sum_exec_runtime; 0 = none */
 	u64 rate_second;       /* local_clock() in s: what rate_traps counts */
@@ -198,7 +198,7 @@ struct tlt_task {
 };
 
 struct tlt_process {
-	struct tlt_mark mark; /* key: its signal_struct */
+	struct tlt_note note; /* key: its signal_struct */
 	u32 verdict;	      /* enum tlt_verdict */
 };
 
@@ -206,9 +206,9 @@ struct tlt_task *tlt_task_find(const struct task_struct *p);
 struct tlt_task *tlt_task_get(const struct task_struct *p);
 u32 tlt_process_verdict(const struct task_struct *p);
 void tlt_process_learn(const struct task_struct *p, u32 verdict);
-void tlt_marks_forget(const struct task_struct *p);
-void tlt_marks_exit(void);
-bool tlt_marks_any(void);
+void tlt_notes_forget(const struct task_struct *p);
+void tlt_notes_exit(void);
+bool tlt_notes_any(void);
 
 /* ---- trap.c ---- */
 

@@ -42,72 +42,72 @@ static struct hlist_head *list_of(struct table *table, const void *key)
 }
 
 /* Interrupts off, or under rcu_read_lock(): each keeps what it finds. */
-static struct tlt_mark *find(struct table *table, const void *key)
+static struct tlt_note *find(struct table *table, const void *key)
 {
-	struct tlt_mark *mark;
+	struct tlt_note *note;
 
 	if (!atomic_read(&table->nr))
 		return NULL;
-	hlist_for_each_entry_rcu(mark, list_of(table, key), node,
-				 irqs_disabled()) if (mark->key == key) break;
-	return mark;
+	hlist_for_each_entry_rcu(note, list_of(table, key), node,
+				 irqs_disabled()) if (note->key == key) break;
+	return note;
 }
 
-/* Puts `mark` under `key`, unless there is one; returns the one there is. */
-static struct tlt_mark *insert(struct table *table, struct tlt_mark *mark,
+/* Puts `note` under `key`, unless there is one; returns the one there is. */
+static struct tlt_note *insert(struct table *table, struct tlt_note *note,
 			       const void *key)
 {
-	struct tlt_mark *old;
+	struct tlt_note *old;
 	unsigned long flags;
 
-	mark->key = key;
+	note->key = key;
 	raw_spin_lock_irqsave(&table->lock, flags);
 	old = find(table, key);
 	if (!old) {
-		hlist_add_head_rcu(&mark->node, list_of(table, key));
+		hlist_add_head_rcu(&note->node, list_of(table, key));
 		atomic_inc(&table->nr);
 	}
 	raw_spin_unlock_irqrestore(&table->lock, flags);
 	if (old)
-		kfree(mark);
-	return old ?: mark;
+		kfree(note);
+	return old ?: note;
 }
 
 static void forget(struct table *table, const void *key)
 {
-	struct tlt_mark *mark;
+	struct tlt_note *note;
 	unsigned long flags;
 
 	if (!atomic_read(&table->nr))
 		return;
 	raw_spin_lock_irqsave(&table->lock, flags);
-	mark = find(table, key);
-	if (mark) {
-		hlist_del_rcu(&mark->node);
+	note = find(table, key);
+	if (note) {
+		hlist_del_rcu(&note->node);
 		atomic_dec(&table->nr);
 	}
 	raw_spin_unlock_irqrestore(&table->lock, flags);
-	if (mark)
-		kfree_rcu(mark, rcu);
+	if (note)
+		kfree_rcu(note, rcu);
 }
 
 static void forget_all(struct table *table)
 {
 	for (int i = 0; i < ARRAY_SIZE(table->lists); i++) {
 		struct hlist_node *next;
-		struct tlt_mark *mark;
+		struct tlt_note *note;
 
-		hlist_for_each_entry_safe(mark, next, &table->lists[i], node)
+		hlist_for_each_entry_safe(note, next, &table->lists[i], node)
 		{
-			hlist_del_rcu(&mark->node);
-			kfree_rcu(mark, rcu);
+			hlist_del_rcu(&note->node);
+			kfree_rcu(note, rcu);
 		}
 	}
 	atomic_set(&table->nr, 0);
 }
 
 /* Whether any task has a note: else all look-ups can be left out. */
-bool tlt_marks_any(void)
+bool tlt_notes_any(void)
 {
 	return atomic_read(&tasks.nr);
 }
@@ -118,9 +118,9 @@ bool tlt_marks_any(void)
  */
 struct tlt_task *tlt_task_find(const struct task_struct *p)
 {
-	struct tlt_mark *mark = find(&tasks, p);
+	struct tlt_note *note = find(&tasks, p);
 
-	return mark ? container_of(mark, struct tlt_task, mark) : NULL;
+	return note ? container_of(note, struct tlt_task, note) : NULL;
 }
 
 /* The current task's note, made if it has none. NULL: no memory. */
@@ -136,19 +136,19 @@ struct tlt_task *tlt_task_get(const struct task_struct *p)
 	t = kzalloc(sizeof(*t), GFP_ATOMIC | __GFP_NOWARN);
 	if (!t)
 		return NULL;
-	return container_of(insert(&tasks, &t->mark, p), struct tlt_task, mark);
+	return container_of(insert(&tasks, &t->note, p), struct tlt_task, note);
 }
 
 u32 tlt_process_verdict(const struct task_struct *p)
 {
-	struct tlt_mark *mark;
+	struct tlt_note *note;
 	u32 verdict = TLT_VERDICT_NONE;
 
 	rcu_read_lock();
-	mark = find(&processes, p->signal);
-	if (mark)
+	note = find(&processes, p->signal);
+	if (note)
 		verdict = READ_ONCE(
-			container_of(mark, struct tlt_process, mark)->verdict);
+			container_of(note, struct tlt_process, note)->verdict);
 	rcu_read_unlock();
 	return verdict;
 }
@@ -162,27 +162,27 @@ u32 tlt_process_verdict(const struct task_struct *p)
 void tlt_process_learn(const struct task_struct *p, u32 verdict)
 {
 	struct tlt_process *process;
-	struct tlt_mark *mark;
+	struct tlt_note *note;
 
 	rcu_read_lock();
-	mark = find(&processes, p->signal);
-	if (!mark && verdict != TLT_VERDICT_NONE) {
+	note = find(&processes, p->signal);
+	if (!note && verdict != TLT_VERDICT_NONE) {
 		process = kzalloc(sizeof(*process), GFP_ATOMIC | __GFP_NOWARN);
 		if (process)
-			mark = insert(&processes, &process->mark, p->signal);
+			note = insert(&processes, &process->note, p->signal);
 	}
-	if (mark)
+	if (note)
 		WRITE_ONCE(
-			container_of(mark, struct tlt_process, mark)->verdict,
+			container_of(note, struct tlt_process, note)->verdict,
 			verdict);
 	rcu_read_unlock();
 	smp_mb(); /* pairs with the atomic operation on `live` in do_exit() */
-	if (mark && !atomic_read(&p->signal->live))
+	if (note && !atomic_read(&p->signal->live))
 		forget(&processes, p->signal);
 }
 
 /* The task exits: it never returns to user mode again. */
-void tlt_marks_forget(const struct task_struct *p)
+void tlt_notes_forget(const struct task_struct *p)
 {
 	forget(&tasks, p);
 	/* Counted down before the exit is told to us: 0 for the last thread,
@@ -191,7 +191,7 @@ void tlt_marks_forget(const struct task_struct *p)
 		forget(&processes, p->signal);
 }
 
-void tlt_marks_exit(void)
+void tlt_notes_exit(void)
 {
 	forget_all(&tasks);
 	forget_all(&processes);
