@@ -115,6 +115,11 @@ fn leaves(section: fn()) -> i32 {
     if stayed(section, LONG, until_it_left) < LONG / 2 { 0 } else { 38 }
 }
 
+/// A section around some code.
+type Section = fn(&dyn Fn());
+/// What a child does with sections: its exit code.
+type InSections = fn(Section) -> i32;
+
 /// Two tasks without an end want the wide CPUs all the time, so a task that may leave has a reason
 /// to. A tail is short below an eighth of `--rest-below`, which is long, for an emulated machine is
 /// slow.
@@ -123,9 +128,9 @@ pub fn leaves_in_last_syscalls() -> Result<()> {
     let args = ["--mode", "scx", "--wide-cpus", "2-3", "--mark", &mark, "--rest-below", "8ms"];
     let lane = Lane::start(&args)?;
     let _hogs = (0..2).map(|_| wide_hog()).collect::<Result<Vec<_>>>()?;
-    let sections: [(&str, fn(&dyn Fn())); 2] = [("hints", in_hints), ("marks", in_mark)];
+    let sections: [(&str, Section); 2] = [("hints", in_hints), ("marks", in_mark)];
     for (name, section) in sections {
-        let cases: [(&str, fn(fn(&dyn Fn())) -> i32); 3] =
+        let cases: [(&str, InSections); 3] =
             [("hint", keeps_the_cpu), ("last-syscall", writes), ("last-syscall", reads)];
         for (remigrate, child) in cases {
             set(&[&format!("remigrate={remigrate}")])?;
@@ -145,7 +150,7 @@ pub fn leaves_in_last_syscalls() -> Result<()> {
 
 /// After how many of so many system calls the task is on a scalar CPU, in sections with so much
 /// wide code around them.
-fn left(section: fn(&dyn Fn()), before: Duration, after: Duration) -> u32 {
+fn left(section: Section, before: Duration, after: Duration) -> u32 {
     let has_left = std::cell::Cell::new(0);
     for _ in 0..SECTIONS {
         section(&|| {
@@ -161,16 +166,16 @@ fn left(section: fn(&dyn Fn()), before: Duration, after: Duration) -> u32 {
 
 const WIDE: Duration = Duration::from_micros(200);
 
-fn keeps_the_cpu(section: fn(&dyn Fn())) -> i32 {
+fn keeps_the_cpu(section: Section) -> i32 {
     if left(section, WIDE, Duration::ZERO) < SECTIONS / 4 { 0 } else { 35 }
 }
 
-fn writes(section: fn(&dyn Fn())) -> i32 {
+fn writes(section: Section) -> i32 {
     left(section, WIDE, Duration::ZERO);
     if left(section, WIDE, Duration::ZERO) > SECTIONS / 2 { 0 } else { 36 }
 }
 
-fn reads(section: fn(&dyn Fn())) -> i32 {
+fn reads(section: Section) -> i32 {
     left(section, WIDE, 10 * WIDE);
     if left(section, WIDE, 10 * WIDE) < SECTIONS / 4 { 0 } else { 37 }
 }
