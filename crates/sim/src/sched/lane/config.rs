@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lane's settings in a simulation: those of `turbolane run`, how wide code is noticed, and what
-//! that costs.
+//! The lane's settings in a simulation: those of `turbolane run`, how wide code is noticed, and
+//! what that costs.
 
 use machine::{InsnClass, LevelClocks};
 use policy::Cfg;
