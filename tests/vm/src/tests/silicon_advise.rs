@@ -12,16 +12,19 @@ use crate::lane::TURBOLANE;
 /// The load of `silicon_verify`, for so long.
 fn advise(kind: &str) -> Result<Advice> {
     let mut advise = Command::new(TURBOLANE);
-    advise.args(["advise", "--machine", "xeon-gold-6130", "--for", "500ms", "--json", "--"]);
-    advise.args(["vmtests", "silicon-bursts", "8", "500", kind]).stdin(Stdio::null());
+    advise.args(["advise", "--machine", "xeon-gold-6130", "--for", "250ms", "--json", "--"]);
+    advise.args(["vmtests", "silicon-bursts", "8", "250", kind]).stdin(Stdio::null());
     let output = advise.output().context("turbolane cannot be started")?;
     let (json, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     serde_json::from_str(&json).with_context(|| format!("the answer: {json}{errors}"))
 }
 
-/// `silicon_verify` measures 20 to 40 % for the same load: one of four cores at 1.9 GHz instead of
-/// four.
+/// What `silicon_verify` measures for the same load, %: one of four cores at 1.9 GHz instead of four.
+const MEASURED_PCT: std::ops::RangeInclusive<f64> = 20.0..=40.0;
+
+/// Who, how much, and a gain whose range has what is measured: of a thousand samples some forty are
+/// wide, so the share is known within a sixth, and the gain within its range only.
 pub fn finds_and_predicts() -> Result<()> {
     let wide = advise("wide")?;
     println!("{}", wide.text(100));
@@ -33,7 +36,11 @@ pub fn finds_and_predicts() -> Result<()> {
     let reduced_pct = wide.reduced_pct.context("the machine has licence counters")?;
     ensure!(reduced_pct > 70.0, "counters: {reduced_pct} % of cycles at a lowered clock");
     let prediction = wide.prediction.context("nothing is predicted")?;
-    ensure!((20.0..45.0).contains(&prediction.gain_pct), "predicted: {prediction:?}");
+    let (least, most) = (prediction.least_pct, prediction.most_pct);
+    ensure!(
+        most >= *MEASURED_PCT.start() && least <= *MEASURED_PCT.end() && least > 0.0,
+        "predicted: {prediction:?}"
+    );
     ensure!(wide.verdict.worth == Worth::Yes, "{:?}", wide.verdict);
     let run = wide.run.context("nothing is proposed")?;
     let output = Command::new("sh").args(["-c", &check_of(&run)]).output()?;
