@@ -20,7 +20,8 @@ fn advise(kind: &str) -> Result<Advice> {
     serde_json::from_str(&json).with_context(|| format!("the answer: {json}{errors}"))
 }
 
-/// What `silicon_verify` measures for the same load, %: one of four cores at 1.9 GHz instead of four.
+/// What `silicon_verify` measures for the same load, %: one of four cores at 1.9 GHz instead of
+/// four.
 const MEASURED_PCT: std::ops::RangeInclusive<f64> = 20.0..=40.0;
 
 /// Who, how much, and a gain whose range has what is measured: of a thousand samples some forty are
