@@ -5,51 +5,27 @@
 mod common;
 
 use common::*;
-use machine::InsnClass;
 use policy::{Gap, Remigrate};
 use sim::engine::{Engine, Outcome};
-use sim::program::{Builder, Group, Step, Workload};
-use sim::rng::Dist;
 use sim::sched::lane::{Detect, Lane, Wide};
 use sim::trace::Quiet;
 
-/// One task: a section of 20 us, then scalar code of so many cycles (3 GHz at most), and again.
-/// Beside it scalar tasks on all CPUs, and as many that stay wide as there are wide CPUs, so that
-/// one waits whenever a section ends.
+/// The load of [`alternating`].
 fn run_with(detect: Detect, gap: bool, scalar_cycles: u64, rest_ns: u64) -> Outcome {
     run_and_ask(detect, gap, scalar_cycles, rest_ns).0
 }
 
 /// The same, and what the task has learned.
 fn run_and_ask(detect: Detect, gap: bool, scalar_cycles: u64, rest_ns: u64) -> (Outcome, Gap) {
-    let mut w = Workload::new();
-    let heavy = w.code(InsnClass::Heavy512, 1.0);
-    let p = Builder::new()
-        .step(Step::WideBegin { level: 2 })
-        .work(heavy, Dist::Fixed(50_000))
-        .step(Step::WideEnd { rest_ns })
-        .work(0, Dist::Fixed(scalar_cycles))
-        .step(Step::Done)
-        .forever(0);
-    let p = w.program(p);
-    w.group(Group::new("alternates", 1, p));
-    let p = Builder::new().step(Step::WideBegin { level: 2 }).work(heavy, Dist::Fixed(3_000_000));
-    let p = w.program(p.forever(1));
-    w.group(Group::new("wide", 2, p));
-    let p = w.program(Builder::new().work(0, Dist::Fixed(3_000_000)).forever(0));
-    w.group(Group::new("scalar", 30, p));
     let mut config = lane(Wide::Cores(1));
     config.detect = detect;
     config.cfg.remigrate = Remigrate { gap, ..Remigrate::default() }.bits();
     let (platform, sys) = machine_of(platform(), 1);
     let sched = Lane::new(&sys, config);
-    let mut engine = Engine::new(platform, sys, sched, Quiet, w, secs(1));
+    let mut engine =
+        Engine::new(platform, sys, sched, Quiet, alternating(rest_ns, scalar_cycles), secs(1));
     let out = engine.run().expect("a run that ends");
     (out, engine.sched().task(0).gap)
-}
-
-fn rounds(out: &Outcome) -> u64 {
-    out.group("alternates").unwrap().completed
 }
 
 /// Gaps of 2 us: the task commuted in each, and does not now, however its sections are seen.

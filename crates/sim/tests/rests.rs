@@ -5,37 +5,12 @@
 mod common;
 
 use common::*;
-use machine::InsnClass;
 use sim::engine::Outcome;
-use sim::program::{Builder, Group, Step, Workload};
-use sim::rng::Dist;
 use sim::sched::lane::Wide;
 
-/// One task: a section of 20 us, a word, scalar code of so many cycles, and again. Beside it scalar
-/// tasks on all CPUs, and as many that stay wide as there are wide CPUs, so that one waits whenever
-/// a section ends.
+/// The load of [`alternating`].
 fn run_with(rest_ns: u64, scalar_cycles: u64) -> Outcome {
-    let mut w = Workload::new();
-    let heavy = w.code(InsnClass::Heavy512, 1.0);
-    let p = Builder::new()
-        .step(Step::WideBegin { level: 2 })
-        .work(heavy, Dist::Fixed(50_000))
-        .step(Step::WideEnd { rest_ns })
-        .work(0, Dist::Fixed(scalar_cycles))
-        .step(Step::Done)
-        .forever(0);
-    let p = w.program(p);
-    w.group(Group::new("alternates", 1, p));
-    let p = Builder::new().step(Step::WideBegin { level: 2 }).work(heavy, Dist::Fixed(3_000_000));
-    let p = w.program(p.forever(1));
-    w.group(Group::new("wide", 2, p));
-    let p = w.program(Builder::new().work(0, Dist::Fixed(3_000_000)).forever(0));
-    w.group(Group::new("scalar", 30, p));
-    run(platform(), 1, w, lane(Wide::Cores(1)), secs(1))
-}
-
-fn rounds(out: &Outcome) -> u64 {
-    out.group("alternates").unwrap().completed
+    run(platform(), 1, alternating(rest_ns, scalar_cycles), lane(Wide::Cores(1)), secs(1))
 }
 
 /// Scalar code of 2 us that is announced as 3 us is spent on the wide CPU: next to no migration,

@@ -117,3 +117,31 @@ pub fn assert_near(found: f64, expected: f64, tolerance: f64) {
     let off = (found / expected - 1.0).abs();
     assert!(off <= tolerance, "{found} instead of {expected}: off by {:.3} %", off * 100.0);
 }
+
+/// One task: a section of 20 us, after which it may say that it rests, scalar code of so many
+/// cycles (3 GHz at most), and again. Beside it scalar tasks on all CPUs, and as many that stay
+/// wide as there are wide CPUs, so that one waits whenever a section ends.
+pub fn alternating(rest_ns: u64, scalar_cycles: u64) -> Workload {
+    let mut w = Workload::new();
+    let heavy = w.code(InsnClass::Heavy512, 1.0);
+    let p = Builder::new()
+        .step(Step::WideBegin { level: 2 })
+        .work(heavy, Dist::Fixed(50_000))
+        .step(Step::WideEnd { rest_ns })
+        .work(0, Dist::Fixed(scalar_cycles))
+        .step(Step::Done)
+        .forever(0);
+    let p = w.program(p);
+    w.group(Group::new("alternates", 1, p));
+    let p = Builder::new().step(Step::WideBegin { level: 2 }).work(heavy, Dist::Fixed(3_000_000));
+    let p = w.program(p.forever(1));
+    w.group(Group::new("wide", 2, p));
+    let p = w.program(Builder::new().work(0, Dist::Fixed(3_000_000)).forever(0));
+    w.group(Group::new("scalar", 30, p));
+    w
+}
+
+/// Rounds of the task of [`alternating`].
+pub fn rounds(out: &Outcome) -> u64 {
+    out.group("alternates").unwrap().completed
+}
