@@ -20,7 +20,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ use report::problem::Problem;
 use sched::lane::Lane;
 
 use crate::failure::{Failure, tell, unwritable};
-use crate::replacement::replacement;
+use crate::replacement::{folder_of, replacement};
 
 /// Time between two files: Prometheus usually fetches every 15 s to a minute.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ const READ_BY_COLLECTOR: &str = "prom";
 
 /// Refuses a place where no file can be, or where another program's file is.
 pub(crate) fn check(path: &Path) -> Result<(), Failure> {
-    let folder = folder(path);
+    let folder = folder_of(path);
     let refused = |why: String, next: &str| {
         let what = format!("cannot write metrics to {}", path.display());
         Err(Failure::failed(Problem::new(what, why, next)))
@@ -79,13 +79,6 @@ pub(crate) fn name_note(path: &Path) -> Option<String> {
 pub(super) fn check_writable(path: &Path) -> Result<(), Failure> {
     check(path)?;
     replacement(path, b"").map(drop).map_err(|error| unwritable(path, &error))
-}
-
-fn folder(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent.into(),
-        _ => ".".into(),
-    }
 }
 
 /// The metrics of a run, written until this is dropped.
