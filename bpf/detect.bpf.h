@@ -241,7 +241,7 @@ static __always_inline void tell_mark(struct here *h, u32 event, u32 level)
 
 	h->c->mark_events++;
 	changed = tell(h->tc, h->c, event, level, now_ns);
-	if (note_gap(&h->tc->t, h->cpu, now_ns))
+	if (note_stay(&h->tc->t, h->cpu, now_ns))
 		h->tc->look = 1;
 	if (!changed)
 		return;
@@ -304,7 +304,7 @@ static __always_inline int leave_if_noted(void)
 	bpf_preempt_disable();
 	if (try_lookup_here(&h) && h.tc->look) {
 		h.tc->look = 0;
-		time_gap(&h.tc->t, h.cpu, bpf_ktime_get_ns());
+		time_stay(&h.tc->t, h.cpu, bpf_ktime_get_ns());
 		leave_if_it_must(&h);
 	}
 	bpf_preempt_enable();

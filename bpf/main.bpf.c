@@ -9,7 +9,7 @@
  *   classes.bpf.h  CPU classes as masks, what an affinity reaches
  *   clocks.bpf.h   queues and their clocks
  *   slices.bpf.h   slices that end between two ticks
- *   gaps.bpf.h     tasks that stay on their wide CPU after a section
+ *   stays.bpf.h    tasks that stay on their wide CPU without an open section
  *   victims.bpf.h  whom wide work displaces
  *   groups.bpf.h   control groups: weights, limits
  *   place.bpf.h    select_cpu, enqueue: an idle CPU or a queue
@@ -49,7 +49,7 @@ char LICENSE[] SEC("license") = "GPL";
 #include "classes.bpf.h"
 #include "clocks.bpf.h"
 #include "slices.bpf.h"
-#include "gaps.bpf.h"
+#include "stays.bpf.h"
 #include "victims.bpf.h"
 #include "groups.bpf.h"
 #include "place.bpf.h"
@@ -171,7 +171,6 @@ void BPF_PROG(tl_running, struct task_struct *p)
 	tc->counted_ns = now_ns;
 	c->running_clock = tc->t.clock;
 	time_slice(cpu, tc->t.clock, p->scx.slice, now_ns);
-	time_gap(&tc->t, cpu, now_ns);
 	refresh_caps(p, tc);
 	queue = tl_task_queue(&tc->t);
 	c->running_queue = queue;
@@ -190,7 +189,9 @@ void BPF_PROG(tl_running, struct task_struct *p)
 	} else if (!may_not_migrate(p)) {
 		c->misfits++;
 		send_on(p, cpu);
+		return;
 	}
+	time_stay(&tc->t, cpu, now_ns); /* it is where it stays, if it does */
 }
 
 SEC("struct_ops/tl_stopping")
@@ -210,7 +211,7 @@ void BPF_PROG(tl_stopping, struct task_struct *p, bool runnable)
 	read_hint(p, tc, c, now_ns);
 	watch_level(tc, c, 0, now_ns);
 	c->running_clock = 0;
-	forget_gap(scx_bpf_task_cpu(p));
+	forget_stay(scx_bpf_task_cpu(p));
 	if (!runnable) {
 		tc->may_hold = 0;
 		groups_idle(tc);
@@ -392,7 +393,7 @@ s32 BPF_PROG(tl_init)
 	if (!err)
 		err = create_slice_timers();
 	if (!err)
-		err = create_gap_timers();
+		err = create_stay_timers();
 	if (!err)
 		err = start_passes();
 	if (!err)

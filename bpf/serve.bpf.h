@@ -442,7 +442,7 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 	slice_ns = slice_to_go_on(&stays->t, cpu);
 	tl_scx_set_slice(prev, slice_ns);
 	time_slice(cpu, stays->t.clock, slice_ns, now_ns);
-	time_gap(&stays->t, cpu, now_ns);
+	time_stay(&stays->t, cpu, now_ns);
 	/* It goes on without running() being called, and its type may have
 	 * changed since it started: say who may displace it now. Else a guest
 	 * that was wide until now holds a wide CPU until the next tick. */

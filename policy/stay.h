@@ -18,10 +18,11 @@
  * That is CPU time since its last trap, or since it has reached a wide CPU: while it
  * waits for one, or sleeps, it gets nowhere.
  *
- * The end is looked at where the kernel comes by: when the task stops, at ticks, and
- * at system calls. A section mostly ends before one (THESIS 4.4), and the next chance
- * may be far away. So stays end there, however short they were, until the task has
- * come back too early several times in a row.
+ * The end is looked at when the task stops, at ticks, at system calls, and when a timer
+ * says that it has come: ticks are milliseconds apart, and a wide CPU that each of several
+ * tasks occupies until the next one is too slow for them all. A section mostly ends
+ * before a system call (THESIS 4.4). So stays end there, however short they were, until
+ * the task has come back too early several times in a row.
  *
  * Each task learns from the gap, also CPU time, between the end of a period and
  * the next trap. A loop that is wide throughout traps as soon as it has left, and
@@ -98,6 +99,14 @@ tl_inline u32 tl_stay_is_over(const struct tl_stay *s, u64 wide_timeout_ns,
 {
 	return wide_timeout_ns && ((at_syscall && s->early < TL_STAY_CALLS) ||
 				   s->ran_ns >= tl_stay_ns(s, wide_timeout_ns));
+}
+
+/* How much longer it stays if it goes on running; 0 = no longer. */
+tl_inline u64 tl_stay_left_ns(const struct tl_stay *s, u64 wide_timeout_ns)
+{
+	u64 ns = tl_stay_ns(s, wide_timeout_ns);
+
+	return s->ran_ns < ns ? ns - s->ran_ns : 0;
 }
 
 /* It has trapped; had_left: it did not count as wide any more. */

@@ -317,6 +317,18 @@ tl_inline u32 tl_task_passes(struct tl_task *t, const struct tl_cfg *cfg,
 	return tl_task_settle(t);
 }
 
+/* How long it counts as wide yet without an open section, if it goes on running: when
+ * this is over, tl_task_passes() ends it. 0 = no longer, or it has not begun. */
+tl_inline u64 tl_task_stays_ns(const struct tl_task *t,
+			       const struct tl_cfg *cfg)
+{
+	if (t->gap.state == TL_GAP_STAYS)
+		return tl_gap_left_ns(&t->gap, cfg->rest_below_ns);
+	if (!t->loose_level || tl_task_open_level(t) || tl_task_is_coming(t))
+		return 0;
+	return tl_stay_left_ns(&t->stay, cfg->wide_timeout_ns);
+}
+
 /* The task ran for so long, wide at this level, or at 0 not. */
 tl_inline void tl_task_ran(struct tl_task *t, u64 used_ns, u32 level)
 {

@@ -48,8 +48,8 @@ EXPORT(u32, task_syscall_matters, (const struct tl_task *t),
 EXPORT(u32, task_bequest, (const struct tl_task *t), tl_task_bequest(t))
 EXPORT(u32, task_bequest_type, (const struct tl_task *t, u32 level),
        tl_task_bequest_type(t, (u8)level))
-EXPORT(u64, gap_left_ns, (const struct tl_gap *g, u64 even_ns),
-       tl_gap_left_ns(g, even_ns))
+EXPORT(u64, task_stays_ns, (const struct tl_task *t, const struct tl_cfg *cfg),
+       tl_task_stays_ns(t, cfg))
 EXPORT(u32, task_need, (const struct tl_task *t), tl_task_need(t))
 EXPORT(u32, task_queue, (const struct tl_task *t), tl_task_queue(t))
 EXPORT(u32, task_fits, (const struct tl_task *t, u32 class),

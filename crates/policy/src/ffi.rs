@@ -2,8 +2,8 @@
 //! The only FFI to policy/: c/native.c, name for name.
 
 use crate::{
-    Backlog, Budget, Calls, Cfg, Clock, Exposure, Gap, Losses, Mix, Score, Sides, Sizing,
-    SizingInput, Split, Standby, StandbyInput, Target, Task, Tiers, TiersInput, Turns,
+    Backlog, Budget, Calls, Cfg, Clock, Exposure, Losses, Mix, Score, Sides, Sizing, SizingInput,
+    Split, Standby, StandbyInput, Target, Task, Tiers, TiersInput, Turns,
 };
 
 unsafe extern "C" {
@@ -146,7 +146,7 @@ unsafe extern "C" {
     pub(crate) fn tlp_task_syscall_matters(t: *const Task) -> u32;
     pub(crate) fn tlp_task_bequest(t: *const Task) -> u32;
     pub(crate) fn tlp_task_bequest_type(t: *const Task, level: u32) -> u32;
-    pub(crate) fn tlp_gap_left_ns(g: *const Gap, even_ns: u64) -> u64;
+    pub(crate) fn tlp_task_stays_ns(t: *const Task, cfg: *const Cfg) -> u64;
     pub(crate) fn tlp_mix_ran(m: *mut Mix, used_ns: u64, level: u32);
     pub(crate) fn tlp_mix_wide_ns(m: *const Mix, waited_ns: u64, level: u32) -> u64;
     pub(crate) fn tlp_score_switch(s: *mut Score, before: u32, now: u32, run_ns: u64) -> u32;

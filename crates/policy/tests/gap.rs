@@ -54,7 +54,7 @@ impl Walk {
         self.tell(self.end);
         let mut ran_ns = 0;
         while self.is_wide() && ran_ns < gap_ns {
-            let step_ns = self.task.gap_left_ns(&CFG).clamp(1, gap_ns - ran_ns);
+            let step_ns = self.task.stays_ns(&CFG).clamp(1, gap_ns - ran_ns);
             self.task.ran(step_ns, 2);
             ran_ns += step_ns;
             self.tell(Event::Tick);
@@ -221,9 +221,9 @@ fn stays_end_and_nest() {
     task.flags |= FLAG_RAN_FIT;
     task.event(&cfg, Event::MarkEnter, 1, 2);
     task.event(&cfg, Event::HintEnd, 0, 3);
-    assert_eq!((task.level, task.gap_left_ns(&cfg)), (1, 0), "the mark's");
+    assert_eq!((task.level, task.stays_ns(&cfg)), (1, 0), "the mark's");
     task.event(&cfg, Event::MarkReturn, 0, 4);
-    assert_eq!((task.level, task.gap_left_ns(&cfg)), (1, EVEN));
+    assert_eq!((task.level, task.stays_ns(&cfg)), (1, EVEN));
     assert!(!task.event(&cfg, Event::Tick, 0, 51));
     assert!(task.event(&cfg, Event::Tick, 0, 52), "of the last begin, at 2");
     assert_eq!(task.task_type, TYPE_SCALAR as u8);

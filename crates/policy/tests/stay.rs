@@ -105,6 +105,31 @@ fn a_wide_loop_is_left_alone() {
     assert!(walk.traps <= 2 * 10_000_000_000 / WIDE_TIMEOUT_NS + 20, "{} traps", walk.traps);
 }
 
+/// The timer's time is the one at which the stay ends, to the nanosecond, and there is none for a
+/// task that has not reached a wide CPU, or has a section open.
+#[test]
+fn the_timer_knows_when_a_stay_is_over() {
+    for early in 0..=Stay::EARLY_MOST {
+        let mut task = Task::new(&CFG, 0, 0, 0);
+        assert_eq!(task.stays_ns(&CFG), 0, "no trap");
+        task.event(&CFG, Event::Trap, 2, 1);
+        task.stay.early = early;
+        assert_eq!(task.stays_ns(&CFG), 0, "on its way");
+        task.flags |= FLAG_RAN_FIT;
+        let left_ns = task.stays_ns(&CFG);
+        assert!((LEAST..=WIDE_TIMEOUT_NS).contains(&left_ns), "{left_ns} after {early}");
+        task.ran(left_ns - 1, 2);
+        assert_eq!(task.stays_ns(&CFG), 1);
+        assert!(!task.event(&CFG, Event::Tick, 0, 2), "too early");
+        task.ran(1, 2);
+        assert_eq!(task.stays_ns(&CFG), 0);
+        assert!(task.event(&CFG, Event::Tick, 0, 2) && task.stays_ns(&CFG) == 0, "over");
+        task.event(&CFG, Event::Trap, 2, 1);
+        task.event(&CFG, Event::MarkEnter, 2, 1);
+        assert_eq!(task.stays_ns(&CFG), 0, "a section has no such end");
+    }
+}
+
 /// What it learned in such a loop is forgotten after a few short sections.
 #[test]
 fn long_stays_are_unlearned() {

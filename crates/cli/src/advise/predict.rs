@@ -233,6 +233,24 @@ mod tests {
         assert!(found.least_pct <= found.gain_pct && found.gain_pct <= found.most_pct);
     }
 
+    /// So does the same load that starts as a command, whose tasks are scalar until they prove
+    /// wide.
+    #[test]
+    fn a_command_gains_alike() {
+        let (stage, mut load) = stage_and_load(160, true);
+        load.is_scalar_at_first = true;
+        let found = predict(&load, &stage, "hint", Some(100.0)).unwrap().unwrap();
+        assert!((20.0..40.0).contains(&found.gain_pct), "{found:?}");
+    }
+
+    /// By traps it gains too, though no system call shows where a section ends (policy/stay.h).
+    #[test]
+    fn traps_gain_without_system_calls() {
+        let (stage, load) = stage_and_load(160, true);
+        let found = predict(&load, &stage, "trap", Some(100.0)).unwrap().unwrap();
+        assert!(found.gain_pct > 5.0 && found.least_pct > 0.0, "{found:?}");
+    }
+
     /// The same samples without counters leave the length of sections open, and the range says so.
     #[test]
     fn unknown_sections_widen_the_range() {

@@ -88,6 +88,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             let t = &mut self.tasks[task as usize];
             t.asked = !verdict.resched;
             t.debt_q += cost_q;
+            self.cpus[cpu].alarm_ns = self.sched.alarm_ns(cpu);
             return if verdict.resched { Todo::Choose(Why::Resched) } else { Todo::Segment };
         }
         let t = &mut self.tasks[task as usize];

@@ -72,7 +72,7 @@ fn share_on_scalar_cpus(args: &[&str], scored: usize) -> Result<f64> {
     let (of_offender, of_victims): (_, Vec<_>) =
         (score(&offender), victims.iter().map(score).collect());
     if scored > 0 {
-        ensure!(of_offender > Some(1.7), "the offender's score is {of_offender:?}");
+        ensure!(of_offender > Some(1.7), "the offender's score is {of_offender:?}: {top:#}");
         ensure!(
             of_victims.iter().all(|&score| score < Some(0.3)),
             "the others' scores are {of_victims:?}"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane advise` on a machine with dim silicon: it finds who executes wide code, and what it
-//! predicts is what `turbolane verify` finds there (`silicon_verify.rs`).
+//! `turbolane advise` on a machine with dim silicon: it finds who executes wide code, and predicts
+//! a gain where `turbolane verify` finds one (`silicon_verify.rs`).
 
 use std::process::{Command, Stdio};
 
@@ -20,12 +20,12 @@ fn advise(kind: &str) -> Result<Advice> {
     serde_json::from_str(&json).with_context(|| format!("the answer: {json}{errors}"))
 }
 
-/// What `silicon_verify` measures for the same load, %: one of four cores at 1.9 GHz instead of
-/// four.
-const MEASURED_PCT: std::ops::RangeInclusive<f64> = 20.0..=40.0;
+/// The gain that may be predicted, %: one of four cores at 1.9 GHz instead of four is 36 % more
+/// (`silicon_verify` measures 20 to 40 % by hints). What is proposed are traps, and the counters
+/// say only that sections are shorter than some 50 us: for the shortest of them traps gain least.
+const PREDICTED_PCT: std::ops::RangeInclusive<f64> = 5.0..=40.0;
 
-/// Who, how much, and a gain whose range has what is measured: of a thousand samples some forty are
-/// wide, so the share is known within a sixth, and the gain within its range only.
+/// Who, how much, and what it would gain.
 pub fn finds_and_predicts() -> Result<()> {
     let wide = advise("wide")?;
     println!("{}", wide.text(100));
@@ -37,9 +37,8 @@ pub fn finds_and_predicts() -> Result<()> {
     let reduced_pct = wide.reduced_pct.context("the machine has licence counters")?;
     ensure!(reduced_pct > 70.0, "counters: {reduced_pct} % of cycles at a lowered clock");
     let prediction = wide.prediction.context("nothing is predicted")?;
-    let (least, most) = (prediction.least_pct, prediction.most_pct);
     ensure!(
-        most >= *MEASURED_PCT.start() && least <= *MEASURED_PCT.end() && least > 0.0,
+        PREDICTED_PCT.contains(&prediction.gain_pct) && prediction.least_pct > 0.0,
         "predicted: {prediction:?}"
     );
     ensure!(wide.verdict.worth == Worth::Yes, "{:?}", wide.verdict);

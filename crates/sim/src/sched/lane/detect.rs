@@ -194,7 +194,7 @@ impl Lane {
     ) -> Verdict {
         self.counters.decisions += 1;
         let changed = self.tell(sys, cpu, task, event, level, sink);
-        self.time_gap(sys, cpu, task);
+        self.time_stay(sys, cpu, task);
         let resched = changed && self.must_leave(sys, cpu, task);
         Verdict { cost_ns, resched, yields: false }
     }

@@ -11,7 +11,7 @@
 //! | `place.rs` | place.bpf.h |
 //! | `serve.rs` | serve.bpf.h |
 //! | `detect.rs` | detect.bpf.h and the application library's side of a hint |
-//! | `gaps.rs` | gaps.bpf.h |
+//! | `stays.rs` | stays.bpf.h |
 //! | `sizing.rs`, `standby.rs` | crates/sched/src/autosize.rs, exposure.bpf.h |
 //! | `memo.rs` | (tables of pure answers) |
 //!
@@ -34,13 +34,13 @@
 mod classes;
 mod config;
 mod detect;
-mod gaps;
 mod memo;
 mod place;
 mod serve;
 mod shared;
 mod sizing;
 mod standby;
+mod stays;
 
 use std::collections::VecDeque;
 
@@ -128,7 +128,7 @@ pub struct Lane {
     running_queue: Vec<u8>,
     /// By CPU: when its task has stayed for long enough after a section; `u64::MAX` = it does not
     /// stay.
-    gap_ends_ns: Vec<u64>,
+    stay_ends_ns: Vec<u64>,
     /// By CPU: when its task came, and the licence level that it found; of [`Detect::Score`].
     came: Vec<(u64, u8)>,
     /// `[class][queue]`: CPUs of the class that run a task of the queue.
@@ -177,7 +177,7 @@ impl Lane {
             looks: vec![0; nr],
             helped: vec![0; nr],
             running_queue: vec![QUEUE_NONE as u8; nr],
-            gap_ends_ns: vec![u64::MAX; nr],
+            stay_ends_ns: vec![u64::MAX; nr],
             came: vec![(0, 0); nr],
             running: std::array::from_fn(|_| std::array::from_fn(|_| masks())),
             class_masks: std::array::from_fn(|_| masks()),
@@ -337,7 +337,7 @@ impl Scheduler for Lane {
         if self.config.detect == Detect::Score {
             self.score(sys, cpu, task, sink);
         }
-        self.gap_ends_ns[cpu] = u64::MAX;
+        self.stay_ends_ns[cpu] = u64::MAX;
         self.account_stop(task);
         self.watch_stop(sys, cpu, task);
         self.set_running_queue(cpu, QUEUE_NONE as u8);
@@ -368,7 +368,7 @@ impl Scheduler for Lane {
         if fits && lane.t.task_type == policy::TYPE_WIDE as u8 {
             lane.t.flags |= policy::FLAG_RAN_FIT;
         }
-        self.time_gap(sys, cpu, task);
+        self.time_stay(sys, cpu, task);
         !fits
     }
 
@@ -393,12 +393,12 @@ impl Scheduler for Lane {
     }
 
     fn alarm_ns(&self, cpu: usize) -> u64 {
-        self.gap_ends_ns[cpu]
+        self.stay_ends_ns[cpu]
     }
 
     fn alarm(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
         self.counters.decisions += 1;
-        self.gap_is_up(sys, cpu, task, sink)
+        self.stay_is_up(sys, cpu, task, sink)
     }
 
     fn act(

@@ -249,7 +249,7 @@ impl Lane {
         let lane = &mut self.tasks[task as usize];
         lane.slice_ns = self.memo.slice_ns[lane.t.task_type as usize];
         lane.slice_end_ns = sys.now_ns + lane.slice_ns;
-        self.time_gap(sys, cpu, task);
+        self.time_stay(sys, cpu, task);
         // its type may have changed since it started: who may displace it, may know
         let queue = self.memo.of(&self.tasks[task as usize].t).queue;
         self.set_running_queue(cpu, queue);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tasks that stay on their wide CPU after a section (policy/gap.h), until a timer fires. As
-//! bpf/gaps.bpf.h.
+//! bpf/stays.bpf.h.
 
 use policy::Event;
 
@@ -9,16 +9,19 @@ use crate::sys::{Sys, Tid};
 use crate::trace::Sink;
 
 impl Lane {
-    /// Set the CPU's timer to the end of its task's stay, if it stays.
+    /// Set the CPU's timer to the end of its task's stay, if it stays. Not while all CPUs take
+    /// everything: then there is no CPU to leave for.
     #[inline]
-    pub(super) fn time_gap(&mut self, sys: &Sys, cpu: usize, task: Tid) {
-        let left_ns = self.tasks[task as usize].t.gap_left_ns(&self.config.cfg);
-        self.gap_ends_ns[cpu] = if left_ns > 0 { sys.now_ns + left_ns } else { u64::MAX };
+    pub(super) fn time_stay(&mut self, sys: &Sys, cpu: usize, task: Tid) {
+        let is_apart = self.classes_present > 1;
+        let left_ns =
+            if is_apart { self.tasks[task as usize].t.stays_ns(&self.config.cfg) } else { 0 };
+        self.stay_ends_ns[cpu] = if left_ns > 0 { sys.now_ns + left_ns } else { u64::MAX };
     }
 
     /// The timer has fired. Whether the CPU is to choose anew: the task has stayed for long enough,
     /// and a section that has begun meanwhile is not known of.
-    pub(super) fn gap_is_up(
+    pub(super) fn stay_is_up(
         &mut self,
         sys: &Sys,
         cpu: usize,
@@ -28,7 +31,7 @@ impl Lane {
         self.account_run(sys, cpu, task);
         self.read_hint(sys, cpu, task, sink);
         self.tell(sys, cpu, task, Event::Tick, 0, sink);
-        self.time_gap(sys, cpu, task);
+        self.time_stay(sys, cpu, task);
         self.must_leave(sys, cpu, task)
     }
 }

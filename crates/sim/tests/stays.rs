@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Stays (policy/stay.h): a task that has trapped leaves its wide CPU when its stay is over, and
+//! not when the kernel happens to come by.
+
+mod common;
+
+use common::*;
+use machine::InsnClass;
+use sim::engine::{Engine, Outcome};
+use sim::policy_spec::{PolicySpec, simulate};
+use sim::program::{Builder, Group, Step, Workload};
+use sim::rng::Dist;
+use sim::sched::lane::{Detect, Lane, Wide};
+use sim::trace::Quiet;
+
+/// Twice as many tasks as CPUs that execute 20 us of wide code after half a millisecond of scalar
+/// code, without system calls.
+fn bursts(cpus: usize) -> Workload {
+    let mut w = Workload::new();
+    let heavy = w.code(InsnClass::Heavy512, 1.0);
+    let turn = Builder::new()
+        .work(0, Dist::Uniform(900_000, 1_300_000))
+        .wide(heavy, 2, Dist::Uniform(36_000, 44_000))
+        .step(Step::Done);
+    let program = w.program(turn.forever(0));
+    w.group(Group::new("bursts", 2 * cpus, program));
+    w
+}
+
+/// Four cores whose 16 siblings are active too.
+fn four_cores() -> machine::Platform {
+    let mut platform = platform();
+    let others = platform.nr_cores - 4;
+    platform.nr_cores = 4;
+    platform.cores_per_llc = 4;
+    for clocks in &mut platform.clock_khz {
+        *clocks = clocks.split_off(others);
+    }
+    platform
+}
+
+fn done(policy: &str) -> f64 {
+    let policy: PolicySpec = policy.parse().expect("it is written as policies are");
+    let finished = simulate(&four_cores(), 1, bursts(4), &policy, secs(1), None);
+    finished.expect("a run that ends").outcome.groups[0].completed as f64
+}
+
+/// Ticks are 4 ms apart. If stays ended by them, eight tasks would be on the one wide CPU most of
+/// the time, and three CPUs idle.
+#[test]
+fn tasks_that_trapped_do_not_crowd_on_wide_cpus() {
+    let (fair, lane) = (done("fair"), done("lane:wide=1,detect=trap"));
+    assert!(lane > 1.1 * fair, "{lane} with, {fair} without the lane");
+}
+
+/// One task alone, whose scalar code lasts for longer than all slices: on a wide CPU it runs for as
+/// long as its sections and stays take.
+#[test]
+fn stays_end_by_the_timer() {
+    let mut config = lane(Wide::Cores(1));
+    config.detect = Detect::Trap(InsnClass::Light512);
+    let (platform, sys) = machine_of(platform(), 1);
+    let sched = Lane::new(&sys, config);
+    let load = alternating(0, 70_000_000);
+    let mut engine = Engine::new(platform, sys, sched, Quiet, load, secs(1));
+    let out: Outcome = engine.run().expect("a run that ends");
+    let wide = out.group("wide").unwrap().cpu_ns as f64;
+    assert!(wide > 0.99e9, "the wide CPU's own tasks run for {wide} ns of a second");
+}
