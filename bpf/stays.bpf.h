@@ -15,8 +15,8 @@
  * The timer is a bpf_timer with the same limits as in slices.bpf.h: from Linux 7.0 on,
  * one more interrupt for each time that it is set with interrupts off.
  */
-#ifndef TL_GAPS_BPF_H
-#define TL_GAPS_BPF_H
+#ifndef TL_STAYS_BPF_H
+#define TL_STAYS_BPF_H
 
 struct stay_end {
 	struct bpf_timer timer;

@@ -6,12 +6,10 @@ mod common;
 
 use common::*;
 use machine::InsnClass;
-use sim::engine::{Engine, Outcome};
 use sim::policy_spec::{PolicySpec, simulate};
 use sim::program::{Builder, Group, Step, Workload};
 use sim::rng::Dist;
-use sim::sched::lane::{Detect, Lane, Wide};
-use sim::trace::Quiet;
+use sim::sched::lane::{Detect, LaneConfig, Wide};
 
 /// Twice as many tasks as CPUs that execute 20 us of wide code after half a millisecond of scalar
 /// code, without system calls.
@@ -27,7 +25,7 @@ fn bursts(cpus: usize) -> Workload {
     w
 }
 
-/// Four cores whose 16 siblings are active too.
+/// Four cores of a package whose other twelve are active too.
 fn four_cores() -> machine::Platform {
     let mut platform = platform();
     let others = platform.nr_cores - 4;
@@ -53,17 +51,15 @@ fn tasks_that_trapped_do_not_crowd_on_wide_cpus() {
     assert!(lane > 1.1 * fair, "{lane} with, {fair} without the lane");
 }
 
-/// One task alone, whose scalar code lasts for longer than all slices: on a wide CPU it runs for as
-/// long as its sections and stays take.
+/// One task whose scalar code lasts for longer than all slices: the tasks that need the wide CPUs
+/// get nearly what they get where the ends of sections are known (93 %; 77 % if ticks end stays).
 #[test]
 fn stays_end_by_the_timer() {
-    let mut config = lane(Wide::Cores(1));
-    config.detect = Detect::Trap(InsnClass::Light512);
-    let (platform, sys) = machine_of(platform(), 1);
-    let sched = Lane::new(&sys, config);
-    let load = alternating(0, 70_000_000);
-    let mut engine = Engine::new(platform, sys, sched, Quiet, load, secs(1));
-    let out: Outcome = engine.run().expect("a run that ends");
-    let wide = out.group("wide").unwrap().cpu_ns as f64;
-    assert!(wide > 0.99e9, "the wide CPU's own tasks run for {wide} ns of a second");
+    let wide_ns = |detect| {
+        let config = LaneConfig { detect, ..lane(Wide::Cores(1)) };
+        let out = run(platform(), 1, alternating(0, 70_000_000), config, secs(1));
+        out.group("wide").unwrap().cpu_ns as f64
+    };
+    let (trap, hint) = (wide_ns(Detect::Trap(InsnClass::Light512)), wide_ns(Detect::Hint));
+    assert!(trap > 0.9 * hint, "{trap} by traps, {hint} by hints");
 }

@@ -3,13 +3,13 @@
 //! silicon.
 //!
 //! ```text
-//! vmtests silicon-bursts THREADS MILLISECONDS wide|silent|scalar
+//! vmtests silicon-bursts THREADS MILLISECONDS wide|scalar
 //! ```
 //!
 //! Each thread executes 0.4 ms of scalar code and 20 us of heavy 512-bit code in turn, the latter
 //! as a wide section. So without a lane no core ever leaves level 2: the gaps are shorter than the
-//! relax time (670 us). `silent` executes the same and opens no section; `scalar` executes as many
-//! instructions without a vector.
+//! relax time (670 us). `scalar` executes as many instructions without a vector, and opens no
+//! section.
 
 use std::time::{Duration, Instant};
 
@@ -26,13 +26,15 @@ const WIDE_TURNS: u64 = 4_000;
 /// threads that end late would have the machine for themselves.
 pub fn bursts(threads: &str, ms: &str, kind: &str) -> Result<()> {
     let (threads, time): (u32, _) = (threads.parse()?, Duration::from_millis(ms.parse()?));
-    let Some(kind) = Kind::of(kind) else {
-        bail!("silicon-bursts THREADS MILLISECONDS wide|silent|scalar, not \"{kind}\"");
+    let is_wide = match kind {
+        "wide" => true,
+        "scalar" => false,
+        _ => bail!("silicon-bursts THREADS MILLISECONDS wide|scalar, not \"{kind}\""),
     };
     (0..nr_cpus()).try_for_each(ask_for_full_clock)?;
     let end = Instant::now() + time;
     let played: Vec<_> =
-        (0..threads).map(|_| std::thread::spawn(move || play(end, kind))).collect();
+        (0..threads).map(|_| std::thread::spawn(move || play(end, is_wide))).collect();
     let mut turns = 0;
     for thread in played {
         let played = thread.join().ok().context("a thread panicked")?;
@@ -43,38 +45,17 @@ pub fn bursts(threads: &str, ms: &str, kind: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a thread does besides its scalar code.
-#[derive(Clone, Copy)]
-enum Kind {
-    Wide,
-    Silent,
-    Scalar,
-}
-
-impl Kind {
-    fn of(name: &str) -> Option<Self> {
-        match name {
-            "wide" => Some(Self::Wide),
-            "silent" => Some(Self::Silent),
-            "scalar" => Some(Self::Scalar),
-            _ => None,
-        }
-    }
-}
-
 /// Turns until the end.
-fn play(end: Instant, kind: Kind) -> Result<u64, turbolane::Error> {
+fn play(end: Instant, is_wide: bool) -> Result<u64, turbolane::Error> {
     let mut turns = 0;
     while Instant::now() < end {
         scalar_part();
-        match kind {
-            Kind::Wide => {
-                turbolane::wide_begin(2)?;
-                wide_part();
-                turbolane::wide_end()?;
-            }
-            Kind::Silent => wide_part(),
-            Kind::Scalar => _ = scalar(10 * WIDE_TURNS),
+        if is_wide {
+            turbolane::wide_begin(2)?;
+            wide_part();
+            turbolane::wide_end()?;
+        } else {
+            scalar(10 * WIDE_TURNS);
         }
         turns += 1;
     }

@@ -17,6 +17,12 @@ impl Lane {
         }
     }
 
+    /// Whether any CPU is of another class than the scalar one.
+    #[inline]
+    pub(super) fn has_wide_cpus(&self) -> bool {
+        self.classes_present > 1
+    }
+
     #[cold]
     fn renew_caps(&mut self, sys: &Sys, task: Tid) {
         let caps = if sys.reaches_everything(task) {

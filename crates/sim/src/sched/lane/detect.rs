@@ -229,7 +229,7 @@ impl Lane {
     /// are wide CPUs, and something that is wide. As crates/sched/src/scx_lane.rs.
     fn watches_last_syscalls(&self) -> bool {
         self.config.cfg.remigrate & Remigrate::LAST_SYSCALL != 0
-            && self.classes_present > 1
+            && self.has_wide_cpus()
             && self.sums.run_ns[TYPE_WIDE as usize..].iter().any(|&ns| ns > 0)
     }
 

@@ -13,9 +13,8 @@ impl Lane {
     /// everything: then there is no CPU to leave for.
     #[inline]
     pub(super) fn time_stay(&mut self, sys: &Sys, cpu: usize, task: Tid) {
-        let is_apart = self.classes_present > 1;
-        let left_ns =
-            if is_apart { self.tasks[task as usize].t.stays_ns(&self.config.cfg) } else { 0 };
+        let t = &self.tasks[task as usize].t;
+        let left_ns = if self.has_wide_cpus() { t.stays_ns(&self.config.cfg) } else { 0 };
         self.stay_ends_ns[cpu] = if left_ns > 0 { sys.now_ns + left_ns } else { u64::MAX };
     }
 
