@@ -56,6 +56,7 @@ bool scx_bpf_task_running(const struct task_struct *p) __ksym;
 bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
 s32 scx_bpf_pick_idle_cpu(const struct cpumask *allowed, u64 flags) __ksym;
 const struct cpumask *scx_bpf_get_idle_cpumask(void) __ksym;
+const struct cpumask *scx_bpf_get_idle_smtmask(void) __ksym;
 void scx_bpf_put_idle_cpumask(const struct cpumask *mask) __ksym;
 void scx_bpf_error_bstr(char *fmt, unsigned long long *data, u32 size) __ksym;
 u32 scx_bpf_reenqueue_local(void) __ksym __weak;
@@ -235,6 +236,30 @@ static __always_inline s32 tl_rcu_nesting(const struct task_struct *p)
 	return bpf_core_field_exists(p->rcu_read_lock_nesting) ?
 		       p->rcu_read_lock_nesting :
 		       0;
+}
+
+struct bpf_subprog_info___tl {
+	bool might_sleep;
+} __attribute__((preserve_access_index));
+
+/* For programs at tracepoints that call functions which are not static. The verifier
+ * allows that where preemption is disabled from 6.15 on, where it knows which functions
+ * sleep; kernels before run these programs with preemption disabled. */
+static __always_inline bool tl_is_preemptible_at_tracepoint(void)
+{
+	return bpf_core_field_exists(struct bpf_subprog_info___tl, might_sleep);
+}
+
+static __always_inline void tl_tracepoint_begin(void)
+{
+	if (tl_is_preemptible_at_tracepoint())
+		bpf_preempt_disable();
+}
+
+static __always_inline void tl_tracepoint_end(void)
+{
+	if (tl_is_preemptible_at_tracepoint())
+		bpf_preempt_enable();
 }
 
 /* Walk a queue; tl_queue_iter is the iterator inside the loop, named by

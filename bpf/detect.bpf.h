@@ -81,6 +81,21 @@ static __always_inline void count_run(struct task_ctx *tc, struct tl_cpu *c,
 	}
 }
 
+/* The two parts of a report, not static: so the verifier looks at each once for a
+ * program, and not once for each way that leads to it. */
+__noinline int tl_count_run(struct task_ctx *tc, struct tl_cpu *c, u32 type,
+			    u32 level, u64 now_ns)
+{
+	if (tc && c)
+		count_run(tc, c, type, level, now_ns);
+	return 0;
+}
+
+__noinline u32 tl_decide(struct task_ctx *tc, u32 event, u32 level, u64 now_ns)
+{
+	return tc ? tl_task_event(&tc->t, &cfg, event, level, now_ns) : 0;
+}
+
 /* Charge the running task, and count, what it ran since the last time. At ticks
  * too: a task that is alone on its CPU may not stop for minutes. */
 static __always_inline void account_run(struct task_ctx *tc, struct tl_cpu *c,
@@ -89,34 +104,56 @@ static __always_inline void account_run(struct task_ctx *tc, struct tl_cpu *c,
 	groups_charge(tc, now_ns - tc->t.started_ns);
 	tl_charge_task(tc, c, now_ns - tc->t.started_ns, now_ns);
 	tc->t.started_ns = now_ns;
-	count_run(tc, c, tc->t.type, tc->t.level, now_ns);
+	tl_count_run(tc, c, tc->t.type, tc->t.level, now_ns);
+}
+
+/* The policy has changed type or level of the running task. */
+static __always_inline void turn(struct task_ctx *tc, struct tl_cpu *c,
+				 u32 old_level, u64 now_ns)
+{
+	if (tc->t.level && tc->t.level <= c->class)
+		tc->t.flags |= TL_TASK_RAN_FIT; /* where it was a guest */
+	watch_turn(tc, c, old_level, now_ns);
+	c->type_changes++;
 }
 
 /* Report to the policy; true if type or level changed. The task is running: until
  * now it ran as what it was before, which counts first. It is charged later: virtual
  * time is of no type. */
+__noinline u32 tl_tell(struct task_ctx *tc, struct tl_cpu *c, u32 event,
+		       u32 level, u64 now_ns)
+{
+	u32 old_level;
+
+	if (!tc || !c)
+		return 0;
+	old_level = tc->t.level;
+	tl_count_run(tc, c, tc->t.type, old_level, now_ns);
+	if (!tl_decide(tc, event, level, now_ns))
+		return 0;
+	turn(tc, c, old_level, now_ns);
+	return 1;
+}
+
+/* The same in one piece, for programs that have disabled preemption: kernels before
+ * 6.15 let them call no function that is not static. */
 static __always_inline u32 tell(struct task_ctx *tc, struct tl_cpu *c,
 				u32 event, u32 level, u64 now_ns)
 {
-	u32 old_level = tc->t.level, changed;
+	u32 old_level = tc->t.level;
 
 	count_run(tc, c, tc->t.type, old_level, now_ns);
-	changed = tl_task_event(&tc->t, &cfg, event, level, now_ns);
-	if (changed) {
-		if (tc->t.level && tc->t.level <= c->class)
-			tc->t.flags |=
-				TL_TASK_RAN_FIT; /* where it was a guest */
-		watch_turn(tc, c, old_level, now_ns);
-	}
-	c->type_changes += changed;
-	return changed;
+	if (!tl_task_event(&tc->t, &cfg, event, level, now_ns))
+		return 0;
+	turn(tc, c, old_level, now_ns);
+	return 1;
 }
 
-/* The same for the events that only end periods. */
+/* For the events that only end periods. */
 static __always_inline u32 tell_end(struct task_ctx *tc, struct tl_cpu *c,
 				    u32 event, u64 now_ns)
 {
-	u32 changed = tell(tc, c, event, 0, now_ns);
+	u32 changed = tl_tell(tc, c, event, 0, now_ns);
 
 	c->heuristic_ends += changed;
 	return changed;
@@ -177,6 +214,14 @@ try_unread_hint(const struct task_struct *p, const struct task_ctx *tc)
 	return slot;
 }
 
+/* The event that the slot's word is. */
+static __always_inline u32 hint_event(const struct tl_hint_slot *slot, u32 want)
+{
+	if (want)
+		return TL_EV_HINT_BEGIN;
+	return hint_is_away(slot) ? TL_EV_HINT_AWAY : TL_EV_HINT_END;
+}
+
 static __always_inline u32 read_hint(const struct task_struct *p,
 				     struct task_ctx *tc, struct tl_cpu *c,
 				     u64 now_ns)
@@ -194,12 +239,8 @@ static __always_inline u32 read_hint(const struct task_struct *p,
 	c->hint_events++;
 	if (tc->hint_want == TL_HINT_SILENT)
 		return 0;
-	if (!tc->hint_want)
-		return tell(tc, c,
-			    hint_is_away(slot) ? TL_EV_HINT_AWAY :
-						 TL_EV_HINT_END,
-			    0, now_ns);
-	return tell(tc, c, TL_EV_HINT_BEGIN, tc->hint_want, now_ns);
+	return tl_tell(tc, c, hint_event(slot, tc->hint_want), tc->hint_want,
+		       now_ns);
 }
 
 /* The current task and its CPU, for programs outside the scheduler. */
@@ -371,7 +412,7 @@ static __always_inline int on_syscall(u32 event)
 	struct here h;
 	u32 changed;
 
-	bpf_preempt_disable();
+	tl_tracepoint_begin();
 	if (!try_lookup_here(&h))
 		goto out;
 	changed = read_section(&h);
@@ -380,7 +421,7 @@ static __always_inline int on_syscall(u32 event)
 	if (changed)
 		leave_if_it_must(&h);
 out:
-	bpf_preempt_enable();
+	tl_tracepoint_end();
 	return 0;
 }
 
@@ -406,14 +447,14 @@ int BPF_PROG(tl_trap, struct task_struct *task, u32 level, unsigned long ip)
 	u64 now_ns = bpf_ktime_get_ns();
 	struct here h;
 
-	bpf_preempt_disable();
+	tl_tracepoint_begin();
 	if (try_lookup_here(&h)) {
 		h.c->trap_events++;
 		h.tc->sums.traps++;
-		tell(h.tc, h.c, TL_EV_TRAP, level, now_ns);
+		tl_tell(h.tc, h.c, TL_EV_TRAP, level, now_ns);
 		leave_if_it_must(&h);
 	}
-	bpf_preempt_enable();
+	tl_tracepoint_end();
 	return 0;
 }
 

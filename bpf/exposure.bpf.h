@@ -33,7 +33,7 @@ static __always_inline struct tl_losses *losses_of(const struct task_ctx *tc,
 _Static_assert(TL_NR_PARTIES == 2, "a mask keeps a party in bounds");
 
 /* The task has run on the CPU for used_ns until now. This and those below are static:
- * kernels before 6.14 allow no other function where preemption is disabled. */
+ * kernels before 6.15 allow no other function where a program has disabled preemption. */
 static __noinline int watch_run(struct task_ctx *tc, struct tl_cpu *c,
 				u32 level, u64 used_ns, u64 now_ns)
 {

@@ -244,17 +244,9 @@ __noinline u32 tl_way_out(struct task_struct *p __arg_trusted, u64 now_ns)
 /* The task is about to go to this queue; returns its key there. */
 __noinline u64 tl_leave_held(struct task_struct *p __arg_trusted, u32 to)
 {
-	struct task_ctx *tc = try_lookup_task(p);
-	struct load load;
+	u64 slice_ns = cfg.slice_ns;
 
-	if (!tc)
-		return 0;
-	load = load_with_one_more(to);
-	change_clock(&tc->t, to, &load, cfg.slice_ns);
-	tc->t.enqueued_ns = bpf_ktime_get_ns();
-	count_arrival(shard_of_id(to));
-	note_queued(shard_of_id(to));
-	return key_in(&tc->t, to, &load, cfg.slice_ns, tc->t.enqueued_ns);
+	return tl_join_queue(try_lookup_task(p), to, &slice_ns);
 }
 
 /* Move so many held tasks of a group to the queues where they belong, and with

@@ -95,7 +95,7 @@ void BPF_PROG(tl_enqueue, struct task_struct *p, u64 enq_flags)
 	groups_active(p, tc);
 	if (groups_throttled(p, tc))
 		hold(p, tc, enq_flags);
-	else if ((enq_flags & TL_ENQ_LAST) && may_stay(p, tc, c->class))
+	else if ((enq_flags & TL_ENQ_LAST) && may_stay(p, tc, c))
 		tl_scx_insert(p, TL_DSQ_LOCAL, tl_task_slice_ns(&tc->t, &cfg),
 			      enq_flags);
 	else
@@ -245,7 +245,8 @@ void BPF_PROG(tl_tick, struct task_struct *p)
 		c->tick_wide_on_scalar += !changed && !is_leaving(tc) &&
 					  p->scx.slice;
 		tl_scx_set_slice(p, 0);
-	} else if (groups_tick(p, tc) || guest_should_go(p, tc, c, cpu)) {
+	} else if (groups_tick(p, tc) || guest_should_go(p, tc, c, cpu) ||
+		   (!tc->pinned && better_core_idle(p, c, SCRATCH_CALLBACK))) {
 		tl_scx_set_slice(p, 0);
 	}
 	c->running_queue = tl_task_queue(&tc->t);

@@ -139,6 +139,34 @@ static __always_inline bool better_place_idle(const struct task_struct *p,
 	return found;
 }
 
+/* Whether a core of the CPU's class and cache stands idle, while the task shares its
+ * own with another. Of several other siblings only one is asked. */
+static __always_inline bool better_core_idle(const struct task_struct *p,
+					     const struct tl_cpu *c,
+					     u32 scratch)
+{
+	const struct cpumask *reachable, *cores;
+	bool found;
+
+	if (c->sibling == c->number ||
+	    !tl_leaves_core(c->number < c->sibling, c->ticks) ||
+	    cpus[c->sibling & (TL_CPUS_MAX - 1)].running_queue == TL_Q_NONE)
+		return false;
+	cores = scx_bpf_get_idle_smtmask();
+	found = !bpf_cpumask_empty(cores);
+	scx_bpf_put_idle_cpumask(cores);
+	if (!found)
+		return false;
+	reachable = reachable_by(p, c->class, scope_around(c, TL_SCOPE_LLC),
+				 scratch);
+	if (!reachable)
+		return false;
+	cores = scx_bpf_get_idle_smtmask();
+	found = bpf_cpumask_intersects(reachable, cores);
+	scx_bpf_put_idle_cpumask(cores);
+	return found;
+}
+
 /* The shard to wait in: that of the CPU if it holds a CPU that is there for the
  * task's queue, else one that does, in the node if possible. */
 static __always_inline u32 home_shard(const struct task_struct *p,
@@ -174,24 +202,36 @@ static __always_inline u32 home_queue(const struct task_struct *p,
 	return tl_queue_id(home_shard(p, tc, here), tl_task_queue(&tc->t));
 }
 
+/* The task is about to join this queue. Returns its key there; slice_ns: its slice,
+ * which becomes that on the queue's clock. Not static: so the verifier looks at it
+ * once. */
+__noinline u64 tl_join_queue(struct task_ctx *tc, u32 id, u64 *slice_ns)
+{
+	u64 now_ns = bpf_ktime_get_ns(), key_ns;
+	struct load load;
+
+	if (!tc || !slice_ns)
+		return 0;
+	load = load_with_one_more(id);
+	change_clock(&tc->t, id, &load, *slice_ns);
+	key_ns = key_in(&tc->t, id, &load, *slice_ns, now_ns);
+	*slice_ns = slice_in(&tc->t, id, &load, *slice_ns);
+	tc->t.enqueued_ns = now_ns;
+	count_arrival(shard_of_id(id));
+	note_queued(shard_of_id(id));
+	return key_ns;
+}
+
 /* Put the task into its queue, by its key. */
 static __always_inline void insert_queued(struct task_struct *p,
 					  struct task_ctx *tc, s32 here,
 					  u64 enq_flags)
 {
 	u32 id = home_queue(p, tc, here);
-	u32 shard = shard_of_id(id);
 	u64 slice_ns = tl_task_slice_ns(&tc->t, &cfg);
-	u64 now_ns = bpf_ktime_get_ns(), key_ns;
-	struct load load = load_with_one_more(id);
+	u64 key_ns = tl_join_queue(tc, id, &slice_ns);
 
-	change_clock(&tc->t, id, &load, slice_ns);
-	key_ns = key_in(&tc->t, id, &load, slice_ns, now_ns);
-	tc->t.enqueued_ns = now_ns;
-	count_arrival(shard);
-	note_queued(shard);
-	tl_scx_insert_vtime(p, id, slice_in(&tc->t, id, &load, slice_ns),
-			    key_ns, enq_flags);
+	tl_scx_insert_vtime(p, id, slice_ns, key_ns, enq_flags);
 	if (tl_id_is_pinned(id))
 		kick_between(&cpus[here & (TL_CPUS_MAX - 1)], here, 0);
 }
@@ -244,16 +284,18 @@ static __always_inline void place(struct task_struct *p, struct task_ctx *tc,
 
 /* The CPU has nothing else to do (SCX_ENQ_LAST): may the task go on here? */
 static __always_inline bool may_stay(const struct task_struct *p,
-				     struct task_ctx *tc, u32 class)
+				     struct task_ctx *tc,
+				     const struct tl_cpu *c)
 {
 	u32 better_idle;
 
 	if (groups_throttled(p, tc))
 		return false;
 	refresh_caps(p, tc);
-	better_idle = tl_task_is_guest(&tc->t, class) &&
+	better_idle = tl_task_is_guest(&tc->t, c->class) &&
 		      better_place_idle(p, SCRATCH_CALLBACK);
-	return tl_may_stay(&tc->t, class, better_idle);
+	return tl_may_stay(&tc->t, c->class, better_idle,
+			   better_core_idle(p, c, SCRATCH_CALLBACK));
 }
 
 #endif

@@ -54,7 +54,7 @@ static __always_inline void score_run(struct here *h, u32 before, u32 now,
 	if (level == score->level)
 		return;
 	h->c->score_events++;
-	tell(h->tc, h->c, TL_EV_SCORE, level, now_ns);
+	tl_tell(h->tc, h->c, TL_EV_SCORE, level, now_ns);
 }
 
 SEC("?fentry/rcu_note_context_switch")

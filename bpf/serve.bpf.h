@@ -322,32 +322,40 @@ context_if_it_stays(struct task_struct *prev, struct tl_cpu *c, bool quiet)
 		read_hint(prev, tc, c, bpf_ktime_get_ns());
 	}
 	end_gap(tc, c);
-	return may_stay(prev, tc, c->class) ? tc : NULL;
+	return may_stay(prev, tc, c) ? tc : NULL;
 }
 
-/* The slice of a task that goes on on this CPU. */
-static __always_inline u64 slice_to_go_on(const struct tl_task *t, s32 cpu)
+/* The slice of a task that goes on on this CPU. Not static: so the verifier looks at
+ * it once. */
+__noinline u64 tl_slice_to_go_on(struct task_ctx *tc, s32 cpu)
 {
-	u32 id = t->clock ? t->clock : tl_pinned_id(cpu);
-	struct load load = load_with_one_more(id);
+	struct load load;
+	u32 id;
 
-	return slice_in(t, id, &load, tl_task_slice_ns(t, &cfg));
+	if (!tc)
+		return 0;
+	id = tc->t.clock ? tc->t.clock : tl_pinned_id(cpu);
+	load = load_with_one_more(id);
+	return slice_in(&tc->t, id, &load, tl_task_slice_ns(&tc->t, &cfg));
 }
 
 /* Where prev competes with what waits. What it has used counts before that:
  * stopping() comes later. */
-static __always_inline void compete(struct rival *r, struct task_ctx *tc,
-				    struct tl_cpu *c, s32 cpu)
+__noinline int tl_compete(struct rival *r, struct task_ctx *tc,
+			  struct tl_cpu *c)
 {
-	u64 slice_ns = tl_task_slice_ns(&tc->t, &cfg),
-	    now_ns = bpf_ktime_get_ns();
-	u32 queue = tl_task_queue(&tc->t), id;
+	u64 slice_ns, now_ns = bpf_ktime_get_ns();
 	struct load load;
+	u32 queue, id;
 
+	if (!r || !tc || !c)
+		return 0;
+	slice_ns = tl_task_slice_ns(&tc->t, &cfg);
+	queue = tl_task_queue(&tc->t);
 	account_run(tc, c, now_ns);
 	r->clock = tc->t.clock;
 	if (tc->pinned) {
-		id = tl_pinned_id(cpu);
+		id = tl_pinned_id(r->cpu);
 		r->step = 0;
 		r->side = TL_SIDE_PINNED;
 	} else {
@@ -357,6 +365,7 @@ static __always_inline void compete(struct rival *r, struct task_ctx *tc,
 	}
 	load = load_with_one_more(id);
 	r->key_ns = key_in(&tc->t, id, &load, slice_ns, now_ns);
+	return 0;
 }
 
 /* Look through the queues for a task for the CPU. Not static: so the verifier looks
@@ -430,7 +439,7 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 	quiet = wants_to_go_on(prev) && c->quiet_at == arrivals;
 	stays = context_if_it_stays(prev, c, quiet);
 	if (stays && !quiet)
-		compete(&r, stays, c, cpu);
+		tl_compete(&r, stays, c);
 	tl_turns_end(&c->turns);
 	if (!stays)
 		arrivals = be_between(c);
@@ -439,7 +448,7 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 	if (!stays || !prev)
 		return;
 	now_ns = bpf_ktime_get_ns();
-	slice_ns = slice_to_go_on(&stays->t, cpu);
+	slice_ns = tl_slice_to_go_on(stays, cpu);
 	tl_scx_set_slice(prev, slice_ns);
 	time_slice(cpu, stays->t.clock, slice_ns, now_ns);
 	time_stay(&stays->t, cpu, now_ns);

@@ -19,6 +19,14 @@
  *
  * A task waits in the shard of its last CPU, if there is a CPU for it in it.
  *
+ * Siblings of a core slow each other down. Who woke while no core was idle runs next
+ * to a busy sibling, and may go on there for minutes after a core has become idle.
+ * So at ticks, and when it would go on, it moves to an idle core of its CPU's class
+ * and cache, as the kernel's own scheduler has it move (since 6.6). Ticks of siblings
+ * come at the same time: if both tasks went, they would meet again, tick after tick.
+ * So the task of the second sibling goes, and that of the first now and then only,
+ * in case the other may not.
+ *
  * Every TL_HELP_EVERYth time, a CPU that looks for work compares the
  * head of its shard's queue with that of one other shard, another one each time.
  * Keys (clock.h) are times at which tasks are due, so a shard whose head has been
@@ -89,11 +97,21 @@ tl_inline u32 tl_waits_at_class(u32 queue_class, u32 caps)
 					      queue_class;
 }
 
-/* Whether a task may go on where it is when there is nothing else for its CPU;
- * better_idle: a scalar CPU that it may use is idle. */
-tl_inline u32 tl_may_stay(const struct tl_task *t, u32 class, u32 better_idle)
+#define TL_FIRST_LEAVES_EVERY 8u
+
+/* Whether this is the sibling whose task goes to an idle core, after so many ticks. */
+tl_inline u32 tl_leaves_core(u32 is_first, u32 nr_ticks)
 {
-	return tl_task_fits(t, class) &&
+	return !is_first || nr_ticks % TL_FIRST_LEAVES_EVERY == 0;
+}
+
+/* Whether a task may go on where it is when there is nothing else for its CPU;
+ * better_idle: a scalar CPU that it may use is idle; better_core: its core has
+ * another busy sibling, and one that it may use is idle. */
+tl_inline u32 tl_may_stay(const struct tl_task *t, u32 class, u32 better_idle,
+			  u32 better_core)
+{
+	return tl_task_fits(t, class) && !better_core &&
 	       (!tl_task_is_guest(t, class) || !better_idle);
 }
 

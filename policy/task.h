@@ -202,14 +202,13 @@ tl_inline u32 tl_task_settle(struct tl_task *t)
 	return old_type != t->type || old_level != level;
 }
 
-tl_inline u32 tl_task_end_all(struct tl_task *t)
+tl_inline void tl_task_end_all(struct tl_task *t)
 {
 	t->hint_level = 0;
 	t->mark_level = 0;
 	t->loose_level = 0;
 	tl_gap_leave(&t->gap);
 	t->last.state = TL_LAST_NONE;
-	return tl_task_settle(t);
 }
 
 /* The level that a child inherits. A gap is its parent's alone; a section counts, even
@@ -258,8 +257,8 @@ tl_inline void tl_task_section_ends(struct tl_task *t, const struct tl_cfg *cfg,
 		      even_ns && ran_fit && !away && t->caps >> level);
 }
 
-tl_inline u32 tl_task_hint_end(struct tl_task *t, const struct tl_cfg *cfg,
-			       u32 away)
+tl_inline void tl_task_hint_end(struct tl_task *t, const struct tl_cfg *cfg,
+				u32 away)
 {
 	u8 level = tl_task_open_level(t);
 	u32 has_left = tl_last_is_away(&t->last);
@@ -269,10 +268,9 @@ tl_inline u32 tl_task_hint_end(struct tl_task *t, const struct tl_cfg *cfg,
 	if (!tl_task_open_level(t)) /* of a task that has left, seen late */
 		tl_last_ends(&t->last, cfg->rest_below_ns, !has_left);
 	tl_task_section_ends(t, cfg, level, away | has_left);
-	return tl_task_settle(t) | tl_task_classify_scalar(t);
 }
 
-tl_inline u32 tl_task_mark_return(struct tl_task *t, const struct tl_cfg *cfg)
+tl_inline void tl_task_mark_return(struct tl_task *t, const struct tl_cfg *cfg)
 {
 	u8 level = tl_task_open_level(t);
 	u32 has_left = tl_last_is_away(&t->last);
@@ -285,7 +283,6 @@ tl_inline u32 tl_task_mark_return(struct tl_task *t, const struct tl_cfg *cfg)
 		tl_last_ends(&t->last, cfg->rest_below_ns, 1);
 	if (level)
 		tl_task_section_ends(t, cfg, level, has_left);
-	return tl_task_settle(t);
 }
 
 /* Whether it is on its way to a wide CPU: what it runs is the kernel's code, and its
@@ -298,23 +295,17 @@ tl_inline u32 tl_task_is_coming(const struct tl_task *t)
 
 /* Where the kernel comes by: its loose evidence, and that of a gap, end when it has
  * stayed for long enough; a section that goes on is evidence again. */
-tl_inline u32 tl_task_passes(struct tl_task *t, const struct tl_cfg *cfg,
-			     u32 at_syscall)
+tl_inline void tl_task_passes(struct tl_task *t, const struct tl_cfg *cfg,
+			      u32 at_syscall)
 {
 	if (tl_last_is_wrong(&t->last, cfg->rest_below_ns,
-			     cfg->wide_timeout_ns)) {
+			     cfg->wide_timeout_ns))
 		tl_last_ends(&t->last, cfg->rest_below_ns, 1);
-		return tl_task_settle(t);
-	}
-	if (tl_gap_is_over(&t->gap, cfg->rest_below_ns)) {
+	else if (tl_gap_is_over(&t->gap, cfg->rest_below_ns))
 		tl_gap_leave(&t->gap);
-		return tl_task_settle(t);
-	}
-	if (!t->loose_level || tl_task_is_coming(t) ||
-	    !tl_stay_is_over(&t->stay, cfg->wide_timeout_ns, at_syscall))
-		return 0;
-	t->loose_level = 0;
-	return tl_task_settle(t);
+	else if (t->loose_level && !tl_task_is_coming(t) &&
+		 tl_stay_is_over(&t->stay, cfg->wide_timeout_ns, at_syscall))
+		t->loose_level = 0;
 }
 
 /* How long it counts as wide yet without an open section, if it goes on running: when
@@ -339,33 +330,31 @@ tl_inline void tl_task_ran(struct tl_task *t, u64 used_ns, u32 level)
 		tl_stay_ran(&t->stay, used_ns);
 }
 
-tl_inline u32 tl_task_tick(struct tl_task *t, const struct tl_cfg *cfg,
-			   u64 now_ns)
+tl_inline void tl_task_tick(struct tl_task *t, const struct tl_cfg *cfg,
+			    u64 now_ns)
 {
 	u64 age_ns = now_ns > t->evidence_ns ? now_ns - t->evidence_ns : 0;
 
 	if (t->type != TL_WIDE)
-		return 0;
+		return;
 	if ((cfg->remigrate & TL_REMIGRATE_TIMEOUT) &&
-	    age_ns >= cfg->remigrate_timeout_ns)
-		return tl_task_end_all(t);
-	if (!cfg->wide_timeout_ns || age_ns < cfg->wide_timeout_ns)
-		return 0;
-	t->loose_level = 0;
-	tl_gap_leave(&t->gap);
-	return tl_task_settle(t);
+	    age_ns >= cfg->remigrate_timeout_ns) {
+		tl_task_end_all(t);
+	} else if (cfg->wide_timeout_ns && age_ns >= cfg->wide_timeout_ns) {
+		t->loose_level = 0;
+		tl_gap_leave(&t->gap);
+	}
 }
 
 /* A system call of a task in a section: whether it may be the last one (last.h). */
-tl_inline u32 tl_task_last_syscall(struct tl_task *t, const struct tl_cfg *cfg,
-				   u32 event)
+tl_inline void tl_task_last_syscall(struct tl_task *t, const struct tl_cfg *cfg,
+				    u32 event)
 {
 	if (event == TL_EV_SYSCALL_RETURN)
 		tl_last_returns(&t->last);
 	else if ((cfg->remigrate & TL_REMIGRATE_LAST_SYSCALL) &&
 		 tl_task_open_level(t))
 		tl_last_enters(&t->last, cfg->rest_below_ns);
-	return tl_task_settle(t);
 }
 
 /* Whether a system call says anything about it: most tasks are not wide, and were not
@@ -376,24 +365,22 @@ tl_inline u32 tl_task_syscall_matters(const struct tl_task *t)
 	       t->last.state != TL_LAST_NONE;
 }
 
-tl_inline u32 tl_task_syscall(struct tl_task *t, const struct tl_cfg *cfg,
-			      u32 event)
+tl_inline void tl_task_syscall(struct tl_task *t, const struct tl_cfg *cfg,
+			       u32 event)
 {
-	if (event == TL_EV_SYSCALL_ENTRY) {
-		t->flags &= ~TL_TASK_SYSCALL_WIDE;
-		if (t->type != TL_WIDE)
-			return 0;
-		t->flags |= TL_TASK_SYSCALL_WIDE;
-		return cfg->remigrate & TL_REMIGRATE_SYSCALL_ENTRY ?
-			       tl_task_end_all(t) :
-			       0;
-	}
-	if (!(t->flags & TL_TASK_SYSCALL_WIDE))
-		return 0;
+	u32 was_wide = event == TL_EV_SYSCALL_ENTRY ?
+			       t->type == TL_WIDE :
+			       t->flags & TL_TASK_SYSCALL_WIDE;
+	u32 ends = event == TL_EV_SYSCALL_ENTRY ? TL_REMIGRATE_SYSCALL_ENTRY :
+						  TL_REMIGRATE_SYSCALL_RETURN;
+
 	t->flags &= ~TL_TASK_SYSCALL_WIDE;
-	return cfg->remigrate & TL_REMIGRATE_SYSCALL_RETURN ?
-		       tl_task_end_all(t) :
-		       0;
+	if (!was_wide)
+		return;
+	if (event == TL_EV_SYSCALL_ENTRY)
+		t->flags |= TL_TASK_SYSCALL_WIDE;
+	if (cfg->remigrate & ends)
+		tl_task_end_all(t);
 }
 
 /*
@@ -407,52 +394,59 @@ tl_inline u32 tl_task_event(struct tl_task *t, const struct tl_cfg *cfg,
 			    u32 event, u32 level, u64 now_ns)
 {
 	u8 lv = level > TL_LEVEL_MAX ? TL_LEVEL_MAX : level ? level : 1;
-	u32 changed;
 
 	switch (event) {
 	case TL_EV_HINT_BEGIN:
 		tl_task_section_begins(t, cfg);
 		t->hint_level = lv;
 		t->flags |= TL_TASK_HINTS;
+		t->evidence_ns = now_ns;
 		break;
 	case TL_EV_HINT_END:
 	case TL_EV_HINT_AWAY:
-		return tl_task_hint_end(t, cfg, event == TL_EV_HINT_AWAY);
+		tl_task_hint_end(t, cfg, event == TL_EV_HINT_AWAY);
+		return tl_task_settle(t) | tl_task_classify_scalar(t);
 	case TL_EV_MARK_ENTER:
 		tl_task_section_begins(t, cfg);
 		/* deeper calls have no return, see mark.h */
 		if (t->mark_depth < TL_CALLS_MAX)
 			t->mark_depth++;
 		t->mark_level = tl_max_u8(t->mark_level, lv);
+		t->evidence_ns = now_ns;
 		break;
 	case TL_EV_MARK_RETURN:
-		return tl_task_mark_return(t, cfg);
+		tl_task_mark_return(t, cfg);
+		break;
 	case TL_EV_TRAP:
 		tl_last_trapped(&t->last);
 		tl_stay_trapped(&t->stay, cfg->wide_timeout_ns,
 				!t->loose_level);
 		t->loose_level = tl_max_u8(t->loose_level, lv);
+		t->evidence_ns = now_ns;
 		break;
 	case TL_EV_SYSCALL_ENTRY:
 	case TL_EV_SYSCALL_RETURN:
-		changed = tl_task_syscall(t, cfg, event);
-		changed |= tl_task_last_syscall(t, cfg, event);
-		return changed | tl_task_passes(t, cfg, 1);
+		tl_task_syscall(t, cfg, event);
+		tl_task_last_syscall(t, cfg, event);
+		tl_task_passes(t, cfg, 1);
+		break;
 	case TL_EV_SWITCH_OUT:
-		if (!(cfg->remigrate & TL_REMIGRATE_CONTEXT_SWITCH) ||
-		    !(t->flags & TL_TASK_RAN_FIT) || t->type != TL_WIDE)
-			return tl_task_passes(t, cfg, 0);
-		return tl_task_end_all(t);
+		if ((cfg->remigrate & TL_REMIGRATE_CONTEXT_SWITCH) &&
+		    (t->flags & TL_TASK_RAN_FIT) && t->type == TL_WIDE)
+			tl_task_end_all(t);
+		else
+			tl_task_passes(t, cfg, 0);
+		break;
 	case TL_EV_TICK:
-		return tl_task_tick(t, cfg, now_ns) | tl_task_passes(t, cfg, 0);
+		tl_task_tick(t, cfg, now_ns);
+		tl_task_passes(t, cfg, 0);
+		break;
 	case TL_EV_SCORE:
 		t->score.level = level > TL_LEVEL_MAX ? TL_LEVEL_MAX : level;
-		return tl_task_settle(t);
+		break;
 	default:
 		return 0;
 	}
-	/* what is left was evidence */
-	t->evidence_ns = now_ns;
 	return tl_task_settle(t);
 }
 

@@ -111,8 +111,11 @@ EXPORT(u32, waits_here,
 		     shard_classes))
 EXPORT(u32, waits_at_class, (u32 queue_class, u32 caps),
        tl_waits_at_class(queue_class, caps))
-EXPORT(u32, may_stay, (const struct tl_task *t, u32 class, u32 better_idle),
-       tl_may_stay(t, class, better_idle))
+EXPORT(u32, may_stay,
+       (const struct tl_task *t, u32 class, u32 better_idle, u32 better_core),
+       tl_may_stay(t, class, better_idle, better_core))
+EXPORT(u32, leaves_core, (u32 is_first, u32 nr_ticks),
+       tl_leaves_core(is_first, nr_ticks))
 EXPORT(u32, compares_now, (u32 nr_looks), tl_compares_now(nr_looks))
 EXPORT(u32, helps,
        (const struct tl_backlog *own, const struct tl_backlog *other,

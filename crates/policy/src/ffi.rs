@@ -99,7 +99,13 @@ unsafe extern "C" {
         shard_classes: u32,
     ) -> u32;
     pub(crate) fn tlp_waits_at_class(queue_class: u32, caps: u32) -> u32;
-    pub(crate) fn tlp_may_stay(t: *const Task, class: u32, better_idle: u32) -> u32;
+    pub(crate) fn tlp_may_stay(
+        t: *const Task,
+        class: u32,
+        better_idle: u32,
+        better_core: u32,
+    ) -> u32;
+    pub(crate) fn tlp_leaves_core(is_first: u32, nr_ticks: u32) -> u32;
     pub(crate) fn tlp_compares_now(nr_looks: u32) -> u32;
     pub(crate) fn tlp_helps(own: *const Backlog, other: *const Backlog, slice_ns: u64) -> u32;
     pub(crate) fn tlp_look_class(t: *const Task, i: u32) -> u32;

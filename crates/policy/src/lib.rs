@@ -376,9 +376,11 @@ impl Task {
 
     /// Whether it may go on where it is when there is nothing else for its CPU.
     #[inline]
-    pub fn may_stay(&self, class: u32, better_idle: bool) -> bool {
+    pub fn may_stay(&self, class: u32, better_idle: bool, better_core: bool) -> bool {
         // SAFETY: as in `need`.
-        unsafe { ffi::tlp_may_stay(self, class, u32::from(better_idle)) != 0 }
+        unsafe {
+            ffi::tlp_may_stay(self, class, u32::from(better_idle), u32::from(better_core)) != 0
+        }
     }
 
     /// Class and scope of the `i`-th look for an idle CPU; `None` when there is none left.
@@ -466,6 +468,13 @@ pub fn waits_here(
         ffi::tlp_waits_here(queue_class, caps, here_class, allowed, everywhere, shard_classes)
     };
     here != 0
+}
+
+/// Whether a sibling of a shared core is the one whose task goes to an idle core.
+#[inline]
+pub fn leaves_core(is_first: bool, nr_ticks: u32) -> bool {
+    // SAFETY: integers in, an integer out.
+    unsafe { ffi::tlp_leaves_core(u32::from(is_first), nr_ticks) != 0 }
 }
 
 /// Whether a CPU's look for work, counted from 0, compares its shard with another one.

@@ -50,6 +50,8 @@ use crate::suite::Case;
 pub const ALL: &[Case] = &[
     Case::new("placement", placement::every_source_and_ending).limit_s(400),
     Case::new("placement_smt", placement::siblings_share_their_class).topology("cores=2,threads=2"),
+    Case::new("placement_cores", placement::siblings_go_to_idle_cores)
+        .topology("cores=2,threads=2"),
     Case::new("placement_llcs", placement::across_llcs).topology("sockets=2,cores=2").limit_s(300),
     Case::new("placement_tiers", placement::tiers),
     Case::new("placement_rests", placement::rests),
@@ -167,7 +169,7 @@ pub const ALL: &[Case] = &[
         .silicon("xeon-gold-6130")
         .cpus(4)
         .limit_s(600),
-    Case::new("silicon_verify", silicon_verify::gain_and_none)
+    Case::new("silicon_verify", silicon_verify::gain)
         .silicon("xeon-gold-6130")
         .cpus(4)
         .limit_s(1800),

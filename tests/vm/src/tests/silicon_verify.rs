@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane verify` on a machine with dim silicon: it finds the gain of a load that has one, and
-//! none where there is no wide code.
+//! `turbolane verify` on a machine with dim silicon: it finds the gain of a load that has one. That
+//! it finds none where there is none is a test of `crates/probe`: eight more runs here would take
+//! as long again.
 
 use std::process::{Command, Stdio};
 
@@ -10,11 +11,11 @@ use report::verify::{Verdict, VerifyReport};
 use crate::lane::TURBOLANE;
 
 /// The load, with and without the lane.
-fn verify(kind: &str) -> Result<VerifyReport> {
+fn verify() -> Result<VerifyReport> {
     let mut verify = Command::new(TURBOLANE);
     verify.args(["verify", "--runs", "4", "--warmup", "0", "--metric", "turns per second: {}"]);
     verify.args(["--run", "--wide-cpus 1", "--json", "--"]);
-    verify.args(["vmtests", "silicon-bursts", "8", "60", kind]).stdin(Stdio::null());
+    verify.args(["vmtests", "silicon-bursts", "8", "60", "wide"]).stdin(Stdio::null());
     // Its exit code says what it found.
     let output = verify.output().context("turbolane cannot be started")?;
     let (json, errors) =
@@ -23,16 +24,11 @@ fn verify(kind: &str) -> Result<VerifyReport> {
 }
 
 /// One of four cores at 1.9 GHz instead of four: (3 * 2.8 + 1.9) / (4 * 1.9) is 36 % more.
-pub fn gain_and_none() -> Result<()> {
-    let wide = verify("wide")?;
-    println!("wide: {:?}, {}", wide.effect, wide.verdict);
-    ensure!(wide.effect.verdict == Verdict::Better, "with wide code: {}", wide.verdict);
-    let change_pct = wide.effect.change_pct;
+pub fn gain() -> Result<()> {
+    let found = verify()?;
+    println!("wide: {:?}, {}", found.effect, found.verdict);
+    ensure!(found.effect.verdict == Verdict::Better, "with wide code: {}", found.verdict);
+    let change_pct = found.effect.change_pct;
     ensure!((20.0..40.0).contains(&change_pct), "throughput changes by {change_pct} %");
-    let scalar = verify("scalar")?;
-    println!("scalar: {:?}, {}", scalar.effect, scalar.verdict);
-    ensure!(scalar.effect.verdict != Verdict::Better, "without wide code: {}", scalar.verdict);
-    let change_pct = scalar.effect.change_pct;
-    ensure!(change_pct.abs() < 5.0, "without wide code throughput changes by {change_pct} %");
     Ok(())
 }

@@ -122,8 +122,9 @@ pub struct Lane {
     /// By CPU: its class, the balance of its queues, and the queue of what it runs.
     class: Vec<u8>,
     turns: Vec<Turns>,
-    /// By CPU: looks for work, and which other cache it compares itself with next.
+    /// By CPU: looks for work, ticks, and which other cache it compares itself with next.
     looks: Vec<u32>,
+    ticks: Vec<u32>,
     helped: Vec<u16>,
     running_queue: Vec<u8>,
     /// By CPU: when its task has stayed for long enough after a section; `u64::MAX` = it does not
@@ -175,6 +176,7 @@ impl Lane {
             class: vec![0; nr],
             turns: vec![Turns::default(); nr],
             looks: vec![0; nr],
+            ticks: vec![0; nr],
             helped: vec![0; nr],
             running_queue: vec![QUEUE_NONE as u8; nr],
             stay_ends_ns: vec![u64::MAX; nr],
@@ -345,7 +347,7 @@ impl Scheduler for Lane {
 
     fn put(&mut self, sys: &mut Sys, cpu: usize, task: Tid, idles: bool) {
         self.counters.decisions += 1;
-        if idles && self.may_stay(sys, task, self.class[cpu]) {
+        if idles && self.may_stay(sys, task, cpu) {
             self.insert_local(cpu, task);
         } else {
             self.place(sys, task, Enqueue::Again);
@@ -375,6 +377,7 @@ impl Scheduler for Lane {
     #[inline]
     fn tick(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
         self.counters.decisions += 1;
+        self.ticks[cpu] = self.ticks[cpu].wrapping_add(1);
         self.account_run(sys, cpu, task);
         self.read_hint(sys, cpu, task, sink);
         let t = &self.tasks[task as usize].t;
@@ -389,7 +392,10 @@ impl Scheduler for Lane {
         self.set_running_queue(cpu, kind.queue);
         let class = self.class[cpu];
         let (fits, is_guest) = (kind.fits >> class & 1 == 1, kind.guest >> class & 1 == 1);
-        expired || !fits || (is_guest && self.guest_should_go(sys, cpu, task))
+        expired
+            || !fits
+            || (is_guest && self.guest_should_go(sys, cpu, task))
+            || self.better_core_idle(sys, task, cpu)
     }
 
     fn alarm_ns(&self, cpu: usize) -> u64 {

@@ -4,6 +4,7 @@
 use policy::{NR_CLASSES, NR_QUEUES, QUEUE_WIDE};
 
 use super::{Enqueue, Lane};
+use crate::bits::Mask;
 use crate::sys::{Kick, Sys, Tid};
 
 impl Lane {
@@ -18,15 +19,25 @@ impl Lane {
         if scope == 0 && self.class[prev] == class && sys.allows(task, prev) && sys.claim(prev) {
             return Some(prev);
         }
-        let place = sys.layout.place[prev];
+        let masks = self.masks_around(sys, prev, scope)?;
+        sys.claim_any(&masks[class as usize], task)
+    }
+
+    /// By class, the CPUs of a scope around this one; `None` if a smaller scope has the same CPUs.
+    fn masks_around(
+        &self,
+        sys: &Sys,
+        cpu: usize,
+        scope: u8,
+    ) -> Option<&[Mask; NR_CLASSES as usize]> {
+        let place = sys.layout.place[cpu];
         let llc = self.llc_masks.get(place.llc as usize);
         let node = self.node_masks.get(place.node as usize);
-        let masks = match (scope, llc, node) {
-            (0, Some(near), _) | (0, None, Some(near)) | (1, Some(_), Some(near)) => near,
-            (0, None, None) | (2, Some(_), _) | (2, _, Some(_)) => &self.class_masks,
-            _ => return None, // an earlier look was at the same CPUs
-        };
-        sys.claim_any(&masks[class as usize], task)
+        match (scope, llc, node) {
+            (0, Some(near), _) | (0, None, Some(near)) | (1, Some(_), Some(near)) => Some(near),
+            (0, None, None) | (2, Some(_), _) | (2, _, Some(_)) => Some(&self.class_masks),
+            _ => None,
+        }
     }
 
     /// Claim an idle CPU for the task, in the policy's order of classes and scopes.
@@ -52,6 +63,23 @@ impl Lane {
         }
         let third = (!sys.reaches_everything(task)).then(|| sys.affinity(task));
         sys.idle.next_common(&self.class_masks[0], third, 0).is_some()
+    }
+
+    /// Whether a core of the CPU's class and cache stands idle, while its task shares its own.
+    #[inline]
+    pub(super) fn better_core_idle(&self, sys: &Sys, task: Tid, cpu: usize) -> bool {
+        let siblings = &sys.layout.cores[sys.layout.place[cpu].core as usize];
+        if sys.nr_idle == 0
+            || !policy::leaves_core(siblings[0] as usize == cpu, self.ticks[cpu])
+            || siblings.iter().all(|&other| other as usize == cpu || sys.idle.has(other as usize))
+        {
+            return false;
+        }
+        let third = (!sys.reaches_everything(task)).then(|| sys.affinity(task));
+        let masks = self.masks_around(sys, cpu, 0);
+        masks.is_some_and(|masks| {
+            sys.idle_cores.next_common(&masks[self.class[cpu] as usize], third, 0).is_some()
+        })
     }
 
     /// No idle CPU for wide work: displace what has less right to a wide CPU.
@@ -212,9 +240,11 @@ impl Lane {
 
     /// The CPU has nothing else to do: may the task go on here?
     #[inline]
-    pub(super) fn may_stay(&mut self, sys: &Sys, task: Tid, class: u8) -> bool {
+    pub(super) fn may_stay(&mut self, sys: &Sys, task: Tid, cpu: usize) -> bool {
+        let class = self.class[cpu];
         self.refresh_caps(sys, task);
         self.fits(task, class)
+            && !self.better_core_idle(sys, task, cpu)
             && (!self.is_guest(task, class) || !self.better_place_idle(sys, task))
     }
 }

@@ -230,10 +230,9 @@ impl Lane {
         }
         self.turns[cpu].end();
         self.looks[cpu] = self.looks[cpu].wrapping_add(1);
-        let class = self.class[cpu];
         let stays = prev.filter(|&task| {
             self.read_hint(sys, cpu, task, sink);
-            self.may_stay(sys, task, class)
+            self.may_stay(sys, task, cpu)
         });
         let competes = stays.map(|task| self.compete(sys, cpu, task));
         let nr_steps =
