@@ -32,8 +32,28 @@ root=$1
 shift 2
 exec chroot \"$root\" \"$@\"";
 
-/// Below the folder that DKMS works in.
-const DKMS_TREE: &str = "tree";
+/// The same in a copy of the root that ends with the namespace: a layer of memory over it.
+const ENTER_COPY: &str = "set -e
+mount -t tmpfs tmpfs \"$2/layer\"
+mkdir \"$2/layer/upper\" \"$2/layer/work\" \"$2/layer/root\"
+mount -t overlay overlay -o \"lowerdir=$1,upperdir=$2/layer/upper,workdir=$2/layer/work\" \"$2/layer/root\"
+root=$2/layer/root
+mount -t proc proc \"$root/proc\"
+mount --bind \"$2\" \"$root/mnt\"
+shift 2
+exec chroot \"$root\" \"$@\"";
+
+/// In that copy: `$1` package, `$2` module, `$3` version, `$4` kernel.
+const DKMS_SESSION: &str = "dpkg --install \"/mnt/$1\"
+dkms status -m \"$2\" -v \"$3\" | grep .
+dkms build -m \"$2\" -v \"$3\" -k \"$4\"
+find /var/lib/dkms -name '*.ko' -exec cp {} /mnt/built ';'
+dpkg --purge turbolane-dkms
+left=$(find /usr/src /var/lib/dkms /lib/modules -name \"*$2*\")
+test -z \"$left\" || { echo \"left: $left\"; exit 1; }";
+
+/// Where that session puts modules.
+const DKMS_BUILT: &str = "built";
 
 /// Builds the modules in the folder `sources` for `kernel`, and returns the
 /// `.ko` files. Needs root.
@@ -56,42 +76,47 @@ pub fn build_modules(cache: &Cache, kernel: &Kernel, sources: &Path) -> Result<V
     Ok(modules)
 }
 
-/// Builds the modules in `folder/NAME` by DKMS, as a user's machine does for each new kernel, and
-/// returns the `.ko` files. Everything it writes is below `folder`. Needs root.
+/// Installs a Debian package of sources for DKMS in a copy of the build root, has DKMS build the
+/// module of this name and version for `kernel`, and purges the package. Returns the `.ko` files,
+/// which are beside the package. Needs root.
 ///
 /// # Errors
-/// As [`build_modules`].
+/// As [`build_modules`]; and when the purge leaves something.
 pub fn build_by_dkms(
     cache: &Cache,
     kernel: &Kernel,
-    folder: &Path,
-    name: &str,
+    deb: &Path,
+    (name, version): (&str, &str),
 ) -> Result<Vec<PathBuf>> {
-    let tree = folder.join(DKMS_TREE);
-    cache::remove(&tree)?;
-    for sub in [DKMS_TREE, "sources"] {
-        let path = folder.join(sub);
-        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    let folder = deb.parent().context("a package is in a folder")?;
+    let built = folder.join(DKMS_BUILT);
+    cache::remove(&built)?;
+    let layer = folder.join("layer");
+    for path in [&built, &layer] {
+        fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
     }
-    let (tree_there, name) = (format!("/mnt/{DKMS_TREE}"), format!("/mnt/{name}"));
-    let to = ["--dkmstree", &tree_there, "--sourcetree", "/mnt/sources", "-k", &kernel.release];
-    let command = [&["dkms", "build", &name], &to[..]].concat();
-    enter(cache, kernel, folder, &command)?;
+    let package = deb.file_name().unwrap_or_default().to_string_lossy();
+    let session = ["sh", "-ec", DKMS_SESSION, "sh", &package, name, version, &kernel.release];
+    enter_by(ENTER_COPY, cache, kernel, folder, &session)?;
     let mut modules = Vec::new();
-    collect(&tree, &mut modules)?;
-    ensure!(!modules.is_empty(), "DKMS made no module in {}", tree.display());
+    collect(&built, &mut modules)?;
+    ensure!(!modules.is_empty(), "DKMS made no module in {}", built.display());
     Ok(modules)
 }
 
 /// Runs a command in the build root of a kernel, with `folder` at /mnt.
 fn enter(cache: &Cache, kernel: &Kernel, folder: &Path, what: &[&str]) -> Result<()> {
+    enter_by(ENTER, cache, kernel, folder, what)
+}
+
+fn enter_by(how: &str, cache: &Cache, kernel: &Kernel, folder: &Path, what: &[&str]) -> Result<()> {
     let root = prepare(cache, kernel)?;
     let folder = folder
         .canonicalize()
         .with_context(|| format!("cannot find the sources {}", folder.display()))?;
     let mut command = Command::new("unshare");
     command
-        .args(["--mount", "--propagation", "private", "sh", "-c", ENTER, "sh"])
+        .args(["--mount", "--propagation", "private", "sh", "-c", how, "sh"])
         .arg(&root)
         .arg(&folder)
         .args(what)

@@ -9,8 +9,12 @@ use testbed::{Cache, Kernel};
 
 use crate::{modules, repo};
 
-/// The packages whose programs guests get.
-const PACKAGES: [&str; 5] = ["turbolane-cli", "vmtests", "turbolane", "hint", "openssl-hints"];
+/// The packages, beside the command, whose programs and libraries guests get.
+const PACKAGES: [&str; 4] = ["vmtests", "turbolane", "hint", "openssl-hints"];
+
+/// Has the command linked with all of its libraries, the C library included: so it runs on any
+/// distribution, however old its C library is or whichever it is.
+const STATIC: &str = "target-feature=+crt-static";
 
 /// What was built: programs and libraries, each with its place in the guest.
 ///
@@ -28,19 +32,24 @@ pub(crate) struct Binaries {
 impl Binaries {
     /// Builds them all in release mode.
     pub(crate) fn build() -> Result<Self> {
+        const MESSAGES: &str = "--message-format=json-render-diagnostics";
         let mut command = repo::cargo();
-        command.args(["build", "--release", "--lib", "--bins", "--examples"]);
-        command.arg("--message-format=json-render-diagnostics");
-        for package in PACKAGES {
-            command.args(["-p", package]);
+        command.args(["rustc", "--release", "-p", "turbolane-cli", "--bin", "turbolane", MESSAGES]);
+        command.args(["--", "-C", STATIC]).args(further_libraries()?);
+        let mut rest = repo::cargo();
+        rest.args(["build", "--release", "--lib", "--bins", "--examples", MESSAGES]);
+        rest.args(PACKAGES.iter().flat_map(|package| ["-p", package]));
+        let mut messages = String::new();
+        for build in [&mut command, &mut rest] {
+            let done = repo::reported(build, "build")?;
+            ensure!(done.success, "the release build failed; the messages above say why");
+            messages += &done.text;
         }
-        let done = repo::reported(&mut command, "build")?;
-        ensure!(done.success, "the release build failed; the messages above say why");
         let stripped = repo::logs()?.join("guest");
         std::fs::create_dir_all(&stripped)
             .with_context(|| format!("cannot make {}", stripped.display()))?;
         let mut payload = Vec::new();
-        for (built, place) in done.text.lines().flat_map(placed) {
+        for (built, place) in messages.lines().flat_map(placed) {
             payload.push((strip(&built, &stripped)?, place));
         }
         Ok(Self { payload })
@@ -62,6 +71,14 @@ impl Binaries {
         let (host, _) = found.with_context(|| format!("the build made no program {name}"))?;
         Ok(host)
     }
+}
+
+/// What libelf needs beyond libz where it is linked statically: libzstd, from Debian 13 on.
+fn further_libraries() -> Result<Vec<String>> {
+    let libraries = repo::output("pkg-config", &["--static", "--libs-only-l", "libelf"])?;
+    let further =
+        libraries.split_whitespace().filter(|library| !["-lelf", "-lz"].contains(library));
+    Ok(further.flat_map(|library| ["-C".to_owned(), format!("link-arg={library}")]).collect())
 }
 
 /// Copies a program without its debug information, which is nine tenths of it:

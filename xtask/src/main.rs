@@ -17,6 +17,7 @@ mod size;
 mod suite;
 mod test;
 mod tidy;
+mod unit;
 mod vm;
 
 use std::process::ExitCode;

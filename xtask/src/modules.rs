@@ -25,26 +25,8 @@ pub(crate) fn build(cache: &Cache, kernel: &Kernel) -> Result<Vec<PathBuf>> {
     Ok(modules)
 }
 
-/// Builds turbolane_trap by DKMS, as docs/kernel-module.md describes, and says what differs
-/// from the one that guests test: nothing, if the code is the same.
-pub(crate) fn compare_dkms(cache: &Cache, kernel: &Kernel) -> Result<Option<String>> {
-    const MODULE: &str = "turbolane_trap.ko";
-    let named = |path: &PathBuf| path.file_name().is_some_and(|name| name == MODULE);
-    let ours = build(cache, kernel)?.into_iter().find(named).context("no module was built")?;
-    let work = repo::logs()?.join(format!("dkms-{}", kernel.release));
-    copy_changed(&repo::root().join("kmod"), &work.join("kmod"))?;
-    let theirs = testbed::build_by_dkms(cache, kernel, &work, "kmod")?.into_iter().find(named);
-    let Some(theirs) = theirs else { return Ok(Some(format!("DKMS made no {MODULE}"))) };
-    for section in [".text", ".modinfo", ".rodata"] {
-        if contents(&ours, section, &work)? != contents(&theirs, section, &work)? {
-            return Ok(Some(format!("section {section} of {} differs", theirs.display())));
-        }
-    }
-    Ok(None)
-}
-
-/// The bytes of a section.
-fn contents(module: &Path, section: &str, work: &Path) -> Result<Vec<u8>> {
+/// The bytes of a section. Writes below `work`.
+pub(crate) fn contents(module: &Path, section: &str, work: &Path) -> Result<Vec<u8>> {
     let (from, to) = (module.display().to_string(), work.join("section"));
     let only = format!("--only-section={section}");
     repo::output("objcopy", &["-O", "binary", &only, &from, &to.display().to_string()])?;

@@ -12,7 +12,7 @@ use testbed::{Cache, End, Outcome, Step};
 use crate::binaries::Binaries;
 use crate::silicon::claims;
 use crate::suite::{self, Suite};
-use crate::{format, lab, modules, package, quick, repo, size, tidy};
+use crate::{format, lab, package, quick, repo, size, tidy, unit};
 
 /// What `vmtests run` exits with when the guest cannot answer the question.
 const SKIPPED: i32 = 77;
@@ -183,7 +183,7 @@ fn sizes() -> Result<Verdict> {
 
 fn unit() -> Result<Verdict> {
     // All of them, however many fail: one run shows everything.
-    cargo_test("unit", &["--workspace", "--no-fail-fast"])
+    Ok(judged(&unit::test()?))
 }
 
 /// The unit tests of the packages that have changed.
@@ -228,7 +228,7 @@ fn guests_boot() -> Result<Verdict> {
 fn dkms() -> Result<Verdict> {
     let cache = Cache::open()?;
     let images = testbed::prepare(&cache)?;
-    let difference = modules::compare_dkms(&cache, &images.kernel)?;
+    let difference = package::compare_dkms(&cache, &images.kernel)?;
     Ok(Verdict::of(difference.is_none(), &difference.unwrap_or_default()))
 }
 

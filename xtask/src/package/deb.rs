@@ -6,7 +6,8 @@
 //! Debian 12 installs on 13 and later, where the libraries' new packages provide the old names; not
 //! the other way round.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,31 +27,55 @@ pub(super) fn pack(root: &Path, work: &Path, version: &str) -> Result<PathBuf> {
         fs::remove_dir_all(&tree).with_context(|| format!("cannot empty {}", tree.display()))?;
     }
     stage::run(Command::new("cp").arg("--archive").arg(root).arg(&tree))?;
-    let files = files(root)?;
-    let about = tree.join("DEBIAN");
-    fs::create_dir(&about).with_context(|| format!("cannot make {}", about.display()))?;
     let from = repo::root().join("dist/deb");
-    for script in SCRIPTS {
-        stage::run(Command::new("install").arg("-m755").arg(from.join(script)).arg(&about))?;
-    }
-    stage::run(Command::new("install").arg("-m644").arg(from.join("triggers")).arg(&about))?;
+    let deb = work.join(format!("turbolane_{version}_amd64.deb"));
+    finish(&tree, &from, &SCRIPTS, version, &deb)
+}
+
+/// Packs what is below `tree`, with the control file and the scripts of the folder `from`, as
+/// `deb`.
+pub(super) fn finish(
+    tree: &Path,
+    from: &Path,
+    scripts: &[&str],
+    version: &str,
+    deb: &Path,
+) -> Result<PathBuf> {
+    let files = files(tree)?;
+    let work = deb.parent().context("a package is in a folder")?;
     let bytes: u64 =
         files.iter().map(|file| Ok(file.symlink_metadata()?.len())).sum::<Result<_>>()?;
-    let control = fs::read_to_string(from.join("control"))?
-        .replace("@version@", version)
-        .replace("@size_kib@", &bytes.div_ceil(1024).to_string())
-        .replace("@depends@", &depends(&files, work)?);
+    let filled = |file: &str| -> Result<String> {
+        let path = from.join(file);
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(text.replace("@version@", version))
+    };
+    let mut control = filled("control")?.replace("@size_kib@", &bytes.div_ceil(1024).to_string());
+    if control.contains("@depends@") {
+        control = control.replace("@depends@", &depends(&files, work)?);
+    }
+    let md5sums = md5sums(tree, &files)?;
+    let about = tree.join("DEBIAN");
+    fs::create_dir(&about).with_context(|| format!("cannot make {}", about.display()))?;
     fs::write(about.join("control"), control)?;
-    fs::write(about.join("md5sums"), md5sums(root, &files)?)?;
-    let deb = work.join(format!("turbolane_{version}_amd64.deb"));
+    fs::write(about.join("md5sums"), md5sums)?;
+    for script in scripts {
+        let place = about.join(script);
+        fs::write(&place, filled(script)?)?;
+        fs::set_permissions(&place, Permissions::from_mode(0o755))?;
+    }
+    if from.join("triggers").exists() {
+        fs::write(about.join("triggers"), filled("triggers")?)?;
+    }
     let mut build = Command::new("dpkg-deb");
-    build.args(["--build", "--root-owner-group", "-Zxz"]).arg(&tree).arg(&deb);
+    build.args(["--build", "--root-owner-group", "-Zxz"]).arg(tree).arg(deb);
     stage::run(build.env("SOURCE_DATE_EPOCH", commit_time()?))?;
-    Ok(deb)
+    Ok(deb.to_owned())
 }
 
 /// All files and links below `root`, in the order of their names.
-fn files(root: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn files(root: &Path) -> Result<Vec<PathBuf>> {
     let listed = repo::output(
         "find",
         &[&root.display().to_string(), "(", "-type", "f", "-o", "-type", "l", ")"],

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `./x package`: what users install, as a Debian package and as a tarball of the command.
+//! `./x package`: what users install, as a Debian package, an RPM package and a tarball of the
+//! command.
 //!
 //! The programs are those of the release build, which the guests' tests run too, without their
 //! symbols: what is shipped is what was tested. [`stage`] lays them out as they are on a machine,
-//! [`deb`] and [`tarball`] pack that; [`purge`] installs the package into a fresh Debian root and
-//! compares the root before and after.
+//! [`deb`], [`rpm`] and [`tarball`] pack that; [`dkms`] packs the module's sources; [`purge`]
+//! installs the package into a fresh Debian root and compares the root before and after.
 
 mod deb;
+mod dkms;
 mod purge;
+mod rpm;
 mod stage;
 
 use std::fs;
@@ -16,6 +19,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 
+pub(crate) use self::dkms::compare as compare_dkms;
 pub(crate) use self::purge::why_not;
 use crate::repo;
 use crate::results::{BenchResult, Better, Outside, exact};
@@ -26,16 +30,22 @@ const BINARY_MB_MAX: f64 = 15.0;
 /// What was built.
 pub(crate) struct Built {
     pub(crate) deb: PathBuf,
+    dkms: PathBuf,
+    /// None where there is no rpmbuild.
+    rpm: Option<PathBuf>,
     tarball: PathBuf,
     /// Size of the command, stripped.
     binary_bytes: u64,
 }
 
-/// Builds both and prints where they are and how large.
+/// Builds them and prints where they are and how large.
 pub(crate) fn main() -> Result<ExitCode> {
     let built = build()?;
-    for path in [&built.deb, &built.tarball] {
+    for path in [&built.deb, &built.dkms, &built.tarball].into_iter().chain(&built.rpm) {
         println!("{:>6.1} MB  {}", mb(size(path)?), path.display());
+    }
+    if built.rpm.is_none() {
+        eprintln!("no RPM package: install rpmbuild (package rpm) for one");
     }
     println!("{:>6.1} MB  of which the command, installed", mb(built.binary_bytes));
     ensure!(built.fits(), "the command is larger than {BINARY_MB_MAX} MB");
@@ -48,7 +58,7 @@ impl Built {
     }
 }
 
-/// Builds the package and the tarball.
+/// Builds the packages and the tarball.
 pub(crate) fn build() -> Result<Built> {
     let work = repo::target().join("package");
     fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
@@ -56,21 +66,45 @@ pub(crate) fn build() -> Result<Built> {
     stage::stage(&root)?;
     let version = env!("CARGO_PKG_VERSION");
     let deb = deb::pack(&root, &work, version)?;
+    let dkms = dkms::pack(&work, version)?;
+    let rpm = if rpm::is_possible() { Some(rpm::pack(&root, &work, version)?) } else { None };
     let tarball = tarball(&root, &work, version)?;
     let binary_bytes = size(&root.join(stage::COMMAND))?;
-    Ok(Built { deb, tarball, binary_bytes })
+    Ok(Built { deb, dkms, rpm, tarball, binary_bytes })
 }
 
 /// The stage `package` of `./x test`: what it found, and whether all is well.
 pub(crate) fn check() -> Result<(bool, String, String)> {
     let built = build()?;
-    let found = purge::differences(&built.deb)?;
+    let mut found = purge::differences(&built.deb)?;
+    found.extend(alone(&repo::target().join("package/root").join(stage::COMMAND))?);
+    if let Some(rpm) = &built.rpm {
+        rpm::needs(rpm)?;
+        found.extend(rpm::check(rpm)?);
+    }
     let note = format!(
         "command {:.1} MB, {} differences after purge",
         mb(built.binary_bytes),
         found.len()
     );
     Ok((built.fits() && found.is_empty(), note, found.join("\n")))
+}
+
+/// Executes the command in a root that has nothing else, no C library and no loader: so it needs
+/// none of any distribution's. What does not work, one line each.
+fn alone(command: &Path) -> Result<Vec<String>> {
+    let root = tempfile::tempdir().context("cannot make a folder")?;
+    fs::copy(command, root.path().join("turbolane")).context("cannot copy the command")?;
+    let mut found = Vec::new();
+    for (what, answer) in [("--version", "turbolane"), ("sim", "thesis-nginx")] {
+        let mut look = Command::new("chroot");
+        look.arg(root.path()).args(["/turbolane", what]);
+        let done = repo::logged(&mut look, "alone")?;
+        if !done.success || !done.text.contains(answer) {
+            found.push(format!("turbolane {what} in an empty root: {}", done.text.trim()));
+        }
+    }
+    Ok(found)
 }
 
 /// What `./x bench ship` measures.

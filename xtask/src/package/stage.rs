@@ -22,7 +22,7 @@ use crate::repo;
 /// Where things are below the root.
 pub(super) const COMMAND: &str = "usr/bin/turbolane";
 pub(super) const UNIT: &str = "usr/lib/systemd/system/turbolane.service";
-const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+pub(super) const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 const DOC: &str = "usr/share/doc/turbolane";
 
 /// Libraries that are copied as they are.
@@ -115,7 +115,7 @@ fn strip(what: &str, from: &Path, to: &Path) -> Result<()> {
     run(Command::new("strip").arg(what).arg("-o").arg(to).arg(from))
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
+pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     make_parent(to)?;
     fs::copy(from, to).with_context(|| format!("cannot copy {}", from.display()))?;
     mode(to, 0o644)
