@@ -246,7 +246,7 @@ void BPF_PROG(tl_tick, struct task_struct *p)
 					  p->scx.slice;
 		tl_scx_set_slice(p, 0);
 	} else if (groups_tick(p, tc) || guest_should_go(p, tc, c, cpu) ||
-		   (!tc->pinned && better_core_idle(p, c, SCRATCH_CALLBACK))) {
+		   better_core_idle(p, c)) {
 		tl_scx_set_slice(p, 0);
 	}
 	c->running_queue = tl_task_queue(&tc->t);

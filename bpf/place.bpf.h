@@ -120,51 +120,40 @@ static __always_inline s32 claim_idle(const struct task_struct *p,
 	return -1;
 }
 
-/* Whether a scalar CPU stands idle that a guest of a wide CPU could use. Claims
- * nothing. */
+/* Whether the task may use one of the class within a scope that is in this mask of
+ * idle ones, which is given back. Claims nothing. */
+static __always_inline bool reaches_idle(const struct task_struct *p, u32 class,
+					 u32 scope, u32 scratch,
+					 const struct cpumask *idle)
+{
+	const struct cpumask *reachable = NULL;
+	bool found;
+
+	if (!bpf_cpumask_empty(idle)) /* on a busy machine nothing is idle */
+		reachable = reachable_by(p, class, scope, scratch);
+	found = reachable && bpf_cpumask_intersects(reachable, idle);
+	scx_bpf_put_idle_cpumask(idle);
+	return found;
+}
+
+/* Whether a scalar CPU stands idle that a guest of a wide CPU could use. */
 static __always_inline bool better_place_idle(const struct task_struct *p,
 					      u32 scratch)
 {
-	const struct cpumask *reachable, *idle;
-	bool found;
-
-	if (!is_any_idle())
-		return false;
-	reachable = reachable_by(p, 0, 0, scratch);
-	if (!reachable)
-		return false;
-	idle = scx_bpf_get_idle_cpumask();
-	found = bpf_cpumask_intersects(reachable, idle);
-	scx_bpf_put_idle_cpumask(idle);
-	return found;
+	return reaches_idle(p, 0, 0, scratch, scx_bpf_get_idle_cpumask());
 }
 
 /* Whether a core of the CPU's class and cache stands idle, while the task shares its
  * own with another. Of several other siblings only one is asked. */
 static __always_inline bool better_core_idle(const struct task_struct *p,
-					     const struct tl_cpu *c,
-					     u32 scratch)
+					     const struct tl_cpu *c)
 {
-	const struct cpumask *reachable, *cores;
-	bool found;
-
-	if (c->sibling == c->number ||
-	    !tl_leaves_core(c->number < c->sibling, c->ticks) ||
-	    cpus[c->sibling & (TL_CPUS_MAX - 1)].running_queue == TL_Q_NONE)
-		return false;
-	cores = scx_bpf_get_idle_smtmask();
-	found = !bpf_cpumask_empty(cores);
-	scx_bpf_put_idle_cpumask(cores);
-	if (!found)
-		return false;
-	reachable = reachable_by(p, c->class, scope_around(c, TL_SCOPE_LLC),
-				 scratch);
-	if (!reachable)
-		return false;
-	cores = scx_bpf_get_idle_smtmask();
-	found = bpf_cpumask_intersects(reachable, cores);
-	scx_bpf_put_idle_cpumask(cores);
-	return found;
+	return c->sibling != c->number &&
+	       tl_leaves_core(c->number < c->sibling, c->ticks) &&
+	       cpus[c->sibling & (TL_CPUS_MAX - 1)].running_queue !=
+		       TL_Q_NONE &&
+	       reaches_idle(p, c->class, scope_around(c, TL_SCOPE_LLC),
+			    SCRATCH_CALLBACK, scx_bpf_get_idle_smtmask());
 }
 
 /* The shard to wait in: that of the CPU if it holds a CPU that is there for the
@@ -295,7 +284,7 @@ static __always_inline bool may_stay(const struct task_struct *p,
 	better_idle = tl_task_is_guest(&tc->t, c->class) &&
 		      better_place_idle(p, SCRATCH_CALLBACK);
 	return tl_may_stay(&tc->t, c->class, better_idle,
-			   better_core_idle(p, c, SCRATCH_CALLBACK));
+			   better_core_idle(p, c));
 }
 
 #endif

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::{lab, repo};
@@ -26,9 +26,7 @@ struct Program {
 pub(crate) fn test() -> Result<repo::Finished> {
     let build = ["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"];
     let built = repo::reported(repo::cargo().args(build), "unit-build")?;
-    if !built.success {
-        return Ok(built);
-    }
+    ensure!(built.success, "the tests do not build; the messages above say why");
     let programs: Vec<Program> = built.text.lines().filter_map(program).collect();
     let all = Mutex::new(repo::Finished { success: !programs.is_empty(), text: String::new() });
     lab::for_each(&programs, |program| {

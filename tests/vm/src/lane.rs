@@ -22,7 +22,8 @@ pub fn beside() -> Result<PathBuf> {
     Ok(if beside.exists() { beside } else { TURBOLANE.into() })
 }
 
-/// The verifier takes ten seconds in an emulated machine, and ten times that beside other guests.
+/// A start takes some four seconds in an emulated machine, most of them in the verifier, and many
+/// times that in Bochs or beside other guests.
 const START_LIMIT: Duration = Duration::from_secs(240);
 
 /// A running scheduler; killed when dropped.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The Debian package of a staged root, by dpkg's own tools.
 //!
-//! What the programs need comes from `dpkg-shlibdeps`, which reads their libraries and the symbols
-//! that they use. It names the packages of the machine that builds: a package that is built on
-//! Debian 12 installs on 13 and later, where the libraries' new packages provide the old names; not
-//! the other way round.
+//! The command needs no library. What ours need comes from `dpkg-shlibdeps`, which reads the
+//! symbols that they use. It names the packages of the machine that builds: a package that is built
+//! on Debian 12 installs on 13 and later, where the libraries' new packages provide the old names;
+//! not the other way round.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -23,9 +23,7 @@ const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 pub(super) fn pack(root: &Path, work: &Path, version: &str) -> Result<PathBuf> {
     // Beside the files, and not among them: the tarball takes the same root.
     let tree = work.join("deb");
-    if tree.exists() {
-        fs::remove_dir_all(&tree).with_context(|| format!("cannot empty {}", tree.display()))?;
-    }
+    stage::remove(&tree)?;
     stage::run(Command::new("cp").arg("--archive").arg(root).arg(&tree))?;
     let from = repo::root().join("dist/deb");
     let deb = work.join(format!("turbolane_{version}_amd64.deb"));
@@ -95,7 +93,7 @@ fn md5sums(root: &Path, files: &[PathBuf]) -> Result<String> {
     Ok(String::from_utf8_lossy(&summed.stdout).into_owned())
 }
 
-/// The packages that the programs and libraries need, as a line of `control`.
+/// The packages that the libraries need, as a line of `control`.
 fn depends(files: &[PathBuf], work: &Path) -> Result<String> {
     // dpkg-shlibdeps wants to be in a source package.
     let source = work.join("shlibdeps");
@@ -108,7 +106,7 @@ fn depends(files: &[PathBuf], work: &Path) -> Result<String> {
     command.args(["-O", "--warnings=0"]).current_dir(&source);
     for file in files {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if !file.is_symlink() && (file.ends_with(stage::COMMAND) || name.contains(".so")) {
+        if !file.is_symlink() && name.contains(".so") {
             command.arg(file);
         }
     }

@@ -21,9 +21,7 @@ const SCRIPTS: [&str; 2] = ["postinst", "prerm"];
 /// Packs the sources; the file's path.
 pub(super) fn pack(work: &Path, version: &str) -> Result<PathBuf> {
     let tree = work.join("dkms");
-    if tree.exists() {
-        fs::remove_dir_all(&tree).with_context(|| format!("cannot empty {}", tree.display()))?;
-    }
+    stage::remove(&tree)?;
     let sources = tree.join(format!("usr/src/{NAME}-{version}"));
     let kmod = repo::root().join("kmod");
     // Those that git knows: a build leaves others beside them. The tests' modules are not shipped.

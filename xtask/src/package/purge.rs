@@ -42,10 +42,7 @@ pub(crate) fn why_not() -> Result<Option<String>> {
 pub(super) fn differences(deb: &Path) -> Result<Vec<String>> {
     let cache = testbed::Cache::open()?;
     let work = repo::target().join("package/fresh");
-    if work.exists() {
-        std::fs::remove_dir_all(&work)
-            .with_context(|| format!("cannot empty {}", work.display()))?;
-    }
+    stage::remove(&work)?;
     let base = testbed::fresh_root(&cache)?;
     stage::run(Command::new("cp").args(["--archive", "--reflink=auto"]).arg(base).arg(&work))?;
     let folder = deb.parent().context("the package is in a folder")?;
@@ -54,7 +51,7 @@ pub(super) fn differences(deb: &Path) -> Result<Vec<String>> {
     session.arg(&work).arg(folder).arg(deb.file_name().unwrap_or_default());
     let done = repo::logged(session.env("LC_ALL", "C"), "purge")?;
     // Nothing is mounted there any more: the mounts were in the session's namespace.
-    std::fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
+    stage::remove(&work)?;
     ensure!(
         done.success,
         "the package does not install, work or purge:\n{}",

@@ -31,9 +31,7 @@ pub(super) fn is_possible() -> bool {
 /// Packs `root`; the file's path.
 pub(super) fn pack(root: &Path, work: &Path, version: &str) -> Result<PathBuf> {
     let top = work.join("rpm");
-    if top.exists() {
-        fs::remove_dir_all(&top).with_context(|| format!("cannot empty {}", top.display()))?;
-    }
+    stage::remove(&top)?;
     fs::create_dir_all(&top).with_context(|| format!("cannot make {}", top.display()))?;
     let tree = top.join("root");
     stage::run(Command::new("cp").arg("--archive").arg(root).arg(&tree))?;
@@ -59,7 +57,7 @@ pub(super) fn pack(root: &Path, work: &Path, version: &str) -> Result<PathBuf> {
     let rpm = work.join(&name);
     fs::rename(top.join("RPMS/x86_64").join(&name), &rpm)
         .with_context(|| format!("rpmbuild made no {name}"))?;
-    fs::remove_dir_all(&top).with_context(|| format!("cannot remove {}", top.display()))?;
+    stage::remove(&top)?;
     Ok(rpm)
 }
 
@@ -77,6 +75,8 @@ fn listed(files: &[PathBuf], root: &Path) -> String {
 /// Installs it into an empty root, executes the command there, and removes it. What is left, and
 /// what does not work, one line each.
 pub(super) fn check(rpm: &Path) -> Result<Vec<String>> {
+    let needs = repo::output("rpm", &["-qp", "--requires", &rpm.display().to_string()])?;
+    ensure!(!needs.contains("libelf"), "the command is not linked statically: {needs}");
     let root = tempfile::tempdir().context("cannot make a folder")?;
     let at = root.path().display().to_string();
     let mut found = Vec::new();
@@ -101,13 +101,6 @@ pub(super) fn check(rpm: &Path) -> Result<Vec<String>> {
     let left = repo::output("find", &[&at, "-name", "*turbolane*"])?;
     found.extend(left.lines().map(|file| format!("rpm: {file} is left")));
     Ok(found)
-}
-
-/// What it needs of a system, as it says.
-pub(super) fn needs(rpm: &Path) -> Result<String> {
-    let needs = repo::output("rpm", &["-qp", "--requires", &rpm.display().to_string()])?;
-    ensure!(!needs.contains("libelf"), "the command is not linked statically: {needs}");
-    Ok(needs)
 }
 
 #[cfg(test)]

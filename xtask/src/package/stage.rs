@@ -31,9 +31,7 @@ const PLAIN_LIBRARIES: [&str; 3] =
 
 /// Builds everything and lays it out below `root`, which is made anew.
 pub(super) fn stage(root: &Path) -> Result<()> {
-    if root.exists() {
-        fs::remove_dir_all(root).with_context(|| format!("cannot empty {}", root.display()))?;
-    }
+    remove(root)?;
     // One build for guests and package: cargo chooses the features of dependencies by what is built
     // together.
     let binaries = Binaries::build()?;
@@ -145,6 +143,15 @@ fn make_parent(path: &Path) -> Result<()> {
     make_parent(parent)?;
     fs::create_dir(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     mode(parent, 0o755)
+}
+
+/// Removes a folder, if it is there.
+pub(super) fn remove(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder)
+            .with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    Ok(())
 }
 
 pub(super) fn run(command: &mut Command) -> Result<()> {
