@@ -9,8 +9,11 @@ use testbed::{Cache, Kernel};
 
 use crate::{modules, repo};
 
-/// The packages, beside the command, whose programs and libraries guests get.
-const PACKAGES: [&str; 4] = ["vmtests", "turbolane", "hint", "openssl-hints"];
+/// The packages, beside the command, whose programs and libraries are for guests or the package.
+const PACKAGES: [&str; 5] = ["vmtests", "turbolane", "hint", "openssl-hints", "preload"];
+
+/// Programs of these packages.
+const PROGRAMS: [&str; 2] = ["vmtests", "hint_bench"];
 
 /// Has the command linked with all of its libraries, the C library included: so it runs on any
 /// distribution, however old its C library is or whichever it is.
@@ -21,7 +24,6 @@ const STATIC: &str = "target-feature=+crt-static";
 /// | built | in the guest |
 /// |---|---|
 /// | program | `/usr/bin/NAME` |
-/// | example | `/usr/lib/turbolane/NAME` |
 /// | shared library | `/usr/lib/x86_64-linux-gnu/NAME.so` |
 /// | kernel module | `/usr/lib/modules/RELEASE/extra/NAME.ko` |
 pub(crate) struct Binaries {
@@ -33,12 +35,16 @@ impl Binaries {
     /// Builds them all in release mode.
     pub(crate) fn build() -> Result<Self> {
         const MESSAGES: &str = "--message-format=json-render-diagnostics";
+        const COMMAND: [&str; 2] = ["-p", "turbolane-cli"];
         let mut command = repo::cargo();
-        command.args(["rustc", "--release", "-p", "turbolane-cli", "--bin", "turbolane", MESSAGES]);
+        command.args(["rustc", "--release", "--bin", "turbolane", MESSAGES]).args(COMMAND);
         command.args(["--", "-C", STATIC]).args(further_libraries()?);
+        // Cargo chooses the features of dependencies by what is built together: with the command
+        // among it, though nothing is built of it here, nearly all that it needs is built once.
         let mut rest = repo::cargo();
-        rest.args(["build", "--release", "--lib", "--bins", "--examples", MESSAGES]);
+        rest.args(["build", "--release", "--lib", MESSAGES]).args(COMMAND);
         rest.args(PACKAGES.iter().flat_map(|package| ["-p", package]));
+        rest.args(PROGRAMS.iter().flat_map(|program| ["--bin", program]));
         let mut messages = String::new();
         for build in [&mut command, &mut rest] {
             let done = repo::reported(build, "build")?;
@@ -110,8 +116,6 @@ fn placed(line: &str) -> Vec<(PathBuf, PathBuf)> {
         return Vec::new();
     } else if is("bin") {
         "/usr/bin"
-    } else if is("example") {
-        "/usr/lib/turbolane"
     } else if is("cdylib") {
         "/usr/lib/x86_64-linux-gnu"
     } else {
@@ -160,10 +164,6 @@ mod tests {
         assert_eq!(
             one(message("bin", "\"/t/turbolane\"", "")),
             Some(PathBuf::from("/usr/bin/turbolane"))
-        );
-        assert_eq!(
-            one(message("example", "\"/t/examples/demo\"", "")),
-            Some(PathBuf::from("/usr/lib/turbolane/demo"))
         );
         assert_eq!(
             one(message("cdylib", "null", "\"/t/libx.rlib\",\"/t/libx.so\"")),

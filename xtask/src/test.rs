@@ -2,7 +2,7 @@
 //! `./x test`: all checks and tests, in the order in which they are cheapest to
 //! fail.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -195,15 +195,14 @@ fn changed(base: Option<&str>) -> Result<Verdict> {
     let mut args = targets;
     args.extend(packages.iter().flat_map(|package| ["-p", package]));
     args.push("--no-fail-fast");
-    let verdict = cargo_test("quick", &args)?;
+    let verdict = judged(&repo::logged(repo::cargo().arg("test").args(&args), "quick")?);
     let note = format!("{}: {}", verdict.note, packages.join(" "));
     Ok(Verdict { note, ..verdict })
 }
 
 /// The tests that look at HTML reports in a browser; `./x test` installs one if it can.
 fn pages() -> Result<Verdict> {
-    let args = ["test", "-p", "report", "--test", "page", "--", "--ignored"];
-    let done = repo::logged(repo::cargo().args(args), "page")?;
+    let done = repo::logged(&mut ignored_tests("page"), "page")?;
     match done.text.lines().find_map(|line| line.strip_prefix("skipped (77): ")) {
         Some(why) => Ok(Verdict { note: why.to_owned(), ..Verdict::skipped() }),
         None => Ok(judged(&done)),
@@ -213,15 +212,14 @@ fn pages() -> Result<Verdict> {
 /// Prometheus accepts the metrics of a run, and its alerts do what they should.
 fn metrics() -> Result<Verdict> {
     let promtool = testbed::promtool(&Cache::open()?)?;
-    let mut tests = repo::cargo();
-    tests.args(["test", "-p", "turbolane-cli", "--test", "cli", "--", "--ignored", "metrics::"]);
-    Ok(judged(&repo::logged(tests.env("PROMTOOL", promtool), "metrics")?))
+    let mut tests = ignored_tests("cli");
+    Ok(judged(&repo::logged(tests.arg("metrics::").env("PROMTOOL", promtool), "metrics")?))
 }
 
 /// The tests of the test machines themselves, which boot some.
 fn guests_boot() -> Result<Verdict> {
     testbed::prepare(&Cache::open()?)?;
-    cargo_test("testbed", &["-p", "testbed", "--test", "guest", "--", "--ignored"])
+    Ok(judged(&repo::logged(&mut ignored_tests("guest"), "testbed")?))
 }
 
 /// The module as users install it is the one that the guests test.
@@ -241,8 +239,13 @@ fn packages() -> Result<Verdict> {
     Ok(Verdict { note, ..Verdict::of(is_good, &details) })
 }
 
-fn cargo_test(name: &str, args: &[&str]) -> Result<Verdict> {
-    Ok(judged(&repo::logged(repo::cargo().arg("test").args(args), name)?))
+/// The tests of this test program that only run when they are asked for. Of the whole workspace:
+/// cargo chooses the features of dependencies by what is built together, and would build them again
+/// for a package alone.
+fn ignored_tests(program: &str) -> Command {
+    let mut tests = repo::cargo();
+    tests.args(["test", "--workspace", "--test", program, "--", "--ignored"]);
+    tests
 }
 
 /// The verdict of `cargo test`.

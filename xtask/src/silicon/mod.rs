@@ -81,7 +81,8 @@ fn library() -> Result<PathBuf> {
 
 fn build() -> Result<PathBuf> {
     let mut command = repo::cargo();
-    command.args(["build", "--release", "--lib", "-p", "silicon"]);
+    // with xtask, so that what was built for it is not built again with other features
+    command.args(["build", "--release", "--lib", "-p", "silicon", "-p", "xtask"]);
     command.arg("--message-format=json-render-diagnostics");
     let done = repo::reported(&mut command, "build-silicon")?;
     ensure!(done.success, "the machine's build failed; the messages above say why");

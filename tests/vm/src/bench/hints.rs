@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `lane.hint_ns`: begin and end of a section when nothing has to move, on this machine. The
-//! measurement is the library's own example `hint_bench`, which prints a figure per line; here
-//! it is run and collected.
+//! measurement is the program `hint_bench` (src/bin), which prints a figure per line; here it is
+//! run and collected.
 
 use std::process::{Command, Stdio};
 
@@ -53,11 +53,7 @@ fn bar(lines: &[Line]) -> Result<Figure> {
 
 /// What `hint_bench` prints.
 fn lines() -> Result<Vec<Line>> {
-    // Beside this program, where xtask puts what it built, or where cargo leaves examples.
-    let here = std::env::current_exe()?;
-    let beside = here.with_file_name("hint_bench");
-    let program =
-        if beside.exists() { beside } else { here.with_file_name("examples").join("hint_bench") };
+    let program = std::env::current_exe()?.with_file_name("hint_bench");
     let output = Command::new(&program).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("{} cannot be started", program.display()))?;
     ensure!(output.status.success(), "{} ended with {}", program.display(), output.status);

@@ -2,12 +2,12 @@
 //! What a hint costs: one `wide_begin` and one `wide_end` together, ns, without a scheduler and
 //! with one whose CPUs are all fit (so that nothing has to move).
 //!
-//! `cargo run --release -p turbolane --example hint_bench` prints one JSON line per case and ABI.
+//! `cargo run --release -p vmtests --bin hint_bench` prints one JSON line per case and ABI.
 //! Each repetition times sections in a row by `CLOCK_MONOTONIC`, wherever the thread happens to
 //! run; the loop around them is part of the figure. `empty` is that loop alone: where it takes more
 //! than a cycle or two, something else ran on the core or its sibling, and all figures are higher.
 
-#[path = "../../hint/tests/common/mod.rs"]
+#[path = "../../../../crates/hint/tests/common/mod.rs"]
 mod common;
 
 use std::hint::black_box;
