@@ -44,11 +44,6 @@ impl Kernel {
         self.dir.join("vmlinux")
     }
 
-    /// The kernel as boot loaders want it.
-    pub(crate) fn packed(&self) -> PathBuf {
-        self.dir.join(PACKED)
-    }
-
     /// The configuration it was built with.
     pub(crate) fn config(&self) -> PathBuf {
         self.dir.join(CONFIG)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bochs is built from Debian's source: the packaged builds lack SMP, or
-//! panic the guest. Firmware and boot loader come from Debian's packages.
+//! panic the guest. Firmware comes from Debian's packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,6 @@ use anyhow::{Context, Result, ensure};
 use super::patches::{PATCHES, Patch};
 use crate::apt::{self, Apt};
 use crate::cache::{self, Cache};
-use crate::kernel::Kernel;
 use crate::versions::{self, Versions};
 use crate::{mirror, process};
 
@@ -53,24 +52,20 @@ const CONFIGURE: [&str; 23] = [
 ];
 
 /// What the emulator needs besides itself, each with its package.
-const FIRMWARE: [(&str, &str); 4] = [
+const FIRMWARE: [(&str, &str); 2] = [
     ("bochsbios", "usr/share/bochs/BIOS-bochs-latest"),
     ("vgabios", "usr/share/vgabios/vgabios.bin"),
-    ("isolinux", "usr/lib/ISOLINUX/isolinux.bin"),
-    ("syslinux-common", "usr/lib/syslinux/modules/bios/ldlinux.c32"),
 ];
 
 /// The emulator and what it boots with, in the cache.
 pub(crate) struct Bochs {
     dir: PathBuf,
-    /// The guest's kernel as the boot loader wants it.
-    pub(crate) kernel: PathBuf,
 }
 
 impl Bochs {
-    /// The one in this folder, with this kernel for the guest.
-    pub(super) fn at(dir: PathBuf, kernel: &Kernel) -> Self {
-        Self { dir, kernel: kernel.packed() }
+    /// The one in this folder.
+    pub(super) fn at(dir: PathBuf) -> Self {
+        Self { dir }
     }
 
     pub(crate) fn program(&self) -> PathBuf {
@@ -85,7 +80,7 @@ impl Bochs {
 
 /// Returns the emulator, building it when it is missing, which takes two
 /// minutes of two CPUs.
-pub(crate) fn prepare(cache: &Cache, kernel: &Kernel) -> Result<Bochs> {
+pub(crate) fn prepare(cache: &Cache) -> Result<Bochs> {
     let versions = Versions::pinned();
     let pins = &versions.bochs;
     let (options, patches) = (options(), stock_patches());
@@ -95,7 +90,7 @@ pub(crate) fn prepare(cache: &Cache, kernel: &Kernel) -> Result<Bochs> {
         firmware(cache, &pins.suite, dir)?;
         compile(cache, pins, dir, |_| Ok(()), "bochs")
     })?;
-    Ok(Bochs::at(dir, kernel))
+    Ok(Bochs::at(dir))
 }
 
 /// How it is configured, as a cache's input.

@@ -2,8 +2,8 @@
 //! The machine that Bochs shows, and its start.
 //!
 //! ```text
-//!   ata0 master  CD: isolinux, kernel, initramfs of this boot
-//!   ata0 slave   CD: the read-only root, a squashfs
+//!   floppy       the sector that enters the kernel, which is in memory: see pvh.rs
+//!   ata0 master  CD: the read-only root, a squashfs
 //!   ata1 master  disk "text": the streams, see files.rs
 //!   ata1 slave   disk "out": the tar of /out
 //!   com1         the kernel's console
@@ -11,15 +11,16 @@
 //! ```
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
 use super::build::Bochs;
+use super::pvh;
 use crate::files::{Files, REGION_SECTORS};
 use crate::guest::Guest;
-use crate::process::{self, Group};
+use crate::process::Group;
 
 /// The kernel command line of every guest.
 ///
@@ -28,7 +29,7 @@ use crate::process::{self, Group};
 /// | `tsc=reliable tsc_early_khz` | the clock of `IPS`; without it `sleep 1` takes 35 s |
 /// | `no_timer_check` | the check fails by chance |
 /// | `no5lvl` | Bochs 3.0 panics when it leaves SMM with five levels of page tables |
-/// | `panic=0` | a panic stays: a reboot would boot the same CD again |
+/// | `panic=0` | a panic stays: a reboot would boot the same kernel again |
 ///
 /// The others are QEMU's.
 const KERNEL_ARGS: &str = "console=ttyS0 quiet panic=0 mitigations=off nokaslr \
@@ -60,6 +61,9 @@ const CPU_MODEL: &str = "corei7_skylake_x";
 const HEADS: u64 = 16;
 const SECTORS_PER_TRACK: u64 = 63;
 
+/// Of a floppy disk.
+const FLOPPY_BYTES: usize = 2880 * 512;
+
 /// Cylinders of the two disks. The guest tells them apart by their sizes.
 const TEXT_CYLINDERS: u64 = 3 * REGION_SECTORS / (HEADS * SECTORS_PER_TRACK);
 const OUT_CYLINDERS: u64 = 4 * REGION_SECTORS / (HEADS * SECTORS_PER_TRACK);
@@ -67,12 +71,13 @@ const OUT_CYLINDERS: u64 = 4 * REGION_SECTORS / (HEADS * SECTORS_PER_TRACK);
 /// Starts the emulator.
 pub(crate) fn start(guest: &Guest, bochs: &Bochs, files: &Files) -> Result<Group> {
     ensure!(guest.icount_shift.is_none(), "only QEMU counts instructions: leave out --icount");
-    let iso = files.dir.join("boot.iso");
-    boot_disk(guest, bochs, files, &iso)?;
+    let boot = Boot { dir: files.dir };
+    let base = boot.write(guest, files)?;
     disk(&files.text_disk(), TEXT_CYLINDERS)?;
     disk(&files.out(), OUT_CYLINDERS)?;
     let config = files.dir.join("bochsrc");
-    fs::write(&config, settings(guest, bochs, files, &iso)?).context("cannot write bochsrc")?;
+    fs::write(&config, settings(guest, bochs, files, &boot, base)?)
+        .context("cannot write bochsrc")?;
     let complaints = File::create(files.complaints()).context("cannot write to the cache")?;
     let mut command = Command::new(bochs.program());
     command.args(["-q", "-f"]).arg(&config).current_dir(files.dir);
@@ -84,33 +89,45 @@ pub(crate) fn start(guest: &Guest, bochs: &Bochs, files: &Files) -> Result<Group
     Group::spawn(&mut command)
 }
 
-/// Makes the CD that the machine boots from.
-fn boot_disk(guest: &Guest, bochs: &Bochs, files: &Files, iso: &Path) -> Result<()> {
-    let tree = files.dir.join("iso");
-    let loader = tree.join("isolinux");
-    fs::create_dir_all(&loader).with_context(|| format!("cannot make {}", loader.display()))?;
-    for name in ["isolinux.bin", "ldlinux.c32"] {
-        fs::copy(bochs.firmware(name), loader.join(name)).context("cannot fill the boot CD")?;
+/// What the machine boots from, in the folder of this boot.
+struct Boot<'a> {
+    dir: &'a Path,
+}
+
+impl Boot<'_> {
+    /// A floppy disk.
+    fn floppy(&self) -> PathBuf {
+        self.dir.join("floppy")
     }
-    fs::copy(&bochs.kernel, tree.join("kernel")).context("cannot fill the boot CD")?;
-    fs::rename(files.initramfs(), tree.join("initramfs")).context("cannot fill the boot CD")?;
-    let tsc_khz = ips(guest) / 1000;
-    let mut args = format!("{KERNEL_ARGS} tsc_early_khz={tsc_khz}");
-    let silicon = guest.silicon.as_ref().map(|_| SILICON_ARGS);
-    for more in silicon.into_iter().chain(guest.kernel_args.as_deref()) {
-        args += &format!(" {more}");
+
+    fn kernel(&self) -> PathBuf {
+        self.dir.join("kernel")
     }
-    let config = format!(
-        "DEFAULT guest\nPROMPT 0\nTIMEOUT 1\nLABEL guest\n\
-         KERNEL /kernel\nINITRD /initramfs\nAPPEND {args}\n"
-    );
-    fs::write(loader.join("isolinux.cfg"), config).context("cannot fill the boot CD")?;
-    let mut xorriso = Command::new("xorriso");
-    xorriso.args(["-as", "mkisofs", "-quiet", "-b", "isolinux/isolinux.bin"]);
-    xorriso.args(["-c", "isolinux/boot.cat", "-no-emul-boot", "-boot-load-size", "4"]);
-    xorriso.args(["-boot-info-table", "-o"]).args([iso, &tree]);
-    process::run_logged(&mut xorriso, &guest.cache.log("iso"))?;
-    fs::remove_dir_all(&tree).context("cannot remove what went into the boot CD")
+
+    fn info(&self) -> PathBuf {
+        self.dir.join("info")
+    }
+
+    /// Returns the address of the kernel.
+    fn write(&self, guest: &Guest, files: &Files) -> Result<u64> {
+        let kernel = pvh::Kernel::load(&guest.images.kernel.image())?;
+        let tsc_khz = ips(guest) / 1000;
+        let mut args = format!("{KERNEL_ARGS} tsc_early_khz={tsc_khz}");
+        let silicon = guest.silicon.as_ref().map(|_| SILICON_ARGS);
+        for more in silicon.into_iter().chain(guest.kernel_args.as_deref()) {
+            args += &format!(" {more}");
+        }
+        let initramfs = fs::metadata(files.initramfs()).context("no initramfs")?;
+        let info = pvh::info(guest.memory_mib, initramfs.len(), &args)?;
+        let mut floppy = vec![0; FLOPPY_BYTES];
+        floppy[..512].copy_from_slice(&kernel.boot_sector());
+        for (path, bytes) in
+            [(self.floppy(), &floppy), (self.info(), &info), (self.kernel(), &kernel.bytes)]
+        {
+            fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(kernel.base)
+    }
 }
 
 fn disk(path: &Path, cylinders: u64) -> Result<()> {
@@ -126,7 +143,13 @@ fn ips(guest: &Guest) -> u32 {
 }
 
 /// The text of bochsrc.
-fn settings(guest: &Guest, bochs: &Bochs, files: &Files, iso: &Path) -> Result<String> {
+fn settings(
+    guest: &Guest,
+    bochs: &Bochs,
+    files: &Files,
+    boot: &Boot<'_>,
+    kernel: u64,
+) -> Result<String> {
     let model = if guest.cpu == "max" { CPU_MODEL } else { &guest.cpu };
     let count = cpus(guest)?;
     let memory_mib = guest.memory_mib;
@@ -136,6 +159,9 @@ fn settings(guest: &Guest, bochs: &Bochs, files: &Files, iso: &Path) -> Result<S
         None => (QUANTUM, "local".to_owned()),
     };
     let show = |path: &Path| format!("\"{}\"", path.display());
+    let memory = |number: u32, path: &Path, address: u64| {
+        format!("optramimage{number}: file={}, address={address:#x}", show(path))
+    };
     let disk = |path: &Path, cylinders: u64| {
         let geometry = format!("cylinders={cylinders}, heads={HEADS}, spt={SECTORS_PER_TRACK}");
         format!("type=disk, path={}, mode=flat, {geometry}", show(path))
@@ -152,11 +178,14 @@ fn settings(guest: &Guest, bochs: &Bochs, files: &Files, iso: &Path) -> Result<S
         format!("clock: sync=none, time0={time0}"),
         "ata0: enabled=1, ioaddr1=0x1f0, ioaddr2=0x3f0, irq=14".to_owned(),
         "ata1: enabled=1, ioaddr1=0x170, ioaddr2=0x370, irq=15".to_owned(),
-        format!("ata0-master: type=cdrom, path={}, status=inserted", show(iso)),
-        format!("ata0-slave: type=cdrom, path={}, status=inserted", show(&guest.images.disk)),
+        format!("floppya: 1_44={}, status=inserted", show(&boot.floppy())),
+        memory(1, &boot.kernel(), kernel),
+        memory(2, &files.initramfs(), pvh::INITRAMFS),
+        memory(3, &boot.info(), pvh::INFO),
+        format!("ata0-master: type=cdrom, path={}, status=inserted", show(&guest.images.disk)),
         format!("ata1-master: {}", disk(&files.text_disk(), TEXT_CYLINDERS)),
         format!("ata1-slave: {}", disk(&files.out(), OUT_CYLINDERS)),
-        "boot: cdrom".to_owned(),
+        "boot: floppy".to_owned(),
         format!("com1: enabled=1, mode=file, dev={}", show(&files.console())),
         format!("com2: enabled=1, mode=file, dev={}", show(&files.control())),
         format!("log: {}", show(&files.dir.join("bochs.log"))),

@@ -7,6 +7,7 @@ mod build;
 mod diff;
 mod machine;
 mod patches;
+mod pvh;
 mod silicon;
 
 use anyhow::Result;
@@ -18,9 +19,8 @@ use crate::guest::Guest;
 
 /// The emulator that a guest runs in, built if it is missing.
 pub(crate) fn prepare(guest: &Guest) -> Result<Bochs> {
-    let (cache, kernel) = (&guest.cache, &guest.images.kernel);
     match &guest.silicon {
-        Some(silicon) => silicon::prepare(cache, kernel, silicon),
-        None => build::prepare(cache, kernel),
+        Some(silicon) => silicon::prepare(&guest.cache, silicon),
+        None => build::prepare(&guest.cache),
     }
 }

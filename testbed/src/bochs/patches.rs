@@ -12,6 +12,8 @@
 //!   next one: Linux restores PKRU itself, and therefore everything after it from the wrong place.
 //! - Tiles are saved when none is in use instead of when one is, and only half of their rows; of
 //!   their shapes, rows and columns change places.
+//! - A file for the guest's memory goes into the host's as one piece, of which a part only belongs
+//!   to these addresses: memory is in blocks, which are taken when they are first used.
 //! - Extended feature disable (XFD) is missing, without which Linux offers no AMX. Added as far as
 //!   Linux uses it, for TILEDATA alone, after SDM vol. 1, 13.14: two registers, CPUID, #NM at tile
 //!   instructions (but for LDTILECFG, STTILECFG, TILERELEASE) and at an XRSTOR that would load
@@ -30,6 +32,11 @@ const fn patch(file: &'static str, text: &'static str, replacement: &'static str
 
 /// All of them.
 pub(super) const PATCHES: &[Patch] = &[
+    patch(
+        "memory/misc_mem.cc",
+        "get_vector(offset), size);",
+        "get_vector(offset), size < 0x1000 - offset % 0x1000 ? size : 0x1000 - offset % 0x1000);",
+    ),
     patch("cpu/cpuid.cc", "ilog2(nthreads-1)+1", "(nthreads > 1 ? ilog2(nthreads-1)+1 : 0)"),
     patch(
         "cpu/cpuid.cc",

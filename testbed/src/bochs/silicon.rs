@@ -17,7 +17,6 @@ use super::build::{self, Bochs};
 use super::diff;
 use crate::cache::{self, Cache};
 use crate::emulator::Silicon;
-use crate::kernel::Kernel;
 use crate::process;
 use crate::versions::Versions;
 
@@ -55,7 +54,7 @@ const SOURCES: [(&str, &str); 6] = [
 ];
 
 /// Returns the emulator with that machine; builds what is missing of it.
-pub(crate) fn prepare(cache: &Cache, kernel: &Kernel, silicon: &Silicon) -> Result<Bochs> {
+pub(crate) fn prepare(cache: &Cache, silicon: &Silicon) -> Result<Bochs> {
     let parts = parts(cache)?;
     let library = fs::read(&silicon.library)
         .with_context(|| format!("cannot read {}", silicon.library.display()))?;
@@ -67,7 +66,7 @@ pub(crate) fn prepare(cache: &Cache, kernel: &Kernel, silicon: &Silicon) -> Resu
         link.arg(&silicon.library).args(["-lm", "-ldl", "-lpthread"]);
         process::run_logged(&mut link, &cache.log("silicon"))
     })?;
-    Ok(Bochs::at(dir, kernel))
+    Ok(Bochs::at(dir))
 }
 
 /// Bochs as an object file, and its firmware.
