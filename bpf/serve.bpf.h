@@ -171,7 +171,7 @@ __noinline u32 tl_choose_side(struct tl_turns *turns, struct tl_sides *sides)
 {
 	if (!turns || !sides)
 		return TL_SIDE_NONE;
-	return tl_turns_choose(turns, sides);
+	return tl_turns_choose(turns, sides, bpf_ktime_get_ns());
 }
 
 /* Take a task of the step from the CPU's own shard. */
@@ -322,7 +322,10 @@ context_if_it_stays(struct task_struct *prev, struct tl_cpu *c, bool quiet)
 		read_hint(prev, tc, c, bpf_ktime_get_ns());
 	}
 	end_gap(tc, c);
-	return may_stay(prev, tc, c) ? tc : NULL;
+	if (may_stay(prev, tc, c))
+		return tc;
+	tc->move = 1; /* what is left of its time here is the kernel's */
+	return NULL;
 }
 
 /* The slice of a task that goes on on this CPU. Not static: so the verifier looks at

@@ -186,8 +186,10 @@ tl_inline void tl_clock_advance(struct tl_clock *clock, u64 charged_ns,
 		return;
 	vtime_ns = clock->vtime_ns - clock->since_vtime_ns;
 	if (clock->since_ns) {
-		pace_q10 = vtime_ns ? (real_ns << 10) / vtime_ns :
-				      TL_PACE_MOST_Q10;
+		/* the window lasts until there is something to measure */
+		if (!vtime_ns)
+			return;
+		pace_q10 = (real_ns << 10) / vtime_ns;
 		if (clock->pace_q10)
 			pace_q10 = (pace_q10 + clock->pace_q10) / 2;
 		if (pace_q10 < TL_PACE_LEAST_Q10)

@@ -22,8 +22,13 @@
  *
  * Bound: shares alone have none (a side of one task of weight 1 and a side of a
  * thousand). So a side whose head is due TL_TURN_LATE_NS earlier than the head of
- * the side whose turn it is goes first all the same. With the bound of clock.h a
- * task waits no longer than that much more than it would alone.
+ * the side whose turn it is, and has been for that long, goes first all the same.
+ * With the bound of clock.h a task waits no longer than that much more than it would
+ * alone. A head that is due later than now counts as due now: its side has
+ * nobody who is due sooner, and loses no turn by that. (Else a task that is alone
+ * in its queue can be ahead of a clock that is some milliseconds late, and its key
+ * far ahead by the pace of a clock that hardly moves; then it loses all turns, and
+ * the clock hardly moves.)
  *
  * Per CPU, not per set of queues: tasks that some CPUs may not run make those
  * CPUs serve another side, and a common balance would hold that against it where
@@ -124,17 +129,18 @@ tl_inline u32 tl_turns_side(const struct tl_turns *turns, u32 present)
 
 /* Which side goes first now; TL_SIDE_NONE if all are empty. */
 tl_inline u32 tl_turns_choose(struct tl_turns *turns,
-			      const struct tl_sides *sides)
+			      const struct tl_sides *sides, u64 now_ns)
 {
 	u32 present = tl_sides_present(sides), side;
-	u64 due_ns = 0;
+	u64 due_ns = now_ns;
 
 	tl_turns_join(turns, present);
 	side = tl_turns_side(turns, present);
 #pragma unroll
 	for (u32 i = 0; i < TL_NR_SIDES; i++)
-		if (i == side)
-			due_ns = sides->key_ns[i] - TL_TURN_LATE_NS;
+		if (i == side && (s64)(sides->key_ns[i] - now_ns) < 0)
+			due_ns = sides->key_ns[i];
+	due_ns -= TL_TURN_LATE_NS;
 #pragma unroll
 	for (u32 i = 0; i < TL_NR_SIDES; i++)
 		if ((present >> i & 1) &&

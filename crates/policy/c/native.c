@@ -90,8 +90,8 @@ EXPORT(void, clock_advance,
 	u64 now_ns),
        tl_clock_advance(clock, charged_ns, nr_tasks, nr_waiting, now_ns))
 EXPORT(u32, turns_choose,
-       (struct tl_turns * turns, const struct tl_sides *sides),
-       tl_turns_choose(turns, sides))
+       (struct tl_turns * turns, const struct tl_sides *sides, u64 now_ns),
+       tl_turns_choose(turns, sides, now_ns))
 EXPORT(void, turns_begin,
        (struct tl_turns * turns, u32 side, u32 clock, u32 nr_tasks,
 	u32 nr_cpus),

@@ -68,7 +68,7 @@ unsafe extern "C" {
         nr_waiting: u32,
         now_ns: u64,
     );
-    pub(crate) fn tlp_turns_choose(turns: *mut Turns, sides: *const Sides) -> u32;
+    pub(crate) fn tlp_turns_choose(turns: *mut Turns, sides: *const Sides, now_ns: u64) -> u32;
     pub(crate) fn tlp_turns_begin(
         turns: *mut Turns,
         side: u32,

@@ -39,9 +39,9 @@ pub struct Sides {
 impl Turns {
     /// Which side goes first now; [`SIDE_NONE`] if all are empty.
     #[inline]
-    pub fn choose(&mut self, sides: &Sides) -> u32 {
+    pub fn choose(&mut self, sides: &Sides, now_ns: u64) -> u32 {
         // SAFETY: plain data on both sides.
-        unsafe { ffi::tlp_turns_choose(self, sides) }
+        unsafe { ffi::tlp_turns_choose(self, sides, now_ns) }
     }
 
     /// The CPU runs a task of this side while another has tasks too. The side's queue has so many

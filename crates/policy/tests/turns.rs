@@ -20,9 +20,11 @@ const CFG: Cfg = Cfg {
     unclassified: 0,
 };
 
-/// So many tasks on each side, all due at the same time.
+const NOW_NS: u64 = 1 << 40;
+
+/// So many tasks on each side, all due now.
 fn even(nr_tasks: [u32; 3]) -> Sides {
-    Sides { key_ns: [1 << 40; 3], nr_tasks }
+    Sides { key_ns: [NOW_NS; 3], nr_tasks }
 }
 
 /// A task on the clock with this id.
@@ -41,10 +43,10 @@ fn turn(turns: &mut Turns, side: u32, nr_tasks: u32, used_ns: u64) {
 #[test]
 fn who_is_alone_goes_first() {
     let mut turns = Turns::default();
-    assert_eq!(turns.choose(&even([0; 3])), SIDE_NONE);
-    assert_eq!(turns.choose(&even([0, 0, 4])), SIDE_PINNED);
-    assert_eq!(turns.choose(&even([0, 1, 0])), SIDE_DEFAULT);
-    assert_eq!(turns.choose(&even([2, 1, 0])), SIDE_OWN);
+    assert_eq!(turns.choose(&even([0; 3]), NOW_NS), SIDE_NONE);
+    assert_eq!(turns.choose(&even([0, 0, 4]), NOW_NS), SIDE_PINNED);
+    assert_eq!(turns.choose(&even([0, 1, 0]), NOW_NS), SIDE_DEFAULT);
+    assert_eq!(turns.choose(&even([2, 1, 0]), NOW_NS), SIDE_OWN);
 }
 
 /// Sides take turns, by what each of their tasks has had.
@@ -54,7 +56,7 @@ fn sides_share_by_their_tasks() {
     let sides = even([3, 1, 2]);
     let mut had = [0u32; 3];
     for _ in 0..600 {
-        let side = turns.choose(&sides);
+        let side = turns.choose(&sides, NOW_NS);
         had[side as usize] += 1;
         turn(&mut turns, side, sides.nr_tasks[side as usize], SLICE_NS);
     }
@@ -67,12 +69,12 @@ fn sides_share_by_their_tasks() {
 fn who_comes_back_saves_nothing() {
     let mut turns = Turns::default();
     for _ in 0..100 {
-        let side = turns.choose(&even([1, 1, 0]));
+        let side = turns.choose(&even([1, 1, 0]), NOW_NS);
         turn(&mut turns, side, 1, SLICE_NS);
     }
     let mut pinned = 0;
     for _ in 0..30 {
-        let side = turns.choose(&even([1, 1, 1]));
+        let side = turns.choose(&even([1, 1, 1]), NOW_NS);
         pinned += u32::from(side == SIDE_PINNED);
         turn(&mut turns, side, 1, SLICE_NS);
     }
@@ -84,15 +86,37 @@ fn who_comes_back_saves_nothing() {
 fn who_is_late_goes_first() {
     let mut turns = Turns::default();
     turn(&mut turns, SIDE_DEFAULT, 1, SLICE_NS);
-    let at =
-        |late_ns: u64| Sides { key_ns: [1 << 40, (1 << 40) - late_ns, 0], nr_tasks: [1, 1, 0] };
-    turns.choose(&at(0));
+    let at = |late_ns: u64| Sides { key_ns: [NOW_NS, NOW_NS - late_ns, 0], nr_tasks: [1, 1, 0] };
+    turns.choose(&at(0), NOW_NS);
     turn(&mut turns, SIDE_DEFAULT, 1, SLICE_NS);
-    assert_eq!(turns.choose(&at(LATE_NS)), SIDE_OWN);
-    assert_eq!(turns.choose(&at(LATE_NS + 1)), SIDE_DEFAULT);
+    assert_eq!(turns.choose(&at(LATE_NS), NOW_NS), SIDE_OWN);
+    assert_eq!(turns.choose(&at(LATE_NS + 1), NOW_NS), SIDE_DEFAULT);
     // as signed numbers: a key may be from before the clock's zero
     let early = Sides { key_ns: [5, 5u64.wrapping_sub(LATE_NS + 1), 0], nr_tasks: [1, 1, 0] };
-    assert_eq!(turns.choose(&early), SIDE_DEFAULT);
+    assert_eq!(turns.choose(&early, 5), SIDE_DEFAULT);
+    // both have been due for long: as they were due, but for the same distance
+    let both = at(LATE_NS + 1);
+    assert_eq!(turns.choose(&both, NOW_NS + 9 * LATE_NS), SIDE_DEFAULT);
+    assert_eq!(turns.choose(&at(LATE_NS), NOW_NS + 9 * LATE_NS), SIDE_OWN);
+}
+
+/// A side keeps its part of the CPU however far away the time is at which its head is due: the
+/// clock of a queue that hardly gets a turn says little about that.
+#[test]
+fn who_is_due_later_keeps_its_turns() {
+    let mut turns = Turns::default();
+    let sides = Sides { key_ns: [NOW_NS + 5 * LATE_NS, NOW_NS, 0], nr_tasks: [1, 1, 0] };
+    let mut had = [0u32; 3];
+    for _ in 0..100 {
+        let side = turns.choose(&sides, NOW_NS);
+        had[side as usize] += 1;
+        turn(&mut turns, side, 1, SLICE_NS);
+    }
+    assert_eq!(had, [50, 50, 0]);
+    // whoever has been due for that long goes first all the same
+    turn(&mut turns, SIDE_DEFAULT, 1, SLICE_NS);
+    assert_eq!(turns.choose(&sides, NOW_NS + LATE_NS), SIDE_OWN);
+    assert_eq!(turns.choose(&sides, NOW_NS + LATE_NS + 1), SIDE_DEFAULT);
 }
 
 /// Without a turn of its queue's, what a task uses is not counted.
@@ -140,7 +164,7 @@ proptest! {
         (0u32..3, 1u32..10, 1u32..10_000 * WEIGHT_UNIT, 0u64..100 * SLICE_NS), 0..100)) {
         let mut turns = Turns::default();
         for (side, nr_tasks, weight, used_ns) in charges {
-            turns.choose(&even([1; 3]));
+            turns.choose(&even([1; 3]), NOW_NS);
             let before = turns.served_ns;
             let least = *before.iter().min().unwrap();
             turns.begin(side, 7, nr_tasks, 1);

@@ -135,7 +135,7 @@ impl Machine {
             }
             sides.nr_tasks[side] += 1;
         }
-        let side = self.turns[cpu].choose(&sides);
+        let side = self.turns[cpu].choose(&sides, self.now_ns);
         if side == SIDE_NONE {
             return None;
         }

@@ -72,7 +72,12 @@ fn share_on_scalar_cpus(args: &[&str], scored: usize) -> Result<f64> {
     let (of_offender, of_victims): (_, Vec<_>) =
         (score(&offender), victims.iter().map(score).collect());
     if scored > 0 {
-        ensure!(of_offender > Some(1.7), "the offender's score is {of_offender:?}: {top:#}");
+        ensure!(
+            of_offender > Some(1.7),
+            "the score of the offender, {}, is {of_offender:?}: {}",
+            offender.pid,
+            in_short(&top)
+        );
         ensure!(
             of_victims.iter().all(|&score| score < Some(0.3)),
             "the others' scores are {of_victims:?}"
@@ -80,7 +85,12 @@ fn share_on_scalar_cpus(args: &[&str], scored: usize) -> Result<f64> {
         // the others may use the wide CPU too: they count there for one task, their part of four on
         // four CPUs
         let wide_share = level2_share(WIDE_CPU..WIDE_CPU + 1)?;
-        ensure!(wide_share > 0.4, "the wide CPU has its level {wide_share} of the time");
+        ensure!(
+            wide_share > 0.4,
+            "the wide CPU has its level {wide_share} of the time: {}; {}",
+            stats()?,
+            in_short(&top)
+        );
         ensure!(stat(&stats()?, "score_events")? >= scored as u64, "no event was counted");
     } else {
         ensure!(of_offender.is_none(), "a score that nobody feeds: {of_offender:?}");
@@ -149,6 +159,14 @@ fn top() -> Result<Value> {
     // that are busy are in it.
     let text = turbolane(&["top", "--once", "--json", "--interval", "500ms"])?;
     Ok(serde_json::from_str(&text)?)
+}
+
+/// The tasks that `turbolane top` lists, a line each.
+fn in_short(top: &Value) -> String {
+    let fields = ["tid", "name", "type", "power_score", "cpu", "cpu_pct"];
+    let tasks = top["tasks"].as_array().into_iter().flatten();
+    let lines = tasks.map(|task| fields.map(|field| task[field].to_string()).join(" "));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// What `turbolane top` says of a task.

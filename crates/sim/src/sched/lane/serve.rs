@@ -69,7 +69,7 @@ impl Lane {
         prev: Option<Prev>,
     ) -> Option<Tid> {
         let (index, sides) = self.sides(cpu, step, llc, prev);
-        let side = self.turns[cpu].choose(&sides);
+        let side = self.turns[cpu].choose(&sides, sys.now_ns);
         if side == SIDE_NONE {
             return None;
         }
