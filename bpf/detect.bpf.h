@@ -277,19 +277,19 @@ static __always_inline bool try_lookup_here(struct here *h)
  * need to look again at the end of the probe. */
 static __always_inline void tell_mark(struct here *h, u32 event, u32 level)
 {
+	u32 noted = h->tc->look, changed;
 	u64 now_ns = bpf_ktime_get_ns();
-	u32 changed;
 
 	h->c->mark_events++;
+	/* before a tick can see it as what it is now */
+	h->tc->look = 1;
+	barrier();
 	changed = tell(h->tc, h->c, event, level, now_ns);
-	if (note_stay(&h->tc->t, h->cpu, now_ns))
-		h->tc->look = 1;
-	if (!changed)
-		return;
-	if (is_in_place(h->tc, h->c))
+	if (!note_stay(&h->tc->t, h->cpu, now_ns) &&
+	    (!changed || is_in_place(h->tc, h->c)))
+		h->tc->look = noted;
+	if (changed && is_in_place(h->tc, h->c))
 		h->c->running_queue = tl_task_queue(&h->tc->t);
-	else
-		h->tc->look = 1;
 }
 
 /* Both ends by one program, since 6.13. An entry that returns 1 has no return:

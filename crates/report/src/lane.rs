@@ -37,6 +37,8 @@ crate::statistics! {
         counter type_changes "types" "changes of tasks to wide or to scalar",
         counter hint_events "" "hint begin/end events",
         counter mark_events "" "entries to marked functions and returns from them",
+        counter probes_missed ""
+            "programs at marked functions that the kernel has skipped: the section is seen at the next tick",
         counter trap_events "" "wide instructions that the trap module caught",
         counter score_events "" "changes of a task's level by its power score",
         counter heuristic_ends "" "wide periods that a heuristic or a timeout ended",

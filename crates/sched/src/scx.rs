@@ -329,6 +329,25 @@ impl Scheduler {
         self.ended()
     }
 
+    /// How often the kernel has left out a program of ours at a marked function.
+    pub fn probes_missed(&self) -> u64 {
+        let progs = &self.skel.progs;
+        let here = [
+            &progs.tl_mark_session,
+            &progs.tl_mark_enter,
+            &progs.tl_mark_return,
+            &progs.tl_uprobe_over,
+            &progs.tl_look_bell,
+            &progs.tl_uprobe_done,
+            &progs.tl_uretprobe_syscall_done,
+            &progs.tl_uprobe_syscall_done,
+        ];
+        here.iter()
+            .filter(|program| program.autoload())
+            .map(|program| missed(program.as_fd()))
+            .sum()
+    }
+
     fn bss(&self) -> &types::bss {
         self.skel.maps.bss_data.as_deref().expect("the skeleton maps .bss")
     }
@@ -601,6 +620,16 @@ pub(crate) fn test_run(program: BorrowedFd<'_>, args: &mut [u8]) -> std::io::Res
         return Err(std::io::Error::from_raw_os_error(-err));
     }
     Ok(opts.retval as i32)
+}
+
+/// How often the kernel has left out this program; 0 where it does not say so.
+fn missed(program: BorrowedFd<'_>) -> u64 {
+    let mut info = sys::bpf_prog_info::default();
+    let mut size = size_of_val(&info) as u32;
+    // SAFETY: the descriptor is a program's, and the kernel writes no more than `size` bytes.
+    let err =
+        unsafe { sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size) };
+    if err == 0 { info.recursion_misses } else { 0 }
 }
 
 fn load_error(e: libbpf_rs::Error) -> Error {

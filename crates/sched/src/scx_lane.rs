@@ -221,6 +221,7 @@ impl ScxLane {
         let standby = self.auto.as_ref().and_then(|(auto, _)| auto.standby());
         LaneStats {
             size_changes,
+            probes_missed: Some(self.scheduler.probes_missed()),
             standing_by: standby.map(|standby| u64::from(standby.state() != StandbyState::Apart)),
             winnable_permille: standby.map(|standby| u64::from(standby.at_most_q10) * 1000 / 1024),
             ..lane_stats(&counters, interval_ns, self.cpus().0.len())

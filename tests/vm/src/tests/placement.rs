@@ -15,9 +15,9 @@ use crate::samples::{Phase, Samples};
 
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// Samples of one section. In 3 of 16 runs one section with a mark was spent on a scalar CPU, and
-/// no tick saw it. The cause is not known; the kernel may have left out the probe that has the task
-/// leave (bpf/leave.bpf.h). To be found, and this to be 0 again.
+/// Samples of one section. In about every tenth run beside another guest one section with a mark is
+/// spent on a scalar CPU, and no tick sees it; the kernel leaves out no program (`probes_missed`).
+/// The cause is not known. To be found, and this to be 0 again.
 const SECTION_SAMPLES: u64 = 3;
 
 /// For each source and ending: no sample of a wide section on a scalar CPU, but for those of one
@@ -54,6 +54,9 @@ pub fn every_source_and_ending() -> Result<()> {
     // The scheduler's own view agrees, but for ticks that fall into the kernel's way from the
     // event to the switch.
     let (wrong, ticks) = (stat(&counted, "wide_on_scalar_ticks")?, stat(&counted, "ticks")?);
+    // Every CPU is allowed: what is left is between an event and what is made of it.
+    let (degraded, wide) = (stat(&counted, "degraded_ns")?, stat(&counted, "wide_run_ns")?);
+    ensure!(degraded * 50 < wide, "{degraded} of {wide} ns of wide code count as degraded");
     ensure!(wrong * 50 < ticks, "{wrong} of {ticks} ticks saw wide code on a scalar CPU");
     lane.stop().map(drop)
 }
