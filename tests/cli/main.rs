@@ -4,6 +4,7 @@
 //! them; review the difference.
 
 mod advise;
+mod containers;
 mod limits;
 mod live;
 mod metrics;

@@ -14,6 +14,7 @@ use report::problem::Problem;
 use report::settings::{Setting, Settings, settings_text};
 use report::{Document, json_line};
 use sched::config::{Config, Mark};
+use sched::marks::lasting_path;
 use sched::parse::ParseError;
 use sched::settings::{changed, setting};
 
@@ -122,7 +123,7 @@ pub(crate) fn main(args: CtlArgs) -> Result<ExitCode, Failure> {
 /// The scheduler has another working folder than we. A file that is not there is left as it is:
 /// the scheduler says so.
 fn absolute(mut mark: Mark) -> String {
-    if let Ok(path) = mark.file.canonicalize() {
+    if let Ok(path) = lasting_path(&mark.file) {
         mark.file = path;
     }
     mark.to_string()

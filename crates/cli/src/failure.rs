@@ -66,15 +66,21 @@ pub(crate) fn tell(text: &str) {
     _ = writeln!(io::stderr(), "turbolane: {text}");
 }
 
-/// Prints to standard output. A reader that has gone away (`| head`) is no error.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let written = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
-    match written {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(
-            Problem::new("cannot write the output", error.to_string(), "check where it goes"),
-        )),
-        _ => Ok(()),
+/// Prints to standard output; false if its reader has gone away (`| head`), which is no error.
+pub(crate) fn print_to_reader(text: &str) -> Result<bool, Failure> {
+    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => {
+            let what = "cannot write the output";
+            Err(Failure::failed(Problem::new(what, error.to_string(), "check where it goes")))
+        }
     }
+}
+
+/// Prints to standard output, whether or not anyone reads it.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_to_reader(text).map(drop)
 }
 
 /// Prints a document, as a line of JSON or as text of a terminal's width.

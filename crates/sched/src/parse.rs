@@ -39,10 +39,13 @@ fn refuse<T>(why: impl Into<String>, next: impl Into<String>) -> Result<T, Parse
     Err(ParseError { why: why.into(), next: next.into() })
 }
 
+/// Longer ones, that are read and not written.
+const LONG_UNITS: [(&str, u64); 2] = [("h", 3_600_000_000_000), ("min", 60_000_000_000)];
+
 /// Units of a duration with their length, ns; the longest first.
 const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
-/// Reads a duration such as `5ms` or `1.5s`; returns ns.
+/// Reads a duration such as `5ms`, `1.5s` or `1h`; returns ns.
 pub fn duration_ns(text: &str) -> Result<u64, ParseError> {
     let next = || format!("write it as {}", duration_example(text));
     let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -53,8 +56,9 @@ pub fn duration_ns(text: &str) -> Result<u64, ParseError> {
     if unit.is_empty() {
         return refuse(format!("\"{text}\" has no unit"), next());
     }
-    let Some(&(_, unit_ns)) = UNITS.iter().find(|(name, _)| *name == unit.trim_start()) else {
-        return refuse(format!("\"{unit}\" is not a unit of time"), "use ns, us, ms or s");
+    let mut units = UNITS.iter().chain(&LONG_UNITS);
+    let Some(&(_, unit_ns)) = units.find(|(name, _)| *name == unit.trim_start()) else {
+        return refuse(format!("\"{unit}\" is not a unit of time"), "use ns, us, ms, s, min or h");
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     match scale(whole, fraction, unit_ns) {

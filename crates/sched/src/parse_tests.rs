@@ -21,6 +21,8 @@ fn durations_of_every_unit() {
         ("2s", 2_000_000_000),
         ("0.000000001s", 1),
         ("0ns", 0),
+        ("5min", 300_000_000_000),
+        ("1.5h", 5_400_000_000_000),
     ] {
         assert_eq!(duration_ns(text), Ok(ns), "{text}");
     }
@@ -31,7 +33,7 @@ fn durations_of_every_unit() {
 fn durations_without_sense_fail() {
     let refusal = |text: &str| duration_ns(text).unwrap_err().to_string();
     assert_eq!(refusal("5"), "\"5\" has no unit; write it as 5us, 5ms or 5s");
-    assert_eq!(refusal("5min"), "\"min\" is not a unit of time; use ns, us, ms or s");
+    assert_eq!(refusal("5d"), "\"d\" is not a unit of time; use ns, us, ms, s, min or h");
     assert_eq!(refusal("ms"), "\"ms\" is not a duration; write it as 500us, 5ms or 1s");
     assert_eq!(refusal("-5ms"), "\"-5ms\" is not a duration; write it as 500us, 5ms or 1s");
     for text in ["1.2.3ms", ".ms", "1.ms", ".5ms"] {

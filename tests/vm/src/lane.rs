@@ -44,7 +44,12 @@ pub struct End {
 impl Lane {
     /// Start `turbolane run ARGS` and wait until it is in force.
     pub fn start(args: &[&str]) -> Result<Self> {
-        let mut lane = Self::spawn(args)?;
+        Self::start_by(&[TURBOLANE], args)
+    }
+
+    /// The same, started by this command.
+    pub fn start_by(command: &[&str], args: &[&str]) -> Result<Self> {
+        let mut lane = Self::spawn_by(command, args)?;
         let up = wait_for("the scheduler is not up", START_LIMIT, || {
             lane.child.try_wait().ok().flatten().is_some() || turbolane(&["ctl", "status"]).is_ok()
         });
@@ -56,10 +61,15 @@ impl Lane {
 
     /// Start it without waiting for anything.
     pub fn spawn(args: &[&str]) -> Result<Self> {
+        Self::spawn_by(&[TURBOLANE], args)
+    }
+
+    fn spawn_by(command: &[&str], args: &[&str]) -> Result<Self> {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let n = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let log = format!("/tmp/turbolane-{}-{n}.log", std::process::id());
-        let child = Command::new(TURBOLANE)
+        let child = Command::new(command[0])
+            .args(&command[1..])
             .arg("run")
             .args(args)
             .stdin(Stdio::null())

@@ -32,13 +32,7 @@ const PLAIN_LIBRARIES: [&str; 3] =
 /// Builds everything and lays it out below `root`, which is made anew.
 pub(super) fn stage(root: &Path) -> Result<()> {
     remove(root)?;
-    // One build for guests and package: cargo chooses the features of dependencies by what is built
-    // together.
     let binaries = Binaries::build()?;
-    let mut build = repo::cargo();
-    build.args(["build", "--release", "--lib", "-p", "preload"]);
-    let done = repo::reported(&mut build, "package")?;
-    ensure!(done.success, "the release build failed; the messages above say why");
     let release = repo::target().join("release");
     let command = root.join(COMMAND);
     strip("--strip-all", binaries.program("turbolane")?, &command)?;
@@ -87,7 +81,14 @@ fn stage_documents(root: &Path) -> Result<()> {
     }
     let dist = repo::root().join("dist");
     let examples = root.join(DOC).join("examples");
-    for example in ["turbolane.toml", "prometheus/turbolane.rules.yml", "grafana/turbolane.json"] {
+    for example in [
+        "turbolane.toml",
+        "prometheus/turbolane.rules.yml",
+        "grafana/turbolane.json",
+        "container/Containerfile",
+        "kubernetes/advise.yaml",
+        "kubernetes/lane.yaml",
+    ] {
         copy(&dist.join(example), &examples.join(example))?;
     }
     copy(&dist.join("deb/copyright"), &root.join(DOC).join("copyright"))?;

@@ -30,8 +30,9 @@ use report::json_line;
 use report::problem::Problem;
 use report::sample::{Offender, SampleReport};
 use report::text::duration;
+use sched::parse::{ParseError, duration_ns};
 
-use crate::failure::{Failure, show};
+use crate::failure::{Failure, print_to_reader};
 use crate::sample::{self, Plan, Taken};
 use crate::{command, doctor};
 use cpu::Judged;
@@ -67,6 +68,12 @@ pub(crate) struct AdviseArgs {
     /// How long to sample, 60s at most
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = sample::time)]
     time: Duration,
+    /// Answer again and again, so long after each answer, until it is interrupted
+    ///
+    /// At least 1s. With --json each answer is a line, as turbolane fleet reads them.
+    #[arg(long, value_name = "TIME", value_parser = every)]
+    #[arg(conflicts_with_all = ["samples", "command"])]
+    every: Option<Duration>,
     /// Judge another machine: a CPU model or file, or a recorded machine
     ///
     /// An id of turbolane sim's list or a file of turbolane probe --machine-file: the clocks are
@@ -107,7 +114,19 @@ Examples:
   sudo turbolane advise --pid $(pidof nginx) --for 10s
   sudo turbolane advise -- ./benchmark
   sudo turbolane advise --unit nginx --machine xeon-gold-6130
-                                                 if it ran on that CPU";
+                                                 if it ran on that CPU
+  turbolane advise --json --every 1h             on each machine of a fleet";
+
+/// Reads the time between two answers.
+fn every(text: &str) -> Result<Duration, ParseError> {
+    match Duration::from_nanos(duration_ns(text)?) {
+        time if time >= Duration::from_secs(1) => Ok(time),
+        _ => Err(ParseError {
+            why: "an answer takes up to a second".into(),
+            next: "choose 1s or more".into(),
+        }),
+    }
+}
 
 /// Checks of doctor that say what could be done.
 const ABILITIES: [&str; 3] = ["sched-ext", "uprobes", "trap"];
@@ -132,24 +151,34 @@ impl AdviseArgs {
 
 /// Looks, and prints the answer.
 pub(crate) fn main(args: &AdviseArgs) -> Result<ExitCode, Failure> {
+    loop {
+        let advice = answer(args)?;
+        let text =
+            if args.json { json_line(&advice) } else { advice.text(crate::terminal::width()) };
+        // a line ends, and between texts there is an empty line
+        let end = if args.json || args.every.is_some() { "\n" } else { "" };
+        let is_read = print_to_reader(&(text + end))?;
+        match args.every {
+            Some(time) if is_read => std::thread::sleep(time),
+            _ => return Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
+fn answer(args: &AdviseArgs) -> Result<Advice, Failure> {
     let facts = doctor::read_facts(doctor::open(args.recording())?.as_ref())?;
     let named = args.machine.as_ref().filter(|path| !path.is_dir());
     let judged = cpu::judged(named, &facts)?;
-    let advice = match (args.target(), &args.samples) {
-        (Some(target), _) => of_target(args, &target, &judged, &facts)?,
+    match (args.target(), &args.samples) {
+        (Some(target), _) => of_target(args, &target, &judged, &facts),
         (None, Some(path)) => {
             let report = read_samples(path)?;
             let name = format!("{} of {}", duration(report.time_ns), path.display());
-            of_samples(
-                &Sampled { name, report: &report, chains: None, target: None },
-                &judged,
-                &facts,
-            )?
+            let sampled = Sampled { name, report: &report, chains: None, target: None };
+            of_samples(&sampled, &judged, &facts)
         }
-        (None, None) => of_machine(args, &judged, &facts),
-    };
-    show(args.json, || json_line(&advice), |width| advice.text(width))?;
-    Ok(ExitCode::SUCCESS)
+        (None, None) => Ok(of_machine(args, &judged, &facts)),
+    }
 }
 
 /// This machine, without a load.

@@ -3,7 +3,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use object::elf::{
@@ -25,7 +25,7 @@ const FILE_MAX_BYTES: u64 = 2 << 30;
 
 /// The bytes of a file.
 pub(super) struct ElfFile {
-    /// Its canonical path.
+    /// See [`lasting_path`].
     pub path: PathBuf,
     /// Its path as the user gave it: what errors show.
     pub given: PathBuf,
@@ -74,11 +74,22 @@ impl Symbol<'_> {
     }
 }
 
+/// A path of this file from the root, without symbolic links. Below `/proc/PID/root`, a process's
+/// root, links lead to names that may be another file's here, or nobody's: such a path stays.
+pub fn lasting_path(path: &Path) -> io::Result<PathBuf> {
+    let identity = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
+    let given = identity(path)?;
+    match fs::canonicalize(path) {
+        Ok(canonical) if identity(&canonical).is_ok_and(|found| found == given) => Ok(canonical),
+        _ => std::path::absolute(path),
+    }
+}
+
 impl ElfFile {
     /// Reads the file.
     pub fn open(path: &Path) -> Result<Self, MarkError> {
         let unreadable = |source| MarkError::File { path: path.to_path_buf(), source };
-        let canonical = fs::canonicalize(path).map_err(unreadable)?;
+        let canonical = lasting_path(path).map_err(unreadable)?;
         let bytes = read_bounded(&canonical, FILE_MAX_BYTES).map_err(unreadable)?;
         Ok(ElfFile { path: canonical, given: path.to_path_buf(), bytes })
     }

@@ -34,6 +34,7 @@ mod error;
 mod list;
 mod site;
 
+pub use elf::lasting_path;
 pub use error::MarkError;
 pub use list::parse_list;
 pub use site::MAX_SKIPPED;

@@ -113,6 +113,19 @@ fn finds_sites_in_a_library() {
 }
 
 /// A function without a cheap site is refused, and probed at its entry when forced.
+/// A link is followed, unless it leads to another root.
+#[test]
+fn a_path_lasts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, link) = (library(dir.path()), dir.path().join("link"));
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let canonical = file.canonicalize().unwrap();
+    assert_eq!(lasting_path(&link).unwrap(), canonical);
+    let own_root = Path::new("/proc/self/root").join(canonical.strip_prefix("/").unwrap());
+    assert_eq!(lasting_path(&own_root).unwrap(), canonical, "the same file here");
+    assert!(lasting_path(&dir.path().join("none")).is_err());
+}
+
 #[test]
 fn single_step_sites_need_force_fail() {
     let dir = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 
 mod affinity;
 mod changes;
+mod container;
 pub mod control;
 mod cpus;
 mod gaps;
@@ -67,6 +68,7 @@ pub const ALL: &[Case] = &[
     Case::new("lifecycle", lifecycle::start_and_stop),
     Case::new("kill_9", lifecycle::kill_9),
     Case::new("kill_9_any_moment", lifecycle::kill_9_any_moment).limit_s(600),
+    Case::new("container", container::everything),
     Case::new("control", control::many_clients).limit_s(400),
     Case::new("control_local_user_fail", control::a_local_user_fails).limit_s(400),
     Case::new("isolated_cpus_fail", isolated::isolated_cpus).kernel_args("isolcpus=3"),
