@@ -239,9 +239,9 @@ fn packages() -> Result<Verdict> {
     Ok(Verdict { note, ..Verdict::of(is_good, &details) })
 }
 
-/// The tests of this test program that only run when they are asked for. Of the whole workspace:
-/// cargo chooses the features of dependencies by what is built together, and would build them again
-/// for a package alone.
+/// The tests of this test program that only run when they are asked for. Of all packages: cargo
+/// chooses the features of dependencies by what is built together, and would build them again for
+/// one alone.
 fn ignored_tests(program: &str) -> Command {
     let mut tests = repo::cargo();
     tests.args(["test", "--workspace", "--test", program, "--", "--ignored"]);

@@ -7,6 +7,9 @@
 //! run; the loop around them is part of the figure. `empty` is that loop alone: where it takes more
 //! than a cycle or two, something else ran on the core or its sibling, and all figures are higher.
 
+// The library has all of the smaller one that `common` is a test's part of.
+extern crate turbolane as turbolane_hint;
+
 #[path = "../../../../crates/hint/tests/common/mod.rs"]
 mod common;
 

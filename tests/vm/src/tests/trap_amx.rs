@@ -22,7 +22,7 @@ const WIDE: usize = 1;
 /// Sections that one task executes.
 const SECTIONS: u32 = 40;
 /// Of the guest's time, which passes at about the same rate.
-const STRESS: Duration = Duration::from_secs(8);
+const STRESS: Duration = Duration::from_secs(4);
 
 /// All of them.
 pub fn everything() -> Result<()> {

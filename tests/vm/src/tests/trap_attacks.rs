@@ -309,7 +309,7 @@ fn races(trap: &Trap) -> Result<()> {
         })?);
     }
     let mut watch = Watch::new();
-    for round in 0..40 {
+    for round in 0..15 {
         watch.look_at_all(trap.device());
         // Whoever opens it for writing makes it unread; every second time it is deleted, too.
         drop(fs::OpenOptions::new().write(true).open("/tmp/asks"));

@@ -13,7 +13,7 @@ use crate::trap::stress::Stress;
 use crate::trap::{Trap, components, set};
 
 /// Of the guest's time, which passes at about the same rate.
-const STRESS: Duration = Duration::from_secs(20);
+const STRESS: Duration = Duration::from_secs(8);
 
 /// All of them.
 pub fn everything() -> Result<()> {
