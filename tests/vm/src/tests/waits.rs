@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::guest::{Child, scx_state, set_affinity, wait_for, work};
 use crate::hogs::{Hog, Hogs};
-use crate::lane::{Lane, read};
+use crate::lane::{Lane, read, stats};
 use crate::recorded_waits::RecordedWaits;
 
 /// The user `nobody`.
@@ -112,32 +112,45 @@ pub fn every_kind(nr: usize) -> Vec<Hog> {
         .collect()
 }
 
-/// Two caches with two CPUs each, and 18 and 6 equal tasks that begin there: in the end each gets
-/// about the same. Without help between caches it stays at 2 to 3 times as much.
+/// Two caches with two CPUs each, and 18 and 6 equal tasks that begin there, or 10 and 2: in the
+/// end each gets about the same. Without help between caches it stays at 2 to 3 times as much, or
+/// 5 times. A busy host can leave it at 1.6 (n = 1 of 6).
 pub fn caches_share_their_load() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "0"])?;
-    let ratio = imbalance()?;
-    ensure!(
-        ratio < 1.3,
-        "the luckiest of 24 equal tasks got {ratio:.2} times what the last one got"
-    );
+    for begin in [CROWDED, [10, 2]] {
+        let got_s = shares_of_caches(begin)?;
+        let ratio = imbalance_of(&got_s);
+        eprintln!("{begin:?}: {ratio:.3}");
+        ensure!(
+            ratio < 1.9,
+            "{begin:?}: the luckiest got {ratio:.2} times what the last one got: {got_s:.2?} s; {}",
+            stats()?
+        );
+    }
     lane.stop().map(drop)
 }
 
-/// CPU time of the task that got most over that of the one that got least, of 24 hogs of which 18
-/// begin on one cache and 6 on the other, then may run on all four CPUs; over 20 s.
+/// Tasks that begin on either of two caches.
+const CROWDED: [usize; 2] = [18, 6];
+
+/// See [`shares_of_caches`] and [`imbalance_of`].
 pub fn imbalance() -> Result<f64> {
-    let hogs = Hogs::start_then_free(&[(18, vec![0, 1]), (6, vec![2, 3])])?;
+    Ok(imbalance_of(&shares_of_caches(CROWDED)?))
+}
+
+/// CPU time of the task that got most over that of the one that got least.
+fn imbalance_of(got_s: &[f64]) -> f64 {
+    let most = got_s.iter().copied().fold(0.0, f64::max);
+    most / got_s.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// CPU time, in seconds, of hogs of which so many begin on either cache, then may run on all four
+/// CPUs; over 20 s.
+fn shares_of_caches(begin: [usize; 2]) -> Result<Vec<f64>> {
+    let hogs = Hogs::start_then_free(&[(begin[0], vec![0, 1]), (begin[1], vec![2, 3])])?;
     std::thread::sleep(Duration::from_secs(2));
     let before = hogs.used();
     std::thread::sleep(Duration::from_secs(20));
-    let got: Vec<f64> = hogs
-        .used()
-        .iter()
-        .zip(&before)
-        .map(|(after, before)| (*after - *before).as_secs_f64())
-        .collect();
-    let most = got.iter().copied().fold(0.0, f64::max);
-    let least = got.iter().copied().fold(f64::INFINITY, f64::min);
-    Ok(most / least)
+    let after = hogs.used();
+    Ok(after.iter().zip(&before).map(|(after, before)| (*after - *before).as_secs_f64()).collect())
 }
