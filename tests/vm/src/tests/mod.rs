@@ -95,7 +95,8 @@ pub const ALL: &[Case] = &[
     Case::new("waits_thousands", waits::thousands_for_one_cpu).virtual_time().limit_s(500),
     Case::new("waits_llcs", waits::caches_share_their_load)
         .topology("sockets=2,cores=2")
-        .limit_s(240),
+        .virtual_time()
+        .limit_s(500),
     Case::new("storms", storms::fork_and_exec),
     Case::new("kernel_threads", storms::kernel_threads),
     Case::new("pstate", pstate::ways).limit_s(240),

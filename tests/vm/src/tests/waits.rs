@@ -112,30 +112,24 @@ pub fn every_kind(nr: usize) -> Vec<Hog> {
         .collect()
 }
 
-/// Two caches with two CPUs each, and 18 and 6 equal tasks that begin there, or 10 and 2: in the
-/// end each gets about the same. Without help between caches it stays at 2 to 3 times as much, or
-/// 5 times. A busy host can leave it at 1.6 (n = 1 of 6).
+/// Two caches with two CPUs each, and 18 and 6 equal tasks that begin there: in the end each gets
+/// about the same. Without help between caches it stays at 2 to 3 times as much. In virtual time: whoever runs while the host stops the guest has used that time, which
+/// made the ratio 1.6 to 5.6 in 4 of 17 runs.
 pub fn caches_share_their_load() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "0"])?;
-    for begin in [CROWDED, [10, 2]] {
-        let got_s = shares_of_caches(begin)?;
-        let ratio = imbalance_of(&got_s);
-        eprintln!("{begin:?}: {ratio:.3}");
-        ensure!(
-            ratio < 1.9,
-            "{begin:?}: the luckiest got {ratio:.2} times what the last one got: {got_s:.2?} s; {}",
-            stats()?
-        );
-    }
+    let got_s = shares_of_caches()?;
+    let ratio = imbalance_of(&got_s);
+    ensure!(
+        ratio < 1.3,
+        "the luckiest got {ratio:.2} times what the last one got: {got_s:.2?} s; {}",
+        stats()?
+    );
     lane.stop().map(drop)
 }
 
-/// Tasks that begin on either of two caches.
-const CROWDED: [usize; 2] = [18, 6];
-
 /// See [`shares_of_caches`] and [`imbalance_of`].
 pub fn imbalance() -> Result<f64> {
-    Ok(imbalance_of(&shares_of_caches(CROWDED)?))
+    Ok(imbalance_of(&shares_of_caches()?))
 }
 
 /// CPU time of the task that got most over that of the one that got least.
@@ -144,10 +138,10 @@ fn imbalance_of(got_s: &[f64]) -> f64 {
     most / got_s.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// CPU time, in seconds, of hogs of which so many begin on either cache, then may run on all four
-/// CPUs; over 20 s.
-fn shares_of_caches(begin: [usize; 2]) -> Result<Vec<f64>> {
-    let hogs = Hogs::start_then_free(&[(begin[0], vec![0, 1]), (begin[1], vec![2, 3])])?;
+/// CPU time, in seconds, of 24 hogs of which 18 begin on one cache and 6 on the other, then may run
+/// on all four CPUs; over 20 s.
+fn shares_of_caches() -> Result<Vec<f64>> {
+    let hogs = Hogs::start_then_free(&[(18, vec![0, 1]), (6, vec![2, 3])])?;
     std::thread::sleep(Duration::from_secs(2));
     let before = hogs.used();
     std::thread::sleep(Duration::from_secs(20));
