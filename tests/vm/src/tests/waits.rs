@@ -113,8 +113,9 @@ pub fn every_kind(nr: usize) -> Vec<Hog> {
 }
 
 /// Two caches with two CPUs each, and 18 and 6 equal tasks that begin there: in the end each gets
-/// about the same. Without help between caches it stays at 2 to 3 times as much. In virtual time: whoever runs while the host stops the guest has used that time, which
-/// made the ratio 1.6 to 5.6 in 4 of 17 runs.
+/// about the same. Without help between caches it stays at 2 to 3 times as much. In virtual time:
+/// whoever runs while the host stops the guest has used that time, which made the ratio 1.6 to 5.6
+/// in 4 of 17 runs.
 pub fn caches_share_their_load() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "0"])?;
     let got_s = shares_of_caches()?;
