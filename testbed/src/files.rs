@@ -50,6 +50,21 @@ impl Files<'_> {
         self.dir.join("initramfs")
     }
 
+    /// Bochs only: the disk that it boots from.
+    pub(crate) fn floppy(&self) -> PathBuf {
+        self.dir.join("floppy")
+    }
+
+    /// Bochs only: the kernel as it lies in memory.
+    pub(crate) fn kernel(&self) -> PathBuf {
+        self.dir.join("kernel")
+    }
+
+    /// Bochs only: what the kernel must know of its machine.
+    pub(crate) fn info(&self) -> PathBuf {
+        self.dir.join("info")
+    }
+
     /// What the emulator itself had to say.
     pub(crate) fn complaints(&self) -> PathBuf {
         self.dir.join("emulator")

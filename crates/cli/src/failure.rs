@@ -67,7 +67,7 @@ pub(crate) fn tell(text: &str) {
 }
 
 /// Prints to standard output; false if its reader has gone away (`| head`), which is no error.
-pub(crate) fn print_to_reader(text: &str) -> Result<bool, Failure> {
+fn print_to_reader(text: &str) -> Result<bool, Failure> {
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
@@ -83,11 +83,12 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_to_reader(text).map(drop)
 }
 
-/// Prints a document, as a line of JSON or as text of a terminal's width.
+/// Prints a document, as a line of JSON or as text of a terminal's width; false if its reader has
+/// gone away.
 pub(crate) fn show(
     is_json: bool,
     json: impl FnOnce() -> String,
     text: impl FnOnce(usize) -> String,
-) -> Result<(), Failure> {
-    print(&if is_json { json() + "\n" } else { text(terminal::width()) })
+) -> Result<bool, Failure> {
+    print_to_reader(&if is_json { json() + "\n" } else { text(terminal::width()) })
 }

@@ -17,7 +17,7 @@ use report::json_line;
 use report::problem::Problem;
 use report::profile::{LevelProfile, ProfileReport, ProfileTruth};
 use report::text::duration;
-use sched::parse::{ParseError, duration_ns};
+use sched::parse::{ParseError, duration_at_least};
 use sim::overhead::Truth;
 use sim::policy_spec::PolicySpec;
 
@@ -90,13 +90,7 @@ struct LoadArgs {
 const MIN_INTERVAL: Duration = Duration::from_micros(100);
 
 fn interval(text: &str) -> Result<Duration, ParseError> {
-    match Duration::from_nanos(duration_ns(text)?) {
-        interval if interval >= MIN_INTERVAL => Ok(interval),
-        _ => Err(ParseError {
-            why: "samples closer than 100us affect each other".into(),
-            next: "choose a longer one".into(),
-        }),
-    }
+    duration_at_least(text, MIN_INTERVAL, "samples closer than 100us affect each other")
 }
 
 /// Profiles, and prints what was found.

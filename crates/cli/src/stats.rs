@@ -11,7 +11,7 @@ use report::metrics::{Format, Scrape};
 use report::stats::Statistics;
 use report::text::wrap;
 use report::{Document, json_line};
-use sched::parse::{ParseError, duration_ns};
+use sched::parse::{ParseError, duration_at_least};
 
 use crate::ctl::{At, Client};
 use crate::failure::{Failure, print};
@@ -55,13 +55,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Reads an interval between two lines of statistics.
 pub(crate) fn interval(text: &str) -> Result<Duration, ParseError> {
-    match Duration::from_nanos(duration_ns(text)?) {
-        interval if interval >= MIN_INTERVAL => Ok(interval),
-        _ => Err(ParseError {
-            why: "an interval below 100ms measures the monitor".into(),
-            next: "choose a longer one".into(),
-        }),
-    }
+    duration_at_least(text, MIN_INTERVAL, "an interval below 100ms measures the monitor")
 }
 
 /// What `--help-stats` prints.

@@ -11,7 +11,7 @@
 //! | unclassified | `default`, `scalar` |
 //! | trap | `none`, `avx512`, `avx`, `amx` |
 //! | trap mode | `count`, `grace`, `steer` |
-//! | duration | a number and its unit: `500us`, `1.5ms`; units ns, us, ms, s; a bare number is refused |
+//! | duration | a number and its unit: `500us`, `1.5ms`; units ns, us, ms, s, min, h; a bare number is refused |
 //!
 //! A bare number is a count of cores and not a CPU, since a count is what people tune; a list
 //! that holds one CPU is therefore written with `cpu:`, which every list may carry.
@@ -19,6 +19,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::config::{
     Components, Mark, MarkSite, MinArg, Mode, Remigrate, Scores, TrapMode, Unclassified, WideCpus,
@@ -70,6 +71,14 @@ pub fn duration_ns(text: &str) -> Result<u64, ParseError> {
             format!("\"{text}\" is too long or finer than a nanosecond"),
             "use an integer number of ns below 500 years",
         ),
+    }
+}
+
+/// Reads a duration of at least this; `why` a shorter one makes no sense.
+pub fn duration_at_least(text: &str, least: Duration, why: &str) -> Result<Duration, ParseError> {
+    match Duration::from_nanos(duration_ns(text)?) {
+        duration if duration >= least => Ok(duration),
+        _ => refuse(why, "choose a longer one"),
     }
 }
 

@@ -11,7 +11,7 @@
 //! ```
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -71,13 +71,11 @@ const OUT_CYLINDERS: u64 = 4 * REGION_SECTORS / (HEADS * SECTORS_PER_TRACK);
 /// Starts the emulator.
 pub(crate) fn start(guest: &Guest, bochs: &Bochs, files: &Files) -> Result<Group> {
     ensure!(guest.icount_shift.is_none(), "only QEMU counts instructions: leave out --icount");
-    let boot = Boot { dir: files.dir };
-    let base = boot.write(guest, files)?;
+    let kernel = write_boot(guest, files)?;
     disk(&files.text_disk(), TEXT_CYLINDERS)?;
     disk(&files.out(), OUT_CYLINDERS)?;
     let config = files.dir.join("bochsrc");
-    fs::write(&config, settings(guest, bochs, files, &boot, base)?)
-        .context("cannot write bochsrc")?;
+    fs::write(&config, settings(guest, bochs, files, kernel)?).context("cannot write bochsrc")?;
     let complaints = File::create(files.complaints()).context("cannot write to the cache")?;
     let mut command = Command::new(bochs.program());
     command.args(["-q", "-f"]).arg(&config).current_dir(files.dir);
@@ -89,45 +87,25 @@ pub(crate) fn start(guest: &Guest, bochs: &Bochs, files: &Files) -> Result<Group
     Group::spawn(&mut command)
 }
 
-/// What the machine boots from, in the folder of this boot.
-struct Boot<'a> {
-    dir: &'a Path,
-}
-
-impl Boot<'_> {
-    /// A floppy disk.
-    fn floppy(&self) -> PathBuf {
-        self.dir.join("floppy")
+/// Writes what the machine boots from; returns the address of the kernel.
+fn write_boot(guest: &Guest, files: &Files) -> Result<u64> {
+    let kernel = pvh::Kernel::load(&guest.images.kernel.image())?;
+    let tsc_khz = ips(guest) / 1000;
+    let mut args = format!("{KERNEL_ARGS} tsc_early_khz={tsc_khz}");
+    let silicon = guest.silicon.as_ref().map(|_| SILICON_ARGS);
+    for more in silicon.into_iter().chain(guest.kernel_args.as_deref()) {
+        args += &format!(" {more}");
     }
-
-    fn kernel(&self) -> PathBuf {
-        self.dir.join("kernel")
+    let initramfs = fs::metadata(files.initramfs()).context("no initramfs")?;
+    let info = pvh::info(guest.memory_mib, initramfs.len(), &args)?;
+    let mut floppy = vec![0; FLOPPY_BYTES];
+    floppy[..512].copy_from_slice(&kernel.boot_sector());
+    for (path, bytes) in
+        [(files.floppy(), &floppy), (files.info(), &info), (files.kernel(), &kernel.bytes)]
+    {
+        fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
     }
-
-    fn info(&self) -> PathBuf {
-        self.dir.join("info")
-    }
-
-    /// Returns the address of the kernel.
-    fn write(&self, guest: &Guest, files: &Files) -> Result<u64> {
-        let kernel = pvh::Kernel::load(&guest.images.kernel.image())?;
-        let tsc_khz = ips(guest) / 1000;
-        let mut args = format!("{KERNEL_ARGS} tsc_early_khz={tsc_khz}");
-        let silicon = guest.silicon.as_ref().map(|_| SILICON_ARGS);
-        for more in silicon.into_iter().chain(guest.kernel_args.as_deref()) {
-            args += &format!(" {more}");
-        }
-        let initramfs = fs::metadata(files.initramfs()).context("no initramfs")?;
-        let info = pvh::info(guest.memory_mib, initramfs.len(), &args)?;
-        let mut floppy = vec![0; FLOPPY_BYTES];
-        floppy[..512].copy_from_slice(&kernel.boot_sector());
-        for (path, bytes) in
-            [(self.floppy(), &floppy), (self.info(), &info), (self.kernel(), &kernel.bytes)]
-        {
-            fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        Ok(kernel.base)
-    }
+    Ok(kernel.base)
 }
 
 fn disk(path: &Path, cylinders: u64) -> Result<()> {
@@ -143,13 +121,7 @@ fn ips(guest: &Guest) -> u32 {
 }
 
 /// The text of bochsrc.
-fn settings(
-    guest: &Guest,
-    bochs: &Bochs,
-    files: &Files,
-    boot: &Boot<'_>,
-    kernel: u64,
-) -> Result<String> {
+fn settings(guest: &Guest, bochs: &Bochs, files: &Files, kernel: u64) -> Result<String> {
     let model = if guest.cpu == "max" { CPU_MODEL } else { &guest.cpu };
     let count = cpus(guest)?;
     let memory_mib = guest.memory_mib;
@@ -178,10 +150,10 @@ fn settings(
         format!("clock: sync=none, time0={time0}"),
         "ata0: enabled=1, ioaddr1=0x1f0, ioaddr2=0x3f0, irq=14".to_owned(),
         "ata1: enabled=1, ioaddr1=0x170, ioaddr2=0x370, irq=15".to_owned(),
-        format!("floppya: 1_44={}, status=inserted", show(&boot.floppy())),
-        memory(1, &boot.kernel(), kernel),
+        format!("floppya: 1_44={}, status=inserted", show(&files.floppy())),
+        memory(1, &files.kernel(), kernel),
         memory(2, &files.initramfs(), pvh::INITRAMFS),
-        memory(3, &boot.info(), pvh::INFO),
+        memory(3, &files.info(), pvh::INFO),
         format!("ata0-master: type=cdrom, path={}, status=inserted", show(&guest.images.disk)),
         format!("ata1-master: {}", disk(&files.text_disk(), TEXT_CYLINDERS)),
         format!("ata1-slave: {}", disk(&files.out(), OUT_CYLINDERS)),

@@ -15,6 +15,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use object::LittleEndian;
+use object::elf::PT_LOAD;
+use object::read::elf::{ElfFile64, ProgramHeader};
 
 /// Behind any kernel, which begins at 16 MiB.
 pub(super) const INITRAMFS: u64 = 256 << 20;
@@ -32,6 +35,9 @@ const COMMAND_LINE_AT: usize = 512;
 const MEMORY_MAX: u64 = 3 << 30;
 /// At the end of the memory the BIOS keeps its ACPI tables.
 const ACPI_BYTES: u64 = 0x1_0000;
+
+/// The kind of note in which a kernel names its entry (`XEN_ELFNOTE_PHYS32_ENTRY`).
+const PHYS32_ENTRY: u32 = 18;
 
 /// Kinds of memory, as in a BIOS' map.
 const RAM: u32 = 1;
@@ -91,25 +97,22 @@ impl Kernel {
 
 /// Segments of an ELF file that have a place in memory, and the entry that its note names.
 fn parse(file: &[u8]) -> Option<Kernel> {
-    const LOAD: u32 = 1;
-    const NOTE: u32 = 4;
-    let u16_at = |at: usize| Some(u16::from_le_bytes(file.get(at..at + 2)?.try_into().ok()?));
-    let u32_at = |at: usize| Some(u32::from_le_bytes(file.get(at..at + 4)?.try_into().ok()?));
-    let u64_at = |at: usize| Some(u64::from_le_bytes(file.get(at..at + 8)?.try_into().ok()?));
-    if !file.starts_with(b"\x7fELF\x02\x01") {
-        return None;
-    }
-    let (first, size, count) = (u64_at(32)? as usize, u16_at(54)?, u16_at(56)?);
-    let (mut loaded, mut entry) = (Vec::new(), None);
-    for header in (0..count).map(|index| first + usize::from(index * size)) {
-        let (offset, address) = (u64_at(header + 8)? as usize, u64_at(header + 24)?);
-        let bytes = file.get(offset..offset.checked_add(u64_at(header + 32)? as usize)?)?;
-        match u32_at(header)? {
-            LOAD => loaded.push((address, bytes)),
-            NOTE => entry = entry.or_else(|| pvh_entry(bytes)),
-            _ => {}
+    let elf = ElfFile64::<LittleEndian>::parse(file).ok()?;
+    let headers = elf.elf_program_headers();
+    let loaded: Vec<(u64, &[u8])> = headers
+        .iter()
+        .filter(|header| header.p_type(LittleEndian) == PT_LOAD)
+        .map(|header| Some((header.p_paddr(LittleEndian), header.data(LittleEndian, file).ok()?)))
+        .collect::<Option<_>>()?;
+    let entry = headers.iter().find_map(|header| {
+        let mut notes = header.notes(LittleEndian, file).ok()??;
+        while let Some(note) = notes.next().ok()? {
+            if note.name() == b"Xen" && note.n_type(LittleEndian) == PHYS32_ENTRY {
+                return Some(u32::from_le_bytes(note.desc().get(..4)?.try_into().ok()?));
+            }
         }
-    }
+        None
+    })?;
     let base = loaded.iter().map(|(address, _)| *address).min()?;
     let mut bytes = Vec::new();
     for (address, segment) in loaded {
@@ -117,25 +120,7 @@ fn parse(file: &[u8]) -> Option<Kernel> {
         bytes.resize(bytes.len().max(at + segment.len()), 0);
         bytes[at..at + segment.len()].copy_from_slice(segment);
     }
-    Some(Kernel { base, entry: entry?, bytes })
-}
-
-/// What the note `XEN_ELFNOTE_PHYS32_ENTRY` says among others.
-fn pvh_entry(mut notes: &[u8]) -> Option<u32> {
-    const PHYS32_ENTRY: u32 = 18;
-    loop {
-        let word = |index: usize| {
-            let bytes = notes.get(4 * index..4 * index + 4)?;
-            Some(u32::from_le_bytes(bytes.try_into().ok()?))
-        };
-        let (name_bytes, bytes, kind) = (word(0)? as usize, word(1)? as usize, word(2)?);
-        let name = notes.get(12..12 + name_bytes)?;
-        let value = 12 + name_bytes.next_multiple_of(4);
-        if name == b"Xen\0" && kind == PHYS32_ENTRY {
-            return word(value / 4);
-        }
-        notes = notes.get(value + bytes.next_multiple_of(4)..)?;
-    }
+    Some(Kernel { base, entry, bytes })
 }
 
 /// The page that tells the kernel about its machine.
@@ -185,7 +170,7 @@ mod tests {
     /// An ELF file with segments of a kind at an address.
     fn elf(segments: &[(u32, u64, &[u8])]) -> Vec<u8> {
         let mut file = vec![0; 64 + 56 * segments.len()];
-        file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
         file[32] = 64;
         file[54] = 56;
         file[56] = segments.len() as u8;

@@ -30,9 +30,9 @@ use report::json_line;
 use report::problem::Problem;
 use report::sample::{Offender, SampleReport};
 use report::text::duration;
-use sched::parse::{ParseError, duration_ns};
+use sched::parse::{ParseError, duration_at_least};
 
-use crate::failure::{Failure, print_to_reader};
+use crate::failure::{Failure, print, show};
 use crate::sample::{self, Plan, Taken};
 use crate::{command, doctor};
 use cpu::Judged;
@@ -119,13 +119,7 @@ Examples:
 
 /// Reads the time between two answers.
 fn every(text: &str) -> Result<Duration, ParseError> {
-    match Duration::from_nanos(duration_ns(text)?) {
-        time if time >= Duration::from_secs(1) => Ok(time),
-        _ => Err(ParseError {
-            why: "an answer takes up to a second".into(),
-            next: "choose 1s or more".into(),
-        }),
-    }
+    duration_at_least(text, Duration::from_secs(1), "an answer takes up to a second")
 }
 
 /// Checks of doctor that say what could be done.
@@ -153,14 +147,13 @@ impl AdviseArgs {
 pub(crate) fn main(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     loop {
         let advice = answer(args)?;
-        let text =
-            if args.json { json_line(&advice) } else { advice.text(crate::terminal::width()) };
-        // a line ends, and between texts there is an empty line
-        let end = if args.json || args.every.is_some() { "\n" } else { "" };
-        let is_read = print_to_reader(&(text + end))?;
+        let is_read = show(args.json, || json_line(&advice), |width| advice.text(width))?;
         match args.every {
             Some(time) if is_read => std::thread::sleep(time),
             _ => return Ok(ExitCode::SUCCESS),
+        }
+        if !args.json {
+            print("\n")?;
         }
     }
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use report::problem::Problem;
 use report::scan::{Confidence, File, Function, Scan};
 use sched::config::{Mark, MarkSite};
-use sched::marks::{Emulation, MarkError, ResolvedMark, resolve_all};
+use sched::marks::{Emulation, MarkError, ResolvedMark, lasting_path, resolve_all};
 
 use crate::failure::Failure;
 
@@ -44,7 +44,7 @@ fn lines(file: &File) -> String {
         text += "# neither a program nor a library: nothing in it can be marked\n";
         return text;
     }
-    let library = fs::canonicalize(&file.path).unwrap_or_else(|_| PathBuf::from(&file.path));
+    let library = lasting_path(Path::new(&file.path)).unwrap_or_else(|_| PathBuf::from(&file.path));
     let named = marks(&library, &functions, |function| {
         function.symbol.clone().filter(|symbol| is_plain(symbol)).map(MarkSite::Symbol)
     });

@@ -7,7 +7,7 @@
 //! run; the loop around them is part of the figure. `empty` is that loop alone: where it takes more
 //! than a cycle or two, something else ran on the core or its sibling, and all figures are higher.
 
-// The library has all of the smaller one that `common` is a test's part of.
+// `common` is written for the smaller library, all of which this one has.
 extern crate turbolane as turbolane_hint;
 
 #[path = "../../../../crates/hint/tests/common/mod.rs"]
