@@ -9,8 +9,8 @@
  * another side's turn, or the head of its own side has a smaller key.
  *
  * If prev could go on and no task has been queued in the shard since the CPU last
- * looked in vain, it does not look again (arrivals.bpf.h). Nor, in that case, at
- * what prev has just hinted: stopping() reads it in a moment, and enqueue() finds
+ * looked in vain, it does not look again (arrivals.bpf.h), but for its looks at
+ * other shards. Nor, in that case, at what prev has just hinted: stopping() reads it in a moment, and enqueue() finds
  * the place.
  */
 #ifndef TL_SERVE_BPF_H
@@ -253,13 +253,15 @@ static __always_inline bool own_backlog(struct tl_backlog *own,
 					struct tl_cpu *c, const struct rival *r,
 					u32 step)
 {
+	struct rival running = *r;
 	struct waiting w;
 	u32 first;
 
 	look_at_sides(&w, r->cpu, c->class & 3, step, c->shard, true);
 	look_at_keys(&w);
+	running.key_ns = tl_running_key(r->key_ns, bpf_ktime_get_ns());
 	if (r->side < TL_NR_SIDES && r->step == step)
-		join_side(&w, r);
+		join_side(&w, &running);
 	first = first_side(&w);
 	if (first == TL_SIDE_NONE)
 		return false;
@@ -428,6 +430,23 @@ static __always_inline u64 be_between(struct tl_cpu *c)
 	return nr_arrivals();
 }
 
+/* Whether prev goes on without a look at what waits: it could, and no task has come to
+ * the shard since the CPU last looked in vain. Not when it is time to look at another
+ * shard, where more tasks may share a CPU. */
+static __always_inline bool is_quiet(struct tl_cpu *c,
+				     const struct task_struct *prev,
+				     u64 arrivals)
+{
+	if (!wants_to_go_on(prev) || c->quiet_at != arrivals)
+		return false;
+	if (nr_shards == 1)
+		return true;
+	if (tl_compares_now(c->looks + 1))
+		return false;
+	c->looks++;
+	return true;
+}
+
 static __always_inline void serve(s32 cpu, struct task_struct *prev)
 {
 	struct tl_cpu *c = lookup_cpu(cpu);
@@ -439,7 +458,7 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 	if (!c || fault == TL_FAULT_STALL || goes_on_inside(prev))
 		return;
 	arrivals = nr_arrivals_at(c->shard);
-	quiet = wants_to_go_on(prev) && c->quiet_at == arrivals;
+	quiet = is_quiet(c, prev, arrivals);
 	stays = context_if_it_stays(prev, c, quiet);
 	if (stays && !quiet)
 		tl_compete(&r, stays, c);

@@ -148,6 +148,17 @@ struct tl_backlog {
 _Static_assert(sizeof(struct tl_backlog) == 16, "mirrored in Rust");
 
 /*
+ * The key that a running task counts with where its CPU compares: it waits for
+ * nothing, so it is not late, whatever its clock owes it. A task that has had a CPU
+ * to itself can be far behind its clock, which short tasks drive forward; with the
+ * key of that lag its CPU would never help a shard where ten tasks share two.
+ */
+tl_inline u64 tl_running_key(u64 key_ns, u64 now_ns)
+{
+	return (s64)(key_ns - now_ns) < 0 ? now_ns : key_ns;
+}
+
+/*
  * Whether the own shard has no more tasks per CPU than the other one after it has
  * taken one. The other's CPUs run a task each; of the own ones all but the CPU that
  * compares, whose next task is the one that it takes:

@@ -107,6 +107,7 @@ unsafe extern "C" {
     ) -> u32;
     pub(crate) fn tlp_leaves_core(is_first: u32, nr_ticks: u32) -> u32;
     pub(crate) fn tlp_compares_now(nr_looks: u32) -> u32;
+    pub(crate) fn tlp_running_key(key_ns: u64, now_ns: u64) -> u64;
     pub(crate) fn tlp_helps(own: *const Backlog, other: *const Backlog, slice_ns: u64) -> u32;
     pub(crate) fn tlp_look_class(t: *const Task, i: u32) -> u32;
     pub(crate) fn tlp_look_scope(t: *const Task, i: u32) -> u32;

@@ -497,6 +497,13 @@ pub struct Backlog {
 }
 const _: () = assert!(size_of::<Backlog>() == 16);
 
+/// The key that a running task counts with where its CPU compares its shard with another one.
+#[inline]
+pub fn running_key(key_ns: u64, now_ns: u64) -> u64 {
+    // SAFETY: integers in, an integer out.
+    unsafe { ffi::tlp_running_key(key_ns, now_ns) }
+}
+
 /// Whether a CPU takes from another shard although its own has work.
 #[inline]
 pub fn helps(own: &Backlog, other: &Backlog, slice_ns: u64) -> bool {

@@ -154,6 +154,17 @@ fn who_is_late_is_helped() {
     assert!(policy::helps(&backlog(3, 20, 2), &backlog(3u64.wrapping_sub(5_001), 1, 2), 5_000));
 }
 
+/// A task that has a CPU to itself is not late, however far it is behind its clock.
+#[test]
+fn who_runs_is_not_late() {
+    let now_ns = 1_000_000;
+    assert_eq!(policy::running_key(400_000, now_ns), now_ns);
+    assert_eq!(policy::running_key(1_400_000, now_ns), 1_400_000);
+    assert_eq!(policy::running_key(7u64.wrapping_neg(), 5), 5);
+    let alone = backlog(policy::running_key(400_000, now_ns), 1, 2);
+    assert!(policy::helps(&alone, &backlog(900_000, 8, 2), 5_000_000));
+}
+
 /// Of equal tasks on two shards every distribution becomes even, to a task per CPU, and then no
 /// task moves. The heads differ by less than a slice, and the other one is always due first.
 #[test]

@@ -84,7 +84,7 @@ pub const ALL: &[Case] = &[
     Case::new("hotplug", changes::hotplug).limit_s(400).allow_log(&["sched_ext: "]),
     Case::new("cgroups", changes::cgroup_moves),
     Case::new("group_weights", groups::weights).limit_s(300),
-    Case::new("group_far_weights", groups::far_weights).limit_s(300),
+    Case::new("group_far_weights", groups::far_weights).virtual_time().limit_s(300),
     Case::new("group_limits", groups::limits).limit_s(300),
     Case::new("group_wide", groups::wide_tasks).limit_s(300),
     Case::new("group_held", groups::many_held_tasks).limit_s(400),

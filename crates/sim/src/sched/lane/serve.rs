@@ -105,7 +105,11 @@ impl Lane {
         let next = self.helped[cpu] as usize + 1;
         self.helped[cpu] = if next < others.len() { next as u16 } else { 0 };
         let other = others[self.helped[cpu] as usize] as usize;
-        let (_, own) = self.sides(cpu, step, here, prev);
+        let running = prev.map(|prev| {
+            let key_ns = policy::running_key(prev.key_ns, sys.now_ns);
+            Prev { key_ns, ..prev }
+        });
+        let (_, own) = self.sides(cpu, step, here, running);
         let (_, theirs) = self.sides(cpu, step, other, None);
         let own = self.backlog(cpu, step, here, &own, 3)?;
         let theirs = self.backlog(cpu, step, other, &theirs, 2)?;
