@@ -433,9 +433,8 @@ static __always_inline u64 be_between(struct tl_cpu *c)
 /* Whether prev goes on without a look at what waits: it could, and no task has come to
  * the shard since the CPU last looked in vain. Not when it is time to look at another
  * shard, where more tasks may share a CPU. */
-static __always_inline bool is_quiet(struct tl_cpu *c,
-				     const struct task_struct *prev,
-				     u64 arrivals)
+static __always_inline bool
+is_quiet(struct tl_cpu *c, const struct task_struct *prev, u64 arrivals)
 {
 	if (!wants_to_go_on(prev) || c->quiet_at != arrivals)
 		return false;

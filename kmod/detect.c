@@ -70,7 +70,7 @@ static void notrace on_protect(unsigned long ip, unsigned long parent_ip,
 #define FLAGS FTRACE_OPS_FL_RECURSION
 
 static struct {
-	char name[32];
+	const char *name;
 	struct ftrace_ops ops;
 } hooks[] = {
 	{"security_mmap_file", {.func = on_map, .flags = FLAGS}},
@@ -89,9 +89,9 @@ static void unhook(int nr)
 int tlt_detect_init(void)
 {
 	for (int i = 0; i < ARRAY_SIZE(hooks); i++) {
-		char *name = hooks[i].name;
+		const char *name = hooks[i].name;
 		struct ftrace_ops *ops = &hooks[i].ops;
-		int err = ftrace_set_filter(ops, name, strlen(name), 1);
+		int err = tlt_filter_function(ops, name, NULL);
 
 		if (!err)
 			err = register_ftrace_function(ops);

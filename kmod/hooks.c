@@ -38,6 +38,7 @@
 #include <linux/static_call.h>
 #include <linux/tracepoint.h>
 #include <linux/version.h>
+#include <asm/ibt.h>
 #include <asm/trapnr.h>
 #include <trace/events/sched.h>
 
@@ -47,6 +48,39 @@ static bool test_leave_out_hooks;
 module_param_unsafe(test_leave_out_hooks, bool, 0444);
 MODULE_PARM_DESC(test_leave_out_hooks,
 		 "negative control of the tests: break the invariant");
+
+/*
+ * The address of something in the kernel's text that is not exported to modules,
+ * 0 if it has no such name. A probe that is looked for, and put nowhere, has it
+ * where kallsyms is closed.
+ */
+unsigned long tlt_address_of(const char *name)
+{
+	struct kprobe probe = {
+		.symbol_name = name,
+		.flags = KPROBE_FLAG_DISABLED,
+	};
+
+	if (!register_kprobe(&probe))
+		unregister_kprobe(&probe);
+	return (unsigned long)probe.addr;
+}
+
+/*
+ * Adds this function to those that the ops hook, and says where it begins. By address:
+ * the kernel would compare a name with that of each of its 50,000 functions, which
+ * takes a hundred million instructions.
+ */
+int tlt_filter_function(struct ftrace_ops *ops, const char *name,
+			unsigned long *begin)
+{
+	unsigned long at = tlt_address_of(name);
+	int err = at ? ftrace_set_filter_ip(ops, at, 0, 0) : -ENOENT;
+
+	if (!err && begin)
+		*begin = at;
+	return err;
+}
 
 /* ---- FPU code of the kernel ---- */
 
@@ -80,35 +114,41 @@ static const struct {
 	{"xrstors", false},
 };
 
-static unsigned long hooked; /* of fpu_code, a bit each */
+/* Of fpu_code, in its order: where the function is hooked, 0 if it is not. */
+static unsigned long hooked[ARRAY_SIZE(fpu_code)];
 
-/* Whether one of these is hooked; `function` may go on after `length`. */
-bool tlt_is_hooked(const char *function, size_t length)
+/*
+ * Whether the function that begins there is hooked; `function` may go on after
+ * `length`, with the suffix of a part that the compiler has split off
+ * (fpu_flush_thread.cold), which runs after the entry of the function itself.
+ */
+bool tlt_is_hooked(unsigned long begin, const char *function, size_t length)
 {
-	for (int i = 0; i < ARRAY_SIZE(fpu_code); i++)
-		if (hooked & BIT(i) && strlen(fpu_code[i].function) == length &&
-		    !strncmp(fpu_code[i].function, function, length))
+	for (int i = 0; i < ARRAY_SIZE(fpu_code); i++) {
+		const char *name = fpu_code[i].function;
+
+		if (!hooked[i] || strlen(name) != length ||
+		    strncmp(name, function, length))
+			continue;
+		/* the address that we got may be behind an ENDBR */
+		if (hooked[i] - begin <= ENDBR_INSN_SIZE ||
+		    function[length] == '.')
 			return true;
+	}
 	return false;
 }
 
 static int hook_fpu_code(void)
 {
-	bool reset = true;
 	int err;
 
 	for (int i = 0; i < ARRAY_SIZE(fpu_code); i++) {
-		char name[48];
-
-		strscpy(name, fpu_code[i].function, sizeof(name));
-		err = ftrace_set_filter(&fpu_ops, name, strlen(name), reset);
-		if (!err) {
-			reset = false;
-			hooked |= BIT(i);
-		} else if (fpu_code[i].required) {
+		err = tlt_filter_function(&fpu_ops, fpu_code[i].function,
+					  &hooked[i]);
+		if (err && fpu_code[i].required) {
 			pr_err("this kernel has no traceable %s; the module "
 			       "cannot follow its FPU code: %d\n",
-			       name, err);
+			       fpu_code[i].function, err);
 			goto free;
 		}
 	}
@@ -159,8 +199,8 @@ static struct ftrace_ops gp_ops = {
 
 static int hook_gp(void)
 {
-	char name[] = "fixup_vdso_exception";
-	int err = ftrace_set_filter(&gp_ops, name, strlen(name), 1);
+	static const char name[] = "fixup_vdso_exception";
+	int err = tlt_filter_function(&gp_ops, name, NULL);
 
 	if (!err)
 		err = register_ftrace_function(&gp_ops);
@@ -352,23 +392,6 @@ void tlt_notify_unregister(struct tlt_cpu *c)
 }
 
 /* ---- all together ---- */
-
-/*
- * The address of something in the kernel's text that is not exported to modules,
- * 0 if it has no such name. A probe that is looked for, and put nowhere, has it
- * where kallsyms is closed.
- */
-unsigned long tlt_address_of(const char *name)
-{
-	struct kprobe probe = {
-		.symbol_name = name,
-		.flags = KPROBE_FLAG_DISABLED,
-	};
-
-	if (!register_kprobe(&probe))
-		unregister_kprobe(&probe);
-	return (unsigned long)probe.addr;
-}
 
 int tlt_hooks_init(void)
 {

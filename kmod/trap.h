@@ -163,8 +163,11 @@ void tlt_notify_register(struct tlt_cpu *c);
 void tlt_notify_unregister(struct tlt_cpu *c);
 void tlt_load_user_registers(void);
 
+struct ftrace_ops;
 unsigned long tlt_address_of(const char *name);
-bool tlt_is_hooked(const char *function, size_t length);
+int tlt_filter_function(struct ftrace_ops *ops, const char *name,
+			unsigned long *begin);
+bool tlt_is_hooked(unsigned long begin, const char *function, size_t length);
 
 /* ---- xstate.c ---- */
 

@@ -111,7 +111,8 @@ static unsigned int look_through(const u8 *from, const u8 *to)
 			continue;
 		sprint_symbol(symbol, (unsigned long)at);
 		if (!split_symbol(symbol, &offset) ||
-		    tlt_is_hooked(symbol, strcspn(symbol, ".")) ||
+		    tlt_is_hooked((unsigned long)at - offset, symbol,
+				  strcspn(symbol, ".")) ||
 		    !is_instruction(at, offset))
 			continue;
 		if (nr++ < SITES_SHOWN)

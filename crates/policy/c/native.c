@@ -117,7 +117,8 @@ EXPORT(u32, may_stay,
 EXPORT(u32, leaves_core, (u32 is_first, u32 nr_ticks),
        tl_leaves_core(is_first, nr_ticks))
 EXPORT(u32, compares_now, (u32 nr_looks), tl_compares_now(nr_looks))
-EXPORT(u64, running_key, (u64 key_ns, u64 now_ns), tl_running_key(key_ns, now_ns))
+EXPORT(u64, running_key, (u64 key_ns, u64 now_ns),
+       tl_running_key(key_ns, now_ns))
 EXPORT(u32, helps,
        (const struct tl_backlog *own, const struct tl_backlog *other,
 	u64 slice_ns),
