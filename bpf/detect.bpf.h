@@ -273,23 +273,30 @@ static __always_inline bool try_lookup_here(struct here *h)
 
 /* ---- marked functions; the cookie is the rule of policy/mark.h ---- */
 
-/* A task that begins a section where it belongs stays, and no one displaces it: no
- * need to look again at the end of the probe. */
+/*
+ * A task that begins a section where it belongs stays, and no one displaces it: no
+ * need to look again at the end of the probe.
+ *
+ * Whether the task changes is not asked. A tick in the middle of the report may be
+ * the one that settles its type; then there is no change left for the report, and the
+ * tick leaves the task alone, because of the note.
+ */
 static __always_inline void tell_mark(struct here *h, u32 event, u32 level)
 {
-	u32 noted = h->tc->look, changed;
+	u32 noted = h->tc->look;
 	u64 now_ns = bpf_ktime_get_ns();
+	bool in_place;
 
 	h->c->mark_events++;
 	/* before a tick can see it as what it is now */
 	h->tc->look = 1;
 	barrier();
-	changed = tell(h->tc, h->c, event, level, now_ns);
-	if (!note_stay(&h->tc->t, h->cpu, now_ns) &&
-	    (!changed || is_in_place(h->tc, h->c)))
-		h->tc->look = noted;
-	if (changed && is_in_place(h->tc, h->c))
+	tell(h->tc, h->c, event, level, now_ns);
+	in_place = is_in_place(h->tc, h->c);
+	if (in_place)
 		h->c->running_queue = tl_task_queue(&h->tc->t);
+	if (!note_stay(&h->tc->t, h->cpu, now_ns) && in_place)
+		h->tc->look = noted;
 }
 
 /* Both ends by one program, since 6.13. An entry that returns 1 has no return:

@@ -16,6 +16,8 @@ use crate::samples::{Phase, Samples};
 
 const SETTLE: Duration = Duration::from_secs(2);
 const TIME: Duration = Duration::from_secs(6);
+/// Many periods of a limit.
+const LIMIT_TIME: Duration = Duration::from_secs(4);
 /// An emulated machine's shares in a few seconds; the benchmark measures longer.
 const TOLERANCE_PCT: f64 = 20.0;
 
@@ -35,7 +37,7 @@ fn ensure_shares(what: &str, groups: &[&Group], due: &[f64]) -> Result<()> {
 
 /// The group gets so many CPUs, and no more.
 fn ensure_limit(what: &str, group: &Group, due: f64) -> Result<()> {
-    let got = measure(&[group], SETTLE, TIME)?[0];
+    let got = measure(&[group], SETTLE / 2, LIMIT_TIME)?[0];
     eprintln!("{what}: {got:.3} CPUs, due {due}");
     ensure!((got / due - 1.0).abs() * 100.0 <= TOLERANCE_PCT, "{what}: {got:.3} CPUs, due {due}");
     Ok(())
@@ -49,9 +51,9 @@ pub fn far_weights() -> Result<()> {
     let light = Group::top("light")?.weight(10)?.hogs(6)?;
     let got = measure(&[&heavy, &light], SETTLE, 3 * TIME)?;
     eprintln!("1000:10: CPUs {got:.3?}");
-    // 0.010 are due, 1 is what no weights give. A light task's turn lasts until the emulator gets
-    // to its end: 0.025 came with two guests on two host CPUs, 0.034 with three.
-    ensure!(got[1] > 0.01 && got[1] / got[0] < 0.06, "1000:10 got {got:.3?} CPUs");
+    // 0.010 are due, 1 is what no weights give. 0.0099 in virtual time; else a light task's turn
+    // lasts until the emulator gets to its end, and 0.025 came with two guests, 0.034 with three.
+    ensure!(got[1] > 0.01 && got[1] / got[0] < 0.015, "1000:10 got {got:.3?} CPUs");
     drop((heavy, light));
     lane.stop().map(drop)
 }
@@ -124,16 +126,16 @@ pub fn wide_tasks() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// 200 tasks on a thousandth of a CPU for two minutes: each waits for much longer than the kernel's
-/// watchdog allows, and the scheduler stays. Killed tasks end although their group is out.
+/// 200 tasks on a thousandth of a CPU: each waits for much longer than the kernel's watchdog
+/// allows, and the scheduler stays. Killed tasks end although their group is out.
 pub fn many_held_tasks() -> Result<()> {
     let lane = lane()?;
     let group = Group::top("held")?;
     group.write("cpu.max", "1000 1000000")?;
     let group = group.hogs(200)?;
     let free = Group::top("free")?.hogs(4)?;
-    for _ in 0..3 {
-        let got = measure(&[&group, &free], Duration::ZERO, Duration::from_secs(20))?;
+    for _ in 0..2 {
+        let got = measure(&[&group, &free], Duration::ZERO, Duration::from_secs(15))?;
         eprintln!("200 held tasks, and 4 free ones: {got:.4?} CPUs");
         ensure!(scx_state() == "enabled", "the scheduler was thrown out: {}", lane.stderr());
         ensure!(got[1] > 3.0, "the held tasks cost the others {:.2} CPUs", 4.0 - got[1]);

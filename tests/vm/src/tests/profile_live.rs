@@ -257,10 +257,10 @@ fn interrupted(machine: &str) -> Result<()> {
     goes_on(load.pid)
 }
 
-/// kill -9 in a pause, ten times: the load runs, and nobody is left of the profiler.
+/// kill -9 in a pause, five times: the load runs, and nobody is left of the profiler.
 fn killed(machine: &str) -> Result<()> {
     let load = load(Kind::Steady)?;
-    for _ in 0..10 {
+    for _ in 0..5 {
         let mut profiler = in_a_pause(&load, machine)?;
         profiler.kill()?;
         profiler.wait()?;

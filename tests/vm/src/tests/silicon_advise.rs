@@ -12,8 +12,8 @@ use crate::lane::TURBOLANE;
 /// The load of `silicon_verify`, for so long.
 fn advise(kind: &str) -> Result<Advice> {
     let mut advise = Command::new(TURBOLANE);
-    advise.args(["advise", "--machine", "xeon-gold-6130", "--for", "250ms", "--json", "--"]);
-    advise.args(["vmtests", "silicon-bursts", "8", "250", kind]).stdin(Stdio::null());
+    advise.args(["advise", "--machine", "xeon-gold-6130", "--for", "150ms", "--json", "--"]);
+    advise.args(["vmtests", "silicon-bursts", "8", "140", kind]).stdin(Stdio::null());
     let output = advise.output().context("turbolane cannot be started")?;
     let (json, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -30,7 +30,7 @@ pub fn a_light_task_beside_thirty() -> Result<()> {
     for (name, hog) in kinds {
         let mut hogs = vec![hog.clone(); 30];
         hogs.push(Hog { nice: 19, ..hog });
-        nobody_waits_long(&lane, &hogs, Duration::from_secs(15)).context(name)?;
+        nobody_waits_long(&lane, &hogs, Duration::from_secs(10)).context(name)?;
     }
     lane.stop().map(drop)
 }
@@ -38,7 +38,7 @@ pub fn a_light_task_beside_thirty() -> Result<()> {
 /// Some hundred hogs of all weights, bound and free, wide and not.
 pub fn hundreds_of_all_weights() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "cpu:3"])?;
-    nobody_waits_long(&lane, &every_kind(200), Duration::from_secs(20))?;
+    nobody_waits_long(&lane, &every_kind(200), Duration::from_secs(12))?;
     lane.stop().map(drop)
 }
 
@@ -58,7 +58,8 @@ pub fn thousands_for_one_cpu() -> Result<()> {
         line.and_then(|nr| nr.trim().parse::<usize>().ok()).unwrap_or(0)
     };
     wait_for("the crowd is not there", Duration::from_secs(120), || threads() > THREADS)?;
-    std::thread::sleep(Duration::from_secs(25));
+    // Longer than the watchdog waits.
+    std::thread::sleep(Duration::from_secs(15));
     ensure!(scx_state() == "enabled", "the scheduler is gone: {}", lane.stderr());
     drop(crowd);
     lane.stop().map(drop)
