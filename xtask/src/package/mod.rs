@@ -7,6 +7,7 @@
 //! [`deb`], [`rpm`] and [`tarball`] pack that; [`dkms`] packs the module's sources; [`purge`]
 //! installs the package into a fresh Debian root and compares the root before and after.
 
+mod cmake;
 mod deb;
 mod dkms;
 mod purge;
@@ -34,6 +35,8 @@ pub(crate) struct Built {
     /// None where there is no rpmbuild.
     rpm: Option<PathBuf>,
     tarball: PathBuf,
+    /// Where their files lie as on a machine.
+    root: PathBuf,
     /// The command, stripped.
     command: PathBuf,
 }
@@ -73,7 +76,8 @@ pub(crate) fn build() -> Result<Built> {
     let dkms = dkms::pack(&work, version)?;
     let rpm = if rpm::is_possible() { Some(rpm::pack(&root, &work, version)?) } else { None };
     let tarball = tarball(&root, &work, version)?;
-    Ok(Built { deb, dkms, rpm, tarball, command: root.join(stage::COMMAND) })
+    let command = root.join(stage::COMMAND);
+    Ok(Built { deb, dkms, rpm, tarball, root, command })
 }
 
 /// The stage `package` of `./x test`: what it found, and whether all is well.
@@ -81,6 +85,7 @@ pub(crate) fn check() -> Result<(bool, String, String)> {
     let built = build()?;
     let mut found = purge::differences(&built.deb)?;
     found.extend(alone(&built.command)?);
+    found.extend(cmake::check(&built.root)?);
     if let Some(rpm) = &built.rpm {
         found.extend(rpm::check(rpm)?);
     }

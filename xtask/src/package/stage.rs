@@ -5,7 +5,7 @@
 //! |---|---|
 //! | the command, the libraries for hints, OpenSSL and mutexes | the release build, stripped |
 //! | libturbolane.so.0 | linked from the static library, with the versions of `turbolane.map` |
-//! | header, pkg-config file | `include/`, `crates/turbolane/turbolane.pc.in` |
+//! | header, files for pkg-config and CMake | `include/`, `crates/turbolane/` |
 //! | manual pages, completions | `docs/man`, and the command itself |
 //! | unit, examples of settings, alert rules and a dashboard | `dist/` |
 
@@ -23,6 +23,8 @@ use crate::repo;
 pub(super) const COMMAND: &str = "usr/bin/turbolane";
 pub(super) const UNIT: &str = "usr/lib/systemd/system/turbolane.service";
 pub(super) const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+/// Below the libraries: what `find_package(turbolane)` of CMake finds.
+const CMAKE: &str = "cmake/turbolane";
 const DOC: &str = "usr/share/doc/turbolane";
 
 /// Libraries that are copied as they are.
@@ -47,7 +49,7 @@ pub(super) fn stage(root: &Path) -> Result<()> {
     copy(&repo::root().join("dist/turbolane.service"), &root.join(UNIT))
 }
 
-/// The library, its link for the linker, header and pkg-config file.
+/// The library, its link for the linker, header, files for pkg-config and CMake.
 fn stage_library(release: &Path, root: &Path) -> Result<()> {
     let package = repo::root().join("crates/turbolane");
     let libraries = root.join(LIBRARIES);
@@ -65,7 +67,12 @@ fn stage_library(release: &Path, root: &Path) -> Result<()> {
     let text = fs::read_to_string(package.join("turbolane.pc.in"))?;
     let text = text.replace("@prefix@", "/usr").replace("@libdir@", &format!("/{LIBRARIES}"));
     let text = text.replace("@version@", env!("CARGO_PKG_VERSION"));
-    write(&libraries.join("pkgconfig/turbolane.pc"), &text)
+    write(&libraries.join("pkgconfig/turbolane.pc"), &text)?;
+    let cmake = libraries.join(CMAKE);
+    copy(&package.join("turbolane-config.cmake"), &cmake.join("turbolane-config.cmake"))?;
+    let text = fs::read_to_string(package.join("turbolane-config-version.cmake.in"))?;
+    let text = text.replace("@version@", env!("CARGO_PKG_VERSION"));
+    write(&cmake.join("turbolane-config-version.cmake"), &text)
 }
 
 /// Manual pages and what Debian wants to have in the folder of documents.

@@ -71,11 +71,11 @@ pub fn siblings_share_their_class() -> Result<()> {
 /// use both: neither sleeps or waits, so nothing but the tick asks.
 pub fn siblings_go_to_idle_cores() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "0"])?;
+    // Bound by us: a child that does it itself may do so after it was found there, and freed.
     let hog = |cpu: usize| {
-        Child::fork(move || {
-            let _ = set_affinity(0, &[cpu]);
-            spin(Duration::from_secs(600));
-        })
+        let hog = Child::fork(|| spin(Duration::from_secs(600)))?;
+        set_affinity(hog.pid, &[cpu])?;
+        anyhow::Ok(hog)
     };
     for round in 0..5 {
         let hogs = [hog(0)?, hog(1)?];
