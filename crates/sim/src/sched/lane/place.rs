@@ -238,23 +238,13 @@ impl Lane {
                 || (self.memo.kernel_first && kernel && wakes))
     }
 
-    /// The CPU has nothing else to do: may the task go on here? As the policy has it, but the idle
-    /// CPUs are looked at only where it matters.
+    /// The CPU has nothing else to do: may the task go on here?
     #[inline]
     pub(super) fn may_stay(&mut self, sys: &Sys, task: Tid, cpu: usize) -> bool {
         let class = self.class[cpu];
         self.refresh_caps(sys, task);
-        let stays = self.fits(task, class)
+        self.fits(task, class)
             && !self.better_core_idle(sys, task, cpu)
-            && (!self.is_guest(task, class) || !self.better_place_idle(sys, task));
-        debug_assert_eq!(
-            stays,
-            self.tasks[task as usize].t.may_stay(
-                class.into(),
-                self.better_place_idle(sys, task),
-                self.better_core_idle(sys, task, cpu)
-            )
-        );
-        stays
+            && (!self.is_guest(task, class) || !self.better_place_idle(sys, task))
     }
 }
