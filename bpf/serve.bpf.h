@@ -9,9 +9,9 @@
  * another side's turn, or the head of its own side has a smaller key.
  *
  * If prev could go on and no task has been queued in the shard since the CPU last
- * looked in vain, it does not look again (arrivals.bpf.h), but for its looks at
- * other shards. Nor, in that case, at what prev has just hinted: stopping() reads it in a moment, and enqueue() finds
- * the place.
+ * looked in vain, it does not look again (arrivals.bpf.h), but for its looks at other
+ * shards. Nor, in that case, at what prev has just hinted: stopping() reads it in a
+ * moment, and enqueue() finds the place.
  */
 #ifndef TL_SERVE_BPF_H
 #define TL_SERVE_BPF_H
