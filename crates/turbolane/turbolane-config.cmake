@@ -8,12 +8,9 @@ find_path(_turbolane_include turbolane.h
   PATHS "${_turbolane_libraries}/../../include" "${_turbolane_libraries}/../include"
   NO_DEFAULT_PATH NO_CACHE)
 
-foreach(_turbolane_target turbolane hint)
-  if(_turbolane_target STREQUAL "turbolane")
-    set(_turbolane_library "${_turbolane_libraries}/libturbolane.so")
-  else()
-    set(_turbolane_library "${_turbolane_libraries}/libturbolane_hint.so")
-  endif()
+foreach(_turbolane_name turbolane turbolane_hint)
+  string(REPLACE "turbolane_" "" _turbolane_target "${_turbolane_name}")
+  set(_turbolane_library "${_turbolane_libraries}/lib${_turbolane_name}.so")
   if(NOT _turbolane_include OR NOT EXISTS "${_turbolane_library}")
     set(turbolane_FOUND FALSE)
     set(turbolane_NOT_FOUND_MESSAGE "turbolane.h or ${_turbolane_library} is missing")

@@ -7,9 +7,9 @@
 //! [`deb`], [`rpm`] and [`tarball`] pack that; [`dkms`] packs the module's sources; [`purge`]
 //! installs the package into a fresh Debian root and compares the root before and after.
 
-mod cmake;
 mod deb;
 mod dkms;
+mod linked;
 mod purge;
 mod rpm;
 mod stage;
@@ -85,7 +85,7 @@ pub(crate) fn check() -> Result<(bool, String, String)> {
     let built = build()?;
     let mut found = purge::differences(&built.deb)?;
     found.extend(alone(&built.command)?);
-    found.extend(cmake::check(&built.root)?);
+    found.extend(linked::check(&built.root)?);
     if let Some(rpm) = &built.rpm {
         found.extend(rpm::check(rpm)?);
     }

@@ -64,14 +64,17 @@ fn stage_library(release: &Path, root: &Path) -> Result<()> {
     mode(&library, 0o644)?;
     symlink("libturbolane.so.0", libraries.join("libturbolane.so"))?;
     copy(&repo::root().join("include/turbolane.h"), &root.join("usr/include/turbolane.h"))?;
-    let text = fs::read_to_string(package.join("turbolane.pc.in"))?;
-    let text = text.replace("@prefix@", "/usr").replace("@libdir@", &format!("/{LIBRARIES}"));
-    let text = text.replace("@version@", env!("CARGO_PKG_VERSION"));
+    let filled = |file: &str| -> Result<String> {
+        let text = fs::read_to_string(package.join(file))
+            .with_context(|| format!("cannot read {file} of {}", package.display()))?;
+        Ok(text.replace("@version@", env!("CARGO_PKG_VERSION")))
+    };
+    let text = filled("turbolane.pc.in")?.replace("@prefix@", "/usr");
+    let text = text.replace("@libdir@", &format!("/{LIBRARIES}"));
     write(&libraries.join("pkgconfig/turbolane.pc"), &text)?;
     let cmake = libraries.join(CMAKE);
     copy(&package.join("turbolane-config.cmake"), &cmake.join("turbolane-config.cmake"))?;
-    let text = fs::read_to_string(package.join("turbolane-config-version.cmake.in"))?;
-    let text = text.replace("@version@", env!("CARGO_PKG_VERSION"));
+    let text = filled("turbolane-config-version.cmake.in")?;
     write(&cmake.join("turbolane-config-version.cmake"), &text)
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A project that uses CMake finds the package's libraries, links with each and runs; another
-//! interface is not taken for ours. The same with pkg-config.
+//! Programs that find the package's libraries by pkg-config, and by CMake where there is one, link
+//! with them and run. Another interface is not taken for ours.
 
 use std::fs;
 use std::path::Path;
@@ -26,15 +26,19 @@ foreach(library turbolane hint)
 endforeach()
 "#;
 
-/// What does not work of the package's files below `root`, one line each; nothing where there is no
-/// CMake.
+/// What does not work of the package's files below `root`, one line each.
 pub(super) fn check(root: &Path) -> Result<Vec<String>> {
-    if Command::new("cmake").arg("--version").output().is_err() {
-        return Ok(Vec::new());
-    }
     let user = tempfile::tempdir().context("cannot make a folder")?;
     let user = user.path();
     fs::write(user.join("user.c"), PROGRAM)?;
+    let mut found: Vec<String> = by_pkg_config(root, user)?.into_iter().collect();
+    if Command::new("cmake").arg("--version").output().is_ok() {
+        found.extend(by_cmake(root, user)?);
+    }
+    Ok(found)
+}
+
+fn by_cmake(root: &Path, user: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let ours = env!("CARGO_PKG_VERSION");
     configure(root, user, ours)?;
@@ -46,7 +50,6 @@ pub(super) fn check(root: &Path) -> Result<Vec<String>> {
     if configure(root, user, other).is_ok() {
         found.push(format!("cmake: {ours} is taken for {other}"));
     }
-    found.extend(by_pkg_config(root, user)?);
     Ok(found)
 }
 
@@ -63,7 +66,7 @@ fn configure(root: &Path, user: &Path, version: &str) -> Result<()> {
 /// Executes it with the package's libraries.
 fn run(root: &Path, program: &Path) -> Result<Option<String>> {
     let mut run = Command::new(program);
-    let done = repo::logged(run.env("LD_LIBRARY_PATH", root.join(stage::LIBRARIES)), "cmake")?;
+    let done = repo::logged(run.env("LD_LIBRARY_PATH", root.join(stage::LIBRARIES)), "linked")?;
     Ok((!done.success).then(|| format!("{} fails: {}", program.display(), done.text.trim())))
 }
 
