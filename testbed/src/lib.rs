@@ -38,6 +38,7 @@ mod peers;
 mod process;
 mod progress;
 mod promtool;
+mod python;
 mod qemu;
 mod versions;
 mod vmlinux;
@@ -57,6 +58,7 @@ pub use peers::peer;
 pub use process::{end_children_on_signals, last_lines, run_child};
 pub use progress::Step;
 pub use promtool::promtool;
+pub use python::python;
 
 /// What every guest boots from; all of it lies in the cache.
 #[derive(Debug, Clone)]

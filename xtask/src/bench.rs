@@ -19,7 +19,7 @@ use crate::lab::{self, Lab};
 use crate::repo;
 use crate::results::{BenchResult, Outside, Report, print, report};
 use crate::suite::{self, Suite};
-use crate::{package, silicon};
+use crate::{package, python, silicon};
 
 /// Arguments of `./x bench`.
 #[derive(clap::Args)]
@@ -61,7 +61,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 }
 
 fn outside() -> impl Iterator<Item = &'static Outside> {
-    silicon::bench::OUTSIDE.iter().chain(&package::OUTSIDE)
+    silicon::bench::OUTSIDE.iter().chain(&package::OUTSIDE).chain(&python::OUTSIDE)
 }
 
 /// A line for each group: its name and its benchmarks.

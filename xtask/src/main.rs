@@ -9,6 +9,7 @@ mod format;
 mod lab;
 mod modules;
 mod package;
+mod python;
 mod quick;
 mod repo;
 mod results;

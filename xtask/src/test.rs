@@ -10,9 +10,10 @@ use anyhow::{Context, Result, bail};
 use testbed::{Cache, End, Outcome, Step};
 
 use crate::binaries::Binaries;
+use crate::python::Checked;
 use crate::silicon::claims;
 use crate::suite::{self, Suite};
-use crate::{format, lab, package, quick, repo, size, tidy, unit};
+use crate::{format, lab, package, python, quick, repo, size, tidy, unit};
 
 /// What `vmtests run` exits with when the guest cannot answer the question.
 const SKIPPED: i32 = 77;
@@ -24,7 +25,7 @@ const DETAILS: usize = 150;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only stages and suites whose name contains this: format, lint, tidy,
-    /// size, unit, page, metrics, testbed, dkms, package, vm/SUITE
+    /// size, unit, page, metrics, testbed, dkms, package, python, vm/SUITE
     filter: Option<String>,
 
     /// Only a quick check of a recent change: format, tidy, and the unit tests of packages that
@@ -56,7 +57,7 @@ struct Verdict {
 
 type Stage = fn() -> Result<Verdict>;
 
-const STAGES: [(&str, Stage); 10] = [
+const STAGES: [(&str, Stage); 11] = [
     ("format", formatting),
     ("lint", lint),
     ("tidy", tree),
@@ -67,6 +68,7 @@ const STAGES: [(&str, Stage); 10] = [
     ("testbed", guests_boot),
     ("dkms", dkms),
     ("package", packages),
+    ("python", python_package),
 ];
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -237,6 +239,19 @@ fn packages() -> Result<Verdict> {
     }
     let (is_good, note, details) = package::check()?;
     Ok(Verdict { note, ..Verdict::of(is_good, &details) })
+}
+
+/// The Python package's wheel, its style, types and tests.
+fn python_package() -> Result<Verdict> {
+    let interpreter = match python::interpreter() {
+        Ok(interpreter) => interpreter,
+        Err(error) => return Ok(Verdict { note: format!("{error:#}"), ..Verdict::skipped() }),
+    };
+    let binaries = Binaries::build()?;
+    let python = python::Python::prepare(interpreter)?;
+    let Checked { passed, failed, skipped, note, details } =
+        python.check(binaries.program("turbolane")?)?;
+    Ok(Verdict { tally: Tally { passed, failed, skipped }, note, details })
 }
 
 /// The tests of this test program that only run when they are asked for. Of all packages: cargo

@@ -94,8 +94,7 @@ impl Place {
         let scenario = Scenario::built_in(scenario).ok_or_else(|| unknown(scenario))??;
         let model = CpuModel::built_in(cpu).ok_or_else(|| unknown(cpu))??;
         let platform = Platform::new(&model);
-        let nr_cpus = platform.nr_cores * platform.threads_per_core * scenario.packages;
-        let fits = scenario.nr_cpus_needed() <= nr_cpus;
+        let fits = scenario.check_fits(&platform, scenario.packages).is_ok();
         Ok(fits.then_some(Place { scenario, cpu, platform }))
     }
 

@@ -22,8 +22,8 @@ use anyhow::{Context, Result, ensure};
 
 pub(crate) use self::dkms::compare as compare_dkms;
 pub(crate) use self::purge::why_not;
-use crate::repo;
 use crate::results::{BenchResult, Better, Outside, exact};
+use crate::{python, repo};
 
 /// The most that the command may have, in units of 1,000,000 bytes, like all sizes of packages.
 const BINARY_MB_MAX: f64 = 15.0;
@@ -49,6 +49,10 @@ pub(crate) fn main() -> Result<ExitCode> {
     }
     if built.rpm.is_none() {
         eprintln!("no RPM package: install rpmbuild (package rpm) for one");
+    }
+    match python::interpreter().and_then(|interpreter| python::wheel(&interpreter)) {
+        Ok(wheel) => println!("{:>6.1} MB  {}", mb(size(&wheel)?), wheel.display()),
+        Err(error) => eprintln!("no wheel for Python: {error:#}"),
     }
     println!("{:>6.1} MB  of which the command, installed", built.binary_mb()?);
     ensure!(built.fits()?, "the command is larger than {BINARY_MB_MAX} MB");

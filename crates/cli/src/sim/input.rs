@@ -10,7 +10,7 @@ use report::problem::Problem;
 use report::text::wrap;
 use sim::policy_spec::PolicySpec;
 use sim::program::Workload;
-use sim::scenario::{SCENARIO_FILES, Scenario};
+use sim::scenario::{Misfit, SCENARIO_FILES, Scenario};
 
 use super::SimArgs;
 use super::sweep::Sweep;
@@ -114,29 +114,19 @@ pub(crate) fn check_size(
     model: &CpuModel,
     packages: usize,
 ) -> Result<(), Failure> {
-    let platform = Platform::new(model);
-    let nr_cpus = platform.nr_cores * platform.threads_per_core * packages;
-    let nr_llcs = platform.nr_cores.div_ceil(platform.cores_per_llc) * packages;
-    let needed = scenario.nr_cpus_needed();
-    if needed > nr_cpus {
-        return Err(Failure::failed(Problem::new(
+    let Err(misfit) = scenario.check_fits(&Platform::new(model), packages) else { return Ok(()) };
+    Err(Failure::failed(match misfit {
+        Misfit::CpuMissing { .. } => Problem::new(
             format!("scenario {} does not fit on {}", scenario.name, model.id),
-            format!("it binds tasks to CPU {}, the machine has {nr_cpus} CPUs", needed - 1),
+            misfit.to_string(),
             "choose a larger machine or --packages, or change cpus in a copy of the scenario",
-        )));
-    }
-    if nr_cpus > policy::CPUS_MAX || nr_llcs > policy::SHARDS_MAX {
-        return Err(Failure::failed(Problem::new(
+        ),
+        Misfit::TooLarge { .. } => Problem::new(
             format!("{packages} packages of {} are too large", model.id),
-            format!(
-                "the policy supports {} CPUs and {} last-level caches, this machine has {nr_cpus} and {nr_llcs}",
-                policy::CPUS_MAX,
-                policy::SHARDS_MAX
-            ),
+            misfit.to_string(),
             "choose fewer packages",
-        )));
-    }
-    Ok(())
+        ),
+    }))
 }
 
 pub(crate) fn scenario(name: &str) -> Result<Scenario, Failure> {

@@ -44,9 +44,11 @@
 
 mod build;
 mod file;
+mod fit;
 
 pub use build::Scenario;
 pub use file::Question;
+pub use fit::Misfit;
 
 use machine::DataError;
 

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Sweeps: every combination of scenarios, machines, policies, variants and seeds.
+
+::
+
+    scenarios x machines x policies x variants x seeds  ->  tasks
+    tasks not yet in the folder  ->  engine (threads, ray, serial)  ->  rows  ->  folder, Table
+
+Tasks share nothing and are deterministic, so that a task may run twice (a node died) and its
+result is still the same; only this process writes results, each once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Union
+
+from turbolane import _native
+from turbolane._native import Machine, Scenario
+from turbolane.engines import Engine, engine_of
+from turbolane.errors import InputError
+from turbolane.results import COLUMNS
+from turbolane.simulation import Name, machine_of, scenario_of
+from turbolane.store import Store
+from turbolane.table import Table
+from turbolane.work import Task
+
+Scenarios = Union[Scenario, Name, Sequence[Union[Scenario, Name]]]
+Machines = Union[Machine, Name, Sequence[Union[Machine, Name]]]
+
+
+def sweep(
+    scenarios: Scenarios,
+    machines: Optional[Machines] = None,
+    policies: Union[str, Sequence[str]] = ("fair", "lane"),
+    *,
+    variants: Sequence[Optional[str]] = (None,),
+    seeds: Iterable[int] = (1,),
+    packages: Optional[int] = None,
+    duration_ns: Optional[int] = None,
+    skip_misfits: bool = False,
+    engine: Union[str, Engine] = "threads",
+    workers: Optional[int] = None,
+    folder: Optional[Name] = None,
+    progress: Optional[bool] = None,
+) -> Table:
+    """Simulate every combination; a table with a row for each load of each simulation.
+
+    scenarios, machines: names, files or objects; without machines, each scenario's own.
+    skip_misfits: leave out scenarios on machines that are too small, instead of refusing them.
+    engine: ``threads`` of this process, ``ray`` (the cluster that ``ray.init`` was called for, or
+        one of this machine), or ``serial``.
+    workers: threads, or simulations at a time with Ray; as many as there are CPUs without.
+    folder: keep results there as Parquet; a sweep that was interrupted goes on where it was.
+    progress: a bar on standard error; without a value, if that is a terminal.
+
+    Raises :class:`InputError` before anything runs if something cannot be used. Ctrl-C ends the
+    sweep, and what is finished is in the folder.
+    """
+    tasks = _tasks(scenarios, machines, policies, variants, seeds, packages, duration_ns, skip_misfits)
+    chosen = engine_of(engine, workers)
+    if folder is None:
+        rows: List[Dict[str, Any]] = []
+        for _, result in _with_progress(chosen.run(tasks), len(tasks), 0, progress):
+            rows.extend(result)
+        return _table(rows, tasks)
+    with Store(folder) as store:
+        store.check(tasks)
+        done = store.done()
+        missing = [task for task in tasks if task.key() not in done]
+        finished = len(tasks) - len(missing)
+        for task, result in _with_progress(chosen.run(missing), len(tasks), finished, progress):
+            store.add(task, result)
+        store.flush()
+        return _table(store.rows(), tasks)
+
+
+def _tasks(
+    scenarios: Scenarios,
+    machines: Optional[Machines],
+    policies: Union[str, Sequence[str]],
+    variants: Sequence[Optional[str]],
+    seeds: Iterable[int],
+    packages: Optional[int],
+    duration_ns: Optional[int],
+    skip_misfits: bool,
+) -> List[Task]:
+    """All combinations, each once, checked."""
+    policies = [policies] if isinstance(policies, str) else list(policies)
+    for policy in policies:
+        _native.check_policy(policy)
+    tasks: List[Task] = []
+    known: Set[str] = set()
+    all_scenarios = [scenario_of(given) for given in _several(scenarios)]
+    seeds = list(seeds)
+    for scenario in all_scenarios:
+        on = [scenario.machine] if machines is None else _several(machines)
+        for machine in (machine_of(given) for given in on):
+            misfit = scenario.misfit(machine, packages)
+            if misfit and skip_misfits:
+                continue
+            if misfit:
+                raise InputError(
+                    f"scenario {scenario.name} does not fit on {machine.id}",
+                    misfit,
+                    "leave the machine out, or skip_misfits=True",
+                )
+            for variant, policy, seed in itertools.product(variants, policies, seeds):
+                if variant is not None and variant not in scenario.variants:
+                    raise InputError(
+                        f'scenario {scenario.name} has no variant "{variant}"',
+                        f"it has {', '.join(scenario.variants)}",
+                        "choose variants that all scenarios have",
+                    )
+                size = scenario.packages if packages is None else packages
+                task = Task(scenario, machine, policy, variant, size, seed, duration_ns)
+                if task.key() not in known:
+                    known.add(task.key())
+                    tasks.append(task)
+    if not tasks:
+        raise InputError("there is nothing to simulate", "no combination is left", "name more of each")
+    return tasks
+
+
+def _several(given: Any) -> List[Any]:
+    """One thing, or several."""
+    one = isinstance(given, (str, Scenario, Machine)) or hasattr(given, "__fspath__")
+    return [given] if one else list(given)
+
+
+def _table(rows: List[Dict[str, Any]], tasks: List[Task]) -> Table:
+    """The rows of these tasks, in their order."""
+    order = {task.key(): at for at, task in enumerate(tasks)}
+    rows = [row for row in rows if Task.key_of(row) in order]
+    rows.sort(key=lambda row: order[Task.key_of(row)])
+    return Table.from_rows(rows, COLUMNS)
+
+
+def _with_progress(results: Iterable[Any], total: int, done: int, progress: Optional[bool]) -> Iterable[Any]:
+    from tqdm import tqdm
+
+    # tqdm's own rule: None shows no bar where standard error is no terminal
+    disable = None if progress is None else not progress
+    return tqdm(results, total=total, initial=done, disable=disable, unit="run", smoothing=0.05)
