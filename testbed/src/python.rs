@@ -29,7 +29,9 @@ pub fn python(cache: &Cache, requirements: &str) -> Result<PathBuf> {
         std::fs::write(&list, requirements)
             .with_context(|| format!("cannot write {}", list.display()))?;
         let mut pip = Command::new(folder.join(INTERPRETER));
-        pip.args(["-m", "pip", "install", "--no-input", "--disable-pip-version-check"]);
+        // What is imported is compiled then; most never is.
+        pip.args(["-m", "pip", "install", "--no-compile", "--no-input"]);
+        pip.arg("--disable-pip-version-check");
         run(pip.arg("--requirement").arg(&list), &log)
     })?;
     Ok(folder.join(INTERPRETER))

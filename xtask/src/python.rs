@@ -82,7 +82,8 @@ impl Python {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.interpreter);
         command.env("PYTHONPATH", &self.site).env("MYPYPATH", &self.site);
-        command.env("PYTHONDONTWRITEBYTECODE", "1").env("RAY_USAGE_STATS_ENABLED", "0");
+        let compiled = repo::target().join("package/pycache");
+        command.env("PYTHONPYCACHEPREFIX", compiled).env("RAY_USAGE_STATS_ENABLED", "0");
         command.current_dir(folder().join("tests"));
         command
     }
@@ -104,7 +105,8 @@ impl Python {
             }
         }
         let mut pytest = self.command();
-        pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).env("TURBOLANE", command);
+        pytest.args(["-m", "pytest", "-q", "-n", "2", "--dist", "worksteal"]);
+        pytest.args(["-p", "no:cacheprovider"]).env("TURBOLANE", command);
         let done = repo::logged(&mut pytest, "python")?;
         let (passed, mut failed, skipped) = counts(&done.text);
         if !done.success {
