@@ -13,15 +13,14 @@ use crate::Cache;
 use crate::process::run_child;
 
 /// Returns the interpreter of an environment with these packages (the text of a requirements file),
-/// making it when it is missing.
+/// making it when it is missing; `what` names them while that takes.
 ///
 /// # Errors
 /// When there is no Python with venv, or the packages cannot be fetched.
-pub fn python(cache: &Cache, requirements: &str) -> Result<PathBuf> {
+pub fn python(cache: &Cache, what: &str, requirements: &str) -> Result<PathBuf> {
     let version = Command::new("python3").arg("--version").output();
     let version = version.context("there is no python3; install python3 and python3-venv")?;
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
-    let what = "Python packages for tests (350 MB)";
     let folder = cache.get("python", &[&version, requirements], what, |folder| {
         let log = cache.log("python");
         run(Command::new("python3").args(["-m", "venv"]).arg(folder), &log)?;

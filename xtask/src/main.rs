@@ -43,7 +43,7 @@ enum Sub {
     Bench(bench::Args),
     /// Build everything in release mode and print where it is
     Build,
-    /// Build the Debian package and the tarball
+    /// Build the packages (Debian, DKMS, RPM, Python) and the tarball
     Package,
     /// Format all Rust and C sources
     Fmt,

@@ -37,12 +37,23 @@ fn folder() -> PathBuf {
     repo::root().join("crates/python")
 }
 
-/// The environment's interpreter; an error where none can be made, e.g. without network.
+/// The interpreter of an environment for tests; an error where none can be made, e.g. without
+/// network.
 pub(crate) fn interpreter() -> Result<PathBuf> {
+    testbed::python(&Cache::open()?, "Python packages for tests (350 MB)", &requirements()?)
+}
+
+/// The interpreter of an environment that can build the wheel and nothing else.
+pub(crate) fn builder() -> Result<PathBuf> {
+    let all = requirements()?;
+    let maturin = all.lines().find(|line| line.starts_with("maturin=="));
+    let maturin = maturin.context("crates/python/requirements.txt has no maturin")?;
+    testbed::python(&Cache::open()?, "maturin (12 MB)", maturin)
+}
+
+fn requirements() -> Result<String> {
     let path = folder().join("requirements.txt");
-    let requirements =
-        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    testbed::python(&Cache::open()?, &requirements)
+    fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// Builds the wheel.

@@ -50,7 +50,7 @@ pub(crate) fn main() -> Result<ExitCode> {
     if built.rpm.is_none() {
         eprintln!("no RPM package: install rpmbuild (package rpm) for one");
     }
-    match python::interpreter().and_then(|interpreter| python::wheel(&interpreter)) {
+    match python::builder().and_then(|interpreter| python::wheel(&interpreter)) {
         Ok(wheel) => println!("{:>6.1} MB  {}", mb(size(&wheel)?), wheel.display()),
         Err(error) => eprintln!("no wheel for Python: {error:#}"),
     }
