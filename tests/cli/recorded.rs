@@ -72,7 +72,7 @@ fn the_papers_rows_replay_the_recording() {
     let policies = "fixed:865416ns,fixed:232500ns,hints";
     let (by_hand, _) = replayed("nginx-gzip6", 3.69 / 3.1, policies);
     let dim = Paper::built_in("DIM").unwrap().unwrap();
-    let result = papers::reproduce(vec![dim], papers::SEED).unwrap();
+    let result = papers::reproduce(&[dim], papers::Effort::MODEL);
     let rows = &result.papers[0].rows;
     for (id, by_hand) in ["dim-recorded-timeout-180", "dim-recorded-hints"].iter().zip(by_hand) {
         let row = rows.iter().find(|row| row.published.id == *id).unwrap();

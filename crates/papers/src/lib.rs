@@ -13,4 +13,4 @@ pub mod comparison;
 mod experiments;
 pub mod published;
 
-pub use experiments::{SEED, reproduce};
+pub use experiments::{Effort, reproduce};

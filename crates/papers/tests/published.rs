@@ -25,7 +25,7 @@ fn value(id: &str) -> f64 {
 fn built_in_files_are_readable() {
     for (paper, (name, _)) in papers().iter().zip(PAPER_FILES) {
         assert_eq!(paper.document, name);
-        for purpose in [Use::Calibrates, Use::Predicts, Use::Context] {
+        for purpose in [Use::Calibrates, Use::Predicts, Use::Follows, Use::Context] {
             // TURBO's costs are taken as they are, nothing is fitted to its figures, and all are
             // compared
             let none = name == "TURBO" && purpose != Use::Predicts;
@@ -282,7 +282,8 @@ fn mistakes_are_refused_at_their_line_fail() {
     }
 }
 
-/// Tuning on a mitigated row, a comparison with nothing and silent context are refused.
+/// Tuning on a mitigated row, calibrating nothing, a comparison with nothing, silent context, and
+/// what follows from nothing are refused.
 #[test]
 fn the_method_is_enforced_fail() {
     let good = PAPER_FILES[0].1;
@@ -291,6 +292,14 @@ fn the_method_is_enforced_fail() {
         "mitigated = true\nuse = \"calibrates\"",
         1,
     );
+    let sets = "sets = \"work of a request in data/scenarios/sfma-nginx.toml\"\n";
+    let nothing = good.replacen(sets, "", 1);
+    let uncalled = good.replacen("use = \"predicts\"\n", &format!("use = \"predicts\"\n{sets}"), 1);
+    let from = "follows = \"sfma-type-change-cost: the same time, at 100,000 a second\"\n";
+    let baseless = good.replacen(from, "", 1);
+    let free = good.replacen("use = \"predicts\"\n", &format!("use = \"predicts\"\n{from}"), 1);
+    let turbo = PAPER_FILES[4].1;
+    let ranking = turbo.replacen("follows = \"turbo-break-even-futex-amd\"\n", "", 1);
     let alone = good.replacen("against = { variant = \"none\" }\n", "", 1);
     let at = good.find("note = \"Intel's manual; DIM 4").unwrap();
     let silent = format!("{}{}", &good[..at], &good[at + good[at..].find('\n').unwrap()..]);
@@ -298,6 +307,11 @@ fn the_method_is_enforced_fail() {
     let mute = dim.replacen("note = \"nginx recorded here, the clock simulated\"\n", "", 1);
     for (text, says) in [
         (cheat, "a mitigated row calibrates"),
+        (nothing, "a row calibrates nothing"),
+        (uncalled, "set by a row that does not calibrate"),
+        (baseless, "it follows from nothing"),
+        (free, "it does not follow"),
+        (ranking, "it follows from nothing"),
         (alone, "nothing to compare with"),
         (silent, "no reason"),
         (mute, "no means"),

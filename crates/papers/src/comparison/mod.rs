@@ -6,7 +6,7 @@
 //! for a hundred rows compares apples with pears in some of them.
 //!
 //! Idea: the simulation answers for a configuration and a **measure**, nothing else; what a row
-//! means in measures is said once, here:
+//! means in measures is said once, in `value.rs`:
 //!
 //! ```text
 //!   throughput-loss     1 - T / T_against              throughput-gain   T / T_against - 1
@@ -21,21 +21,45 @@
 //! request has no bytes, so the calibrating row fixes the unit, and the row itself, if it is that
 //! one, is met by definition and not counted.
 //!
-//! A ranking holds if the simulated values are in its order; one that lacks a value is open.
+//! **What comes out** is the mean over the seeds, with their standard deviation. Some constants of
+//! the model are near-free: no unmitigated figure and no source of its own sets them. Each of them
+//! is set elsewhere in its plausible range, one at a time; what then comes out, from the least to
+//! the most, is the row's range (`judge.rs`). A row is
 //!
-//! Why ours differs is not said in words but by another simulation: the same experiment with the
-//! one change that is held to be the cause. It explains a miss if it brings the value nearer to the
-//! published one, or makes the ranking hold; otherwise the miss is not explained.
+//! ```text
+//!   met        the entire range is within the tolerance
+//!   missed     the entire range is outside, on one side
+//!   undecided  neither: which it is depends on a constant that no one knows. No hit
+//! ```
+//!
+//! and a ranking holds if it does with every seed and value, is violated if it does with none, and
+//! is undecided otherwise; one that lacks a value is open.
+//!
+//! **What counts** (`score.rs`): rows and rankings that predict. What follows from the model's
+//! inputs is compared too; a hit of it is not counted, all else is.
+//!
+//! **Why ours differs** is not said in words but by another simulation: the same experiments with
+//! the changes that are held to be the causes, all of them at once, so that no two can contradict
+//! each other. They explain a miss if they close at least half of its gap, or make the ranking
+//! hold. They explain nothing if, with them, a row of any paper leaves its tolerance, whether it
+//! calibrates or is a hit, or if one that is outside goes farther ([`broken`]). A miss that nothing
+//! explains is named at the end.
 //!
 //! The papers measured their prototypes; the result of Turbolane's policy in the same experiment is
-//! shown alongside and not compared.
+//! shown alongside and not compared, and so is the emulated machine's, where it ran the experiment.
 
+mod judge;
+mod score;
 mod text;
+mod value;
 
 use serde::{Deserialize, Serialize};
 
-use crate::published::{Config, Order, Paper, Quantity, Row, Use};
+use crate::published::{Config, Order, Paper, Row};
 use report::SCHEMA;
+
+pub use judge::{Strict, broken};
+pub use score::Score;
 
 /// What a simulation of one configuration yields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,38 +76,85 @@ pub enum Measure {
     LatencyMean,
 }
 
-/// Who answers: a simulation, or values that it kept.
+/// Who answers: simulations with one seed, or values that they kept.
 pub trait Simulated {
     /// A measure of a configuration; `None` if it was not simulated.
     fn measure(&self, config: &Config, measure: Measure) -> Option<f64>;
     /// The value of a row that is no measure of a configuration, in the row's unit.
     fn figure(&self, id: &str) -> Option<f64>;
-    /// The experiment of that row or ranking with the change that is held to be the cause of a
-    /// miss.
-    fn what_if(&self, id: &str) -> Option<Variation<'_>>;
-    /// All experiments with Turbolane's policy in the place of the papers' prototypes.
-    fn turbolane(&self) -> Option<Box<dyn Simulated + '_>>;
 }
 
-/// The same experiments with something changed.
-pub struct Variation<'a> {
-    /// What, in words that follow "if".
-    pub change: &'a str,
-    /// Who answers.
-    pub simulated: Box<dyn Simulated + 'a>,
+/// The same experiments with seed after seed.
+pub type Runs<'a> = Vec<Box<dyn Simulated + 'a>>;
+
+/// The experiments of one paper, in all their forms. Forms other than the model's may have fewer
+/// runs; theirs have the seeds of the model's first ones.
+pub trait Experiments {
+    /// The model as it is.
+    fn model(&self) -> Runs<'_>;
+    /// Turbolane's policy in the place of the papers' prototypes.
+    fn turbolane(&self) -> Runs<'_>;
+    /// A near-free constant elsewhere in its range, for each plausible value.
+    fn elsewhere(&self) -> Vec<Changed<'_>>;
+    /// The changes that are held to be the causes of misses; for this row or ranking, if one is.
+    fn what_if(&self, id: &str) -> Option<WhatIfRuns<'_>>;
 }
 
-/// The whole document.
+/// The experiments with something changed.
+pub struct Changed<'a> {
+    /// What, as "constant = value".
+    pub change: String,
+    /// The results.
+    pub runs: Runs<'a>,
+}
+
+/// The experiments with what is held to be the cause.
+pub struct WhatIfRuns<'a> {
+    /// The change that concerns the row, in words that follow "if".
+    pub change: String,
+    /// Rows and rankings that the changes break, of any paper.
+    pub breaks: &'a [String],
+    /// The results.
+    pub runs: Runs<'a>,
+}
+
+/// The complete document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reproduction {
     /// See [`SCHEMA`].
     pub schema: u32,
-    /// The simulation's seed.
-    pub seed: u64,
+    /// Seeds 1 to this one were simulated.
+    pub seeds: u64,
     /// All rows and rankings counted.
     pub score: Score,
+    /// Ids of the misses and violated rankings that nothing explains.
+    pub unexplained: Vec<String>,
+    /// The near-free constants.
+    pub constants: Vec<Constant>,
     /// Paper by paper.
     pub papers: Vec<PaperResult>,
+}
+
+/// A constant that no unmitigated figure sets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Constant {
+    /// Its name.
+    pub name: String,
+    /// What the model has.
+    pub model: String,
+    /// Why the other values are plausible.
+    pub source: String,
+    /// What else was tried.
+    pub elsewhere: Vec<Value>,
+}
+
+/// One value of a near-free constant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Value {
+    /// The value.
+    pub value: String,
+    /// Calibrating rows that it breaks. With one, it is not plausible, and no part of a range.
+    pub breaks: Vec<String>,
 }
 
 /// One paper.
@@ -99,23 +170,52 @@ pub struct PaperResult {
     pub orders: Vec<OrderResult>,
 }
 
+/// What came out of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Within the tolerance; the ranking holds.
+    Met,
+    /// It depends on a near-free constant, or a ranking on the seed.
+    Undecided,
+    /// Outside of the tolerance; the ranking is violated.
+    Missed,
+}
+
 /// One row next to ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RowResult {
     /// As published.
     pub published: Row,
-    /// Ours, in the row's unit; `null` if it was not simulated.
+    /// Ours, in the row's unit, mean over the seeds; `null` if it was not simulated.
     pub simulated: Option<f64>,
-    /// Distance from the published value or range, signed.
+    /// Its standard deviation over the seeds; `null` with one seed.
+    pub stddev: Option<f64>,
+    /// What near-free constants make of it; `null` if nothing else.
+    pub range: Option<Range>,
+    /// Distance of the mean from the published value or range, signed.
     pub error: Option<f64>,
     /// Unit of `error`: `pp` or `%`.
     pub error_unit: String,
-    /// Whether the error is within the tolerance; `null` if nothing was compared.
-    pub within: Option<bool>,
+    /// What came out; `null` if nothing was compared.
+    pub verdict: Option<Verdict>,
     /// A changed experiment, of a miss; `null` if there is none.
     pub what_if: Option<WhatIf>,
     /// What Turbolane's policy yields in a mitigated row, in its unit; `null` if not simulated.
     pub turbolane: Option<f64>,
+}
+
+/// From the least to the most that near-free constants make of a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Range {
+    /// In the row's unit.
+    pub least: f64,
+    /// The constant and its value there; empty if it is the model as it is.
+    pub least_if: String,
+    /// In the row's unit.
+    pub most: f64,
+    /// The constant and its value there; empty if it is the model as it is.
+    pub most_if: String,
 }
 
 /// A miss in a changed experiment.
@@ -125,7 +225,9 @@ pub struct WhatIf {
     pub change: String,
     /// What it yields: one value of a row, those of a ranking in its order.
     pub simulated: Vec<Option<f64>>,
-    /// Whether it comes nearer, or the ranking holds.
+    /// Calibrating rows and hits that the change breaks; with one, it explains nothing.
+    pub breaks: Vec<String>,
+    /// Whether it closes at least half of the gap, or the ranking holds, and nothing breaks.
     pub explains: bool,
 }
 
@@ -134,211 +236,29 @@ pub struct WhatIf {
 pub struct OrderResult {
     /// As published.
     pub published: Order,
-    /// Ours, in the published order, as measured; `null` where it was not simulated.
+    /// Ours, in the published order, as measured, means over the seeds; `null` where it was not
+    /// simulated.
     pub simulated: Vec<Option<f64>>,
-    /// Whether ours are in that order; `null` if a value is missing.
-    pub holds: Option<bool>,
+    /// With so many seeds and values of near-free constants it was simulated.
+    pub runs: u32,
+    /// In so many of them it holds.
+    pub held: u32,
+    /// What came out; `null` if a value is missing.
+    pub verdict: Option<Verdict>,
     /// A changed experiment, of a violated one; `null` if there is none.
     pub what_if: Option<WhatIf>,
 }
 
-/// How well it went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Score {
-    /// Rows that predict.
-    pub predicted: u32,
-    /// Of those: simulated.
-    pub compared: u32,
-    /// Of those: within their tolerance.
-    pub within: u32,
-    /// `within` of `predicted` in percent: what was not simulated is no hit. `null` without rows.
-    pub within_tolerance_pct: Option<f64>,
-    /// Rankings that predict.
-    pub orders: u32,
-    /// Of those: simulated.
-    pub orders_compared: u32,
-    /// Of those: violated.
-    pub order_violations: u32,
-    /// Rows outside of their tolerance and violated rankings that no one explained.
-    pub unexplained: u32,
-}
-
 impl Reproduction {
-    /// The papers' figures next to those of `simulated`.
-    pub fn new(papers: &[Paper], simulated: &dyn Simulated, seed: u64) -> Self {
-        let results: Vec<_> = papers.iter().map(|paper| compare(paper, simulated)).collect();
-        let mut score = Score::default();
-        results.iter().for_each(|paper| score.add(paper));
-        if score.predicted > 0 {
-            let share = f64::from(score.within) / f64::from(score.predicted);
-            score.within_tolerance_pct = Some(100.0 * share);
-        }
-        Reproduction { schema: SCHEMA, seed, score, papers: results }
+    /// The figures of papers next to those of their experiments.
+    pub fn new(
+        papers: &[(&Paper, &dyn Experiments)],
+        seeds: u64,
+        constants: Vec<Constant>,
+    ) -> Reproduction {
+        let papers: Vec<_> =
+            papers.iter().map(|(paper, experiments)| judge::paper(paper, *experiments)).collect();
+        let (score, unexplained) = score::of(&papers);
+        Reproduction { schema: SCHEMA, seeds, score, unexplained, constants, papers }
     }
-}
-
-impl Score {
-    fn add(&mut self, paper: &PaperResult) {
-        for row in paper.rows.iter().filter(|row| row.published.purpose == Use::Predicts) {
-            self.predicted += 1;
-            self.compared += u32::from(row.within.is_some());
-            self.within += u32::from(row.within == Some(true));
-        }
-        let missed = |row: &&RowResult| {
-            matches!(row.published.purpose, Use::Predicts | Use::Repeats)
-                && row.within == Some(false)
-        };
-        let open = paper.rows.iter().filter(missed).filter(|row| !explains(&row.what_if));
-        self.unexplained += open.count() as u32;
-        for order in paper.orders.iter().filter(|order| order.published.purpose == Use::Predicts) {
-            self.orders += 1;
-            self.orders_compared += u32::from(order.holds.is_some());
-            self.order_violations += u32::from(order.holds == Some(false));
-            self.unexplained += u32::from(order.holds == Some(false) && !explains(&order.what_if));
-        }
-    }
-}
-
-fn explains(what_if: &Option<WhatIf>) -> bool {
-    what_if.as_ref().is_some_and(|what_if| what_if.explains)
-}
-
-fn compare(paper: &Paper, simulated: &dyn Simulated) -> PaperResult {
-    PaperResult {
-        document: paper.document.clone(),
-        title: paper.title.clone(),
-        rows: paper.rows.iter().map(|row| compare_row(paper, row, simulated)).collect(),
-        orders: paper.orders.iter().map(|order| rank(order, simulated)).collect(),
-    }
-}
-
-fn compare_row(paper: &Paper, row: &Row, simulated: &dyn Simulated) -> RowResult {
-    let value_of = |simulated: &dyn Simulated| {
-        let compared = row.purpose != Use::Context;
-        let value = compared.then(|| value(paper, row, simulated)).flatten();
-        value.filter(|value| value.is_finite())
-    };
-    let ours = value_of(simulated);
-    let error = ours.map(|ours| row.error(ours));
-    let tolerance = row.quantity.tolerance();
-    let within = error.map(|error| tolerance.allows(error));
-    let what_if = |error: f64| {
-        let other = simulated.what_if(&row.id)?;
-        let value = value_of(other.simulated.as_ref());
-        Some(WhatIf {
-            change: other.change.into(),
-            simulated: vec![value],
-            explains: value.is_some_and(|value| row.error(value).abs() < error.abs()),
-        })
-    };
-    RowResult {
-        published: row.clone(),
-        simulated: ours,
-        error,
-        error_unit: tolerance.unit().into(),
-        within,
-        what_if: error.filter(|_| within == Some(false)).and_then(what_if),
-        turbolane: if row.mitigated {
-            simulated.turbolane().and_then(|simulated| value_of(simulated.as_ref()))
-        } else {
-            None
-        },
-    }
-}
-
-fn rank(order: &Order, simulated: &dyn Simulated) -> OrderResult {
-    let (ours, holds) = ranked(order, simulated);
-    let what_if = || {
-        let other = simulated.what_if(&order.id)?;
-        let (values, holds) = ranked(order, other.simulated.as_ref());
-        let explains = holds == Some(true);
-        Some(WhatIf { change: other.change.into(), simulated: values, explains })
-    };
-    let what_if = if holds == Some(false) { what_if() } else { None };
-    OrderResult { published: order.clone(), simulated: ours, holds, what_if }
-}
-
-/// The values in the published order, and whether they are in it.
-fn ranked(order: &Order, simulated: &dyn Simulated) -> (Vec<Option<f64>>, Option<bool>) {
-    let ours: Vec<_> = order
-        .best_first
-        .iter()
-        .map(|config| simulated.measure(config, measure(order.quantity)?))
-        .map(|value| value.filter(|value| value.is_finite()))
-        .collect();
-    let known: Option<Vec<f64>> = ours.iter().copied().collect();
-    // A loss is measured as throughput, of which more is better; so the measure decides.
-    let holds = known.map(|values| match measure(order.quantity) {
-        Some(Measure::Throughput | Measure::Clock) => stands(&values, order.or_equal),
-        _ => stands(&values.iter().map(|value| -value).collect::<Vec<_>>(), order.or_equal),
-    });
-    (ours, holds)
-}
-
-/// Whether each value is above the next, or equal where that is allowed.
-fn stands(values: &[f64], or_equal: bool) -> bool {
-    values.windows(2).all(|pair| pair[0] > pair[1] || (or_equal && pair[0] == pair[1]))
-}
-
-/// The measure that a quantity is computed from.
-fn measure(quantity: Quantity) -> Option<Measure> {
-    match quantity {
-        Quantity::Throughput | Quantity::ThroughputLoss | Quantity::ThroughputGain => {
-            Some(Measure::Throughput)
-        }
-        Quantity::CpuTimeIncrease => Some(Measure::CpuTime),
-        Quantity::Clock => Some(Measure::Clock),
-        Quantity::Latency => Some(Measure::LatencyMax),
-        Quantity::LatencyMean => Some(Measure::LatencyMean),
-        _ => None,
-    }
-}
-
-/// Our value of a row in its unit.
-fn value(paper: &Paper, row: &Row, simulated: &dyn Simulated) -> Option<f64> {
-    if let Some(figure) = simulated.figure(&row.id) {
-        return Some(figure);
-    }
-    let of = |config: &Config, measure| simulated.measure(config, measure);
-    let ratio = |measure| Some(of(&row.config, measure)? / of(row.against.as_ref()?, measure)?);
-    match row.quantity {
-        Quantity::ThroughputLoss => Some(100.0 * (1.0 - ratio(Measure::Throughput)?)),
-        Quantity::ThroughputGain => Some(100.0 * (ratio(Measure::Throughput)? - 1.0)),
-        Quantity::CpuTimeIncrease => Some(100.0 * (ratio(Measure::CpuTime)? - 1.0)),
-        Quantity::LossRemoved => loss_removed(paper, row, simulated),
-        Quantity::Throughput => scaled(paper, row, simulated),
-        Quantity::Clock => Some(of(&row.config, Measure::Clock)? / 1e6),
-        _ => None,
-    }
-}
-
-/// Percent of the loss of `against` that `config` takes away. Both losses are against the variant
-/// "none" under the policy of `against`, in CPU time where the paper measured that.
-fn loss_removed(paper: &Paper, row: &Row, simulated: &dyn Simulated) -> Option<f64> {
-    let before = row.against.as_ref()?;
-    let none = Config { variant: "none".into(), ..before.clone() };
-    let by_cpu_time = paper
-        .rows
-        .iter()
-        .any(|other| other.config == *before && other.quantity == Quantity::CpuTimeIncrease);
-    let measure = if by_cpu_time { Measure::CpuTime } else { Measure::Throughput };
-    let of = |config| simulated.measure(config, measure);
-    let (now, before, none) = (of(&row.config)?, of(before)?, of(&none)?);
-    Some(100.0 * (1.0 - (now / none - 1.0) / (before / none - 1.0)))
-}
-
-/// Throughput on the paper's scale; `None` for the row that fixes the scale.
-fn scaled(paper: &Paper, row: &Row, simulated: &dyn Simulated) -> Option<f64> {
-    let scale = paper.rows.iter().find(|other| {
-        other.purpose == Use::Calibrates
-            && other.quantity == Quantity::Throughput
-            && other.unit == row.unit
-            && (&other.config.machine, &other.config.workload)
-                == (&row.config.machine, &row.config.workload)
-    })?;
-    if scale.id == row.id {
-        return None;
-    }
-    let of = |config| simulated.measure(config, Measure::Throughput);
-    Some(of(&row.config)? / of(&scale.config)? * scale.value)
 }

@@ -7,19 +7,19 @@ use lockmodel::resize::items_per_s;
 use lockmodel::stm::{self, Most, most};
 use machine::PstateModel;
 
-use super::change::{BoostSetting, Change};
-use super::plan::Instead;
+use super::change::{BoostSetting, Change, Instead};
+use super::locks::machine;
 
 /// TURBO 11: "22 % higher frequency".
 const RESIZE_CLOCK: f64 = 1.22;
 
 impl BoostSetting {
     fn of(instead: Instead) -> BoostSetting {
-        let mut setting = BoostSetting { crowded_before: false, cores_only: false };
-        if let Instead::WhatIf(what_if) = instead
-            && let Change::Boost(change) = &what_if.change
-        {
-            change(&mut setting);
+        let mut setting = BoostSetting { crowded_before: false };
+        for altered in instead.altered() {
+            if let Change::Boost(change) = &altered.change {
+                change(&mut setting);
+            }
         }
         setting
     }
@@ -27,7 +27,7 @@ impl BoostSetting {
 
 /// The figure of a row, in its unit; `None` if it is not one of these.
 pub(super) fn figure(id: &str, instead: Instead) -> Option<f64> {
-    let model = || PstateModel::built_in("fx-8120")?.ok();
+    let model = || machine("fx-8120", instead);
     match id {
         "turbo-memcached-speedup" => resize_pct(&model()?),
         "turbo-stm-speedup" => Some(memory(&model()?, instead)?.speedup_pct),
@@ -45,10 +45,6 @@ fn resize_pct(model: &PstateModel) -> Option<f64> {
 
 fn memory(model: &PstateModel, instead: Instead) -> Option<Most> {
     let setting = BoostSetting::of(instead);
-    let mut model = model.clone();
-    if let Some(power) = model.power.as_mut().filter(|_| setting.cores_only) {
-        power.package_mw.value = 0;
-    }
     let before = stm::Setting { boosted: false, crowded: setting.crowded_before };
-    most(&model, before, stm::Setting { boosted: true, crowded: false })
+    most(model, before, stm::Setting { boosted: true, crowded: false })
 }

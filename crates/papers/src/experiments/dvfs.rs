@@ -26,8 +26,7 @@ use dvfs::policy::{Fixed, Policy, Raise, View};
 use dvfs::{Core, Model, Outcome, Quiet, Spec, Timeline, break_even_ns, replay};
 use machine::{CpuModel, Platform};
 
-use super::change::{Change, ClockSetting};
-use super::plan::Instead;
+use super::change::{Change, ClockSetting, Instead};
 use super::recorded;
 
 /// DIM 6.2.1: the clock above level 0 with minimal AVX offsets.
@@ -44,10 +43,10 @@ const LONG: u64 = 20_000_000;
 impl ClockSetting {
     fn of(instead: Instead) -> ClockSetting {
         let mut setting = ClockSetting { software_extra_ns: 0 };
-        if let Instead::WhatIf(what_if) = instead
-            && let Change::Clock(change) = &what_if.change
-        {
-            change(&mut setting);
+        for altered in instead.altered() {
+            if let Change::Clock(change) = &altered.change {
+                change(&mut setting);
+            }
         }
         setting
     }

@@ -5,8 +5,9 @@
 
 use sim::engine::Outcome;
 
-use super::plan::{Clocks, Instead, Plan};
-use super::{Results, dvfs};
+use super::change::{Clocks, Instead};
+use super::dvfs;
+use super::plan::Plan;
 
 const GOLD: &str = "xeon-gold-6130";
 const I9: &str = "core-i9-7940x";
@@ -113,12 +114,12 @@ fn increase_pct(of_variant: impl Fn(&'static str) -> Option<f64>) -> Option<f64>
 }
 
 /// The figure of a row, in its unit; `None` if the row is a measure, or was not simulated.
-pub(super) fn figure(id: &str, results: &Results) -> Option<f64> {
-    let of = |plan: Plan| results.of(&plan);
+pub(super) fn figure<'a>(id: &str, outcome: &dyn Fn(&Plan) -> Option<&'a Outcome>) -> Option<f64> {
+    let of = |plan: Plan| outcome(&plan);
     match id {
-        "sfma-type-change-cost" => Some(type_change(results)?.0 * 1e9),
+        "sfma-type-change-cost" => Some(type_change(outcome)?.0 * 1e9),
         // published at 100,000 changes per second
-        "sfma-type-change-overhead" => Some(type_change(results)?.0 * 1e5 * 100.0),
+        "sfma-type-change-overhead" => Some(type_change(outcome)?.0 * 1e5 * 100.0),
         "sfma-nginx-migrations" => {
             let out = of(explicit_server())?;
             Some(per_s(out.migrations, out))
@@ -173,8 +174,8 @@ pub(super) fn figure(id: &str, results: &Results) -> Option<f64> {
 
 /// What the type changes of SFMA 4.2 cost: loss of throughput over changes per second, s; and the
 /// loss. SFMA counts the changes of all CPUs.
-fn type_change(results: &Results) -> Option<(f64, f64)> {
-    let rate_of = |policy: &str| rate(results.of(&type_changes(policy))?, "loop");
+fn type_change<'a>(of: &dyn Fn(&Plan) -> Option<&'a Outcome>) -> Option<(f64, f64)> {
+    let rate_of = |policy: &str| rate(of(&type_changes(policy))?, "loop");
     let (with, without) = (rate_of(EXPLICIT)?, rate_of("muqss")?);
     let loss = 1.0 - with / without;
     Some((loss / (2.0 * with), loss))

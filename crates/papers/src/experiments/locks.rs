@@ -4,14 +4,35 @@
 
 use crate::comparison::Measure;
 use crate::published::Config;
+
+use super::change::{Change, Instead};
 use lockmodel::{Reading, Strategy, break_even_cycles, simulate};
 use machine::PstateModel;
 
-/// The machine and strategy of a row's configuration.
-fn subject(machine: &str, policy: &str) -> Option<(PstateModel, Strategy)> {
-    let model = PstateModel::built_in(machine)?.ok()?;
-    let (strategy, _) = Strategy::ALL.into_iter().find(|(_, name)| *name == policy)?;
-    Some((model, strategy))
+/// A machine, changed.
+pub(super) fn machine(id: &str, instead: Instead) -> Option<PstateModel> {
+    let mut model = PstateModel::built_in(id)?.ok()?;
+    for altered in instead.altered() {
+        if let Change::Pstates(change) = &altered.change {
+            change(&mut model);
+        }
+    }
+    Some(model)
+}
+
+/// How the slides are read.
+fn reading(instead: Instead) -> Reading {
+    let mut reading = Reading::default();
+    for altered in instead.altered() {
+        if let Change::Locks(change) = &altered.change {
+            change(&mut reading);
+        }
+    }
+    reading
+}
+
+fn strategy(policy: &str) -> Option<Strategy> {
+    Strategy::ALL.into_iter().find(|(_, name)| *name == policy).map(|(strategy, _)| strategy)
 }
 
 /// As many threads as in the paper.
@@ -20,8 +41,8 @@ fn threads(model: &PstateModel) -> Option<usize> {
 }
 
 /// The figure of a row, in its unit; `None` if it is not one of these.
-pub(super) fn figure(id: &str) -> Option<f64> {
-    let (machine, policy) = match id {
+pub(super) fn figure(id: &str, instead: Instead) -> Option<f64> {
+    let (id, policy) = match id {
         "turbo-break-even-futex-amd" => ("fx-8120", "futex"),
         "turbo-break-even-futex-intel" => ("core-i7-4770", "futex"),
         "turbo-break-even-owner" => ("fx-8120", "owner"),
@@ -29,12 +50,12 @@ pub(super) fn figure(id: &str) -> Option<f64> {
         "turbo-break-even-migrate" => ("fx-8120", "migrate"),
         _ => return None,
     };
-    let (model, strategy) = subject(machine, policy)?;
-    break_even_cycles(&model, strategy, threads(&model)?, Reading::default())
+    let model = machine(id, instead)?;
+    break_even_cycles(&model, strategy(policy)?, threads(&model)?, reading(instead))
 }
 
 /// A measure of a configuration with sections of one size; `None` if it is none.
-pub(super) fn measure(config: &Config, measure: Measure) -> Option<f64> {
+pub(super) fn measure(config: &Config, measure: Measure, instead: Instead) -> Option<f64> {
     let cycles = match (config.workload.as_str(), measure) {
         ("section-300k", Measure::Clock) => 3e5,
         ("section-500k", Measure::Clock) => 5e5,
@@ -43,7 +64,8 @@ pub(super) fn measure(config: &Config, measure: Measure) -> Option<f64> {
         ("section-8m", Measure::Clock) => 8e6,
         _ => return None,
     };
-    let (model, strategy) = subject(&config.machine, &config.policy)?;
-    let out = simulate(&model, strategy, cycles, threads(&model)?, Reading::default())?;
+    let model = machine(&config.machine, instead)?;
+    let strategy = strategy(&config.policy)?;
+    let out = simulate(&model, strategy, cycles, threads(&model)?, reading(instead))?;
     Some(out.effective_khz)
 }

@@ -14,29 +14,7 @@ use sim::scenario::Scenario;
 use sim::sched::lane::{Detect, LaneConfig, Wide};
 use sim::sched::prototype::{End, PrototypeConfig};
 
-use super::change::{Change, WhatIf};
-
-/// How a machine's clocks are changed for an experiment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Clocks {
-    /// As its file says.
-    AsIs,
-    /// THESIS 5.4.2: no turbo, 3.10 GHz, 3.00 GHz above level 0.
-    Flat,
-    /// Every level at the clocks of level 0 (THESIS 5.3: no throttling).
-    Unthrottled,
-}
-
-/// What is simulated instead of what a paper did.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Instead {
-    /// The model as it is.
-    Nothing,
-    /// Turbolane's policy for the papers' prototypes.
-    Turbolane,
-    /// A changed experiment.
-    WhatIf(&'static WhatIf),
-}
+use super::change::{Altered, Change, Clocks, Instead};
 
 /// One simulation.
 #[derive(Clone, Debug)]
@@ -75,29 +53,38 @@ impl Plan {
     /// Names the plan: equal plans are run once.
     pub(super) fn key(&self) -> String {
         let Plan { machine, scenario, variant, policy, clocks, siblings, .. } = self;
-        let instead = match self.instead {
-            Instead::Nothing => "",
-            Instead::Turbolane => "turbolane",
-            Instead::WhatIf(what_if) => what_if.says,
-        };
+        let instead = self.instead.label();
         format!("{machine} {scenario} {variant} {policy} {clocks:?} {siblings} {instead}")
     }
 
     /// The same with something else in the place of what the paper did; the same if that changes
     /// nothing about it.
     pub(super) fn with(&self, instead: Instead) -> Plan {
-        let is_prototype = self.policy.starts_with("prototype");
-        let concerned = match instead {
-            Instead::Nothing => true,
-            Instead::Turbolane => is_prototype,
-            Instead::WhatIf(what_if) => match what_if.change {
-                Change::Prototype(_) => is_prototype,
-                Change::Platform(_) | Change::Workload(_) => true,
-                Change::Clock(_) | Change::Boost(_) => false,
-            },
+        let instead = match instead {
+            Instead::Turbolane if !self.policy.starts_with("prototype") => Instead::Nothing,
+            instead => instead.if_any(|altered| self.is_concerned(altered)),
         };
-        let instead = if concerned { instead } else { Instead::Nothing };
         Plan { instead, ..self.clone() }
+    }
+
+    fn is_concerned(&self, altered: &Altered) -> bool {
+        let changes = match altered.change {
+            Change::Platform(_) | Change::Workload(_) => true,
+            Change::Prototype(change) => self.prototype().is_some_and(|prototype| {
+                let mut changed = prototype;
+                change(&mut changed);
+                changed != prototype
+            }),
+            Change::Clock(_) | Change::Boost(_) | Change::Locks(_) | Change::Pstates(_) => false,
+        };
+        changes && (altered.on)(self.scenario, self.clocks)
+    }
+
+    fn prototype(&self) -> Option<PrototypeConfig> {
+        match self.policy.parse::<PolicySpec>().ok()?.scheme {
+            Scheme::Prototype(prototype) => Some(prototype),
+            _ => None,
+        }
     }
 
     /// Simulate it; `None` if it cannot be.
@@ -111,17 +98,17 @@ impl Plan {
         }
         let mut workload = scenario.workload(Some(&self.variant))?.clone();
         let mut spec: PolicySpec = self.policy.parse().ok()?;
-        match (self.instead, &mut spec.scheme) {
-            (Instead::Turbolane, Scheme::Prototype(prototype)) => {
-                spec.scheme = Scheme::Lane(turbolane(prototype));
-            }
-            (Instead::WhatIf(what_if), scheme) => match (&what_if.change, scheme) {
+        if let (Instead::Turbolane, Scheme::Prototype(prototype)) = (self.instead, &spec.scheme) {
+            spec.scheme = Scheme::Lane(turbolane(prototype));
+        }
+        for altered in self.instead.altered() {
+            match (&altered.change, &mut spec.scheme) {
+                _ if !self.is_concerned(altered) => {}
                 (Change::Platform(change), _) => change(&mut platform),
                 (Change::Workload(change), _) => change(&mut workload),
                 (Change::Prototype(change), Scheme::Prototype(prototype)) => change(prototype),
-                (Change::Prototype(_) | Change::Clock(_) | Change::Boost(_), _) => {}
-            },
-            _ => {}
+                _ => {}
+            }
         }
         let options = Options {
             seed,
@@ -198,7 +185,7 @@ pub(super) fn policy(document: &str, name: &str) -> Option<&'static str> {
         "cfs" => "cfs",
         // nothing is wide, as long as nothing traps
         "modified-idle" => "prototype:cpus=2,end=return",
-        // SFMA does not say how many cores were wide: the best of 1, 2 and 3
+        // SFMA does not say how many CPUs were wide: free.rs has others
         "explicit" | "explicit-2" => "prototype:cpus=2,detect=mark",
         "explicit-1" => "prototype:cpus=1,detect=mark",
         "all-wide" => "prototype:cpus=28,end=return",

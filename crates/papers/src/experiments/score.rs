@@ -13,11 +13,7 @@ use sim::engine::Options;
 use sim::scenario::Scenario;
 use sim::score::power_scores;
 
-use super::change::Change;
-use super::plan::Instead;
-
-/// With seeds 1 to 4 mixed processes differ by 0.02 at most, the loops by 0.09.
-const SEED: u64 = 1;
+use super::change::{Altered, Change, Clocks, Instead};
 
 /// Whose score in which experiment.
 struct Experiment {
@@ -48,30 +44,63 @@ fn experiment(id: &str) -> Option<Experiment> {
     })
 }
 
-/// The score of a row of Table 2; `None` if it is none.
-pub(super) fn figure(id: &str, instead: Instead) -> Option<f64> {
-    let experiment = experiment(id)?;
-    let scenario = Scenario::built_in(experiment.scenario)?.ok()?;
-    let model = CpuModel::built_in(&scenario.machine)?.ok()?;
-    let mut platform = Platform::new(&model);
-    (platform.threads_per_core, platform.smt_frac) = (1, 1.0);
-    match instead {
-        Instead::Turbolane => return None,
-        Instead::WhatIf(what_if) => {
-            if let Change::Platform(change) = &what_if.change {
-                change(&mut platform);
+/// One score to be simulated.
+#[derive(Clone, Debug)]
+pub(super) struct ScorePlan {
+    id: String,
+    instead: Instead,
+}
+
+impl ScorePlan {
+    /// For a row, if it is one of Table 2's that this can be simulated for.
+    pub(super) fn of(id: &str, instead: Instead) -> Option<ScorePlan> {
+        let experiment = experiment(id)?;
+        let instead = match instead {
+            Instead::Turbolane => return None,
+            instead => instead.if_any(|altered| is_concerned(&experiment, altered)),
+        };
+        Some(ScorePlan { id: id.into(), instead })
+    }
+
+    /// Whether it differs from the model's.
+    pub(super) fn is_changed(&self) -> bool {
+        !matches!(self.instead, Instead::Nothing)
+    }
+
+    /// Names the plan: equal plans are run once.
+    pub(super) fn key(&self) -> String {
+        format!("{} {}", self.id, self.instead.label())
+    }
+
+    /// Simulate it; `None` if it cannot be.
+    pub(super) fn run(&self, seed: u64) -> Option<f64> {
+        let experiment = experiment(&self.id)?;
+        let scenario = Scenario::built_in(experiment.scenario)?.ok()?;
+        let model = CpuModel::built_in(&scenario.machine)?.ok()?;
+        let mut platform = Platform::new(&model);
+        (platform.threads_per_core, platform.smt_frac) = (1, 1.0);
+        let mut workload = scenario.workload(Some(experiment.variant))?.clone();
+        for altered in self.instead.altered() {
+            match &altered.change {
+                _ if !is_concerned(&experiment, altered) => {}
+                Change::Platform(change) => change(&mut platform),
+                Change::Workload(change) => change(&mut workload),
+                _ => {}
             }
         }
-        Instead::Nothing => {}
-    }
-    let mut workload = scenario.workload(Some(experiment.variant))?.clone();
-    for group in &mut workload.groups {
-        let name = group.name.as_str();
-        if name != experiment.whose && !experiment.beside.contains(&name) {
-            group.tasks = 0;
+        for group in &mut workload.groups {
+            let name = group.name.as_str();
+            if name != experiment.whose && !experiment.beside.contains(&name) {
+                group.tasks = 0;
+            }
         }
+        let at = workload.groups.iter().position(|group| group.name == experiment.whose)?;
+        let options = Options { seed, duration_ns: scenario.duration_ns, ..Options::default() };
+        power_scores(&platform, scenario.packages, workload, options).ok()?[at]
     }
-    let at = workload.groups.iter().position(|group| group.name == experiment.whose)?;
-    let options = Options { seed: SEED, duration_ns: scenario.duration_ns, ..Options::default() };
-    power_scores(&platform, scenario.packages, workload, options).ok()?[at]
+}
+
+fn is_concerned(experiment: &Experiment, altered: &Altered) -> bool {
+    matches!(altered.change, Change::Platform(_) | Change::Workload(_))
+        && (altered.on)(experiment.scenario, Clocks::AsIs)
 }

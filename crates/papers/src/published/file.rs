@@ -18,6 +18,8 @@
 //!   against = { variant = "none" }         what differs from config
 //!   mitigated = false
 //!   use = "calibrates"
+//!   sets = "..."                           the number of the model, of a row that calibrates
+//!   follows = "..."                        from what, of a row or ranking that follows
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +28,7 @@ use machine::{CPU_FILES, DataError, PSTATE_FILES};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::row::{Config, Order, Paper, Place, Quantity, Row, Series, Use};
+use super::row::{Config, Order, Paper, Place, Quantity, Row, Series, Silicon, Use};
 
 /// Version of the files' format; grows when a key changes its meaning.
 const SCHEMA: u32 = 1;
@@ -74,6 +76,11 @@ struct RowTable {
     mitigated: Spanned<bool>,
     #[serde(rename = "use")]
     purpose: Spanned<Use>,
+    #[serde(default)]
+    sets: String,
+    #[serde(default)]
+    follows: String,
+    silicon: Option<Silicon>,
     #[serde(default)]
     note: String,
 }
@@ -132,6 +139,8 @@ struct OrderTable {
     or_equal: bool,
     #[serde(rename = "use")]
     purpose: Spanned<Use>,
+    #[serde(default)]
+    follows: String,
     #[serde(default)]
     note: String,
 }
@@ -238,6 +247,40 @@ impl Reader<'_> {
         Err(self.refuse(unit, what, format!("use one of: {}", known.join(", "))))
     }
 
+    /// Each use has its reason, and no other's.
+    fn reasons(
+        &self,
+        purpose: &Spanned<Use>,
+        sets: &str,
+        follows: &str,
+        note: &str,
+    ) -> Result<(), DataError> {
+        let refuse = |what: &str, next: &str| Err(self.refuse(purpose, what, next));
+        match (purpose.get_ref(), sets.is_empty(), note.is_empty()) {
+            (Use::Calibrates, true, _) => {
+                refuse("a row calibrates nothing", "name the number in sets, or let it predict")
+            }
+            (use_, false, _) if *use_ != Use::Calibrates => {
+                refuse("a number is set by a row that does not calibrate", "remove sets")
+            }
+            (Use::Context, _, true) => refuse("no reason", "say in note why it is context"),
+            (Use::Repeats, _, true) => refuse("no means", "say in note by what it is repeated"),
+            _ => self.follows(purpose, follows),
+        }
+    }
+
+    fn follows(&self, purpose: &Spanned<Use>, from: &str) -> Result<(), DataError> {
+        match (*purpose.get_ref() == Use::Follows, from.is_empty()) {
+            (true, true) => {
+                Err(self.refuse(purpose, "it follows from nothing", "say in follows from what"))
+            }
+            (false, false) => {
+                Err(self.refuse(purpose, "it does not follow", "remove follows, or use it so"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn row(&self, row: RowTable, ids: &mut BTreeSet<String>) -> Result<Row, DataError> {
         let config = self.config(&row.config, row.config.get_ref().clone())?;
         let against = match row.against {
@@ -257,16 +300,7 @@ impl Reader<'_> {
             let next = "only unmitigated rows calibrate; a mitigated one predicts or is context";
             return Err(self.refuse(&row.purpose, "a mitigated row calibrates", next));
         }
-        if *row.purpose.get_ref() == Use::Context && row.note.is_empty() {
-            return Err(self.refuse(&row.purpose, "no reason", "say in note why it is context"));
-        }
-        if *row.purpose.get_ref() == Use::Repeats && row.note.is_empty() {
-            return Err(self.refuse(
-                &row.purpose,
-                "no means",
-                "say in note by what it is repeated",
-            ));
-        }
+        self.reasons(&row.purpose, &row.sets, &row.follows, &row.note)?;
         if row.stddev.as_ref().is_some_and(|stddev| *stddev.get_ref() < 0.0) {
             return Err(self.refuse(&row.value, "a negative spread", EXAMPLE));
         }
@@ -284,6 +318,9 @@ impl Reader<'_> {
             against,
             mitigated: row.mitigated.into_inner(),
             purpose: row.purpose.into_inner(),
+            sets: row.sets,
+            follows: row.follows,
+            silicon: row.silicon,
             note: row.note,
         })
     }
@@ -332,6 +369,7 @@ impl Reader<'_> {
                 next,
             ));
         }
+        self.follows(&order.purpose, &order.follows)?;
         Ok(Order {
             id: self.id(&order.id, ids)?,
             place: place(order.section, order.part, order.section_page),
@@ -340,6 +378,7 @@ impl Reader<'_> {
             best_first,
             or_equal: order.or_equal,
             purpose: order.purpose.into_inner(),
+            follows: order.follows,
             note: order.note,
         })
     }

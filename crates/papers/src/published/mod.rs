@@ -7,9 +7,11 @@
 //! Idea: every figure of the papers' evaluations is a row of data with the place where it is
 //! printed, the conditions under which it was measured, and its **use**:
 //!
-//! - *calibrates*: the model may be fitted to it. Only what was measured without mitigation may
-//!   be used so; the reader refuses anything else;
+//! - *calibrates*: a number of the model was set by it, and the row names the number. Only what was
+//!   measured without mitigation may be used so; the reader refuses anything else;
 //! - *predicts*: a simulation that saw only calibrating rows must come out here;
+//! - *follows*: the figure comes out of what was put in, whatever is simulated, or it is another
+//!   row's figure in other units. The row says from what. A hit is not counted; a miss is;
 //! - *repeats*: the same figure as another row's, which is compared with something else of ours (a
 //!   recording in the place of a model) and counts once;
 //! - *context*: the model has no such quantity (instructions, cache misses), or the figure is
@@ -25,7 +27,7 @@
 mod file;
 mod row;
 
-pub use row::{Config, Order, Paper, Place, Quantity, Row, Series, Tolerance, Use};
+pub use row::{Config, Order, Paper, Place, Quantity, Row, Series, Silicon, Tolerance, Use};
 
 use machine::DataError;
 

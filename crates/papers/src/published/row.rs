@@ -45,6 +45,9 @@ pub enum Use {
     Calibrates,
     /// The model must come out here by itself.
     Predicts,
+    /// It comes out of what was put in, or is another row's figure in other units: a hit proves
+    /// nothing and is not counted, a miss is.
+    Follows,
     /// A figure of another row once more, by other means: compared, but not counted again.
     Repeats,
     /// Not compared.
@@ -172,8 +175,25 @@ pub struct Row {
     /// What the row is for.
     #[serde(rename = "use")]
     pub purpose: Use,
+    /// Of a row that calibrates: the number of the model that was set by it; else empty.
+    pub sets: String,
+    /// Of a row that follows: from what; else empty.
+    pub follows: String,
+    /// What the emulated machine yields in the same experiment; `null` if it has not run it.
+    pub silicon: Option<Silicon>,
     /// Further conditions, doubts, and for context why it is not compared; may be empty.
     pub note: String,
+}
+
+/// A figure of the dim-silicon machine (docs/experiments/silicon.md): real programs on a real
+/// kernel, whose clocks are a model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Silicon {
+    /// In the row's unit.
+    pub value: f64,
+    /// Which experiment, and in what it differs from the paper's.
+    pub how: String,
 }
 
 impl Row {
@@ -229,9 +249,11 @@ pub struct Order {
     pub best_first: Vec<Config>,
     /// True: equals satisfy it too ("at least as good as").
     pub or_equal: bool,
-    /// What the row is for: `predicts` or `context`.
+    /// What the row is for: `predicts`, `follows` or `context`.
     #[serde(rename = "use")]
     pub purpose: Use,
+    /// Of a ranking that follows: from what; else empty.
+    pub follows: String,
     /// Further conditions; may be empty.
     pub note: String,
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The benchmarks. Groups `vm` and `trap`: each measures its claim beside its baseline in one
-//! guest. Group `sim`: the simulator's speed, and what it predicts. Groups `dvfs` and `scan`: the
-//! speed of replays and of the scanner. Group `probe`: what the frequency probe and the comparison
-//! of runs are worth, and what handing a section to another CPU costs. Group `lib`: the application
-//! library. Group `record`: what a recording costs. Group `silicon`: the dim-silicon machine
-//! itself. Group `best`: the lane's defaults beside every other choice.
+//! guest. Group `sim`: the simulator's speed, and what it says about the policy. Groups `dvfs` and
+//! `scan`: the speed of replays and of the scanner. Group `probe`: what the frequency probe and the
+//! comparison of runs are worth, and what handing a section to another CPU costs. Group `lib`: the
+//! application library. Group `record`: what a recording costs. Group `silicon`: the dim-silicon
+//! machine itself. Group `best`: the lane's defaults beside every other choice. Group `predict`:
+//! the papers' figures beside ours.
 
 mod attacks;
 mod best;
@@ -26,6 +27,7 @@ mod lib_targets;
 mod migration;
 mod overhead;
 mod placement;
+mod predict;
 mod probe;
 pub mod record;
 mod registration;
@@ -44,6 +46,7 @@ use crate::suite::Case;
 pub const ALL: &[Case] = &[
     Case::bench("hints", hints::run).host(),
     Case::bench("best", best::run).group("best").host().limit_s(1800),
+    Case::bench("reproduce", predict::reproduce).group("predict").host().limit_s(1800),
     Case::bench("placement", placement::run).limit_s(3600),
     Case::bench("control", control::run).limit_s(900),
     Case::bench("conservation", conservation::run).limit_s(400),

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group `sim`: what the simulator says about the papers and about the policy. On this machine, no
-//! guest; nothing here is a time of this machine, so what else runs does not matter.
-//!
-//! | figures | from |
-//! |---|---|
-//! | `reproduce.*` | the papers' experiments (`crates/papers`) |
-//! | `mitigation.*`, `sizing.*` | `sim::compare`, as the tests of crates/sim use it |
+//! Group `sim`: what the simulator says about the policy: `mitigation.*` and `sizing.*` by
+//! `sim::compare`, as the tests of crates/sim use it. On this machine, no guest; nothing here is a
+//! time of this machine, so what else runs does not matter.
 
 use ::sim::compare::{CompareError, Loss, Parts, Stage, loss, sizing_gap, sizing_reaction};
 use ::sim::scenario::{Question, Scenario};
 use anyhow::{Context, Result};
-use papers::published::{PAPER_FILES, Paper};
 use rayon::prelude::*;
 
 use crate::measure::{Figure, publish};
@@ -28,40 +23,10 @@ const DETECTIONS: [(&str, &str); 2] =
 
 /// Compute and publish.
 pub fn run() -> Result<()> {
-    let mut figures = reproduced()?;
-    figures.extend(mitigation()?);
+    let mut figures = mitigation()?;
     figures.extend(sizing()?);
     figures.extend(reaction()?);
     publish("sim-results", &figures)
-}
-
-/// The papers' figures.
-fn reproduced() -> Result<Vec<Figure>> {
-    let papers = PAPER_FILES.iter().map(|(name, _)| built_in(name)).collect::<Result<_>>()?;
-    let score = papers::reproduce(papers, papers::SEED).context("there are papers")?.score;
-    let figure = |name: &str, value: f64, unit, better, n: u32| Figure {
-        name: format!("reproduce.{name}"),
-        value,
-        unit,
-        better,
-        n: n.into(),
-        min: value,
-        max: value,
-        baseline: None,
-    };
-    let (rows, orders) = (score.predicted, score.orders);
-    let within_pct = score.within_tolerance_pct.context("there are rows that predict")?;
-    let (violations, unexplained) = (score.order_violations.into(), score.unexplained.into());
-    Ok(vec![
-        figure("rows_within_tolerance_pct", within_pct, "%", "higher", rows),
-        figure("order_violations", violations, "rankings", "lower", orders),
-        figure("unexplained_misses", unexplained, "rows", "lower", rows + orders),
-    ])
-}
-
-/// A paper's figures.
-pub fn built_in(name: &str) -> Result<Paper> {
-    Ok(Paper::built_in(name).context("it is built in")??)
 }
 
 /// `f` of all, as many at a time as there are CPUs; in order.
