@@ -25,11 +25,11 @@
 //! (`fake.rs`, feature `fake`).
 //!
 //! # Parts
-//! `control` (requests, one lock per unit), `backend` (what a method must do), `choice` (of one),
-//! `cpufreq`, `msr` (the methods), `scheduler` (the method for threads), `simulated` (a model
-//! instead of the machine), `speeds` (what can be set), `domains` (CPUs that share a clock),
-//! `turbo` (for how many cores), `journal`, `watchdog`, `notary` (restoring), `raw`, `value` (files
-//! without allocation), `wishes` (requests of boosted locks).
+//! `control` (opening and ending), `requests` (one lock per unit), `backend` (what a method must
+//! do), `choice` (of one), `cpufreq`, `msr` (the methods), `scheduler` (the method for threads),
+//! `simulated` (a model instead of the machine), `speeds` (what can be set), `domains` (CPUs that
+//! share a clock), `turbo` (for how many cores), `setting`, `journal`, `watchdog`, `notary`
+//! (restoring), `raw`, `value` (files without allocation), `wishes` (requests of boosted locks).
 
 mod backend;
 mod choice;
@@ -43,7 +43,9 @@ mod journal;
 mod msr;
 mod notary;
 mod raw;
+mod requests;
 mod scheduler;
+mod setting;
 mod simulated;
 mod speeds;
 mod turbo;

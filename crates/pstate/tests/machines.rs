@@ -53,7 +53,7 @@ impl Machine {
     }
 }
 
-/// The layout of src/journal.rs.
+/// The layout of src/setting.rs.
 fn plain_offset(number: u32) -> u64 {
     let range = u64::from(number >> 31) | u64::from(number >> 16 & 1) << 1;
     (u64::from(number & 0x1fff) | range << 13) * 8
