@@ -7,6 +7,7 @@ mod circles;
 mod code;
 mod kernels;
 mod layers;
+mod length;
 mod license;
 mod links;
 mod modules;
@@ -33,7 +34,7 @@ const RULES: [Rule; 16] = [
     layers::only_hw_touches_the_machine,
     units::names_end_in_canonical_units,
     text::no_host_names_or_machine_paths,
-    text::no_file_is_too_long,
+    length::no_file_is_too_long,
     text::no_trailing_whitespace,
     width::comments_are_as_narrow_as_code,
     text::no_unfinished_work,
