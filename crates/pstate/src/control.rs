@@ -207,7 +207,7 @@ impl Control {
     /// Sets the CPU to this frequency; reads it back. On failure the request is as before.
     pub fn request(&self, cpu: u32, khz: u32) -> Result<(), Error> {
         self.speeds(cpu)?.check(khz)?;
-        self.0.requests.wish(cpu, khz, true)
+        self.0.requests.request(cpu, khz, true)
     }
 
     /// Sets the CPU to its fastest P-state.
@@ -215,7 +215,7 @@ impl Control {
     pub fn boost(&self, cpu: u32) -> Result<(), Error> {
         let (_, unit) = self.0.requests.unit(cpu)?;
         let surely = !unit.boost_is_proven.load(Relaxed);
-        self.0.requests.wish(cpu, unit.unit.speeds.turbo_khz, surely)?;
+        self.0.requests.request(cpu, unit.unit.speeds.turbo_khz, surely)?;
         unit.boost_is_proven.store(true, Relaxed);
         Ok(())
     }
@@ -226,7 +226,7 @@ impl Control {
     pub fn slow(&self, cpu: u32) -> Result<(), Error> {
         let (_, unit) = self.0.requests.unit(cpu)?;
         let surely = !unit.slow_is_proven.load(Relaxed);
-        self.0.requests.wish(cpu, unit.unit.speeds.slow_khz, surely)?;
+        self.0.requests.request(cpu, unit.unit.speeds.slow_khz, surely)?;
         unit.slow_is_proven.store(true, Relaxed);
         Ok(())
     }
@@ -237,7 +237,7 @@ impl Control {
     /// governor.
     #[inline]
     pub fn restore(&self, cpu: u32) -> Result<(), Error> {
-        self.0.requests.wish(cpu, REST, false)
+        self.0.requests.request(cpu, REST, false)
     }
 
     /// Like [`Control::restore`], and restores the settings of the CPU's unit if no other CPU there
@@ -248,7 +248,7 @@ impl Control {
 
     /// The request for a CPU: a frequency, or none.
     pub fn wish_khz(&self, cpu: u32) -> Result<Option<u32>, Error> {
-        let khz = self.0.requests.wish_khz(cpu)?;
+        let khz = self.0.requests.requested_khz(cpu)?;
         Ok((khz != REST).then_some(khz))
     }
 

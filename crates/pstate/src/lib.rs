@@ -29,7 +29,7 @@
 //! do), `choice` (of one), `cpufreq`, `msr` (the methods), `scheduler` (the method for threads),
 //! `simulated` (a model instead of the machine), `speeds` (what can be set), `domains` (CPUs that
 //! share a clock), `turbo` (for how many cores), `setting`, `journal`, `watchdog`, `notary`
-//! (restoring), `raw`, `value` (files without allocation), `wishes` (requests of boosted locks).
+//! (restoring), `raw`, `value` (files without allocation), `lock_requests` (of boosted locks).
 
 mod backend;
 mod choice;
@@ -40,6 +40,7 @@ mod error;
 #[cfg(feature = "fake")]
 pub mod fake;
 mod journal;
+mod lock_requests;
 mod msr;
 mod notary;
 mod raw;
@@ -51,7 +52,6 @@ mod speeds;
 mod turbo;
 mod value;
 mod watchdog;
-mod wishes;
 
 pub use backend::{TakesTargets, Way};
 pub use choice::Choice;

@@ -62,7 +62,7 @@ pub(crate) struct Requests {
     backend: Option<Box<dyn Backend>>,
     units: Vec<UnitState>,
     unit_of: Vec<u32>,
-    wishes_khz: Vec<AtomicU32>,
+    requests_khz: Vec<AtomicU32>,
     owner: i32,
     is_closed: AtomicBool,
 }
@@ -119,7 +119,7 @@ impl Requests {
             backend,
             units: units.into_iter().map(UnitState::new).collect(),
             unit_of,
-            wishes_khz: (0..cpus).map(|_| AtomicU32::new(REST)).collect(),
+            requests_khz: (0..cpus).map(|_| AtomicU32::new(REST)).collect(),
             owner: process(),
             is_closed: AtomicBool::new(false),
         }
@@ -136,9 +136,9 @@ impl Requests {
     }
 
     /// The request for a CPU: a frequency, or [`REST`].
-    pub(crate) fn wish_khz(&self, cpu: u32) -> Result<u32, Error> {
+    pub(crate) fn requested_khz(&self, cpu: u32) -> Result<u32, Error> {
         self.unit(cpu)?;
-        Ok(self.wishes_khz[cpu as usize].load(Relaxed))
+        Ok(self.requests_khz[cpu as usize].load(Relaxed))
     }
 
     /// The unit of a CPU, and its index.
@@ -151,16 +151,16 @@ impl Requests {
     }
 
     /// The CPU is to have this frequency. `surely`: it is written and read back by us.
-    pub(crate) fn wish(&self, cpu: u32, khz: u32, surely: bool) -> Result<(), Error> {
+    pub(crate) fn request(&self, cpu: u32, khz: u32, surely: bool) -> Result<(), Error> {
         let (index, unit) = self.unit(cpu)?;
-        let wish = &self.wishes_khz[cpu as usize];
-        let before = wish.swap(khz, SeqCst);
+        let request = &self.requests_khz[cpu as usize];
+        let before = request.swap(khz, SeqCst);
         if !surely && unit.lock.load(SeqCst) == IDLE && self.target(unit) == applied(unit) {
             return Ok(());
         }
         let done = if surely { self.settle_surely(index) } else { self.settle(index) };
         if done.is_err() {
-            wish.store(before, SeqCst);
+            request.store(before, SeqCst);
         }
         done
     }
@@ -203,9 +203,10 @@ impl Requests {
     /// The fastest request of the unit's CPUs; [`REST`] if a CPU without a request decides.
     fn target(&self, unit: &UnitState) -> u32 {
         let base_khz = unit.unit.speeds.base_khz;
-        let wishes = unit.unit.cpus.iter().map(|&cpu| self.wishes_khz[cpu as usize].load(SeqCst));
+        let requests =
+            unit.unit.cpus.iter().map(|&cpu| self.requests_khz[cpu as usize].load(SeqCst));
         let strongest =
-            wishes.max_by_key(|&khz| if khz == REST { (base_khz, 0) } else { (khz, 1) });
+            requests.max_by_key(|&khz| if khz == REST { (base_khz, 0) } else { (khz, 1) });
         strongest.unwrap_or(REST)
     }
 
@@ -240,11 +241,11 @@ impl Requests {
     /// Withdraws the request, and hands the unit back if no other CPU there has one.
     pub(crate) fn release(&self, cpu: u32) -> Result<(), Error> {
         let (index, unit) = self.unit(cpu)?;
-        self.wishes_khz[cpu as usize].store(REST, SeqCst);
+        self.requests_khz[cpu as usize].store(REST, SeqCst);
         self.settle(index)?;
         let backend = self.backend()?;
         unit.take();
-        let others = unit.unit.cpus.iter().map(|&cpu| self.wishes_khz[cpu as usize].load(SeqCst));
+        let others = unit.unit.cpus.iter().map(|&cpu| self.requests_khz[cpu as usize].load(SeqCst));
         let mut done = Ok(());
         if others.max() == Some(REST) && unit.is_prepared.load(Relaxed) {
             done = self.check_open().and_then(|()| backend.release(&self.journal, index));
