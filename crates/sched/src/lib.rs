@@ -33,3 +33,4 @@ pub mod settings_file;
 pub mod stats;
 mod tasks;
 pub mod trap;
+mod unix_socket;

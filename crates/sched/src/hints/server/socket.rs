@@ -2,14 +2,14 @@
 //! The server's socket: how it is bound at its path, who has connected, and the messages.
 
 use std::io::{self, Error, ErrorKind};
-use std::mem::offset_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::{fs, ptr};
 
 use turbolane_hint::protocol::{MESSAGE_BYTES, Message, Reply};
+
+use crate::unix_socket;
 
 /// Connections that wait to be accepted: all threads of a large program that start at once.
 const BACKLOG: i32 = 1024;
@@ -122,14 +122,8 @@ pub(super) fn accept(listener: &OwnedFd) -> io::Result<Option<Caller>> {
 /// The peer's process, in our PID namespace, and its user, as they were when it connected; `None`
 /// if it has no number there.
 fn process_of(socket: &OwnedFd) -> Option<(u32, u32)> {
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: writes at most the given number of bytes to the local structure.
-    let result = unsafe {
-        let to = (&raw mut peer).cast();
-        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, &mut bytes)
-    };
-    let tgid = u32::try_from(peer.pid).ok().filter(|&pid| result == 0 && pid != 0)?;
+    let peer = unix_socket::peer(socket)?;
+    let tgid = u32::try_from(peer.pid).ok().filter(|&pid| pid != 0)?;
     Some((tgid, peer.uid))
 }
 
@@ -191,16 +185,8 @@ pub(super) fn socket() -> io::Result<OwnedFd> {
 }
 
 pub(super) fn address(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
-    let mut address =
-        libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
-    let name = path.as_os_str().as_bytes();
-    if name.len() >= address.sun_path.len() {
+    unix_socket::address(path).ok_or_else(|| {
         let what = format!("{} is too long for a socket's name", path.display());
-        return Err(Error::new(ErrorKind::InvalidInput, what));
-    }
-    for (to, from) in address.sun_path.iter_mut().zip(name) {
-        *to = from.cast_signed();
-    }
-    let bytes = offset_of!(libc::sockaddr_un, sun_path) + name.len() + 1;
-    Ok((address, bytes as libc::socklen_t))
+        Error::new(ErrorKind::InvalidInput, what)
+    })
 }
