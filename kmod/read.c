@@ -39,7 +39,7 @@
  * Limits: what a debugger writes into code (ptrace, /proc/PID/mem); code of a
  * file on an overlay that is changed in its upper layer while it is mapped, for
  * overlayfs opens that without a word; a file system whose files change without
- * being opened here (user space does not read those: detection/files.rs).
+ * being opened here (user space does not read those: questions/files.rs).
  */
 #include <linux/atomic.h>
 #include <linux/fs.h>

@@ -18,31 +18,9 @@
 //! programs there, below 1 % for nginx.
 
 use machine::Platform;
+use report::dvfs::Step;
 
 use crate::Core;
-
-/// One step between two levels, while a number of cores is active.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Step {
-    /// The least number of active cores that it holds for.
-    pub active_from: usize,
-    /// The greatest.
-    pub active_to: usize,
-    /// Level with the lower clock.
-    pub low_level: u8,
-    /// Level with the higher clock.
-    pub high_level: u8,
-    /// Clock of `low_level`.
-    pub low_khz: u32,
-    /// Clock of `high_level`.
-    pub high_khz: u32,
-    /// CPU time lost by the change to the lower clock.
-    pub lower_cost_ns: f64,
-    /// CPU time lost by the change to the higher clock.
-    pub raise_cost_ns: f64,
-    /// Break-even time; `None` if both clocks are the same, when no change ever pays.
-    pub break_even_ns: Option<f64>,
-}
 
 /// Break-even time of raising the clock from level `low` to level `high` (numbers grow as clocks
 /// fall), ns; `None` if that brings nothing.

@@ -28,7 +28,7 @@ mod spec;
 mod timeline;
 
 pub use crate::core::Core;
-pub use break_even::{Step, break_even_ns, steps};
+pub use break_even::{break_even_ns, steps};
 pub use model::{MODEL_FILES, Model};
 pub use replay::{CpuOutcome, Outcome, Quiet, Watch, replay};
 pub use spec::{OracleNeedsOneCpu, Spec};

@@ -13,10 +13,10 @@
 //!                        Barging (a queue that a running thread may pass)             RawLock
 //!   how to wait          Spin, Block, Sleep                                           Wait
 //!   what else happens    Plain, Owner (boost and slow), MoveHolder, ... yours         Decoration
-//!   who sets the clock   NoFrequency, Delegated (another core), ... yours             CpuFrequency
+//!   who sets the clock   NoFrequency, OtherCore (another core), ... yours             CpuFrequency
 //! ```
 //!
-//! `Mutex<T, Decorated<Mcs<Spin>, Owner<F>>>` is TURBO's "owner", with `Delegated<F>` its
+//! `Mutex<T, Decorated<Mcs<Spin>, Owner<F>>>` is TURBO's "owner", with `OtherCore<F>` its
 //! "delegate", with `MoveHolder` or a [`Server`] its "migrate", `Mutex<T, Mcs<Sleep>>` its "futex".
 //! [`Hybrid`] measures the sections and chooses. Without a decoration a lock is as short as if
 //! there were none.
@@ -36,7 +36,6 @@ mod barging;
 mod barrier;
 mod bell;
 mod decorate;
-mod delegate;
 mod estimate;
 mod frequency;
 mod futex;
@@ -44,6 +43,7 @@ mod hybrid;
 mod mcs;
 mod migrate;
 mod mutex;
+mod other_core;
 mod owner;
 mod placed;
 mod raw;
@@ -58,7 +58,6 @@ mod wait;
 pub use barging::Barging;
 pub use barrier::Barrier;
 pub use decorate::{Decorated, Decoration, Plain};
-pub use delegate::Delegated;
 pub use estimate::{Cost, Costs, Estimate, Strategy};
 pub use frequency::{CpuFrequency, NoFrequency, Recorder, Wish};
 pub use futex::Futex;
@@ -66,6 +65,7 @@ pub use hybrid::{Hybrid, HybridLock, Learned, Mode, Undo};
 pub use mcs::Mcs;
 pub use migrate::{MoveHolder, Server};
 pub use mutex::{Guard, Mutex};
+pub use other_core::OtherCore;
 pub use owner::Owner;
 pub use raw::RawLock;
 pub use rwdata::{ReadGuard, RwLock, WriteGuard};

@@ -13,7 +13,7 @@
 //!
 //! Costs: a system call and a register write at each of the three (1 k and 2 to 28 k cycles on an
 //! AMD FX-8120, TURBO 8), and after them the clock needs up to 225 k cycles to come up. With
-//! [`Delegated`](crate::delegate::Delegated) as `F` another core writes the register. Only sections
+//! [`OtherCore`](crate::OtherCore) as `F` another core writes the register. Only sections
 //! longer than the break-even gain: see `hybrid`.
 
 use core::sync::atomic::{AtomicU32, Ordering};

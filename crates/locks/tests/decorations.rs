@@ -6,9 +6,8 @@ use std::thread;
 
 use locks::sys::{Affinity, current_cpu};
 use locks::{
-    Cost, Costs, CpuFrequency, Decorated, Decoration, Delegated, Futex, Hybrid, Mcs, Mode,
-    MoveHolder, Mutex, NoFrequency, Owner, Plain, RawLock, Recorder, Server, Sleep, Spin, Strategy,
-    Wish,
+    Cost, Costs, CpuFrequency, Decorated, Decoration, Futex, Hybrid, Mcs, Mode, MoveHolder, Mutex,
+    NoFrequency, OtherCore, Owner, Plain, RawLock, Recorder, Server, Sleep, Spin, Strategy, Wish,
 };
 
 /// Puts this thread on one of its CPUs, so that "the current CPU" has one answer.
@@ -154,7 +153,7 @@ fn a_decoration_that_panics_leaves_the_lock_free() {
 #[test]
 fn a_delegate_carries_wishes_out_and_cleans_up() {
     let recorder = Arc::new(Recorder::default());
-    let delegate = Delegated::new(recorder.clone(), 4, None).unwrap();
+    let delegate = OtherCore::new(recorder.clone(), 4, None).unwrap();
     delegate.boost(2);
     let mut done = Vec::new();
     while done.is_empty() {
@@ -176,8 +175,8 @@ fn a_delegate_carries_wishes_out_and_cleans_up() {
 
 #[test]
 fn a_delegate_on_a_cpu_that_is_not_there_fails() {
-    assert!(Delegated::new(NoFrequency, 1, Some(100_000)).is_err());
-    assert!(Delegated::new(NoFrequency, 1, Some(1_000)).is_err());
+    assert!(OtherCore::new(NoFrequency, 1, Some(100_000)).is_err());
+    assert!(OtherCore::new(NoFrequency, 1, Some(1_000)).is_err());
     assert!(Server::new(Some(1_000)).is_err());
 }
 

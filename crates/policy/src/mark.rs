@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which calls of a marked function count, see policy/mark.h.
 
-use crate::ffi;
+unsafe extern "C" {
+    fn tlp_mark_rule(level: u32, arg: u32, least: u32, number: u32) -> u64;
+    fn tlp_mark_number(rule: u64) -> u32;
+    fn tlp_mark_level(rule: u64) -> u32;
+    fn tlp_mark_counts(rule: u64, value: u64) -> u32;
+    fn tlp_calls_enter(calls: *mut Calls, counts: u32) -> u32;
+    fn tlp_calls_return(calls: *mut Calls) -> u32;
+}
 
 /// Integer arguments that a rule can name (`TL_MARK_ARGS`).
 pub const MARK_ARGS: u32 = 6;
@@ -17,7 +24,7 @@ impl MarkRule {
     /// 0.
     pub fn new(level: u32, arg: u32, least: u32) -> Self {
         // SAFETY: takes and returns numbers.
-        MarkRule(unsafe { ffi::tlp_mark_rule(level, arg, least, 0) })
+        MarkRule(unsafe { tlp_mark_rule(level, arg, least, 0) })
     }
 
     /// The same rule with a number of the caller's.
@@ -28,19 +35,19 @@ impl MarkRule {
     /// That number.
     pub fn number(self) -> u32 {
         // SAFETY: as in `new`.
-        unsafe { ffi::tlp_mark_number(self.0) }
+        unsafe { tlp_mark_number(self.0) }
     }
 
     /// The level.
     pub fn level(self) -> u32 {
         // SAFETY: as in `new`.
-        unsafe { ffi::tlp_mark_level(self.0) }
+        unsafe { tlp_mark_level(self.0) }
     }
 
     /// Whether a call counts whose argument has this value.
     pub fn counts(self, value: u64) -> bool {
         // SAFETY: as in `new`.
-        unsafe { ffi::tlp_mark_counts(self.0, value) != 0 }
+        unsafe { tlp_mark_counts(self.0, value) != 0 }
     }
 }
 
@@ -58,12 +65,12 @@ impl Calls {
     /// A call; whether it is to be reported.
     pub fn enter(&mut self, counts: bool) -> bool {
         // SAFETY: plain data on both sides, layout asserted.
-        unsafe { ffi::tlp_calls_enter(self, counts.into()) != 0 }
+        unsafe { tlp_calls_enter(self, counts.into()) != 0 }
     }
 
     /// The return of the innermost call; whether it is to be reported.
     pub fn leave(&mut self) -> bool {
         // SAFETY: as in `enter`.
-        unsafe { ffi::tlp_calls_return(self) != 0 }
+        unsafe { tlp_calls_return(self) != 0 }
     }
 }

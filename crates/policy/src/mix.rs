@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How much of a task's work is wide, see policy/mix.h.
 
-use crate::ffi;
+unsafe extern "C" {
+    fn tlp_mix_ran(m: *mut Mix, used_ns: u64, level: u32);
+    fn tlp_mix_wide_ns(m: *const Mix, waited_ns: u64, level: u32) -> u64;
+}
 
 /// `tl_mix`: a task's recent CPU time, and the wide part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,13 +25,13 @@ impl Mix {
     #[inline]
     pub fn ran(&mut self, used_ns: u64, level: u8) {
         // SAFETY: plain data on both sides, layout asserted.
-        unsafe { ffi::tlp_mix_ran(self, used_ns, level.into()) }
+        unsafe { tlp_mix_ran(self, used_ns, level.into()) }
     }
 
     /// Of the time that the task waited, as one of this level: for wide code, ns.
     #[inline]
     pub fn wide_ns(&self, waited_ns: u64, level: u8) -> u64 {
         // SAFETY: as in `ran`; the mix is only read.
-        unsafe { ffi::tlp_mix_wide_ns(self, waited_ns, level.into()) }
+        unsafe { tlp_mix_wide_ns(self, waited_ns, level.into()) }
     }
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The power score, see policy/score.h.
 
-use crate::ffi;
+unsafe extern "C" {
+    fn tlp_score_switch(s: *mut Score, before: u32, now: u32, run_ns: u64) -> u32;
+    fn tlp_score_level(s: *const Score) -> u32;
+}
 
 /// `tl_score`: what a task's runs have said about the licence level of its code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +31,7 @@ impl Score {
     #[inline]
     pub fn switch(&mut self, before: u32, now: u32, run_ns: u64) -> bool {
         // SAFETY: plain data on both sides, layout asserted.
-        unsafe { ffi::tlp_score_switch(self, before, now, run_ns) != 0 }
+        unsafe { tlp_score_switch(self, before, now, run_ns) != 0 }
     }
 
     /// The level that it speaks for: the nearest, or what is believed. Believed it is by
@@ -36,7 +39,7 @@ impl Score {
     #[inline]
     pub fn speaks_for(&self) -> u32 {
         // SAFETY: as in `switch`; the score is only read.
-        unsafe { ffi::tlp_score_level(self) }
+        unsafe { tlp_score_level(self) }
     }
 
     /// As a number of levels.

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How many cores are wide, and of which class, see policy/sizing.h, tiers.h and cpus.h.
 
-use crate::{LEVEL_MAX, NR_KINDS, ffi};
+use crate::{LEVEL_MAX, NR_KINDS};
+
+unsafe extern "C" {
+    fn tlp_sizing_update(s: *mut Sizing, input: *const SizingInput) -> u32;
+    fn tlp_core_class(rank: u32, split: *const Split) -> u32;
+    fn tlp_tiers_resume(t: *mut Tiers);
+    fn tlp_tiers_update(t: *mut Tiers, input: *const TiersInput) -> u32;
+}
 
 /// `tl_sizing`: state of the automatic sizing. Start with `nr_wide` = the cores wide now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +50,7 @@ impl Sizing {
     /// Take in what was seen; returns how many cores should be wide.
     pub fn update(&mut self, input: &SizingInput) -> u32 {
         // SAFETY: plain data on both sides.
-        unsafe { ffi::tlp_sizing_update(self, input) }
+        unsafe { tlp_sizing_update(self, input) }
     }
 }
 
@@ -69,7 +76,7 @@ impl Split {
     /// Class of the core with this rank from the end.
     pub fn core_class(&self, rank: u32) -> u32 {
         // SAFETY: plain data, only read.
-        unsafe { ffi::tlp_core_class(rank, self) }
+        unsafe { tlp_core_class(rank, self) }
     }
 }
 
@@ -122,12 +129,12 @@ impl Tiers {
     /// The cores were not divided for a while: sizes stay, averages begin anew.
     pub fn resume(&mut self) {
         // SAFETY: plain data, layout asserted.
-        unsafe { ffi::tlp_tiers_resume(self) }
+        unsafe { tlp_tiers_resume(self) }
     }
 
     /// Take in what was seen; true if the split has changed.
     pub fn update(&mut self, input: &TiersInput) -> bool {
         // SAFETY: plain data on both sides.
-        unsafe { ffi::tlp_tiers_update(self, input) != 0 }
+        unsafe { tlp_tiers_update(self, input) != 0 }
     }
 }

@@ -2,7 +2,24 @@
 //! What levels cost other code, and whether to separate wide code at all; see policy/exposure.h
 //! and policy/standby.h.
 
-use crate::{FLAG_HINTS, LEVEL_MAX, Task, ffi};
+use crate::{FLAG_HINTS, LEVEL_MAX, Mix, Task};
+
+unsafe extern "C" {
+    fn tlp_party(m: *const Mix, level: u32, hints: u32) -> u32;
+    fn tlp_exposure_turns(e: *mut Exposure, old_level: u32, new_level: u32, now_ns: u64) -> u32;
+    fn tlp_exposure_nr_missed(begun: u32, is_open: u32, span_ns: u64) -> u32;
+    fn tlp_exposure_missed(e: *mut Exposure, level: u32, nr: u32, span_ns: u64, now_ns: u64)
+    -> u32;
+    fn tlp_exposure_ran(
+        e: *const Exposure,
+        l: *mut Losses,
+        level: u32,
+        shares: u32,
+        used_ns: u64,
+        now_ns: u64,
+    );
+    fn tlp_standby_update(s: *mut Standby, input: *const StandbyInput) -> u32;
+}
 
 /// How long a core holds a level, ns (`TL_LEVEL_HOLD_NS`).
 pub const LEVEL_HOLD_NS: u64 = 670_000;
@@ -19,7 +36,7 @@ pub const PARTY_MIXED: usize = 1;
 pub fn party(task: &Task, level: u8) -> usize {
     let hints = u32::from(task.flags & FLAG_HINTS != 0);
     // SAFETY: plain data, only read.
-    unsafe { ffi::tlp_party(&task.mix, level.into(), hints) as usize }
+    unsafe { tlp_party(&task.mix, level.into(), hints) as usize }
 }
 
 /// `tl_exposure`: the levels of a core. All zero: none was ever raised.
@@ -36,21 +53,21 @@ impl Exposure {
     #[inline]
     pub fn turns(&mut self, old_level: u8, new_level: u8, now_ns: u64) -> bool {
         // SAFETY: plain data on both sides, layout asserted.
-        unsafe { ffi::tlp_exposure_turns(self, old_level.into(), new_level.into(), now_ns) != 0 }
+        unsafe { tlp_exposure_turns(self, old_level.into(), new_level.into(), now_ns) != 0 }
     }
 
     /// Of so many sections begun in so much CPU time, the last one of which may be open: those that
     /// were not noticed.
     pub fn nr_missed(begun: u32, is_open: bool, span_ns: u64) -> u32 {
         // SAFETY: no memory.
-        unsafe { ffi::tlp_exposure_nr_missed(begun, is_open.into(), span_ns) }
+        unsafe { tlp_exposure_nr_missed(begun, is_open.into(), span_ns) }
     }
 
     /// So many sections of this level, in so much CPU time until now, were not noticed as they came
     /// and went. How often the core must have raised its level.
     pub fn missed(&mut self, level: u8, nr: u32, span_ns: u64, now_ns: u64) -> u32 {
         // SAFETY: as in `turns`.
-        unsafe { ffi::tlp_exposure_missed(self, level.into(), nr, span_ns, now_ns) }
+        unsafe { tlp_exposure_missed(self, level.into(), nr, span_ns, now_ns) }
     }
 
     /// Code of this level has run for so long until now; `shares`: a sibling is busy.
@@ -58,7 +75,7 @@ impl Exposure {
     pub fn ran(&self, losses: &mut Losses, level: u8, shares: bool, used_ns: u64, now_ns: u64) {
         let (level, shares) = (level.into(), shares.into());
         // SAFETY: as in `turns`.
-        unsafe { ffi::tlp_exposure_ran(self, losses, level, shares, used_ns, now_ns) }
+        unsafe { tlp_exposure_ran(self, losses, level, shares, used_ns, now_ns) }
     }
 }
 
@@ -187,7 +204,7 @@ impl Standby {
     /// Take in what was seen; true if the state has changed.
     pub fn update(&mut self, input: &StandbyInput) -> bool {
         // SAFETY: plain data on both sides, layout asserted.
-        unsafe { ffi::tlp_standby_update(self, input) != 0 }
+        unsafe { tlp_standby_update(self, input) != 0 }
     }
 
     /// What is done now.
@@ -215,10 +232,14 @@ impl Standby {
 mod tests {
     use super::*;
 
+    unsafe extern "C" {
+        fn tlp_level_hold_ns() -> u64;
+    }
+
     /// The constant is C's.
     #[test]
     fn the_hold_time_is_that_of_c() {
         // SAFETY: no memory.
-        assert_eq!(LEVEL_HOLD_NS, unsafe { ffi::tlp_level_hold_ns() });
+        assert_eq!(LEVEL_HOLD_NS, unsafe { tlp_level_hold_ns() });
     }
 }

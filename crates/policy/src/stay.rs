@@ -27,13 +27,17 @@ impl Stay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ffi;
+
+    unsafe extern "C" {
+        fn tlp_stay_least_ns() -> u64;
+        fn tlp_wide_timeout_ns() -> u64;
+    }
 
     /// The constants are those of the C.
     #[test]
     fn one_definition() {
         // SAFETY: pure functions without arguments.
-        let of_c = unsafe { (ffi::tlp_stay_least_ns(), ffi::tlp_wide_timeout_ns()) };
+        let of_c = unsafe { (tlp_stay_least_ns(), tlp_wide_timeout_ns()) };
         assert_eq!(of_c, (Stay::LEAST_NS, crate::WIDE_TIMEOUT_NS));
     }
 }

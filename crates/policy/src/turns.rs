@@ -1,7 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How the queues that a CPU serves with equal rights share it: policy/turns.h.
 
-use crate::{Cfg, Task, ffi};
+use crate::{Cfg, Task};
+
+unsafe extern "C" {
+    fn tlp_turns_choose(turns: *mut Turns, sides: *const Sides, now_ns: u64) -> u32;
+    fn tlp_turns_begin(turns: *mut Turns, side: u32, clock: u32, nr_tasks: u32, nr_cpus: u32);
+    fn tlp_turns_end(turns: *mut Turns);
+    fn tlp_charge(
+        t: *mut Task,
+        turns: *mut Turns,
+        cfg: *const Cfg,
+        used_ns: u64,
+        went_first: u32,
+    ) -> u64;
+    fn tlp_goes_first(turns: *const Turns, is_vital: u32, wakes: u32, slice_ns: u64) -> u32;
+}
 
 /// `tl_side`: the step's own queue.
 pub const SIDE_OWN: u32 = 0;
@@ -41,7 +55,7 @@ impl Turns {
     #[inline]
     pub fn choose(&mut self, sides: &Sides, now_ns: u64) -> u32 {
         // SAFETY: plain data on both sides.
-        unsafe { ffi::tlp_turns_choose(self, sides, now_ns) }
+        unsafe { tlp_turns_choose(self, sides, now_ns) }
     }
 
     /// The CPU runs a task of this side while another has tasks too. The side's queue has so many
@@ -49,14 +63,14 @@ impl Turns {
     #[inline]
     pub fn begin(&mut self, side: u32, clock: u32, nr_tasks: u32, nr_cpus: u32) {
         // SAFETY: as in `choose`.
-        unsafe { ffi::tlp_turns_begin(self, side, clock, nr_tasks, nr_cpus) }
+        unsafe { tlp_turns_begin(self, side, clock, nr_tasks, nr_cpus) }
     }
 
     /// What runs now did not come from a side while another had tasks.
     #[inline]
     pub fn end(&mut self) {
         // SAFETY: as in `choose`.
-        unsafe { ffi::tlp_turns_end(self) }
+        unsafe { tlp_turns_end(self) }
     }
 
     /// The CPU's task has used CPU time: all that this moves but its queue's clock. Returns what
@@ -64,7 +78,7 @@ impl Turns {
     #[inline]
     pub fn charge(&mut self, task: &mut Task, cfg: &Cfg, used_ns: u64, went_first: bool) -> u64 {
         // SAFETY: as in `choose`.
-        unsafe { ffi::tlp_charge(task, self, cfg, used_ns, u32::from(went_first)) }
+        unsafe { tlp_charge(task, self, cfg, used_ns, u32::from(went_first)) }
     }
 
     /// Whether a task that wakes goes before all queues of this CPU.
@@ -72,6 +86,6 @@ impl Turns {
     pub fn goes_first(&self, is_vital: bool, wakes: bool, slice_ns: u64) -> bool {
         let (is_vital, wakes) = (u32::from(is_vital), u32::from(wakes));
         // SAFETY: plain data, only read.
-        unsafe { ffi::tlp_goes_first(self, is_vital, wakes, slice_ns) != 0 }
+        unsafe { tlp_goes_first(self, is_vital, wakes, slice_ns) != 0 }
     }
 }

@@ -17,7 +17,7 @@
 //! Without a driver they are the only method, and the one that TURBO used.
 
 use crate::backend::{Found, Machine, TakesTargets, Way};
-use crate::journal::Specs;
+use crate::setting::Specs;
 use crate::{cpufreq, msr, scheduler};
 
 /// Which method was chosen, and why.

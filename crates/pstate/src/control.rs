@@ -1,45 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests for CPUs, and which thread writes them.
+//! Frequency control of this machine by this process: how it is opened, what can be asked of it,
+//! and that it ends with the process.
 //!
-//! Each CPU has a request, a frequency or none. A *unit* is the CPUs that one setting covers (a
-//! cpufreq policy, a register's CPU). A unit gets the fastest of its CPUs' requests. A CPU without
-//! a request counts as one that requests the base frequency: what another program runs there must
-//! not be slowed because a neighbour waits. If it decides, the unit gets its base setting
-//! (`Backend::rest`).
-//!
-//! Writing: the thread that finds the unit idle writes. One that finds it busy leaves its request
-//! and goes: the writer looks again before it leaves. So no thread waits for a system call of
-//! another thread, and a signal handler that interrupts a writer does not hang (once the CPU has
-//! been boosted and slowed, see below):
-//!
-//! ```text
-//!   idle --take--> busy --leave--> idle
-//!                  busy --another comes--> again --leave--> busy (write again)
-//! ```
-//!
-//! What is set already is not written: a boost of a boosted CPU costs a few loads.
-//!
-//! The first time that a unit is boosted or slowed, and at each `request`, what was written is read
-//! back; it costs milliseconds where the kernel applies it in a worker, and is what finds locked
-//! registers and clamps. Later writes are not read back.
-//!
-//! Limits: a request that is left to another thread is carried out when that thread has written,
-//! some microseconds later, and its failure is reported to that thread. Requests belong to CPUs,
-//! not to threads: a thread that migrates takes none along.
+//! `requests.rs` decides which of several requests a shared clock gets. Here: a method is chosen
+//! and put together with its journal and its watchdog, and everything is restored at the last use,
+//! at `exit`, or by the watchdog.
 
 use std::ffi::CString;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Once, Weak};
 
 use machine::{PstateModel, Topology};
 
-use crate::backend::{Backend, Found, Machine, TakesTargets, Unit, Way};
+use crate::backend::{Found, Machine, TakesTargets, Way};
 use crate::choice::{Choice, choose};
 use crate::domains::Clocks;
 use crate::error::Error;
-use crate::journal::{Journal, Restored, Specs};
+use crate::journal::{Journal, Restored};
+use crate::requests::{REST, Requests};
 use crate::scheduler;
+use crate::setting::Specs;
 use crate::simulated::{self, Simulated, Time};
 use crate::speeds::Speeds;
 use crate::watchdog::Watchdog;
@@ -60,40 +41,11 @@ impl Default for Options {
     }
 }
 
-/// States of a unit's lock.
-const IDLE: u32 = 0;
-const BUSY: u32 = 1;
-const AGAIN: u32 = 2;
-
-/// No request, and what a unit without requests has applied.
-const REST: u32 = 0;
-/// Nothing is known of what the unit runs at.
-const UNKNOWN: u32 = u32::MAX;
-
-/// No unit covers the CPU.
-const NO_UNIT: u32 = u32::MAX;
-
-struct UnitState {
-    unit: Unit,
-    lock: AtomicU32,
-    is_prepared: AtomicBool,
-    /// Boost and slow have been read back.
-    boost_is_proven: AtomicBool,
-    slow_is_proven: AtomicBool,
-    applied_khz: AtomicU32,
-}
-
 /// The state of a [`Control`], shared with the handler that runs at exit.
 struct Inner {
-    journal: Journal,
-    backend: Option<Box<dyn Backend>>,
+    requests: Requests,
     choice: Choice,
-    units: Vec<UnitState>,
-    unit_of: Vec<u32>,
-    wishes_khz: Vec<AtomicU32>,
     clocks: Clocks,
-    owner: i32,
-    is_closed: AtomicBool,
     watchdog: Mutex<Option<Watchdog>>,
     root: PathBuf,
     simulated: Option<Arc<Simulated>>,
@@ -184,28 +136,11 @@ impl Control {
         let changes = found.is_some() && !specs.is_empty();
         let journal = Journal::new(&place, specs)?;
         let watchdog = changes.then(|| Watchdog::start(&journal)).transpose()?;
-        let (backend, units) = match found {
-            Some(Found { backend, units, .. }) => (Some(backend), units),
-            None => (None, Vec::new()),
-        };
-        let cpus =
-            units.iter().flat_map(|unit| &unit.cpus).max().map_or(0, |cpu| *cpu as usize + 1);
-        let mut unit_of = vec![NO_UNIT; cpus];
-        for (index, unit) in units.iter().enumerate() {
-            for &cpu in &unit.cpus {
-                unit_of[cpu as usize] = index as u32;
-            }
-        }
+        let found = found.map(|Found { backend, units, .. }| (backend, units));
         let inner = Arc::new(Inner {
-            journal,
-            backend,
+            requests: Requests::new(journal, found),
             choice,
-            units: units.into_iter().map(UnitState::new).collect(),
-            unit_of,
-            wishes_khz: (0..cpus).map(|_| AtomicU32::new(REST)).collect(),
             clocks,
-            owner: process(),
-            is_closed: AtomicBool::new(false),
             watchdog: Mutex::new(watchdog),
             root,
             simulated,
@@ -244,12 +179,12 @@ impl Control {
 
     /// What a CPU can be set to.
     pub fn speeds(&self, cpu: u32) -> Result<&Speeds, Error> {
-        Ok(&self.0.unit(cpu)?.1.unit.speeds)
+        Ok(&self.0.requests.unit(cpu)?.1.unit.speeds)
     }
 
     /// CPUs that are set together with this one, itself included, ascending.
     pub fn set_together(&self, cpu: u32) -> Result<&[u32], Error> {
-        Ok(&self.0.unit(cpu)?.1.unit.cpus)
+        Ok(&self.0.requests.unit(cpu)?.1.unit.cpus)
     }
 
     /// What a thread on this CPU asks the scheduler for to have this frequency, as policy/target.h
@@ -266,21 +201,21 @@ impl Control {
 
     /// Refuses in a forked child, and after the end.
     pub fn check_open(&self) -> Result<(), Error> {
-        self.0.check_open()
+        self.0.requests.check_open()
     }
 
     /// Sets the CPU to this frequency; reads it back. On failure the request is as before.
     pub fn request(&self, cpu: u32, khz: u32) -> Result<(), Error> {
         self.speeds(cpu)?.check(khz)?;
-        self.0.wish(cpu, khz, true)
+        self.0.requests.request(cpu, khz, true)
     }
 
     /// Sets the CPU to its fastest P-state.
     #[inline]
     pub fn boost(&self, cpu: u32) -> Result<(), Error> {
-        let (_, unit) = self.0.unit(cpu)?;
+        let (_, unit) = self.0.requests.unit(cpu)?;
         let surely = !unit.boost_is_proven.load(Relaxed);
-        self.0.wish(cpu, unit.unit.speeds.turbo_khz, surely)?;
+        self.0.requests.request(cpu, unit.unit.speeds.turbo_khz, surely)?;
         unit.boost_is_proven.store(true, Relaxed);
         Ok(())
     }
@@ -289,9 +224,9 @@ impl Control {
     /// more.
     #[inline]
     pub fn slow(&self, cpu: u32) -> Result<(), Error> {
-        let (_, unit) = self.0.unit(cpu)?;
+        let (_, unit) = self.0.requests.unit(cpu)?;
         let surely = !unit.slow_is_proven.load(Relaxed);
-        self.0.wish(cpu, unit.unit.speeds.slow_khz, surely)?;
+        self.0.requests.request(cpu, unit.unit.speeds.slow_khz, surely)?;
         unit.slow_is_proven.store(true, Relaxed);
         Ok(())
     }
@@ -302,19 +237,18 @@ impl Control {
     /// governor.
     #[inline]
     pub fn restore(&self, cpu: u32) -> Result<(), Error> {
-        self.0.wish(cpu, REST, false)
+        self.0.requests.request(cpu, REST, false)
     }
 
     /// Like [`Control::restore`], and restores the settings of the CPU's unit if no other CPU there
     /// has a request. The next request takes it over again, which costs more than a request alone.
     pub fn release(&self, cpu: u32) -> Result<(), Error> {
-        self.0.release(cpu)
+        self.0.requests.release(cpu)
     }
 
     /// The request for a CPU: a frequency, or none.
     pub fn wish_khz(&self, cpu: u32) -> Result<Option<u32>, Error> {
-        self.0.unit(cpu)?;
-        let khz = self.0.wishes_khz[cpu as usize].load(Relaxed);
+        let khz = self.0.requests.requested_khz(cpu)?;
         Ok((khz != REST).then_some(khz))
     }
 
@@ -354,180 +288,24 @@ impl Drop for Control {
     }
 }
 
-impl UnitState {
-    fn new(unit: Unit) -> Self {
-        UnitState {
-            unit,
-            lock: AtomicU32::new(IDLE),
-            is_prepared: AtomicBool::new(false),
-            boost_is_proven: AtomicBool::new(false),
-            slow_is_proven: AtomicBool::new(false),
-            applied_khz: AtomicU32::new(UNKNOWN),
-        }
-    }
-
-    /// Takes the unit, unless that takes longer than a second: its writer may be a thread that a
-    /// signal handler has interrupted to end the program.
-    fn take_for_good(&self) -> bool {
-        for _ in 0..1_000 {
-            if self.lock.compare_exchange(IDLE, BUSY, SeqCst, Relaxed).is_ok() {
-                return true;
-            }
-            crate::raw::nap();
-        }
-        false
-    }
-
-    /// Takes the unit, however long that takes.
-    fn take(&self) {
-        while self.lock.compare_exchange_weak(IDLE, BUSY, SeqCst, Relaxed).is_err() {
-            std::thread::yield_now();
-        }
-    }
-}
-
 impl Inner {
-    fn unit(&self, cpu: u32) -> Result<(usize, &UnitState), Error> {
-        if self.backend.is_none() {
-            return Err(Error::NoBackend);
-        }
-        let index = self.unit_of.get(cpu as usize).copied().unwrap_or(NO_UNIT) as usize;
-        self.units.get(index).map(|unit| (index, unit)).ok_or(Error::NoCpu(cpu))
-    }
-
-    fn wish(&self, cpu: u32, khz: u32, surely: bool) -> Result<(), Error> {
-        let (index, unit) = self.unit(cpu)?;
-        let wish = &self.wishes_khz[cpu as usize];
-        let before = wish.swap(khz, SeqCst);
-        if !surely && unit.lock.load(SeqCst) == IDLE && self.target(unit) == applied(unit) {
-            return Ok(());
-        }
-        let done = if surely { self.settle_surely(index) } else { self.settle(index) };
-        if done.is_err() {
-            wish.store(before, SeqCst);
-        }
-        done
-    }
-
-    /// The unit gets what its CPUs request, by this thread or by the one that is setting it.
-    fn settle(&self, index: usize) -> Result<(), Error> {
-        let lock = &self.units[index].lock;
-        loop {
-            match lock.compare_exchange(IDLE, BUSY, SeqCst, SeqCst) {
-                Ok(_) => break,
-                Err(AGAIN) => return Ok(()),
-                Err(_) if lock.compare_exchange(BUSY, AGAIN, SeqCst, SeqCst).is_ok() => {
-                    return Ok(());
-                }
-                Err(_) => {}
-            }
-        }
-        let done = self.apply(index, false);
-        self.leave(index, done)
-    }
-
-    /// The same by us, read back.
-    fn settle_surely(&self, index: usize) -> Result<(), Error> {
-        self.units[index].take();
-        let done = self.apply(index, true);
-        self.leave(index, done)
-    }
-
-    /// Releases the unit, after carrying out requests that arrived meanwhile.
-    fn leave(&self, index: usize, done: Result<(), Error>) -> Result<(), Error> {
-        let lock = &self.units[index].lock;
-        while lock.compare_exchange(BUSY, IDLE, SeqCst, SeqCst).is_err() {
-            lock.store(BUSY, SeqCst);
-            // Their failure cannot be reported here; the next request meets it again.
-            let _ = self.apply(index, false);
-        }
-        done
-    }
-
-    /// The fastest request of the unit's CPUs; [`REST`] if a CPU without a request decides.
-    fn target(&self, unit: &UnitState) -> u32 {
-        let base_khz = unit.unit.speeds.base_khz;
-        let wishes = unit.unit.cpus.iter().map(|&cpu| self.wishes_khz[cpu as usize].load(SeqCst));
-        let strongest =
-            wishes.max_by_key(|&khz| if khz == REST { (base_khz, 0) } else { (khz, 1) });
-        strongest.unwrap_or(REST)
-    }
-
-    /// Writes, by the holder of the unit.
-    fn apply(&self, index: usize, surely: bool) -> Result<(), Error> {
-        let unit = &self.units[index];
-        let backend = self.backend.as_ref().ok_or(Error::NoBackend)?;
-        self.check_open()?;
-        let target = self.target(unit);
-        if target == applied(unit) && !surely {
-            return Ok(());
-        }
-        if !unit.is_prepared.load(Relaxed) {
-            if target == REST {
-                return Ok(());
-            }
-            if let Err(error) = backend.prepare(&self.journal, index) {
-                let _ = backend.release(&self.journal, index);
-                return Err(error);
-            }
-            unit.is_prepared.store(true, Relaxed);
-        }
-        unit.applied_khz.store(UNKNOWN, Relaxed);
-        match target {
-            REST => backend.rest(&self.journal, index)?,
-            khz => backend.set(&self.journal, index, khz, surely)?,
-        }
-        unit.applied_khz.store(target, Relaxed);
-        Ok(())
-    }
-
-    fn release(&self, cpu: u32) -> Result<(), Error> {
-        let (index, unit) = self.unit(cpu)?;
-        self.wishes_khz[cpu as usize].store(REST, SeqCst);
-        self.settle(index)?;
-        let backend = self.backend.as_ref().ok_or(Error::NoBackend)?;
-        unit.take();
-        let others = unit.unit.cpus.iter().map(|&cpu| self.wishes_khz[cpu as usize].load(SeqCst));
-        let mut done = Ok(());
-        if others.max() == Some(REST) && unit.is_prepared.load(Relaxed) {
-            done = self.check_open().and_then(|()| backend.release(&self.journal, index));
-            unit.is_prepared.store(false, Relaxed);
-            unit.applied_khz.store(UNKNOWN, Relaxed);
-        }
-        self.leave(index, done)
-    }
-
     fn turbo(&self, on: Option<bool>) -> Result<bool, Error> {
-        let backend = self.backend.as_ref().ok_or(Error::NoBackend)?;
-        self.check_open()?;
+        let backend = self.requests.backend()?;
+        self.requests.check_open()?;
         // Turbo belongs to all units; the watchdog's lock keeps two switchers apart.
         let _one = self.watchdog.lock().unwrap_or_else(|broken| broken.into_inner());
-        backend.turbo(&self.journal, on)
-    }
-
-    /// Refuses in a forked child, whose journal is the parent's, and after the end.
-    fn check_open(&self) -> Result<(), Error> {
-        if self.owner != process() {
-            return Err(Error::NotOwner);
-        }
-        if self.is_closed.load(SeqCst) { Err(Error::Closed) } else { Ok(()) }
+        backend.turbo(&self.requests.journal, on)
     }
 
     fn close(&self) -> Restored {
         let mut watchdog = self.watchdog.lock().unwrap_or_else(|broken| broken.into_inner());
-        if self.owner != process() {
+        if !self.requests.is_ours() {
             if let Some(parents) = watchdog.take() {
                 parents.disown();
             }
             return Restored::default();
         }
-        if self.is_closed.swap(true, SeqCst) {
-            return Restored::default();
-        }
-        // Whoever is writing ends; whoever comes later finds us closed.
-        let busy = self.units.iter().filter(|unit| !unit.take_for_good()).count();
-        let restored = self.journal.restore_all();
-        self.units.iter().for_each(|unit| unit.lock.store(IDLE, SeqCst));
+        let Some((restored, busy)) = self.requests.end() else { return Restored::default() };
         // What could not be restored is tried again by the watchdog, at the program's end.
         if restored.failed == 0
             && busy == 0
@@ -537,15 +315,6 @@ impl Inner {
         }
         restored
     }
-}
-
-fn applied(unit: &UnitState) -> u32 {
-    unit.applied_khz.load(SeqCst)
-}
-
-fn process() -> i32 {
-    // SAFETY: no arguments, cannot fail.
-    unsafe { libc::getpid() }
 }
 
 /// `exit` restores before it returns to who waits for the process. (The watchdog would, a moment
@@ -566,7 +335,7 @@ extern "C" fn close_all() {
     let Ok(open) = OPEN.try_lock() else { return };
     let alive: Vec<_> = open.iter().filter_map(Weak::upgrade).collect();
     drop(open);
-    for inner in alive.iter().filter(|inner| inner.owner == process()) {
+    for inner in alive.iter().filter(|inner| inner.requests.is_ours()) {
         inner.close();
     }
 }

@@ -25,7 +25,8 @@ use hw::Source;
 
 use crate::backend::{Backend, Found, Machine, Unit, Way};
 use crate::error::Error;
-use crate::journal::{Journal, SettingId, Specs};
+use crate::journal::Journal;
+use crate::setting::{SettingId, Specs};
 use crate::speeds::Speeds;
 use crate::value::Value;
 

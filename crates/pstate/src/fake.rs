@@ -3,7 +3,7 @@
 //!
 //! A description holds one file per line, `PATH = TEXT`. `{cpu}` in a path makes one file for each
 //! CPU of the line `cpus = LIST`, and the same number replaces `{cpu}` in the text. Two more forms
-//! make files of registers, in the layout of `journal.rs`:
+//! make files of registers, in the layout of `setting.rs`:
 //!
 //! ```text
 //! msr 0x199 = 0x1800          in /dev/cpu/N/msr of each CPU
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use machine::CpuSet;
 
-use crate::journal::plain_offset;
+use crate::setting::plain_offset;
 
 /// The descriptions by name.
 pub const MACHINES: [(&str, &str); 6] = [

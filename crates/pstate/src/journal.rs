@@ -37,7 +37,7 @@
 //! Limits: what was found is the *effective* value, where another program's limit may have been
 //! mixed in. A CPU that is gone has nothing to restore, the kernel starts anew when it returns.
 //!
-//! One writer per setting: callers hold the lock of its unit (`control.rs`) or are alone.
+//! One writer per setting: callers hold the lock of its unit (`requests.rs`) or are alone.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::CStr;
@@ -49,63 +49,11 @@ use std::sync::atomic::{Ordering::Release, Ordering::SeqCst, compiler_fence};
 use crate::error::{Error, Place};
 use crate::notary::Notary;
 use crate::raw::{self, Fd};
+use crate::setting::{Setting, SettingId, Specs};
 use crate::value::Value;
-
-/// Naps of 1 ms that a value may take to read back: the kernel applies limits in a worker, which
-/// takes its turn among all others of the machine.
-const READ_BACK_NAPS: u32 = 200;
 
 /// Rounds of restoring: a minimum may wait for its maximum, both for a governor.
 const ROUNDS: u32 = 4;
-
-/// How a setting is read and written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// A sysfs file.
-    Text,
-    /// A model-specific register of a CPU's device: 8 bytes at its number.
-    Msr(u32),
-    /// Four bytes of a PCI device's configuration space.
-    Pci(u32),
-}
-
-/// A setting that may be changed.
-#[derive(Clone, Debug)]
-pub(crate) struct Spec {
-    /// Path below the root, without the leading slash.
-    pub path: String,
-    /// How it is read and written.
-    pub form: Form,
-    /// Registers: the bits that are ours; the others are kept as they are at each write.
-    pub mask: u64,
-    /// A later change by another program stays.
-    pub yields: bool,
-}
-
-/// A setting's index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SettingId(u32);
-
-/// Collects the settings before the journal is made.
-#[derive(Debug, Default)]
-pub(crate) struct Specs(Vec<Spec>);
-
-impl Specs {
-    /// Nothing will ever change.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub fn add(&mut self, spec: Spec) -> SettingId {
-        debug_assert!(spec.path.len() < Place::MAX, "{}", spec.path);
-        self.0.push(spec);
-        SettingId(self.0.len() as u32 - 1)
-    }
-
-    pub fn text(&mut self, path: String, yields: bool) -> SettingId {
-        self.add(Spec { path, form: Form::Text, mask: u64::MAX, yields })
-    }
-}
 
 /// What is shared of a setting. The watchdog takes nothing from it that it would write or open.
 struct Shared {
@@ -123,10 +71,7 @@ struct Values {
 
 /// A process's own part of a setting.
 struct Own {
-    path: [u8; Place::MAX],
-    form: Form,
-    mask: u64,
-    yields: bool,
+    setting: Setting,
     /// What was found before the first change; [`Value::NONE`] before.
     note: Cell<Value>,
     /// The shared order, when restoring began: it may be changed meanwhile.
@@ -191,7 +136,15 @@ impl Journal {
             unsafe { shared.add(index).write(slot) };
         }
         let fds = (0..count).map(|_| AtomicI32::new(-1)).collect();
-        let own = specs.0.iter().map(Own::new).collect();
+        let own = specs
+            .0
+            .iter()
+            .map(|spec| Own {
+                setting: Setting::new(spec),
+                note: Cell::new(Value::NONE),
+                order: Cell::new(0),
+            })
+            .collect();
         let changes = AtomicU32::new(0);
         Ok(Journal { shared, own, fds, root, changes, notary: OnceLock::new() })
     }
@@ -219,7 +172,7 @@ impl Journal {
             return false;
         }
         let slot = self.slot(SettingId(number));
-        let found = slot.open(self.root.0).and_then(|fd| slot.read(fd.0));
+        let found = slot.own.setting.open(self.root.0).and_then(|fd| slot.own.setting.read(fd.0));
         let kept = found.map(|value| slot.own.note.set(value));
         kept.is_ok()
     }
@@ -242,7 +195,11 @@ impl Journal {
             return Ok(fd);
         }
         let slot = self.slot(id);
-        let opened = slot.open(self.root.0).map_err(|e| Error::System(e, slot.place()))?;
+        let opened = slot
+            .own
+            .setting
+            .open(self.root.0)
+            .map_err(|e| Error::System(e, slot.own.setting.place()))?;
         match kept.compare_exchange(-1, opened.0, SeqCst, Acquire) {
             Ok(_) => {
                 let fd = opened.0;
@@ -257,7 +214,7 @@ impl Journal {
     /// What the setting holds now.
     pub fn read(&self, id: SettingId) -> Result<Value, Error> {
         let slot = self.slot(id);
-        slot.read(self.fd(id)?).map_err(|e| Error::System(e, slot.place()))
+        slot.own.setting.read(self.fd(id)?).map_err(|e| Error::System(e, slot.own.setting.place()))
     }
 
     /// What was written last, [`Value::NONE`] if nothing was.
@@ -275,10 +232,10 @@ impl Journal {
     /// Changes a setting; the first time, what it held is noted before.
     pub fn change(&self, id: SettingId, value: Value) -> Result<(), Error> {
         let (slot, fd) = (self.slot(id), self.fd(id)?);
-        let failed = |e| Error::System(e, slot.place());
+        let failed = |e| Error::System(e, slot.own.setting.place());
         let is_first = slot.shared.order.load(Relaxed) == 0;
         if is_first {
-            let original = slot.read(fd).map_err(failed)?;
+            let original = slot.own.setting.read(fd).map_err(failed)?;
             self.keep(id, original)?;
             slot.set(Values { previous: original, pending: value });
             slot.shared.order.store(self.changes.fetch_add(1, Relaxed) + 1, Release);
@@ -287,7 +244,7 @@ impl Journal {
         }
         // A kill between the two finds the note made; the kernel's entry orders the rest.
         compiler_fence(SeqCst);
-        slot.write(fd, value).map_err(|errno| {
+        slot.own.setting.write(fd, value).map_err(|errno| {
             // Nothing has changed, so nothing is to be restored that was not before.
             let values = slot.values();
             slot.set(Values { pending: values.previous, ..values });
@@ -303,20 +260,23 @@ impl Journal {
         let slot = self.slot(id);
         let before = self.read(id)?;
         self.change(id, value)?;
-        if slot.settles(self.fd(id)?, value) {
+        if slot.own.setting.settles(self.fd(id)?, value) {
             return Ok(());
         }
         let _ = self.change(id, before);
-        if self.original(id).is_some_and(|original| slot.same(original, before)) {
+        if self.original(id).is_some_and(|original| slot.own.setting.same(original, before)) {
             slot.shared.order.store(0, Release);
         }
-        Err(Error::NotKept(slot.place()))
+        Err(Error::NotKept(slot.own.setting.place()))
     }
 
     /// Writes a setting that goes back by itself with another one.
     pub fn write_unrecorded(&self, id: SettingId, value: Value) -> Result<(), Error> {
         let slot = self.slot(id);
-        slot.write(self.fd(id)?, value).map_err(|e| Error::System(e, slot.place()))
+        slot.own
+            .setting
+            .write(self.fd(id)?, value)
+            .map_err(|e| Error::System(e, slot.own.setting.place()))
     }
 
     /// The root's descriptor: what the watchdog keeps open.
@@ -326,7 +286,7 @@ impl Journal {
 
     /// Where the setting lies, for errors.
     pub fn place(&self, id: SettingId) -> Place {
-        self.slot(id).place()
+        self.slot(id).own.setting.place()
     }
 
     /// Puts one setting back, if it was changed.
@@ -334,10 +294,10 @@ impl Journal {
         let Some(original) = self.original(id) else { return Ok(()) };
         let slot = self.slot(id);
         if slot.is_theirs(self.read(id)?) {
-            return Err(Error::Taken(slot.place()));
+            return Err(Error::Taken(slot.own.setting.place()));
         }
         self.change(id, original)?;
-        slot.settles(self.fd(id)?, original);
+        slot.own.setting.settles(self.fd(id)?, original);
         slot.shared.order.store(0, Release);
         Ok(())
     }
@@ -397,16 +357,6 @@ enum Back {
     Theirs,
 }
 
-impl Own {
-    fn new(spec: &Spec) -> Self {
-        let mut path = [0; Place::MAX];
-        let kept = spec.path.len().min(Place::MAX - 1);
-        path[..kept].copy_from_slice(&spec.path.as_bytes()[..kept]);
-        let Spec { form, mask, yields, .. } = *spec;
-        Own { path, form, mask, yields, note: Cell::new(Value::NONE), order: Cell::new(0) }
-    }
-}
-
 impl Slot<'_> {
     fn values(&self) -> Values {
         // SAFETY: read by the holder of the unit's lock, or after the owner's end.
@@ -418,136 +368,38 @@ impl Slot<'_> {
         unsafe { *self.shared.values.get() = values };
     }
 
-    fn place(&self) -> Place {
-        Place::new(self.path().to_str().unwrap_or("?"))
-    }
-
-    fn path(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.own.path).unwrap_or_default()
-    }
-
-    fn open(&self, root: i32) -> Result<Fd, i32> {
-        raw::open_at(root, self.path(), libc::O_RDWR)
-    }
-
-    /// Equal as far as it is ours.
-    fn same(&self, a: Value, b: Value) -> bool {
-        match self.own.form {
-            Form::Text => a == b,
-            _ => (a.register() ^ b.register()) & self.own.mask == 0,
-        }
-    }
-
-    fn read(&self, fd: i32) -> Result<Value, i32> {
-        let mut bytes = [0; 64];
-        match self.own.form {
-            Form::Text => {
-                let len = raw::read_at(fd, &mut bytes, 0)?;
-                Ok(Value::of_text(&bytes[..len]))
-            }
-            Form::Msr(number) => read_number(fd, &mut bytes[..8], msr_offset(fd, number)),
-            Form::Pci(offset) => read_number(fd, &mut bytes[..4], offset.into()),
-        }
-    }
-
-    fn write(&self, fd: i32, value: Value) -> Result<(), i32> {
-        let merged =
-            |now: Value| (now.register() & !self.own.mask) | (value.register() & self.own.mask);
-        match self.own.form {
-            Form::Text => {
-                // A line of its own: in a plain file a longer text may have been there.
-                let text = value.text();
-                let mut line = [b'\n'; 32];
-                line[..text.len()].copy_from_slice(text);
-                raw::write_at(fd, &line[..=text.len()], 0)
-            }
-            Form::Msr(number) => {
-                let bytes = merged(self.read(fd)?).to_le_bytes();
-                raw::write_at(fd, &bytes, msr_offset(fd, number))
-            }
-            Form::Pci(offset) => {
-                let bytes = merged(self.read(fd)?).to_le_bytes();
-                raw::write_at(fd, &bytes[..4], offset.into())
-            }
-        }
-    }
-
-    /// Waits until the setting holds this.
-    fn settles(&self, fd: i32, value: Value) -> bool {
-        let holds = || self.read(fd).is_ok_and(|now| self.same(now, value));
-        for _ in 0..READ_BACK_NAPS {
-            if holds() {
-                return true;
-            }
-            // A register holds what it holds; sysfs may get there later.
-            if self.own.form != Form::Text {
-                return false;
-            }
-            raw::nap();
-        }
-        holds()
-    }
-
     fn is_theirs(&self, now: Value) -> bool {
+        let setting = &self.own.setting;
         let Values { previous, pending } = self.values();
         let ours = [self.own.note.get(), previous, pending];
-        self.own.yields && !ours.iter().any(|value| self.same(now, *value))
+        setting.yields && !ours.iter().any(|value| setting.same(now, *value))
     }
 
     /// Puts it back; `None` if it is not (yet) as it was. In all but the last round a value that
     /// does not read back is not waited for: another setting may prevent it.
     fn restore(&self, root: i32, patient: bool) -> Option<Back> {
+        let setting = &self.own.setting;
         let done = |back| {
             self.shared.order.store(0, Release);
             self.own.order.set(0);
             Some(back)
         };
-        let fd = match self.open(root) {
+        let fd = match setting.open(root) {
             Ok(fd) => fd,
             Err(libc::ENOENT | libc::ENXIO | libc::ENODEV) => return done(Back::AsFound),
             Err(_) => return None,
         };
         let original = self.own.note.get();
-        if self.read(fd.0).is_ok_and(|now| self.is_theirs(now)) {
+        if setting.read(fd.0).is_ok_and(|now| self.is_theirs(now)) {
             return done(Back::Theirs);
         }
         // Written even if it reads right: a change that the kernel has still to apply would come
         // after us.
-        self.write(fd.0, original).ok()?;
-        let holds = self.read(fd.0).is_ok_and(|now| self.same(now, original))
-            || self.settles_within(fd.0, original, patient);
+        setting.write(fd.0, original).ok()?;
+        let holds = setting.read(fd.0).is_ok_and(|now| setting.same(now, original))
+            || setting.settles_within(fd.0, original, patient);
         if holds { done(Back::AsFound) } else { None }
     }
-
-    fn settles_within(&self, fd: i32, value: Value, patient: bool) -> bool {
-        if patient {
-            return self.settles(fd, value);
-        }
-        raw::nap();
-        self.read(fd).is_ok_and(|now| self.same(now, value))
-    }
-}
-
-fn read_number(fd: i32, bytes: &mut [u8], offset: u64) -> Result<Value, i32> {
-    if raw::read_at(fd, bytes, offset)? != bytes.len() {
-        return Err(libc::EIO);
-    }
-    let mut whole = [0; 8];
-    whole[..bytes.len()].copy_from_slice(bytes);
-    Ok(Value::of_register(u64::from_le_bytes(whole)))
-}
-
-/// Where a register lies in its device, or in a plain file that stands for one.
-pub(crate) fn msr_offset(fd: i32, number: u32) -> u64 {
-    if raw::is_plain(fd) { plain_offset(number) } else { number.into() }
-}
-
-/// A plain file has a place for each register of the ranges in use (0.., C000_0000h..,
-/// C001_0000h.., 1FFFh each): a device has eight bytes at each number, where neighbours would
-/// overlap.
-pub(crate) fn plain_offset(number: u32) -> u64 {
-    let range = u64::from(number >> 31) | u64::from(number >> 16 & 1) << 1;
-    (u64::from(number & 0x1fff) | range << 13) * 8
 }
 
 #[cfg(test)]

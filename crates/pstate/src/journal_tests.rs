@@ -2,6 +2,7 @@
 //! Tests of the journal on plain files.
 
 use super::*;
+use crate::setting::{Form, Spec, plain_offset};
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::fs::FileExt;

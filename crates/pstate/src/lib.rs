@@ -25,11 +25,11 @@
 //! (`fake.rs`, feature `fake`).
 //!
 //! # Parts
-//! `control` (requests, one lock per unit), `backend` (what a method must do), `choice` (of one),
-//! `cpufreq`, `msr` (the methods), `scheduler` (the method for threads), `simulated` (a model
-//! instead of the machine), `speeds` (what can be set), `domains` (CPUs that share a clock),
-//! `turbo` (for how many cores), `journal`, `watchdog`, `notary` (restoring), `raw`, `value` (files
-//! without allocation), `wishes` (requests of boosted locks).
+//! `control` (opening and ending), `requests` (one lock per unit), `backend` (what a method must
+//! do), `choice` (of one), `cpufreq`, `msr` (the methods), `scheduler` (the method for threads),
+//! `simulated` (a model instead of the machine), `speeds` (what can be set), `domains` (CPUs that
+//! share a clock), `turbo` (for how many cores), `setting`, `journal`, `watchdog`, `notary`
+//! (restoring), `raw`, `value` (files without allocation), `lock_requests` (of boosted locks).
 
 mod backend;
 mod choice;
@@ -40,16 +40,18 @@ mod error;
 #[cfg(feature = "fake")]
 pub mod fake;
 mod journal;
+mod lock_requests;
 mod msr;
 mod notary;
 mod raw;
+mod requests;
 mod scheduler;
+mod setting;
 mod simulated;
 mod speeds;
 mod turbo;
 mod value;
 mod watchdog;
-mod wishes;
 
 pub use backend::{TakesTargets, Way};
 pub use choice::Choice;

@@ -53,7 +53,7 @@ impl Machine {
     }
 }
 
-/// The layout of src/journal.rs.
+/// The layout of src/setting.rs.
 fn plain_offset(number: u32) -> u64 {
     let range = u64::from(number >> 31) | u64::from(number >> 16 & 1) << 1;
     (u64::from(number & 0x1fff) | range << 13) * 8
@@ -98,7 +98,7 @@ fn setspeed_sets_and_restores() {
 /// Where a policy covers a module, a waiting core does not slow its neighbour, and a boosted one
 /// lifts it.
 #[test]
-fn a_shared_clock_gets_the_fastest_wish() {
+fn a_shared_clock_gets_the_fastest_request() {
     let machine = Machine::new("acpi-cpufreq-fx-8120");
     let control = machine.open(None);
     let speed = || machine.policy(2, "scaling_setspeed");
@@ -117,7 +117,7 @@ fn a_shared_clock_gets_the_fastest_wish() {
     machine.is_as_before();
 }
 
-/// A boosted lock's wishes are granted: its critical section runs on a boosted CPU, which is as
+/// A boosted lock's requests are granted: its critical section runs on a boosted CPU, which is as
 /// before behind it. One for a CPU that the machine does not have is dropped.
 #[test]
 fn a_lock_boosts_its_owner() {
@@ -335,10 +335,10 @@ fn clocks_are_found() {
     assert_eq!((modules.len(), &modules[3]), (4, &is("6-7", Scope::Module)));
 }
 
-/// Threads that wish for CPUs of one policy at the same time: at the end the setting is what the
-/// last wishes say, and nothing is lost.
+/// Threads that make requests for CPUs of one policy at the same time: at the end the setting is
+/// what the last requests say, and nothing is lost.
 #[test]
-fn concurrent_wishes_settle() {
+fn concurrent_requests_settle() {
     let machine = Machine::new("acpi-cpufreq-fx-8120");
     let control = machine.open(None);
     std::thread::scope(|scope| {

@@ -63,9 +63,9 @@ fn it_has_its_rank() {
     assert_eq!(open(&root, None).choice().way, Way::Scheduler);
 }
 
-/// A wish for a CPU is refused with the way out, and leaves no trace; taking one back is none.
+/// A request for a CPU is refused with the next step, and leaves no trace; taking one back is none.
 #[test]
-fn wishes_of_cpus_fail() {
+fn requests_of_cpus_fail() {
     let root = machine(ORDINARY);
     let control = open(&root, None);
     let refused = [control.boost(1), control.slow(1), control.request(1, 2_000_000)];

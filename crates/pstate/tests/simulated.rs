@@ -43,9 +43,10 @@ fn a_model_opens_by_its_id() {
     assert_eq!((domain.cpus.to_string().as_str(), domain.scope), ("4-5", Scope::Module));
 }
 
-/// Wishes are merged as on hardware: a module has one clock, and who wishes nothing wants the base.
+/// Requests are merged as on hardware: a module has one clock, and a CPU without a request counts
+/// as one that requests the base.
 #[test]
-fn wishes_are_merged_in_a_module() {
+fn requests_are_merged_in_a_module() {
     let (control, time) = fx();
     control.slow(2).unwrap();
     assert_eq!(settled_khz(&control, &time, 2), 3_100_000, "CPU 3 has said nothing");

@@ -131,7 +131,7 @@ pub struct MarkSummary {
 }
 
 /// A task.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSummary {
     /// The thread's number.
     pub tid: u32,

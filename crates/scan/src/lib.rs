@@ -31,13 +31,16 @@ mod bounds;
 mod facts;
 mod fast;
 mod file;
+mod findings;
 mod flow;
 mod image;
+mod layout;
 mod limits;
 mod lines;
 mod loops;
 mod memo;
 mod memory;
+mod pieces;
 mod read;
 mod recover;
 mod screen;
@@ -47,6 +50,7 @@ mod symbols;
 mod traits;
 mod unwind;
 mod upper;
+mod widths;
 mod xz;
 
 use std::cmp::Reverse;
@@ -54,11 +58,12 @@ use std::cmp::Reverse;
 use report::scan::{Confidence, File, Function};
 
 pub use archive::{is_archive, scan_archive, scan_archive_within};
-pub use file::{scan_file, scan_file_within, widths};
+pub use file::{scan_file, scan_file_within};
 pub use limits::{Limits, Meter, PIECE_MAX_BYTES};
 pub use memory::{JitSymbol, parse_perf_map, scan_memory, scan_memory_within};
 pub use read::{Bytes, read_file};
 pub use traits::Width;
+pub use widths::widths;
 
 /// Why a file has not been scanned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

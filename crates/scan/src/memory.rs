@@ -8,9 +8,10 @@
 use report::scan::{File, Source};
 
 use crate::bounds::Range;
-use crate::file::{Place, Task, keep, summarise, sweep};
+use crate::findings::{Place, keep, summarise};
 use crate::image::ADDRESSES_END;
 use crate::limits::PIECE_MAX_BYTES;
+use crate::pieces::{Task, sweep};
 use crate::recover::{self, Gaps};
 use crate::sweep::{Code, Sweep};
 use crate::{Limits, Meter, Options, ScanError};

@@ -13,6 +13,7 @@
 
 mod handover;
 mod keeper;
+mod masks;
 
 use std::io;
 use std::path::Path;

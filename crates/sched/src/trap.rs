@@ -7,7 +7,7 @@
 //! and so disarms every CPU; the module stays loaded then, and does nothing.
 //!
 //! A thread looks for programs that ask what the CPU can do, and for those that have no wide code
-//! ([`crate::detection`]).
+//! ([`crate::questions`]).
 
 use std::io;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use machine::CpuSet;
 use report::problem::Problem;
 
 use crate::config::{Components, Config};
-use crate::detection::Watch;
 use crate::error::{Error, Result};
+use crate::questions::Watch;
 
 /// How often processes are looked at for files that are new. A program that is started has the
 /// full XCR0 for a while anyway; this is for libraries that are loaded later.

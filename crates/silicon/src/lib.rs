@@ -24,11 +24,13 @@
 //! | `clocks.rs` | units of time, clock by level, active cores and P-state |
 //! | `classes.rs` | class of an instruction, by `data/isa` |
 //! | `demand.rs` | the level that a trace asks for |
-//! | `machine.rs` | cores, CPUs and the passage of time |
+//! | `machine/mod.rs` | cores, CPUs and the passage of time |
+//! | `machine/clocking.rs` | which clock a CPU has: licences, active cores, P-states |
+//! | `machine/account.rs` | what it writes to the log |
+//! | `machine/access.rs` | which register is whose |
 //! | `power.rs` | energy of the package, and its registers |
 //! | `dim.rs` | registers that DIM 7.1 proposes: a delay, a forced change |
 //! | `notice.rs` | notices that SYSTOR 5 proposes: before code asks for a level, and when it has not for a while |
-//! | `access.rs` | which register is whose |
 //! | `pmu.rs`, `registers.rs` | what software sees |
 //! | `truth.rs`, `log.rs` | the log of what the machine did, and how it is read again |
 //! | `abi.rs` | the C interface |

@@ -11,7 +11,7 @@ fn header_is_up_to_date() {
     let bindings = cbindgen::Builder::new()
         .with_config(config)
         .with_src(root.join("src/abi.rs"))
-        .with_src(root.join("src/machine.rs"))
+        .with_src(root.join("src/machine/mod.rs"))
         .with_src(root.join("src/clocks.rs"))
         .with_src(root.join("src/settings.rs"))
         .generate()

@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use sim::events::{Happened, Sink};
 use sim::fuzz::{run_case, run_case_seen};
-use sim::trace::{Happened, Sink};
 
 /// Keeps the last events as text. Stops keeping at the first event after a failure would have
 /// been reported, because the case goes on to its end: hence `until_ns`.

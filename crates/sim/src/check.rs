@@ -26,8 +26,8 @@
 use policy::{TYPE_SCALAR, TYPE_WIDE};
 
 use crate::bits::Mask;
+use crate::events::{Happened, Sink, Stop};
 use crate::sys::Tid;
-use crate::trace::{Happened, Sink, Stop};
 
 /// How long is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

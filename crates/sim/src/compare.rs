@@ -23,13 +23,13 @@ use std::ops::RangeInclusive;
 use machine::{CpuModel, DataError, Platform};
 
 use crate::engine::{Engine, Options, Outcome, RunError};
+use crate::events::{Happened, Sink};
 use crate::policy_spec::simulate;
 use crate::program::{Step, Workload};
 use crate::rng::Dist;
 use crate::scenario::Scenario;
 use crate::sched::lane::{Lane, LaneConfig};
 use crate::sys::{Layout, Sys};
-use crate::trace::{Happened, Sink};
 
 /// Why a question has no answer.
 #[derive(Debug, thiserror::Error)]

@@ -22,11 +22,11 @@ use policy::{Cfg, Remigrate};
 
 use crate::check::{Bounds, Checker, Violation};
 use crate::engine::{Action, Engine, Options, RunError};
+use crate::events::{Quiet, Sink};
 use crate::program::{Arrivals, Builder, Group, LockKind, OWN_INBOX, Source, Step, Workload};
 use crate::rng::{Dist, Rng};
 use crate::sched::lane::{Detect, Lane, LaneConfig, Mutation, Wide};
 use crate::sys::{Layout, Sys};
-use crate::trace::{Quiet, Sink};
 
 /// Why a case failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -8,7 +8,7 @@
 //!   machine::CpuModel --fill in--> machine::Platform --+
 //!   program::Workload (from a scenario) ---------------+--> engine::Engine --> Outcome
 //!   sched::{lane, fair, ...} (one trait) --------------+          |
-//!                                                                 +--> trace::Sink: checkers,
+//!                                                                 +--> events::Sink: checkers,
 //!                                                                      records for charts
 //! ```
 
@@ -20,6 +20,7 @@ pub mod check;
 pub mod compare;
 pub mod crowd;
 pub mod engine;
+pub mod events;
 pub mod fuzz;
 mod heap;
 pub mod histogram;
@@ -35,4 +36,3 @@ pub mod score;
 pub mod stress;
 pub mod sys;
 pub mod timers;
-pub mod trace;

@@ -12,11 +12,11 @@ use machine::Platform;
 use profile::{Load, Profile, Seen, Settings};
 
 use crate::engine::{Engine, Options, RunError};
+use crate::events::{Happened, Sink};
 use crate::policy_spec::{PolicySpec, Simulation};
 use crate::program::Workload;
 use crate::sched::Scheduler;
 use crate::sys::Layout;
-use crate::trace::{Happened, Sink};
 
 /// What a core does.
 #[derive(Clone, Copy, Debug, Default)]

@@ -38,6 +38,7 @@ use machine::{InsnClass, LevelClocks, Platform};
 use policy::Remigrate;
 
 use crate::engine::{Engine, Options, Outcome, RunError};
+use crate::events::{Quiet, Sink};
 use crate::program::{Step, Workload};
 use crate::record::{Recorder, RunRecord};
 use crate::sched::Scheduler;
@@ -46,7 +47,6 @@ use crate::sched::fair::{Fair, Slices};
 use crate::sched::lane::{Detect, Lane, LaneConfig, Wide};
 use crate::sched::prototype::{End, Prototype, PrototypeConfig};
 use crate::sys::{Layout, Sys};
-use crate::trace::{Quiet, Sink};
 
 /// A scheduler with its settings.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,8 +5,8 @@
 //! has a window and a limit: a run of minutes has more switches than a chart has pixels or a file
 //! should have bytes. What did not fit is counted, not silently dropped.
 
+use crate::events::{Happened, Sink};
 use crate::sys::Tid;
-use crate::trace::{Happened, Sink};
 
 /// A core's licence from a point in time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

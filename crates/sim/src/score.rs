@@ -10,10 +10,10 @@ use machine::Platform;
 use policy::Score;
 
 use crate::engine::{Engine, Options, RunError};
+use crate::events::{Happened, Sink};
 use crate::program::Workload;
 use crate::sched::fair::{Fair, Slices};
 use crate::sys::{Layout, Sys, Tid};
-use crate::trace::{Happened, Sink};
 
 /// A task's score over time.
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,11 +8,11 @@
 use machine::{CpuModel, InsnClass, Known, LicenseLevel, Platform, Sourced, Sureness};
 
 use crate::engine::{Engine, Options, RunError};
+use crate::events::Quiet;
 use crate::program::{Builder, Group, Step, Workload};
 use crate::rng::Dist;
 use crate::sched::lane::{Lane, LaneConfig, Wide};
 use crate::sys::{Layout, Sys};
-use crate::trace::Quiet;
 
 fn known<T>(value: T) -> Known<T> {
     let source = "chosen for the benchmark".into();

@@ -6,6 +6,7 @@ mod common;
 use common::*;
 use machine::InsnClass;
 use sim::engine::{Engine, Options, Outcome};
+use sim::events::Quiet;
 use sim::program::{Builder, Group, Workload};
 use sim::rng::Dist;
 use sim::sched::Scheduler;
@@ -13,7 +14,6 @@ use sim::sched::deadline::Deadline;
 use sim::sched::fair::{Fair, Slices};
 use sim::sched::prototype::{End, Prototype, PrototypeConfig};
 use sim::sys::Sys;
-use sim::trace::Quiet;
 
 fn run_with<S: Scheduler>(
     make: impl Fn(&Sys) -> S,

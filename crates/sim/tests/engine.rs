@@ -6,10 +6,10 @@ mod common;
 use common::*;
 use machine::InsnClass;
 use sim::engine::{Action, Engine, Options};
+use sim::events::Quiet;
 use sim::program::{Arrivals, Builder, Group, LockKind, OWN_INBOX, Source, Step, Workload};
 use sim::rng::Dist;
 use sim::sched::lane::{Detect, Wide};
-use sim::trace::Quiet;
 
 /// One task alone computes at the turbo clock of one active core.
 #[test]

@@ -7,8 +7,8 @@ mod common;
 use common::*;
 use policy::{Gap, Remigrate};
 use sim::engine::{Engine, Outcome};
+use sim::events::Quiet;
 use sim::sched::lane::{Detect, Lane, Wide};
-use sim::trace::Quiet;
 
 /// The load of [`alternating`].
 fn run_with(detect: Detect, gap: bool, scalar_cycles: u64, rest_ns: u64) -> Outcome {

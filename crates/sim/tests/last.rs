@@ -8,10 +8,10 @@ use common::*;
 use machine::InsnClass;
 use policy::Remigrate;
 use sim::engine::{Engine, Outcome};
+use sim::events::Quiet;
 use sim::program::{Builder, Group, Step, Workload};
 use sim::rng::Dist;
 use sim::sched::lane::{Detect, Lane, Wide};
-use sim::trace::Quiet;
 
 const CIPHER: u64 = 50_000;
 const CALL: u64 = 150_000;

@@ -5,13 +5,13 @@
 use machine::{CpuModel, Platform};
 use policy::TYPE_WIDE;
 use sim::engine::{Engine, Options};
+use sim::events::Quiet;
 use sim::program::Workload;
 use sim::scenario::Scenario;
 use sim::sched::Scheduler;
 use sim::sched::lane::{Detect, Lane, LaneConfig, Wide};
 use sim::score::power_scores;
 use sim::sys::{Layout, Sys};
-use sim::trace::Quiet;
 
 /// A scenario's machine, without hyperthreading.
 fn platform(scenario: &Scenario) -> Platform {

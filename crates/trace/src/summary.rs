@@ -38,16 +38,8 @@ pub struct Summary {
 
 #[derive(Clone, Default)]
 struct Counted {
-    run_ns: u64,
-    wide_ns: u64,
-    wait_ns: u64,
-    longest_wait_ns: u64,
-    runs: u64,
-    sleeps: u64,
-    wakes: u64,
-    migrations: u64,
-    marks: u64,
-    traps: u64,
+    /// Who it is, is added at the end.
+    sums: TaskSummary,
     level_cycles: Vec<u64>,
 }
 
@@ -138,22 +130,13 @@ fn add_cycles(sums: &mut Vec<u64>, license_level: u8, cycles: u64) {
 
 /// Tasks that ran, those that ran longest first.
 fn tasks(counted: &[Counted], follower: &Follower) -> Vec<TaskSummary> {
-    let ran = follower.tasks().iter().zip(counted).filter(|(_, counted)| counted.runs > 0);
+    let ran = follower.tasks().iter().zip(counted).filter(|(_, counted)| counted.sums.runs > 0);
     let mut tasks: Vec<TaskSummary> = ran
         .map(|(task, counted)| TaskSummary {
             tid: task.tid,
             pid: task.tgid,
             name: task.name.to_string(),
-            run_ns: counted.run_ns,
-            wide_ns: counted.wide_ns,
-            wait_ns: counted.wait_ns,
-            longest_wait_ns: counted.longest_wait_ns,
-            runs: counted.runs,
-            sleeps: counted.sleeps,
-            wakes: counted.wakes,
-            migrations: counted.migrations,
-            marks: counted.marks,
-            traps: counted.traps,
+            ..counted.sums.clone()
         })
         .collect();
     tasks.sort_by_key(|task| (std::cmp::Reverse(task.run_ns), task.tid));
@@ -181,7 +164,7 @@ fn latency(mut waits_ns: Vec<u64>) -> Option<LatencySummary> {
 impl Visit for Summary {
     fn ran(&mut self, run: &Run, _: &Task) {
         let ran_ns = run.end_ns.saturating_sub(run.start_ns);
-        let task = self.task(run.task);
+        let task = &mut self.task(run.task).sums;
         task.run_ns = task.run_ns.saturating_add(ran_ns);
         let wide_ns = if run.level > 0 { ran_ns } else { 0 };
         task.wide_ns = task.wide_ns.saturating_add(wide_ns);
@@ -191,7 +174,7 @@ impl Visit for Summary {
 
     fn waited(&mut self, wait: &Wait, _: &Task) {
         let waited_ns = wait.end_ns.saturating_sub(wait.start_ns);
-        let task = self.task(wait.task);
+        let task = &mut self.task(wait.task).sums;
         task.wait_ns = task.wait_ns.saturating_add(waited_ns);
         task.longest_wait_ns = task.longest_wait_ns.max(waited_ns);
         if wait.woken {
@@ -221,16 +204,16 @@ impl Visit for Summary {
             What::Switch { .. } => self.switches += 1,
             What::Wake { .. } => {
                 self.wakes += 1;
-                self.task(task).wakes += 1;
+                self.task(task).sums.wakes += 1;
             }
             What::Migrate { .. } => {
                 self.migrations += 1;
-                self.task(task).migrations += 1;
+                self.task(task).sums.migrations += 1;
             }
             What::Syscall { .. } => self.syscalls += 1,
             What::Trap { .. } => {
                 self.traps += 1;
-                self.task(task).traps += 1;
+                self.task(task).sums.traps += 1;
             }
             What::LevelCycles { license_level, cycles } => {
                 self.level_samples += 1;
@@ -246,7 +229,7 @@ impl Visit for Summary {
                 if let Some(calls) = self.marks.get_mut(mark) {
                     *calls += 1;
                 }
-                self.task(task).marks += 1;
+                self.task(task).sums.marks += 1;
             }
             _ => {}
         }

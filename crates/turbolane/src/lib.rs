@@ -28,9 +28,10 @@
 //!
 //! # Parts
 //! `delegate` (helpers on wide CPUs) and `loss` (what they save), `targets` (speed by the
-//! scheduler), `wish`, `wishes` (of boosted locks), `session`, [`threads`], [`monitor`]; `capi`,
+//! scheduler), `wish`, `boosted` (what locks request), `session`, [`threads`], [`monitor`]; `capi`,
 //! `capi_session`, `capi_frequency`, `capi_threads` (the C ABI).
 
+mod boosted;
 mod capi;
 mod capi_frequency;
 mod capi_session;
@@ -42,7 +43,6 @@ mod session;
 mod targets;
 pub mod threads;
 mod wish;
-mod wishes;
 
 pub use capi::{TL_RAN_DELEGATED, TL_RAN_HERE, tl_delegate, tl_delegate_break_even_ns};
 pub use capi_frequency::*;

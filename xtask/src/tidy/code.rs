@@ -6,11 +6,15 @@
 //! Not a parser: words are names, `::` and single signs. That is enough to find paths, in macros
 //! too, and breaks on no syntax that is still to come.
 
-/// The words of a file, its comments and texts, and the modules that it declares for tests alone.
+use std::ops::Range;
+
+/// The words of a file, its comments and texts, the modules that it declares for tests alone, and
+/// where its items for tests are.
 pub(crate) struct Code<'a> {
     pub(crate) words: Vec<&'a str>,
     pub(crate) prose: Vec<Piece<'a>>,
     pub(crate) test_modules: Vec<&'a str>,
+    pub(crate) tests: Vec<Range<usize>>,
 }
 
 /// A part of a file and the byte at which it begins.
@@ -31,7 +35,8 @@ struct Split<'a> {
 impl<'a> Code<'a> {
     pub(crate) fn of(text: &'a str) -> Self {
         let Split { words: all, places, prose } = split(text);
-        let mut code = Code { words: Vec::new(), prose, test_modules: Vec::new() };
+        let mut code =
+            Code { words: Vec::new(), prose, test_modules: Vec::new(), tests: Vec::new() };
         let mut at = 0;
         while at < all.len() {
             if all[at..].starts_with(&["#", "[", "cfg", "(", "test", ")", "]"]) {
@@ -39,6 +44,7 @@ impl<'a> Code<'a> {
                 at = code.skip_item(&all, at);
                 let end = places[at - 1];
                 code.prose.retain(|piece| piece.at < begin || piece.at > end);
+                code.tests.push(begin..end + all[at - 1].len());
             } else {
                 code.words.push(all[at]);
                 at += 1;
@@ -170,6 +176,8 @@ mod tests {
         let words = code.words.join(" ");
         assert_eq!(words, "use a :: b ; fn f < ' a > ( x : & ' a u8 ) { g ( , , , ) } end");
         assert_eq!(code.test_modules, ["t"]);
+        let last = code.tests.last().map(|test| &text[test.clone()]);
+        assert_eq!(last, Some("#[cfg(test)]\nmod tests { use crate::i; }"));
         let prose: Vec<&str> = code.prose.iter().map(|piece| piece.text).collect();
         assert_eq!(prose[..2], ["// crate::c", "/* crate::d */"]);
         assert_eq!(prose.len(), 6, "the text of an attribute for tests is none: {prose:?}");

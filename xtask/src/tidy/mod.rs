@@ -5,8 +5,10 @@
 
 mod circles;
 mod code;
+mod documents;
 mod kernels;
 mod layers;
+mod length;
 mod license;
 mod links;
 mod modules;
@@ -24,16 +26,18 @@ pub(crate) use tree::{File, Tree};
 
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [Rule; 16] = [
+const RULES: [Rule; 18] = [
     license::every_source_names_its_license,
     kernels::only_compat_asks_what_a_kernel_has,
     layers::crates_use_what_the_table_says,
     circles::modules_form_no_circles,
     layers::only_report_serialises,
+    documents::only_types_of_report_are_serialised,
+    documents::no_type_repeats_one_of_report,
     layers::only_hw_touches_the_machine,
     units::names_end_in_canonical_units,
     text::no_host_names_or_machine_paths,
-    text::no_file_is_too_long,
+    length::no_file_is_too_long,
     text::no_trailing_whitespace,
     width::comments_are_as_narrow_as_code,
     text::no_unfinished_work,

@@ -21,9 +21,6 @@ const PATHS: [&str; 3] = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!(
 /// Marks of unfinished work, as separate words.
 const UNFINISHED: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
-const RUST_LINES: usize = 700;
-const C_LINES: usize = 900;
-
 /// No file names a package registry's host or a path of one machine.
 pub(crate) fn no_host_names_or_machine_paths(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
@@ -46,21 +43,6 @@ fn begins_path(line: &str, start: &str) -> bool {
         let before = line[..at].chars().next_back();
         before.is_none_or(|c| !c.is_ascii_alphanumeric() && !"_-.}*~".contains(c))
     })
-}
-
-/// Files stay short enough to be read in one go.
-pub(crate) fn no_file_is_too_long(tree: &Tree) -> Vec<String> {
-    written(tree)
-        .filter_map(|file| {
-            let limit = match file.extension() {
-                "rs" => RUST_LINES,
-                "c" | "cc" | "h" => C_LINES,
-                _ => return None,
-            };
-            let length = file.text.lines().count();
-            (length > limit).then(|| file.at(limit, &format!("{length} lines, at most {limit}")))
-        })
-        .collect()
 }
 
 /// No blanks at the end of a line, and a newline at the end of the file.
@@ -136,13 +118,6 @@ mod tests {
         assert_eq!(no_host_names_or_machine_paths(&tree).len(), 2);
         let inside = format!("cgroup{}leaf\n", PATHS[1]);
         assert!(no_host_names_or_machine_paths(&Tree::of(&[("a.rs", &inside)])).is_empty());
-    }
-
-    #[test]
-    fn long_files_are_found() {
-        let (rust, c) = ("\n".repeat(701), "\n".repeat(900));
-        let tree = Tree::of(&[("a.rs", &rust), ("b.c", &c), ("long.md", &rust)]);
-        assert_eq!(no_file_is_too_long(&tree), ["a.rs:700: 701 lines, at most 700"]);
     }
 
     #[test]

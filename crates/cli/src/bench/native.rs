@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use hw::{EnergyMeter, Live};
 use locks::sys::Affinity;
-use locks::{Block, Decorated, Delegated, Mcs, MoveHolder, Owner, RawLock, Sleep, Spin};
+use locks::{Block, Decorated, Mcs, MoveHolder, OtherCore, Owner, RawLock, Sleep, Spin};
 use pstate::Control;
 use report::locks::{BreakEven, Point, Sweep};
 
@@ -170,9 +170,9 @@ impl Bench<'_> {
 }
 
 /// A server thread that sets P-states for others; `None` if it cannot be started.
-fn writer(control: &Arc<Control>) -> Option<Delegated<Arc<Control>>> {
+fn writer(control: &Arc<Control>) -> Option<OtherCore<Arc<Control>>> {
     let highest = control.clocks().topology.possible().highest()?;
-    Delegated::new(control.clone(), u32::try_from(highest).ok()? + 1, None).ok()
+    OtherCore::new(control.clone(), u32::try_from(highest).ok()? + 1, None).ok()
 }
 
 /// One thread's sections until it is stopped: how many.

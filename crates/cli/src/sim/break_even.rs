@@ -3,7 +3,7 @@
 
 use machine::{CpuModel, Platform};
 use report::SCHEMA;
-use report::dvfs::{BreakEven, Step};
+use report::dvfs::BreakEven;
 
 pub(super) fn report(model: &CpuModel) -> BreakEven {
     let platform = Platform::new(model);
@@ -13,22 +13,8 @@ pub(super) fn report(model: &CpuModel) -> BreakEven {
         name: model.name.clone(),
         levels: model.levels.iter().map(|level| level.name.clone()).collect(),
         relax_time_ns: platform.times.relax_ns,
-        steps: dvfs::steps(&platform).into_iter().map(step).collect(),
+        steps: dvfs::steps(&platform),
         assumed: used(&platform.assumed, &CLOCKS),
-    }
-}
-
-fn step(step: dvfs::Step) -> Step {
-    Step {
-        active_from: step.active_from,
-        active_to: step.active_to,
-        low_level: step.low_level,
-        high_level: step.high_level,
-        low_khz: step.low_khz,
-        high_khz: step.high_khz,
-        lower_cost_ns: step.lower_cost_ns,
-        raise_cost_ns: step.raise_cost_ns,
-        break_even_ns: step.break_even_ns,
     }
 }
 

@@ -36,7 +36,8 @@ use hw::Source;
 use super::{Cpu, Device, bits};
 use crate::backend::{Backend, Found, Machine, Unit};
 use crate::error::Error;
-use crate::journal::{Form, Journal, SettingId, Spec, Specs};
+use crate::journal::Journal;
+use crate::setting::{Form, SettingId, Spec, Specs};
 use crate::speeds::Speeds;
 use crate::value::Value;
 

@@ -22,7 +22,7 @@ use std::os::unix::fs::FileExt;
 use hw::Source;
 
 use crate::backend::{Found, Machine};
-use crate::journal::{Form, SettingId, Spec, Specs, msr_offset};
+use crate::setting::{Form, SettingId, Spec, Specs, msr_offset};
 use crate::turbo::TurboStep;
 
 /// One CPU's register device.

@@ -3,11 +3,11 @@
 //! who has connected to it.
 
 use std::io;
-use std::mem::offset_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+
+use crate::unix_socket;
 
 /// Connections that wait to be accepted.
 const BACKLOG: libc::c_int = 128;
@@ -31,30 +31,15 @@ pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
 }
 
 fn address(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
-    let mut address =
-        libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
-    let name = path.as_os_str().as_bytes();
-    if name.len() >= address.sun_path.len() || name.contains(&0) {
+    unix_socket::address(path).ok_or_else(|| {
         let what = format!("{} is no name for a socket", path.display());
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-    }
-    for (to, from) in address.sun_path.iter_mut().zip(name) {
-        *to = from.cast_signed();
-    }
-    let bytes = offset_of!(libc::sockaddr_un, sun_path) + name.len() + 1;
-    Ok((address, bytes as libc::socklen_t))
+        io::Error::new(io::ErrorKind::InvalidInput, what)
+    })
 }
 
 /// The user who connected; `None` if the kernel does not say.
 pub(super) fn uid_of(socket: &UnixStream) -> Option<u32> {
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: writes at most the given number of bytes to the local structure.
-    let result = unsafe {
-        let to = (&raw mut peer).cast();
-        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, &mut bytes)
-    };
-    (result == 0).then_some(peer.uid)
+    unix_socket::peer(socket).map(|peer| peer.uid)
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {

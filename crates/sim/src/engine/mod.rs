@@ -43,12 +43,12 @@ pub use stats::{CpuOutcome, GroupOutcome, Outcome, SourceOutcome};
 
 use machine::{CoreLicense, Platform};
 
+use crate::events::Sink;
 use crate::program::{REPEAT_SLOTS, Workload};
 use crate::rng::Rng;
 use crate::sched::{Scheduler, Why};
 use crate::sys::{NO_TASK, Sys, Tid};
 use crate::timers::{Agenda, NEVER, Timers};
-use crate::trace::Sink;
 use stats::{CpuSums, Stats};
 use steps::{Barrier, Client, Lock, Message, MessageQueue};
 

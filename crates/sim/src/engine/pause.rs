@@ -2,9 +2,9 @@
 //! A pause of everything but the licences, as an overhead profiler makes it.
 
 use super::{CpuState, Engine};
+use crate::events::Sink;
 use crate::sched::Scheduler;
 use crate::timers::NEVER;
-use crate::trace::Sink;
 
 fn later(at_ns: u64, ns: u64) -> u64 {
     if at_ns == NEVER { NEVER } else { at_ns + ns }

@@ -4,9 +4,9 @@
 use machine::{MAX_LEVELS, Phase};
 
 use super::{CpuState, Engine, Point, Q};
+use crate::events::{Happened, Sink};
 use crate::sched::Scheduler;
 use crate::timers::NEVER;
-use crate::trace::{Happened, Sink};
 
 impl<S: Scheduler, K: Sink> Engine<S, K> {
     /// Count what the CPU did since the last time, at the rate that it had.

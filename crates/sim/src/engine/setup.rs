@@ -9,12 +9,12 @@ use super::stats::{CpuSums, Stats};
 use super::steps::{Barrier, Client, Lock, MessageQueue};
 use super::{Core, Cpu, CpuState, Engine, Load, Package, Point, Task, TaskState, Todo, kind};
 use crate::bits::Mask;
+use crate::events::{Happened, Sink};
 use crate::program::{Arrivals, REPEAT_SLOTS, Workload};
 use crate::rng::Rng;
 use crate::sched::{NewTask, Scheduler, Why};
 use crate::sys::{NO_TASK, Sys, Tid};
 use crate::timers::{Agenda, NEVER, Timers};
-use crate::trace::{Happened, Sink};
 
 /// What is done to the machine from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@
 use machine::MAX_LEVELS;
 
 use super::Engine;
+use crate::events::Sink;
 use crate::histogram::Histogram;
 use crate::program::Workload;
 use crate::sched::{SchedCounters, Scheduler};
-use crate::trace::Sink;
 
 /// Sums per CPU.
 #[derive(Clone, Copy, Debug, Default)]

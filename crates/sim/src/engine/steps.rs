@@ -4,11 +4,11 @@
 use std::collections::VecDeque;
 
 use super::{Engine, Load, RunError, TaskState, Todo, kind};
+use crate::events::{Sink, Stop};
 use crate::program::{Arrivals, OWN_INBOX, Queue, Step};
 use crate::rng::Rng;
 use crate::sched::{Act, Scheduler, Why};
 use crate::sys::Tid;
-use crate::trace::{Sink, Stop};
 
 /// Steps without work or waiting after which a program counts as endless.
 const STEPS_MAX: u32 = 100_000;

@@ -3,10 +3,10 @@
 
 use super::rates::end_ns;
 use super::{CpuState, Engine, Load, TaskState, Todo};
+use crate::events::{Happened, Sink, Stop};
 use crate::sched::{Pick, Scheduler, Why};
 use crate::sys::{Kick, NO_TASK, Tid};
 use crate::timers::NEVER;
-use crate::trace::{Happened, Sink, Stop};
 
 impl<S: Scheduler, K: Sink> Engine<S, K> {
     /// The CPU has no task, or is to look for a better one.

@@ -39,8 +39,8 @@ use trace::{Event, Info, Lane, What, Why};
 
 use crate::bits::Mask;
 use crate::check::{Bounds, Checker, Violation};
+use crate::events::{Happened, Sink, Stop};
 use crate::sys::Tid;
-use crate::trace::{Happened, Sink, Stop};
 
 use stalls::Clock;
 pub use stalls::{StallSum, Stalls};

@@ -19,9 +19,9 @@ use machine::InsnClass;
 use super::queue::Queue;
 use super::turn::{INTERVAL_NS, Turn};
 use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
+use crate::events::Sink;
 use crate::sys::{Kick, NO_TASK, Sys, Tid};
 use crate::timers::NEVER;
-use crate::trace::Sink;
 
 #[derive(Clone, Debug)]
 struct DeadlineTask {

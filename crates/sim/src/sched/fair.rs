@@ -17,9 +17,9 @@ use machine::InsnClass;
 
 use super::queue::Queue;
 use super::{NewTask, Pick, SchedCounters, Scheduler, Why};
+use crate::events::Sink;
 use crate::sys::{Kick, NO_TASK, Sys, Tid};
 use crate::timers::NEVER;
-use crate::trace::Sink;
 
 /// How a CPU's time is divided. Constants are the kernel's defaults from eight CPUs on: four times
 /// those of one CPU (1 + log2 8; kernel/sched/fair.c).

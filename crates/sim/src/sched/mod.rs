@@ -26,9 +26,9 @@ pub mod prototype;
 mod queue;
 mod turn;
 
+use crate::events::Sink;
 use crate::program::Code;
 use crate::sys::{Sys, Tid};
-use crate::trace::Sink;
 
 /// Why a CPU chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

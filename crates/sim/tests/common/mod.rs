@@ -6,11 +6,11 @@ use machine::{
     CpuModel, InsnClass, Khz, Known, LicenseLevel, Platform, Sourced, Sureness, TurboBin,
 };
 use sim::engine::{Engine, Options, Outcome};
+use sim::events::Quiet;
 use sim::program::{Arrivals, Builder, Group, OWN_INBOX, Source, Step, Workload};
 use sim::rng::Dist;
 use sim::sched::lane::{Lane, LaneConfig, Wide};
 use sim::sys::{Layout, Sys};
-use sim::trace::Quiet;
 
 pub fn known<T>(value: T) -> Known<T> {
     Some(Sourced { value, source: "test".into(), sureness: Sureness::Assumed })

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use hw::trap::Verdict;
-use sched::detection::Watch;
+use sched::questions::Watch;
 
 use crate::guest::{Child, cpu, nr_cpus, set_affinity, spin, tsc, wait_for};
 use crate::lane::Lane;

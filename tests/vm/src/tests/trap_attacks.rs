@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use hw::trap::Device;
-use sched::detection::Watch;
+use sched::questions::Watch;
 
 use super::trap::all_cpus;
 use crate::guest::{Child, install, nr_cpus, set_affinity, wait_for};

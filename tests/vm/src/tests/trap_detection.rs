@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use sched::detection::Watch;
+use sched::questions::Watch;
 
 use crate::guest::{install, nr_cpus};
 use crate::trap::{Trap, set};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use hw::trap::{Device, Verdict};
-use sched::detection::Watch;
+use sched::questions::Watch;
 
 use super::trap::all_cpus;
 use crate::guest::{self, install, spin, wait_for};

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use sched::detection::Watch;
+use sched::questions::Watch;
 
 use hw::trap::Device;
 

@@ -6,10 +6,10 @@
 //! unknown. What follows from several numbers (the break-even time) is reported only if none of
 //! them is assumed.
 
-use dvfs::Step;
 use hw::Facts;
 use machine::{CpuModel, Known, Ns, Platform};
 use report::doctor::Check;
+use report::dvfs::Step;
 use report::text::duration;
 
 use super::effects::{CLOCK_WHY, FALL_KHZ, RELAX_WHY, START_WHY};

@@ -6,8 +6,8 @@ use policy::{NR_CLASSES, NR_QUEUES, QUEUE_NONE, Split};
 
 use super::{Lane, Wide};
 use crate::bits::Mask;
+use crate::events::Sink;
 use crate::sys::{Kick, Sys, Tid};
-use crate::trace::Sink;
 
 impl Lane {
     #[inline]

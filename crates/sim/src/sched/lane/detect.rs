@@ -5,10 +5,10 @@
 use policy::{Event, Remigrate, TYPE_SCALAR, TYPE_WIDE};
 
 use super::{Detect, Lane};
+use crate::events::{Happened, Sink};
 use crate::program::Code;
 use crate::sched::{Act, Verdict};
 use crate::sys::{Sys, Tid};
-use crate::trace::{Happened, Sink};
 
 /// Sections that do not yield after one that cannot be helped: as in crates/hint.
 const RESIGNED_SECTIONS: u8 = 63;

@@ -49,10 +49,10 @@ use policy::{Event, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Remigrate, Spli
 
 use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
 use crate::bits::Mask;
+use crate::events::{Happened, Sink};
 use crate::program::Code;
 use crate::rng::Rng;
 use crate::sys::{NO_CPU, Sys, Tid};
-use crate::trace::{Happened, Sink};
 pub use config::{Detect, DetectCosts, LaneConfig, Wide};
 pub use memo::Mutation;
 use memo::{Memo, TRACKED};

@@ -7,9 +7,9 @@ use policy::{
 };
 
 use super::Lane;
+use crate::events::Sink;
 use crate::sched::Pick;
 use crate::sys::{Sys, Tid};
-use crate::trace::Sink;
 
 /// What ran on a CPU until now and may go on.
 #[derive(Clone, Copy)]

@@ -4,10 +4,10 @@
 use policy::{NR_KINDS, Split, Tiers, TiersInput, WIDE_AUTO};
 
 use super::{Lane, Sums, Wide};
+use crate::events::Sink;
 use crate::rng::Rng;
 use crate::sys::Sys;
 use crate::timers::NEVER;
-use crate::trace::Sink;
 
 /// How often the size is decided, as in crates/sched.
 const PERIOD_NS: u64 = 50_000_000;

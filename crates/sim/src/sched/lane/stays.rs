@@ -5,8 +5,8 @@
 use policy::Event;
 
 use super::Lane;
+use crate::events::Sink;
 use crate::sys::{Sys, Tid};
-use crate::trace::Sink;
 
 impl Lane {
     /// Set the CPU's timer to the end of its task's stay, if it stays. Not while all CPUs take

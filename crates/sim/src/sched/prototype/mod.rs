@@ -36,11 +36,11 @@ use super::queue::Queue;
 use super::turn::{INTERVAL_NS, Turn};
 use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
 use crate::bits::Mask;
+use crate::events::{Happened, Sink};
 use crate::program::Code;
 use crate::rng::Rng;
 use crate::sys::{Kick, NO_CPU, NO_TASK, Sys, Tid};
 use crate::timers::NEVER;
-use crate::trace::{Happened, Sink};
 use sizing::Sizing;
 
 /// What a system call that changes a task's type costs, as in `lane::DetectCosts`.

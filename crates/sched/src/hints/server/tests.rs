@@ -2,13 +2,25 @@
 //! The server against the real library, in processes of their own, and against peers that are
 //! anything but the library.
 
-use super::*;
+use std::io::{Error, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
-use turbolane_hint::page::MODE_SCX;
+use std::time::{Duration, Instant};
 
-use super::super::memory::Board;
-use turbolane_hint::protocol::SOCKET_ENV;
+use turbolane_hint::page::{self, AREA_SLOTS, MODE_SCX, SILENT, Slot};
+use turbolane_hint::protocol::{
+    MAGIC, MESSAGE_BYTES, Message, OP_REGISTER, Reply, Request, SOCKET_ENV,
+};
+
+use super::super::memory::{Area, Board};
+use super::super::slots::{Process, Slots, Thread};
+use super::desk::{InProc, SPARE_AREAS};
+use super::peers::{PEERS_MAX, Peer, dispensable, search_on};
+use super::socket::{Caller, address, socket};
+use super::*;
 
 /// Longer than anything here takes; a test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -305,7 +317,8 @@ fn users_take_turns_in_searches() {
         .map(|uid| {
             let search = hw::task::Search::new(std::process::id(), u32::MAX).unwrap();
             let socket = socket().unwrap();
-            Peer { socket, since: Instant::now(), tgid: 1, uid, search: Some(Box::new(search)) }
+            let caller = Caller { socket, tgid: 1, uid };
+            Peer { caller, since: Instant::now(), search: Some(Box::new(search)) }
         })
         .into();
     let setup = Setup::new();
@@ -322,7 +335,8 @@ fn users_take_turns_in_searches() {
 fn crowded_user_goes_first() {
     let peer = |uid| {
         let socket = socket().unwrap();
-        Peer { socket, since: Instant::now(), tgid: 1, uid, search: None }
+        let caller = Caller { socket, tgid: 1, uid };
+        Peer { caller, since: Instant::now(), search: None }
     };
     assert_eq!(dispensable(&[7, 5, 5, 9].map(peer)), 1);
 }

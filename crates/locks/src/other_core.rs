@@ -13,7 +13,7 @@
 //!   mailbox[cpu]   0 nothing new   1 boost   2 slow   3 restore
 //! ```
 //!
-//! [`Delegated`] is a [`CpuFrequency`] around another one, so `Owner<Delegated<F>>` is TURBO's
+//! [`OtherCore`] is a [`CpuFrequency`] around another one, so `Owner<OtherCore<F>>` is TURBO's
 //! strategy. It needs a core to itself to be quick; on a machine without one to spare it is slower
 //! than `Owner<F>`. When it is dropped, every CPU that it touched is restored first.
 
@@ -38,7 +38,7 @@ fn letter(wish: Wish) -> u32 {
 
 /// Carries out requests on another core.
 #[derive(Debug)]
-pub struct Delegated<F: CpuFrequency + 'static> {
+pub struct OtherCore<F: CpuFrequency + 'static> {
     office: Arc<Office<F>>,
     server: Option<JoinHandle<()>>,
 }
@@ -51,7 +51,7 @@ struct Office<F> {
     closing: AtomicBool,
 }
 
-impl<F: CpuFrequency + 'static> Delegated<F> {
+impl<F: CpuFrequency + 'static> OtherCore<F> {
     /// Starts the server for CPUs below `nr_cpus`, on `server_cpu` alone if one is named.
     pub fn new(frequency: F, nr_cpus: u32, server_cpu: Option<u32>) -> io::Result<Self> {
         let mailboxes = (0..nr_cpus).map(|_| AtomicU32::new(NOTHING)).collect();
@@ -63,7 +63,7 @@ impl<F: CpuFrequency + 'static> Delegated<F> {
         });
         let here = office.clone();
         let server = placed::start("tl-pstates", server_cpu, move || here.serve())?;
-        Ok(Delegated { office, server: Some(server) })
+        Ok(OtherCore { office, server: Some(server) })
     }
 
     fn post(&self, cpu: u32, wish: Wish) {
@@ -104,7 +104,7 @@ impl<F: CpuFrequency> Office<F> {
     }
 }
 
-impl<F: CpuFrequency + 'static> CpuFrequency for Delegated<F> {
+impl<F: CpuFrequency + 'static> CpuFrequency for OtherCore<F> {
     fn boost(&self, cpu: u32) {
         self.post(cpu, Wish::Boost);
     }
@@ -116,7 +116,7 @@ impl<F: CpuFrequency + 'static> CpuFrequency for Delegated<F> {
     }
 }
 
-impl<F: CpuFrequency + 'static> Drop for Delegated<F> {
+impl<F: CpuFrequency + 'static> Drop for OtherCore<F> {
     fn drop(&mut self) {
         self.office.closing.store(true, Ordering::Release);
         self.office.bell.ring();

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A lock's owner names the CPU that it runs on. If the scheduler takes requests of threads, they
-//! are the calling thread's, and follow it. So `locks::Delegated`, in which another thread makes
+//! are the calling thread's, and follow it. So `locks::OtherCore`, in which another thread makes
 //! the request, needs a method that sets CPUs.
 
 use locks::CpuFrequency;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::Write;
 use std::rc::Rc;
 
-use machine::InsnClass;
+use machine::{InsnClass, Phase};
 
 use super::*;
 

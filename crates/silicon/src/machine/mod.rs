@@ -9,28 +9,22 @@
 //!                       x  2 / smt_frac        if its sibling is awake
 //! ```
 //!
-//! - The demand of a trace counts from its beginning. A core asks for the highest of its CPUs'
-//!   demands; a CPU that sleeps demands nothing.
-//! - While the core halts for a change of its clock, none of its CPUs executes anything: their
-//!   local times move to the halt's end.
-//! - Siblings share one clock: the core's P-state is the highest that one of them asks for.
-//! - Clocks follow the number of active cores at the power control unit's next look, a multiple of
-//!   `pcu_period_ns`, as in the simulator. A core is active while one of its CPUs is awake.
-//! - A licence is brought up to date when one of its core's CPUs executes or wakes up. What
-//!   happened before is processed with the times at which it was due.
+//! The demand of a trace counts from its beginning. Which clock a CPU has is in `clocking.rs`.
+
+mod access;
+mod account;
+mod clocking;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
-use machine::{CoreLicense, CpuModel, Phase, Times};
+use machine::{CoreLicense, CpuModel, Times};
 
 use crate::classes::{class_of, is_known};
 use crate::clocks::{Clocks, NEVER, Time};
 use crate::demand::{Density, Rules, WIDE, WideCounts};
-use crate::log::CpuTotals;
 use crate::notice::Notice;
 use crate::pmu::{Counted, Pmu};
-use crate::power::{self, Meter, Package};
+use crate::power::{Meter, Package};
 use crate::settings::{Settings, SettingsError};
 use crate::truth::Truth;
 
@@ -189,28 +183,6 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Writes the log to this file from here on; see `truth.rs` for its form.
-    ///
-    /// # Errors
-    /// When the file cannot be made.
-    pub fn log_to(&mut self, path: &Path, settings: &Settings) -> std::io::Result<()> {
-        self.truth = Truth::to_file(path)?;
-        self.introduce(settings);
-        Ok(())
-    }
-
-    fn introduce(&mut self, settings: &Settings) {
-        self.truth.machine(&format!(
-            "cpu={} cpus={} threads={} others={} seed={} tsc_khz={}",
-            settings.cpu,
-            self.cpus.len(),
-            self.threads,
-            self.others,
-            settings.seed,
-            self.clocks.tsc_khz()
-        ));
-    }
-
     /// What an instruction adds to [`Work::wide`]. A vector mnemonic that `data/isa` does not know
     /// is noted in the log.
     pub fn classify(&mut self, mnemonic: &str, width_bits: u16) -> WideCounts {
@@ -338,115 +310,6 @@ impl Machine {
         self.catch_up(index);
     }
 
-    /// Processes what was due on a CPU's core until its local time.
-    fn catch_up(&mut self, index: usize) {
-        if self.at[index] >= self.look {
-            self.look_at_activity(self.at[index]);
-        }
-        let core = self.cpus[index].core;
-        while self.cores[core].deadline <= self.at[index] {
-            self.expire(core);
-        }
-    }
-
-    /// The power control unit looked at all its times up to now; nothing has changed since the
-    /// first of them.
-    fn look_at_activity(&mut self, now: Time) {
-        if now < self.look {
-            return;
-        }
-        let active = self.awake + self.others;
-        if active != self.applied {
-            self.applied = active;
-            self.truth.turbo(self.clocks.ns_of(self.look), active);
-            self.package.follow(self.look, active);
-            self.retime();
-        }
-        let next = self.clocks.ns_of(now) / self.pcu_period_ns + 1;
-        self.look = self.clocks.at_ns(next * self.pcu_period_ns);
-    }
-
-    /// The deadline of a core's licence has come.
-    fn expire(&mut self, core: usize) {
-        let license = &mut self.cores[core].license;
-        let due_ns = license.deadline_ns();
-        let changed = license.expire(due_ns, &self.times);
-        self.follow(core, due_ns, changed);
-    }
-
-    /// The licence of a core was moved, and may have changed its phase.
-    fn follow(&mut self, core: usize, now_ns: u64, changed: bool) {
-        let entry = &mut self.cores[core];
-        entry.deadline = self.clocks.at_ns(entry.license.deadline_ns());
-        if changed {
-            self.truth.license(now_ns, core, &entry.license);
-            self.stand_still(core);
-            self.retime();
-        }
-    }
-
-    /// The clocks may have changed.
-    fn retime(&mut self) {
-        for index in 0..self.cpus.len() {
-            let core = self.cpus[index].core;
-            let (level, ratio) = (self.level(core), self.ratio(core));
-            let cpu = &mut self.cpus[index];
-            cpu.level = level;
-            cpu.cycle = self.clocks.cycle(level, self.applied, ratio);
-            let uw = self.package.core_uw(level, self.clocks.khz_of(cpu.cycle));
-            cpu.meter.follow(cpu.powered(), uw);
-        }
-    }
-
-    /// While a core halts, its CPUs do nothing.
-    fn stand_still(&mut self, core: usize) {
-        let Core { license, deadline, .. } = &self.cores[core];
-        if license.phase() != Phase::Halted {
-            return;
-        }
-        for index in core * self.threads..(core + 1) * self.threads {
-            let (cpu, at) = (&mut self.cpus[index], &mut self.at[index]);
-            if cpu.is_awake && *at < *deadline {
-                cpu.halted += *deadline - *at;
-                *at = *deadline;
-            }
-        }
-    }
-
-    fn set_demand(&mut self, index: usize, demand: u8, now: Time) {
-        self.cpus[index].demand = demand;
-        self.cpus[index].notice.follow(demand, now, &self.clocks);
-        let core = self.cpus[index].core;
-        let siblings = &self.cpus[core * self.threads..(core + 1) * self.threads];
-        let demand = siblings.iter().map(|cpu| cpu.demand).max().unwrap_or(0);
-        let entry = &mut self.cores[core];
-        if demand == entry.license.demand() {
-            return;
-        }
-        let now_ns = self.clocks.ns_of(now);
-        let changed = entry.license.set_demand(demand, now_ns, &self.times);
-        entry.deadline = self.clocks.at_ns(entry.license.deadline_ns());
-        if changed {
-            self.truth.license(now_ns, core, &entry.license);
-        }
-    }
-
-    /// The level whose clock is in force.
-    fn level(&self, core: usize) -> u8 {
-        if self.is_package_wide {
-            self.cores.iter().map(|core| core.license.level()).max().unwrap_or(0)
-        } else {
-            self.cores[core].license.level()
-        }
-    }
-
-    /// The P-state of a core: the highest that one of its CPUs asks for; 0 if one asks for none.
-    fn ratio(&self, core: usize) -> u8 {
-        let siblings = &self.cpus[core * self.threads..(core + 1) * self.threads];
-        let ratios = siblings.iter().map(|cpu| cpu.ratio);
-        if ratios.clone().any(|ratio| ratio == 0) { 0 } else { ratios.max().unwrap_or(0) }
-    }
-
     /// Moves the local time by what a trace takes, and counts it.
     fn spend(&mut self, index: usize, work: &Work, demand: u8) -> bool {
         let core = self.cpus[index].core;
@@ -499,43 +362,6 @@ impl Machine {
             throttled_cycles,
         })
     }
-
-    /// The guest marks this moment in the log.
-    pub fn mark(&mut self, index: usize, value: u32) {
-        let now = self.at[index];
-        self.truth.mark(self.clocks.ns_of(now), value);
-        self.totals(now);
-    }
-
-    /// Brings all licences up to the latest local time and ends the log.
-    pub fn finish(&mut self) {
-        let now = self.at.iter().copied().max().unwrap_or(0);
-        for core in 0..self.cores.len() {
-            while self.cores[core].deadline <= now {
-                self.expire(core);
-            }
-        }
-        self.totals(now);
-    }
-
-    fn totals(&mut self, now: Time) {
-        let ns_of = |time: Time| self.clocks.ns_of(time);
-        let t_ns = ns_of(now);
-        for (index, cpu) in self.cpus.iter().enumerate() {
-            let totals = CpuTotals {
-                insns: cpu.insns,
-                cycles: cpu.cycles_q16 >> 16,
-                busy_ns: cpu.busy.iter().map(|&time| ns_of(time)).collect(),
-                halted_ns: ns_of(cpu.halted),
-                throttled_ns: ns_of(cpu.throttled),
-                needed_ns: ns_of(cpu.needed),
-                wide: cpu.wide.to_vec(),
-            };
-            self.truth.cpu(t_ns, index, &totals);
-        }
-        self.truth.package(t_ns, power::microjoules(self.energy(now), &self.clocks));
-        self.truth.flush();
-    }
 }
 
 /// A product with a factor of 16 binary places.
@@ -544,8 +370,5 @@ fn times_q16(value: u64, factor_q16: u64) -> u64 {
     ((u128::from(value) * u128::from(factor_q16)) >> 16) as u64
 }
 
-#[path = "access.rs"]
-mod access;
 #[cfg(test)]
-#[path = "machine_tests.rs"]
 mod tests;

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The memory that applications have mapped of a scheduler: its maps, and which thread a slot is.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use libbpf_rs::libbpf_sys as sys;
+
+use crate::hints::Area;
+
+use super::call::test_run;
+
+/// Assigns slots of the hint page to threads, from the hint server's thread.
+pub struct SlotSetter(pub(super) OwnedFd);
+
+impl SlotSetter {
+    /// The slot `slot` is thread `tid`'s, of process `tgid` (initial PID namespace).
+    pub fn set(&self, tid: u32, tgid: u32, slot: u32) -> io::Result<()> {
+        let mut args = [0u8; 12];
+        args[..4].copy_from_slice(&tid.to_ne_bytes());
+        args[4..8].copy_from_slice(&tgid.to_ne_bytes());
+        args[8..].copy_from_slice(&slot.to_ne_bytes());
+        match test_run(self.0.as_fd(), &mut args)? {
+            0 => Ok(()),
+            err => Err(io::Error::from_raw_os_error(-err)),
+        }
+    }
+}
+
+/// What applications have mapped of a scheduler, or will.
+pub struct HintMaps {
+    /// Frozen.
+    pub board: OwnedFd,
+    /// A map of maps.
+    pub(super) areas: OwnedFd,
+}
+
+impl HintMaps {
+    /// New areas, which the scheduler finds by their numbers from then on. The kernel waits for
+    /// programs that may see the old ones: once for all, from Linux 6.8 on.
+    pub fn new_areas(&self, numbers: &[u32]) -> io::Result<Vec<Area>> {
+        let fds = numbers.iter().map(|_| new_area()).collect::<io::Result<Vec<_>>>()?;
+        let values: Vec<i32> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+        let mut count = numbers.len() as u32;
+        // SAFETY: keys and values are four bytes each, as the map has them, and as many as the
+        // count says.
+        let error = unsafe {
+            let (keys, values) = (numbers.as_ptr().cast(), values.as_ptr().cast());
+            let (map, no_opts) = (self.areas.as_raw_fd(), ptr::null());
+            sys::bpf_map_update_batch(map, keys, values, &mut count, no_opts)
+        };
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(-error));
+        }
+        fds.into_iter().map(Area::from_fd).collect()
+    }
+}
+
+/// A map that an area is in.
+fn new_area() -> io::Result<OwnedFd> {
+    let opts = sys::bpf_map_create_opts {
+        sz: size_of::<sys::bpf_map_create_opts>() as _,
+        map_flags: sys::BPF_F_MMAPABLE,
+        ..Default::default()
+    };
+    let bytes = size_of::<turbolane_hint::page::Area>() as u32;
+    // SAFETY: reads the name and the options; a descriptor that comes back is new and ours.
+    unsafe {
+        let (kind, name) = (sys::BPF_MAP_TYPE_ARRAY, c"hint_area".as_ptr());
+        match sys::bpf_map_create(kind, name, 4, bytes, 1, &opts) {
+            fd if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd)),
+            error => Err(io::Error::from_raw_os_error(-error)),
+        }
+    }
+}
+
+/// Lets only programs write the map from now on.
+pub(super) fn freeze(map: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no memory of ours.
+    match unsafe { sys::bpf_map_freeze(map.as_raw_fd()) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
