@@ -2,7 +2,7 @@
 //! `./x test`: all checks and tests, in the order in which they are cheapest to
 //! fail.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -204,7 +204,7 @@ fn changed(base: Option<&str>) -> Result<Verdict> {
 
 /// The tests that look at HTML reports in a browser; `./x test` installs one if it can.
 fn pages() -> Result<Verdict> {
-    let done = repo::logged(&mut ignored_tests("page"), "page")?;
+    let done = unit::ignored("page", |_| ())?;
     match done.text.lines().find_map(|line| line.strip_prefix("skipped (77): ")) {
         Some(why) => Ok(Verdict { note: why.to_owned(), ..Verdict::skipped() }),
         None => Ok(judged(&done)),
@@ -214,14 +214,15 @@ fn pages() -> Result<Verdict> {
 /// Prometheus accepts the metrics of a run, and its alerts do what they should.
 fn metrics() -> Result<Verdict> {
     let promtool = testbed::promtool(&Cache::open()?)?;
-    let mut tests = ignored_tests("cli");
-    Ok(judged(&repo::logged(tests.arg("metrics::").env("PROMTOOL", promtool), "metrics")?))
+    Ok(judged(&unit::ignored("cli", |tests| {
+        tests.arg("metrics::").env("PROMTOOL", promtool);
+    })?))
 }
 
 /// The tests of the test machines themselves, which boot some.
 fn guests_boot() -> Result<Verdict> {
     testbed::prepare(&Cache::open()?)?;
-    Ok(judged(&repo::logged(&mut ignored_tests("guest"), "testbed")?))
+    Ok(judged(&unit::ignored("guest", |_| ())?))
 }
 
 /// The module as users install it is the one that the guests test.
@@ -252,15 +253,6 @@ fn python_package() -> Result<Verdict> {
     let Checked { passed, failed, skipped, note, details } =
         python.check(binaries.program("turbolane")?)?;
     Ok(Verdict { tally: Tally { passed, failed, skipped }, note, details })
-}
-
-/// The tests of this test program that only run when they are asked for. Of all packages: cargo
-/// chooses the features of dependencies by what is built together, and would build them again for
-/// one alone.
-fn ignored_tests(program: &str) -> Command {
-    let mut tests = repo::cargo();
-    tests.args(["test", "--workspace", "--test", program, "--", "--ignored"]);
-    tests
 }
 
 /// The verdict of `cargo test`.

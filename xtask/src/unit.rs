@@ -15,6 +15,8 @@ use crate::{lab, repo};
 /// A test program.
 #[derive(Debug, PartialEq, Eq)]
 struct Program {
+    /// As in `cargo test --test NAME`.
+    name: String,
     path: PathBuf,
     /// Of its package, where it runs.
     folder: PathBuf,
@@ -22,12 +24,29 @@ struct Program {
     package: String,
 }
 
-/// Builds and runs them, and the examples in comments. The log is that of all.
-pub(crate) fn test() -> Result<repo::Finished> {
+/// Builds all of them. Always all: cargo chooses the features of dependencies by what is built
+/// together, and would build them again for one alone.
+fn build() -> Result<Vec<Program>> {
     let build = ["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"];
     let built = repo::reported(repo::cargo().args(build), "unit-build")?;
     ensure!(built.success, "the tests do not build; the messages above say why");
-    let programs: Vec<Program> = built.text.lines().filter_map(program).collect();
+    Ok(built.text.lines().filter_map(program).collect())
+}
+
+/// Runs the tests of this integration test that only run when they are asked for.
+pub(crate) fn ignored(name: &str, adjust: impl FnOnce(&mut Command)) -> Result<repo::Finished> {
+    let programs = build()?;
+    let program = programs.iter().find(|program| program.name == name);
+    let program = program.with_context(|| format!("there is no test {name}"))?;
+    let mut command = program.command();
+    command.arg("--ignored");
+    adjust(&mut command);
+    repo::logged(&mut command, name)
+}
+
+/// Builds and runs them, and the examples in comments. The log is that of all.
+pub(crate) fn test() -> Result<repo::Finished> {
+    let programs = build()?;
     let all = Mutex::new(repo::Finished { success: !programs.is_empty(), text: String::new() });
     lab::for_each(&programs, |program| {
         let done = program.run().unwrap_or_else(|error| repo::Finished {
@@ -56,6 +75,7 @@ fn program(line: &str) -> Option<Program> {
     }
     let manifest = Path::new(message["manifest_path"].as_str()?);
     Some(Program {
+        name: message["target"]["name"].as_str()?.to_owned(),
         path: message["executable"].as_str()?.into(),
         folder: manifest.parent()?.to_owned(),
         package: message["package_id"].as_str()?.to_owned(),
@@ -65,12 +85,17 @@ fn program(line: &str) -> Option<Program> {
 impl Program {
     fn run(&self) -> Result<repo::Finished> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        repo::logged(&mut self.command(), &format!("unit-{name}"))
+    }
+
+    /// What `cargo test` would start.
+    fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
         if let Some((_, version)) = self.package.rsplit_once(['#', '@']) {
             command.env("CARGO_PKG_VERSION", version);
         }
-        repo::logged(&mut command, &format!("unit-{name}"))
+        command
     }
 }
 
@@ -84,6 +109,7 @@ mod tests {
             "manifest_path":"/a/crates/x/Cargo.toml","target":{"kind":["lib"],"name":"x"},
             "profile":{"test":true},"executable":"/a/target/debug/deps/x-1"}"#;
         let found = program(line).expect("it is one");
+        assert_eq!(found.name, "x");
         assert_eq!(found.path, Path::new("/a/target/debug/deps/x-1"));
         assert_eq!(found.folder, Path::new("/a/crates/x"));
         for other in [
