@@ -93,8 +93,10 @@ impl Python {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.interpreter);
         command.env("PYTHONPATH", &self.site).env("MYPYPATH", &self.site);
+        // What is imported is compiled once, and not beside the sources.
         let compiled = repo::target().join("package/pycache");
-        command.env("PYTHONPYCACHEPREFIX", compiled).env("RAY_USAGE_STATS_ENABLED", "0");
+        command.env("PYTHONPYCACHEPREFIX", compiled).env_remove("PYTHONDONTWRITEBYTECODE");
+        command.env("RAY_USAGE_STATS_ENABLED", "0");
         command.current_dir(folder().join("tests"));
         command
     }
