@@ -125,6 +125,21 @@ def test_bad_input_is_refused_before_anything_runs(change, says) -> None:
         turbolane.sweep(**{**ARGS, **change})
 
 
+def test_two_machines_of_one_name_are_refused() -> None:
+    own = turbolane.Machine("xeon-gold-6130")
+    other = turbolane.Machine.from_toml(own.to_toml() + "\n# another\n")
+    with pytest.raises(turbolane.InputError, match="two machines are called xeon-gold-6130"):
+        turbolane.sweep("openssl-speed", [own, other], duration_ns=SHORT_NS)
+    table = turbolane.sweep("openssl-speed", [own, "xeon-gold-6130"], "fair", duration_ns=SHORT_NS)
+    assert len(keys(table)) == 1
+
+
+def test_what_is_swept_may_be_iterators(whole) -> None:
+    once = {name: iter(ARGS[name]) for name in ("scenarios", "machines", "policies", "seeds")}
+    table = turbolane.sweep(**once, variants=iter([None]), duration_ns=SHORT_NS)
+    assert list(table.rows()) == list(whole.rows())
+
+
 def test_misfits_can_be_left_out() -> None:
     table = turbolane.sweep(
         "sfma-nginx", ["xeon-w-2104", "xeon-gold-6130"], "fair", duration_ns=SHORT_NS, skip_misfits=True

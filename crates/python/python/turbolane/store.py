@@ -82,7 +82,7 @@ class Store:
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Refuses a folder of another version, or of other scenarios and machines of these names."""
-        path = self.folder / "sweep.json"
+        path, own = self.folder / "sweep.json", _digests(tasks)
         what = f"cannot continue the sweep in {self.folder}"
         known: Dict[str, Any] = {
             "schema": SCHEMA,
@@ -97,10 +97,10 @@ class Store:
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise InputError(what, f"sweep.json is damaged: {error!r}", "use another folder") from error
             if (schema, version) != (SCHEMA, _native.VERSION):
-                own = f"{_native.VERSION} (format {SCHEMA})"
-                why = f"it is of turbolane {version} (format {schema}), this is {own}"
+                here = f"{_native.VERSION} (format {SCHEMA})"
+                why = f"it is of turbolane {version} (format {schema}), this is {here}"
                 raise InputError(what, why, "use another folder")
-            for name, digest in _digests(tasks).items():
+            for name, digest in own.items():
                 if digests.get(name, digest) != digest:
                     raise InputError(what, f"{name} has been changed since", "use another folder")
             if known["duration_ns"] != tasks[0].duration_ns:
@@ -108,7 +108,7 @@ class Store:
                     what, f"its duration_ns is {known['duration_ns']}", "use that, or another folder"
                 )
         known["duration_ns"] = tasks[0].duration_ns
-        known["digests"].update(_digests(tasks))
+        known["digests"].update(own)
         _write(path, lambda new: new.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n"))
 
     def done(self) -> Set[str]:
@@ -158,8 +158,14 @@ class Store:
 
 def _digests(tasks: Sequence[Task]) -> Dict[str, str]:
     """Of the text of each scenario and machine."""
-    texts = {f"scenario {task.scenario.name}": task.scenario.to_toml() for task in tasks}
-    texts.update({f"machine {task.machine.id}": task.machine.to_toml() for task in tasks})
+    texts: Dict[str, str] = {}
+    for task in tasks:
+        for name, thing in (
+            (f"scenario {task.scenario.name}", task.scenario),
+            (f"machine {task.machine.id}", task.machine),
+        ):
+            if name not in texts:
+                texts[name] = thing.to_toml()
     return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
 
 

@@ -13,7 +13,7 @@ result is still the same; only this process writes results, each once.
 from __future__ import annotations
 
 import itertools
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, TypeVar, Union
 
 from turbolane import _native
 from turbolane._native import Machine, Scenario
@@ -26,6 +26,7 @@ from turbolane.table import Table
 from turbolane.work import Task
 
 Scenarios = Union[Scenario, Name, Sequence[Union[Scenario, Name]]]
+Named = TypeVar("Named", Scenario, Machine)
 Machines = Union[Machine, Name, Sequence[Union[Machine, Name]]]
 
 
@@ -89,13 +90,14 @@ def _tasks(
     policies = [policies] if isinstance(policies, str) else list(policies)
     for policy in policies:
         _native.check_policy(policy)
+    variants, seeds = list(variants), list(seeds)
+    loads = _distinct("scenarios", map(scenario_of, _several(scenarios)), lambda scenario: scenario.name)
+    own = machines is None
+    on = [] if own else _distinct("machines", map(machine_of, _several(machines)), lambda machine: machine.id)
     tasks: List[Task] = []
     known: Set[str] = set()
-    all_scenarios = [scenario_of(given) for given in _several(scenarios)]
-    seeds = list(seeds)
-    for scenario in all_scenarios:
-        on = [scenario.machine] if machines is None else _several(machines)
-        for machine in (machine_of(given) for given in on):
+    for scenario in loads:
+        for machine in [machine_of(scenario.machine)] if own else on:
             misfit = scenario.misfit(machine, packages)
             if misfit and skip_misfits:
                 continue
@@ -120,6 +122,18 @@ def _tasks(
     if not tasks:
         raise InputError("there is nothing to simulate", "no combination is left", "name more of each")
     return tasks
+
+
+def _distinct(kind: str, given: Iterable[Named], name: Callable[[Named], str]) -> List[Named]:
+    """Each once. Results are known by name, so two of one name cannot be told apart."""
+    found: Dict[str, Named] = {}
+    for thing in given:
+        known = found.setdefault(name(thing), thing)
+        if known.to_toml() != thing.to_toml():
+            raise InputError(
+                f"two {kind} are called {name(thing)}", "their texts differ", "give one another name"
+            )
+    return list(found.values())
 
 
 def _several(given: Any) -> List[Any]:
