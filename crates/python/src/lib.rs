@@ -11,6 +11,7 @@
 //! - bad input raises `turbolane.InputError`, with what happened, why, and what to do next;
 //! - whatever takes longer than a millisecond lets other threads of Python run.
 
+mod data_file;
 mod evaluation;
 mod machine;
 mod problem;

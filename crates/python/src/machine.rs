@@ -7,7 +7,8 @@ use ::machine::{CPU_FILES, CpuModel, InsnClass, Platform};
 use pyo3::prelude::*;
 use report::problem::Problem;
 
-use crate::problem::{bad_data, refused, unknown};
+use crate::data_file::{self, text_of};
+use crate::problem::refused;
 
 /// Ids of the built-in CPU models.
 #[pyfunction]
@@ -27,7 +28,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     fn read(py: Python<'_>, name: &str, text: String) -> PyResult<Self> {
-        let model = CpuModel::from_toml(&text).map_err(|error| bad_data(py, name, &error))?;
+        let model = data_file::read(py, name, CpuModel::from_toml(&text))?;
         Ok(Machine { text, platform: Platform::new(&model), model })
     }
 
@@ -46,14 +47,8 @@ impl Machine {
 impl Machine {
     #[new]
     fn new(py: Python<'_>, name: PathBuf) -> PyResult<Self> {
-        let id = name.to_string_lossy();
-        let built_in = CPU_FILES.iter().find(|(known, _)| *known == id);
-        let text = match built_in {
-            Some((_, text)) => (*text).to_string(),
-            None => std::fs::read_to_string(&name)
-                .map_err(|error| unknown(py, "machine", &name, &error))?,
-        };
-        Machine::read(py, &id, text)
+        let text = text_of(py, "machine", &CPU_FILES, &name)?;
+        Machine::read(py, &name.to_string_lossy(), text)
     }
 
     /// The model that the text of a CPU file describes.

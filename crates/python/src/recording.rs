@@ -6,7 +6,7 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use trace::{Ending, Event, Info, Reader, TraceError, What};
+use trace::{End, Ending, Event, Info, Reader, TraceError, What};
 
 use crate::problem::refused;
 use crate::table::Columns;
@@ -60,6 +60,16 @@ fn parts(what: &What) -> (&'static str, Option<u32>, Option<i64>) {
     }
 }
 
+impl Recording {
+    /// How it ended; `None` if its file was cut off.
+    fn end(&self) -> Option<End> {
+        match self.ending {
+            Some(Ending::Complete(end)) => Some(end),
+            _ => None,
+        }
+    }
+}
+
 #[pymethods]
 impl Recording {
     #[new]
@@ -107,32 +117,27 @@ impl Recording {
     /// When it ended; `None` if its file was cut off.
     #[getter]
     fn end_ns(&self) -> Option<u64> {
-        match self.ending {
-            Some(Ending::Complete(end)) => Some(end.at_ns),
-            _ => None,
-        }
+        self.end().map(|end| end.at_ns)
     }
 
     /// Events that were lost because a buffer was full; `None` if its file was cut off.
     #[getter]
     fn lost(&self) -> Option<u64> {
-        match self.ending {
-            Some(Ending::Complete(end)) => Some(end.lost),
-            _ => None,
-        }
+        self.end().map(|end| end.lost)
     }
 
     /// All events, in the order of their times. `other` is the task that an event names besides
     /// its own; `number` a licence level, system call, mark, CPU or count (see `kind`).
     fn events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let all = || self.events.iter();
+        let parts: Vec<_> = all().map(|event| parts(&event.what)).collect();
         Columns::new(py)
             .with("at_ns", all().map(|event| event.at_ns))?
             .with("cpu", all().map(|event| event.cpu))?
             .with("tid", all().map(|event| event.tid))?
-            .with("kind", all().map(|event| parts(&event.what).0))?
-            .with("other", all().map(|event| parts(&event.what).1))?
-            .with("number", all().map(|event| parts(&event.what).2))?
+            .with("kind", parts.iter().map(|part| part.0))?
+            .with("other", parts.iter().map(|part| part.1))?
+            .with("number", parts.iter().map(|part| part.2))?
             .table()
     }
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use sim::scenario::SCENARIO_FILES;
 
+use crate::data_file::{self, text_of};
 use crate::machine::Machine;
-use crate::problem::{bad_data, unknown};
 
 /// Names of the built-in scenarios.
 #[pyfunction]
@@ -26,8 +26,8 @@ pub(crate) struct Scenario {
 
 impl Scenario {
     fn read(py: Python<'_>, name: &str, text: String) -> PyResult<Self> {
-        let scenario = sim::scenario::Scenario::from_toml(&text);
-        Ok(Scenario { scenario: scenario.map_err(|error| bad_data(py, name, &error))?, text })
+        let scenario = data_file::read(py, name, sim::scenario::Scenario::from_toml(&text))?;
+        Ok(Scenario { scenario, text })
     }
 }
 
@@ -35,14 +35,8 @@ impl Scenario {
 impl Scenario {
     #[new]
     fn new(py: Python<'_>, name: PathBuf) -> PyResult<Self> {
-        let id = name.to_string_lossy();
-        let built_in = SCENARIO_FILES.iter().find(|(known, _)| *known == id);
-        let text = match built_in {
-            Some((_, text)) => (*text).to_string(),
-            None => std::fs::read_to_string(&name)
-                .map_err(|error| unknown(py, "scenario", &name, &error))?,
-        };
-        Scenario::read(py, &id, text)
+        let text = text_of(py, "scenario", &SCENARIO_FILES, &name)?;
+        Scenario::read(py, &name.to_string_lossy(), text)
     }
 
     /// The scenario that the text of a scenario file describes.

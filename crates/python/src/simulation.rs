@@ -77,6 +77,8 @@ pub(crate) struct Run {
     /// Levels over time, if they were recorded: columns `core`, `start_ns`, `end_ns`, `level`,
     /// `clock_khz` (0 while the core is halted), `throttled`.
     levels: Option<Py<PyAny>>,
+    /// Changes that exceeded the recorder's limit and are missing; 0: the record is complete.
+    dropped: Option<u64>,
 }
 
 #[pymethods]
@@ -157,7 +159,6 @@ pub(crate) fn simulate(
     })?;
     let Finished { outcome, record, .. } = finished;
     let loads = loads(scenario, &outcome).into_iter().map(|load| Py::new(py, load));
-    let (busy_frac, residency_frac) = busy(&outcome);
     Ok(Run {
         scenario: loaded.name.clone(),
         machine: machine.model.id.clone(),
@@ -167,13 +168,14 @@ pub(crate) fn simulate(
         seed,
         simulated_ns: outcome.measured_ns,
         loads: loads.collect::<PyResult<_>>()?,
-        busy_frac,
+        busy_frac: outcome.busy_frac(),
         mean_khz: outcome.mean_khz,
-        residency_frac,
-        migrations_per_s: per_second(outcome.migrations, outcome.measured_ns),
+        residency_frac: outcome.residency_frac(),
+        migrations_per_s: outcome.per_second(outcome.migrations),
         energy_j: outcome.energy_j,
         runs: record.as_ref().map(|record| runs(py, record)).transpose()?,
         levels: record.as_ref().map(|record| levels(py, record)).transpose()?,
+        dropped: record.as_ref().map(|record| record.nr_dropped),
     })
 }
 
@@ -191,31 +193,19 @@ fn check_fits(
     Err(refused(py, Problem::new(what, misfit, "choose another machine or number of packages")))
 }
 
-fn per_second(count: u64, ns: u64) -> f64 {
-    count as f64 * 1e9 / ns.max(1) as f64
-}
-
-fn fraction(part_ns: u64, whole_ns: u64) -> f64 {
-    part_ns as f64 / whole_ns.max(1) as f64
-}
-
 fn loads(scenario: &Scenario, out: &Outcome) -> Vec<Load> {
-    let Some(workload) = scenario.scenario.workload(None) else { return Vec::new() };
     let load = |(group, done): (usize, &GroupOutcome)| {
-        let sources = workload.sources.iter().zip(&out.sources);
-        let mut answers = sources.filter(|(source, _)| source.to_group as usize == group);
-        let latency = answers.next().map(|(_, source)| &source.latency);
-        let percentile = |percent| latency.and_then(|l: &Histogram| l.percentile_ns(percent));
-        let works = done.completed > 0;
+        let latency = out.latency(group);
+        let percentile = |percent| latency.and_then(|times| times.percentile_ns(percent));
         Load {
             name: done.name.clone(),
             wide: scenario.scenario.wide[group],
             work: scenario.scenario.work[group].clone(),
-            work_per_s: works.then(|| per_second(done.completed, out.measured_ns)),
-            cpu_per_work_ns: works.then(|| done.cpu_ns as f64 / done.completed as f64),
+            work_per_s: out.work_per_s(done),
+            cpu_per_work_ns: done.cpu_per_work_ns(),
             mean_khz: done.mean_khz,
-            reduced_frac: fraction(done.reduced_ns, done.cpu_ns),
-            starts_per_s: per_second(done.starts, out.measured_ns),
+            reduced_frac: done.reduced_frac(),
+            starts_per_s: out.per_second(done.starts),
             latency_mean_ns: latency.and_then(Histogram::mean_ns),
             latency_p50_ns: percentile(50.0),
             latency_p99_ns: percentile(99.0),
@@ -225,33 +215,10 @@ fn loads(scenario: &Scenario, out: &Outcome) -> Vec<Load> {
     out.groups.iter().enumerate().map(load).collect()
 }
 
-/// Busy time over that of all CPUs, and by level over busy time.
-fn busy(out: &Outcome) -> (f64, Vec<f64>) {
-    let busy_ns: u64 = out.cpus.iter().map(|cpu| cpu.busy_ns).sum();
-    let nr_levels = out.cpus.first().map_or(0, |cpu| cpu.level_ns.len());
-    let level_ns = |level: usize| out.cpus.iter().map(|cpu| cpu.level_ns[level]).sum();
-    let residency = (0..nr_levels).map(|level| fraction(level_ns(level), busy_ns)).collect();
-    (fraction(busy_ns, out.measured_ns * out.cpus.len() as u64), residency)
-}
-
-/// Points of a series with the time until the next, those that the window holds.
-fn spans<'a, P>(
-    record: &RunRecord,
-    points: &'a [P],
-    at_ns: impl Fn(&P) -> u64,
-) -> impl Iterator<Item = (u64, u64, &'a P)> {
-    let (from_ns, to_ns) = (record.from_ns, record.to_ns);
-    points.iter().enumerate().filter_map(move |(i, point)| {
-        let start_ns = at_ns(point).max(from_ns);
-        let end_ns = points.get(i + 1).map_or(to_ns, &at_ns).min(to_ns);
-        (start_ns < end_ns).then_some((start_ns, end_ns, point))
-    })
-}
-
 fn runs(py: Python<'_>, record: &RunRecord) -> PyResult<Py<PyAny>> {
     let mut rows = Vec::new();
-    for (cpu, points) in record.runs.iter().enumerate() {
-        for (start_ns, end_ns, point) in spans(record, points, |point| point.at_ns) {
+    for cpu in 0..record.runs.len() {
+        for (start_ns, end_ns, point) in record.run_spans(cpu) {
             let Some(task) = point.task else { continue };
             let group = record.group_of[task as usize];
             rows.push((cpu, start_ns, end_ns, group, point.asks));
@@ -269,8 +236,8 @@ fn runs(py: Python<'_>, record: &RunRecord) -> PyResult<Py<PyAny>> {
 
 fn levels(py: Python<'_>, record: &RunRecord) -> PyResult<Py<PyAny>> {
     let mut rows = Vec::new();
-    for (core, points) in record.licenses.iter().enumerate() {
-        let spans = spans(record, points, |point| point.at_ns);
+    for core in 0..record.licenses.len() {
+        let spans = record.license_spans(core);
         rows.extend(spans.map(|(start_ns, end_ns, point)| (core, start_ns, end_ns, point)));
     }
     let columns = Columns::new(py)

@@ -59,8 +59,9 @@ def test_a_record_covers_its_window() -> None:
         spans = [row for row in run.levels.rows() if row["core"] == core]
         assert sum(row["end_ns"] - row["start_ns"] for row in spans) == 10_000_000
     assert {"nginx", "wrk2"} == set(run.runs["load"])
-    assert max(run.levels["level"]) == 2
-    assert turbolane.simulate("thesis-nginx").levels is None
+    assert (max(run.levels["level"]), run.dropped) == (2, 0)
+    without = turbolane.simulate("thesis-nginx")
+    assert (without.runs, without.levels, without.dropped) == (None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An error as a user meets it: what happened, why, and what to do next.
 
-use std::fmt;
+use std::{fmt, io};
 
+use machine::DataError;
 use serde::{Deserialize, Serialize};
 
 use crate::text::wrap;
@@ -22,6 +23,18 @@ impl Problem {
     /// A problem from its three parts.
     pub fn new(what: impl Into<String>, why: impl Into<String>, next: impl Into<String>) -> Self {
         Problem { what: what.into(), why: why.into(), next: next.into() }
+    }
+
+    /// A data file whose text is not right.
+    pub fn bad_data(name: &str, error: &DataError) -> Self {
+        let what = format!("cannot use {name}, line {}", error.line);
+        Problem::new(what, error.what.clone(), error.next.clone())
+    }
+
+    /// A name that is neither that of a built-in thing nor that of a file.
+    pub fn not_there(kind: &str, name: &str, error: &io::Error, next: impl Into<String>) -> Self {
+        let what = format!("there is no {kind} \"{name}\"");
+        Problem::new(what, format!("it is not built in, and as a file: {error}"), next)
     }
 
     /// The problem as text of at most `width` columns.

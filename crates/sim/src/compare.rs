@@ -103,7 +103,7 @@ fn throughput(workload: &Workload, out: &Outcome) -> Option<f64> {
     let groups = workload.groups.iter().zip(&out.groups);
     let logs: Vec<f64> = groups
         .filter(|(group, done)| group.tasks > 0 && done.completed > 0)
-        .map(|(_, done)| (done.completed as f64 * 1e9 / out.measured_ns as f64).ln())
+        .map(|(_, done)| out.per_second(done.completed).ln())
         .collect();
     (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }

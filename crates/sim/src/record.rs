@@ -64,6 +64,32 @@ pub struct RunRecord {
     pub nr_dropped: u64,
 }
 
+impl RunRecord {
+    /// What a CPU ran in the window: from when, until when, what.
+    pub fn run_spans(&self, cpu: usize) -> impl Iterator<Item = (u64, u64, &RunPoint)> {
+        self.spans(&self.runs[cpu], |point| point.at_ns)
+    }
+
+    /// A core's licence in the window: from when, until when, which.
+    pub fn license_spans(&self, core: usize) -> impl Iterator<Item = (u64, u64, &LicensePoint)> {
+        self.spans(&self.licenses[core], |point| point.at_ns)
+    }
+
+    /// Points with the times between which each holds.
+    fn spans<'a, P>(
+        &self,
+        points: &'a [P],
+        at_ns: fn(&P) -> u64,
+    ) -> impl Iterator<Item = (u64, u64, &'a P)> {
+        let (from_ns, to_ns) = (self.from_ns, self.to_ns);
+        points.iter().enumerate().filter_map(move |(i, point)| {
+            let start_ns = at_ns(point).max(from_ns);
+            let end_ns = points.get(i + 1).map_or(to_ns, at_ns);
+            (start_ns < end_ns).then_some((start_ns, end_ns, point))
+        })
+    }
+}
+
 /// Keeps a record.
 #[derive(Clone, Debug)]
 pub struct Recorder {

@@ -8,7 +8,7 @@ use report::sim::{
 use sim::engine::Outcome;
 use sim::histogram::Histogram;
 use sim::policy_spec::{Finished, PolicySpec, Scheme};
-use sim::record::{RunPoint, RunRecord};
+use sim::record::RunRecord;
 use sim::sched::fair::Slices;
 
 use super::target::Target;
@@ -61,32 +61,19 @@ fn about(scheme: &Scheme) -> &'static str {
     }
 }
 
-fn per_second(count: u64, ns: u64) -> f64 {
-    if ns == 0 { 0.0 } else { count as f64 * 1e9 / ns as f64 }
-}
-
-fn fraction(part_ns: u64, whole_ns: u64) -> f64 {
-    if whole_ns == 0 { 0.0 } else { part_ns as f64 / whole_ns as f64 }
-}
-
 /// Groups that answer requests first, then victims, then offenders; with the group's index.
 fn loads(target: &Target, out: &Outcome) -> Vec<(usize, Load)> {
-    let source_of = |group: usize| {
-        let sources = target.workload.sources.iter();
-        sources.zip(&out.sources).find(|(s, _)| s.to_group as usize == group).map(|(_, out)| out)
-    };
     let load = |(i, group): (usize, &sim::engine::GroupOutcome)| {
-        let works = group.completed > 0;
         let load = Load {
             name: group.name.clone(),
             wide: target.scenario.wide[i],
-            work_per_s: works.then(|| per_second(group.completed, out.measured_ns)),
+            work_per_s: out.work_per_s(group),
             work: target.scenario.work[i].clone(),
-            cpu_per_work_ns: works.then(|| group.cpu_ns as f64 / group.completed as f64),
+            cpu_per_work_ns: group.cpu_per_work_ns(),
             mean_khz: group.mean_khz,
-            reduced_frac: fraction(group.reduced_ns, group.cpu_ns),
-            starts_per_s: per_second(group.starts, out.measured_ns),
-            latency: source_of(i).and_then(|source| latency(&source.latency)),
+            reduced_frac: group.reduced_frac(),
+            starts_per_s: out.per_second(group.starts),
+            latency: out.latency(i).and_then(latency),
         };
         (i, load)
     };
@@ -109,15 +96,12 @@ fn latency(histogram: &Histogram) -> Option<Latency> {
 }
 
 fn total(out: &Outcome) -> Total {
-    let busy_ns: u64 = out.cpus.iter().map(|cpu| cpu.busy_ns).sum();
-    let nr_levels = out.cpus.first().map_or(0, |cpu| cpu.level_ns.len());
-    let level_ns = |level: usize| out.cpus.iter().map(|cpu| cpu.level_ns[level]).sum::<u64>();
     Total {
-        busy_frac: fraction(busy_ns, out.measured_ns * out.cpus.len() as u64),
+        busy_frac: out.busy_frac(),
         mean_khz: out.mean_khz,
-        residency_frac: (0..nr_levels).map(|level| fraction(level_ns(level), busy_ns)).collect(),
-        migrations_per_s: per_second(out.migrations, out.measured_ns),
-        wide_set_changes_per_s: per_second(out.sched.resizes, out.measured_ns),
+        residency_frac: out.residency_frac(),
+        migrations_per_s: out.per_second(out.migrations),
+        wide_set_changes_per_s: out.per_second(out.sched.resizes),
         energy_j: Some(out.energy_j),
     }
 }
@@ -128,9 +112,9 @@ fn cpus(out: &Outcome, core_of: &[u32], classes: Option<&[u8]>) -> Vec<CpuUse> {
         cpu: cpu as u32,
         core: core_of[cpu],
         class: classes.map(|classes| classes[cpu]),
-        busy_frac: fraction(sums.busy_ns, out.measured_ns),
+        busy_frac: sums.busy_frac(out.measured_ns),
         mean_khz: sums.mean_khz,
-        residency_frac: sums.level_ns.iter().map(|&ns| fraction(ns, sums.busy_ns)).collect(),
+        residency_frac: sums.residency_frac(),
     })
     .collect()
 }
@@ -145,30 +129,21 @@ fn timeline(record: &RunRecord, order: &[usize]) -> Timeline {
         start_ns: record.from_ns,
         end_ns: record.to_ns,
         tasks: record.group_of.iter().enumerate().map(note).collect(),
-        cpus: record
-            .runs
-            .iter()
-            .enumerate()
-            .map(|(cpu, runs)| cpu_track(record, cpu, runs))
-            .collect(),
+        cpus: (0..record.runs.len()).map(|cpu| cpu_track(record, cpu)).collect(),
         cores: (0..record.licenses.len()).map(|core| core_track(record, core)).collect(),
         dropped: record.nr_dropped,
     }
 }
 
-fn cpu_track(record: &RunRecord, cpu: usize, points: &[RunPoint]) -> CpuTrack {
+fn cpu_track(record: &RunRecord, cpu: usize) -> CpuTrack {
     let core = u32::from(record.core_of[cpu]);
     let mut track = CpuTrack { cpu: cpu as u32, core, ..Default::default() };
-    for (i, point) in points.iter().enumerate() {
+    for (start_ns, end_ns, point) in record.run_spans(cpu) {
         let Some(task) = point.task else { continue };
-        let start_ns = point.at_ns.max(record.from_ns);
-        let end_ns = points.get(i + 1).map_or(record.to_ns, |next| next.at_ns);
-        if start_ns < end_ns {
-            track.start_ns.push(start_ns);
-            track.end_ns.push(end_ns);
-            track.task.push(task);
-            track.asks.push(point.asks);
-        }
+        track.start_ns.push(start_ns);
+        track.end_ns.push(end_ns);
+        track.task.push(task);
+        track.asks.push(point.asks);
     }
     track
 }

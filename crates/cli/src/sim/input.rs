@@ -146,14 +146,10 @@ pub(crate) fn model(id: &str) -> Result<CpuModel, Failure> {
 }
 
 pub(super) fn read(name: &str, kind: &str, next: &str) -> Result<String, Failure> {
-    fs::read_to_string(Path::new(name)).map_err(|error| {
-        let what = format!("there is no {kind} \"{name}\"");
-        let why = format!("it is not built in, and as a file: {error}");
-        Failure::failed(Problem::new(what, why, next))
-    })
+    fs::read_to_string(Path::new(name))
+        .map_err(|error| Failure::failed(Problem::not_there(kind, name, &error, next)))
 }
 
 pub(super) fn bad_file(name: &str, error: &DataError) -> Failure {
-    let what = format!("cannot use {name}, line {}", error.line);
-    Failure::failed(Problem::new(what, error.what.clone(), error.next.clone()))
+    Failure::failed(Problem::bad_data(name, error))
 }

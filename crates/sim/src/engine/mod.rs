@@ -31,6 +31,7 @@
 //! Deterministic: no clock, no hash order, no threads; ties by CPU, then core, then package, then
 //! order of insertion. The same seed gives the same run, byte by byte.
 
+mod figures;
 mod pause;
 mod rates;
 mod setup;

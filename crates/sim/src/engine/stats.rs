@@ -162,6 +162,8 @@ pub struct GroupOutcome {
 pub struct SourceOutcome {
     /// Its name.
     pub name: String,
+    /// Index of the group that it asks.
+    pub to_group: usize,
     /// Requests sent.
     pub asked: u64,
     /// Times from request to answer.
@@ -320,6 +322,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         sources
             .map(|(source, sums)| SourceOutcome {
                 name: source.name.clone(),
+                to_group: source.to_group as usize,
                 asked: sums.asked,
                 latency: sums.latency.clone(),
             })
