@@ -63,6 +63,19 @@ pub(crate) struct Suite {
     /// Other schedulers to put into the guest, to compare with: "scx_layered".
     #[serde(default)]
     peers: Vec<String>,
+    /// Needs nothing but a usual guest, hardly longer than that takes to boot.
+    #[serde(default)]
+    small: bool,
+}
+
+/// So many small suites share a guest.
+const TOGETHER: usize = 5;
+
+/// Suites by the guest that they run in.
+pub(crate) fn by_guest(suites: Vec<Suite>) -> Vec<Vec<Suite>> {
+    let (small, others): (Vec<_>, Vec<_>) = suites.into_iter().partition(|suite| suite.small);
+    let shared = small.chunks(TOGETHER).map(<[Suite]>::to_vec);
+    others.into_iter().map(|suite| vec![suite]).chain(shared).collect()
 }
 
 fn qemu() -> String {
@@ -120,6 +133,25 @@ pub(crate) fn lab(binaries: Binaries, suites: &[Suite], with_usual: bool) -> Res
     Lab::with_kernels(binaries, kernels.chain(with_usual.then_some("")))
 }
 
+/// Boots one guest for all of these, which are small.
+pub(crate) fn run_together(suites: &[Suite], lab: &Lab) -> Result<Outcome> {
+    let limit_s = suites.iter().map(|suite| suite.limit_s).sum();
+    let names = suites.iter().map(|suite| suite.name.as_str());
+    let command: Vec<&str> = ["vmtests", "together"].into_iter().chain(names).collect();
+    Suite { limit_s, ..suites[0].clone() }.run(lab, &command)
+}
+
+/// How a suite that shared a guest ended ("ok", "skipped" or "failed"), and in which time, s; `None`
+/// if it did not get there.
+pub(crate) fn ended<'a>(stdout: &'a str, name: &str) -> Option<(&'a str, f64)> {
+    stdout.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        let is_its = words.next() == Some("together") && words.next() == Some(name);
+        let seconds = words.next().filter(|_| is_its)?.parse().ok()?;
+        Some((words.next()?, seconds))
+    })
+}
+
 impl Suite {
     /// Boots a guest as the suite wants it and runs `command` there.
     pub(crate) fn run(&self, lab: &Lab, command: &[&str]) -> Result<Outcome> {
@@ -158,6 +190,23 @@ mod tests {
         let suites = parse("{\"name\":\"a\"}\n\n{\"name\":\"b\",\"cpus\":2}\n").unwrap();
         assert_eq!(suites.len(), 2);
         assert_eq!((suites[0].cpus, suites[1].cpus), (4, 2));
+    }
+
+    #[test]
+    fn small_suites_share_guests() {
+        let line = |n: usize, small| format!("{{\"name\":\"s{n}\",\"small\":{small}}}\n");
+        let text: String = (0..9).map(|n| line(n, n != 4)).collect();
+        let guests = by_guest(parse(&text).unwrap());
+        assert_eq!(guests.iter().map(Vec::len).collect::<Vec<_>>(), [1, 5, 3]);
+        assert_eq!(guests[0][0].name, "s4");
+    }
+
+    #[test]
+    fn suites_that_share_a_guest_end_by_themselves() {
+        let stdout = "noise\ntogether a 1.5 ok\ntogether ab 2.0 failed\n";
+        assert_eq!(ended(stdout, "a"), Some(("ok", 1.5)));
+        assert_eq!(ended(stdout, "ab"), Some(("failed", 2.0)));
+        assert_eq!(ended(stdout, "b"), None);
     }
 
     #[test]

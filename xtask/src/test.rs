@@ -10,10 +10,11 @@ use anyhow::{Context, Result, bail};
 use testbed::{Cache, End, Outcome, Step};
 
 use crate::binaries::Binaries;
+use crate::lab::{self, Lab};
 use crate::python::Checked;
 use crate::silicon::claims;
 use crate::suite::{self, Suite};
-use crate::{format, lab, package, python, quick, repo, size, tidy, unit};
+use crate::{format, package, python, quick, repo, size, tidy, unit};
 
 /// What `vmtests run` exits with when the guest cannot answer the question.
 const SKIPPED: i32 = 77;
@@ -79,7 +80,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         let step = Step::start("unit");
         let verdict = changed(args.base.as_deref());
         drop(step);
-        total.add(report("unit", start, verdict));
+        total.add(report("unit", start.elapsed().as_secs_f64(), verdict));
         return Ok(total.shown());
     }
     let filter = args.filter.as_deref().unwrap_or("");
@@ -93,7 +94,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 ran += suites;
             }
             Err(error) => {
-                total.add(report("vm", start, Err(error)));
+                total.add(report("vm", start.elapsed().as_secs_f64(), Err(error)));
                 ran += 1;
             }
         }
@@ -113,16 +114,15 @@ fn run<'a>(stages: impl Iterator<Item = &'a (&'static str, Stage)>) -> (Tally, u
         let step = Step::start(name);
         let verdict = stage();
         drop(step);
-        total.add(report(name, start, verdict));
+        total.add(report(name, start.elapsed().as_secs_f64(), verdict));
         ran += 1;
     }
     (total, ran)
 }
 
 /// Prints a stage's line, and what it has to say if it failed.
-fn report(name: &str, start: Instant, verdict: Result<Verdict>) -> Tally {
+fn report(name: &str, seconds: f64, verdict: Result<Verdict>) -> Tally {
     let verdict = verdict.unwrap_or_else(|error| Verdict::failed(format!("{error:#}")));
-    let seconds = start.elapsed().as_secs_f64();
     let word = match verdict.tally {
         Tally { failed: 1.., .. } => "FAILED",
         Tally { passed: 0, .. } => "skipped",
@@ -320,14 +320,53 @@ fn guests(filter: &str) -> Result<(Tally, usize)> {
     }
     let lab = suite::lab(binaries, &suites, false)?;
     let total = Mutex::new(Tally::default());
-    lab::for_each(&suites, |suite| {
-        let start = Instant::now();
-        let outcome = suite.run(&lab, &["vmtests", "run", &suite.name]);
-        let verdict = outcome.map(|outcome| judge(suite, &outcome));
-        let tally = report(&format!("vm/{}", suite.name), start, verdict);
+    let nr_suites = suites.len();
+    lab::for_each(&suite::by_guest(suites), |suites| {
+        let tally = match suites.as_slice() {
+            [suite] => alone(suite, &lab),
+            suites => together(suites, &lab),
+        };
         total.lock().expect("no thread panics holding it").add(tally);
     });
-    Ok((total.into_inner().expect("no thread panicked holding it"), suites.len()))
+    Ok((total.into_inner().expect("no thread panicked holding it"), nr_suites))
+}
+
+fn alone(suite: &Suite, lab: &Lab) -> Tally {
+    let start = Instant::now();
+    let outcome = suite.run(lab, &["vmtests", "run", &suite.name]);
+    let verdict = outcome.map(|outcome| judge(suite, &outcome));
+    report(&format!("vm/{}", suite.name), start.elapsed().as_secs_f64(), verdict)
+}
+
+/// One guest for all of these: each has its own verdict, but for complaints of the kernel, of which
+/// any may be the cause.
+fn together(suites: &[Suite], lab: &Lab) -> Tally {
+    let start = Instant::now();
+    let outcome = suite::run_together(suites, lab);
+    let mut tally = Tally::default();
+    for suite in suites {
+        let verdict = match &outcome {
+            Ok(outcome) => judge_together(suite, outcome),
+            Err(error) => (Verdict::failed(format!("{error:#}")), start.elapsed().as_secs_f64()),
+        };
+        tally.add(report(&format!("vm/{}", suite.name), verdict.1, Ok(verdict.0)));
+    }
+    tally
+}
+
+fn judge_together(suite: &Suite, outcome: &Outcome) -> (Verdict, f64) {
+    let (word, seconds) =
+        suite::ended(&outcome.stdout, &suite.name).unwrap_or(("not reached", outcome.total_s));
+    let mut verdict = match word {
+        "ok" if outcome.findings.is_empty() => Verdict::passed(),
+        "skipped" if outcome.findings.is_empty() => Verdict::skipped(),
+        _ => Verdict::failed(format!("{word}\n{}", details(outcome))),
+    };
+    verdict.note = "in a shared guest".into();
+    if verdict.tally.failed > 0 {
+        verdict.details += &format!("repeat it: ./x test vm/{}\n", suite.name);
+    }
+    (verdict, seconds)
 }
 
 /// A suite passes if it says so, the kernel has nothing to complain about, and a dim-silicon

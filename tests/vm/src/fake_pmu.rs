@@ -91,7 +91,12 @@ pub struct Turns {
 }
 
 /// Four of them, each with a tick's interrupt, are much shorter than a level is held.
-const TURN: Duration = Duration::from_micros(20);
+///
+/// And much longer than the interrupt: one that goes on when the next is due is repeated, and after
+/// three repetitions the kernel puts off all timers of the CPU for as long as they took. With 20 us
+/// that made turns longer, which made it more likely: some runs came to a third fewer interrupts,
+/// and to levels that were over before their CPU had its turn again.
+const TURN: Duration = Duration::from_micros(50);
 
 impl Turns {
     /// Until it is dropped.

@@ -62,6 +62,7 @@ fn main() -> ExitCode {
         ["--list"] => suite::list(tests::ALL),
         ["--list-benches"] => suite::list(bench::ALL),
         ["run", name] => suite::run(tests::ALL, name),
+        ["together", names @ ..] => suite::together(names),
         ["bench", name] => suite::run(bench::ALL, name),
         ["nginx", code, requests, run @ ..] => nginx::point(code, requests, run),
         ["batch", code, ms, run @ ..] => batch::point(code, ms, run),

@@ -2,7 +2,10 @@
 //! A test or benchmark: its name, the guest it needs, the function. What is printed is read by
 //! xtask's `suite.rs`.
 
-use anyhow::{Context, Result};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 /// One entry of a list.
@@ -38,6 +41,8 @@ pub struct Case {
     pub allow_log: &'static [&'static str],
     /// Other schedulers to put into the guest.
     pub peers: &'static [&'static str],
+    /// Takes little longer than a boot, and leaves a guest as it was: others may follow in it.
+    pub small: bool,
     #[serde(skip)]
     run: fn() -> Result<()>,
 }
@@ -61,6 +66,7 @@ impl Case {
             limit_s: 300,
             allow_log: &[],
             peers: &[],
+            small: false,
             run,
         }
     }
@@ -70,6 +76,12 @@ impl Case {
         let mut case = Self::new(name, run);
         case.group = "vm";
         case
+    }
+
+    /// The same in a usual guest that it shares with others.
+    pub const fn small(mut self) -> Self {
+        self.small = true;
+        self
     }
 
     /// The same in another group.
@@ -192,4 +204,43 @@ pub fn run(cases: &[Case], name: &str) -> Result<()> {
             format!("there is no \"{name}\"; --list and --list-benches say what there is")
         })?
         .run)()
+}
+
+/// Exit code of a case that this machine cannot run.
+const SKIPPED: i32 = 77;
+
+/// Runs these one after the other, each in a process of its own, and prints a line for each that
+/// xtask's `suite.rs` reads: `together NAME SECONDS ok`, or `skipped` or `failed`.
+pub fn together(names: &[&str]) -> Result<()> {
+    let mut failed = Vec::new();
+    for &name in names {
+        let begin = Instant::now();
+        let status = Command::new("/proc/self/exe").args(["run", name]).status()?;
+        let word = match status.code() {
+            Some(0) => "ok",
+            Some(SKIPPED) => "skipped",
+            _ => "failed",
+        };
+        println!("together {name} {:.1} {word}", begin.elapsed().as_secs_f64());
+        if word == "failed" {
+            failed.push(name);
+        }
+    }
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What shares a guest with others asks for nothing special.
+    #[test]
+    fn small_cases_need_a_usual_guest() {
+        for case in crate::tests::ALL.iter().filter(|case| case.small) {
+            let usual = Case { limit_s: case.limit_s, ..Case::new(case.name, case.run).small() };
+            let text = |case: &Case| serde_json::to_string(case).unwrap();
+            assert_eq!(text(case), text(&usual));
+        }
+    }
 }
