@@ -141,8 +141,8 @@ pub(crate) fn run_together(suites: &[Suite], lab: &Lab) -> Result<Outcome> {
     Suite { limit_s, ..suites[0].clone() }.run(lab, &command)
 }
 
-/// How a suite that shared a guest ended ("ok", "skipped" or "failed"), and in which time, s; `None`
-/// if it did not get there.
+/// How a suite that shared a guest ended ("ok", "skipped" or "failed"), and in which time, s;
+/// `None` if it did not get there.
 pub(crate) fn ended<'a>(stdout: &'a str, name: &str) -> Option<(&'a str, f64)> {
     stdout.lines().find_map(|line| {
         let mut words = line.split_whitespace();
