@@ -355,18 +355,18 @@ fn together(suites: &[Suite], lab: &Lab) -> Tally {
 }
 
 fn judge_together(suite: &Suite, outcome: &Outcome) -> (Verdict, f64) {
-    let (word, seconds) =
-        suite::ended(&outcome.stdout, &suite.name).unwrap_or(("not reached", outcome.total_s));
-    let mut verdict = match word {
-        "ok" if outcome.findings.is_empty() => Verdict::passed(),
-        "skipped" if outcome.findings.is_empty() => Verdict::skipped(),
-        _ => Verdict::failed(format!("{word}\n{}", details(outcome))),
+    let (passed, seconds) =
+        suite::ended(&outcome.stdout, &suite.name).unwrap_or((false, outcome.total_s));
+    let mut verdict = match passed && outcome.findings.is_empty() {
+        true => Verdict::passed(),
+        false => Verdict::failed(details(outcome) + &how_to_repeat(suite)),
     };
     verdict.note = "in a shared guest".into();
-    if verdict.tally.failed > 0 {
-        verdict.details += &format!("repeat it: ./x test vm/{}\n", suite.name);
-    }
     (verdict, seconds)
+}
+
+fn how_to_repeat(suite: &Suite) -> String {
+    format!("repeat it: ./x test vm/{}\n", suite.name)
 }
 
 /// A suite passes if it says so, the kernel has nothing to complain about, and a dim-silicon
@@ -389,7 +389,7 @@ fn judge(suite: &Suite, outcome: &Outcome) -> Verdict {
         verdict.note = last_line(&outcome.stdout).unwrap_or("no reason given").to_owned();
     }
     if verdict.tally.failed > 0 {
-        verdict.details += &format!("repeat it: ./x test vm/{}\n", suite.name);
+        verdict.details += &how_to_repeat(suite);
     }
     verdict
 }
