@@ -161,7 +161,7 @@ impl Place {
 /// Whether tasks end that are there from the start.
 fn ends(workload: &Workload) -> bool {
     let mut groups = workload.groups.iter().filter(|group| group.tasks > 0);
-    groups.any(|group| workload.programs[group.program as usize].contains(&Step::End))
+    groups.any(|group| workload.programs_of(group).any(|steps| steps.contains(&Step::End)))
 }
 
 impl Speeds {

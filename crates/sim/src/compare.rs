@@ -209,7 +209,7 @@ pub fn sizing_reaction(seed: u64) -> Result<Reaction, CompareError> {
     let encoder = w.groups.iter().position(|group| group.name == "x265");
     let encoder = encoder.ok_or_else(|| CompareError::Unknown("x265".into()))?;
     w.groups[encoder].start_ns = BEGIN_NS;
-    let steps = &mut w.programs[w.groups[encoder].program as usize];
+    let steps = &mut w.programs[usize::from(w.groups[encoder].programs[0])];
     if let Some(Step::Jump { to }) = steps.pop() {
         steps.push(Step::Repeat { slot: LAST_SLOT, times: Dist::Fixed(ROWS), to });
         steps.push(Step::End);
@@ -338,8 +338,8 @@ pub fn loss(name: &str, policy: &str, seed: u64) -> Result<Loss, CompareError> {
 
 /// The group whose CPU time is a group's work: the one that it forks, if it does.
 fn work_of(workload: &Workload, group: usize) -> usize {
-    let steps = &workload.programs[workload.groups[group].program as usize];
-    let forked = steps.iter().find_map(|step| match step {
+    let mut steps = workload.programs_of(&workload.groups[group]).flatten();
+    let forked = steps.find_map(|step| match step {
         Step::Fork { group } => Some(*group as usize),
         _ => None,
     });

@@ -39,7 +39,7 @@ use policy::Remigrate;
 
 use crate::engine::{Engine, Options, Outcome, RunError};
 use crate::events::{Quiet, Sink};
-use crate::program::{Step, Workload};
+use crate::program::{Group, Step, Workload};
 use crate::record::{Recorder, RunRecord};
 use crate::sched::Scheduler;
 use crate::sched::deadline::Deadline;
@@ -351,9 +351,12 @@ fn bind(workload: &mut Workload, layout: &Layout, cores: usize) {
         layout.cores[range].iter().flatten().map(|&cpu| cpu as usize).collect()
     };
     let (rest, wide) = (cpus(0..first_wide), cpus(first_wide..nr_cores));
-    for group in &mut workload.groups {
-        let steps = &workload.programs[group.program as usize];
-        let is_wide = steps.iter().any(|step| matches!(step, Step::WideBegin { .. }));
+    let begins = |step: &Step| matches!(step, Step::WideBegin { .. });
+    let is_wide = |group: &Group| {
+        workload.programs_of(group).any(|steps| steps.iter().any(begins))
+    };
+    let is_wide: Vec<bool> = workload.groups.iter().map(is_wide).collect();
+    for (group, is_wide) in workload.groups.iter_mut().zip(is_wide) {
         let mine = if is_wide || rest.is_empty() { &wide } else { &rest };
         let allowed = |cpu: &&usize| group.affinity.as_ref().is_none_or(|a| a.contains(cpu));
         let both: Vec<usize> = mine.iter().filter(allowed).copied().collect();

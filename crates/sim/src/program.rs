@@ -90,8 +90,9 @@ pub struct Group {
     pub name: String,
     /// How many there are at the start.
     pub tasks: usize,
-    /// Their program.
-    pub program: u16,
+    /// Their programs: the i-th task has the i-th, and those after the last begin again with the
+    /// first. Mostly one.
+    pub programs: Vec<u16>,
     /// CPUs they may use; all if none is given.
     pub affinity: Option<Vec<usize>>,
     /// Weight, 100 is nice 0.
@@ -112,7 +113,7 @@ impl Group {
         Group {
             name: name.into(),
             tasks,
-            program,
+            programs: vec![program],
             affinity: None,
             weight: 100,
             scalar: false,
@@ -192,6 +193,11 @@ impl Workload {
     pub fn program(&mut self, steps: Vec<Step>) -> u16 {
         self.programs.push(steps);
         self.programs.len() as u16 - 1
+    }
+
+    /// The programs of a group.
+    pub fn programs_of(&self, group: &Group) -> impl Iterator<Item = &[Step]> {
+        group.programs.iter().map(|&program| self.programs[usize::from(program)].as_slice())
     }
 
     /// Add a group; returns its index.

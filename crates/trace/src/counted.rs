@@ -7,7 +7,7 @@ use crate::scores::Side;
 
 /// Levels that were counted on a CPU, and what was asked for there.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counted {
+pub struct Counted {
     /// In order.
     pub stretches: Vec<Stretch>,
     /// In order.
@@ -64,7 +64,7 @@ impl Counted {
     }
 
     /// The counted level on a side of a moment; 0 where none was counted yet, or none will be.
-    pub fn level(&self, side: Side) -> u8 {
+    pub(crate) fn level(&self, side: Side) -> u8 {
         let stretch = match side {
             Side::Before(at_ns) => {
                 let behind = self.stretches.partition_point(|stretch| stretch.start_ns < at_ns);
@@ -85,7 +85,7 @@ impl Counted {
     }
 
     /// Adds how the counted levels agree with what is to be expected, within a time.
-    pub fn compare(&self, expected: &Counted, start_ns: u64, end_ns: u64, sum: &mut Agreement) {
+    pub(crate) fn compare(&self, expected: &Counted, start_ns: u64, end_ns: u64, sum: &mut Agreement) {
         for (stretch, from_ns, to_ns) in self.within(start_ns, end_ns) {
             for (from_ns, to_ns, level) in expected.pieces(from_ns, to_ns) {
                 let ns = to_ns - from_ns;

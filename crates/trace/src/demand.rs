@@ -123,8 +123,31 @@ impl Raised {
     }
 }
 
-/// Of demands that overlap, the highest.
-fn highest_at_a_time(mut all: Vec<Demand>) -> Vec<Demand> {
+/// Demand that begins a little before a switch, or ends a little after it, does so with it: who
+/// asks for a level begins and ends there, and counters show it only as sharply as levels follow.
+pub fn snapped(mut demand: Vec<Demand>, switches: &[u64], times: &Times) -> Vec<Demand> {
+    let near_ns = (times.throttle_ns + 2 * times.halt_ns).max(times.relax_ns / SNAP);
+    for Demand { start_ns, end_ns, .. } in &mut demand {
+        let last = switches.partition_point(|switch| *switch < *end_ns);
+        let last_ns = last.checked_sub(1).map(|at| switches[at]);
+        if let Some(at_ns) = last_ns.filter(|at| *at > *start_ns && *at + near_ns >= *end_ns) {
+            *end_ns = at_ns;
+        }
+        let next = switches.partition_point(|switch| *switch <= *start_ns);
+        if let Some(at_ns) =
+            switches.get(next).filter(|at| **at < *end_ns && **at <= *start_ns + near_ns)
+        {
+            *start_ns = *at_ns;
+        }
+    }
+    demand
+}
+
+/// Part of the hold that its length may vary by.
+const SNAP: u64 = 10;
+
+/// Of demands that overlap, the highest; in order.
+pub fn highest_at_a_time(mut all: Vec<Demand>) -> Vec<Demand> {
     all.sort_by_key(|demand| (demand.start_ns, demand.level));
     let mut bounds: Vec<u64> = all.iter().flat_map(|d| [d.start_ns, d.end_ns]).collect();
     bounds.sort_unstable();

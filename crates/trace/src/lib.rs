@@ -14,7 +14,7 @@
 
 mod block;
 mod codec;
-mod counted;
+pub mod counted;
 mod crc;
 pub mod demand;
 mod error;

@@ -35,7 +35,7 @@ use machine::Times;
 use report::timeline::{AMOUNT_MAX, Mark, Period};
 
 use crate::counted::{Agreement, Counted};
-use crate::demand::{Bound, Demand, levels_of, of_levels};
+use crate::demand::{Bound, Demand, levels_of, of_levels, snapped};
 use crate::event::{Event, Name, What};
 use crate::follow::{Run, Task, TaskId, Visit};
 use crate::levels::{Levels, Stretch};
@@ -358,29 +358,6 @@ impl Timeline {
         parts(cycles).map(busy).collect()
     }
 }
-
-/// Demand that begins a little before a switch, or ends a little after it, does so with it: who
-/// asks for a level begins and ends there, and counters show it only as sharply as levels follow.
-fn snapped(mut demand: Vec<Demand>, switches: &[u64], times: &Times) -> Vec<Demand> {
-    let near_ns = (times.throttle_ns + 2 * times.halt_ns).max(times.relax_ns / SNAP);
-    for Demand { start_ns, end_ns, .. } in &mut demand {
-        let last = switches.partition_point(|switch| *switch < *end_ns);
-        let last_ns = last.checked_sub(1).map(|at| switches[at]);
-        if let Some(at_ns) = last_ns.filter(|at| *at > *start_ns && *at + near_ns >= *end_ns) {
-            *end_ns = at_ns;
-        }
-        let next = switches.partition_point(|switch| *switch <= *start_ns);
-        if let Some(at_ns) =
-            switches.get(next).filter(|at| **at < *end_ns && **at <= *start_ns + near_ns)
-        {
-            *start_ns = *at_ns;
-        }
-    }
-    demand
-}
-
-/// Part of the hold that its length may vary by.
-const SNAP: u64 = 10;
 
 /// A time of all runs together, as what was counted on their CPUs has it.
 fn sum(runs: &[Run], counted: &BTreeMap<u16, Counted>, of: fn(&Counted, u64, u64) -> u64) -> u64 {

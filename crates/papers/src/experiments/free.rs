@@ -221,7 +221,7 @@ fn slow_kernel(platform: &mut Platform) {
 
 fn program<'a>(workload: &'a mut Workload, group: &str) -> Option<&'a mut Vec<Step>> {
     let group = workload.groups.iter().find(|one| one.name == group)?;
-    workload.programs.get_mut(usize::from(group.program))
+    workload.programs.get_mut(usize::from(*group.programs.first()?))
 }
 
 /// The kind of code that copies.

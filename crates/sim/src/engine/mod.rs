@@ -236,6 +236,8 @@ pub struct Engine<S: Scheduler, K: Sink> {
     packages: Vec<Package>,
     tasks: Vec<Task>,
     first_task_of_group: Vec<Tid>,
+    /// How many each group has had, the forked ones included.
+    tasks_of_group: Vec<usize>,
     queues: Vec<MessageQueue>,
     clients: Vec<Client>,
     locks: Vec<Lock>,

@@ -82,6 +82,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             packages: new_packages(&layout),
             tasks: Vec::new(),
             first_task_of_group: Vec::new(),
+            tasks_of_group: vec![0; workload.groups.len()],
             queues: vec![MessageQueue::default(); workload.nr_queues],
             clients: Vec::new(),
             locks: workload
@@ -172,12 +173,15 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
     pub(super) fn add_task(&mut self, group: u16, parent: Option<Tid>, cpu: u16) -> Tid {
         let g = &self.workload.groups[group as usize];
         let affinity = self.group_affinity[group as usize];
+        let number = &mut self.tasks_of_group[group as usize];
+        let program = g.programs[*number % g.programs.len()];
+        *number += 1;
         let task = self.sys.add_task(affinity, cpu);
         self.tasks.push(Task {
             state: TaskState::Waiting,
             asked: false,
             group,
-            program: g.program,
+            program,
             code: 0,
             pc: 0,
             left_q: 0,

@@ -128,9 +128,8 @@ pub(super) fn read(text: &str) -> Result<Scenario> {
 
 fn is_wide(workload: &Workload, group: &Group) -> bool {
     let wide_code = |code: u16| workload.codes[code as usize].class > InsnClass::Light256;
-    workload.programs[group.program as usize]
-        .iter()
-        .any(|step| matches!(step, Step::Work { code, .. } if wide_code(*code)))
+    let is_wide = |step: &Step| matches!(step, Step::Work { code, .. } if wide_code(*code));
+    workload.programs_of(group).any(|steps| steps.iter().any(is_wide))
 }
 
 impl<'a> Reader<'a> {
@@ -197,9 +196,9 @@ impl<'a> Reader<'a> {
         self.add_codes(&mut w)?;
         w.barriers = self.file.barrier.values().map(|&size| size.max(1)).collect();
         for group in &self.file.group {
-            let steps = self.program(group)?;
-            let program = w.program(steps);
-            let group = self.group(group, program)?;
+            let programs = self.programs(group)?;
+            let programs = programs.into_iter().map(|steps| w.program(steps)).collect();
+            let group = self.group(group, programs)?;
             w.group(group);
         }
         w.nr_queues = self.queues.len() - 1;
@@ -229,9 +228,9 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn group(&self, table: &Spanned<GroupTable>, program: u16) -> Result<Group> {
+    fn group(&self, table: &Spanned<GroupTable>, programs: Vec<u16>) -> Result<Group> {
         let g = table.get_ref();
-        let mut group = Group::new(&g.name, g.tasks, program);
+        let mut group = Group { programs, ..Group::new(&g.name, g.tasks, 0) };
         if g.tasks > TASKS_MAX {
             return self.bad(&table.span(), "too many tasks", "choose at most 100,000");
         }
@@ -257,11 +256,28 @@ impl<'a> Reader<'a> {
         Ok(group)
     }
 
-    fn program(&mut self, group: &Spanned<GroupTable>) -> Result<Vec<Step>> {
+    /// The programs of a group, one or several.
+    fn programs(&mut self, group: &'a Spanned<GroupTable>) -> Result<Vec<Vec<Step>>> {
+        let GroupTable { program, programs, .. } = group.get_ref();
+        match (program.is_empty(), programs.is_empty()) {
+            (false, true) => Ok(vec![self.program(group, program)?]),
+            (true, false) => programs.iter().map(|steps| self.program(group, steps)).collect(),
+            (true, true) => self.bad(&group.span(), "its program is empty", "add a step"),
+            (false, false) => {
+                let what = "it has both program and programs";
+                self.bad(&group.span(), what, "leave one out; programs has one for each task")
+            }
+        }
+    }
+
+    fn program(
+        &mut self,
+        group: &Spanned<GroupTable>,
+        program: &[Spanned<StepTable>],
+    ) -> Result<Vec<Step>> {
         let mut steps = Vec::new();
-        let program = &group.get_ref().program;
         if program.is_empty() {
-            return self.bad(&group.span(), "its program is empty", "add a step");
+            return self.bad(&group.span(), "one of its programs is empty", "add a step");
         }
         self.steps(program, 0, &mut steps)?;
         let takes_time = |step: &Step| {

@@ -77,7 +77,12 @@ pub(super) struct GroupTable {
     pub refill: Option<f64>,
     /// What a completion is, for tables.
     pub work: Option<String>,
+    /// What each of its tasks does.
+    #[serde(default)]
     pub program: Vec<Spanned<StepTable>>,
+    /// Or what each does by itself: the i-th task the i-th of them.
+    #[serde(default)]
+    pub programs: Vec<Vec<Spanned<StepTable>>>,
 }
 
 /// A step has exactly one of the fields that name it, and those that belong to it.

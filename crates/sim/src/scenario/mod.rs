@@ -45,6 +45,7 @@
 mod build;
 mod file;
 mod fit;
+pub mod recorded;
 
 pub use build::Scenario;
 pub use file::Question;

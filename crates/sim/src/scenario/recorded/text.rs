@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The scenario's file. People read and change it, so each step is a line, and what the recording
+//! could not say is a comment.
+
+use std::fmt::Write as _;
+
+use trace::Info;
+
+use super::courses::{Act, Course, Courses};
+use super::groups::GroupMade;
+use super::{Arrivals, Made, Request};
+
+/// Acts of all tasks together: a file of some megabytes, read in a second. What comes later in the
+/// recording is left out.
+const ACTS_MAX: usize = 200_000;
+/// Units of work of the entire recording, at most: each is a step.
+const UNITS_MAX: f64 = 20_000.0;
+/// Class of instructions by level: heavy ones, whose level does not depend on how dense they are
+/// here.
+const CLASSES: [&str; 3] = ["heavy-256", "heavy-512", "amx"];
+/// Simulated time: a policy that adapts needs a while, and a recording may be short.
+const DURATION_NS: u64 = 3_000_000_000;
+const WARMUP_NS: u64 = 1_000_000_000;
+
+/// Writes it.
+pub(super) fn write(
+    mut courses: Courses,
+    groups: Vec<GroupMade>,
+    info: &Info,
+    request: &Request<'_>,
+) -> Made {
+    let window_ns = cut(&mut courses);
+    let unit = Unit::of(&courses, request);
+    let queues = queues(&courses.courses, &groups);
+    let mut text = head(&courses, info, request, window_ns);
+    for group in &groups {
+        text += &group_table(group, &courses, &queues, &unit);
+    }
+    if courses.arrivals == Arrivals::Open {
+        for group in groups.iter().filter(|group| group.arrivals > 0) {
+            text += &source_table(group, courses.end_ns - courses.start_ns);
+        }
+    }
+    Made {
+        text,
+        arrivals: courses.arrivals,
+        work: unit.name(),
+        groups,
+        left_out: courses.left_out,
+        window_ns,
+        recorded_ns: courses.end_ns - courses.start_ns,
+        active_cores: courses.active_cores,
+        counted: courses.counted,
+    }
+}
+
+/// Leaves out what is too much, from a moment on that is the same for all. Returns how much time is
+/// left.
+fn cut(courses: &mut Courses) -> u64 {
+    let all_ns = courses.end_ns - courses.start_ns;
+    let mut times: Vec<u64> =
+        courses.courses.iter().flat_map(|course| course.acts.iter().map(|(at_ns, _)| *at_ns)).collect();
+    if times.len() <= ACTS_MAX {
+        return all_ns;
+    }
+    let (_, &mut until_ns, _) = times.select_nth_unstable(ACTS_MAX);
+    for course in &mut courses.courses {
+        course.acts.retain(|(at_ns, _)| *at_ns < until_ns);
+        // A wait for a task may end after that, by one that is left out.
+        if let Some((since_ns, act @ (Act::Take | Act::Sleep { .. }))) = course.acts.last_mut() {
+            *act = Act::Sleep { ns: (until_ns - *since_ns).max(1) };
+        }
+    }
+    courses.courses.iter_mut().filter(|course| course.acts.is_empty()).for_each(|course| {
+        let ns = until_ns.saturating_sub(courses.start_ns).max(1);
+        course.acts.push((courses.start_ns, Act::Sleep { ns }));
+    });
+    until_ns - courses.start_ns
+}
+
+/// What a completion is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Unit {
+    /// So many millions of cycles.
+    Cycles(u64),
+    /// A return from the function that is counted.
+    Calls,
+    /// Work that something outside asked for.
+    Arrivals,
+}
+
+impl Unit {
+    fn of(courses: &Courses, request: &Request<'_>) -> Self {
+        if courses.arrivals == Arrivals::Open {
+            return Unit::Arrivals;
+        }
+        if request.counts.is_some() {
+            return Unit::Calls;
+        }
+        let acts = courses.courses.iter().flat_map(|course| &course.acts);
+        let cycles = |(_, act): &(u64, Act)| match act {
+            Act::Work { cycles, .. } => *cycles,
+            _ => 0.0,
+        };
+        let all: f64 = acts.map(cycles).sum();
+        let mut millions = 1;
+        while all / (millions as f64 * 1e6) > UNITS_MAX {
+            millions *= 10;
+        }
+        Unit::Cycles(millions)
+    }
+
+    fn name(self) -> String {
+        match self {
+            Unit::Cycles(1) => "million cycles".into(),
+            Unit::Cycles(millions) => format!("{millions} million cycles"),
+            Unit::Calls => "call".into(),
+            Unit::Arrivals => "arrival".into(),
+        }
+    }
+}
+
+/// By course: the queue that its task takes from.
+fn queues(courses: &[Course], groups: &[GroupMade]) -> Vec<String> {
+    let mut queues = vec![String::new(); courses.len()];
+    for group in groups {
+        for (number, &member) in group.members.iter().enumerate() {
+            queues[member] = format!("{}/{number}", group.name);
+        }
+    }
+    queues
+}
+
+fn head(courses: &Courses, info: &Info, request: &Request<'_>, window_ns: u64) -> String {
+    let Request { name, machine, .. } = request;
+    let clock = match courses.counted {
+        true => "Cycles were counted.",
+        false => "Cycles are time at the clock that the licence model says the core had.",
+    };
+    let arrivals = match courses.arrivals {
+        Arrivals::Closed => "Sleeps that no recorded task ended last as long as they did.",
+        Arrivals::Open => "What no recorded task woke for arrives at the recorded rate.",
+    };
+    let mut text = format!(
+        "# A recording of {}: {:.3} s on {} (Linux {}).\n# {clock} {arrivals}\n\
+         # Recorded with {} active cores in mind; tasks repeat what they did, each in its own program.\n\
+         schema = 1\nname = {}\nabout = {}\nmachine = {}\nduration_ns = {DURATION_NS}\nwarmup_ns = {WARMUP_NS}\n",
+        one_line(&info.target),
+        window_ns as f64 / 1e9,
+        one_line(&info.processor),
+        one_line(&info.kernel),
+        courses.active_cores,
+        quoted(name),
+        quoted(&format!("recorded: {}", one_line(&info.target))),
+        quoted(machine),
+    );
+    for level in levels(&courses.courses) {
+        let class = CLASSES[usize::from(level - 1).min(CLASSES.len() - 1)];
+        let _ = write!(text, "\n[code.wide-{level}]\nclass = \"{class}\"\nper_cycle = 1.0\n");
+        if let Some(scale) = request.none_scale {
+            let _ = write!(
+                text,
+                "[variant.none.code.wide-{level}]\nclass = \"scalar\"\nscale = {scale:?}\n"
+            );
+        }
+    }
+    text
+}
+
+/// A string as the file has it.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// Text from a recording within a comment: it must not end it.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Levels of wide code that runs.
+fn levels(courses: &[Course]) -> Vec<u8> {
+    let mut levels: Vec<u8> = Vec::new();
+    for (_, act) in courses.iter().flat_map(|course| &course.acts) {
+        if let Act::Work { level, .. } = act
+            && *level > 0
+            && !levels.contains(level)
+        {
+            levels.push(*level);
+        }
+    }
+    levels.sort_unstable();
+    levels
+}
+
+fn group_table(group: &GroupMade, courses: &Courses, queues: &[String], unit: &Unit) -> String {
+    let mut text = format!("\n[[group]]\nname = {}\ntasks = {}\n", quoted(&group.name), group.tasks);
+    if let Some(cpus) = &group.affinity {
+        let _ = writeln!(text, "cpus = \"{cpus}\"");
+    }
+    // Known to be scalar: its wide code is in sections.
+    text += "scalar = true\n";
+    if group.kernel {
+        text += "kernel = true\n";
+    }
+    let _ = writeln!(text, "work = {}\nprograms = [", quoted(&unit.name()));
+    for &member in &group.members {
+        text += " [\n";
+        let mut program = Program::new(queues, courses, unit, &queues[member]);
+        let course = &courses.courses[member];
+        course.acts.iter().for_each(|(_, act)| program.act(act));
+        for step in program.finish() {
+            let _ = writeln!(text, "  {step},");
+        }
+        text += " ],\n";
+    }
+    text + "]\n"
+}
+
+fn source_table(group: &GroupMade, recorded_ns: u64) -> String {
+    let gap_ns = (recorded_ns / group.arrivals).max(100);
+    format!(
+        "\n[[source]]\nname = {}\nto = {}\ngap_ns = {{ mean = {gap_ns} }}\n",
+        quoted(&format!("to {}", group.name)),
+        quoted(&group.name)
+    )
+}
+
+/// One task's steps.
+struct Program<'a> {
+    queues: &'a [String],
+    courses: &'a Courses,
+    unit: &'a Unit,
+    own: &'a str,
+    steps: Vec<String>,
+    level: u8,
+    /// Cycles that are less than one, or belong to a unit that is not complete.
+    rest: f64,
+    towards_unit: u64,
+    /// What runs was asked for from outside, and is not answered yet.
+    asked: bool,
+}
+
+impl<'a> Program<'a> {
+    fn new(queues: &'a [String], courses: &'a Courses, unit: &'a Unit, own: &'a str) -> Self {
+        Program {
+            queues,
+            courses,
+            unit,
+            own,
+            steps: Vec::new(),
+            level: 0,
+            rest: 0.0,
+            towards_unit: 0,
+            asked: false,
+        }
+    }
+
+    fn act(&mut self, act: &Act) {
+        match act {
+            Act::Work { level, cycles, kernel } => {
+                self.be_at(*level);
+                self.rest += cycles;
+                let whole = self.rest.floor();
+                self.rest -= whole;
+                self.work(*level, whole as u64, *kernel);
+            }
+            Act::Sleep { ns } => self.sleep(*ns),
+            Act::Take => {
+                self.answer();
+                self.steps.push(format!("{{ take = {} }}", quoted(self.own)));
+            }
+            Act::Put { to } => {
+                let courses = &self.courses.courses;
+                if let Some(to) = courses.iter().position(|course| course.task == *to) {
+                    self.steps.push(format!("{{ put = {} }}", quoted(&self.queues[to])));
+                }
+            }
+            Act::Counts if *self.unit == Unit::Calls => self.done(),
+            Act::Counts => {}
+        }
+    }
+
+    fn finish(mut self) -> Vec<String> {
+        self.be_at(0);
+        self.answer();
+        self.steps
+    }
+
+    /// Ends and begins wide sections.
+    fn be_at(&mut self, level: u8) {
+        if level == self.level {
+            return;
+        }
+        if self.level > 0 {
+            self.steps.push("{ wide_end = true }".into());
+        }
+        if level > 0 {
+            self.steps.push(format!("{{ wide_begin = {level} }}"));
+        }
+        self.level = level;
+    }
+
+    /// Work, cut where a unit is complete.
+    fn work(&mut self, level: u8, cycles: u64, kernel: bool) {
+        let Unit::Cycles(millions) = *self.unit else {
+            return self.piece(level, cycles, kernel);
+        };
+        let (unit, mut left) = (millions * 1_000_000, cycles);
+        while left > 0 {
+            let now = left.min(unit - self.towards_unit);
+            self.piece(level, now, kernel);
+            self.towards_unit += now;
+            left -= now;
+            if self.towards_unit == unit {
+                self.towards_unit = 0;
+                self.done();
+            }
+        }
+    }
+
+    fn piece(&mut self, level: u8, cycles: u64, kernel: bool) {
+        if cycles == 0 {
+            return;
+        }
+        self.steps.push(match (kernel, level) {
+            (true, _) => format!("{{ syscall_cycles = {cycles} }}"),
+            (false, 0) => format!("{{ work = \"scalar\", cycles = {cycles} }}"),
+            (false, level) => format!("{{ work = \"wide-{level}\", cycles = {cycles} }}"),
+        });
+    }
+
+    fn sleep(&mut self, ns: u64) {
+        self.answer();
+        match self.courses.arrivals {
+            Arrivals::Closed => self.steps.push(format!("{{ sleep_ns = {ns} }}")),
+            Arrivals::Open => {
+                self.steps.push("{ take = \"inbox\" }".into());
+                self.asked = true;
+            }
+        }
+    }
+
+    fn answer(&mut self) {
+        if std::mem::take(&mut self.asked) {
+            self.done();
+        }
+    }
+
+    fn done(&mut self) {
+        self.steps.push("{ done = true }".into());
+    }
+}
