@@ -125,6 +125,17 @@ static __always_inline u64 key_of_side(const struct waiting *w, u32 side)
 	return key_ns;
 }
 
+static __always_inline u32 id_of_side(const struct waiting *w, u32 side)
+{
+	u32 i, id = 0;
+
+#pragma unroll
+	for (i = 0; i < TL_NR_SIDES; i++)
+		if (i == side)
+			id = w->id[i];
+	return id;
+}
+
 /* Take the first task of these sides that this CPU may run, beginning with this
  * side. Returns the side, TL_SIDE_NONE if there was none. */
 static __always_inline u32 move_from(const struct waiting *w, u32 first)
@@ -217,6 +228,8 @@ static __always_inline struct tl_backlog backlog_of(const struct waiting *w,
 	backlog.nr_waiting = w->sides.nr_tasks[TL_SIDE_OWN] +
 			     w->sides.nr_tasks[TL_SIDE_DEFAULT];
 	backlog.nr_cpus = load_of(w->id[side]).nr_cpus;
+	backlog.pace_q10 = clock_of(id_of_side(w, first))->pace_q10;
+	backlog.reserved = 0;
 	return backlog;
 }
 

@@ -36,11 +36,14 @@
  *
  * That alone leaves 14 tasks on two CPUs next to 10 on two others: their heads
  * differ by about a slice. So the CPU also takes a task if its shard then has no
- * more tasks per CPU than the other one keeps, and the other head is due first.
+ * more tasks per CPU than the other one keeps, and the other one has more to do.
  * The first condition does not hold in the opposite direction after the move, so
  * no task moves back and forth. The second leaves shards alone that have unequal
- * numbers because their tasks have unequal weights: there the longer queue is not
- * late.
+ * numbers because their tasks have unequal weights. A shard has more to do if its
+ * head is due first, or if its clock is slower: in either shard, heads are due about
+ * now, so where slices are of one length who is first can be the same for seconds. How
+ * long a clock needs for a nanosecond (its pace, clock.h) is the weight of the
+ * shard's tasks per CPU.
  */
 #ifndef TL_POLICY_LOCALITY_H
 #define TL_POLICY_LOCALITY_H
@@ -144,8 +147,10 @@ struct tl_backlog {
 	u64 key_ns;	/* of the head */
 	u32 nr_waiting; /* 0 = nothing waits, and there is no head */
 	u32 nr_cpus;	/* of the shard, that serve it */
+	u32 pace_q10;	/* of the head's clock, 0 = not measured */
+	u32 reserved;
 };
-_Static_assert(sizeof(struct tl_backlog) == 16, "mirrored in Rust");
+_Static_assert(sizeof(struct tl_backlog) == 24, "mirrored in Rust");
 
 /*
  * The key that a running task counts with where its CPU compares: it waits for
@@ -175,6 +180,19 @@ tl_inline u32 tl_evens_out(const struct tl_backlog *own,
 	       own_nr * other->nr_cpus <= (other_nr - 1) * own->nr_cpus;
 }
 
+/*
+ * Whether the other shard has more to do per CPU, by weight: an eighth more, which is
+ * what a measured pace may be off. A CPU whose shard has nothing but its own task has
+ * less to do than one where tasks wait.
+ */
+tl_inline u32 tl_is_busier(const struct tl_backlog *own,
+			   const struct tl_backlog *other)
+{
+	return other->pace_q10 &&
+	       (own->nr_waiting <= 1 ||
+		other->pace_q10 > own->pace_q10 + own->pace_q10 / 8);
+}
+
 /* Whether a CPU takes from another shard although its own has work. */
 tl_inline u32 tl_helps(const struct tl_backlog *own,
 		       const struct tl_backlog *other, u64 slice_ns)
@@ -184,7 +202,8 @@ tl_inline u32 tl_helps(const struct tl_backlog *own,
 	if (!other->nr_waiting)
 		return 0;
 	return later_ns > (s64)slice_ns ||
-	       (later_ns > 0 && tl_evens_out(own, other));
+	       ((later_ns > 0 || tl_is_busier(own, other)) &&
+		tl_evens_out(own, other));
 }
 
 /* Whether a task that wakes goes before all queues of its CPU: vital ones (kernel

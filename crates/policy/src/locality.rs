@@ -78,8 +78,12 @@ pub struct Backlog {
     pub nr_waiting: u32,
     /// CPUs of the shard that serve it.
     pub nr_cpus: u32,
+    /// Of the head's clock, 1024 = 1.0; 0 = not measured.
+    pub pace_q10: u32,
+    /// 0.
+    pub reserved: u32,
 }
-const _: () = assert!(size_of::<Backlog>() == 16);
+const _: () = assert!(size_of::<Backlog>() == 24);
 
 /// The key that a running task counts with where its CPU compares its shard with another one.
 #[inline]

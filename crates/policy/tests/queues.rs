@@ -140,7 +140,7 @@ fn idle_looks_go_by_class_or_by_scope() {
 }
 
 fn backlog(key_ns: u64, nr_waiting: u32, nr_cpus: u32) -> Backlog {
-    Backlog { key_ns, nr_waiting, nr_cpus }
+    Backlog { key_ns, nr_waiting, nr_cpus, ..Backlog::default() }
 }
 
 /// A shard whose head is late by more than a slice is helped, whatever the numbers; one that has
@@ -163,6 +163,23 @@ fn who_runs_is_not_late() {
     assert_eq!(policy::running_key(7u64.wrapping_neg(), 5), 5);
     let alone = backlog(policy::running_key(400_000, now_ns), 1, 2);
     assert!(policy::helps(&alone, &backlog(900_000, 8, 2), 5_000_000));
+}
+
+/// Whose head is due first may be the same for ever, so a shard whose clock is much slower is
+/// helped too: as long as that evens out, and not for what a measured pace may be off.
+#[test]
+fn slower_clocks_are_helped() {
+    let paced = |backlog: Backlog, pace_q10| Backlog { pace_q10, ..backlog };
+    let helps = |own: (u32, u32), other: (u32, u32)| {
+        let own = paced(backlog(10, own.0, 2), own.1);
+        policy::helps(&own, &paced(backlog(12, other.0, 2), other.1), 5_000)
+    };
+    assert!(helps((3, 2048), (6, 4096)));
+    assert!(!helps((3, 2048), (6, 2048)), "few heavy tasks and many light ones are even");
+    assert!(!helps((3, 2048), (6, 2048 + 256)) && helps((3, 2048), (6, 2048 + 257)));
+    assert!(!helps((5, 2048), (4, 4096)), "it would not even out");
+    assert!(helps((1, 4096), (3, 1024)), "a task that is alone");
+    assert!(!helps((1, 0), (3, 0)), "nothing was measured");
 }
 
 /// Of equal tasks on two shards every distribution becomes even, to a task per CPU, and then no

@@ -109,10 +109,8 @@ impl Lane {
             let key_ns = policy::running_key(prev.key_ns, sys.now_ns);
             Prev { key_ns, ..prev }
         });
-        let (_, own) = self.sides(cpu, step, here, running);
-        let (_, theirs) = self.sides(cpu, step, other, None);
-        let own = self.backlog(cpu, step, here, &own, 3)?;
-        let theirs = self.backlog(cpu, step, other, &theirs, 2)?;
+        let own = self.backlog(cpu, step, here, self.sides(cpu, step, here, running), 3)?;
+        let theirs = self.backlog(cpu, step, other, self.sides(cpu, step, other, None), 2)?;
         policy::helps(&own, &theirs, self.config.cfg.slice_ns).then_some(other)
     }
 
@@ -122,20 +120,22 @@ impl Lane {
         cpu: usize,
         step: u8,
         llc: usize,
-        sides: &Sides,
+        (index, sides): ([usize; 3], Sides),
         nr_sides: usize,
     ) -> Option<Backlog> {
         let filled = (0..nr_sides).filter(|&side| sides.nr_tasks[side] > 0);
-        let key_ns = filled.map(|side| sides.key_ns[side]).min_by_key(|&key_ns| key_ns as i64)?;
+        let first = filled.min_by_key(|&side| sides.key_ns[side] as i64)?;
         let queue = if self.memo.has_default[step as usize] {
             QUEUE_DEFAULT as u8
         } else {
             self.memo.step_queue[self.class[cpu] as usize][step as usize]
         };
         Some(Backlog {
-            key_ns,
+            key_ns: sides.key_ns[first],
             nr_waiting: sides.nr_tasks[SIDE_OWN as usize] + sides.nr_tasks[SIDE_DEFAULT as usize],
             nr_cpus: self.queues[Self::queue_index(llc, queue)].nr_cpus,
+            pace_q10: self.queues[index[first]].clock.pace_q10,
+            reserved: 0,
         })
     }
 
