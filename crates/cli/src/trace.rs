@@ -2,6 +2,7 @@
 //! `turbolane trace`: what a recording says.
 
 mod export;
+mod scenario;
 
 use std::fs::File;
 use std::io::BufReader;
@@ -36,7 +37,9 @@ Examples:
   turbolane trace turbolane.trace --perfetto trace.json
                                             every run and wait, on ui.perfetto.dev
   turbolane trace turbolane.trace --task 4711 --machine xeon-gold-6130 --timeline web.jsonl
-                                            a timeline for turbolane sim --replay web.jsonl")]
+                                            a timeline for turbolane sim --replay web.jsonl
+  turbolane trace machine.trace --machine xeon-gold-6130 --scenario service.toml
+                                            a scenario for turbolane sim service.toml")]
 pub(crate) struct TraceArgs {
     /// The recording
     #[arg(value_name = "FILE")]
@@ -52,6 +55,10 @@ pub(crate) struct TraceArgs {
     perfetto: Option<PathBuf>,
     #[command(flatten)]
     timeline: export::TimelineArgs,
+    #[command(flatten)]
+    scenario: scenario::ScenarioArgs,
+    #[command(flatten)]
+    recorded_on: export::RecordedOn,
     /// Check a recording of an entire machine (record --system) against the rules that simulations
     /// are checked by
     ///
@@ -81,7 +88,10 @@ pub(crate) fn main(args: &TraceArgs) -> Result<ExitCode, Failure> {
     }
     let written = match &args.perfetto {
         Some(out) => Some(export::perfetto(&args.file, out)?),
-        None => args.timeline.write(&args.file)?,
+        None => match args.timeline.write(&args.file, &args.recorded_on)? {
+            None => args.scenario.write(&args.file, &args.recorded_on)?,
+            written => written,
+        },
     };
     if let Some(text) = written {
         print(&text)?;

@@ -10,7 +10,7 @@ use sim::events::{Happened, Sink, Stop};
 use sim::policy_spec::{PolicySpec, simulate};
 use sim::program::Workload;
 use sim::scenario::Scenario;
-use sim::scenario::recorded::{Arrivals, Collector, Made, Request, Unusable};
+use sim::scenario::recorded::{Collector, Made, Request, Unusable};
 use sim::sched::fair::Fair;
 use sim::sys::{Layout, Sys};
 use trace::demand::Bound;
@@ -179,7 +179,7 @@ fn record(scenario: &str, variant: &str, cpu: &str, from_ns: u64, until_ns: u64)
 }
 
 fn made(info: &Info, events: &[Event], request: &Request<'_>) -> Result<Made, Unusable> {
-    let mut collector = Collector::new(request.counts);
+    let mut collector = Collector::new(info, 0..u64::MAX, request.counts);
     let mut follower = Follower::new(info);
     events.iter().for_each(|event| follower.take(event, &mut collector));
     let end_ns = events.last().map_or(info.start_ns, |event| event.at_ns);
@@ -197,6 +197,7 @@ fn request<'a>(platform: &'a Platform) -> Request<'a> {
         counts: None,
         none_scale: None,
         bound: Bound::Least,
+        onto: None,
     }
 }
 

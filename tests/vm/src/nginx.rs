@@ -4,10 +4,12 @@
 //!
 //! ```text
 //! vmtests nginx CODE REQUESTS [ARGUMENT OF turbolane run...]
+//! vmtests nginx CODE REQUESTS record [ARGUMENT OF turbolane record...]
 //! ```
 //!
 //! CODE is the form of OpenSSL's ciphers (`openssl.rs`). With arguments the load runs under
-//! `turbolane run`. Workers share all CPUs but CPU 0, which wrk and turbolane have: the lane's wide
+//! `turbolane run`, or under the kernel's scheduler while `turbolane record` records the server.
+//! Workers share all CPUs but CPU 0, which wrk and turbolane have: the lane's wide
 //! CPUs are the last ones. What was measured goes to `point.json`.
 //!
 //! The time is that from one response to another, taken by wrk's script: connecting, the first
@@ -25,7 +27,7 @@ use serde::Deserialize;
 
 use crate::guest::{set_affinity, wait_for};
 use crate::openssl::Code;
-use crate::point::{Done, Running, Scheduler, load_cpus};
+use crate::point::{Done, Recording, Running, Scheduler, load_cpus};
 
 const DIR: &str = "/tmp/nginx";
 const PORT: u16 = 8443;
@@ -69,7 +71,7 @@ function response(status)
     local seconds = now() - first
     mark(2)
     local out = io.open("result.new", "w")
-    out:write(string.format('{"requests":%d,"bad":%d,"seconds":%.9f}', wanted, bad, seconds))
+    out:write(string.format('{"requests":%d,"bad":%d,"begin_s":%.9f,"seconds":%.9f}', wanted, bad, first, seconds))
     out:close()
     os.rename("result.new", "result.json")
     wrk.thread:stop()
@@ -82,6 +84,8 @@ end
 struct Measured {
     requests: u32,
     bad: u32,
+    /// By CLOCK_MONOTONIC.
+    begin_s: f64,
     seconds: f64,
 }
 
@@ -93,9 +97,17 @@ pub fn point(code: &str, requests: &str, run: &[&str]) -> Result<()> {
     let workers = cpus.len() * WORKERS_PER_CPU;
     set_affinity(0, &[0])?;
     let nginx = serve(&code, cpus, workers)?;
+    let (run, recorded) = match run {
+        ["record", options @ ..] => (&[][..], Some(options)),
+        run => (run, None),
+    };
     let scheduler = Scheduler::start(run)?;
+    let recording = recorded.map(|options| Recording::start(nginx.pid(), options)).transpose()?;
     let measured = load(requests, workers * CONNECTIONS_PER_WORKER)?;
     ensure!(measured.bad == 0, "{} responses were errors", measured.bad);
+    if let Some(recording) = recording {
+        recording.end(measured.begin_s, measured.seconds)?;
+    }
     let done = Done { load: "nginx", done: f64::from(measured.requests), cpu_s: None };
     scheduler.end(&[done], measured.seconds)?;
     drop(nginx);

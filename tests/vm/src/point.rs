@@ -4,16 +4,18 @@
 //! marks.
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use serde_json::{Value, json};
+use trace::Reader;
 
-use crate::guest::nr_cpus;
+use crate::guest::{nr_cpus, wait_for};
 use crate::lane::{Lane, stats, turbolane};
+use crate::recorder;
 use crate::silicon::ask_for_full_clock;
 
 /// The port whose writes the machine notes in its log.
@@ -86,6 +88,42 @@ pub fn mark(value: u8) -> Result<()> {
     Ok(())
 }
 
+/// A recording of a load, for a scenario (`turbolane trace --scenario`).
+pub struct Recording {
+    recorder: Child,
+    file: PathBuf,
+}
+
+impl Recording {
+    /// `turbolane record` of this process and its children, at work.
+    pub fn start(pid: u32, options: &[&str]) -> Result<Self> {
+        let file = out_dir().join("load.trace");
+        let (pid, path) = (pid.to_string(), file.display().to_string());
+        let recorder = recorder::start(&[&["-o", &path, "--pid", &pid], options].concat())?;
+        wait_for("no recording appears", Duration::from_secs(60), || {
+            fs::metadata(&file).is_ok_and(|file| file.len() > 0)
+        })?;
+        Ok(Recording { recorder, file })
+    }
+
+    /// Ends it, and leaves in `load.window` which part of it was measured, as `--window` takes it:
+    /// from this time by CLOCK_MONOTONIC on, for so long.
+    pub fn end(mut self, begin_s: f64, seconds: f64) -> Result<()> {
+        recorder::end(&mut self.recorder)?;
+        let start_ns = Reader::new(fs::File::open(&self.file)?)?.info().start_ns;
+        let from_ns = ((begin_s * 1e9) as u64).checked_sub(start_ns);
+        let from_ns = from_ns.context("the load began before its recording")?;
+        let to_ns = from_ns + (seconds * 1e9) as u64;
+        fs::write(out_dir().join("load.window"), format!("{from_ns}ns-{to_ns}ns"))
+            .context("cannot write the recording's window")
+    }
+}
+
+/// Where what is kept goes.
+fn out_dir() -> PathBuf {
+    std::env::var("TURBOLANE_OUT").unwrap_or_else(|_| "/out".into()).into()
+}
+
 /// The scheduler that a load is measured under.
 pub struct Scheduler {
     /// Nothing: the kernel's own.
@@ -120,8 +158,7 @@ impl Scheduler {
         for Done { load, done, .. } in loads {
             println!("{load}: {:.1} per second, in {:.3} ms", done / seconds, seconds * 1e3);
         }
-        let out = std::env::var("TURBOLANE_OUT").unwrap_or_else(|_| "/out".into());
-        fs::write(Path::new(&out).join("point.json"), result.to_string())
+        fs::write(out_dir().join("point.json"), result.to_string())
             .context("cannot write the point's result")
     }
 }

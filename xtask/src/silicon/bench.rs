@@ -10,7 +10,7 @@ use testbed::{Emulator, Outcome, Step};
 
 use crate::lab::Lab;
 use crate::results::{Baseline, BenchResult, Better, Outside, exact};
-use crate::silicon::{GROUP, batch, experiment, nginx, profile, results};
+use crate::silicon::{GROUP, batch, experiment, nginx, profile, recorded, results};
 
 /// The machine of both.
 const CPU: &str = "xeon-gold-6130";
@@ -53,11 +53,12 @@ cat /proc/uptime
 "#;
 
 /// All of them.
-pub(crate) const OUTSIDE: [Outside; 4] = [
+pub(crate) const OUTSIDE: [Outside; 5] = [
     Outside { group: GROUP, name: "deterministic", measure: deterministic },
     Outside { group: GROUP, name: "mips", measure: mips },
     Outside { group: GROUP, name: "profile", measure: profile::measure },
     Outside { group: GROUP, name: "experiments", measure: experiments },
+    Outside { group: "predict", name: "recorded-service", measure: recorded::measure },
 ];
 
 /// What `./x silicon` measures, and what is a figure of all experiments together.

@@ -11,6 +11,7 @@ mod plan;
 mod point;
 mod predicted;
 mod profile;
+mod recorded;
 mod results;
 mod rows;
 

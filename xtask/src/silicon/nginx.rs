@@ -4,6 +4,7 @@
 //! had the simulator predicted?
 
 use crate::silicon::plan::Plan;
+use crate::silicon::point::Point;
 use crate::silicon::rows::{Experiment, Load, command};
 
 /// Requests of a point for each CPU of the server: 0.1 s of the guest's time.
@@ -11,6 +12,9 @@ const REQUESTS_PER_CPU: u32 = 75;
 
 /// What the rows with a mark mark.
 const MARK: &str = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3:EVP_CipherUpdate@2";
+
+/// The function whose calls a recording of the server counts as work.
+pub(crate) const CALLS: &str = "EVP_CipherUpdate";
 
 /// What is measured.
 const LOADS: &[Load] = &[Load { name: "nginx", unit: "requests", is_wide: false }];
@@ -50,6 +54,38 @@ pub(crate) const TWELVE: Server = Server {
     scenario: "docs/experiments/silicon-nginx-12.toml",
     machine: "docs/experiments/silicon-machine-13.toml",
 };
+
+/// `SMALL` with more CPUs, on another CPU than the others.
+pub(crate) const OTHER: Server = Server {
+    name: "nginx-6154",
+    figures: "silicon.nginx_6154",
+    cpus: 6,
+    scenario: SMALL.scenario,
+    machine: "docs/experiments/silicon-machine-6154.toml",
+};
+
+impl Server {
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// CPUs of the guest: one more is the client's.
+    pub(crate) fn guest_cpus(&self) -> u32 {
+        self.cpus + 1
+    }
+
+    /// The model of the guest, a file.
+    pub(crate) fn machine(&self) -> &'static str {
+        self.machine
+    }
+
+    /// A point in which the server is recorded, with this code, under the kernel's scheduler.
+    pub(crate) fn recorded(&self, code: &str) -> Point {
+        let requests = (self.cpus * REQUESTS_PER_CPU).to_string();
+        let words = ["vmtests", "nginx", code, &requests, "record", "--mark", MARK];
+        Point { name: format!("recorded-{code}"), command: command(&words) }
+    }
+}
 
 /// The experiment, ready to be measured; with so many requests a point, if they are given.
 pub(crate) fn planned(server: &Server, requests: Option<u32>, with_sizes: bool) -> Experiment {

@@ -113,6 +113,16 @@ pub(crate) struct Kept {
     pub(crate) log: PathBuf,
 }
 
+impl Kept {
+    /// The load's recording, if it was one, and the part of it between the marks.
+    pub(crate) fn recording(&self) -> Result<(PathBuf, String)> {
+        let file = self.log.with_extension("trace");
+        let window = std::fs::read_to_string(self.log.with_extension("window"))
+            .with_context(|| format!("{} has no window", file.display()))?;
+        Ok((file, window))
+    }
+}
+
 impl<'a> Bench<'a> {
     pub(crate) fn new(
         lab: &'a Lab,
@@ -177,6 +187,14 @@ impl<'a> Bench<'a> {
         let measured = evaluate(&text, report, self.cpus, outcome.total_s)
             .with_context(|| format!("point {}", point.name))?;
         write_whole(log_to, &text)?;
+        for kind in ["trace", "window"] {
+            let from = outcome.out_dir().join(format!("load.{kind}"));
+            if from.exists() {
+                let to = log_to.with_extension(kind);
+                std::fs::copy(&from, &to)
+                    .with_context(|| format!("cannot write {}", to.display()))?;
+            }
+        }
         Ok(measured)
     }
 }

@@ -28,10 +28,20 @@ pub(crate) type Predicted = BTreeMap<String, f64>;
 
 /// The row as simulated by this program.
 pub(crate) fn simulate(turbolane: &Path, row: &Simulated) -> Result<Predicted> {
-    let mut args = vec!["sim", row.scenario, "--machine", row.machine, "--json"];
-    args.extend(["--policy", &row.policy]);
-    if !row.variant.is_empty() {
-        args.extend(["--variant", row.variant]);
+    run(turbolane, row.scenario, row.machine, row.variant, &row.policy)
+}
+
+/// What this program simulates, each as its options take it; the variant may be empty.
+pub(crate) fn run(
+    turbolane: &Path,
+    scenario: &str,
+    machine: &str,
+    variant: &str,
+    policy: &str,
+) -> Result<Predicted> {
+    let mut args = vec!["sim", scenario, "--machine", machine, "--json", "--policy", policy];
+    if !variant.is_empty() {
+        args.extend(["--variant", variant]);
     }
     let json = repo::output(&turbolane.display().to_string(), &args)?;
     read(&json).with_context(|| format!("what turbolane {} printed", args.join(" ")))

@@ -32,15 +32,9 @@ pub(super) struct TimelineArgs {
     /// rest is idle. If the recording has licence levels but no marks, time at a raised level is
     /// wide work, excluding the hold time after it. A CPU's timeline has the level that power
     /// scores predict at each switch, for --dvfs switches. Needs --machine, and --cpu or --task.
-    #[arg(long, value_name = "OUT", requires = "machine", requires = "whose")]
+    #[arg(long, value_name = "OUT", requires = "machine", requires = "whose", group = "work")]
     #[arg(conflicts_with_all = ["json", "check", "perfetto"])]
     timeline: Option<std::path::PathBuf>,
-    /// With --timeline: model of the recorded CPU, whose clock converts time to cycles
-    #[arg(long, value_name = "ID|FILE", requires = "timeline")]
-    machine: Option<String>,
-    /// With --timeline: number of active cores [default: all]
-    #[arg(long, value_name = "N", requires = "timeline")]
-    active_cores: Option<usize>,
     /// With --timeline: use the base clock, for `turbolane sim --replay --no-turbo`
     #[arg(long, requires = "timeline", conflicts_with = "active_cores")]
     no_turbo: bool,
@@ -72,6 +66,46 @@ pub(super) struct TimelineArgs {
     most: bool,
 }
 
+/// The CPU that was recorded.
+#[derive(Args)]
+pub(super) struct RecordedOn {
+    /// With --timeline or --scenario: model of the recorded CPU, whose clock converts time to
+    /// cycles
+    #[arg(long, value_name = "ID|FILE", requires = "work")]
+    machine: Option<String>,
+    /// With --timeline or --scenario: number of active cores [default: all; with --scenario: as
+    /// many as the recorded tasks kept busy]
+    #[arg(long, value_name = "N", requires = "work")]
+    active_cores: Option<usize>,
+}
+
+impl RecordedOn {
+    /// The model, if one is given, and its platform; the active cores are some of its own.
+    pub(super) fn read(&self) -> Result<Option<(CpuModel, Platform)>, Failure> {
+        let Some(machine) = &self.machine else { return Ok(None) };
+        let model = model(machine)?;
+        let platform = Platform::new(&model);
+        if let Some(active) = self.active_cores
+            && (active == 0 || active > platform.nr_cores)
+        {
+            let what = format!("{} has no {active} cores", model.id);
+            let next = format!("--active-cores is 1 to {}", platform.nr_cores);
+            return Err(Failure::failed(Problem::new(what, "they set its clock", next)));
+        }
+        Ok(Some((model, platform)))
+    }
+
+    /// As it was given.
+    pub(super) fn machine(&self) -> Option<&str> {
+        self.machine.as_deref()
+    }
+
+    /// As it was given.
+    pub(super) fn active_cores(&self) -> Option<usize> {
+        self.active_cores
+    }
+}
+
 /// Reads `--hint`.
 fn pair(text: &str) -> Result<(String, String), ParseError> {
     let parts = text.split_once(',').filter(|(a, b)| !a.is_empty() && !b.is_empty());
@@ -96,21 +130,15 @@ pub(super) fn perfetto(path: &Path, out: &Path) -> Result<String, Failure> {
 
 impl TimelineArgs {
     /// Writes the timeline, if one is asked for. Returns what is to be said of it.
-    pub(super) fn write(&self, path: &Path) -> Result<Option<String>, Failure> {
-        let (Some(out), Some(machine)) = (&self.timeline, &self.machine) else { return Ok(None) };
+    pub(super) fn write(&self, path: &Path, on: &RecordedOn) -> Result<Option<String>, Failure> {
+        let Some(out) = &self.timeline else { return Ok(None) };
+        let Some((model, platform)) = on.read()? else { return Ok(None) };
         let of = match (self.cpu, self.task) {
             (Some(cpu), _) => Of::Cpu(cpu),
             (None, Some(tid)) => Of::Task(tid),
             (None, None) => unreachable!("clap asks for one of them"),
         };
-        let model = model(machine)?;
-        let platform = Platform::new(&model);
-        let active = self.active_cores.unwrap_or(platform.nr_cores);
-        if active == 0 || active > platform.nr_cores {
-            let what = format!("{} has no {active} cores", model.id);
-            let next = format!("--active-cores is 1 to {}", platform.nr_cores);
-            return Err(Failure::failed(Problem::new(what, "they set its clock", next)));
-        }
+        let active = on.active_cores.unwrap_or(platform.nr_cores);
         let core = self.core(&platform, &model, active)?;
         let bound = if self.most { Bound::Most } else { Bound::Least };
         let mut collected = Timeline::new(of, self.hardware(&core)).with_bound(bound);
@@ -211,7 +239,7 @@ fn read_for(path: &Path, of: Of, to: &mut dyn Visit) -> Result<Info, Failure> {
 }
 
 /// The mark of a function.
-fn mark(path: &Path, info: &Info, function: &str) -> Result<u32, Failure> {
+pub(super) fn mark(path: &Path, info: &Info, function: &str) -> Result<u32, Failure> {
     info.mark(function).ok_or_else(|| {
         let names: Vec<&str> = info.marks.iter().map(|mark| mark.name.as_str()).collect();
         let what = format!("{} has no mark of the function {function}", path.display());

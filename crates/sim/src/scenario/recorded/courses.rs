@@ -63,6 +63,14 @@ pub(super) struct Courses {
     pub counted: bool,
 }
 
+impl Courses {
+    /// Whether something is counted.
+    pub fn count(&self) -> bool {
+        let mut acts = self.courses.iter().flat_map(|course| &course.acts);
+        acts.any(|(_, act)| *act == Act::Counts)
+    }
+}
+
 /// From what was collected.
 pub(super) fn of(
     collected: Collector,
@@ -71,11 +79,11 @@ pub(super) fn of(
     end_ns: u64,
     request: &Request<'_>,
 ) -> Result<Courses, Unusable> {
-    let Collector { runs, levels, woken, points, affinities, waited_ns, .. } = collected;
+    let Collector { start_ns, runs, levels, woken, points, affinities, waited_ns, .. } = collected;
     let by_cpu = by_cpu(&runs);
     let topology = topology(&by_cpu, info, request)?;
     let (kept, left_out) = kept(&runs, tasks)?;
-    let span_ns = end_ns.saturating_sub(info.start_ns).max(1);
+    let span_ns = end_ns.saturating_sub(start_ns).max(1);
     let active_cores = request.active_cores.unwrap_or_else(|| active(&by_cpu, &topology, span_ns));
     let is_marked = runs.iter().any(|run| run.level > 0);
     let counted = !levels.is_empty();
@@ -99,7 +107,7 @@ pub(super) fn of(
     });
     let machine = Machine::new(cpus.collect(), by_cpu, topology, request, active_cores);
     let (peers, woken) = wakers(woken, &machine.runs, tasks, &kept);
-    let mut acts = Acts { machine: &machine, peers, woken, points, start_ns: info.start_ns, end_ns };
+    let mut acts = Acts { machine: &machine, peers, woken, points, start_ns, end_ns };
     let mut courses: Vec<Course> = Vec::new();
     for (task, runs) in by_task(&runs, &kept) {
         let mut course = acts.course(task, &runs);
@@ -107,7 +115,6 @@ pub(super) fn of(
         courses.push(course);
     }
     let arrivals = request.arrivals.unwrap_or_else(|| limited_by(&courses, &waited_ns, span_ns));
-    let (start_ns, counted) = (info.start_ns, counted);
     Ok(Courses { courses, arrivals, start_ns, end_ns, left_out, active_cores, counted })
 }
 

@@ -29,6 +29,20 @@ pub struct GroupMade {
     pub(super) members: Vec<usize>,
 }
 
+impl GroupMade {
+    /// How many tasks it has, and where, if tasks that were bound to CPUs run on others: see
+    /// [`super::Request::onto`].
+    pub(super) fn placed<'a>(&'a self, onto: Option<&'a CpuSet>) -> (usize, Option<&'a CpuSet>) {
+        match (&self.affinity, onto) {
+            (Some(were), Some(cpus)) => {
+                let tasks = (self.tasks * cpus.len()).div_ceil(were.len().max(1));
+                (tasks.max(self.tasks), Some(cpus))
+            }
+            (affinity, _) => (self.tasks, affinity.as_ref()),
+        }
+    }
+}
+
 /// The groups of some courses, the busiest first.
 pub(super) fn of(courses: &Courses, tasks: &[Task]) -> Vec<GroupMade> {
     let courses = &courses.courses;

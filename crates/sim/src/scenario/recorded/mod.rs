@@ -42,6 +42,7 @@ mod groups;
 mod text;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use machine::{CpuSet, Platform};
 use trace::demand::Bound;
@@ -79,6 +80,9 @@ pub struct Request<'a> {
     pub none_scale: Option<f64>,
     /// Which demand explains licence levels where nothing is marked.
     pub bound: Bound,
+    /// CPUs that bound tasks run on instead of those that they were bound to: as many more tasks as
+    /// there are more CPUs, and never fewer, since some may wait for others.
+    pub onto: Option<CpuSet>,
 }
 
 /// Why a recording is no scenario.
@@ -154,9 +158,12 @@ struct Woken {
 }
 
 /// Collects what a recording has for a scenario.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Collector {
     counts: Option<u32>,
+    /// Of the recording, by its clock, what is taken.
+    start_ns: u64,
+    until_ns: u64,
     runs: Vec<Run>,
     levels: Levels,
     woken: Vec<Woken>,
@@ -168,9 +175,27 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Counts the returns from this mark, if one is given.
-    pub fn new(counts: Option<u32>) -> Self {
-        Collector { counts, ..Collector::default() }
+    /// Takes what lies in this part of the recording, as time since its begin. Counts the returns
+    /// from this mark, if one is given.
+    pub fn new(info: &Info, window_ns: Range<u64>, counts: Option<u32>) -> Self {
+        Collector {
+            counts,
+            start_ns: info.start_ns.saturating_add(window_ns.start),
+            until_ns: info.start_ns.saturating_add(window_ns.end),
+            runs: Vec::new(),
+            levels: Levels::default(),
+            woken: Vec::new(),
+            points: HashMap::new(),
+            affinities: HashMap::new(),
+            waited_ns: BTreeMap::new(),
+            lost: 0,
+        }
+    }
+
+    /// What of a time lies in the window.
+    fn within(&self, start_ns: u64, end_ns: u64) -> Option<(u64, u64)> {
+        let (start_ns, end_ns) = (start_ns.max(self.start_ns), end_ns.min(self.until_ns));
+        (start_ns < end_ns).then_some((start_ns, end_ns))
     }
 
     /// The scenario, after the recording's end.
@@ -184,7 +209,11 @@ impl Collector {
         if self.lost > 0 {
             return Err(Unusable::Lost(self.lost));
         }
+        let end_ns = end_ns.min(self.until_ns);
         let courses = courses::of(self, info, tasks, end_ns, request)?;
+        if request.counts.is_some() && !courses.count() {
+            return Err(Unusable::Uncounted);
+        }
         let groups = groups::of(&courses, tasks);
         Ok(text::write(courses, groups, info, request))
     }
@@ -197,14 +226,16 @@ impl Visit for Collector {
             self.lost = self.lost.saturating_add(events);
         }
         let Some(task) = task else { return };
+        if let What::Affinity { cpus } = &event.what {
+            self.affinities.insert(task, (**cpus).clone());
+        }
+        if !(self.start_ns..=self.until_ns).contains(&event.at_ns) {
+            return;
+        }
         let point = match &event.what {
             What::Wake { waker, delay_ns, .. } => {
                 let (at_ns, cpu) = (event.at_ns, event.cpu);
                 self.woken.push(Woken { task, at_ns, cpu, waker: *waker, delay_ns: *delay_ns });
-                return;
-            }
-            What::Affinity { cpus } => {
-                self.affinities.insert(task, (**cpus).clone());
                 return;
             }
             What::Syscall { .. } => Point::Enter,
@@ -216,10 +247,14 @@ impl Visit for Collector {
     }
 
     fn ran(&mut self, run: &Run, _task: &Task) {
-        self.runs.push(*run);
+        if let Some((start_ns, end_ns)) = self.within(run.start_ns, run.end_ns) {
+            self.runs.push(Run { start_ns, end_ns, ..*run });
+        }
     }
 
     fn waited(&mut self, wait: &Wait, _task: &Task) {
-        *self.waited_ns.entry(wait.task).or_default() += wait.end_ns - wait.start_ns;
+        if let Some((start_ns, end_ns)) = self.within(wait.start_ns, wait.end_ns) {
+            *self.waited_ns.entry(wait.task).or_default() += end_ns - start_ns;
+        }
     }
 }

@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use machine::CpuSet;
 use trace::Info;
 
 use super::courses::{Act, Course, Courses};
@@ -34,7 +35,7 @@ pub(super) fn write(
     let queues = queues(&courses.courses, &groups);
     let mut text = head(&courses, info, request, window_ns);
     for group in &groups {
-        text += &group_table(group, &courses, &queues, &unit);
+        text += &group_table(group, &courses, &queues, &unit, request.onto.as_ref());
     }
     if courses.arrivals == Arrivals::Open {
         for group in groups.iter().filter(|group| group.arrivals > 0) {
@@ -143,7 +144,7 @@ fn head(courses: &Courses, info: &Info, request: &Request<'_>, window_ns: u64) -
     };
     let mut text = format!(
         "# A recording of {}: {:.3} s on {} (Linux {}).\n# {clock} {arrivals}\n\
-         # Recorded with {} active cores in mind; tasks repeat what they did, each in its own program.\n\
+         # Clocks are those of a machine with {} active cores. Tasks repeat what they did, each in its own program.\n\
          schema = 1\nname = {}\nabout = {}\nmachine = {}\nduration_ns = {DURATION_NS}\nwarmup_ns = {WARMUP_NS}\n",
         one_line(&info.target),
         window_ns as f64 / 1e9,
@@ -192,9 +193,16 @@ fn levels(courses: &[Course]) -> Vec<u8> {
     levels
 }
 
-fn group_table(group: &GroupMade, courses: &Courses, queues: &[String], unit: &Unit) -> String {
-    let mut text = format!("\n[[group]]\nname = {}\ntasks = {}\n", quoted(&group.name), group.tasks);
-    if let Some(cpus) = &group.affinity {
+fn group_table(
+    group: &GroupMade,
+    courses: &Courses,
+    queues: &[String],
+    unit: &Unit,
+    onto: Option<&CpuSet>,
+) -> String {
+    let (tasks, affinity) = group.placed(onto);
+    let mut text = format!("\n[[group]]\nname = {}\ntasks = {tasks}\n", quoted(&group.name));
+    if let Some(cpus) = affinity {
         let _ = writeln!(text, "cpus = \"{cpus}\"");
     }
     // Known to be scalar: its wide code is in sections.
@@ -307,6 +315,14 @@ impl<'a> Program<'a> {
         };
         let (unit, mut left) = (millions * 1_000_000, cycles);
         while left > 0 {
+            let whole = left / unit;
+            if self.towards_unit == 0 && whole > 1 {
+                let piece = step(level, unit, kernel);
+                let steps = format!("[{piece}, {{ done = true }}]");
+                self.steps.push(format!("{{ repeat = {whole}, steps = {steps} }}"));
+                left -= whole * unit;
+                continue;
+            }
             let now = left.min(unit - self.towards_unit);
             self.piece(level, now, kernel);
             self.towards_unit += now;
@@ -319,14 +335,9 @@ impl<'a> Program<'a> {
     }
 
     fn piece(&mut self, level: u8, cycles: u64, kernel: bool) {
-        if cycles == 0 {
-            return;
+        if cycles > 0 {
+            self.steps.push(step(level, cycles, kernel));
         }
-        self.steps.push(match (kernel, level) {
-            (true, _) => format!("{{ syscall_cycles = {cycles} }}"),
-            (false, 0) => format!("{{ work = \"scalar\", cycles = {cycles} }}"),
-            (false, level) => format!("{{ work = \"wide-{level}\", cycles = {cycles} }}"),
-        });
     }
 
     fn sleep(&mut self, ns: u64) {
@@ -348,5 +359,14 @@ impl<'a> Program<'a> {
 
     fn done(&mut self) {
         self.steps.push("{ done = true }".into());
+    }
+}
+
+/// Work as a step.
+fn step(level: u8, cycles: u64, kernel: bool) -> String {
+    match (kernel, level) {
+        (true, _) => format!("{{ syscall_cycles = {cycles} }}"),
+        (false, 0) => format!("{{ work = \"scalar\", cycles = {cycles} }}"),
+        (false, level) => format!("{{ work = \"wide-{level}\", cycles = {cycles} }}"),
     }
 }
