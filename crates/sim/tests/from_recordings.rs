@@ -10,7 +10,7 @@ use sim::events::{Happened, Sink, Stop};
 use sim::policy_spec::{PolicySpec, simulate};
 use sim::program::Workload;
 use sim::scenario::Scenario;
-use sim::scenario::recorded::{Collector, Made, Request, Unusable};
+use sim::scenario::recorded::{Arrivals, Collector, Made, Request, Unusable};
 use sim::sched::fair::Fair;
 use sim::sys::{Layout, Sys};
 use trace::demand::Bound;
@@ -245,4 +245,147 @@ fn gains_are_predicted_for_other_machines() {
         let error = error_points("systor-nginx", "nginx", "xeon-gold-6130", to, policy);
         assert!(error.abs() <= 3.0, "{to}: {error:+.2} points");
     }
+}
+
+/// Two tasks that wake each other: the work of one waits for that of the other, whatever the clock.
+fn pair(info: &Info) -> Vec<Event> {
+    let (mut events, mut at_ns) = (Vec::new(), info.start_ns);
+    let mut push = |at_ns: u64, cpu: u16, tid: u32, what: What| {
+        events.push(Event { at_ns, cpu, tid, what });
+    };
+    for (tid, name) in [(1, &b"asks"[..]), (2, b"answers")] {
+        let name = Name::new(name);
+        let what = What::Task { tgid: tid, kernel: false, running: false, followed: true, name };
+        push(at_ns, 0, tid, what);
+    }
+    for _ in 0..40 {
+        for (tid, other, run_ns) in [(1, 2, 2 * MS), (2, 1, MS)] {
+            let cpu = tid as u16 - 1;
+            push(at_ns, cpu, 0, switch(tid, Why::Preempted));
+            push(at_ns, cpu, tid, What::Mark { mark: 1 });
+            push(at_ns + MS / 2, cpu, tid, What::MarkReturn { mark: 1 });
+            at_ns += run_ns;
+            push(at_ns, cpu, other, What::Wake { waker: tid, delay_ns: 0, new: false });
+            push(at_ns, cpu, tid, switch(0, Why::Sleeps));
+        }
+    }
+    events
+}
+
+/// Who woke whom stays: neither is on a CPU while the other works, so together they have one CPU.
+#[test]
+fn tasks_wait_for_each_other() {
+    let info = info(32, MS);
+    let on = platform("xeon-gold-6130");
+    let made = made(&info, &pair(&info), &request(&on)).unwrap();
+    assert!(made.text.contains("put = \"answers/0\"") && made.text.contains("take = \"asks/0\""));
+    let scenario = Scenario::from_toml(&made.text).unwrap();
+    let workload = scenario.workload(None).unwrap().clone();
+    let options = Options { duration_ns: 2_000 * MS, ..Options::default() };
+    let out = simulate(&on, 1, workload, &"fair".parse().unwrap(), options, None).unwrap().outcome;
+    let busy = |group: &str| out.group(group).unwrap().cpu_ns as f64 / out.measured_ns as f64;
+    let (asks, answers) = (busy("asks"), busy("answers"));
+    assert!((asks + answers - 1.0).abs() < 0.02, "{asks} and {answers} of a CPU");
+    assert!((asks / answers - 2.0).abs() < 0.1, "{asks} to {answers}, as 2 to 1");
+}
+
+/// What a source asks for comes at the recorded rate, however fast the machine is.
+#[test]
+fn open_arrivals_keep_their_rate() {
+    let info = info(32, MS);
+    let mut events = vec![Event {
+        at_ns: info.start_ns,
+        cpu: 0,
+        tid: 1,
+        what: What::Task {
+            tgid: 1,
+            kernel: false,
+            running: false,
+            followed: true,
+            name: Name::new(b"server"),
+        },
+    }];
+    // A millisecond of work every five.
+    for i in 0..200 {
+        let at_ns = info.start_ns + i * 5 * MS;
+        let mut push = |at_ns: u64, tid: u32, what: What| {
+            events.push(Event { at_ns, cpu: 0, tid, what });
+        };
+        push(at_ns, 1, What::Wake { waker: 0, delay_ns: 0, new: false });
+        push(at_ns + 1000, 0, switch(1, Why::Preempted));
+        push(at_ns + 2000, 1, What::Mark { mark: 1 });
+        push(at_ns + 50_000, 1, What::MarkReturn { mark: 1 });
+        push(at_ns + MS, 1, switch(0, Why::Sleeps));
+    }
+    let on = platform("xeon-gold-6130");
+    let made = made(&info, &events, &request(&on)).unwrap();
+    assert_eq!(made.arrivals, Arrivals::Open, "it sleeps most of the time");
+    let scenario = Scenario::from_toml(&made.text).unwrap();
+    for cpu in ["xeon-gold-6130", "xeon-6980p"] {
+        let rate = rate(&scenario, None, "server", cpu, "fair");
+        assert!((rate - 200.0).abs() < 20.0, "{cpu}: {rate} per second instead of 200");
+    }
+}
+
+/// Bound tasks move to other CPUs, and are more where those are more.
+#[test]
+fn bound_tasks_move() {
+    let (info, events) = record("systor-nginx", "avx512", "xeon-gold-6130", 500 * MS, 600 * MS);
+    let on = platform("xeon-gold-6130");
+    let onto = |cpus: &str| Request { onto: Some(cpus.parse().unwrap()), ..request(&on) };
+    let tasks = |cpus: &str| {
+        let made = made(&info, &events, &onto(cpus)).unwrap();
+        let scenario = Scenario::from_toml(&made.text).unwrap();
+        let group = &scenario.workload(None).unwrap().groups[0];
+        assert_eq!(group.name, "nginx");
+        (group.tasks, group.affinity.as_ref().unwrap().len())
+    };
+    // 24 tasks on as many CPUs.
+    assert_eq!(tasks("4-15,20-31"), (24, 24));
+    assert_eq!(tasks("0-31"), (32, 32));
+    assert_eq!(tasks("0-3"), (24, 4), "some may wait for others: none is left out");
+}
+
+/// Recordings that cannot be a scenario say why.
+#[test]
+fn unusable_recordings_are_refused() {
+    let (info, on) = (info(32, MS), platform("xeon-gold-6130"));
+    let refused = |info: &Info, events: &[Event], request: &Request<'_>| {
+        made(info, events, request).expect_err("it cannot be a scenario")
+    };
+    let good = pair(&info);
+    assert_eq!(refused(&info, &[], &request(&on)), Unusable::Empty);
+    let end_ns = good.last().unwrap().at_ns;
+    let lost = Event { at_ns: end_ns, cpu: 0, tid: 0, what: What::Lost { events: 3 } };
+    let with_loss: Vec<Event> = good.iter().cloned().chain([lost]).collect();
+    assert_eq!(refused(&info, &with_loss, &request(&on)), Unusable::Lost(3));
+    let is_mark = |e: &&Event| matches!(e.what, What::Mark { .. } | What::MarkReturn { .. });
+    let unmarked: Vec<Event> = good.iter().filter(|e| !is_mark(e)).cloned().collect();
+    assert_eq!(refused(&info, &unmarked, &request(&on)), Unusable::NoWide);
+    let counts = Request { counts: Some(2), ..request(&on) };
+    assert_eq!(refused(&info, &good, &counts), Unusable::Uncounted);
+    let elsewhere = |tid: u32, next: u32, at_ns: u64| Event {
+        at_ns,
+        cpu: 900,
+        tid,
+        what: switch(next, Why::Sleeps),
+    };
+    let far = [elsewhere(0, 9, end_ns), elsewhere(9, 0, end_ns + MS)];
+    let far: Vec<Event> = good.iter().cloned().chain(far).collect();
+    assert!(matches!(refused(&info, &far, &request(&on)), Unusable::TooSmall { cpu: 900, .. }));
+}
+
+/// A recording with hostile names and times makes a file that can be read, or none.
+#[test]
+fn hostile_names_are_quoted() {
+    let info = Info { target: "a\nb = 1\u{7}".into(), ..info(32, MS) };
+    let mut events = pair(&info);
+    for event in &mut events {
+        if let What::Task { name, .. } = &mut event.what {
+            *name = Name::new(b"\"x\\\n]]\xff");
+        }
+    }
+    let on = platform("xeon-gold-6130");
+    let made = made(&info, &events, &request(&on)).unwrap();
+    Scenario::from_toml(&made.text).unwrap();
 }

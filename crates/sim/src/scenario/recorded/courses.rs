@@ -28,6 +28,8 @@ pub(super) enum Act {
     Work { level: u8, cycles: f64, kernel: bool },
     /// Sleeps, until something outside wakes it after this time.
     Sleep { ns: u64 },
+    /// Sleeps for this time: nobody saw what ends it.
+    Rest { ns: u64 },
     /// Sleeps, until one of the tasks wakes it.
     Take,
     /// Wakes another.
@@ -311,15 +313,16 @@ fn is_everything(cpus: &CpuSet, info: &Info) -> bool {
     info.cpus.parse::<CpuSet>().is_ok_and(|online| online.is_subset(cpus))
 }
 
-/// Whether the CPUs limit the load, or what comes from outside.
+/// Whether the CPUs limit the load, or what comes from outside. A task counts by its CPU time: one
+/// that looks after something once a second sleeps most of the time, and does not matter.
 fn limited_by(courses: &[Course], waited_ns: &BTreeMap<TaskId, u64>, span_ns: u64) -> Arrivals {
     let (mut busy_ns, mut waits_ns, mut sleeps) = (0.0, 0.0, 0.0);
     for course in courses {
-        let waited_ns = waited_ns.get(&course.task).copied().unwrap_or(0);
-        let awake = (course.busy_ns + waited_ns) as f64 / span_ns as f64;
+        let slept_ns = |(_, act): &(u64, Act)| if let Act::Sleep { ns } = act { *ns } else { 0 };
+        let asleep = course.acts.iter().map(slept_ns).sum::<u64>() as f64 / span_ns as f64;
         busy_ns += course.busy_ns as f64;
-        waits_ns += waited_ns as f64;
-        sleeps += (1.0 - awake.min(1.0)) * course.busy_ns as f64;
+        waits_ns += waited_ns.get(&course.task).copied().unwrap_or(0) as f64;
+        sleeps += asleep.min(1.0) * course.busy_ns as f64;
     }
     let is_limit = sleeps <= SLEEPS_LITTLE * busy_ns || waits_ns >= WAITS_MUCH * busy_ns;
     if is_limit { Arrivals::Closed } else { Arrivals::Open }
@@ -359,9 +362,12 @@ impl Acts<'_> {
             };
         }
         if let Some(since_ns) = asleep_ns {
-            // Nobody saw it end.
+            // Who was woken, and did not run any more, has been woken: else that would be left over
+            // when all begin anew.
+            let seen = ends.last().is_some_and(|end| end.at_ns >= since_ns);
             let ns = self.end_ns.saturating_sub(since_ns).max(1);
-            walk.acts.push((since_ns, Act::Sleep { ns }));
+            let act = if seen { sleep(&ends, since_ns, self.end_ns) } else { Some(Act::Rest { ns }) };
+            walk.acts.extend(act.map(|act| (since_ns, act)));
         }
         let time = |runs: &mut dyn Iterator<Item = &Run>| -> u64 {
             runs.map(|run| run.end_ns - run.start_ns).sum()

@@ -69,12 +69,12 @@ fn cut(courses: &mut Courses) -> u64 {
         course.acts.retain(|(at_ns, _)| *at_ns < until_ns);
         // A wait for a task may end after that, by one that is left out.
         if let Some((since_ns, act @ (Act::Take | Act::Sleep { .. }))) = course.acts.last_mut() {
-            *act = Act::Sleep { ns: (until_ns - *since_ns).max(1) };
+            *act = Act::Rest { ns: (until_ns - *since_ns).max(1) };
         }
     }
     courses.courses.iter_mut().filter(|course| course.acts.is_empty()).for_each(|course| {
         let ns = until_ns.saturating_sub(courses.start_ns).max(1);
-        course.acts.push((courses.start_ns, Act::Sleep { ns }));
+        course.acts.push((courses.start_ns, Act::Rest { ns }));
     });
     until_ns - courses.start_ns
 }
@@ -273,6 +273,10 @@ impl<'a> Program<'a> {
                 self.work(*level, whole as u64, *kernel);
             }
             Act::Sleep { ns } => self.sleep(*ns),
+            Act::Rest { ns } => {
+                self.answer();
+                self.steps.push(format!("{{ sleep_ns = {ns} }}"));
+            }
             Act::Take => {
                 self.answer();
                 self.steps.push(format!("{{ take = {} }}", quoted(self.own)));
