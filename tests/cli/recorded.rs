@@ -82,3 +82,33 @@ fn the_papers_rows_replay_the_recording() {
         assert_eq!(row.published.purpose, Use::Repeats);
     }
 }
+
+/// A recorded server, simulated on the machine that it is taken for, does what it did; and without
+/// wide code it does more.
+#[test]
+fn recorded_servers_are_simulated() {
+    let recording = "../../tests/data/traces/nginx-gzip1.trace";
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("web.toml");
+    let made = turbolane()
+        .args(["trace", recording, "--machine", "core-i9-7940x", "--count", "ngx_ssl_write"])
+        .args(["--none-scale", "1", "--scenario"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let text = String::from_utf8_lossy(&made.stdout).into_owned();
+    assert!(text.contains("counted as: call") && text.contains("arrivals: closed"), "{text}");
+    let calls = std::fs::read_to_string(&file).unwrap().matches("done = true").count() as f64;
+    // Something else had its CPU for a while, which is no part of the scenario.
+    let ran_s = json(&["trace", recording])["tasks"][0]["run_ns"].as_f64().unwrap() / 1e9;
+    let file = file.to_str().unwrap();
+    let simulated = |variant: &[&str]| {
+        let sim = json(&[&["sim", file, "--policy", "fair"], variant].concat());
+        sim["runs"][0]["loads"][0]["work_per_s"].as_f64().unwrap()
+    };
+    let (wide, none) = (simulated(&[]), simulated(&["--variant", "none"]));
+    let recorded = calls / ran_s;
+    assert!((wide / recorded - 1.0).abs() < 0.02, "{wide} per second, recorded were {recorded}");
+    assert!(none > wide * 1.05, "{none} without wide code, {wide} with it");
+}

@@ -352,9 +352,7 @@ fn bind(workload: &mut Workload, layout: &Layout, cores: usize) {
     };
     let (rest, wide) = (cpus(0..first_wide), cpus(first_wide..nr_cores));
     let begins = |step: &Step| matches!(step, Step::WideBegin { .. });
-    let is_wide = |group: &Group| {
-        workload.programs_of(group).any(|steps| steps.iter().any(begins))
-    };
+    let is_wide = |group: &Group| workload.programs_of(group).any(|steps| steps.iter().any(begins));
     let is_wide: Vec<bool> = workload.groups.iter().map(is_wide).collect();
     for (group, is_wide) in workload.groups.iter_mut().zip(is_wide) {
         let mine = if is_wide || rest.is_empty() { &wide } else { &rest };

@@ -164,7 +164,13 @@ fn info(nr_cpus: usize, start_ns: u64) -> Info {
 }
 
 /// A scenario's variant under the kernel's scheduler, recorded.
-fn record(scenario: &str, variant: &str, cpu: &str, from_ns: u64, until_ns: u64) -> (Info, Vec<Event>) {
+fn record(
+    scenario: &str,
+    variant: &str,
+    cpu: &str,
+    from_ns: u64,
+    until_ns: u64,
+) -> (Info, Vec<Event>) {
     let scenario = Scenario::built_in(scenario).unwrap().unwrap();
     let workload = scenario.workload(Some(variant)).unwrap();
     let platform = platform(cpu);
@@ -232,7 +238,8 @@ fn error_points(of: &str, group: &str, on: &str, to: &str, policy: &str) -> f64 
 #[test]
 fn gains_are_predicted() {
     for policy in ["lane:detect=hint,wide=2", "lane:detect=trap,wide=2"] {
-        let error = error_points("systor-nginx", "nginx", "xeon-gold-6130", "xeon-gold-6130", policy);
+        let error =
+            error_points("systor-nginx", "nginx", "xeon-gold-6130", "xeon-gold-6130", policy);
         assert!(error.abs() <= 2.0, "{policy}: {error:+.2} points");
     }
 }

@@ -85,7 +85,13 @@ impl Counted {
     }
 
     /// Adds how the counted levels agree with what is to be expected, within a time.
-    pub(crate) fn compare(&self, expected: &Counted, start_ns: u64, end_ns: u64, sum: &mut Agreement) {
+    pub(crate) fn compare(
+        &self,
+        expected: &Counted,
+        start_ns: u64,
+        end_ns: u64,
+        sum: &mut Agreement,
+    ) {
         for (stretch, from_ns, to_ns) in self.within(start_ns, end_ns) {
             for (from_ns, to_ns, level) in expected.pieces(from_ns, to_ns) {
                 let ns = to_ns - from_ns;

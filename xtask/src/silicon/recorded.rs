@@ -68,8 +68,7 @@ fn bench<'a>(lab: &'a Lab, server: &Server, cpu: &str) -> Result<Bench<'a>> {
 fn figure(name: &str, lines: &[Line]) -> BenchResult {
     let errors: Vec<f64> = lines.iter().map(|line| line.error_points().abs()).collect();
     let n = errors.len() as u64;
-    let mut figure =
-        exact(name, errors.iter().sum::<f64>() / n as f64, "points", n, Better::Lower);
+    let mut figure = exact(name, errors.iter().sum::<f64>() / n as f64, "points", n, Better::Lower);
     figure.min = errors.iter().copied().fold(f64::INFINITY, f64::min);
     figure.max = errors.iter().copied().fold(0.0, f64::max);
     figure
@@ -122,8 +121,7 @@ fn make(lab: &Lab, kept: &Kept, server: &Server, to: &Path) -> Result<()> {
     let (file, window) = kept.recording()?;
     let turbolane = lab.binaries.program("turbolane")?.display().to_string();
     let (file, to) = (file.display().to_string(), to.display().to_string());
-    let (active, onto) =
-        (SMALL.guest_cpus().to_string(), format!("1-{}", server.guest_cpus() - 1));
+    let (active, onto) = (SMALL.guest_cpus().to_string(), format!("1-{}", server.guest_cpus() - 1));
     let mut args = vec!["trace", &file, "--scenario", &to, "--machine", SMALL.machine()];
     args.extend(["--active-cores", &active, "--arrivals", "closed", "--count", CALLS]);
     args.extend(["--window", &window, "--onto", &onto]);

@@ -70,9 +70,14 @@ fn cpus(text: &str) -> Result<CpuSet, String> {
 fn window(text: &str) -> Result<Range<u64>, String> {
     let wrong = || "write two times, such as 2s-5s, or 2s- for the rest".to_owned();
     let (from, to) = text.split_once('-').ok_or_else(wrong)?;
-    let time = |text: &str| duration_ns(text).map_err(|error| format!("{}; {}", error.why, error.next));
+    let time =
+        |text: &str| duration_ns(text).map_err(|error| format!("{}; {}", error.why, error.next));
     let (from_ns, to_ns) = (time(from)?, if to.is_empty() { u64::MAX } else { time(to)? });
-    if from_ns < to_ns { Ok(from_ns..to_ns) } else { Err(format!("it ends before it begins; {}", wrong())) }
+    if from_ns < to_ns {
+        Ok(from_ns..to_ns)
+    } else {
+        Err(format!("it ends before it begins; {}", wrong()))
+    }
 }
 
 /// As [`Arrivals`].
@@ -117,7 +122,7 @@ impl ScenarioArgs {
             counts,
             none_scale: self.none_scale,
             bound: Bound::Least,
-            onto: self.onto.clone(),
+            onto: self.onto,
         };
         let made = collector
             .finish(&info, follower.tasks(), end_ns, &request)
@@ -141,7 +146,9 @@ fn unusable(path: &Path, info: &Info, why: Unusable) -> Failure {
                 counters => counters,
             }
         ),
-        Unusable::Empty => "record while the service is busy; --window must lie in the recording".into(),
+        Unusable::Empty => {
+            "record while the service is busy; --window must lie in the recording".into()
+        }
         Unusable::TooSmall { .. } => "give the CPU that was recorded: --machine".into(),
         Unusable::Uncounted => "--count takes a marked function that the service calls".into(),
     };
@@ -155,7 +162,10 @@ const GROUPS_MAX: usize = 12;
 fn text(out: &Path, made: &Made) -> String {
     let out = out.display();
     let mut text = format!("wrote {out}; turbolane sim {out} -p fair -p lane\n\n");
-    text += &format!("{:<16} {:>6} {:>9} {:>7} {:>12}\n", "GROUP", "TASKS", "CPU TIME", "WIDE", "WOKEN");
+    text += &format!(
+        "{:<16} {:>6} {:>9} {:>7} {:>12}\n",
+        "GROUP", "TASKS", "CPU TIME", "WIDE", "WOKEN"
+    );
     let per_s = |nr: u64| nr as f64 * 1e9 / made.recorded_ns.max(1) as f64;
     for group in made.groups.iter().take(GROUPS_MAX) {
         text += &format!(
@@ -174,10 +184,17 @@ fn text(out: &Path, made: &Made) -> String {
     text += "\n";
     let mut note = |label: &str, what: &str| text += &wrap(label, what, terminal::width());
     note("work:     ", &format!("counted as: {}", made.work));
-    note("arrivals: ", match made.arrivals {
-        Arrivals::Closed => "closed: what ends sleeps takes as long as it did (--arrivals open: it comes at the recorded rate)",
-        Arrivals::Open => "open: what ends sleeps comes at the recorded rate (--arrivals closed: it takes as long as it did)",
-    });
+    note(
+        "arrivals: ",
+        match made.arrivals {
+            Arrivals::Closed => {
+                "closed: what ends sleeps takes as long as it did (--arrivals open: it comes at the recorded rate)"
+            }
+            Arrivals::Open => {
+                "open: what ends sleeps comes at the recorded rate (--arrivals closed: it takes as long as it did)"
+            }
+        },
+    );
     let clock = match made.counted {
         true => "counted by the CPU".to_owned(),
         false => format!(

@@ -7,6 +7,7 @@ use machine::{CpuSet, Topology};
 use trace::counted::Counted;
 use trace::demand::{Demand, highest_at_a_time, of_levels, snapped};
 use trace::follow::{Run, Task, TaskId};
+use trace::levels::Stretch;
 use trace::{Info, Why};
 
 use super::cycles::CoreClock;
@@ -95,10 +96,15 @@ pub(super) fn of(
     let clock_khz: Vec<u32> = (0..request.platform.nr_levels() as u8)
         .map(|level| request.platform.clock_khz(level, active_cores))
         .collect();
+    let stretches: BTreeMap<u16, Vec<Stretch>> =
+        by_cpu.keys().map(|&cpu| (cpu, levels.stretches(cpu, &clock_khz))).collect();
+    // A level that no CPU ever had was not asked for, whatever a mark says: the same function may
+    // have another form.
+    let had = stretches.values().flatten().map(|stretch| stretch.level).max();
     let cpus = by_cpu.iter().map(|(&cpu, runs)| {
-        let stretches = levels.stretches(cpu, &clock_khz);
+        let stretches = stretches[&cpu].clone();
         let demand = match is_marked {
-            true => marked(runs),
+            true => marked(runs, had),
             false => {
                 let times = &request.platform.times;
                 let demand = of_levels(&stretches, times, request.bound);
@@ -113,7 +119,7 @@ pub(super) fn of(
     let mut courses: Vec<Course> = Vec::new();
     for (task, runs) in by_task(&runs, &kept) {
         let mut course = acts.course(task, &runs);
-        course.affinity = affinities.get(&task).filter(|cpus| !is_everything(cpus, info)).cloned();
+        course.affinity = affinities.get(&task).filter(|cpus| !is_everything(cpus, info)).copied();
         courses.push(course);
     }
     let arrivals = request.arrivals.unwrap_or_else(|| limited_by(&courses, &waited_ns, span_ns));
@@ -185,10 +191,12 @@ fn active(by_cpu: &BTreeMap<u16, Vec<Run>>, topology: &Topology, span_ns: u64) -
     (sum_ns as f64 / span_ns as f64).ceil().max(1.0) as usize
 }
 
-/// What marks say that was asked for on a CPU.
-fn marked(runs: &[Run]) -> Vec<Demand> {
-    let wide = runs.iter().filter(|run| run.level > 0);
-    wide.map(|run| Demand { start_ns: run.start_ns, end_ns: run.end_ns, level: run.level }).collect()
+/// What marks say that was asked for on a CPU; no level above `most`, if that is known.
+fn marked(runs: &[Run], most: Option<u8>) -> Vec<Demand> {
+    let level = |run: &Run| run.level.min(most.unwrap_or(run.level));
+    let demand =
+        |run: &Run| Demand { start_ns: run.start_ns, end_ns: run.end_ns, level: level(run) };
+    runs.iter().map(demand).filter(|demand| demand.level > 0).collect()
 }
 
 /// When a CPU switched from one task to another.
@@ -270,7 +278,7 @@ struct End {
 type Ends = HashMap<TaskId, Vec<End>>;
 type Puts = HashMap<TaskId, Vec<(u64, Point)>>;
 
-/// Who woke whom, among those that are kept: what the wakers did, and what ended the others' sleeps.
+/// Who woke whom, of those that are kept: what the wakers did, and what ended the others' sleeps.
 fn wakers(
     woken: Vec<Woken>,
     by_cpu: &BTreeMap<u16, Vec<Run>>,
@@ -280,8 +288,9 @@ fn wakers(
     let (mut puts, mut ends) = (Puts::new(), Ends::new());
     for wake in woken.iter().filter(|wake| kept.contains(&wake.task)) {
         let waker = (wake.waker != 0).then(|| runs_at(by_cpu, wake.cpu, wake.at_ns)).flatten();
-        let is_peer =
-            |task: &TaskId| tasks[*task].tid == wake.waker && kept.contains(task) && *task != wake.task;
+        let is_peer = |task: &TaskId| {
+            tasks[*task].tid == wake.waker && kept.contains(task) && *task != wake.task
+        };
         let peer = waker.filter(is_peer);
         let at_ns = wake.at_ns.saturating_sub(wake.delay_ns.into());
         ends.entry(wake.task).or_default().push(End { at_ns, by_peer: peer.is_some() });
@@ -344,7 +353,8 @@ impl Acts<'_> {
         points.extend(self.peers.remove(&task).unwrap_or_default());
         points.sort_by_key(|(at_ns, _)| *at_ns);
         let ends = self.woken.remove(&task).unwrap_or_default();
-        let mut walk = Walk { machine: self.machine, points, next: 0, in_kernel: false, acts: Vec::new() };
+        let mut walk =
+            Walk { machine: self.machine, points, next: 0, in_kernel: false, acts: Vec::new() };
         let mut arrivals = 0;
         // Since when it sleeps.
         let first_ns = runs.first().map_or(self.start_ns, |run| run.start_ns);
@@ -366,7 +376,8 @@ impl Acts<'_> {
             // when all begin anew.
             let seen = ends.last().is_some_and(|end| end.at_ns >= since_ns);
             let ns = self.end_ns.saturating_sub(since_ns).max(1);
-            let act = if seen { sleep(&ends, since_ns, self.end_ns) } else { Some(Act::Rest { ns }) };
+            let act =
+                if seen { sleep(&ends, since_ns, self.end_ns) } else { Some(Act::Rest { ns }) };
             walk.acts.extend(act.map(|act| (since_ns, act)));
         }
         let time = |runs: &mut dyn Iterator<Item = &Run>| -> u64 {

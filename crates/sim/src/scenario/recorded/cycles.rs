@@ -100,11 +100,8 @@ impl CoreClock {
 /// What the licence of a core does when it is asked for these levels.
 fn parts_of(demands: &[Demand], platform: &Platform) -> Vec<Part> {
     let highest = platform.nr_levels() as u8 - 1;
-    let mut course = Course {
-        license: CoreLicense::default(),
-        times: &platform.times,
-        parts: Vec::new(),
-    };
+    let mut course =
+        Course { license: CoreLicense::default(), times: &platform.times, parts: Vec::new() };
     for (at, demand) in demands.iter().enumerate() {
         course.ask(demand.level.min(highest), demand.start_ns);
         if demands.get(at + 1).is_none_or(|next| next.start_ns != demand.end_ns) {

@@ -69,7 +69,7 @@ pub(super) fn of(courses: &Courses, tasks: &[Task]) -> Vec<GroupMade> {
                 wide: 0.0,
                 arrivals: 0,
                 kernel,
-                affinity: course.affinity.clone(),
+                affinity: course.affinity,
                 members: vec![at],
             }),
         }

@@ -15,11 +15,10 @@
 //! | a sleep that something else ended | see below |
 //!
 //! Takes and puts keep the order of the recording whatever the speeds: each task reads its own
-//! queue, in a fixed order, and writes to fixed queues (a process network as Kahn, 1974, has it), so
-//! what could run to its end in the recording can do so under every scheduler.
+//! queue, in a fixed order, and writes to fixed queues (a process network, Kahn 1974), so what could
+//! run to its end in the recording can do so under every scheduler.
 //!
-//! **Arrivals.** What ends the other sleeps is outside of the recording: a device, a timer, a client
-//! on another machine. Two answers bound what it does on a faster machine ([`Arrivals`]):
+//! **Arrivals.** What ends other sleeps is outside of the recording: a device, a timer, a client on another machine. Two answers bound what it does on a faster machine ([`Arrivals`]):
 //!
 //! - *closed*: it answers after the same time. The sleep lasts as long as it did, and a faster
 //!   machine gets more done. This is a server whose clients wait for it, and batch work.
@@ -227,7 +226,7 @@ impl Visit for Collector {
         }
         let Some(task) = task else { return };
         if let What::Affinity { cpus } = &event.what {
-            self.affinities.insert(task, (**cpus).clone());
+            self.affinities.insert(task, **cpus);
         }
         if !(self.start_ns..=self.until_ns).contains(&event.at_ns) {
             return;

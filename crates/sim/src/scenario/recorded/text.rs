@@ -59,8 +59,11 @@ pub(super) fn write(
 /// left.
 fn cut(courses: &mut Courses) -> u64 {
     let all_ns = courses.end_ns - courses.start_ns;
-    let mut times: Vec<u64> =
-        courses.courses.iter().flat_map(|course| course.acts.iter().map(|(at_ns, _)| *at_ns)).collect();
+    let mut times: Vec<u64> = courses
+        .courses
+        .iter()
+        .flat_map(|course| course.acts.iter().map(|(at_ns, _)| *at_ns))
+        .collect();
     if times.len() <= ACTS_MAX {
         return all_ns;
     }
