@@ -15,10 +15,11 @@
 //! | a sleep that something else ended | see below |
 //!
 //! Takes and puts keep the order of the recording whatever the speeds: each task reads its own
-//! queue, in a fixed order, and writes to fixed queues (a process network, Kahn 1974), so what could
-//! run to its end in the recording can do so under every scheduler.
+//! queue, in a fixed order, and writes to fixed queues (a process network, Kahn 1974). So what ran to
+//! its end in the recording can do so under every scheduler.
 //!
-//! **Arrivals.** What ends other sleeps is outside of the recording: a device, a timer, a client on another machine. Two answers bound what it does on a faster machine ([`Arrivals`]):
+//! **Arrivals.** What ends other sleeps is outside of the recording: a device, a timer, a client
+//! elsewhere. Two answers bound what it does on a faster machine ([`Arrivals`]):
 //!
 //! - *closed*: it answers after the same time. The sleep lasts as long as it did, and a faster
 //!   machine gets more done. This is a server whose clients wait for it, and batch work.
