@@ -15,8 +15,8 @@
 //! | a sleep that something else ended | see below |
 //!
 //! Takes and puts keep the order of the recording whatever the speeds: each task reads its own
-//! queue, in a fixed order, and writes to fixed queues (a process network, Kahn 1974). So what ran to
-//! its end in the recording can do so under every scheduler.
+//! queue, in a fixed order, and writes to fixed queues (a process network, Kahn 1974). So what ran
+//! to its end in the recording can do so under every scheduler.
 //!
 //! **Arrivals.** What ends other sleeps is outside of the recording: a device, a timer, a client
 //! elsewhere. Two answers bound what it does on a faster machine ([`Arrivals`]):
