@@ -18,6 +18,18 @@ pub const CPU_FILES: [(&str, &str); 8] = [
     ("xeon-6980p", include_str!("../../../data/cpus/xeon-6980p.toml")),
 ];
 
+/// Those of `data/cpus/contributed/`: read out or probed by whoever has one. No constant is chosen
+/// by them, and they judge none.
+pub const CONTRIBUTED_CPUS: [(&str, &str); 1] = [(
+    "granite-rapids-64c",
+    include_str!("../../../data/cpus/contributed/granite-rapids-64c.toml"),
+)];
+
+/// Id and text of every file that is built in, contributed ones last.
+pub fn built_in_cpus() -> impl Iterator<Item = (&'static str, &'static str)> {
+    CPU_FILES.into_iter().chain(CONTRIBUTED_CPUS)
+}
+
 /// Those that no constant of the policy may be chosen on: a third, which judges such choices
 /// (`sim::best`).
 pub const HELD_OUT_CPUS: [&str; 3] = ["xeon-platinum-8360y", "xeon-silver-4116", "xeon-gold-6154"];
@@ -26,14 +38,14 @@ impl CpuModel {
     /// The built-in model of that id; `None` if there is none. The error is a broken built-in
     /// file, which a test excludes.
     pub fn built_in(id: &str) -> Option<Result<CpuModel, DataError>> {
-        let (_, text) = CPU_FILES.iter().find(|(known, _)| *known == id)?;
+        let (_, text) = built_in_cpus().find(|(known, _)| *known == id)?;
         Some(CpuModel::from_toml(text))
     }
 
     /// The built-in model of the CPU that calls itself so, as by CPUID; `None` if there is none.
     pub fn of_brand(brand: &str) -> Option<CpuModel> {
         let plain = brand.replace("(R)", "").replace("(TM)", "").replace(" CPU", "");
-        let models = CPU_FILES.iter().filter_map(|(_, text)| CpuModel::from_toml(text).ok());
+        let models = built_in_cpus().filter_map(|(_, text)| CpuModel::from_toml(text).ok());
         let names = |name: &str| {
             let rest = plain.strip_prefix(name);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))

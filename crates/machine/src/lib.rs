@@ -25,7 +25,7 @@ mod topology;
 mod units;
 
 pub use cpu_file::CPU_FILE_SCHEMA;
-pub use cpu_library::{CPU_FILES, HELD_OUT_CPUS};
+pub use cpu_library::{CONTRIBUTED_CPUS, CPU_FILES, HELD_OUT_CPUS, built_in_cpus};
 pub use cpu_list::CpuListError;
 pub use cpu_model::{
     ClassRule, Costs, CpuModel, InsnClass, Known, LicenseLevel, Power, Smt, Sourced, Sureness,

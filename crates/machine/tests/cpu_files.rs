@@ -1,22 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The reader of CPU files: what is built in is sound, and what is wrong is refused at its line.
 
-use machine::{CPU_FILES, CpuModel, InsnClass, Khz, LicenseLevel, Sourced, Sureness};
+use machine::{
+    CONTRIBUTED_CPUS, CPU_FILES, CpuModel, InsnClass, Khz, LicenseLevel, Sourced, Sureness,
+    built_in_cpus,
+};
 use proptest::prelude::*;
 
 const GOOD: &str = CPU_FILES[0].1;
 
 fn models() -> impl Iterator<Item = CpuModel> {
-    CPU_FILES
-        .iter()
+    built_in_cpus()
         .map(|(id, _)| CpuModel::built_in(id).unwrap().unwrap_or_else(|e| panic!("{id}: {e}")))
+}
+
+/// Each contributed file is built in, and has an id of its own.
+#[test]
+fn contributed_files_are_built_in() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/cpus/contributed");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter_map(|name| name.strip_suffix(".toml").map(str::to_owned))
+        .collect();
+    files.sort_unstable();
+    let mut known: Vec<&str> = CONTRIBUTED_CPUS.iter().map(|(id, _)| *id).collect();
+    known.sort_unstable();
+    assert_eq!(files, known);
+    assert!(known.iter().all(|id| CPU_FILES.iter().all(|(other, _)| other != id)));
 }
 
 /// Every built-in file is readable, is found by its own id, and says how many cores it has.
 #[test]
 fn built_in_files_are_readable() {
-    for ((id, _), model) in CPU_FILES.iter().zip(models()) {
-        assert_eq!(model.id, *id);
+    for ((id, _), model) in built_in_cpus().zip(models()) {
+        assert_eq!(model.id, id);
         assert!(model.nr_cores.is_some(), "{id}: cores");
         assert!(model.rules.as_ref().unwrap().value.contains_key(&InsnClass::Heavy512), "{id}");
     }
@@ -72,7 +90,7 @@ fn built_in_rules_grow_with_the_class() {
 /// Nothing is called verified whose source says that it was guessed.
 #[test]
 fn sources_do_not_contradict_their_sureness() {
-    for (id, text) in CPU_FILES {
+    for (id, text) in built_in_cpus() {
         for line in text.lines().filter(|line| line.contains("sureness = \"verified\"")) {
             for word in ["as the ", "as Skylake", "derived", "inferred", "quoting", "recalled"] {
                 assert!(!line.contains(word), "{id}: {line}");

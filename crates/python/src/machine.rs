@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use ::machine::{CPU_FILES, CpuModel, InsnClass, Platform};
+use ::machine::{CpuModel, InsnClass, Platform, built_in_cpus};
 use pyo3::prelude::*;
 use report::problem::Problem;
 
@@ -13,7 +13,7 @@ use crate::problem::refused;
 /// Ids of the built-in CPU models.
 #[pyfunction]
 pub(crate) fn machines() -> Vec<&'static str> {
-    CPU_FILES.iter().map(|(id, _)| *id).collect()
+    built_in_cpus().map(|(id, _)| id).collect()
 }
 
 /// A CPU model: clocks by licence level and active cores, times of transitions, costs.
@@ -47,7 +47,8 @@ impl Machine {
 impl Machine {
     #[new]
     fn new(py: Python<'_>, name: PathBuf) -> PyResult<Self> {
-        let text = text_of(py, "machine", &CPU_FILES, &name)?;
+        let built_in: Vec<(&str, &str)> = built_in_cpus().collect();
+        let text = text_of(py, "machine", &built_in, &name)?;
         Machine::read(py, &name.to_string_lossy(), text)
     }
 

@@ -10,7 +10,7 @@
 //! less: the clocks of a loaded server are those where licences cost most, and its papers' figures
 //! come from such (SFMA 4: 2.8, 2.4 and 1.9 GHz on a Gold 6130).
 
-use machine::{CPU_FILES, CpuModel, Platform};
+use machine::{CpuModel, Platform, built_in_cpus};
 
 /// CPUs that the machine takes. Bochs takes 254; its firmware's tables and the local times of a
 /// single host thread make more than this useless.
@@ -93,8 +93,8 @@ impl Settings {
     pub fn parse(text: &str) -> Result<Self, SettingsError> {
         let mut parts = text.split(',');
         let cpu = parts.next().unwrap_or_default().to_owned();
-        if !CPU_FILES.iter().any(|(known, _)| *known == cpu) {
-            let known: Vec<&str> = CPU_FILES.iter().map(|(id, _)| *id).collect();
+        if !built_in_cpus().any(|(known, _)| known == cpu) {
+            let known: Vec<&str> = built_in_cpus().map(|(id, _)| id).collect();
             return Err(SettingsError::UnknownCpu(cpu, known.join(", ")));
         }
         let mut settings = Settings { cpu, others: None, seed: 1 };

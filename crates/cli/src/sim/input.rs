@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use dvfs::{MODEL_FILES, Model};
-use machine::{CPU_FILES, CpuModel, DataError, Platform};
+use machine::{CpuModel, DataError, Platform, built_in_cpus};
 use report::problem::Problem;
 use report::text::wrap;
 use sim::policy_spec::PolicySpec;
@@ -39,7 +39,7 @@ pub(super) fn list(width: usize) -> String {
         }
     }
     text += "\nMachines:\n";
-    for (id, _) in CPU_FILES {
+    for (id, _) in built_in_cpus() {
         if let Some(Ok(model)) = CpuModel::built_in(id) {
             text += &format!("  {id:20} {}\n", model.name);
         }
