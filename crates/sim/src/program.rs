@@ -105,6 +105,29 @@ pub struct Group {
     pub start_ns: u64,
     /// Working set to reload after a move, as a multiple of the model's refill costs.
     pub refill_frac: f64,
+    /// What of its work does not follow the clock.
+    pub memory: Memory,
+}
+
+/// How much of some work follows the clock; the rest waits for memory, whose clock is another.
+///
+/// ```text
+///   time at clock f = cycles * (sensitive / f + (1 - sensitive) / reference)
+/// ```
+///
+/// As `dvfs::timeline` has it. The reference is a number of its own, so that what memory takes stays
+/// the same on every machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Memory {
+    /// Part of the time at the reference clock that follows the clock, 0..=1.
+    pub sensitive_frac: f64,
+    /// The clock; `None`: level 0 with all cores active, of whatever machine it runs on.
+    pub reference_khz: Option<u32>,
+}
+
+impl Memory {
+    /// All of it follows the clock.
+    pub const NONE: Memory = Memory { sensitive_frac: 1.0, reference_khz: None };
 }
 
 impl Group {
@@ -120,6 +143,7 @@ impl Group {
             kernel: false,
             start_ns: 0,
             refill_frac: 1.0,
+            memory: Memory::NONE,
         }
     }
 }

@@ -7,7 +7,7 @@ use common::*;
 use machine::InsnClass;
 use sim::engine::{Action, Engine, Options};
 use sim::events::Quiet;
-use sim::program::{Arrivals, Builder, Group, LockKind, OWN_INBOX, Source, Step, Workload};
+use sim::program::{Arrivals, Builder, Group, LockKind, Memory, OWN_INBOX, Source, Step, Workload};
 use sim::rng::Dist;
 use sim::sched::lane::{Detect, Wide};
 
@@ -21,6 +21,29 @@ fn one_task_runs_at_its_clock() {
     // 370 M cycles at 3.7 GHz
     assert_near(out.groups[0].cpu_ns as f64, 100e6, 0.001);
     assert_near(out.groups[0].mean_khz.unwrap(), 3_700_000.0, 0.001);
+}
+
+/// Of work that waits for memory a part does not follow the clock: it takes as long at each.
+#[test]
+fn memory_does_not_follow_the_clock() {
+    let took_ns = |sensitive_frac: f64, wide: bool| {
+        let mut w = Workload::new();
+        let heavy = w.code(InsnClass::Heavy512, 1.0);
+        let (builder, cycles) = (Builder::new(), Dist::Fixed(1_000_000));
+        let builder = if wide { builder.wide(heavy, 2, cycles) } else { builder.work(0, cycles) };
+        let p = w.program(builder.end());
+        let memory = Memory { sensitive_frac, reference_khz: Some(2_800_000) };
+        w.group(Group { memory, ..Group::new("one", 1, p) });
+        let out = run(platform_free(), 1, w, lane(Wide::Cores(1)), secs(1));
+        out.groups[0].cpu_ns as f64
+    };
+    for sensitive in [0.0, 0.5, 1.0] {
+        let rate = |ghz: f64| 1.0 / (sensitive / ghz + (1.0 - sensitive) / 2.8);
+        assert_near(took_ns(sensitive, false), 1e6 / rate(3.7), 0.001);
+        // Throttled and halted as in `wide_code_takes_its_licence`, then at 3.5 GHz.
+        let throttled = 9_000.0 * rate(3.7) / 4.0;
+        assert_near(took_ns(sensitive, true), 31_000.0 + (1e6 - throttled) / rate(3.5), 0.001);
+    }
 }
 
 /// Siblings share: two tasks on one core take 2 / smt_frac times as long as one.

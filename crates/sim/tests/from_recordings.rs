@@ -204,6 +204,7 @@ fn request<'a>(platform: &'a Platform) -> Request<'a> {
         none_scale: None,
         bound: Bound::Least,
         onto: None,
+        sensitive_frac: 1.0,
     }
 }
 
@@ -395,4 +396,46 @@ fn hostile_names_are_quoted() {
     let on = platform("xeon-gold-6130");
     let made = made(&info, &events, &request(&on)).unwrap();
     Scenario::from_toml(&made.text).unwrap();
+}
+
+/// Work that waits for memory for half of its time gains half as much by a machine with higher
+/// clocks.
+#[test]
+fn waits_for_memory_are_kept() {
+    let info = info(32, MS);
+    let on = platform("xeon-gold-6130");
+    let gain = |sensitive_frac: f64| {
+        let request = Request { sensitive_frac, active_cores: Some(16), ..request(&on) };
+        let made = made(&info, &pair(&info), &request).unwrap();
+        let keys = "sensitive_frac = 0.5\nreference_khz = 2800000\n";
+        assert_eq!(made.text.contains(keys), sensitive_frac < 1.0, "{sensitive_frac}");
+        let scenario = Scenario::from_toml(&made.text).unwrap();
+        let asks = |cpu| rate(&scenario, None, "asks", cpu, "fair");
+        asks("xeon-gold-6130") / asks("xeon-w-2104") - 1.0
+    };
+    let (half, all) = (gain(0.5), gain(1.0));
+    assert!((0.35..0.65).contains(&(half / all)), "{half} and {all}");
+}
+
+/// A build is thousands of processes, none of which has much of the time: together they are kept.
+/// What runs beside a load for a moment is left out.
+#[test]
+fn many_short_tasks_are_kept() {
+    let (info, on) = (info(32, MS), platform("xeon-gold-6130"));
+    let mut events = pair(&info);
+    let end_ns = events.last().unwrap().at_ns;
+    let mut at_ns = end_ns;
+    for tid in 10..2010 {
+        events.push(Event { at_ns, cpu: 0, tid: 0, what: switch(tid, Why::Preempted) });
+        at_ns += MS;
+        events.push(Event { at_ns, cpu: 0, tid, what: switch(0, Why::Ends) });
+    }
+    events.push(Event { at_ns, cpu: 0, tid: 0, what: switch(5000, Why::Preempted) });
+    events.push(Event { at_ns: at_ns + 1000, cpu: 0, tid: 5000, what: switch(0, Why::Ends) });
+    let made = made(&info, &events, &request(&on)).unwrap();
+    let tasks: usize = made.groups.iter().map(|group| group.tasks).sum();
+    // 2,120 ms in all, of which 1 % may be missing.
+    assert!((1980..=2002).contains(&tasks), "{tasks}");
+    assert!(made.left_out.0 > 0 && made.left_out.1 < 0.011, "{:?}", made.left_out);
+    assert!(Scenario::from_toml(&made.text).is_ok());
 }

@@ -55,6 +55,19 @@ pub(super) struct ScenarioArgs {
     /// there are more CPUs
     #[arg(long, value_name = "LIST", requires = "scenario", value_parser = cpus)]
     onto: Option<CpuSet>,
+    /// With --scenario: part of the work that follows the clock, 0 to 1; the rest waits for memory,
+    /// and is as fast on every machine
+    #[arg(long, value_name = "N", default_value_t = 1.0, requires = "scenario")]
+    #[arg(value_parser = sensitive)]
+    sensitive_frac: f64,
+}
+
+/// Reads `--sensitive-frac`.
+fn sensitive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(frac) if (0.0..=1.0).contains(&frac) => Ok(frac),
+        _ => Err("write a number from 0 to 1".into()),
+    }
 }
 
 /// Reads `--onto`.
@@ -123,6 +136,7 @@ impl ScenarioArgs {
             none_scale: self.none_scale,
             bound: Bound::Least,
             onto: self.onto,
+            sensitive_frac: self.sensitive_frac,
         };
         let made = collector
             .finish(&info, follower.tasks(), end_ns, &request)

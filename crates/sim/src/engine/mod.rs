@@ -14,6 +14,9 @@
 //!                 * 0, while its core's clock changes
 //! ```
 //!
+//! Of work that waits for memory a part does not follow the clock ([`crate::program::Memory`]); its
+//! rate is less for that.
+//!
 //! | file | what |
 //! |---|---|
 //! | `mod.rs` | state, the loop, one event |
@@ -225,6 +228,9 @@ pub struct Engine<S: Scheduler, K: Sink> {
     points: Vec<Point>,
     /// Reference rate: level 0, all cores active.
     reference_q: u64,
+    /// By group: what of its work follows the clock, 1024 = all of it, and at which rate it was
+    /// measured. Empty if no group waits for memory.
+    memory: Vec<(u64, u64)>,
     /// Debt up to which a task may stop running: half a context switch, so that one that never
     /// works pays for each of its runs.
     carried_q: u64,

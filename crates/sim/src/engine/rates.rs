@@ -3,7 +3,7 @@
 
 use machine::{MAX_LEVELS, Phase};
 
-use super::{CpuState, Engine, Point, Q};
+use super::{CpuState, Engine, Load, Point, Q};
 use crate::events::{Happened, Sink};
 use crate::sched::Scheduler;
 use crate::timers::NEVER;
@@ -53,6 +53,10 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             if self.platform.level_is_package_wide { package.level } else { core.license.level() };
         let row = level as usize * (self.platform.nr_cores + 1);
         let mut now = self.points[row + package.applied as usize];
+        if !self.memory.is_empty() && c.load == Load::Work {
+            let group = self.tasks[c.curr as usize].group;
+            now.rate_q = waiting_rate_q(now.rate_q, self.memory[usize::from(group)]);
+        }
         if core.nr_busy > 1 {
             now.rate_q = (now.rate_q * u64::from(self.share_q10[core.nr_busy as usize])) >> 10;
             now.mw /= u32::from(core.nr_busy);
@@ -225,6 +229,14 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
 #[inline]
 pub(super) fn end_ns(now_ns: u64, left_q: u64, rate_q: u64) -> u64 {
     if rate_q == 0 { NEVER } else { now_ns + left_q.div_ceil(rate_q) }
+}
+
+/// The rate of work of which so many 1,024ths follow the clock (`rate_q`), and the others one that
+/// was measured with them: see [`crate::program::Memory`].
+fn waiting_rate_q(rate_q: u64, (sensitive_q10, reference_q): (u64, u64)) -> u64 {
+    let shared = sensitive_q10 * reference_q + (1024 - sensitive_q10) * rate_q;
+    // Rates are below 2^23, so products are far below 2^64.
+    ((rate_q * reference_q) << 10).checked_div(shared).unwrap_or(0)
 }
 
 /// kHz as work per nanosecond.

@@ -73,6 +73,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
                 .collect(),
             points: points(&platform),
             reference_q: khz_to_rate_q(platform.clock_khz(0, platform.nr_cores)),
+            memory: memory(&workload, &platform),
             carried_q: khz_to_rate_q(platform.clock_khz(0, platform.nr_cores))
                 * (platform.costs.context_switch_ns / 2),
             share_q10: shares_q10(platform.smt_frac, threads),
@@ -352,6 +353,20 @@ fn points(platform: &Platform) -> Vec<Point> {
     };
     let rows = platform.clock_khz.iter().enumerate();
     rows.flat_map(|(level, row)| row.iter().map(move |&khz| point(level, khz))).collect()
+}
+
+/// See [`Engine::memory`].
+fn memory(workload: &Workload, platform: &Platform) -> Vec<(u64, u64)> {
+    if workload.groups.iter().all(|group| group.memory.sensitive_frac >= 1.0) {
+        return Vec::new();
+    }
+    let of = |group: &crate::program::Group| {
+        let reference_khz = group.memory.reference_khz;
+        let reference_khz = reference_khz.unwrap_or(platform.clock_khz(0, platform.nr_cores));
+        let sensitive_q10 = (group.memory.sensitive_frac * 1024.0).round() as u64;
+        (sensitive_q10.min(1024), khz_to_rate_q(reference_khz).max(1))
+    };
+    workload.groups.iter().map(of).collect()
 }
 
 /// `[n]`: what each of n busy siblings gets of the core's single-thread rate.

@@ -103,6 +103,8 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         let c = &mut self.cpus[cpu];
         c.load = load;
         c.left_q = left_q;
+        // Another task's rate may be another, where tasks wait for memory.
+        c.rate_holds &= self.memory.is_empty();
         self.asks(cpu, level);
         self.reload(cpu);
     }

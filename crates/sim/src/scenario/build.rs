@@ -10,7 +10,7 @@ use toml::Spanned;
 
 use super::file::{Amount, CodeTable, GroupTable, Question, ScenarioFile, SourceTable, StepTable};
 use crate::program::{
-    Arrivals, Group, LockKind, OWN_INBOX, Queue, REPEAT_SLOTS, Source, Step, Workload,
+    Arrivals, Group, LockKind, Memory, OWN_INBOX, Queue, REPEAT_SLOTS, Source, Step, Workload,
 };
 use crate::rng::Dist;
 
@@ -197,6 +197,10 @@ impl<'a> Reader<'a> {
         w.barriers = self.file.barrier.values().map(|&size| size.max(1)).collect();
         for group in &self.file.group {
             let programs = self.programs(group)?;
+            if w.programs.len() + programs.len() > usize::from(u16::MAX) {
+                let next = "choose at most 65,535 in all groups together";
+                return self.bad(&group.span(), "too many programs", next);
+            }
             let programs = programs.into_iter().map(|steps| w.program(steps)).collect();
             let group = self.group(group, programs)?;
             w.group(group);
@@ -242,6 +246,7 @@ impl<'a> Reader<'a> {
         if !(group.refill_frac >= 0.0 && group.refill_frac <= 1000.0) {
             return self.bad(&table.span(), "refill is out of range", "choose 0 to 1,000");
         }
+        group.memory = self.memory(table)?;
         (group.scalar, group.kernel, group.start_ns) = (g.scalar, g.kernel, g.start_ns);
         if let Some(list) = &g.cpus {
             let cpus: CpuSet = match list.get_ref().parse() {
@@ -254,6 +259,23 @@ impl<'a> Reader<'a> {
             group.affinity = Some(cpus.iter().collect());
         }
         Ok(group)
+    }
+
+    fn memory(&self, table: &Spanned<GroupTable>) -> Result<Memory> {
+        let g = table.get_ref();
+        let memory = Memory {
+            sensitive_frac: g.sensitive_frac.unwrap_or(1.0),
+            reference_khz: g.reference_khz,
+        };
+        if !(memory.sensitive_frac >= 0.0 && memory.sensitive_frac <= 1.0) {
+            let next = "choose 0 (it waits for memory) to 1 (it follows the clock)";
+            return self.bad(&table.span(), "sensitive_frac is out of range", next);
+        }
+        if g.reference_khz.is_some_and(|khz| !(100_000..=20_000_000).contains(&khz)) {
+            let what = "reference_khz is no clock";
+            return self.bad(&table.span(), what, "write kHz, such as 2_800_000");
+        }
+        Ok(memory)
     }
 
     /// The programs of a group, one or several.

@@ -75,6 +75,10 @@ pub(super) struct GroupTable {
     #[serde(default)]
     pub start_ns: u64,
     pub refill: Option<f64>,
+    /// Part of its work that follows the clock, 0..=1.
+    pub sensitive_frac: Option<f64>,
+    /// Clock at which that is so.
+    pub reference_khz: Option<u32>,
     /// What a completion is, for tables.
     pub work: Option<String>,
     /// What each of its tasks does.

@@ -13,8 +13,9 @@ use trace::{Info, Why};
 use super::cycles::CoreClock;
 use super::{Arrivals, Collector, Point, Request, Unusable, Woken};
 
-/// Of all CPU time, what a task must have to be kept.
-const LEAST_SHARE: f64 = 0.001;
+/// Of all CPU time, what the tasks that are kept have at least: the busiest ones, whether they are a
+/// few threads or the thousands of processes of a build.
+const KEPT_SHARE: f64 = 0.99;
 /// Tasks that are kept, the busiest.
 const TASKS_MAX: usize = 4096;
 /// Of a task's time, what it sleeps at most if the CPUs limit it.
@@ -170,10 +171,13 @@ fn kept(runs: &[Run], tasks: &[Task]) -> Result<(BTreeSet<TaskId>, (usize, f64))
     }
     let mut by_time: Vec<(TaskId, u64)> = busy_ns.iter().map(|(&task, &ns)| (task, ns)).collect();
     by_time.sort_by_key(|&(task, ns)| (std::cmp::Reverse(ns), task));
-    let is_kept = |ns: u64| ns as f64 >= LEAST_SHARE * all_ns as f64;
-    let nr = by_time.iter().take(TASKS_MAX).take_while(|(_, ns)| is_kept(*ns)).count();
-    // A thousand tasks that each run for a moment are a load too.
-    let nr = if nr == 0 { by_time.len().min(TASKS_MAX) } else { nr };
+    let mut sum_ns = 0;
+    let enough = |(_, ns): &&(TaskId, u64)| {
+        let before_ns = sum_ns;
+        sum_ns += ns;
+        (before_ns as f64) < KEPT_SHARE * all_ns as f64
+    };
+    let nr = by_time.iter().take(TASKS_MAX).take_while(enough).count();
     let left_ns: u64 = by_time[nr..].iter().map(|(_, ns)| ns).sum();
     let left_out = (by_time.len() - nr, left_ns as f64 / all_ns as f64);
     Ok((by_time[..nr].iter().map(|(task, _)| *task).collect(), left_out))
@@ -229,7 +233,8 @@ impl Machine {
             let of_core = siblings.iter().filter_map(|cpu| counted.get(&u16::try_from(cpu).ok()?));
             let asked = of_core.flat_map(|counted| counted.demand.iter().copied()).collect();
             let demands = highest_at_a_time(asked);
-            (*cpu, CoreClock::new(&demands, request.platform, active_cores))
+            let sensitive_frac = request.sensitive_frac;
+            (*cpu, CoreClock::new(&demands, request.platform, active_cores, sensitive_frac))
         };
         let clocks = runs.keys().map(clock).collect();
         let threads = request.platform.threads_per_core.max(1) as f64;

@@ -38,17 +38,28 @@ pub(super) struct CoreClock {
     parts: Vec<Part>,
     /// Core cycles per ns, by level.
     per_ns: Vec<f64>,
+    /// Work per core cycle, by level: below level 0 waits for memory take fewer of them.
+    work_per_cycle: Vec<f64>,
     throttle_frac: f64,
 }
 
 impl CoreClock {
     /// Of a core that is asked for these levels, in order and one at a time, while so many cores of
-    /// its package are active.
-    pub(super) fn new(demands: &[Demand], platform: &Platform, active: usize) -> Self {
+    /// its package are active; the work follows the clock so far.
+    pub(super) fn new(
+        demands: &[Demand],
+        platform: &Platform,
+        active: usize,
+        sensitive_frac: f64,
+    ) -> Self {
         let level = |level: u8| f64::from(platform.clock_khz(level, active)) / 1e6;
+        let per_ns: Vec<f64> = (0..platform.nr_levels() as u8).map(level).collect();
+        // time for a cycle of work at clock f = sensitive / f + (1 - sensitive) / f_0
+        let work = |&f: &f64| 1.0 / (sensitive_frac + (1.0 - sensitive_frac) * f / per_ns[0]);
         CoreClock {
             parts: parts_of(demands, platform),
-            per_ns: (0..platform.nr_levels() as u8).map(level).collect(),
+            work_per_cycle: per_ns.iter().map(work).collect(),
+            per_ns,
             throttle_frac: platform.throttle_frac,
         }
     }
@@ -83,7 +94,8 @@ impl CoreClock {
         counted: Option<&Counted>,
     ) -> f64 {
         let (granted, phase) = part.map_or((0, Phase::Steady), |part| (part.level, part.phase));
-        let per_ns = self.per_ns[usize::from(granted).min(self.per_ns.len() - 1)];
+        let at = usize::from(granted).min(self.per_ns.len() - 1);
+        let (per_ns, per_cycle) = (self.per_ns[at], self.work_per_cycle[at]);
         let (cycles, counted_ns) = counted.map_or((0.0, 0), |c| c.cycles(from_ns, until_ns));
         let uncounted_ns = (until_ns - from_ns).saturating_sub(counted_ns);
         let rate = match phase {
@@ -93,7 +105,7 @@ impl CoreClock {
         };
         // Who counts cycles counts none while the core is halted, wherever the model has its halt.
         let counted_rate = if phase == Phase::Halted { 1.0 } else { rate };
-        cycles * counted_rate + uncounted_ns as f64 * per_ns * rate
+        (cycles * counted_rate + uncounted_ns as f64 * per_ns * rate) * per_cycle
     }
 }
 
@@ -159,7 +171,18 @@ mod tests {
     /// A millisecond of wide code after one of scalar code, with all 16 cores active.
     fn clock() -> CoreClock {
         let demand = Demand { start_ns: MS, end_ns: 2 * MS, level: 2 };
-        CoreClock::new(&[demand], &platform(), 16)
+        CoreClock::new(&[demand], &platform(), 16, 1.0)
+    }
+
+    /// What waits for memory does the same work at the low clock as at the full one.
+    #[test]
+    fn waits_for_memory_do_not_follow_the_clock() {
+        let demand = Demand { start_ns: MS, end_ns: 2 * MS, level: 2 };
+        let clock = |sensitive| CoreClock::new(&[demand], &platform(), 16, sensitive);
+        let hold = |clock: CoreClock| clock.cycles(2 * MS, 2 * MS + 500_000, 0, None);
+        assert!((hold(clock(0.0)) - 1.4e6).abs() < 1.0, "0.5 ms, as at 2.8 GHz");
+        let half = 500_000.0 / (0.5 / 1.9 + 0.5 / 2.8);
+        assert!((hold(clock(0.5)) - half).abs() < 1.0);
     }
 
     /// Time before wide code counts at the clock of level 0, and long after it again.

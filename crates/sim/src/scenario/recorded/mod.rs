@@ -32,9 +32,9 @@
 //! **What is counted.** With closed arrivals work is counted in millions of cycles, or in returns
 //! from a marked function that the user names; with open ones, in sleeps that ended.
 //!
-//! Limits: caches, memory and devices are as fast as they were. Priorities are not recorded. Sleeps
-//! that end by a timer of the task itself count as arrivals. A task that ended sleeps until the
-//! others begin anew.
+//! Limits: caches, memory and devices are as fast as they were; how much of the work waits for
+//! memory is for the user to say. Priorities are not recorded. Sleeps that end by a timer of the
+//! task itself count as arrivals. A task that ended sleeps until the others begin anew.
 
 mod courses;
 mod cycles;
@@ -83,6 +83,9 @@ pub struct Request<'a> {
     /// CPUs that bound tasks run on instead of those that they were bound to: as many more tasks as
     /// there are more CPUs, and never fewer, since some may wait for others.
     pub onto: Option<CpuSet>,
+    /// Part of the work that follows the clock, 0..=1; the rest waits for memory
+    /// ([`crate::program::Memory`]).
+    pub sensitive_frac: f64,
 }
 
 /// Why a recording is no scenario.

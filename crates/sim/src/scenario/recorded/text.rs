@@ -4,7 +4,6 @@
 
 use std::fmt::Write as _;
 
-use machine::CpuSet;
 use trace::Info;
 
 use super::courses::{Act, Course, Courses};
@@ -35,7 +34,7 @@ pub(super) fn write(
     let queues = queues(&courses.courses, &groups);
     let mut text = head(&courses, info, request, window_ns);
     for group in &groups {
-        text += &group_table(group, &courses, &queues, &unit, request.onto.as_ref());
+        text += &group_table(group, &courses, &queues, &unit, request);
     }
     if courses.arrivals == Arrivals::Open {
         for group in groups.iter().filter(|group| group.arrivals > 0) {
@@ -201,9 +200,9 @@ fn group_table(
     courses: &Courses,
     queues: &[String],
     unit: &Unit,
-    onto: Option<&CpuSet>,
+    request: &Request<'_>,
 ) -> String {
-    let (tasks, affinity) = group.placed(onto);
+    let (tasks, affinity) = group.placed(request.onto.as_ref());
     let mut text = format!("\n[[group]]\nname = {}\ntasks = {tasks}\n", quoted(&group.name));
     if let Some(cpus) = affinity {
         let _ = writeln!(text, "cpus = \"{cpus}\"");
@@ -212,6 +211,11 @@ fn group_table(
     text += "scalar = true\n";
     if group.kernel {
         text += "kernel = true\n";
+    }
+    if request.sensitive_frac < 1.0 {
+        let khz = request.platform.clock_khz(0, courses.active_cores);
+        let sensitive_frac = request.sensitive_frac;
+        let _ = write!(text, "sensitive_frac = {sensitive_frac:?}\nreference_khz = {khz}\n");
     }
     let _ = writeln!(text, "work = {}\nprograms = [", quoted(&unit.name()));
     for &member in &group.members {
