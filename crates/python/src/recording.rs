@@ -3,12 +3,20 @@
 
 use std::fs::File;
 use std::io::BufReader;
+use std::ops::Range;
 use std::path::PathBuf;
 
+use ::machine::CpuSet;
 use pyo3::prelude::*;
+use report::problem::Problem;
+use sim::scenario::recorded::{Arrivals, Collector, Made, Request, Unusable};
+use trace::demand::Bound;
+use trace::follow::Follower;
 use trace::{End, Ending, Event, Info, Reader, TraceError, What};
 
+use crate::machine::Machine;
 use crate::problem::refused;
+use crate::scenario::Scenario;
 use crate::table::Columns;
 
 /// A recording of what the kernel did with tasks.
@@ -61,6 +69,16 @@ fn parts(what: &What) -> (&'static str, Option<u32>, Option<i64>) {
 }
 
 impl Recording {
+    /// What its tasks did in this part of it, as a scenario.
+    fn made(&self, request: &Request<'_>, window_ns: Range<u64>) -> Result<Made, Unusable> {
+        let mut collector = Collector::new(&self.info, window_ns, request.counts);
+        let mut follower = Follower::new(&self.info);
+        self.events.iter().for_each(|event| follower.take(event, &mut collector));
+        let end_ns = self.end().map_or(follower.now_ns(), |end| end.at_ns);
+        follower.finish(end_ns, &mut collector);
+        collector.finish(&self.info, follower.tasks(), end_ns, request)
+    }
+
     /// How it ended; `None` if its file was cut off.
     fn end(&self) -> Option<End> {
         match self.ending {
@@ -139,6 +157,77 @@ impl Recording {
             .with("other", parts.iter().map(|part| part.1))?
             .with("number", parts.iter().map(|part| part.2))?
             .table()
+    }
+
+    /// What the recorded tasks did, as a scenario, recorded on this machine: as `turbolane trace
+    /// --scenario` does it, with its options.
+    #[pyo3(signature = (machine, *, name="recorded", arrivals=None, count=None, none_scale=None, active_cores=None, window_ns=None, onto=None, sensitive_frac=1.0))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    fn scenario(
+        &self,
+        py: Python<'_>,
+        machine: &Machine,
+        name: &str,
+        arrivals: Option<&str>,
+        count: Option<&str>,
+        none_scale: Option<f64>,
+        active_cores: Option<usize>,
+        window_ns: Option<(u64, u64)>,
+        onto: Option<&str>,
+        sensitive_frac: f64,
+    ) -> PyResult<Scenario> {
+        let wrong =
+            |what: String, why: &str, next: &str| refused(py, Problem::new(what, why, next));
+        let arrivals = match arrivals {
+            None => None,
+            Some("closed") => Some(Arrivals::Closed),
+            Some("open") => Some(Arrivals::Open),
+            Some(other) => {
+                let what = format!("arrivals cannot be \"{other}\"");
+                return Err(wrong(what, "they are \"closed\" or \"open\"", "choose one of them"));
+            }
+        };
+        let marked = |function: &str| {
+            self.info.mark(function).ok_or_else(|| {
+                let what = format!("the recording has no mark of {function}");
+                wrong(what, "only marked functions can be counted", "see Recording.marks")
+            })
+        };
+        let counts = count.map(marked).transpose()?;
+        let cpus = |list: &str| {
+            list.parse::<CpuSet>().map_err(|error| {
+                let what = format!("onto is no list of CPUs: \"{list}\"");
+                wrong(what, &error.to_string(), "write it as 0-3,8")
+            })
+        };
+        let onto = onto.map(cpus).transpose()?;
+        if none_scale.is_some_and(|scale| !(scale > 0.0 && scale <= 1000.0))
+            || !(0.0..=1.0).contains(&sensitive_frac)
+            || active_cores.is_some_and(|nr| nr == 0 || nr > machine.platform.nr_cores)
+        {
+            let why = "none_scale is above 0 and at most 1,000, sensitive_frac 0 to 1, and active_cores are the machine's";
+            return Err(wrong("a number is out of range".into(), why, "choose another"));
+        }
+        let request = Request {
+            name: name.to_owned(),
+            machine: machine.model.id.clone(),
+            platform: &machine.platform,
+            active_cores,
+            arrivals,
+            counts,
+            none_scale,
+            bound: Bound::Least,
+            onto,
+            sensitive_frac,
+        };
+        let (from_ns, to_ns) = window_ns.unwrap_or((0, u64::MAX));
+        let made = py.detach(|| self.made(&request, from_ns..to_ns));
+        let made = made.map_err(|why| {
+            let next =
+                "record a busy service, with marks (turbolane scan --marks) and no lost events";
+            wrong("the recording cannot be a scenario".into(), &why.to_string(), next)
+        })?;
+        Scenario::from_toml(py, made.text)
     }
 
     fn __len__(&self) -> usize {

@@ -41,7 +41,7 @@ impl Scenario {
 
     /// The scenario that the text of a scenario file describes.
     #[staticmethod]
-    fn from_toml(py: Python<'_>, text: String) -> PyResult<Self> {
+    pub(crate) fn from_toml(py: Python<'_>, text: String) -> PyResult<Self> {
         Scenario::read(py, "the text", text)
     }
 

@@ -27,6 +27,43 @@ def test_a_bad_recording_is_refused(data, name) -> None:
         turbolane.Recording(data / "traces" / name)
 
 
+def test_a_recording_becomes_a_scenario(data) -> None:
+    recording = turbolane.Recording(data / "traces" / "nginx-gzip1.trace")
+    machine = turbolane.Machine("core-i9-7940x")
+    scenario = recording.scenario(machine, name="web", count="ngx_ssl_write", none_scale=1.5)
+    assert (scenario.name, scenario.machine, scenario.groups) == ("web", "core-i9-7940x", ["nginx"])
+    wide = turbolane.simulate(scenario, machine, "fair")
+    none = turbolane.simulate(scenario, machine, "fair", variant="none")
+    # Two calls a request; 2,595 of them in 972 ms of CPU time were recorded.
+    wide_per_s, none_per_s = wide.loads[0].work_per_s, none.loads[0].work_per_s
+    assert abs(wide_per_s / (2595 / 0.972) - 1) < 0.02
+    assert none_per_s > wide_per_s
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"arrivals": "often"},
+        {"count": "nosuch"},
+        {"none_scale": 0.0},
+        {"active_cores": 99},
+        {"onto": "x"},
+        {"sensitive_frac": 2.0},
+        {"window_ns": (10**12, 10**13)},
+    ],
+)
+def test_a_scenario_of_a_recording_is_refused(data, options) -> None:
+    recording = turbolane.Recording(data / "traces" / "nginx-gzip1.trace")
+    with pytest.raises(turbolane.InputError):
+        recording.scenario(turbolane.Machine("core-i9-7940x"), **options)
+
+
+def test_a_recording_without_wide_code_is_no_scenario(data) -> None:
+    recording = turbolane.Recording(data / "traces" / "some-tasks.trace")
+    with pytest.raises(turbolane.InputError, match="neither marked functions"):
+        recording.scenario(turbolane.Machine("xeon-gold-6130"))
+
+
 def test_a_scan_lists_functions(tmp_path) -> None:
     (scanned,) = turbolane.scan(turbolane._native.__file__, level=0)
     assert (scanned.architecture, scanned.kind) == ("x86-64", "shared object")

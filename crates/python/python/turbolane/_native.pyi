@@ -198,4 +198,17 @@ class Recording:
     @property
     def lost(self) -> Optional[int]: ...
     def events(self) -> Table: ...
+    def scenario(
+        self,
+        machine: Machine,
+        *,
+        name: str = "recorded",
+        arrivals: Optional[str] = None,
+        count: Optional[str] = None,
+        none_scale: Optional[float] = None,
+        active_cores: Optional[int] = None,
+        window_ns: Optional[Tuple[int, int]] = None,
+        onto: Optional[str] = None,
+        sensitive_frac: float = 1.0,
+    ) -> Scenario: ...
     def __len__(self) -> int: ...
