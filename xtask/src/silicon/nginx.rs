@@ -74,6 +74,11 @@ impl Server {
         self.cpus + 1
     }
 
+    /// Requests of a point, with so many more than usual for each CPU.
+    pub(crate) fn requests(&self, more_per_cpu: u32) -> u32 {
+        self.cpus * (REQUESTS_PER_CPU + more_per_cpu)
+    }
+
     /// The model of the guest, a file.
     pub(crate) fn machine(&self) -> &'static str {
         self.machine
@@ -81,7 +86,7 @@ impl Server {
 
     /// A point in which the server is recorded, with this code, under the kernel's scheduler.
     pub(crate) fn recorded(&self, code: &str) -> Point {
-        let requests = (self.cpus * REQUESTS_PER_CPU).to_string();
+        let requests = self.requests(0).to_string();
         let words = ["vmtests", "nginx", code, &requests, "record", "--mark", MARK];
         Point { name: format!("recorded-{code}"), command: command(&words) }
     }

@@ -5,6 +5,9 @@
 //!
 //! The recording without wide code is what the loss is relative to; that with it is what every row
 //! of the lane is predicted from. Nothing is calibrated by what is predicted.
+//!
+//! Boots differ by some percent of the throughput, in how many instructions a request has. So each
+//! row is measured in several boots, with some more requests each time: equal ones would be equal.
 
 use std::path::Path;
 
@@ -24,12 +27,18 @@ const RECORDED_ON: &str = "xeon-gold-6130";
 const OTHER_CPU: &str = "xeon-gold-6154";
 /// Group of the scenarios that are made.
 const GROUP: &str = "nginx";
+/// Boots of each row, and how many requests each has more than the one before, for each CPU.
+const BOOTS: u32 = 3;
+const MORE_REQUESTS: u32 = 5;
 
 /// A row: what was measured and predicted, %: for the row without the lane the loss by wide code,
 /// for the others the gain against that row.
 struct Line {
     name: String,
+    /// Of the mean of all boots.
     measured_pct: f64,
+    /// By boot.
+    of_boots_pct: Vec<f64>,
     predicted_pct: f64,
 }
 
@@ -41,16 +50,11 @@ impl Line {
 
 /// Records, measures, predicts.
 pub(crate) fn measure(lab: &Lab) -> Result<Vec<BenchResult>> {
-    let home = bench(lab, &SMALL, RECORDED_ON)?;
+    let home = bench(lab, &SMALL, RECORDED_ON, SMALL.name())?;
     let points = [SMALL.recorded(NONE), SMALL.recorded(WIDE)];
     let kept = run_points(&home, points.iter(), false)?;
-    let measured = |bench: &Bench<'_>, server: &Server| {
-        rows::measure(bench, nginx::planned(server, None, false), false)
-    };
-    let here = measured(&home, &SMALL)?;
-    let there = measured(&bench(lab, &OTHER, OTHER_CPU)?, &OTHER)?;
-    let here = lines(lab, &kept, &here, &SMALL)?;
-    let there = lines(lab, &kept, &there, &OTHER)?;
+    let here = lines(lab, &kept, &boots(lab, &SMALL, RECORDED_ON)?, &SMALL)?;
+    let there = lines(lab, &kept, &boots(lab, &OTHER, OTHER_CPU)?, &OTHER)?;
     print(RECORDED_ON, &here);
     print(OTHER_CPU, &there);
     Ok(vec![
@@ -59,9 +63,26 @@ pub(crate) fn measure(lab: &Lab) -> Result<Vec<BenchResult>> {
     ])
 }
 
-fn bench<'a>(lab: &'a Lab, server: &Server, cpu: &str) -> Result<Bench<'a>> {
+/// Where a server's points are measured, and kept below this name.
+fn bench<'a>(lab: &'a Lab, server: &Server, cpu: &str, name: &'a str) -> Result<Bench<'a>> {
     let cpus = server.guest_cpus();
-    Bench::new(lab, machine(cpu, cpus, "")?, cpus, server.name())
+    Bench::new(lab, machine(cpu, cpus, "")?, cpus, name)
+}
+
+/// All rows of a server, once for each boot.
+fn boots(lab: &Lab, server: &Server, cpu: &str) -> Result<Vec<Rows>> {
+    let boot = |boot: u32| {
+        let (name, requests) = match boot {
+            0 => (server.name().to_owned(), None),
+            boot => {
+                let name = format!("{}-boot-{}", server.name(), boot + 1);
+                (name, Some(server.requests(MORE_REQUESTS * boot)))
+            }
+        };
+        let bench = bench(lab, server, cpu, &name)?;
+        rows::measure(&bench, nginx::planned(server, requests, false), false)
+    };
+    (0..BOOTS).map(boot).collect()
 }
 
 /// Mean error, with the least and the worst.
@@ -75,16 +96,20 @@ fn figure(name: &str, lines: &[Line]) -> BenchResult {
 }
 
 fn print(cpu: &str, lines: &[Line]) {
-    println!("{cpu:<16} {:>10} {:>10} {:>8}", "MEASURED", "PREDICTED", "POINTS");
+    println!("{cpu:<16} {:>10} {:>10} {:>8}  BOOTS", "MEASURED", "PREDICTED", "POINTS");
     for line in lines {
-        let Line { name, measured_pct, predicted_pct } = line;
+        let Line { name, measured_pct, of_boots_pct, predicted_pct } = line;
         let error = line.error_points();
-        println!("{name:<16} {measured_pct:>+8.2} % {predicted_pct:>+8.2} % {error:>+8.2}");
+        let boots: Vec<String> = of_boots_pct.iter().map(|pct| format!("{pct:+.2}")).collect();
+        let boots = boots.join(" ");
+        println!(
+            "{name:<16} {measured_pct:>+8.2} % {predicted_pct:>+8.2} % {error:>+8.2}  {boots}"
+        );
     }
 }
 
 /// Each row with wide code of a server on its machine, as measured and as the recordings predict.
-fn lines(lab: &Lab, recordings: &[Kept], rows: &Rows, server: &Server) -> Result<Vec<Line>> {
+fn lines(lab: &Lab, recordings: &[Kept], boots: &[Rows], server: &Server) -> Result<Vec<Line>> {
     let folder = repo::logs()?;
     let scenario = |kept: &Kept, code: &str| -> Result<String> {
         let to = folder.join(format!("{}-{code}.toml", server.name()));
@@ -98,22 +123,41 @@ fn lines(lab: &Lab, recordings: &[Kept], rows: &Rows, server: &Server) -> Result
         let rates = predicted::run(turbolane, scenario, server.machine(), "", row.policy())?;
         rates.get(GROUP).copied().with_context(|| format!("{scenario} has no group {GROUP}"))
     };
-    let load = &rows.loads[0];
-    let rate = |name: &str| -> Result<(f64, f64)> {
-        let row = rows.find(name);
-        Ok((row.per_s(load), simulate(row)?))
+    let first = boots.first().context("no boot was measured")?;
+    let load = &first.loads[0];
+    let rate = |name: &str| -> Result<Rates> {
+        let measured = boots.iter().map(|rows| rows.find(name).per_s(load)).collect();
+        Ok(Rates { measured, predicted: simulate(first.find(name))? })
     };
     let (none, wide) = (rate(NONE)?, rate(WIDE)?);
-    let change = |name: &str, of: (f64, f64), to: (f64, f64)| Line {
-        name: name.to_owned(),
-        measured_pct: (of.0 / to.0 - 1.0) * 100.0,
-        predicted_pct: (of.1 / to.1 - 1.0) * 100.0,
-    };
-    let mut lines = vec![change(WIDE, wide, none)];
-    for row in rows.lanes() {
-        lines.push(change(&row.name, rate(&row.name)?, wide));
+    let mut lines = vec![wide.against(WIDE, &none)];
+    for row in first.lanes() {
+        lines.push(rate(&row.name)?.against(&row.name, &wide));
     }
     Ok(lines)
+}
+
+/// What a row gets done per second: requests in each boot, and calls as predicted.
+struct Rates {
+    measured: Vec<f64>,
+    predicted: f64,
+}
+
+impl Rates {
+    fn mean(&self) -> f64 {
+        self.measured.iter().sum::<f64>() / self.measured.len() as f64
+    }
+
+    fn against(&self, name: &str, other: &Rates) -> Line {
+        let pct = |one: f64, other: f64| (one / other - 1.0) * 100.0;
+        let boots = self.measured.iter().zip(&other.measured);
+        Line {
+            name: name.to_owned(),
+            measured_pct: pct(self.mean(), other.mean()),
+            of_boots_pct: boots.map(|(one, other)| pct(*one, *other)).collect(),
+            predicted_pct: pct(self.predicted, other.predicted),
+        }
+    }
 }
 
 /// A recording as a scenario, for a server's CPUs.
@@ -127,4 +171,22 @@ fn make(lab: &Lab, kept: &Kept, server: &Server, to: &Path) -> Result<()> {
     args.extend(["--window", &window, "--onto", &onto]);
     print!("{}", repo::output(&turbolane, &args)?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_compared_by_their_means() {
+        let none = Rates { measured: vec![100.0, 300.0], predicted: 1000.0 };
+        let wide = Rates { measured: vec![90.0, 230.0], predicted: 700.0 };
+        let line = wide.against("wide", &none);
+        assert!((line.measured_pct + 20.0).abs() < 1e-9);
+        assert!((line.of_boots_pct[0] + 10.0).abs() < 1e-9 && line.of_boots_pct.len() == 2);
+        assert!((line.error_points() + 10.0).abs() < 1e-9);
+        let figure = figure("f", &[line, wide.against("same", &wide)]);
+        assert!((figure.value - 5.0).abs() < 1e-9 && (figure.max - 10.0).abs() < 1e-9);
+        assert_eq!((figure.min, figure.n), (0.0, 2));
+    }
 }
