@@ -407,10 +407,19 @@ fn details(outcome: &Outcome) -> String {
             text += &format!("{name}:\n{}\n", testbed::last_lines(output, 40));
         }
     }
-    if !outcome.findings.is_empty() {
-        text += &format!("kernel log:\n{}\n", testbed::last_lines(&outcome.kernel_log, 60));
+    if let Some(first) = outcome.findings.first() {
+        text += &format!("kernel log:\n{}\n", log_from(&outcome.kernel_log, first.number));
     }
     text
+}
+
+/// Of a kernel log, what was found and what follows: a stall is followed by what each CPU did.
+const LOG_LINES: usize = 160;
+
+/// A log from a little before a line on; lines are numbered from 1.
+fn log_from(log: &str, line: usize) -> String {
+    let lines: Vec<&str> = log.lines().skip(line.saturating_sub(4)).take(LOG_LINES).collect();
+    lines.join("\n")
 }
 
 fn last_line(text: &str) -> Option<&str> {
@@ -455,6 +464,14 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_is_shown_from_what_was_found_on() {
+        let log: Vec<String> = (1..400).map(|line| format!("line {line}")).collect();
+        let shown = log_from(&log.join("\n"), 100);
+        assert!(shown.starts_with("line 97\n") && shown.ends_with("line 256"), "{shown}");
+        assert_eq!(log_from("a\nb", 1), "a\nb");
+    }
 
     #[test]
     fn results_of_all_test_programs_are_added_up() {

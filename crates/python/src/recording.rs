@@ -10,7 +10,7 @@ use ::machine::CpuSet;
 use pyo3::prelude::*;
 use report::problem::Problem;
 use sim::scenario::recorded::{Arrivals, Collector, Made, Request, Unusable};
-use trace::demand::Bound;
+use trace::demand;
 use trace::follow::Follower;
 use trace::{End, Ending, Event, Info, Reader, TraceError, What};
 
@@ -216,7 +216,7 @@ impl Recording {
             arrivals,
             counts,
             none_scale,
-            bound: Bound::Least,
+            bound: demand::Bound::Least,
             onto,
             sensitive_frac,
         };

@@ -115,7 +115,7 @@ pub struct Group {
 ///   time at clock f = cycles * (sensitive / f + (1 - sensitive) / reference)
 /// ```
 ///
-/// As `dvfs::timeline` has it. The reference is a number of its own, so that what memory takes stays
+/// As `dvfs::timeline` has it. The reference is a number of its own, so that what memory takes is
 /// the same on every machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {

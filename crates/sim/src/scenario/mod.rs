@@ -36,9 +36,9 @@
 //! think_ns = 50_000
 //! ```
 //!
-//! A group with `programs = [[...], [...]]` instead of `program` has one for each of its tasks. With
-//! `sensitive_frac = 0.7` and `reference_khz = 2_800_000` that part of its work follows the clock,
-//! and the rest takes as long as at that clock ([`crate::program::Memory`]).
+//! A group with `programs = [[...], [...]]` instead of `program` has one for each of its tasks.
+//! With `sensitive_frac = 0.7` and `reference_khz = 2_800_000` that part of its work follows the
+//! clock, and the rest takes as long as at that clock ([`crate::program::Memory`]).
 //!
 //! Other steps: `wide_begin = LEVEL` and `wide_end = true` around several, the latter (and `wide`)
 //! with `scalar_for_ns = N` if the program says how long what follows stays scalar; `put = QUEUE`

@@ -13,8 +13,8 @@ use trace::{Info, Why};
 use super::cycles::CoreClock;
 use super::{Arrivals, Collector, Point, Request, Unusable, Woken};
 
-/// Of all CPU time, what the tasks that are kept have at least: the busiest ones, whether they are a
-/// few threads or the thousands of processes of a build.
+/// Of all CPU time, what the tasks that are kept have at least: the busiest ones, whether they are
+/// a few threads or the thousands of processes of a build.
 const KEPT_SHARE: f64 = 0.99;
 /// Tasks that are kept, the busiest.
 const TASKS_MAX: usize = 4096;
