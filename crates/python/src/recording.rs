@@ -10,7 +10,6 @@ use ::machine::CpuSet;
 use pyo3::prelude::*;
 use report::problem::Problem;
 use sim::scenario::recorded::{Arrivals, Collector, Made, Request, Unusable};
-use trace::demand;
 use trace::follow::Follower;
 use trace::{End, Ending, Event, Info, Reader, TraceError, What};
 
@@ -216,7 +215,6 @@ impl Recording {
             arrivals,
             counts,
             none_scale,
-            bound: demand::Bound::Least,
             onto,
             sensitive_frac,
         };

@@ -13,7 +13,6 @@ use sim::scenario::Scenario;
 use sim::scenario::recorded::{Arrivals, Collector, Made, Request, Unusable};
 use sim::sched::fair::Fair;
 use sim::sys::{Layout, Sys};
-use trace::demand::Bound;
 use trace::follow::Follower;
 use trace::{Event, Info, MarkInfo, Name, What, Why};
 
@@ -202,7 +201,6 @@ fn request<'a>(platform: &'a Platform) -> Request<'a> {
         arrivals: None,
         counts: None,
         none_scale: None,
-        bound: Bound::Least,
         onto: None,
         sensitive_frac: 1.0,
     }

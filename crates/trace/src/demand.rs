@@ -33,6 +33,7 @@
 
 use machine::{CoreLicense, Times};
 
+use crate::follow::Run;
 use crate::levels::Stretch;
 
 /// Which of the demands that explain the same levels.
@@ -121,6 +122,23 @@ impl Raised {
         let end_ns = until_ns.max(self.from_ns + 1);
         Some(Demand { start_ns: self.from_ns, end_ns, level })
     }
+}
+
+/// What marks say that was asked for on a CPU, from what ran there; no level above `most`.
+pub fn of_marks<'a>(runs: impl Iterator<Item = &'a Run>, most: u8) -> Vec<Demand> {
+    let wide = runs.filter(|run| run.level.min(most) > 0 && run.end_ns > run.start_ns);
+    let demand = |run: &Run| {
+        let (start_ns, end_ns) = (run.start_ns, run.end_ns);
+        Demand { start_ns, end_ns, level: run.level.min(most) }
+    };
+    wide.map(demand).collect()
+}
+
+/// When a CPU switched from one task to another, from what ran there, in order.
+pub fn switches<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<u64> {
+    let mut last = None;
+    let from_another = |run: &&Run| last.replace(run.task).is_some_and(|task| task != run.task);
+    runs.filter(from_another).map(|run| run.start_ns).collect()
 }
 
 /// Demand that begins a little before a switch, or ends a little after it, does so with it: who

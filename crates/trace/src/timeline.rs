@@ -35,7 +35,7 @@ use machine::Times;
 use report::timeline::{AMOUNT_MAX, Mark, Period};
 
 use crate::counted::{Agreement, Counted};
-use crate::demand::{Bound, Demand, levels_of, of_levels, snapped};
+use crate::demand::{Bound, Demand, levels_of, of_levels, of_marks, snapped, switches};
 use crate::event::{Event, Name, What};
 use crate::follow::{Run, Task, TaskId, Visit};
 use crate::levels::{Levels, Stretch};
@@ -176,7 +176,7 @@ impl Timeline {
         let by_levels = |bound: Bound| {
             let times = &self.hardware.times;
             self.counted(&cpus, |cpu, stretches| {
-                snapped(of_levels(stretches, times, bound), &self.switches(cpu), times)
+                snapped(of_levels(stretches, times, bound), &switches(self.runs_on(cpu)), times)
             })
         };
         let (least, most) = (by_levels(Bound::Least), by_levels(Bound::Most));
@@ -242,21 +242,13 @@ impl Timeline {
         cpus.iter().map(of_cpu).collect()
     }
 
-    /// When a CPU switched from one task to another.
-    fn switches(&self, cpu: u16) -> Vec<u64> {
-        let runs: Vec<&Run> = self.runs.iter().filter(|run| run.cpu == cpu).collect();
-        let switched = runs.windows(2).filter(|pair| pair[0].task != pair[1].task);
-        switched.map(|pair| pair[1].start_ns).collect()
+    fn runs_on(&self, cpu: u16) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(move |run| run.cpu == cpu)
     }
 
     /// What marks say that was asked for on a CPU.
     fn marked_on(&self, cpu: u16) -> Vec<Demand> {
-        let marked = self.runs.iter().filter(|run| run.cpu == cpu && run.level > 0);
-        let demand = |run: &Run| {
-            let level = run.level.min(self.level_max());
-            Demand { start_ns: run.start_ns, end_ns: run.end_ns, level }
-        };
-        marked.filter(|run| run.end_ns > run.start_ns).map(demand).collect()
+        of_marks(self.runs_on(cpu), self.level_max())
     }
 
     /// How the levels agree with the marks.

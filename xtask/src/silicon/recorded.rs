@@ -15,17 +15,18 @@ use anyhow::{Context, Result};
 
 use crate::lab::Lab;
 use crate::repo;
-use crate::results::{BenchResult, Better, exact};
+use crate::results::BenchResult;
 use crate::silicon::nginx::{self, CALLS, OTHER, SMALL, Server};
 use crate::silicon::plan::{NONE, WIDE};
 use crate::silicon::point::{Bench, Kept};
-use crate::silicon::rows::{self, Row, Rows};
+use crate::silicon::results::mean_error;
+use crate::silicon::rows::Planned;
 use crate::silicon::{machine, predicted, run_points};
 
 /// The CPU that is recorded, and the other one.
 const RECORDED_ON: &str = "xeon-gold-6130";
 const OTHER_CPU: &str = "xeon-gold-6154";
-/// Group of the scenarios that are made.
+/// The load, and the group of the scenarios that are made.
 const GROUP: &str = "nginx";
 /// Boots of each row, and how many requests each has more than the one before, for each CPU.
 const BOOTS: u32 = 3;
@@ -53,8 +54,8 @@ pub(crate) fn measure(lab: &Lab) -> Result<Vec<BenchResult>> {
     let home = bench(lab, &SMALL, RECORDED_ON, SMALL.name())?;
     let points = [SMALL.recorded(NONE), SMALL.recorded(WIDE)];
     let kept = run_points(&home, points.iter(), false)?;
-    let here = lines(lab, &kept, &boots(lab, &SMALL, RECORDED_ON)?, &SMALL)?;
-    let there = lines(lab, &kept, &boots(lab, &OTHER, OTHER_CPU)?, &OTHER)?;
+    let here = lines(lab, &kept, &booted(lab, &SMALL, RECORDED_ON)?, &SMALL)?;
+    let there = lines(lab, &kept, &booted(lab, &OTHER, OTHER_CPU)?, &OTHER)?;
     print(RECORDED_ON, &here);
     print(OTHER_CPU, &there);
     Ok(vec![
@@ -69,9 +70,19 @@ fn bench<'a>(lab: &'a Lab, server: &Server, cpu: &str, name: &'a str) -> Result<
     Bench::new(lab, machine(cpu, cpus, "")?, cpus, name)
 }
 
-/// All rows of a server, once for each boot.
-fn boots(lab: &Lab, server: &Server, cpu: &str) -> Result<Vec<Rows>> {
-    let boot = |boot: u32| {
+/// A row, as it was planned and in each boot.
+struct Booted {
+    row: Planned,
+    kept: Vec<Kept>,
+}
+
+/// All rows of a server.
+fn booted(lab: &Lab, server: &Server, cpu: &str) -> Result<Vec<Booted>> {
+    let rows = nginx::planned(server, None, false).rows;
+    let mut all: Vec<Booted> =
+        rows.into_iter().map(|row| Booted { row, kept: Vec::new() }).collect();
+    for boot in 0..BOOTS {
+        // The first one is that of the experiment, whose points are kept.
         let (name, requests) = match boot {
             0 => (server.name().to_owned(), None),
             boot => {
@@ -79,20 +90,18 @@ fn boots(lab: &Lab, server: &Server, cpu: &str) -> Result<Vec<Rows>> {
                 (name, Some(server.requests(MORE_REQUESTS * boot)))
             }
         };
-        let bench = bench(lab, server, cpu, &name)?;
-        rows::measure(&bench, nginx::planned(server, requests, false), false)
-    };
-    (0..BOOTS).map(boot).collect()
+        let planned = nginx::planned(server, requests, false).rows;
+        let points = planned.iter().map(|row| &row.point);
+        let kept = run_points(&bench(lab, server, cpu, &name)?, points, false)?;
+        all.iter_mut().zip(kept).for_each(|(row, kept)| row.kept.push(kept));
+    }
+    Ok(all)
 }
 
 /// Mean error, with the least and the worst.
 fn figure(name: &str, lines: &[Line]) -> BenchResult {
-    let errors: Vec<f64> = lines.iter().map(|line| line.error_points().abs()).collect();
-    let n = errors.len() as u64;
-    let mut figure = exact(name, errors.iter().sum::<f64>() / n as f64, "points", n, Better::Lower);
-    figure.min = errors.iter().copied().fold(f64::INFINITY, f64::min);
-    figure.max = errors.iter().copied().fold(0.0, f64::max);
-    figure
+    let errors: Vec<f64> = lines.iter().map(Line::error_points).collect();
+    mean_error(name, &errors)
 }
 
 fn print(cpu: &str, lines: &[Line]) {
@@ -109,7 +118,7 @@ fn print(cpu: &str, lines: &[Line]) {
 }
 
 /// Each row with wide code of a server on its machine, as measured and as the recordings predict.
-fn lines(lab: &Lab, recordings: &[Kept], boots: &[Rows], server: &Server) -> Result<Vec<Line>> {
+fn lines(lab: &Lab, recordings: &[Kept], rows: &[Booted], server: &Server) -> Result<Vec<Line>> {
     let folder = repo::logs()?;
     let scenario = |kept: &Kept, code: &str| -> Result<String> {
         let to = folder.join(format!("{}-{code}.toml", server.name()));
@@ -118,21 +127,24 @@ fn lines(lab: &Lab, recordings: &[Kept], boots: &[Rows], server: &Server) -> Res
     };
     let (none, wide) = (scenario(&recordings[0], NONE)?, scenario(&recordings[1], WIDE)?);
     let turbolane = lab.binaries.program("turbolane")?;
-    let simulate = |row: &Row| -> Result<f64> {
-        let scenario = if row.name == NONE { &none } else { &wide };
-        let rates = predicted::run(turbolane, scenario, server.machine(), "", row.policy())?;
-        rates.get(GROUP).copied().with_context(|| format!("{scenario} has no group {GROUP}"))
+    let rates = |row: &Booted| -> Result<Rates> {
+        let scenario = if row.row.point.name == NONE { &none } else { &wide };
+        let policy = &row.row.simulated.policy;
+        let predicted = predicted::run(turbolane, scenario, server.machine(), "", policy)?;
+        let predicted = predicted.get(GROUP).copied();
+        Ok(Rates {
+            measured: row.kept.iter().map(|kept| kept.measured.per_s(GROUP)).collect(),
+            predicted: predicted.with_context(|| format!("{scenario} has no group {GROUP}"))?,
+        })
     };
-    let first = boots.first().context("no boot was measured")?;
-    let load = &first.loads[0];
-    let rate = |name: &str| -> Result<Rates> {
-        let measured = boots.iter().map(|rows| rows.find(name).per_s(load)).collect();
-        Ok(Rates { measured, predicted: simulate(first.find(name))? })
+    let find = |name: &str| {
+        let found = rows.iter().find(|row| row.row.point.name == name);
+        rates(found.with_context(|| format!("there is no row {name}"))?)
     };
-    let (none, wide) = (rate(NONE)?, rate(WIDE)?);
+    let (none, wide) = (find(NONE)?, find(WIDE)?);
     let mut lines = vec![wide.against(WIDE, &none)];
-    for row in first.lanes() {
-        lines.push(rate(&row.name)?.against(&row.name, &wide));
+    for row in rows.iter().filter(|row| row.row.nothing.is_some()) {
+        lines.push(rates(row)?.against(&row.row.point.name, &wide));
     }
     Ok(lines)
 }

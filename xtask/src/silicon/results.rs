@@ -68,11 +68,15 @@ pub(crate) fn worst(experiments: &[&Rows]) -> BenchResult {
 /// The mean error of the simulator's predictions of all loads of all experiments. Their scenarios
 /// are calibrated by the rows without Turbolane, which do not count.
 pub(crate) fn sim_error(experiments: &[&Rows]) -> BenchResult {
-    let errors = each(experiments, Rows::error_points);
-    let errors: Vec<f64> = errors.into_iter().map(f64::abs).collect();
+    mean_error("silicon.sim_error_points", &each(experiments, Rows::error_points))
+}
+
+/// The mean of some errors, whatever their sign, with the least and the worst.
+pub(crate) fn mean_error(name: &str, errors_points: &[f64]) -> BenchResult {
+    let errors: Vec<f64> = errors_points.iter().copied().map(f64::abs).collect();
     let n = errors.len() as u64;
     let mean = errors.iter().sum::<f64>() / n as f64;
-    let mut result = exact("silicon.sim_error_points", mean, "points", n, Better::Lower);
+    let mut result = exact(name, mean, "points", n, Better::Lower);
     result.min = errors.iter().copied().fold(f64::INFINITY, f64::min);
     result.max = errors.iter().copied().fold(0.0, f64::max);
     result

@@ -53,7 +53,6 @@ pub(crate) struct Row {
     none: String,
     nothing: Option<String>,
     predicted: Predicted,
-    policy: String,
 }
 
 /// A measured experiment.
@@ -75,9 +74,8 @@ pub(crate) fn measure(bench: &Bench<'_>, experiment: Experiment, again: bool) ->
     let turbolane = bench.lab.binaries.program("turbolane")?;
     let row = |(row, kept): (Planned, Kept)| -> Result<Row> {
         let predicted = predicted::simulate(turbolane, &row.simulated)?;
-        let Planned { point, meaning, none, nothing, simulated } = row;
-        let (name, policy) = (point.name, simulated.policy);
-        Ok(Row { name, meaning, kept, none, nothing, predicted, policy })
+        let Planned { point, meaning, none, nothing, .. } = row;
+        Ok(Row { name: point.name, meaning, kept, none, nothing, predicted })
     };
     let rows = experiment.rows.into_iter().zip(kept).map(row).collect::<Result<_>>()?;
     Ok(Rows { cpus: experiment.cpus, loads: experiment.loads, rows })
@@ -92,11 +90,6 @@ impl Row {
     /// What a load got done per second.
     pub(crate) fn per_s(&self, load: &Load) -> f64 {
         self.measured().per_s(load.name)
-    }
-
-    /// The scheduler, as `turbolane sim --policy` takes it.
-    pub(crate) fn policy(&self) -> &str {
-        &self.policy
     }
 
     /// Whether it is under Turbolane.
@@ -252,7 +245,6 @@ pub(crate) mod tests {
             none: "none".to_owned(),
             nothing: is_lane.then(|| "wide".to_owned()),
             predicted: predicted.map(|(load, per_s)| (load.name.to_owned(), per_s)).collect(),
-            policy: String::new(),
         }
     }
 

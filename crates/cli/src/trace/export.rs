@@ -72,11 +72,11 @@ pub(super) struct RecordedOn {
     /// With --timeline or --scenario: model of the recorded CPU, whose clock converts time to
     /// cycles
     #[arg(long, value_name = "ID|FILE", requires = "work")]
-    machine: Option<String>,
+    pub(super) machine: Option<String>,
     /// With --timeline or --scenario: number of active cores [default: all; with --scenario: as
     /// many as the recorded tasks kept busy]
     #[arg(long, value_name = "N", requires = "work")]
-    active_cores: Option<usize>,
+    pub(super) active_cores: Option<usize>,
 }
 
 impl RecordedOn {
@@ -93,16 +93,6 @@ impl RecordedOn {
             return Err(Failure::failed(Problem::new(what, "they set its clock", next)));
         }
         Ok(Some((model, platform)))
-    }
-
-    /// As it was given.
-    pub(super) fn machine(&self) -> Option<&str> {
-        self.machine.as_deref()
-    }
-
-    /// As it was given.
-    pub(super) fn active_cores(&self) -> Option<usize> {
-        self.active_cores
     }
 }
 

@@ -13,7 +13,6 @@ use sched::parse::duration_ns;
 use sim::scenario::Scenario;
 use sim::scenario::recorded::{Arrivals, Collector, Made, Request, Unusable};
 use trace::Info;
-use trace::demand::Bound;
 
 use super::export::{RecordedOn, mark};
 use super::{follow, open};
@@ -125,16 +124,15 @@ impl ScenarioArgs {
         let end_ns = ending.at_ns(follower.now_ns());
         let request = Request {
             name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-            machine: on.machine().unwrap_or_default().to_owned(),
+            machine: on.machine.clone().unwrap_or_default(),
             platform: &platform,
-            active_cores: on.active_cores(),
+            active_cores: on.active_cores,
             arrivals: self.arrivals.map(|arrivals| match arrivals {
                 ArrivalsArg::Closed => Arrivals::Closed,
                 ArrivalsArg::Open => Arrivals::Open,
             }),
             counts,
             none_scale: self.none_scale,
-            bound: Bound::Least,
             onto: self.onto,
             sensitive_frac: self.sensitive_frac,
         };

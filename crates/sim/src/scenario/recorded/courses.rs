@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use machine::{CpuSet, Topology};
 use trace::counted::Counted;
-use trace::demand::{Demand, highest_at_a_time, of_levels, snapped};
+use trace::demand::{Bound, highest_at_a_time, of_levels, of_marks, snapped, switches};
 use trace::follow::{Run, Task, TaskId};
 use trace::levels::Stretch;
 use trace::{Info, Why};
@@ -101,15 +101,14 @@ pub(super) fn of(
         by_cpu.keys().map(|&cpu| (cpu, levels.stretches(cpu, &clock_khz))).collect();
     // A level that no CPU ever had was not asked for, whatever a mark says: the same function may
     // have another form.
-    let had = stretches.values().flatten().map(|stretch| stretch.level).max();
-    let cpus = by_cpu.iter().map(|(&cpu, runs)| {
-        let stretches = stretches[&cpu].clone();
+    let most = stretches.values().flatten().map(|stretch| stretch.level).max().unwrap_or(u8::MAX);
+    let cpus = by_cpu.values().zip(stretches).map(|(runs, (cpu, stretches))| {
         let demand = match is_marked {
-            true => marked(runs, had),
+            true => of_marks(runs.iter(), most),
             false => {
                 let times = &request.platform.times;
-                let demand = of_levels(&stretches, times, request.bound);
-                snapped(demand, &switches(runs), times)
+                let demand = of_levels(&stretches, times, Bound::Least);
+                snapped(demand, &switches(runs.iter()), times)
             }
         };
         (cpu, Counted { stretches, demand })
@@ -193,20 +192,6 @@ fn active(by_cpu: &BTreeMap<u16, Vec<Run>>, topology: &Topology, span_ns: u64) -
     let of_core = |core: &machine::Core| core.cpus.iter().map(busy_ns).max().unwrap_or(0);
     let sum_ns: u64 = topology.cores().iter().map(of_core).sum();
     (sum_ns as f64 / span_ns as f64).ceil().max(1.0) as usize
-}
-
-/// What marks say that was asked for on a CPU; no level above `most`, if that is known.
-fn marked(runs: &[Run], most: Option<u8>) -> Vec<Demand> {
-    let level = |run: &Run| run.level.min(most.unwrap_or(run.level));
-    let demand =
-        |run: &Run| Demand { start_ns: run.start_ns, end_ns: run.end_ns, level: level(run) };
-    runs.iter().map(demand).filter(|demand| demand.level > 0).collect()
-}
-
-/// When a CPU switched from one task to another.
-fn switches(runs: &[Run]) -> Vec<u64> {
-    let switched = runs.windows(2).filter(|pair| pair[0].task != pair[1].task);
-    switched.map(|pair| pair[1].start_ns).collect()
 }
 
 /// The recorded machine.
@@ -385,12 +370,8 @@ impl Acts<'_> {
                 if seen { sleep(&ends, since_ns, self.end_ns) } else { Some(Act::Rest { ns }) };
             walk.acts.extend(act.map(|act| (since_ns, act)));
         }
-        let time = |runs: &mut dyn Iterator<Item = &Run>| -> u64 {
-            runs.map(|run| run.end_ns - run.start_ns).sum()
-        };
-        let busy_ns = time(&mut runs.iter());
-        let wide = walk.wide_frac();
-        let wide_ns = (busy_ns as f64 * wide) as u64;
+        let busy_ns: u64 = runs.iter().map(|run| run.end_ns - run.start_ns).sum();
+        let wide_ns = (busy_ns as f64 * walk.wide_frac()) as u64;
         Course { task, acts: walk.acts, busy_ns, wide_ns, arrivals, affinity: None }
     }
 }

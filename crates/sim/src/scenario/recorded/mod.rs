@@ -45,7 +45,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use machine::{CpuSet, Platform};
-use trace::demand::Bound;
 use trace::follow::{Run, Task, TaskId, Visit, Wait};
 use trace::levels::Levels;
 use trace::{Event, Info, What};
@@ -78,8 +77,6 @@ pub struct Request<'a> {
     pub counts: Option<u32>,
     /// Cycles of wide code without wide instructions, as a multiple: for a variant `none`.
     pub none_scale: Option<f64>,
-    /// Which demand explains licence levels where nothing is marked.
-    pub bound: Bound,
     /// CPUs that bound tasks run on instead of those that they were bound to: as many more tasks as
     /// there are more CPUs, and never fewer, since some may wait for others.
     pub onto: Option<CpuSet>,

@@ -2,9 +2,11 @@
 //! The scenario's file. People read and change it, so each step is a line, and what the recording
 //! could not say is a comment.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use trace::Info;
+use trace::follow::TaskId;
 
 use super::courses::{Act, Course, Courses};
 use super::groups::GroupMade;
@@ -123,15 +125,18 @@ impl Unit {
     }
 }
 
-/// By course: the queue that its task takes from.
-fn queues(courses: &[Course], groups: &[GroupMade]) -> Vec<String> {
-    let mut queues = vec![String::new(); courses.len()];
-    for group in groups {
-        for (number, &member) in group.members.iter().enumerate() {
-            queues[member] = format!("{}/{number}", group.name);
-        }
-    }
-    queues
+/// By task: the queue that it takes from.
+type Queues = BTreeMap<TaskId, String>;
+
+fn queues(courses: &[Course], groups: &[GroupMade]) -> Queues {
+    let of_group = |group: &GroupMade| -> Queues {
+        let members = group.members.iter().enumerate();
+        let queue = |(number, &member): (usize, &usize)| {
+            (courses[member].task, format!("{}/{number}", group.name))
+        };
+        members.map(queue).collect()
+    };
+    groups.iter().flat_map(of_group).collect()
 }
 
 fn head(courses: &Courses, info: &Info, request: &Request<'_>, window_ns: u64) -> String {
@@ -181,24 +186,18 @@ fn one_line(text: &str) -> String {
 }
 
 /// Levels of wide code that runs.
-fn levels(courses: &[Course]) -> Vec<u8> {
-    let mut levels: Vec<u8> = Vec::new();
-    for (_, act) in courses.iter().flat_map(|course| &course.acts) {
-        if let Act::Work { level, .. } = act
-            && *level > 0
-            && !levels.contains(level)
-        {
-            levels.push(*level);
-        }
-    }
-    levels.sort_unstable();
-    levels
+fn levels(courses: &[Course]) -> BTreeSet<u8> {
+    let level = |(_, act): &(u64, Act)| match act {
+        Act::Work { level, .. } if *level > 0 => Some(*level),
+        _ => None,
+    };
+    courses.iter().flat_map(|course| &course.acts).filter_map(level).collect()
 }
 
 fn group_table(
     group: &GroupMade,
     courses: &Courses,
-    queues: &[String],
+    queues: &Queues,
     unit: &Unit,
     request: &Request<'_>,
 ) -> String {
@@ -220,8 +219,8 @@ fn group_table(
     let _ = writeln!(text, "work = {}\nprograms = [", quoted(&unit.name()));
     for &member in &group.members {
         text += " [\n";
-        let mut program = Program::new(queues, courses, unit, &queues[member]);
         let course = &courses.courses[member];
+        let mut program = Program::new(queues, courses.arrivals, unit, course.task);
         course.acts.iter().for_each(|(_, act)| program.act(act));
         for step in program.finish() {
             let _ = writeln!(text, "  {step},");
@@ -242,10 +241,10 @@ fn source_table(group: &GroupMade, recorded_ns: u64) -> String {
 
 /// One task's steps.
 struct Program<'a> {
-    queues: &'a [String],
-    courses: &'a Courses,
+    queues: &'a Queues,
+    arrivals: Arrivals,
     unit: &'a Unit,
-    own: &'a str,
+    task: TaskId,
     steps: Vec<String>,
     level: u8,
     /// Cycles that are less than one, or belong to a unit that is not complete.
@@ -256,12 +255,12 @@ struct Program<'a> {
 }
 
 impl<'a> Program<'a> {
-    fn new(queues: &'a [String], courses: &'a Courses, unit: &'a Unit, own: &'a str) -> Self {
+    fn new(queues: &'a Queues, arrivals: Arrivals, unit: &'a Unit, task: TaskId) -> Self {
         Program {
             queues,
-            courses,
+            arrivals,
             unit,
-            own,
+            task,
             steps: Vec::new(),
             level: 0,
             rest: 0.0,
@@ -286,13 +285,10 @@ impl<'a> Program<'a> {
             }
             Act::Take => {
                 self.answer();
-                self.steps.push(format!("{{ take = {} }}", quoted(self.own)));
+                self.steps.push(format!("{{ take = {} }}", quoted(&self.queues[&self.task])));
             }
             Act::Put { to } => {
-                let courses = &self.courses.courses;
-                if let Some(to) = courses.iter().position(|course| course.task == *to) {
-                    self.steps.push(format!("{{ put = {} }}", quoted(&self.queues[to])));
-                }
+                self.steps.push(format!("{{ put = {} }}", quoted(&self.queues[to])));
             }
             Act::Counts if *self.unit == Unit::Calls => self.done(),
             Act::Counts => {}
@@ -353,7 +349,7 @@ impl<'a> Program<'a> {
 
     fn sleep(&mut self, ns: u64) {
         self.answer();
-        match self.courses.arrivals {
+        match self.arrivals {
             Arrivals::Closed => self.steps.push(format!("{{ sleep_ns = {ns} }}")),
             Arrivals::Open => {
                 self.steps.push("{ take = \"inbox\" }".into());
