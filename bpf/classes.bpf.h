@@ -211,6 +211,7 @@ static __noinline void publish_classes(void)
 			break;
 		board->cpu[cpu] = tl_cpu_flags(cpus[cpu].class, nr_scalar_cpus);
 	}
+	board->header.standing_by = 0;
 	board->header.generation++;
 }
 

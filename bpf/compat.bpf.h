@@ -301,4 +301,11 @@ static __always_inline u64 tl_scx_head_key(u64 dsq_id)
 	return key_ns;
 }
 
+/* Time that the task has waited for a CPU, where the kernel counts it. */
+static __always_inline u64 tl_run_delay(const struct task_struct *p)
+{
+	return bpf_core_field_exists(p->sched_info) ? p->sched_info.run_delay :
+						      0;
+}
+
 #endif

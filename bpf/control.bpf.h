@@ -94,7 +94,11 @@ int tl_set_slot(struct tl_slot_args *args)
 
 	if (!p)
 		return err;
-	tc = p->tgid == (s32)args->tgid ? try_lookup_task(p) : NULL;
+	/* a task that has come while the scheduler is away has none yet */
+	tc = p->tgid == (s32)args->tgid ?
+		     bpf_task_storage_get(&tasks, p, NULL,
+					  BPF_LOCAL_STORAGE_GET_F_CREATE) :
+		     NULL;
 	if (tc) {
 		tc->hint_seq = 0;
 		tc->hint_want = TL_HINT_SILENT;
@@ -102,6 +106,7 @@ int tl_set_slot(struct tl_slot_args *args)
 		is_new_program = tc->slot && tc->exec_id != p->self_exec_id;
 		tc->exec_id = p->self_exec_id;
 		tc->slot = args->slot + 1;
+		slots_given++; /* the daemon gives them one by one */
 		err = 0;
 		slot = try_lookup_slot(p, tc);
 		if (slot && is_new_program)

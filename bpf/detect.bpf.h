@@ -258,6 +258,7 @@ static __always_inline void leave_if_it_must(struct here *h)
 		leave(h->tc);
 }
 
+/* False if there is nothing to be done for them; away.bpf.h. */
 static __always_inline bool try_lookup_here(struct here *h)
 {
 	u32 cpu = bpf_get_smp_processor_id();
@@ -268,7 +269,7 @@ static __always_inline bool try_lookup_here(struct here *h)
 		return false;
 	h->c = &cpus[cpu];
 	h->cpu = cpu;
-	return true;
+	return !away;
 }
 
 /* ---- marked functions; the cookie is the rule of policy/mark.h ---- */
@@ -299,6 +300,15 @@ static __always_inline void tell_mark(struct here *h, u32 event, u32 level)
 		h->tc->look = noted;
 }
 
+/* A marked function is called, and the scheduler is away. */
+static __always_inline void note_call(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	if (cpu < TL_CPUS_MAX)
+		cpus[cpu].mark_events++;
+}
+
 /* Both ends by one program, since 6.13. An entry that returns 1 has no return:
  * the kernel does not even put its trampoline there. */
 SEC("?uprobe.session")
@@ -310,6 +320,10 @@ int tl_mark_session(struct pt_regs *regs)
 
 	if (!is_return && !call_counts(regs, rule))
 		return 1;
+	if (away) {
+		note_call();
+		return 1;
+	}
 	bpf_preempt_disable();
 	if (try_lookup_here(&h))
 		tell_mark(&h, is_return ? TL_EV_MARK_RETURN : TL_EV_MARK_ENTER,
@@ -323,12 +337,17 @@ SEC("?uprobe")
 int tl_mark_enter(struct pt_regs *regs)
 {
 	u64 rule = bpf_get_attach_cookie(regs);
-	bool counts = call_counts(regs, rule);
+	bool counts = call_counts(regs, rule), here;
 	struct here h;
 
 	bpf_preempt_disable();
-	if (try_lookup_here(&h) && tl_calls_enter(&h.tc->calls, counts))
-		tell_mark(&h, TL_EV_MARK_ENTER, tl_mark_level(rule));
+	here = try_lookup_here(&h);
+	if (h.tc && tl_calls_enter(&h.tc->calls, counts)) {
+		if (here)
+			tell_mark(&h, TL_EV_MARK_ENTER, tl_mark_level(rule));
+		else
+			note_call();
+	}
 	bpf_preempt_enable();
 	return 0;
 }
@@ -337,9 +356,11 @@ SEC("?uretprobe")
 int tl_mark_return(struct pt_regs *regs)
 {
 	struct here h;
+	bool here;
 
 	bpf_preempt_disable();
-	if (try_lookup_here(&h) && tl_calls_return(&h.tc->calls))
+	here = try_lookup_here(&h);
+	if (h.tc && tl_calls_return(&h.tc->calls) && here)
 		tell_mark(&h, TL_EV_MARK_RETURN, 0);
 	bpf_preempt_enable();
 	return 0;

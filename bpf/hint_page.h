@@ -97,8 +97,13 @@ struct tl_hint_header {
 	/* 1 if the scheduler sends the slots' target_q10 to the governor, else 0;
 	 * by the scheduler, as it starts */
 	u32 takes_targets;
-	u32 reserved0;
-	u64 reserved[2];
+	/* 1 while the kernel's own scheduler is at work (policy/standby.h), else 0: no
+	 * CPU is fit then, and no section moves; by the scheduler */
+	u32 standing_by;
+	/* CLOCK_MONOTONIC of the daemon's last sign of life, while standing_by; by the
+	 * daemon */
+	u64 alive_ns;
+	u64 reserved;
 };
 
 struct tl_hint_board {

@@ -104,6 +104,15 @@ struct cgroup {
 	s32 level;
 };
 
+struct sched_entity {
+	u64 sum_exec_runtime;
+	u64 nr_migrations;
+};
+
+struct sched_info {
+	u64 run_delay;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	s32 on_cpu;
@@ -112,6 +121,7 @@ struct task_struct {
 	u64 self_exec_id;
 	char comm[16];
 	struct task_struct *real_parent;
+	struct task_struct *group_leader;
 	u32 flags;
 	s32 pid;
 	s32 tgid;
@@ -122,6 +132,8 @@ struct task_struct {
 	u64 utime;
 	const struct cpumask *cpus_ptr;
 	struct cpumask cpus_mask;
+	struct sched_entity se;
+	struct sched_info sched_info;
 	struct sched_ext_entity scx;
 };
 

@@ -24,6 +24,7 @@
  *   serve.bpf.h    dispatch: the next task of a CPU
  *   control.bpf.h  requests of the loader
  *   held.bpf.h     tasks whose group is out of CPU time
+ *   away.bpf.h     the scheduler goes while it stands by, and comes back
  *   list.bpf.h     what each task has done, for who asks
  *
  * Life of a task on a CPU: (select_cpu) -> enqueue -> dispatch -> running ->
@@ -61,6 +62,7 @@ char LICENSE[] SEC("license") = "GPL";
 #include "serve.bpf.h"
 #include "control.bpf.h"
 #include "held.bpf.h"
+#include "away.bpf.h"
 #include "list.bpf.h"
 
 SEC("struct_ops/tl_select_cpu")
@@ -292,45 +294,69 @@ void BPF_PROG(tl_update_idle, s32 cpu, bool idle)
 		scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
 }
 
-SEC("struct_ops/tl_init_task")
-s32 BPF_PROG(tl_init_task, struct task_struct *p,
-	     struct scx_init_task_args *args)
+/* Who bequeaths to a task: who forks it; if that was while the scheduler was away, its
+ * process or its parent, which come first in the kernel's list. NULL: nobody. */
+static __always_inline struct task_ctx *try_lookup_parent(struct task_struct *p,
+							  bool forks)
 {
-	struct task_ctx *tc, *parent = NULL;
+	struct task_struct *leader = p->group_leader, *parent = p->real_parent;
+
+	if (forks)
+		return try_lookup_task(bpf_get_current_task_btf());
+	if (leader && leader != p)
+		return try_lookup_task(leader);
+	return parent ? try_lookup_task(parent) : NULL;
+}
+
+/* A task that the scheduler has not seen before. */
+static __always_inline void begin_task(struct task_struct *p,
+				       struct task_ctx *tc, bool forks)
+{
+	struct task_ctx *parent = try_lookup_parent(p, forks);
 	u8 type = TL_DEFAULT, level = 0;
 
-	tc = bpf_task_storage_get(&tasks, p, NULL,
-				  BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!tc)
-		return -ENOMEM;
-	if (args->fork)
-		parent = try_lookup_task(bpf_get_current_task_btf());
-	if (parent) {
-		level = tl_task_bequest(&parent->t);
+	if (parent && parent->t.weight) {
+		level = forks ? tl_task_bequest(&parent->t) : 0;
 		type = tl_task_bequest_type(&parent->t, level);
 	}
 	tl_task_init(&tc->t, &cfg, type, level, bpf_ktime_get_ns());
+	tc->last_cpu = -1;
 	if (p->flags & PF_KTHREAD) {
 		tc->t.type = TL_DEFAULT;
 		tc->t.level = 0;
 		tc->t.loose_level = 0;
 	}
+}
+
+SEC("struct_ops/tl_init_task")
+s32 BPF_PROG(tl_init_task, struct task_struct *p,
+	     struct scx_init_task_args *args)
+{
+	struct task_ctx *tc;
+
+	tc = bpf_task_storage_get(&tasks, p, NULL,
+				  BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!tc)
+		return -ENOMEM;
+	if (tc->t.weight) { /* the scheduler knew it before it was away */
+		tl_task_renew(&tc->t);
+		take_kernel_use(p, tc);
+	} else {
+		begin_task(p, tc, args->fork);
+	}
+	tc->hint_want = TL_HINT_SILENT; /* read it */
 	tc->group = TL_GROUP_UNKNOWN;
 	tc->counts_in = 0;
 	tc->may_hold = 0;
 	tc->held_since_ns = 0;
 	groups_set_weight(tc, p->scx.weight);
 	tc->caps_generation = 0;
-	tc->slot = 0;
 	tc->pinned = 0;
 	tc->went_first = 0;
-	tc->last_cpu = -1;
 	tc->look = 0;
 	tc->move = 0;
 	tc->unread_ns = 0;
 	tc->level_seen = 0;
-	tc->calls = (struct tl_calls){};
-	tc->sums = (struct tl_task_sums){};
 	return 0;
 }
 
@@ -340,8 +366,10 @@ void BPF_PROG(tl_exit_task, struct task_struct *p,
 {
 	struct task_ctx *tc = try_lookup_task(p);
 
-	if (tc)
-		groups_idle(tc);
+	if (!tc)
+		return;
+	groups_idle(tc);
+	note_kernel_use(p, tc);
 }
 
 /* It leaves for another scheduling class, maybe while it is queued. */
@@ -385,8 +413,10 @@ static __always_inline int create_queues(void)
 SEC("struct_ops.s/tl_init")
 s32 BPF_PROG(tl_init)
 {
-	int err = create_queues();
+	int err;
 
+	begin_anew();
+	err = create_queues();
 	if (!err)
 		err = create_scratch_masks(SCRATCH_CALLBACK);
 	if (!err)
@@ -408,7 +438,9 @@ void BPF_PROG(tl_exit, struct scx_exit_info *info)
 {
 	struct tl_hint_board *board = lookup_board();
 
-	if (board)
+	if (away)
+		publish_away();
+	else if (board)
 		board->header.active = 0;
 	exited.code = info->exit_code;
 	bpf_probe_read_kernel_str(exited.reason, sizeof(exited.reason),

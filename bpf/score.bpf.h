@@ -60,12 +60,14 @@ static __always_inline void score_run(struct here *h, u32 before, u32 now,
 SEC("?fentry/rcu_note_context_switch")
 int BPF_PROG(tl_feed_score, bool preempted)
 {
-	u32 before, now = level_now(), cpu = bpf_get_smp_processor_id();
-	u64 since_ns, now_ns = bpf_ktime_get_ns();
+	u32 before, now, cpu = bpf_get_smp_processor_id();
+	u64 since_ns, now_ns;
 	struct here h;
 
-	if (cpu >= TL_CPUS_MAX)
+	if (cpu >= TL_CPUS_MAX || away)
 		return 0;
+	now = level_now();
+	now_ns = bpf_ktime_get_ns();
 	before = cpus[cpu].license_level;
 	since_ns = cpus[cpu].looked_ns;
 	cpus[cpu].license_level = now;

@@ -21,6 +21,8 @@ const volatile struct tl_range scope_cpus[TL_SCOPES_MAX];
 struct tl_cfg cfg;
 /* Whether exposure is counted (exposure.bpf.h). */
 u32 watches;
+/* The kernel's own scheduler is at work; see away.bpf.h. */
+u32 away;
 /* Class that each CPU is to have; takes effect by tl_apply_classes. */
 u8 want_class[TL_CPUS_MAX];
 /* 1: the class has changed, and the CPU has not been made to choose anew. */
@@ -29,6 +31,10 @@ u8 class_changed[TL_CPUS_MAX];
 /* ---- what runs ---- */
 struct tl_cpu cpus[TL_CPUS_MAX];
 struct tl_exit exited;
+/* By enum tl_party, sums of kernel_use; see away.bpf.h. */
+struct tl_kernel_use kernel_use[TL_NR_PARTIES];
+/* Hint slots that threads were given; wraps. */
+u32 slots_given;
 /* Changes with each change of the classes. Never 0: a task's caps_generation
  * of 0 asks for a new look. */
 u32 class_generation = 1;
@@ -93,6 +99,10 @@ struct task_ctx {
 	 * level that was read */
 	u64 unread_ns;
 	u32 level_seen;
+	/* away.bpf.h: what the kernel had counted when the scheduler left, and
+	 * counted while it was away */
+	struct tl_kernel_use kernel_before;
+	struct tl_kernel_use kernel_use;
 	struct tl_calls calls; /* of marked functions, without sessions only */
 	struct tl_task_sums sums;
 };

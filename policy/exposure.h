@@ -65,6 +65,13 @@ struct tl_losses {
 	u64 sections;  /* how often a task turned wide */
 };
 
+/* What tasks of one party did under the kernel's own scheduler. */
+struct tl_kernel_use {
+	u64 run_ns;  /* CPU time */
+	u64 wait_ns; /* time waited in queues */
+	u64 moves;   /* migrations */
+};
+
 enum tl_party {
 	TL_PARTY_PLAIN = 0, /* no wide code of late */
 	TL_PARTY_MIXED = 1,

@@ -15,17 +15,21 @@
  *          + time beside a busy sibling * 3/8
  *          + time that wide tasks waited beside idle CPUs       (of the wide party)
  *
- * as a share of its CPU time. In these states:
+ * as a share of its CPU time. It begins standing by. In these states:
  *
  *   LOOKING       all CPUs take everything, traps are armed: what is lost so?
  *     |   \
  *     |    clock and raises, less a move for each section, are
  *     |    below 1 %: there is nothing to win
  *     v     \
- *   APART     +--> STANDING BY   all CPUs take everything, nothing is armed
+ *   APART     +--> STANDING BY   the kernel's own scheduler is at work, nothing is armed
  *     |       ^     |
  *     +-------+     +--> LOOKING again, later
  *    costs more
+ *
+ * Standing by is no state of ours: whatever our queues are better or worse at than the
+ * kernel's, a load that has nothing to win from us gets what it had before. Only
+ * where a thread has a target for its CPU (target.h), which we pass on, ours stays.
  *
  * APART is kept if all parties together lose 1 % less than when looked at, and none
  * loses 1.5 % more: a party that has less than a 64th of the CPU time is not asked. Where
@@ -37,13 +41,13 @@
  *
  * Hysteresis: after an attempt that failed there is none for the hold time, 8 s, which
  * each failure doubles, up to 64 s; one that has lasted until the next look halves it.
- * Looks that find nothing to win become rare too, for traps cost something.
+ * Looks that find nothing to win become rare too: the first is after a second, then each
+ * pause is twice as long, up to 64 s. Where nothing wide was found, the first call of a
+ * marked function, and the first hint of a thread, are looked at at once.
  *
- * Without traps (`sees`), detection goes on while standing by: hints and scores cost
- * nothing, and marks would lose count of calls that return meanwhile. Then the look goes
- * on all the time, and wide code that comes up is noticed at once. With traps, scalar
- * code between wide sections counts as wide while all CPUs take everything (stay.h), so
- * what the wide party loses then is not known, and it is not asked for the 1.5 %.
+ * With traps (not `sees`), scalar code between wide sections counts as wide while all CPUs
+ * take everything (stay.h), so what the wide party loses then is not known, and it is not
+ * asked for the 1.5 %.
  *
  * Constants. Move: 9,461 instructions (`lane.migration_instructions`), 3.1 us, and
  * 2.6 us for 64 KiB of cache. Raise: 17 us upwards (DIM 4.1) and 10 us of halt
@@ -52,7 +56,8 @@
  * the margins are of the order of the bar that they are for, no load slower by 1 %.
  *
  * Limits. It believes what detection says: code that is announced as wide and is not
- * is kept apart too. Clocks that a core gains because others idle are not in it.
+ * is kept apart too. Clocks that a core gains because others idle are not in it. Wide
+ * code that comes up later, or that traps alone would find, is found at the next look.
  */
 #ifndef TL_POLICY_STANDBY_H
 #define TL_POLICY_STANDBY_H
@@ -88,21 +93,21 @@
  * an eighth of the time and, later, a 64th is spent on what does not pay. */
 #define TL_STANDBY_HOLD_NS 8000000000ull
 #define TL_STANDBY_HOLD_MAX_NS (8 * TL_STANDBY_HOLD_NS)
-/* Between looks that find nothing, at first; and at most: 0.2 s of 16 s are armed. */
+/* Between looks that find nothing, at first; and at most: ours are 0.25 s of 64 s. */
 #define TL_STANDBY_PAUSE_NS 1000000000ull
-#define TL_STANDBY_PAUSE_MAX_NS (16 * TL_STANDBY_PAUSE_NS)
+#define TL_STANDBY_PAUSE_MAX_NS (64 * TL_STANDBY_PAUSE_NS)
 /* From one look to the next while apart, at first. */
 #define TL_STANDBY_APART_NS 8000000000ull
 
 enum tl_standby_state {
-	TL_LOOKING = 0,
-	TL_APART = 1,
-	TL_STANDING_BY = 2,
+	TL_STANDING_BY = 0,
+	TL_LOOKING = 1,
+	TL_APART = 2,
 };
 
 /* Why it stands by. */
 enum tl_standby_why {
-	TL_WHY_NONE = 0,	 /* it does not */
+	TL_WHY_NONE = 0,	 /* it does not, or has not looked yet */
 	TL_WHY_NO_LEVELS = 1,	 /* no licence level lowers a clock */
 	TL_WHY_NOTHING_WIDE = 2, /* no wide code was seen */
 	TL_WHY_NOTHING_LOST = 3, /* it slows no other code, by 1 % at least */
@@ -113,12 +118,17 @@ enum tl_standby_why {
 struct tl_standby_input {
 	u64 elapsed_ns; /* wall time since the last call */
 	struct tl_losses losses[TL_NR_PARTIES];
+	/* while looking: what the tasks that are there did before, while the
+	 * scheduler was away, and how long that was; 0 = it was not */
+	struct tl_kernel_use kernel[TL_NR_PARTIES];
+	u64 kernel_ns;
 	u64 wide_wait_ns; /* time that wide tasks waited in queues */
 	/* clock that level c + 1 lacks, 1024 = all of it */
 	u32 lacks_q10[TL_LEVEL_MAX];
 	u32 nr_cpus;
-	u32 sees; /* wide code is seen while nothing is armed */
-	u32 zero;
+	u32 sees; /* sections are seen, not only their begins */
+	u16 news; /* a marked function was called, or a thread gives hints now */
+	u16 asks; /* a thread has a target for its CPU (target.h) */
 };
 
 /* All zero is the start. */
@@ -141,7 +151,8 @@ struct tl_standby {
 	u32 nr_attempts; /* how often it has become TL_APART */
 	u8 state;	 /* enum tl_standby_state */
 	u8 why;		 /* enum tl_standby_why, of TL_STANDING_BY */
-	u8 zero[2];
+	u8 asks;	 /* a target was asked for since it last looked */
+	u8 zero;
 };
 
 tl_inline void tl_standby_enter(struct tl_standby *s, u32 state, u32 why)
@@ -242,30 +253,71 @@ tl_inline void tl_standby_lost(const struct tl_standby *s,
 	}
 }
 
-/* Each party's share of all CPUs, not counting what it loses; 0 if these are not all
- * busy. */
+/* A party's share of so much time of all CPUs, not counting what it loses; 0 if these
+ * are not all busy. */
+tl_inline u32 tl_standby_share_of(u64 run_ns, u32 lost_q10, u64 all_run_ns,
+				  u64 all_ns)
+{
+	if (all_run_ns + all_ns / TL_STANDBY_IDLE < all_ns)
+		return 0;
+	return tl_standby_share_q10(run_ns * (1024 - lost_q10) / 1024, all_ns);
+}
+
+/* The shares of all parties. */
 tl_inline void tl_standby_shares(const struct tl_standby *s, u32 nr_cpus,
 				 const u32 lost_q10[TL_NR_PARTIES],
 				 u32 share_q10[TL_NR_PARTIES])
 {
-	u64 all_ns = s->summed_ns * nr_cpus, run_ns = tl_standby_run_ns(s);
-	u32 busy = run_ns + all_ns / TL_STANDBY_IDLE >= all_ns;
-
-	for (u32 p = 0; p < TL_NR_PARTIES; p++) {
-		u64 used_ns = s->sums[p].run_ns * (1024 - lost_q10[p]) / 1024;
-
-		share_q10[p] = busy ? tl_standby_share_q10(used_ns, all_ns) : 0;
-	}
+	for (u32 p = 0; p < TL_NR_PARTIES; p++)
+		share_q10[p] = tl_standby_share_of(s->sums[p].run_ns,
+						   lost_q10[p],
+						   tl_standby_run_ns(s),
+						   s->summed_ns * nr_cpus);
 }
 
 /* Time that a party waits for each of its CPU time, 64 times at most. */
-tl_inline u32 tl_standby_wait_q10(const struct tl_losses *l)
+tl_inline u32 tl_standby_wait_q10(u64 run_ns, u64 wait_ns)
 {
-	u64 most_ns = l->run_ns << 6;
+	return run_ns ?
+		       (u32)(tl_min_u64(wait_ns, run_ns << 6) * 1024 / run_ns) :
+		       0;
+}
 
-	return l->run_ns ? (u32)(tl_min_u64(l->wait_ns, most_ns) * 1024 /
-				 l->run_ns) :
-			   0;
+/* Tasks migrate under the kernel's scheduler, and under ours while it looks: the rarer
+ * of the two is what there was before. */
+tl_inline void tl_standby_kernel_moves(struct tl_losses *l,
+				       const struct tl_kernel_use *kernel)
+{
+	u64 ran = kernel->run_ns >> 10, runs = l->run_ns >> 10;
+
+	if (ran)
+		l->moves = tl_min_u64(l->moves, kernel->moves * runs / ran);
+}
+
+/* What the parties had of busy CPUs, and waited, under the kernel's scheduler: that is
+ * what they must not lose. Where this is not known, or those that were there have ended
+ * since, it is what they have under ours while it looks. */
+tl_inline void tl_standby_before(struct tl_standby *s,
+				 const struct tl_standby_input *in)
+{
+	u64 all_ns = in->kernel_ns * in->nr_cpus;
+	u64 run_ns = in->kernel[TL_PARTY_PLAIN].run_ns +
+		     in->kernel[TL_PARTY_MIXED].run_ns;
+
+	tl_standby_shares(s, in->nr_cpus, s->lost_q10, s->share_q10);
+	for (u32 p = 0; p < TL_NR_PARTIES; p++) {
+		const struct tl_kernel_use *kernel = &in->kernel[p];
+		u32 share_q10 = tl_standby_share_of(
+			kernel->run_ns, s->lost_q10[p], run_ns, all_ns);
+
+		s->wait_q10[p] = tl_standby_wait_q10(s->sums[p].run_ns,
+						     s->sums[p].wait_ns);
+		if (!share_q10)
+			continue;
+		s->share_q10[p] = share_q10;
+		s->wait_q10[p] =
+			tl_standby_wait_q10(kernel->run_ns, kernel->wait_ns);
+	}
 }
 
 /* Whether a party's share of busy CPUs, of which it has this much now, has fallen for
@@ -277,7 +329,8 @@ tl_inline u32 tl_standby_robs(const struct tl_standby *s, u32 party,
 
 	return old_q10 && share_q10 &&
 	       share_q10 < old_q10 - old_q10 / TL_STANDBY_SHARE &&
-	       tl_standby_wait_q10(&s->sums[party]) > s->wait_q10[party];
+	       tl_standby_wait_q10(s->sums[party].run_ns,
+				   s->sums[party].wait_ns) > s->wait_q10[party];
 }
 
 /* What could be won at most: what is lost by clocks and raises, less a move for each
@@ -329,10 +382,10 @@ tl_inline void tl_standby_look(struct tl_standby *s,
 
 	if (s->summed_ns < TL_STANDBY_LOOK_NS)
 		return;
-	tl_standby_lost(s, in, s->lost_q10);
-	tl_standby_shares(s, in->nr_cpus, s->lost_q10, s->share_q10);
 	for (u32 p = 0; p < TL_NR_PARTIES; p++)
-		s->wait_q10[p] = tl_standby_wait_q10(&s->sums[p]);
+		tl_standby_kernel_moves(&s->sums[p], &in->kernel[p]);
+	tl_standby_lost(s, in, s->lost_q10);
+	tl_standby_before(s, in);
 	s->at_most_q10 = tl_standby_at_most(s, in);
 	if (!tl_standby_has_levels(in))
 		why = TL_WHY_NO_LEVELS;
@@ -345,12 +398,8 @@ tl_inline void tl_standby_look(struct tl_standby *s,
 	if (!why) {
 		s->pause_ns = TL_STANDBY_PAUSE_NS;
 		tl_standby_enter(s, TL_APART, why);
-	} else if (s->state == TL_LOOKING) {
-		s->pause_ns =
-			tl_min_u64(2 * s->pause_ns, TL_STANDBY_PAUSE_MAX_NS);
-		tl_standby_enter(s, TL_STANDING_BY, why);
 	} else {
-		s->why = why;
+		tl_standby_enter(s, TL_STANDING_BY, why);
 	}
 }
 
@@ -379,6 +428,34 @@ tl_inline void tl_standby_judge(struct tl_standby *s,
 	}
 }
 
+/* Standing by: is it time to look again? */
+tl_inline void tl_standby_wait(struct tl_standby *s, u32 news)
+{
+	u32 is_new = news && s->why == TL_WHY_NOTHING_WIDE &&
+		     s->age_ns >= TL_STANDBY_PAUSE_NS;
+
+	if (is_new)
+		s->pause_ns = TL_STANDBY_PAUSE_NS;
+	if (s->age_ns < s->pause_ns)
+		return;
+	s->pause_ns = tl_min_u64(2 * s->pause_ns, TL_STANDBY_PAUSE_MAX_NS);
+	s->asks = 0;
+	tl_standby_enter(s, TL_LOOKING, TL_WHY_NONE);
+}
+
+/* Whether the probes of marks are to be in place: while standing by, only if no marked
+ * function is called, for then they cost nothing, and say when one is. */
+tl_inline u32 tl_standby_keeps_marks(const struct tl_standby *s)
+{
+	return s->state != TL_STANDING_BY || s->why == TL_WHY_NOTHING_WIDE;
+}
+
+/* Whether the kernel's own scheduler is to be at work. */
+tl_inline u32 tl_standby_is_away(const struct tl_standby *s)
+{
+	return s->state == TL_STANDING_BY && !s->asks;
+}
+
 /* Take in what was seen; true if the state has changed. */
 tl_inline u32 tl_standby_update(struct tl_standby *s,
 				const struct tl_standby_input *in)
@@ -398,12 +475,13 @@ tl_inline u32 tl_standby_update(struct tl_standby *s,
 	s->age_ns += in->elapsed_ns;
 	if (s->failed_ns < TL_STANDBY_HOLD_MAX_NS)
 		s->failed_ns += in->elapsed_ns;
+	s->asks |= in->asks;
 	if (old == TL_APART)
 		tl_standby_judge(s, in);
-	else if (old == TL_LOOKING || in->sees)
+	else if (old == TL_LOOKING)
 		tl_standby_look(s, in);
-	else if (s->age_ns >= s->pause_ns)
-		tl_standby_enter(s, TL_LOOKING, TL_WHY_NONE);
+	else
+		tl_standby_wait(s, in->news);
 	return s->state != old;
 }
 

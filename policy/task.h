@@ -211,6 +211,20 @@ tl_inline void tl_task_end_all(struct tl_task *t)
 	t->last.state = TL_LAST_NONE;
 }
 
+/* The scheduler was away, and comes back: sections that were open may be over, and no
+ * queue has a clock. What was learned of the task holds. */
+tl_inline void tl_task_renew(struct tl_task *t)
+{
+	t->vtime_ns = 0;
+	t->enqueued_ns = 0;
+	t->started_ns = 0;
+	t->clock = 0;
+	t->mark_depth = 0;
+	t->flags &= ~(TL_TASK_RAN_FIT | TL_TASK_SYSCALL_WIDE);
+	tl_task_end_all(t);
+	tl_task_settle(t);
+}
+
 /* The level that a child inherits. A gap is its parent's alone; a section counts, even
  * where it is no evidence at the moment, for the child may have its wide code. */
 tl_inline u8 tl_task_bequest(const struct tl_task *t)

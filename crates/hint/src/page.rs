@@ -31,6 +31,9 @@ pub const MODE_AFFINITY: u32 = 2;
 pub const CPU_LEVEL: u8 = 0x0f;
 /// `TL_HINT_CPU_SCALAR_LEAVES`: a task that turns scalar on this CPU should give it up.
 pub const CPU_SCALAR_LEAVES: u8 = 0x80;
+/// A daemon gives a sign of life each second while its scheduler stands by.
+const SILENCE_NS: u64 = 10_000_000_000;
+
 /// `TL_HINT_SILENT`: value of [`Slot::want`] before the thread has said anything.
 pub const SILENT: u32 = u32::MAX;
 
@@ -58,10 +61,13 @@ pub struct Header {
     /// 1 if the scheduler passes the governor the slots' [`Slot::target_q10`], else 0; by the
     /// scheduler, as it starts.
     pub takes_targets: AtomicU32,
+    /// 1 while the kernel's own scheduler is at work (policy/standby.h), else 0: no CPU is fit
+    /// then, and no section moves; by the scheduler.
+    pub standing_by: AtomicU32,
+    /// `CLOCK_MONOTONIC` of the daemon's last sign of life, while `standing_by`; by the daemon.
+    pub alive_ns: AtomicU64,
     /// Not used, 0.
-    pub reserved0: AtomicU32,
-    /// Not used, 0.
-    pub reserved: [AtomicU64; 2],
+    pub reserved: AtomicU64,
 }
 
 /// What one thread says; one cache line, so that threads do not disturb each other.
@@ -128,6 +134,17 @@ impl Board {
     #[inline]
     pub fn is_active(&self) -> bool {
         self.header.active.load(Relaxed) != 0
+    }
+
+    /// True while the scheduler stands by: sections are noted, and stay where they are.
+    pub fn stands_by(&self) -> bool {
+        self.header.standing_by.load(Relaxed) != 0
+    }
+
+    /// Whether a daemon whose scheduler stands by has given no sign of life for so long that it
+    /// must have been killed.
+    pub fn is_orphan(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.header.alive_ns.load(Relaxed)) > SILENCE_NS
     }
 
     /// The flags of a CPU; `None` for a number that the board has no entry for.

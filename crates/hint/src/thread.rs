@@ -42,6 +42,10 @@ const YIELDS_MAX: u32 = 3;
 /// cannot be helped to 3 yields per 64 sections.
 const RESIGNED_SECTIONS: u32 = 63;
 
+/// Sections that do not look whether the scheduler still stands by: a look takes a clock's reading.
+/// The scheduler moves a thread that has looked too early, at the next tick.
+const UNMOVED_SECTIONS: u32 = 15;
+
 /// Opens a wide section of licence level `level`, 1..=[`crate::MAX_LEVEL`], on this thread.
 ///
 /// On return the thread is on a CPU that may run the section, if a scheduler runs and the
@@ -347,6 +351,11 @@ impl Thread {
             }
         } else if self.resigned.get() > 0 {
             self.resigned.set(self.resigned.get() - 1);
+        } else if link.board.stands_by() {
+            match link.board.is_orphan(monotonic_ns()) {
+                true => self.lose(),
+                false => self.resigned.set(UNMOVED_SECTIONS),
+            }
         } else {
             for _ in 0..YIELDS_MAX {
                 if !is_unfit() || !link.board.is_active() {

@@ -34,6 +34,7 @@ EXPORT(void, task_init,
        tl_task_init(t, cfg, type, level, now_ns))
 EXPORT(u32, task_classify_scalar, (struct tl_task * t),
        tl_task_classify_scalar(t))
+EXPORT(void, task_renew, (struct tl_task * t), tl_task_renew(t))
 EXPORT(u32, task_event,
        (struct tl_task * t, const struct tl_cfg *cfg, u32 event, u32 level,
 	u64 now_ns),
@@ -42,6 +43,7 @@ EXPORT(void, task_ran, (struct tl_task * t, u64 used_ns, u32 level),
        tl_task_ran(t, used_ns, level))
 EXPORT(u64, wide_timeout_ns, (void), TL_WIDE_TIMEOUT_NS)
 EXPORT(u64, level_hold_ns, (void), TL_LEVEL_HOLD_NS)
+EXPORT(u64, first_look_ns, (void), TL_STANDBY_PAUSE_NS)
 EXPORT(u64, stay_least_ns, (void), TL_STAY_LEAST_NS)
 EXPORT(u32, task_syscall_matters, (const struct tl_task *t),
        tl_task_syscall_matters(t))
@@ -140,6 +142,10 @@ EXPORT(u32, tiers_update,
        (struct tl_tiers * t, const struct tl_tiers_input *in),
        tl_tiers_update(t, in))
 EXPORT(void, tiers_resume, (struct tl_tiers * t), tl_tiers_resume(t))
+EXPORT(u32, standby_is_away, (const struct tl_standby *s),
+       tl_standby_is_away(s))
+EXPORT(u32, standby_keeps_marks, (const struct tl_standby *s),
+       tl_standby_keeps_marks(s))
 EXPORT(u32, standby_update,
        (struct tl_standby * s, const struct tl_standby_input *in),
        tl_standby_update(s, in))

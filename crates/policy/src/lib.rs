@@ -57,8 +57,8 @@ pub use queues::{
 pub use score::Score;
 pub use sizing::{Sizing, SizingInput, Split, Tier, Tiers, TiersInput, WIDE_AUTO};
 pub use standby::{
-    Exposure, LEVEL_HOLD_NS, Losses, NR_PARTIES, PARTY_MIXED, PARTY_PLAIN, Standby, StandbyInput,
-    StandbyState, StandbyWhy, party,
+    Exposure, FIRST_LOOK_NS, KernelUse, LEVEL_HOLD_NS, Losses, NR_PARTIES, PARTY_MIXED,
+    PARTY_PLAIN, Standby, StandbyInput, StandbyState, StandbyWhy, party,
 };
 pub use stay::Stay;
 pub use target::{TARGET_ONE, TARGET_REPEATS, Target};

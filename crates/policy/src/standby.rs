@@ -19,10 +19,14 @@ unsafe extern "C" {
         now_ns: u64,
     );
     fn tlp_standby_update(s: *mut Standby, input: *const StandbyInput) -> u32;
+    fn tlp_standby_is_away(s: *const Standby) -> u32;
+    fn tlp_standby_keeps_marks(s: *const Standby) -> u32;
 }
 
 /// How long a core holds a level, ns (`TL_LEVEL_HOLD_NS`).
 pub const LEVEL_HOLD_NS: u64 = 670_000;
+/// From the start to the first look, ns (`TL_STANDBY_PAUSE_NS`).
+pub const FIRST_LOOK_NS: u64 = 1_000_000_000;
 
 /// Parties of tasks, see [`party`].
 pub const NR_PARTIES: usize = 2;
@@ -131,15 +135,45 @@ impl Losses {
     }
 }
 
+/// `tl_kernel_use`: what the tasks of a party did under the kernel's own scheduler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct KernelUse {
+    /// CPU time.
+    pub run_ns: u64,
+    /// Time waited in queues.
+    pub wait_ns: u64,
+    /// Migrations.
+    pub moves: u64,
+}
+
+impl KernelUse {
+    /// Both together.
+    pub fn add(&mut self, other: &KernelUse) {
+        self.run_ns += other.run_ns;
+        self.wait_ns += other.wait_ns;
+        self.moves += other.moves;
+    }
+
+    /// What has come on top of an earlier reading.
+    pub fn since(&self, before: &KernelUse) -> KernelUse {
+        KernelUse {
+            run_ns: self.run_ns.saturating_sub(before.run_ns),
+            wait_ns: self.wait_ns.saturating_sub(before.wait_ns),
+            moves: self.moves.saturating_sub(before.moves),
+        }
+    }
+}
+
 /// What the scheduler does about wide code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StandbyState {
+    /// The kernel's own scheduler is at work, nothing is armed.
+    StandingBy,
     /// All CPUs take everything, detection works.
     Looking,
     /// Wide and scalar CPUs are divided.
     Apart,
-    /// All CPUs take everything, nothing is armed.
-    StandingBy,
 }
 
 /// Why it stands by.
@@ -163,16 +197,22 @@ pub struct StandbyInput {
     pub elapsed_ns: u64,
     /// By party.
     pub losses: [Losses; NR_PARTIES],
+    /// While looking, by party: what the tasks that are there did while the scheduler was away.
+    pub kernel: [KernelUse; NR_PARTIES],
+    /// How long that was; 0 = it was not away.
+    pub kernel_ns: u64,
     /// Time that wide tasks waited in queues.
     pub wide_wait_ns: u64,
     /// Clock that each level lacks, 1024 = all of it.
     pub lacks_q10: [u32; LEVEL_MAX as usize],
     /// CPUs of the machine.
     pub nr_cpus: u32,
-    /// 1: wide code is seen while nothing is armed.
+    /// 1: sections are seen, not only their begins.
     pub sees: u32,
-    /// Reserved.
-    pub zero: u32,
+    /// 1: a marked function was called, or a thread gives hints now.
+    pub news: u16,
+    /// 1: a thread has a target for its CPU (policy/target.h).
+    pub asks: u16,
 }
 
 /// `tl_standby`: state of the decision. All zero is the start.
@@ -196,11 +236,29 @@ pub struct Standby {
     pub nr_attempts: u32,
     state: u8,
     why: u8,
-    zero: [u8; 2],
+    asks: u8,
+    zero: u8,
 }
 const _: () = assert!(size_of::<Standby>() == 240);
 
 impl Standby {
+    /// At the start, as if it had stood by for so long already.
+    pub fn begun(age_ns: u64) -> Self {
+        Standby { age_ns, ..Standby::default() }
+    }
+
+    /// Whether the probes of marks are to be in place.
+    pub fn keeps_marks(&self) -> bool {
+        // SAFETY: plain data, only read.
+        unsafe { tlp_standby_keeps_marks(self) != 0 }
+    }
+
+    /// Whether the kernel's own scheduler is to be at work.
+    pub fn is_away(&self) -> bool {
+        // SAFETY: plain data, only read.
+        unsafe { tlp_standby_is_away(self) != 0 }
+    }
+
     /// Take in what was seen; true if the state has changed.
     pub fn update(&mut self, input: &StandbyInput) -> bool {
         // SAFETY: plain data on both sides, layout asserted.
@@ -210,13 +268,13 @@ impl Standby {
     /// What is done now.
     pub fn state(&self) -> StandbyState {
         match self.state {
-            0 => StandbyState::Looking,
-            1 => StandbyState::Apart,
-            _ => StandbyState::StandingBy,
+            0 => StandbyState::StandingBy,
+            1 => StandbyState::Looking,
+            _ => StandbyState::Apart,
         }
     }
 
-    /// Why it stands by; `None` if it does not.
+    /// Why it stands by; `None` if it does not, or has not looked yet.
     pub fn why(&self) -> Option<StandbyWhy> {
         match self.why {
             1 => Some(StandbyWhy::NoLevels),
@@ -234,12 +292,16 @@ mod tests {
 
     unsafe extern "C" {
         fn tlp_level_hold_ns() -> u64;
+        fn tlp_first_look_ns() -> u64;
     }
 
-    /// The constant is C's.
+    /// The constants are C's.
     #[test]
-    fn the_hold_time_is_that_of_c() {
+    fn the_times_are_those_of_c() {
         // SAFETY: no memory.
-        assert_eq!(LEVEL_HOLD_NS, unsafe { tlp_level_hold_ns() });
+        unsafe {
+            assert_eq!(LEVEL_HOLD_NS, tlp_level_hold_ns());
+            assert_eq!(FIRST_LOOK_NS, tlp_first_look_ns());
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::stay::Stay;
 unsafe extern "C" {
     fn tlp_task_init(t: *mut Task, cfg: *const Cfg, parent_type: u8, parent_level: u8, now_ns: u64);
     fn tlp_task_classify_scalar(t: *mut Task) -> u32;
+    fn tlp_task_renew(t: *mut Task);
     fn tlp_task_event(t: *mut Task, cfg: *const Cfg, event: u32, level: u32, now_ns: u64) -> u32;
     fn tlp_task_ran(t: *mut Task, used_ns: u64, level: u32);
     fn tlp_task_stays_ns(t: *const Task, cfg: *const Cfg) -> u64;
@@ -128,6 +129,12 @@ impl Task {
     pub fn classify_scalar(&mut self) -> bool {
         // SAFETY: as in `new`.
         unsafe { tlp_task_classify_scalar(self) != 0 }
+    }
+
+    /// The scheduler was away: nothing is known of what the task does now, nor of its clock.
+    pub fn renew(&mut self) {
+        // SAFETY: as in `new`.
+        unsafe { tlp_task_renew(self) }
     }
 
     /// An event; true if type or level changed.

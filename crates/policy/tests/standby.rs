@@ -2,8 +2,8 @@
 //! What levels cost the code beside, and whether wide code is kept apart for it.
 
 use policy::{
-    Event, Exposure, LEVEL_HOLD_NS, Losses, PARTY_MIXED, PARTY_PLAIN, Standby, StandbyInput,
-    StandbyState, StandbyWhy, Task, party,
+    Event, Exposure, KernelUse, LEVEL_HOLD_NS, Losses, PARTY_MIXED, PARTY_PLAIN, Standby,
+    StandbyInput, StandbyState, StandbyWhy, Task, party,
 };
 use proptest::prelude::*;
 
@@ -120,6 +120,13 @@ fn step(standby: &mut Standby, load: Load) -> StandbyState {
     state
 }
 
+/// So many steps.
+fn run(standby: &mut Standby, load: Load, steps: usize) {
+    for _ in 0..steps {
+        step(standby, load);
+    }
+}
+
 /// The share of so many seconds in each state: looking, apart, standing by.
 fn shares(standby: &mut Standby, load: Load, seconds: u64) -> [f64; 3] {
     let mut spent = [0.0; 3];
@@ -163,7 +170,7 @@ fn tries_nothing_for_nothing() {
         assert!(looking < 0.03, "{looking}");
     }
     let mut standby = Standby::default();
-    for _ in 0..20 {
+    for _ in 0..30 {
         let load = Load { exposed_milli: 300, moves_milli: 0, wide: true };
         standby.update(&StandbyInput { lacks_q10: [0; 3], ..load.input(false) });
     }
@@ -175,7 +182,7 @@ fn tries_nothing_for_nothing() {
 fn sections_have_their_price() {
     let load = Load { exposed_milli: 30, moves_milli: 0, wide: true };
     let mut standby = Standby::default();
-    for _ in 0..20 {
+    for _ in 0..30 {
         let mut input = load.input(false);
         input.losses[PARTY_MIXED].sections = input.losses[PARTY_MIXED].run_ns / 90_000;
         standby.update(&input);
@@ -190,7 +197,7 @@ fn harms_no_party() {
     let judged = |harm: fn(&mut StandbyInput)| {
         let load = Load { exposed_milli: 150, moves_milli: 0, wide: true };
         let mut standby = Standby::default();
-        for _ in 0..40 {
+        for _ in 0..60 {
             let apart = standby.state() == StandbyState::Apart;
             let mut input = load.input(apart);
             for losses in &mut input.losses {
@@ -232,6 +239,107 @@ fn harms_no_party() {
         input.losses[PARTY_PLAIN].wait_ns = input.losses[PARTY_PLAIN].run_ns / 2;
     });
     assert_eq!(needs_less, StandbyState::Apart);
+}
+
+/// What a party had under the kernel's own scheduler is what it must not lose, though under ours it
+/// has less before anything is kept apart.
+#[test]
+fn the_kernel_is_the_measure() {
+    let state_after = |wide_share: u64| {
+        let load = Load { exposed_milli: 150, moves_milli: 0, wide: true };
+        let mut standby = Standby::default();
+        for _ in 0..60 {
+            let mut input = load.input(standby.state() == StandbyState::Apart);
+            let all_ns = u64::from(NR_CPUS) * PERIOD_NS;
+            input.losses[PARTY_PLAIN].run_ns = all_ns * 2 / 3;
+            input.losses[PARTY_MIXED].run_ns = all_ns / 3;
+            input.losses.iter_mut().for_each(|losses| losses.wait_ns = losses.run_ns);
+            input.kernel_ns = 1_000_000_000;
+            let kernel_ns = u64::from(NR_CPUS) * input.kernel_ns;
+            for (party, share) in [(PARTY_PLAIN, 100 - wide_share), (PARTY_MIXED, wide_share)] {
+                let run_ns = kernel_ns * share / 100;
+                input.kernel[party] = KernelUse { run_ns, wait_ns: run_ns / 2, moves: 0 };
+            }
+            standby.update(&input);
+        }
+        standby.state()
+    };
+    assert_eq!(state_after(33), StandbyState::Apart, "they have what they had");
+    assert_eq!(state_after(50), StandbyState::StandingBy, "wide tasks had half of the CPUs");
+}
+
+/// Migrations of ours while it looks are no loss that could be won back: the kernel has fewer.
+#[test]
+fn its_own_moves_are_no_loss() {
+    let lost = |kernel_moves: u64| {
+        let load = Load { exposed_milli: 30, moves_milli: 0, wide: true };
+        let mut standby = Standby::default();
+        while standby.state() != StandbyState::Apart {
+            let mut input = load.input(false);
+            input.losses[PARTY_PLAIN].moves = input.losses[PARTY_PLAIN].run_ns / 60_000;
+            input.kernel_ns = 1_000_000_000;
+            let run_ns = input.kernel_ns;
+            input.kernel[PARTY_PLAIN] =
+                KernelUse { run_ns, wait_ns: 0, moves: run_ns / 60_000 * kernel_moves / 10 };
+            standby.update(&input);
+        }
+        standby.lost_q10[PARTY_PLAIN]
+    };
+    let (few, some, many) = (lost(0), lost(5), lost(100));
+    assert!(few + 45 < some && some + 45 < many, "{few} {some} {many}");
+    assert!((130..=136).contains(&many), "a tenth, and 3 %: {many}");
+}
+
+/// It begins standing by, and looks after a second; then ever more rarely. Where nothing wide was
+/// found, probes stay, and what they see is looked at soon; else they are lifted.
+#[test]
+fn looks_become_rare() {
+    let mut standby = Standby::default();
+    assert!(standby.is_away() && !standby.keeps_marks());
+    let nothing = Load { exposed_milli: 0, moves_milli: 0, wide: false };
+    let mut pauses_s = Vec::new();
+    let mut began = 0;
+    for period in 1..20 * 200u64 {
+        match (step(&mut standby, nothing), standby.state()) {
+            (StandbyState::StandingBy, StandbyState::Looking) => {
+                pauses_s.push((period - began) as f64 / 20.0);
+            }
+            (StandbyState::Looking, StandbyState::StandingBy) => began = period,
+            _ => {}
+        }
+    }
+    assert_eq!(pauses_s, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 64.0]);
+    assert!(standby.keeps_marks());
+    let soon = (0..20).any(|_| {
+        standby.update(&StandbyInput { news: 1, ..nothing.input(false) });
+        standby.state() == StandbyState::Looking
+    });
+    assert!(soon, "a second after the last look at most");
+    let nothing_lost = Load { exposed_milli: 5, moves_milli: 0, wide: true };
+    run(&mut standby, nothing_lost, 10);
+    assert!(standby.is_away() && !standby.keeps_marks());
+    for _ in 0..30 {
+        standby.update(&StandbyInput { news: 1, ..nothing_lost.input(false) });
+    }
+    assert_eq!(
+        standby.state(),
+        StandbyState::StandingBy,
+        "calls are no news where they cost nothing"
+    );
+}
+
+/// Where threads have targets, which only our scheduler passes on, it stays; when they have gone it
+/// goes at the next look.
+#[test]
+fn targets_keep_it() {
+    let mut standby = Standby::default();
+    let nothing = Load { exposed_milli: 0, moves_milli: 0, wide: false };
+    standby.update(&StandbyInput { asks: 1, ..nothing.input(false) });
+    assert_eq!((standby.state(), standby.is_away()), (StandbyState::StandingBy, false));
+    run(&mut standby, nothing, 10);
+    assert!(!standby.is_away());
+    run(&mut standby, nothing, 20);
+    assert!(standby.is_away());
 }
 
 fn load() -> impl Strategy<Value = Load> {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use machine::{LevelClocks, Topology};
 use policy::{
-    Losses, NR_KINDS, NR_PARTIES, Split, Standby, StandbyInput, StandbyState, StandbyWhy, Tiers,
-    TiersInput, WIDE_AUTO,
+    KernelUse, Losses, NR_KINDS, NR_PARTIES, Split, Standby, StandbyInput, StandbyState,
+    StandbyWhy, Tiers, TiersInput, WIDE_AUTO,
 };
 
 use crate::config::{Components, Config, WideCpus};
@@ -20,6 +20,20 @@ use crate::scx::CpuCounters;
 /// are smooth; well above a scheduling slice.
 pub const PERIOD: Duration = Duration::from_millis(50);
 
+/// What is counted, for the decisions.
+#[derive(Clone, Debug, Default)]
+pub struct Counted {
+    /// By CPU.
+    pub cpus: Vec<CpuCounters>,
+    /// Threads that were given a slot of the hint page; wraps.
+    pub slots_given: u32,
+    /// While it looks, by party: what the tasks that are there did under the kernel's own
+    /// scheduler.
+    pub kernel: [KernelUse; NR_PARTIES],
+    /// For how long that was at work; 0 = not at all.
+    pub kernel_ns: u64,
+}
+
 /// Sums over all CPUs that the decision needs, ns by kind.
 #[derive(Clone, Copy, Default)]
 struct Totals {
@@ -27,13 +41,21 @@ struct Totals {
     wait_ns: [u64; NR_KINDS],
     mix_wait_ns: u64,
     losses: [Losses; NR_PARTIES],
+    /// Calls of marked functions, and returns.
+    nr_calls: u64,
+    /// Threads that give hints.
+    slots_given: u32,
+    /// A thread has a target for its CPU.
+    asks: bool,
 }
 
 impl Totals {
-    fn of(counters: &[CpuCounters]) -> Self {
-        let mut totals = Totals::default();
-        for cpu in counters {
+    fn of(counted: &Counted) -> Self {
+        let mut totals = Totals { slots_given: counted.slots_given, ..Totals::default() };
+        for cpu in &counted.cpus {
             totals.mix_wait_ns += cpu.mix_wait_ns;
+            totals.nr_calls += cpu.mark_events;
+            totals.asks |= cpu.target.told_q10 != 0;
             for (sum, new) in totals.losses.iter_mut().zip(cpu.losses) {
                 sum.add(&losses(new));
             }
@@ -56,6 +78,15 @@ fn losses(of_bpf: crate::bpf::types::tl_losses) -> Losses {
         raises: of_bpf.raises,
         sections: of_bpf.sections,
     }
+}
+
+/// What the decision whether to divide the CPUs needs besides.
+struct Seen {
+    losses: [Losses; NR_PARTIES],
+    kernel: [KernelUse; NR_PARTIES],
+    kernel_ns: u64,
+    news: bool,
+    asks: bool,
 }
 
 /// State of the automatic sizing.
@@ -83,16 +114,11 @@ impl AutoSize {
 
     /// Start with these counters. `nr_wide` cores are wide, in one class; where their number is to
     /// be chosen, none is. The CPU has these clocks by level.
-    pub fn new(
-        config: &Config,
-        clocks: LevelClocks,
-        nr_wide: usize,
-        counters: &[CpuCounters],
-    ) -> Self {
+    pub fn new(config: &Config, clocks: LevelClocks, nr_wide: usize, counted: &Counted) -> Self {
         let standby = Self::may_stand_by(config).then(Standby::default);
         AutoSize {
             tiers: Tiers::start(if standby.is_some() { 1 } else { nr_wide }),
-            before: Totals::of(counters),
+            before: Totals::of(counted),
             split: Split::one_class(nr_wide as u32),
             standby,
             clocks,
@@ -109,6 +135,16 @@ impl AutoSize {
         self.standby.as_ref().is_some_and(|standby| standby.state() == StandbyState::Looking)
     }
 
+    /// Whether the kernel's own scheduler is to be at work.
+    pub fn is_away(&self) -> bool {
+        self.standby.as_ref().is_some_and(Standby::is_away)
+    }
+
+    /// Whether the probes of marks are to be in place.
+    pub fn keeps_marks(&self) -> bool {
+        self.standby.as_ref().is_none_or(Standby::keeps_marks)
+    }
+
     /// The decision whether to divide the CPUs; `None` if the user has made it.
     pub fn standby(&self) -> Option<&Standby> {
         self.standby.as_ref()
@@ -119,21 +155,24 @@ impl AutoSize {
         &mut self,
         config: &Config,
         topology: &Topology,
-        losses: [Losses; NR_PARTIES],
+        seen: Seen,
         input: &TiersInput,
     ) -> bool {
         let Some(standby) = &mut self.standby else { return false };
-        let busy_cpus = losses.iter().map(|losses| losses.run_ns as f64).sum::<f64>()
+        let busy_cpus = seen.losses.iter().map(|losses| losses.run_ns as f64).sum::<f64>()
             / input.elapsed_ns.max(1) as f64;
         let nr_packages = topology.packages().len().max(1);
         standby.update(&StandbyInput {
             elapsed_ns: input.elapsed_ns,
-            losses,
+            losses: seen.losses,
+            kernel: seen.kernel,
+            kernel_ns: seen.kernel_ns,
             wide_wait_ns: input.wait_ns[policy::TYPE_WIDE as usize..].iter().sum(),
             lacks_q10: self.clocks.lacks_q10(busy_cpus / nr_packages as f64),
             nr_cpus: topology.cpus().len() as u32,
             sees: u32::from(config.trap == Components::None),
-            zero: 0,
+            news: u16::from(seen.news),
+            asks: u16::from(seen.asks),
         })
     }
 
@@ -144,10 +183,10 @@ impl AutoSize {
         config: &Config,
         topology: &Topology,
         nr_wide: usize,
-        counters: &[CpuCounters],
+        counted: &Counted,
         elapsed: Duration,
     ) -> Option<Split> {
-        let now = Totals::of(counters);
+        let now = Totals::of(counted);
         let before = std::mem::replace(&mut self.before, now);
         let since = |now: &[u64; NR_KINDS], before: &[u64; NR_KINDS]| {
             std::array::from_fn(|kind| now[kind].saturating_sub(before[kind]))
@@ -164,9 +203,15 @@ impl AutoSize {
             nr_wide: if is_auto { WIDE_AUTO } else { nr_wide as u32 },
             tiers: u32::from(config.tiers),
         };
-        let losses = std::array::from_fn(|party| now.losses[party].since(&before.losses[party]));
+        let seen = Seen {
+            losses: std::array::from_fn(|party| now.losses[party].since(&before.losses[party])),
+            kernel: counted.kernel,
+            kernel_ns: counted.kernel_ns,
+            news: now.nr_calls > before.nr_calls || now.slots_given != before.slots_given,
+            asks: now.asks,
+        };
         let was_apart = self.is_apart();
-        let changed = self.decide(config, topology, losses, &input);
+        let changed = self.decide(config, topology, seen, &input);
         let split = match (was_apart, self.is_apart()) {
             (_, false) => Split::default(),
             (true, true) => {
@@ -190,7 +235,7 @@ pub fn in_words(standby: &Standby) -> String {
         Some(StandbyWhy::NothingWide) => "no wide code was seen",
         Some(StandbyWhy::NothingLost) => "wide code slows other code by less than 1 %",
         Some(StandbyWhy::CostsMore) => "separating wide code cost more than it saved",
-        None => "",
+        None => "it has not looked yet",
     };
     match standby.state() {
         StandbyState::Apart => "separates wide code".into(),
@@ -203,15 +248,19 @@ pub fn in_words(standby: &Standby) -> String {
 mod tests {
     use super::*;
 
+    fn of_cpu(cpu: CpuCounters) -> Counted {
+        Counted { cpus: vec![cpu], ..Counted::default() }
+    }
+
     /// Counters of so much time, of default tasks and of wide ones by level.
-    fn counters(rest_ns: u64, wide_ns: [u64; 3]) -> Vec<CpuCounters> {
+    fn counters(rest_ns: u64, wide_ns: [u64; 3]) -> Counted {
         let [one, two, three] = wide_ns;
         let run_ns = [rest_ns, 0, 0, one, two, three, 0, 0];
-        vec![CpuCounters { run_ns, ..Default::default() }]
+        of_cpu(CpuCounters { run_ns, ..Default::default() })
     }
 
     /// Sizing that keeps wide code apart whatever it costs.
-    fn apart(nr_wide: usize, counters: &[CpuCounters]) -> AutoSize {
+    fn apart(nr_wide: usize, counters: &Counted) -> AutoSize {
         let fixed = Config { wide_cpus: WideCpus::Cores(nr_wide), ..Config::default() };
         AutoSize::new(&fixed, LevelClocks::default(), nr_wide, counters)
     }
@@ -269,7 +318,7 @@ mod tests {
                 sums.wait_ns[3] += 4 * PERIOD_NS;
                 sums.wait_ns[0] += 28 * PERIOD_NS;
                 sums.mix_wait_ns += 32 * PERIOD_NS * wide_percent / 100;
-                let new = auto.update(&config, &topology, split.nr_wide(), &[sums], PERIOD);
+                let new = auto.update(&config, &topology, split.nr_wide(), &of_cpu(sums), PERIOD);
                 split = new.unwrap_or(split);
             }
             assert_eq!(split, Split::one_class(cores), "{wide_percent} % for wide code");
@@ -285,12 +334,12 @@ mod tests {
     }
 
     /// Counters of scalar code that a level slows all along, with sections as rare as that.
-    fn exposed(ms: u64) -> Vec<CpuCounters> {
+    fn exposed(ms: u64) -> Counted {
         let mut cpu = CpuCounters::default();
         cpu.losses[1].run_ns = 4 * ms * 1_000_000;
         cpu.losses[1].exposed_ns = [0, 4 * ms * 1_000_000, 0];
         cpu.losses[1].sections = ms / 10;
-        vec![cpu]
+        of_cpu(cpu)
     }
 
     /// Without clocks to win it stands by, with them it divides the CPUs; where traps detect, it
@@ -301,14 +350,16 @@ mod tests {
         let config = Config { trap: Components::Avx512, ..Config::default() };
         for (clocks, apart) in [(LevelClocks::none(), false), (LevelClocks::default(), true)] {
             let mut auto = AutoSize::new(&config, clocks, 0, &exposed(0));
-            assert!(auto.is_looking());
+            assert!(auto.is_away());
             let mut changes = Vec::new();
-            for period in 1..10 {
+            for period in 1..35 {
                 let counters = exposed(50 * period);
                 changes.extend(auto.update(&config, &topology, 0, &counters, PERIOD));
+                assert_eq!(auto.is_looking(), (20..25).contains(&period), "{period}");
             }
             let split = if apart { Split::one_class(1) } else { Split::default() };
-            assert_eq!(changes, [split]);
+            // it begins to look, and what comes of that
+            assert_eq!(changes, [Split::default(), split]);
             let words = in_words(auto.standby().unwrap());
             assert_eq!(words.starts_with("stands by: no licence level"), !apart, "{words}");
         }

@@ -13,7 +13,7 @@ use policy::{Split, StandbyState};
 use report::lane::{CpuTimes, LaneStats, LaneTasks};
 use report::problem::Problem;
 
-use crate::autosize::{self, AutoSize, PERIOD};
+use crate::autosize::{self, AutoSize, Counted, PERIOD};
 use crate::config::{Config, Mark, WideCpus};
 use crate::error::{Error, Result};
 use crate::layout;
@@ -44,7 +44,12 @@ pub struct ScxLane {
     before: Vec<CpuCounters>,
     /// How often the wide CPUs or their classes have changed.
     size_changes: u64,
+    /// While the scheduler is away: its last sign of life.
+    sign: Instant,
 }
+
+/// How often the daemon gives a sign of life while its scheduler is away (bpf/hint_page.h).
+const SIGN: Duration = Duration::from_secs(1);
 
 /// What [`ScxLane::poll`] found.
 pub enum Polled {
@@ -79,6 +84,7 @@ impl ScxLane {
             clocks: level_clocks(&hw::cpu::read_cpu(&hw::Live)),
             before: Vec::new(),
             size_changes: 0,
+            sign: Instant::now(),
         };
         lane.attach(&marks)?;
         Ok(lane)
@@ -112,6 +118,8 @@ impl ScxLane {
 
     /// Change to these settings: all of them, or none and an error.
     pub fn reconfigure(&mut self, config: Config) -> Result<()> {
+        // Settings are put into force by the scheduler; if it still stands by then, it goes again.
+        self.come_back()?;
         let resized = config.wide_cpus != self.config.wide_cpus;
         let (wide_cores, split) = if resized {
             let wide_cores = first_cores(&self.topology, &config)?;
@@ -200,7 +208,8 @@ impl ScxLane {
     /// Has the trap module withhold on the scalar CPUs as they are now.
     fn follow_classes(&mut self) -> Result<()> {
         let (wide, scalar) = self.cpus();
-        let looks = self.auto.as_ref().is_some_and(|(auto, _)| auto.is_looking());
+        let looks = self.auto.as_ref().is_some_and(|(auto, _)| auto.is_looking())
+            && !self.scheduler.is_away();
         // Without any wide CPU a task that trapped would have nowhere to go.
         let armed = if wide.is_empty() && !looks { CpuSet::EMPTY } else { scalar };
         self.trap.as_mut().map_or(Ok(()), |trap| trap.follow(&armed))
@@ -243,13 +252,21 @@ impl ScxLane {
 
     /// To be called every [`PERIOD`]: automatic sizing, and a restart if the kernel asks for one.
     pub fn poll(&mut self) -> Result<Polled> {
-        match self.scheduler.ended() {
-            Some(ended) if ended.wants_restart() && !ended.is_error() => {
+        let outdated = self.scheduler.is_away() && self.scheduler.is_outdated();
+        let ended = match self.scheduler.ended() {
+            None if !outdated => {
+                self.resize()?;
+                self.go_or_come_back()?
+            }
+            ended => ended,
+        };
+        match ended {
+            Some(ended) if ended.is_error() || !ended.wants_restart() => Ok(Polled::Ended(ended)),
+            None if !outdated => Ok(Polled::Running),
+            _ => {
                 self.restart()?;
                 Ok(Polled::Restarted)
             }
-            Some(ended) => Ok(Polled::Ended(ended)),
-            None => self.resize().map(|()| Polled::Running),
         }
     }
 
@@ -269,26 +286,59 @@ impl ScxLane {
         self.follow_classes()
     }
 
+    /// Leaves the machine to the kernel's own scheduler, or takes it back, as was decided. Says how
+    /// the scheduler has ended, if that is what came of it.
+    fn go_or_come_back(&mut self) -> Result<Option<Ended>> {
+        let goes = match self.fault {
+            Fault::Leaves => !self.scheduler.is_away(),
+            _ => self.auto.as_ref().is_some_and(|(auto, _)| auto.is_away()),
+        };
+        match (self.scheduler.is_away(), goes) {
+            (false, true) => {
+                let keeps_marks = self.auto.as_ref().is_none_or(|(auto, _)| auto.keeps_marks());
+                Ok(self.scheduler.leave(keeps_marks))
+            }
+            (true, false) => self.come_back().map(|()| None),
+            (true, true) if self.sign.elapsed() >= SIGN => {
+                self.sign = Instant::now();
+                self.scheduler.give_sign().map(|()| None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn come_back(&mut self) -> Result<()> {
+        if !self.scheduler.is_away() {
+            return Ok(());
+        }
+        let classes = layout::classes(&self.topology, &self.wide_cores, &self.split);
+        self.scheduler.come_back(&self.config, &classes)?;
+        self.follow_classes()
+    }
+
     fn start_sizing(&mut self) {
         self.scheduler.watch_exposure(AutoSize::may_stand_by(&self.config));
         self.auto = AutoSize::is_asked(&self.config).then(|| {
             let (nr_wide, clocks) = (self.wide_cores.len(), self.clocks.clone());
-            let auto = AutoSize::new(&self.config, clocks, nr_wide, &self.counters());
+            let auto = AutoSize::new(&self.config, clocks, nr_wide, &self.counted());
             (auto, Instant::now())
         });
     }
 
     fn resize(&mut self) -> Result<()> {
-        let counters = self.counters();
-        self.look_for_sections(&counters)?;
+        let mut counted = self.counted();
+        self.look_for_sections(&counted.cpus)?;
         let Some((auto, last)) = &mut self.auto else { return Ok(()) };
         let elapsed = last.elapsed();
         if elapsed < PERIOD {
             return Ok(());
         }
         *last = Instant::now();
+        if auto.is_looking() && !self.scheduler.is_away() {
+            (counted.kernel, counted.kernel_ns) = self.scheduler.kernel_use()?;
+        }
         let (topology, nr_wide) = (&self.topology, self.wide_cores.len());
-        let Some(split) = auto.update(&self.config, topology, nr_wide, &counters, elapsed) else {
+        let Some(split) = auto.update(&self.config, topology, nr_wide, &counted, elapsed) else {
             return Ok(());
         };
         let wide_cores = match self.config.wide_cpus {
@@ -329,6 +379,11 @@ impl ScxLane {
         self.scheduler = Scheduler::load(&self.topology, &self.config, Some(&hints), self.fault)?;
         let marks = places(&self.config, self.emulation)?;
         self.attach(&marks)
+    }
+
+    fn counted(&self) -> Counted {
+        let (cpus, slots_given) = (self.counters(), self.scheduler.slots_given());
+        Counted { cpus, slots_given, ..Counted::default() }
     }
 
     fn counters(&self) -> Vec<CpuCounters> {

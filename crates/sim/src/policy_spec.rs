@@ -15,6 +15,7 @@
 //! | slice | the same; of wide tasks | 5ms |
 //! | tiers | yes, no | no |
 //! | standby | yes, no: whether `wide=auto` may stand by | yes |
+//! | first-look | a time: when it first looks what could be won; `turbolane run` waits for 1000ms | 150ms |
 //! | clocks | known, unknown: whether it knows the machine's clocks by level | known |
 //!
 //! ```text
@@ -42,9 +43,10 @@ use crate::events::{Quiet, Sink};
 use crate::program::{Group, Step, Workload};
 use crate::record::{Recorder, RunRecord};
 use crate::sched::Scheduler;
+use crate::sched::adaptive::Adaptive;
 use crate::sched::deadline::Deadline;
 use crate::sched::fair::{Fair, Slices};
-use crate::sched::lane::{Detect, Lane, LaneConfig, Wide};
+use crate::sched::lane::{Detect, LaneConfig, Wide};
 use crate::sched::prototype::{End, Prototype, PrototypeConfig};
 use crate::sys::{Layout, Sys};
 
@@ -195,6 +197,9 @@ fn set_lane(config: &mut LaneConfig, key: &str, value: &str) -> Result<(), Strin
         ("tiers", "no") => config.tiers = false,
         ("standby", "yes") => config.stands_by = true,
         ("standby", "no") => config.stands_by = false,
+        ("first-look", time) => {
+            config.first_look_ns = duration_ns(time).ok_or_else(|| bad(TIME))?;
+        }
         ("clocks", "known") => config.clocks = None,
         ("clocks", "unknown") => config.clocks = Some(LevelClocks::default()),
         ("clocks", _) => return Err(bad("choose known or unknown")),
@@ -288,7 +293,7 @@ impl PolicySpec {
             }
             Scheme::Lane(config) => {
                 let clocks = config.clocks.clone().or_else(|| Some(LevelClocks::of(platform)));
-                let sched = Lane::new(&sys, LaneConfig { clocks, ..config.clone() });
+                let sched = Adaptive::new(&sys, LaneConfig { clocks, ..config.clone() });
                 simulation.run(sys, sched)
             }
         }

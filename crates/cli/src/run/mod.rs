@@ -122,6 +122,7 @@ enum FaultArg {
     Error,
     Stall,
     NoSessions,
+    Leaves,
 }
 
 impl RunArgs {
@@ -131,6 +132,7 @@ impl RunArgs {
             Some(FaultArg::Error) => Fault::Error,
             Some(FaultArg::Stall) => Fault::Stall,
             Some(FaultArg::NoSessions) => Fault::NoSessions,
+            Some(FaultArg::Leaves) => Fault::Leaves,
         }
     }
 }

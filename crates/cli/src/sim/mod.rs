@@ -55,7 +55,7 @@ Policies:
                     remigrate=gap|last-syscall|syscall-entry|syscall-return|
                     context-switch|timeout|none (joined by +),
                     timeout=100ms, slice=5ms, tiers=yes|no, standby=yes|no,
-                    clocks=known|unknown
+                    clocks=known|unknown, first-look=150ms
   prototype[:KEY=VALUE[,KEY=VALUE...]]
                     the papers' prototypes: cpus=N, alpha=X (automatic sizing), detect=trap|mark,
                     end=entry|return|switch|never, timeout=2ms, slice=6ms, guests=yes|no

@@ -5,6 +5,7 @@
 //! process, so any end of the process, kill -9 included, gives the machine back to the kernel's
 //! own scheduler.
 
+mod away;
 mod call;
 mod ended;
 mod hint_maps;
@@ -31,6 +32,7 @@ use crate::marks::ResolvedMark;
 use crate::scores;
 use crate::tasks;
 
+use away::Left;
 use call::{errno_text, run};
 use hint_maps::freeze;
 use open::{choose_programs, fill_constants};
@@ -55,6 +57,11 @@ pub struct Scheduler {
     bell_link: Option<Link>,
     score_link: Option<Link>,
     scheduler_link: Option<Link>,
+    /// It is away (away.rs).
+    left: Option<Left>,
+    /// For how long it was, the last time.
+    was_away_ns: u64,
+    hotplug_seq: u64,
 }
 
 impl Scheduler {
@@ -80,7 +87,8 @@ impl Scheduler {
             open.maps.hint_areas.reuse_fd(hints.areas.as_fd()).map_err(failed)?;
         }
         let ops = open.struct_ops.lane_ops_mut();
-        ops.hotplug_seq = hw::sched_ext::hotplug_seq();
+        let hotplug_seq = hw::sched_ext::hotplug_seq();
+        ops.hotplug_seq = hotplug_seq;
         Support::of_this_kernel().fit(ops);
         let skel = open.load().map_err(load_error)?;
         if hints.is_none() {
@@ -97,6 +105,9 @@ impl Scheduler {
             bell_link: None,
             score_link: None,
             scheduler_link: None,
+            left: None,
+            was_away_ns: 0,
+            hotplug_seq,
         };
         if let Some(counters) = counters {
             levels::put(&scheduler.skel.maps.level_counters, counters)?;
@@ -107,11 +118,7 @@ impl Scheduler {
 
     /// Take over from the kernel's scheduler. `classes` has one entry per CPU.
     pub fn attach(&mut self, classes: &[u8]) -> Result<()> {
-        self.store_classes(classes);
-        let link = self.skel.maps.lane_ops.attach_struct_ops().map_err(|e| {
-            Error::failed("cannot attach the scheduler", format!("{e:#}{}", self.ended_note()))
-        })?;
-        self.scheduler_link = Some(link);
+        self.take_over(classes)?;
         if self.skel.progs.tl_target_bell.autoload() {
             // A kernel that cannot attach to its functions is no reason to do without a scheduler:
             // there are ticks.
@@ -127,6 +134,15 @@ impl Scheduler {
             self.trap_link =
                 Some(link.map_err(|e| Error::failed("cannot use the trap module's event", e))?);
         }
+        Ok(())
+    }
+
+    fn take_over(&mut self, classes: &[u8]) -> Result<()> {
+        self.store_classes(classes);
+        let link = self.skel.maps.lane_ops.attach_struct_ops().map_err(|e| {
+            Error::failed("cannot attach the scheduler", format!("{e:#}{}", self.ended_note()))
+        })?;
+        self.scheduler_link = Some(link);
         Ok(())
     }
 
@@ -273,7 +289,16 @@ impl Scheduler {
         self.bell_link = None;
         self.score_link = None;
         self.scheduler_link = None;
-        self.ended()
+        self.withdraw();
+        self.ended().or_else(|| self.left.take()?.ended)
+    }
+
+    /// A scheduler that was away sees no end of its own, by which it would clear the board.
+    fn withdraw(&mut self) {
+        if self.is_away() {
+            // Without an answer the board is an orphan, which libraries find out.
+            _ = run(&self.skel.progs.tl_withdraw, &mut []);
+        }
     }
 
     /// How often the kernel has left out a program of ours at a marked function.

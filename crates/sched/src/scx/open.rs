@@ -26,6 +26,8 @@ pub enum Fault {
     Stall,
     /// Do without uprobe sessions, as a kernel before 6.13 must.
     NoSessions,
+    /// Go and come back all the time, whether there is something to win or not.
+    Leaves,
 }
 
 /// Fill in what the programs know of the machine.
@@ -37,7 +39,7 @@ pub(super) fn fill_constants(open: &mut OpenMainSkel<'_>, topology: &Topology, f
     rodata.nr_scopes = places.scopes.len() as u32;
     rodata.loader_tgid = std::process::id() as i32;
     rodata.fault = match fault {
-        Fault::None | Fault::NoSessions => 0,
+        Fault::None | Fault::NoSessions | Fault::Leaves => 0,
         Fault::Error => 1,
         Fault::Stall => 2,
     };

@@ -14,9 +14,10 @@ use crate::marks::ResolvedMark;
 pub(super) const UPROBE_DONE: [&str; 3] =
     ["uprobe_notify_resume", "__x64_sys_uretprobe", "__x64_sys_uprobe"];
 
-/// The probes that are attached; they detach when dropped.
+/// The probes of the marks; they detach when dropped.
 #[derive(Default)]
 pub(super) struct Probes {
+    /// With their links: none while they are lifted.
     marks: Vec<(ResolvedMark, Vec<Link>)>,
     /// At the end of the kernel's uprobe handling; none before the first mark.
     done: Vec<Link>,
@@ -28,13 +29,24 @@ impl Probes {
         if self.done.is_empty() {
             self.watch_end(progs)?;
         }
-        let links = if progs.tl_mark_session.autoload() {
-            vec![attach_session(&progs.tl_mark_session, mark)?]
-        } else {
-            let enter = attach_probe(&progs.tl_mark_enter, mark, false)?;
-            vec![attach_probe(&progs.tl_mark_return, mark, true)?, enter]
-        };
-        self.marks.push((mark.clone(), links));
+        self.marks.push((mark.clone(), attach(progs, mark)?));
+        Ok(())
+    }
+
+    /// Watch none of them, until they are set again.
+    pub(super) fn lift(&mut self) {
+        self.marks.iter_mut().for_each(|(_, links)| links.clear());
+        self.done.clear();
+    }
+
+    /// Watch those again that were lifted.
+    pub(super) fn set(&mut self, progs: &MainProgs<'_>) -> Result<()> {
+        if self.done.is_empty() && !self.marks.is_empty() {
+            self.watch_end(progs)?;
+        }
+        for (mark, links) in self.marks.iter_mut().filter(|(_, links)| links.is_empty()) {
+            *links = attach(progs, mark)?;
+        }
         Ok(())
     }
 
@@ -100,6 +112,14 @@ pub(super) fn missed(progs: &MainProgs<'_>) -> u64 {
         &progs.tl_uprobe_syscall_done,
     ];
     here.iter().filter(|program| program.autoload()).map(|program| misses(program.as_fd())).sum()
+}
+
+fn attach(progs: &MainProgs<'_>, mark: &ResolvedMark) -> Result<Vec<Link>> {
+    if progs.tl_mark_session.autoload() {
+        return Ok(vec![attach_session(&progs.tl_mark_session, mark)?]);
+    }
+    let enter = attach_probe(&progs.tl_mark_enter, mark, false)?;
+    Ok(vec![attach_probe(&progs.tl_mark_return, mark, true)?, enter])
 }
 
 fn attach_session(program: &ProgramMut<'_>, mark: &ResolvedMark) -> Result<Link> {

@@ -14,11 +14,12 @@
 //! instead of domains with growing intervals.
 
 use machine::InsnClass;
+use policy::KernelUse;
 
 use super::queue::Queue;
 use super::{NewTask, Pick, SchedCounters, Scheduler, Why};
 use crate::events::Sink;
-use crate::sys::{Kick, NO_TASK, Sys, Tid};
+use crate::sys::{Kick, NO_CPU, NO_TASK, Sys, Tid};
 use crate::timers::NEVER;
 
 /// How a CPU's time is divided. Constants are the kernel's defaults from eight CPUs on: four times
@@ -87,6 +88,12 @@ struct FairTask {
     started_ns: u64,
     /// It sleeps, and its virtual time is still that of this CPU's queue, which goes on.
     slept_on: Option<u16>,
+    /// What the kernel counts of it: `sum_exec_runtime`, `run_delay`, `nr_migrations`.
+    counted: KernelUse,
+    /// When it was queued.
+    queued_ns: u64,
+    /// Where it last started.
+    last_cpu: u16,
 }
 
 /// One CPU's queue.
@@ -134,6 +141,7 @@ impl Fair {
         let t = &mut self.tasks[task as usize];
         let used_ns = sys.now_ns - t.started_ns;
         t.started_ns = sys.now_ns;
+        t.counted.run_ns += used_ns;
         t.vruntime_ns += (used_ns * 100 / u64::from(t.weight.max(1))) as i64;
         let rq = &mut self.rqs[cpu];
         let least = rq.queue.head_ns().map_or(t.vruntime_ns, |head| head.min(t.vruntime_ns));
@@ -141,10 +149,11 @@ impl Fair {
     }
 
     /// Into a CPU's queue, with as much of the lead or lag that it had as [`Slices`] says.
-    fn enqueue(&mut self, cpu: usize, task: Tid, relative: bool) {
+    fn enqueue(&mut self, sys: &Sys, cpu: usize, task: Tid, relative: bool) {
         self.inserted = self.inserted.wrapping_add(1);
         let rq = &mut self.rqs[cpu];
         let t = &mut self.tasks[task as usize];
+        t.queued_ns = sys.now_ns;
         if relative {
             t.vruntime_ns = rq.clock_ns + self.slices.placed_ns(t.vruntime_ns);
         }
@@ -166,14 +175,14 @@ impl Fair {
             sys.claim_any(&near, task)
         };
         if let Some(cpu) = idle {
-            self.enqueue(cpu, task, true);
+            self.enqueue(sys, cpu, task, true);
             sys.kick(cpu, Kick::Idle);
             return;
         }
         let usable = sys.online.has(prev) && sys.allows(task, prev);
         let online = sys.online.clone();
         let cpu = if usable { prev } else { sys.any(&online, task).unwrap_or(prev) };
-        self.enqueue(cpu, task, true);
+        self.enqueue(sys, cpu, task, true);
         self.preempt(sys, cpu, task);
         if sys.idle.has(cpu) {
             sys.kick(cpu, Kick::Idle);
@@ -197,6 +206,54 @@ impl Fair {
     /// to the moment, for then who runs has just had his.
     fn goes_before(&self, head_ns: i64, vruntime_ns: i64) -> bool {
         head_ns < vruntime_ns || (self.slices == Slices::Exact && head_ns == vruntime_ns)
+    }
+
+    /// Schedule what runs, by CPU, and what can run, which until now another scheduler did.
+    pub(super) fn take_over(&mut self, sys: &Sys, running: &[Tid], runnable: Vec<Tid>) {
+        for (cpu, &task) in running.iter().enumerate().filter(|(_, task)| **task != NO_TASK) {
+            let t = &mut self.tasks[task as usize];
+            t.vruntime_ns = self.rqs[cpu].clock_ns + self.slices.placed_ns(t.vruntime_ns);
+            self.begin(sys, cpu, task);
+        }
+        // Each stays in the queue of its CPU, as in a change of the scheduling class.
+        for task in runnable {
+            let cpu = sys.cpu_of[task as usize] as usize;
+            let usable = sys.online.has(cpu) && sys.allows(task, cpu);
+            let other = || sys.online.iter().find(|&cpu| sys.allows(task, cpu)).unwrap_or(cpu);
+            self.enqueue(sys, if usable { cpu } else { other() }, task, true);
+        }
+    }
+
+    /// What each task did until now, by number.
+    pub(super) fn counted(&self) -> impl Iterator<Item = KernelUse> {
+        self.tasks.iter().map(|task| task.counted)
+    }
+
+    /// Leave what runs to another scheduler, and what can run, which is returned.
+    pub(super) fn give_up(&mut self, sys: &Sys) -> Vec<Tid> {
+        let mut runnable = Vec::new();
+        for cpu in 0..self.rqs.len() {
+            let curr = std::mem::replace(&mut self.rqs[cpu].curr, NO_TASK);
+            if curr != NO_TASK {
+                self.charge(sys, cpu, curr);
+                self.make_relative(cpu, curr);
+            }
+            for task in self.rqs[cpu].queue.drain() {
+                self.make_relative(cpu, task);
+                runnable.push(task);
+            }
+        }
+        runnable
+    }
+
+    /// The task runs on the CPU from now on.
+    fn begin(&mut self, sys: &Sys, cpu: usize, task: Tid) {
+        let t = &mut self.tasks[task as usize];
+        t.started_ns = sys.now_ns;
+        t.counted.moves += u64::from(![NO_CPU, cpu as u16].contains(&t.last_cpu));
+        t.last_cpu = cpu as u16;
+        self.rqs[cpu].curr = task;
+        self.rqs[cpu].curr_since_ns = sys.now_ns;
     }
 
     fn load(&self, cpu: usize) -> usize {
@@ -229,7 +286,15 @@ impl Fair {
 impl Scheduler for Fair {
     fn new_task(&mut self, _: &mut Sys, new: &NewTask) {
         let weight = new.weight;
-        self.tasks.push(FairTask { vruntime_ns: 0, weight, started_ns: 0, slept_on: None });
+        self.tasks.push(FairTask {
+            vruntime_ns: 0,
+            weight,
+            started_ns: 0,
+            slept_on: None,
+            counted: KernelUse::default(),
+            queued_ns: 0,
+            last_cpu: NO_CPU,
+        });
     }
 
     fn wake(&mut self, sys: &mut Sys, task: Tid, _: &mut impl Sink) {
@@ -254,7 +319,7 @@ impl Scheduler for Fair {
                 return Pick::Run(task);
             }
             let Some(task) = self.pull(sys, cpu, 1) else { return Pick::Idle };
-            self.enqueue(cpu, task, true);
+            self.enqueue(sys, cpu, task, true);
             return self.rqs[cpu].queue.take(|_| true).map_or(Pick::Idle, Pick::Run);
         };
         self.charge(sys, cpu, prev);
@@ -284,7 +349,7 @@ impl Scheduler for Fair {
 
     fn put(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _idles: bool) {
         if sys.online.has(cpu) && sys.allows(task, cpu) {
-            self.enqueue(cpu, task, false);
+            self.enqueue(sys, cpu, task, false);
         } else {
             self.make_relative(cpu, task);
             self.place(sys, task);
@@ -292,9 +357,9 @@ impl Scheduler for Fair {
     }
 
     fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: &mut impl Sink) -> bool {
-        self.tasks[task as usize].started_ns = sys.now_ns;
-        self.rqs[cpu].curr = task;
-        self.rqs[cpu].curr_since_ns = sys.now_ns;
+        let t = &mut self.tasks[task as usize];
+        t.counted.wait_ns += sys.now_ns - t.queued_ns;
+        self.begin(sys, cpu, task);
         false
     }
 
@@ -303,7 +368,7 @@ impl Scheduler for Fair {
         self.charge(sys, cpu, task);
         let load = self.load(cpu);
         if let Some(pulled) = self.pull(sys, cpu, load + 2) {
-            self.enqueue(cpu, pulled, true);
+            self.enqueue(sys, cpu, pulled, true);
         }
         let rq = &self.rqs[cpu];
         let Some(next_ns) = rq.queue.head_ns() else { return false };

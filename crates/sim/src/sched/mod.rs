@@ -4,6 +4,7 @@
 //! | scheduler | what it is |
 //! |---|---|
 //! | [`lane`] | Turbolane: `policy/` through an adapter that does what `bpf/` does |
+//! | [`adaptive`] | the same, which leaves the machine to the kernel's scheduler while it stands by |
 //! | [`fair`] | the kernel's fair scheduling, as far as placement matters |
 //! | [`prototype`] | what the papers measured: core specialisation in MuQSS |
 //! | [`deadline`] | MuQSS, the baseline of the papers; and core scheduling: wide and other tasks
@@ -19,6 +20,7 @@
 //!   tick, wide, syscall  of the one that runs; the answer may be "choose anew"
 //! ```
 
+pub mod adaptive;
 pub mod deadline;
 pub mod fair;
 pub mod lane;

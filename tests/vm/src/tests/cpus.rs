@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machines and sets at the edge: one CPU, two, no wide CPU, all wide.
 
+use std::fs;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::guest::wait_for;
 use crate::lane::{Lane, plug, set, stat, stats, turbolane};
@@ -65,9 +66,12 @@ pub fn all_wide_and_none() -> Result<()> {
 
 /// What `turbolane ctl status` says becomes this.
 fn wide_code_is(text: &str) -> Result<()> {
-    wait_for(text, Duration::from_secs(20), || {
-        turbolane(&["ctl", "status"]).is_ok_and(|status| status.contains(text))
-    })
+    let mut last = String::new();
+    let found = wait_for(text, Duration::from_secs(20), || {
+        last = turbolane(&["ctl", "status"]).unwrap_or_default();
+        last.contains(text)
+    });
+    found.with_context(|| format!("{last}\n{}", stats().unwrap_or_default()))
 }
 
 /// With `auto`, a part of AMD's keeps nothing apart, for its clock does not fall; everyone runs.
@@ -100,4 +104,45 @@ pub fn keeps_apart_with_levels() -> Result<()> {
     wide_code_is("stands by: ")?;
     ensure!(stat(&stats()?, "wide_cpus")? == 0, "wide CPUs for nothing");
     lane.stop().map(drop)
+}
+
+/// The scheduler goes and comes back twenty times a second beneath a load: everyone runs,
+/// and sections are seen all along.
+pub fn goes_and_comes_back() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3", "--fault", "leaves"])?;
+    everyone_runs("going and coming back")?;
+    let before = stat(&stats()?, "hint_events")?;
+    for round in 0..3 {
+        everyone_runs(&format!("round {round}"))?;
+    }
+    ensure!(stat(&stats()?, "hint_events")? > before, "no hint is seen any more");
+    lane.stop().map(drop)
+}
+
+/// While it stands by, a CPU goes: the next look is by a scheduler that knows. Then the run is
+/// killed: nothing is left of it, a thread that gave hints finds out, and the next run serves it.
+pub fn ends_standing_by() -> Result<()> {
+    const ARGS: [&str; 4] = ["--mode", "scx", "--wide-cpus", "auto"];
+    let lane = Lane::start(&ARGS)?;
+    ensure!(turbolane::wide_begin(1).is_ok() && turbolane::wide_end().is_ok(), "no sections");
+    served_is(true)?;
+    wide_code_is("stands by: no licence level of this CPU lowers its clock")?;
+    fs::write("/sys/devices/system/cpu/cpu3/online", "0")?;
+    wide_code_is("0-2")?;
+    wide_code_is("stands by: no licence level of this CPU lowers its clock")?;
+    lane.signal(libc::SIGKILL);
+    lane.wait()?;
+    served_is(false)?;
+    let lane = Lane::start(&ARGS)?;
+    served_is(true)?;
+    lane.stop().map(drop)
+}
+
+/// Whether this thread gives hints to anybody becomes so.
+fn served_is(served: bool) -> Result<()> {
+    wait_for(&format!("served: {served}"), Duration::from_secs(30), || {
+        let _ = turbolane::wide_begin(1);
+        let _ = turbolane::wide_end();
+        (turbolane::wide_status() != turbolane::Status::None) == served
+    })
 }

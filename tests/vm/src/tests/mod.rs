@@ -123,6 +123,8 @@ pub const ALL: &[Case] = &[
     Case::new("all_wide_and_none", cpus::all_wide_and_none),
     Case::new("standby_levels", cpus::keeps_apart_with_levels).cpu("max,vendor=GenuineIntel"),
     Case::new("standby_no_levels", cpus::stands_by_without_levels).cpu("max,vendor=AuthenticAMD"),
+    Case::new("standby_storm", cpus::goes_and_comes_back).limit_s(300),
+    Case::new("standby_ends", cpus::ends_standing_by).cpu("max,vendor=AuthenticAMD"),
     Case::new("trap", trap::withholds_and_returns).small(),
     Case::new("trap_stress", trap::stress).limit_s(240),
     Case::new("trap_xstate_sites", trap::xstate_sites).limit_s(240),

@@ -44,6 +44,9 @@ pub struct LaneConfig {
     pub costs: DetectCosts,
     /// Whether automatic sizing may stand by (policy/standby.h).
     pub stands_by: bool,
+    /// When it first looks, ns; `turbolane run` waits for [`policy::FIRST_LOOK_NS`], for which
+    /// scenarios are too short.
+    pub first_look_ns: u64,
     /// The clocks by level, `None` = nothing is known of them but what is known by
     /// whoever makes the scheduler.
     pub clocks: Option<LevelClocks>,
@@ -94,6 +97,7 @@ impl Default for LaneConfig {
             tiers: false,
             costs: DetectCosts::default(),
             stands_by: true,
+            first_look_ns: 150_000_000,
             clocks: None,
         }
     }

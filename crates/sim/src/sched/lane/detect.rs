@@ -233,15 +233,34 @@ impl Lane {
             && self.sums.run_ns[TYPE_WIDE as usize..].iter().any(|&ns| ns > 0)
     }
 
-    /// tl_wide_begin(): write the slot; where the thread stands wrong, yield.
-    fn hint_begin(&mut self, sys: &Sys, cpu: usize, task: Tid, level: u8) -> Verdict {
-        self.refresh_caps(sys, task);
-        let class = self.class[cpu];
+    /// A section begins in the slot.
+    pub(super) fn write_begin(&mut self, task: Tid, level: u8) {
         let lane = &mut self.tasks[task as usize];
         lane.hint_want = level;
         lane.hint_seq += 1;
         lane.sections += 1;
         (lane.rest_until_ns, lane.is_away) = (0, false);
+    }
+
+    /// It ends in the slot; true if what follows is a rest.
+    pub(super) fn write_end(&mut self, sys: &Sys, task: Tid, rest_ns: u64) -> bool {
+        let lane = &mut self.tasks[task as usize];
+        if self.config.cfg.rest_stays(rest_ns) {
+            lane.rest_until_ns = sys.now_ns + rest_ns;
+            return true;
+        }
+        lane.hint_want = 0;
+        lane.hint_seq += 1;
+        lane.is_away = rest_ns > 0;
+        false
+    }
+
+    /// tl_wide_begin(): write the slot; where the thread stands wrong, yield.
+    fn hint_begin(&mut self, sys: &Sys, cpu: usize, task: Tid, level: u8) -> Verdict {
+        self.refresh_caps(sys, task);
+        let class = self.class[cpu];
+        self.write_begin(task, level);
+        let lane = &mut self.tasks[task as usize];
         if class >= level {
             return Verdict::default();
         }
@@ -259,14 +278,9 @@ impl Lane {
     /// tl_wide_end(), tl_scalar_for(): write the slot; yield if the CPU says that scalar work
     /// leaves it, and the phase is no rest.
     fn hint_end(&mut self, sys: &Sys, cpu: usize, task: Tid, rest_ns: u64) -> Verdict {
-        let lane = &mut self.tasks[task as usize];
-        if self.config.cfg.rest_stays(rest_ns) {
-            lane.rest_until_ns = sys.now_ns + rest_ns;
+        if self.write_end(sys, task, rest_ns) {
             return Verdict::default();
         }
-        lane.hint_want = 0;
-        lane.hint_seq += 1;
-        lane.is_away = rest_ns > 0;
         let flags = policy::cpu_flags(u32::from(self.class[cpu]), self.nr_scalar_cpus as u32);
         if flags & 0x80 == 0 {
             return Verdict::default();

@@ -13,6 +13,7 @@
 //! | `detect.rs` | detect.bpf.h and the application library's side of a hint |
 //! | `stays.rs` | stays.bpf.h |
 //! | `sizing.rs`, `standby.rs` | crates/sched/src/autosize.rs, exposure.bpf.h |
+//! | `handover.rs` | away.bpf.h |
 //! | `memo.rs` | (tables of pure answers) |
 //!
 //! Where the two differ:
@@ -34,6 +35,7 @@
 mod classes;
 mod config;
 mod detect;
+mod handover;
 mod memo;
 mod place;
 mod serve;
@@ -45,7 +47,9 @@ mod stays;
 use std::collections::VecDeque;
 
 use machine::InsnClass;
-use policy::{Event, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Remigrate, Split, Task, Turns};
+use policy::{
+    Event, KernelUse, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Remigrate, Split, Task, Turns,
+};
 
 use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
 use crate::bits::Mask;
@@ -92,6 +96,8 @@ struct LaneTask {
     sections: u32,
     unread_ns: u64,
     level_seen: u8,
+    /// What it did while the lane was away.
+    kernel_use: KernelUse,
 }
 
 /// Sums over all CPUs, as `struct tl_cpu` counts them.
@@ -293,6 +299,7 @@ impl Scheduler for Lane {
             sections: 0,
             unread_ns: 0,
             level_seen: 0,
+            kernel_use: KernelUse::default(),
         });
     }
 

@@ -72,7 +72,8 @@ impl Lane {
         };
         let was_apart = self.watch.is_apart();
         let wait_ns = input.wait_ns[policy::TYPE_WIDE as usize..].iter().sum();
-        self.watch.update(sys, &self.config, input.elapsed_ns, wait_ns);
+        let kernel = if self.watch.is_looking() { self.kernel_use() } else { Default::default() };
+        self.watch.update(sys, &self.config, input.elapsed_ns, wait_ns, kernel);
         let split = match (was_apart, self.watch.is_apart()) {
             (_, false) => Split::default(),
             (true, true) => {

@@ -3,7 +3,7 @@
 //! As bpf/exposure.bpf.h and crates/sched/src/autosize.rs.
 
 use machine::LevelClocks;
-use policy::{Exposure, Losses, NR_PARTIES, Standby, StandbyInput, StandbyState, Task};
+use policy::{Exposure, KernelUse, Losses, NR_PARTIES, Standby, StandbyInput, StandbyState, Task};
 
 use super::{Detect, Lane, LaneConfig, Wide};
 use crate::sys::{NO_CPU, Sys, Tid};
@@ -23,6 +23,11 @@ pub(super) struct Watch {
     before: [Losses; NR_PARTIES],
     standby: Standby,
     clocks: LevelClocks,
+    /// While the lane was away, since the last decision: a marked function was called, or a task
+    /// gave its first hint.
+    has_news: bool,
+    /// For how long the lane was away.
+    pub(super) kernel_ns: u64,
 }
 
 impl Watch {
@@ -36,6 +41,7 @@ impl Watch {
             core_of: layout.place.iter().map(|place| place.core).collect(),
             level: vec![0; layout.nr_cpus],
             nr_busy: vec![0; layout.cores.len()],
+            standby: Standby::begun(policy::FIRST_LOOK_NS.saturating_sub(config.first_look_ns)),
             clocks: config.clocks.clone().unwrap_or_default(),
             ..Default::default()
         }
@@ -51,9 +57,25 @@ impl Watch {
         !self.is_on() || self.standby.state() == StandbyState::Apart
     }
 
+    /// Whether the kernel's own scheduler is to be at work.
+    pub(super) fn is_away(&self) -> bool {
+        self.is_on() && self.standby.is_away()
+    }
+
     /// Whether traps are armed.
     pub(super) fn is_armed(&self) -> bool {
         !self.is_on() || self.standby.state() != StandbyState::StandingBy
+    }
+
+    /// A marked function is called, and the lane is away; whether that is seen.
+    pub(super) fn calls(&mut self) -> bool {
+        self.has_news |= self.standby.keeps_marks();
+        self.standby.keeps_marks()
+    }
+
+    /// A task gives its first hint.
+    pub(super) fn first_hint(&mut self) {
+        self.has_news = true;
     }
 
     /// The CPU's task ran.
@@ -74,13 +96,19 @@ impl Watch {
         }
     }
 
-    /// Decide anew.
+    /// Whether it looks what could be won.
+    pub(super) fn is_looking(&self) -> bool {
+        self.is_on() && self.standby.state() == StandbyState::Looking
+    }
+
+    /// Decide anew. While it looks, `kernel` is what the tasks did before.
     pub(super) fn update(
         &mut self,
         sys: &Sys,
         config: &LaneConfig,
         elapsed_ns: u64,
         wide_wait_ns: u64,
+        kernel: [KernelUse; NR_PARTIES],
     ) {
         if !self.is_on() {
             return;
@@ -92,11 +120,14 @@ impl Watch {
         let input = StandbyInput {
             elapsed_ns,
             losses,
+            kernel,
+            kernel_ns: self.kernel_ns,
             wide_wait_ns,
             lacks_q10: self.clocks.lacks_q10(busy_per_package),
             nr_cpus: sys.online.len() as u32,
             sees: u32::from(!matches!(config.detect, Detect::Trap(_))),
-            zero: 0,
+            news: u16::from(std::mem::take(&mut self.has_news)),
+            asks: 0,
         };
         self.standby.update(&input);
     }

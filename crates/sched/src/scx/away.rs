@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The scheduler goes while it stands by, and comes back; see bpf/away.bpf.h for what stays.
+
+use std::io;
+use std::ptr;
+use std::time::Instant;
+
+use libbpf_rs::Iter;
+use policy::{KernelUse, NR_PARTIES};
+
+use super::Scheduler;
+use super::call::run;
+use super::ended::Ended;
+use crate::bpf::types;
+use crate::config::Config;
+use crate::error::{Error, Result};
+
+/// A scheduler that is away.
+pub(super) struct Left {
+    since: Instant,
+    /// How it ended when it left.
+    pub(super) ended: Option<Ended>,
+}
+
+impl Scheduler {
+    /// Whether the kernel's own scheduler is at work meanwhile.
+    pub fn is_away(&self) -> bool {
+        self.left.is_some()
+    }
+
+    /// Leave the machine to the kernel's own scheduler, with everything else in place, or all but
+    /// the probes of marks. Nothing must be armed. How it has ended, if that was not our doing.
+    pub fn leave(&mut self, keeps_marks: bool) -> Option<Ended> {
+        self.store_away(true);
+        self.syscall_links.clear();
+        if !keeps_marks {
+            self.probes.lift();
+        }
+        self.scheduler_link = None;
+        let ended = self.ended();
+        if ended.as_ref().is_some_and(|ended| ended.is_error() || ended.wants_restart()) {
+            return ended;
+        }
+        // SAFETY: a field of the mapped section, which the kernel has written and writes again
+        // when the next one ends.
+        unsafe { ptr::write_volatile(&raw mut self.bss_mut().exited, types::tl_exit::default()) };
+        self.left = Some(Left { since: Instant::now(), ended });
+        None
+    }
+
+    /// By party, as known now: what the tasks did while it was away, and for how long that was.
+    pub fn kernel_use(&mut self) -> Result<([KernelUse; NR_PARTIES], u64)> {
+        let failed = |e: String| Error::failed("cannot look through the machine's tasks", e);
+        let sums = &raw mut self.bss_mut().kernel_use;
+        // SAFETY: a field of the mapped section, written by the program that runs below only.
+        unsafe { ptr::write_volatile(sums, Default::default()) };
+        let link = self.skel.progs.tl_sum_kernel_use.attach();
+        let link = link.map_err(|e| failed(format!("{e:#}")))?;
+        let mut iter = Iter::new(&link).map_err(|e| failed(format!("{e:#}")))?;
+        io::copy(&mut iter, &mut io::sink()).map_err(|e| failed(e.to_string()))?;
+        // SAFETY: as above.
+        let sums = unsafe { ptr::read_volatile(&raw const self.bss().kernel_use) };
+        let of = |sum: types::tl_kernel_use| KernelUse {
+            run_ns: sum.run_ns,
+            wait_ns: sum.wait_ns,
+            moves: sum.moves,
+        };
+        Ok((sums.map(of), self.was_away_ns))
+    }
+
+    /// Take over again. `classes` has one entry per CPU.
+    pub fn come_back(&mut self, config: &Config, classes: &[u8]) -> Result<()> {
+        self.take_over(classes)?;
+        if let Some(left) = self.left.take() {
+            self.was_away_ns = left.since.elapsed().as_nanos() as u64;
+        }
+        self.store_away(false);
+        self.probes.set(&self.skel.progs)?;
+        self.watch_syscalls(config)
+    }
+
+    /// Threads that were given a slot of the hint page; wraps.
+    pub fn slots_given(&self) -> u32 {
+        // SAFETY: a field of the mapped section, which the kernel writes.
+        unsafe { ptr::read_volatile(&raw const self.bss().slots_given) }
+    }
+
+    /// To be called once a second or so while it is away: applications see that somebody is there.
+    pub fn give_sign(&self) -> Result<()> {
+        run(&self.skel.progs.tl_give_sign, &mut []).map(drop)
+    }
+
+    /// Whether CPUs have come or gone since it was loaded: it cannot come back then.
+    pub fn is_outdated(&self) -> bool {
+        hw::sched_ext::hotplug_seq() != self.hotplug_seq
+    }
+
+    fn store_away(&mut self, away: bool) {
+        // SAFETY: a field of the mapped section; the kernel only reads it.
+        unsafe { ptr::write_volatile(&raw mut self.bss_mut().away, away.into()) };
+    }
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The lane goes while it stands by, and comes back. As `Scheduler::pause` and `resume` in
+//! crates/sched/src/scx, and bpf/away.bpf.h.
+
+use policy::{KernelUse, NR_PARTIES, QUEUE_NONE, Turns};
+
+use super::shared::queues;
+use super::{Detect, Enqueue, Lane};
+use crate::events::Sink;
+use crate::sched::{Act, Scheduler, Verdict};
+use crate::sys::{NO_CPU, NO_TASK, Sys, Tid};
+
+impl Lane {
+    /// Whether the kernel's own scheduler is to be at work.
+    pub(in crate::sched) fn stands_by(&self) -> bool {
+        self.watch.is_away()
+    }
+
+    /// Leave what runs, by CPU, to another scheduler, and what can run, which is returned.
+    pub(in crate::sched) fn give_up(
+        &mut self,
+        sys: &mut Sys,
+        running: &[Tid],
+        sink: &mut impl Sink,
+    ) -> Vec<Tid> {
+        for (cpu, &task) in running.iter().enumerate().filter(|(_, task)| **task != NO_TASK) {
+            self.stops(sys, cpu, task, true, sink);
+        }
+        let mut runnable: Vec<Tid> = self.local.iter_mut().flat_map(std::mem::take).collect();
+        for index in 0..self.queues.len() - 1 {
+            let tasks = self.queues[index].queue.drain();
+            self.note_emptied(index, tasks.len() as u32);
+            runnable.extend(tasks);
+        }
+        runnable
+    }
+
+    /// Schedule what runs, by CPU, and what can run.
+    pub(in crate::sched) fn take_over(
+        &mut self,
+        sys: &mut Sys,
+        running: &[Tid],
+        runnable: Vec<Tid>,
+        sink: &mut impl Sink,
+    ) {
+        self.begin_anew(sys);
+        self.apply_split(sys, self.split, sink);
+        for (cpu, &task) in running.iter().enumerate().filter(|(_, task)| **task != NO_TASK) {
+            self.starts(sys, cpu, task, sink);
+        }
+        for task in runnable {
+            self.place(sys, task, Enqueue::Again);
+        }
+    }
+
+    /// The lane was away for so long: what each task did meanwhile, by number, as the kernel has
+    /// counted it.
+    pub(in crate::sched) fn take_kernel_use(
+        &mut self,
+        away_ns: u64,
+        counted: impl Iterator<Item = KernelUse>,
+    ) {
+        self.watch.kernel_ns = away_ns;
+        for (lane, counted) in self.tasks.iter_mut().zip(counted) {
+            lane.kernel_use = counted;
+        }
+    }
+
+    /// The same by party, as known now.
+    pub(super) fn kernel_use(&self) -> [KernelUse; NR_PARTIES] {
+        let mut parties = [KernelUse::default(); NR_PARTIES];
+        for lane in &self.tasks {
+            parties[policy::party(&lane.t, lane.t.level)].add(&lane.kernel_use);
+        }
+        parties
+    }
+
+    /// No queue has a clock yet, and what tasks did meanwhile was not seen.
+    fn begin_anew(&mut self, sys: &Sys) {
+        let nr_cpus = sys.layout.nr_cpus;
+        self.queues = queues(sys.layout.llcs.len(), nr_cpus);
+        self.turns = vec![Turns::default(); nr_cpus];
+        for cpu in 0..nr_cpus {
+            self.set_running_queue(cpu, QUEUE_NONE as u8);
+        }
+        let no_clock = self.queues.len() as u32 - 1;
+        for lane in &mut self.tasks {
+            lane.t.renew();
+            lane.clock_index = no_clock;
+            if lane.hint_seq > 0 {
+                lane.hint_read = lane.hint_seq - 1; // read it
+            }
+            lane.last_cpu = NO_CPU;
+            (lane.sections, lane.unread_ns, lane.level_seen) = (0, 0, 0);
+        }
+    }
+
+    /// A task does something while the lane is away: its library writes the hint page, and probes
+    /// that are in place are hit.
+    pub(in crate::sched) fn act_unseen(&mut self, sys: &Sys, task: Tid, act: Act) -> Verdict {
+        let costs = &self.config.costs;
+        let cost_ns = match (act, self.config.detect) {
+            // the entry's probe does without a return
+            (Act::WideBegin(_), Detect::Mark) if self.watch.calls() => costs.probe_ns,
+            (Act::WideBegin(level), Detect::Hint) => {
+                if self.tasks[task as usize].hint_seq == 0 {
+                    self.watch.first_hint();
+                }
+                self.write_begin(task, level);
+                0
+            }
+            (Act::WideEnd { rest_ns }, Detect::Hint) => {
+                self.write_end(sys, task, rest_ns);
+                0
+            }
+            _ => 0,
+        };
+        Verdict { cost_ns, ..Verdict::default() }
+    }
+}
