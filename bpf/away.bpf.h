@@ -4,10 +4,11 @@
  * work, and ours is loaded but not attached. The loader lets go of it, and attaches it
  * again when it is to look.
  *
- *   attached    away = 1, detach     away         attach, away = 0
- *   ----------------------------+-------------+----------------------
- *   callbacks, probes, timers   |  probes     |  tl_init: begin anew
- *                               |             |  tl_init_task: each task
+ *   loader:       TL_AWAY, detach                  attach       TL_AT_WORK
+ *   ------------------------------+-------------+----------------------+---------
+ *   callbacks, probes, timers     |  probes     |  tl_init: TL_COMING  |  all
+ *                                 |             |  tl_init_task: each  |
+ *                                 |             |  callbacks, timers   |
  *
  * Loading anew would take seconds, and lose what was learned of the tasks. What must
  * not be kept is what was true of queues and CPUs: the kernel has removed the queues,
@@ -16,7 +17,8 @@
  * are open.
  *
  * Programs that the kernel still calls while away (probes, the bell of targets,
- * switches) find no task in try_lookup_here(); timers do not start again.
+ * switches) find no task in try_lookup_here(), until all are taken. Timers do not start
+ * again while it is away; tl_init starts that of the groups' passes.
  *
  * The board says so: no CPU is fit for wide code, and a library does not try to move.
  * The loader gives a sign of life there, for only an attached scheduler is told by the

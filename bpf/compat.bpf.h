@@ -308,4 +308,7 @@ static __always_inline u64 tl_run_delay(const struct task_struct *p)
 						      0;
 }
 
+/* SCX_EXIT_ERROR: the kernel throws the scheduler out. */
+#define TL_EXIT_ERROR 1024
+
 #endif

@@ -192,7 +192,7 @@ static int pass_all(void *map, int *key, struct pass *pass)
 	u32 nr = nr_groups, first = pass->first;
 	int active = 0;
 
-	if (away)
+	if (away == TL_AWAY)
 		return 0;
 	bpf_for(slot, 1, nr)
 		active |= tl_pass_group(slot, count, now_ns);

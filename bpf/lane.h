@@ -178,6 +178,13 @@ struct tl_classify_args {
 	u32 tid;
 };
 
+/* Where the scheduler is while it stands by (away.bpf.h). */
+enum tl_away {
+	TL_AT_WORK = 0,
+	TL_AWAY = 1,   /* set by the loader, before it lets go */
+	TL_COMING = 2, /* set by tl_init: tasks are being taken */
+};
+
 /* Faults that tests provoke on purpose. */
 enum tl_fault {
 	TL_FAULT_NONE = 0,

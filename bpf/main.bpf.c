@@ -416,6 +416,8 @@ s32 BPF_PROG(tl_init)
 	int err;
 
 	begin_anew();
+	if (away)
+		away = TL_COMING;
 	err = create_queues();
 	if (!err)
 		err = create_scratch_masks(SCRATCH_CALLBACK);
@@ -438,7 +440,8 @@ void BPF_PROG(tl_exit, struct scx_exit_info *info)
 {
 	struct tl_hint_board *board = lookup_board();
 
-	if (away)
+	/* what ends it by force, ends the run */
+	if (away && info->kind < TL_EXIT_ERROR)
 		publish_away();
 	else if (board)
 		board->header.active = 0;

@@ -63,7 +63,8 @@ static int slice_is_over(void *map, u32 *cpu, struct slice_end *end)
 {
 	u32 id = cpus[*cpu & (TL_CPUS_MAX - 1)].running_clock;
 
-	if (!away && bpf_ktime_get_ns() >= end->at_ns && needs_timer(id))
+	if (away != TL_AWAY && bpf_ktime_get_ns() >= end->at_ns &&
+	    needs_timer(id))
 		scx_bpf_kick_cpu(*cpu, TL_KICK_PREEMPT);
 	return 0;
 }

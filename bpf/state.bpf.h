@@ -21,7 +21,7 @@ const volatile struct tl_range scope_cpus[TL_SCOPES_MAX];
 struct tl_cfg cfg;
 /* Whether exposure is counted (exposure.bpf.h). */
 u32 watches;
-/* The kernel's own scheduler is at work; see away.bpf.h. */
+/* Whether the kernel's own scheduler is at work, enum tl_away; see away.bpf.h. */
 u32 away;
 /* Class that each CPU is to have; takes effect by tl_apply_classes. */
 u8 want_class[TL_CPUS_MAX];

@@ -93,7 +93,7 @@ static int stay_is_up(void *map, u32 *key, struct stay_end *end)
 	u64 over_ns = note->over_ns, now_ns = bpf_ktime_get_ns();
 
 	note->runs = 0;
-	if (!over_ns || away)
+	if (!over_ns || away == TL_AWAY)
 		return 0;
 	if (over_ns > now_ns) {
 		set_stay_timer(cpu, over_ns - now_ns);

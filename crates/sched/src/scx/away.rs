@@ -15,6 +15,10 @@ use crate::bpf::types;
 use crate::config::Config;
 use crate::error::{Error, Result};
 
+/// `enum tl_away` of bpf/lane.h.
+const AT_WORK: u32 = 0;
+const AWAY: u32 = 1;
+
 /// A scheduler that is away.
 pub(super) struct Left {
     since: Instant,
@@ -31,7 +35,7 @@ impl Scheduler {
     /// Leave the machine to the kernel's own scheduler, with everything else in place, or all but
     /// the probes of marks. Nothing must be armed. How it has ended, if that was not our doing.
     pub fn leave(&mut self, keeps_marks: bool) -> Option<Ended> {
-        self.store_away(true);
+        self.store_away(AWAY);
         self.syscall_links.clear();
         if !keeps_marks {
             self.probes.lift();
@@ -74,7 +78,7 @@ impl Scheduler {
         if let Some(left) = self.left.take() {
             self.was_away_ns = left.since.elapsed().as_nanos() as u64;
         }
-        self.store_away(false);
+        self.store_away(AT_WORK);
         self.probes.set(&self.skel.progs)?;
         self.watch_syscalls(config)
     }
@@ -95,8 +99,8 @@ impl Scheduler {
         hw::sched_ext::hotplug_seq() != self.hotplug_seq
     }
 
-    fn store_away(&mut self, away: bool) {
-        // SAFETY: a field of the mapped section; the kernel only reads it.
-        unsafe { ptr::write_volatile(&raw mut self.bss_mut().away, away.into()) };
+    fn store_away(&mut self, away: u32) {
+        // SAFETY: a field of the mapped section, a word.
+        unsafe { ptr::write_volatile(&raw mut self.bss_mut().away, away) };
     }
 }

@@ -86,6 +86,7 @@ pub const ALL: &[Case] = &[
     Case::new("group_weights", groups::weights).limit_s(300),
     Case::new("group_far_weights", groups::far_weights).virtual_time().limit_s(300),
     Case::new("group_limits", groups::limits).limit_s(300),
+    Case::new("group_standby", groups::standing_by).cpu("max,vendor=AuthenticAMD").limit_s(300),
     Case::new("group_wide", groups::wide_tasks).limit_s(300),
     Case::new("group_held", groups::many_held_tasks).limit_s(400),
     Case::new("group_storm", groups::delegated_storm).limit_s(300),
