@@ -295,6 +295,42 @@ fn tasks_wait_for_each_other() {
     assert!((asks / answers - 2.0).abs() < 0.1, "{asks} to {answers}, as 2 to 1");
 }
 
+/// Two tasks share a CPU: the one that waits for it when the recording begins does not sleep.
+/// Another wakes up now and then, so that wake-ups are known to be recorded.
+#[test]
+fn who_waits_at_first_does_not_sleep() {
+    let info = info(32, MS);
+    let (mut events, start_ns) = (Vec::new(), info.start_ns);
+    for tid in 1..4 {
+        let name = Name::new(if tid < 3 { b"shares" } else { b"sleeps" });
+        let running = tid == 1;
+        let what = What::Task { tgid: tid, kernel: false, running, followed: true, name };
+        events.push(Event { at_ns: start_ns, cpu: 0, tid, what });
+    }
+    for turn in 1..20u32 {
+        let at_ns = start_ns + u64::from(turn) * 20 * MS;
+        let (prev, next) = (1 + (turn + 1) % 2, 1 + turn % 2);
+        let mut push = |at_ns: u64, cpu: u16, tid: u32, what: What| {
+            events.push(Event { at_ns, cpu, tid, what });
+        };
+        push(at_ns, 0, prev, switch(next, Why::Preempted));
+        push(at_ns, 0, next, What::Mark { mark: 1 });
+        push(at_ns + MS, 1, 3, What::Wake { waker: 0, delay_ns: 0, new: false });
+        push(at_ns + MS, 1, 0, switch(3, Why::Preempted));
+        push(at_ns + MS, 0, next, What::MarkReturn { mark: 1 });
+        push(at_ns + 11 * MS, 1, 3, switch(0, Why::Sleeps));
+    }
+    let on = platform("xeon-gold-6130");
+    let made = made(&info, &events, &request(&on)).unwrap();
+    let group = |name: &str| {
+        let from = made.text.find(&format!("name = \"{name}\"")).unwrap();
+        let rest = &made.text[from..];
+        rest[..rest.find("[[group]]").unwrap_or(rest.len())].to_string()
+    };
+    assert!(group("sleeps").contains("sleep_ns"), "{}", made.text);
+    assert!(!group("shares").contains("sleep_ns"), "{}", made.text);
+}
+
 /// What a source asks for comes at the recorded rate, however fast the machine is.
 #[test]
 fn open_arrivals_keep_their_rate() {

@@ -114,8 +114,9 @@ pub(super) fn of(
         (cpu, Counted { stretches, demand })
     });
     let machine = Machine::new(cpus.collect(), by_cpu, topology, request, active_cores);
+    let has_wakes = !woken.is_empty();
     let (peers, woken) = wakers(woken, &machine.runs, tasks, &kept);
-    let mut acts = Acts { machine: &machine, peers, woken, points, start_ns, end_ns };
+    let mut acts = Acts { machine: &machine, peers, woken, has_wakes, points, start_ns, end_ns };
     let mut courses: Vec<Course> = Vec::new();
     for (task, runs) in by_task(&runs, &kept) {
         let mut course = acts.course(task, &runs);
@@ -332,6 +333,8 @@ struct Acts<'a> {
     machine: &'a Machine,
     peers: Puts,
     woken: Ends,
+    /// Wake-ups were recorded.
+    has_wakes: bool,
     points: HashMap<TaskId, Vec<(u64, Point)>>,
     start_ns: u64,
     end_ns: u64,
@@ -346,9 +349,11 @@ impl Acts<'_> {
         let mut walk =
             Walk { machine: self.machine, points, next: 0, in_kernel: false, acts: Vec::new() };
         let mut arrivals = 0;
-        // Since when it sleeps.
+        // Since when it sleeps. Who is not woken before it runs for the first time was woken before
+        // all that is looked at, and waits for a CPU at first.
         let first_ns = runs.first().map_or(self.start_ns, |run| run.start_ns);
-        let mut asleep_ns = (first_ns > self.start_ns).then_some(self.start_ns);
+        let waits = self.has_wakes && ends.first().is_none_or(|end| end.at_ns > first_ns);
+        let mut asleep_ns = (first_ns > self.start_ns && !waits).then_some(self.start_ns);
         for run in runs {
             if let Some(since_ns) = asleep_ns.take() {
                 let act = sleep(&ends, since_ns, run.start_ns);
