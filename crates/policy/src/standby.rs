@@ -197,9 +197,9 @@ pub struct StandbyInput {
     pub elapsed_ns: u64,
     /// By party.
     pub losses: [Losses; NR_PARTIES],
-    /// While looking, by party: what the tasks that are there did while the scheduler was away.
+    /// While looking, by party: what the tasks that are there did when the scheduler was last away.
     pub kernel: [KernelUse; NR_PARTIES],
-    /// How long that was; 0 = it was not away.
+    /// How long that was.
     pub kernel_ns: u64,
     /// Time that wide tasks waited in queues.
     pub wide_wait_ns: u64,
@@ -237,7 +237,7 @@ pub struct Standby {
     state: u8,
     why: u8,
     asks: u8,
-    zero: u8,
+    was_away: u8,
 }
 const _: () = assert!(size_of::<Standby>() == 240);
 

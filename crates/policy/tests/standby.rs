@@ -310,11 +310,11 @@ fn looks_become_rare() {
     }
     assert_eq!(pauses_s, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 64.0]);
     assert!(standby.keeps_marks());
-    let soon = (0..20).any(|_| {
+    let soon = (0..8 * 20).any(|_| {
         standby.update(&StandbyInput { news: 1, ..nothing.input(false) });
         standby.state() == StandbyState::Looking
     });
-    assert!(soon, "a second after the last look at most");
+    assert!(soon, "an eighth of 64 s after the last look at most");
     let nothing_lost = Load { exposed_milli: 5, moves_milli: 0, wide: true };
     run(&mut standby, nothing_lost, 10);
     assert!(standby.is_away() && !standby.keeps_marks());

@@ -34,6 +34,19 @@ fn does_no_harm() {
     }
 }
 
+/// What our queues are worse at than the kernel's is no reason to be slower where there is nothing
+/// to win: threads that yield in a loop, which go from CPU to CPU under ours, stay where they are.
+#[test]
+fn standing_by_is_the_kernels_scheduling() {
+    for detect in ["hint", "mark", "trap", "score"] {
+        let policy = format!("lane:detect={detect},first-look=1000ms");
+        let gains = gains_pct("fault-migrate", "xeon-gold-6130", &policy);
+        assert!(gains.iter().all(|gain| gain.abs() < 0.1), "{detect}: {gains:?}");
+        let attached = gains_pct("fault-migrate", "xeon-gold-6130", "lane:wide=0");
+        assert!(attached[0] < -30.0, "{attached:?}");
+    }
+}
+
 /// Where wide code slows other code it is kept apart, with clocks known and unknown.
 #[test]
 fn still_removes_the_loss() {
