@@ -31,7 +31,8 @@ pub const MODE_AFFINITY: u32 = 2;
 pub const CPU_LEVEL: u8 = 0x0f;
 /// `TL_HINT_CPU_SCALAR_LEAVES`: a task that turns scalar on this CPU should give it up.
 pub const CPU_SCALAR_LEAVES: u8 = 0x80;
-/// A daemon gives a sign of life each second while its scheduler stands by.
+/// After so long without a sign of life, which it gives each second while its scheduler stands by,
+/// a daemon is taken for dead.
 const SILENCE_NS: u64 = 10_000_000_000;
 
 /// `TL_HINT_SILENT`: value of [`Slot::want`] before the thread has said anything.

@@ -80,15 +80,6 @@ fn losses(of_bpf: crate::bpf::types::tl_losses) -> Losses {
     }
 }
 
-/// What the decision whether to divide the CPUs needs besides.
-struct Seen {
-    losses: [Losses; NR_PARTIES],
-    kernel: [KernelUse; NR_PARTIES],
-    kernel_ns: u64,
-    news: bool,
-    asks: bool,
-}
-
 /// State of the automatic sizing.
 pub struct AutoSize {
     tiers: Tiers,
@@ -150,12 +141,13 @@ impl AutoSize {
         self.standby.as_ref()
     }
 
-    /// Whether to divide the CPUs, after so much was counted; true if the answer has changed.
+    /// Whether to divide the CPUs, after this was seen and so much was counted; true if the answer
+    /// has changed.
     fn decide(
         &mut self,
         config: &Config,
         topology: &Topology,
-        seen: Seen,
+        seen: StandbyInput,
         input: &TiersInput,
     ) -> bool {
         let Some(standby) = &mut self.standby else { return false };
@@ -164,15 +156,11 @@ impl AutoSize {
         let nr_packages = topology.packages().len().max(1);
         standby.update(&StandbyInput {
             elapsed_ns: input.elapsed_ns,
-            losses: seen.losses,
-            kernel: seen.kernel,
-            kernel_ns: seen.kernel_ns,
             wide_wait_ns: input.wait_ns[policy::TYPE_WIDE as usize..].iter().sum(),
             lacks_q10: self.clocks.lacks_q10(busy_cpus / nr_packages as f64),
             nr_cpus: topology.cpus().len() as u32,
             sees: u32::from(config.trap == Components::None),
-            news: u16::from(seen.news),
-            asks: u16::from(seen.asks),
+            ..seen
         })
     }
 
@@ -203,12 +191,14 @@ impl AutoSize {
             nr_wide: if is_auto { WIDE_AUTO } else { nr_wide as u32 },
             tiers: u32::from(config.tiers),
         };
-        let seen = Seen {
+        let news = now.nr_calls > before.nr_calls || now.slots_given != before.slots_given;
+        let seen = StandbyInput {
             losses: std::array::from_fn(|party| now.losses[party].since(&before.losses[party])),
             kernel: counted.kernel,
             kernel_ns: counted.kernel_ns,
-            news: now.nr_calls > before.nr_calls || now.slots_given != before.slots_given,
-            asks: now.asks,
+            news: u16::from(news),
+            asks: u16::from(now.asks),
+            ..StandbyInput::default()
         };
         let was_apart = self.is_apart();
         let changed = self.decide(config, topology, seen, &input);

@@ -163,6 +163,16 @@ pub fn plug(cpu: usize, online: bool) -> Result<()> {
     })
 }
 
+/// Waits until `turbolane ctl status` says this.
+pub fn status_becomes(text: &str) -> Result<()> {
+    let mut last = String::new();
+    let found = wait_for(text, Duration::from_secs(20), || {
+        last = turbolane(&["ctl", "status"]).unwrap_or_default();
+        last.contains(text)
+    });
+    found.with_context(|| format!("{last}\n{}", stats().unwrap_or_default()))
+}
+
 /// Statistics of the running scheduler.
 pub fn stats() -> Result<Value> {
     Ok(serde_json::from_str(&turbolane(&["stats", "--json"])?)?)

@@ -4,10 +4,10 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use crate::guest::wait_for;
-use crate::lane::{Lane, plug, set, stat, stats, turbolane};
+use crate::lane::{Lane, plug, set, stat, stats, status_becomes};
 use crate::load::{self, Ending, Role, Source};
 use crate::samples::{Phase, Samples};
 
@@ -64,21 +64,11 @@ pub fn all_wide_and_none() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// What `turbolane ctl status` says becomes this.
-fn wide_code_is(text: &str) -> Result<()> {
-    let mut last = String::new();
-    let found = wait_for(text, Duration::from_secs(20), || {
-        last = turbolane(&["ctl", "status"]).unwrap_or_default();
-        last.contains(text)
-    });
-    found.with_context(|| format!("{last}\n{}", stats().unwrap_or_default()))
-}
-
 /// With `auto`, a part of AMD's keeps nothing apart, for its clock does not fall; everyone runs.
 pub fn stands_by_without_levels() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "auto"])?;
     everyone_runs("standing by")?;
-    wide_code_is("stands by: no licence level of this CPU lowers its clock")?;
+    status_becomes("stands by: no licence level of this CPU lowers its clock")?;
     let stats = stats()?;
     ensure!(stat(&stats, "standing_by")? == 1 && stat(&stats, "wide_cpus")? == 0, "{stats}");
     lane.stop().map(drop)
@@ -99,7 +89,7 @@ pub fn keeps_apart_with_levels() -> Result<()> {
         child.wait()?;
     }
     wide?;
-    wide_code_is("stands by: ")?;
+    status_becomes("stands by: ")?;
     ensure!(stat(&stats()?, "wide_cpus")? == 0, "wide CPUs for nothing");
     lane.stop().map(drop)
 }
@@ -124,10 +114,10 @@ pub fn ends_standing_by() -> Result<()> {
     let lane = Lane::start(&ARGS)?;
     ensure!(turbolane::wide_begin(1).is_ok() && turbolane::wide_end().is_ok(), "no sections");
     served_is(true)?;
-    wide_code_is("stands by: no licence level of this CPU lowers its clock")?;
+    status_becomes("stands by: no licence level of this CPU lowers its clock")?;
     fs::write("/sys/devices/system/cpu/cpu3/online", "0")?;
-    wide_code_is("0-2")?;
-    wide_code_is("stands by: no licence level of this CPU lowers its clock")?;
+    status_becomes("0-2")?;
+    status_becomes("stands by: no licence level of this CPU lowers its clock")?;
     lane.signal(libc::SIGKILL);
     lane.wait()?;
     served_is(false)?;

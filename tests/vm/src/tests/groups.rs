@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use crate::cgroups::{Group, measure, share_error_pct};
-use crate::guest::{Child, cpu, scx_state, wait_for, work};
-use crate::lane::{Lane, set, turbolane};
+use crate::guest::{Child, cpu, scx_state, work};
+use crate::lane::{Lane, set, status_becomes};
 use crate::samples::{Phase, Samples};
 
 const SETTLE: Duration = Duration::from_secs(2);
@@ -107,9 +107,7 @@ pub fn limits() -> Result<()> {
 /// Weights and limits hold while the lane stands by, and when it has come back.
 pub fn standing_by() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "auto"])?;
-    wait_for("stands by", SETTLE * 10, || {
-        turbolane(&["ctl", "status"]).is_ok_and(|status| status.contains("stands by: no licence"))
-    })?;
+    status_becomes("stands by: no licence")?;
     let limited = Group::top("limited")?.percent(50)?.hogs(4)?;
     let (heavy, light) = (Group::top("heavy")?.weight(300)?, Group::top("light")?.weight(100)?);
     let (heavy, light) = (heavy.hogs(8)?, light.hogs(8)?);

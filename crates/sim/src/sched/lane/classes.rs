@@ -145,9 +145,7 @@ impl Lane {
     /// Move queued tasks whose queue is no longer theirs, then have every CPU look for work.
     pub(super) fn requeue_all(&mut self, sys: &mut Sys) {
         for index in 0..self.queues.len() - 1 {
-            let tasks = self.queues[index].queue.drain();
-            self.note_emptied(index, tasks.len() as u32);
-            for task in tasks {
+            for task in self.drain(index) {
                 self.requeue(sys, task, index);
             }
         }

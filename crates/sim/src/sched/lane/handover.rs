@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lane goes while it stands by, and comes back. As `Scheduler::pause` and `resume` in
-//! crates/sched/src/scx, and bpf/away.bpf.h.
+//! The lane goes while it stands by, and comes back. As `Scheduler::leave` and `come_back`
+//! in crates/sched/src/scx/away.rs, and bpf/away.bpf.h.
 
 use policy::{KernelUse, NR_PARTIES, QUEUE_NONE, Turns};
 
@@ -28,9 +28,7 @@ impl Lane {
         }
         let mut runnable: Vec<Tid> = self.local.iter_mut().flat_map(std::mem::take).collect();
         for index in 0..self.queues.len() - 1 {
-            let tasks = self.queues[index].queue.drain();
-            self.note_emptied(index, tasks.len() as u32);
-            runnable.extend(tasks);
+            runnable.extend(self.drain(index));
         }
         runnable
     }

@@ -166,6 +166,13 @@ impl Lane {
         }
     }
 
+    /// Take all tasks out of a queue.
+    pub(super) fn drain(&mut self, index: usize) -> Vec<Tid> {
+        let tasks = self.queues[index].queue.drain();
+        self.note_emptied(index, tasks.len() as u32);
+        tasks
+    }
+
     /// Insert the task, which is on this queue's clock, as one that waits since then.
     #[inline]
     pub(super) fn insert_by_key(&mut self, task: Tid, index: usize, slice_ns: u64, since_ns: u64) {
