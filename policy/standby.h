@@ -155,7 +155,7 @@ struct tl_standby {
 	u8 state;	 /* enum tl_standby_state */
 	u8 why;		 /* enum tl_standby_why, of TL_STANDING_BY */
 	u8 asks;	 /* a target was asked for since it last looked */
-	u8 was_away;	 /* the kernel's scheduler was at work before it looks */
+	u8 was_away; /* the kernel's scheduler was at work before it looks */
 };
 
 tl_inline void tl_standby_enter(struct tl_standby *s, u32 state, u32 why)

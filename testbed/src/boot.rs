@@ -15,7 +15,7 @@ use crate::files::Files;
 use crate::guest::Guest;
 use crate::outcome::{End, Outcome};
 use crate::process::{Group, Scratch, last_lines, output};
-use crate::{bochs, initramfs, logscan, qemu};
+use crate::{bochs, hang, initramfs, logscan, qemu};
 
 /// A boot takes 4 to 8 s; one that has not reached the command after this time
 /// hangs, as boots under emulation rarely do.
@@ -71,9 +71,13 @@ fn attempt(guest: &Guest, script: &str) -> Result<Outcome> {
     };
     let Followed { end, boot_s, command_cpu_s } = follow(guest, emulator, &files, start)?;
     let total_s = start.elapsed().as_secs_f64();
-    let kernel_log = match &end {
-        End::Exited(_) => files.dmesg().text()?,
-        _ => text(&files.console()),
+    let (kernel_log, hangs_at) = match &end {
+        End::Exited(_) => (files.dmesg().text()?, String::new()),
+        _ => {
+            let console = text(&files.console());
+            let (log, hangs_at) = hang::part(&console);
+            (log.to_owned(), hangs_at)
+        }
     };
     let out_dir = scratch.path().join("returned");
     if matches!(end, End::Exited(_)) {
@@ -84,6 +88,7 @@ fn attempt(guest: &Guest, script: &str) -> Result<Outcome> {
         stderr: files.stderr().text()?,
         findings: logscan::scan(&kernel_log, &guest.allowed),
         kernel_log,
+        hangs_at,
         end,
         boot_s,
         command_cpu_s,
@@ -145,6 +150,9 @@ fn follow(guest: &Guest, mut emulator: Group, files: &Files, start: Instant) -> 
             return followed(verdict(&control, files), boot_s, boot_cpu_s, cpu_s);
         }
         if start.elapsed() > guest.limit {
+            if guest.emulator == Emulator::Qemu {
+                hang::ask(&mut emulator)?;
+            }
             return followed(End::TimedOut, boot_s, boot_cpu_s, cpu_s);
         }
         if boot_s.is_none() && start.elapsed() > boot_limit {

@@ -27,6 +27,7 @@ mod emulator;
 mod files;
 mod fresh;
 mod guest;
+mod hang;
 mod image;
 mod initramfs;
 mod kernel;

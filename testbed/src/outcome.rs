@@ -33,6 +33,8 @@ pub struct Outcome {
     /// The whole kernel log; only what reached the console if the guest did
     /// not get to its end.
     pub kernel_log: String,
+    /// What the CPUs and tasks of a guest did when its limit passed, if it could say so.
+    pub hangs_at: String,
     /// Complaints of the kernel that were not allowed.
     pub findings: Vec<Finding>,
     /// Time from the emulator's start to the command's start, in seconds;

@@ -6,6 +6,7 @@
 //! SIGHUP; PDEATHSIG ends them when this process is killed outright.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -79,6 +80,14 @@ impl Group {
         let ticks = fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?;
         // SAFETY: sysconf takes no pointers.
         Some(ticks / unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64)
+    }
+
+    /// Writes to the child's standard input, if that is a pipe.
+    pub(crate) fn tell(&mut self, text: &str) -> Result<()> {
+        match &mut self.child.stdin {
+            Some(stdin) => stdin.write_all(text.as_bytes()).context("the child does not listen"),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn wait(&mut self) -> Result<ExitStatus> {

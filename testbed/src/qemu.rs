@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::files::Files;
 use crate::guest::Guest;
+use crate::hang;
 use crate::process::Group;
 
 /// The kernel command line of every guest.
@@ -36,7 +37,9 @@ pub(crate) fn start(guest: &Guest, files: &Files) -> Result<Group> {
     let mut command = Command::new(PROGRAM);
     machine(&mut command, guest);
     devices(&mut command, guest, files);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(complaints);
+    // The monitor's commands come in, and nobody reads what it answers.
+    command.args(["-monitor", "stdio"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(complaints);
     Group::spawn(&mut command)
 }
 
@@ -58,10 +61,8 @@ fn machine(command: &mut Command, guest: &Guest) {
 }
 
 fn devices(command: &mut Command, guest: &Guest, files: &Files) {
-    let args = match &guest.kernel_args {
-        Some(more) => format!("{KERNEL_ARGS} {more}"),
-        None => KERNEL_ARGS.to_owned(),
-    };
+    let more = guest.kernel_args.as_deref().unwrap_or_default();
+    let args = format!("{KERNEL_ARGS} {} {more}", hang::KERNEL_ARGS);
     let images = &guest.images;
     command.arg("-kernel").arg(images.kernel.image());
     command.arg("-initrd").arg(files.initramfs());

@@ -63,6 +63,8 @@ fn a_hanging_command_is_ended() {
     assert_eq!(outcome.end, End::TimedOut);
     assert_eq!(outcome.exit_code(), 124);
     assert_eq!(outcome.stdout, "before\n");
+    assert!(outcome.hangs_at.contains("task sleep state:S"), "{}", outcome.hangs_at);
+    assert!(outcome.findings.is_empty(), "{:?}", outcome.findings);
 }
 
 /// A panic during the command is a failure with a reason, and not repeated.

@@ -161,6 +161,7 @@ fn run(
     } else if args.dmesg {
         eprint!("{}", outcome.kernel_log);
     }
+    eprint!("{}", outcome.hangs_at);
     for finding in &outcome.findings {
         eprintln!("kernel log, line {}: {}", finding.number, finding.line);
     }
