@@ -45,9 +45,9 @@ pub(crate) fn part(console: &str) -> (&str, String) {
     }
 }
 
-/// Calls of each CPU and task that is not a kernel thread at rest.
+/// The guest's time, and the calls of each CPU and task that is not a kernel thread at rest.
 fn gist(answer: &str) -> String {
-    let mut text = String::new();
+    let mut text = format!("{}\n", answer.lines().next().unwrap_or_default());
     let mut frames = FRAMES;
     for line in answer.lines().map(without_time) {
         if let Some(task) = line.strip_prefix("task:") {
@@ -115,6 +115,7 @@ mod tests {
     #[test]
     fn who_is_at_rest_is_left_out() {
         let expected = "\
+[   23.1] Uhhuh. NMI received for unknown reason 21 on CPU 0.
 CPU: 0 UID: 0 PID: 0 Comm: swapper/0
     vpanic+0x166/0x360
 NMI backtrace for cpu 3
