@@ -33,6 +33,8 @@ fn read_cpu(files: &mut Files, source: &dyn Source, cpu: usize) {
     if siblings.is_none() {
         read_into(files, source, &format!("{dir}/topology/thread_siblings_list"));
     }
+    read_into(files, source, &format!("{dir}/cpufreq/cpuinfo_max_freq"));
+    read_into(files, source, &format!("{dir}/cpufreq/base_frequency"));
     // Linux numbers the caches of a CPU by rising level: the last index is the llc.
     for index in (0..CACHE_INDICES).rev() {
         let cache = format!("{dir}/cache/index{index}");

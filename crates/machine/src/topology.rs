@@ -76,6 +76,8 @@ pub struct Core {
     pub node: usize,
     /// Index of its last-level cache.
     pub llc: usize,
+    /// How fast it is, to compare with others: kHz, 0 = not known ([`Topology::set_speeds`]).
+    pub speed: u32,
 }
 
 /// The online CPUs of a machine and how they hang together.
@@ -87,6 +89,10 @@ pub struct Topology {
     cores: Vec<Core>,
     llcs: Vec<CpuSet>,
 }
+
+/// Favoured cores are a little faster than others (Core i9-7940X: 4.4 and 4.3 GHz), E-cores have
+/// three quarters of the clock of P-cores (Core i9-12900K: 3.9 and 5.1 GHz); by ark.intel.com.
+const SAME_KIND_Q10: u64 = 896;
 
 impl Topology {
     /// A topology of the given online CPUs. `possible` are the CPUs that may ever be online;
@@ -167,6 +173,16 @@ impl Topology {
         self.cores.iter().any(|core| core.cpus.len() > 1)
     }
 
+    /// How fast each CPU is, in whatever unit is the same for all; a core is as fast as its slowest
+    /// CPU. Unless it is known of all, it counts as known of none.
+    pub fn set_speeds(&mut self, speed_of: impl Fn(usize) -> Option<u32>) {
+        let slowest = |core: &Core| core.cpus.iter().map(&speed_of).min().flatten();
+        let speeds: Option<Vec<u32>> = self.cores.iter().map(slowest).collect();
+        for (index, core) in self.cores.iter_mut().enumerate() {
+            core.speed = speeds.as_ref().map_or(0, |speeds| speeds[index]);
+        }
+    }
+
     /// `cpus` grown to whole cores: the siblings of each member are added, since a core has one
     /// licence. CPUs that are not online stay as they are.
     pub fn whole_cores(&self, cpus: &CpuSet) -> CpuSet {
@@ -177,8 +193,18 @@ impl Topology {
     /// of each node in turn, last node first, and within a node of each last-level cache in turn.
     /// So a wide task finds a wide CPU in its node (SYSTOR 5, THESIS 6.1). The last ones, because
     /// Linux puts boot-time work and most interrupts on the first.
+    ///
+    /// Where some cores are a little faster than others (favoured cores, SST-BF), these are for
+    /// scalar code: the slowest go first. Cores of another kind (E-cores) go last.
     pub fn wide_order(&self) -> Vec<usize> {
-        let all: Vec<usize> = (0..self.cores.len()).rev().collect();
+        let fastest = self.cores.iter().map(|core| core.speed).max().unwrap_or(0);
+        let is_of_another_kind =
+            |speed: u32| u64::from(speed) * 1024 < u64::from(fastest) * SAME_KIND_Q10;
+        let mut all: Vec<usize> = (0..self.cores.len()).rev().collect();
+        all.sort_by_key(|&core| {
+            let speed = self.cores[core].speed;
+            (is_of_another_kind(speed), speed)
+        });
         let by_llc = in_turn(&all, |core| self.cores[core].llc);
         in_turn(&by_llc, |core| self.cores[core].node)
     }
@@ -262,7 +288,7 @@ fn number_in_topology_order(places: Vec<CpuPlace>) -> (Vec<CpuPlace>, Vec<Core>,
             Some(&(_, core)) => core,
             None => {
                 let (package, node) = (place.package, place.node);
-                cores.push(Core { cpus: CpuSet::EMPTY, package, node, llc });
+                cores.push(Core { cpus: CpuSet::EMPTY, package, node, llc, speed: 0 });
                 core_of.push((place, cores.len() - 1));
                 cores.len() - 1
             }
@@ -304,6 +330,23 @@ mod tests {
     }
 
     /// Core numbers that repeat in every package are still different cores.
+    /// Slow cores become wide first, those of another kind last, among equals the last one.
+    #[test]
+    fn the_fastest_cores_are_for_scalar_code() {
+        let with = |speeds: [u32; 6]| {
+            let mut topology = Topology::uniform(6, 1);
+            topology.set_speeds(|cpu| Some(speeds[cpu]).filter(|&speed| speed > 0));
+            topology.wide_order()
+        };
+        assert_eq!(with([0; 6]), [5, 4, 3, 2, 1, 0]);
+        // two favoured cores
+        assert_eq!(with([43, 43, 43, 44, 43, 44]), [4, 2, 1, 0, 5, 3]);
+        // two P-cores, one of them favoured, and E-cores
+        assert_eq!(with([51, 52, 39, 39, 39, 39]), [0, 1, 5, 4, 3, 2]);
+        // not known of one
+        assert_eq!(with([44, 43, 0, 43, 43, 43]), [5, 4, 3, 2, 1, 0]);
+    }
+
     #[test]
     fn cores_of_two_packages_are_distinct() {
         let topology = two_packages();
