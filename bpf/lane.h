@@ -138,6 +138,20 @@ struct tl_task_row {
 };
 _Static_assert(sizeof(struct tl_task_row) == 88, "drawn above; read by Rust");
 
+/*
+ * One task that may not run everywhere, as the iterator tl_list_bound writes it; all
+ * since the scheduler first saw it. 160 bytes. The Rust twin is crates/sched/src/bound.rs.
+ */
+struct tl_bound_row {
+	u64 start_ns; /* when it was forked, CLOCK_MONOTONIC */
+	u64 run_ns;
+	u64 wide_run_ns;
+	u32 tid;
+	u32 zero;
+	u64 cpus[TL_CPUS_MAX / 64]; /* bit by CPU */
+};
+_Static_assert(sizeof(struct tl_bound_row) == 160, "read by Rust");
+
 _Static_assert(TL_SHARDS_MAX <= 64, "a bit for each shard");
 
 /* CPUs in topology order (node, cache, number): so many, from the first on. */

@@ -45,4 +45,31 @@ int tl_list_tasks(struct bpf_iter__task *ctx)
 	return 0;
 }
 
+/*
+ * Who may not run everywhere, for policy/bound.h. Kernel threads are left out: each CPU
+ * has dozens that are bound to it and do nearly nothing.
+ */
+SEC("iter/task")
+int tl_list_bound(struct bpf_iter__task *ctx)
+{
+	struct task_struct *p = ctx->task;
+	struct tl_bound_row row = {};
+	struct task_ctx *tc;
+
+	if (!p || p->flags & PF_KTHREAD || reaches_everything(p))
+		return 0;
+	tc = try_lookup_task(p);
+	if (!tc || !tc->sums.run_ns)
+		return 0;
+	row.start_ns = p->start_time;
+	row.run_ns = tc->sums.run_ns;
+	row.wide_run_ns = tc->sums.wide_run_ns;
+	row.tid = p->pid;
+	/* not the mask in force, which is one CPU while migration is disabled; what is
+	 * behind a shorter one are CPUs that there are not */
+	bpf_probe_read_kernel(row.cpus, sizeof(row.cpus), &p->cpus_mask);
+	bpf_seq_write(ctx->meta->seq, &row, sizeof(row));
+	return 0;
+}
+
 #endif

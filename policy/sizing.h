@@ -90,6 +90,7 @@ struct tl_sizing_input {
 	u64 mix_wait_ns;
 	u32 nr_cores;	      /* cores of the machine, >= 1 */
 	u32 nr_cpus_per_core; /* SMT siblings, >= 1 */
+	u32 nr_useful;	      /* cores that may become wide, 0 = all */
 };
 
 struct tl_sizing {
@@ -240,7 +241,7 @@ tl_inline u32 tl_sizing_fit(const struct tl_sizing *s, u32 want, u64 wide_q10,
 
 /*
  * Take in what was seen; returns the number of cores that should be wide:
- * 1..nr_cores - 1, or 1 on a machine of one core. The caller applies it before
+ * 1..nr_cores - 1, or 1 on a machine of one core; none beyond nr_useful. The caller applies it before
  * the next call.
  */
 tl_inline u32 tl_sizing_update(struct tl_sizing *s,
@@ -250,10 +251,13 @@ tl_inline u32 tl_sizing_update(struct tl_sizing *s,
 		1024ull * (in->nr_cpus_per_core ? in->nr_cpus_per_core : 1);
 	u64 all_q10 = in->nr_cores * core_q10;
 	u32 most = in->nr_cores > 1 ? in->nr_cores - 1 : 1;
+	u32 useful = in->nr_useful ? in->nr_useful : most;
 	u32 old = s->nr_wide ? s->nr_wide : 1;
-	u32 want = tl_min_u64(old, most), fit;
+	u32 want = old, fit;
 	u64 wide_q10, need_q10;
 
+	most = tl_min_u64(most, useful);
+	want = tl_min_u64(want, most);
 	if (!s->hold_ns)
 		s->hold_ns = TL_SIZING_HOLD_NS;
 	tl_sizing_observe(s, in);

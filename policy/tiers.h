@@ -86,7 +86,8 @@ struct tl_tiers_input {
 	u32 nr_cpus_per_core;	  /* SMT siblings, >= 1 */
 	/* cores that are wide by request, TL_WIDE_AUTO = to be chosen */
 	u32 nr_wide;
-	u32 tiers; /* classes by level, 0 = one class */
+	u32 tiers;     /* classes by level, 0 = one class */
+	u32 nr_useful; /* cores that may become wide (bound.h), 0 = all */
 };
 
 #define TL_WIDE_AUTO (~0u)
@@ -133,6 +134,7 @@ tl_inline struct tl_sizing_input tl_tiers_at(const struct tl_tiers_input *in,
 		.rest_wait_ns = tl_tiers_sum(in->wait_ns, 1, class),
 		.nr_cores = in->nr_cores,
 		.nr_cpus_per_core = in->nr_cpus_per_core,
+		.nr_useful = in->nr_useful,
 	};
 
 	if (class)

@@ -11,6 +11,7 @@ typedef int32_t s32;
 typedef int64_t s64;
 
 #include "bandwidth.h"
+#include "bound.h"
 #include "groups.h"
 #include "locality.h"
 #include "mark.h"
@@ -141,6 +142,10 @@ EXPORT(u32, sizing_update,
 EXPORT(u32, tiers_update,
        (struct tl_tiers * t, const struct tl_tiers_input *in),
        tl_tiers_update(t, in))
+EXPORT(u32, bound_order,
+       (struct tl_bound * groups, u32 nr_groups, u16 *order, u32 nr_cores,
+	const u8 *is_wide),
+       tl_bound_order(groups, nr_groups, order, nr_cores, is_wide))
 EXPORT(void, tiers_resume, (struct tl_tiers * t), tl_tiers_resume(t))
 EXPORT(u32, standby_is_away, (const struct tl_standby *s),
        tl_standby_is_away(s))

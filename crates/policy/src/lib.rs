@@ -20,6 +20,7 @@ macro_rules! plain {
     };
 }
 
+pub mod bound;
 mod cfg;
 mod clock;
 mod cpus;

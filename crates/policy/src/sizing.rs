@@ -44,6 +44,7 @@ pub struct SizingInput {
     pub mix_wait_ns: u64,
     pub nr_cores: u32,
     pub nr_cpus_per_core: u32,
+    pub nr_useful: u32,
 }
 
 impl Sizing {
@@ -117,6 +118,7 @@ pub struct TiersInput {
     pub nr_cpus_per_core: u32,
     pub nr_wide: u32,
     pub tiers: u32,
+    pub nr_useful: u32,
 }
 
 impl Tiers {

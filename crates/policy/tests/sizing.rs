@@ -176,18 +176,21 @@ fn regret_makes_tries_rare() {
 }
 
 proptest! {
-    /// Whatever comes in, the size is at least one core and leaves one for the rest.
+    /// Whatever comes in, the size is at least one core and leaves one for the rest; no core is
+    /// wide that is of no use.
     #[test]
     fn stays_within_bounds(nr_cores in 1u32..600, threads in 1u32..3, start in 0u32..700,
+                           nr_useful in 0u32..600,
                            loads in prop::collection::vec((0u64..u64::MAX / 4096, 0u64..u64::MAX / 4096, 0u64..u64::MAX / 4096, 1u64..1 << 40), 1..40)) {
         let mut sizing = Sizing { nr_wide: start, ..Sizing::default() };
         for (wide, wait, rest, elapsed_ns) in loads {
             let input = SizingInput {
                 elapsed_ns, wide_run_ns: wide, wide_wait_ns: wait / 2, rest_run_ns: rest, rest_wait_ns: wait / 2, mix_wait_ns: wait / 4,
-                nr_cores, nr_cpus_per_core: threads,
+                nr_cores, nr_cpus_per_core: threads, nr_useful,
             };
             let size = sizing.update(&input);
             prop_assert!(size >= 1 && size < nr_cores.max(2));
+            prop_assert!(nr_useful == 0 || size <= nr_useful);
         }
     }
 

@@ -178,6 +178,7 @@ proptest! {
             let before = tiers.split;
             let changed = tiers.update(&TiersInput {
                 elapsed_ns, run_ns, wait_ns, mix_wait_ns: wait_ns[1], nr_cores, nr_cpus_per_core: threads, nr_wide, tiers: tiers_on,
+                nr_useful: gone,
             });
             let split = tiers.split;
             prop_assert_eq!(changed, split != before);

@@ -13,6 +13,7 @@ use policy::{
     StandbyWhy, Tiers, TiersInput, WIDE_AUTO,
 };
 
+use crate::bound::{Bound, BoundTask, Ran};
 use crate::config::{Components, Config, WideCpus};
 use crate::scx::CpuCounters;
 
@@ -89,6 +90,9 @@ pub struct AutoSize {
     clocks: LevelClocks,
     /// What was decided last.
     split: Split,
+    bound: Bound,
+    /// What bound tasks did is to be taken in.
+    asks_for_bound: bool,
 }
 
 impl AutoSize {
@@ -105,7 +109,13 @@ impl AutoSize {
 
     /// Start with these counters. `nr_wide` cores are wide, in one class; where their number is to
     /// be chosen, none is. The CPU has these clocks by level.
-    pub fn new(config: &Config, clocks: LevelClocks, nr_wide: usize, counted: &Counted) -> Self {
+    pub fn new(
+        config: &Config,
+        topology: &Topology,
+        clocks: LevelClocks,
+        nr_wide: usize,
+        counted: &Counted,
+    ) -> Self {
         let standby = Self::may_stand_by(config).then(Standby::default);
         AutoSize {
             tiers: Tiers::start(if standby.is_some() { 1 } else { nr_wide }),
@@ -113,6 +123,8 @@ impl AutoSize {
             split: Split::one_class(nr_wide as u32),
             standby,
             clocks,
+            bound: Bound::new(topology),
+            asks_for_bound: false,
         }
     }
 
@@ -164,6 +176,33 @@ impl AutoSize {
         })
     }
 
+    /// Whether [`Self::take_in`] is to be called after an update.
+    pub fn asks_for_bound(&self) -> bool {
+        self.asks_for_bound
+    }
+
+    /// Takes in what tasks did that may not run everywhere; true if other cores are to be wide than
+    /// these.
+    pub fn take_in(&mut self, tasks: &[BoundTask], topology: &Topology, wide: &[usize]) -> bool {
+        let run_ns = &self.before.run_ns;
+        let all = Ran {
+            wide_ns: run_ns[policy::TYPE_WIDE as usize..].iter().sum(),
+            all_ns: run_ns.iter().sum(),
+        };
+        self.asks_for_bound = false;
+        if !self.is_apart() {
+            self.bound.count_anew(tasks, all);
+            return false;
+        }
+        self.bound.decide(topology, tasks, all, wide);
+        self.bound.cores(wide.len()) != wide
+    }
+
+    /// The cores to be wide if there are to be so many.
+    pub fn cores(&self, nr_wide: usize) -> Vec<usize> {
+        self.bound.cores(nr_wide)
+    }
+
     /// The wide cores and their classes as they should be after `elapsed` more time, or whether
     /// traps are armed; `None` if neither has changed. `nr_wide` are wide now.
     pub fn update(
@@ -190,6 +229,7 @@ impl AutoSize {
             nr_cpus_per_core: (topology.cpus().len() / nr_cores).max(1) as u32,
             nr_wide: if is_auto { WIDE_AUTO } else { nr_wide as u32 },
             tiers: u32::from(config.tiers),
+            nr_useful: if is_auto { self.bound.nr_useful() as u32 } else { 0 },
         };
         let news = now.nr_calls > before.nr_calls || now.slots_given != before.slots_given;
         let seen = StandbyInput {
@@ -200,7 +240,7 @@ impl AutoSize {
             asks: u16::from(now.asks),
             ..StandbyInput::default()
         };
-        let was_apart = self.is_apart();
+        let (was_apart, was_looking) = (self.is_apart(), self.is_looking());
         let changed = self.decide(config, topology, seen, &input);
         let split = match (was_apart, self.is_apart()) {
             (_, false) => Split::default(),
@@ -213,6 +253,12 @@ impl AutoSize {
                 self.tiers.split
             }
         };
+        self.bound.pass(elapsed);
+        self.asks_for_bound = is_auto
+            && match self.is_apart() {
+                true => !was_apart || self.bound.is_due(),
+                false => self.is_looking() && !was_looking,
+            };
         let old = std::mem::replace(&mut self.split, split);
         (changed || split != old).then_some(split)
     }
@@ -252,7 +298,7 @@ mod tests {
     /// Sizing that keeps wide code apart whatever it costs.
     fn apart(nr_wide: usize, counters: &Counted) -> AutoSize {
         let fixed = Config { wide_cpus: WideCpus::Cores(nr_wide), ..Config::default() };
-        AutoSize::new(&fixed, LevelClocks::default(), nr_wide, counters)
+        AutoSize::new(&fixed, &Topology::uniform(8, 1), LevelClocks::default(), nr_wide, counters)
     }
 
     const PERIOD_NS: u64 = PERIOD.as_nanos() as u64;
@@ -339,7 +385,7 @@ mod tests {
         let topology = Topology::uniform(8, 1);
         let config = Config { trap: Components::Avx512, ..Config::default() };
         for (clocks, apart) in [(LevelClocks::none(), false), (LevelClocks::default(), true)] {
-            let mut auto = AutoSize::new(&config, clocks, 0, &exposed(0));
+            let mut auto = AutoSize::new(&config, &topology, clocks, 0, &exposed(0));
             assert!(auto.is_away());
             let mut changes = Vec::new();
             for period in 1..35 {
@@ -360,7 +406,7 @@ mod tests {
     fn the_users_word_stands() {
         let topology = Topology::uniform(8, 1);
         let config = Config { wide_cpus: WideCpus::Cores(2), tiers: true, ..Config::default() };
-        let mut auto = AutoSize::new(&config, LevelClocks::none(), 2, &exposed(0));
+        let mut auto = AutoSize::new(&config, &topology, LevelClocks::none(), 2, &exposed(0));
         assert!(auto.standby().is_none() && !auto.is_looking());
         for period in 1..40 {
             let counters = exposed(50 * period);

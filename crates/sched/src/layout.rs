@@ -197,11 +197,6 @@ pub fn wide_cores_left(topology: &Topology, wide: &WideCpus) -> Vec<usize> {
     cores_of(topology, &grown(topology, wide))
 }
 
-/// The wide cores when their number is `count`, as automatic sizing chooses it.
-pub fn last_cores(topology: &Topology, count: usize) -> Vec<usize> {
-    cores_of(topology, &topology.last_cores(count))
-}
-
 /// The CPUs of a setting, grown to whole cores.
 fn grown(topology: &Topology, wide: &WideCpus) -> CpuSet {
     match wide {

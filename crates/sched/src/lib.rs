@@ -8,6 +8,7 @@
 
 pub mod affinity;
 pub mod autosize;
+mod bound;
 mod bpf;
 mod clock;
 pub mod config;

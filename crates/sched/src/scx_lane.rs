@@ -320,7 +320,8 @@ impl ScxLane {
         self.scheduler.watch_exposure(AutoSize::may_stand_by(&self.config));
         self.auto = AutoSize::is_asked(&self.config).then(|| {
             let (nr_wide, clocks) = (self.wide_cores.len(), self.clocks.clone());
-            let auto = AutoSize::new(&self.config, clocks, nr_wide, &self.counted());
+            let topology = &self.topology;
+            let auto = AutoSize::new(&self.config, topology, clocks, nr_wide, &self.counted());
             (auto, Instant::now())
         });
     }
@@ -338,11 +339,12 @@ impl ScxLane {
             (counted.kernel, counted.kernel_ns) = self.scheduler.kernel_use()?;
         }
         let (topology, nr_wide) = (&self.topology, self.wide_cores.len());
-        let Some(split) = auto.update(&self.config, topology, nr_wide, &counted, elapsed) else {
-            return Ok(());
-        };
+        let resized = auto.update(&self.config, topology, nr_wide, &counted, elapsed);
+        let reordered = auto.asks_for_bound()
+            && auto.take_in(&self.scheduler.bound_tasks()?, topology, &self.wide_cores);
+        let Some(split) = resized.or(reordered.then_some(self.split)) else { return Ok(()) };
         let wide_cores = match self.config.wide_cpus {
-            WideCpus::Auto => layout::last_cores(topology, split.nr_wide()),
+            WideCpus::Auto => auto.cores(split.nr_wide()),
             _ => self.wide_cores.clone(),
         };
         if (&wide_cores, split) != (&self.wide_cores, self.split) {

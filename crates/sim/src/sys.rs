@@ -190,6 +190,12 @@ impl Sys {
         &self.affinities[self.affinity_of[task as usize] as usize]
     }
 
+    /// Its place among the distinct affinities; 0 is every CPU.
+    #[inline]
+    pub(crate) fn affinity_of(&self, task: Tid) -> u16 {
+        self.affinity_of[task as usize]
+    }
+
     /// Whether that is all of them.
     #[inline]
     pub fn reaches_everything(&self, task: Tid) -> bool {

@@ -21,6 +21,7 @@ use libbpf_rs::{Link, OpenObject};
 use machine::Topology;
 use report::lane::LaneTasks;
 
+use crate::bound::{self, BoundTask};
 use crate::bpf::{MainSkel, MainSkelBuilder, types};
 use crate::clock::monotonic_ns;
 use crate::config::{Components, Config, Unclassified};
@@ -272,6 +273,13 @@ impl Scheduler {
         let now_ns = monotonic_ns();
         let link = self.skel.progs.tl_list_tasks.attach().map_err(|e| failed(format!("{e:#}")))?;
         tasks::list(&link, since_ns, now_ns).map_err(|e| failed(e.to_string()))
+    }
+
+    /// The tasks that may not run everywhere.
+    pub fn bound_tasks(&self) -> Result<Vec<BoundTask>> {
+        let failed = |e: String| Error::failed("cannot list the machine's bound tasks", e);
+        let link = self.skel.progs.tl_list_bound.attach().map_err(|e| failed(format!("{e:#}")))?;
+        bound::list(&link).map_err(|e| failed(e.to_string()))
     }
 
     /// How it ended, if it has.

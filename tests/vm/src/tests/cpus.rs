@@ -4,10 +4,11 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
-use crate::guest::wait_for;
-use crate::lane::{Lane, plug, set, stat, stats, status_becomes};
+use super::trap::all_cpus;
+use crate::guest::{set_affinity, wait_for};
+use crate::lane::{Lane, plug, set, stat, stats, status_becomes, turbolane};
 use crate::load::{self, Ending, Role, Source};
 use crate::samples::{Phase, Samples};
 
@@ -78,20 +79,38 @@ pub fn stands_by_without_levels() -> Result<()> {
 /// their own. When they have ended there is nothing to win, and the CPUs are given back.
 pub fn keeps_apart_with_levels() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "auto"])?;
+    becomes_wide_for_sections(&all_cpus(), "3")?;
+    status_becomes("stands by: ")?;
+    ensure!(stat(&stats()?, "wide_cpus")? == 0, "wide CPUs for nothing");
+    lane.stop().map(drop)
+}
+
+/// Where all wide code is bound to the first CPUs, the last of these becomes wide.
+pub fn wide_where_it_is_bound() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "auto"])?;
+    becomes_wide_for_sections(&[0, 1, 2], "2")?;
+    lane.stop().map(drop)
+}
+
+/// Sections between scalar code, bound to these CPUs: these CPUs become wide for them.
+fn becomes_wide_for_sections(bound_to: &[usize], wide_cpus: &str) -> Result<()> {
     let roles = [(Role::ScalarHog, 1), (Role::Mixed(Source::Hint, Ending::Explicit), 3)];
-    let mut children = load::start(Samples::shared(), &roles)?;
+    set_affinity(0, bound_to)?;
+    let children = load::start(Samples::shared(), &roles);
+    set_affinity(0, &all_cpus())?;
+    let mut children = children?;
+    let line = ["wide", "CPUs", wide_cpus];
+    let mut last = String::new();
     // Beside other guests an attempt may seem to cost more than it saves; there is another soon.
-    let wide = wait_for("no CPU is wide", Duration::from_secs(90), || {
-        stats().and_then(|counted| stat(&counted, "wide_cpus")).is_ok_and(|nr| nr > 0)
+    let wide = wait_for(&line.join(" "), Duration::from_secs(90), || {
+        last = turbolane(&["ctl", "status"]).unwrap_or_default();
+        last.lines().any(|shown| shown.split_whitespace().eq(line))
     });
     for child in &mut children {
         child.kill();
         child.wait()?;
     }
-    wide?;
-    status_becomes("stands by: ")?;
-    ensure!(stat(&stats()?, "wide_cpus")? == 0, "wide CPUs for nothing");
-    lane.stop().map(drop)
+    wide.with_context(|| last)
 }
 
 /// The scheduler goes and comes back twenty times a second beneath a load: everyone runs,

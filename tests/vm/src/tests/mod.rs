@@ -123,6 +123,9 @@ pub const ALL: &[Case] = &[
     Case::new("two_cpus", cpus::two_cpus).cpus(2),
     Case::new("all_wide_and_none", cpus::all_wide_and_none),
     Case::new("standby_levels", cpus::keeps_apart_with_levels).cpu("max,vendor=GenuineIntel"),
+    Case::new("standby_bound", cpus::wide_where_it_is_bound)
+        .cpu("max,vendor=GenuineIntel")
+        .limit_s(300),
     Case::new("standby_no_levels", cpus::stands_by_without_levels).cpu("max,vendor=AuthenticAMD"),
     Case::new("standby_storm", cpus::goes_and_comes_back).limit_s(300),
     Case::new("standby_ends", cpus::ends_standing_by).cpu("max,vendor=AuthenticAMD"),

@@ -61,7 +61,7 @@ impl Lane {
     /// The cores that may be wide and are online, in the order in which they become wide.
     fn ranked_cores<'a>(&'a self, sys: &'a Sys) -> impl Iterator<Item = &'a Vec<u16>> {
         let online = |core: &&Vec<u16>| core.iter().any(|&cpu| sys.online.has(cpu as usize));
-        let order = sys.layout.wide_order.iter().map(|&core| &sys.layout.cores[core as usize]);
+        let order = self.bound.order.cores.iter().map(|&core| &sys.layout.cores[core]);
         order.filter(online).filter(|core| self.is_listed(core))
     }
 

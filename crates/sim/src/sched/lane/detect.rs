@@ -48,6 +48,7 @@ impl Lane {
         lane.t.ran(used_ns, level);
         lane.unread_ns += used_ns;
         self.watch.ran(cpu, &lane.t, level, used_ns, sys.now_ns);
+        self.bound.ran(sys, task, level, used_ns);
         let class = self.class[cpu];
         if level > class {
             self.counters.degraded_ns += used_ns;
@@ -324,7 +325,7 @@ impl Lane {
             return;
         }
         let (came_ns, before) = self.came[cpu];
-        let now = super::license_level(sys, cpu);
+        let now = license_level(sys, cpu);
         let score = &mut self.tasks[task as usize].t.score;
         if !score.switch(before.into(), now.into(), sys.now_ns - came_ns) {
             return;
@@ -341,4 +342,9 @@ impl Lane {
             sink.happened(sys.now_ns, &Happened::Class { cpu: cpu as u16, class });
         }
     }
+}
+
+/// What the counters of a CPU's core show.
+pub(super) fn license_level(sys: &Sys, cpu: usize) -> u8 {
+    sys.license_level[sys.layout.place[cpu].core as usize]
 }

@@ -32,6 +32,7 @@
 //!   loader.
 //! - `on_act` plays the library's part of a hint too (crates/hint).
 
+mod bound;
 mod classes;
 mod config;
 mod detect;
@@ -153,6 +154,7 @@ pub struct Lane {
     sums: Sums,
     sizing: sizing::AutoSize,
     watch: standby::Watch,
+    bound: bound::Bound,
     counters: SchedCounters,
     resized_ns: u64,
 }
@@ -199,6 +201,7 @@ impl Lane {
             sums: Sums::default(),
             sizing: sizing::AutoSize::default(),
             watch: standby::Watch::new(sys, &config),
+            bound: bound::Bound::new(sys),
             config,
             counters: SchedCounters::default(),
             resized_ns: 0,
@@ -366,7 +369,7 @@ impl Scheduler for Lane {
         self.account_start(sys, cpu, task);
         self.watch_start(sys, cpu, task);
         if self.config.detect == Detect::Score {
-            self.came[cpu] = (sys.now_ns, license_level(sys, cpu));
+            self.came[cpu] = (sys.now_ns, detect::license_level(sys, cpu));
         }
         self.refresh_caps(sys, task);
         let kind = self.memo.of(&self.tasks[task as usize].t);
@@ -492,8 +495,3 @@ impl Scheduler for Lane {
 
 /// Bits of [`policy::Cfg::remigrate`] without which a switch changes nothing.
 const SWITCH_BITS: u32 = Remigrate::CONTEXT_SWITCH | Remigrate::GAP | Remigrate::LAST_SYSCALL;
-
-/// What the counters of a CPU's core show.
-fn license_level(sys: &Sys, cpu: usize) -> u8 {
-    sys.license_level[sys.layout.place[cpu].core as usize]
-}

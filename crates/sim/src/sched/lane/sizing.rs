@@ -68,12 +68,14 @@ impl Lane {
             nr_cpus_per_core: (sys.online.len() / nr_cores).max(1) as u32,
             nr_wide: if is_auto { WIDE_AUTO } else { online as u32 },
             tiers: u32::from(tiers),
+            nr_useful: self.bound.order.nr_useful as u32,
             ..self.sizing.since(&self.sums.clone())
         };
         let was_apart = self.watch.is_apart();
         let wait_ns = input.wait_ns[policy::TYPE_WIDE as usize..].iter().sum();
         let kernel = if self.watch.is_looking() { self.kernel_use() } else { Default::default() };
         self.watch.update(sys, &self.config, input.elapsed_ns, wait_ns, kernel);
+        let ordered = self.order_cores(sys, was_apart);
         let split = match (was_apart, self.watch.is_apart()) {
             (_, false) => Split::default(),
             (true, true) => {
@@ -85,7 +87,7 @@ impl Lane {
                 self.sizing.split()
             }
         };
-        if split != self.split {
+        if split != self.split || ordered {
             self.apply_split(sys, split, sink);
         }
         sys.now_ns + PERIOD_NS
