@@ -39,8 +39,6 @@
 
 #include "types.h"
 
-/* Groups that are told apart; the caller counts smaller ones as bound to none. */
-#define TL_BOUND_GROUPS 32u
 /* Seats that are given by value; those beyond go by the default order. */
 #define TL_BOUND_SEATS 128u
 /* Less than an eighth of a CPU of other work needs no core. */

@@ -30,6 +30,9 @@ const POLL: Duration = Duration::from_millis(10);
 /// Bochs needs 15 s with 2 CPUs and 30 s with 4.
 const BOCHS_BOOT_LIMIT: Duration = Duration::from_secs(240);
 
+/// The list of some hundred tasks goes through a serial port at the speed of the emulator.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
 /// What the kernel's console says last. A guest in Bochs cannot leave after it.
 const PANIC: &str = "end Kernel panic";
 
@@ -151,7 +154,7 @@ fn follow(guest: &Guest, mut emulator: Group, files: &Files, start: Instant) -> 
         }
         if start.elapsed() > guest.limit {
             if guest.emulator == Emulator::Qemu {
-                hang::ask(&mut emulator)?;
+                ask_where_it_hangs(&mut emulator)?;
             }
             return followed(End::TimedOut, boot_s, boot_cpu_s, cpu_s);
         }
@@ -161,6 +164,16 @@ fn follow(guest: &Guest, mut emulator: Group, files: &Files, start: Instant) -> 
         }
         std::thread::sleep(POLL);
     }
+}
+
+/// Has the guest say on its console what its CPUs and tasks do, which ends it.
+fn ask_where_it_hangs(emulator: &mut Group) -> Result<()> {
+    emulator.tell(hang::INTERRUPT)?;
+    let start = Instant::now();
+    while emulator.try_wait()?.is_none() && start.elapsed() < ANSWER_LIMIT {
+        std::thread::sleep(POLL);
+    }
+    Ok(())
 }
 
 /// What the guest's last control line says.

@@ -2,37 +2,17 @@
 //! Where a guest hangs: it is asked by an interrupt that nothing can mask, panics at it, and says
 //! what each CPU and each task does.
 
-use std::time::{Duration, Instant};
-
-use anyhow::Result;
-
-use crate::process::Group;
-
 /// For the kernel command line: what the interrupt does. Bits 0 and 6: all tasks, all CPUs.
 pub(crate) const KERNEL_ARGS: &str = "unknown_nmi_panic panic_print=0x41";
 
 /// For QEMU's monitor.
-const INTERRUPT: &str = "nmi\n";
+pub(crate) const INTERRUPT: &str = "nmi\n";
 
 /// With what the answer begins.
 const ANSWER: &str = "Uhhuh. NMI received for unknown reason";
 
-/// The list of some hundred tasks goes through a serial port at the speed of the emulator.
-const LIMIT: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(10);
-
 /// What is shown of each CPU and task, lines.
 const FRAMES: usize = 8;
-
-/// Asks a guest, which ends it.
-pub(crate) fn ask(emulator: &mut Group) -> Result<()> {
-    emulator.tell(INTERRUPT)?;
-    let start = Instant::now();
-    while emulator.try_wait()?.is_none() && start.elapsed() < LIMIT {
-        std::thread::sleep(POLL);
-    }
-    Ok(())
-}
 
 /// Parts a console's text in what came before the answer, and the gist of the answer.
 pub(crate) fn part(console: &str) -> (&str, String) {

@@ -98,6 +98,11 @@ impl Outcome {
             text += &format!(", boot {boot_s:.1} s");
         }
         text += &format!(", total {:.1} s", self.total_s);
+        if let Some((boot_s, cpu_s)) = self.boot_s.zip(self.command_cpu_s) {
+            // one thread emulates all CPUs
+            let busy = cpu_s / (self.total_s - boot_s).max(0.1);
+            text += &format!(", busy {:.0} %", 100.0 * busy);
+        }
         if self.retries > 0 {
             text += ", 1 boot repeated after the emulator crashed";
         }

@@ -13,7 +13,7 @@ unsafe extern "C" {
     ) -> u32;
 }
 
-/// Groups that are told apart.
+/// Groups that are told apart; smaller ones count as bound to none.
 const GROUPS_MAX: usize = 32;
 
 /// `tl_bound`.
