@@ -97,6 +97,33 @@ fn equals_get_equal_time() {
     }
 }
 
+/// The odd task of five on four CPUs does not stay with one of them: seen on Linux 7.3, in windows
+/// of 2 s the shares of five that compute differ by 0.083 (standard deviation, 59 windows), and
+/// over 16 s by 0.027. Were two of them left on one CPU it would be 0.24 for ever.
+#[test]
+fn the_odd_task_goes_from_cpu_to_cpu() {
+    let deviation = |seconds: u64| {
+        let mut w = Workload::new();
+        let p = w.program(Builder::new().work(0, Dist::Fixed(3_000_000)).forever(0));
+        for name in ["a", "b", "c", "d", "e"] {
+            w.group(Group::new(name, 1, p));
+        }
+        let mut platform = platform();
+        (platform.nr_cores, platform.threads_per_core) = (4, 1);
+        let (platform, sys) = machine_of(platform, 1);
+        let sched = exact(&sys);
+        let mut engine = Engine::new(platform, sys, sched, Quiet, w, secs(seconds));
+        let out = engine.run().expect("a run that ends");
+        let share = |name: &&str| out.group(name).unwrap().cpu_ns as f64 / (seconds as f64 * 1e9);
+        let shares: Vec<f64> = ["a", "b", "c", "d", "e"].iter().map(share).collect();
+        let squares: f64 = shares.iter().map(|share| (share - 0.8).powi(2)).sum();
+        (squares / 5.0).sqrt()
+    };
+    let (short, long) = (deviation(2), deviation(16));
+    assert!((0.02..0.15).contains(&short), "{short}");
+    assert!(long < 0.04, "{long}");
+}
+
 /// Mixed loads lower the clock of all under fair scheduling and MuQSS, and core scheduling
 /// keeps siblings apart, so that scalar tasks keep theirs for longer.
 #[test]

@@ -214,7 +214,7 @@ fn plans_of(paper: &Paper) -> Vec<Plan> {
 mod tests {
     use super::*;
     use crate::comparison::{Verdict, WhatIf as Shown};
-    use change::{Altered, Change, Clocks};
+    use change::{Altered, Change, everywhere};
     use sim::program::{Step, Workload};
     use sim::rng::Dist;
 
@@ -298,30 +298,20 @@ mod tests {
         assert!(result.unexplained.iter().any(|id| id == "sfma-nginx-migrations"));
     }
 
-    fn wait(workload: &mut Workload, times: u64) {
-        for step in workload.programs.iter_mut().flatten() {
-            if let Step::Sleep { ns: Dist::Exponential(mean) } = step {
-                *mean = (*mean * times).max(1);
-            }
-        }
-    }
-
-    const X265: fn(&str, Clocks) -> bool = |scenario, _| scenario == "parsec-x265";
-
-    static LONGER_AND_NEVER: [WhatIf; 2] = [
+    static DEARER_AND_NOT: [WhatIf; 2] = [
         WhatIf {
             altered: &[Altered {
-                says: "x265 lacked work for twice as long",
-                on: X265,
-                change: Change::Workload(|workload| wait(workload, 2)),
+                says: "a change by software cost 19 us",
+                on: everywhere,
+                change: Change::Clock(|setting| setting.software_extra_ns = 9_000),
             }],
-            explains: &["systor-vips-level2-left"],
+            explains: &["dim-one-change-eager-flat"],
         },
         WhatIf {
             altered: &[Altered {
-                says: "x265 never lacked work",
-                on: X265,
-                change: Change::Workload(|workload| wait(workload, 0)),
+                says: "a change by software cost no more than others",
+                on: everywhere,
+                change: Change::Clock(|setting| setting.software_extra_ns = 0),
             }],
             explains: &[],
         },
@@ -332,12 +322,12 @@ mod tests {
     #[test]
     fn causes_that_contradict_each_other_explain_nothing_fails() {
         let named = |what_ifs: &'static [WhatIf]| {
-            let systor = Paper::built_in("SYSTOR").unwrap().unwrap();
+            let dim = Paper::built_in("DIM").unwrap().unwrap();
             let changes = Changes { free: &[], what_ifs };
-            let result = reproduce_with(&[systor], Effort::of(1), changes);
-            result.unexplained.iter().any(|id| id == "systor-vips-level2-left")
+            let result = reproduce_with(&[dim], Effort::of(1), changes);
+            result.unexplained.iter().any(|id| id == "dim-one-change-eager-flat")
         };
-        assert!(named(&LONGER_AND_NEVER));
-        assert!(!named(&LONGER_AND_NEVER[..1]));
+        assert!(named(&DEARER_AND_NOT));
+        assert!(!named(&DEARER_AND_NOT[..1]));
     }
 }

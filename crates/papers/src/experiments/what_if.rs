@@ -12,8 +12,9 @@
 //!
 //! - A request had half the work: `sfma-nginx-migrations` is 66 k for 55 k, but
 //!   `sfma-nginx-avx512-loss`, which calibrates, 18.1 for 11.2 %.
-//! - x265 lacked work for twice as long: `systor-vips-level2-left` and `dim-pts-noht-avx512` are
-//!   nearer, but `dim-t2-x265-avx`, which calibrates, is 0.41 for 0.356.
+//! - x265 lacked work for twice as long: `systor-vips-level2-left` is nearer (27.4 for 30 %), but
+//!   `dim-pts-avx512` is broken; for three times as long (31.4 %), `systor-parsec-slowdown`, which
+//!   calibrates, is (seed 1).
 //! - x265 never lacked work: `dim-blackscholes-switches` is met, but `systor-parsec-slowdown`,
 //!   which calibrates, is 5.9 for 12.3 %, and five more are broken.
 //! - Siblings did not slow each other: `thesis-order-latency-none` holds, but

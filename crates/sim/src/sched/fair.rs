@@ -4,18 +4,18 @@
 //! Per CPU a queue by virtual run time. A waking task goes back to its CPU if that is idle, else to
 //! an idle core of the same last-level cache, else to an idle CPU there, else it queues up where it
 //! was. A CPU that runs dry pulls from the longest queue, its own cache first, then its package,
-//! then everywhere (newidle balance); at ticks a CPU pulls from one that has two more than itself.
-//! It knows nothing of licences.
+//! then everywhere (newidle balance); at ticks a CPU pulls from one that has two more than itself,
+//! and, now and then, from one that has one more (balance.rs). It knows nothing of licences.
 //!
 //! How long a task runs before another one gets its turn has changed with the kernel, and matters
 //! where what happens at a switch is the question (power scores): [`Slices`].
 //!
-//! Limits: no groups, no wake-affine towards the waker, one decision of load balancing at a time
-//! instead of domains with growing intervals.
+//! Limits: no groups, no wake-affine towards the waker.
 
 use machine::InsnClass;
 use policy::KernelUse;
 
+use super::balance::Balance;
 use super::queue::Queue;
 use super::{NewTask, Pick, SchedCounters, Scheduler, Why};
 use crate::events::Sink;
@@ -113,6 +113,7 @@ pub struct Fair {
     exact_slice_ns: u64,
     tasks: Vec<FairTask>,
     rqs: Vec<Rq>,
+    balance: Balance,
     inserted: u32,
     counters: SchedCounters,
 }
@@ -131,6 +132,7 @@ impl Fair {
             exact_slice_ns: BASE_SLICE_NS * u64::from(1 + sys.layout.nr_cpus.clamp(1, 8).ilog2()),
             tasks: Vec::new(),
             rqs: vec![rq; sys.layout.nr_cpus],
+            balance: Balance::new(&sys.layout),
             inserted: 0,
             counters: SchedCounters::default(),
         }
@@ -281,6 +283,16 @@ impl Fair {
         }
         None
     }
+
+    /// A waiting task of a busier CPU, if it is time to look and one is to move.
+    fn rebalance(&mut self, sys: &Sys, cpu: usize) -> Option<Tid> {
+        let rqs = &self.rqs;
+        let nr_tasks = |cpu: usize| rqs[cpu].queue.len() + usize::from(rqs[cpu].curr != NO_TASK);
+        let busiest = self.balance.looks(sys, cpu, nr_tasks)?;
+        let task = self.rqs[busiest].queue.take(|t| sys.allows(t, cpu))?;
+        self.make_relative(busiest, task);
+        Some(task)
+    }
 }
 
 impl Scheduler for Fair {
@@ -367,7 +379,8 @@ impl Scheduler for Fair {
         self.counters.decisions += 1;
         self.charge(sys, cpu, task);
         let load = self.load(cpu);
-        if let Some(pulled) = self.pull(sys, cpu, load + 2) {
+        let pulled = self.pull(sys, cpu, load + 2).or_else(|| self.rebalance(sys, cpu));
+        if let Some(pulled) = pulled {
             self.enqueue(sys, cpu, pulled, true);
         }
         let rq = &self.rqs[cpu];

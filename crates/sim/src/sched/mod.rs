@@ -21,6 +21,7 @@
 //! ```
 
 pub mod adaptive;
+mod balance;
 pub mod deadline;
 pub mod fair;
 pub mod lane;
