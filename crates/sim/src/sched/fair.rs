@@ -105,6 +105,13 @@ struct Rq {
     curr_since_ns: u64,
 }
 
+impl Rq {
+    /// Tasks that wait, and who runs.
+    fn load(&self) -> usize {
+        self.queue.len() + usize::from(self.curr != NO_TASK)
+    }
+}
+
 /// The scheduler.
 #[derive(Clone, Debug)]
 pub struct Fair {
@@ -259,7 +266,7 @@ impl Fair {
     }
 
     fn load(&self, cpu: usize) -> usize {
-        self.rqs[cpu].queue.len() + usize::from(self.rqs[cpu].curr != NO_TASK)
+        self.rqs[cpu].load()
     }
 
     /// A task from the longest queue that has one for this CPU, near ones first.
@@ -286,9 +293,7 @@ impl Fair {
 
     /// A waiting task of a busier CPU, if it is time to look and one is to move.
     fn rebalance(&mut self, sys: &Sys, cpu: usize) -> Option<Tid> {
-        let rqs = &self.rqs;
-        let nr_tasks = |cpu: usize| rqs[cpu].queue.len() + usize::from(rqs[cpu].curr != NO_TASK);
-        let busiest = self.balance.looks(sys, cpu, nr_tasks)?;
+        let busiest = self.balance.looks(sys, cpu, |cpu| self.rqs[cpu].load())?;
         let task = self.rqs[busiest].queue.take(|t| sys.allows(t, cpu))?;
         self.make_relative(busiest, task);
         Some(task)
