@@ -88,7 +88,8 @@ static bool sleeps(unsigned cpu)
 	    c->activity_state != BX_CPU_C::BX_ACTIVITY_STATE_ACTIVE)
 		return true;
 	sleepers[cpu].is_asleep = false;
-	silicon_wake(silicon, cpu, global_time());
+	silicon_wake(silicon, cpu, global_time(),
+		     (c->pending_event & BX_EVENT_INIT) != 0);
 	return false;
 }
 

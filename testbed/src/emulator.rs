@@ -35,6 +35,8 @@ pub struct Silicon {
     pub library: PathBuf,
     /// `CPU[,KEY=VALUE...]`, as `crates/silicon` has checked it.
     pub settings: String,
+    /// Which of Bochs' processors its CPUs are.
+    pub processor: String,
     /// Frequency of the time stamp counter of that machine.
     pub tsc_khz: u32,
 }

@@ -2,8 +2,10 @@
 //! Where a guest hangs: it is asked by an interrupt that nothing can mask, panics at it, and says
 //! what each CPU and each task does.
 
-/// For the kernel command line: what the interrupt does. Bits 0 and 6: all tasks, all CPUs.
-pub(crate) const KERNEL_ARGS: &str = "unknown_nmi_panic panic_print=0x41";
+/// For the kernel command line: what the interrupt does (bits 0 and 6: all tasks, all CPUs), and
+/// that a CPU that finds itself locked up shows what the others do, of which one is the cause.
+pub(crate) const KERNEL_ARGS: &str =
+    "unknown_nmi_panic panic_print=0x41 sysctl.kernel.softlockup_all_cpu_backtrace=1";
 
 /// For QEMU's monitor.
 pub(crate) const INTERRUPT: &str = "nmi\n";

@@ -48,7 +48,7 @@ struct RunArgs {
     /// not have]; `seed` is the random seed
     #[arg(
         long,
-        value_name = "CPU[,others=N][,seed=N]",
+        value_name = "CPU[,others=N][,boosted=0|1][,seed=N]",
         conflicts_with_all = ["icount", "icount_shift", "cpu", "emulator"]
     )]
     silicon: Option<String>,

@@ -47,10 +47,9 @@ pub(crate) fn per_section_nj(
     if threads > cores {
         return None;
     }
-    let ratio = |khz: u64| khz as f64 / model.base_khz.value as f64;
-    let slow_mw = power.core_mw(ratio(model.slow_khz.value), &power.slow_mv);
-    let base_mw = power.core_mw(1.0, &power.base_mv);
-    let turbo_mw = power.core_mw(ratio(model.turbo_khz.value), &power.turbo_mv);
+    let slow_mw = model.core_mw(model.slow_khz.value)?;
+    let base_mw = model.core_mw(model.base_khz.value)?;
+    let turbo_mw = model.core_mw(model.turbo_khz.value)?;
     let &Times { period_ns, section_ns, cpu_ns, base_ns } = times;
     let all_ns = period_ns * threads as f64;
     let others_ns = all_ns - section_ns;

@@ -167,14 +167,11 @@ fn clocks(model: &PstateModel, power: &CorePower, threads: usize, setting: Setti
         .map(|thread| {
             let beside = (0..threads).filter(|&other| module(other) == module(thread)).count();
             let boosted = setting.boosted && module(thread) == module(MASTER);
-            let base_khz = model.base_khz.value as f64;
-            let khz = if boosted { model.turbo_khz.value as f64 } else { base_khz };
+            let khz = if boosted { model.turbo_khz.value } else { model.base_khz.value };
             let shared_frac = power.shared_permille.value as f64 / 1e3;
-            let volts = if boosted { &power.turbo_mv } else { &power.base_mv };
-            Clock {
-                works_khz: if beside > 1 { khz * shared_frac } else { khz },
-                core_mw: power.core_mw(khz / base_khz, volts),
-            }
+            let works_khz = khz as f64 * if beside > 1 { shared_frac } else { 1.0 };
+            // `simulate` returned for a model without power
+            Clock { works_khz, core_mw: model.core_mw(khz).unwrap_or(0.0) }
         })
         .collect()
 }

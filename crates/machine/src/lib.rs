@@ -36,7 +36,9 @@ pub use data_error::DataError;
 pub use level_clocks::LevelClocks;
 pub use license::{CoreLicense, MAX_LEVELS, Phase, Times};
 pub use platform::{Platform, PlatformCosts};
-pub use pstates::{Change, Changes, CorePower, Figure, Idle, Memory, PSTATE_FILES, PstateModel};
+pub use pstates::{
+    Change, Changes, CorePower, Figure, Idle, Memory, PSTATE_FILES, PstateModel, Table,
+};
 pub use sysfs::Files;
 pub use topology::{Core, CpuPlace, Topology, TopologyError};
 pub use units::{Cycles, Khz, Ns};

@@ -32,6 +32,28 @@ pub struct Figure {
     pub sureness: String,
 }
 
+/// The P-states by number.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// Clocks, fastest first; the base, the turbo and the slowest are among them.
+    pub khz: Vec<u64>,
+    /// Document and place.
+    pub source: String,
+    /// As in [`Figure::sureness`].
+    pub sureness: String,
+}
+
+impl Table {
+    /// Whether it falls from the first of these clocks over the second to the third.
+    fn fits(&self, [turbo, base, slow]: [u64; 3]) -> bool {
+        self.khz.first() == Some(&turbo)
+            && self.khz.last() == Some(&slow)
+            && self.khz.contains(&base)
+            && self.khz.is_sorted_by(|fast, slow| fast > slow)
+    }
+}
+
 /// What a change of the P-state by software costs, in cycles of the base frequency.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -100,17 +122,6 @@ pub struct CorePower {
     pub shared_permille: Figure,
 }
 
-impl CorePower {
-    /// A busy core at so many times the base frequency and at that voltage, mW: the square of the
-    /// voltage times the clock.
-    pub fn core_mw(&self, clock_ratio: f64, volts: &Figure) -> f64 {
-        let cores_mw = self.busy_mw.value.saturating_sub(self.package_mw.value);
-        let base_mw = cores_mw as f64 / (2 * self.modules.value) as f64;
-        let volts_ratio = volts.value as f64 / self.base_mv.value as f64;
-        base_mw * volts_ratio * volts_ratio * clock_ratio
-    }
-}
-
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -126,6 +137,8 @@ pub struct PstateModel {
     pub turbo_khz: Figure,
     /// The slowest P-state.
     pub slow_khz: Figure,
+    /// All P-states; `None` where no one asked.
+    pub table: Option<Table>,
     /// Threads of the paper's experiment.
     pub threads: Figure,
     /// From a release to a spinning waiter that sees it.
@@ -158,15 +171,18 @@ impl PstateModel {
         if slow == 0 || slow >= base || base >= turbo {
             return refuse("the clocks do not rise from slow over base to turbo".into());
         }
+        if model.table.as_ref().is_some_and(|table| !table.fits([turbo, base, slow])) {
+            return refuse("the P-states do not fall from turbo over base to slow".into());
+        }
         if !model.idle.is_sorted_by_key(|idle| idle.residency_ns.value) || model.idle.is_empty() {
             return refuse("list at least one C-state, shallow ones first".into());
         }
         if model.power.as_ref().is_some_and(|power| power.modules.value == 0) {
             return refuse("a machine has at least one module".into());
         }
-        for figure in model.figures() {
-            let sureness = figure.sureness.as_str();
-            if !Sureness::ALL.iter().any(|(_, name)| *name == sureness) {
+        let of_table = model.table.iter().map(|table| &table.sureness);
+        for sureness in model.figures().map(|figure| &figure.sureness).chain(of_table) {
+            if !Sureness::ALL.iter().any(|(_, name)| name == sureness) {
                 return refuse(format!("sureness \"{sureness}\" is not known"));
             }
         }
@@ -178,6 +194,28 @@ impl PstateModel {
     pub fn built_in(id: &str) -> Option<Result<PstateModel, DataError>> {
         let (_, text) = PSTATE_FILES.iter().find(|(known, _)| *known == id)?;
         Some(PstateModel::from_toml(text))
+    }
+
+    /// Power of a busy core at this clock, mW; `None` where no power is known. The square of the
+    /// voltage times the clock; the voltage is on straight lines between the three that are known.
+    pub fn core_mw(&self, khz: u64) -> Option<f64> {
+        let power = self.power.as_ref()?;
+        let cores_mw = power.busy_mw.value.saturating_sub(power.package_mw.value);
+        let base_mw = cores_mw as f64 / (2 * power.modules.value) as f64;
+        let volts_ratio = self.mv(power, khz) / power.base_mv.value as f64;
+        Some(base_mw * volts_ratio * volts_ratio * khz as f64 / self.base_khz.value as f64)
+    }
+
+    /// The voltage at a clock.
+    fn mv(&self, power: &CorePower, khz: u64) -> f64 {
+        let base = (&self.base_khz, &power.base_mv);
+        let other = match khz > self.base_khz.value {
+            true => (&self.turbo_khz, &power.turbo_mv),
+            false => (&self.slow_khz, &power.slow_mv),
+        };
+        let [(from_khz, from_mv), (to_khz, to_mv)] =
+            [base, other].map(|(khz, mv)| (khz.value as f64, mv.value as f64));
+        from_mv + (to_mv - from_mv) * (khz as f64 - from_khz) / (to_khz - from_khz)
     }
 
     fn figures(&self) -> impl Iterator<Item = &Figure> {
@@ -216,6 +254,22 @@ mod tests {
         assert!(PstateModel::built_in("fx-8121").is_none());
     }
 
+    /// At the three known voltages and halfway between two of them.
+    #[test]
+    fn power_follows_voltage_and_clock() {
+        let model = PstateModel::built_in("fx-8120").unwrap().unwrap();
+        let near = |khz, want_mw: f64| {
+            let mw = model.core_mw(khz).unwrap();
+            assert!((mw / want_mw - 1.0).abs() < 1e-9, "{khz}: {mw}");
+        };
+        near(3_100_000, 12_500.0);
+        near(4_000_000, 12_500.0 * (1.412_f64 / 1.25).powi(2) * 4.0 / 3.1);
+        near(1_400_000, 12_500.0 * (0.9_f64 / 1.25).powi(2) * 1.4 / 3.1);
+        near(2_250_000, 12_500.0 * (1.075_f64 / 1.25).powi(2) * 2.25 / 3.1);
+        let intel = PstateModel::built_in("core-i7-4770").unwrap().unwrap();
+        assert_eq!(intel.power.is_some(), intel.core_mw(1_000_000).is_some());
+    }
+
     #[test]
     fn nonsense_is_refused_fails() {
         let good = PSTATE_FILES[0].1;
@@ -226,6 +280,7 @@ mod tests {
         };
         assert!(refused("schema = 1", "schema = 2").contains("schema 2"));
         assert!(refused("value = 1_400_000", "value = 3_100_000").contains("do not rise"));
+        assert!(refused("3_400_000, 3_100_000", "3_100_000, 3_400_000").contains("do not fall"));
         assert!(refused("\"verified\"", "\"certain\"").contains("\"certain\""));
         assert!(refused("call_cycles", "calls").contains("calls"));
         assert!(

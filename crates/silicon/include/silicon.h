@@ -155,14 +155,16 @@ bool silicon_ran(struct silicon_machine *machine,
 void silicon_sleep(struct silicon_machine *machine, uint32_t cpu);
 
 /**
- * A CPU that slept wakes up at this time; later, if its core halts just then.
+ * A CPU that slept wakes up at this time; later, if its core halts just then, or has to leave a
+ * C-state, which it has not if it is reset.
  *
  * # Safety
  * The machine comes from `silicon_open` and has that CPU.
  */
 void silicon_wake(struct silicon_machine *machine,
                   uint32_t cpu,
-                  silicon_time now);
+                  silicon_time now,
+                  bool is_reset);
 
 /**
  * Reads a model-specific register; false if it is none of this machine's.

@@ -136,14 +136,15 @@ pub unsafe extern "C" fn silicon_sleep(machine: *mut Machine, cpu: u32) {
     unsafe { &mut *machine }.sleep(cpu as usize);
 }
 
-/// A CPU that slept wakes up at this time; later, if its core halts just then.
+/// A CPU that slept wakes up at this time; later, if its core halts just then, or has to leave a
+/// C-state, which it has not if it is reset.
 ///
 /// # Safety
 /// The machine comes from `silicon_open` and has that CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn silicon_wake(machine: *mut Machine, cpu: u32, now: Time) {
+pub unsafe extern "C" fn silicon_wake(machine: *mut Machine, cpu: u32, now: Time, is_reset: bool) {
     // SAFETY: as the caller promises.
-    unsafe { &mut *machine }.wake(cpu as usize, now);
+    unsafe { &mut *machine }.wake(cpu as usize, now, is_reset);
 }
 
 /// Reads a model-specific register; false if it is none of this machine's.

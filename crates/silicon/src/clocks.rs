@@ -21,7 +21,7 @@ pub type Time = u64;
 pub const NEVER: Time = Time::MAX;
 
 /// A step of P-states and turbo ratios.
-const BIN_KHZ: u32 = 100_000;
+pub(crate) const BIN_KHZ: u32 = 100_000;
 
 /// See the essay.
 const MAX_TSC_KHZ: u32 = 2_100_000;
@@ -88,6 +88,12 @@ impl Clocks {
     pub fn cycle(&self, level: u8, active: usize, ratio: u8) -> Time {
         let row = &self.cycle[level as usize];
         row[active.min(row.len() - 1)].max(self.cycle_of_ratio[ratio as usize])
+    }
+
+    /// Time of a cycle at a ratio that is not 0.
+    #[must_use]
+    pub(crate) fn cycle_at(&self, ratio: u8) -> Time {
+        self.cycle_of_ratio[ratio as usize]
     }
 
     /// The clock of a level when no P-state is asked for.

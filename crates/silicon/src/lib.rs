@@ -29,6 +29,7 @@
 //! | `machine/account.rs` | what it writes to the log |
 //! | `machine/access.rs` | which register is whose |
 //! | `power.rs` | energy of the package, and its registers |
+//! | `pstates.rs` | a machine whose P-states software sets core by core: AMD's Family 15h |
 //! | `dim.rs` | registers that DIM 7.1 proposes: a delay, a forced change |
 //! | `notice.rs` | notices that SYSTOR 5 proposes: before code asks for a level, and when it has not for a while |
 //! | `pmu.rs`, `registers.rs` | what software sees |
@@ -52,6 +53,7 @@ mod machine;
 mod notice;
 mod pmu;
 mod power;
+mod pstates;
 mod registers;
 mod settings;
 mod truth;

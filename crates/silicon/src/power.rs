@@ -35,6 +35,7 @@
 use machine::Platform;
 
 use crate::clocks::{Clocks, Time};
+use crate::pstates::Pstates;
 
 const POWER_UNIT: u32 = 0x606;
 const POWER_LIMIT: u32 = 0x610;
@@ -59,6 +60,8 @@ pub(crate) type Energy = u128;
 /// The package less the guest's cores, and the units of both.
 pub(crate) struct Package {
     platform: Platform,
+    /// Of a machine that has power by P-state.
+    pstates: Option<Pstates>,
     /// Cores that the guest does not have.
     others: u64,
     /// What the package uses without the guest's cores.
@@ -70,9 +73,15 @@ pub(crate) struct Package {
 
 impl Package {
     /// With so many active cores in all.
-    pub(crate) fn new(platform: &Platform, others: u32, active: usize) -> Self {
+    pub(crate) fn new(
+        platform: &Platform,
+        pstates: Option<&Pstates>,
+        others: u32,
+        active: usize,
+    ) -> Self {
+        let (platform, pstates) = (platform.clone(), pstates.cloned());
         let others = u64::from(others);
-        let mut package = Package { platform: platform.clone(), others, uw: 0, since: 0, used: 0 };
+        let mut package = Package { platform, pstates, others, uw: 0, since: 0, used: 0 };
         package.follow(0, active);
         package
     }
@@ -87,7 +96,11 @@ impl Package {
 
     /// What a core of the guest uses while it executes.
     pub(crate) fn core_uw(&self, level: u8, khz: u32) -> u64 {
-        microwatts(self.platform.busy_core_w(level, khz))
+        let by_pstate = self.pstates.as_ref().and_then(|pstates| pstates.core_mw(khz));
+        microwatts(match by_pstate {
+            Some(mw) => mw / 1000.0,
+            None => self.platform.busy_core_w(level, khz),
+        })
     }
 
     /// What the package has used until then, without the guest's cores.
@@ -158,7 +171,7 @@ mod tests {
     fn gold(others: u32) -> (Package, Clocks) {
         let model = CpuModel::built_in("xeon-gold-6130").unwrap().unwrap();
         let platform = Platform::new(&model);
-        (Package::new(&platform, others, 16), Clocks::new(&platform, Some(2_100_000)))
+        (Package::new(&platform, None, others, 16), Clocks::new(&platform, Some(2_100_000)))
     }
 
     /// A Gold 6130 of which 16 cores are busy at the all-core clock uses its TDP, 125 W.

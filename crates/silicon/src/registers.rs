@@ -9,8 +9,8 @@ use crate::clocks::{Clocks, MIN_RATIO};
 
 const MICROCODE: u32 = 0x8b;
 const PLATFORM_INFO: u32 = 0xce;
-const MPERF: u32 = 0xe7;
-const APERF: u32 = 0xe8;
+pub(crate) const MPERF: u32 = 0xe7;
+pub(crate) const APERF: u32 = 0xe8;
 const PERF_STATUS: u32 = 0x198;
 const PERF_CTL: u32 = 0x199;
 const TURBO_RATIO_LIMIT: u32 = 0x1ad;

@@ -4,13 +4,19 @@
 //! | key | meaning | without it |
 //! |---|---|---|
 //! | `others` | cores of the package that the guest does not have and that are always active | all others |
+//! | `boosted` | 1: the hardware has the boosted P-states, 0: software; only where there are some | 0 |
 //! | `seed` | what RDRAND and RDSEED give | 1 |
+//!
+//! CPU is a file of `data/cpus`, whose licence levels set the clocks, or one of `data/pstates`,
+//! where software does (`pstates.rs`).
 //!
 //! The guest's cores are a slice of one package. Its other cores are busy unless `others` says
 //! less: the clocks of a loaded server are those where licences cost most, and its papers' figures
 //! come from such (SFMA 4: 2.8, 2.4 and 1.9 GHz on a Gold 6130).
 
-use machine::{CpuModel, Platform, built_in_cpus};
+use machine::{CpuModel, PSTATE_FILES, Platform, PstateModel, built_in_cpus};
+
+use crate::pstates;
 
 /// CPUs that the machine takes. Bochs takes 254; its firmware's tables and the local times of a
 /// single host thread make more than this useless.
@@ -23,6 +29,8 @@ pub struct Settings {
     pub cpu: String,
     /// Always active cores besides the guest's; all of the package's others if not given.
     pub others: Option<u32>,
+    /// Whether the hardware has the boosted P-states, for a CPU whose P-states software sets.
+    pub is_boosted_by_hardware: bool,
     /// Seed of the emulator's random numbers.
     pub seed: u32,
 }
@@ -34,8 +42,13 @@ pub enum SettingsError {
     #[error("no CPU is called \"{0}\"; there are: {1}")]
     UnknownCpu(String, String),
     /// Not `KEY=VALUE` with a key from the table.
-    #[error("\"{0}\" is no setting of the machine; there are others=CORES and seed=NUMBER")]
+    #[error(
+        "\"{0}\" is no setting of the machine; there are others=CORES, boosted=0 or 1, and seed=NUMBER"
+    )]
     UnknownKey(String),
+    /// `boosted` for a CPU that has no boosted P-states of its own.
+    #[error("boosted={0}: {1}")]
+    Boosted(u32, String),
     /// More CPUs than can be emulated.
     #[error("{0} CPUs are more than the machine takes ({MAX_CPUS}); give fewer")]
     TooManyCpus(u32),
@@ -93,22 +106,61 @@ impl Settings {
     pub fn parse(text: &str) -> Result<Self, SettingsError> {
         let mut parts = text.split(',');
         let cpu = parts.next().unwrap_or_default().to_owned();
-        if !built_in_cpus().any(|(known, _)| known == cpu) {
-            let known: Vec<&str> = built_in_cpus().map(|(id, _)| id).collect();
+        let has_pstates = pstates_of(&cpu).is_some();
+        if !has_pstates && !built_in_cpus().any(|(known, _)| known == cpu) {
+            let pstates = PSTATE_FILES.iter().map(|(id, _)| *id);
+            let pstates = pstates.filter(|id| pstates_of(id).is_some());
+            let known: Vec<&str> = built_in_cpus().map(|(id, _)| id).chain(pstates).collect();
             return Err(SettingsError::UnknownCpu(cpu, known.join(", ")));
         }
-        let mut settings = Settings { cpu, others: None, seed: 1 };
+        let mut settings = Settings { cpu, others: None, is_boosted_by_hardware: false, seed: 1 };
         for part in parts {
             let unknown = || SettingsError::UnknownKey(part.to_owned());
             let (key, value) = part.split_once('=').ok_or_else(unknown)?;
             let value: u32 = value.parse().map_err(|_| unknown())?;
             match key {
                 "others" => settings.others = Some(value),
+                "boosted" if !has_pstates => {
+                    let why = format!("software sets no P-states of a {}", settings.cpu);
+                    return Err(SettingsError::Boosted(value, why));
+                }
+                "boosted" if value > 1 => {
+                    let why = "0 leaves them to software, 1 to the hardware".to_owned();
+                    return Err(SettingsError::Boosted(value, why));
+                }
+                "boosted" => settings.is_boosted_by_hardware = value == 1,
                 "seed" => settings.seed = value,
                 _ => return Err(unknown()),
             }
         }
         Ok(settings)
+    }
+
+    /// The P-states that software sets; `None` for a CPU whose licence levels set the clocks.
+    #[must_use]
+    pub fn pstates(&self) -> Option<PstateModel> {
+        pstates_of(&self.cpu)
+    }
+
+    /// The emulator's model of the processor: its vendor, its instructions.
+    #[must_use]
+    pub fn processor(&self) -> &'static str {
+        if self.pstates().is_some() { "zambezi" } else { "corei7_skylake_x" }
+    }
+
+    /// The base clock.
+    #[must_use]
+    pub(crate) fn base_khz(&self) -> Option<u32> {
+        match self.pstates() {
+            Some(model) => u32::try_from(model.base_khz.value).ok(),
+            None => Some(self.levels().levels.first()?.base.as_ref()?.value.0),
+        }
+    }
+
+    fn levels(&self) -> CpuModel {
+        CpuModel::built_in(&self.cpu)
+            .expect("parse() looked it up")
+            .expect("built-in CPU files are tested")
     }
 
     /// The CPU without gaps, and the number of always active cores besides the guest's.
@@ -122,10 +174,10 @@ impl Settings {
         if cpus == 0 || threads == 0 || !cpus.is_multiple_of(threads) {
             return Err(SettingsError::Odd { cpus, threads });
         }
-        let model = CpuModel::built_in(&self.cpu)
-            .expect("parse() looked it up")
-            .expect("built-in CPU files are tested");
-        let platform = Platform::new(&model);
+        let platform = match self.pstates() {
+            Some(model) => pstates::platform(&model, threads, self.is_boosted_by_hardware),
+            None => Platform::new(&self.levels()),
+        };
         let cpu = self.cpu.clone();
         let (cores, has) = (cpus / threads, platform.nr_cores as u32);
         if threads > platform.threads_per_core as u32 {
@@ -144,6 +196,12 @@ impl Settings {
     }
 }
 
+/// The machine of that name, if it is one whose P-states software sets core by core.
+fn pstates_of(id: &str) -> Option<PstateModel> {
+    let model = PstateModel::built_in(id)?.expect("built-in files are tested");
+    (model.change.is_some() && model.table.is_some()).then_some(model)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,11 +209,20 @@ mod tests {
     #[test]
     fn text_gives_a_machine() {
         let settings = Settings::parse("xeon-gold-6130,others=2,seed=7").unwrap();
-        assert_eq!(settings, Settings { cpu: "xeon-gold-6130".into(), others: Some(2), seed: 7 });
+        let want = Settings {
+            cpu: "xeon-gold-6130".into(),
+            others: Some(2),
+            is_boosted_by_hardware: false,
+            seed: 7,
+        };
+        assert_eq!(settings, want);
         let (platform, others) = settings.platform(4, 2).unwrap();
         assert_eq!((platform.nr_cores, others), (16, 2));
         let all = Settings::parse("xeon-gold-6130").unwrap();
         assert_eq!(all.platform(4, 1).unwrap().1, 12);
+        let modules = Settings::parse("fx-8120,boosted=1").unwrap();
+        assert_eq!(modules.platform(8, 2).unwrap().0.nr_cores, 4);
+        assert_eq!(modules.platform(8, 1).unwrap().0.nr_cores, 8);
     }
 
     #[test]
@@ -164,6 +231,11 @@ mod tests {
             ("pentium", 1, 1, "there are: xeon-gold-6130, "),
             ("", 1, 1, "no CPU is called \"\""),
             ("xeon-gold-6130,cores=3", 1, 1, "no setting"),
+            ("pentium", 1, 1, ", fx-8120"),
+            ("core-i7-4770", 1, 1, "no CPU is called"),
+            ("xeon-gold-6130,boosted=1", 1, 1, "sets no P-states of a xeon-gold-6130"),
+            ("fx-8120,boosted=2", 1, 1, "1 to the hardware"),
+            ("fx-8120", 10, 1, "10 cores; a fx-8120 has 8"),
             ("xeon-gold-6130,seed=x", 1, 1, "no setting"),
             ("xeon-gold-6130,", 1, 1, "no setting"),
             ("xeon-6980p", 65, 1, "more than the machine takes"),

@@ -138,7 +138,7 @@ proptest! {
                     // SAFETY: as above.
                     unsafe {
                         silicon_sleep(machine, 0);
-                        silicon_wake(machine, 0, wake);
+                        silicon_wake(machine, 0, wake, false);
                     }
                     reference.sleep(wake);
                     prop_assert_eq!(now(), reference.at);

@@ -32,8 +32,9 @@ pub(crate) const GROUP: &str = "silicon";
 /// A machine from `CPU[,KEY=VALUE...]` that has so many CPUs in this topology; its library is
 /// built.
 pub(crate) fn machine(text: &str, cpus: u32, topology: &str) -> Result<Silicon> {
-    let tsc_khz = check(text, cpus, topology)?;
-    Ok(Silicon { library: library()?, settings: text.to_owned(), tsc_khz })
+    let (settings, tsc_khz) = check(text, cpus, topology)?;
+    let processor = settings.processor().to_owned();
+    Ok(Silicon { library: library()?, settings: text.to_owned(), processor, tsc_khz })
 }
 
 /// Measures points, as many guests at a time as there are CPUs; in their order.
@@ -58,10 +59,10 @@ fn run_points<'a>(
 }
 
 /// Whether there is such a machine; the frequency of its time stamp counter.
-fn check(text: &str, cpus: u32, topology: &str) -> Result<u32> {
+fn check(text: &str, cpus: u32, topology: &str) -> Result<(Settings, u32)> {
     let settings = Settings::parse(text)?;
     let machine = Machine::new(&settings, cpus, threads(topology)?)?;
-    Ok(machine.clocks().tsc_khz())
+    Ok((settings, machine.clocks().tsc_khz()))
 }
 
 /// CPUs per core of a topology such as "cores=2,threads=2".
@@ -108,8 +109,8 @@ mod tests {
 
     #[test]
     fn good_machines_have_a_clock() {
-        assert_eq!(check("xeon-gold-6130", 4, "").unwrap(), 2_100_000);
-        assert_eq!(check("xeon-gold-6130,others=0", 4, "cores=2,threads=2").unwrap(), 2_100_000);
+        assert_eq!(check("xeon-gold-6130", 4, "").unwrap().1, 2_100_000);
+        assert_eq!(check("xeon-gold-6130,others=0", 4, "cores=2,threads=2").unwrap().1, 2_100_000);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::{Machine, ONE, Written};
 use crate::clocks::Time;
 use crate::dim::{self, Order};
 use crate::power::Energy;
+use crate::pstates::Now;
 use crate::registers::{self, View};
 
 impl Machine {
@@ -12,6 +13,13 @@ impl Machine {
     #[must_use]
     pub fn read_register(&self, index: usize, register: u32) -> Option<u64> {
         let cpu = &self.cpus[index];
+        let awake = cpu.busy.iter().sum::<Time>() + cpu.halted;
+        let cycles = cpu.cycles_q16 >> 16;
+        let current = (u64::from(self.clocks.base_ratio()) * ONE + cpu.cycle / 2) / cpu.cycle;
+        let current = current.min(255) as u8;
+        if let (Some(pstates), Some(request)) = (&self.pstates, &cpu.request) {
+            return pstates.read(register, request, &Now { awake, cycles, ratio: current });
+        }
         let energy = || self.package.read(register, &self.clocks, self.energy(self.at[index]));
         let license = || {
             let core = &self.cores[cpu.core];
@@ -19,18 +27,8 @@ impl Machine {
         };
         let notice = || cpu.notice.read(register);
         cpu.pmu.read(register).or_else(energy).or_else(license).or_else(notice).or_else(|| {
-            let awake = cpu.busy.iter().sum::<Time>() + cpu.halted;
-            let cycle = cpu.cycle;
-            let base = self.clocks.base_ratio();
-            let current = (u64::from(base) * ONE + cycle / 2) / cycle;
-            View {
-                clocks: &self.clocks,
-                aperf: cpu.cycles_q16 >> 16,
-                mperf: awake >> 16,
-                ratio: cpu.ratio,
-                current: current.min(255) as u8,
-            }
-            .read(register)
+            let (clocks, mperf, ratio) = (&self.clocks, awake >> 16, cpu.ratio);
+            View { clocks, aperf: cycles, mperf, ratio, current }.read(register)
         })
     }
 
@@ -42,6 +40,9 @@ impl Machine {
 
     /// As WRMSR.
     pub fn write_register(&mut self, index: usize, register: u32, value: u64) -> Written {
+        if self.pstates.is_some() {
+            return self.request_pstate(index, register, value);
+        }
         let levels = self.cpus[index].busy.len();
         match dim::order(register, value, levels) {
             Some(Ok(order)) => {
@@ -61,6 +62,25 @@ impl Machine {
             return Written::Done;
         }
         if cpu.pmu.write(register, value) { Written::Done } else { Written::Unknown }
+    }
+
+    /// A write to a register of a machine whose P-states are by number.
+    fn request_pstate(&mut self, index: usize, register: u32, value: u64) -> Written {
+        self.catch_up(index);
+        let (cpu, now) = (&mut self.cpus[index], self.at[index]);
+        let (Some(pstates), Some(request)) = (&self.pstates, &mut cpu.request) else {
+            return Written::Unknown;
+        };
+        let Some(held) = pstates.write(request, register, value, now) else {
+            return Written::Unknown;
+        };
+        cpu.halted += held;
+        // The hardware's turbo ends at once.
+        cpu.ratio = pstates.ceiling(request);
+        self.at[index] += held;
+        self.set_deadline(self.cpus[index].core);
+        self.retime();
+        Written::Done
     }
 
     /// Does to the licence of a CPU's core what software orders.

@@ -7,13 +7,15 @@
 //! - Siblings share one clock: the core's P-state is the highest that one of them asks for.
 //! - Clocks follow the number of active cores at the power control unit's next look, a multiple of
 //!   `pcu_period_ns`, as in the simulator. A core is active while one of its CPUs is awake.
+//! - Where P-states are by number (`pstates.rs`), a CPU's goes to the one that it asks for step by
+//!   step.
 //! - A licence is brought up to date when one of its core's CPUs executes or wakes up. What
 //!   happened before is processed with the times at which it was due.
 
 use machine::Phase;
 
 use super::{Core, Machine};
-use crate::clocks::Time;
+use crate::clocks::{NEVER, Time};
 
 impl Machine {
     /// Processes what was due on a CPU's core until its local time.
@@ -44,23 +46,48 @@ impl Machine {
         self.look = self.clocks.at_ns(next * self.pcu_period_ns);
     }
 
-    /// The deadline of a core's licence has come.
+    /// The deadline of a core has come.
     pub(super) fn expire(&mut self, core: usize) {
         let license = &mut self.cores[core].license;
         let due_ns = license.deadline_ns();
-        let changed = license.expire(due_ns, &self.times);
+        if self.cores[core].deadline < self.clocks.at_ns(due_ns) {
+            self.step(core);
+            return;
+        }
+        let changed = self.cores[core].license.expire(due_ns, &self.times);
         self.follow(core, due_ns, changed);
     }
 
     /// The licence of a core was moved, and may have changed its phase.
     pub(super) fn follow(&mut self, core: usize, now_ns: u64, changed: bool) {
-        let entry = &mut self.cores[core];
-        entry.deadline = self.clocks.at_ns(entry.license.deadline_ns());
+        self.set_deadline(core);
         if changed {
-            self.truth.license(now_ns, core, &entry.license);
+            self.truth.license(now_ns, core, &self.cores[core].license);
             self.stand_still(core);
             self.retime();
         }
+    }
+
+    /// When something of a core is due next.
+    pub(super) fn set_deadline(&mut self, core: usize) {
+        let license = self.clocks.at_ns(self.cores[core].license.deadline_ns());
+        let requests = self.cpus[core * self.threads..(core + 1) * self.threads].iter();
+        let steps = requests.filter_map(|cpu| Some(cpu.request.as_ref()?.due()));
+        self.cores[core].deadline = steps.min().unwrap_or(NEVER).min(license);
+    }
+
+    /// P-states of a core's CPUs go one step further, where that is due.
+    fn step(&mut self, core: usize) {
+        let now = self.cores[core].deadline;
+        let Some(pstates) = &self.pstates else { return };
+        for cpu in &mut self.cpus[core * self.threads..(core + 1) * self.threads] {
+            if let Some(request) = cpu.request.as_mut().filter(|request| request.due() <= now) {
+                request.step();
+                cpu.ratio = pstates.ceiling(request);
+            }
+        }
+        self.set_deadline(core);
+        self.retime();
     }
 
     /// The clocks may have changed.
@@ -103,9 +130,9 @@ impl Machine {
         }
         let now_ns = self.clocks.ns_of(now);
         let changed = entry.license.set_demand(demand, now_ns, &self.times);
-        entry.deadline = self.clocks.at_ns(entry.license.deadline_ns());
+        self.set_deadline(core);
         if changed {
-            self.truth.license(now_ns, core, &entry.license);
+            self.truth.license(now_ns, core, &self.cores[core].license);
         }
     }
 

@@ -17,7 +17,7 @@ mod clocking;
 
 use std::collections::BTreeSet;
 
-use machine::{CoreLicense, CpuModel, Times};
+use machine::{CoreLicense, Times};
 
 use crate::classes::{class_of, is_known};
 use crate::clocks::{Clocks, NEVER, Time};
@@ -25,6 +25,7 @@ use crate::demand::{Density, Rules, WIDE, WideCounts};
 use crate::notice::Notice;
 use crate::pmu::{Counted, Pmu};
 use crate::power::{Meter, Package};
+use crate::pstates::{Pstates, Request};
 use crate::settings::{Settings, SettingsError};
 use crate::truth::Truth;
 
@@ -59,7 +60,7 @@ pub enum Written {
 
 struct Core {
     license: CoreLicense,
-    /// `license.deadline_ns()` as a time.
+    /// When its licence or the P-state of a CPU changes next.
     deadline: Time,
     /// Its CPUs that are awake.
     awake: u32,
@@ -69,7 +70,10 @@ struct Cpu {
     core: usize,
     is_awake: bool,
     demand: u8,
+    /// The ceiling of its clock; 0 for none.
     ratio: u8,
+    /// The P-state that it asks for, where those are by number.
+    request: Option<Request>,
     /// The level whose clock is in force.
     level: u8,
     /// Time of a cycle at this level, the active cores and the ratio.
@@ -100,6 +104,8 @@ impl Cpu {
 /// The machine. All times are on one clock, see [`Time`].
 pub struct Machine {
     clocks: Clocks,
+    /// Of a machine whose P-states software sets.
+    pstates: Option<Pstates>,
     rules: Rules,
     times: Times,
     /// Time of a throttled trace over that of another.
@@ -131,9 +137,13 @@ impl Machine {
     /// When the settings do not allow so many CPUs.
     pub fn new(settings: &Settings, cpus: u32, threads: u32) -> Result<Self, SettingsError> {
         let (platform, others) = settings.platform(cpus, threads)?;
-        let base = CpuModel::built_in(&settings.cpu).and_then(Result::ok);
-        let base = base.and_then(|model| Some(model.levels.first()?.base.as_ref()?.value.0));
-        let clocks = Clocks::new(&platform, base);
+        let clocks = Clocks::new(&platform, settings.base_khz());
+        let pstates = settings.pstates();
+        let pstates =
+            pstates.map(|model| Pstates::new(model, settings.is_boosted_by_hardware, &clocks));
+        let request = pstates.as_ref().map(Pstates::at_reset);
+        let of_request = |pstates: &Pstates| request.as_ref().map_or(0, |r| pstates.ceiling(r));
+        let ratio = pstates.as_ref().map_or(0, of_request);
         let nr_cores = (cpus / threads) as usize;
         let active = nr_cores + others as usize;
         let levels = platform.nr_levels();
@@ -143,7 +153,8 @@ impl Machine {
             core: (index / threads) as usize,
             is_awake: true,
             demand: 0,
-            ratio: 0,
+            ratio,
+            request: request.clone(),
             level: 0,
             cycle: clocks.cycle(0, active, 0),
             density: Density::default(),
@@ -160,7 +171,8 @@ impl Machine {
             wide: [0; WIDE.len()],
         };
         let mut machine = Machine {
-            package: Package::new(&platform, others, active),
+            package: Package::new(&platform, pstates.as_ref(), others, active),
+            pstates,
             rules: Rules::new(&platform),
             times: platform.times,
             throttle_q16: quotient(1.0, platform.throttle_frac.clamp(1.0 / 1024.0, 1.0)),
@@ -293,12 +305,16 @@ impl Machine {
         }
     }
 
-    /// A CPU woke up at this time, or later if its core halts.
-    pub fn wake(&mut self, index: usize, now: Time) {
+    /// A CPU woke up at this time, or later if its core halts or leaves a C-state. Who is reset
+    /// does not: the interrupt that starts it up would come too early.
+    pub fn wake(&mut self, index: usize, now: Time, is_reset: bool) {
         if self.cpus[index].is_awake {
             return;
         }
-        self.at[index] = self.at[index].max(now);
+        let slept = now.saturating_sub(self.at[index]);
+        let leaves = self.pstates.as_ref().filter(|_| !is_reset);
+        let exit = leaves.map_or(0, |pstates| pstates.exit(slept));
+        self.at[index] = self.at[index].max(now) + exit;
         self.look_at_activity(now);
         let cpu = &mut self.cpus[index];
         cpu.is_awake = true;

@@ -101,7 +101,7 @@ fn clocks_follow_active_cores() {
     run_until(&mut m, 0, &scalar(), 500_000);
     assert_khz(clock_khz(&mut m, 0), 3_700_000.0);
     for cpu in 1..3 {
-        m.wake(cpu, m.local_times()[0]);
+        m.wake(cpu, m.local_times()[0], false);
     }
     assert_khz(clock_khz(&mut m, 0), 3_700_000.0);
     run_until(&mut m, 0, &scalar(), 1_000_000);
@@ -181,7 +181,7 @@ fn a_sleeping_core_relaxes() {
     run_until(&mut m, 0, &work(InsnClass::Heavy512, 8), 100_000);
     assert_eq!(m.license(0).level(), 2);
     m.sleep(0);
-    m.wake(0, m.clocks().at_ns(5_000_000));
+    m.wake(0, m.clocks().at_ns(5_000_000), false);
     assert_eq!(m.license(0).level(), 0);
     assert_eq!(now_ns(&m, 0), 5_000_000, "the halt was long ago");
 }
