@@ -27,7 +27,13 @@ fn changes_go_back() {
     msr.write_all_at(&0x1122_3344_5566_7788u64.to_le_bytes(), plain_offset(0x199)).unwrap();
     let mut specs = Specs::default();
     let governor = specs.text("governor".into(), true);
-    let ratio = Spec { path: "msr".into(), form: Form::Msr(0x199), mask: 0xff00, yields: false };
+    let ratio = Spec {
+        path: "msr".into(),
+        form: Form::Msr(0x199),
+        mask: 0xff00,
+        others_are_reserved: false,
+        yields: false,
+    };
     let ratio = specs.add(ratio);
     let journal = journal(root.path(), specs);
     journal.change_surely(governor, Value::of_text(b"userspace")).unwrap();

@@ -43,6 +43,7 @@ mod journal;
 mod lock_requests;
 mod msr;
 mod notary;
+mod owner;
 mod raw;
 mod requests;
 mod scheduler;

@@ -32,6 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqC
 use crate::backend::{Backend, Unit};
 use crate::error::Error;
 use crate::journal::{Journal, Restored};
+use crate::owner::Owner;
 
 /// States of a unit's lock.
 const IDLE: u32 = 0;
@@ -63,7 +64,7 @@ pub(crate) struct Requests {
     units: Vec<UnitState>,
     unit_of: Vec<u32>,
     requests_khz: Vec<AtomicU32>,
-    owner: i32,
+    owner: Owner,
     is_closed: AtomicBool,
 }
 
@@ -120,7 +121,7 @@ impl Requests {
             units: units.into_iter().map(UnitState::new).collect(),
             unit_of,
             requests_khz: (0..cpus).map(|_| AtomicU32::new(REST)).collect(),
-            owner: process(),
+            owner: Owner::this(),
             is_closed: AtomicBool::new(false),
         }
     }
@@ -132,7 +133,7 @@ impl Requests {
 
     /// False in a forked child, whose journal is the parent's.
     pub(crate) fn is_ours(&self) -> bool {
-        self.owner == process()
+        self.owner.is_this()
     }
 
     /// The request for a CPU: a frequency, or [`REST`].
@@ -257,7 +258,7 @@ impl Requests {
 
     /// Refuses in a forked child, whose journal is the parent's, and after the end.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
-        if self.owner != process() {
+        if !self.owner.is_this() {
             return Err(Error::NotOwner);
         }
         if self.is_closed.load(SeqCst) { Err(Error::Closed) } else { Ok(()) }
@@ -279,9 +280,4 @@ impl Requests {
 
 fn applied(unit: &UnitState) -> u32 {
     unit.applied_khz.load(SeqCst)
-}
-
-fn process() -> i32 {
-    // SAFETY: no arguments, cannot fail.
-    unsafe { libc::getpid() }
 }

@@ -2,9 +2,11 @@
 //! One setting of the machine: a sysfs file, a register, or a field of a PCI device, and how it is
 //! read, written and read back. Async-signal-safe (`raw.rs`).
 //!
-//! Only the bits of a register that are ours are written, and compared.
+//! Only the bits of a register that are ours are written, and compared. A boost is one system call
+//! where the register's other bits are reserved; else it is two, since they are read first.
 
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::error::Place;
 use crate::raw::{self, Fd};
@@ -13,6 +15,9 @@ use crate::value::Value;
 /// Naps of 1 ms that a value may take to read back: the kernel applies limits in a worker, which
 /// takes its turn among all others of the machine.
 const READ_BACK_NAPS: u32 = 200;
+
+/// No offset.
+const UNKNOWN: u64 = u64::MAX;
 
 /// How a setting is read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,8 @@ pub(crate) struct Spec {
     pub form: Form,
     /// Registers: the bits that are ours; the others are kept as they are at each write.
     pub mask: u64,
+    /// Registers: the others are reserved, and are written as zeros.
+    pub others_are_reserved: bool,
     /// A later change by another program stays.
     pub yields: bool,
 }
@@ -59,7 +66,8 @@ impl Specs {
     }
 
     pub fn text(&mut self, path: String, yields: bool) -> SettingId {
-        self.add(Spec { path, form: Form::Text, mask: u64::MAX, yields })
+        let mask = u64::MAX;
+        self.add(Spec { path, form: Form::Text, mask, others_are_reserved: true, yields })
     }
 }
 
@@ -68,6 +76,9 @@ pub(crate) struct Setting {
     path: [u8; Place::MAX],
     form: Form,
     mask: u64,
+    others_are_reserved: bool,
+    /// Where a register lies, once that is known; [`UNKNOWN`] before.
+    offset: AtomicU64,
     /// A later change by another program stays.
     pub(crate) yields: bool,
 }
@@ -77,8 +88,9 @@ impl Setting {
         let mut path = [0; Place::MAX];
         let kept = spec.path.len().min(Place::MAX - 1);
         path[..kept].copy_from_slice(&spec.path.as_bytes()[..kept]);
-        let Spec { form, mask, yields, .. } = *spec;
-        Setting { path, form, mask, yields }
+        let Spec { form, mask, others_are_reserved, yields, .. } = *spec;
+        let offset = AtomicU64::new(UNKNOWN);
+        Setting { path, form, mask, others_are_reserved, offset, yields }
     }
 
     /// Where it lies, for errors.
@@ -111,14 +123,17 @@ impl Setting {
                 let len = raw::read_at(fd, &mut bytes, 0)?;
                 Ok(Value::of_text(&bytes[..len]))
             }
-            Form::Msr(number) => read_number(fd, &mut bytes[..8], msr_offset(fd, number)),
+            Form::Msr(number) => read_number(fd, &mut bytes[..8], self.msr_offset(fd, number)),
             Form::Pci(offset) => read_number(fd, &mut bytes[..4], offset.into()),
         }
     }
 
     /// Changes its bits.
     pub(crate) fn write(&self, fd: i32, value: Value) -> Result<(), i32> {
-        let merged = |now: Value| (now.register() & !self.mask) | (value.register() & self.mask);
+        let merged = || {
+            let others = if self.others_are_reserved { 0 } else { self.read(fd)?.register() };
+            Ok::<_, i32>((others & !self.mask) | (value.register() & self.mask))
+        };
         match self.form {
             Form::Text => {
                 // A line of its own: in a plain file a longer text may have been there.
@@ -128,13 +143,25 @@ impl Setting {
                 raw::write_at(fd, &line[..=text.len()], 0)
             }
             Form::Msr(number) => {
-                let bytes = merged(self.read(fd)?).to_le_bytes();
-                raw::write_at(fd, &bytes, msr_offset(fd, number))
+                let bytes = merged()?.to_le_bytes();
+                raw::write_at(fd, &bytes, self.msr_offset(fd, number))
             }
             Form::Pci(offset) => {
-                let bytes = merged(self.read(fd)?).to_le_bytes();
+                let bytes = merged()?.to_le_bytes();
                 raw::write_at(fd, &bytes[..4], offset.into())
             }
+        }
+    }
+
+    /// Where its register lies in its device.
+    fn msr_offset(&self, fd: i32, number: u32) -> u64 {
+        match self.offset.load(Relaxed) {
+            UNKNOWN => {
+                let offset = msr_offset(fd, number);
+                self.offset.store(offset, Relaxed);
+                offset
+            }
+            offset => offset,
         }
     }
 

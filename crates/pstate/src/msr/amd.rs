@@ -91,7 +91,7 @@ pub(super) fn find(
     let speeds = Speeds::of_table(table, base).ok_or("no P-state is defined")?;
     let unit = |device: &Device| Unit { cpus: vec![device.cpu], speeds: speeds.clone() };
     let units = devices.iter().map(unit).collect();
-    let commands = devices.iter().map(|device| device.setting(specs, CTL, COMMAND)).collect();
+    let commands = devices.iter().map(|device| device.whole(specs, CTL, COMMAND)).collect();
     let switches = devices.iter().map(|device| device.setting(specs, HWCR, CPB_DISABLED)).collect();
     let what = format!("PStateCtl{}", boost.note);
     let manual = (boost.is_ours && boost.states > 0).then(|| Manual {
@@ -158,7 +158,8 @@ fn boost(machine: &Machine) -> Boost {
 
 fn control(specs: &mut Specs, path: &str) -> SettingId {
     let form = Form::Pci(BOOST_CONTROL);
-    specs.add(Spec { path: path[1..].to_string(), form, mask: BOOST_BITS, yields: false })
+    let (path, mask) = (path[1..].to_string(), BOOST_BITS);
+    specs.add(Spec { path, form, mask, others_are_reserved: false, yields: false })
 }
 
 impl Amd {

@@ -110,8 +110,17 @@ impl Device {
 
     /// The setting that is these bits of a register.
     fn setting(&self, specs: &mut Specs, number: u32, mask: u64) -> SettingId {
-        let path = self.path[1..].to_string();
-        specs.add(Spec { path, form: Form::Msr(number), mask, yields: false })
+        self.field(specs, number, mask, false)
+    }
+
+    /// The setting that is a register whose other bits are reserved.
+    fn whole(&self, specs: &mut Specs, number: u32, mask: u64) -> SettingId {
+        self.field(specs, number, mask, true)
+    }
+
+    fn field(&self, specs: &mut Specs, number: u32, mask: u64, alone: bool) -> SettingId {
+        let (path, form) = (self.path[1..].to_string(), Form::Msr(number));
+        specs.add(Spec { path, form, mask, others_are_reserved: alone, yields: false })
     }
 }
 
