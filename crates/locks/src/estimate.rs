@@ -19,7 +19,7 @@
 //!
 //! Hysteresis: a change is made only if the new strategy is the better one for sections a quarter
 //! longer *and* for ones a fifth shorter, so a length that wanders by that much around a break-even
-//! changes nothing.
+//! changes nothing. A strategy that is the best for neither is left for the best at the mean.
 //!
 //! Limits: the mean is used for all sections, so a lock with two kinds of them gets the strategy of
 //! their mean. The costs are those of an idle machine.
@@ -54,6 +54,15 @@ pub struct Cost {
 }
 
 impl Cost {
+    /// The line through what sections of two lengths took; lengths and times in ticks. `None` if
+    /// the longer one took no longer.
+    pub fn through(short: (f64, f64), long: (f64, f64)) -> Option<Cost> {
+        let clock_ratio = (long.0 - short.0) / (long.1 - short.1);
+        let overhead_ticks = short.1 - short.0 / clock_ratio;
+        (clock_ratio > 0.0 && clock_ratio.is_finite())
+            .then_some(Cost { overhead_ticks, clock_ratio })
+    }
+
     fn time(&self, length: f64) -> f64 {
         self.overhead_ticks + length / self.clock_ratio
     }
@@ -124,10 +133,10 @@ impl Estimate {
         let length = ticks as f64 * costs.clock_ratio(self.strategy);
         let mean = self.length.map_or(length, |mean| mean + WEIGHT * (length - mean));
         self.length = Some(mean);
-        let [shorter, longer] = SURE.map(|factor| costs.best(factor * mean));
-        // Two different answers: a break-even is near, and the strategy stays.
-        if shorter == longer {
-            self.strategy = shorter;
+        let near = SURE.map(|factor| costs.best(factor * mean));
+        // Among two different answers, a break-even is near, and the strategy stays.
+        if near[0] == near[1] || !near.contains(&self.strategy) {
+            self.strategy = costs.best(mean);
         }
     }
 }
@@ -159,6 +168,33 @@ mod tests {
         assert_eq!(fx().break_even_ticks(Strategy::Spin, Strategy::Move), None);
         assert_eq!(fx().best(500_000.0), Strategy::Spin);
         assert_eq!(fx().best(700_000.0), Strategy::Boost);
+    }
+
+    /// Near the break-even of two strategies a lock that has neither takes one of them.
+    #[test]
+    fn no_one_is_stuck_with_a_third() {
+        let moved = Some(Cost { overhead_ticks: 45_000.0, clock_ratio: 1.25 });
+        let costs = Costs([fx().0[0], None, fx().0[2], moved]);
+        let even = costs.break_even_ticks(Strategy::Move, Strategy::Boost).unwrap();
+        let mut estimate = Estimate::new();
+        let mut changes = 0;
+        for n in 0..1000 {
+            let before = estimate.strategy();
+            let length = if n % 2 == 0 { 0.85 * even } else { 1.15 * even };
+            estimate.sample((length / costs.clock_ratio(before)) as u64, &costs);
+            changes += u32::from(estimate.strategy() != before);
+        }
+        assert!(matches!(estimate.strategy(), Strategy::Boost | Strategy::Move));
+        assert_eq!(changes, 1);
+    }
+
+    #[test]
+    fn two_measured_lengths_give_a_line() {
+        let cost = Cost::through((31.0, 140.0), (310.0, 365.0)).unwrap();
+        assert!((cost.clock_ratio - 1.24).abs() < 1e-9);
+        assert!((cost.overhead_ticks - 115.0).abs() < 1e-9);
+        assert_eq!(Cost::through((31.0, 140.0), (310.0, 140.0)), None);
+        assert_eq!(Cost::through((31.0, 140.0), (310.0, 100.0)), None);
     }
 
     /// Sections that wander around the break-even do not make the lock change its mind; ones that
