@@ -3,11 +3,13 @@
 //! or in a model.
 
 mod native;
+mod timed;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use hw::{EnergyMeter, Live};
@@ -17,7 +19,9 @@ use pstate::{Control, Options, Way};
 use report::json_line;
 use report::locks::{BreakEven, LockBench, Point, Sweep};
 use report::problem::Problem;
+use sched::parse::duration_ns;
 
+use self::native::Bench;
 use crate::failure::{Failure, show};
 
 /// Measure what locks cost, here or in a model
@@ -58,6 +62,10 @@ struct LocksArgs {
     /// Threads that use the lock [default: one per CPU, at least 2; in a model as in the paper]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]
     threads: Option<u32>,
+    /// Measure each size and strategy for at least so long
+    #[arg(long, value_name = "DURATION", default_value = "30ms", value_parser = duration_ns)]
+    #[arg(conflicts_with = "model")]
+    time: u64,
     /// Set P-states of this machine for the strategies that boost; all are restored at the end
     #[arg(long, conflicts_with = "model")]
     boost: bool,
@@ -98,13 +106,15 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
 /// The sweep on this machine, whose P-states are as before afterwards.
 fn measured(args: &LocksArgs, threads: u32) -> Result<Sweep, Failure> {
     let energy = EnergyMeter::find(&Live).ok();
+    let (energy, least) = (energy.as_ref(), Duration::from_nanos(args.time));
+    let bench = |control| Bench { threads, least, control, energy };
     if !args.boost {
-        let sweep = native::sweep(&args.sections, threads, None, energy.as_ref());
+        let sweep = bench(None).sweep(&args.sections);
         return Ok(Sweep { pstates: Some("not set: --boost sets them".into()), ..sweep });
     }
     let control = open_control()?;
     let why = control.choice().why.clone();
-    let sweep = native::sweep(&args.sections, threads, Some(&control), energy.as_ref());
+    let sweep = bench(Some(&control)).sweep(&args.sections);
     match control.restore_all().failed {
         0 => Ok(Sweep { pstates: Some(why), ..sweep }),
         failed => Err(Failure::failed(Problem::new(

@@ -29,7 +29,8 @@ pub struct Sweep {
     pub pstates: Option<String>,
     /// By size, then strategy.
     pub points: Vec<Point>,
-    /// From which size each strategy beats spinning.
+    /// From which size each strategy's effective clock is above that of spinning; there may be
+    /// larger ones where it is not.
     pub break_evens: Vec<BreakEven>,
 }
 
@@ -114,9 +115,30 @@ impl Sweep {
         text += &table.text(width);
         for even in &self.break_evens {
             let from = even.section_cycles.map_or("-".into(), cycles);
-            text += &format!("  {} beats spin from {from}\n", even.strategy);
+            let but = match self.exceptions(even).as_slice() {
+                [] => String::new(),
+                sizes => format!(", but not at {}", sizes.join(", ")),
+            };
+            text += &format!("  {} beats spin from {from}{but}\n", even.strategy);
         }
         text
+    }
+
+    /// Sizes above a break-even at which the strategy is no better than spinning.
+    fn exceptions(&self, even: &BreakEven) -> Vec<String> {
+        let of = |strategy: &str, size: u64| {
+            let is = |p: &&Point| p.strategy == strategy && p.section_cycles == size;
+            self.points.iter().find(is).and_then(|point| point.effective_khz)
+        };
+        let is_exception = |point: &&Point| {
+            let size = point.section_cycles;
+            point.strategy == "spin"
+                && even.section_cycles.is_some_and(|from| size as f64 > from)
+                && of(&even.strategy, size) <= point.effective_khz
+                && of(&even.strategy, size).is_some()
+        };
+        let found = self.points.iter().filter(is_exception);
+        found.map(|point| cycles(point.section_cycles as f64)).collect()
     }
 }
 
@@ -174,6 +196,23 @@ mod tests {
         assert!(text.contains("1 k cycles") && text.contains("2.50 us"), "{text}");
         assert!(text.contains("P-states: none"), "{text}");
         assert!(text.contains("owner beats spin from -"), "{text}");
+        let point = |size, strategy: &str, khz| Point {
+            section_cycles: size,
+            strategy: strategy.into(),
+            effective_khz: Some(khz),
+            ..bench.sweeps[0].points[0].clone()
+        };
+        let points =
+            [(10, 5), (20, 8), (30, 7)].map(|(k, khz)| point(k * 1_000, "owner", khz)).into_iter();
+        let spins = [10, 20, 30].map(|k| point(k * 1_000, "spin", 7));
+        let even = BreakEven { strategy: "owner".into(), section_cycles: Some(15_000.0) };
+        let points = points.chain(spins).collect();
+        let sweep = Sweep { points, break_evens: vec![even], ..bench.sweeps[0].clone() };
+        let text = LockBench::new(vec![sweep]).text(100);
+        assert!(
+            text.contains("owner beats spin from 15 k cycles, but not at 30 k cycles"),
+            "{text}"
+        );
         assert!(crate::json_line(&bench).contains("\"energy_nj\":null"));
     }
 }
