@@ -4,13 +4,17 @@
 //! the machine afterwards.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use pstate::{Control, Options};
+
+use crate::guest::nr_cpus;
 
 /// How a program can end, and the signal that `wait` then reports.
 pub const ENDS: [(&str, Option<i32>); 4] = [
@@ -54,7 +58,10 @@ pub fn change(control: &Control) -> Result<()> {
     Ok(control.set_turbo(false)?)
 }
 
-/// All settings of a machine below a root.
+/// Registers that a change shows in, where a CPU has them: AMD's PStateCtl and HWCR.
+const REGISTERS: [u32; 2] = [0xc001_0062, 0xc001_0015];
+
+/// All settings of a machine below a root; registers too, if it is this one.
 pub fn settings(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     let folder = root.join("sys/devices/system/cpu/cpufreq");
     let mut all = BTreeMap::new();
@@ -63,14 +70,30 @@ pub fn settings(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
             all.insert(path, text.lines().next().unwrap_or_default().to_string());
         }
     };
-    for entry in std::fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))? {
+    // none without a driver
+    for entry in std::fs::read_dir(&folder).into_iter().flatten() {
         let policy = entry?.path();
         SETTINGS.iter().for_each(|name| add(policy.join(name)));
     }
     add(folder.join("boost"));
     add(root.join("sys/devices/system/cpu/intel_pstate/no_turbo"));
-    ensure!(all.len() > SETTINGS.len(), "{} has no policies", folder.display());
+    if root == Path::new("/") {
+        all.extend(registers());
+    }
+    ensure!(!all.is_empty(), "no settings below {}", root.display());
     Ok(all)
+}
+
+/// [`REGISTERS`] of all CPUs whose devices are there.
+fn registers() -> Vec<(PathBuf, String)> {
+    let read = |cpu: usize, number: u32| {
+        let path = format!("/dev/cpu/{cpu}/msr");
+        let mut bytes = [0; 8];
+        File::open(&path).ok()?.read_exact_at(&mut bytes, number.into()).ok()?;
+        Some((format!("{path}@{number:x}").into(), format!("{:x}", u64::from_le_bytes(bytes))))
+    };
+    let numbers = |cpu| REGISTERS.iter().filter_map(move |&number| read(cpu, number));
+    (0..nr_cpus()).flat_map(numbers).collect()
 }
 
 /// Starts the program and lets it end; what it leaves changed, a line each.

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `lib.restore_failures`: programs that change P-states and end by return, panic, abort or
 //! SIGKILL, 250 each; those after which a setting is not as it was count. On a folder that serves
-//! as a machine, and in a guest on a real cpufreq core. Nothing is retried; a setting that comes
-//! back more than 20 s after the end counts as not restored.
+//! as a machine, and in guests: on a real cpufreq core, and on registers
+//! (`boost.restore_failures`). Nothing is retried; a setting that comes back more than 20 s after
+//! the end counts as not restored.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::guest::modprobe;
 use crate::measure::{Figure, publish};
 use crate::pstate_end::{ENDS, left_changed, settings};
 use crate::tests::pstate::load;
@@ -28,6 +30,12 @@ pub fn fake_tree() -> Result<()> {
 pub fn guest() -> Result<()> {
     load(2)?;
     measure("lib-restore-guest", "lib.restore_failures.guest", Path::new("/"))
+}
+
+/// In a guest whose CPUs have registers for P-states and no driver.
+pub fn registers() -> Result<()> {
+    modprobe("msr")?;
+    measure("boost-restore", "boost.restore_failures", Path::new("/"))
 }
 
 fn measure(bench: &str, name: &str, root: &Path) -> Result<()> {

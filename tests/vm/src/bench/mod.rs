@@ -4,11 +4,13 @@
 //! `scan`: the speed of replays and of the scanner. Group `probe`: what the frequency probe and the
 //! comparison of runs are worth, and what handing a section to another CPU costs. Group `lib`: the
 //! application library. Group `record`: what a recording costs. Group `silicon`: the dim-silicon
-//! machine itself. Group `best`: the lane's defaults beside every other choice. Group `predict`:
-//! the papers' figures beside ours.
+//! machine itself. Group `best`: the lane's defaults beside every other choice. Group `boost`:
+//! locks on a machine whose P-states software sets. Group `predict`: the papers' figures beside
+//! ours.
 
 mod attacks;
 mod best;
+mod boost;
 pub mod conservation;
 mod control;
 mod dvfs;
@@ -46,6 +48,17 @@ use crate::suite::Case;
 pub const ALL: &[Case] = &[
     Case::bench("hints", hints::run).host(),
     Case::bench("best", best::run).group("best").host().limit_s(1800),
+    Case::bench("locks", boost::locks).group("boost").silicon("fx-8120").cpus(8).limit_s(3600),
+    Case::bench("asleep", boost::asleep)
+        .group("boost")
+        .silicon("fx-8120,boosted=1")
+        .cpus(8)
+        .limit_s(1800),
+    Case::bench("restore", lib_pstate::registers)
+        .group("boost")
+        .silicon("fx-8120")
+        .cpus(4)
+        .limit_s(3600),
     Case::bench("reproduce", predict::reproduce).group("predict").host().limit_s(1800),
     Case::bench("placement", placement::run).limit_s(3600),
     Case::bench("control", control::run).limit_s(900),

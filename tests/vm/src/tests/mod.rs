@@ -25,6 +25,7 @@ pub mod record_levels;
 mod scores;
 mod silicon;
 mod silicon_advise;
+mod silicon_boost;
 mod silicon_energy;
 mod silicon_license;
 mod silicon_pstate;
@@ -173,6 +174,11 @@ pub const ALL: &[Case] = &[
     Case::new("silicon_probe", silicon::probe_finds_it).silicon("xeon-gold-6130").limit_s(600),
     Case::new("silicon_pstate", silicon_pstate::moves_the_clock)
         .silicon("xeon-gold-6130,others=0")
+        .limit_s(300),
+    Case::new("silicon_boost", silicon_boost::moves_single_cores)
+        .silicon("fx-8120")
+        .topology("cores=2,threads=2")
+        .cpus(4)
         .limit_s(300),
     Case::new("silicon_advise", silicon_advise::finds_and_predicts)
         .silicon("xeon-gold-6130")
