@@ -43,9 +43,10 @@ struct RunArgs {
     /// Emulator: qemu, or bochs, which is slower and has AVX-512
     #[arg(long, default_value = "qemu")]
     emulator: Emulator,
-    /// Boot it on a machine whose cores have clocks and licence levels: CPU is a file of data/cpus.
-    /// `others` further cores of the package are always active [default: all that the guest does
-    /// not have]; `seed` is the random seed
+    /// Boot it on a machine whose cores have clocks: by licence levels, if CPU is a file of
+    /// data/cpus, or by P-states that software sets (fx-8120). `others` further cores of the
+    /// package are always active [default: all that the guest does not have]; `boosted=1` leaves
+    /// the P-states above the base to the hardware; `seed` is the random seed
     #[arg(
         long,
         value_name = "CPU[,others=N][,boosted=0|1][,seed=N]",

@@ -67,6 +67,7 @@ fn experiments(lab: &Lab) -> Result<Vec<BenchResult>> {
     let (small, twelve) = (server(&nginx::SMALL)?, server(&nginx::TWELVE)?);
     let batch = experiment::measure(lab, batch::planned(batch::MS, false), true)?;
     let mut results = results::nginx(&small, nginx::SMALL.figures);
+    results.extend(results::separation(&small));
     results.extend(results::nginx(&twelve, nginx::TWELVE.figures));
     results.extend(results::batch(&batch));
     let all = [&small, &twelve, &batch];

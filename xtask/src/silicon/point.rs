@@ -58,11 +58,15 @@ pub(crate) struct Busy {
     pub(crate) insns: u64,
     /// By level, ns.
     pub(crate) busy_ns: Vec<u64>,
+    /// Instructions of classes that can raise a level.
+    pub(crate) wide_insns: u64,
 }
 
 impl Busy {
     fn of(totals: CpuTotals) -> Self {
-        Busy { insns: totals.insns, busy_ns: totals.busy_ns }
+        // all classes but the first, light 256-bit code
+        let wide_insns = totals.wide.iter().skip(1).sum();
+        Busy { insns: totals.insns, busy_ns: totals.busy_ns, wide_insns }
     }
 }
 
@@ -85,6 +89,14 @@ impl Measured {
     /// Instructions of all CPUs for a unit of a load's work.
     pub(crate) fn insns_per(&self, load: &str) -> f64 {
         self.cpus.iter().map(|cpu| cpu.insns).sum::<u64>() as f64 / self.done(load)
+    }
+
+    /// Share of the wide instructions that were executed by other CPUs than the one that executed
+    /// most of them, %. An instruction takes a cycle.
+    pub(crate) fn wide_elsewhere_pct(&self) -> f64 {
+        let all = self.cpus.iter().map(|cpu| cpu.wide_insns);
+        let (most, sum) = (all.clone().max().unwrap_or(0), all.sum::<u64>());
+        (sum - most) as f64 / sum.max(1) as f64 * 100.0
     }
 
     /// Share of the CPUs' time that is spent at a level, %.
@@ -263,6 +275,26 @@ mod tests {
         assert!((measured.insns_per("nginx") - 100.0).abs() < 1e-9);
         assert!((measured.at_level_pct(0) - 50.0).abs() < 1e-9);
         assert!((measured.at_level_pct(2) - 25.0).abs() < 1e-9);
+    }
+
+    /// Light 256-bit code is not wide; with no wide code there is none elsewhere.
+    #[test]
+    fn wide_code_is_where_most_of_it_is() {
+        let cpu = |t_ns: u32, cpu: u32, wide: &str| {
+            let rest = "busy_ns=1 halted_ns=0 throttled_ns=0 needed_ns=0";
+            format!("cpu t_ns={t_ns} cpu={cpu} insns=9 cycles=9 {rest} wide={wide}\n")
+        };
+        let elsewhere_pct = |wide: [&str; 4]| {
+            let at = |t_ns, wide: [&str; 4]| -> String {
+                let cpus = (0..).zip(wide).map(|(n, wide)| cpu(t_ns, n, wide));
+                format!("mark t_ns={t_ns} value={t_ns}\n") + &cpus.collect::<String>()
+            };
+            let log = at(1, ["0,0,0,0,0"; 4]) + &at(2, wide);
+            evaluate(&log, report(), 4, 1.0).unwrap().wide_elsewhere_pct()
+        };
+        let found = elsewhere_pct(["0,9,9,9,0", "9,0,1,0,0", "9,9,0,0,0", "9,0,0,90,0"]);
+        assert!((found - 10.0).abs() < 1e-9, "{found}");
+        assert_eq!(elsewhere_pct(["0,0,0,0,0", "9,0,0,0,0", "0,0,0,0,0", "0,0,0,0,0"]), 0.0);
     }
 
     #[test]

@@ -27,6 +27,23 @@ pub(crate) fn nginx(rows: &Rows, prefix: &str) -> Vec<BenchResult> {
     results
 }
 
+/// Whose wide code is where, of rows with one wide CPU: what each row leaves to the others.
+pub(crate) fn separation(rows: &Rows) -> Vec<BenchResult> {
+    let value = rows.find(WIDE).measured().wide_elsewhere_pct();
+    let without = Baseline { name: "without turbolane".into(), value };
+    let figure = |row: &Row| {
+        let name = match &*row.name {
+            "trap" => "trap.libcrypto_wide_time_on_scalar_cpus_pct".to_owned(),
+            other => format!("silicon.wide_time_on_scalar_cpus_pct.{other}"),
+        };
+        let elsewhere = row.measured().wide_elsewhere_pct();
+        let mut result = exact(&name, elsewhere, "%", 1, Better::Lower);
+        result.baseline = Some(without.clone());
+        result
+    };
+    rows.lanes().map(figure).collect()
+}
+
 /// Batch work: what gzip loses and wins back, and what each row changes for either load.
 pub(crate) fn batch(rows: &Rows) -> Vec<BenchResult> {
     let mut results = losses(rows, "silicon.batch");
