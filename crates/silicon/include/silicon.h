@@ -155,8 +155,8 @@ bool silicon_ran(struct silicon_machine *machine,
 void silicon_sleep(struct silicon_machine *machine, uint32_t cpu);
 
 /**
- * A CPU that slept wakes up at this time; later, if its core halts just then, or has to leave a
- * C-state, which it has not if it is reset.
+ * A CPU that slept wakes up at this time; later, if its core halts just then, or if it has to
+ * leave a C-state first. A CPU that is reset leaves none.
  *
  * # Safety
  * The machine comes from `silicon_open` and has that CPU.

@@ -136,8 +136,8 @@ pub unsafe extern "C" fn silicon_sleep(machine: *mut Machine, cpu: u32) {
     unsafe { &mut *machine }.sleep(cpu as usize);
 }
 
-/// A CPU that slept wakes up at this time; later, if its core halts just then, or has to leave a
-/// C-state, which it has not if it is reset.
+/// A CPU that slept wakes up at this time; later, if its core halts just then, or if it has to
+/// leave a C-state first. A CPU that is reset leaves none.
 ///
 /// # Safety
 /// The machine comes from `silicon_open` and has that CPU.

@@ -83,7 +83,7 @@ fn changes_take_what_the_file_says() {
     }
 }
 
-/// Who changes its mind in a ramp starts from where the clock is.
+/// A change during a ramp starts from where the clock is.
 #[test]
 fn a_ramp_can_be_turned_round() {
     let mut m = machine("fx-8120", 1, 1);

@@ -305,8 +305,8 @@ impl Machine {
         }
     }
 
-    /// A CPU woke up at this time, or later if its core halts or leaves a C-state. Who is reset
-    /// does not: the interrupt that starts it up would come too early.
+    /// A CPU woke up at this time, or later if its core halts or if it leaves a C-state. A CPU that
+    /// is reset leaves none: the interrupt that starts it comes within microseconds.
     pub fn wake(&mut self, index: usize, now: Time, is_reset: bool) {
         if self.cpus[index].is_awake {
             return;
