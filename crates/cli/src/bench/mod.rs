@@ -40,10 +40,12 @@ enum What {
 ///
 /// Threads only execute critical sections under one queue lock. Waiters spin, sleep, or spin and
 /// then sleep; owners stay on their CPU or move to another one. In a model, and with --boost,
-/// owners are also boosted, by themselves or by another core. The report shows the time from one
-/// section to the next, the CPU time of all threads in that time, the effective clock of the
-/// section, and the energy of the package if it can be read. Section sizes are in core cycles, so a
-/// higher clock makes sections shorter.
+/// owners are also boosted, by themselves or by another core; with --boost a lock that measures its
+/// sections and chooses among these is measured too (hybrid). The last CPU writes P-states for
+/// others, and executes sections that move: give fewer threads than CPUs, and it has nothing else
+/// to do. The report shows the time from one section to the next, the CPU time of all threads in
+/// that time, the effective clock of the section, and the energy of the package if it can be read.
+/// Section sizes are in core cycles, so a higher clock makes sections shorter.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
