@@ -10,7 +10,8 @@
 //! was added to that time when the power changes, and when software reads it: nothing is done for a
 //! trace.
 //!
-//! The model is `machine::Platform`'s, which simulations and replays count energy with:
+//! The model is `machine::Platform`'s, which simulations and replays count energy with; where
+//! software sets P-states, a busy core's power is `PstateModel::core_mw`'s instead:
 //!
 //! ```text
 //!   package = idle_w                                  asleep: a fifth of the TDP
@@ -32,10 +33,9 @@
 //! Real parts update the register each millisecond, this one at each read. Siblings that execute at
 //! the same time are one core's power together, not more.
 
-use machine::Platform;
+use machine::{Platform, PstateModel};
 
 use crate::clocks::{Clocks, Time};
-use crate::pstates::Pstates;
 
 const POWER_UNIT: u32 = 0x606;
 const POWER_LIMIT: u32 = 0x610;
@@ -60,8 +60,8 @@ pub(crate) type Energy = u128;
 /// The package less the guest's cores, and the units of both.
 pub(crate) struct Package {
     platform: Platform,
-    /// Of a machine that has power by P-state.
-    pstates: Option<Pstates>,
+    /// Of a machine whose P-states software sets.
+    pstates: Option<PstateModel>,
     /// Cores that the guest does not have.
     others: u64,
     /// What the package uses without the guest's cores.
@@ -75,12 +75,11 @@ impl Package {
     /// With so many active cores in all.
     pub(crate) fn new(
         platform: &Platform,
-        pstates: Option<&Pstates>,
+        pstates: Option<PstateModel>,
         others: u32,
         active: usize,
     ) -> Self {
-        let (platform, pstates) = (platform.clone(), pstates.cloned());
-        let others = u64::from(others);
+        let (platform, others) = (platform.clone(), u64::from(others));
         let mut package = Package { platform, pstates, others, uw: 0, since: 0, used: 0 };
         package.follow(0, active);
         package
@@ -96,7 +95,7 @@ impl Package {
 
     /// What a core of the guest uses while it executes.
     pub(crate) fn core_uw(&self, level: u8, khz: u32) -> u64 {
-        let by_pstate = self.pstates.as_ref().and_then(|pstates| pstates.core_mw(khz));
+        let by_pstate = self.pstates.as_ref().and_then(|model| model.core_mw(khz.into()));
         microwatts(match by_pstate {
             Some(mw) => mw / 1000.0,
             None => self.platform.busy_core_w(level, khz),

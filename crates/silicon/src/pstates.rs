@@ -142,11 +142,6 @@ impl Pstates {
         self.exits.iter().rfind(|(least, _)| *least <= slept).map_or(0, |&(_, exit)| exit)
     }
 
-    /// A busy core's power, mW.
-    pub(crate) fn core_mw(&self, khz: u32) -> Option<f64> {
-        self.model.core_mw(khz.into())
-    }
-
     /// A register of a CPU that was awake for so long; `None` if it is none of these.
     pub(crate) fn read(&self, register: u32, request: &Request, now: &Now) -> Option<u64> {
         let highest = (self.ratios.len() - 1 - self.boosted) as u64;

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use hw::{EnergyMeter, Live};
+use hw::{EnergyMeter, Live, task};
 use locks::sys::{Affinity, ticks};
 use locks::{
     Block, Cost, Costs, Decorated, Decoration, Hybrid, Mcs, Mode, MoveHolder, OtherCore, Owner,
@@ -92,15 +92,15 @@ fn cpu_ns() -> Option<u64> {
 
 /// CPUs that this process may run on, ascending.
 fn allowed_cpus() -> Vec<u32> {
-    let allowed = Affinity::current();
-    let has = |cpu: &u32| allowed.as_ref().is_ok_and(|allowed| allowed.has(*cpu));
-    (0..1024).filter(has).collect()
+    let allowed = task::get_affinity(std::process::id()).unwrap_or_default();
+    allowed.iter().filter_map(|cpu| u32::try_from(cpu).ok()).collect()
 }
 
-/// A queue lock whose waiters wait so, decorated and measured.
-type Lock<W, D> = Decorated<Mcs<W>, Timed<D>>;
+/// A lock, decorated and measured.
+type Measurable<L, D> = Decorated<L, Timed<D>>;
 
-fn lock<W: Wait, D: Decoration>(wait: W, decoration: D) -> Lock<W, D> {
+/// A queue lock whose waiters wait so.
+fn lock<W: Wait, D: Decoration>(wait: W, decoration: D) -> Measurable<Mcs<W>, D> {
     Decorated::new(Mcs::new(wait), Timed::new(decoration))
 }
 
@@ -124,9 +124,7 @@ impl Bench<'_> {
             let inner = Hybrid::lock(&mode, *costs, control.clone(), self.spare());
             Decorated::new(inner, Timed::new(Plain))
         });
-        let hybrid = self.boosting_spare(|| {
-            self.point(cycles, "hybrid", chooses.as_ref(), |lock| lock.decoration().sums())
-        });
+        let hybrid = self.boosting_spare(|| self.point(cycles, "hybrid", chooses.as_ref()));
         // what it does before it waits is not apart from the wait
         points.push(Point { effective_khz: None, ..hybrid });
         points
@@ -135,30 +133,29 @@ impl Bench<'_> {
     /// Those that do the same at every size.
     fn fixed(&self, cycles: u64) -> Vec<Point> {
         let owner = self.control.map(|control| lock(Spin, Owner::new(control.clone())));
-        let delegate = self.control.and_then(writer).map(|by| lock(Spin, Owner::new(by)));
+        let delegate = self.writer().map(|by| lock(Spin, Owner::new(by)));
         let mover = self.spare().and_then(MoveHolder::new).map(|mover| lock(Spin, mover));
         vec![
-            self.decorated(cycles, "spin", Some(&lock(Spin, Plain))),
-            self.decorated(cycles, "block", Some(&lock(Block, Plain))),
-            self.decorated(cycles, "futex", Some(&lock(Sleep, Plain))),
-            self.decorated(cycles, "owner", owner.as_ref()),
-            self.decorated(cycles, "delegate", delegate.as_ref()),
-            self.boosting_spare(|| self.decorated(cycles, "migrate", mover.as_ref())),
+            self.point(cycles, "spin", Some(&lock(Spin, Plain))),
+            self.point(cycles, "block", Some(&lock(Block, Plain))),
+            self.point(cycles, "futex", Some(&lock(Sleep, Plain))),
+            self.point(cycles, "owner", owner.as_ref()),
+            self.point(cycles, "delegate", delegate.as_ref()),
+            self.boosting_spare(|| self.point(cycles, "migrate", mover.as_ref())),
         ]
-    }
-
-    fn decorated<W: Wait, D: Decoration>(
-        &self,
-        cycles: u64,
-        name: &str,
-        lock: Option<&Lock<W, D>>,
-    ) -> Point {
-        self.point(cycles, name, lock, |lock| lock.decoration().sums())
     }
 
     /// The CPU that does things for others.
     fn spare(&self) -> Option<u32> {
         allowed_cpus().last().copied()
+    }
+
+    /// A server thread there that sets P-states for others; `None` if it cannot be started.
+    fn writer(&self) -> Option<OtherCore<Arc<Control>>> {
+        let control = self.control?;
+        let highest = control.clocks().topology.possible().highest()?;
+        let nr_cpus = u32::try_from(highest).ok()? + 1;
+        OtherCore::new(control.clone(), nr_cpus, self.spare()).ok()
     }
 
     /// Does something while the spare CPU has its turbo (TURBO 9: "statically boosted core").
@@ -200,14 +197,13 @@ impl Bench<'_> {
         Some(Costs(names.map(cost)))
     }
 
-    fn point<L: RawLock>(
+    fn point<L: RawLock, D: Decoration>(
         &self,
         cycles: u64,
         name: &str,
-        lock: Option<&L>,
-        sums: fn(&L) -> Sums,
+        lock: Option<&Measurable<L, D>>,
     ) -> Point {
-        let measured = lock.map(|lock| self.measure(cycles, lock, sums));
+        let measured = lock.map(|lock| self.measure(cycles, lock));
         let per_section = |value: fn(&Measured) -> Option<f64>| {
             let measured = measured.as_ref()?;
             Some(value(measured)? / measured.sections as f64)
@@ -224,7 +220,8 @@ impl Bench<'_> {
         }
     }
 
-    fn measure<L: RawLock>(&self, cycles: u64, lock: &L, sums: fn(&L) -> Sums) -> Measured {
+    fn measure<L: RawLock, D: Decoration>(&self, cycles: u64, lock: &Measurable<L, D>) -> Measured {
+        let sums = || lock.decoration().sums();
         let cpus = allowed_cpus();
         let threads = self.threads as usize;
         let places = (0..threads).map(|thread| {
@@ -244,11 +241,11 @@ impl Bench<'_> {
             }
             start.wait();
             let turns = |turns: u64| turns * u64::from(self.threads);
-            self.wait_for(|| sums(lock).sections >= turns(WARM_UP));
-            let before = Moment::now(sums(lock), self.energy);
+            self.wait_for(|| sums().sections >= turns(WARM_UP));
+            let before = Moment::now(sums(), self.energy);
             std::thread::sleep(self.least);
-            self.wait_for(|| sums(lock).sections >= before.sums.sections + turns(LEAST_SECTIONS));
-            let after = Moment::now(sums(lock), self.energy);
+            self.wait_for(|| sums().sections >= before.sums.sections + turns(LEAST_SECTIONS));
+            let after = Moment::now(sums(), self.energy);
             stop.store(true, Ordering::Relaxed);
             before.until(&after, self.energy)
         })
@@ -296,13 +293,6 @@ fn ticks_per_ns() -> f64 {
         std::thread::sleep(Duration::from_millis(20));
         (ticks() - first) as f64 / begun.elapsed().as_nanos() as f64
     })
-}
-
-/// A server thread on the last CPU that sets P-states for others; `None` if it cannot be started.
-fn writer(control: &Arc<Control>) -> Option<OtherCore<Arc<Control>>> {
-    let highest = control.clocks().topology.possible().highest()?;
-    let nr_cpus = u32::try_from(highest).ok()? + 1;
-    OtherCore::new(control.clone(), nr_cpus, allowed_cpus().last().copied()).ok()
 }
 
 /// One thread's sections until it is stopped.

@@ -75,8 +75,6 @@ impl Machine {
             return Written::Unknown;
         };
         cpu.halted += held;
-        // The hardware's turbo ends at once.
-        cpu.ratio = pstates.ceiling(request);
         self.at[index] += held;
         self.set_deadline(self.cpus[index].core);
         self.retime();

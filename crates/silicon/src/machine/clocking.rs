@@ -48,8 +48,7 @@ impl Machine {
 
     /// The deadline of a core has come.
     pub(super) fn expire(&mut self, core: usize) {
-        let license = &mut self.cores[core].license;
-        let due_ns = license.deadline_ns();
+        let due_ns = self.cores[core].license.deadline_ns();
         if self.cores[core].deadline < self.clocks.at_ns(due_ns) {
             self.step(core);
             return;
@@ -79,11 +78,9 @@ impl Machine {
     /// P-states of a core's CPUs go one step further, where that is due.
     fn step(&mut self, core: usize) {
         let now = self.cores[core].deadline;
-        let Some(pstates) = &self.pstates else { return };
         for cpu in &mut self.cpus[core * self.threads..(core + 1) * self.threads] {
             if let Some(request) = cpu.request.as_mut().filter(|request| request.due() <= now) {
                 request.step();
-                cpu.ratio = pstates.ceiling(request);
             }
         }
         self.set_deadline(core);
@@ -148,7 +145,10 @@ impl Machine {
     /// The P-state of a core: the highest that one of its CPUs asks for; 0 if one asks for none.
     fn ratio(&self, core: usize) -> u8 {
         let siblings = &self.cpus[core * self.threads..(core + 1) * self.threads];
-        let ratios = siblings.iter().map(|cpu| cpu.ratio);
+        let ratios = siblings.iter().map(|cpu| match (&self.pstates, &cpu.request) {
+            (Some(pstates), Some(request)) => pstates.ceiling(request),
+            _ => cpu.ratio,
+        });
         if ratios.clone().any(|ratio| ratio == 0) { 0 } else { ratios.max().unwrap_or(0) }
     }
 }

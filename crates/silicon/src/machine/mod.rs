@@ -70,9 +70,9 @@ struct Cpu {
     core: usize,
     is_awake: bool,
     demand: u8,
-    /// The ceiling of its clock; 0 for none.
+    /// The ceiling of its clock that software asks for; 0 for none.
     ratio: u8,
-    /// The P-state that it asks for, where those are by number.
+    /// Instead of that the P-state that it asks for, where those are by number.
     request: Option<Request>,
     /// The level whose clock is in force.
     level: u8,
@@ -142,8 +142,6 @@ impl Machine {
         let pstates =
             pstates.map(|model| Pstates::new(model, settings.is_boosted_by_hardware, &clocks));
         let request = pstates.as_ref().map(Pstates::at_reset);
-        let of_request = |pstates: &Pstates| request.as_ref().map_or(0, |r| pstates.ceiling(r));
-        let ratio = pstates.as_ref().map_or(0, of_request);
         let nr_cores = (cpus / threads) as usize;
         let active = nr_cores + others as usize;
         let levels = platform.nr_levels();
@@ -153,7 +151,7 @@ impl Machine {
             core: (index / threads) as usize,
             is_awake: true,
             demand: 0,
-            ratio,
+            ratio: 0,
             request: request.clone(),
             level: 0,
             cycle: clocks.cycle(0, active, 0),
@@ -171,7 +169,7 @@ impl Machine {
             wide: [0; WIDE.len()],
         };
         let mut machine = Machine {
-            package: Package::new(&platform, pstates.as_ref(), others, active),
+            package: Package::new(&platform, settings.pstates(), others, active),
             pstates,
             rules: Rules::new(&platform),
             times: platform.times,

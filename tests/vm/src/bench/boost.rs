@@ -59,22 +59,17 @@ pub fn asleep() -> Result<()> {
 
 /// What `turbolane bench locks` says; its table goes to the log.
 fn sweep(args: &[&str]) -> Result<Sweep> {
-    let run = |more: &[&str]| {
-        let mut command = Command::new("turbolane");
-        let done = command.args(["bench", "locks", "--json"]).args(more).output()?;
-        ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        let mut bench: LockBench = serde_json::from_slice(&done.stdout)?;
-        bench.sweeps.pop().context("bench locks measured nothing")
-    };
-    let sweep = run(args)?;
-    println!("{}", LockBench::new(vec![sweep.clone()]).text(100));
-    Ok(sweep)
+    let done = Command::new("turbolane").args(["bench", "locks", "--json"]).args(args).output()?;
+    ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let mut bench: LockBench = serde_json::from_slice(&done.stdout)?;
+    println!("{}", bench.text(100));
+    bench.sweeps.pop().context("bench locks says nothing")
 }
 
 /// Where each strategy begins to pay, beside the slides and the model.
 fn break_evens(sweep: &Sweep, strategies: &[&str], vendor: &str) -> Result<Vec<Figure>> {
     let paper = built_in("turbo")?;
-    let modelled = modelled(sweep.threads)?;
+    let modelled = self::sweep(&["--model", "fx-8120", "--threads", &sweep.threads.to_string()])?;
     let of = |sweep: &Sweep, strategy: &str| -> Result<f64> {
         let found = sweep.break_evens.iter().find(|even| even.strategy == strategy);
         found
@@ -95,15 +90,6 @@ fn break_evens(sweep: &Sweep, strategies: &[&str], vendor: &str) -> Result<Vec<F
         figures.push(figure("break_even_model_error_pct", "%", error_pct(model))?);
     }
     Ok(figures)
-}
-
-/// The model with as many threads.
-fn modelled(threads: u32) -> Result<Sweep> {
-    let threads = threads.to_string();
-    let args = ["bench", "locks", "--json", "--model", "fx-8120", "--threads", &threads];
-    let done = Command::new("turbolane").args(args).output()?;
-    let mut bench: LockBench = serde_json::from_slice(&done.stdout)?;
-    bench.sweeps.pop().context("no model")
 }
 
 /// By how much a section takes longer under the lock that chooses than under the best of the
