@@ -10,10 +10,10 @@ use testbed::{Cache, Kernel};
 use crate::{modules, repo};
 
 /// The packages, beside the command, whose programs and libraries are for guests or the package.
-const PACKAGES: [&str; 5] = ["vmtests", "turbolane", "hint", "openssl-hints", "preload"];
+const PACKAGES: [&str; 6] = ["vmtests", "turbolane", "hint", "marks", "openssl-hints", "preload"];
 
 /// Programs of these packages.
-const PROGRAMS: [&str; 2] = ["vmtests", "hint_bench"];
+const PROGRAMS: [&str; 3] = ["vmtests", "hint_bench", "mark_bench"];
 
 /// Has the command linked with all of its libraries, the C library included: so it runs on any
 /// distribution, however old its C library is or whichever it is.

@@ -7,6 +7,7 @@ pub struct KeepErrno(i32);
 impl KeepErrno {
     /// Notes what `errno` is.
     #[expect(clippy::new_without_default, reason = "a default would not say that it reads errno")]
+    #[inline]
     pub fn new() -> Self {
         // SAFETY: errno's address is valid for the calling thread.
         KeepErrno(unsafe { *libc::__errno_location() })
@@ -14,6 +15,7 @@ impl KeepErrno {
 }
 
 impl Drop for KeepErrno {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: as above; the value is not sent to another thread by its only users, which hold
         // it in a local variable.

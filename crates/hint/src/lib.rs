@@ -53,10 +53,10 @@
 //! # Parts
 //! [`page`] is the shared memory, [`protocol`] how a thread gets its slot in it; both are shared
 //! with the daemon. The rest is private: `nesting` (open sections), `thread` (the fast path),
-//! `state` (of a thread) and `thread_local` (its memory), `scheduler` (finding one), `connect` (the
-//! socket), `fd` (its descriptors), `mapping` (the page in this process), `cpu` (where am I),
-//! `affinity` (the fallback), `forks` (children), `errno`, `capi` (the C ABI). [`inside`] is for
-//! libturbolane.
+//! `link` (what a thread says and reads), `state` (of a thread) and `thread_local` (its memory),
+//! `scheduler` (finding one), `connect` (the socket), `fd` (its descriptors), `mapping` (the page
+//! in this process), `cpu` (where am I), `affinity` (the fallback), `forks` (children), `errno`,
+//! `capi` (the C ABI). [`inside`] is for libturbolane.
 
 #![no_std]
 
@@ -71,6 +71,7 @@ mod cpu;
 mod errno;
 mod fd;
 mod forks;
+mod link;
 mod mapping;
 mod nesting;
 pub mod page;
@@ -86,12 +87,13 @@ pub use capi::{tl_scalar_for, tl_wide_begin, tl_wide_end, tl_wide_status};
 pub use nesting::{MAX_DEPTH, MAX_LEVEL};
 pub use thread::{scalar_for, wide_begin, wide_end, wide_status};
 
-/// What libturbolane's other parts need of a thread's hints. Programs do not.
+/// What the project's other libraries need of a thread's hints. Programs do not.
 pub mod inside {
     pub use crate::affinity::original_cpus;
     pub use crate::errno::KeepErrno;
     pub use crate::forks::Watch;
     pub use crate::scheduler::coarse_ns;
+    pub use crate::thread::{Progress, Rest, finish, start_begin, start_end};
     pub use crate::thread::{misplaced, served, slot_at_hand, takes_seat};
 }
 /// Why a section was not opened or closed. Nothing has changed then.

@@ -23,6 +23,7 @@
 
 use crate::affinity::{self, Settled};
 use crate::errno::KeepErrno;
+use crate::link::monotonic_ns;
 use crate::mapping;
 use crate::nesting::Nesting;
 use crate::page::{Board, CPU_LEVEL, CPU_SCALAR_LEAVES, SILENT, Slot};
@@ -31,7 +32,7 @@ use crate::state::Thread;
 use crate::thread_local::this_thread;
 use crate::{Error, Status};
 use core::ffi::c_int;
-use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
+use core::sync::atomic::Ordering::Relaxed;
 
 /// How often a thread yields for one section. The first yield moves it; the second is for the case
 /// that the wide CPU was taken away meanwhile; the third that this happened again. A yield that
@@ -88,43 +89,108 @@ pub fn scalar_for(phase_ns: u64) -> Result<(), Error> {
     }
 }
 
-/// [`wide_begin`] as the C ABI has it: 0 or -errno. The rare paths are `extern "C"` functions that
-/// return the same, so that they can be jumped to: nothing is saved on the stack for them.
+/// [`wide_begin`] as the C ABI has it: 0 or -errno.
 #[inline]
 pub(crate) fn begin(level: u32) -> c_int {
-    let thread = this_thread();
-    if thread.nesting.get() != Nesting::EMPTY {
-        return thread.begin_inner(level);
-    }
-    match Nesting::EMPTY.open(level) {
-        Ok(nesting) => thread.nesting.set(nesting),
-        Err(error) => return -error.errno(),
-    }
-    match thread.link.get() {
-        Some(link) => {
-            link.announce(0, level);
-            if link.is_fit(level) { 0 } else { thread.move_up() }
-        }
-        None if thread.pace.is_due() => thread.connect(),
-        None => 0,
+    match start_begin(level) {
+        Progress::Done(code) => code,
+        Progress::Rest(rest) => rest.take(level),
     }
 }
 
 /// [`wide_end`] as the C ABI has it: 0 or -errno.
 #[inline]
 pub(crate) fn end() -> c_int {
+    match start_end() {
+        Progress::Done(code) => code,
+        Progress::Rest(rest) => rest.take(0),
+    }
+}
+
+/// How far a begin or an end came without a call of anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// To its end: 0 or -errno.
+    Done(c_int),
+    /// To where [`finish`] goes on.
+    Rest(Rest),
+}
+
+/// What is left of a begin or an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Rest {
+    /// A section inside of others begins.
+    BeginInner,
+    /// The thread looks for a scheduler.
+    Connect,
+    /// It moves to a CPU for its level.
+    MoveUp,
+    /// A section inside of others ends.
+    EndInner,
+    /// The thread gives its CPU up.
+    MoveDown,
+}
+
+impl Rest {
+    /// The rare paths are `extern "C"` functions that return 0 or -errno, so that they can be
+    /// jumped to: nothing is saved on the stack for them.
+    #[inline(always)]
+    fn take(self, level: u32) -> c_int {
+        let thread = this_thread();
+        match self {
+            Rest::BeginInner => thread.begin_inner(level),
+            Rest::Connect => thread.connect(),
+            Rest::MoveUp => thread.move_up(),
+            Rest::EndInner => thread.end_inner(),
+            Rest::MoveDown => thread.move_down(),
+        }
+    }
+}
+
+/// Opens a section as [`wide_begin`] does, for callers that must save registers before anything is
+/// called.
+#[inline(always)]
+pub fn start_begin(level: u32) -> Progress {
+    let thread = this_thread();
+    if thread.nesting.get() != Nesting::EMPTY {
+        return Progress::Rest(Rest::BeginInner);
+    }
+    match Nesting::EMPTY.open(level) {
+        Ok(nesting) => thread.nesting.set(nesting),
+        Err(error) => return Progress::Done(-error.errno()),
+    }
+    match thread.link.get() {
+        Some(link) => {
+            link.announce(0, level);
+            if link.is_fit(level) { Progress::Done(0) } else { Progress::Rest(Rest::MoveUp) }
+        }
+        None if thread.pace.is_due() => Progress::Rest(Rest::Connect),
+        None => Progress::Done(0),
+    }
+}
+
+/// Closes a section as [`wide_end`] does, for callers that must save registers before anything is
+/// called.
+#[inline(always)]
+pub fn start_end() -> Progress {
     let thread = this_thread();
     if !thread.nesting.get().is_outermost() {
-        return thread.end_inner();
+        return Progress::Rest(Rest::EndInner);
     }
     thread.nesting.set(Nesting::EMPTY);
     match thread.link.get() {
         Some(link) => {
             link.slot.want.store(0, Relaxed);
-            if link.must_leave() { thread.move_down() } else { 0 }
+            if link.must_leave() { Progress::Rest(Rest::MoveDown) } else { Progress::Done(0) }
         }
-        None => 0,
+        None => Progress::Done(0),
     }
+}
+
+/// Does the rest of a begin of this level, or of an end: 0 or -errno.
+pub extern "C" fn finish(rest: Rest, level: u32) -> c_int {
+    rest.take(level)
 }
 
 /// [`scalar_for`] as the C ABI has it: 0 or -errno. `extern "C"` lets callers in other crates know
@@ -202,62 +268,6 @@ pub fn takes_seat(level: u32) -> bool {
         thread.settle(link, level);
     }
     thread.link.get().is_some_and(|link| u32::from(link.ask_flags() & CPU_LEVEL) >= level)
-}
-
-impl Link {
-    /// Says in the slot how long the scalar phase that begins will be, and rests if it is a rest
-    /// (policy/rest.h): what else the slot says stays. The next section voids it by its number, so
-    /// that a section's begin costs what it cost.
-    fn rest(self, phase_ns: u64) -> bool {
-        let below_ns = self.board.header.rest_below_ns.load(Relaxed);
-        if phase_ns == 0 || !self.board.is_active() {
-            return false;
-        }
-        self.slot.rest_until_ns.store(monotonic_ns().saturating_add(phase_ns), Relaxed);
-        // Who reads the slot between the two sees the end of an older section's rest, which is
-        // void.
-        compiler_fence(SeqCst);
-        self.slot.rest_seq.store(self.slot.seq.load(Relaxed), Relaxed);
-        phase_ns < below_ns
-    }
-
-    /// Reports to the scheduler that the level of this thread's code has risen.
-    #[inline]
-    fn announce(self, old: u32, new: u32) {
-        if old == 0 {
-            let seq = self.slot.seq.load(Relaxed);
-            self.slot.seq.store(seq.wrapping_add(1), Relaxed);
-        }
-        self.slot.want.store(new, Relaxed);
-    }
-
-    /// True if a scheduler runs and this CPU may run code of `level`. False also where the fast
-    /// path does not know.
-    #[inline]
-    fn is_fit(self, level: u32) -> bool {
-        compiler_fence(SeqCst); // request before CPU number, see the head of this file
-        match self.board.cpu_flags(self.cpu.read()) {
-            Some(flags) => u32::from(flags & CPU_LEVEL) >= level && self.board.is_active(),
-            None => false,
-        }
-    }
-
-    /// True if a scalar thread may have to leave this CPU.
-    #[inline]
-    fn must_leave(self) -> bool {
-        compiler_fence(SeqCst); // as above
-        match self.board.cpu_flags(self.cpu.read()) {
-            Some(flags) => flags & CPU_SCALAR_LEAVES != 0 || !self.board.is_active(),
-            None => true,
-        }
-    }
-
-    /// The flags of this CPU, with a system call for its number if need be; 0 if unknown.
-    fn ask_flags(self) -> u8 {
-        compiler_fence(SeqCst); // as above
-        let cpu = self.cpu.ask();
-        cpu.and_then(|cpu| self.board.cpu_flags(cpu)).unwrap_or(0)
-    }
 }
 
 impl Thread {
@@ -439,14 +449,6 @@ extern "C" fn in_child() {
     mapping::in_child();
     thread.link.set(None);
     thread.pace.hurry();
-}
-
-/// The clock that the scheduler compares rests with.
-fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one timespec, which is ours. This clock cannot fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
 fn sched_yield() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `TURBOLANE_OPENSSL` says: `LEVEL[,BYTES]`.
 
+use preloaded::number;
 use turbolane_hint::MAX_LEVEL;
 
 /// Calls with fewer bytes open no section; by default all do. Few bytes are wide code too: for a
@@ -52,13 +53,6 @@ pub fn parse(text: &[u8]) -> Result<Config, Invalid<'_>> {
         .filter(|&bytes| (1..=i32::MAX.unsigned_abs()).contains(&bytes))
         .ok_or(Invalid::Bytes(bytes_word))?;
     Ok(Config { level, bytes })
-}
-
-/// Digits and nothing else: no sign, no space.
-fn number(text: &[u8]) -> Option<u32> {
-    let digit = |byte: u8| byte.is_ascii_digit().then(|| u32::from(byte - b'0'));
-    let append = |number: u32, &byte: &u8| number.checked_mul(10)?.checked_add(digit(byte)?);
-    if text.is_empty() { None } else { text.iter().try_fold(0, append) }
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use core::ffi::{CStr, c_int, c_uchar, c_uint, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use preloaded::say;
+
 use crate::config::{Config, parse};
 use crate::real::{self, Real};
-use crate::say::say;
 
 /// `LEVEL[,BYTES]`; ignored in programs that run with more rights than their user has.
 const VARIABLE: &CStr = c"TURBOLANE_OPENSSL";

@@ -29,8 +29,7 @@
 //! and in programs with more rights than their user has, calls go straight to OpenSSL.
 //!
 //! `config` is the variable's grammar, `real` finds the function that a caller would have reached
-//! without us, `wanted` the version that the caller asks for, `interpose` has the functions, `say`
-//! writes messages.
+//! without us, in the version that the caller asks for, `interpose` has the functions.
 //!
 //! The library carries the hint with it and exports its functions: a program that gives hints too,
 //! by libturbolane.so, gets those, and both have one state. It is small, since it is preloaded into
@@ -45,7 +44,5 @@ extern crate std;
 mod config;
 mod interpose;
 mod real;
-mod say;
-mod wanted;
 
 pub use config::{Config, DEFAULT_BYTES, Invalid, parse};

@@ -19,7 +19,7 @@ use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use crate::wanted;
+use preloaded::wanted;
 
 /// Callers that are kept; others are looked up at each call.
 const CALLERS: usize = 64;

@@ -91,7 +91,7 @@ use() {
 	done
 	inside test -s /usr/include/turbolane.h
 	inside sh -c 'ldconfig -p | grep -q libturbolane.so.0'
-	for library in preload openssl hint; do
+	for library in preload openssl marks hint; do
 		inside env "LD_PRELOAD=libturbolane_$library.so" true 2> "$groups.err"
 		[ ! -s "$groups.err" ]
 	done

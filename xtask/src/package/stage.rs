@@ -28,8 +28,12 @@ const CMAKE: &str = "cmake/turbolane";
 const DOC: &str = "usr/share/doc/turbolane";
 
 /// Libraries that are copied as they are.
-const PLAIN_LIBRARIES: [&str; 3] =
-    ["libturbolane_hint.so", "libturbolane_openssl.so", "libturbolane_preload.so"];
+const PLAIN_LIBRARIES: [&str; 4] = [
+    "libturbolane_hint.so",
+    "libturbolane_marks.so",
+    "libturbolane_openssl.so",
+    "libturbolane_preload.so",
+];
 
 /// Builds everything and lays it out below `root`, which is made anew.
 pub(super) fn stage(root: &Path) -> Result<()> {

@@ -65,7 +65,7 @@ impl Plan<'_> {
         rows
     }
 
-    fn detections(&self) -> [Detection; 3] {
+    fn detections(&self) -> [Detection; 4] {
         let (mark, hinted) = (self.mark, self.hinted);
         let function = mark.rsplit_once('/').map_or(mark, |(_, function)| function);
         let meaning = |how: &str| format!("the same under turbolane run{how}");
@@ -90,6 +90,13 @@ impl Plan<'_> {
                 run: Vec::new(),
                 detect: "hint",
                 meaning: meaning(&format!(", {hinted} with libturbolane_openssl.so")),
+            },
+            Detection {
+                name: "preload",
+                code: "marks",
+                run: Vec::new(),
+                detect: "hint",
+                meaning: meaning(&format!(", {hinted} with libturbolane_marks.so")),
             },
         ]
     }

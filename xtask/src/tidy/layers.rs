@@ -5,7 +5,7 @@ use super::tree::{File, Tree};
 
 /// What each of our packages may use of the others. A new crate gets its row
 /// here, and ARCHITECTURE.md its two sentences.
-const MAY_USE: [(&str, &[&str]); 31] = [
+const MAY_USE: [(&str, &[&str]); 33] = [
     ("dvfs", &["machine", "report"]),
     ("environment", &[]),
     ("hint", &["environment"]),
@@ -23,8 +23,10 @@ const MAY_USE: [(&str, &[&str]); 31] = [
     ("silicon", &["isa", "machine"]),
     ("sim", &["machine", "policy", "profile", "trace"]),
     ("papers", &["dvfs", "lockmodel", "machine", "policy", "report", "sim", "trace"]),
-    ("openssl-hints", &["environment", "hint"]),
+    ("marks", &["environment", "hint", "preloaded"]),
+    ("openssl-hints", &["environment", "hint", "preloaded"]),
     ("preload", &["environment", "locks"]),
+    ("preloaded", &[]),
     ("probe", &["dvfs", "hw", "machine", "report"]),
     ("pstate", &["hw", "locks", "machine"]),
     ("top", &["hw", "machine", "report"]),

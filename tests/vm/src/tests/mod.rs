@@ -58,6 +58,7 @@ pub const ALL: &[Case] = &[
     Case::new("placement_tiers", placement::tiers),
     Case::new("placement_rests", placement::rests),
     Case::new("preloaded_hints", preload::openssl).limit_s(300),
+    Case::new("preloaded_marks", preload::marks).limit_s(300),
     Case::new("gaps", gaps::stays_and_leaves),
     Case::new("gaps_without_sessions", gaps::stays_and_leaves_without_sessions),
     Case::new("gaps_last_syscalls", gaps::leaves_in_last_syscalls),

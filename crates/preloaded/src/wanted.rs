@@ -9,25 +9,15 @@
 use core::ffi::{CStr, c_char};
 use core::ptr::null;
 
-const DT_NULL: i64 = 0;
-const DT_STRTAB: i64 = 5;
-const DT_SYMTAB: i64 = 6;
-const DT_FLAGS_1: i64 = 0x6fff_fffb;
-const DT_GNU_HASH: i64 = 0x6fff_fef5;
-const DT_VERSYM: i64 = 0x6fff_fff0;
-const DT_VERNEED: i64 = 0x6fff_fffe;
+use crate::tables::{
+    DT_FLAGS_1, DT_GNU_HASH, DT_STRTAB, DT_SYMTAB, DT_VERNEED, DT_VERSYM, entries, name, place,
+};
 
 /// In `DT_FLAGS_1`: the object stays until the process ends (`-z nodelete`).
 const DF_1_NODELETE: usize = 8;
 
 /// The highest bit of a version's index says that the symbol is hidden.
 const VERSION: u16 = 0x7fff;
-
-#[repr(C)]
-struct Dynamic {
-    tag: i64,
-    value: usize,
-}
 
 #[repr(C)]
 struct Need {
@@ -57,23 +47,24 @@ struct Tables {
     needs: *const Need,
 }
 
-/// The version of `name` that the object asks for whose dynamic section and first address these
-/// are; `None` if it asks for none, or does not refer to the symbol.
+/// The version of `symbol_name` that the object asks for whose dynamic section and first address
+/// these are; `None` if it asks for none, or does not refer to the symbol.
 ///
 /// # Safety
 /// `dynamic` is null, or that of an object that the dynamic linker has loaded and that stays for
 /// the call.
-pub(crate) unsafe fn version(
+#[inline]
+pub unsafe fn version(
     dynamic: *const (),
     base: usize,
-    name: &CStr,
+    symbol_name: &CStr,
 ) -> Option<&'static CStr> {
     // SAFETY: the caller's promise: the tables are what the linker itself has used.
     unsafe {
         let tables = tables(dynamic, base)?;
         let is_it = |&i: &u32| {
             let symbol = &*tables.symbols.add(i as usize);
-            CStr::from_ptr(tables.strings.add(symbol.st_name as usize)) == name
+            name(tables.strings, symbol.st_name) == symbol_name
         };
         let symbol = (1..tables.first_defined).find(is_it)?;
         let wanted = *tables.versions.add(symbol as usize) & VERSION;
@@ -85,26 +76,16 @@ pub(crate) unsafe fn version(
 ///
 /// # Safety
 /// As [`version`].
-pub(crate) unsafe fn is_pinned(dynamic: *const ()) -> bool {
+#[inline]
+pub unsafe fn is_pinned(dynamic: *const ()) -> bool {
     // SAFETY: the caller's promise.
     let mut entries = unsafe { entries(dynamic) };
     entries.any(|entry| entry.tag == DT_FLAGS_1 && entry.value & DF_1_NODELETE != 0)
 }
 
-/// The entries of a dynamic section; none if there is no section.
-///
 /// # Safety
 /// As [`version`].
-unsafe fn entries(dynamic: *const ()) -> impl Iterator<Item = &'static Dynamic> {
-    let first: *const Dynamic = dynamic.cast();
-    // SAFETY: the section ends in DT_NULL, and no one looks further.
-    (0..)
-        .map_while(move |i| unsafe { first.as_ref().map(|_| &*first.add(i)) })
-        .take_while(|entry| entry.tag != DT_NULL)
-}
-
-/// # Safety
-/// As [`version`].
+#[inline]
 unsafe fn tables(dynamic: *const (), base: usize) -> Option<Tables> {
     let mut tables = Tables {
         strings: null(),
@@ -113,18 +94,16 @@ unsafe fn tables(dynamic: *const (), base: usize) -> Option<Tables> {
         versions: null(),
         needs: null(),
     };
-    // glibc replaces most offsets by addresses, but not all.
-    let address = |value| if value < base { base + value } else { value };
     // SAFETY: the caller's promise.
     for entry in unsafe { entries(dynamic) } {
-        let at = core::ptr::with_exposed_provenance::<u32>(address(entry.value));
+        let at = entry.value;
         match entry.tag {
-            DT_STRTAB => tables.strings = at.cast(),
-            DT_SYMTAB => tables.symbols = at.cast(),
+            DT_STRTAB => tables.strings = place(at, base),
+            DT_SYMTAB => tables.symbols = place(at, base),
             // SAFETY: a GNU hash table's second word is the index of its first symbol.
-            DT_GNU_HASH => tables.first_defined = unsafe { *at.add(1) },
-            DT_VERSYM => tables.versions = at.cast(),
-            DT_VERNEED => tables.needs = at.cast(),
+            DT_GNU_HASH => tables.first_defined = unsafe { *place::<u32>(at, base).add(1) },
+            DT_VERSYM => tables.versions = place(at, base),
+            DT_VERNEED => tables.needs = place(at, base),
             _ => {}
         }
     }
@@ -137,6 +116,7 @@ unsafe fn tables(dynamic: *const (), base: usize) -> Option<Tables> {
 
 /// # Safety
 /// As [`version`].
+#[inline]
 unsafe fn named(tables: &Tables, wanted: u16) -> Option<&'static CStr> {
     let mut need = tables.needs;
     // SAFETY: the linker's lists; a distance of 0 ends them.
@@ -145,7 +125,7 @@ unsafe fn named(tables: &Tables, wanted: u16) -> Option<&'static CStr> {
             let mut version: *const NeedVersion = need.byte_add((*need).first as usize).cast();
             for _ in 0..(*need).count {
                 if (*version).other & VERSION == wanted {
-                    return Some(CStr::from_ptr(tables.strings.add((*version).name as usize)));
+                    return Some(name(tables.strings, (*version).name));
                 }
                 version = version.byte_add((*version).next as usize);
             }
