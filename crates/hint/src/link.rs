@@ -37,7 +37,7 @@ impl Link {
     /// path does not know.
     #[inline]
     pub(crate) fn is_fit(self, level: u32) -> bool {
-        compiler_fence(SeqCst); // request before CPU number, see the head of this file
+        compiler_fence(SeqCst); // request before CPU number, see the head of `thread`
         match self.board.cpu_flags(self.cpu.read()) {
             Some(flags) => u32::from(flags & CPU_LEVEL) >= level && self.board.is_active(),
             None => false,

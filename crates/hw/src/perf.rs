@@ -34,7 +34,7 @@ pub const TIME_RUNNING: u64 = 1 << 1;
 /// An event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Event {
-    /// [`HARDWARE`], [`SOFTWARE`] or [`RAW`].
+    /// [`HARDWARE`], [`SOFTWARE`], [`RAW`], or a number from below /sys/bus/event_source.
     pub kind: u32,
     /// Which.
     pub config: u64,
@@ -46,6 +46,8 @@ pub struct Event {
     pub read_format: u64,
     /// The bit field after `read_format`, such as [`USER_ONLY`].
     pub flags: u64,
+    /// What else a kind wants to know: `config1` and `config2`.
+    pub further: [u64; 2],
 }
 
 /// Whose events.
@@ -57,7 +59,7 @@ pub enum Whose {
     Cpu(u32),
 }
 
-/// struct perf_event_attr, its first version (PERF_ATTR_SIZE_VER0).
+/// struct perf_event_attr, its second version (PERF_ATTR_SIZE_VER1).
 #[repr(C)]
 #[derive(Default)]
 struct Attr {
@@ -70,9 +72,9 @@ struct Attr {
     flags: u64,
     wakeup: u32,
     breakpoint: u32,
-    config1: u64,
+    further: [u64; 2],
 }
-const _: () = assert!(size_of::<Attr>() == 64);
+const _: () = assert!(size_of::<Attr>() == 72);
 
 /// Opens an event, which counts from now on; with a leader it joins the leader's group.
 ///
@@ -88,6 +90,7 @@ pub fn open(event: &Event, whose: Whose, leader: Option<&OwnedFd>) -> Result<Own
         sample_type: event.sample_type,
         read_format: event.read_format,
         flags: event.flags,
+        further: event.further,
         ..Attr::default()
     };
     let (pid, cpu) = match whose {

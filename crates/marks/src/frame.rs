@@ -23,14 +23,14 @@ pub(crate) enum Work {
 /// What a call has on its stack, lowest address first. The caller's stack arguments follow.
 #[repr(C)]
 pub(crate) struct Frame {
-    /// What is left to do: [`finish`].
+    /// What is left to do: `finish`.
     pub work: Cell<MaybeUninit<Work>>,
     /// What is called.
     function: usize,
     unused: u64,
     /// What XSAVE saved.
     mask: u64,
-    /// [`crate::sections::Next::stack`]
+    /// What `sections` said of the call: flags, and bytes of stack arguments.
     pub flags: usize,
     /// The stub's address.
     pub stub: usize,
@@ -51,7 +51,7 @@ impl Frame {
         core::ptr::from_ref(self).addr()
     }
 
-    /// Leaves work to [`finish`].
+    /// Leaves work to `finish`.
     pub(crate) fn leave(&self, work: Work) {
         self.work.set(MaybeUninit::new(work));
     }

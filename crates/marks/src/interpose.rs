@@ -193,45 +193,33 @@ extern "C" fn before_dlsym() -> *mut c_void {
     DLSYM.get()
 }
 
-/// As dlopen(3).
-///
-/// # Safety
-/// As there.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub unsafe extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void {
-    core::arch::naked_asm!(
-        "push rdi",
-        "push rsi",
-        "push rsi",
-        "call {before}",
-        "pop rsi",
-        "pop rsi",
-        "pop rdi",
-        "jmp rax",
-        before = sym before_dlopen,
-    )
+/// A function with two arguments that jumps to the one that another function returns.
+macro_rules! jump {
+    ($name:ident($first:ident: $First:ty, $second:ident: $Second:ty), $manual:literal, $before:ident) => {
+        #[doc = $manual]
+        ///
+        /// # Safety
+        /// As there.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name($first: $First, $second: $Second) -> *mut c_void {
+            core::arch::naked_asm!(
+                "push rdi",
+                "push rsi",
+                "push rsi", // the stack's alignment
+                "call {before}",
+                "pop rsi",
+                "pop rsi",
+                "pop rdi",
+                "jmp rax",
+                before = sym $before,
+            )
+        }
+    };
 }
 
-/// As dlsym(3).
-///
-/// # Safety
-/// As there.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    core::arch::naked_asm!(
-        "push rdi",
-        "push rsi",
-        "push rsi",
-        "call {before}",
-        "pop rsi",
-        "pop rsi",
-        "pop rdi",
-        "jmp rax",
-        before = sym before_dlsym,
-    )
-}
+jump!(dlopen(file: *const c_char, flags: c_int), "As dlopen(3).", before_dlopen);
+jump!(dlsym(handle: *mut c_void, name: *const c_char), "As dlsym(3).", before_dlsym);
 
 #[cfg(test)]
 mod tests {

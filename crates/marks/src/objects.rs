@@ -8,7 +8,7 @@
 //! An object that another thread is just loading may have entries that are not filled yet. It is
 //! examined again next time.
 
-use core::cell::UnsafeCell;
+use core::cell::{OnceCell, UnsafeCell};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
@@ -150,6 +150,8 @@ struct Object<'a> {
     dynamic: *const (),
     first: usize,
     end: usize,
+    /// Its file, if a mark has asked for it.
+    identity: OnceCell<Identity>,
 }
 
 impl<'a> Object<'a> {
@@ -162,8 +164,8 @@ impl<'a> Object<'a> {
             // SAFETY: the caller's promise.
             false => unsafe { CStr::from_ptr(info.dlpi_name) },
         };
-        let mut object =
-            Object { base, name, dynamic: core::ptr::null(), first: usize::MAX, end: 0 };
+        let (dynamic, first, identity) = (core::ptr::null(), usize::MAX, OnceCell::new());
+        let mut object = Object { base, name, dynamic, first, end: 0, identity };
         for i in 0..usize::from(info.dlpi_phnum) {
             // SAFETY: the caller's promise.
             let part = unsafe { &*info.dlpi_phdr.add(i) };
@@ -183,7 +185,7 @@ impl<'a> Object<'a> {
     fn identity(&self) -> Identity {
         let path = if self.name.is_empty() { PROGRAM } else { self.name };
         // SAFETY: a C string.
-        unsafe { stat(path.as_ptr()) }
+        *self.identity.get_or_init(|| unsafe { stat(path.as_ptr()) })
     }
 
     fn has_name(&self, file: &[u8]) -> bool {

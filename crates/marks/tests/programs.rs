@@ -2,25 +2,21 @@
 //! Programs that know nothing of the library: calls of marked functions run in a wide section, get
 //! their arguments and return what they return, however the program was linked.
 
-use std::path::{Path, PathBuf};
+#[path = "../../preloaded/tests/common/mod.rs"]
+mod common;
+
+use std::path::Path;
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// The library: Cargo builds it beside the tests.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let built = test.parent().unwrap().join("libturbolane_marks.so");
-    assert!(built.exists(), "{} is not built", built.display());
-    built
-}
+use common::{cc, has_compiler, library, text};
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+/// What is preloaded.
+const LIBRARY: &str = "libturbolane_marks.so";
 
 fn under(marks: &str, command: &mut Command) -> Output {
-    command.env("LD_PRELOAD", library()).env("TURBOLANE_MARKS", marks).output().unwrap()
+    command.env("LD_PRELOAD", library(LIBRARY)).env("TURBOLANE_MARKS", marks).output().unwrap()
 }
 
 /// How programs call a library's functions.
@@ -37,8 +33,7 @@ struct Programs(TempDir);
 impl Programs {
     /// Two copies of the library with one name, a program for each way to link, and plugins.
     fn build() -> Option<Self> {
-        if let Err(error) = Command::new("cc").arg("--version").output() {
-            println!("skipped (77): cc cannot be started: {error}");
+        if !has_compiler() {
             return None;
         }
         let programs = Programs(TempDir::new().unwrap());
@@ -68,10 +63,7 @@ impl Programs {
 
     fn cc(&self, source: &str, name: &str, arguments: &[&str]) {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
-        let mut cc = Command::new("cc");
-        cc.args(["-O1", "-Wall", "-Werror", "-pthread", "-o"]).arg(self.path().join(name));
-        let done = cc.arg(source).args(arguments).output().unwrap();
-        assert!(done.status.success(), "{}", text(&done.stderr));
+        cc(&source, &self.path().join(name), arguments);
     }
 
     /// A program with all plugins.

@@ -2,28 +2,24 @@
 //! Programs that know nothing of the library: encryption, and nothing else, runs in a wide section,
 //! and each caller reaches the OpenSSL that it was linked against.
 
-use std::path::{Path, PathBuf};
+#[path = "../../preloaded/tests/common/mod.rs"]
+mod common;
+
+use std::path::Path;
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+use common::{cc, has_compiler, library, text};
+
+/// What is preloaded.
+const LIBRARY: &str = "libturbolane_openssl.so";
+
 /// Libraries in OpenSSL's place.
 const COPIES: u32 = 4;
 
-/// The library: Cargo builds it beside the tests.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let built = test.parent().unwrap().join("libturbolane_openssl.so");
-    assert!(built.exists(), "{} is not built", built.display());
-    built
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 fn under(hints: Option<&str>, command: &mut Command) -> Output {
-    command.env("LD_PRELOAD", library());
+    command.env("LD_PRELOAD", library(LIBRARY));
     match hints {
         Some(hints) => command.env("TURBOLANE_OPENSSL", hints),
         None => command.env_remove("TURBOLANE_OPENSSL"),
@@ -37,8 +33,7 @@ struct Programs(TempDir);
 
 impl Programs {
     fn build() -> Option<Self> {
-        if let Err(error) = Command::new("cc").arg("--version").output() {
-            println!("skipped (77): cc cannot be started: {error}");
+        if !has_compiler() {
             return None;
         }
         let programs = Programs(TempDir::new().unwrap());
@@ -76,10 +71,7 @@ impl Programs {
 
     fn cc(&self, source: &str, name: &str, arguments: &[&str]) {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
-        let mut cc = Command::new("cc");
-        cc.args(["-O1", "-Wall", "-Werror", "-o"]).arg(self.path().join(name)).arg(source);
-        let done = cc.args(arguments).output().unwrap();
-        assert!(done.status.success(), "{}", text(&done.stderr));
+        cc(&source, &self.path().join(name), arguments);
     }
 
     /// The program with all plugins, the first one twice.

@@ -1,48 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs that know nothing of the library run right under it, with every strategy.
 
+#[path = "../../preloaded/tests/common/mod.rs"]
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-const STRATEGIES: [&str; 5] = ["glibc", "spin", "block", "queue-spin", "queue-block"];
+use common::{cc, has_compiler, library, text};
 
-/// The library: Cargo builds it beside the tests.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let built = test.parent().unwrap().join("libturbolane_preload.so");
-    assert!(built.exists(), "{} is not built", built.display());
-    built
-}
+/// What is preloaded.
+const LIBRARY: &str = "libturbolane_preload.so";
+
+const STRATEGIES: [&str; 5] = ["glibc", "spin", "block", "queue-spin", "queue-block"];
 
 /// The C program; `None`, said loudly, where there is no compiler.
 fn contender(folder: &Path) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/contender.c");
     let program = folder.join("contender");
-    let mut cc = Command::new("cc");
-    let built = cc.args(["-O1", "-Wall", "-Werror", "-pthread", "-o"]).arg(&program).arg(source);
-    match built.output() {
-        Err(error) => {
-            println!("skipped (77): cc cannot be started: {error}");
-            None
-        }
-        Ok(done) => {
-            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-            Some(program)
-        }
-    }
+    has_compiler().then(|| {
+        cc(&source, &program, &[]);
+        program
+    })
 }
 
 /// The command under the library with these rules.
 fn under(folder: &TempDir, rules: &str, command: &mut Command) -> Output {
     let file = folder.path().join("locks");
     std::fs::write(&file, rules).unwrap();
-    command.env("LD_PRELOAD", library()).env("TURBOLANE_LOCKS", file).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    command.env("LD_PRELOAD", library(LIBRARY)).env("TURBOLANE_LOCKS", file).output().unwrap()
 }
 
 /// "N mutexes of ours, M acquisitions waited" of the report.
@@ -106,13 +94,13 @@ fn nonsense_is_said_and_changes_nothing_fails() {
     assert!(stderr.contains("line 1: strategy \"quick\" is not known"), "{stderr}");
     assert!(stderr.contains("All locks stay glibc's."), "{stderr}");
     let missing = Command::new("true")
-        .env("LD_PRELOAD", library())
+        .env("LD_PRELOAD", library(LIBRARY))
         .env("TURBOLANE_LOCKS", folder.path().join("nowhere"))
         .output()
         .unwrap();
     assert!(missing.status.success());
     assert!(text(&missing.stderr).contains("No such file"), "{}", text(&missing.stderr));
-    let silent = Command::new("true").env("LD_PRELOAD", library()).output().unwrap();
+    let silent = Command::new("true").env("LD_PRELOAD", library(LIBRARY)).output().unwrap();
     assert_eq!(text(&silent.stderr), "");
 }
 

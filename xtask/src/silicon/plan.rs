@@ -157,7 +157,7 @@ mod tests {
         let rows = rows(true);
         let names: Vec<&str> = rows.iter().map(|row| row.point.name.as_str()).collect();
         assert_eq!(names[..4], ["none", "wide", "marks", "marks-2"]);
-        assert_eq!(names.len(), 2 + 3 * 4);
+        assert_eq!(names.len(), 2 + 4 * 4);
         let one = &rows[3];
         let words = one.point.command.join(" ");
         assert_eq!(words, "load wide --mark /lib/c.so:f@2 --wide-cpus 2");
@@ -169,7 +169,8 @@ mod tests {
     #[test]
     fn rows_without_turbolane_have_no_arguments_for_it() {
         let rows = rows(false);
-        assert_eq!(rows.len(), 5);
+        assert_eq!(rows.len(), 6);
+        assert_eq!(rows[5].point.command.join(" "), "load marks --wide-cpus 1");
         for (row, variant) in rows.iter().zip(["none", ""]) {
             assert_eq!(row.point.command, ["load", &row.point.name]);
             assert_eq!((row.simulated.variant, row.simulated.policy.as_str()), (variant, KERNEL));

@@ -17,9 +17,10 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use std::hint::black_box;
 use std::io::{Error, Result};
 use std::mem::MaybeUninit;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+use hw::perf::{self, Event, Whose};
 use turbolane::protocol;
 
 /// Many and short, so that most are not interrupted, and the median is one of these.
@@ -68,36 +69,16 @@ fn print(name: &str, plain: &[f64], mut marked: Vec<f64>) {
     );
 }
 
-/// struct perf_event_attr, its second version (PERF_ATTR_SIZE_VER1).
-#[repr(C)]
-#[derive(Default)]
-struct Attr {
-    kind: u32,
-    size: u32,
-    config: u64,
-    unused: [u64; 5],
-    path: u64,
-    offset: u64,
-}
-
 /// Counts executions of a place in a file, by this thread.
 fn uprobe(path: &CStr, offset: u64, at_return: bool) -> Result<OwnedFd> {
     let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
-    let attr = Attr {
+    let event = Event {
         kind: kind.trim().parse().map_err(Error::other)?,
-        size: size_of::<Attr>() as u32,
         config: at_return.into(),
-        path: path.as_ptr().expose_provenance() as u64,
-        offset,
-        ..Attr::default()
+        further: [path.as_ptr().expose_provenance() as u64, offset],
+        ..Event::default()
     };
-    // SAFETY: the kernel reads the local and the path.
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, 0, -1, -1, 0) };
-    if fd < 0 {
-        return Err(Error::last_os_error());
-    }
-    // SAFETY: a new descriptor, no one else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    perf::open(&event, Whose::Thread, None)
 }
 
 /// File and offset of a function of a library.

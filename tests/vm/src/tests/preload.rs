@@ -19,7 +19,7 @@ fn speed(
 ) -> Result<(String, serde_json::Value)> {
     let mut openssl = Command::new("openssl");
     openssl.args(["speed", "-seconds", "1", "-bytes", bytes, "-evp", "chacha20"]);
-    openssl.env("LD_PRELOAD", library).envs(variable);
+    openssl.env("LD_PRELOAD", library).env_remove("TURBOLANE_OPENSSL").envs(variable);
     let done = openssl.output()?;
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     ensure!(done.status.success(), "openssl: {said}");
