@@ -8,7 +8,7 @@
 //! An object that another thread is just loading may have entries that are not filled yet. It is
 //! examined again next time.
 
-use core::cell::{OnceCell, UnsafeCell};
+use core::cell::{Cell, UnsafeCell};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
@@ -150,8 +150,8 @@ struct Object<'a> {
     dynamic: *const (),
     first: usize,
     end: usize,
-    /// Its file, if a mark has asked for it.
-    identity: OnceCell<Identity>,
+    /// Its file, if a mark has asked for it. (`OnceCell` can panic: 300 KB of text.)
+    identity: Cell<Option<Identity>>,
 }
 
 impl<'a> Object<'a> {
@@ -164,7 +164,7 @@ impl<'a> Object<'a> {
             // SAFETY: the caller's promise.
             false => unsafe { CStr::from_ptr(info.dlpi_name) },
         };
-        let (dynamic, first, identity) = (core::ptr::null(), usize::MAX, OnceCell::new());
+        let (dynamic, first, identity) = (core::ptr::null(), usize::MAX, Cell::new(None));
         let mut object = Object { base, name, dynamic, first, end: 0, identity };
         for i in 0..usize::from(info.dlpi_phnum) {
             // SAFETY: the caller's promise.
@@ -183,9 +183,14 @@ impl<'a> Object<'a> {
     }
 
     fn identity(&self) -> Identity {
+        if let Some(known) = self.identity.get() {
+            return known;
+        }
         let path = if self.name.is_empty() { PROGRAM } else { self.name };
         // SAFETY: a C string.
-        *self.identity.get_or_init(|| unsafe { stat(path.as_ptr()) })
+        let identity = unsafe { stat(path.as_ptr()) };
+        self.identity.set(Some(identity));
+        identity
     }
 
     fn has_name(&self, file: &[u8]) -> bool {
