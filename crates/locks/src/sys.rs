@@ -7,11 +7,12 @@ use core::ptr;
 use core::sync::atomic::AtomicU32;
 use std::io;
 
-/// Preserves `errno` over a call.
-struct Errno(libc::c_int);
+/// Preserves `errno` over a call: until it is dropped.
+pub struct Errno(libc::c_int);
 
 impl Errno {
-    fn kept() -> Errno {
+    /// What it is now.
+    pub fn kept() -> Errno {
         // SAFETY: the location is this thread's for as long as it lives.
         Errno(unsafe { *libc::__errno_location() })
     }

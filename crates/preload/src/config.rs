@@ -9,21 +9,42 @@
 //!   creator libbar = queue-block      set up by pthread_mutex_init from there
 //!   contended 100 = queue-spin        once 100 acquisitions have waited for it
 //!   all = block
+//!   after 200us                       for "owner" and "delegate": how long at most a section is waited for
+//!                                     before it is boosted
+//!   server 7                          for "delegate": the CPU of who writes P-states
+//!   machine /tmp/machine              for tests: its P-states are files below this folder
 //! ```
 //!
 //! The first line that fits a mutex counts; one that none fits is left to glibc.
 
 use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::rules::{Condition, Rule, Strategy};
 
+/// TURBO 7: sections of 600,000 cycles of 3.1 GHz are as fast boosted as they are otherwise.
+const AFTER: Duration = Duration::from_micros(194);
+
 /// What the file says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// In their order.
     pub rules: Vec<Rule>,
     /// Whether to say at exit what was done.
     pub report: bool,
+    /// How long at most a section is waited for before it is boosted.
+    pub after: Duration,
+    /// The CPU that writes P-states for others; `None`: any.
+    pub server: Option<u32>,
+    /// The folder below which the machine's files are.
+    pub machine: PathBuf,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { rules: Vec::new(), report: false, after: AFTER, server: None, machine: "/".into() }
+    }
 }
 
 /// Why the file makes no sense.
@@ -49,10 +70,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         match line {
             "" => {}
             "report" => config.report = true,
-            _ => match rule(line) {
-                Ok(rule) => config.rules.push(rule),
-                Err(what) => return Err(ConfigError { line: number, what }),
-            },
+            _ => setting(line, &mut config).map_err(|what| ConfigError { line: number, what })?,
         }
     }
     if config.rules.is_empty() {
@@ -60,6 +78,26 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         return Err(ConfigError { line: 0, what: what.into() });
     }
     Ok(config)
+}
+
+/// A line that is a setting or a rule.
+fn setting(line: &str, config: &mut Config) -> Result<(), String> {
+    match line.split_once(' ').filter(|_| !line.contains('=')) {
+        Some(("after", time)) => {
+            let time = time.trim();
+            let number = time.strip_suffix("us").and_then(|us| us.parse().ok());
+            let refusal = || format!("\"{time}\" is no time; write after 200us");
+            config.after = Duration::from_micros(number.ok_or_else(refusal)?);
+        }
+        Some(("server", cpu)) => {
+            let cpu = cpu.trim();
+            let number = cpu.parse().map_err(|_| format!("server \"{cpu}\" is not a CPU's number"));
+            config.server = Some(number?);
+        }
+        Some(("machine", folder)) => config.machine = folder.trim().into(),
+        _ => config.rules.push(rule(line)?),
+    }
+    Ok(())
 }
 
 fn rule(line: &str) -> Result<Rule, String> {
@@ -115,6 +153,10 @@ mod tests {
         assert_eq!(config.rules.len(), 5);
         assert_eq!(config.rules[0].condition, Condition::Address(0x10..0x20));
         assert_eq!(config.rules[3].strategy, Strategy::Spin);
+        let config = parse("all = delegate\nafter 50us\nserver 7\nmachine /tmp/x\n").unwrap();
+        assert_eq!(config.after, Duration::from_micros(50));
+        assert_eq!((config.server, config.machine), (Some(7), "/tmp/x".into()));
+        assert_eq!(config.rules[0].strategy, Strategy::Delegate);
     }
 
     #[test]
@@ -127,5 +169,7 @@ mod tests {
         assert!(refused("address 0x20-0x10 = spin").contains("not a range"));
         assert!(refused("contended x = spin").contains("not a number"));
         assert!(refused("report\n").contains("no rule"));
+        assert!(refused("after 5\nall = owner").contains("write after 200us"));
+        assert!(refused("server x\nall = owner").contains("not a CPU's number"));
     }
 }

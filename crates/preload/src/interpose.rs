@@ -2,23 +2,32 @@
 //! The functions in glibc's place, and how they are switched on.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use libc::{pthread_mutex_t, pthread_mutexattr_t};
+use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 use locks::{Block, RawLock, Spin, Wait};
 
 use crate::config::{Config, parse};
 use crate::rules::{Condition, Strategy, Subject, choose};
 use crate::table::Slot;
-use crate::{glibc, objects, table};
+use crate::{boost, glibc, objects, table};
 
 /// Names the file; ignored in programs that run with more rights than their user has.
 const FILE: &CStr = c"TURBOLANE_LOCKS";
 
 /// Null: every call goes to glibc. Never freed: a thread may be reading it.
 static CONFIG: AtomicPtr<Config> = AtomicPtr::new(core::ptr::null_mut());
+
+/// What may be in the way of a mutex that is free: [`OFF`], [`BOOSTS`] or [`WAITS`].
+static MODE: AtomicU8 = AtomicU8::new(OFF);
+/// No file, no rule.
+const OFF: u8 = 0;
+/// Holders are boosted, once they are waited for; how threads wait is glibc's.
+const BOOSTS: u8 = 1;
+/// How threads wait is ours.
+const WAITS: u8 = 2;
 
 fn config() -> Option<&'static Config> {
     // SAFETY: null, or leaked by `switch_on`.
@@ -58,11 +67,20 @@ fn switch_on(file: &OsString) -> Result<(), String> {
     if unsafe { libc::pthread_atfork(None, None, Some(in_child)) } != 0 {
         return Err("no memory for a fork handler".into());
     }
+    if let Err(why) = boost::prepare(&config) {
+        eprintln!("turbolane_preload: {why}. Mutexes whose holders would be boosted stay glibc's.");
+    }
+    let boosts = |rule: &crate::Rule| {
+        matches!(rule.strategy, Strategy::Owner | Strategy::Delegate | Strategy::Glibc)
+    };
+    let mode = if config.rules.iter().all(boosts) { BOOSTS } else { WAITS };
     CONFIG.store(Box::into_raw(Box::new(config)), Ordering::Release);
+    MODE.store(mode, Ordering::Release);
     Ok(())
 }
 
 extern "C" fn in_child() {
+    boost::in_child();
     // SAFETY: the child of a fork has one thread.
     unsafe { table::empty_queues() };
 }
@@ -77,7 +95,10 @@ extern "C" fn end() {
     let waited = |slot: &Slot| u64::from(slot.contended.load(Ordering::Relaxed));
     let (count, waits) =
         table::used().filter(ours).fold((0, 0), |(n, sum), slot| (n + 1, sum + waited(slot)));
-    eprintln!("turbolane_preload: {count} mutexes of ours, {waits} acquisitions waited");
+    eprintln!(
+        "turbolane_preload: {count} mutexes of ours, {waits} acquisitions waited, {} holders boosted",
+        boost::count()
+    );
 }
 
 /// As pthread_mutex_lock(3).
@@ -86,6 +107,20 @@ extern "C" fn end() {
 /// As there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: the caller's promise, here and below.
+    unsafe {
+        match MODE.load(Ordering::Relaxed) {
+            OFF => glibc::lock(mutex),
+            // Who comes in between is not boosted for this thread, but for the next.
+            BOOSTS if glibc::looks_free(mutex) => glibc::lock(mutex),
+            _ => lock_by_rules(mutex),
+        }
+    }
+}
+
+/// # Safety
+/// As pthread_mutex_lock.
+unsafe fn lock_by_rules(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: the caller's promise, here and below.
     unsafe {
         match config() {
@@ -140,6 +175,10 @@ unsafe fn wait(config: &Config, slot: &Slot, mutex: *mut pthread_mutex_t) -> c_i
                 slot.sleeping.unlock();
                 done
             }
+            Strategy::Owner | Strategy::Delegate => match boost::frequency(strategy) {
+                None => glibc::lock(mutex),
+                Some(frequency) => boost::lock_boosting(slot, frequency, mutex, contended),
+            },
         }
     }
 }
@@ -179,6 +218,61 @@ unsafe fn look(how: &impl Wait, mutex: *mut pthread_mutex_t) -> c_int {
             round = round.saturating_add(1);
         }
     }
+}
+
+/// As pthread_mutex_unlock(3).
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: the caller's promise.
+    boost::releasing(mutex, || unsafe { glibc::unlock(mutex) })
+}
+
+/// As pthread_cond_wait(3).
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pthread_cond_wait(
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+) -> c_int {
+    boost::leaving(mutex);
+    // SAFETY: the caller's promise.
+    unsafe { glibc::cond_wait(cond, mutex) }
+}
+
+/// As pthread_cond_timedwait(3).
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pthread_cond_timedwait(
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    until: *const timespec,
+) -> c_int {
+    boost::leaving(mutex);
+    // SAFETY: the caller's promise.
+    unsafe { glibc::cond_timedwait(cond, mutex, until) }
+}
+
+/// As pthread_cond_clockwait(3), for programs of glibc 2.30 and later.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pthread_cond_clockwait(
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    clock: clockid_t,
+    until: *const timespec,
+) -> c_int {
+    boost::leaving(mutex);
+    // SAFETY: the caller's promise.
+    unsafe { glibc::cond_clockwait(cond, mutex, clock, until) }
 }
 
 /// As pthread_mutex_init(3). It hands on from where it was called, which Rust cannot ask for.

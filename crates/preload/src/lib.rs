@@ -13,12 +13,16 @@
 //!   pthread_mutex_lock(m)     trylock(m) succeeds: done, as ever
 //!                             else wait in front of it: spin, or queue in a lock of ours (one per
 //!                             mutex) whose head alone tries for m; and leave the queue with m in hand
-//!   pthread_mutex_unlock(m), pthread_cond_*, timed locks, trylock     glibc's, untouched
+//!   pthread_mutex_unlock(m), pthread_cond_wait and its kind           glibc's; a boost ends there
+//!   timed locks, trylock, all others                                  glibc's, untouched
 //! ```
 //!
 //! So whatever glibc does with the mutex stays right, and at any moment the program could go on
 //! without us. A mutex of any other type than the plain one (recursive, error-checking, robust,
 //! shared between processes, with priorities) is not ours at all.
+//!
+//! Two strategies change nothing about the waiting, but boost whoever makes others wait for long
+//! ([`boost`]).
 //!
 //! Limits: a thread that arrives may take the mutex before the queue's head, so the queue is fair
 //! among those who wait only. No waiting strategy changes what happens inside of glibc: who comes
@@ -33,8 +37,10 @@
 //! the real functions and what can be seen of a mutex, `objects` whose an address is, `interpose`
 //! the functions in glibc's place.
 
+mod boost;
 mod config;
 mod glibc;
+mod holder;
 mod interpose;
 mod objects;
 mod rules;

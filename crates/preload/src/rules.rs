@@ -18,16 +18,22 @@ pub enum Strategy {
     QueueSpin,
     /// They queue, sleeping.
     QueueBlock,
+    /// As ever, and a holder that is waited for long runs at its CPU's fastest P-state.
+    Owner,
+    /// The same, and another core writes the P-states.
+    Delegate,
 }
 
 impl Strategy {
     /// Names in the file.
-    pub const ALL: [(&str, Strategy); 5] = [
+    pub const ALL: [(&str, Strategy); 7] = [
         ("glibc", Strategy::Glibc),
         ("spin", Strategy::Spin),
         ("block", Strategy::Block),
         ("queue-spin", Strategy::QueueSpin),
         ("queue-block", Strategy::QueueBlock),
+        ("owner", Strategy::Owner),
+        ("delegate", Strategy::Delegate),
     ];
 }
 

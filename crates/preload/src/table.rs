@@ -6,7 +6,7 @@
 //! address that is used for another mutex later finds its queue empty. When the table is full,
 //! mutexes that have no slot stay glibc's.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use locks::{Block, Mcs, Spin};
 
@@ -30,6 +30,13 @@ pub(crate) struct Slot {
     pub creator: AtomicUsize,
     /// Acquisitions that waited.
     pub contended: AtomicU32,
+    /// The CPU that is boosted for it, plus one; 0: none (`boost`).
+    pub boosted: AtomicU32,
+    /// Since when, ns; and after which wait it is boosted, ns, 0 = nothing was learned.
+    pub boosted_ns: AtomicU64,
+    pub after_ns: AtomicU64,
+    /// Waits in a row that were shorter.
+    pub brief: AtomicU32,
     /// The queues in front of it; one of them is used.
     pub spinning: Mcs<Spin>,
     pub sleeping: Mcs<Block>,
@@ -42,6 +49,10 @@ impl Slot {
             strategy: AtomicU8::new(OPEN),
             creator: AtomicUsize::new(0),
             contended: AtomicU32::new(0),
+            boosted: AtomicU32::new(0),
+            boosted_ns: AtomicU64::new(0),
+            after_ns: AtomicU64::new(0),
+            brief: AtomicU32::new(0),
             spinning: Mcs::new(Spin),
             sleeping: Mcs::new(Block),
         }
@@ -61,12 +72,26 @@ impl Slot {
 
 static TABLE: [Slot; SLOTS] = [const { Slot::empty() }; SLOTS];
 
-/// The slot of an address, a new one if need be; `None` if there is no room.
-pub(crate) fn slot(address: usize) -> Option<&'static Slot> {
+/// The slots where an address may have its own, in their order.
+#[inline]
+fn places(address: usize) -> impl Iterator<Item = &'static Slot> {
     // Fibonacci hashing: the golden ratio of 2^64 spreads addresses that differ in a few bits.
     let hash = (address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let first = hash >> (usize::BITS - SLOTS.trailing_zeros());
-    (0..PROBES).map(|probe| &TABLE[(first + probe) % SLOTS]).find(|slot| {
+    (0..PROBES).map(move |probe| &TABLE[(first + probe) % SLOTS])
+}
+
+/// The slot of an address, if it has one.
+#[inline]
+pub(crate) fn known(address: usize) -> Option<&'static Slot> {
+    let of = |slot: &Slot| slot.address.load(Ordering::Relaxed);
+    // Slots are never given back: a free one ends the search.
+    places(address).find(|slot| of(slot) == address || of(slot) == 0).filter(|slot| of(slot) != 0)
+}
+
+/// The slot of an address, a new one if need be; `None` if there is no room.
+pub(crate) fn slot(address: usize) -> Option<&'static Slot> {
+    places(address).find(|slot| {
         let known = slot.address.load(Ordering::Relaxed);
         let claim =
             || slot.address.compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed);
@@ -90,6 +115,7 @@ pub(crate) unsafe fn empty_queues() {
             core::ptr::from_ref(&slot.spinning).cast_mut().write(Mcs::new(Spin));
             core::ptr::from_ref(&slot.sleeping).cast_mut().write(Mcs::new(Block));
         }
+        slot.boosted.store(0, Ordering::Relaxed);
     }
 }
 
@@ -106,6 +132,7 @@ mod tests {
         assert_eq!(a.strategy(), None);
         a.decide(Some(Strategy::QueueSpin));
         assert_eq!(slot(0x1000).unwrap().strategy(), Some(Strategy::QueueSpin));
+        assert!(core::ptr::eq(a, known(0x1000).unwrap()) && known(0x1050).is_none());
         let got = (0..2 * SLOTS).filter(|n| slot(0x10_0000 + 40 * n).is_some()).count();
         assert!(got > SLOTS / 2 && got < SLOTS, "{got}");
     }

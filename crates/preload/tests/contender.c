@@ -6,9 +6,11 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -109,6 +111,43 @@ static void conditions(void)
 	pthread_mutex_unlock(&ring_lock);
 }
 
+/* A wait that ends with its thread: the mutex is held, and released by the thread's clean-up. */
+static void release(void *lock)
+{
+	pthread_mutex_unlock(lock);
+}
+
+static void *wait_forever(void *unused)
+{
+	(void)unused;
+	pthread_mutex_lock(&ring_lock);
+	pthread_cleanup_push(release, &ring_lock);
+	arrived = 1;
+	for (;;)
+		pthread_cond_wait(&filled, &ring_lock);
+	pthread_cleanup_pop(1);
+	return NULL;
+}
+
+static void cancels(void)
+{
+	pthread_t waiter;
+	void *result;
+
+	arrived = 0;
+	pthread_create(&waiter, NULL, wait_forever, NULL);
+	while (!arrived)
+		usleep(1000);
+	pthread_mutex_lock(&ring_lock);
+	pthread_cancel(waiter);
+	usleep(20000);
+	pthread_mutex_unlock(&ring_lock);
+	pthread_join(waiter, &result);
+	demand(result == PTHREAD_CANCELED, "not cancelled");
+	demand(!pthread_mutex_trylock(&ring_lock), "not released");
+	pthread_mutex_unlock(&ring_lock);
+}
+
 static void *hold(void *lock)
 {
 	pthread_mutex_lock(lock);
@@ -185,14 +224,29 @@ static void forks(void)
 		pthread_join(threads[i], NULL);
 }
 
+/* The end of a program whose mutexes are in use. */
+static void kills(void)
+{
+	pthread_t thread;
+
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&thread, NULL, compete, NULL);
+	/* held for long while others wait */
+	pthread_mutex_lock(&counter_lock);
+	usleep(300000);
+	kill(getpid(), SIGKILL);
+}
+
 int main(int argc, char **argv)
 {
 	counts();
 	conditions();
+	cancels();
 	types();
-	if (argc > 1)
+	if (argc > 1 && !strcmp(argv[1], "fork"))
 		forks();
-	(void)argv;
+	if (argc > 1 && !strcmp(argv[1], "kill"))
+		kills();
 	puts("all as it should be");
 	return 0;
 }

@@ -4,8 +4,10 @@
 #[path = "../../preloaded/tests/common/mod.rs"]
 mod common;
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -15,6 +17,7 @@ use common::{cc, has_compiler, library, text};
 const LIBRARY: &str = "libturbolane_preload.so";
 
 const STRATEGIES: [&str; 5] = ["glibc", "spin", "block", "queue-spin", "queue-block"];
+const BOOSTING: [&str; 2] = ["owner", "delegate"];
 
 /// The C program; `None`, said loudly, where there is no compiler.
 fn contender(folder: &Path) -> Option<PathBuf> {
@@ -26,19 +29,23 @@ fn contender(folder: &Path) -> Option<PathBuf> {
     })
 }
 
-/// The command under the library with these rules.
+/// What the command does under the library with these rules.
 fn under(folder: &TempDir, rules: &str, command: &mut Command) -> Output {
-    let file = folder.path().join("locks");
-    std::fs::write(&file, rules).unwrap();
-    command.env("LD_PRELOAD", library(LIBRARY)).env("TURBOLANE_LOCKS", file).output().unwrap()
+    prepared(folder, rules, command).output().unwrap()
 }
 
-/// "N mutexes of ours, M acquisitions waited" of the report.
-fn reported(output: &Output) -> (u64, u64) {
+fn prepared<'a>(folder: &TempDir, rules: &str, command: &'a mut Command) -> &'a mut Command {
+    let file = folder.path().join("locks");
+    std::fs::write(&file, rules).unwrap();
+    command.env("LD_PRELOAD", library(LIBRARY)).env("TURBOLANE_LOCKS", file)
+}
+
+/// "N mutexes of ours, M acquisitions waited, B holders boosted" of the report.
+fn reported(output: &Output) -> [u64; 3] {
     let stderr = text(&output.stderr);
     let line = stderr.lines().find(|line| line.contains("mutexes of ours")).expect(&stderr);
     let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
-    (numbers[0], numbers[1])
+    numbers.try_into().unwrap()
 }
 
 #[test]
@@ -50,9 +57,10 @@ fn a_c_program_does_what_it_must() {
         let output = under(&folder, &rules, &mut Command::new(&program));
         assert!(output.status.success(), "{strategy}: {}", text(&output.stderr));
         assert_eq!(text(&output.stdout), "all as it should be\n");
-        let (mutexes, waits) = reported(&output);
+        let [mutexes, waits, boosts] = reported(&output);
         // The library was in the way if it was told to be.
         assert_eq!(mutexes > 0 && waits > 0, strategy != "glibc", "{strategy}: {mutexes} {waits}");
+        assert_eq!(boosts, 0);
     }
 }
 
@@ -75,7 +83,7 @@ fn rules_pick_mutexes() {
     let mutexes = |rules: &str| {
         let output = under(&folder, &format!("report\n{rules}\n"), &mut Command::new(&program));
         assert!(output.status.success(), "{}", text(&output.stderr));
-        reported(&output).0
+        reported(&output)[0]
     };
     assert!(mutexes("object main = queue-spin") > 0);
     assert_eq!(mutexes("object libsomething = queue-spin"), 0);
@@ -83,6 +91,93 @@ fn rules_pick_mutexes() {
     assert!(mutexes("contended 1 = queue-block") > 0);
     assert_eq!(mutexes("contended 100000000 = queue-block"), 0);
     assert_eq!(mutexes("address 0x1-0x2 = spin"), 0);
+}
+
+/// Where P-states are, and how many CPUs there may be.
+fn machine(folder: &TempDir, cpus: u32) -> PathBuf {
+    let root = folder.path().join("machine");
+    // the CPUs of this machine: threads run on them
+    let cpus = format!("cpus = 0-{}", cpus - 1);
+    let (_, text) = pstate::fake::MACHINES.iter().find(|(name, _)| *name == MACHINE).unwrap();
+    let lines = text.lines().map(|line| if line.starts_with("cpus = ") { &cpus } else { line });
+    pstate::fake::build_from(&lines.collect::<Vec<_>>().join("\n"), &root).unwrap();
+    std::fs::create_dir_all(root.join("run")).unwrap();
+    root
+}
+
+/// One whose P-states are set by registers, of each CPU by itself.
+const MACHINE: &str = "msr-i7-4770";
+
+/// The text of all of a machine's files.
+fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap().is_dir() {
+            true => found.extend(files(&entry.path())),
+            false => found.push((entry.path(), std::fs::read(entry.path()).unwrap())),
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Holders are boosted, and all P-states are as before at the end: of a program that ends as it
+/// should, in the children of its forks too, and of one that is killed.
+#[test]
+fn holders_are_boosted() {
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let folder = TempDir::new().unwrap();
+    let Some(program) = contender(folder.path()) else { return };
+    let root = machine(&folder, u32::try_from(cpus).unwrap());
+    let before = files(&root.join("dev"));
+    for strategy in BOOSTING {
+        let rules = format!("report\nall = {strategy}\nmachine {}\n", root.display());
+        let output = under(&folder, &rules, Command::new(&program).arg("fork"));
+        assert!(output.status.success(), "{strategy}: {}", text(&output.stderr));
+        let [_, waits, boosts] = reported(&output);
+        assert!(waits > 0 && boosts > 0, "{strategy}: {waits} waits, {boosts} boosts");
+        assert!(files(&root.join("dev")) == before, "{strategy}: a P-state is not restored");
+        let mut kills = Command::new(&program);
+        prepared(&folder, &rules, kills.arg("kill"));
+        let mut killed = kills.stdout(Stdio::null()).spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while files(&root.join("dev")) == before && killed.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "{strategy}: nothing is boosted");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(
+            killed.try_wait().unwrap().is_none(),
+            "{strategy}: it ended before anything was boosted"
+        );
+        assert_eq!(killed.wait().unwrap().signal(), Some(9), "{strategy}");
+        let restored = || files(&root.join("dev")) == before;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !restored() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(restored(), "{strategy}: a P-state is not restored after SIGKILL");
+    }
+}
+
+/// A second process, and one without P-states, do without.
+#[test]
+fn one_process_boosts_fails() {
+    let folder = TempDir::new().unwrap();
+    let Some(program) = contender(folder.path()) else { return };
+    let root = machine(&folder, 2);
+    let rules = format!("report\nall = owner\nmachine {}\n", root.display());
+    let lock = std::fs::File::create(root.join("run/turbolane-pstates.lock")).unwrap();
+    lock.lock().unwrap();
+    let second = under(&folder, &rules, &mut Command::new(&program));
+    assert!(second.status.success(), "{}", text(&second.stderr));
+    assert_eq!(reported(&second)[2], 0);
+    drop(lock);
+    std::fs::remove_dir_all(root.join("dev")).unwrap();
+    let without = under(&folder, &rules, &mut Command::new(&program));
+    assert!(without.status.success(), "{}", text(&without.stderr));
+    assert_eq!(reported(&without)[2], 0);
+    let said = text(&without.stderr);
+    assert!(said.contains("Mutexes whose holders would be boosted stay glibc's."), "{said}");
 }
 
 #[test]

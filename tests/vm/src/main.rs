@@ -32,8 +32,10 @@ mod guest;
 mod hogs;
 mod lane;
 mod load;
+mod locked_table;
 mod mark_costs;
 mod measure;
+mod memcached;
 mod nginx;
 mod openssl;
 mod point;
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         ["bench", name] => suite::run(bench::ALL, name),
         ["nginx", code, requests, run @ ..] => nginx::point(code, requests, run),
         ["batch", code, ms, run @ ..] => batch::point(code, ms, run),
+        ["locked-table", threads] => locked_table::play(threads),
         ["pstate-end", root, how] => pstate_end::play(root, how),
         ["slow-spinner"] => tests::pstate_scheduler::slow_spinner(),
         ["record-load"] => tests::record::load(),

@@ -25,7 +25,7 @@ const MAY_USE: [(&str, &[&str]); 33] = [
     ("papers", &["dvfs", "lockmodel", "machine", "policy", "report", "sim", "trace"]),
     ("marks", &["environment", "hint", "preloaded"]),
     ("openssl-hints", &["environment", "hint", "preloaded"]),
-    ("preload", &["environment", "locks"]),
+    ("preload", &["environment", "locks", "pstate"]),
     ("preloaded", &[]),
     ("probe", &["dvfs", "hw", "machine", "report"]),
     ("pstate", &["hw", "locks", "machine"]),
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn arrows_that_differ_from_the_table_are_found() {
         let (bad, good) =
-            (manifest("policy", &["hw"]), manifest("preload", &["environment", "locks"]));
+            (manifest("policy", &["hw"]), manifest("preload", &["environment", "locks", "pstate"]));
         let (unknown, less) = (manifest("newcomer", &["hw"]), manifest("scan", &["isa"]));
         let tree = Tree::of(&[
             ("crates/policy/Cargo.toml", &bad),

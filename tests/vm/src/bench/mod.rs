@@ -11,6 +11,7 @@
 mod attacks;
 mod best;
 mod boost;
+mod boosted_programs;
 pub mod conservation;
 mod control;
 mod dvfs;
@@ -53,6 +54,11 @@ pub const ALL: &[Case] = &[
     Case::bench("asleep", boost::asleep)
         .group("boost")
         .silicon("fx-8120,boosted=1")
+        .cpus(8)
+        .limit_s(1800),
+    Case::bench("programs", boosted_programs::run)
+        .group("boost")
+        .silicon("fx-8120")
         .cpus(8)
         .limit_s(1800),
     Case::bench("restore", lib_pstate::registers)
