@@ -53,9 +53,10 @@ cat /proc/uptime
 "#;
 
 /// All of them.
-pub(crate) const OUTSIDE: [Outside; 5] = [
+pub(crate) const OUTSIDE: [Outside; 6] = [
     Outside { group: GROUP, name: "deterministic", measure: deterministic },
     Outside { group: GROUP, name: "mips", measure: mips },
+    Outside { group: GROUP, name: "point", measure: point },
     Outside { group: GROUP, name: "profile", measure: profile::measure },
     Outside { group: GROUP, name: "experiments", measure: experiments },
     Outside { group: "predict", name: "recorded-service", measure: recorded::measure },
@@ -100,6 +101,16 @@ fn deterministic(lab: &Lab) -> Result<Vec<BenchResult>> {
     step.done();
     let equal = if first == second { 1.0 } else { 0.0 };
     Ok(vec![exact("silicon.deterministic", equal, "1 if equal", 2, Better::Higher)])
+}
+
+/// How long one point of the web server's experiment takes, with boot.
+fn point(lab: &Lab) -> Result<Vec<BenchResult>> {
+    let step = Step::start("silicon: a point of nginx");
+    let outcome = run(lab, true, &["vmtests", "nginx", "wide", "300"])?;
+    step.done();
+    let cpu_s = outcome.command_cpu_s.context("no CPU time of the emulator")?;
+    println!("CPU time of the emulator without the boot: {cpu_s:.1} s");
+    Ok(vec![exact("silicon.experiment_s", outcome.total_s, "s", 1, Better::Lower)])
 }
 
 /// Guest instructions per second of the emulator's CPU time, all CPUs busy.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Group `scan`: the scanner's speed beside objdump's, its agreement with objdump, and how many
-//! wide instructions it can attribute to functions, before and after `strip`. On this machine, no
-//! guest.
+//! wide instructions it can attribute to functions, before and after `strip`; and for how many of the
+//! functions of level 2 it writes marks that need no single-stepping. On this machine, no guest.
 //!
 //! Speed is code per second of CPU time on one thread: what else runs on the machine does not
 //! count, as long as it leaves the caches and the sibling alone. objdump is measured in the same
@@ -22,6 +22,7 @@ use anyhow::{Context, Result, bail, ensure};
 use hw::cpu_time::children_ns;
 
 use crate::guest::thread_time;
+use crate::lane::beside;
 use crate::measure::{Figure, median, publish};
 
 /// Repetitions of a scan.
@@ -46,6 +47,15 @@ struct Measured {
     compared: u64,
     coverage_pct: f64,
     stripped_pct: f64,
+    /// Functions of level 2, and those that can be marked.
+    heavy: usize,
+    markable: usize,
+}
+
+impl Measured {
+    fn markable_pct(&self) -> f64 {
+        self.markable as f64 / self.heavy as f64 * 100.0
+    }
 }
 
 /// Measure and publish.
@@ -73,6 +83,9 @@ pub fn run() -> Result<()> {
         )?);
         let name = format!("scan.function_coverage_stripped_pct.{}", one.name);
         figures.push(coverage(&name, &[one.stripped_pct])?);
+        let name = format!("scan.markable_pct.{}", one.name);
+        println!("{name}: {} of {} functions of level 2", one.markable, one.heavy);
+        figures.push(coverage(&name, &[one.markable_pct()])?);
     }
     summarise(&all, &mut figures)?;
     publish("scan", &figures)
@@ -97,6 +110,7 @@ fn summarise(all: &[Measured], figures: &mut Vec<Figure>) -> Result<()> {
     )?);
     figures.push(worst("scan.function_coverage_pct", "%", &of(&|one| one.coverage_pct))?);
     figures.push(worst("scan.function_coverage_stripped_pct", "%", &of(&|one| one.stripped_pct))?);
+    figures.push(worst("scan.markable_pct", "%", &of(&Measured::markable_pct))?);
     let (mismatches, compared) = (
         all.iter().map(|one| one.mismatches).sum::<u64>(),
         all.iter().map(|one| one.compared).sum(),
@@ -120,6 +134,7 @@ fn measure(name: &'static str, path: &Path, folder: &Path) -> Result<Measured> {
     call(Command::new("strip").arg("-o").arg(&stripped).arg(path))?;
     let (_, without) = ours_once(&fs::read(&stripped)?)?;
     fs::remove_file(&stripped)?;
+    let (heavy, markable) = marks(path, folder)?;
     let share = |pct: Option<f64>| pct.context("it has no wide instructions");
     Ok(Measured {
         name,
@@ -129,7 +144,24 @@ fn measure(name: &'static str, path: &Path, folder: &Path) -> Result<Measured> {
         compared,
         coverage_pct: share(file.coverage_pct)?,
         stripped_pct: share(without.coverage_pct)?,
+        heavy,
+        markable,
     })
+}
+
+/// How many functions of level 2 the file of marks names, and how many of them as marks; the others
+/// are comments, with the reason.
+fn marks(path: &Path, folder: &Path) -> Result<(usize, usize)> {
+    let file = folder.join("marks");
+    let mut scan = Command::new(beside()?);
+    scan.args(["scan", "--level", "2", "--marks"]).arg(&file).arg(path).stdout(Stdio::null());
+    call(&mut scan)?;
+    let text = fs::read_to_string(&file)?;
+    fs::remove_file(&file)?;
+    let heavy: Vec<&str> = text.lines().filter(|line| line.contains("@2")).collect();
+    ensure!(!heavy.is_empty(), "{} has no function of level 2", path.display());
+    let markable = heavy.iter().filter(|line| !line.starts_with('#')).count();
+    Ok((heavy.len(), markable))
 }
 
 /// Rates in MB of code per second of CPU time, on one thread.
