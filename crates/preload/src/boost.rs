@@ -67,7 +67,8 @@ struct Boost {
     /// How long a section is waited for before it is boosted, unless its mutex has learned that it
     /// pays sooner.
     after_ns: u64,
-    _alone: File,
+    /// The lock of the process that boosts.
+    alone: File,
 }
 
 /// Null: nothing is boosted. Never freed: a thread may be using it.
@@ -106,8 +107,7 @@ pub(crate) fn prepare(config: &Config) -> Result<(), String> {
     let cpus = control.clocks().topology.possible().iter().last().map_or(1, |last| last as u32 + 1);
     let server = || OtherCore::new(control.clone(), cpus, config.server);
     let other = uses(Strategy::Delegate).then(server).transpose().map_err(|e| e.to_string())?;
-    let boost =
-        Box::new(Boost { control, other, after_ns: config.after.as_nanos() as u64, _alone: alone });
+    let boost = Box::new(Boost { control, other, after_ns: config.after.as_nanos() as u64, alone });
     BOOST.store(Box::into_raw(boost), Ordering::Release);
     Ok(())
 }
@@ -130,8 +130,12 @@ fn lock(root: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// In the child of a fork: the P-states are its parent's.
+/// In the child of a fork: the P-states are its parent's, and so is the lock.
 pub(crate) fn in_child() {
+    if let Some(boost) = boost() {
+        // SAFETY: a descriptor of ours, which nothing here uses from now on.
+        unsafe { libc::close(boost.alone.as_raw_fd()) };
+    }
     BOOST.store(core::ptr::null_mut(), Ordering::Relaxed);
     BOOSTED.store(0, Ordering::Relaxed);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Group `scan`: the scanner's speed beside objdump's, its agreement with objdump, and how many
-//! wide instructions it can attribute to functions, before and after `strip`; and for how many of the
-//! functions of level 2 it writes marks that need no single-stepping. On this machine, no guest.
+//! wide instructions it can attribute to functions, before and after `strip`; and for how many of
+//! the functions of level 2 it writes marks that need no single-stepping. On this machine, no
+//! guest.
 //!
 //! Speed is code per second of CPU time on one thread: what else runs on the machine does not
 //! count, as long as it leaves the caches and the sibling alone. objdump is measured in the same
