@@ -83,6 +83,34 @@ fn boost() -> Option<&'static Boost> {
     unsafe { BOOST.load(Ordering::Acquire).as_ref() }
 }
 
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+/// Until it is dropped, this thread is not cancelled and its errno is kept: what locks and unlocks
+/// a mutex is no cancellation point, what sets a P-state is.
+struct Unnoticed {
+    cancel_state: c_int,
+    _errno: Errno,
+}
+
+impl Unnoticed {
+    fn begin() -> Self {
+        let mut unnoticed = Unnoticed { cancel_state: 0, _errno: Errno::kept() };
+        // SAFETY: writes one number.
+        unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut unnoticed.cancel_state) };
+        unnoticed
+    }
+}
+
+impl Drop for Unnoticed {
+    fn drop(&mut self) {
+        // SAFETY: as above, with the state that was there.
+        unsafe { pthread_setcancelstate(self.cancel_state, &mut 0) };
+    }
+}
+
 /// Opens frequency control, if a rule boosts.
 ///
 /// # Errors
@@ -187,9 +215,7 @@ pub(crate) unsafe fn lock_boosting(
         slot.brief.store(0, Ordering::Relaxed);
         boost_holder(slot, frequency, holder);
         let done = glibc::lock(mutex);
-        let errno = Errno::kept();
         restore(frequency, take_boosted(slot));
-        drop(errno);
         done
     }
 }
@@ -231,7 +257,7 @@ fn timespec_of(ns: u64) -> timespec {
 /// The mutex was waited for long enough: its holder runs fast from now on, unless another waiter
 /// has seen to that.
 fn boost_holder(slot: &Slot, frequency: &dyn CpuFrequency, holder: i32) {
-    let _errno = Errno::kept();
+    let _unnoticed = Unnoticed::begin();
     if slot.boosted.load(Ordering::Relaxed) != 0 {
         return;
     }
@@ -260,6 +286,7 @@ fn take_boosted(slot: &Slot) -> Option<u32> {
 
 fn restore(frequency: &dyn CpuFrequency, cpu: Option<u32>) {
     if let Some(cpu) = cpu {
+        let _unnoticed = Unnoticed::begin();
         frequency.restore(cpu);
     }
 }
@@ -281,7 +308,6 @@ fn releasing_boosted(mutex: *mut pthread_mutex_t, release: impl FnOnce() -> c_in
     });
     let result = release();
     if let Some((frequency, cpu)) = boosted {
-        let _errno = Errno::kept();
         restore(frequency, cpu);
     }
     result

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! On which CPU a thread runs: /proc/self/task/TID/stat, by system calls that allocate nothing, end
-//! no thread that is cancelled, and leave errno to the caller (`boost`).
+//! On which CPU a thread runs: /proc/self/task/TID/stat, without the allocation that `hw::task`
+//! needs: the mutex that is waited for may be the allocator's.
 
 use core::ffi::CStr;
 use std::io::Write;
@@ -23,9 +23,9 @@ fn read(path: &CStr, into: &mut [u8]) -> Option<usize> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: a C string, a buffer of that length, and a descriptor of ours.
     unsafe {
-        let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags);
-        let got = libc::syscall(libc::SYS_read, file, into.as_mut_ptr(), into.len());
-        libc::syscall(libc::SYS_close, file);
+        let file = libc::open(path.as_ptr(), flags);
+        let got = libc::read(file, into.as_mut_ptr().cast(), into.len());
+        libc::close(file);
         usize::try_from(got).ok()
     }
 }

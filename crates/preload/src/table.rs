@@ -73,7 +73,6 @@ impl Slot {
 static TABLE: [Slot; SLOTS] = [const { Slot::empty() }; SLOTS];
 
 /// The slots where an address may have its own, in their order.
-#[inline]
 fn places(address: usize) -> impl Iterator<Item = &'static Slot> {
     // Fibonacci hashing: the golden ratio of 2^64 spreads addresses that differ in a few bits.
     let hash = (address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -82,7 +81,6 @@ fn places(address: usize) -> impl Iterator<Item = &'static Slot> {
 }
 
 /// The slot of an address, if it has one.
-#[inline]
 pub(crate) fn known(address: usize) -> Option<&'static Slot> {
     let of = |slot: &Slot| slot.address.load(Ordering::Relaxed);
     // Slots are never given back: a free one ends the search.

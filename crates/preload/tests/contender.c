@@ -148,6 +148,38 @@ static void cancels(void)
 	pthread_mutex_unlock(&ring_lock);
 }
 
+/* A thread that is to be cancelled waits for a mutex, which is no cancellation point, gets it, and
+ * ends after it has released it. */
+static atomic_int is_cancelled, has_released;
+
+static void *lock_cancelled(void *unused)
+{
+	(void)unused;
+	while (!is_cancelled)
+		;
+	pthread_mutex_lock(&counter_lock);
+	pthread_mutex_unlock(&counter_lock);
+	has_released = 1;
+	pthread_testcancel();
+	return NULL;
+}
+
+static void cancels_who_locks(void)
+{
+	pthread_t waiter;
+	void *result;
+
+	pthread_mutex_lock(&counter_lock);
+	pthread_create(&waiter, NULL, lock_cancelled, NULL);
+	pthread_cancel(waiter);
+	is_cancelled = 1;
+	usleep(100000);
+	pthread_mutex_unlock(&counter_lock);
+	pthread_join(waiter, &result);
+	demand(has_released && result == PTHREAD_CANCELED,
+	       "cancelled elsewhere");
+}
+
 static void *hold(void *lock)
 {
 	pthread_mutex_lock(lock);
@@ -242,6 +274,7 @@ int main(int argc, char **argv)
 	counts();
 	conditions();
 	cancels();
+	cancels_who_locks();
 	types();
 	if (argc > 1 && !strcmp(argv[1], "fork"))
 		forks();

@@ -29,7 +29,7 @@ const THREADS_FILLED: usize = 4;
 /// Items that one thread stores and another reads.
 const READ: usize = 30_000;
 
-/// The rules of a run: what they are called, and the file.
+/// The rules of a run; nothing is preloaded without.
 struct Rules(Option<&'static str>);
 
 /// glibc's mutexes.
@@ -54,14 +54,8 @@ pub fn run() -> Result<()> {
     let plain = tables(&NONE)?;
     for (name, rules) in [("owner", OWNER), ("delegate", DELEGATE)] {
         let boosted = tables(&rules)?;
-        let gains = |get: &dyn Fn(&Ran, &Ran) -> f64| -> Vec<f64> {
-            plain
-                .iter()
-                .zip(&boosted)
-                .map(|(plain, boosted)| (get(plain, boosted) - 1.0) * 100.0)
-                .collect()
-        };
-        let shorter = gains(&|plain, boosted| plain.resize_ns / boosted.resize_ns);
+        let resize_ns = |runs: &[Ran]| runs.iter().map(|ran| ran.resize_ns).collect::<Vec<_>>();
+        let shorter = more_pct(&resize_ns(&boosted), &resize_ns(&plain));
         let figure =
             Figure::of(&format!("boost.preload_resize_gain_pct.{name}"), "%", "higher", &shorter)?;
         figures.push(figure.against("TURBO 11, memory included", 9.0));
@@ -69,17 +63,13 @@ pub fn run() -> Result<()> {
     let fills = |rules: &Rules| {
         repeated(|| Memcached::start(THREADS_FILLED, &rules.environment()?)?.fill(ITEMS))
     };
-    let figure = |name: &str, better, plain: &[f64], other: &[f64], sign: f64| {
-        let pct: Vec<f64> = plain
-            .iter()
-            .zip(other)
-            .map(|(plain, other)| sign * (other / plain - 1.0) * 100.0)
-            .collect();
+    let figure = |name: &str, better, plain: &[f64], other: &[f64], pct: &[f64]| {
         println!("{name}: {plain:.0?} requests/s by glibc, {other:.0?} by the library");
-        Figure::of(name, "%", better, &pct)
+        Figure::of(name, "%", better, pct)
     };
     let (plain, owner) = (fills(&NONE)?, fills(&OWNER)?);
-    let resized = figure("boost.memcached_resize_gain_pct", "higher", &plain, &owner, 1.0)?;
+    let gains = more_pct(&plain, &owner);
+    let resized = figure("boost.memcached_resize_gain_pct", "higher", &plain, &owner, &gains)?;
     figures.push(resized.against("TURBO 11", 9.0));
     let reads = |rules: &Rules| {
         repeated(|| {
@@ -89,8 +79,14 @@ pub fn run() -> Result<()> {
         })
     };
     let (plain, owner) = (reads(&NONE)?, reads(&OWNER)?);
-    figures.push(figure("boost.preload_overhead_pct", "lower", &plain, &owner, -1.0)?);
+    let costs: Vec<f64> = more_pct(&plain, &owner).iter().map(|pct| -pct).collect();
+    figures.push(figure("boost.preload_overhead_pct", "lower", &plain, &owner, &costs)?);
     publish("boost-programs", &figures)
+}
+
+/// By how much each of the second is more than that of the first, percent.
+fn more_pct(before: &[f64], after: &[f64]) -> Vec<f64> {
+    before.iter().zip(after).map(|(before, after)| (after / before - 1.0) * 100.0).collect()
 }
 
 fn repeated(run: impl Fn() -> Result<f64>) -> Result<Vec<f64>> {
