@@ -5,8 +5,9 @@
 //! does it, nothing is unloaded meanwhile, and a thread that waits for us waits for the loader
 //! anyway. The loader counts what it has loaded and unloaded: if nothing changed, nothing is done.
 //!
-//! An object that another thread is just loading may have entries that are not filled yet. It is
-//! examined again next time.
+//! An object is in the loader's list before its entries are filled, and before its table may be
+//! read-only. So we wait for loads that other threads have begun, and examine what was there
+//! before: nothing but calls changes these entries then.
 
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -42,15 +43,18 @@ struct Marked {
     callers: AtomicU32,
 }
 
+/// Objects that were loaded, and unloaded, ever.
+type Counts = (u64, u64);
+
 /// Of the last walk. Under the loader's lock.
 struct Walk {
-    /// Objects that were loaded, and unloaded, ever.
-    counts: (u64, u64),
-    /// Whether all objects were examined.
-    complete: bool,
-    /// Dynamic sections of those that were.
+    counts: Counts,
+    /// Dynamic sections of objects that were examined.
     done: [usize; DONE_MAX],
 }
+
+/// Walks that may find that another object was loaded meanwhile; then the next call is waited for.
+const TRIES: usize = 4;
 
 struct Shared<T>(UnsafeCell<T>);
 
@@ -60,8 +64,7 @@ unsafe impl<T> Sync for Shared<T> {}
 static MARKED: Shared<[Option<Marked>; MARKS_MAX]> =
     Shared(UnsafeCell::new([const { None }; MARKS_MAX]));
 static IS_READY: AtomicBool = AtomicBool::new(false);
-static WALK: Shared<Walk> =
-    Shared(UnsafeCell::new(Walk { counts: (0, 0), complete: false, done: [0; DONE_MAX] }));
+static WALK: Shared<Walk> = Shared(UnsafeCell::new(Walk { counts: (0, 0), done: [0; DONE_MAX] }));
 
 /// The marks in their order, with their numbers.
 fn marked() -> impl Iterator<Item = (usize, &'static Marked)> {
@@ -212,30 +215,53 @@ impl<'a> Object<'a> {
 
 /// Examines what was loaded since the last time.
 pub(crate) fn examine() {
-    if IS_READY.load(Ordering::Acquire) {
-        // SAFETY: the callbacks do what theirs must.
-        unsafe { libc::dl_iterate_phdr(Some(once), null_mut()) };
+    if !IS_READY.load(Ordering::Acquire) {
+        return;
+    }
+    let mut loaded: Option<Counts> = None;
+    for _ in 0..TRIES {
+        // SAFETY: the callback does what it must, with what it is given.
+        let found = unsafe { libc::dl_iterate_phdr(Some(once), (&raw mut loaded).cast()) };
+        if found == DONE {
+            return;
+        }
+        wait_for_loads();
     }
 }
+
+/// Waits until loads and unloads that have begun in other threads are complete: dladdr(3) takes the
+/// lock that these hold, and unlike dlsym(3) it leaves dlerror(3) alone.
+fn wait_for_loads() {
+    let mut info = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: writes `info`.
+    unsafe { libc::dladdr((&raw const IS_READY).cast(), info.as_mut_ptr()) };
+}
+
+/// Of [`once`]: everything is examined.
+const DONE: c_int = 1;
+/// Of [`once`]: what is loaded now is noted, and may be incomplete.
+const AGAIN: c_int = 2;
 
 /// The loader's lock is held from here to the end, however often it is taken inside.
 unsafe extern "C" fn once(
     info: *mut libc::dl_phdr_info,
     _size: libc::size_t,
-    _data: *mut c_void,
+    loaded: *mut c_void,
 ) -> c_int {
-    // SAFETY: the loader's data, and the walk's under its lock.
+    // SAFETY: the loader's data, what `examine` gave, and the walk's under the lock.
     unsafe {
         let counts = ((*info).dlpi_adds, (*info).dlpi_subs);
         let walk = WALK.0.get();
-        if (*walk).complete && (*walk).counts == counts {
-            return 1;
+        if (*walk).counts == counts {
+            return DONE;
+        }
+        if (*loaded.cast::<Option<Counts>>()).replace(counts) != Some(counts) {
+            return AGAIN;
         }
         if (*walk).counts.1 != counts.1 {
             (*walk).done = [0; DONE_MAX];
         }
         (*walk).counts = counts;
-        (*walk).complete = true;
         let mut copies = [[(0, 0); COPIES]; MARKS_MAX];
         libc::dl_iterate_phdr(Some(note_copies), (&raw mut copies).cast());
         for ((_, marked), copies) in marked().zip(copies) {
@@ -246,7 +272,7 @@ unsafe extern "C" fn once(
         }
         libc::dl_iterate_phdr(Some(examine_one), null_mut());
     }
-    1
+    DONE
 }
 
 /// Notes which marks are about an object.
@@ -280,28 +306,19 @@ unsafe extern "C" fn examine_one(
     if walk.done.contains(&place) {
         return 0;
     }
-    let mut is_filled = true;
     // SAFETY: loaded, and it stays under the lock.
     unsafe {
         references::each(object.dynamic, object.base, |reference| {
-            is_filled &= is_filled_in(&object, &reference);
             let name = reference.name.to_bytes();
             for (number, marked) in marked().filter(|(_, marked)| marked.mark.function == name) {
                 replace(&object, &reference, number, marked);
             }
         });
     }
-    match walk.done.iter_mut().find(|done| **done == 0) {
-        Some(free) if is_filled => *free = place,
-        _ => walk.complete &= is_filled,
+    if let Some(free) = walk.done.iter_mut().find(|done| **done == 0) {
+        *free = place;
     }
     0
-}
-
-/// Whether the linker has been here: what a file has in an entry is 0 or a place in that file.
-fn is_filled_in(object: &Object, reference: &Reference) -> bool {
-    let value = reference.entry.load(Ordering::Relaxed);
-    reference.is_weak || value >= object.end - object.first
 }
 
 /// Replaces an entry that leads, or may lead, to a marked function.

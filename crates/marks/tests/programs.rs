@@ -184,6 +184,30 @@ fn other_calls_are_left_alone() {
     }
 }
 
+/// A function's first call finds it, and replaces the caller's entry, while other threads call
+/// through that.
+#[test]
+fn first_calls_of_many_threads() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/first_calls.c");
+    let (library, program) = (folder.path().join("libfirst.so.1"), folder.path().join("program"));
+    cc(&source, &library, &["-shared", "-fPIC", "-DLIBRARY", "-Wl,-soname,libfirst.so.1"]);
+    let rpath = format!("-Wl,-rpath,{}", folder.path().display());
+    let linked = library.display().to_string();
+    cc(&source, &program, &[&linked, &rpath, "-pthread", "-Wl,-z,lazy"]);
+    let marks: String = (0..30).map(|n| format!("libfirst.so.1:first{n}@2;")).collect();
+    for _ in 0..20 {
+        let output = under(&format!("{marks}report"), &mut Command::new(&program));
+        assert_eq!(text(&output.stdout), "all\n", "{}", output.status);
+        let said = text(&output.stderr);
+        let found = said.lines().filter(|line| !line.ends_with(": 0 callers")).count();
+        assert_eq!(found, 30, "{said}");
+    }
+}
+
 #[test]
 fn callers_are_reported() {
     let Some(programs) = Programs::build() else { return };
@@ -234,6 +258,7 @@ fn other_programs_run() {
             continue;
         }
         let output = under(marks, Command::new(program).args(arguments));
-        assert_eq!(text(&output.stdout), expected, "{program}: {}", text(&output.stderr));
+        let how = (output.status, text(&output.stderr));
+        assert_eq!(text(&output.stdout), expected, "{program}: {how:?}");
     }
 }

@@ -18,7 +18,6 @@ use crate::tables::{
 
 const R_X86_64_GLOB_DAT: u32 = 6;
 const R_X86_64_JUMP_SLOT: u32 = 7;
-const STB_WEAK: u8 = 2;
 const STT_OBJECT: u8 = 1;
 const STT_TLS: u8 = 6;
 
@@ -38,8 +37,6 @@ pub struct Reference<'a> {
     pub name: &'a CStr,
     /// Whether the linker may look the function up at the first call.
     pub is_lazy: bool,
-    /// Whether there may be no such function: then the entry stays 0.
-    pub is_weak: bool,
     /// Where the object itself has a function of this name.
     pub own: Option<usize>,
 }
@@ -87,8 +84,7 @@ pub unsafe fn each(dynamic: *const (), base: usize, mut f: impl FnMut(Reference<
                 let own = (symbol.st_shndx != 0).then(|| base + symbol.st_value as usize);
                 let name = name(strings, symbol.st_name);
                 let is_lazy = kind == R_X86_64_JUMP_SLOT;
-                let is_weak = symbol.st_info >> 4 == STB_WEAK;
-                f(Reference { entry: &*entry, name, is_lazy, is_weak, own });
+                f(Reference { entry: &*entry, name, is_lazy, own });
             }
         }
     }
