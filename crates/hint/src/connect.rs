@@ -6,12 +6,12 @@
 //! again at once, nothing raises SIGPIPE, all waiting is bounded, and interrupted calls are
 //! repeated a bounded number of times.
 
-use crate::errno::errno;
 use crate::fd::Fd;
 use crate::page;
 use crate::protocol::{
     MAGIC, MESSAGE_BYTES, Message, OP_REGISTER, Reply, Request, SOCKET, SOCKET_ENV, TIMEOUT_MS,
 };
+use crate::unnoticed::errno;
 use core::ffi::CStr;
 use core::mem::{MaybeUninit, offset_of};
 

@@ -34,9 +34,9 @@
 //! # Signals, forks, threads
 //! Sections belong to a thread. A signal handler may open and close sections of its own; a
 //! thread's very first section should not be in one, since it reads the environment. `errno` is
-//! left as it was. A forked child gets its own slot at its next section; sections open at the fork
-//! are open in the child. Children of `vfork` or of a raw `clone` system call must not open
-//! sections before they `exec`.
+//! left as it was, and a thread that is to be cancelled is not cancelled here. A forked child gets
+//! its own slot at its next section; sections open at the fork are open in the child. Children of
+//! `vfork` or of a raw `clone` system call must not open sections before they `exec`.
 //!
 //! # Size
 //! As a shared object, libturbolane_hint.so, this has four functions, `tl_wide_begin` and its like,
@@ -55,7 +55,7 @@
 //! with the daemon. The rest is private: `nesting` (open sections), `thread` (the fast path),
 //! `link` (what a thread says and reads), `state` (of a thread) and `thread_local` (its memory),
 //! `scheduler` (finding one), `connect` (the socket), `fd` (its descriptors), `mapping` (the page
-//! in this process), `cpu` (where am I), `affinity` (the fallback), `forks` (children), `errno`,
+//! in this process), `cpu` (where am I), `affinity` (the fallback), `forks` (children), `unnoticed`,
 //! `capi` (the C ABI). [`inside`] is for libturbolane.
 
 #![no_std]
@@ -68,7 +68,6 @@ mod affinity;
 mod capi;
 mod connect;
 mod cpu;
-mod errno;
 mod fd;
 mod forks;
 mod link;
@@ -80,6 +79,7 @@ mod scheduler;
 mod state;
 mod thread;
 mod thread_local;
+mod unnoticed;
 
 use core::fmt;
 
@@ -90,11 +90,11 @@ pub use thread::{scalar_for, wide_begin, wide_end, wide_status};
 /// What the project's other libraries need of a thread's hints. Programs do not.
 pub mod inside {
     pub use crate::affinity::original_cpus;
-    pub use crate::errno::KeepErrno;
     pub use crate::forks::Watch;
     pub use crate::scheduler::coarse_ns;
     pub use crate::thread::{Progress, Rest, finish, start_begin, start_end};
     pub use crate::thread::{misplaced, served, slot_at_hand, takes_seat};
+    pub use crate::unnoticed::Unnoticed;
 }
 /// Why a section was not opened or closed. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

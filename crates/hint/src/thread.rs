@@ -22,7 +22,6 @@
 //! daemon asked for that (`CPU_SCALAR_LEAVES`).
 
 use crate::affinity::{self, Settled};
-use crate::errno::KeepErrno;
 use crate::link::monotonic_ns;
 use crate::mapping;
 use crate::nesting::Nesting;
@@ -30,6 +29,7 @@ use crate::page::{Board, CPU_LEVEL, CPU_SCALAR_LEAVES, SILENT, Slot};
 use crate::scheduler::{self, Link};
 use crate::state::Thread;
 use crate::thread_local::this_thread;
+use crate::unnoticed::Unnoticed;
 use crate::{Error, Status};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -263,7 +263,7 @@ pub fn misplaced(level: u32) -> Option<&'static Board> {
 /// soon.) Whether the thread is served, and runs on one of them.
 pub fn takes_seat(level: u32) -> bool {
     let thread = this_thread();
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     if let Some(link) = thread.link.get().filter(|link| link.by_affinity()) {
         thread.settle(link, level);
     }
@@ -320,7 +320,7 @@ impl Thread {
     }
 
     fn connect_by(&self, look: impl FnOnce() -> Option<Link>) {
-        let _errno = KeepErrno::new();
+        let _unnoticed = Unnoticed::new();
         affinity::shed_inherited();
         self.adopt(look());
     }
@@ -351,7 +351,7 @@ impl Thread {
             return 0;
         };
         let level = self.nesting.get().level();
-        let _errno = KeepErrno::new();
+        let _unnoticed = Unnoticed::new();
         let is_unfit = || u32::from(link.ask_flags() & CPU_LEVEL) < level;
         if !link.board.is_active() {
             self.lose();
@@ -391,7 +391,7 @@ impl Thread {
         let Some(link) = self.link.get() else {
             return 0;
         };
-        let _errno = KeepErrno::new();
+        let _unnoticed = Unnoticed::new();
         if !link.board.is_active() {
             self.lose();
         } else if link.ask_flags() & CPU_SCALAR_LEAVES != 0 {
@@ -430,7 +430,7 @@ impl Thread {
     #[cold]
     #[inline(never)]
     fn lose(&self) {
-        let _errno = KeepErrno::new();
+        let _unnoticed = Unnoticed::new();
         if let Some(link) = self.link.get() {
             link.slot.want.store(SILENT, Relaxed);
         }
@@ -444,7 +444,7 @@ impl Thread {
 /// mask it may have inherited.
 extern "C" fn in_child() {
     let thread = this_thread();
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     affinity::in_child();
     mapping::in_child();
     thread.link.set(None);

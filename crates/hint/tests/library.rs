@@ -32,18 +32,35 @@ fn it_exports_the_hint() {
     assert_eq!(names, ["tl_scalar_for", "tl_wide_begin", "tl_wide_end", "tl_wide_status"]);
 }
 
-/// A program with the public header that is linked against it finds a scheduler, and its sections
-/// arrive.
+/// A program with the public header that is linked against it; `source` from the root.
+fn program(source: &str, folder: &Path) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let program = folder.join("program");
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Werror", "-pthread", "-I"]).arg(root.join("include"));
+    cc.arg("-o").arg(&program).arg(root.join(source)).arg(library());
+    output(cc.arg(format!("-Wl,-rpath,{}", library().parent().unwrap().display())));
+    program
+}
+
+/// A thread that is to be cancelled is not cancelled while the library asks a scheduler: what waits
+/// for a socket would be a place for it.
+#[test]
+fn a_cancelled_thread_gives_hints() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program("crates/hint/tests/cancelled.c", folder.path());
+    let socket = folder.path().join("hint.sock");
+    let daemon = common::FakeDaemon::start(&socket, MODE_SCX, 8).unwrap();
+    let text = output(Command::new(&program).env(SOCKET_ENV, &socket));
+    assert_eq!(text, "begin 0, end 0, cancelled\n");
+    daemon.stop();
+}
+
+/// A C program finds a scheduler, and its sections arrive.
 #[test]
 fn a_c_program_gives_hints_by_it() {
     let folder = tempfile::tempdir().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let program = folder.path().join("program");
-    let mut cc = Command::new("cc");
-    cc.args(["-Wall", "-Werror", "-I"]).arg(root.join("include")).arg("-o").arg(&program);
-    cc.arg(root.join("crates/turbolane/examples/c/hint.c")).arg(library());
-    output(cc.arg(format!("-Wl,-rpath,{}", library().parent().unwrap().display())));
-
+    let program = program("crates/turbolane/examples/c/hint.c", folder.path());
     let socket = folder.path().join("hint.sock");
     let mut run = Command::new(&program);
     run.env(SOCKET_ENV, &socket);

@@ -6,7 +6,7 @@
 
 use core::cell::Cell;
 
-use turbolane_hint::inside::{self, KeepErrno, Progress};
+use turbolane_hint::inside::{self, Progress, Unnoticed};
 
 use crate::config::Rule;
 use crate::frame::{Frame, Work};
@@ -162,7 +162,7 @@ fn readable_bytes(thread: &Thread, from: usize) -> usize {
 #[cold]
 #[inline(never)]
 extern "C" fn can_read(page: usize) -> bool {
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     let mut byte = 0u8;
     let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     let remote = libc::iovec { iov_base: page as *mut _, iov_len: 1 };

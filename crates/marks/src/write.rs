@@ -13,13 +13,13 @@
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use turbolane_hint::inside::KeepErrno;
+use turbolane_hint::inside::Unnoticed;
 
 use crate::PAGE_BYTES;
 
 /// Whether the entry has the value now. False where the kernel does not say, or refuses.
 pub(crate) fn entry(entry: &AtomicUsize, value: usize) -> bool {
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     match can_be_written(entry) {
         Some(true) => entry.store(value, Ordering::Release),
         Some(false) => {

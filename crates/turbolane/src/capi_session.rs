@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Release};
 
 use pstate::{Options, Way};
-use turbolane_hint::inside::KeepErrno;
+use turbolane_hint::inside::Unnoticed;
 
 use crate::monitor::MonitorError;
 use crate::session::Session;
@@ -165,7 +165,7 @@ impl From<MonitorError> for Failure {
 
 /// Runs a function's body: no panic gets out, errno is kept, the message is set.
 pub(crate) fn guarded(body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     let done = catch_unwind(AssertUnwindSafe(body))
         .unwrap_or_else(|_| Err(failure(libc::ENOTRECOVERABLE, "a defect of libturbolane")));
     done.unwrap_or_else(|Failure(errno, text)| {

@@ -50,7 +50,7 @@ use std::time::{Duration, Instant};
 
 use locks::Server;
 
-use turbolane_hint::inside::{self, KeepErrno, Watch, coarse_ns};
+use turbolane_hint::inside::{self, Unnoticed, Watch, coarse_ns};
 use turbolane_hint::page::Board;
 use turbolane_hint::{Error, MAX_LEVEL, wide_begin, wide_end};
 
@@ -96,7 +96,7 @@ pub fn delegate<R: Send>(
     if expected_ns != 0 && expected_ns < pool.break_even_ns {
         return Ok((section(), Ran::Here));
     }
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     let run = || {
         sit(level, page);
         section()
@@ -168,7 +168,7 @@ fn pool(level: u32, page: &'static Board) -> Option<&'static Pool> {
     if now_ns < due_ns || !FORKS.start(in_child) || !mine() {
         return None;
     }
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     let Some(pool) = Pool::start(level, page) else {
         NEXT_TRY_NS[at].store(now_ns + RETRY_NS, Release);
         return None;

@@ -22,7 +22,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use pstate::Control;
-use turbolane_hint::inside::{KeepErrno, served, slot_at_hand};
+use turbolane_hint::inside::{Unnoticed, served, slot_at_hand};
 use turbolane_hint::page::{Board, MODE_AFFINITY, Slot};
 
 use crate::wish::Wish;
@@ -112,7 +112,7 @@ pub(crate) fn are_taken() -> Result<(), String> {
 /// Makes the scheduler read the calling thread's slot. If none listens, or a filter refuses the
 /// call, this is not a failure: there is a tick.
 fn ring() {
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     // SAFETY: asks for a number, without memory.
     unsafe { libc::syscall(libc::SYS_sched_get_priority_min, libc::SCHED_OTHER) };
 }

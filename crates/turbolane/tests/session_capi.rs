@@ -39,13 +39,18 @@ fn versioned_library(folder: &Path) -> PathBuf {
     library
 }
 
+/// An example.
 fn compile(source: &str, folder: &Path, library: &Path) -> PathBuf {
+    compile_from("examples/c", source, folder, library)
+}
+
+fn compile_from(place: &str, source: &str, folder: &Path, library: &Path) -> PathBuf {
     let program = folder.join(source.replace('.', "-"));
     let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
     let mut command = Command::new(compiler);
     command.args(["-Wall", "-Wextra", "-Werror", "-g", "-I"]);
     command.arg(package().join("../../include"));
-    command.arg(package().join("examples/c").join(source)).arg("-o").arg(&program);
+    command.arg(package().join(place).join(source)).arg("-o").arg(&program);
     command.arg(library).arg(format!("-Wl,-rpath,{}", folder.display()));
     succeed(command.args(["-lpthread", "-ldl"]));
     program
@@ -108,6 +113,20 @@ fn cpp_programs_run() {
     let text = text_of(&succeed(Command::new(&program).arg(root.path())));
     assert_eq!(text, "speeds: 800000 3400000 3900000\nboost: success\n");
     assert_eq!(pstate::fake::contents(root.path()).unwrap(), before);
+}
+
+/// A thread that is to be cancelled is not cancelled inside of the library, where no unwinding may
+/// begin: glibc's would end the process.
+#[test]
+fn a_cancelled_thread_sets_its_frequency() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = built("libturbolane.a");
+    let program = compile_from("tests", "cancelled.c", folder.path(), &library);
+    for name in ["intel-pstate-gold-6130", "msr-i7-4770"] {
+        let root = machine(name);
+        let text = text_of(&succeed(Command::new(&program).arg(root.path())));
+        assert_eq!(text, "boost 0, restore 0, cancelled\n", "{name}");
+    }
 }
 
 /// Every exported function carries a version, and the map names every function of the header.
