@@ -50,6 +50,7 @@ __noinline int tl_charge_task(struct task_ctx *tc, struct tl_cpu *c,
 		return 0;
 	charged_ns =
 		tl_charge(&tc->t, &c->turns, &cfg, used_ns, tc->went_first);
+	tl_run_note(&c->run, &tc->t, now_ns);
 	charge_clock(c, tc->t.clock, charged_ns, now_ns);
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include "../policy/exposure.h"
 #include "../policy/locality.h"
 #include "../policy/target.h"
+#include "../policy/wake.h"
 
 /*
  * One CPU: what it is, what it does, what it has counted. Written by the CPU
@@ -43,6 +44,7 @@ struct tl_cpu {
 	 * see arrivals.bpf.h */
 	u64 queued_shards;
 	struct tl_turns turns;	 /* of the queues that it serves */
+	struct tl_run run;	 /* its task, for who wakes */
 	struct tl_target target; /* what was sent to its governor */
 	/* by queue of its shard: what its tasks have used, on their clocks; of
 	 * clocks.bpf.h */

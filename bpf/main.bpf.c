@@ -172,6 +172,7 @@ void BPF_PROG(tl_running, struct task_struct *p)
 	tc->t.started_ns = now_ns;
 	tc->counted_ns = now_ns;
 	c->running_clock = tc->t.clock;
+	tl_run_begins(&c->run, &tc->t, now_ns);
 	time_slice(cpu, tc->t.clock, p->scx.slice, now_ns);
 	refresh_caps(p, tc);
 	queue = tl_task_queue(&tc->t);

@@ -241,6 +241,17 @@ static __always_inline bool goes_first(const struct task_struct *p, s32 here,
 				  !!(enq_flags & TL_ENQ_WAKEUP), cfg.slice_ns);
 }
 
+/* The task has woken and waits in its CPU's own queue: the CPU chooses anew if what it
+ * runs has had more. */
+static __always_inline void displace(const struct task_ctx *tc, s32 cpu)
+{
+	struct tl_cpu *c = lookup_cpu(cpu);
+
+	if (c && c->running_queue != TL_Q_NONE &&
+	    tl_wake_displaces(&c->run, &c->turns, &tc->t, bpf_ktime_get_ns()))
+		scx_bpf_kick_cpu(cpu, TL_KICK_PREEMPT);
+}
+
 static __always_inline void place(struct task_struct *p, struct task_ctx *tc,
 				  s32 here, u64 enq_flags)
 {
@@ -265,6 +276,9 @@ static __always_inline void place(struct task_struct *p, struct task_ctx *tc,
 	cpu = claim_idle(p, tc, here); /* see arrivals.bpf.h */
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
+	else if ((enq_flags & TL_ENQ_WAKEUP) &&
+		 tc->t.clock == tl_pinned_id(here))
+		displace(tc, here);
 	else if (need && !tc->pinned)
 		kick_victim(p, need, shard_of_cpu(here),
 			    (enq_flags & TL_ENQ_WAKEUP) ||

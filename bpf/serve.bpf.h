@@ -160,8 +160,6 @@ begin_turn(struct tl_cpu *c, const struct waiting *w, u32 side, u32 clock)
 {
 	u32 i;
 
-	if (is_one_side(w))
-		return; /* nothing to share */
 #pragma unroll
 	for (i = 0; i < TL_NR_SIDES; i++) {
 		struct load load;
@@ -190,6 +188,7 @@ __noinline int tl_take_own(struct tl_cpu *c, struct rival *r, u32 step)
 {
 	struct waiting w;
 	bool prev_first = false;
+	bool shares = tl_step_has_default(step);
 	u32 side, taken;
 
 	if (!c || !r)
@@ -203,15 +202,16 @@ __noinline int tl_take_own(struct tl_cpu *c, struct rival *r, u32 step)
 	} else if (!is_one_side(&w)) {
 		look_at_keys(&w);
 	}
-	side = tl_choose_side(&c->turns, &w.sides);
+	side = shares ? tl_choose_side(&c->turns, &w.sides) : TL_SIDE_OWN;
 	if (prev_first && side == r->side) {
-		begin_turn(c, &w, side, r->clock);
+		if (shares)
+			begin_turn(c, &w, side, r->clock);
 		return TAKEN_PREV;
 	}
 	taken = move_from(&w, side);
 	if (taken == TL_SIDE_NONE)
 		return TAKEN_PREV;
-	if (taken == side)
+	if (taken == side && shares)
 		begin_turn(c, &w, side, 0);
 	return TAKEN_TASK;
 }

@@ -6,10 +6,9 @@
  * own, the one of default tasks, and the one of tasks pinned to this CPU. Each
  * has a clock of its own, so the keys of their tasks say nothing about shares.
  *
- * Idea: each queue is a *side*. While more than one side has tasks, what the CPU's
- * task uses counts for its side, as virtual time per task of that side; the side
- * that has had least goes first. So each side gets the CPU in proportion to the
- * weights of its tasks. The task that runs counts for its side: it goes on if it
+ * Idea: each queue is a *side*. What the CPU's task uses counts for its side, as
+ * virtual time per task of that side; the side that has had least goes first. So
+ * each side gets the CPU in proportion to the weights of its tasks. The task that runs counts for its side: it goes on if it
  * is its side's turn and its key is the least there.
  *
  * Other CPUs serve a shared queue, too: so the tasks that count are this CPU's part
@@ -35,8 +34,9 @@
  * it has no choice. For the same reason a CPU that finds nothing it may run on
  * the side whose turn it is takes from another one without counting it.
  *
- * A side that comes back after it had no tasks begins even with the one that has
- * had least: it does not save up.
+ * A side that comes back after it had no tasks saves up no more than a slice
+ * (TL_TURN_SAVED_NS): so a task that sleeps after each moment of work gets what it is
+ * due, and nobody is away for long because another one slept.
  *
  * Before all sides go kernel threads that wake, because the rest of the kernel
  * waits for them, but for no more than half of a CPU's time: when they have had
@@ -59,10 +59,13 @@ enum tl_side {
  * long for a slice, short for TL_WAIT_NS. */
 #define TL_TURN_LATE_NS 200000000ull
 
+/* What a side can save up while it has no tasks: what it may have to wait for when it
+ * comes back, since it is a slice. */
+#define TL_TURN_SAVED_NS 20000000ull
+
 /* A CPU's balance between its sides. All zero is even. */
 struct tl_turns {
-	/* virtual time per task that each side has had while another had tasks;
-	 * only differences count */
+	/* virtual time per task that each side has had; only differences count */
 	u64 served_ns[TL_NR_SIDES];
 	/* CPU time that tasks which went before all queues have had more than
 	 * the others */
@@ -101,17 +104,30 @@ tl_inline u64 tl_turns_least(const struct tl_turns *turns, u32 among)
 	return least;
 }
 
-/* Sides that were empty at the last choice begin even with the others. */
+/* What a side that comes back has had, where of the others the one that has had least
+ * has had this. */
+tl_inline u64 tl_turns_back_ns(u64 served_ns, u64 least_ns)
+{
+	u64 behind_ns = least_ns - served_ns;
+
+	return (s64)behind_ns > (s64)TL_TURN_SAVED_NS ?
+		       least_ns - TL_TURN_SAVED_NS :
+		       served_ns;
+}
+
+/* Sides that were empty at the last choice come back. */
 tl_inline void tl_turns_join(struct tl_turns *turns, u32 present)
 {
 	u32 stayed = present & turns->present;
-	u64 least = tl_turns_least(turns, stayed ? stayed : present);
+	u64 least_ns = tl_turns_least(turns, stayed ? stayed : present);
 
 #pragma unroll
 	for (u32 i = 0; i < TL_NR_SIDES; i++)
 		if ((present & ~stayed) >> i & 1)
-			if (!stayed || turns->served_ns[i] < least)
-				turns->served_ns[i] = least;
+			turns->served_ns[i] =
+				stayed ? tl_turns_back_ns(turns->served_ns[i],
+							  least_ns) :
+					 least_ns;
 	turns->present = present;
 }
 
@@ -151,9 +167,8 @@ tl_inline u32 tl_turns_choose(struct tl_turns *turns,
 	return side;
 }
 
-/* The CPU runs a task of this side from the queue whose id this is, while another
- * side has tasks too. The queue has so many tasks, waiting and running, and so
- * many CPUs serve it. */
+/* The CPU runs a task of this side from the queue whose id this is. The queue has so
+ * many tasks, waiting and running, and so many CPUs serve it. */
 tl_inline void tl_turns_begin(struct tl_turns *turns, u32 side, u32 clock,
 			      u32 nr_tasks, u32 nr_cpus)
 {
@@ -164,10 +179,36 @@ tl_inline void tl_turns_begin(struct tl_turns *turns, u32 side, u32 clock,
 	turns->part_q10 = part_q10 ? part_q10 : 1;
 }
 
-/* What runs now did not come from a side while another had tasks. */
+/* What runs now did not come from a side. */
 tl_inline void tl_turns_end(struct tl_turns *turns)
 {
 	turns->clock = 0;
+}
+
+/* What the side whose turn it is has had when its task has used this on its clock. */
+tl_inline u64 tl_turns_more_ns(const struct tl_turns *turns, u64 charged_ns)
+{
+	return (charged_ns << 10) / (turns->part_q10 ? turns->part_q10 : 1024);
+}
+
+/* By how much the side whose turn it is will be ahead of this one, if its task gives
+ * the CPU up now, having used charged_ns on its clock since the last charge. */
+tl_inline s64 tl_turns_lead_ns(const struct tl_turns *turns, u32 side,
+			       u64 charged_ns)
+{
+	u64 had_ns = 0, theirs_ns = 0;
+
+#pragma unroll
+	for (u32 i = 0; i < TL_NR_SIDES; i++) {
+		if (i == turns->side)
+			had_ns = turns->served_ns[i];
+		if (i == side)
+			theirs_ns = turns->served_ns[i];
+	}
+	had_ns += tl_turns_more_ns(turns, charged_ns);
+	if (!(turns->present >> side & 1))
+		theirs_ns = tl_turns_back_ns(theirs_ns, had_ns);
+	return (s64)(had_ns - theirs_ns);
 }
 
 /*
@@ -182,7 +223,7 @@ tl_inline void tl_turns_charge(struct tl_turns *turns, const struct tl_task *t,
 {
 	u64 least = tl_turns_least(turns, turns->present);
 	u32 part_q10 = turns->part_q10 ? turns->part_q10 : 1024;
-	u64 more_ns = (charged_ns << 10) / part_q10;
+	u64 more_ns = tl_turns_more_ns(turns, charged_ns);
 	u64 most_ns = tl_vtime_ns(t, 2 * slice_ns);
 
 	if (!turns->clock || t->clock != turns->clock)

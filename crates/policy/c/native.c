@@ -22,6 +22,7 @@ typedef int64_t s64;
 #include "standby.h"
 #include "target.h"
 #include "tiers.h"
+#include "wake.h"
 
 #define EXPORT(ret, name, params, call) \
 	ret tlp_##name params           \
@@ -204,3 +205,13 @@ EXPORT(void, budget_set,
 EXPORT(s64, budget_refill, (struct tl_budget * b, u64 now_ns),
        tl_budget_refill(b, now_ns))
 EXPORT(u32, budget_returns, (s64 left_ns), tl_budget_returns(left_ns))
+EXPORT(void, run_note,
+       (struct tl_run * run, const struct tl_task *t, u64 now_ns),
+       tl_run_note(run, t, now_ns))
+EXPORT(void, run_begins,
+       (struct tl_run * run, const struct tl_task *t, u64 now_ns),
+       tl_run_begins(run, t, now_ns))
+EXPORT(u32, wake_displaces,
+       (const struct tl_run *run, const struct tl_turns *turns,
+	const struct tl_task *t, u64 now_ns),
+       tl_wake_displaces(run, turns, t, now_ns))

@@ -38,6 +38,7 @@ mod stay;
 mod target;
 mod task;
 mod turns;
+mod wake;
 
 pub use cfg::{Cfg, Remigrate, WIDE_TIMEOUT_NS};
 pub use clock::{Clock, most_wait_ns, slice_in_round_ns};
@@ -68,6 +69,7 @@ pub use task::{
     WEIGHT_NICE0, WEIGHT_UNIT,
 };
 pub use turns::{SIDE_DEFAULT, SIDE_NONE, SIDE_OWN, SIDE_PINNED, Sides, Turns};
+pub use wake::Run;
 
 /// Highest licence level.
 pub const LEVEL_MAX: u32 = 3;

@@ -58,15 +58,15 @@ impl Turns {
         unsafe { tlp_turns_choose(self, sides, now_ns) }
     }
 
-    /// The CPU runs a task of this side while another has tasks too. The side's queue has so many
-    /// tasks, waiting and running, and so many CPUs serve it.
+    /// The CPU runs a task of this side. The side's queue has so many tasks, waiting and running,
+    /// and so many CPUs serve it.
     #[inline]
     pub fn begin(&mut self, side: u32, clock: u32, nr_tasks: u32, nr_cpus: u32) {
         // SAFETY: as in `choose`.
         unsafe { tlp_turns_begin(self, side, clock, nr_tasks, nr_cpus) }
     }
 
-    /// What runs now did not come from a side while another had tasks.
+    /// What runs now did not come from a side.
     #[inline]
     pub fn end(&mut self) {
         // SAFETY: as in `choose`.

@@ -63,22 +63,21 @@ fn sides_share_by_their_tasks() {
     assert_eq!(had, [300, 100, 200]);
 }
 
-/// A side that had no tasks for a while begins even with the one that has had least, and saves
-/// nothing.
+/// A side that had no tasks for a while has saved 20 ms, and no more.
 #[test]
-fn who_comes_back_saves_nothing() {
+fn who_comes_back_saves_little() {
     let mut turns = Turns::default();
     for _ in 0..100 {
         let side = turns.choose(&even([1, 1, 0]), NOW_NS);
         turn(&mut turns, side, 1, SLICE_NS);
     }
     let mut pinned = 0;
-    for _ in 0..30 {
+    for _ in 0..50 {
         let side = turns.choose(&even([1, 1, 1]), NOW_NS);
         pinned += u32::from(side == SIDE_PINNED);
         turn(&mut turns, side, 1, SLICE_NS);
     }
-    assert!((10..=11).contains(&pinned), "{pinned}");
+    assert!((20 + 10..=20 + 11).contains(&pinned), "{pinned}");
 }
 
 /// A head that has been due for much longer goes first, whosever turn it is; by less it does not.

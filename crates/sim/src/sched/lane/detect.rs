@@ -29,6 +29,7 @@ impl Lane {
         let shared = &mut self.queues[lane.clock_index as usize];
         let cfg = &self.config.cfg;
         let charged_ns = self.turns[cpu].charge(t, cfg, used_ns, lane.went_first);
+        self.run[cpu].note(t, sys.now_ns);
         if shared.id != 0 {
             let nr_waiting = shared.queue.len() as u32;
             shared.clock.advance(charged_ns, shared.nr_tasks(), nr_waiting, sys.now_ns);

@@ -49,7 +49,8 @@ use std::collections::VecDeque;
 
 use machine::InsnClass;
 use policy::{
-    Event, KernelUse, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Remigrate, Split, Task, Turns,
+    Event, KernelUse, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Remigrate, Run, Split, Task,
+    Turns,
 };
 
 use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
@@ -71,10 +72,9 @@ struct LaneTask {
     counted_ns: u64,
     /// Generation of the classes that `t.caps` belongs to; 0 = look again.
     caps_generation: u32,
-    /// The hint page's slot: how often written, the level wanted.
+    /// The hint page's slot: how often written, the level wanted, `hint_seq` when last read.
     hint_seq: u32,
     hint_want: u8,
-    /// `hint_seq` when last read.
     hint_read: u32,
     /// When its rest ends, 0 = it does not rest.
     rest_until_ns: u64,
@@ -126,9 +126,10 @@ pub struct Lane {
     filled: [u64; NR_QUEUES as usize],
     inserted: u32,
     local: Vec<VecDeque<Tid>>,
-    /// By CPU: its class, the balance of its queues, and the queue of what it runs.
+    /// By CPU: its class, the balance of its queues, what it runs, and the queue of that.
     class: Vec<u8>,
     turns: Vec<Turns>,
+    run: Vec<Run>,
     /// By CPU: looks for work, ticks, and which other cache it compares itself with next.
     looks: Vec<u32>,
     ticks: Vec<u32>,
@@ -187,6 +188,7 @@ impl Lane {
             ticks: vec![0; nr],
             helped: vec![0; nr],
             running_queue: vec![QUEUE_NONE as u8; nr],
+            run: vec![Run::default(); nr],
             stay_ends_ns: vec![u64::MAX; nr],
             came: vec![(0, 0); nr],
             running: std::array::from_fn(|_| std::array::from_fn(|_| masks())),
@@ -377,6 +379,7 @@ impl Scheduler for Lane {
         self.set_running_queue(cpu, queue);
         let lane = &mut self.tasks[task as usize];
         lane.slice_end_ns = sys.now_ns + lane.slice_ns;
+        self.run[cpu].begins(&lane.t, sys.now_ns);
         if fits && lane.t.task_type == policy::TYPE_WIDE as u8 {
             lane.t.flags |= policy::FLAG_RAN_FIT;
         }

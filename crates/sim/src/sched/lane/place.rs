@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Placing a runnable task: an idle CPU at once, or a queue and a kick. As bpf/place.bpf.h.
 
-use policy::{NR_CLASSES, NR_QUEUES, QUEUE_WIDE};
+use policy::{NR_CLASSES, NR_QUEUES, QUEUE_NONE, QUEUE_WIDE};
 
 use super::{Enqueue, Lane};
 use crate::bits::Mask;
@@ -229,9 +229,26 @@ impl Lane {
         let (queue, need) = (kind.queue, kind.need);
         let index = self.place_to_wait(sys, task, here, queue);
         self.insert_queued(sys, task, index);
+        if index >= self.pinned_at && flags == Enqueue::Wakeup {
+            self.displace(sys, task, here);
+        }
         if need > 0 {
             let ran_fit = self.tasks[task as usize].t.flags & policy::FLAG_RAN_FIT != 0;
             self.kick_victim(sys, task, need, flags == Enqueue::Wakeup || !ran_fit);
+        }
+    }
+
+    /// The task has woken and waits in the CPU's own queue: the CPU chooses anew if what it runs
+    /// has had more.
+    fn displace(&self, sys: &mut Sys, task: Tid, cpu: usize) {
+        if u32::from(self.running_queue[cpu]) != QUEUE_NONE
+            && self.run[cpu].is_displaced_by(
+                &self.turns[cpu],
+                &self.tasks[task as usize].t,
+                sys.now_ns,
+            )
+        {
+            sys.kick(cpu, Kick::Preempt);
         }
     }
 

@@ -69,11 +69,15 @@ impl Lane {
         prev: Option<Prev>,
     ) -> Option<Tid> {
         let (index, sides) = self.sides(cpu, step, llc, prev);
-        let side = self.turns[cpu].choose(&sides, sys.now_ns);
+        let shares = self.memo.has_default[step as usize];
+        let side = match shares {
+            true => self.turns[cpu].choose(&sides, sys.now_ns),
+            false if sides.nr_tasks[SIDE_OWN as usize] > 0 => SIDE_OWN,
+            false => SIDE_NONE,
+        };
         if side == SIDE_NONE {
             return None;
         }
-        let shares = sides.nr_tasks.iter().filter(|&&nr| nr > 0).count() > 1;
         let side = side as usize;
         let shared = &self.queues[index[side]];
         let (id, nr_cpus) = (shared.id, shared.nr_cpus);

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether a task that wakes displaces the one that runs on its CPU: policy/wake.h.
+
+use crate::{Task, Turns};
+
+unsafe extern "C" {
+    fn tlp_run_note(run: *mut Run, t: *const Task, now_ns: u64);
+    fn tlp_run_begins(run: *mut Run, t: *const Task, now_ns: u64);
+    fn tlp_wake_displaces(run: *const Run, turns: *const Turns, t: *const Task, now_ns: u64)
+    -> u32;
+}
+
+/// `tl_run`: what runs on a CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[allow(missing_docs)] // each field is explained where it is defined
+pub struct Run {
+    pub vtime_ns: u64,
+    pub since_ns: u64,
+    pub began_ns: u64,
+    pub clock: u32,
+    pub weight: u32,
+}
+const _: () = assert!(size_of::<Run>() == 32);
+
+impl Run {
+    /// A task begins to run on the CPU.
+    #[inline]
+    pub fn begins(&mut self, task: &Task, now_ns: u64) {
+        // SAFETY: plain data on both sides.
+        unsafe { tlp_run_begins(self, task, now_ns) }
+    }
+
+    /// The CPU's task was charged.
+    #[inline]
+    pub fn note(&mut self, task: &Task, now_ns: u64) {
+        // SAFETY: plain data on both sides.
+        unsafe { tlp_run_note(self, task, now_ns) }
+    }
+
+    /// Whether a task that has just woken, and is bound to this CPU, displaces what runs there.
+    #[inline]
+    pub fn is_displaced_by(&self, turns: &Turns, task: &Task, now_ns: u64) -> bool {
+        // SAFETY: plain data, only read.
+        unsafe { tlp_wake_displaces(self, turns, task, now_ns) != 0 }
+    }
+}

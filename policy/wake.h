@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Wakeups: whether a task that wakes displaces the one that runs on its CPU.
+ *
+ * Problem: a queue's order says who is next, not when. A task that wakes waits until
+ * the slice of another one ends, 20 ms. If it may run on that CPU only, no other comes
+ * to help: one that works for 100 us and sleeps for 200 us does 27 times less than alone
+ * beside one that never sleeps, where it uses a third of the CPU and is due a half.
+ *
+ * Idea: a task that is bound to one CPU and wakes there displaces the one that runs, if
+ * that has had a millisecond more:
+ *
+ *   same queue      its virtual time is that much ahead
+ *   another queue   that queue's side is that much ahead (turns.h)
+ *   none            it has run for that long: it came past the queues, by a wakeup of
+ *                   an idle CPU or before all others. From then on its side counts
+ *
+ * So a task that wants less than its share waits for a millisecond at most for one of
+ * its weight, and one that wants more has no virtual time to displace others with. A
+ * millisecond is what the kernel's fair scheduler had for this
+ * (sysctl_sched_wakeup_granularity, Linux 2.6.23 to 6.5); it bounds the switches, too.
+ *
+ * Limits. Tasks that may run on several CPUs wait for the first of these: to displace
+ * for them changed nothing in the simulated loads.
+ */
+#ifndef TL_POLICY_WAKE_H
+#define TL_POLICY_WAKE_H
+
+#include "turns.h"
+
+/* What the task that runs must have had more. */
+#define TL_WAKE_NS 1000000ull
+
+/*
+ * What runs on a CPU. All zero: nothing.
+ *
+ *   0        8        16       24      28
+ *   +--------+--------+--------+-------+--------+
+ *   | vtime  | since  | began  | clock | weight |
+ *   +--------+--------+--------+-------+--------+
+ */
+struct tl_run {
+	u64 vtime_ns; /* of the task when it was last charged */
+	u64 since_ns; /* that time */
+	u64 began_ns; /* when it came */
+	u32 clock;    /* queue id whose clock vtime_ns is on */
+	u32 weight;
+};
+_Static_assert(sizeof(struct tl_run) == 32, "drawn above; mirrored in Rust");
+
+/* The CPU's task was charged. */
+tl_inline void tl_run_note(struct tl_run *run, const struct tl_task *t,
+			   u64 now_ns)
+{
+	run->vtime_ns = t->vtime_ns;
+	run->since_ns = now_ns;
+	run->clock = t->clock;
+	run->weight = t->weight;
+}
+
+/* A task begins to run on the CPU. */
+tl_inline void tl_run_begins(struct tl_run *run, const struct tl_task *t,
+			     u64 now_ns)
+{
+	tl_run_note(run, t, now_ns);
+	run->began_ns = now_ns;
+}
+
+/* Whether a task displaces what runs on its CPU: it has just woken, may run nowhere else,
+ * and waits in the CPU's own queue, on whose clock it is. */
+tl_inline u32 tl_wake_displaces(const struct tl_run *run,
+				const struct tl_turns *turns,
+				const struct tl_task *t, u64 now_ns)
+{
+	u64 used_ns = now_ns > run->since_ns ? now_ns - run->since_ns : 0;
+	u64 charged_ns =
+		used_ns * TL_WEIGHT_NICE0 / (run->weight ? run->weight : 1);
+
+	if (run->clock == t->clock)
+		return (s64)(run->vtime_ns + charged_ns - t->vtime_ns) >=
+		       (s64)tl_vtime_ns(t, TL_WAKE_NS);
+	if (!turns->clock || turns->clock != run->clock)
+		return (s64)(now_ns - run->began_ns) >= (s64)TL_WAKE_NS;
+	return tl_turns_lead_ns(turns, TL_SIDE_PINNED, charged_ns) >=
+	       (s64)TL_WAKE_NS;
+}
+
+#endif

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A task that is bound to one CPU, and sleeps more than it runs, does not wait for the slices of
+//! others when it wakes. On the dim-silicon machine, whose CPUs run at the same time: QEMU's that
+//! count instructions take turns of milliseconds.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::guest::{Child, now_ns, set_affinity, thread_time, work};
+use crate::lane::{Lane, read};
+
+/// How long each load runs.
+const TIME: Duration = Duration::from_millis(100);
+const WORK: Duration = Duration::from_micros(100);
+const SLEEP: Duration = Duration::from_micros(200);
+
+/// 100 us of work and 200 of sleep: alone; beside one that never sleeps and is bound as well; and
+/// beside two for each CPU that are not. A wakeup that waits for a slice takes 20 ms.
+pub fn bound_tasks_that_sleep() -> Result<()> {
+    set_affinity(0, &[0])?;
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "cpu:1"])?;
+    let rounds = rounds_of_work();
+    let alone = turns(rounds);
+    let bound = beside(1, &[0], rounds)?;
+    let free = beside(4, &[0, 1], rounds)?;
+    let kept = read("/sys/kernel/sched_ext/state");
+    lane.stop()?;
+    eprintln!("turns in {TIME:?}: alone {alone}, beside a bound task {bound}, beside four {free}");
+    ensure!(kept.trim() == "enabled", "the scheduler is gone");
+    // a third of the CPU is what it wants, a half and a third what it is due
+    ensure!(alone > 100, "{alone} turns alone");
+    ensure!(bound * 10 > alone * 7, "{bound} turns beside a bound task, {alone} alone");
+    ensure!(free * 2 > alone, "{free} turns beside four tasks, {alone} alone");
+    Ok(())
+}
+
+fn beside(hogs: usize, cpus: &[usize], rounds: u64) -> Result<u64> {
+    let hog = |_| {
+        Child::fork(|| {
+            let _ = set_affinity(0, cpus);
+            loop {
+                work(2000);
+            }
+        })
+    };
+    let _hogs = (0..hogs).map(hog).collect::<Result<Vec<_>>>()?;
+    std::thread::sleep(Duration::from_millis(20));
+    Ok(turns(rounds))
+}
+
+/// Rounds of work that take [`WORK`].
+fn rounds_of_work() -> u64 {
+    const ROUNDS: u64 = 100_000;
+    let begin = thread_time();
+    work(ROUNDS);
+    let took = thread_time() - begin;
+    ROUNDS * WORK.as_nanos() as u64 / took.as_nanos().max(1) as u64
+}
+
+/// How often this task works and sleeps.
+fn turns(rounds: u64) -> u64 {
+    let (begin_ns, mut turns) = (now_ns(), 0);
+    while now_ns() - begin_ns < TIME.as_nanos() as u64 {
+        work(rounds);
+        std::thread::sleep(SLEEP);
+        turns += 1;
+    }
+    turns
+}
