@@ -24,6 +24,8 @@
 //! arguments of up to [`STACK_BYTES`] on the stack. Only glibc on x86-64. A program that compares
 //! a marked function's address with one that the function's own library knows sees a difference.
 //!
+//! What the library calls itself opens no section: the end of that would call it again.
+//!
 //! Without `TURBOLANE_MARKS`, with marks that make no sense (which is said on stderr, once), and in
 //! programs with more rights than their user has, nothing is replaced.
 //!

@@ -303,8 +303,8 @@ unsafe extern "C" fn examine_one(
     // SAFETY: as above.
     let (object, walk) = unsafe { (Object::of(&*info), &mut *WALK.0.get()) };
     let place = object.dynamic.addr();
-    if walk.done.contains(&place) {
-        return 0;
+    if walk.done.contains(&place) || object.contains((&raw const IS_READY).addr()) {
+        return 0; // known, or ourselves: what the library calls is no program's call
     }
     // SAFETY: loaded, and it stays under the lock.
     unsafe {

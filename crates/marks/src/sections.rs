@@ -51,6 +51,10 @@ pub(crate) extern "C" fn entered(frame: &Frame) -> Next {
         stack: readable_bytes(thread, frame.address() + size_of::<Frame>()) | CALL | flags,
     };
     let Some(rule) = slot.rule() else { return calls(LOOKS_UP) };
+    // The end of its section would call it again, and so on.
+    if frame.address() < thread.works_for.get() {
+        return Next { function, stack: 0 };
+    }
     // What had a frame here is gone too, since this one is new.
     if thread.abandoned_below(frame.address() + 1).is_some() {
         frame.leave(Work::TidyAndBegin);
@@ -97,6 +101,7 @@ pub(crate) extern "C" fn left(frame: &Frame) -> bool {
 pub(crate) extern "C" fn finish(frame: &Frame) {
     let (thread, at) = (this_thread(), frame.address());
     let rule = slots::of(frame.stub).and_then(slots::Slot::rule);
+    let outer = thread.works_for.replace(at);
     // SAFETY: set by `entered` or `left`, which said that there is work.
     match unsafe { frame.work.get().assume_init() } {
         Work::LookUp => looked_up(frame.stub),
@@ -122,6 +127,7 @@ pub(crate) extern "C" fn finish(frame: &Frame) {
             }
         }
     }
+    thread.works_for.set(outer);
 }
 
 /// Closes sections whose calls were left without a return: those of frames below this address.

@@ -24,6 +24,9 @@ pub(crate) struct Thread {
     open: [Cell<Open>; OPEN_MAX],
     /// The last page above its frames that was found to be readable.
     pub readable: Cell<usize>,
+    /// The call's frame for which the library is at work, 0: none. What the library calls has
+    /// frames below, and opens no section.
+    pub works_for: Cell<usize>,
 }
 
 global_asm!(

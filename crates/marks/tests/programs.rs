@@ -4,19 +4,31 @@
 
 #[path = "../../preloaded/tests/common/mod.rs"]
 mod common;
+#[path = "../../hint/tests/common/mod.rs"]
+mod daemon;
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
+use turbolane_hint::page::{CPU_SCALAR_LEAVES, MODE_AFFINITY};
+use turbolane_hint::protocol::SOCKET_ENV;
 
 use common::{cc, has_compiler, library, text};
+use daemon::FakeDaemon;
 
 /// What is preloaded.
 const LIBRARY: &str = "libturbolane_marks.so";
 
+/// Without a scheduler, whatever this machine has.
 fn under(marks: &str, command: &mut Command) -> Output {
-    command.env("LD_PRELOAD", library(LIBRARY)).env("TURBOLANE_MARKS", marks).output().unwrap()
+    served(Path::new("/nowhere"), marks, command)
+}
+
+/// With the scheduler that listens there.
+fn served(socket: &Path, marks: &str, command: &mut Command) -> Output {
+    command.env(SOCKET_ENV, socket).env("LD_PRELOAD", library(LIBRARY));
+    command.env("TURBOLANE_MARKS", marks).output().unwrap()
 }
 
 /// How programs call a library's functions.
@@ -240,7 +252,8 @@ fn nonsense_is_said_and_marks_nothing_fails() {
     assert!(said(&file.display().to_string()).contains("there is no mark"));
 }
 
-/// Programs that happen to be here run as ever, with marks of what they call most.
+/// Programs that happen to be here run as ever, with marks of what they call most, which is what
+/// the library calls, too: without a scheduler, and with one under which threads move themselves.
 #[test]
 fn other_programs_run() {
     let marks = "libc.so.6:malloc@2;libc.so.6:memcpy@2;libc.so.6:write@1;libc.so.6:printf@1;libc.so.6:strlen@1";
@@ -252,13 +265,21 @@ fn other_programs_run() {
         ("sh", &["-c", "head -c 3000000 /dev/zero | xz -1 -T2 | xz -d | wc -c"], "3000000\n"),
         ("sqlite3", &[":memory:", "select 7;"], "7\n"),
     ];
+    let folder = TempDir::new().unwrap();
+    let socket = folder.path().join("hint.sock");
+    let scheduler = FakeDaemon::start(&socket, MODE_AFFINITY, 64).unwrap();
+    scheduler.set_cpus(|cpu| if cpu % 2 == 0 { 0 } else { 3 | CPU_SCALAR_LEAVES });
     for (program, arguments, expected) in programs {
         if Command::new(program).arg("--version").output().is_err() {
             println!("skipped (77): there is no {program}");
             continue;
         }
-        let output = under(marks, Command::new(program).args(arguments));
-        let how = (output.status, text(&output.stderr));
-        assert_eq!(text(&output.stdout), expected, "{program}: {how:?}");
+        for socket in [Path::new("/nowhere"), &socket] {
+            let output = served(socket, marks, Command::new(program).args(arguments));
+            let how = (socket, output.status, text(&output.stderr));
+            assert_eq!(text(&output.stdout), expected, "{program}: {how:?}");
+        }
     }
+    assert!(!scheduler.requests.lock().unwrap().is_empty(), "no program asked the scheduler");
+    scheduler.stop();
 }
