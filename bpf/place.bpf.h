@@ -241,15 +241,36 @@ static __always_inline bool goes_first(const struct task_struct *p, s32 here,
 				  !!(enq_flags & TL_ENQ_WAKEUP), cfg.slice_ns);
 }
 
-/* The task has woken and waits in its CPU's own queue: the CPU chooses anew if what it
- * runs has had more. */
-static __always_inline void displace(const struct task_ctx *tc, s32 cpu)
+/* The task has woken and waits: the CPU chooses anew if it serves that queue first, and
+ * if what it runs has had more. Not static: so the verifier looks at it once. */
+__noinline int tl_displace(struct task_ctx *tc, struct tl_cpu *c)
 {
-	struct tl_cpu *c = lookup_cpu(cpu);
+	u32 side;
 
-	if (c && c->running_queue != TL_Q_NONE &&
-	    tl_wake_displaces(&c->run, &c->turns, &tc->t, bpf_ktime_get_ns()))
-		scx_bpf_kick_cpu(cpu, TL_KICK_PREEMPT);
+	if (!tc || !c || c->running_queue == TL_Q_NONE)
+		return 0;
+	side = tl_wake_side(&tc->t, c->number, c->class, c->shard);
+	if (side != TL_SIDE_NONE &&
+	    tl_wake_displaces(&c->run, &c->turns, &tc->t, side,
+			      bpf_ktime_get_ns()))
+		scx_bpf_kick_cpu(c->number, TL_KICK_PREEMPT);
+	return 0;
+}
+
+/* The task waits, and no CPU is idle for it: displace what has less right to its own. */
+static __always_inline void displace(const struct task_struct *p,
+				     struct task_ctx *tc, s32 here,
+				     u64 enq_flags)
+{
+	bool wakes = enq_flags & TL_ENQ_WAKEUP;
+	u32 need = tl_task_need(&tc->t);
+
+	if (need && !tc->pinned &&
+	    kick_victim(p, need, shard_of_cpu(here),
+			wakes || !(tc->t.flags & TL_TASK_RAN_FIT)))
+		return;
+	if (wakes && bpf_cpumask_test_cpu(here, p->cpus_ptr))
+		tl_displace(tc, lookup_cpu(here));
 }
 
 static __always_inline void place(struct task_struct *p, struct task_ctx *tc,
@@ -257,7 +278,6 @@ static __always_inline void place(struct task_struct *p, struct task_ctx *tc,
 {
 	s32 cpu;
 	u64 slice_ns = tl_task_slice_ns(&tc->t, &cfg);
-	u32 need;
 
 	tc->went_first = goes_first(p, here, enq_flags);
 	if (tc->went_first) {
@@ -271,18 +291,12 @@ static __always_inline void place(struct task_struct *p, struct task_ctx *tc,
 		tl_scx_insert(p, TL_DSQ_LOCAL_ON | cpu, slice_ns, enq_flags);
 		return;
 	}
-	need = tl_task_need(&tc->t);
 	insert_queued(p, tc, here, enq_flags);
 	cpu = claim_idle(p, tc, here); /* see arrivals.bpf.h */
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
-	else if ((enq_flags & TL_ENQ_WAKEUP) &&
-		 tc->t.clock == tl_pinned_id(here))
-		displace(tc, here);
-	else if (need && !tc->pinned)
-		kick_victim(p, need, shard_of_cpu(here),
-			    (enq_flags & TL_ENQ_WAKEUP) ||
-				    !(tc->t.flags & TL_TASK_RAN_FIT));
+	else
+		displace(p, tc, here, enq_flags);
 }
 
 /* The CPU has nothing else to do (SCX_ENQ_LAST): may the task go on here? */

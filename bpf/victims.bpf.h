@@ -23,7 +23,8 @@ static __always_inline void kick_between(const struct tl_cpu *c, s32 cpu,
 		scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
 }
 
-static __always_inline void kick_victim(const struct task_struct *p, u32 need,
+/* Whether there is such. */
+static __always_inline bool kick_victim(const struct task_struct *p, u32 need,
 					u32 shard, u32 arrives)
 {
 	u32 best = 0, limit = tl_victim_best(need), nr = nr_wide_cpus, i;
@@ -32,7 +33,7 @@ static __always_inline void kick_victim(const struct task_struct *p, u32 need,
 	s32 victim = -1;
 
 	if (nr > TL_CPUS_MAX)
-		return;
+		return false;
 	bpf_for(i, 0, nr < TL_VICTIM_LOOKS ? nr : TL_VICTIM_LOOKS) {
 		u32 at = first + i < nr ? first + i : first + i - nr;
 		u32 cpu = wide_cpus[at & (TL_CPUS_MAX - 1)] & (TL_CPUS_MAX - 1);
@@ -51,11 +52,12 @@ static __always_inline void kick_victim(const struct task_struct *p, u32 need,
 	}
 	cpus[here & (TL_CPUS_MAX - 1)].victim_walks++;
 	if (victim < 0)
-		return;
+		return false;
 	/* the next one that looks for a victim must find another */
 	cpus[victim & (TL_CPUS_MAX - 1)].running_queue = TL_Q_WIDE + need - 1;
 	cpus[victim & (TL_CPUS_MAX - 1)].preemptions++;
 	scx_bpf_kick_cpu(victim, TL_KICK_PREEMPT);
+	return true;
 }
 
 #endif

@@ -2,13 +2,14 @@
 /*
  * Wakeups: whether a task that wakes displaces the one that runs on its CPU.
  *
- * Problem: a queue's order says who is next, not when. A task that wakes waits until
- * the slice of another one ends, 20 ms. If it may run on that CPU only, no other comes
- * to help: one that works for 100 us and sleeps for 200 us does 27 times less than alone
- * beside one that never sleeps, where it uses a third of the CPU and is due a half.
+ * Problem: a queue's order says who is next, not when. Where all CPUs are busy, a task
+ * that wakes waits until the slice of another one ends, 20 ms divided by the CPUs that
+ * serve its queue. One that is bound to a CPU, works for 100 us and sleeps for 200 us does
+ * 27 times less than alone beside one that never sleeps, where it uses a third of the CPU
+ * and is due a half; one that may run on four CPUs, 2.5 times less.
  *
- * Idea: a task that is bound to one CPU and wakes there displaces the one that runs, if
- * that has had a millisecond more:
+ * Idea: a task that wakes displaces the one that runs on the CPU where it was, if that has
+ * had a millisecond more:
  *
  *   same queue      its virtual time is that much ahead
  *   another queue   that queue's side is that much ahead (turns.h)
@@ -20,13 +21,14 @@
  * millisecond is what the kernel's fair scheduler had for this
  * (sysctl_sched_wakeup_granularity, Linux 2.6.23 to 6.5); it bounds the switches, too.
  *
- * Limits. Tasks that may run on several CPUs wait for the first of these: to displace
- * for them changed nothing in the simulated loads.
+ * Only that CPU is looked at, and only if it serves the task's queue in its first step:
+ * of a machine's CPUs it is as good as any, and its caches may be warm. Wide tasks look
+ * for scalar ones to displace first (victims in cpus.h).
  */
 #ifndef TL_POLICY_WAKE_H
 #define TL_POLICY_WAKE_H
 
-#include "turns.h"
+#include "queues.h"
 
 /* What the task that runs must have had more. */
 #define TL_WAKE_NS 1000000ull
@@ -66,11 +68,26 @@ tl_inline void tl_run_begins(struct tl_run *run, const struct tl_task *t,
 	run->began_ns = now_ns;
 }
 
-/* Whether a task displaces what runs on its CPU: it has just woken, may run nowhere else,
- * and waits in the CPU's own queue, on whose clock it is. */
+/* The side of this CPU on which the task waits, if that is one of its first step;
+ * TL_SIDE_NONE: it is not. */
+tl_inline u32 tl_wake_side(const struct tl_task *t, u32 cpu, u32 class,
+			   u32 shard)
+{
+	u32 queue = tl_task_queue(t);
+
+	if (t->clock == tl_pinned_id(cpu))
+		return TL_SIDE_PINNED;
+	if (class >= TL_NR_CLASSES || tl_queue_step(class, queue) ||
+	    t->clock != tl_queue_id(shard, queue))
+		return TL_SIDE_NONE;
+	return queue == TL_Q_DEFAULT ? TL_SIDE_DEFAULT : TL_SIDE_OWN;
+}
+
+/* Whether a task displaces what runs on a CPU: it has just woken and waits on this side
+ * of the CPU's first step, in the queue on whose clock it is. */
 tl_inline u32 tl_wake_displaces(const struct tl_run *run,
 				const struct tl_turns *turns,
-				const struct tl_task *t, u64 now_ns)
+				const struct tl_task *t, u32 side, u64 now_ns)
 {
 	u64 used_ns = now_ns > run->since_ns ? now_ns - run->since_ns : 0;
 	u64 charged_ns =
@@ -81,8 +98,7 @@ tl_inline u32 tl_wake_displaces(const struct tl_run *run,
 		       (s64)tl_vtime_ns(t, TL_WAKE_NS);
 	if (!turns->clock || turns->clock != run->clock)
 		return (s64)(now_ns - run->began_ns) >= (s64)TL_WAKE_NS;
-	return tl_turns_lead_ns(turns, TL_SIDE_PINNED, charged_ns) >=
-	       (s64)TL_WAKE_NS;
+	return tl_turns_lead_ns(turns, side, charged_ns) >= (s64)TL_WAKE_NS;
 }
 
 #endif

@@ -55,8 +55,8 @@
 //! with the daemon. The rest is private: `nesting` (open sections), `thread` (the fast path),
 //! `link` (what a thread says and reads), `state` (of a thread) and `thread_local` (its memory),
 //! `scheduler` (finding one), `connect` (the socket), `fd` (its descriptors), `mapping` (the page
-//! in this process), `cpu` (where am I), `affinity` (the fallback), `forks` (children), `unnoticed`,
-//! `capi` (the C ABI). [`inside`] is for libturbolane.
+//! in this process), `cpu` (where am I), `affinity` (the fallback), `forks` (children),
+//! `unnoticed` (system calls), `capi` (the C ABI). [`inside`] is for libturbolane.
 
 #![no_std]
 

@@ -43,6 +43,7 @@ impl Drop for Unnoticed {
 }
 
 /// The calling thread's `errno`.
+#[inline]
 pub(crate) fn errno() -> c_int {
     // SAFETY: errno's address is valid for the calling thread.
     unsafe { *libc::__errno_location() }

@@ -211,7 +211,9 @@ EXPORT(void, run_note,
 EXPORT(void, run_begins,
        (struct tl_run * run, const struct tl_task *t, u64 now_ns),
        tl_run_begins(run, t, now_ns))
+EXPORT(u32, wake_side, (const struct tl_task *t, u32 cpu, u32 class, u32 shard),
+       tl_wake_side(t, cpu, class, shard))
 EXPORT(u32, wake_displaces,
        (const struct tl_run *run, const struct tl_turns *turns,
-	const struct tl_task *t, u64 now_ns),
-       tl_wake_displaces(run, turns, t, now_ns))
+	const struct tl_task *t, u32 side, u64 now_ns),
+       tl_wake_displaces(run, turns, t, side, now_ns))

@@ -6,8 +6,14 @@ use crate::{Task, Turns};
 unsafe extern "C" {
     fn tlp_run_note(run: *mut Run, t: *const Task, now_ns: u64);
     fn tlp_run_begins(run: *mut Run, t: *const Task, now_ns: u64);
-    fn tlp_wake_displaces(run: *const Run, turns: *const Turns, t: *const Task, now_ns: u64)
-    -> u32;
+    fn tlp_wake_side(t: *const Task, cpu: u32, class: u32, shard: u32) -> u32;
+    fn tlp_wake_displaces(
+        run: *const Run,
+        turns: *const Turns,
+        t: *const Task,
+        side: u32,
+        now_ns: u64,
+    ) -> u32;
 }
 
 /// `tl_run`: what runs on a CPU.
@@ -38,10 +44,21 @@ impl Run {
         unsafe { tlp_run_note(self, task, now_ns) }
     }
 
-    /// Whether a task that has just woken, and is bound to this CPU, displaces what runs there.
+    /// Whether a task that has just woken, and waits on this side of the CPU's first step,
+    /// displaces what runs there.
     #[inline]
-    pub fn is_displaced_by(&self, turns: &Turns, task: &Task, now_ns: u64) -> bool {
+    pub fn is_displaced_by(&self, turns: &Turns, task: &Task, side: u32, now_ns: u64) -> bool {
         // SAFETY: plain data, only read.
-        unsafe { tlp_wake_displaces(self, turns, task, now_ns) != 0 }
+        unsafe { tlp_wake_displaces(self, turns, task, side, now_ns) != 0 }
+    }
+}
+
+impl Task {
+    /// The side of this CPU on which the task waits; [`crate::SIDE_NONE`] if that is none of its
+    /// first step.
+    #[inline]
+    pub fn wakes_on_side(&self, cpu: u32, class: u8, shard: u32) -> u32 {
+        // SAFETY: plain data, only read.
+        unsafe { tlp_wake_side(self, cpu, u32::from(class), shard) }
     }
 }

@@ -37,7 +37,7 @@ fn run(task: &Task) -> Run {
 }
 
 fn displaces(run: &Run, t: &Task, later_ns: u64) -> bool {
-    run.is_displaced_by(&Turns::default(), t, NOW_NS + later_ns)
+    run.is_displaced_by(&Turns::default(), t, SIDE_PINNED, NOW_NS + later_ns)
 }
 
 /// In one queue virtual time counts, what was used since the last charge included.
@@ -95,7 +95,7 @@ fn sides_are_compared() {
     assert_eq!(turns.choose(&alone, NOW_NS), SIDE_OWN);
     turns.begin(SIDE_OWN, OTHER, 4, 2);
     let displaces = |turns: &Turns, other: &Task, later_ns| {
-        run(other).is_displaced_by(turns, &wakes, NOW_NS + later_ns)
+        run(other).is_displaced_by(turns, &wakes, SIDE_PINNED, NOW_NS + later_ns)
     };
     // two tasks for each CPU: half of what the CPU gives is a task's
     assert!(!displaces(&turns, &other, 2 * WAKE_NS - 2));
@@ -131,7 +131,7 @@ proptest! {
             now_ns += sleep_ns;
             // awake: it displaces the other, or waits until it would
             let mut waited_ns = 0;
-            while !run.is_displaced_by(&turns, &pinned, now_ns + waited_ns) {
+            while !run.is_displaced_by(&turns, &pinned, SIDE_PINNED, now_ns + waited_ns) {
                 waited_ns += 100_000;
             }
             turns.charge(&mut other, &CFG, sleep_ns + waited_ns, false);
@@ -155,7 +155,7 @@ proptest! {
         let mut running = Run::default();
         let t = task(OTHER, weight, vtime_ns);
         running.begins(&t, since_ns);
-        running.is_displaced_by(&Turns::default(), &task(pinned_id(1), weight, 0), now_ns);
-        prop_assert!(!running.is_displaced_by(&Turns::default(), &t, since_ns));
+        running.is_displaced_by(&Turns::default(), &task(pinned_id(1), weight, 0), SIDE_PINNED, now_ns);
+        prop_assert!(!running.is_displaced_by(&Turns::default(), &t, SIDE_OWN, since_ns));
     }
 }

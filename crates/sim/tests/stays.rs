@@ -25,21 +25,9 @@ fn bursts(cpus: usize) -> Workload {
     w
 }
 
-/// Four cores of a package whose other twelve are active too.
-fn four_cores() -> machine::Platform {
-    let mut platform = platform();
-    let others = platform.nr_cores - 4;
-    platform.nr_cores = 4;
-    platform.cores_per_llc = 4;
-    for clocks in &mut platform.clock_khz {
-        *clocks = clocks.split_off(others);
-    }
-    platform
-}
-
 fn done(policy: &str) -> f64 {
     let policy: PolicySpec = policy.parse().expect("it is written as policies are");
-    let finished = simulate(&four_cores(), 1, bursts(4), &policy, secs(1), None);
+    let finished = simulate(&part_of_a_platform(4), 1, bursts(4), &policy, secs(1), None);
     finished.expect("a run that ends").outcome.groups[0].completed as f64
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Wakeups of bound tasks (policy/wake.h): one that sleeps more than it runs does not wait for the
-//! slice of another one, and gets no more than its share either.
+//! Wakeups (policy/wake.h): a task that sleeps more than it runs does not wait for the slice of
+//! another one, and gets no more than its share either.
 
 mod common;
 
 use common::*;
 use sim::engine::Outcome;
+use sim::policy_spec::{PolicySpec, simulate};
 use sim::program::{Builder, Group, Step, Workload};
 use sim::rng::Dist;
 use sim::sched::lane::Wide;
@@ -90,4 +91,27 @@ fn many_share() {
     let share = |group: &str| out.group(group).unwrap().cpu_ns as f64 / 2e9;
     let hog = share("hog") * 21.0;
     assert!((0.8..2.0).contains(&hog), "{hog} of an equal share");
+}
+
+/// Tasks that are not bound, on machines of one to eight cores with two busy tasks for each CPU, do
+/// as much as under fair scheduling.
+#[test]
+fn nobody_waits_for_slices() {
+    for cores in [1, 2, 4, 8] {
+        let part = |policy: &str| {
+            let run = |hogs: usize| {
+                let mut w = Workload::new();
+                let program = w.program(sleeper(350_000, 600_000));
+                w.group(Group::new("sleepers", 2, program));
+                let program = w.program(busy());
+                w.group(Group::new("hogs", hogs, program));
+                let policy: PolicySpec = policy.parse().unwrap();
+                let finished = simulate(&part_of_a_platform(cores), 1, w, &policy, secs(2), None);
+                done(&finished.unwrap().outcome, "sleepers")
+            };
+            run(4 * cores) / run(0)
+        };
+        let (fair, lane) = (part("fair"), part("lane:wide=1"));
+        assert!(lane > 0.9 * fair, "{cores} cores: {lane} with, {fair} without the lane");
+    }
 }

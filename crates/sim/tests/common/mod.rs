@@ -43,6 +43,18 @@ pub fn platform() -> Platform {
     Platform::new(&model())
 }
 
+/// So many cores of the package, whose others are active too.
+pub fn part_of_a_platform(nr_cores: usize) -> Platform {
+    let mut platform = platform();
+    let others = platform.nr_cores - nr_cores;
+    platform.nr_cores = nr_cores;
+    platform.cores_per_llc = nr_cores;
+    for clocks in &mut platform.clock_khz {
+        *clocks = clocks.split_off(others);
+    }
+    platform
+}
+
 /// The same without costs, for exact sums.
 pub fn platform_free() -> Platform {
     let mut platform = platform();

@@ -101,7 +101,7 @@ pub const ALL: &[Case] = &[
         .topology("sockets=2,cores=2")
         .virtual_time()
         .limit_s(500),
-    Case::new("wakes", wakes::bound_tasks_that_sleep).silicon("xeon-gold-6130").limit_s(300),
+    Case::new("wakes", wakes::tasks_that_sleep).silicon("xeon-gold-6130").limit_s(300),
     Case::new("storms", storms::fork_and_exec),
     Case::new("kernel_threads", storms::kernel_threads),
     Case::new("pstate", pstate::ways).small(),

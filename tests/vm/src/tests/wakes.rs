@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A task that is bound to one CPU, and sleeps more than it runs, does not wait for the slices of
-//! others when it wakes. On the dim-silicon machine, whose CPUs run at the same time: QEMU's that
+//! A task that sleeps more than it runs does not wait for the slices of others when it wakes, bound
+//! to a CPU or not. On the dim-silicon machine, whose CPUs run at the same time: QEMU's that
 //! count instructions take turns of milliseconds.
 
 use std::time::Duration;
@@ -15,23 +15,30 @@ const TIME: Duration = Duration::from_millis(100);
 const WORK: Duration = Duration::from_micros(100);
 const SLEEP: Duration = Duration::from_micros(200);
 
-/// 100 us of work and 200 of sleep: alone; beside one that never sleeps and is bound as well; and
-/// beside two for each CPU that are not. A wakeup that waits for a slice takes 20 ms.
-pub fn bound_tasks_that_sleep() -> Result<()> {
+/// 100 us of work and 200 of sleep, bound to a CPU: alone; beside one that never sleeps and is
+/// bound as well; and beside two for each CPU that are not. Then it is not bound either. A wakeup
+/// that waits for a slice takes 10 or 20 ms.
+pub fn tasks_that_sleep() -> Result<()> {
     set_affinity(0, &[0])?;
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "cpu:1"])?;
     let rounds = rounds_of_work();
     let alone = turns(rounds);
     let bound = beside(1, &[0], rounds)?;
     let free = beside(4, &[0, 1], rounds)?;
+    set_affinity(0, &[0, 1])?;
+    let anywhere = beside(4, &[0, 1], rounds)?;
     let kept = read("/sys/kernel/sched_ext/state");
     lane.stop()?;
-    eprintln!("turns in {TIME:?}: alone {alone}, beside a bound task {bound}, beside four {free}");
+    eprintln!(
+        "turns in {TIME:?}: alone {alone}, beside a bound task {bound}, beside four {free}, not bound \
+         {anywhere}"
+    );
     ensure!(kept.trim() == "enabled", "the scheduler is gone");
     // a third of the CPU is what it wants, a half and a third what it is due
     ensure!(alone > 100, "{alone} turns alone");
     ensure!(bound * 10 > alone * 7, "{bound} turns beside a bound task, {alone} alone");
     ensure!(free * 2 > alone, "{free} turns beside four tasks, {alone} alone");
+    ensure!(anywhere * 2 > alone, "{anywhere} turns beside four tasks if not bound, {alone} alone");
     Ok(())
 }
 

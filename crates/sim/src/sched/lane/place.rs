@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Placing a runnable task: an idle CPU at once, or a queue and a kick. As bpf/place.bpf.h.
 
-use policy::{NR_CLASSES, NR_QUEUES, QUEUE_NONE, QUEUE_WIDE};
+use policy::{NR_CLASSES, NR_QUEUES, QUEUE_NONE, QUEUE_WIDE, SIDE_NONE};
 
 use super::{Enqueue, Lane};
 use crate::bits::Mask;
@@ -82,8 +82,8 @@ impl Lane {
         })
     }
 
-    /// No idle CPU for wide work: displace what has less right to a wide CPU.
-    fn kick_victim(&mut self, sys: &mut Sys, task: Tid, need: u8, arrives: bool) {
+    /// No idle CPU for wide work: displace what has less right to a wide CPU, if there is such.
+    fn kick_victim(&mut self, sys: &mut Sys, task: Tid, need: u8, arrives: bool) -> bool {
         let candidates = &self.memo.victims[usize::from(arrives)][need as usize];
         let affinity = sys.affinity(task);
         let mut best: Option<(u8, usize)> = None;
@@ -97,11 +97,12 @@ impl Lane {
                 best = Some((victim.rank, cpu));
             }
         }
-        let Some((_, cpu)) = best else { return };
+        let Some((_, cpu)) = best else { return false };
         // the next one that looks for a victim must find another
         self.set_running_queue(cpu, QUEUE_WIDE as u8 + need - 1);
         self.counters.preemptions += 1;
         sys.kick(cpu, Kick::Preempt);
+        true
     }
 
     /// Index of the queue to wait in: the CPU's own if the task may use no other, else one of a
@@ -229,25 +230,25 @@ impl Lane {
         let (queue, need) = (kind.queue, kind.need);
         let index = self.place_to_wait(sys, task, here, queue);
         self.insert_queued(sys, task, index);
-        if index >= self.pinned_at && flags == Enqueue::Wakeup {
+        let wakes = flags == Enqueue::Wakeup;
+        let ran_fit = self.tasks[task as usize].t.flags & policy::FLAG_RAN_FIT != 0;
+        let has_victim = need > 0 && self.kick_victim(sys, task, need, wakes || !ran_fit);
+        if wakes && !has_victim {
             self.displace(sys, task, here);
-        }
-        if need > 0 {
-            let ran_fit = self.tasks[task as usize].t.flags & policy::FLAG_RAN_FIT != 0;
-            self.kick_victim(sys, task, need, flags == Enqueue::Wakeup || !ran_fit);
         }
     }
 
-    /// The task has woken and waits in the CPU's own queue: the CPU chooses anew if what it runs
-    /// has had more.
+    /// The task has woken and waits: the CPU chooses anew if it serves that queue first, and if
+    /// what it runs has had more.
     fn displace(&self, sys: &mut Sys, task: Tid, cpu: usize) {
-        if u32::from(self.running_queue[cpu]) != QUEUE_NONE
-            && self.run[cpu].is_displaced_by(
-                &self.turns[cpu],
-                &self.tasks[task as usize].t,
-                sys.now_ns,
-            )
-        {
+        if u32::from(self.running_queue[cpu]) == QUEUE_NONE || !sys.allows(task, cpu) {
+            return;
+        }
+        let t = &self.tasks[task as usize].t;
+        let llc = u32::from(sys.layout.place[cpu].llc);
+        let side = t.wakes_on_side(cpu as u32, self.class[cpu], llc);
+        let run = &self.run[cpu];
+        if side != SIDE_NONE && run.is_displaced_by(&self.turns[cpu], t, side, sys.now_ns) {
             sys.kick(cpu, Kick::Preempt);
         }
     }
