@@ -100,10 +100,16 @@ struct tl_clock {
 };
 _Static_assert(sizeof(struct tl_clock) == 32, "drawn above; mirrored in Rust");
 
-/* What CPU time of used_ns is on the task's clock. */
+/* What CPU time of used_ns is on the clock of a task of this weight. */
+tl_inline u64 tl_weighted_ns(u32 weight, u64 used_ns)
+{
+	return used_ns * TL_WEIGHT_NICE0 / (weight ? weight : 1);
+}
+
+/* What it is on the task's clock. */
 tl_inline u64 tl_vtime_ns(const struct tl_task *t, u64 used_ns)
 {
-	return used_ns * TL_WEIGHT_NICE0 / (t->weight ? t->weight : 1);
+	return tl_weighted_ns(t->weight, used_ns);
 }
 
 /* Charge CPU time; returns what it is on the task's clock. */

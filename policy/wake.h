@@ -90,8 +90,7 @@ tl_inline u32 tl_wake_displaces(const struct tl_run *run,
 				const struct tl_task *t, u32 side, u64 now_ns)
 {
 	u64 used_ns = now_ns > run->since_ns ? now_ns - run->since_ns : 0;
-	u64 charged_ns =
-		used_ns * TL_WEIGHT_NICE0 / (run->weight ? run->weight : 1);
+	u64 charged_ns = tl_weighted_ns(run->weight, used_ns);
 
 	if (run->clock == t->clock)
 		return (s64)(run->vtime_ns + charged_ns - t->vtime_ns) >=

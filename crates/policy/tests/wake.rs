@@ -14,15 +14,9 @@ const SAVED_NS: u64 = 20_000_000;
 const NOW_NS: u64 = 1 << 40;
 const OTHER: u32 = 7;
 
-const CFG: Cfg = Cfg {
-    slice_ns: 20_000_000,
-    slice_wide_ns: 20_000_000,
-    wide_timeout_ns: 0,
-    rest_below_ns: 0,
-    remigrate_timeout_ns: 0,
-    remigrate: 0,
-    unclassified: 0,
-};
+fn cfg() -> Cfg {
+    Cfg { slice_ns: 20_000_000, slice_wide_ns: 20_000_000, ..Cfg::default() }
+}
 
 fn task(clock: u32, weight: u32, vtime_ns: u64) -> Task {
     Task { weight, clock, vtime_ns, ..Task::default() }
@@ -100,12 +94,12 @@ fn sides_are_compared() {
     // two tasks for each CPU: half of what the CPU gives is a task's
     assert!(!displaces(&turns, &other, 2 * WAKE_NS - 2));
     assert!(displaces(&turns, &other, 2 * WAKE_NS));
-    turns.charge(&mut other, &CFG, 2 * WAKE_NS, false);
+    turns.charge(&mut other, &cfg(), 2 * WAKE_NS, false);
     assert!(displaces(&turns, &other, 0));
     // the pinned side has its millisecond, and sleeps
     assert_eq!(turns.choose(&Sides { nr_tasks: [4, 0, 1], ..alone }, NOW_NS), SIDE_PINNED);
     turns.begin(SIDE_PINNED, pinned_id(0), 1, 1);
-    turns.charge(&mut task(pinned_id(0), WEIGHT_NICE0, 0), &CFG, WAKE_NS, false);
+    turns.charge(&mut task(pinned_id(0), WEIGHT_NICE0, 0), &cfg(), WAKE_NS, false);
     assert_eq!(turns.choose(&alone, NOW_NS), SIDE_OWN);
     turns.begin(SIDE_OWN, OTHER, 4, 2);
     assert!(!displaces(&turns, &other, 2 * WAKE_NS - 2));
@@ -134,13 +128,13 @@ proptest! {
             while !run.is_displaced_by(&turns, &pinned, SIDE_PINNED, now_ns + waited_ns) {
                 waited_ns += 100_000;
             }
-            turns.charge(&mut other, &CFG, sleep_ns + waited_ns, false);
+            turns.charge(&mut other, &cfg(), sleep_ns + waited_ns, false);
             now_ns += waited_ns;
             other_ns += sleep_ns + waited_ns;
             longest_ns = longest_ns.max(waited_ns);
             prop_assert_eq!(turns.choose(&sides(1), NOW_NS), SIDE_PINNED);
             turns.begin(SIDE_PINNED, pinned_id(0), 1, 1);
-            turns.charge(&mut pinned, &CFG, work_ns, false);
+            turns.charge(&mut pinned, &cfg(), work_ns, false);
             now_ns += work_ns;
             pinned_ns += work_ns;
             prop_assert!(pinned_ns <= other_ns / 2 + SAVED_NS + 5_000_000, "{} {}", pinned_ns, other_ns);

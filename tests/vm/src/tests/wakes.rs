@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::guest::{Child, now_ns, set_affinity, thread_time, work};
-use crate::lane::{Lane, read};
+use crate::guest::{Child, now_ns, scx_state, set_affinity, thread_time, work};
+use crate::lane::Lane;
 
 /// How long each load runs.
 const TIME: Duration = Duration::from_millis(100);
@@ -27,13 +27,13 @@ pub fn tasks_that_sleep() -> Result<()> {
     let free = beside(4, &[0, 1], rounds)?;
     set_affinity(0, &[0, 1])?;
     let anywhere = beside(4, &[0, 1], rounds)?;
-    let kept = read("/sys/kernel/sched_ext/state");
+    let state = scx_state();
     lane.stop()?;
     eprintln!(
         "turns in {TIME:?}: alone {alone}, beside a bound task {bound}, beside four {free}, not bound \
          {anywhere}"
     );
-    ensure!(kept.trim() == "enabled", "the scheduler is gone");
+    ensure!(state == "enabled", "the scheduler is gone");
     // a third of the CPU is what it wants, a half and a third what it is due
     ensure!(alone > 100, "{alone} turns alone");
     ensure!(bound * 10 > alone * 7, "{bound} turns beside a bound task, {alone} alone");
