@@ -9,21 +9,12 @@ use anyhow::{Context, Result};
 
 use crate::files::Files;
 use crate::guest::Guest;
-use crate::hang;
 use crate::process::Group;
+use crate::{emulator, hang};
 
-/// The kernel command line of every guest.
-///
-/// | parameter | why |
-/// |---|---|
-/// | `console=ttyS0 quiet` | errors and oopses reach the host at once; the rest comes with `dmesg` at the end |
-/// | `panic=-1` | a panic reboots at once, and `-no-reboot` turns that into an exit |
-/// | `mitigations=off` | side-channel mitigations cost instructions and guard nothing here |
-/// | `nokaslr` | the same addresses in every boot: equal instruction counts, readable traces |
-/// | `cryptomgr.notests=1` | the crypto self-tests would take a good part of the boot |
-/// | `audit=0` | no records for nobody |
-const KERNEL_ARGS: &str =
-    "console=ttyS0 quiet panic=-1 mitigations=off nokaslr cryptomgr.notests=1 audit=0";
+/// Of the kernel command line, beside `emulator::KERNEL_ARGS`: a panic reboots at once, and
+/// `-no-reboot` turns that into an exit.
+const KERNEL_ARGS: &str = "panic=-1";
 
 const PROGRAM: &str = "qemu-system-x86_64";
 
@@ -64,7 +55,8 @@ fn machine(command: &mut Command, guest: &Guest) {
 
 fn devices(command: &mut Command, guest: &Guest, files: &Files) {
     let more = guest.kernel_args.as_deref().unwrap_or_default();
-    let args = format!("{KERNEL_ARGS} {} {more}", hang::KERNEL_ARGS);
+    let common = emulator::KERNEL_ARGS;
+    let args = format!("{common} {KERNEL_ARGS} {} {more}", hang::KERNEL_ARGS);
     let images = &guest.images;
     command.arg("-kernel").arg(images.kernel.image());
     command.arg("-initrd").arg(files.initramfs());
