@@ -2,6 +2,8 @@
 //! The suites that run in guests. `tests/vm` is their registry: `vmtests
 //! --list` and `vmtests --list-benches` print one JSON object per line.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -63,19 +65,32 @@ pub(crate) struct Suite {
     /// Other schedulers to put into the guest, to compare with: "scx_layered".
     #[serde(default)]
     peers: Vec<String>,
-    /// Needs nothing but a usual guest, hardly longer than that takes to boot.
+    /// Those with the same word share a guest; empty: one of its own.
     #[serde(default)]
-    small: bool,
+    shares: String,
 }
 
-/// So many small suites share a guest.
+/// So many suites share a guest at most.
 const TOGETHER: usize = 5;
 
-/// Suites by the guest that they run in.
+/// Suites by the guest that they run in: those guests first that may take longest, so that none is
+/// left alone at the end.
 pub(crate) fn by_guest(suites: Vec<Suite>) -> Vec<Vec<Suite>> {
-    let (small, others): (Vec<_>, Vec<_>) = suites.into_iter().partition(|suite| suite.small);
-    let shared = small.chunks(TOGETHER).map(<[Suite]>::to_vec);
-    others.into_iter().map(|suite| vec![suite]).chain(shared).collect()
+    let (alone, shared): (Vec<_>, Vec<_>) =
+        suites.into_iter().partition(|suite| suite.shares.is_empty());
+    let mut words = BTreeMap::<_, Vec<_>>::new();
+    for suite in shared {
+        words.entry(suite.shares.clone()).or_default().push(suite);
+    }
+    let shared = words.values().flat_map(|suites| suites.chunks(TOGETHER).map(<[Suite]>::to_vec));
+    let mut guests: Vec<_> = alone.into_iter().map(|suite| vec![suite]).chain(shared).collect();
+    guests.sort_by_key(|suites| Reverse(limit_s(suites)));
+    guests
+}
+
+/// Limit of a guest that runs all of these.
+fn limit_s(suites: &[Suite]) -> u64 {
+    suites.iter().map(|suite| suite.limit_s).sum()
 }
 
 fn qemu() -> String {
@@ -110,10 +125,7 @@ pub(crate) fn list(registry: &Path, question: &str) -> Result<Vec<Suite>> {
         out.status,
         String::from_utf8_lossy(&out.stderr).trim()
     );
-    let mut suites = parse(&String::from_utf8_lossy(&out.stdout))?;
-    // Those that may take longest first, so that none is left alone at the end.
-    suites.sort_by_key(|suite| std::cmp::Reverse(suite.limit_s));
-    Ok(suites)
+    parse(&String::from_utf8_lossy(&out.stdout))
 }
 
 fn parse(text: &str) -> Result<Vec<Suite>> {
@@ -133,12 +145,12 @@ pub(crate) fn lab(binaries: Binaries, suites: &[Suite], with_usual: bool) -> Res
     Lab::with_kernels(binaries, kernels.chain(with_usual.then_some("")))
 }
 
-/// Boots one guest for all of these, which are small: within the limit of one.
+/// Boots one guest for all of these.
 pub(crate) fn run_together(suites: &[Suite], lab: &Lab) -> Result<Outcome> {
-    let longest = suites.iter().max_by_key(|suite| suite.limit_s).context("no suite to run")?;
+    let first = suites.first().context("no suite to run")?;
     let names = suites.iter().map(|suite| suite.name.as_str());
     let command: Vec<&str> = ["vmtests", "together"].into_iter().chain(names).collect();
-    longest.run(lab, &command)
+    Suite { limit_s: limit_s(suites), ..first.clone() }.run(lab, &command)
 }
 
 /// Whether a suite that shared a guest passed, and in which time, s; `None` if it did not get
@@ -193,12 +205,16 @@ mod tests {
     }
 
     #[test]
-    fn small_suites_share_guests() {
-        let line = |n: usize, small| format!("{{\"name\":\"s{n}\",\"small\":{small}}}\n");
-        let text: String = (0..9).map(|n| line(n, n != 4)).collect();
+    fn suites_share_guests_and_the_longest_start_first() {
+        let line = |n: usize, shares| format!("{{\"name\":\"s{n}\",\"shares\":\"{shares}\"}}\n");
+        let words = ["a", "a", "b", "a", "", "a", "b", "a", "a"];
+        let text: String = words.iter().enumerate().map(|(n, word)| line(n, word)).collect();
         let guests = by_guest(parse(&text).unwrap());
-        assert_eq!(guests.iter().map(Vec::len).collect::<Vec<_>>(), [1, 5, 3]);
-        assert_eq!(guests[0][0].name, "s4");
+        let names = |guest: &Vec<Suite>| guest.iter().map(|suite| suite.name.clone()).collect();
+        let names: Vec<Vec<String>> = guests.iter().map(names).collect();
+        let expected: [&[&str]; 4] =
+            [&["s0", "s1", "s3", "s5", "s7"], &["s2", "s6"], &["s4"], &["s8"]];
+        assert_eq!(names, expected);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 /// One entry of a list.
-#[derive(Serialize)]
+#[derive(Clone, Copy, Serialize)]
 pub struct Case {
     /// Unique in its list.
     pub name: &'static str,
@@ -41,9 +41,8 @@ pub struct Case {
     pub allow_log: &'static [&'static str],
     /// Other schedulers to put into the guest.
     pub peers: &'static [&'static str],
-    /// Takes little longer than a boot, is never skipped, and leaves a guest as it was: others may
-    /// follow in it.
-    pub small: bool,
+    /// Tests with the same word here run in one guest, one after the other; empty: in its own.
+    pub shares: &'static str,
     #[serde(skip)]
     run: fn() -> Result<()>,
 }
@@ -67,7 +66,7 @@ impl Case {
             limit_s: 300,
             allow_log: &[],
             peers: &[],
-            small: false,
+            shares: "",
             run,
         }
     }
@@ -79,10 +78,16 @@ impl Case {
         case
     }
 
-    /// The same in a usual guest that it shares with others.
-    pub const fn small(mut self) -> Self {
-        self.small = true;
+    /// The same in a guest that it shares with others of this word: it is never skipped, and leaves
+    /// a guest as it was.
+    pub const fn shares(mut self, guest: &'static str) -> Self {
+        self.shares = guest;
         self
+    }
+
+    /// The same in a usual guest: it takes little longer than a boot.
+    pub const fn small(self) -> Self {
+        self.shares("small")
     }
 
     /// The same in another group.
@@ -228,13 +233,17 @@ pub fn together(names: &[&str]) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// What shares a guest with others asks for nothing special.
+    /// What shares a guest asks for the same one.
     #[test]
-    fn small_cases_need_a_usual_guest() {
-        for case in crate::tests::ALL.iter().filter(|case| case.small) {
-            let usual = Case { limit_s: case.limit_s, ..Case::new(case.name, case.run).small() };
-            let text = |case: &Case| serde_json::to_string(case).unwrap();
-            assert_eq!(text(case), text(&usual));
+    fn cases_share_a_guest_that_suits_all() {
+        let machine = |case: &Case| {
+            let alike = Case { name: "", limit_s: 0, ..*case };
+            serde_json::to_string(&alike).unwrap()
+        };
+        for case in crate::tests::ALL.iter().filter(|case| !case.shares.is_empty()) {
+            let mut all = crate::tests::ALL.iter();
+            let first = all.find(|other| other.shares == case.shares).unwrap();
+            assert_eq!(machine(case), machine(first), "{} and {}", case.name, first.name);
         }
     }
 }

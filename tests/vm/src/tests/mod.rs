@@ -58,24 +58,26 @@ pub const ALL: &[Case] = &[
     Case::new("placement_llcs", placement::across_llcs).topology("sockets=2,cores=2").limit_s(300),
     Case::new("placement_tiers", placement::tiers),
     Case::new("placement_rests", placement::rests),
-    Case::new("preloaded_hints", preload::openssl).limit_s(300),
-    Case::new("preloaded_marks", preload::marks).limit_s(300),
-    Case::new("gaps", gaps::stays_and_leaves),
-    Case::new("gaps_without_sessions", gaps::stays_and_leaves_without_sessions),
-    Case::new("gaps_last_syscalls", gaps::leaves_in_last_syscalls),
-    Case::new("marks_guests_stay", marks::guests_stay),
-    Case::new("marks_filtered", marks::filtered),
-    Case::new("marks_filtered_without_sessions", marks::filtered_without_sessions),
+    Case::new("preloaded_hints", preload::openssl).shares("preloaded").limit_s(300),
+    Case::new("preloaded_marks", preload::marks).shares("preloaded").limit_s(300),
+    Case::new("gaps", gaps::stays_and_leaves).shares("marks"),
+    Case::new("gaps_without_sessions", gaps::stays_and_leaves_without_sessions).shares("marks"),
+    Case::new("gaps_last_syscalls", gaps::leaves_in_last_syscalls).shares("clients"),
+    Case::new("marks_guests_stay", marks::guests_stay).shares("marks"),
+    Case::new("marks_filtered", marks::filtered).shares("marks"),
+    Case::new("marks_filtered_without_sessions", marks::filtered_without_sessions).shares("marks"),
     Case::new("marks_filtered_record", marks::recorded).small(),
-    Case::new("work_conservation", placement::work_conservation),
-    Case::new("lifecycle", lifecycle::start_and_stop),
-    Case::new("kill_9", lifecycle::kill_9),
+    Case::new("work_conservation", placement::work_conservation).shares("ends"),
+    Case::new("lifecycle", lifecycle::start_and_stop).shares("ends"),
+    Case::new("kill_9", lifecycle::kill_9).shares("ends"),
     Case::new("kill_9_any_moment", lifecycle::kill_9_any_moment).limit_s(600),
-    Case::new("container", container::everything),
-    Case::new("control", control::many_clients).limit_s(400),
-    Case::new("control_local_user_fail", control::a_local_user_fails).limit_s(400),
+    Case::new("container", container::everything).shares("ends"),
+    Case::new("control", control::many_clients).shares("clients").limit_s(400),
+    Case::new("control_local_user_fail", control::a_local_user_fails)
+        .shares("clients")
+        .limit_s(400),
     Case::new("isolated_cpus_fail", isolated::isolated_cpus).kernel_args("isolcpus=3"),
-    Case::new("two_loaders_fail", lifecycle::two_loaders_fail),
+    Case::new("two_loaders_fail", lifecycle::two_loaders_fail).shares("ends"),
     Case::new("bpf_error_fail", lifecycle::bpf_error_fail).allow_log(&["sched_ext: "]),
     Case::new("stall_fail", lifecycle::stall_fail).allow_log(&["sched_ext: "]),
     Case::new("bad_input_fail", lifecycle::bad_input_fail).small(),
@@ -85,25 +87,40 @@ pub const ALL: &[Case] = &[
     Case::new("affinity_mode", affinity::affinity_mode).small(),
     Case::new("settings", changes::settings_change_under_load),
     Case::new("hotplug", changes::hotplug).limit_s(400).allow_log(&["sched_ext: "]),
-    Case::new("cgroups", changes::cgroup_moves),
+    Case::new("cgroups", changes::cgroup_moves).shares("preloaded"),
     Case::new("group_weights", groups::weights).limit_s(300),
-    Case::new("group_far_weights", groups::far_weights).virtual_time().limit_s(300),
+    Case::new("group_far_weights", groups::far_weights)
+        .shares("virtual")
+        .virtual_time()
+        .limit_s(300),
     Case::new("group_limits", groups::limits).limit_s(300),
-    Case::new("group_standby", groups::standing_by).cpu("max,vendor=AuthenticAMD").limit_s(300),
-    Case::new("group_wide", groups::wide_tasks).limit_s(300),
+    Case::new("group_standby", groups::standing_by)
+        .shares("amd")
+        .cpu("max,vendor=AuthenticAMD")
+        .limit_s(300),
+    Case::new("group_wide", groups::wide_tasks).shares("preloaded").limit_s(300),
     Case::new("group_held", groups::many_held_tasks).limit_s(400),
     Case::new("group_storm", groups::delegated_storm).limit_s(300),
     Case::new("quota", limits::quota).small(),
-    Case::new("waits", waits::a_light_task_beside_thirty).virtual_time().limit_s(500),
-    Case::new("waits_hundreds", waits::hundreds_of_all_weights).virtual_time().limit_s(500),
-    Case::new("waits_thousands", waits::thousands_for_one_cpu).virtual_time().limit_s(500),
+    Case::new("waits", waits::a_light_task_beside_thirty)
+        .shares("virtual")
+        .virtual_time()
+        .limit_s(500),
+    Case::new("waits_hundreds", waits::hundreds_of_all_weights)
+        .shares("virtual")
+        .virtual_time()
+        .limit_s(500),
+    Case::new("waits_thousands", waits::thousands_for_one_cpu)
+        .shares("virtual")
+        .virtual_time()
+        .limit_s(500),
     Case::new("waits_llcs", waits::caches_share_their_load)
         .topology("sockets=2,cores=2")
         .virtual_time()
         .limit_s(500),
     Case::new("wakes", wakes::tasks_that_sleep).silicon("xeon-gold-6130").limit_s(300),
-    Case::new("storms", storms::fork_and_exec),
-    Case::new("kernel_threads", storms::kernel_threads),
+    Case::new("storms", storms::fork_and_exec).shares("clients"),
+    Case::new("kernel_threads", storms::kernel_threads).shares("preloaded"),
     Case::new("pstate", pstate::ways).small(),
     Case::new("pstate_ends", pstate::ends).limit_s(400),
     Case::new("pstate_scheduler", pstate_scheduler::follows_threads)
@@ -111,32 +128,53 @@ pub const ALL: &[Case] = &[
         .allow_log(&["sched_ext: "]),
     Case::new("record", record::command).virtual_time().limit_s(300),
     Case::new("record_system", record::system).limit_s(400),
-    Case::new("license_counters", license_counters::everything).cpu(CPU_WITH_LEVELS).icount(),
-    Case::new("scores", scores::place_tasks).cpu(CPU_WITH_LEVELS).icount().limit_s(400),
+    Case::new("license_counters", license_counters::everything)
+        .shares("levels")
+        .cpu(CPU_WITH_LEVELS)
+        .icount(),
+    Case::new("scores", scores::place_tasks)
+        .shares("levels")
+        .cpu(CPU_WITH_LEVELS)
+        .icount()
+        .limit_s(400),
     Case::new("record_levels", record_levels::everything)
+        .shares("levels")
         .cpu(CPU_WITH_LEVELS)
         .icount()
         .limit_s(600),
-    Case::new("perf_script", perf_script::everything).cpu(CPU_WITH_LEVELS).icount().limit_s(300),
-    Case::new("profile_live", profile_live::everything).cpu(CPU_WITH_LEVELS).icount().limit_s(900),
-    Case::new("hint_attacks", hint_attacks::scribblers).limit_s(400),
+    Case::new("perf_script", perf_script::everything)
+        .shares("levels")
+        .cpu(CPU_WITH_LEVELS)
+        .icount()
+        .limit_s(300),
+    Case::new("profile_live", profile_live::everything)
+        .shares("levels")
+        .cpu(CPU_WITH_LEVELS)
+        .icount()
+        .limit_s(900),
+    Case::new("hint_attacks", hint_attacks::scribblers).shares("clients").limit_s(400),
     Case::new("hint_attacks_read", hint_attacks::spies).small(),
     Case::new("hint_attacks_threads", hint_attacks::many_threads).limit_s(600),
     Case::new("hint_attacks_flood", hint_attacks::floods).limit_s(600),
     Case::new("one_cpu", cpus::one_cpu).cpus(1),
     Case::new("two_cpus", cpus::two_cpus).cpus(2),
     Case::new("all_wide_and_none", cpus::all_wide_and_none),
-    Case::new("standby_levels", cpus::keeps_apart_with_levels).cpu("max,vendor=GenuineIntel"),
+    Case::new("standby_levels", cpus::keeps_apart_with_levels)
+        .shares("intel")
+        .cpu("max,vendor=GenuineIntel"),
     Case::new("standby_bound", cpus::wide_where_it_is_bound)
+        .shares("intel")
         .cpu("max,vendor=GenuineIntel")
         .limit_s(300),
-    Case::new("standby_no_levels", cpus::stands_by_without_levels).cpu("max,vendor=AuthenticAMD"),
+    Case::new("standby_no_levels", cpus::stands_by_without_levels)
+        .shares("amd")
+        .cpu("max,vendor=AuthenticAMD"),
     Case::new("standby_storm", cpus::goes_and_comes_back).limit_s(300),
-    Case::new("standby_ends", cpus::ends_standing_by).cpu("max,vendor=AuthenticAMD"),
+    Case::new("standby_ends", cpus::ends_standing_by).shares("amd").cpu("max,vendor=AuthenticAMD"),
     Case::new("trap", trap::withholds_and_returns).small(),
     Case::new("trap_stress", trap::stress).limit_s(240),
-    Case::new("trap_xstate_sites", trap::xstate_sites).limit_s(240),
-    Case::new("trap_xstate_sites_traced", trap::xstate_sites_traced).limit_s(240),
+    Case::new("trap_xstate_sites", trap::xstate_sites).shares("sites").limit_s(240),
+    Case::new("trap_xstate_sites_traced", trap::xstate_sites_traced).shares("sites").limit_s(240),
     Case::new("trap_xstate_sites_unhooked_fail", trap::xstate_sites_unhooked_fail).allow_log(&[
         "turbolane_trap: ",
         "test_leave_out_hooks",
@@ -195,16 +233,16 @@ pub const ALL: &[Case] = &[
     Case::new("trap_rate_limit", trap::rate_limit).small(),
     Case::new("trap_migrates", trap_lane::migrates).icount().limit_s(600),
     Case::new("trap_lane_stress", trap_lane::stress_with_migrations).limit_s(600),
-    Case::new("trap_lane_pinned", trap_lane::pinned_and_crowded).limit_s(600),
-    Case::new("trap_run", trap_lane::run_and_leave).limit_s(600),
-    Case::new("trap_run_fail", trap_lane::run_fail).limit_s(600),
+    Case::new("trap_lane_pinned", trap_lane::pinned_and_crowded).shares("trap").limit_s(600),
+    Case::new("trap_run", trap_lane::run_and_leave).shares("trap").limit_s(600),
+    Case::new("trap_run_fail", trap_lane::run_fail).shares("trap").limit_s(600),
     Case::new("trap_unsigned_fail", trap_lane::unsigned_fail)
         .kernel_args("module.sig_enforce=1")
         .allow_log(&["turbolane_trap"]),
     Case::new("trap_lockdown_fail", trap_lane::unsigned_fail)
         .kernel_args("lockdown=integrity")
         .allow_log(&["Lockdown: "]),
-    Case::new("trap_plain_glibc", trap_lane::plain_glibc).limit_s(600),
+    Case::new("trap_plain_glibc", trap_lane::plain_glibc).shares("trap").limit_s(600),
     Case::new("trap_6_12", trap::withholds_and_returns).kernel_6_12(),
     Case::new("trap_stress_6_12", trap::short_stress).kernel_6_12().limit_s(240),
     Case::new("trap_xstate_sites_6_12", trap::xstate_sites).kernel_6_12().limit_s(240),

@@ -16,7 +16,7 @@ fn verify() -> Result<VerifyReport> {
     let mut verify = Command::new(TURBOLANE);
     verify.args(["verify", "--runs", "4", "--warmup", "0", "--metric", "turns per second: {}"]);
     verify.args(["--run", "--wide-cpus 1", "--json", "--"]);
-    verify.args(["vmtests", "silicon-bursts", "8", "50", "wide"]).stdin(Stdio::null());
+    verify.args(["vmtests", "silicon-bursts", "8", "30", "wide"]).stdin(Stdio::null());
     // Its exit code says what it found.
     let output = verify.output().context("turbolane cannot be started")?;
     let (json, errors) =
@@ -40,7 +40,7 @@ pub fn gain() -> Result<()> {
 
 /// Turns per second of the load without wide code, started by this command.
 fn scalar(by: &[&str]) -> Result<f64> {
-    let load = ["vmtests", "silicon-bursts", "8", "50", "scalar"];
+    let load = ["vmtests", "silicon-bursts", "8", "30", "scalar"];
     let words = [by, &load].concat();
     let output = Command::new(words[0]).args(&words[1..]).stdin(Stdio::null()).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
