@@ -35,13 +35,27 @@ pub(crate) const BOCHS: [&str; 9] = [
     "overlay",
 ];
 
+/// Whether modules keep their signatures. Checking nine of them is 3 s of a boot in Bochs; QEMU's
+/// three are quick, and guests whose kernel insists on signatures boot there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signatures {
+    Kept,
+    LeftOut,
+}
+
 /// Returns the cached part with these modules, building it when it is missing.
-pub(crate) fn prepare(cache: &Cache, kernel: &Kernel, modules: &[&str]) -> Result<PathBuf> {
+pub(crate) fn prepare(
+    cache: &Cache,
+    kernel: &Kernel,
+    modules: &[&str],
+    signatures: Signatures,
+) -> Result<PathBuf> {
     let busybox = fs::read(BUSYBOX)
         .with_context(|| format!("cannot read {BUSYBOX}; install the package busybox-static"))?;
     let size = busybox.len().to_string();
     let order = modules.join(" ");
-    let inputs = [INIT, &order, &kernel.release, &size, "unsigned"];
+    let kind = if signatures == Signatures::Kept { "signed" } else { "unsigned" };
+    let inputs = [INIT, &order, &kernel.release, &size, kind];
     cache.get("initramfs", &inputs, "guest initramfs", |path| {
         let mut archive = Archive::new(create(path)?);
         archive.bytes(Path::new("/init"), 0o755, INIT.as_bytes())?;
@@ -53,15 +67,19 @@ pub(crate) fn prepare(cache: &Cache, kernel: &Kernel, modules: &[&str]) -> Resul
         for folder in ["/dev", "/proc", "/sys", "/payload"] {
             archive.folder(Path::new(folder))?;
         }
-        add_modules(&mut archive, kernel, modules)?;
+        add_modules(&mut archive, kernel, modules, signatures)?;
         archive.finish()?;
         Ok(())
     })
 }
 
-/// Adds the modules uncompressed and unsigned: unpacking them here is cheaper than in the guest,
-/// and checking nine signatures is 3 s of a boot in Bochs.
-fn add_modules(archive: &mut Archive<impl Write>, kernel: &Kernel, modules: &[&str]) -> Result<()> {
+/// Adds the modules uncompressed: unpacking them here is cheaper than in the guest.
+fn add_modules(
+    archive: &mut Archive<impl Write>,
+    kernel: &Kernel,
+    modules: &[&str],
+    signatures: Signatures,
+) -> Result<()> {
     let mut order = String::new();
     for name in modules {
         let compressed = kernel.module(name)?;
@@ -72,7 +90,11 @@ fn add_modules(archive: &mut Archive<impl Write>, kernel: &Kernel, modules: &[&s
             .context("cannot start xz; install the package xz-utils")?;
         anyhow::ensure!(data.status.success(), "xz cannot unpack {}", compressed.display());
         let file = format!("{name}.ko");
-        archive.bytes(&Path::new("/modules").join(&file), 0o644, unsigned(&data.stdout))?;
+        let module = match signatures {
+            Signatures::Kept => &data.stdout,
+            Signatures::LeftOut => unsigned(&data.stdout),
+        };
+        archive.bytes(&Path::new("/modules").join(&file), 0o644, module)?;
         order.push_str(&file);
         order.push('\n');
     }

@@ -96,6 +96,7 @@ pub fn prepare_series(cache: &Cache, series: &str) -> Result<Images> {
     })?;
     let kernel = kernel::prepare(cache, kernel)?;
     let disk = image::prepare(cache, &pins.guest, &kernel)?;
-    let initramfs = initramfs::prepare(cache, &kernel, &initramfs::QEMU)?;
+    let initramfs =
+        initramfs::prepare(cache, &kernel, &initramfs::QEMU, initramfs::Signatures::Kept)?;
     Ok(Images { kernel, disk, initramfs })
 }
