@@ -180,22 +180,23 @@ pub fn burst_held_for(class: Class, hold_ns: f64) -> Burst {
     }
 }
 
-/// Samples until the core halts: the clocks before that, and when it was.
+/// Samples until the core halts: the clocks before that, and when it was. A halt may come between
+/// two samples, so what is looked at is the time from one to the next.
 fn follow(end: u64, hold_ns: f64) -> (Vec<f64>, Option<f64>) {
-    let mut clocks = Vec::new();
+    let (mut clocks, mut start) = (Vec::new(), end);
     loop {
-        let start = tsc();
         let ticks = scalar(SHORT_SAMPLE);
-        let since_ns = ns(start - end);
+        let next = tsc();
+        let (since_ns, took_ns) = (ns(start - end), ns(next - start));
         // Near its time, and as long as a halt: an interrupt is neither.
-        let is_halt = ns(ticks) > 0.9 * HALT_NS && since_ns > 0.9 * hold_ns;
-        if is_halt {
-            return (clocks, Some(since_ns + ns(ticks) / 2.0 - HALT_NS / 2.0));
+        if took_ns > 0.9 * HALT_NS && since_ns > 0.9 * hold_ns {
+            return (clocks, Some(since_ns + took_ns / 2.0 - HALT_NS / 2.0));
         }
         if since_ns > 1.1 * hold_ns {
             return (clocks, None);
         }
         clocks.push(khz(SHORT_SAMPLE, ticks));
+        start = next;
     }
 }
 
