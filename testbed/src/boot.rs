@@ -28,7 +28,7 @@ const COUNTED_BOOT_LIMIT: Duration = Duration::from_secs(240);
 /// How often the guest's output is looked for.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Bochs needs 15 s with 2 CPUs and 30 s with 4.
+/// Bochs needs 10 s for a dim-silicon machine, and 45 s for four CPUs without.
 const BOCHS_BOOT_LIMIT: Duration = Duration::from_secs(240);
 
 /// The list of some hundred tasks goes through a serial port at the speed of the emulator.
