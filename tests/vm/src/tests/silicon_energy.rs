@@ -32,7 +32,8 @@ pub fn is_counted(claims: &mut Claims) -> Result<()> {
         let read = || meter.read(&Live).context("the counter is gone");
         // The first reading of each takes longer than those that follow, and what lies between two
         // of them is to be the same before the load and after it.
-        (read()?, events.joules()?);
+        read()?;
+        events.joules()?;
         let (before, perf_before) = (read()?, events.joules()?);
         load();
         let (after, perf_after) = (read()?, events.joules()?);
