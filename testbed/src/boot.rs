@@ -13,7 +13,6 @@ use crate::bochs::Bochs;
 use crate::emulator::Emulator;
 use crate::files::Files;
 use crate::guest::Guest;
-use crate::initramfs::Signatures;
 use crate::outcome::{End, Outcome};
 use crate::process::{Group, Scratch, last_lines, output};
 use crate::{bochs, hang, initramfs, logscan, qemu};
@@ -112,12 +111,7 @@ fn base(guest: &Guest) -> Result<(PathBuf, Option<Bochs>)> {
         Emulator::Qemu => Ok((images.initramfs.clone(), None)),
         Emulator::Bochs => {
             let bochs = bochs::prepare(guest)?;
-            let base = initramfs::prepare(
-                &guest.cache,
-                &images.kernel,
-                &initramfs::BOCHS,
-                Signatures::LeftOut,
-            )?;
+            let base = initramfs::prepare(&guest.cache, &images.kernel, &initramfs::BOCHS)?;
             Ok((base, Some(bochs)))
         }
     }

@@ -18,43 +18,42 @@ use crate::process;
 const INIT: &str = include_str!("../guest/init");
 const BUSYBOX: &str = "/bin/busybox";
 
-/// What the disk needs that the kernel does not have built in, in load order:
-/// in QEMU.
-pub(crate) const QEMU: [&str; 3] = ["virtio_blk", "squashfs", "overlay"];
-
-/// The same in Bochs, where the disk is a CD on a PC's IDE controller.
-pub(crate) const BOCHS: [&str; 9] = [
-    "scsi_common",
-    "scsi_mod",
-    "cdrom",
-    "libata",
-    "ata_piix",
-    "sr_mod",
-    "sd_mod",
-    "squashfs",
-    "overlay",
-];
-
-/// Whether modules keep their signatures. Checking nine of them is 3 s of a boot in Bochs; QEMU's
-/// three are quick, and guests whose kernel insists on signatures boot there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Signatures {
-    Kept,
-    LeftOut,
+/// What the disk needs that the kernel does not have built in.
+pub(crate) struct Modules {
+    /// In load order.
+    names: &'static [&'static str],
+    /// Whether they keep their signatures.
+    are_signed: bool,
 }
 
+/// In QEMU, where guests boot whose kernel insists on signatures.
+pub(crate) const QEMU: Modules =
+    Modules { names: &["virtio_blk", "squashfs", "overlay"], are_signed: true };
+
+/// In Bochs, where the disk is a CD on a PC's IDE controller, and checking nine signatures is 3 s
+/// of a boot.
+pub(crate) const BOCHS: Modules = Modules {
+    names: &[
+        "scsi_common",
+        "scsi_mod",
+        "cdrom",
+        "libata",
+        "ata_piix",
+        "sr_mod",
+        "sd_mod",
+        "squashfs",
+        "overlay",
+    ],
+    are_signed: false,
+};
+
 /// Returns the cached part with these modules, building it when it is missing.
-pub(crate) fn prepare(
-    cache: &Cache,
-    kernel: &Kernel,
-    modules: &[&str],
-    signatures: Signatures,
-) -> Result<PathBuf> {
+pub(crate) fn prepare(cache: &Cache, kernel: &Kernel, modules: &Modules) -> Result<PathBuf> {
     let busybox = fs::read(BUSYBOX)
         .with_context(|| format!("cannot read {BUSYBOX}; install the package busybox-static"))?;
     let size = busybox.len().to_string();
-    let order = modules.join(" ");
-    let kind = if signatures == Signatures::Kept { "signed" } else { "unsigned" };
+    let order = modules.names.join(" ");
+    let kind = if modules.are_signed { "signed" } else { "unsigned" };
     let inputs = [INIT, &order, &kernel.release, &size, kind];
     cache.get("initramfs", &inputs, "guest initramfs", |path| {
         let mut archive = Archive::new(create(path)?);
@@ -67,7 +66,7 @@ pub(crate) fn prepare(
         for folder in ["/dev", "/proc", "/sys", "/payload"] {
             archive.folder(Path::new(folder))?;
         }
-        add_modules(&mut archive, kernel, modules, signatures)?;
+        add_modules(&mut archive, kernel, modules)?;
         archive.finish()?;
         Ok(())
     })
@@ -77,11 +76,10 @@ pub(crate) fn prepare(
 fn add_modules(
     archive: &mut Archive<impl Write>,
     kernel: &Kernel,
-    modules: &[&str],
-    signatures: Signatures,
+    modules: &Modules,
 ) -> Result<()> {
     let mut order = String::new();
-    for name in modules {
+    for name in modules.names {
         let compressed = kernel.module(name)?;
         let data = Command::new("xz")
             .args(["--decompress", "--stdout"])
@@ -90,10 +88,7 @@ fn add_modules(
             .context("cannot start xz; install the package xz-utils")?;
         anyhow::ensure!(data.status.success(), "xz cannot unpack {}", compressed.display());
         let file = format!("{name}.ko");
-        let module = match signatures {
-            Signatures::Kept => &data.stdout,
-            Signatures::LeftOut => unsigned(&data.stdout),
-        };
+        let module = if modules.are_signed { &data.stdout } else { unsigned(&data.stdout) };
         archive.bytes(&Path::new("/modules").join(&file), 0o644, module)?;
         order.push_str(&file);
         order.push('\n');

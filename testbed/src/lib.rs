@@ -96,7 +96,6 @@ pub fn prepare_series(cache: &Cache, series: &str) -> Result<Images> {
     })?;
     let kernel = kernel::prepare(cache, kernel)?;
     let disk = image::prepare(cache, &pins.guest, &kernel)?;
-    let initramfs =
-        initramfs::prepare(cache, &kernel, &initramfs::QEMU, initramfs::Signatures::Kept)?;
+    let initramfs = initramfs::prepare(cache, &kernel, &initramfs::QEMU)?;
     Ok(Images { kernel, disk, initramfs })
 }

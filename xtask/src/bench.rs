@@ -108,7 +108,8 @@ fn run(
         }
     };
     host.iter().for_each(one);
-    lab::for_each(&guest, one);
+    // those that may take longest first
+    lab::for_each(&suite::by_guest(guest).concat(), one);
     let mut failures = failures.into_inner().expect("no thread panicked holding it");
     let mut results = results.into_inner().expect("no thread panicked holding it");
     for Outside { name, measure, .. } in outside {
