@@ -12,9 +12,13 @@ use crate::guest::Guest;
 use crate::process::Group;
 use crate::{emulator, hang};
 
-/// Of the kernel command line, beside `emulator::KERNEL_ARGS`: a panic reboots at once, and
-/// `-no-reboot` turns that into an exit.
-const KERNEL_ARGS: &str = "panic=-1";
+/// Of the kernel command line, beside `emulator::KERNEL_ARGS`.
+///
+/// | parameter | why |
+/// |---|---|
+/// | `panic=-1` | a panic reboots at once, and `-no-reboot` turns that into an exit |
+/// | `tsc=nowatchdog` | Linux 7.3 compares two CPUs' counters by having both spin until the other has looked, without interrupts. With one thread for all vCPUs a turn of that takes a round of all of them, and while it went on guests were found locked up, whoever the waiting CPU held a lock for |
+const KERNEL_ARGS: &str = "panic=-1 tsc=nowatchdog";
 
 const PROGRAM: &str = "qemu-system-x86_64";
 
