@@ -166,6 +166,7 @@ struct SmtTable {
 struct PowerTable {
     tdp_w: Option<Value<f64>>,
     idle_w: Option<Value<f64>>,
+    limit_w: Option<Value<f64>>,
 }
 
 /// Turns the tables into the model; knows the text, for the lines of its errors.
@@ -204,6 +205,7 @@ impl Reader<'_> {
             power: Power {
                 tdp_w: self.known(power.tdp_w, |watts| within(*watts, 1.0, 2000.0))?,
                 idle_w: self.known(power.idle_w, |watts| within(*watts, 0.0, 1000.0))?,
+                limit_w: self.known(power.limit_w, |watts| within(*watts, 1.0, 2000.0))?,
             },
         })
     }

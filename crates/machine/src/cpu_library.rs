@@ -20,10 +20,10 @@ pub const CPU_FILES: [(&str, &str); 8] = [
 
 /// Those of `data/cpus/contributed/`: read out or probed by whoever has one. No constant is chosen
 /// by them, and they judge none.
-pub const CONTRIBUTED_CPUS: [(&str, &str); 1] = [(
-    "granite-rapids-64c",
-    include_str!("../../../data/cpus/contributed/granite-rapids-64c.toml"),
-)];
+pub const CONTRIBUTED_CPUS: [(&str, &str); 2] = [
+    ("granite-rapids-64c", include_str!("../../../data/cpus/contributed/granite-rapids-64c.toml")),
+    ("xeon-6962p", include_str!("../../../data/cpus/contributed/xeon-6962p.toml")),
+];
 
 /// Id and text of every file that is built in, contributed ones last.
 pub fn built_in_cpus() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -185,13 +185,16 @@ pub struct Smt {
     pub throughput_frac: Known<f64>,
 }
 
-/// What the energy estimate knows.
+/// Power of a package: what the energy estimate knows, and the limit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Power {
     /// Thermal design power of the package.
     pub tdp_w: Known<f64>,
     /// Of the package with all cores asleep.
     pub idle_w: Known<f64>,
+    /// What the package may use in the long run (RAPL's PL1). Unknown: nothing limits it but the
+    /// turbo tables.
+    pub limit_w: Known<f64>,
 }
 
 /// A CPU model.

@@ -19,6 +19,7 @@ mod data_error;
 mod level_clocks;
 mod license;
 mod platform;
+mod power_limit;
 mod pstates;
 mod sysfs;
 mod topology;
@@ -36,6 +37,7 @@ pub use data_error::DataError;
 pub use level_clocks::LevelClocks;
 pub use license::{CoreLicense, MAX_LEVELS, Phase, Times};
 pub use platform::{Platform, PlatformCosts};
+pub use power_limit::{POWER_LOOK_NS, PowerLimit};
 pub use pstates::{
     Change, Changes, CorePower, Figure, Idle, Memory, PSTATE_FILES, PstateModel, Table,
 };

@@ -28,6 +28,7 @@
 //! | SMT throughput | 1.25 | Intel says 15-30 % more for a core |
 //! | TDP | 10 W per core | rough; energy is an estimate |
 //! | idle power | a fifth of the TDP | rough |
+//! | power limit | none | parts from 2017 on keep to their tables in the papers; newer ones have it in their file |
 //! | cores | 8, if unknown | to run at all |
 //! | clocks of a level | those of the level below less 10 % | to run at all |
 
@@ -85,6 +86,8 @@ pub struct Platform {
     pub idle_w: f64,
     /// See `idle_w`.
     pub core_w: f64,
+    /// Power that a package may use in the long run; see `power_limit.rs`.
+    pub limit_w: Option<f64>,
     /// What was assumed, in words.
     pub assumed: Vec<String>,
 }
@@ -145,6 +148,7 @@ impl Platform {
             smt_frac: if threads > 1 { smt } else { 1.0 },
             idle_w,
             core_w: (tdp_w - idle_w).max(0.0) / nr_cores as f64,
+            limit_w: model.power.limit_w.as_ref().map(|limit| limit.value),
             assumed: fill.assumed,
         }
     }

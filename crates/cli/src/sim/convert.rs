@@ -30,6 +30,7 @@ pub(super) fn sim_run(
             id: model.id.clone(),
             name: model.name.clone(),
             levels: model.levels.iter().map(|level| level.name.clone()).collect(),
+            limit_w: platform.limit_w,
             assumed: platform.assumed.clone(),
         },
         policy: policy.name.clone(),

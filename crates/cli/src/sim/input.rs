@@ -5,9 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use dvfs::{MODEL_FILES, Model};
-use machine::{CpuModel, DataError, Platform, built_in_cpus};
+use machine::{CpuModel, DataError, Platform, Sourced, Sureness, built_in_cpus};
 use report::problem::Problem;
 use report::text::wrap;
+use sched::parse::ParseError;
 use sim::policy_spec::PolicySpec;
 use sim::program::Workload;
 use sim::scenario::{Misfit, SCENARIO_FILES, Scenario};
@@ -61,11 +62,29 @@ pub(super) fn sweep(args: &SimArgs) -> Result<Sweep, Failure> {
         if args.policies.is_empty() { default() } else { args.policies.clone() };
     let mut targets = Vec::new();
     for name in &args.scenarios {
-        targets.push(target(name, args.variant.as_deref(), &args.machines, args.packages)?);
+        let mut target = target(name, args.variant.as_deref(), &args.machines, args.packages)?;
+        if let Some(watts) = args.power_limit {
+            target.models.iter_mut().for_each(|model| limit_power(model, watts));
+        }
+        targets.push(target);
     }
     let record = args.html.is_some() || args.perfetto.is_some();
     let jobs = args.jobs.map_or_else(jobs, usize::from);
     Ok(Sweep { targets, policies, seed: args.seed, record, jobs })
+}
+
+fn limit_power(model: &mut CpuModel, watts: f64) {
+    let (source, sureness) = ("--power-limit".into(), Sureness::Assumed);
+    model.power.limit_w = Some(Sourced { value: watts, source, sureness });
+}
+
+/// A power limit as it is written on the command line.
+pub(super) fn watts(text: &str) -> Result<f64, ParseError> {
+    let watts = text.parse().ok().filter(|watts| (1.0..=2000.0).contains(watts));
+    watts.ok_or_else(|| ParseError {
+        why: format!("\"{text}\" is not the power of a package"),
+        next: "write watts, from 1 to 2000, e.g. 165".into(),
+    })
 }
 
 /// As many runs at a time as there are CPUs.

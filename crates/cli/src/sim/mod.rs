@@ -76,6 +76,7 @@ Examples:
   turbolane sim thesis-nginx                       fair scheduling and Turbolane
   turbolane sim thesis-nginx -p muqss -p lane:wide=1 -p lane:wide=2
   turbolane sim parsec-x265 --machine xeon-6980p --html report.html
+  turbolane sim parsec-x265 --machine xeon-6980p --power-limit 500
   turbolane sim ./mine.toml --machine ./probed.toml --json
   turbolane sim --break-even xeon-gold-6130
   turbolane sim --replay dim-nginx --dvfs fixed:670us,break-even,hints,oracle")]
@@ -95,6 +96,10 @@ pub(crate) struct SimArgs {
     /// Packages of the machine [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     packages: Option<u16>,
+    /// Power that a package may use in the long run, W; clocks fall until it does [default: the
+    /// CPU file's, or no limit]
+    #[arg(long, value_name = "WATTS", value_parser = input::watts)]
+    power_limit: Option<f64>,
     /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -112,8 +117,8 @@ pub(crate) struct SimArgs {
     perfetto: Option<PathBuf>,
     /// Print the break-even time of every step of this machine
     #[arg(long, value_name = "ID|FILE", conflicts_with_all = [
-        "scenarios", "machines", "policies", "variant", "packages", "seed", "jobs", "html",
-        "perfetto", "replay",
+        "scenarios", "machines", "policies", "variant", "packages", "power_limit", "seed", "jobs",
+        "html", "perfetto", "replay",
     ])]
     break_even: Option<String>,
     #[command(flatten)]
@@ -126,7 +131,7 @@ pub(crate) struct SimArgs {
 struct ReplayArgs {
     /// Replay a timeline under DVFS policies: a built-in model, a model file or a trace
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = [
-        "scenarios", "policies", "packages", "jobs", "html", "perfetto",
+        "scenarios", "policies", "packages", "power_limit", "jobs", "html", "perfetto",
     ])]
     replay: Option<String>,
     /// Policies for the clock; the others are compared with the first [default: all that need no

@@ -61,6 +61,10 @@ pub struct Machine {
     pub name: String,
     /// Names of its licence levels, level 0 first.
     pub levels: Vec<String>,
+    /// Power that each package may use in the long run, W; `null` if only the turbo tables limit
+    /// its clocks.
+    #[serde(default)]
+    pub limit_w: Option<f64>,
     /// Numbers that no one published and the simulation assumed.
     pub assumed: Vec<String>,
 }

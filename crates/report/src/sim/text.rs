@@ -18,10 +18,12 @@ impl SimReport {
             }
             machines.push(&run.machine.id);
             let seconds = run.simulated_ns as f64 / 1e9;
+            let limit = run.machine.limit_w.map(|watts| format!(", at most {watts} W a package"));
             text += &format!(
-                "\n{} ({} CPUs, {seconds:.3} s simulated, seed {})\n",
+                "\n{} ({} CPUs{}, {seconds:.3} s simulated, seed {})\n",
                 run.machine.name,
                 run.cpus.len(),
+                limit.unwrap_or_default(),
                 self.seed
             );
             text += &self.machine_table(&run.machine.id, width);

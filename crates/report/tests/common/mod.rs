@@ -176,6 +176,7 @@ fn run(policy: &str, about: &str, rule: Rule, work_per_s: f64) -> SimRun {
             id: model.id,
             name: model.name,
             levels: model.levels.into_iter().map(|level| level.name).collect(),
+            limit_w: platform.limit_w,
             assumed: platform.assumed,
         },
         policy: policy.into(),

@@ -36,6 +36,7 @@
 
 mod figures;
 mod pause;
+mod power;
 mod rates;
 mod setup;
 mod stats;
@@ -46,6 +47,7 @@ pub use setup::{Action, Options};
 pub use stats::{CpuOutcome, GroupOutcome, Outcome, SourceOutcome};
 
 use machine::{CoreLicense, Platform};
+use power::PowerState;
 
 use crate::events::Sink;
 use crate::program::{REPEAT_SLOTS, Workload};
@@ -161,6 +163,7 @@ struct Package {
     applied: u16,
     /// Granted levels, if one core's holds for all.
     level: u8,
+    power: PowerState,
 }
 
 /// Where a task is.
@@ -209,6 +212,7 @@ mod kind {
     pub const TASK: u32 = 0 << 30;
     pub const CLIENT: u32 = 1 << 30;
     pub const ACTION: u32 = 2 << 30;
+    /// 0: of the scheduler; n + 1: power of package n.
     pub const CONTROL: u32 = 3 << 30;
     pub const MASK: u32 = 3 << 30;
 }
@@ -237,6 +241,8 @@ pub struct Engine<S: Scheduler, K: Sink> {
     /// By number of busy siblings.
     share_q10: Vec<u32>,
     throttle_q10: u32,
+    /// Power of a core with more than one busy sibling over that with one.
+    siblings_power_q10: u32,
     cpus: Vec<Cpu>,
     cores: Vec<Core>,
     packages: Vec<Package>,
@@ -321,6 +327,9 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             kind::CLIENT => self.client_sends(index),
             kind::ACTION => self.act_on(index),
             _ => {
+                if let Some(package) = index.checked_sub(1) {
+                    return self.power_look(package);
+                }
                 let next_ns = self.sched.control(&mut self.sys, &mut self.sink);
                 if next_ns != NEVER {
                     self.agenda.push(next_ns, kind::CONTROL);

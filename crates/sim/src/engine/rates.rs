@@ -52,14 +52,14 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         let level =
             if self.platform.level_is_package_wide { package.level } else { core.license.level() };
         let row = level as usize * (self.platform.nr_cores + 1);
-        let mut now = self.points[row + package.applied as usize];
+        let mut now = package.power.below(self.points[row + package.applied as usize]);
         if !self.memory.is_empty() && c.load == Load::Work {
             let group = self.tasks[c.curr as usize].group;
             now.rate_q = waiting_rate_q(now.rate_q, self.memory[usize::from(group)]);
         }
         if core.nr_busy > 1 {
             now.rate_q = (now.rate_q * u64::from(self.share_q10[core.nr_busy as usize])) >> 10;
-            now.mw /= u32::from(core.nr_busy);
+            now.mw = ((now.mw * self.siblings_power_q10) >> 10) / u32::from(core.nr_busy);
         }
         match core.license.phase() {
             Phase::Steady => {}
@@ -174,7 +174,10 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             if self.platform.level_is_package_wide { package.level } else { c.license.level() };
         let khz = match c.license.phase() {
             Phase::Halted => 0,
-            _ => self.platform.clock_khz(level, package.applied as usize),
+            _ => {
+                let table_khz = self.platform.clock_khz(level, package.applied as usize);
+                table_khz.min(package.power.ceiling_khz())
+            }
         };
         let throttled = c.license.phase() == Phase::Throttled;
         let what =
@@ -203,6 +206,10 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             return;
         }
         p.applied = p.nr_active;
+        self.package_clocks_changed(package);
+    }
+
+    pub(super) fn package_clocks_changed(&mut self, package: usize) {
         self.retime_package(package);
         if K::WANTED {
             for i in 0..self.packages[package].cores.len() {

@@ -4,6 +4,7 @@
 
 use machine::{CoreLicense, Platform};
 
+use super::power::{PowerState, siblings_power_q10};
 use super::rates::khz_to_rate_q;
 use super::stats::{CpuSums, Stats};
 use super::steps::{Barrier, Client, Lock, MessageQueue};
@@ -78,9 +79,10 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
                 * (platform.costs.context_switch_ns / 2),
             share_q10: shares_q10(platform.smt_frac, threads),
             throttle_q10: (platform.throttle_frac * 1024.0) as u32,
+            siblings_power_q10: siblings_power_q10(&platform),
             cpus: (0..layout.nr_cpus).map(|cpu| new_cpu(&layout.place[cpu])).collect(),
             cores: new_cores(&layout),
-            packages: new_packages(&layout),
+            packages: new_packages(&layout, &platform),
             tasks: Vec::new(),
             first_task_of_group: Vec::new(),
             tasks_of_group: vec![0; workload.groups.len()],
@@ -120,6 +122,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
 
     fn populate(&mut self) {
         self.agenda.push(0, kind::CONTROL);
+        self.begin_power_looks();
         let nr_cpus = self.sys.layout.nr_cpus;
         for group in 0..self.workload.groups.len() {
             let g = &self.workload.groups[group];
@@ -327,7 +330,7 @@ fn new_cores(layout: &crate::sys::Layout) -> Vec<Core> {
     layout.cores.iter().map(core).collect()
 }
 
-fn new_packages(layout: &crate::sys::Layout) -> Vec<Package> {
+fn new_packages(layout: &crate::sys::Layout, platform: &Platform) -> Vec<Package> {
     let package_of = |core: &Vec<u16>| layout.place[core[0] as usize].package as usize;
     let cores = layout.cores.iter();
     (0..layout.nr_packages)
@@ -341,6 +344,7 @@ fn new_packages(layout: &crate::sys::Layout) -> Vec<Package> {
             nr_active: 0,
             applied: 0,
             level: 0,
+            power: PowerState::new(platform),
         })
         .collect()
 }

@@ -248,6 +248,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
     /// Counting begins now.
     pub(super) fn begin_measuring(&mut self) {
         self.sync_all();
+        self.keep_energy_since_looks();
         for c in &mut self.cpus {
             c.sums = CpuSums::default();
             c.started = Run::default();

@@ -30,6 +30,7 @@ mod lib_targets;
 mod migration;
 mod overhead;
 mod placement;
+mod power_limit;
 mod predict;
 mod probe;
 pub mod record;
@@ -67,6 +68,7 @@ pub const ALL: &[Case] = &[
         .cpus(4)
         .limit_s(3600),
     Case::bench("reproduce", predict::reproduce).group("predict").host().limit_s(1800),
+    Case::bench("power-limit", power_limit::power_limit).group("predict").host(),
     Case::bench("placement", placement::run).limit_s(3600),
     Case::bench("control", control::run).limit_s(900),
     Case::bench("conservation", conservation::run).limit_s(400),
