@@ -109,16 +109,6 @@ struct tl_sizing {
 	u32 nr_changes;	  /* how often nr_wide changed */
 };
 
-tl_inline u64 tl_min_u64(u64 a, u64 b)
-{
-	return a < b ? a : b;
-}
-
-tl_inline u64 tl_max_u64(u64 a, u64 b)
-{
-	return a > b ? a : b;
-}
-
 /* Take a sample in. The first after a change of the set is the average. */
 tl_inline u64 tl_sizing_average_q10(const struct tl_sizing *s, u64 old_q10,
 				    u64 sum_ns, u64 elapsed_ns)

@@ -56,6 +56,9 @@
  * as with one (Intel: 15 to 30 %), so each loses 3/8. Margins and times: round numbers;
  * the margins are of the order of the bar that they are for, no load slower by 1 %.
  *
+ * Where an application's own figure is given (goal.h) that decides instead: APART or
+ * STANDING BY as it says, and no looks.
+ *
  * Limits. It believes what detection says: code that is announced as wide and is not
  * is kept apart too. Clocks that a core gains because others idle are not in it. Wide
  * code that comes up later, or that traps alone would find, is found at the next look.
@@ -63,11 +66,9 @@
 #ifndef TL_POLICY_STANDBY_H
 #define TL_POLICY_STANDBY_H
 
-#include "exposure.h"
+#include "losses.h"
 #include "tiers.h"
 
-#define TL_STANDBY_MOVE_NS 6000ull
-#define TL_STANDBY_RAISE_NS 27000ull
 /* After a change of state nothing is counted for so long; while apart, that is what
  * sizing takes from one core to many. */
 #define TL_STANDBY_SKIP_NS 50000000ull
@@ -85,9 +86,6 @@
 /* A sixteenth: what its share of busy CPUs may fall by. Shares of 0.2 s repeat to a few
  * percent. */
 #define TL_STANDBY_SHARE 16u
-/* Beside a busy sibling a CPU loses 3/8; CPUs are all busy that idle for a 32nd. */
-#define TL_STANDBY_SIBLING_Q10 384u
-#define TL_STANDBY_IDLE 32u
 /* A party with less than a 64th of the CPU time is not asked. */
 #define TL_STANDBY_PARTY 64u
 /* After an attempt that failed, at first; and at most. An attempt takes a second, so
@@ -115,23 +113,7 @@ enum tl_standby_why {
 	TL_WHY_NOTHING_WIDE = 2, /* no wide code was seen */
 	TL_WHY_NOTHING_LOST = 3, /* it slows no other code, by 1 % at least */
 	TL_WHY_COSTS_MORE = 4,	 /* keeping it apart was tried */
-};
-
-/* What was seen since the last call, sums over all CPUs. */
-struct tl_standby_input {
-	u64 elapsed_ns; /* wall time since the last call */
-	struct tl_losses losses[TL_NR_PARTIES];
-	/* while looking: what the tasks that are there did when the scheduler was
-	 * last away, and how long that was */
-	struct tl_kernel_use kernel[TL_NR_PARTIES];
-	u64 kernel_ns;
-	u64 wide_wait_ns; /* time that wide tasks waited in queues */
-	/* clock that level c + 1 lacks, 1024 = all of it */
-	u32 lacks_q10[TL_LEVEL_MAX];
-	u32 nr_cpus;
-	u32 sees; /* sections are seen, not only their begins */
-	u16 news; /* a marked function was called, or a thread gives hints now */
-	u16 asks; /* a thread has a target for its CPU (target.h) */
+	TL_WHY_GOAL = 5,	 /* the application's figure says so (goal.h) */
 };
 
 /* All zero is the start. */
@@ -195,29 +177,6 @@ tl_inline void tl_standby_add(struct tl_standby *s,
 	s->summed_ns = (s->summed_ns >> halve) + in->elapsed_ns;
 }
 
-/* Whether any level lowers a clock. */
-tl_inline u32 tl_standby_has_levels(const struct tl_standby_input *in)
-{
-	u32 all = 0;
-
-	for (u32 c = 0; c < TL_LEVEL_MAX; c++)
-		all |= in->lacks_q10[c];
-	return all;
-}
-
-/* What a party lost by clocks and raises, ns. */
-tl_inline u64 tl_standby_clock_ns(const struct tl_losses *l,
-				  const struct tl_standby_input *in)
-{
-	s64 ns = 0;
-
-	for (u32 c = 0; c < TL_LEVEL_MAX; c++)
-		ns += (s64)l->exposed_ns[c] * in->lacks_q10[c] / 1024;
-	if (tl_standby_has_levels(in))
-		ns += l->raises * TL_STANDBY_RAISE_NS;
-	return ns > 0 ? (u64)ns : 0;
-}
-
 /* CPU time of all parties. */
 tl_inline u64 tl_standby_run_ns(const struct tl_standby *s)
 {
@@ -231,11 +190,6 @@ tl_inline u64 tl_standby_stranded_ns(const struct tl_standby *s, u32 nr_cpus)
 
 	return tl_min_u64(s->wide_wait_ns,
 			  all_ns > run_ns ? all_ns - run_ns : 0);
-}
-
-tl_inline u32 tl_standby_share_q10(u64 ns, u64 of_ns)
-{
-	return of_ns ? (u32)tl_min_u64(ns * 1024 / of_ns, 1024) : 0;
 }
 
 /* What each party loses, as a share of its CPU time. */
@@ -256,16 +210,6 @@ tl_inline void tl_standby_lost(const struct tl_standby *s,
 	}
 }
 
-/* A party's share of so much time of all CPUs, not counting what it loses; 0 if these
- * are not all busy. */
-tl_inline u32 tl_standby_share_of(u64 run_ns, u32 lost_q10, u64 all_run_ns,
-				  u64 all_ns)
-{
-	if (all_run_ns + all_ns / TL_STANDBY_IDLE < all_ns)
-		return 0;
-	return tl_standby_share_q10(run_ns * (1024 - lost_q10) / 1024, all_ns);
-}
-
 /* The shares of all parties. */
 tl_inline void tl_standby_shares(const struct tl_standby *s, u32 nr_cpus,
 				 const u32 lost_q10[TL_NR_PARTIES],
@@ -276,25 +220,6 @@ tl_inline void tl_standby_shares(const struct tl_standby *s, u32 nr_cpus,
 						   lost_q10[p],
 						   tl_standby_run_ns(s),
 						   s->summed_ns * nr_cpus);
-}
-
-/* Time that a party waits for each of its CPU time, 64 times at most. */
-tl_inline u32 tl_standby_wait_q10(u64 run_ns, u64 wait_ns)
-{
-	return run_ns ?
-		       (u32)(tl_min_u64(wait_ns, run_ns << 6) * 1024 / run_ns) :
-		       0;
-}
-
-/* Tasks migrate under the kernel's scheduler, and under ours while it looks: the rarer
- * of the two is what there was before. */
-tl_inline void tl_standby_kernel_moves(struct tl_losses *l,
-				       const struct tl_kernel_use *kernel)
-{
-	u64 ran = kernel->run_ns >> 10, runs = l->run_ns >> 10;
-
-	if (ran)
-		l->moves = tl_min_u64(l->moves, kernel->moves * runs / ran);
 }
 
 /* What the parties had of busy CPUs, and waited, under the kernel's scheduler: that is
@@ -461,6 +386,15 @@ tl_inline u32 tl_standby_keeps_marks(const struct tl_standby *s)
 	return s->state != TL_STANDING_BY || s->why == TL_WHY_NOTHING_WIDE;
 }
 
+/* The application's figure decides: no looks, no judgements. */
+tl_inline void tl_standby_follow(struct tl_standby *s, u32 goal)
+{
+	u32 state = goal == TL_GOAL_APART ? TL_APART : TL_STANDING_BY;
+
+	if (s->state != state || s->why != TL_WHY_GOAL)
+		tl_standby_enter(s, state, TL_WHY_GOAL);
+}
+
 /* Take in what was seen; true if the state has changed. */
 tl_inline u32 tl_standby_update(struct tl_standby *s,
 				const struct tl_standby_input *in)
@@ -481,7 +415,9 @@ tl_inline u32 tl_standby_update(struct tl_standby *s,
 	if (s->failed_ns < TL_STANDBY_HOLD_MAX_NS)
 		s->failed_ns += in->elapsed_ns;
 	s->asks |= in->asks;
-	if (old == TL_APART)
+	if (in->goal)
+		tl_standby_follow(s, in->goal);
+	else if (old == TL_APART)
 		tl_standby_judge(s, in);
 	else if (old == TL_LOOKING)
 		tl_standby_look(s, in);

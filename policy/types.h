@@ -31,6 +31,16 @@
 
 #define tl_inline static inline __attribute__((always_inline, unused))
 
+tl_inline u64 tl_min_u64(u64 a, u64 b)
+{
+	return a < b ? a : b;
+}
+
+tl_inline u64 tl_max_u64(u64 a, u64 b)
+{
+	return a > b ? a : b;
+}
+
 enum tl_type {
 	TL_DEFAULT = 0, /* never classified: shares all CPUs (SYSTOR 3.2) */
 	TL_SCALAR = 1,	/* known to be scalar: kept off wide CPUs under load */

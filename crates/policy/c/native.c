@@ -12,6 +12,7 @@ typedef int64_t s64;
 
 #include "bandwidth.h"
 #include "bound.h"
+#include "goal.h"
 #include "groups.h"
 #include "locality.h"
 #include "mark.h"
@@ -148,6 +149,9 @@ EXPORT(u32, bound_order,
 	const u8 *is_wide),
        tl_bound_order(groups, nr_groups, order, nr_cores, is_wide))
 EXPORT(void, tiers_resume, (struct tl_tiers * t), tl_tiers_resume(t))
+EXPORT(u32, goal_apart, (const struct tl_goal *g), tl_goal_apart(g))
+EXPORT(u32, goal_update, (struct tl_goal * g, const struct tl_goal_input *in),
+       tl_goal_update(g, in))
 EXPORT(u32, standby_is_away, (const struct tl_standby *s),
        tl_standby_is_away(s))
 EXPORT(u32, standby_keeps_marks, (const struct tl_standby *s),

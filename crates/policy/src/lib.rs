@@ -25,6 +25,7 @@ mod cfg;
 mod clock;
 mod cpus;
 mod gap;
+mod goal;
 pub mod groups;
 mod last;
 mod locality;
@@ -44,6 +45,7 @@ pub use cfg::{Cfg, Remigrate, WIDE_TIMEOUT_NS};
 pub use clock::{Clock, most_wait_ns, slice_in_round_ns};
 pub use cpus::{cpu_flags, victim_best, victim_rank};
 pub use gap::Gap;
+pub use goal::{Goal, GoalFound, GoalInput};
 pub use groups::Budget;
 pub use last::Last;
 pub use locality::{

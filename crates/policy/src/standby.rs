@@ -187,6 +187,8 @@ pub enum StandbyWhy {
     NothingLost,
     /// Keeping it apart was tried.
     CostsMore,
+    /// An application's figure says so (policy/goal.h).
+    Goal,
 }
 
 /// `tl_standby_input`: what was seen since the last call.
@@ -210,9 +212,18 @@ pub struct StandbyInput {
     /// 1: sections are seen, not only their begins.
     pub sees: u32,
     /// 1: a marked function was called, or a thread gives hints now.
-    pub news: u16,
+    pub news: u8,
     /// 1: a thread has a target for its CPU (policy/target.h).
-    pub asks: u16,
+    pub asks: u8,
+    /// What an application's figure decides in place of this; see [`StandbyInput::follow`].
+    pub goal: u16,
+}
+
+impl StandbyInput {
+    /// An application's figure decides instead: whether wide code is kept apart.
+    pub fn follow(self, apart: bool) -> Self {
+        StandbyInput { goal: 1 + u16::from(apart), ..self }
+    }
 }
 
 /// `tl_standby`: state of the decision. All zero is the start.
@@ -281,6 +292,7 @@ impl Standby {
             2 => Some(StandbyWhy::NothingWide),
             3 => Some(StandbyWhy::NothingLost),
             4 => Some(StandbyWhy::CostsMore),
+            5 => Some(StandbyWhy::Goal),
             _ => None,
         }
     }

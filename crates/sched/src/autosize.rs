@@ -15,6 +15,7 @@ use policy::{
 
 use crate::bound::{Bound, BoundTask, Ran};
 use crate::config::{Components, Config, WideCpus};
+use crate::goal::GoalLoop;
 use crate::scx::CpuCounters;
 
 /// How often the size is decided. Well below the averages' time constant (200 ms), so that they
@@ -87,6 +88,8 @@ pub struct AutoSize {
     before: Totals,
     /// Whether wide code is kept apart; `None` if the user has said how.
     standby: Option<Standby>,
+    /// The application's figure, which decides in its place.
+    goal: Option<GoalLoop>,
     clocks: LevelClocks,
     /// What was decided last.
     split: Split,
@@ -122,10 +125,16 @@ impl AutoSize {
             before: Totals::of(counted),
             split: Split::one_class(nr_wide as u32),
             standby,
+            goal: None,
             clocks,
             bound: Bound::new(topology),
             asks_for_bound: false,
         }
+    }
+
+    /// An application's figure decides from now on whether the CPUs are divided, if it may.
+    pub(crate) fn decide_by(&mut self, goal: Option<GoalLoop>) {
+        self.goal = goal.filter(|_| self.standby.is_some());
     }
 
     /// Whether wide and scalar CPUs are divided.
@@ -148,6 +157,17 @@ impl AutoSize {
         self.standby.as_ref().is_none_or(Standby::keeps_marks)
     }
 
+    /// What the scheduler does about wide code, in words; `None` if the user has said how.
+    pub fn in_words(&self) -> Option<String> {
+        let standby = self.standby.as_ref()?;
+        let words = in_words(standby);
+        Some(
+            self.goal
+                .as_ref()
+                .map_or(words.clone(), |goal| format!("{words}: {}", goal.in_words())),
+        )
+    }
+
     /// The decision whether to divide the CPUs; `None` if the user has made it.
     pub fn standby(&self) -> Option<&Standby> {
         self.standby.as_ref()
@@ -166,6 +186,10 @@ impl AutoSize {
         let busy_cpus = seen.losses.iter().map(|losses| losses.run_ns as f64).sum::<f64>()
             / input.elapsed_ns.max(1) as f64;
         let nr_packages = topology.packages().len().max(1);
+        let seen = match &mut self.goal {
+            Some(goal) => seen.follow(goal.decide(input.elapsed_ns)),
+            None => seen,
+        };
         standby.update(&StandbyInput {
             elapsed_ns: input.elapsed_ns,
             wide_wait_ns: input.wait_ns[policy::TYPE_WIDE as usize..].iter().sum(),
@@ -236,8 +260,8 @@ impl AutoSize {
             losses: std::array::from_fn(|party| now.losses[party].since(&before.losses[party])),
             kernel: counted.kernel,
             kernel_ns: counted.kernel_ns,
-            news: u16::from(news),
-            asks: u16::from(now.asks),
+            news: u8::from(news),
+            asks: u8::from(now.asks),
             ..StandbyInput::default()
         };
         let (was_apart, was_looking) = (self.is_apart(), self.is_looking());
@@ -265,8 +289,9 @@ impl AutoSize {
 }
 
 /// What the scheduler does about wide code, in words.
-pub fn in_words(standby: &Standby) -> String {
+fn in_words(standby: &Standby) -> String {
     let why = match standby.why() {
+        Some(StandbyWhy::Goal) => return by_goal(standby.state()).into(),
         Some(StandbyWhy::NoLevels) => "no licence level of this CPU lowers its clock",
         Some(StandbyWhy::NothingWide) => "no wide code was seen",
         Some(StandbyWhy::NothingLost) => "wide code slows other code by less than 1 %",
@@ -278,6 +303,11 @@ pub fn in_words(standby: &Standby) -> String {
         StandbyState::Looking => "estimates what separating wide code could save".into(),
         StandbyState::StandingBy => format!("stands by: {why}"),
     }
+}
+
+/// What it does, where an application's figure decides.
+fn by_goal(state: StandbyState) -> &'static str {
+    if state == StandbyState::Apart { "separates wide code" } else { "stands by" }
 }
 
 #[cfg(test)]

@@ -121,6 +121,29 @@ pub enum Scores {
     Off,
 }
 
+/// Where an application's own figure comes from, which decides whether wide code is kept apart
+/// (policy/goal.h).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// There is none: the scheduler estimates what is lost and won.
+    None,
+    /// The first number in a file.
+    File(PathBuf),
+    /// The first number that a shell command prints.
+    Command(String),
+}
+
+/// What such a figure means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoalKind {
+    /// More is better.
+    Higher,
+    /// Less is better.
+    Lower,
+    /// It counts: the faster it grows, the better.
+    Counter,
+}
+
 /// All settings of a run; `settings.rs` says which can be changed while it runs.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -149,6 +172,12 @@ pub struct Config {
     pub trap_level: u32,
     /// Whether power scores show what is wide.
     pub scores: Scores,
+    /// The application's own figure.
+    pub goal: Goal,
+    /// What it means.
+    pub goal_kind: GoalKind,
+    /// How often it is read, ns.
+    pub goal_every_ns: u64,
     /// Functions that are wide code.
     pub marks: Vec<Mark>,
     /// Accept marks whose first instruction the kernel must single-step (20 times slower).
@@ -173,6 +202,9 @@ impl Default for Config {
             trap_mode: TrapMode::Grace,
             trap_level: 2,
             scores: Scores::Auto,
+            goal: Goal::None,
+            goal_kind: GoalKind::Higher,
+            goal_every_ns: 1_000_000_000,
             marks: Vec::new(),
             force_single_step: false,
             mode: Mode::Auto,

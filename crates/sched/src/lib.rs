@@ -14,6 +14,7 @@ mod clock;
 pub mod config;
 pub mod control;
 pub mod error;
+pub mod goal;
 pub mod groups;
 pub mod hints;
 pub mod instance;

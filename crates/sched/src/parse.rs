@@ -10,6 +10,8 @@
 //! | mode | `scx`, `affinity`, `auto` |
 //! | unclassified | `default`, `scalar` |
 //! | trap | `none`, `avx512`, `avx`, `amx` |
+//! | goal | `none`; the path of a file; `command:` and a shell command |
+//! | goal kind | `higher`, `lower`, `counter` |
 //! | trap mode | `count`, `grace`, `steer` |
 //! | duration | a number and its unit: `500us`, `1.5ms`; units ns, us, ms, s, min, h; a bare number is refused |
 //!
@@ -22,7 +24,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::config::{
-    Components, Mark, MarkSite, MinArg, Mode, Remigrate, Scores, TrapMode, Unclassified, WideCpus,
+    Components, Goal, GoalKind, Mark, MarkSite, MinArg, Mode, Remigrate, Scores, TrapMode,
+    Unclassified, WideCpus,
 };
 use crate::near::did_you_mean;
 
@@ -225,6 +228,37 @@ impl fmt::Display for Remigrate {
     }
 }
 
+/// What a goal begins with that is a command.
+const COMMAND: &str = "command:";
+
+impl FromStr for Goal {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let next = "write the path of a file that holds a number, or command: and a command that \
+             prints one";
+        match (text.strip_prefix(COMMAND), text) {
+            (_, "") => refuse("a goal is the figure of an application, and none is named", next),
+            (Some(command), _) if command.trim().is_empty() => {
+                refuse(format!("\"{text}\" names no command"), next)
+            }
+            (Some(command), _) => Ok(Goal::Command(command.into())),
+            (None, "none") => Ok(Goal::None),
+            (None, path) => Ok(Goal::File(PathBuf::from(path))),
+        }
+    }
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Goal::None => f.write_str("none"),
+            Goal::File(path) => write!(f, "{}", path.display()),
+            Goal::Command(command) => write!(f, "{COMMAND}{command}"),
+        }
+    }
+}
+
 /// Highest licence level that a mark can name (AMX).
 const MAX_LEVEL: u32 = 3;
 /// Level of a mark that names none.
@@ -362,6 +396,7 @@ words!(Mode: "scx" => Scx, "affinity" => Affinity, "auto" => Auto);
 words!(Components: "none" => None, "avx512" => Avx512, "avx" => Avx, "amx" => Amx);
 words!(Scores: "auto" => Auto, "on" => On, "off" => Off);
 words!(TrapMode: "count" => Count, "grace" => Grace, "steer" => Steer);
+words!(GoalKind: "higher" => Higher, "lower" => Lower, "counter" => Counter);
 words!(Unclassified: "default" => Default, "scalar" => Scalar);
 
 #[cfg(test)]

@@ -13,9 +13,10 @@ use policy::{Split, StandbyState};
 use report::lane::{CpuTimes, LaneStats, LaneTasks};
 use report::problem::Problem;
 
-use crate::autosize::{self, AutoSize, Counted, PERIOD};
-use crate::config::{Config, Mark, WideCpus};
+use crate::autosize::{AutoSize, Counted, PERIOD};
+use crate::config::{Config, Mark, Mode, WideCpus};
 use crate::error::{Error, Result};
+use crate::goal::{self, GoalLoop};
 use crate::layout;
 use crate::marks::{self, Emulation, ResolvedMark};
 use crate::obstacles::of_topology;
@@ -66,6 +67,7 @@ impl ScxLane {
     pub fn start(config: Config, fault: Fault) -> Result<Self> {
         let topology = topology()?;
         let wide_cores = first_cores(&topology, &config)?;
+        goal::check(&config, Mode::Scx).map_err(Error::BadInput)?;
         let emulation = Emulation::of(&hw::kernel::read_kernel(&hw::Live).release);
         let marks = places(&config, emulation)?;
         let trap = Trap::prepare(&config)?;
@@ -118,6 +120,7 @@ impl ScxLane {
 
     /// Change to these settings: all of them, or none and an error.
     pub fn reconfigure(&mut self, config: Config) -> Result<()> {
+        goal::check(&config, Mode::Scx).map_err(Error::BadInput)?;
         // Settings are put into force by the scheduler; if it still stands by then, it goes again.
         self.come_back()?;
         let resized = config.wide_cpus != self.config.wide_cpus;
@@ -138,7 +141,7 @@ impl ScxLane {
             // If this fails too, scheduler or module are gone, and poll() reports it.
             _ = self.apply(before.0, before.1, before.2);
         } else if resized {
-            self.start_sizing();
+            self.start_sizing()?;
         }
         applied
     }
@@ -219,7 +222,7 @@ impl ScxLane {
     /// wide CPUs.
     pub fn standby(&self) -> Option<String> {
         let (auto, _) = self.auto.as_ref()?;
-        auto.standby().map(autosize::in_words)
+        auto.in_words()
     }
 
     /// What was counted since the start.
@@ -282,7 +285,7 @@ impl ScxLane {
         for mark in marks {
             self.scheduler.add_mark(mark)?;
         }
-        self.start_sizing();
+        self.start_sizing()?;
         self.follow_classes()
     }
 
@@ -316,14 +319,17 @@ impl ScxLane {
         self.follow_classes()
     }
 
-    fn start_sizing(&mut self) {
+    fn start_sizing(&mut self) -> Result<()> {
         self.scheduler.watch_exposure(AutoSize::may_stand_by(&self.config));
-        self.auto = AutoSize::is_asked(&self.config).then(|| {
+        self.auto = None;
+        if AutoSize::is_asked(&self.config) {
             let (nr_wide, clocks) = (self.wide_cores.len(), self.clocks.clone());
-            let topology = &self.topology;
-            let auto = AutoSize::new(&self.config, topology, clocks, nr_wide, &self.counted());
-            (auto, Instant::now())
-        });
+            let (topology, counted) = (&self.topology, self.counted());
+            let mut auto = AutoSize::new(&self.config, topology, clocks, nr_wide, &counted);
+            auto.decide_by(GoalLoop::start(&self.config)?);
+            self.auto = Some((auto, Instant::now()));
+        }
+        Ok(())
     }
 
     fn resize(&mut self) -> Result<()> {

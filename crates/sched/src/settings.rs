@@ -38,6 +38,10 @@ const MIN_SLICE_NS: u64 = 100_000;
 /// Longest time slice: the kernel's watchdog wants every task to run within its timeout.
 const MAX_SLICE_NS: u64 = 1_000_000_000;
 
+/// Shortest and longest period of an application's figure: a decision takes 40 to 100 of them.
+const MIN_GOAL_NS: u64 = 100_000_000;
+const MAX_GOAL_NS: u64 = 60_000_000_000;
+
 /// All settings, in the order in which they are shown.
 pub const SETTINGS: &[Setting] = &[
     Setting {
@@ -134,6 +138,30 @@ pub const SETTINGS: &[Setting] = &[
         set: |config, value| value.parse().map(|scores| config.scores = scores),
     },
     Setting {
+        key: "goal",
+        meaning: "an application's own figure that decides whether wide code is separated, in place of \
+            the scheduler's estimate: none, the path of a file that holds a number, or command: and \
+            a command that prints one",
+        live: false,
+        get: |config| config.goal.to_string(),
+        set: |config, value| value.parse().map(|goal| config.goal = goal),
+    },
+    Setting {
+        key: "goal-kind",
+        meaning: "what that figure means: higher (more is better), lower (less is), or counter (it \
+            counts, and the faster it grows the better)",
+        live: false,
+        get: |config| config.goal_kind.to_string(),
+        set: |config, value| value.parse().map(|kind| config.goal_kind = kind),
+    },
+    Setting {
+        key: "goal-every",
+        meaning: "how often that figure is read; it should be about no more than this time",
+        live: false,
+        get: |config| DurationText(config.goal_every_ns).to_string(),
+        set: |config, value| goal_every(value).map(|ns| config.goal_every_ns = ns),
+    },
+    Setting {
         key: "force-single-step",
         meaning: "accept marks that the kernel must single-step, about 4.6 us per call (true), or \
             refuse them (false)",
@@ -204,6 +232,21 @@ pub fn slice(value: &str) -> Result<u64, ParseError> {
     }
 }
 
+/// Reads a period of an application's figure; returns ns.
+pub fn goal_every(value: &str) -> Result<u64, ParseError> {
+    match duration_ns(value)? {
+        ns @ MIN_GOAL_NS..=MAX_GOAL_NS => Ok(ns),
+        ns => Err(ParseError {
+            why: format!("a period of {} is out of range", DurationText(ns)),
+            next: format!(
+                "choose from {} to {}",
+                DurationText(MIN_GOAL_NS),
+                DurationText(MAX_GOAL_NS)
+            ),
+        }),
+    }
+}
+
 /// Reads a licence level.
 pub fn level(value: &str) -> Result<u32, ParseError> {
     match value.parse() {
@@ -243,6 +286,9 @@ mod tests {
             ("trap-mode", "steer"),
             ("trap-level", "1"),
             ("scores", "off"),
+            ("goal", "command:echo 1"),
+            ("goal-kind", "counter"),
+            ("goal-every", "250ms"),
             ("force-single-step", "true"),
             ("mode", "affinity"),
         ];

@@ -92,6 +92,7 @@ pub(crate) fn check(config: &Config, facts: &Facts) -> Result<Plan, Failure> {
             notes.push("wide CPUs are one class: affinity mode measures no demand".into());
         }
     }
+    sched::goal::check(config, choice.mode).map_err(Failure::failed)?;
     check_trap(config, choice.mode, facts, &mut notes)?;
     let has_scores = check_scores(config, choice.mode, facts)?;
     if topology.cores().len() == 1 {

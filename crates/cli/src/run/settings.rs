@@ -14,10 +14,11 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use report::problem::Problem;
 use sched::config::{
-    Components, Config, Mark, Mode, Remigrate, Scores, TrapMode, Unclassified, WideCpus,
+    Components, Config, Goal, GoalKind, Mark, Mode, Remigrate, Scores, TrapMode, Unclassified,
+    WideCpus,
 };
 use sched::parse::duration_ns;
-use sched::settings::{SETTINGS, level, slice};
+use sched::settings::{SETTINGS, goal_every, level, slice};
 use sched::settings_file::{self, FileError, IGNORE_GROUP_LIMITS, METRICS, Settings};
 
 use crate::failure::Failure;
@@ -50,6 +51,31 @@ struct SettingArgs {
     #[arg(require_equals = true, default_missing_value = "true", value_name = "true|false")]
     #[arg(hide_possible_values = true, help_heading = LANE)]
     tiers: bool,
+
+    /// A figure of the application decides whether wide code is separated: a file with a number, or
+    /// command:COMMAND
+    ///
+    /// The scheduler separates wide code and stands by, in turns of a few seconds, for 40 to 100
+    /// figures. If separation is measurably better it is kept, otherwise the scheduler stands by.
+    /// This is repeated after 5 minutes, then more rarely. The first number in the text counts,
+    /// which must be about no more than the time since the last one. A command gets that much
+    /// time, and runs with the rights of turbolane. Needs --wide-cpus auto.
+    #[arg(long, value_name = "FILE|command:COMMAND", default_value_t = Config::default().goal)]
+    #[arg(hide_default_value = true, help_heading = LANE)]
+    goal: Goal,
+
+    /// What the figure of --goal means
+    ///
+    /// higher: more is better, such as requests per second. lower: less is better, such as a
+    /// response time. counter: it counts, and is better the faster it grows.
+    #[arg(long, default_value_t = Config::default().goal_kind, help_heading = LANE)]
+    #[arg(value_parser = words::<GoalKind>(&["higher", "lower", "counter"]))]
+    goal_kind: GoalKind,
+
+    /// How often the figure of --goal is read
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = goal_every)]
+    #[arg(help_heading = LANE)]
+    goal_every: u64,
 
     /// Scheduler or affinity masks; auto: the scheduler if the kernel has sched_ext
     #[arg(long, default_value_t = Config::default().mode, help_heading = LANE)]
@@ -293,6 +319,9 @@ impl SettingArgs {
             trap_mode: self.trap_mode,
             trap_level: self.trap_level,
             scores: self.scores,
+            goal: self.goal.clone(),
+            goal_kind: self.goal_kind,
+            goal_every_ns: self.goal_every,
             mode: self.mode,
         }
     }

@@ -5,8 +5,8 @@
 //! comparison of runs are worth, and what handing a section to another CPU costs. Group `lib`: the
 //! application library. Group `record`: what a recording costs. Group `silicon`: the dim-silicon
 //! machine itself. Group `best`: the lane's defaults beside every other choice. Group `boost`:
-//! locks on a machine whose P-states software sets. Group `predict`: the papers' figures beside
-//! ours.
+//! locks on a machine whose P-states software sets. Group `predict`: the papers' figures, and
+//! clocks under a power limit, beside ours.
 
 mod attacks;
 mod best;

@@ -113,6 +113,39 @@ fn becomes_wide_for_sections(bound_to: &[usize], wide_cpus: &str) -> Result<()> 
     wide.with_context(|| last)
 }
 
+/// An application's figure that is better while CPUs are wide has wide code separated; one that is
+/// worse has not; and without a figure the scheduler stands by.
+pub fn follows_a_figure() -> Result<()> {
+    const FIGURE: &str = "/tmp/figure";
+    let lane = Lane::start(&["--mode", "scx", "--goal", FIGURE, "--goal-every", "200ms"])?;
+    status_becomes("stands by: --goal is missing: No such file")?;
+    let separated = figure_until(FIGURE, 1_050, "separates wide code: --goal is better so")?;
+    fs::remove_file(FIGURE)?;
+    status_becomes("stands by: --goal is missing")?;
+    ensure!(stat(&stats()?, "wide_cpus")? == 0, "wide CPUs without a figure");
+    let apart = figure_until(FIGURE, 950, "stands by: separation makes --goal worse")?;
+    ensure!(separated > 0 && apart > 0, "it was not tried: {separated}, {apart}");
+    lane.stop().map(drop)
+}
+
+/// Writes a figure of about 1,000, or `wide` while CPUs are wide, until the status says this.
+/// Returns how often CPUs were wide.
+fn figure_until(path: &str, wide: u64, says: &str) -> Result<u64> {
+    let (mut nr_wide, mut round, mut last) = (0, 0, String::new());
+    wait_for(says, Duration::from_secs(90), || {
+        let is_wide = stats().and_then(|stats| stat(&stats, "wide_cpus")).is_ok_and(|n| n > 0);
+        nr_wide += u64::from(is_wide);
+        round += 1;
+        let figure = if is_wide { wide } else { 1_000 } + round % 7;
+        _ = fs::write("/tmp/next", figure.to_string());
+        _ = fs::rename("/tmp/next", path);
+        last = turbolane(&["ctl", "status"]).unwrap_or_default();
+        last.contains(says)
+    })
+    .with_context(|| last.clone())?;
+    Ok(nr_wide)
+}
+
 /// The scheduler goes and comes back twenty times a second beneath a load: everyone runs,
 /// and sections are seen all along.
 pub fn goes_and_comes_back() -> Result<()> {

@@ -169,6 +169,10 @@ pub const ALL: &[Case] = &[
     Case::new("standby_no_levels", cpus::stands_by_without_levels)
         .shares("amd")
         .cpu("max,vendor=AuthenticAMD"),
+    Case::new("standby_goal", cpus::follows_a_figure)
+        .shares("amd")
+        .cpu("max,vendor=AuthenticAMD")
+        .limit_s(300),
     Case::new("standby_storm", cpus::goes_and_comes_back).limit_s(300),
     Case::new("standby_ends", cpus::ends_standing_by).shares("amd").cpu("max,vendor=AuthenticAMD"),
     Case::new("trap", trap::withholds_and_returns).small(),

@@ -126,8 +126,8 @@ impl Watch {
             lacks_q10: self.clocks.lacks_q10(busy_per_package),
             nr_cpus: sys.online.len() as u32,
             sees: u32::from(!matches!(config.detect, Detect::Trap(_))),
-            news: u16::from(std::mem::take(&mut self.has_news)),
-            asks: 0,
+            news: u8::from(std::mem::take(&mut self.has_news)),
+            ..StandbyInput::default()
         };
         self.standby.update(&input);
     }
