@@ -20,7 +20,7 @@
 //! ```
 //!
 //! A second busy sibling lets a core use more, as much as it lets it do more
-//! (`Platform::smt_frac`): what the 6962P shows. With 1.25 the model says 3.34 GHz there.
+//! (`Platform::smt_frac`): what the 6962P shows. With 1.25 the model says 3.35 GHz there.
 //!
 //! Limits: the ceiling follows the last period; hardware averages over its window, of a second or
 //! more, and lets bursts pass that are shorter. It has no bins of 100 MHz, as if it were averaged

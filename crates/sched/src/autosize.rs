@@ -160,12 +160,13 @@ impl AutoSize {
     /// What the scheduler does about wide code, in words; `None` if the user has said how.
     pub fn in_words(&self) -> Option<String> {
         let standby = self.standby.as_ref()?;
-        let words = in_words(standby);
-        Some(
-            self.goal
-                .as_ref()
-                .map_or(words.clone(), |goal| format!("{words}: {}", goal.in_words())),
-        )
+        Some(match (&self.goal, standby.state()) {
+            (None, _) => in_words(standby),
+            (Some(goal), StandbyState::Apart) => {
+                format!("separates wide code: {}", goal.in_words())
+            }
+            (Some(goal), _) => format!("stands by: {}", goal.in_words()),
+        })
     }
 
     /// The decision whether to divide the CPUs; `None` if the user has made it.
@@ -288,26 +289,20 @@ impl AutoSize {
     }
 }
 
-/// What the scheduler does about wide code, in words.
+/// What the scheduler does about wide code by its own estimate, in words.
 fn in_words(standby: &Standby) -> String {
     let why = match standby.why() {
-        Some(StandbyWhy::Goal) => return by_goal(standby.state()).into(),
         Some(StandbyWhy::NoLevels) => "no licence level of this CPU lowers its clock",
         Some(StandbyWhy::NothingWide) => "no wide code was seen",
         Some(StandbyWhy::NothingLost) => "wide code slows other code by less than 1 %",
         Some(StandbyWhy::CostsMore) => "separating wide code cost more than it saved",
-        None => "it has not looked yet",
+        Some(StandbyWhy::Goal) | None => "it has not looked yet",
     };
     match standby.state() {
         StandbyState::Apart => "separates wide code".into(),
         StandbyState::Looking => "estimates what separating wide code could save".into(),
         StandbyState::StandingBy => format!("stands by: {why}"),
     }
-}
-
-/// What it does, where an application's figure decides.
-fn by_goal(state: StandbyState) -> &'static str {
-    if state == StandbyState::Apart { "separates wide code" } else { "stands by" }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,7 @@ use report::problem::Problem;
 
 use crate::config::{Config, Goal, GoalKind, Mode, WideCpus};
 use crate::error::{Error, Result};
+use crate::lock::lock;
 
 /// Enough for a number and what may surround it.
 const TEXT_MAX: u64 = 4096;
@@ -67,10 +68,6 @@ struct Shared {
 struct Sampler {
     shared: Arc<(Mutex<Shared>, Condvar)>,
     thread: JoinHandle<()>,
-}
-
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl Sampler {

@@ -7,7 +7,7 @@
 //! still being answered finds nothing, and keeps nothing alive.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use machine::CpuSet;
@@ -22,6 +22,7 @@ use crate::control::ControlServer;
 use crate::error::{Error, Result};
 use crate::hints::{HintServer, OnRegister, cannot_serve};
 use crate::instance::Instance;
+use crate::lock::lock;
 use crate::obstacles::choose_mode;
 use crate::parse::ParseError;
 use crate::scx::{Ended, Fault};
@@ -121,10 +122,6 @@ impl Lane {
             Some(Way::Affinity(_)) | None => None,
         }
     }
-}
-
-fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
-    inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 fn start_scx(config: Config, fault: Fault) -> Result<(Way, HintServer)> {

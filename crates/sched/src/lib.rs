@@ -21,6 +21,7 @@ pub mod instance;
 pub mod lane;
 pub mod layout;
 mod levels;
+mod lock;
 pub mod marks;
 mod near;
 pub mod obstacles;

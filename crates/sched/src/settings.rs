@@ -219,32 +219,24 @@ pub fn changed<'a>(
 
 /// Reads a time slice; returns ns.
 pub fn slice(value: &str) -> Result<u64, ParseError> {
-    match duration_ns(value)? {
-        ns @ MIN_SLICE_NS..=MAX_SLICE_NS => Ok(ns),
-        ns => Err(ParseError {
-            why: format!("a slice of {} is out of range", DurationText(ns)),
-            next: format!(
-                "choose from {} to {}",
-                DurationText(MIN_SLICE_NS),
-                DurationText(MAX_SLICE_NS)
-            ),
-        }),
-    }
+    duration_within(value, "slice", MIN_SLICE_NS, MAX_SLICE_NS)
 }
 
 /// Reads a period of an application's figure; returns ns.
 pub fn goal_every(value: &str) -> Result<u64, ParseError> {
-    match duration_ns(value)? {
-        ns @ MIN_GOAL_NS..=MAX_GOAL_NS => Ok(ns),
-        ns => Err(ParseError {
-            why: format!("a period of {} is out of range", DurationText(ns)),
-            next: format!(
-                "choose from {} to {}",
-                DurationText(MIN_GOAL_NS),
-                DurationText(MAX_GOAL_NS)
-            ),
-        }),
+    duration_within(value, "period", MIN_GOAL_NS, MAX_GOAL_NS)
+}
+
+/// Reads a duration of at least and at most so many ns.
+fn duration_within(value: &str, what: &str, least: u64, most: u64) -> Result<u64, ParseError> {
+    let ns = duration_ns(value)?;
+    if (least..=most).contains(&ns) {
+        return Ok(ns);
     }
+    Err(ParseError {
+        why: format!("a {what} of {} is out of range", DurationText(ns)),
+        next: format!("choose from {} to {}", DurationText(least), DurationText(most)),
+    })
 }
 
 /// Reads a licence level.

@@ -153,8 +153,7 @@ fn settled_khz(top_khz: u32, full: &TurboBin, cores: u32) -> f64 {
     platform.limit_w = Some(nr_cores as f64);
     let mut limit = PowerLimit::new(&platform).expect("it has one");
     for _ in 0..50 {
-        let khz = limit.ceiling_khz().min(top_khz);
-        limit.look(f64::from(cores) * platform.busy_core_w(0, khz));
+        limit.look(f64::from(cores) * platform.busy_core_w(0, limit.ceiling_khz()));
     }
     f64::from(limit.ceiling_khz())
 }

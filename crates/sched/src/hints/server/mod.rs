@@ -44,8 +44,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use super::memory::NewAreas;
+use crate::lock::lock;
 use desk::Desk;
-use peers::{lock, serve};
+use peers::serve;
 use socket::listen;
 
 pub use desk::{OnRegister, Registration};

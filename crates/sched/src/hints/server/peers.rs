@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use hw::task::{Lookup, Search};
@@ -13,6 +13,7 @@ use turbolane_hint::protocol::{MAGIC, Request, TIMEOUT_MS};
 
 use super::desk::Desk;
 use super::socket::{self, Caller};
+use crate::lock::lock;
 
 /// Connections at once. Honest ones last microseconds.
 pub(super) const PEERS_MAX: usize = 64;
@@ -29,10 +30,6 @@ pub(super) struct Peer {
     pub(super) since: Instant,
     /// It has spoken, and its thread is searched.
     pub(super) search: Option<Box<Search>>,
-}
-
-pub(super) fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
-    desk.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// The server's thread.
