@@ -5,9 +5,9 @@
 
 use std::path::Path;
 
+use cpumodel::{CpuModel, Phase, Platform};
 use dvfs::policy::{Fixed, Policy, Raise, View};
 use dvfs::{Core, Mark, Timeline, Watch, Work, replay};
-use machine::{CpuModel, Phase, Platform};
 use report::timeline::{Demand, Header, Period};
 use serde_json::Value;
 use trace::{Event, Info, MarkInfo, Name, What, Why, Writer};

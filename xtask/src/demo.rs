@@ -29,7 +29,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 
     println!(
         "\n== on an emulated Xeon Gold 6130: nginx sends a compressed page over TLS ==\n\
-         The clocks of its cores and their licence levels are a model (Bochs and crates/machine).\n\
+         The clocks of its cores and their licence levels are a model (Bochs and crates/cpumodel).\n\
          Everything else is real: Debian's kernel, nginx, OpenSSL and wrk, and Turbolane's scheduler.\n\
          Four boots; about four minutes on two CPUs."
     );

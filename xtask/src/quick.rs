@@ -16,7 +16,7 @@ use crate::tidy::Tree;
 /// Folders outside of packages, each with the package whose unit tests look at it.
 const OUTSIDE: [(&str, &str); 7] = [
     ("bpf/", "sched"),
-    ("data/cpus/", "machine"),
+    ("data/cpus/", "cpumodel"),
     ("data/isa/", "isa"),
     ("data/papers/", "report"),
     ("data/scenarios/", "sim"),

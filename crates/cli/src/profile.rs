@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use machine::{Platform, Times};
+use cpumodel::{Platform, Times};
 use profile::{Profile, Settings};
 use report::json_line;
 use report::problem::Problem;

@@ -17,7 +17,7 @@
 //! Limits: DIM 4.2 counts the error of taking the clock for the performance: at most 5.9 % for the
 //! programs there, below 1 % for nginx.
 
-use machine::Platform;
+use cpumodel::Platform;
 use report::dvfs::Step;
 
 use crate::Core;
@@ -69,7 +69,7 @@ fn ranges(platform: &Platform) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use machine::CpuModel;
+    use cpumodel::CpuModel;
 
     use super::*;
 

@@ -15,7 +15,7 @@
 //! While it waits for its licence, wide code does `frac` of what it would do at the clock of the
 //! moment, which is still the high one; so the loss is a little smaller than throttle * (1 - frac).
 
-use machine::{CpuModel, MAX_LEVELS, Platform, Times};
+use cpumodel::{CpuModel, MAX_LEVELS, Platform, Times};
 
 /// One core.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,12 +8,12 @@
 //! machine:
 //!
 //! ```text
-//!   machine::Platform --active cores--> Core --+-- break_even: steps and their break-even times
+//!   cpumodel::Platform --active cores--> Core --+-- break_even: steps and their break-even times
 //!                                              |
 //!   Timeline (recorded, or out of a Model) ----+-- replay under a Policy --> Outcome
 //! ```
 //!
-//! Pure, like `machine`: no file, no clock, no thread; the same input and seed give the same bytes.
+//! Pure, like `cpumodel`: no file, no clock, no thread; the same input and seed give the same bytes.
 
 #![forbid(unsafe_code)]
 

@@ -33,7 +33,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use machine::{DataError, InsnClass, Platform};
+use cpumodel::{DataError, InsnClass, Platform};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     fn platform() -> Platform {
-        Platform::new(&machine::CpuModel::built_in("core-i9-7940x").unwrap().unwrap())
+        Platform::new(&cpumodel::CpuModel::built_in("core-i9-7940x").unwrap().unwrap())
     }
 
     const SMALL: &str = r#"

@@ -4,7 +4,7 @@
 //! Problem: DIM 6.2.2 applies policies to a recorded list of periods and "dilates the time during
 //! periods where the CPU would be executing at a lower frequency", with a fixed cost per change.
 //! What a change really takes (throttle before the grant, a halt, both directions, requests that
-//! remain although their code has ended) is in `machine::CoreLicense` already, and must not be
+//! remain although their code has ended) is in `cpumodel::CoreLicense` already, and must not be
 //! modelled twice.
 //!
 //! Idea: the licence is that state machine itself. The replay gives it the demand and its deadlines
@@ -27,7 +27,7 @@
 //! Limits: the number of active cores does not change. A period ends on an integer nanosecond,
 //! later than it would by less than one. Idle does not lower the licence faster than work does.
 
-use machine::{CoreLicense, MAX_LEVELS, Phase};
+use cpumodel::{CoreLicense, MAX_LEVELS, Phase};
 
 use crate::policy::{Gap, Policy, Raise, View};
 use crate::{Core, Mark, Timeline, Work};

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! There is one model of a licence: a replay under the hardware's fixed timeout does what
-//! `machine::CoreLicense` does by itself, phase by phase, and what a burst measurably takes. Under
+//! `cpumodel::CoreLicense` does by itself, phase by phase, and what a burst measurably takes. Under
 //! hints it does what the licence does when they come to it as settings and forced changes (DIM
 //! 7.1).
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use cpumodel::{CoreLicense, CpuModel, Phase, Platform};
 use dvfs::policy::{Fixed, Heeds, Hints, Policy, Raise, View};
 use dvfs::{Core, Mark, Spec, Timeline, Watch, Work, replay};
-use machine::{CoreLicense, CpuModel, Phase, Platform};
 use proptest::prelude::*;
 
 fn core(id: &str, active: usize) -> Core {

@@ -7,9 +7,9 @@
 //! that each raise has its lowering. The first request and wide code itself cost every policy the
 //! same, on top.
 
+use cpumodel::{CpuModel, Platform};
 use dvfs::policy::{Policy, Raise, Threshold, View};
 use dvfs::{Core, Mark, Outcome, Quiet, Spec, Timeline, Work, break_even_ns, replay};
-use machine::{CpuModel, Platform};
 use proptest::prelude::*;
 
 const ALL: [Spec; 11] = [

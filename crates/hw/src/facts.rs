@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Everything `turbolane doctor` and `turbolane run` want to know about a machine, read once.
 
-use machine::{Topology, TopologyError};
+use cpumodel::{Topology, TopologyError};
 
 use crate::Source;
 use crate::cpu::{Cpu, read_cpu};

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 
-use machine::CpuSet;
+use cpumodel::CpuSet;
 
 use crate::Source;
 use crate::source::{lines_with, word};

@@ -11,7 +11,7 @@
 use std::fs;
 use std::io::{self, Error, ErrorKind};
 
-use machine::CpuSet;
+use cpumodel::CpuSet;
 
 /// Threads of a process that are looked at, at most: as many as can be registered in all.
 const THREADS_MAX: usize = 16384;
@@ -175,7 +175,7 @@ pub fn lives_since(tid: u32, start_ticks: u64) -> bool {
 
 /// The CPUs the thread may run on.
 pub fn get_affinity(tid: u32) -> io::Result<CpuSet> {
-    let mut words = [0u64; machine::MAX_CPUS / 64];
+    let mut words = [0u64; cpumodel::MAX_CPUS / 64];
     let bytes = size_of_val(&words);
     // SAFETY: writes at most the given number of bytes to the local array.
     let result = unsafe { libc::sched_getaffinity(pid(tid)?, bytes, words.as_mut_ptr().cast()) };

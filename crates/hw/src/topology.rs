@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads the sysfs files that [`machine::Topology`] is made of.
+//! Reads the sysfs files that [`cpumodel::Topology`] is made of.
 
-use machine::{CpuSet, Files, Topology, TopologyError};
+use cpumodel::{CpuSet, Files, Topology, TopologyError};
 
 use crate::Source;
 

@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use machine::CpuSet;
+use cpumodel::CpuSet;
 
 use crate::{Live, Source};
 

@@ -19,7 +19,7 @@
 //! it; both are small for the sections for which boosting pays. No leakage of sleeping cores. More
 //! threads than cores have no energy here, since a thread would have to be descheduled.
 
-use machine::PstateModel;
+use cpumodel::PstateModel;
 
 use crate::Strategy;
 

@@ -41,7 +41,7 @@ pub mod resize;
 pub mod stm;
 
 pub use clock::Rise;
-use machine::{Change, Changes, PstateModel};
+use cpumodel::{Change, Changes, PstateModel};
 
 /// What waiters and owners do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -308,7 +308,7 @@ impl<'a> Run<'a> {
 
     /// The exit from the C-state that the sleep's length leads to, and the wake-up itself.
     fn wake_ns(&self, slept_ns: f64) -> f64 {
-        let fits = |idle: &&machine::Idle| idle.residency_ns.value as f64 <= slept_ns;
+        let fits = |idle: &&cpumodel::Idle| idle.residency_ns.value as f64 <= slept_ns;
         let exit_ns = self.model.idle.iter().rfind(fits).map_or(0, |idle| idle.exit_ns.value);
         (exit_ns + self.model.wake_ns.value) as f64
     }

@@ -25,7 +25,7 @@
 //! Limits: one thread, so no worker that wants the same locks (their lines would travel between
 //! modules, TURBO 11's 2,000 cycles); the caches do nothing else; keys of one length.
 
-use machine::PstateModel;
+use cpumodel::PstateModel;
 
 /// Items per bucket when memcached doubles its table: more items than 3/2 of the buckets (assoc.c,
 /// 1.4).

@@ -31,7 +31,7 @@
 //!
 //! Limits: all transactions follow the clock; memory waits would only lower the gain.
 
-use machine::{CorePower, PstateModel};
+use cpumodel::{CorePower, PstateModel};
 
 /// What the threads do.
 #[derive(Clone, Copy, Debug, PartialEq)]

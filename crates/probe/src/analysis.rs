@@ -20,8 +20,8 @@
 
 use std::collections::BTreeMap;
 
+use cpumodel::Times;
 use dvfs::Core;
-use machine::Times;
 use report::probe::raw::{Cell, Header, Trace};
 use report::probe::{Bin, CountedFrom, Estimate, Meter, ProbeReport, Row};
 

@@ -12,8 +12,8 @@
 //! Limits: power depends on data too (Schoene 2019), and these data are tame; a kernel
 //! here is no stress test. What one round is worth per cycle is measured, never assumed.
 
+use cpumodel::InsnClass;
 use hw::cpu::Features;
-use machine::InsnClass;
 
 /// What a kernel needs of the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! [`Live`] needs nothing but time: the clock is metered by dependency chains against the time
-//! stamp counter (`chain.rs`, `calibration.rs`). [`Simulated`] is `machine`'s licence with noise,
+//! stamp counter (`chain.rs`, `calibration.rs`). [`Simulated`] is `cpumodel`'s licence with noise,
 //! whose truth is known. A recording analysed again gives the same report.
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use cpumodel::CpuSet;
 use hw::Source;
 use hw::cpu::{Cpu, read_cpu};
-use machine::CpuSet;
 use report::probe::raw::{Header, Layout, Skipped, Trace, Witness};
 
 use crate::calibration::{Calibration, tsc};

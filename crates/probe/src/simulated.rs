@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A CPU whose parameters are known: the licence of `machine`, with noise, as an implementation of
+//! A CPU whose parameters are known: the licence of `cpumodel`, with noise, as an implementation of
 //! the probe's trait.
 //!
 //! Problem: on a real machine it is unknown what the probe should have found. So its accuracy
 //! cannot be checked there.
 //!
-//! Idea: the same slices are executed by [`machine::CoreLicense`] on the platform of a CPU model. A
+//! Idea: the same slices are executed by [`cpumodel::CoreLicense`] on the platform of a CPU model. A
 //! payload slice asks for the level that the model's rules give its kernel; work is done at the
 //! clock of the granted level, at a fraction of the rate while throttled, not at all while halted.
 //! Then noise as it was seen on a shared machine (own measurements): jitter of the readings,
@@ -14,8 +14,8 @@
 //! Limits: no frequency below the turbo table but by neighbours; rates per cycle of the kernels are
 //! round numbers; a slice's jitter is bounded.
 
+use cpumodel::{CoreLicense, CpuModel, Phase as LicensePhase, Platform};
 use fastrand::Rng;
-use machine::{CoreLicense, CpuModel, Phase as LicensePhase, Platform};
 use report::probe::raw::{Cell, Header, Layout, Phase, Trace, Work};
 
 use crate::kernel::{KERNELS, Kernel};

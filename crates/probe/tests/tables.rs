@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use machine::{CPU_FILES, CpuModel, Khz, Ns, Sourced, Sureness};
+use cpumodel::{CPU_FILES, CpuModel, Khz, Ns, Sourced, Sureness};
 use probe::{End, Kernel, Noise, Plan, Simulated, analyse, run};
 use report::probe::raw::Cell;
 use report::probe::{CountedFrom, ProbeReport, Row};

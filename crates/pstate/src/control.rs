@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Once, Weak};
 
-use machine::{PstateModel, Topology};
+use cpumodel::{PstateModel, Topology};
 
 use crate::backend::{Found, Machine, TakesTargets, Way};
 use crate::choice::{Choice, choose};

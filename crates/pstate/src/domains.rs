@@ -13,8 +13,8 @@
 //! MSR_TURBO_RATIO_LIMIT 1ADh, and 1AEh for the numbers of cores from Skylake-SP on): it is
 //! reported where they can be read.
 
+use cpumodel::{CpuSet, Topology, TopologyError};
 use hw::Source;
-use machine::{CpuSet, Topology, TopologyError};
 
 use crate::backend::Machine;
 use crate::msr;

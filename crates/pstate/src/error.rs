@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use machine::PSTATE_FILES;
+use cpumodel::PSTATE_FILES;
 
 /// Where a setting lies, as a text in place.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use machine::CpuSet;
+use cpumodel::CpuSet;
 
 use crate::setting::plain_offset;
 

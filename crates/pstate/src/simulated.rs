@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use machine::{Change, Changes, CpuSet, PstateModel, Topology};
+use cpumodel::{Change, Changes, CpuSet, PstateModel, Topology};
 
 use crate::backend::{Backend, Unit};
 use crate::domains::{Clocks, Domain, Scope};

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cpumodel::PstateModel;
 use locks::sys::Affinity;
 use locks::{Block, Decorated, Futex, Mutex, Owner};
-use machine::PstateModel;
 use pstate::{Control, Error, ManualTime, Options, Restored, Scope, Way};
 
 fn model(id: &str) -> PstateModel {
@@ -122,7 +122,7 @@ fn an_unknown_model_fails() {
     assert!(error.to_string().contains("fx-8120"), "{error}");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mine.toml");
-    let text = machine::PSTATE_FILES[0].1.replace("4_000_000", "4_200_000");
+    let text = cpumodel::PSTATE_FILES[0].1.replace("4_000_000", "4_200_000");
     std::fs::write(&file, text).unwrap();
     assert_eq!(open(file).unwrap().speeds(0).unwrap().turbo_khz, 4_200_000);
 }

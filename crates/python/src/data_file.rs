@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use machine::DataError;
+use cpumodel::DataError;
 use pyo3::prelude::*;
 use report::problem::Problem;
 

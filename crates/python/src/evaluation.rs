@@ -28,7 +28,7 @@ pub(crate) fn place_speeds(
     policy: &str,
     variant: Option<&str>,
 ) -> PyResult<(BTreeMap<String, f64>, f64)> {
-    let known = ::machine::CPU_FILES.iter().find(|(id, _)| *id == machine);
+    let known = cpumodel::CPU_FILES.iter().find(|(id, _)| *id == machine);
     let place = known.and_then(|(id, _)| Place::new(scenario, id).transpose());
     let Some(place) = place else {
         let what = format!("{scenario} on {machine} is no place");

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use ::machine::{CpuModel, InsnClass, Platform, built_in_cpus};
+use cpumodel::{CpuModel, InsnClass, Platform, built_in_cpus};
 use pyo3::prelude::*;
 use report::problem::Problem;
 

@@ -6,7 +6,7 @@ use std::io::BufReader;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use ::machine::CpuSet;
+use cpumodel::CpuSet;
 use pyo3::prelude::*;
 use report::problem::Problem;
 use sim::scenario::recorded::{Arrivals, Collector, Made, Request, Unusable};

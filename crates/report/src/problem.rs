@@ -3,7 +3,7 @@
 
 use std::{fmt, io};
 
-use machine::DataError;
+use cpumodel::DataError;
 use serde::{Deserialize, Serialize};
 
 use crate::text::wrap;

@@ -25,7 +25,7 @@
 //! A period has millions of fellows, so what it leaves out has the value of the last column: the
 //! one exception from the rule that unknown is `null`. Keys that are not in the table are ignored.
 
-use machine::DataError;
+use cpumodel::DataError;
 use serde::{Deserialize, Serialize};
 
 use crate::text::duration;

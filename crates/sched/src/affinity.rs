@@ -19,7 +19,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use machine::{CpuSet, Topology};
+use cpumodel::{CpuSet, Topology};
 use policy::Split;
 use report::problem::Problem;
 use turbolane_hint::page::MODE_AFFINITY;

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use machine::{LevelClocks, Topology};
+use cpumodel::{LevelClocks, Topology};
 use policy::{
     KernelUse, Losses, NR_KINDS, NR_PARTIES, Split, Standby, StandbyInput, StandbyState,
     StandbyWhy, Tiers, TiersInput, WIDE_AUTO,

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::time::Duration;
 
+use cpumodel::{CpuSet, Topology};
 use libbpf_rs::{Iter, Link};
-use machine::{CpuSet, Topology};
 use policy::bound::{self, Order, Used};
 
 /// How often the order is decided while wide code is kept apart: an affinity is rarely changed, and

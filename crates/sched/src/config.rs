@@ -7,9 +7,9 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WideCpus {
     /// These CPUs; the siblings of a named CPU are added, since a core has one licence.
-    List(machine::CpuSet),
+    List(cpumodel::CpuSet),
     /// This many whole cores, the last ones of each node in turn
-    /// ([`machine::Topology::wide_order`]).
+    /// ([`cpumodel::Topology::wide_order`]).
     Cores(usize),
     /// As many whole cores as the measured demand asks for (THESIS 4.3).
     Auto,

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use machine::CpuSet;
+use cpumodel::CpuSet;
 use report::ctl::{Reply, Request, SOCKET};
 use report::lane::{LaneStats, LaneStatus, LaneTasks};
 use report::problem::Problem;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From topology and settings to the tables that the scheduler is given.
 
-use machine::{CpuSet, Topology};
+use cpumodel::{CpuSet, Topology};
 use policy::Split;
 use report::problem::Problem;
 
@@ -36,7 +36,7 @@ const SCOPES_MAX: usize = 320;
 impl Places {
     /// Of a machine.
     pub fn of(topology: &Topology) -> Self {
-        let mut places: Vec<&machine::CpuPlace> = topology.cpus().iter().collect();
+        let mut places: Vec<&cpumodel::CpuPlace> = topology.cpus().iter().collect();
         places.sort_by_key(|place| (place.llc, place.core, place.cpu));
         let cpus: Vec<u16> = places.iter().map(|place| place.cpu as u16).collect();
         let llcs = ranges(&places, |place| place.llc);
@@ -66,8 +66,8 @@ impl Places {
 
 /// Where neighbours have the same key: (first, number).
 fn ranges(
-    places: &[&machine::CpuPlace],
-    key: impl Fn(&machine::CpuPlace) -> usize,
+    places: &[&cpumodel::CpuPlace],
+    key: impl Fn(&cpumodel::CpuPlace) -> usize,
 ) -> Vec<(u16, u16)> {
     let mut first = 0;
     let chunks = places.chunk_by(|a, b| key(a) == key(b)).map(|chunk| {
@@ -80,7 +80,7 @@ fn ranges(
 /// The caches, cut into equal parts of whole cores where they have more than [`policy::SHARD_CPUS`]
 /// CPUs; of a machine that has more than [`policy::SHARDS_MAX`] such parts, neighbours together, or
 /// larger ones.
-fn shards(places: &[&machine::CpuPlace], llcs: &[(u16, u16)]) -> Vec<(u16, u16)> {
+fn shards(places: &[&cpumodel::CpuPlace], llcs: &[(u16, u16)]) -> Vec<(u16, u16)> {
     let mut most = policy::SHARD_CPUS;
     loop {
         let mut shards: Vec<(u16, u16)> = Vec::new();
@@ -108,7 +108,7 @@ fn shards(places: &[&machine::CpuPlace], llcs: &[(u16, u16)]) -> Vec<(u16, u16)>
 
 /// Neighbours of one node in one, as long as that is no larger than `most`; of several nodes if
 /// there are more nodes than shards may be.
-fn together(places: &[&machine::CpuPlace], shards: &[(u16, u16)], most: usize) -> Vec<(u16, u16)> {
+fn together(places: &[&cpumodel::CpuPlace], shards: &[(u16, u16)], most: usize) -> Vec<(u16, u16)> {
     let mut merged: Vec<(u16, u16)> = Vec::new();
     for &(first, nr) in shards {
         match merged.last_mut() {
@@ -127,7 +127,7 @@ fn together(places: &[&machine::CpuPlace], shards: &[(u16, u16)], most: usize) -
 
 /// For each shard all by distance: same cache, node, package, the rest; beginning after itself, so
 /// that not all look at the same one first.
-fn shard_order(places: &[&machine::CpuPlace], shards: &[(u16, u16)]) -> Vec<Vec<u8>> {
+fn shard_order(places: &[&cpumodel::CpuPlace], shards: &[(u16, u16)]) -> Vec<Vec<u8>> {
     let home = |shard: usize| places[shards[shard].0 as usize];
     let nr = shards.len();
     (0..nr)
@@ -279,11 +279,11 @@ mod tests {
     /// A machine of so many nodes, caches per node, cores per cache and threads per core.
     fn machine(nodes: usize, llcs: usize, cores: usize, threads: usize) -> Topology {
         let nr = nodes * llcs * cores;
-        let places: Vec<machine::CpuPlace> = (0..nr * threads)
+        let places: Vec<cpumodel::CpuPlace> = (0..nr * threads)
             .map(|cpu| {
                 let core = cpu % nr;
                 let (llc, node) = (core / cores, core / cores / llcs);
-                machine::CpuPlace { cpu, package: node, node, llc, core }
+                cpumodel::CpuPlace { cpu, package: node, node, llc, core }
             })
             .collect();
         Topology::new(CpuSet::new(), &places).unwrap()

@@ -2,9 +2,9 @@
 //! What prevents a scheduler from running on this machine. `doctor` reports it, `run` and
 //! [`Lane::start`](crate::lane::Lane::start) refuse by it: one place, so that they cannot disagree.
 
+use cpumodel::TopologyError;
 use hw::kernel::{Kernel, Release, Rights};
 use hw::{Facts, xcr0};
-use machine::TopologyError;
 use report::problem::Problem;
 
 use crate::config::{Components, Mode};

@@ -133,11 +133,11 @@ impl FromStr for WideCpus {
         }
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
             return match text.parse::<usize>() {
-                Ok(cores) if cores <= machine::MAX_CPUS => Ok(WideCpus::Cores(cores)),
+                Ok(cores) if cores <= cpumodel::MAX_CPUS => Ok(WideCpus::Cores(cores)),
                 _ => refuse(format!("{text} cores are more than any machine has"), next),
             };
         }
-        match text.strip_prefix("cpu:").unwrap_or(text).parse::<machine::CpuSet>() {
+        match text.strip_prefix("cpu:").unwrap_or(text).parse::<cpumodel::CpuSet>() {
             Ok(cpus) if cpus.is_empty() => refuse("the set of wide CPUs is empty", next),
             Ok(cpus) => Ok(WideCpus::List(cpus)),
             Err(error) => refuse(error.to_string(), next),

@@ -181,8 +181,8 @@ fn words_of_every_kind() {
 fn any_wide_cpus() -> impl Strategy<Value = WideCpus> {
     prop_oneof![
         Just(WideCpus::Auto),
-        (0..=machine::MAX_CPUS).prop_map(WideCpus::Cores),
-        proptest::collection::btree_set(0..machine::MAX_CPUS, 1..20)
+        (0..=cpumodel::MAX_CPUS).prop_map(WideCpus::Cores),
+        proptest::collection::btree_set(0..cpumodel::MAX_CPUS, 1..20)
             .prop_map(|cpus| WideCpus::List(cpus.into_iter().collect())),
     ]
 }

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use machine::{CpuModel, CpuSet, LevelClocks, Platform, Topology};
+use cpumodel::{CpuModel, CpuSet, LevelClocks, Platform, Topology};
 use policy::{Split, StandbyState};
 use report::lane::{CpuTimes, LaneStats, LaneTasks};
 use report::problem::Problem;

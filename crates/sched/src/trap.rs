@@ -16,8 +16,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use cpumodel::CpuSet;
 use hw::trap::{self, Device};
-use machine::CpuSet;
 use report::problem::Problem;
 
 use crate::config::{Components, Config};

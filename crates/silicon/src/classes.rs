@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The class of an instruction: mnemonic and vector length to `machine::InsnClass`, by `data/isa`.
+//! The class of an instruction: mnemonic and vector length to `cpumodel::InsnClass`, by `data/isa`.
 //!
 //! Problem: the emulator has opcodes of its own, and knows of each its mnemonic and the vector
 //! length that its prefix states. `data/isa` goes by mnemonic, too, but a scalar form such as
@@ -14,9 +14,9 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use cpumodel::InsnClass;
 use iced_x86::{Code, Instruction};
 use isa::Weight;
-use machine::InsnClass;
 
 /// By mnemonic: weight, and lengths of its forms.
 static FORMS: LazyLock<HashMap<String, (Weight, Vec<u16>)>> = LazyLock::new(|| {

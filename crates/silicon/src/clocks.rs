@@ -12,7 +12,7 @@
 //! The time stamp counter runs at the base clock, as on real parts, in whole bins of 100 MHz and at
 //! most at 2.1 GHz: the emulator's clock parameter is a signed number of 32 bits.
 
-use machine::Platform;
+use cpumodel::Platform;
 
 /// Ticks of the time stamp counter times 2^16.
 pub type Time = u64;
@@ -124,7 +124,7 @@ impl Clocks {
 
 #[cfg(test)]
 mod tests {
-    use machine::CpuModel;
+    use cpumodel::CpuModel;
     use proptest::prelude::*;
 
     use super::*;

@@ -13,7 +13,7 @@
 //! | `WINDOW` | 128 | dispatch is limited within some 70 instructions of a wide one (Downs 2020): the core looks about so far |
 //! | `REAL_IPC` | 2.5 | this machine executes one instruction per cycle, vector loops of real cores 2 to 3; the density per cycle is compared per instruction |
 
-use machine::{InsnClass, Platform};
+use cpumodel::{InsnClass, Platform};
 
 /// See the essay.
 const WINDOW: u32 = 128;
@@ -127,7 +127,7 @@ impl Density {
 
 #[cfg(test)]
 mod tests {
-    use machine::CpuModel;
+    use cpumodel::CpuModel;
 
     use super::*;
 

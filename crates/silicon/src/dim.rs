@@ -6,7 +6,7 @@
 //! kernel cannot be measured without hardware that has them.
 //!
 //! Idea: this machine has them, as model-specific registers of each core; siblings share them as
-//! they share the licence. What a write does is `machine::CoreLicense`'s business, the same state
+//! they share the licence. What a write does is `cpumodel::CoreLicense`'s business, the same state
 //! machine as in simulations and replays. `docs/silicon-registers.md` is the manual for software.
 //!
 //! ```text
@@ -33,7 +33,7 @@
 //! 400000FFH (SDM vol. 4, 2.1), so that none is mistaken for one of these. A machine without them
 //! raises #GP at RDMSR of INFO, or (stock Bochs) reads 0.
 
-use machine::{CoreLicense, Phase, Times};
+use cpumodel::{CoreLicense, Phase, Times};
 
 const INFO: u32 = 0x4000_0080;
 const DELAY: u32 = 0x4000_0081;

@@ -36,12 +36,12 @@
 //! | `truth.rs`, `log.rs` | the log of what the machine did, and how it is read again |
 //! | `abi.rs` | the C interface |
 //!
-//! The licence is `machine::CoreLicense`, the clocks and times are those of a CPU file. This crate
+//! The licence is `cpumodel::CoreLicense`, the clocks and times are those of a CPU file. This crate
 //! has no second copy of either.
 //!
 //! Limits: every instruction takes one cycle, except what the emulator reports as a stall (PAUSE,
 //! ports, REP). There are no caches and no memory. A change of the voltage without one of the
-//! clock is not modelled, as in `machine::license`.
+//! clock is not modelled, as in `cpumodel::license`.
 
 mod abi;
 mod classes;

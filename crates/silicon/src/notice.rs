@@ -27,7 +27,7 @@
 //! to 31 scalar instructions earlier, and also if a branch before it leaves the wide code
 //! out. What a sibling executes gives this CPU no notice.
 
-use machine::MAX_LEVELS;
+use cpumodel::MAX_LEVELS;
 
 use crate::clocks::{Clocks, NEVER, Time};
 
@@ -116,7 +116,7 @@ impl Notice {
 
 #[cfg(test)]
 mod tests {
-    use machine::{CpuModel, Platform};
+    use cpumodel::{CpuModel, Platform};
 
     use super::*;
 

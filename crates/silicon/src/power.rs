@@ -10,7 +10,7 @@
 //! was added to that time when the power changes, and when software reads it: nothing is done for a
 //! trace.
 //!
-//! The model is `machine::Platform`'s, which simulations and replays count energy with; where
+//! The model is `cpumodel::Platform`'s, which simulations and replays count energy with; where
 //! software sets P-states, a busy core's power is `PstateModel::core_mw`'s instead:
 //!
 //! ```text
@@ -33,7 +33,7 @@
 //! Real parts update the register each millisecond, this one at each read. Siblings that execute at
 //! the same time are one core's power together, not more.
 
-use machine::{Platform, PstateModel};
+use cpumodel::{Platform, PstateModel};
 
 use crate::clocks::{Clocks, Time};
 
@@ -163,7 +163,7 @@ fn microwatts(watts: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use machine::CpuModel;
+    use cpumodel::CpuModel;
 
     use super::*;
 

@@ -38,7 +38,7 @@
 //! not there: software cannot take the boosted P-states, only find that it has them. On hardware
 //! the turbo of awake cores also depends on temperature and current.
 
-use machine::{Change, CpuModel, Platform, PstateModel, Times};
+use cpumodel::{Change, CpuModel, Platform, PstateModel, Times};
 
 use crate::clocks::{BIN_KHZ, Clocks, NEVER, Time};
 use crate::registers::{APERF, MPERF};

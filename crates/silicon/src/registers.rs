@@ -83,7 +83,7 @@ fn bytes(values: [u8; BUCKETS]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use machine::{CpuModel, Platform};
+    use cpumodel::{CpuModel, Platform};
 
     use super::*;
 

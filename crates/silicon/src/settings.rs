@@ -14,7 +14,7 @@
 //! less: the clocks of a loaded server are those where licences cost most, and its papers' figures
 //! come from such (SFMA 4: 2.8, 2.4 and 1.9 GHz on a Gold 6130).
 
-use machine::{CpuModel, PSTATE_FILES, Platform, PstateModel, built_in_cpus};
+use cpumodel::{CpuModel, PSTATE_FILES, Platform, PstateModel, built_in_cpus};
 
 use crate::pstates;
 

@@ -37,7 +37,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use machine::{CoreLicense, Phase};
+use cpumodel::{CoreLicense, Phase};
 
 use crate::dim::Order;
 use crate::log::CpuTotals;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The machine behind its C interface moves the same licence as `machine::CoreLicense` does when it
+//! The machine behind its C interface moves the same licence as `cpumodel::CoreLicense` does when it
 //! is driven directly, time by time, on random sequences of work and sleep.
 
 use std::ffi::CString;
 use std::ptr;
 
-use machine::{CoreLicense, CpuModel, Phase, Platform};
+use cpumodel::{CoreLicense, CpuModel, Phase, Platform};
 use proptest::prelude::*;
 use silicon::*;
 

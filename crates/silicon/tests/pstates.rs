@@ -2,7 +2,7 @@
 //! A machine whose P-states software sets: what a change takes is what `data/pstates` says, and who
 //! shares a module shares a clock.
 
-use machine::PstateModel;
+use cpumodel::PstateModel;
 use silicon::{Machine, Settings, Work, Written};
 
 const HWCR: u32 = 0xc001_0015;

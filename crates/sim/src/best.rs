@@ -16,9 +16,9 @@
 //! loses. That says nothing about wide code; both are reported.
 //!
 //! **Held out.** No constant of the policy may be chosen by what comes out for these, [`HELD_OUT`]
-//! and [`machine::HELD_OUT_CPUS`]: a third of each.
+//! and [`cpumodel::HELD_OUT_CPUS`]: a third of each.
 
-use machine::{CPU_FILES, CpuModel, HELD_OUT_CPUS, Platform};
+use cpumodel::{CPU_FILES, CpuModel, HELD_OUT_CPUS, Platform};
 
 use crate::compare::CompareError;
 use crate::engine::{Options, Outcome};

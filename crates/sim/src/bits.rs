@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sets of CPUs as bitmaps that are no longer than the machine.
 //!
-//! Problem: a scheduler searches CPUs several times per event. `machine::CpuSet` always has 1,024
+//! Problem: a scheduler searches CPUs several times per event. `cpumodel::CpuSet` always has 1,024
 //! bits, which is 16 words for the 64 CPUs of a common server.
 //!
 //! Idea: a slice of words as long as the machine needs, and searches over the intersection of up

@@ -20,7 +20,7 @@
 
 use std::ops::RangeInclusive;
 
-use machine::{CpuModel, DataError, Platform};
+use cpumodel::{CpuModel, DataError, Platform};
 
 use crate::engine::{Engine, Options, Outcome, RunError};
 use crate::events::{Happened, Sink};

@@ -10,7 +10,7 @@
 //! The rule is that no task waits longer than the policy's bound, which knows no weights, and never
 //! for ten seconds.
 
-use machine::InsnClass;
+use cpumodel::InsnClass;
 
 use crate::check::{Bounds, Checker};
 use crate::engine::{Engine, Options};

@@ -17,7 +17,7 @@
 //! The longest wait: with n tasks, one waits for n slices, times the factor between the weights,
 //! twice because two queues may share the CPU.
 
-use machine::{CpuModel, InsnClass, Known, LicenseLevel, Platform, Sourced, Sureness};
+use cpumodel::{CpuModel, InsnClass, Known, LicenseLevel, Platform, Sourced, Sureness};
 use policy::{Cfg, Remigrate};
 
 use crate::check::{Bounds, Checker, Violation};

@@ -5,7 +5,7 @@
 //! give the same bytes everywhere.
 //!
 //! ```text
-//!   machine::CpuModel --fill in--> machine::Platform --+
+//!   cpumodel::CpuModel --fill in--> cpumodel::Platform --+
 //!   program::Workload (from a scenario) ---------------+--> engine::Engine --> Outcome
 //!   sched::{lane, fair, ...} (one trait) --------------+          |
 //!                                                                 +--> events::Sink: checkers,

@@ -8,7 +8,7 @@
 //! The truth: a busy core's time at a reduced level is needed while the code of its CPUs asks for
 //! that level or more, and avoidable otherwise.
 
-use machine::Platform;
+use cpumodel::Platform;
 use profile::{Load, Profile, Seen, Settings};
 
 use crate::engine::{Engine, Options, RunError};

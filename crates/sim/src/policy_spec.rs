@@ -35,7 +35,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use machine::{InsnClass, LevelClocks, Platform};
+use cpumodel::{InsnClass, LevelClocks, Platform};
 use policy::Remigrate;
 
 use crate::engine::{Engine, Options, Outcome, RunError};

@@ -10,7 +10,7 @@
 //! announcement reaches the scheduler, and how (hint, mark, not at all because wide code traps),
 //! is the scheduler's configuration, not the program's.
 
-use machine::InsnClass;
+use cpumodel::InsnClass;
 
 use crate::rng::Dist;
 

@@ -6,7 +6,7 @@
 //! licence counters, and nothing of what the code requests. A counter shows the level that is
 //! granted; while a core waits for a higher one, or is halted, that is the old one.
 
-use machine::Platform;
+use cpumodel::Platform;
 use policy::Score;
 
 use crate::engine::{Engine, Options, RunError};

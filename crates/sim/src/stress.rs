@@ -5,7 +5,7 @@
 //! in a quarter of its bursts. Licences, ticks and all costs are on; cores have two siblings, a
 //! package at most 64 cores, a last-level cache at most 16.
 
-use machine::{CpuModel, InsnClass, Known, LicenseLevel, Platform, Sourced, Sureness};
+use cpumodel::{CpuModel, InsnClass, Known, LicenseLevel, Platform, Sourced, Sureness};
 
 use crate::engine::{Engine, Options, RunError};
 use crate::events::Quiet;

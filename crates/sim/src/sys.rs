@@ -2,7 +2,7 @@
 //! What a scheduler sees of the machine: time, topology, affinities, idle CPUs; and what it may do:
 //! kick a CPU. It can run a task only by returning it when the engine requests one.
 
-use machine::Topology;
+use cpumodel::Topology;
 
 use crate::bits::Mask;
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use machine::InsnClass;
+use cpumodel::InsnClass;
 use sim::engine::{Engine, Options, Outcome};
 use sim::events::Quiet;
 use sim::program::{Builder, Group, Workload};

@@ -10,7 +10,7 @@ use sim::program::{Builder, Group, Workload};
 use sim::rng::Dist;
 
 /// Two caches with two cores each, one thread a core.
-fn two_caches() -> machine::Platform {
+fn two_caches() -> cpumodel::Platform {
     let mut platform = platform();
     let others = platform.nr_cores - 4;
     (platform.nr_cores, platform.cores_per_llc, platform.threads_per_core) = (4, 2, 1);

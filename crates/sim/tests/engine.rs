@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use machine::InsnClass;
+use cpumodel::InsnClass;
 use sim::engine::{Action, Engine, Options};
 use sim::events::Quiet;
 use sim::program::{Arrivals, Builder, Group, LockKind, Memory, OWN_INBOX, Source, Step, Workload};

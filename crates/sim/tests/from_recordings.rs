@@ -4,7 +4,7 @@
 
 mod common;
 
-use machine::{CpuModel, CpuSet, Platform};
+use cpumodel::{CpuModel, CpuSet, Platform};
 use sim::engine::{Engine, Options, Outcome};
 use sim::events::{Happened, Sink, Stop};
 use sim::policy_spec::{PolicySpec, simulate};

@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use machine::InsnClass;
+use cpumodel::InsnClass;
 use policy::Remigrate;
 use sim::engine::{Engine, Outcome};
 use sim::events::Quiet;

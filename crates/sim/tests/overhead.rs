@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Overhead profiles of simulated loads against what was so in them.
 
-use machine::{CpuModel, Platform};
+use cpumodel::{CpuModel, Platform};
 use profile::Settings;
 use sim::overhead::{Profiled, profile};
 use sim::scenario::Scenario;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::assert_near;
-use machine::{CpuModel, Platform};
+use cpumodel::{CpuModel, Platform};
 use sim::compare::{loss, sizing_gap, sizing_reaction};
 use sim::engine::{Options, Outcome};
 use sim::policy_spec::simulate;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The power limit of a package (machine/src/power_limit.rs) in a running simulation. The platform
+//! The power limit of a package (cpumodel/src/power_limit.rs) in a running simulation. The platform
 //! is a Gold 6130 of 160 W, 32 of them asleep: 8 W for a core at its level's all-core clock.
 
 mod common;
 
 use common::*;
-use machine::{InsnClass, Platform};
+use cpumodel::{InsnClass, Platform};
 use sim::engine::{Options, Outcome};
 use sim::program::{Builder, Group, Workload};
 use sim::rng::Dist;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scenario files: the built-in ones run, mistakes are explained, nothing makes the reader panic.
 
-use machine::{CpuModel, Platform};
+use cpumodel::{CpuModel, Platform};
 use proptest::prelude::*;
 use sim::engine::Options;
 use sim::policy_spec::simulate;

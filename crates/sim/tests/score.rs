@@ -2,7 +2,7 @@
 //! Power scores of simulated tasks: each process is distinguished from what shares its CPUs, which
 //! is the point of DIM's Table 2. `./x papers DIM` shows how near its numbers are.
 
-use machine::{CpuModel, Platform};
+use cpumodel::{CpuModel, Platform};
 use policy::TYPE_WIDE;
 use sim::engine::{Engine, Options};
 use sim::events::Quiet;

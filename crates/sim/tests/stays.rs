@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use machine::InsnClass;
+use cpumodel::InsnClass;
 use sim::policy_spec::{PolicySpec, simulate};
 use sim::program::{Builder, Group, Step, Workload};
 use sim::rng::Dist;

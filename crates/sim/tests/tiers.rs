@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Classes of cores by licence level (SYSTOR 5): they come where that helps, and only there.
 
-use machine::{CpuModel, Platform};
+use cpumodel::{CpuModel, Platform};
 use sim::engine::{Options, Outcome};
 use sim::policy_spec::simulate;
 use sim::scenario::Scenario;

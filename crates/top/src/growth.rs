@@ -14,9 +14,9 @@
 
 use std::collections::HashMap;
 
+use cpumodel::CpuSet;
 use hw::activity::CpuTicks;
 use hw::levels::{LEVELS, LevelCycles};
-use machine::CpuSet;
 use report::lane::{CpuTimes, LaneStats, LaneTask};
 use report::stats::Statistics;
 use report::top::{CpuRole, TaskType, TasksFrom, Top, TopCpu, TopLane, TopTask, TopTotals};

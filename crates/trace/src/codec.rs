@@ -12,7 +12,7 @@
 //! Nothing is carried from block to block but the table of names, so a reader needs the blocks
 //! before, but no more of them than their names.
 
-use machine::{CpuSet, MAX_CPUS};
+use cpumodel::{CpuSet, MAX_CPUS};
 
 use crate::event::{Event, Lane, Name, What, Why};
 use crate::varint::{Bytes, put, put_bytes, put_signed};

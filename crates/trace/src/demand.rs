@@ -2,7 +2,7 @@
 //! What code asked for, out of the licence levels that a CPU had.
 //!
 //! **Problem.** A level is granted a little after code requests it, and held for the hardware's
-//! timeout after the last of that code (`machine::license`). A replay has a hold of its own, by its
+//! timeout after the last of that code (`cpumodel::license`). A replay has a hold of its own, by its
 //! policy: if recorded levels were what code asks for, every hold would be counted twice.
 //!
 //! **Idea.** Take the hardware's hold off the end of each time at a level, and put the grant's time
@@ -31,7 +31,7 @@
 //! begins to run, and over within a hold, was requested by others, or while nothing was recorded.
 //! Siblings share a level: with SMT, what one asks for is seen on both.
 
-use machine::{CoreLicense, Times};
+use cpumodel::{CoreLicense, Times};
 
 use crate::follow::Run;
 use crate::levels::Stretch;

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use machine::CpuSet;
+use cpumodel::CpuSet;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@
 
 use std::collections::BTreeMap;
 
-use machine::MAX_LEVELS;
+use cpumodel::MAX_LEVELS;
 
 use crate::event::{Event, What};
 

@@ -35,7 +35,7 @@
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
 
-use machine::{CpuSet, MAX_CPUS};
+use cpumodel::{CpuSet, MAX_CPUS};
 
 use crate::event::{Event, Name, What};
 use crate::info::Info;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use machine::MAX_LEVELS;
+use cpumodel::MAX_LEVELS;
 use report::record::{
     CpuLevels, LatencySummary, LevelsSummary, MarkSummary, RecordSummary, StallSummary, TaskLevels,
     TaskSummary,

@@ -31,7 +31,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::Times;
+use cpumodel::Times;
 use report::timeline::{AMOUNT_MAX, Mark, Period};
 
 use crate::counted::{Agreement, Counted};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Demand out of recorded levels: what `machine::CoreLicense` makes of random demands is recorded
+//! Demand out of recorded levels: what `cpumodel::CoreLicense` makes of random demands is recorded
 //! as a recorder would, and the demand that is found must lead to the same levels again.
 
-use machine::{CoreLicense, Phase, Times};
+use cpumodel::{CoreLicense, Phase, Times};
 use proptest::prelude::*;
 use report::timeline::Demand as Told;
 use trace::demand::{Bound, Demand, levels_of, of_levels};

@@ -3,7 +3,7 @@
 //! marked function, leaves it, sleeps and runs again on another CPU, at licence levels that are
 //! counted.
 
-use machine::Times;
+use cpumodel::Times;
 use report::timeline::{AMOUNT_MAX, Mark, Period};
 use trace::follow::{Follower, Visit};
 use trace::perfetto::Perfetto;

@@ -2,7 +2,7 @@
 //! Files: what is written is read again; what is damaged, cut off or invented is reported, within
 //! bounds.
 
-use machine::CpuSet;
+use cpumodel::CpuSet;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

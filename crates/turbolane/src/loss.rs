@@ -13,7 +13,7 @@
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
-use machine::{CpuModel, Platform};
+use cpumodel::{CpuModel, Platform};
 
 /// Names the CPU file; ignored in programs that run with more rights than their user has.
 const MACHINE_FILE_ENV: &CStr = c"TURBOLANE_MACHINE_FILE";

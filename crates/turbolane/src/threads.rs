@@ -24,9 +24,9 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cpumodel::{CpuSet, MAX_CPUS};
 use hw::task;
 pub use hw::task::own_tid;
-use machine::{CpuSet, MAX_CPUS};
 use pstate::{Control, Way};
 
 use crate::targets::{self, Place};

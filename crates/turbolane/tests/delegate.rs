@@ -19,7 +19,7 @@ fn cpu() -> u32 {
 }
 
 /// The CPUs of the calling thread's mask.
-fn allowed() -> machine::CpuSet {
+fn allowed() -> cpumodel::CpuSet {
     // SAFETY: no arguments, no memory of ours.
     hw::task::get_affinity(unsafe { libc::gettid() } as u32).unwrap()
 }

@@ -15,7 +15,7 @@ fn session(machine: &str) -> (tempfile::TempDir, Arc<Session>) {
     (root, session)
 }
 
-fn own_cpus() -> machine::CpuSet {
+fn own_cpus() -> cpumodel::CpuSet {
     hw::task::get_affinity(turbolane::threads::own_tid()).unwrap()
 }
 

@@ -5,9 +5,9 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use cpumodel::Times;
 use fuzztests::memory::Counting;
 use fuzztests::{Target, corpus_of, fuzz};
-use machine::Times;
 use report::ctl;
 use report::scan::Skipped;
 use scan::segments::Image;
@@ -234,7 +234,7 @@ fn scenarios() {
 #[test]
 fn cpu_files() {
     text("cpu_files", ours("data/cpus", &[".toml"]), &|text| {
-        _ = black_box(machine::CpuModel::from_toml(text));
+        _ = black_box(cpumodel::CpuModel::from_toml(text));
     });
 }
 
@@ -242,7 +242,7 @@ fn cpu_files() {
 #[test]
 fn pstate_models() {
     text("pstate_models", ours("data/pstates", &[".toml"]), &|text| {
-        _ = black_box(machine::PstateModel::from_toml(text));
+        _ = black_box(cpumodel::PstateModel::from_toml(text));
     });
 }
 
@@ -261,9 +261,9 @@ fn topologies() {
     let corpus = texts(&["0-3,8-1023:2/4", "0", "1-2,5,7-9\n", &files]);
     text("topologies", corpus, &|text| {
         let line = |line: &str| line.split_once(' ').map(|(a, b)| (a.to_string(), b.to_string()));
-        let files: machine::Files = text.lines().filter_map(line).collect();
-        _ = black_box(machine::Topology::from_sysfs(&files));
-        if let Ok(cpus) = text.parse::<machine::CpuSet>() {
+        let files: cpumodel::Files = text.lines().filter_map(line).collect();
+        _ = black_box(cpumodel::Topology::from_sysfs(&files));
+        if let Ok(cpus) = text.parse::<cpumodel::CpuSet>() {
             assert_eq!(cpus.to_string().parse(), Ok(cpus));
         }
     });

@@ -7,7 +7,7 @@
 //! the counter.
 
 use anyhow::{Context, Result, ensure};
-use machine::{CpuModel, Platform};
+use cpumodel::{CpuModel, Platform};
 use report::probe::{Estimate, ProbeReport, Row};
 
 use crate::guest::nr_cpus;

@@ -32,7 +32,8 @@ const KERNELS: [&str; 9] = [
 
 /// The sources that run in the kernel and those of the pure crates keep to the
 /// canonical units. Elsewhere a boundary may speak seconds to people.
-const FOLDERS: [&str; 6] = ["policy", "bpf", "kmod", "crates/dvfs", "crates/machine", "crates/sim"];
+const FOLDERS: [&str; 6] =
+    ["policy", "bpf", "kmod", "crates/dvfs", "crates/cpumodel", "crates/sim"];
 
 /// Identifiers for times and frequencies end in `_ns` and `_khz`.
 pub(crate) fn names_end_in_canonical_units(tree: &Tree) -> Vec<String> {

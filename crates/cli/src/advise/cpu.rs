@@ -6,9 +6,9 @@
 
 use std::path::PathBuf;
 
+use cpumodel::{CpuModel, Platform};
 use hw::Facts;
 use hw::cpu::Vendor;
-use machine::{CpuModel, Platform};
 use report::advise::{Cpu, LevelClock, Verdict, Worth};
 
 use crate::doctor::FALL_KHZ;

@@ -21,7 +21,7 @@
 //! **Limits.** Turns are alike; locks and waits for each other are not seen. Threads that were busy
 //! for a part of the time sleep after each turn.
 
-use machine::{CpuModel, InsnClass, Platform};
+use cpumodel::{CpuModel, InsnClass, Platform};
 use report::sample::{SampleReport, SampledLoad};
 use sim::program::{Builder, Group, Step, Workload};
 use sim::rng::Dist;
@@ -280,7 +280,7 @@ pub(super) mod tests {
     /// the policy's tables.
     #[test]
     fn every_machine_has_a_stage() {
-        for (id, _) in machine::CPU_FILES {
+        for (id, _) in cpumodel::CPU_FILES {
             let model = CpuModel::built_in(id).unwrap().unwrap();
             for (cores, packages, threads) in
                 [1, 2, 3, 7, 16, 40, 128, 500, 1024].into_iter().flat_map(|cores| {

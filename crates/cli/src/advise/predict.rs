@@ -196,7 +196,7 @@ fn reduced(outcome: &Outcome, stage: &Stage) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use machine::CpuModel;
+    use cpumodel::CpuModel;
     use report::sample::SampledLoad;
 
     use super::super::load::tests::sampled;

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use cpumodel::{PSTATE_FILES, PstateModel};
 use hw::{EnergyMeter, Live};
 use lockmodel::{Reading, Strategy, break_even_cycles, simulate};
-use machine::{PSTATE_FILES, PstateModel};
 use pstate::{Control, Options, Way};
 use report::json_line;
 use report::locks::{BreakEven, LockBench, Point, Sweep};

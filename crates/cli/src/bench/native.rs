@@ -337,7 +337,7 @@ fn break_even(strategy: &str, points: &[Point]) -> BreakEven {
 
 #[cfg(test)]
 mod tests {
-    use machine::PstateModel;
+    use cpumodel::PstateModel;
     use pstate::ManualTime;
 
     use super::*;

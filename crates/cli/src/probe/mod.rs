@@ -218,7 +218,7 @@ fn plan(args: &ProbeArgs, machine: &dyn Machine) -> Result<Plan, Failure> {
         plan.max_rounds = SIMULATED_ROUNDS;
     }
     let wide = |name: &str| {
-        probe::Kernel::named(name).is_some_and(|kernel| kernel.class != machine::InsnClass::Scalar)
+        probe::Kernel::named(name).is_some_and(|kernel| kernel.class != cpumodel::InsnClass::Scalar)
     };
     if !plan.cells.iter().any(|cell| wide(&cell.kernel)) {
         return Err(Failure::unsupported(Problem::new(

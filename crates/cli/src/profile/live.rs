@@ -24,10 +24,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use cpumodel::{CpuSet, Times};
 use hw::levels::{LEVELS, LevelCounters, LevelCycles, why_not};
 use hw::pause::Pausable;
 use hw::task;
-use machine::{CpuSet, Times};
 use profile::{Load, Seen, Settings};
 use report::problem::Problem;
 use signal_hook::consts::SIGCHLD;

@@ -4,8 +4,8 @@
 //! First what the user can fix at once (settings that do not fit the machine, marks that are not
 //! there; exit code 2), then what the machine, the kernel or the user's rights do not allow (77).
 
+use cpumodel::CpuSet;
 use hw::Facts;
-use machine::CpuSet;
 use report::problem::Problem;
 use report::text::wrap;
 use sched::config::{Components, Config, MinArg, Mode, Scores, WideCpus};

@@ -6,9 +6,9 @@
 
 use std::time::{Duration, Instant};
 
+use cpumodel::{CpuSet, Topology};
 use hw::levels::{LevelCounters, LevelCycles};
 use hw::sampling::Sampler;
-use machine::{CpuSet, Topology};
 use report::problem::Problem;
 use report::sample::{SampleReport, SampledLoad};
 use report::scan::Function;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane sim --break-even MACHINE`: the break-even time of every step of a machine (DIM 4.3).
 
-use machine::{CpuModel, Platform};
+use cpumodel::{CpuModel, Platform};
 use report::SCHEMA;
 use report::dvfs::BreakEven;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From what the simulator counted to the report's types.
 
-use machine::{CpuModel, Platform};
+use cpumodel::{CpuModel, Platform};
 use report::sim::{
     CoreTrack, CpuTrack, CpuUse, Latency, Load, Machine, SimRun, TaskNote, Timeline, Total,
 };

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
+use cpumodel::{CpuModel, DataError, Platform, Sourced, Sureness, built_in_cpus};
 use dvfs::{MODEL_FILES, Model};
-use machine::{CpuModel, DataError, Platform, Sourced, Sureness, built_in_cpus};
 use report::problem::Problem;
 use report::text::wrap;
 use sched::parse::ParseError;

@@ -4,7 +4,7 @@
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use machine::{CpuModel, Platform};
+use cpumodel::{CpuModel, Platform};
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 use report::problem::Problem;

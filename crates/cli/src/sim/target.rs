@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a simulation is of.
 
-use machine::CpuModel;
+use cpumodel::CpuModel;
 use sim::program::Workload;
 use sim::scenario::Scenario;
 

@@ -6,8 +6,8 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 
 use clap::Args;
+use cpumodel::{CpuModel, Platform, Times};
 use dvfs::Core;
-use machine::{CpuModel, Platform, Times};
 use report::problem::Problem;
 use report::text::wrap;
 use report::timeline::{self, Header, Mark};

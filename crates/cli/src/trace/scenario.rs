@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use machine::CpuSet;
+use cpumodel::CpuSet;
 use report::problem::Problem;
 use report::text::{duration, wrap};
 use sched::parse::duration_ns;

@@ -24,7 +24,7 @@
 //!
 //! Experts reach beyond break-even, for where most gaps are a little longer than that.
 
-use machine::MAX_LEVELS;
+use cpumodel::MAX_LEVELS;
 
 use super::threshold::Loss;
 use super::{Gap, Policy, Raise, View};
@@ -175,8 +175,8 @@ mod tests {
     /// A length is what staying would have lost, wherever the clock was raised.
     #[test]
     fn a_length_does_not_depend_on_the_policy() {
-        let model = machine::CpuModel::built_in("xeon-gold-6130").unwrap().unwrap();
-        let core = Core::new(&machine::Platform::new(&model), 16);
+        let model = cpumodel::CpuModel::built_in("xeon-gold-6130").unwrap().unwrap();
+        let core = Core::new(&cpumodel::Platform::new(&model), 16);
         // 1 ms at 1.9 GHz is 0.6786 ms at 2.8
         let stayed = Gap { level: 2, demand: 0, held_ns: 1_000_000, raised_ns: 0 };
         let raised = Gap { level: 2, demand: 0, held_ns: 0, raised_ns: 678_571 };

@@ -37,7 +37,7 @@ pub use hints::{Heeds, Hints};
 pub use learning::{Average, Share};
 pub use threshold::Threshold;
 
-use machine::CoreLicense;
+use cpumodel::CoreLicense;
 
 use crate::{Core, Mark};
 

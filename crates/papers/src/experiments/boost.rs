@@ -3,9 +3,9 @@
 //! asymmetric software transactional memory, by `lockmodel`. Neither is fitted: one is counted from
 //! its loop, the other is the largest gain that any load has.
 
+use cpumodel::PstateModel;
 use lockmodel::resize::items_per_s;
 use lockmodel::stm::{self, Most, most};
-use machine::PstateModel;
 
 use super::change::{BoostSetting, Change, Instead};
 use super::locks::machine;

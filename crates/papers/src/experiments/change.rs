@@ -2,8 +2,8 @@
 //! What an experiment may change, and what is simulated instead of what a paper did (`what_if.rs`
 //! and `free.rs` have the changes).
 
+use cpumodel::{Platform, PstateModel};
 use lockmodel::Reading;
-use machine::{Platform, PstateModel};
 use sim::program::Workload;
 use sim::sched::prototype::PrototypeConfig;
 

@@ -22,9 +22,9 @@
 
 use crate::comparison::Measure;
 use crate::published::Config;
+use cpumodel::{CpuModel, Platform};
 use dvfs::policy::{Fixed, Policy, Raise, View};
 use dvfs::{Core, Model, Outcome, Quiet, Spec, Timeline, break_even_ns, replay};
-use machine::{CpuModel, Platform};
 
 use super::change::{Change, ClockSetting, Instead};
 use super::recorded;

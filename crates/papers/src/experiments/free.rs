@@ -13,7 +13,7 @@
 //! Limits: one at a time, so that two that add up are not seen; the ends of a range, and not what
 //! is between them; nothing is fitted anew.
 
-use machine::{InsnClass, Platform, PstateModel};
+use cpumodel::{InsnClass, Platform, PstateModel};
 use sim::program::{Step, Workload};
 use sim::rng::Dist;
 use sim::sched::prototype::PrototypeConfig;

@@ -6,8 +6,8 @@ use crate::comparison::Measure;
 use crate::published::Config;
 
 use super::change::{Change, Instead};
+use cpumodel::PstateModel;
 use lockmodel::{Reading, Strategy, break_even_cycles, simulate};
-use machine::PstateModel;
 
 /// A machine, changed.
 pub(super) fn machine(id: &str, instead: Instead) -> Option<PstateModel> {

@@ -6,7 +6,7 @@
 //! with the same detection and the same number of wide cores, or its own where theirs is automatic.
 
 use crate::published::Config;
-use machine::{CpuModel, InsnClass, Platform};
+use cpumodel::{CpuModel, InsnClass, Platform};
 use policy::Remigrate;
 use sim::engine::{Options, Outcome};
 use sim::policy_spec::{PolicySpec, Scheme, simulate};

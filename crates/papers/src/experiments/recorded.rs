@@ -52,8 +52,8 @@ fn of(recording: &[u8], core: &Core) -> Option<Timeline> {
 
 #[cfg(test)]
 mod tests {
+    use cpumodel::{CpuModel, Platform};
     use dvfs::Spec;
-    use machine::{CpuModel, Platform};
 
     use super::*;
 

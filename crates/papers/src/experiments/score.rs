@@ -8,7 +8,7 @@
 //! There is no column for Turbolane's policy: it would have to use scores as its signal, and would
 //! then separate the two processes that the experiment has to distinguish.
 
-use machine::{CpuModel, Platform};
+use cpumodel::{CpuModel, Platform};
 use sim::engine::Options;
 use sim::scenario::Scenario;
 use sim::score::power_scores;

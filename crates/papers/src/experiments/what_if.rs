@@ -26,7 +26,7 @@
 //! - One CPU was wide in Table 5.7: `free.rs` varies that.
 
 use super::change::{Altered, BoostSetting, Change, ClockSetting, WhatIf, everywhere};
-use machine::PstateModel;
+use cpumodel::PstateModel;
 
 /// All that are held to be true.
 pub(super) static WHAT_IFS: [WhatIf; 2] = [

@@ -24,7 +24,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::{CPU_FILES, DataError, PSTATE_FILES};
+use cpumodel::{CPU_FILES, DataError, PSTATE_FILES};
 use serde::Deserialize;
 use toml::Spanned;
 

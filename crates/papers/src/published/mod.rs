@@ -29,7 +29,7 @@ mod row;
 
 pub use row::{Config, Order, Paper, Place, Quantity, Row, Series, Silicon, Tolerance, Use};
 
-use machine::DataError;
+use cpumodel::DataError;
 
 /// Short name and text of each built-in file.
 pub const PAPER_FILES: [(&str, &str); 5] = [

@@ -82,7 +82,7 @@ fn devices(machine: &Machine) -> Result<Vec<Device>, String> {
     online(machine)?.iter().map(|cpu| device(machine, cpu)).collect()
 }
 
-fn online(machine: &Machine) -> Result<machine::CpuSet, String> {
+fn online(machine: &Machine) -> Result<cpumodel::CpuSet, String> {
     let path = "/sys/devices/system/cpu/online";
     let online = machine.text(path).unwrap_or_default();
     online.parse().map_err(|error| format!("{path}: {error}"))

@@ -95,7 +95,7 @@ fn head(report: &ProbeReport) -> String {
     if let Some(why) = &report.partial {
         _ = writeln!(text, "# - the measurement is partial: {why}");
     }
-    _ = writeln!(text, "schema = {}", machine::CPU_FILE_SCHEMA);
+    _ = writeln!(text, "schema = {}", cpumodel::CPU_FILE_SCHEMA);
     _ = writeln!(text, "id = \"probed-{}\"", words.join("-"));
     _ = writeln!(text, "name = \"{name} (probed)\"");
     text

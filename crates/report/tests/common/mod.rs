@@ -3,9 +3,9 @@
 //! with short wide sections, unmodified and with one core kept for the wide sections.
 //!
 //! Not a scheduler: it places the sections by rule, so that the tests of the report need no
-//! simulator. The licence of each core is the machine crate's own.
+//! simulator. The licence of each core is `cpumodel`'s own.
 
-use machine::{CoreLicense, CpuModel, Phase, Platform};
+use cpumodel::{CoreLicense, CpuModel, Phase, Platform};
 use report::sim::{
     CoreTrack, CpuTrack, CpuUse, Latency, Load, Machine, SimReport, SimRun, TaskNote, Timeline,
     Total,

@@ -157,8 +157,8 @@ mod tests {
     use std::process::{Child, Command};
     use std::sync::atomic::Ordering::Relaxed;
 
+    use cpumodel::CpuSet;
     use hw::task::{get_affinity, set_affinity};
-    use machine::CpuSet;
     use turbolane_hint::page;
 
     use super::super::masks::hash_of;

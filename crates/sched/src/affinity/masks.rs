@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use machine::CpuSet;
+use cpumodel::CpuSet;
 use turbolane_hint::page::{self, AREA_SLOTS, AREAS, Mask, mask_hash};
 
 use crate::hints::{AreaView, Board, Registration};

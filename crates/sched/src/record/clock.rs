@@ -12,9 +12,9 @@
 
 use std::os::fd::AsRawFd;
 
+use cpumodel::CpuSet;
 use hw::perf::{self, Event, Whose};
 use libbpf_rs::{Link, ProgramMut};
-use machine::CpuSet;
 
 use crate::error::{Error, Result};
 

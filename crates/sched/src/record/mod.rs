@@ -29,8 +29,8 @@ use std::io::Write;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use cpumodel::CpuSet;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
-use machine::CpuSet;
 use report::problem::Problem;
 use trace::{End, Event, Info, MarkInfo, TraceError, What, Writer};
 
@@ -147,7 +147,7 @@ impl Prepared {
     pub fn load(options: Options) -> Result<Self> {
         let nr_cpus = libbpf_rs::num_possible_cpus()
             .map_err(|e| Error::failed("cannot find out how many CPUs there are", e))?
-            .min(machine::MAX_CPUS);
+            .min(cpumodel::MAX_CPUS);
         let lane = lane::Lane::find();
         let (counters, levels) = match levels::open(nr_cpus) {
             Ok(counters) => (Some(counters), Ok(())),

@@ -8,11 +8,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::slice;
 
+use cpumodel::CpuSet;
 use libbpf_rs::btf::{self, Btf};
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, OpenObject, ProgramMut, UprobeOpts};
-use machine::CpuSet;
 use report::problem::Problem;
 
 use super::bpf::{OpenTraceSkel, TraceSkel, TraceSkelBuilder, types};

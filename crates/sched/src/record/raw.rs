@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records of the kernel's side (bpf/trace.h) as events.
 
-use machine::{CpuSet, MAX_CPUS};
+use cpumodel::{CpuSet, MAX_CPUS};
 use trace::{Event, Lane, Name, What, Why};
 
 use super::wakes::Wakes;

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 use std::io::{self, Read};
 
+use cpumodel::CpuSet;
 use libbpf_rs::{Iter, Link};
-use machine::CpuSet;
 use trace::Name;
 
 use super::raw::cpus_of;

@@ -16,9 +16,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
 
+use cpumodel::Topology;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
-use machine::Topology;
 use report::lane::LaneTasks;
 
 use crate::bound::{self, BoundTask};

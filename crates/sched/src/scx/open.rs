@@ -5,8 +5,8 @@
 //! The checker knows constants, and leaves out code that they make impossible; in return they
 //! cannot change later. A program whose attach point the kernel lacks would make the load fail.
 
+use cpumodel::Topology;
 use libbpf_rs::btf::{self, Btf};
-use machine::Topology;
 
 use crate::bpf::{OpenMainSkel, types};
 use crate::error::{Error, Result};

@@ -12,7 +12,7 @@
 //! - A licence is brought up to date when one of its core's CPUs executes or wakes up. What
 //!   happened before is processed with the times at which it was due.
 
-use machine::Phase;
+use cpumodel::Phase;
 
 use super::{Core, Machine};
 use crate::clocks::{NEVER, Time};

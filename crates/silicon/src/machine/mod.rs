@@ -17,7 +17,7 @@ mod clocking;
 
 use std::collections::BTreeSet;
 
-use machine::{CoreLicense, Times};
+use cpumodel::{CoreLicense, Times};
 
 use crate::classes::{class_of, is_known};
 use crate::clocks::{Clocks, NEVER, Time};

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::Write;
 use std::rc::Rc;
 
-use machine::{InsnClass, Phase};
+use cpumodel::{InsnClass, Phase};
 
 use super::*;
 

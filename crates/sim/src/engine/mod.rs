@@ -46,7 +46,7 @@ mod switch;
 pub use setup::{Action, Options};
 pub use stats::{CpuOutcome, GroupOutcome, Outcome, SourceOutcome};
 
-use machine::{CoreLicense, Platform};
+use cpumodel::{CoreLicense, Platform};
 use power::PowerState;
 
 use crate::events::Sink;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The power limit of packages: [`machine::PowerLimit`] on this engine's time, and what it does to
+//! The power limit of packages: [`cpumodel::PowerLimit`] on this engine's time, and what it does to
 //! clocks, rates and power. A platform without a limit has no looks and no ceiling.
 
-use machine::{POWER_LOOK_NS, Platform, PowerLimit};
+use cpumodel::{POWER_LOOK_NS, Platform, PowerLimit};
 
 use super::rates::khz_to_rate_q;
 use super::{Engine, Point, kind};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Licences, clocks, rates, and the work that was done at them.
 
-use machine::{MAX_LEVELS, Phase};
+use cpumodel::{MAX_LEVELS, Phase};
 
 use super::{CpuState, Engine, Load, Point, Q};
 use crate::events::{Happened, Sink};

@@ -2,7 +2,7 @@
 //! Building a simulation: options, tables, tasks, clients, and what is done to the machine while it
 //! runs.
 
-use machine::{CoreLicense, Platform};
+use cpumodel::{CoreLicense, Platform};
 
 use super::power::{PowerState, siblings_power_q10};
 use super::rates::khz_to_rate_q;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is counted while a simulation runs, and what comes out.
 
-use machine::MAX_LEVELS;
+use cpumodel::MAX_LEVELS;
 
 use super::Engine;
 use crate::events::Sink;

@@ -34,7 +34,7 @@ mod stalls;
 
 use std::collections::{BTreeSet, HashMap};
 
-use machine::CpuSet;
+use cpumodel::CpuSet;
 use trace::{Event, Info, Lane, What, Why};
 
 use crate::bits::Mask;

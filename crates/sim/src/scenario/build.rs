@@ -7,7 +7,7 @@ mod group;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use machine::{DataError, InsnClass};
+use cpumodel::{DataError, InsnClass};
 use toml::Spanned;
 
 use super::file::{Amount, CodeTable, GroupTable, Question, ScenarioFile, SourceTable, StepTable};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a scenario fits on a machine.
 
-use machine::Platform;
+use cpumodel::Platform;
 
 use super::Scenario;
 

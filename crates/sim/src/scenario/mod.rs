@@ -55,7 +55,7 @@ pub use build::Scenario;
 pub use file::Question;
 pub use fit::Misfit;
 
-use machine::DataError;
+use cpumodel::DataError;
 
 /// Name and text of each built-in scenario.
 pub const SCENARIO_FILES: [(&str, &str); 15] = [

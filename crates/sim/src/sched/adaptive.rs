@@ -6,7 +6,7 @@
 //!
 //! Where this differs from the kernel: the change from one scheduler to the other takes no time.
 
-use machine::InsnClass;
+use cpumodel::InsnClass;
 use policy::KernelUse;
 
 use super::fair::Fair;

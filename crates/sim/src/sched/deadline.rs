@@ -14,7 +14,7 @@
 //!
 //! Limits: MuQSS's preference for near queues is only in the choice of an idle CPU.
 
-use machine::InsnClass;
+use cpumodel::InsnClass;
 
 use super::queue::Queue;
 use super::turn::{INTERVAL_NS, Turn};

@@ -12,7 +12,7 @@
 //!
 //! Limits: no groups, no wake-affine towards the waker.
 
-use machine::InsnClass;
+use cpumodel::InsnClass;
 use policy::KernelUse;
 
 use super::balance::Balance;

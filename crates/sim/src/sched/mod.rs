@@ -201,7 +201,7 @@ pub trait Scheduler {
     /// Time for periodic decisions; when to call again, `u64::MAX` for never. First called at 0.
     fn control(&mut self, sys: &mut Sys, sink: &mut impl Sink) -> u64;
     /// Calls [`Scheduler::executes`] only for code from this class on.
-    fn watches_from(&self) -> machine::InsnClass;
+    fn watches_from(&self) -> cpumodel::InsnClass;
     /// What it counted since the start.
     fn counters(&self) -> SchedCounters;
     /// The class of each CPU; `None` if it has no classes.

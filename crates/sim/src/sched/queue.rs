@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::bits::Mask;
     use crate::sys::{Layout, Sys};
-    use machine::Topology;
+    use cpumodel::Topology;
     use proptest::prelude::*;
 
     proptest! {

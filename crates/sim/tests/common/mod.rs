@@ -2,7 +2,7 @@
 //! Machines and loads that several tests use.
 #![allow(dead_code)] // each test binary uses its part
 
-use machine::{
+use cpumodel::{
     CpuModel, InsnClass, Khz, Known, LicenseLevel, Platform, Sourced, Sureness, TurboBin,
 };
 use sim::engine::{Engine, Options, Outcome};

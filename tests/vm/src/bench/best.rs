@@ -5,14 +5,14 @@
 //!
 //! Each figure comes for the loads and machines that constants were chosen on (`tuned`), and for
 //! those that were held out of every choice (`held_out`); `sim::best::HELD_OUT` and
-//! `machine::HELD_OUT_CPUS` name these.
+//! `cpumodel::HELD_OUT_CPUS` name these.
 
 use std::sync::Mutex;
 
 use ::sim::best::{DETECTIONS, HELD_OUT, Place, Verdict};
 use ::sim::compare::{CompareError, loss};
 use anyhow::{Context, Result};
-use machine::HELD_OUT_CPUS;
+use cpumodel::HELD_OUT_CPUS;
 
 use crate::measure::{Figure, publish};
 

@@ -13,7 +13,7 @@ use ::profile::Settings;
 use ::sim::overhead::profile;
 use ::sim::scenario::Scenario;
 use anyhow::{Context, Result, ensure};
-use machine::{CpuModel, Platform};
+use cpumodel::{CpuModel, Platform};
 use papers::comparison::{Reproduction, RowResult};
 
 use super::predict::built_in;

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use ::dvfs::{Core, Mark, Model, Spec, Timeline, Work, break_even_ns};
 use anyhow::{Context, Result, ensure};
-use machine::{CpuModel, Platform};
+use cpumodel::{CpuModel, Platform};
 
 use crate::guest::{set_affinity, tsc};
 use crate::measure::{Figure, publish};

@@ -20,7 +20,7 @@ use ::sim::engine::Options;
 use ::sim::policy_spec::simulate;
 use ::sim::scenario::Scenario;
 use anyhow::{Context, Result, bail, ensure};
-use machine::{CpuModel, InsnClass, Platform};
+use cpumodel::{CpuModel, InsnClass, Platform};
 use report::verify::{Effect, VerifyReport};
 
 use crate::lane::beside;

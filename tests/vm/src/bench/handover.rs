@@ -39,7 +39,7 @@ const UNTIL_ASLEEP: Duration = Duration::from_millis(1);
 /// Measure and publish.
 pub fn run() -> Result<()> {
     let allowed = Affinity::current().context("cannot read the affinity")?;
-    let mut cpus = (0..machine::MAX_CPUS as u32).filter(|cpu| allowed.has(*cpu));
+    let mut cpus = (0..cpumodel::MAX_CPUS as u32).filter(|cpu| allowed.has(*cpu));
     let (Some(here), Some(there)) = (cpus.next(), cpus.next()) else {
         println!("skipped: a hand-over takes two CPUs");
         return publish("handover", &[]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group `predict`: the power limit of a package (crates/machine/src/power_limit.rs) beside what is
+//! Group `predict`: the power limit of a package (crates/cpumodel/src/power_limit.rs) beside what is
 //! known of real parts. On this machine, no guest; nothing here is a time of this machine.
 //!
 //! `predict.power_limit_error_pct` is about the one published measurement of clocks under a limit:
@@ -13,7 +13,7 @@
 //! limits, do not keep to it.
 
 use anyhow::{Context, Result};
-use machine::{CpuModel, Khz, Platform, PowerLimit, TurboBin};
+use cpumodel::{CpuModel, Khz, Platform, PowerLimit, TurboBin};
 use sim::engine::Options;
 use sim::policy_spec::{PolicySpec, simulate};
 use sim::program::{Builder, Group, Workload};

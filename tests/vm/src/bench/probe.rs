@@ -18,7 +18,7 @@ use ::probe::{
     Live, Machine, Noise, Plan, ProbeError, Simulated, analyse, meter_error, run as measure,
 };
 use anyhow::{Context, Result};
-use machine::{CpuModel, Ns, Sourced, Sureness};
+use cpumodel::{CpuModel, Ns, Sourced, Sureness};
 use report::probe::raw::Cell;
 use report::probe::{Estimate, ProbeReport, Row};
 

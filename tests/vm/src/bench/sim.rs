@@ -17,7 +17,7 @@ use ::sim::fuzz::run_case;
 use ::sim::policy_spec::simulate;
 use ::sim::scenario::Scenario;
 use anyhow::{Context, Result, ensure};
-use machine::{CpuModel, Platform};
+use cpumodel::{CpuModel, Platform};
 
 use crate::measure::{Figure, publish};
 

@@ -7,9 +7,9 @@ use std::io::Read;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use cpumodel::{CpuModel, Platform};
 use hw::perf::{self, Event, Whose};
 use hw::{EnergyMeter, Live};
-use machine::{CpuModel, Platform};
 
 use crate::claims::Claims;
 use crate::guest::modprobe;

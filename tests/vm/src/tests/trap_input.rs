@@ -5,8 +5,8 @@ use std::io::Error;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use cpumodel::CpuSet;
 use hw::trap::{self, Device};
-use machine::CpuSet;
 
 use crate::guest::set_affinity;
 use crate::trap::{Trap, components, load, load_beside, set, sites, unload, xcr0};

@@ -17,8 +17,8 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use cpumodel::CpuSet;
 use hw::trap::{self, CpuCounters, Device};
-use machine::CpuSet;
 
 use crate::guest::{nr_cpus, wait_for};
 

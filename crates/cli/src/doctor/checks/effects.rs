@@ -86,7 +86,7 @@ fn relax(report: &ProbeReport) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use machine::CpuModel;
+    use cpumodel::CpuModel;
     use probe::{Noise, Plan, Simulated, analyse, run};
     use report::doctor::Status;
 

@@ -6,8 +6,8 @@
 //! unknown. What follows from several numbers (the break-even time) is reported only if none of
 //! them is assumed.
 
+use cpumodel::{CpuModel, Known, Ns, Platform};
 use hw::Facts;
-use machine::{CpuModel, Known, Ns, Platform};
 use report::doctor::Check;
 use report::dvfs::Step;
 use report::text::duration;
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn what_a_file_leaves_out_is_unknown() {
         let mut model = CpuModel::built_in("xeon-gold-6130").unwrap().unwrap();
-        model.transition = machine::Transition::default();
+        model.transition = cpumodel::Transition::default();
         let unknown = Status::Unknown;
         assert_eq!(statuses(&model)[1..], [Status::Ok, unknown, unknown, unknown, Status::Ok]);
     }

@@ -44,7 +44,7 @@ pub(super) fn measured(report: &report::probe::ProbeReport) -> Section {
 }
 
 /// What a CPU file says of this machine's CPU.
-pub(super) fn of_file(model: &machine::CpuModel, facts: &Facts) -> Section {
+pub(super) fn of_file(model: &cpumodel::CpuModel, facts: &Facts) -> Section {
     let title = "From the machine file".into();
     Section { title, checks: machine_file::checks(model, facts) }
 }

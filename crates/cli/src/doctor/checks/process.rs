@@ -2,8 +2,8 @@
 //! Checks of what this process may use of the machine: in a container that can be less than
 //! everything.
 
+use cpumodel::CpuSet;
 use hw::Facts;
-use machine::CpuSet;
 use report::doctor::Check;
 
 use super::{ok, warn};

@@ -2,8 +2,8 @@
 //! What is to be replayed: a built-in model, a model file or a trace becomes a timeline on a
 //! machine.
 
+use cpumodel::Platform;
 use dvfs::{MODEL_FILES, Model, Timeline};
-use machine::Platform;
 use report::problem::Problem;
 use report::timeline::{self, Header, Period};
 use trace::replayable::timeline_of;
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn a_model_survives_being_a_trace() {
         let input = Input::open("dim-nginx").unwrap_or_else(|_| panic!("it is built in"));
-        let model = machine::CpuModel::built_in("core-i9-7940x").unwrap().unwrap();
+        let model = cpumodel::CpuModel::built_in("core-i9-7940x").unwrap().unwrap();
         let platform = Platform::new(&model);
         let timeline = input.timeline(&platform, Some("calls"), 3).unwrap();
         let text = timeline::write(&input.header(), periods_of(&timeline));

@@ -7,8 +7,8 @@ mod spec;
 
 use std::fs;
 
+use cpumodel::{CpuModel, Platform};
 use dvfs::{Core, Mark, Outcome, Timeline};
-use machine::{CpuModel, Platform};
 use report::SCHEMA;
 use report::dvfs::{Replay, ReplayRun};
 use report::problem::Problem;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A group's table without its programs: who its tasks are, where they run, and what slows them.
 
-use machine::CpuSet;
+use cpumodel::CpuSet;
 use toml::Spanned;
 
 use super::super::file::GroupTable;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use machine::{CpuSet, Topology};
+use cpumodel::{CpuSet, Topology};
 use trace::counted::Counted;
 use trace::demand::{Bound, highest_at_a_time, of_levels, of_marks, snapped, switches};
 use trace::follow::{Run, Task, TaskId};
@@ -190,7 +190,7 @@ fn active(by_cpu: &BTreeMap<u16, Vec<Run>>, topology: &Topology, span_ns: u64) -
         runs.into_iter().flatten().map(|run| run.end_ns - run.start_ns).sum()
     };
     // Of a core's siblings the busier one.
-    let of_core = |core: &machine::Core| core.cpus.iter().map(busy_ns).max().unwrap_or(0);
+    let of_core = |core: &cpumodel::Core| core.cpus.iter().map(busy_ns).max().unwrap_or(0);
     let sum_ns: u64 = topology.cores().iter().map(of_core).sum();
     (sum_ns as f64 / span_ns as f64).ceil().max(1.0) as usize
 }

@@ -6,7 +6,7 @@
 //! hold too long, and the prediction would be right only for the machine that was recorded.
 //!
 //! Idea: the recording says which level was asked for on each core, and when. The licence model
-//! (`machine::license`) says what the core granted, and so which clock each moment had:
+//! (`cpumodel::license`) says what the core granted, and so which clock each moment had:
 //!
 //! ```text
 //!   marks       |..wide..|                                  what a core is asked for
@@ -20,7 +20,7 @@
 //!
 //! Limit: a sibling's share of its core is not known from here; [`super::courses`] has it.
 
-use machine::{CoreLicense, Phase, Platform, Times};
+use cpumodel::{CoreLicense, Phase, Platform, Times};
 use trace::counted::Counted;
 use trace::demand::Demand;
 
@@ -160,7 +160,7 @@ impl Course<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use machine::CpuModel;
+    use cpumodel::CpuModel;
 
     const MS: u64 = 1_000_000;
 

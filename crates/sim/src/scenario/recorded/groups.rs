@@ -3,7 +3,7 @@
 //! same CPUs. Threads of a pool are numbered, so numbers at the end of a name do not count. A group
 //! has the name that all of its tasks have, or what is left without the numbers.
 
-use machine::CpuSet;
+use cpumodel::CpuSet;
 use trace::follow::Task;
 
 use super::courses::{Course, Courses};

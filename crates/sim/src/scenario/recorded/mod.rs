@@ -44,7 +44,7 @@ mod text;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use machine::{CpuSet, Platform};
+use cpumodel::{CpuSet, Platform};
 use trace::follow::{Run, Task, TaskId, Visit, Wait};
 use trace::levels::Levels;
 use trace::{Event, Info, What};

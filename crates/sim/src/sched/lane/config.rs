@@ -2,7 +2,7 @@
 //! The lane's settings in a simulation: those of `turbolane run`, how wide code is noticed, and
 //! what that costs.
 
-use machine::{InsnClass, LevelClocks};
+use cpumodel::{InsnClass, LevelClocks};
 use policy::Cfg;
 
 /// How the scheduler learns that a task turns wide.

@@ -47,7 +47,7 @@ mod stays;
 
 use std::collections::VecDeque;
 
-use machine::InsnClass;
+use cpumodel::InsnClass;
 use policy::{
     Event, KernelUse, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Remigrate, Run, Split, Task,
     Turns,

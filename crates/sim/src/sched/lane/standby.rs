@@ -2,7 +2,7 @@
 //! What levels cost the code beside, and standing by: feeds policy/exposure.h and policy/standby.h.
 //! As bpf/exposure.bpf.h and crates/sched/src/autosize.rs.
 
-use machine::LevelClocks;
+use cpumodel::LevelClocks;
 use policy::{Exposure, KernelUse, Losses, NR_PARTIES, Standby, StandbyInput, StandbyState, Task};
 
 use super::{Detect, Lane, LaneConfig, Wide};

@@ -29,7 +29,7 @@
 
 mod sizing;
 
-use machine::InsnClass;
+use cpumodel::InsnClass;
 use policy::{LEVEL_MAX, TYPE_DEFAULT, TYPE_SCALAR, TYPE_WIDE};
 
 use super::queue::Queue;

@@ -15,7 +15,7 @@ const WORDS: usize = MAX_CPUS / WORD_BITS;
 /// Written and read in Linux's list format, see the [`std::str::FromStr`] implementation:
 ///
 /// ```
-/// let cpus: machine::CpuSet = "0-3,8".parse().unwrap();
+/// let cpus: cpumodel::CpuSet = "0-3,8".parse().unwrap();
 /// assert_eq!(cpus.len(), 5);
 /// assert_eq!(cpus.to_string(), "0-3,8");
 /// ```

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a machine is made of: sets of CPUs and their topology.
+//! Models of CPUs: clocks by licence level, the licence itself ([`CoreLicense`]), P-states and
+//! power; and what CPUs a machine has, as sets and topology.
 //!
-//! Pure: nothing here reads a file or a clock. [`Topology`] is built from data or from the text
-//! of sysfs files that the caller has read (`hw` does), so a test can use any machine.
+//! Pure: nothing here reads a file or a clock. A [`CpuModel`] is built from the text of a CPU file,
+//! a [`Topology`] from data or from the text of sysfs files that the caller has read (`hw` does), so
+//! a test can use any machine.
 //!
 //! Words, as everywhere in Turbolane: a **cpu** is a logical CPU, a **core** a physical one, the
 //! **siblings** of a CPU are the CPUs of its core (itself included), an **llc** is the set of

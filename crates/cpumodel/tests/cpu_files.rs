@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The reader of CPU files: what is built in is sound, and what is wrong is refused at its line.
 
-use machine::{
+use cpumodel::{
     CONTRIBUTED_CPUS, CPU_FILES, CpuModel, InsnClass, Khz, LicenseLevel, Sourced, Sureness,
     built_in_cpus,
 };

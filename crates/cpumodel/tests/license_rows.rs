@@ -4,7 +4,7 @@
 //!
 //! Sources are named as in docs/references.md.
 
-use machine::{CoreLicense, CpuModel, InsnClass, Phase, Platform};
+use cpumodel::{CoreLicense, CpuModel, InsnClass, Phase, Platform};
 
 fn platform(id: &str) -> Platform {
     Platform::new(&CpuModel::built_in(id).unwrap().unwrap())
