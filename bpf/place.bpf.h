@@ -251,7 +251,7 @@ __noinline int tl_displace(struct task_ctx *tc, struct tl_cpu *c)
 		return 0;
 	side = tl_wake_side(&tc->t, c->number, c->class, c->shard);
 	if (side != TL_SIDE_NONE &&
-	    tl_wake_displaces(&c->run, &c->turns, &tc->t, side,
+	    tl_wake_displaces(&c->run, &c->turns, &tc->t, side, cfg.slice_ns,
 			      bpf_ktime_get_ns()))
 		scx_bpf_kick_cpu(c->number, TL_KICK_PREEMPT);
 	return 0;

@@ -180,7 +180,7 @@ __noinline u32 tl_choose_side(struct tl_turns *turns, struct tl_sides *sides)
 {
 	if (!turns || !sides)
 		return TL_SIDE_NONE;
-	return tl_turns_choose(turns, sides, bpf_ktime_get_ns());
+	return tl_turns_choose(turns, sides, cfg.slice_ns, bpf_ktime_get_ns());
 }
 
 /* Take a task of the step from the CPU's own shard. */
@@ -371,7 +371,6 @@ __noinline int tl_compete(struct rival *r, struct task_ctx *tc,
 	slice_ns = tl_task_slice_ns(&tc->t, &cfg);
 	queue = tl_task_queue(&tc->t);
 	account_run(tc, c, now_ns);
-	r->clock = tc->t.clock;
 	if (tc->pinned) {
 		id = tl_pinned_id(r->cpu);
 		r->step = 0;
@@ -382,6 +381,13 @@ __noinline int tl_compete(struct rival *r, struct task_ctx *tc,
 		r->side = queue == TL_Q_DEFAULT ? TL_SIDE_DEFAULT : TL_SIDE_OWN;
 	}
 	load = load_with_one_more(id);
+	if (!tc->t.clock) {
+		/* it came past all queues so far; its turns count from now on */
+		change_clock(&tc->t, id, &load, slice_ns);
+		c->running_clock = id;
+		tl_run_note(&c->run, &tc->t, now_ns);
+	}
+	r->clock = tc->t.clock;
 	r->key_ns = key_in(&tc->t, id, &load, slice_ns, now_ns);
 	return 0;
 }

@@ -208,11 +208,25 @@ tl_inline void tl_clock_advance(struct tl_clock *clock, u64 charged_ns,
 	clock->since_vtime_ns = clock->vtime_ns;
 }
 
-/* What a distance on the clock is in real time, at most most_ns. */
-tl_inline u64 tl_clock_wait_ns(const struct tl_clock *clock, u64 vtime_ns,
+/* The clock's pace for a task. While it is unknown: as if all tasks had this one's
+ * weight and a CPU each. (As a pace of 1.0 it would have a task of weight 1 wait for
+ * half a second after its first slice, though the others weigh no more.) */
+tl_inline u64 tl_clock_pace_q10(const struct tl_clock *clock,
+				const struct tl_task *t)
+{
+	u64 pace_q10 = clock->pace_q10;
+
+	if (!pace_q10)
+		pace_q10 = ((u64)t->weight << 10) / TL_WEIGHT_NICE0;
+	return pace_q10 ? pace_q10 : TL_PACE_LEAST_Q10;
+}
+
+/* What a distance of the task on the clock is in real time, at most most_ns. */
+tl_inline u64 tl_clock_wait_ns(const struct tl_clock *clock,
+			       const struct tl_task *t, u64 vtime_ns,
 			       u64 most_ns)
 {
-	u64 pace_q10 = clock->pace_q10 ? clock->pace_q10 : 1024;
+	u64 pace_q10 = tl_clock_pace_q10(clock, t);
 
 	if (vtime_ns >= (most_ns << 10) / pace_q10)
 		return most_ns;
@@ -228,7 +242,7 @@ tl_inline u64 tl_slice_in_wait_ns(const struct tl_task *t,
 				  const struct tl_clock *clock, u64 slice_ns,
 				  u64 most_wait_ns)
 {
-	u64 cost_ns = tl_clock_wait_ns(clock, tl_vtime_ns(t, 2 * slice_ns),
+	u64 cost_ns = tl_clock_wait_ns(clock, t, tl_vtime_ns(t, 2 * slice_ns),
 				       64 * most_wait_ns);
 	u64 shorter_ns;
 
@@ -298,9 +312,9 @@ tl_inline u64 tl_task_key(const struct tl_task *t, u64 old_vtime_ns,
 	s64 lag_ns = tl_lag_ns(t, old_vtime_ns, clock, slice_ns, most_wait_ns);
 
 	if (lag_ns < 0)
-		return now_ns -
-		       tl_clock_wait_ns(clock, (u64)-lag_ns, most_wait_ns / 8);
-	return now_ns + tl_clock_wait_ns(clock, (u64)lag_ns, most_wait_ns);
+		return now_ns - tl_clock_wait_ns(clock, t, (u64)-lag_ns,
+						 most_wait_ns / 8);
+	return now_ns + tl_clock_wait_ns(clock, t, (u64)lag_ns, most_wait_ns);
 }
 
 #endif

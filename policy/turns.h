@@ -34,9 +34,10 @@
  * it has no choice. For the same reason a CPU that finds nothing it may run on
  * the side whose turn it is takes from another one without counting it.
  *
- * A side that comes back after it had no tasks saves up no more than a slice
- * (TL_TURN_SAVED_NS): so a task that sleeps after each moment of work gets what it is
- * due, and nobody is away for long because another one slept.
+ * A side that comes back after it had no tasks has saved up no more than a slice: so a
+ * task that sleeps after each moment of work gets what it is due, which may be the
+ * slice that it has to wait for when it comes back, and nobody is away for long because
+ * another one slept.
  *
  * Before all sides go kernel threads that wake, because the rest of the kernel
  * waits for them, but for no more than half of a CPU's time: when they have had
@@ -59,10 +60,6 @@ enum tl_side {
  * long for a slice, short for TL_WAIT_NS. */
 #define TL_TURN_LATE_NS 200000000ull
 
-/* What a side can save up while it has no tasks: what it may have to wait for when it
- * comes back, since it is a slice. */
-#define TL_TURN_SAVED_NS 20000000ull
-
 /* A CPU's balance between its sides. All zero is even. */
 struct tl_turns {
 	/* virtual time per task that each side has had; only differences count */
@@ -73,7 +70,7 @@ struct tl_turns {
 	u32 clock;    /* queue of the turn in progress, 0 = there is none */
 	u32 part_q10; /* this CPU's part of its side's tasks, 1024 = one task */
 	u32 side;     /* whose turn it is */
-	u32 present;  /* bit per side: it had tasks at the last choice */
+	u32 present; /* bit per side: it had tasks at the last choice among any */
 };
 
 /* What a CPU finds on its sides. */
@@ -106,28 +103,28 @@ tl_inline u64 tl_turns_least(const struct tl_turns *turns, u32 among)
 
 /* What a side that comes back has had, where of the others the one that has had least
  * has had this. */
-tl_inline u64 tl_turns_back_ns(u64 served_ns, u64 least_ns)
+tl_inline u64 tl_turns_back_ns(u64 served_ns, u64 least_ns, u64 slice_ns)
 {
 	u64 behind_ns = least_ns - served_ns;
 
-	return (s64)behind_ns > (s64)TL_TURN_SAVED_NS ?
-		       least_ns - TL_TURN_SAVED_NS :
-		       served_ns;
+	return (s64)behind_ns > (s64)slice_ns ? least_ns - slice_ns : served_ns;
 }
 
-/* Sides that were empty at the last choice come back. */
-tl_inline void tl_turns_join(struct tl_turns *turns, u32 present)
+/* Sides that were empty at the last choice come back: beside those that stayed, or in
+ * place of those that were there last. */
+tl_inline void tl_turns_join(struct tl_turns *turns, u32 present, u64 slice_ns)
 {
 	u32 stayed = present & turns->present;
-	u64 least_ns = tl_turns_least(turns, stayed ? stayed : present);
+	u32 before = stayed ? stayed : turns->present;
+	u64 least_ns = tl_turns_least(turns, before ? before : present);
 
+	if (!present)
+		return;
 #pragma unroll
 	for (u32 i = 0; i < TL_NR_SIDES; i++)
 		if ((present & ~stayed) >> i & 1)
-			turns->served_ns[i] =
-				stayed ? tl_turns_back_ns(turns->served_ns[i],
-							  least_ns) :
-					 least_ns;
+			turns->served_ns[i] = tl_turns_back_ns(
+				turns->served_ns[i], least_ns, slice_ns);
 	turns->present = present;
 }
 
@@ -145,12 +142,13 @@ tl_inline u32 tl_turns_side(const struct tl_turns *turns, u32 present)
 
 /* Which side goes first now; TL_SIDE_NONE if all are empty. */
 tl_inline u32 tl_turns_choose(struct tl_turns *turns,
-			      const struct tl_sides *sides, u64 now_ns)
+			      const struct tl_sides *sides, u64 slice_ns,
+			      u64 now_ns)
 {
 	u32 present = tl_sides_present(sides), side;
 	u64 due_ns = now_ns;
 
-	tl_turns_join(turns, present);
+	tl_turns_join(turns, present, slice_ns);
 	side = tl_turns_side(turns, present);
 #pragma unroll
 	for (u32 i = 0; i < TL_NR_SIDES; i++)
@@ -194,7 +192,7 @@ tl_inline u64 tl_turns_more_ns(const struct tl_turns *turns, u64 charged_ns)
 /* By how much the side whose turn it is will be ahead of this one, if its task gives
  * the CPU up now, having used charged_ns on its clock since the last charge. */
 tl_inline s64 tl_turns_lead_ns(const struct tl_turns *turns, u32 side,
-			       u64 charged_ns)
+			       u64 charged_ns, u64 slice_ns)
 {
 	u64 had_ns = 0, theirs_ns = 0;
 
@@ -207,7 +205,7 @@ tl_inline s64 tl_turns_lead_ns(const struct tl_turns *turns, u32 side,
 	}
 	had_ns += tl_turns_more_ns(turns, charged_ns);
 	if (!(turns->present >> side & 1))
-		theirs_ns = tl_turns_back_ns(theirs_ns, had_ns);
+		theirs_ns = tl_turns_back_ns(theirs_ns, had_ns, slice_ns);
 	return (s64)(had_ns - theirs_ns);
 }
 

@@ -87,7 +87,8 @@ tl_inline u32 tl_wake_side(const struct tl_task *t, u32 cpu, u32 class,
  * of the CPU's first step, in the queue on whose clock it is. */
 tl_inline u32 tl_wake_displaces(const struct tl_run *run,
 				const struct tl_turns *turns,
-				const struct tl_task *t, u32 side, u64 now_ns)
+				const struct tl_task *t, u32 side, u64 slice_ns,
+				u64 now_ns)
 {
 	u64 used_ns = now_ns > run->since_ns ? now_ns - run->since_ns : 0;
 	u64 charged_ns = tl_weighted_ns(run->weight, used_ns);
@@ -97,7 +98,8 @@ tl_inline u32 tl_wake_displaces(const struct tl_run *run,
 		       (s64)tl_vtime_ns(t, TL_WAKE_NS);
 	if (!turns->clock || turns->clock != run->clock)
 		return (s64)(now_ns - run->began_ns) >= (s64)TL_WAKE_NS;
-	return tl_turns_lead_ns(turns, side, charged_ns) >= (s64)TL_WAKE_NS;
+	return tl_turns_lead_ns(turns, side, charged_ns, slice_ns) >=
+	       (s64)TL_WAKE_NS;
 }
 
 #endif

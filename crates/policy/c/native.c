@@ -95,8 +95,9 @@ EXPORT(void, clock_advance,
 	u64 now_ns),
        tl_clock_advance(clock, charged_ns, nr_tasks, nr_waiting, now_ns))
 EXPORT(u32, turns_choose,
-       (struct tl_turns * turns, const struct tl_sides *sides, u64 now_ns),
-       tl_turns_choose(turns, sides, now_ns))
+       (struct tl_turns * turns, const struct tl_sides *sides, u64 slice_ns,
+	u64 now_ns),
+       tl_turns_choose(turns, sides, slice_ns, now_ns))
 EXPORT(void, turns_begin,
        (struct tl_turns * turns, u32 side, u32 clock, u32 nr_tasks,
 	u32 nr_cpus),
@@ -219,5 +220,5 @@ EXPORT(u32, wake_side, (const struct tl_task *t, u32 cpu, u32 class, u32 shard),
        tl_wake_side(t, cpu, class, shard))
 EXPORT(u32, wake_displaces,
        (const struct tl_run *run, const struct tl_turns *turns,
-	const struct tl_task *t, u32 side, u64 now_ns),
-       tl_wake_displaces(run, turns, t, side, now_ns))
+	const struct tl_task *t, u32 side, u64 slice_ns, u64 now_ns),
+       tl_wake_displaces(run, turns, t, side, slice_ns, now_ns))

@@ -4,7 +4,7 @@
 use crate::{Cfg, Task};
 
 unsafe extern "C" {
-    fn tlp_turns_choose(turns: *mut Turns, sides: *const Sides, now_ns: u64) -> u32;
+    fn tlp_turns_choose(turns: *mut Turns, sides: *const Sides, slice_ns: u64, now_ns: u64) -> u32;
     fn tlp_turns_begin(turns: *mut Turns, side: u32, clock: u32, nr_tasks: u32, nr_cpus: u32);
     fn tlp_turns_end(turns: *mut Turns);
     fn tlp_charge(
@@ -53,9 +53,9 @@ pub struct Sides {
 impl Turns {
     /// Which side goes first now; [`SIDE_NONE`] if all are empty.
     #[inline]
-    pub fn choose(&mut self, sides: &Sides, now_ns: u64) -> u32 {
+    pub fn choose(&mut self, sides: &Sides, slice_ns: u64, now_ns: u64) -> u32 {
         // SAFETY: plain data on both sides.
-        unsafe { tlp_turns_choose(self, sides, now_ns) }
+        unsafe { tlp_turns_choose(self, sides, slice_ns, now_ns) }
     }
 
     /// The CPU runs a task of this side. The side's queue has so many tasks, waiting and running,

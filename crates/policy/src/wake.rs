@@ -12,6 +12,7 @@ unsafe extern "C" {
         turns: *const Turns,
         t: *const Task,
         side: u32,
+        slice_ns: u64,
         now_ns: u64,
     ) -> u32;
 }
@@ -47,9 +48,16 @@ impl Run {
     /// Whether a task that has just woken, and waits on this side of the CPU's first step,
     /// displaces what runs there.
     #[inline]
-    pub fn is_displaced_by(&self, turns: &Turns, task: &Task, side: u32, now_ns: u64) -> bool {
+    pub fn is_displaced_by(
+        &self,
+        turns: &Turns,
+        task: &Task,
+        side: u32,
+        slice_ns: u64,
+        now_ns: u64,
+    ) -> bool {
         // SAFETY: plain data, only read.
-        unsafe { tlp_wake_displaces(self, turns, task, side, now_ns) != 0 }
+        unsafe { tlp_wake_displaces(self, turns, task, side, slice_ns, now_ns) != 0 }
     }
 }
 

@@ -153,7 +153,7 @@ impl Machine {
             sides.key_ns[side as usize] = head.map(|job| job.key_ns).min().unwrap_or(0);
             sides.nr_tasks[side as usize] = self.nr_queued(id);
         }
-        let side = self.turns[cpu].choose(&sides, self.now_ns);
+        let side = self.turns[cpu].choose(&sides, SLICE_NS, self.now_ns);
         if side == SIDE_NONE {
             return None;
         }

@@ -135,7 +135,7 @@ impl Machine {
             }
             sides.nr_tasks[side] += 1;
         }
-        let side = self.turns[cpu].choose(&sides, self.now_ns);
+        let side = self.turns[cpu].choose(&sides, SLICE_NS, self.now_ns);
         if side == SIDE_NONE {
             return None;
         }
@@ -353,6 +353,16 @@ proptest! {
         let now_ns = 1u64 << 60;
         let key_ns = clock.key(&task, clock_ns, SLICE_NS, most_ns, now_ns);
         prop_assert!((now_ns - most_ns / 8..=now_ns + most_ns).contains(&key_ns));
+    }
+
+    /// While a clock's pace is unknown, a slice costs a task the same wait whatever its weight.
+    #[test]
+    fn an_unknown_pace_favours_no_weight(weight in WEIGHT_UNIT..10_000 * WEIGHT_UNIT) {
+        let (clock, now_ns) = (Clock { vtime_ns: 1 << 60, ..Clock::default() }, 1u64 << 60);
+        let ahead_ns = SLICE_NS * u64::from(WEIGHT_NICE0) / u64::from(weight);
+        let task = Task { vtime_ns: clock.vtime_ns + ahead_ns, weight, ..Task::default() };
+        let waits_ns = clock.key(&task, clock.vtime_ns, SLICE_NS, WAIT_NS, now_ns) - now_ns;
+        prop_assert!((SLICE_NS * 9 / 10..=SLICE_NS).contains(&waits_ns), "{}", waits_ns);
     }
 
     /// Slices are shortened where the round is long, never lengthened, and never below a

@@ -165,11 +165,7 @@ impl Lane {
         let index = self.place_to_wait(sys, task, here, queue);
         let slice_ns = self.config.cfg.slice_ns;
         if index != from {
-            let lane = &mut self.tasks[task as usize];
-            let (old_ns, shared) = (self.queues[from].clock.vtime_ns, &self.queues[index]);
-            let most_ns = policy::most_wait_ns(slice_ns, 1 + shared.nr_tasks(), shared.nr_cpus);
-            lane.t.place(shared.id, old_ns, &shared.clock, slice_ns, most_ns);
-            lane.clock_index = index as u32;
+            self.change_clock(task, index, slice_ns);
         }
         // what it has waited counts
         let since_ns = self.tasks[task as usize].t.enqueued_ns;

@@ -187,17 +187,24 @@ impl Lane {
         self.note_filled(index);
     }
 
-    /// Put the task into this queue.
+    /// Put the task on the clock of this queue.
     #[inline]
-    fn insert_queued(&mut self, sys: &Sys, task: Tid, index: usize) {
+    pub(super) fn change_clock(&mut self, task: Tid, index: usize, slice_ns: u64) {
         let lane = &mut self.tasks[task as usize];
-        let slice_ns = self.memo.slice_ns[lane.t.task_type as usize & 3];
         let old_ns = self.queues[lane.clock_index as usize].clock.vtime_ns;
         let shared = &self.queues[index];
         let most_ns = policy::most_wait_ns(slice_ns, 1 + shared.nr_tasks(), shared.nr_cpus);
         lane.t.place(shared.id, old_ns, &shared.clock, slice_ns, most_ns);
-        lane.t.enqueued_ns = sys.now_ns;
         lane.clock_index = index as u32;
+    }
+
+    /// Put the task into this queue.
+    #[inline]
+    fn insert_queued(&mut self, sys: &Sys, task: Tid, index: usize) {
+        let slice_ns = self.memo.slice_ns[self.tasks[task as usize].t.task_type as usize & 3];
+        self.change_clock(task, index, slice_ns);
+        let (lane, shared) = (&mut self.tasks[task as usize], &self.queues[index]);
+        lane.t.enqueued_ns = sys.now_ns;
         let (nr_tasks, nr_cpus) = (1 + shared.nr_tasks(), shared.nr_cpus);
         lane.slice_ns = shared.clock.slice_from_ns(&lane.t, slice_ns, nr_tasks, nr_cpus);
         self.insert_by_key(task, index, slice_ns, sys.now_ns);
@@ -248,7 +255,9 @@ impl Lane {
         let llc = u32::from(sys.layout.place[cpu].llc);
         let side = t.wakes_on_side(cpu as u32, self.class[cpu], llc);
         let run = &self.run[cpu];
-        if side != SIDE_NONE && run.is_displaced_by(&self.turns[cpu], t, side, sys.now_ns) {
+        let slice_ns = self.config.cfg.slice_ns;
+        if side != SIDE_NONE && run.is_displaced_by(&self.turns[cpu], t, side, slice_ns, sys.now_ns)
+        {
             sys.kick(cpu, Kick::Preempt);
         }
     }

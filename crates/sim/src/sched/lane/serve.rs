@@ -71,7 +71,7 @@ impl Lane {
         let (index, sides) = self.sides(cpu, step, llc, prev);
         let shares = self.memo.has_default[step as usize];
         let side = match shares {
-            true => self.turns[cpu].choose(&sides, sys.now_ns),
+            true => self.turns[cpu].choose(&sides, self.config.cfg.slice_ns, sys.now_ns),
             false if sides.nr_tasks[SIDE_OWN as usize] > 0 => SIDE_OWN,
             false => SIDE_NONE,
         };
@@ -199,7 +199,7 @@ impl Lane {
 
     /// What ran until now, as one that competes for the CPU: its side and step, and the key that it
     /// would wait by.
-    fn compete(&self, sys: &Sys, cpu: usize, task: Tid) -> Prev {
+    fn compete(&mut self, sys: &Sys, cpu: usize, task: Tid) -> Prev {
         let lane = &self.tasks[task as usize];
         let queue = self.memo.of(&lane.t).queue;
         let step = self.memo.queue_step[self.class[cpu] as usize][queue as usize];
@@ -213,8 +213,16 @@ impl Lane {
         } else {
             Self::queue_index(sys.layout.place[cpu].llc as usize, queue)
         };
-        let (shared, old) = (&self.queues[index], &self.queues[lane.clock_index as usize]);
         let slice_ns = self.memo.slice_ns[lane.t.task_type as usize & 3];
+        if lane.t.clock == 0 {
+            // it came past all queues so far; its turns count from now on
+            self.account_stop(task);
+            self.change_clock(task, index, slice_ns);
+            self.queues[index].nr_running += 1;
+            self.run[cpu].note(&self.tasks[task as usize].t, sys.now_ns);
+        }
+        let lane = &self.tasks[task as usize];
+        let (shared, old) = (&self.queues[index], &self.queues[lane.clock_index as usize]);
         let most_ns = policy::most_wait_ns(slice_ns, 1 + shared.nr_tasks(), shared.nr_cpus);
         let old_ns = old.clock.vtime_ns;
         Prev {
