@@ -3,8 +3,8 @@
 //! power; and what CPUs a machine has, as sets and topology.
 //!
 //! Pure: nothing here reads a file or a clock. A [`CpuModel`] is built from the text of a CPU file,
-//! a [`Topology`] from data or from the text of sysfs files that the caller has read (`hw` does), so
-//! a test can use any machine.
+//! a [`Topology`] from data or from the text of sysfs files that the caller has read (`hw`
+//! does). So a test can use any machine.
 //!
 //! Words, as everywhere in Turbolane: a **cpu** is a logical CPU, a **core** a physical one, the
 //! **siblings** of a CPU are the CPUs of its core (itself included), an **llc** is the set of

@@ -13,7 +13,8 @@
 //!   Timeline (recorded, or out of a Model) ----+-- replay under a Policy --> Outcome
 //! ```
 //!
-//! Pure, like `cpumodel`: no file, no clock, no thread; the same input and seed give the same bytes.
+//! Pure, like `cpumodel`: no file, no clock, no thread; the same input and seed give the same
+//! bytes.
 
 #![forbid(unsafe_code)]
 

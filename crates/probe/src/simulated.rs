@@ -5,8 +5,8 @@
 //! Problem: on a real machine it is unknown what the probe should have found. So its accuracy
 //! cannot be checked there.
 //!
-//! Idea: the same slices are executed by [`cpumodel::CoreLicense`] on the platform of a CPU model. A
-//! payload slice asks for the level that the model's rules give its kernel; work is done at the
+//! Idea: the same slices are executed by [`cpumodel::CoreLicense`] on the platform of a CPU model.
+//! A payload slice asks for the level that the model's rules give its kernel; work is done at the
 //! clock of the granted level, at a fraction of the rate while throttled, not at all while halted.
 //! Then noise as it was seen on a shared machine (own measurements): jitter of the readings,
 //! interrupts, neighbours that take the clock down for tens of milliseconds, rare long gaps.

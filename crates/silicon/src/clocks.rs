@@ -123,13 +123,14 @@ impl Clocks {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use cpumodel::CpuModel;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn gold() -> Clocks {
+    /// Those of a Gold 6130.
+    pub(crate) fn gold() -> Clocks {
         let model = CpuModel::built_in("xeon-gold-6130").unwrap().unwrap();
         Clocks::new(&Platform::new(&model), Some(2_100_000))
     }

@@ -83,14 +83,8 @@ fn bytes(values: [u8; BUCKETS]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use cpumodel::{CpuModel, Platform};
-
     use super::*;
-
-    fn gold() -> Clocks {
-        let model = CpuModel::built_in("xeon-gold-6130").unwrap().unwrap();
-        Clocks::new(&Platform::new(&model), Some(2_100_000))
-    }
+    use crate::clocks::tests::gold;
 
     #[test]
     fn turbo_limits_are_the_cpu_files() {

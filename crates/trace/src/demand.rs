@@ -2,8 +2,8 @@
 //! What code asked for, out of the licence levels that a CPU had.
 //!
 //! **Problem.** A level is granted a little after code requests it, and held for the hardware's
-//! timeout after the last of that code (`cpumodel::license`). A replay has a hold of its own, by its
-//! policy: if recorded levels were what code asks for, every hold would be counted twice.
+//! timeout after the last of that code (`cpumodel::license`). A replay has a hold of its own, by
+//! its policy: if recorded levels were what code asks for, every hold would be counted twice.
 //!
 //! **Idea.** Take the hardware's hold off the end of each time at a level, and put the grant's time
 //! before its begin:

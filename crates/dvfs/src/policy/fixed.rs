@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The fixed timeout: what the hardware does (DIM 4), with any time.
 //!
-//! Each level is held on its own for so long after it was last asked for, as in `cpumodel::license`:
-//! code of level 2 followed by code of level 1 falls to level 1 first. With the hardware's time the
-//! two do the same at the same times; `tests/one_model.rs` compares them.
+//! Each level is held on its own for so long after it was last asked for, as in
+//! `cpumodel::license`: code of level 2 followed by code of level 1 falls to level 1 first. With
+//! the hardware's time the two do the same at the same times; `tests/one_model.rs` compares them.
 
 use super::{Policy, Raise, View};
 

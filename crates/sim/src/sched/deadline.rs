@@ -14,14 +14,11 @@
 //!
 //! Limits: MuQSS's preference for near queues is only in the choice of an idle CPU.
 
-use cpumodel::InsnClass;
-
 use super::queue::Queue;
 use super::turn::{INTERVAL_NS, Turn};
 use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
 use crate::events::Sink;
 use crate::sys::{Kick, NO_TASK, Sys, Tid};
-use crate::timers::NEVER;
 
 #[derive(Clone, Debug)]
 struct DeadlineTask {
@@ -284,14 +281,6 @@ impl Scheduler for Deadline {
         for cpu in 0..sys.layout.nr_cpus {
             sys.kick(cpu, Kick::Idle);
         }
-    }
-
-    fn control(&mut self, _: &mut Sys, _: &mut impl Sink) -> u64 {
-        NEVER
-    }
-
-    fn watches_from(&self) -> InsnClass {
-        InsnClass::Amx
     }
 
     fn counters(&self) -> SchedCounters {

@@ -12,7 +12,6 @@
 //!
 //! Limits: no groups, no wake-affine towards the waker.
 
-use cpumodel::InsnClass;
 use policy::KernelUse;
 
 use super::balance::Balance;
@@ -426,14 +425,6 @@ impl Scheduler for Fair {
                 self.place(sys, task);
             }
         }
-    }
-
-    fn control(&mut self, _: &mut Sys, _: &mut impl Sink) -> u64 {
-        NEVER
-    }
-
-    fn watches_from(&self) -> InsnClass {
-        InsnClass::Amx
     }
 
     fn counters(&self) -> SchedCounters {

@@ -199,9 +199,13 @@ pub trait Scheduler {
     /// CPUs went on or off line (`sys.online`).
     fn hotplug(&mut self, sys: &mut Sys, sink: &mut impl Sink);
     /// Time for periodic decisions; when to call again, `u64::MAX` for never. First called at 0.
-    fn control(&mut self, sys: &mut Sys, sink: &mut impl Sink) -> u64;
-    /// Calls [`Scheduler::executes`] only for code from this class on.
-    fn watches_from(&self) -> cpumodel::InsnClass;
+    fn control(&mut self, _: &mut Sys, _: &mut impl Sink) -> u64 {
+        u64::MAX
+    }
+    /// Calls [`Scheduler::executes`] only for code from this class on; of the highest: never.
+    fn watches_from(&self) -> cpumodel::InsnClass {
+        cpumodel::InsnClass::Amx
+    }
     /// What it counted since the start.
     fn counters(&self) -> SchedCounters;
     /// The class of each CPU; `None` if it has no classes.

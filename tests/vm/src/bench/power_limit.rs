@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group `predict`: the power limit of a package (crates/cpumodel/src/power_limit.rs) beside what is
-//! known of real parts. On this machine, no guest; nothing here is a time of this machine.
+//! Group `predict`: the power limit of a package (crates/cpumodel/src/power_limit.rs) beside what
+//! is known of real parts. On this machine, no guest; nothing here is a time of this machine.
 //!
 //! `predict.power_limit_error_pct` is about the one published measurement of clocks under a limit:
 //! two Xeon 6962P, all 288 CPUs busy with scalar code, 3.25 to 3.3 GHz. Its inputs are the limit
