@@ -50,7 +50,7 @@ use anyhow::{Context, Result};
 
 pub use cache::Cache;
 pub use emulator::{Emulator, Silicon};
-pub use fresh::fresh_root;
+pub use fresh::{fresh_root, fresh_suites};
 pub use guest::Guest;
 pub use kernel::Kernel;
 pub use module::{build_by_dkms, build_modules};

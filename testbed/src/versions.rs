@@ -14,7 +14,8 @@ pub(crate) struct Versions {
     pub(crate) kernels: Vec<Kernel>,
     pub(crate) guest: Guest,
     pub(crate) module: Module,
-    pub(crate) fresh: Fresh,
+    /// At least one.
+    pub(crate) fresh: Vec<Fresh>,
     pub(crate) promtool: Promtool,
     pub(crate) bochs: Bochs,
     /// Versions by name.
@@ -47,10 +48,11 @@ pub(crate) struct Module {
     pub(crate) packages: Vec<String>,
 }
 
-/// The root that the package is installed into.
+/// A root that the package is installed into.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fresh {
+    pub(crate) suite: String,
     pub(crate) packages: Vec<String>,
 }
 

@@ -5,8 +5,10 @@
 //! The programs are those of the release build, which the guests' tests run too, without their
 //! symbols: what is shipped is what was tested. [`stage`] lays them out as they are on a machine,
 //! [`deb`], [`rpm`] and [`tarball`] pack that; [`dkms`] packs the module's sources; [`purge`]
-//! installs the package into a fresh Debian root and compares the root before and after.
+//! installs the package into a fresh Debian root and compares the root before and after,
+//! [`answer`] measures how soon it answers there.
 
+mod answer;
 mod deb;
 mod dkms;
 mod linked;
@@ -124,10 +126,12 @@ fn measure() -> Result<Vec<BenchResult>> {
     let differences = purge::differences(&built.deb)?;
     differences.iter().for_each(|difference| eprintln!("after purge: {difference}"));
     let result = |name, value, unit| exact(name, value, unit, 1, Better::Lower);
-    Ok(vec![
+    let mut results = vec![
         result("ship.binary_mb", built.binary_mb()?, "MB"),
         result("ship.purge_differences", differences.len() as f64, "differences"),
-    ])
+    ];
+    results.extend(answer::measure(&built.deb)?);
+    Ok(results)
 }
 
 /// The command with its pages, completions, unit and an example of its settings, for machines

@@ -11,7 +11,7 @@
 //! which it leaves the scheduler alone. Needs root and cgroup v2.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -38,13 +38,18 @@ pub(crate) fn why_not() -> Result<Option<String>> {
     Ok((!done.status.success()).then(|| format!("no container here: {}", stderr.trim())))
 }
 
-/// What purging the package leaves that was not there before, or takes away.
-pub(super) fn differences(deb: &Path) -> Result<Vec<String>> {
-    let cache = testbed::Cache::open()?;
+/// A copy of the fresh root of a Debian release.
+pub(super) fn copy_of_root(suite: &str) -> Result<PathBuf> {
     let work = repo::target().join("package/fresh");
     stage::remove(&work)?;
-    let base = testbed::fresh_root(&cache)?;
+    let base = testbed::fresh_root(&testbed::Cache::open()?, suite)?;
     stage::run(Command::new("cp").args(["--archive", "--reflink=auto"]).arg(base).arg(&work))?;
+    Ok(work)
+}
+
+/// What purging the package leaves that was not there before, or takes away.
+pub(super) fn differences(deb: &Path) -> Result<Vec<String>> {
+    let work = copy_of_root(&testbed::fresh_suites()[0])?;
     let folder = deb.parent().context("the package is in a folder")?;
     let mut session = Command::new("unshare");
     session.args(["--mount", "--propagation", "private", "sh", "-c", SESSION, "sh"]);
