@@ -8,6 +8,7 @@
 
 mod advise;
 mod bench;
+mod client;
 mod command;
 mod completions;
 mod ctl;

@@ -13,7 +13,7 @@ use report::text::wrap;
 use report::{Document, json_line};
 use sched::parse::{ParseError, duration_at_least};
 
-use crate::ctl::{At, Client};
+use crate::client::{At, Client};
 use crate::failure::{Failure, print};
 use crate::terminal;
 
@@ -129,14 +129,14 @@ fn openmetrics(client: &mut Client, stats: LaneStats) -> Result<String, Failure>
             let version = env!("CARGO_PKG_VERSION").into();
             Ok(Scrape { version, status, stats }.text(Format::OpenMetrics))
         }
-        other => Err(crate::ctl::unexpected(&other)),
+        other => Err(crate::client::unexpected(&other)),
     }
 }
 
 fn fetch(client: &mut Client) -> Result<LaneStats, Failure> {
     match client.ask(&Request::Stats)? {
         Reply::Stats(stats) => Ok(*stats),
-        other => Err(crate::ctl::unexpected(&other)),
+        other => Err(crate::client::unexpected(&other)),
     }
 }
 

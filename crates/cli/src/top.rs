@@ -18,7 +18,7 @@ use top::order::{Selection, SortKey};
 use top::sample::{AskLane, CountLevels, LaneAnswer, NoCounters, Sampler};
 use top::screen::Screen;
 
-use crate::ctl::{At, Client, unexpected};
+use crate::client::{At, Client, unexpected};
 use crate::failure::{Failure, print};
 use crate::stats::interval;
 use crate::terminal;

@@ -121,6 +121,11 @@ serve() {
 	inside sed -i 's/^# mode = .*/mode = "affinity"/; s,^# metrics = .*,metrics = "/srv/turbolane.prom",' /etc/turbolane.toml
 	inside turbolane enable
 	inside turbolane status
+	before=$(pid)
+	inside sed -i 's/^# slice-wide = .*/slice-wide = "9ms"/' /etc/turbolane.toml
+	inside systemctl reload turbolane
+	inside sh -c 'turbolane ctl get slice-wide | grep -q 9ms'
+	[ "$(pid)" = "$before" ]
 }
 
 state

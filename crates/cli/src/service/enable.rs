@@ -208,7 +208,7 @@ fn own_path() -> Result<PathBuf, Failure> {
 /// The unit for a program at this path.
 fn unit_text(program: &Path) -> Result<String, Failure> {
     let path = in_unit(program, "copy the program to /usr/local/bin")?;
-    Ok(UNIT_TEXT.replace(&format!("ExecStart={PACKAGED_PROGRAM} "), &format!("ExecStart={path} ")))
+    Ok(UNIT_TEXT.replace(&format!("={PACKAGED_PROGRAM} "), &format!("={path} ")))
 }
 
 /// The addition to the unit that lets the service write metrics: a file is replaced, which its
@@ -238,6 +238,7 @@ mod tests {
     fn the_unit_has_the_path_of_the_program() {
         let unit = unit_text(Path::new("/opt/tl/turbolane")).unwrap();
         assert!(unit.contains("\nExecStart=/opt/tl/turbolane run --config /etc/turbolane.toml\n"));
+        assert!(unit.contains("\nExecReload=/opt/tl/turbolane ctl reload /etc/turbolane.toml\n"));
         assert!(!unit.contains(PACKAGED_PROGRAM));
     }
 

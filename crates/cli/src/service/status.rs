@@ -11,7 +11,7 @@ use report::{Document, json_line};
 
 use super::Root;
 use super::systemd::unit;
-use crate::ctl::{At, Client};
+use crate::client::{At, Client};
 use crate::failure::{FOUND, Failure, show};
 
 /// Show whether wide code is separated now, and why not

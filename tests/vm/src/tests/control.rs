@@ -2,6 +2,7 @@
 //! The control socket of a real run: monitors that stay connected, a local user who attacks it, and
 //! a stop that waits for none of them.
 
+use std::fs;
 use std::io::{BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -13,7 +14,10 @@ use report::ctl::{self, Reply, Request, SOCKET};
 
 use crate::guest::Child;
 use crate::lane::{Lane, TURBOLANE, turbolane};
+use crate::probe_site;
 
+/// Counts the schedulers that have been enabled.
+const ENABLED: &str = "/sys/kernel/sched_ext/enable_seq";
 /// The user `nobody`.
 const NOBODY: u32 = 65534;
 
@@ -74,6 +78,45 @@ pub fn many_clients() -> Result<()> {
         ensure!(line.contains("interval_ns"), "the monitor stopped early: {line:?}");
     }
     Ok(())
+}
+
+/// A run takes over what differs in a file, and stays in place. A file that cannot be taken over
+/// changes nothing: something in it is fixed while it runs, a mark is refused, or it has a mistake.
+pub fn reloads() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3", "--slice", "4ms"])?;
+    let enabled = fs::read_to_string(ENABLED)?;
+    let reload = |text: &str| {
+        fs::write("/tmp/reload.toml", text)?;
+        turbolane(&["ctl", "reload", "/tmp/reload.toml"])
+    };
+    let mark = probe_site::mark();
+    let wanted = format!("mode = \"scx\"\nwide-cpus = \"1,3\"\ntiers = true\nmark = \"{mark}\"\n");
+    let changed = reload(&wanted)?;
+    for line in ["wide-cpus: 2-3 -> 1,3", "tiers: false -> true", "slice: 4ms -> 5ms", "mark added"]
+    {
+        ensure!(changed.contains(line), "no \"{line}\": {changed}");
+    }
+    ensure!(reload(&wanted)? == "nothing has changed\n", "the file is in force, and differs");
+    let settings = turbolane(&["ctl", "get"])?;
+    let status = turbolane(&["ctl", "status"])?;
+    ensure!(status.contains(probe_site::SYMBOL), "no mark: {status}");
+    for (text, why) in [
+        (format!("{wanted}slice = \"3ms\"\nscores = \"off\"\n"), "scores = off"),
+        (format!("{wanted}slice = \"3ms\"\n").replace("vmtests_wide", "no_such"), "no_such"),
+        (format!("{wanted}slice = \"3ms\"\nwide-cpu = 2\n"), "line 6, column 1"),
+    ] {
+        let refused = reload(&text).err().context("it was accepted")?.to_string();
+        ensure!(refused.contains(why), "no \"{why}\": {refused}");
+        ensure!(turbolane(&["ctl", "get"])? == settings, "a refused file has changed something");
+    }
+    let removed = reload("mode = \"scx\"\nwide-cpus = \"1,3\"\n")?;
+    ensure!(removed.contains("mark removed") && removed.contains("tiers: true"), "{removed}");
+    ensure!(
+        !turbolane(&["ctl", "status"])?.contains(probe_site::SYMBOL),
+        "the mark is still there"
+    );
+    ensure!(fs::read_to_string(ENABLED)? == enabled, "the scheduler was replaced");
+    lane.stop().map(drop)
 }
 
 /// What the user `nobody` can do to the sockets and files of a run: nothing, be it often or all at

@@ -73,6 +73,7 @@ pub const ALL: &[Case] = &[
     Case::new("kill_9_any_moment", lifecycle::kill_9_any_moment).limit_s(600),
     Case::new("container", container::everything).shares("ends"),
     Case::new("control", control::many_clients).shares("clients").limit_s(400),
+    Case::new("control_reload", control::reloads).small(),
     Case::new("control_local_user_fail", control::a_local_user_fails)
         .shares("clients")
         .limit_s(400),
@@ -118,7 +119,10 @@ pub const ALL: &[Case] = &[
         .topology("sockets=2,cores=2")
         .virtual_time()
         .limit_s(500),
-    Case::new("wakes", wakes::tasks_that_sleep).silicon("xeon-gold-6130").limit_s(300),
+    Case::new("wakes", wakes::tasks_that_sleep)
+        .silicon("xeon-gold-6130")
+        .shares("silicon-2")
+        .limit_s(300),
     Case::new("storms", storms::fork_and_exec).shares("clients"),
     Case::new("kernel_threads", storms::kernel_threads).shares("preloaded"),
     Case::new("pstate", pstate::ways).small(),
@@ -216,7 +220,10 @@ pub const ALL: &[Case] = &[
         .cpus(4)
         .topology("cores=2,threads=2")
         .limit_s(300),
-    Case::new("silicon_probe", silicon::probe_finds_it).silicon("xeon-gold-6130").limit_s(600),
+    Case::new("silicon_probe", silicon::probe_finds_it)
+        .silicon("xeon-gold-6130")
+        .shares("silicon-2")
+        .limit_s(600),
     Case::new("silicon_pstate", silicon_pstate::moves_the_clock)
         .silicon("xeon-gold-6130,others=0")
         .limit_s(300),
@@ -227,10 +234,12 @@ pub const ALL: &[Case] = &[
         .limit_s(300),
     Case::new("silicon_advise", silicon_advise::finds_and_predicts)
         .silicon("xeon-gold-6130")
+        .shares("silicon-4")
         .cpus(4)
         .limit_s(600),
     Case::new("silicon_verify", silicon_verify::gain)
         .silicon("xeon-gold-6130")
+        .shares("silicon-4")
         .cpus(4)
         .limit_s(1800),
     Case::new("trap_amx", trap_amx::everything).bochs_amx().limit_s(900),

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane ctl`: reads and changes the settings of a running scheduler.
 
-use std::io::{self, BufReader};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+mod reload;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use report::ctl::{Change, Reply, Request, SOCKET, receive, send};
+use report::ctl::{Change, Reply, Request};
 use report::lane::LaneStatus;
 use report::problem::Problem;
 use report::settings::{Setting, Settings, settings_text};
@@ -18,6 +17,7 @@ use sched::marks::lasting_path;
 use sched::parse::ParseError;
 use sched::settings::{changed, setting};
 
+use crate::client::{At, Client, unexpected};
 use crate::failure::{Failure, print};
 use crate::terminal;
 
@@ -31,6 +31,7 @@ Examples:
   turbolane ctl get                          all settings and their meaning
   turbolane ctl set wide-cpus=2-3 slice=3ms  make both changes, or neither
   turbolane ctl mark add ./libfoo.so:dot@2   mark another function
+  turbolane ctl reload                       what /etc/turbolane.toml says now
   turbolane ctl status                       what runs, and on which CPUs")]
 pub(crate) struct CtlArgs {
     #[command(subcommand)]
@@ -40,14 +41,6 @@ pub(crate) struct CtlArgs {
     json: bool,
     #[command(flatten)]
     at: At,
-}
-
-/// Where the scheduler listens.
-#[derive(Args, Clone)]
-pub(crate) struct At {
-    /// Control socket of the scheduler
-    #[arg(long, value_name = "PATH", default_value = SOCKET, global = true, hide = true)]
-    socket: PathBuf,
 }
 
 #[derive(Subcommand)]
@@ -67,6 +60,16 @@ enum Action {
     /// Add and remove marks
     #[command(subcommand)]
     Mark(MarkAction),
+    /// Make the settings and marks those of a file, or change nothing
+    ///
+    /// What the file does not mention gets its default. What is fixed while the scheduler runs must
+    /// be as it is; `metrics` and `ignore-cgroup-limits` are not compared. `systemctl reload
+    /// turbolane` does the same.
+    Reload {
+        /// File of settings, as `turbolane run --config` takes it
+        #[arg(value_name = "FILE", default_value = "/etc/turbolane.toml")]
+        file: PathBuf,
+    },
     /// Show what runs, and on which CPUs
     Status,
 }
@@ -110,12 +113,30 @@ pub(crate) fn main(args: CtlArgs) -> Result<ExitCode, Failure> {
         Action::Set { changes } => Request::Set { changes },
         Action::Mark(MarkAction::Add { mark }) => Request::MarkAdd { mark: absolute(mark) },
         Action::Mark(MarkAction::Remove { mark }) => Request::MarkRemove { mark: absolute(mark) },
+        Action::Reload { file } => return reloaded(&args.at, &file, args.json),
         Action::Status => Request::Status,
     };
     match Client::connect(&args.at)?.ask(&request)? {
         Reply::Settings(settings) => print(&show_settings(settings, args.json))?,
         Reply::Status(status) => print(&show_status(&status, args.json))?,
         other => return Err(unexpected(&other)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reloads a file and prints what has changed; the settings as JSON.
+fn reloaded(at: &At, file: &Path, json: bool) -> Result<ExitCode, Failure> {
+    let mut client = Client::connect(at)?;
+    let lines = reload::reload(&mut client, file)?;
+    if json {
+        match client.ask(&Request::Get { keys: Vec::new() })? {
+            Reply::Settings(settings) => print(&show_settings(settings, true))?,
+            other => return Err(unexpected(&other)),
+        }
+    } else if lines.is_empty() {
+        print("nothing has changed\n")?;
+    } else {
+        print(&(lines.join("\n") + "\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -139,77 +160,4 @@ fn show_settings(settings: Vec<Setting>, json: bool) -> String {
 
 fn show_status(status: &LaneStatus, json: bool) -> String {
     if json { json_line(&Document::new(status)) + "\n" } else { status.text(terminal::width()) }
-}
-
-/// A connection to the running scheduler.
-pub(crate) struct Client {
-    stream: UnixStream,
-    replies: BufReader<UnixStream>,
-}
-
-/// Far longer than any request takes; a scheduler that is silent for so long is stuck.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-
-impl Client {
-    /// Connects to the scheduler.
-    pub(crate) fn connect(at: &At) -> Result<Self, Failure> {
-        let open = || -> io::Result<Client> {
-            let stream = UnixStream::connect(&at.socket)?;
-            stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
-            Ok(Client { replies: BufReader::new(stream.try_clone()?), stream })
-        };
-        open().map_err(|error| not_connected(at, &error))
-    }
-
-    /// Sends a request and returns the reply; a refusal is a failure.
-    pub(crate) fn ask(&mut self, request: &Request) -> Result<Reply, Failure> {
-        let reply = send(&mut self.stream, request).and_then(|()| receive(&mut self.replies));
-        let lost = |why: String| {
-            let next = "see whether it still runs: turbolane ctl status";
-            Failure::failed(Problem::new("the scheduler gave no answer", why, next))
-        };
-        match reply {
-            Ok(Some(Reply::Error(problem))) => Err(Failure::failed(problem)),
-            Ok(Some(reply)) => Ok(reply),
-            Ok(None) => Err(lost("it closed the connection".into())),
-            Err(error) => Err(lost(error.to_string())),
-        }
-    }
-}
-
-fn not_connected(at: &At, error: &io::Error) -> Failure {
-    let what = "cannot reach a running scheduler";
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => Failure::unsupported(Problem::new(
-            what,
-            format!("only root may open {}", at.socket.display()),
-            "run it with sudo",
-        )),
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            Failure::failed(Problem::new(
-                what,
-                "no turbolane runs on this machine",
-                "start one: sudo turbolane run",
-            ))
-        }
-        _ => {
-            Failure::failed(Problem::new(what, error.to_string(), "start one: sudo turbolane run"))
-        }
-    }
-}
-
-/// The reply is none that the request allows.
-pub(crate) fn unexpected(reply: &Reply) -> Failure {
-    let kind = match reply {
-        Reply::Settings(_) => "settings",
-        Reply::Status(_) => "a status",
-        Reply::Stats(_) => "statistics",
-        Reply::Tasks(_) => "a list of tasks",
-        Reply::Error(_) => "an error",
-    };
-    Failure::failed(Problem::new(
-        "cannot understand the scheduler's answer",
-        format!("it sent {kind}, which was not requested"),
-        "use the turbolane program that started the scheduler",
-    ))
 }

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `turbolane ctl reload`: a running scheduler gets the settings of a file, without a gap.
+//!
+//! **Problem.** A service is configured by a file. To restart it for a new slice would give the
+//! machine back to the kernel's own scheduler for seconds, void the hints of all programs until
+//! they have connected again, and lose what was learned.
+//!
+//! **Idea.** Compare the file with what runs, and change what differs. All or nothing: nothing is
+//! changed where something differs that is fixed while it runs, or a change or a mark is refused.
+//!
+//! **Limits.** `metrics` and `ignore-cgroup-limits` are read at the start alone, and not compared.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use report::ctl::{Change, Reply, Request};
+use report::problem::Problem;
+use report::settings::Setting;
+use sched::config::{Config, Mark};
+use sched::settings::SETTINGS;
+
+use super::absolute;
+use crate::client::{Client, unexpected};
+use crate::failure::Failure;
+use crate::run::settings::{read, with_listed_marks};
+
+/// What has to change for a run to be as a file says.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Plan {
+    changes: Vec<Change>,
+    /// What differs and cannot be changed, `KEY = VALUE` of the file.
+    fixed: Vec<String>,
+    add: Vec<String>,
+    remove: Vec<String>,
+    /// In words, a line each.
+    lines: Vec<String>,
+}
+
+/// Compares what runs, its settings and marks, with what is wanted; `marks` are as the run has
+/// them.
+fn plan(running: &[Setting], marks: &[String], wanted: &Config, wanted_marks: &[String]) -> Plan {
+    let mut plan = Plan::default();
+    for setting in SETTINGS {
+        let value = setting.get(wanted);
+        let Some(now) = running.iter().find(|now| now.key == setting.key) else { continue };
+        if now.value == value {
+            continue;
+        }
+        if now.live {
+            plan.lines.push(format!("{}: {} -> {value}", setting.key, now.value));
+            plan.changes.push(Change { key: setting.key.into(), value });
+        } else {
+            plan.fixed.push(format!("{} = {value}", setting.key));
+        }
+    }
+    let (now, then) = (as_set(marks), as_set(wanted_marks));
+    let only = |these: &BTreeSet<&String>, others: &BTreeSet<&String>| {
+        these.difference(others).map(|mark| (*mark).clone()).collect::<Vec<String>>()
+    };
+    (plan.add, plan.remove) = (only(&then, &now), only(&now, &then));
+    plan.lines.extend(plan.add.iter().map(|mark| format!("mark added: {mark}")));
+    plan.lines.extend(plan.remove.iter().map(|mark| format!("mark removed: {mark}")));
+    plan
+}
+
+fn as_set(marks: &[String]) -> BTreeSet<&String> {
+    marks.iter().collect()
+}
+
+/// Makes the run as the file says; what has changed, a line each.
+pub(super) fn reload(client: &mut Client, file: &Path) -> Result<Vec<String>, Failure> {
+    let wanted = with_listed_marks(&read(file)?)?;
+    let marks: Vec<String> =
+        wanted.marks.iter().cloned().map(|mark: Mark| absolute(mark)).collect();
+    let running = match client.ask(&Request::Get { keys: Vec::new() })? {
+        Reply::Settings(settings) => settings,
+        other => return Err(unexpected(&other)),
+    };
+    let status = match client.ask(&Request::Status)? {
+        Reply::Status(status) => status,
+        other => return Err(unexpected(&other)),
+    };
+    let plan = plan(&running, &status.marks, &wanted, &marks);
+    if !plan.fixed.is_empty() {
+        return Err(Failure::failed(Problem::new(
+            format!("cannot reload {}", file.display()),
+            format!("fixed while it runs: {}; nothing was changed", plan.fixed.join(", ")),
+            "restart it: systemctl restart turbolane",
+        )));
+    }
+    apply(client, &plan)?;
+    Ok(plan.lines)
+}
+
+/// Marks first: they are what may be refused for what a file has, and can be taken back.
+fn apply(client: &mut Client, plan: &Plan) -> Result<(), Failure> {
+    for (done, mark) in plan.add.iter().enumerate() {
+        let added = client.ask(&Request::MarkAdd { mark: mark.clone() });
+        added.map_err(|failure| taken_back(client, &plan.add[..done], failure))?;
+    }
+    if !plan.changes.is_empty() {
+        let changed = client.ask(&Request::Set { changes: plan.changes.clone() });
+        changed.map_err(|failure| taken_back(client, &plan.add, failure))?;
+    }
+    for mark in &plan.remove {
+        client.ask(&Request::MarkRemove { mark: mark.clone() })?;
+    }
+    Ok(())
+}
+
+/// Removes marks that were just added, because of this failure.
+fn taken_back(client: &mut Client, marks: &[String], failure: Failure) -> Failure {
+    for mark in marks {
+        // Of two failures the first is the one to report.
+        _ = client.ask(&Request::MarkRemove { mark: mark.clone() });
+    }
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running(config: &Config) -> Vec<Setting> {
+        let row = |setting: &sched::settings::Setting| Setting {
+            key: setting.key.into(),
+            value: setting.get(config),
+            meaning: setting.meaning.into(),
+            live: setting.live,
+        };
+        SETTINGS.iter().map(row).collect()
+    }
+
+    fn marks(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    /// What is as it was is left alone; what is not mentioned any more gets its default.
+    #[test]
+    fn only_differences_change() {
+        let usual = Config::default();
+        let slow = Config { slice_ns: 9_000_000, tiers: true, ..usual.clone() };
+        let same = plan(&running(&slow), &marks(&["a:f@1"]), &slow, &marks(&["a:f@1"]));
+        assert_eq!(same, Plan::default());
+        let back = plan(&running(&slow), &[], &Config { tiers: true, ..usual }, &[]);
+        assert_eq!(back.changes, [Change { key: "slice".into(), value: "5ms".into() }]);
+        assert_eq!(back.lines, ["slice: 9ms -> 5ms"]);
+    }
+
+    /// A setting that is fixed while it runs is no change, but a reason to refuse all.
+    #[test]
+    fn what_is_fixed_is_named() {
+        let wanted = Config { slice_ns: 9_000_000, ..Config::default() };
+        let mut now = running(&wanted);
+        now.iter_mut().find(|setting| setting.key == "scores").unwrap().value = "on".into();
+        let plan = plan(&now, &[], &wanted, &[]);
+        assert_eq!((plan.fixed, plan.changes), (marks(&["scores = auto"]), Vec::new()));
+    }
+
+    /// Marks are compared as a set.
+    #[test]
+    fn marks_come_and_go() {
+        let now = running(&Config::default());
+        let wanted = marks(&["c:h@2", "a:f@1", "c:h@2"]);
+        let plan = plan(&now, &marks(&["a:f@1", "b:g@1"]), &Config::default(), &wanted);
+        assert_eq!((plan.add, plan.remove), (marks(&["c:h@2"]), marks(&["b:g@1"])));
+        assert_eq!(plan.lines, ["mark added: c:h@2", "mark removed: b:g@1"]);
+    }
+}
