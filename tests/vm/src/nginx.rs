@@ -31,6 +31,8 @@ use crate::point::{Done, Recording, Running, Scheduler, load_cpus};
 
 const DIR: &str = "/tmp/nginx";
 const PORT: u16 = 8443;
+/// http://127.0.0.1:PORT/status has the number of requests so far, a figure for `--goal`.
+const STATUS_PORT: u16 = 8080;
 /// For each CPU of the server; more than one, because a worker that waits for a wide CPU leaves its
 /// CPU to another.
 const WORKERS_PER_CPU: usize = 3;
@@ -144,7 +146,8 @@ fn config(workers: usize) -> String {
          client_body_temp_path tmp; proxy_temp_path tmp; fastcgi_temp_path tmp; uwsgi_temp_path tmp; scgi_temp_path tmp;\n\
          server {{ listen 127.0.0.1:{PORT} ssl reuseport; root www;\n\
          ssl_certificate cert.pem; ssl_certificate_key key.pem;\n\
-         ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites TLS_CHACHA20_POLY1305_SHA256; }}\n}}\n"
+         ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites TLS_CHACHA20_POLY1305_SHA256; }}\n\
+         server {{ listen 127.0.0.1:{STATUS_PORT}; location = /status {{ stub_status; }} }}\n}}\n"
     )
 }
 

@@ -12,6 +12,7 @@ mod attacks;
 mod best;
 mod boost;
 mod boosted_programs;
+mod boosted_stm;
 pub mod conservation;
 mod control;
 mod dvfs;
@@ -62,6 +63,7 @@ pub const ALL: &[Case] = &[
         .silicon("fx-8120")
         .cpus(8)
         .limit_s(1800),
+    Case::bench("stm", boosted_stm::run).group("boost").silicon("fx-8120").cpus(8).limit_s(1800),
     Case::bench("restore", lib_pstate::registers)
         .group("boost")
         .silicon("fx-8120")
