@@ -16,7 +16,7 @@ use std::path::Path;
 use report::ctl::{Change, Reply, Request};
 use report::problem::Problem;
 use report::settings::Setting;
-use sched::config::{Config, Mark};
+use sched::config::Config;
 use sched::settings::SETTINGS;
 
 use super::absolute;
@@ -27,13 +27,39 @@ use crate::run::settings::{read, with_listed_marks};
 /// What has to change for a run to be as a file says.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Plan {
-    changes: Vec<Change>,
+    settings: Vec<Differs>,
     /// What differs and cannot be changed, `KEY = VALUE` of the file.
     fixed: Vec<String>,
     add: Vec<String>,
     remove: Vec<String>,
+}
+
+/// A setting that is to have another value.
+#[derive(Debug, PartialEq, Eq)]
+struct Differs {
+    key: &'static str,
+    now: String,
+    then: String,
+}
+
+impl Plan {
     /// In words, a line each.
-    lines: Vec<String>,
+    fn lines(&self) -> Vec<String> {
+        let settings = self
+            .settings
+            .iter()
+            .map(|Differs { key, now, then }| format!("{key}: {now} -> {then}"));
+        let added = self.add.iter().map(|mark| format!("mark added: {mark}"));
+        let removed = self.remove.iter().map(|mark| format!("mark removed: {mark}"));
+        settings.chain(added).chain(removed).collect()
+    }
+
+    /// The changes of settings, each to one of its two values.
+    fn changes(&self, to: fn(&Differs) -> &String) -> Vec<Change> {
+        let change =
+            |setting: &Differs| Change { key: setting.key.into(), value: to(setting).clone() };
+        self.settings.iter().map(change).collect()
+    }
 }
 
 /// Compares what runs, its settings and marks, with what is wanted; `marks` are as the run has
@@ -41,16 +67,13 @@ struct Plan {
 fn plan(running: &[Setting], marks: &[String], wanted: &Config, wanted_marks: &[String]) -> Plan {
     let mut plan = Plan::default();
     for setting in SETTINGS {
-        let value = setting.get(wanted);
-        let Some(now) = running.iter().find(|now| now.key == setting.key) else { continue };
-        if now.value == value {
-            continue;
-        }
-        if now.live {
-            plan.lines.push(format!("{}: {} -> {value}", setting.key, now.value));
-            plan.changes.push(Change { key: setting.key.into(), value });
-        } else {
-            plan.fixed.push(format!("{} = {value}", setting.key));
+        let then = setting.get(wanted);
+        match running.iter().find(|now| now.key == setting.key) {
+            Some(now) if now.value != then && now.live => {
+                plan.settings.push(Differs { key: setting.key, now: now.value.clone(), then });
+            }
+            Some(now) if now.value != then => plan.fixed.push(format!("{} = {then}", setting.key)),
+            _ => {}
         }
     }
     let (now, then) = (as_set(marks), as_set(wanted_marks));
@@ -58,8 +81,6 @@ fn plan(running: &[Setting], marks: &[String], wanted: &Config, wanted_marks: &[
         these.difference(others).map(|mark| (*mark).clone()).collect::<Vec<String>>()
     };
     (plan.add, plan.remove) = (only(&then, &now), only(&now, &then));
-    plan.lines.extend(plan.add.iter().map(|mark| format!("mark added: {mark}")));
-    plan.lines.extend(plan.remove.iter().map(|mark| format!("mark removed: {mark}")));
     plan
 }
 
@@ -70,8 +91,7 @@ fn as_set(marks: &[String]) -> BTreeSet<&String> {
 /// Makes the run as the file says; what has changed, a line each.
 pub(super) fn reload(client: &mut Client, file: &Path) -> Result<Vec<String>, Failure> {
     let wanted = with_listed_marks(&read(file)?)?;
-    let marks: Vec<String> =
-        wanted.marks.iter().cloned().map(|mark: Mark| absolute(mark)).collect();
+    let marks: Vec<String> = wanted.marks.iter().cloned().map(absolute).collect();
     let running = match client.ask(&Request::Get { keys: Vec::new() })? {
         Reply::Settings(settings) => settings,
         other => return Err(unexpected(&other)),
@@ -89,18 +109,22 @@ pub(super) fn reload(client: &mut Client, file: &Path) -> Result<Vec<String>, Fa
         )));
     }
     apply(client, &plan)?;
-    Ok(plan.lines)
+    Ok(plan.lines())
 }
 
-/// Marks first: they are what may be refused for what a file has, and can be taken back.
+/// Settings first: whether a mark is refused may depend on them (`force-single-step`). What was
+/// done before a refusal is taken back.
 fn apply(client: &mut Client, plan: &Plan) -> Result<(), Failure> {
+    set(client, plan.changes(|setting| &setting.then))?;
     for (done, mark) in plan.add.iter().enumerate() {
-        let added = client.ask(&Request::MarkAdd { mark: mark.clone() });
-        added.map_err(|failure| taken_back(client, &plan.add[..done], failure))?;
-    }
-    if !plan.changes.is_empty() {
-        let changed = client.ask(&Request::Set { changes: plan.changes.clone() });
-        changed.map_err(|failure| taken_back(client, &plan.add, failure))?;
+        if let Err(failure) = client.ask(&Request::MarkAdd { mark: mark.clone() }) {
+            // Of several failures the first is the one to report.
+            for mark in &plan.add[..done] {
+                _ = client.ask(&Request::MarkRemove { mark: mark.clone() });
+            }
+            _ = set(client, plan.changes(|setting| &setting.now));
+            return Err(failure);
+        }
     }
     for mark in &plan.remove {
         client.ask(&Request::MarkRemove { mark: mark.clone() })?;
@@ -108,13 +132,12 @@ fn apply(client: &mut Client, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes marks that were just added, because of this failure.
-fn taken_back(client: &mut Client, marks: &[String], failure: Failure) -> Failure {
-    for mark in marks {
-        // Of two failures the first is the one to report.
-        _ = client.ask(&Request::MarkRemove { mark: mark.clone() });
+/// All of these changes, or none.
+fn set(client: &mut Client, changes: Vec<Change>) -> Result<(), Failure> {
+    if changes.is_empty() {
+        return Ok(());
     }
-    failure
+    client.ask(&Request::Set { changes }).map(drop)
 }
 
 #[cfg(test)]
@@ -143,8 +166,10 @@ mod tests {
         let same = plan(&running(&slow), &marks(&["a:f@1"]), &slow, &marks(&["a:f@1"]));
         assert_eq!(same, Plan::default());
         let back = plan(&running(&slow), &[], &Config { tiers: true, ..usual }, &[]);
-        assert_eq!(back.changes, [Change { key: "slice".into(), value: "5ms".into() }]);
-        assert_eq!(back.lines, ["slice: 9ms -> 5ms"]);
+        let change = |value: &str| [Change { key: "slice".into(), value: value.into() }];
+        assert_eq!(back.changes(|setting| &setting.then), change("5ms"));
+        assert_eq!(back.changes(|setting| &setting.now), change("9ms"), "to take it back");
+        assert_eq!(back.lines(), ["slice: 9ms -> 5ms"]);
     }
 
     /// A setting that is fixed while it runs is no change, but a reason to refuse all.
@@ -154,7 +179,7 @@ mod tests {
         let mut now = running(&wanted);
         now.iter_mut().find(|setting| setting.key == "scores").unwrap().value = "on".into();
         let plan = plan(&now, &[], &wanted, &[]);
-        assert_eq!((plan.fixed, plan.changes), (marks(&["scores = auto"]), Vec::new()));
+        assert_eq!((plan.fixed, plan.settings), (marks(&["scores = auto"]), Vec::new()));
     }
 
     /// Marks are compared as a set.
@@ -163,7 +188,7 @@ mod tests {
         let now = running(&Config::default());
         let wanted = marks(&["c:h@2", "a:f@1", "c:h@2"]);
         let plan = plan(&now, &marks(&["a:f@1", "b:g@1"]), &Config::default(), &wanted);
+        assert_eq!(plan.lines(), ["mark added: c:h@2", "mark removed: b:g@1"]);
         assert_eq!((plan.add, plan.remove), (marks(&["c:h@2"]), marks(&["b:g@1"])));
-        assert_eq!(plan.lines, ["mark added: c:h@2", "mark removed: b:g@1"]);
     }
 }

@@ -85,7 +85,7 @@ pub fn run() -> Result<()> {
 }
 
 /// By how much each of the second is more than that of the first, percent.
-fn more_pct(before: &[f64], after: &[f64]) -> Vec<f64> {
+pub(super) fn more_pct(before: &[f64], after: &[f64]) -> Vec<f64> {
     before.iter().zip(after).map(|(before, after)| (after / before - 1.0) * 100.0).collect()
 }
 

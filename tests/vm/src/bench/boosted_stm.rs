@@ -31,6 +31,7 @@ use anyhow::{Result, ensure};
 use fast_stm::{TVar, atomically};
 use pstate::{Control, Options};
 
+use super::boosted_programs::more_pct;
 use crate::guest::{modprobe, monotonic_ns, set_affinity, work};
 use crate::measure::{Figure, publish};
 
@@ -63,45 +64,29 @@ struct Ran {
 /// See the head.
 pub fn run() -> Result<()> {
     modprobe("msr")?;
-    let (mut figures, mut most) = (Vec::new(), None::<Vec<f64>>);
+    let (mut figures, mut gains) = (Vec::new(), Vec::new());
     for (name, pause) in PAUSES {
-        let plain = runs(pause, false)?;
-        let boosted = runs(pause, true)?;
-        let gains = gain_pct(&plain, &boosted, |ran| ran.writer_per_s);
-        figures.push(Figure::of(
-            &format!("boost.stm_writer_gain_pct.{name}"),
-            "%",
-            "higher",
-            &gains,
-        )?);
-        let again = |runs: &[Ran]| runs.iter().map(|ran| ran.again).collect::<Vec<f64>>();
-        let without = again(&plain).iter().sum::<f64>() / RUNS as f64;
-        let again = Figure::of(
-            &format!("boost.stm_again_per_commit.{name}"),
-            "1",
-            "lower",
-            &again(&boosted),
-        )?;
+        let (plain, boosted) = (runs(pause, false)?, runs(pause, true)?);
+        let more = |rate: fn(&Ran) -> f64| more_pct(&each(&plain, rate), &each(&boosted, rate));
+        let figure = |what: &str, unit, better, values: &[f64]| {
+            Figure::of(&format!("boost.{what}.{name}"), unit, better, values)
+        };
+        let writer = more(|ran| ran.writer_per_s);
+        figures.push(figure("stm_writer_gain_pct", "%", "higher", &writer)?);
+        let without = each(&plain, |ran| ran.again).iter().sum::<f64>() / RUNS as f64;
+        let again = each(&boosted, |ran| ran.again);
+        let again = figure("stm_again_per_commit", "1", "lower", &again)?;
         figures.push(again.against("not boosted", without));
-        let all = gain_pct(&plain, &boosted, |ran| ran.variables_per_s);
-        let median = |gains: &[f64]| gains[gains.len() / 2];
-        if most.as_ref().is_none_or(|most| median(&all) > median(most)) {
-            most = Some(all);
-        }
+        let all = more(|ran| ran.variables_per_s);
+        gains.push(Figure::of("boost.stm_gain_pct", "%", "higher", &all)?);
     }
-    let most = most.unwrap_or_default();
-    let figure = Figure::of("boost.stm_gain_pct", "%", "higher", &most)?;
-    figures.push(figure.against("TURBO 11, up to", 50.0));
+    let most = gains.into_iter().max_by(|a, b| a.value.total_cmp(&b.value));
+    figures.extend(most.map(|most| most.against("TURBO 11, up to", 50.0)));
     publish("boost-stm", &figures)
 }
 
-/// By how much each of the second does more than the first, percent, the least first.
-fn gain_pct(before: &[Ran], after: &[Ran], rate: fn(&Ran) -> f64) -> Vec<f64> {
-    let pairs = before.iter().zip(after);
-    let mut gains: Vec<f64> =
-        pairs.map(|(before, after)| (rate(after) / rate(before) - 1.0) * 100.0).collect();
-    gains.sort_by(f64::total_cmp);
-    gains
+fn each(runs: &[Ran], of: fn(&Ran) -> f64) -> Vec<f64> {
+    runs.iter().map(of).collect()
 }
 
 fn runs(pause: u64, boosted: bool) -> Result<Vec<Ran>> {
