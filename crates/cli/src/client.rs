@@ -84,6 +84,8 @@ pub(crate) fn unexpected(reply: &Reply) -> Failure {
         Reply::Status(_) => "a status",
         Reply::Stats(_) => "statistics",
         Reply::Tasks(_) => "a list of tasks",
+        Reply::Successor { .. } => "the process that takes over",
+        Reply::Predecessor(_) | Reply::HandedOver(_) => "what a successor needs",
         Reply::Error(_) => "an error",
     };
     Failure::failed(Problem::new(

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::lane::{LaneStats, LaneStatus, LaneTasks};
 use crate::problem::Problem;
 use crate::settings::Setting;
+use crate::take_over::{HandedOver, Predecessor};
 use crate::{Document, SCHEMA, json_line};
 
 /// Where the scheduler listens; readable by root alone.
@@ -28,7 +29,7 @@ pub const TASKS_MAX: usize = 16384;
 
 /// Longest line that is read: a peer that sends more is not one of ours. A task takes about 260
 /// bytes, 400 if all its numbers are large and its name is one of control characters.
-const MAX_LINE_BYTES: u64 = 8 << 20;
+pub(crate) const MAX_LINE_BYTES: u64 = 8 << 20;
 
 /// What a client asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +64,17 @@ pub enum Request {
         /// [`LaneTasks::now_ns`] of an earlier reply.
         since_ns: u64,
     },
+    /// Start the installed version of this program, which then takes over.
+    Upgrade,
+    /// What the next scheduler has to know to prepare itself. Nothing changes.
+    PrepareTakeOver,
+    /// Give the machine to the next scheduler, which is ready.
+    TakeOver {
+        /// Its process.
+        pid: u32,
+    },
+    /// The next scheduler is at work: the run can end. Answered by [`Reply::Successor`].
+    TakenOver,
 }
 
 /// A setting and its new value, both as written on the command line.
@@ -86,6 +98,16 @@ pub enum Reply {
     Stats(Box<LaneStats>),
     /// To [`Request::Tasks`]: at most [`TASKS_MAX`].
     Tasks(LaneTasks),
+    /// To [`Request::Upgrade`]: the process that will take over; to [`Request::TakenOver`]: the one
+    /// that has.
+    Successor {
+        /// It.
+        pid: u32,
+    },
+    /// To [`Request::PrepareTakeOver`].
+    Predecessor(Predecessor),
+    /// To [`Request::TakeOver`]: it is gone.
+    HandedOver(Box<HandedOver>),
     /// The request was refused, and nothing has changed.
     Error(Problem),
 }
@@ -127,6 +149,7 @@ pub fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Optio
 mod tests {
     use super::*;
     use crate::lane::LaneTask;
+    use crate::take_over::GivenSlots;
 
     fn round_trip<T: Serialize + DeserializeOwned>(body: &T) -> T {
         let mut wire = Vec::new();
@@ -152,6 +175,10 @@ mod tests {
             Request::Status,
             Request::Stats,
             Request::Tasks { since_ns: 7 },
+            Request::Upgrade,
+            Request::PrepareTakeOver,
+            Request::TakeOver { pid: 9 },
+            Request::TakenOver,
         ] {
             assert_eq!(round_trip(&request), request);
         }
@@ -170,6 +197,13 @@ mod tests {
             Reply::Status(status),
             Reply::Stats(Box::default()),
             Reply::Tasks(LaneTasks::default()),
+            Reply::Successor { pid: 9 },
+            Reply::Predecessor(Predecessor { pid: 1, hint_abi: 2, board: 3, areas: 4 }),
+            Reply::HandedOver(Box::new(HandedOver {
+                since_ns: 1,
+                owns_module: true,
+                slots: GivenSlots { run_id: 2, processes: vec![] },
+            })),
             Reply::Error(Problem::new("a", "b", "c")),
         ] {
             assert_eq!(round_trip(&reply), reply);

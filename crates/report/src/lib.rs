@@ -32,6 +32,7 @@ pub mod service;
 pub mod settings;
 pub mod sim;
 pub mod stats;
+pub mod take_over;
 pub mod text;
 pub mod timeline;
 pub mod times;

@@ -10,6 +10,8 @@ use std::io::{Read, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use report::problem::Problem;
 
@@ -17,6 +19,9 @@ use crate::error::{Error, Result};
 
 /// Where sockets and the lock live.
 pub const RUN_DIR: &str = "/run/turbolane";
+
+/// From one look at the lock to the next.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Held while this process is the one instance.
 pub struct Instance {
@@ -27,6 +32,17 @@ impl Instance {
     /// Become the one instance, or say who is.
     pub fn acquire() -> Result<Self> {
         Self::acquire_in(Path::new(RUN_DIR))
+    }
+
+    /// The same, after the one that goes; waits for it for so long.
+    pub fn acquire_within(limit: Duration) -> Result<Self> {
+        let start = Instant::now();
+        loop {
+            match Self::acquire() {
+                Err(Error::BadInput(_)) if start.elapsed() < limit => thread::sleep(PAUSE),
+                done => return done,
+            }
+        }
     }
 
     fn acquire_in(dir: &Path) -> Result<Self> {

@@ -18,6 +18,12 @@ const FIRST_RELEASE: (u32, u32) = (6, 12);
 /// out nowhere.
 const TESTED_SERIES: &[(u32, u32)] = &[(7, 3)];
 
+/// The kernel's word for the state without a scheduler.
+const DISABLED: &str = "disabled";
+
+/// The name of our scheduler (bpf/main.bpf.c).
+const OURS: &str = "turbolane";
+
 /// Whether the scheduler is tested on kernels of this series.
 pub fn is_tested(release: &Release) -> bool {
     TESTED_SERIES.contains(&(release.major, release.minor))
@@ -66,6 +72,17 @@ pub fn choose_mode(asked: Mode, kernel: &Kernel, rights: &Rights) -> Result<Choi
         }
         (_, Some(obstacle)) => Err(obstacle.into()),
     }
+}
+
+/// The kernel as it will be when a scheduler of ours has gone, if there is one: what a run that
+/// takes over from it finds.
+pub fn without_ours(mut kernel: Kernel) -> Kernel {
+    if let Some(sched_ext) = &mut kernel.sched_ext
+        && sched_ext.ops.as_deref() == Some(OURS)
+    {
+        (sched_ext.state, sched_ext.ops) = (DISABLED.into(), None);
+    }
+    kernel
 }
 
 /// What keeps every mode from running: rights.
@@ -126,7 +143,7 @@ pub fn of_scx(kernel: &Kernel) -> Option<Obstacle> {
             "boot without isolcpus= (a cpuset partition can isolate CPUs instead), or use --mode affinity",
         );
     }
-    if sched_ext.state != "disabled" {
+    if sched_ext.state != DISABLED {
         let ops = sched_ext.ops.as_deref().unwrap_or("another one");
         let problem = Problem::new(
             what,

@@ -14,11 +14,13 @@ use report::lane::{CpuTimes, LaneStats, LaneTasks};
 use report::problem::Problem;
 
 use crate::autosize::{AutoSize, Counted, PERIOD};
+use crate::clock::monotonic_ns;
 use crate::config::{Config, Mark, Mode, WideCpus};
 use crate::error::{Error, Result};
 use crate::goal::{self, GoalLoop};
+use crate::hurry::Hurry;
 use crate::layout;
-use crate::marks::{self, Emulation, ResolvedMark};
+use crate::marks::{Emulation, MarkRules, ResolvedMark, SameSite};
 use crate::obstacles::of_topology;
 use crate::scx::{CpuCounters, Ended, Fault, HintMaps, Scheduler, SlotSetter};
 use crate::stats::{self, lane_stats};
@@ -27,6 +29,8 @@ use crate::trap::Trap;
 /// The scheduler and everything that was passed to it.
 pub struct ScxLane {
     scheduler: Scheduler,
+    /// To be placed when it begins.
+    marks: Vec<ResolvedMark>,
     // After the scheduler: what listens to the module's event keeps it from being removed.
     trap: Option<Trap>,
     topology: Topology,
@@ -65,15 +69,24 @@ pub enum Polled {
 impl ScxLane {
     /// Load and attach.
     pub fn start(config: Config, fault: Fault) -> Result<Self> {
+        let mut lane = Self::prepare(config, fault, None)?;
+        lane.begin()?;
+        Ok(lane)
+    }
+
+    /// Check and load everything, and take nothing over yet. `hints` are the maps of the scheduler
+    /// that this one is to replace.
+    pub fn prepare(config: Config, fault: Fault, hints: Option<&HintMaps>) -> Result<Self> {
         let topology = topology()?;
         let wide_cores = first_cores(&topology, &config)?;
         goal::check(&config, Mode::Scx).map_err(Error::BadInput)?;
         let emulation = Emulation::of(&hw::kernel::read_kernel(&hw::Live).release);
-        let marks = places(&config, emulation)?;
+        let marks = MarkRules::of(&config, emulation).places(&config.marks)?;
         let trap = Trap::prepare(&config)?;
-        let scheduler = Scheduler::load(&topology, &config, None, fault)?;
-        let mut lane = ScxLane {
+        let scheduler = Scheduler::load(&topology, &config, hints, fault)?;
+        Ok(ScxLane {
             scheduler,
+            marks,
             trap,
             topology,
             config,
@@ -87,9 +100,47 @@ impl ScxLane {
             before: Vec::new(),
             size_changes: 0,
             sign: Instant::now(),
-        };
-        lane.attach(&marks)?;
-        Ok(lane)
+        })
+    }
+
+    /// Take over, from the kernel's own scheduler. Says when that was done, in CLOCK_MONOTONIC:
+    /// marks are placed after it.
+    pub fn begin(&mut self) -> Result<u64> {
+        let _hurry = Hurry::start();
+        let marks = std::mem::take(&mut self.marks);
+        self.attach(&marks)
+    }
+
+    /// The trap module, if this run uses it, is ours to remove at the end.
+    pub fn own_module(&mut self) {
+        if let Some(trap) = &mut self.trap {
+            trap.own_module();
+        }
+    }
+
+    /// Leave the machine to the next scheduler, which is loaded and has our board: it stays valid,
+    /// and marks stay until this is dropped. Says when that began, in CLOCK_MONOTONIC, and whether
+    /// the trap module is the next one's to remove.
+    pub fn yield_machine(&mut self) -> (u64, bool) {
+        let owns_module = self.trap.take().is_some_and(Trap::yield_module);
+        let since_ns = monotonic_ns();
+        // How it ended matters no more.
+        _ = self.scheduler.leave(true);
+        (since_ns, owns_module)
+    }
+
+    /// Take the machine back from a scheduler that has failed to take it over.
+    pub fn take_back(&mut self, owns_module: bool) -> Result<()> {
+        self.trap = Trap::prepare(&self.config)?;
+        if owns_module {
+            self.own_module();
+        }
+        if self.scheduler.is_outdated() {
+            return self.restart();
+        }
+        let classes = layout::classes(&self.topology, &self.wide_cores, &self.split);
+        self.scheduler.come_back(&self.config, &classes)?;
+        self.follow_classes()
     }
 
     /// For the server that hands them out.
@@ -169,12 +220,12 @@ impl ScxLane {
 
     /// How marks are looked up in their files, which takes no lane.
     pub fn mark_rules(&self) -> MarkRules {
-        MarkRules { emulation: self.emulation, force: self.config.force_single_step }
+        MarkRules::of(&self.config, self.emulation)
     }
 
     /// Watch one more function.
     pub fn add_mark(&mut self, mark: Mark, resolved: &ResolvedMark) -> Result<()> {
-        if self.scheduler.marks().any(|m| same_site(m, resolved)) {
+        if self.scheduler.marks().any(|m| m.is_same_site(resolved)) {
             return Err(Error::BadInput(Problem::new(
                 format!("cannot mark {mark}"),
                 "it is marked already",
@@ -188,7 +239,7 @@ impl ScxLane {
 
     /// Stop watching the function of `mark`; `gone` are all marks that name it.
     pub fn remove_mark(&mut self, mark: &Mark, gone: &SameSite) -> Result<()> {
-        if self.scheduler.remove_marks(|m| same_site(m, &gone.site)) == 0 {
+        if self.scheduler.remove_marks(|m| m.is_same_site(&gone.site)) == 0 {
             let what = format!("cannot remove the mark {mark}");
             let next = "see the marks in place: turbolane ctl status";
             return Err(Error::BadInput(Problem::new(what, "it is not there", next)));
@@ -278,15 +329,19 @@ impl ScxLane {
         self.scheduler.detach()
     }
 
-    fn attach(&mut self, marks: &[ResolvedMark]) -> Result<()> {
+    fn attach(&mut self, marks: &[ResolvedMark]) -> Result<u64> {
         let classes = layout::classes(&self.topology, &self.wide_cores, &self.split);
         self.scheduler.attach(&classes)?;
+        let attached_ns = monotonic_ns();
         self.scheduler.set_settings(&self.config)?;
+        if let Some(trap) = &self.trap {
+            trap.set_settings(&self.config)?;
+        }
         for mark in marks {
             self.scheduler.add_mark(mark)?;
         }
         self.start_sizing()?;
-        self.follow_classes()
+        self.follow_classes().map(|()| attached_ns)
     }
 
     /// Leaves the machine to the kernel's own scheduler, or takes it back, as was decided. Says how
@@ -385,8 +440,8 @@ impl ScxLane {
         self.split = one_class(&self.wide_cores);
         let hints = self.hint_maps()?;
         self.scheduler = Scheduler::load(&self.topology, &self.config, Some(&hints), self.fault)?;
-        let marks = places(&self.config, self.emulation)?;
-        self.attach(&marks)
+        let marks = self.mark_rules().places(&self.config.marks)?;
+        self.attach(&marks).map(drop)
     }
 
     fn counted(&self) -> Counted {
@@ -421,70 +476,6 @@ fn one_class(wide_cores: &[usize]) -> Split {
     Split::one_class(wide_cores.len() as u32)
 }
 
-/// While it lives, this thread goes before others: until the scheduler is back, wide code runs
-/// anywhere, and on a busy machine loading takes its time.
-struct Hurry {
-    before: libc::c_int,
-}
-
-impl Hurry {
-    fn start() -> Self {
-        // SAFETY: system calls on the calling thread's priority, without memory.
-        unsafe {
-            let before = libc::getpriority(libc::PRIO_PROCESS, 0);
-            libc::setpriority(libc::PRIO_PROCESS, 0, -20);
-            Hurry { before }
-        }
-    }
-}
-
-impl Drop for Hurry {
-    fn drop(&mut self) {
-        // SAFETY: as above.
-        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, self.before) };
-    }
-}
-
 pub(crate) fn topology() -> Result<Topology> {
     hw::topology(&hw::Live).map_err(|e| of_topology(&e))
-}
-
-/// How marks are looked up.
-#[derive(Clone, Copy)]
-pub struct MarkRules {
-    emulation: Emulation,
-    force: bool,
-}
-
-/// A marked function, and the marks that name it.
-pub struct SameSite {
-    site: ResolvedMark,
-    marks: Vec<Mark>,
-}
-
-impl MarkRules {
-    /// The site of a mark that is to be placed.
-    pub fn resolve(self, mark: &Mark) -> Result<ResolvedMark> {
-        marks::resolve(mark, self.emulation, self.force)
-            .map_err(|e| Error::BadInput(e.problem(format!("cannot mark {mark}"))))
-    }
-
-    /// Which of these marks name the same function as `mark`.
-    pub fn same_site(self, mark: &Mark, mut marks: Vec<Mark>) -> Result<SameSite> {
-        let site = marks::resolve(mark, self.emulation, true)
-            .map_err(|e| Error::BadInput(e.problem(format!("cannot remove the mark {mark}"))))?;
-        let mut resolved = marks::resolve_all(&marks, self.emulation, true).into_iter();
-        marks.retain(|_| {
-            resolved.next().is_some_and(|found| found.is_ok_and(|found| same_site(&found, &site)))
-        });
-        Ok(SameSite { site, marks })
-    }
-}
-
-fn places(config: &Config, emulation: Emulation) -> Result<Vec<ResolvedMark>> {
-    marks::places(&config.marks, emulation, config.force_single_step).map_err(Error::BadInput)
-}
-
-fn same_site(a: &ResolvedMark, b: &ResolvedMark) -> bool {
-    a.path == b.path && a.entry_offset == b.entry_offset
 }

@@ -41,7 +41,8 @@ pub struct Trap {
 }
 
 impl Trap {
-    /// Makes the module ready, with nothing armed; `None` if the run is to do without.
+    /// Makes the module ready, with nothing armed and settings as they were; `None` if the run is
+    /// to do without.
     pub fn prepare(config: &Config) -> Result<Option<Self>> {
         let components = match config.trap {
             Components::None => return Ok(None),
@@ -63,8 +64,17 @@ impl Trap {
         }
         let device = Device::open().map_err(|e| Error::failed("the trap module's device", e))?;
         this.device = Some(Arc::new(device));
-        this.set_settings(config)?;
         Ok(Some(this))
+    }
+
+    /// Disarms, and leaves the module to the next one who uses it. Whether it is theirs to remove.
+    pub fn yield_module(mut self) -> bool {
+        std::mem::take(&mut self.ours)
+    }
+
+    /// The module is ours to remove from now on.
+    pub fn own_module(&mut self) {
+        self.ours = true;
     }
 
     /// Puts the settings into force that can change.

@@ -2,6 +2,7 @@
 //! `turbolane ctl`: reads and changes the settings of a running scheduler.
 
 mod reload;
+mod upgrade;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ Examples:
   turbolane ctl set wide-cpus=2-3 slice=3ms  make both changes, or neither
   turbolane ctl mark add ./libfoo.so:dot@2   mark another function
   turbolane ctl reload                       what /etc/turbolane.toml says now
+  turbolane ctl upgrade                      run the installed version instead
   turbolane ctl status                       what runs, and on which CPUs")]
 pub(crate) struct CtlArgs {
     #[command(subcommand)]
@@ -70,6 +72,13 @@ enum Action {
         #[arg(value_name = "FILE", default_value = "/etc/turbolane.toml")]
         file: PathBuf,
     },
+    /// Have the installed version take over from the running one
+    ///
+    /// After an upgrade of the package. The program of the running service is started again, with
+    /// the same arguments and --take-over. It loads everything while the old one is at work, and
+    /// programs keep their connections for hints. If it does not start, the old one continues.
+    /// Settings are read anew; changes by `turbolane ctl set` are not carried over.
+    Upgrade,
     /// Show what runs, and on which CPUs
     Status,
 }
@@ -114,6 +123,10 @@ pub(crate) fn main(args: CtlArgs) -> Result<ExitCode, Failure> {
         Action::Mark(MarkAction::Add { mark }) => Request::MarkAdd { mark: absolute(mark) },
         Action::Mark(MarkAction::Remove { mark }) => Request::MarkRemove { mark: absolute(mark) },
         Action::Reload { file } => return reloaded(&args.at, &file, args.json),
+        Action::Upgrade => {
+            print(&show_status(&upgrade::upgrade(&args.at)?, args.json))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         Action::Status => Request::Status,
     };
     match Client::connect(&args.at)?.ask(&request)? {

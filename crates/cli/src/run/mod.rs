@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use sched::config::{Components, Config};
+use sched::obstacles::without_ours;
 use sched::scx::Fault;
 
 use self::settings::Chosen;
@@ -60,6 +61,16 @@ pub(crate) struct RunArgs {
     /// Print the statistics as JSON, one document per line
     #[arg(long, requires = "stats", help_heading = OUTPUT)]
     json: bool,
+
+    /// Take over from the run that there is, without stopping it first
+    ///
+    /// Loads everything while the other scheduler is still at work, and only then takes its place.
+    /// Programs keep their connections for hints. If it fails, the other one continues. Settings
+    /// are those of this command line and of --config, as for any run; changes by `turbolane ctl
+    /// set` are not carried over, and counters begin at 0. `turbolane ctl upgrade` does this for a
+    /// running service.
+    #[arg(long, conflicts_with_all = ["command", "check"])]
+    take_over: bool,
 
     /// Write how long CMD took to a file, as JSON
     ///
@@ -145,7 +156,10 @@ pub(crate) fn main(args: RunArgs) -> Result<ExitCode, Failure> {
     }
     let settings = args.settings.settings(args.config.as_deref())?;
     let config = settings.config;
-    let facts = read_facts(open(args.machine.as_ref())?.as_ref())?;
+    let mut facts = read_facts(open(args.machine.as_ref())?.as_ref())?;
+    if args.take_over {
+        facts.kernel = without_ours(facts.kernel);
+    }
     let mut plan = preflight::check(&config, &facts)?;
     if config.trap == Components::Avx512 && !args.command.is_empty() && !args.plain_glibc {
         plan.notes.push(GLIBC_NOTE.into());
@@ -168,6 +182,7 @@ pub(crate) fn main(args: RunArgs) -> Result<ExitCode, Failure> {
     supervise::run(supervise::Run {
         config: Config { mode: plan.mode, ..config },
         fault: args.fault(),
+        take_over: args.take_over,
         command: args.command,
         plain_glibc: args.plain_glibc,
         times: args.times,

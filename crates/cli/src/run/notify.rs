@@ -2,10 +2,10 @@
 //! What a run reports to the service manager that started it (sd_notify(3)).
 //!
 //! The manager names a datagram socket in NOTIFY_SOCKET; a message is lines of KEY=VALUE. `READY=1`
-//! ends the start, `STOPPING=1` begins the end. WATCHDOG_USEC asks for `WATCHDOG=1` at least that
-//! often: the supervising loop sends it, so a loop that hangs is noticed, and the manager ends the
-//! process, with which the kernel's own scheduler takes over. Twice per interval, as
-//! sd_watchdog_enabled(3) recommends.
+//! ends the start, `STOPPING=1` begins the end, `MAINPID` names the process that takes over.
+//! WATCHDOG_USEC asks for `WATCHDOG=1` at least that often: the supervising loop sends it, so a
+//! loop that hangs is noticed, and the manager ends the process, with which the kernel's own
+//! scheduler takes over. Twice per interval, as sd_watchdog_enabled(3) recommends.
 //!
 //! Without a manager nothing is sent. A message that cannot be sent is dropped: the run matters
 //! more.
@@ -39,6 +39,11 @@ impl Manager {
         Manager { socket, ping: watchdog.map(|interval| interval / 2), last: Instant::now() }
     }
 
+    /// Whether there is one.
+    pub(super) fn is_there(&self) -> bool {
+        self.socket.is_some()
+    }
+
     /// The run has started; `status` is what the manager shows.
     pub(super) fn ready(&self, status: &str) {
         // One line: a line break would begin another message.
@@ -51,6 +56,11 @@ impl Manager {
             self.last = Instant::now();
             self.send("WATCHDOG=1");
         }
+    }
+
+    /// Another process is the service from now on.
+    pub(super) fn taken_over_by(&self, pid: u32) {
+        self.send(&format!("MAINPID={pid}"));
     }
 
     /// The run is about to give the machine back.
@@ -105,6 +115,8 @@ mod tests {
             let manager = Manager::new(Some(&address), None);
             manager.ready("scx mode\nwide CPUs 3");
             assert_eq!(received(&end).unwrap(), "READY=1\nSTATUS=scx mode wide CPUs 3");
+            manager.taken_over_by(7);
+            assert_eq!(received(&end).unwrap(), "MAINPID=7");
             manager.stopping();
             assert_eq!(received(&end).unwrap(), "STOPPING=1");
         }

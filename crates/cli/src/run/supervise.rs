@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A run from taking over to giving back: the scheduler, the command, the statistics.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, ExitStatus};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use report::ctl::{Reply, Request};
@@ -13,7 +15,7 @@ use report::json_line;
 use report::problem::Problem;
 use sched::autosize::PERIOD;
 use sched::config::Config;
-use sched::lane::Lane;
+use sched::lane::{Event, Lane, StartSuccessor, TakenFrom};
 use sched::scx::{Ended, Fault};
 
 use super::metrics::{self, Metrics};
@@ -22,12 +24,17 @@ use crate::command::{Supervised, exit_code, watch_signals};
 use crate::failure::{Failure, tell, unwritable};
 use crate::stats::Lines;
 
+/// The flag of a run that takes over.
+const TAKE_OVER: &str = "--take-over";
+
 /// What to run, and what to report about it.
 pub(super) struct Run {
     /// Settings.
     pub config: Config,
     /// What tests make the scheduler do wrong.
     pub fault: Fault,
+    /// From a run that there is.
+    pub take_over: bool,
     /// Command and arguments; empty: until a signal.
     pub command: Vec<OsString>,
     /// The command's C library is to do without AVX-512.
@@ -54,6 +61,8 @@ enum End {
     Command(ExitStatus),
     /// The scheduler is gone.
     Scheduler(Ended),
+    /// This process has taken over.
+    TakenOver(u32),
 }
 
 /// Takes over, waits for the end, gives back.
@@ -61,27 +70,42 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
     let signals = watch_signals()?;
     run.times.as_deref().map_or(Ok(()), check_writable)?;
     run.metrics.as_deref().map_or(Ok(()), metrics::check_writable)?;
-    let lane = Lane::start(run.config.clone(), run.fault)?;
+    let (lane, before) = if run.take_over {
+        let (lane, before) = Lane::take_over(run.config.clone(), run.fault)?;
+        (lane, Some(before))
+    } else {
+        (Lane::start(run.config.clone(), run.fault)?, None)
+    };
     let metrics = run.metrics.as_deref().map(Metrics::start).transpose()?;
     let started = started(&lane);
     if !run.quiet {
+        if let Some(TakenFrom { pid, gap }) = before {
+            tell(&format!("took over from process {pid} within {:.1} ms", gap.as_secs_f64() * 1e3));
+        }
         tell(&started);
         run.notes.iter().for_each(|note| tell(note));
     }
+    let manager = Manager::from_environment();
     if !run.command.is_empty() {
         // The command inherits it. Everything else on the machine stays unclassified, so that
         // core specialisation concerns the command (SYSTOR 3.2).
         lane.classify_this_thread_scalar()?;
+    } else {
+        // Without a manager nobody would know the process that runs then.
+        lane.let_take_over(manager.is_there().then(successor).transpose()?);
     }
     let mut supervisor = Supervisor {
         command: Supervised::start(&run.command, run.plain_glibc, signals)?,
         statistics: run.stats.map(|interval| Statistics::new(interval, run.json, &lane)),
-        manager: Manager::from_environment(),
+        manager,
         metrics,
     };
     supervisor.manager.ready(&started);
     let end = supervisor.wait(&lane)?;
-    supervisor.manager.stopping();
+    match end {
+        End::TakenOver(pid) => supervisor.manager.taken_over_by(pid),
+        _ => supervisor.manager.stopping(),
+    }
     supervisor.metrics = None;
     let ended = lane.stop();
     match end {
@@ -96,8 +120,37 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
                 Ok(exit_code(status))
             }
         },
+        End::TakenOver(pid) => {
+            if !run.quiet {
+                tell(&format!("process {pid} has taken over"));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         End::Signal => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Starts the program that is installed now where ours was, with our arguments.
+fn successor() -> Result<StartSuccessor, Failure> {
+    // Now, for later the file is another one.
+    let program = env::current_exe().map_err(|error| {
+        let what = "cannot find the own program";
+        Failure::failed(Problem::new(what, error.to_string(), "see whether /proc is mounted"))
+    })?;
+    Ok(Box::new(move || {
+        let mut args: Vec<OsString> = env::args_os().skip(1).collect();
+        if !args.iter().any(|arg| arg == TAKE_OVER) {
+            args.push(TAKE_OVER.into());
+        }
+        let mut command = Command::new(&program);
+        // The watchdog is for the service, whichever process that is.
+        command.args(args).stdin(Stdio::null()).env_remove("WATCHDOG_PID");
+        let mut child = command.spawn()?;
+        let pid = child.id();
+        // One that fails is waited for, so that who asked sees that it is gone.
+        thread::Builder::new().name("turbolane-next".into()).spawn(move || child.wait())?;
+        Ok(pid)
+    }))
 }
 
 struct Supervisor {
@@ -117,8 +170,13 @@ impl Supervisor {
             if self.command.is_stopped_within(PERIOD) {
                 return Ok(End::Signal);
             }
-            if let Some(ended) = lane.poll()? {
-                return Ok(End::Scheduler(ended));
+            match lane.poll()? {
+                Some(Event::Ended(ended)) => return Ok(End::Scheduler(ended)),
+                Some(Event::TakenOver(pid)) => return Ok(End::TakenOver(pid)),
+                Some(Event::TakenBack(pid)) => {
+                    tell(&format!("process {pid} has failed to take over; this run continues"));
+                }
+                None => {}
             }
             if let Some(status) = self.command.status()? {
                 return Ok(End::Command(status));

@@ -22,9 +22,11 @@
 //! A thread that asks again gets its slot again: after it lost its mapping, after `exec`, and when
 //! several copies of the library in one process ask for the same thread.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use report::take_over::{GivenSlots, ProcessSlots};
 use turbolane_hint::page::{AREA_SLOTS, AREAS};
 
 /// Shortest time between two looks at the limit.
@@ -132,6 +134,47 @@ impl Slots {
         }
     }
 
+    /// The table of another server, as [`Slots::given`] described it.
+    pub fn restore(capacity: usize, given: &GivenSlots) -> Self {
+        let mut slots = Slots::new(capacity);
+        for process in &given.processes {
+            let owner =
+                Process { tgid: process.tgid, start_ticks: process.start_ticks, uid: process.uid };
+            let mut holder = Holder { areas: process.areas.clone(), ..Holder::default() };
+            for &(tid, start_ticks, slot) in &process.threads {
+                holder.threads.insert(tid, (slot, start_ticks));
+            }
+            let taken: HashSet<u32> = holder.threads.values().map(|&(slot, _)| slot).collect();
+            let all = process.areas.iter().flat_map(|&area| slots_of(area).rev());
+            holder.free.extend(all.filter(|slot| !taken.contains(slot)));
+            *slots.users.entry(owner.uid).or_default() += process.areas.len();
+            slots.used += process.areas.len();
+            slots.holders.insert(owner, holder);
+        }
+        let taken: HashSet<u32> =
+            slots.holders.values().flat_map(|holder| holder.areas.iter().copied()).collect();
+        slots.free.retain(|area| !taken.contains(area));
+        // One that may have had more descriptors.
+        slots.capacity = slots.capacity.max(slots.used);
+        slots
+    }
+
+    /// Who has which slots.
+    pub fn given(&self) -> Vec<ProcessSlots> {
+        let processes = self.holders.iter().map(|(process, holder)| ProcessSlots {
+            tgid: process.tgid,
+            start_ticks: process.start_ticks,
+            uid: process.uid,
+            areas: holder.areas.clone(),
+            threads: holder
+                .threads
+                .iter()
+                .map(|(&tid, &(slot, start))| (tid, start, slot))
+                .collect(),
+        });
+        processes.collect()
+    }
+
     /// A slot for a thread of the process; `None` if the user has had its share.
     pub fn give(
         &mut self,
@@ -214,9 +257,8 @@ impl Slots {
         else {
             return false;
         };
-        let first = area * AREA_SLOTS as u32;
         holder.areas.push(area);
-        holder.free.extend((first..first + AREA_SLOTS as u32).rev());
+        holder.free.extend(slots_of(area).rev());
         *self.users.entry(process.uid).or_default() += 1;
         self.used += 1;
         true
@@ -251,6 +293,12 @@ impl Slots {
             }
         }
     }
+}
+
+/// The numbers of the slots in an area.
+fn slots_of(area: u32) -> Range<u32> {
+    let first = area * AREA_SLOTS as u32;
+    first..first + AREA_SLOTS as u32
 }
 
 impl Holder {

@@ -105,6 +105,33 @@ fn released_area_leaves_no_trace() {
     assert_eq!((slots.used, slots.iter().count(), slots.users.len()), (0, 0, 0));
 }
 
+/// Another server goes on with the same table: threads have their slots, areas their owners, users
+/// their shares; and with room for fewer areas nothing is lost.
+#[test]
+fn another_server_goes_on() {
+    let mut slots = Slots::new(8);
+    for tid in 0..100 {
+        slots.give(process(7, 1), thread(tid), &All(true)).unwrap();
+    }
+    slots.give(process(8, 2), thread(200), &All(true)).unwrap();
+    slots.release(process(7, 1), 50);
+    let owners = |slots: &Slots| {
+        let mut owners: Vec<_> = slots.iter().map(|(slot, p, t)| (slot, p.tgid, t.tid)).collect();
+        owners.sort_unstable();
+        owners
+    };
+    let given = GivenSlots { run_id: 1, processes: slots.given() };
+    for capacity in [8, 1] {
+        let mut next = Slots::restore(capacity, &given);
+        assert_eq!(owners(&next), owners(&slots));
+        assert_eq!((next.used, &next.users), (3, &slots.users));
+        let known = next.give(process(7, 1), thread(60), &All(true)).unwrap();
+        assert_eq!((known.is_new, known.is_new_area), (false, false));
+        let new = next.give(process(7, 1), thread(300), &All(true)).unwrap();
+        assert!((new.is_new, new.is_new_area) == (true, false) && new.slot / 64 < 3);
+    }
+}
+
 struct Alive<'a>(&'a HashMap<u32, u32>);
 
 impl Living for Alive<'_> {
@@ -118,15 +145,21 @@ impl Living for Alive<'_> {
 
 proptest! {
     /// Whoever comes and ends in whatever order: no two living threads share a slot, no two
-    /// processes an area, and no slot is out of range.
+    /// processes an area, and no slot is out of range; also where another server goes on.
     #[test]
     fn slots_are_never_shared(
-        steps in prop::collection::vec((100u32..1000, any::<bool>()), 0..400),
+        steps in prop::collection::vec((100u32..1000, any::<bool>(), 0u8..10), 0..400),
         capacity in 4usize..12,
     ) {
         let mut slots = Slots::new(capacity);
         let mut alive: HashMap<u32, u32> = HashMap::new();
-        for (tid, lives) in steps {
+        for (tid, lives, goes_on) in steps {
+            if goes_on == 0 {
+                let (run_id, before) = (1, slots.used);
+                let given = GivenSlots { run_id, processes: slots.given() };
+                slots = Slots::restore(capacity, &given);
+                prop_assert_eq!(slots.used, before);
+            }
             if !lives {
                 alive.remove(&tid);
                 continue;

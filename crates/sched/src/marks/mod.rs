@@ -32,11 +32,13 @@
 mod elf;
 mod error;
 mod list;
+mod rules;
 mod site;
 
 pub use elf::lasting_path;
 pub use error::MarkError;
 pub use list::parse_list;
+pub use rules::{MarkRules, SameSite};
 pub use site::MAX_SKIPPED;
 
 use std::path::PathBuf;

@@ -37,6 +37,31 @@ pub struct HintMaps {
 }
 
 impl HintMaps {
+    /// The maps with these numbers, of a scheduler in another process.
+    pub fn of_ids(board: u32, areas: u32) -> io::Result<Self> {
+        Ok(HintMaps { board: map_of_id(board)?, areas: map_of_id(areas)? })
+    }
+
+    /// The numbers of board and areas, by which another process finds them.
+    pub fn ids(&self) -> io::Result<[u32; 2]> {
+        Ok([id_of_map(&self.board)?, id_of_map(&self.areas)?])
+    }
+
+    /// The area that has this number now.
+    pub fn area(&self, number: u32) -> io::Result<Area> {
+        let mut id = 0u32;
+        // SAFETY: key and value are four bytes each, as the map has them: it gives the number of
+        // the inner map.
+        let error = unsafe {
+            let (key, value) = ((&raw const number).cast(), (&raw mut id).cast());
+            sys::bpf_map_lookup_elem(self.areas.as_raw_fd(), key, value)
+        };
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(-error));
+        }
+        Area::from_fd(map_of_id(id)?)
+    }
+
     /// New areas, which the scheduler finds by their numbers from then on. The kernel waits for
     /// programs that may see the old ones: once for all, from Linux 6.8 on.
     pub fn new_areas(&self, numbers: &[u32]) -> io::Result<Vec<Area>> {
@@ -55,6 +80,26 @@ impl HintMaps {
         }
         fds.into_iter().map(Area::from_fd).collect()
     }
+}
+
+/// A descriptor for the map with this number.
+fn map_of_id(id: u32) -> io::Result<OwnedFd> {
+    // SAFETY: no memory of ours; a descriptor that comes back is new and ours.
+    unsafe {
+        match sys::bpf_map_get_fd_by_id(id) {
+            fd if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd)),
+            error => Err(io::Error::from_raw_os_error(-error)),
+        }
+    }
+}
+
+fn id_of_map(map: &OwnedFd) -> io::Result<u32> {
+    let mut info = sys::bpf_map_info::default();
+    let mut size = size_of_val(&info) as u32;
+    // SAFETY: the descriptor is a map's, and the kernel writes no more than `size` bytes.
+    let error =
+        unsafe { sys::bpf_map_get_info_by_fd(map.as_raw_fd(), &raw mut info, &raw mut size) };
+    if error == 0 { Ok(info.id) } else { Err(io::Error::from_raw_os_error(-error)) }
 }
 
 /// A map that an area is in.

@@ -6,7 +6,7 @@
 //! application library. Group `record`: what a recording costs. Group `silicon`: the dim-silicon
 //! machine itself. Group `best`: the lane's defaults beside every other choice. Group `boost`:
 //! locks on a machine whose P-states software sets. Group `predict`: the papers' figures, and
-//! clocks under a power limit, beside ours.
+//! clocks under a power limit, beside ours. Group `ship`: a run that takes over from another.
 
 mod attacks;
 mod best;
@@ -40,6 +40,7 @@ mod scan;
 mod silicon;
 mod sim;
 mod sim_results;
+mod take_over;
 mod trap;
 mod trap_avx512;
 mod waits;
@@ -72,6 +73,7 @@ pub const ALL: &[Case] = &[
     Case::bench("reproduce", predict::reproduce).group("predict").host().limit_s(1800),
     Case::bench("power-limit", power_limit::power_limit).group("predict").host(),
     Case::bench("placement", placement::run).limit_s(3600),
+    Case::bench("take-over", take_over::run).group("ship").virtual_time().limit_s(3000),
     Case::bench("control", control::run).limit_s(900),
     Case::bench("conservation", conservation::run).limit_s(400),
     Case::bench("waits", waits::longest).virtual_time().limit_s(1800),

@@ -31,6 +31,7 @@ mod silicon_license;
 mod silicon_pstate;
 mod silicon_verify;
 mod storms;
+pub mod take_over;
 mod top;
 mod trap;
 mod trap_amx;
@@ -74,6 +75,10 @@ pub const ALL: &[Case] = &[
     Case::new("container", container::everything).shares("ends"),
     Case::new("control", control::many_clients).shares("clients").limit_s(400),
     Case::new("control_reload", control::reloads).small(),
+    Case::new("take_over", take_over::hints_are_kept).shares("clients").limit_s(300),
+    Case::new("take_over_fail", take_over::failures_change_nothing).shares("ends"),
+    Case::new("take_over_back", take_over::failed_successor).shares("ends"),
+    Case::new("take_over_service", take_over::service_is_upgraded).shares("ends"),
     Case::new("control_local_user_fail", control::a_local_user_fails)
         .shares("clients")
         .limit_s(400),

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use hw::task::Lookup;
+use report::take_over::GivenSlots;
 use turbolane_hint::page::{self, AREA_SLOTS, AREAS, SILENT, Slot};
 use turbolane_hint::protocol::{MAGIC, OP_REGISTER, Reply, Request};
 
@@ -78,6 +79,20 @@ impl Desk {
             new_areas,
             on_register,
         })
+    }
+
+    /// Goes on where another server has stopped, whose areas these are; the living among its
+    /// threads are introduced.
+    pub(super) fn go_on_from(&mut self, given: &GivenSlots, areas: HashMap<u32, Area>) {
+        self.run_id = given.run_id;
+        self.slots = Slots::restore(room(), given);
+        self.areas = areas;
+        self.introduce_all();
+    }
+
+    /// What the next server goes on from.
+    pub(super) fn given(&self) -> GivenSlots {
+        GivenSlots { run_id: self.run_id, processes: self.slots.given() }
     }
 
     /// See [`HintServer::hand_over`](super::HintServer::hand_over).

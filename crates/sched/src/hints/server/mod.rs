@@ -35,6 +35,7 @@ mod desk;
 mod peers;
 mod socket;
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -43,7 +44,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use super::memory::NewAreas;
+use report::take_over::GivenSlots;
+
+use super::memory::{Area, NewAreas};
 use crate::lock::lock;
 use desk::Desk;
 use peers::serve;
@@ -71,10 +74,29 @@ impl HintServer {
         new_areas: NewAreas,
         on_register: OnRegister,
     ) -> io::Result<HintServer> {
+        Self::start_at(path, Desk::new(board_fd, new_areas, on_register)?)
+    }
+
+    /// The same, for who takes over from another server: board and areas are that one's, and the
+    /// slots that it has given stay whose they are.
+    pub fn go_on(
+        path: &Path,
+        board_fd: OwnedFd,
+        new_areas: NewAreas,
+        on_register: OnRegister,
+        given: &GivenSlots,
+        areas: HashMap<u32, Area>,
+    ) -> io::Result<HintServer> {
+        let mut desk = Desk::new(board_fd, new_areas, on_register)?;
+        desk.go_on_from(given, areas);
+        Self::start_at(path, desk)
+    }
+
+    fn start_at(path: &Path, desk: Desk) -> io::Result<HintServer> {
         let listener = listen(path)?;
         let file = fs::symlink_metadata(path)?;
         let (stopped, stop) = io::pipe()?;
-        let desk = Arc::new(Mutex::new(Desk::new(board_fd, new_areas, on_register)?));
+        let desk = Arc::new(Mutex::new(desk));
         let served = Arc::clone(&desk);
         let thread = std::thread::Builder::new()
             .name("hints".into())
@@ -93,6 +115,13 @@ impl HintServer {
     /// are.
     pub fn hand_over(&self, on_register: OnRegister) {
         lock(&self.desk).hand_over(on_register);
+    }
+
+    /// Serves no one any more, and says what the next server goes on from.
+    pub fn stop(self) -> GivenSlots {
+        let desk = Arc::clone(&self.desk);
+        drop(self);
+        lock(&desk).given()
     }
 }
 

@@ -382,6 +382,38 @@ fn hand_over_introduces_the_living() {
     assert_eq!(setup.slot(living.slot).tid.load(Relaxed), my_tid());
 }
 
+/// Another server goes on where this one stops: the same slots in the same memory, of the same run,
+/// and the scheduler hears of the living.
+#[test]
+fn another_server_goes_on() {
+    let setup = Setup::new();
+    let first = setup.reply_to(&request().to_bytes()).unwrap();
+    let slot = setup.slot(first.slot);
+    slot.want.store(2, Relaxed);
+    let area = {
+        let desk = lock(&setup.server.desk);
+        Area::from_fd(desk.areas[&0].fd().try_clone_to_owned().unwrap()).unwrap()
+    };
+    let path = setup.path().to_owned();
+    let Setup { folder, server, .. } = setup;
+    let given = server.stop();
+    assert!(!path.exists());
+    let (tell, told) = mpsc::channel();
+    let on_register = Box::new(move |registration: Registration| {
+        tell.send(registration).unwrap();
+        Ok(())
+    });
+    let (_board, fd) = Board::memfd().unwrap();
+    let areas = HashMap::from([(0, area)]);
+    let server = HintServer::go_on(&path, fd, memfds(), on_register, &given, areas).unwrap();
+    let introduced: Vec<_> = told.try_iter().map(|to| (to.tid, to.slot)).collect();
+    assert_eq!(introduced, [(my_tid(), first.slot)]);
+    assert_eq!(slot.want.load(Relaxed), 2, "what the thread has said is lost");
+    let setup = Setup { folder, server, registrations: told };
+    let second = setup.reply_to(&request().to_bytes()).unwrap();
+    assert_eq!((second.slot, second.run_id), (first.slot, first.run_id));
+}
+
 /// The socket is everybody's, its folder is not; the file is gone with the server.
 #[test]
 fn socket_file_comes_and_goes() {
