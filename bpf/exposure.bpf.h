@@ -30,7 +30,7 @@ static __always_inline struct tl_losses *losses_of(const struct task_ctx *tc,
 
 	return &c->losses[party & (TL_NR_PARTIES - 1)];
 }
-_Static_assert(TL_NR_PARTIES == 2, "a mask keeps a party in bounds");
+_Static_assert(TL_NR_PARTIES == 4, "a mask keeps a party in bounds");
 
 /* The task has run on the CPU for used_ns until now. This and those below are static:
  * kernels before 6.15 allow no other function where a program has disabled preemption. */

@@ -72,17 +72,22 @@ struct tl_kernel_use {
 	u64 moves;   /* migrations */
 };
 
+/* Who has wide code is of the party of its highest level. */
 enum tl_party {
 	TL_PARTY_PLAIN = 0, /* no wide code of late */
-	TL_PARTY_MIXED = 1,
-	TL_NR_PARTIES = 2,
+	TL_NR_PARTIES = 1 + TL_LEVEL_MAX,
 };
 
 /* The party of a task that is of this level now: wide for a thousandth of its CPU
  * time is wide, and so is who gives hints. */
 tl_inline u32 tl_party(const struct tl_mix *m, u32 level, u32 hints)
 {
-	return level || hints || m->wide_ns > m->run_ns / 1024;
+	u32 top = tl_mix_level(m);
+
+	if (!level && !hints && m->wide_ns <= m->run_ns / 1024)
+		return TL_PARTY_PLAIN;
+	top = level > top ? level : top;
+	return top ? top : 1;
 }
 
 /* What runs on the core was of one level and is of another, or of none; now_ns > 0.

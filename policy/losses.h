@@ -29,6 +29,8 @@ struct tl_standby_input {
 	 * last away, and how long that was */
 	struct tl_kernel_use kernel[TL_NR_PARTIES];
 	u64 kernel_ns;
+	/* CPU time that all used then, also those that have come or ended */
+	u64 kernel_run_ns;
 	u64 wide_wait_ns; /* time that wide tasks waited in queues */
 	/* clock that level c + 1 lacks, 1024 = all of it */
 	u32 lacks_q10[TL_LEVEL_MAX];

@@ -13,7 +13,7 @@
  *   wait * wide CPU time / CPU time
  *
  * CPU time of the last 0.2 to 0.4 s that the task ran: the sums are halved
- * whenever they come to 0.4 s.
+ * whenever they come to 0.4 s. The highest level of that time is kept too.
  *
  * Limits. What a task wants may change with its next phase. One that has not run
  * yet wants what it is.
@@ -29,16 +29,19 @@
 
 /* A task's mix. All zero for a new task.
  *
- *   0     4      8
- *   +-----+------+
- *   | run | wide |
- *   +-----+------+
+ *   0     4      8       9            10      16
+ *   +-----+------+-------+------------+-------+
+ *   | run | wide | level | last level |   0   |
+ *   +-----+------+-------+------------+-------+
  */
 struct tl_mix {
-	u32 run_ns;  /* CPU time, below TL_MIX_NS */
-	u32 wide_ns; /* of it as a wide task */
+	u32 run_ns;    /* CPU time, below TL_MIX_NS */
+	u32 wide_ns;   /* of it as a wide task */
+	u8 level;      /* the highest since the sums were halved */
+	u8 last_level; /* and before that */
+	u8 reserved[6];
 };
-_Static_assert(sizeof(struct tl_mix) == 8, "drawn above; mirrored in Rust");
+_Static_assert(sizeof(struct tl_mix) == 16, "drawn above; mirrored in Rust");
 
 /* The task ran, wide at this level, or at 0 not. */
 tl_inline void tl_mix_ran(struct tl_mix *m, u64 used_ns, u32 level)
@@ -48,10 +51,20 @@ tl_inline void tl_mix_ran(struct tl_mix *m, u64 used_ns, u32 level)
 	m->run_ns += ns;
 	if (level)
 		m->wide_ns += ns;
+	if (level > m->level)
+		m->level = (u8)level;
 	if (m->run_ns >= TL_MIX_NS) {
 		m->run_ns /= 2;
 		m->wide_ns /= 2;
+		m->last_level = m->level;
+		m->level = 0;
 	}
+}
+
+/* The highest level of late. */
+tl_inline u32 tl_mix_level(const struct tl_mix *m)
+{
+	return m->level > m->last_level ? m->level : m->last_level;
 }
 
 /* Of the time that the task waited, as one of this level: for wide code, ns. */

@@ -8,12 +8,12 @@
  * saves: all code wide ran 13 to 25 % slower than under the kernel's scheduler.
  *
  * Idea: measure both, by the same sums (exposure.h), and compare. For each party of
- * tasks, those with wide code and those without,
+ * tasks, those without wide code and those with wide code of each level,
  *
  *   lost =   exposed time * clock that the level lacks
  *          + moves * 6 us + levels raised * 27 us
  *          + time beside a busy sibling * 3/8
- *          + time that wide tasks waited beside idle CPUs       (of the wide party)
+ *          + time that wide tasks waited beside idle CPUs       (of wide parties)
  *
  * as a share of its CPU time. It begins standing by. In these states:
  *
@@ -35,7 +35,8 @@
  * loses 1.5 % more: a party that has less than a 64th of the CPU time is not asked. Where
  * all CPUs are busy, none may get less of them either: a sixteenth less, not counting
  * what is lost, while it waits longer for each nanosecond. (One that waits less needs
- * less.) It is judged after a second, then all the time, with margins that are wider
+ * less.) What their time counts is tuned so that they keep what they had (shares.h). It
+ * is judged after a second, then all the time, with margins that are wider
  * by half a percent. Now and then it is left to look again, as the load may have
  * changed: a fifth of a second in 8, later in 64.
  *
@@ -47,7 +48,7 @@
  * an eighth of the pause.
  *
  * With traps (not `sees`), scalar code between wide sections counts as wide while all CPUs
- * take everything (stay.h), so what the wide party loses then is not known, and it is not
+ * take everything (stay.h), so what wide parties lose then is not known, and they are not
  * asked for the 1.5 %.
  *
  * Constants. Move: 9,461 instructions (`lane.migration_instructions`), 3.1 us, and
@@ -66,7 +67,7 @@
 #ifndef TL_POLICY_STANDBY_H
 #define TL_POLICY_STANDBY_H
 
-#include "losses.h"
+#include "shares.h"
 #include "tiers.h"
 
 /* After a change of state nothing is counted for so long; while apart, that is what
@@ -138,6 +139,7 @@ struct tl_standby {
 	u8 why;		 /* enum tl_standby_why, of TL_STANDING_BY */
 	u8 asks;	 /* a target was asked for since it last looked */
 	u8 was_away; /* the kernel's scheduler was at work before it looks */
+	struct tl_shares shares;
 };
 
 tl_inline void tl_standby_enter(struct tl_standby *s, u32 state, u32 why)
@@ -150,6 +152,8 @@ tl_inline void tl_standby_enter(struct tl_standby *s, u32 state, u32 why)
 	s->wide_wait_ns = 0;
 	for (u32 p = 0; p < TL_NR_PARTIES; p++)
 		s->sums[p] = (struct tl_losses){};
+	if (state == TL_STANDING_BY)
+		s->shares = (struct tl_shares){};
 }
 
 /* Take in what was seen; sums that are large are halved. */
@@ -180,7 +184,11 @@ tl_inline void tl_standby_add(struct tl_standby *s,
 /* CPU time of all parties. */
 tl_inline u64 tl_standby_run_ns(const struct tl_standby *s)
 {
-	return s->sums[TL_PARTY_PLAIN].run_ns + s->sums[TL_PARTY_MIXED].run_ns;
+	u64 ns = 0;
+
+	for (u32 p = 0; p < TL_NR_PARTIES; p++)
+		ns += s->sums[p].run_ns;
+	return ns;
 }
 
 /* Time that wide tasks waited while CPUs idled. */
@@ -197,11 +205,19 @@ tl_inline void tl_standby_lost(const struct tl_standby *s,
 			       const struct tl_standby_input *in,
 			       u32 lost_q10[TL_NR_PARTIES])
 {
-	u64 stranded_ns = tl_standby_stranded_ns(s, in->nr_cpus);
+	u64 stranded_ns = tl_standby_stranded_ns(s, in->nr_cpus), wait_ns = 0;
 
+	for (u32 p = TL_PARTY_PLAIN + 1; p < TL_NR_PARTIES; p++)
+		wait_ns += s->sums[p].wait_ns;
 	for (u32 p = 0; p < TL_NR_PARTIES; p++) {
 		const struct tl_losses *l = &s->sums[p];
-		u64 idle_ns = p == TL_PARTY_MIXED ? stranded_ns : 0;
+		/* its part of it */
+		u64 idle_ns = p == TL_PARTY_PLAIN ?
+				      0 :
+				      stranded_ns *
+					      tl_standby_share_q10(l->wait_ns,
+								   wait_ns) /
+					      1024;
 		u64 ns = tl_standby_clock_ns(l, in) + idle_ns +
 			 l->shared_ns * TL_STANDBY_SIBLING_Q10 / 1024 +
 			 l->moves * TL_STANDBY_MOVE_NS;
@@ -223,29 +239,28 @@ tl_inline void tl_standby_shares(const struct tl_standby *s, u32 nr_cpus,
 }
 
 /* What the parties had of busy CPUs, and waited, under the kernel's scheduler: that is
- * what they must not lose. Where this is not known, or those that were there have ended
- * since, it is what they have under ours while it looks. */
+ * what they must not lose. Where this is not known it is what they have under ours
+ * while it looks. */
 tl_inline void tl_standby_before(struct tl_standby *s,
 				 const struct tl_standby_input *in)
 {
-	u64 all_ns = in->kernel_ns * in->nr_cpus;
-	u64 run_ns = in->kernel[TL_PARTY_PLAIN].run_ns +
-		     in->kernel[TL_PARTY_MIXED].run_ns;
-
 	tl_standby_shares(s, in->nr_cpus, s->lost_q10, s->share_q10);
 	for (u32 p = 0; p < TL_NR_PARTIES; p++) {
 		const struct tl_kernel_use *kernel = &in->kernel[p];
-		u32 share_q10 = tl_standby_share_of(
-			kernel->run_ns, s->lost_q10[p], run_ns, all_ns);
+		u32 share_q10 = tl_shares_kernel_q10(in, p, s->lost_q10[p]);
 
 		s->wait_q10[p] = tl_standby_wait_q10(s->sums[p].run_ns,
 						     s->sums[p].wait_ns);
 		if (!share_q10 || !s->was_away)
 			continue;
 		s->share_q10[p] = share_q10;
-		s->wait_q10[p] =
-			tl_standby_wait_q10(kernel->run_ns, kernel->wait_ns);
+		/* where it is known of most of them */
+		if (kernel->run_ns >= tl_shares_kernel_ns(in, p) / 2)
+			s->wait_q10[p] = tl_standby_wait_q10(kernel->run_ns,
+							     kernel->wait_ns);
 	}
+	if (s->was_away)
+		tl_shares_begin(&s->shares, in);
 }
 
 /* Whether a party's share of busy CPUs, of which it has this much now, has fallen for
@@ -317,7 +332,7 @@ tl_inline void tl_standby_look(struct tl_standby *s,
 	s->at_most_q10 = tl_standby_at_most(s, in);
 	if (!tl_standby_has_levels(in))
 		why = TL_WHY_NO_LEVELS;
-	else if (!s->sums[TL_PARTY_MIXED].run_ns)
+	else if (tl_standby_run_ns(s) == s->sums[TL_PARTY_PLAIN].run_ns)
 		why = TL_WHY_NOTHING_WIDE;
 	else if (s->at_most_q10 < TL_STANDBY_WORTH_Q10)
 		why = TL_WHY_NOTHING_LOST;
@@ -336,6 +351,8 @@ tl_inline void tl_standby_judge(struct tl_standby *s,
 				const struct tl_standby_input *in)
 {
 	u32 kept = s->age_ns >= 2 * TL_STANDBY_WINDOW_NS;
+
+	tl_shares_tune(&s->shares, in);
 
 	if (s->summed_ns < TL_STANDBY_JUDGE_NS)
 		return;

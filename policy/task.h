@@ -101,13 +101,13 @@ enum tl_event {
  *   +---------------------------------------------+
  *   | score                                       |   56
  *   +---------------------------------------------+
- *   | mix                                         |   64
+ *   | mix                                         |   72
  *   +---------------------------------------------+
- *   | stay                                        |   72
+ *   | stay                                        |   80
  *   +---------------------------------------------+
- *   | gap                                         |   88
+ *   | gap                                         |   96
  *   +---------------------------------------------+
- *   | last                                        |  104
+ *   | last                                        |  112
  *   +---------------------------------------------+
  */
 struct tl_task {
@@ -131,7 +131,7 @@ struct tl_task {
 	struct tl_gap gap;
 	struct tl_last last;
 };
-_Static_assert(sizeof(struct tl_task) == 104, "drawn above; mirrored in Rust");
+_Static_assert(sizeof(struct tl_task) == 112, "drawn above; mirrored in Rust");
 
 #define TL_TASK_RAN_FIT 1u	/* ran on a fit CPU in this wide period */
 #define TL_TASK_SYSCALL_WIDE 2u /* was wide at the entry of its system call */

@@ -94,6 +94,9 @@ struct tl_cfg {
 	u32 remigrate; /* bits of enum tl_remigrate */
 	/* type of tasks no one classified: TL_DEFAULT or TL_SCALAR */
 	u32 unclassified;
+	/* what a nanosecond of the tasks of a party counts, 1024 = as much, 0 =
+	 * the same; by enum tl_party (exposure.h) */
+	u16 counts_q10[1 + TL_LEVEL_MAX];
 };
 
 #endif

@@ -6,6 +6,9 @@ unsafe extern "C" {
     fn tlp_rest_is_over(cfg: *const Cfg, until_ns: u64, now_ns: u64) -> u32;
 }
 
+/// Parties of tasks, see [`party`](crate::party).
+pub const NR_PARTIES: usize = 4;
+
 /// How long wide periods without an open section last at most, unless it is set; ns
 /// (`TL_WIDE_TIMEOUT_NS`).
 pub const WIDE_TIMEOUT_NS: u64 = 100_000_000;
@@ -72,6 +75,9 @@ pub struct Cfg {
     pub remigrate: u32,
     /// Type of tasks no one classified.
     pub unclassified: u32,
+    /// What a nanosecond of the tasks of a party counts, 1024 = as much, 0 = the same; see
+    /// policy/shares.h.
+    pub counts_q10: [u16; NR_PARTIES],
 }
 
 impl Cfg {

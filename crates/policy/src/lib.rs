@@ -41,7 +41,7 @@ mod task;
 mod turns;
 mod wake;
 
-pub use cfg::{Cfg, Remigrate, WIDE_TIMEOUT_NS};
+pub use cfg::{Cfg, NR_PARTIES, Remigrate, WIDE_TIMEOUT_NS};
 pub use clock::{Clock, most_wait_ns, slice_in_round_ns};
 pub use cpus::{cpu_flags, victim_best, victim_rank};
 pub use gap::Gap;
@@ -61,8 +61,8 @@ pub use queues::{
 pub use score::Score;
 pub use sizing::{Sizing, SizingInput, Split, Tier, Tiers, TiersInput, WIDE_AUTO};
 pub use standby::{
-    Exposure, FIRST_LOOK_NS, KernelUse, LEVEL_HOLD_NS, Losses, NR_PARTIES, PARTY_MIXED,
-    PARTY_PLAIN, Standby, StandbyInput, StandbyState, StandbyWhy, party,
+    Exposure, FIRST_LOOK_NS, KernelUse, LEVEL_HOLD_NS, Losses, PARTY_PLAIN, Shares, Standby,
+    StandbyInput, StandbyState, StandbyWhy, party,
 };
 pub use stay::Stay;
 pub use target::{TARGET_ONE, TARGET_REPEATS, Target};

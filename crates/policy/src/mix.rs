@@ -14,8 +14,14 @@ pub struct Mix {
     pub run_ns: u32,
     /// Of it as a wide task.
     pub wide_ns: u32,
+    /// The highest level since the sums were halved.
+    pub level: u8,
+    /// The highest level before that.
+    pub last_level: u8,
+    /// 0.
+    pub reserved: [u8; 6],
 }
-const _: () = assert!(size_of::<Mix>() == 8);
+const _: () = assert!(size_of::<Mix>() == 16);
 
 impl Mix {
     /// The sums are halved when they come to this, ns (`TL_MIX_NS`).

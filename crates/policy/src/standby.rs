@@ -2,6 +2,7 @@
 //! What levels cost other code, and whether to separate wide code at all; see policy/exposure.h
 //! and policy/standby.h.
 
+use crate::cfg::NR_PARTIES;
 use crate::{FLAG_HINTS, LEVEL_MAX, Mix, Task};
 
 unsafe extern "C" {
@@ -28,14 +29,11 @@ pub const LEVEL_HOLD_NS: u64 = 670_000;
 /// From the start to the first look, ns (`TL_STANDBY_PAUSE_NS`).
 pub const FIRST_LOOK_NS: u64 = 1_000_000_000;
 
-/// Parties of tasks, see [`party`].
-pub const NR_PARTIES: usize = 2;
 /// [`party`]: no wide code recently.
 pub const PARTY_PLAIN: usize = 0;
-/// [`party`]: wide code among others.
-pub const PARTY_MIXED: usize = 1;
 
-/// The party of a task that ran at this level.
+/// The party of a task that ran at this level: [`PARTY_PLAIN`], or the highest level of its wide
+/// code.
 #[inline]
 pub fn party(task: &Task, level: u8) -> usize {
     let hints = u32::from(task.flags & FLAG_HINTS != 0);
@@ -203,6 +201,8 @@ pub struct StandbyInput {
     pub kernel: [KernelUse; NR_PARTIES],
     /// How long that was.
     pub kernel_ns: u64,
+    /// CPU time that all used then.
+    pub kernel_run_ns: u64,
     /// Time that wide tasks waited in queues.
     pub wide_wait_ns: u64,
     /// Clock that each level lacks, 1024 = all of it.
@@ -223,6 +223,28 @@ impl StandbyInput {
     /// An application's figure decides instead: whether wide code is kept apart.
     pub fn follow(self, apart: bool) -> Self {
         StandbyInput { goal: 1 + u16::from(apart), ..self }
+    }
+}
+
+/// `tl_shares`: what the parties had under the kernel's own scheduler, and what their time counts
+/// since. All zero: nothing is known, and all time counts the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Shares {
+    run_ns: [u64; NR_PARTIES],
+    elapsed_ns: u64,
+    tuned_ns: u64,
+    /// Of all CPUs, 1024 = all; 0 = not known, or they were not busy.
+    pub before_q10: [u32; NR_PARTIES],
+    /// 1024 = as much; 0 = the same.
+    pub counts_q10: [u32; NR_PARTIES],
+}
+const _: () = assert!(size_of::<Shares>() == 80);
+
+impl Shares {
+    /// For [`Cfg::counts_q10`](crate::Cfg::counts_q10).
+    pub fn counts(&self) -> [u16; NR_PARTIES] {
+        self.counts_q10.map(|counts| counts as u16)
     }
 }
 
@@ -249,8 +271,9 @@ pub struct Standby {
     why: u8,
     asks: u8,
     was_away: u8,
+    pub shares: Shares,
 }
-const _: () = assert!(size_of::<Standby>() == 240);
+const _: () = assert!(size_of::<Standby>() == 488);
 
 impl Standby {
     /// At the start, as if it had stood by for so long already.

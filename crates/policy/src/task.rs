@@ -114,7 +114,7 @@ pub struct Task {
     pub gap: Gap,
     pub last: Last,
 }
-const _: () = assert!(size_of::<Task>() == 104);
+const _: () = assert!(size_of::<Task>() == 112);
 
 impl Task {
     /// A task that has just come to be, from a parent of this type and level.

@@ -15,6 +15,7 @@ const CFG: Cfg = Cfg {
     rest_below_ns: EVEN,
     remigrate: 1 << 4,
     unclassified: 0,
+    counts_q10: [0; 4],
 };
 
 /// A task that goes from section to section, and what its gaps cost: what it stays, and the

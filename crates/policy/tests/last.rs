@@ -15,6 +15,7 @@ const CFG: Cfg = Cfg {
     rest_below_ns: EVEN,
     remigrate: 1 << 5,
     unclassified: 0,
+    counts_q10: [0; 4],
 };
 
 /// A task whose sections hold system calls. Where it is away, the ends of its hints are seen when

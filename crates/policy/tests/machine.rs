@@ -21,6 +21,7 @@ const CFG: Cfg = Cfg {
     remigrate_timeout_ns: 0,
     remigrate: 0,
     unclassified: 0,
+    counts_q10: [0; 4],
 };
 
 #[derive(Clone, Copy, PartialEq, Debug)]

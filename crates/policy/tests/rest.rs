@@ -11,6 +11,7 @@ const CFG: Cfg = Cfg {
     rest_below_ns: 1_000,
     remigrate: 0,
     unclassified: 0,
+    counts_q10: [0; 4],
 };
 
 /// Below the break-even time a task stays; from there on, without a length, and where there are no

@@ -2,7 +2,7 @@
 //! What levels cost the code beside, and whether wide code is kept apart for it.
 
 use policy::{
-    Event, Exposure, KernelUse, LEVEL_HOLD_NS, Losses, PARTY_MIXED, PARTY_PLAIN, Standby,
+    Event, Exposure, KernelUse, LEVEL_HOLD_NS, Losses, NR_PARTIES, PARTY_PLAIN, Standby,
     StandbyInput, StandbyState, StandbyWhy, Task, party,
 };
 use proptest::prelude::*;
@@ -63,21 +63,27 @@ fn missed_sections_count() {
     assert_eq!(Exposure::nr_missed(u32::MAX, false, span_ns), 4001);
 }
 
-/// Who has wide code, and who says so, is of the wide party; who had some long ago is not.
+/// Who has wide code is of the party of its highest level, who says so of the first one at least;
+/// who had some long ago is of none.
 #[test]
 fn parties() {
     let cfg = Default::default();
     let mut task = Task::new(&cfg, policy::TYPE_SCALAR, 0, 0);
     assert_eq!(party(&task, 0), PARTY_PLAIN);
-    assert_eq!(party(&task, 1), PARTY_MIXED);
+    assert_eq!(party(&task, 1), 1);
+    task.ran(1_000_000, 2);
     task.ran(1_000_000, 1);
     task.ran(100_000_000, 0);
-    assert_eq!(party(&task, 0), PARTY_MIXED, "a hundredth");
+    assert_eq!([party(&task, 0), party(&task, 1), party(&task, 3)], [2, 2, 3], "a hundredth");
+    (0..4).for_each(|_| task.ran(99_000_000, 1));
+    assert_eq!(party(&task, 0), 2, "the level before");
+    (0..4).for_each(|_| task.ran(99_000_000, 1));
+    assert_eq!(party(&task, 0), 1);
     (0..100).for_each(|_| task.ran(100_000_000, 0));
     assert_eq!(party(&task, 0), PARTY_PLAIN, "long ago");
     task.event(&cfg, Event::HintBegin, 1, 0);
     task.event(&cfg, Event::HintEnd, 0, 1);
-    assert_eq!(party(&task, 0), PARTY_MIXED);
+    assert_eq!(party(&task, 0), 1);
 }
 
 /// A load that loses these shares of its CPU time, in 1/1000: exposed to level 2 while all CPUs
@@ -105,6 +111,8 @@ impl Load {
             losses: [
                 if self.wide { losses } else { plain },
                 if self.wide { losses } else { Losses::default() },
+                Losses::default(),
+                Losses::default(),
             ],
             lacks_q10: LACKS_Q10,
             nr_cpus: NR_CPUS,
@@ -184,7 +192,7 @@ fn sections_have_their_price() {
     let mut standby = Standby::default();
     for _ in 0..30 {
         let mut input = load.input(false);
-        input.losses[PARTY_MIXED].sections = input.losses[PARTY_MIXED].run_ns / 90_000;
+        input.losses[1].sections = input.losses[1].run_ns / 90_000;
         standby.update(&input);
     }
     assert_eq!((standby.nr_attempts, standby.why()), (0, Some(StandbyWhy::NothingLost)));
@@ -213,11 +221,10 @@ fn harms_no_party() {
         standby.state()
     };
     assert_eq!(judged(|_| {}), StandbyState::Apart);
-    let slowed =
-        judged(|input| input.losses[PARTY_MIXED].exposed_ns[0] = input.losses[1].run_ns / 4);
+    let slowed = judged(|input| input.losses[1].exposed_ns[0] = input.losses[1].run_ns / 4);
     assert_eq!(slowed, StandbyState::Apart, "less than before is no harm");
     fn slow(input: &mut StandbyInput) {
-        input.losses[PARTY_MIXED].shared_ns = input.losses[PARTY_MIXED].run_ns / 4;
+        input.losses[1].shared_ns = input.losses[1].run_ns / 4;
     }
     assert_eq!(judged(slow), StandbyState::StandingBy);
     let with_traps = judged(|input| {
@@ -225,8 +232,18 @@ fn harms_no_party() {
         input.sees = 0;
     });
     assert_eq!(with_traps, StandbyState::Apart, "what it lost before is not known");
+    let one_level_is_slowed = judged(|input| {
+        // Level 1 wins little, as a third of the wide code: level 2 has the others.
+        let wide = input.losses[1];
+        for (party, part) in [(1, 1), (2, 2)] {
+            input.losses[party].run_ns = wide.run_ns * part / 3;
+            input.losses[party].wait_ns = wide.wait_ns * part / 3;
+        }
+        input.losses[1].shared_ns = input.losses[1].run_ns / 2;
+    });
+    assert_eq!(one_level_is_slowed, StandbyState::StandingBy);
     fn rob(input: &mut StandbyInput) {
-        input.losses[PARTY_MIXED].run_ns += input.losses[PARTY_PLAIN].run_ns / 3;
+        input.losses[1].run_ns += input.losses[PARTY_PLAIN].run_ns / 3;
         input.losses[PARTY_PLAIN].run_ns -= input.losses[PARTY_PLAIN].run_ns / 3;
     }
     let robbed = judged(|input| {
@@ -252,11 +269,11 @@ fn the_kernel_is_the_measure() {
             let mut input = load.input(standby.state() == StandbyState::Apart);
             let all_ns = u64::from(NR_CPUS) * PERIOD_NS;
             input.losses[PARTY_PLAIN].run_ns = all_ns * 2 / 3;
-            input.losses[PARTY_MIXED].run_ns = all_ns / 3;
+            input.losses[1].run_ns = all_ns / 3;
             input.losses.iter_mut().for_each(|losses| losses.wait_ns = losses.run_ns);
             input.kernel_ns = 1_000_000_000;
             let kernel_ns = u64::from(NR_CPUS) * input.kernel_ns;
-            for (party, share) in [(PARTY_PLAIN, 100 - wide_share), (PARTY_MIXED, wide_share)] {
+            for (party, share) in [(PARTY_PLAIN, 100 - wide_share), (1, wide_share)] {
                 let run_ns = kernel_ns * share / 100;
                 input.kernel[party] = KernelUse { run_ns, wait_ns: run_ns / 2, moves: 0 };
             }
@@ -266,6 +283,75 @@ fn the_kernel_is_the_measure() {
     };
     assert_eq!(state_after(33), StandbyState::Apart, "they have what they had");
     assert_eq!(state_after(50), StandbyState::StandingBy, "wide tasks had half of the CPUs");
+}
+
+/// Parties get back the shares that they had under the kernel's scheduler, by what their time
+/// counts. Here a party's share is what it would have by itself divided by what its time counts.
+#[test]
+fn shares_come_back() {
+    // percent: of the wide party under the kernel's scheduler, and with equal weights
+    for (before, by_itself) in [(47, 55), (60, 50), (50, 50)] {
+        let load = Load { exposed_milli: 150, moves_milli: 0, wide: true };
+        let all_ns = u64::from(NR_CPUS) * PERIOD_NS;
+        let mut standby = Standby::default();
+        let mut share = 0;
+        for _ in 0..100 {
+            let mut input = load.input(standby.state() == StandbyState::Apart);
+            let counts = standby.shares.counts().map(|c| if c == 0 { 1024 } else { u64::from(c) });
+            let wide = by_itself * counts[0];
+            share = 100 * wide / (wide + (100 - by_itself) * counts[1]);
+            input.losses[PARTY_PLAIN].run_ns = all_ns * (100 - share) / 100;
+            input.losses[1].run_ns = all_ns * share / 100;
+            input.losses.iter_mut().for_each(|losses| losses.wait_ns = losses.run_ns);
+            input.kernel_ns = 1_000_000_000;
+            let kernel_ns = u64::from(NR_CPUS) * input.kernel_ns;
+            // Tasks without wide code come and end all the time: nobody knows of theirs.
+            input.kernel[1].run_ns = kernel_ns * before / 100;
+            input.kernel_run_ns = kernel_ns;
+            standby.update(&input);
+        }
+        assert_eq!(standby.state(), StandbyState::Apart);
+        assert!(share.abs_diff(before) <= 2, "{share} % instead of {before} %");
+    }
+}
+
+/// A share that cannot be had: what the time counts stays bounded, the more so when nobody corrects
+/// it any more.
+#[test]
+fn shares_out_of_reach() {
+    let load = Load { exposed_milli: 150, moves_milli: 0, wide: true };
+    let mut standby = Standby::default();
+    let mut most = 0;
+    for _ in 0..400 {
+        let mut input = load.input(standby.state() == StandbyState::Apart);
+        input.losses.iter_mut().for_each(|losses| losses.run_ns *= 2); // all CPUs are busy
+        input.kernel_ns = 1_000_000_000;
+        input.kernel_run_ns = u64::from(NR_CPUS) * input.kernel_ns;
+        input.kernel[1].run_ns = input.kernel_run_ns * 48 / 100; // and it has a half
+        standby.update(&input);
+        most = most.max(standby.shares.counts_q10[1]);
+    }
+    assert!((1366..=2048).contains(&most), "{most}");
+    assert_eq!(standby.shares.counts()[..2], [768, 1365]);
+}
+
+/// Nothing is known of a machine that was not busy, or is not: all time counts the same.
+#[test]
+fn idle_machines_have_no_shares() {
+    let load = Load { exposed_milli: 150, moves_milli: 0, wide: true };
+    for busy in [2, 4] {
+        let mut standby = Standby::default();
+        for _ in 0..60 {
+            let mut input = load.input(standby.state() == StandbyState::Apart);
+            input.losses[1].run_ns *= busy;
+            input.kernel_ns = 1_000_000_000;
+            input.kernel[1].run_ns = u64::from(NR_CPUS) * input.kernel_ns / 2;
+            input.kernel_run_ns = input.kernel[1].run_ns;
+            standby.update(&input);
+        }
+        assert_eq!(standby.state(), StandbyState::Apart);
+        assert_eq!(standby.shares.counts_q10, [0; NR_PARTIES], "{:?}", standby.shares);
+    }
 }
 
 /// Migrations of ours while it looks are no loss that could be won back: the kernel has fewer.
@@ -397,7 +483,7 @@ proptest! {
             };
             standby.update(&StandbyInput {
                 elapsed_ns: r[8] >> 30,
-                losses: [losses, losses],
+                losses: [losses; NR_PARTIES],
                 wide_wait_ns: r[0] >> 20,
                 lacks_q10: lacks.map(|lacks| lacks % 1025),
                 nr_cpus: 1 + (r[1] % 1024) as u32,

@@ -13,6 +13,7 @@ const CFG: Cfg = Cfg {
     rest_below_ns: 0,
     remigrate: 0,
     unclassified: 0,
+    counts_q10: [0; 4],
 };
 
 const LEAST: u64 = Stay::LEAST_NS;

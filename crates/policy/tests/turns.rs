@@ -18,6 +18,7 @@ const CFG: Cfg = Cfg {
     remigrate_timeout_ns: 0,
     remigrate: 0,
     unclassified: 0,
+    counts_q10: [0; 4],
 };
 
 const NOW_NS: u64 = 1 << 40;

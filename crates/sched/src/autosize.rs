@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use cpumodel::{LevelClocks, Topology};
 use policy::{
-    KernelUse, Losses, NR_KINDS, NR_PARTIES, Split, Standby, StandbyInput, StandbyState,
-    StandbyWhy, Tiers, TiersInput, WIDE_AUTO,
+    Losses, NR_KINDS, NR_PARTIES, Split, Standby, StandbyInput, StandbyState, StandbyWhy, Tiers,
+    TiersInput, WIDE_AUTO,
 };
 
 use crate::bound::{Bound, BoundTask, Ran};
 use crate::config::{Components, Config, WideCpus};
 use crate::goal::GoalLoop;
-use crate::scx::CpuCounters;
+use crate::scx::{CpuCounters, WhileAway};
 
 /// How often the size is decided. Well below the averages' time constant (200 ms), so that they
 /// are smooth; well above a scheduling slice.
@@ -29,11 +29,8 @@ pub struct Counted {
     pub cpus: Vec<CpuCounters>,
     /// Threads that were given a slot of the hint page; wraps.
     pub slots_given: u32,
-    /// While it looks, by party: what the tasks that are there did under the kernel's own
-    /// scheduler.
-    pub kernel: [KernelUse; NR_PARTIES],
-    /// For how long that was at work; 0 = not at all.
-    pub kernel_ns: u64,
+    /// While it looks: what happened under the kernel's own scheduler.
+    pub away: WhileAway,
 }
 
 /// Sums over all CPUs that the decision needs, ns by kind.
@@ -152,6 +149,11 @@ impl AutoSize {
         self.standby.as_ref().is_some_and(Standby::is_away)
     }
 
+    /// What the time of the parties counts (policy/shares.h).
+    pub fn counts(&self) -> [u16; NR_PARTIES] {
+        self.standby.as_ref().map_or_else(Default::default, |standby| standby.shares.counts())
+    }
+
     /// Whether the probes of marks are to be in place.
     pub fn keeps_marks(&self) -> bool {
         self.standby.as_ref().is_none_or(Standby::keeps_marks)
@@ -259,8 +261,9 @@ impl AutoSize {
         let news = now.nr_calls > before.nr_calls || now.slots_given != before.slots_given;
         let seen = StandbyInput {
             losses: std::array::from_fn(|party| now.losses[party].since(&before.losses[party])),
-            kernel: counted.kernel,
-            kernel_ns: counted.kernel_ns,
+            kernel: counted.away.parties,
+            kernel_ns: counted.away.ns,
+            kernel_run_ns: counted.away.run_ns,
             news: u8::from(news),
             asks: u8::from(now.asks),
             ..StandbyInput::default()

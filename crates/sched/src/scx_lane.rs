@@ -376,6 +376,7 @@ impl ScxLane {
 
     fn start_sizing(&mut self) -> Result<()> {
         self.scheduler.watch_exposure(AutoSize::may_stand_by(&self.config));
+        self.scheduler.set_counts(Default::default());
         self.auto = None;
         if AutoSize::is_asked(&self.config) {
             let (nr_wide, clocks) = (self.wide_cores.len(), self.clocks.clone());
@@ -397,12 +398,13 @@ impl ScxLane {
         }
         *last = Instant::now();
         if auto.is_looking() && !self.scheduler.is_away() {
-            (counted.kernel, counted.kernel_ns) = self.scheduler.kernel_use()?;
+            counted.away = self.scheduler.kernel_use()?;
         }
         let (topology, nr_wide) = (&self.topology, self.wide_cores.len());
         let resized = auto.update(&self.config, topology, nr_wide, &counted, elapsed);
         let reordered = auto.asks_for_bound()
             && auto.take_in(&self.scheduler.bound_tasks()?, topology, &self.wide_cores);
+        self.scheduler.set_counts(auto.counts());
         let Some(split) = resized.or(reordered.then_some(self.split)) else { return Ok(()) };
         let wide_cores = match self.config.wide_cpus {
             WideCpus::Auto => auto.cores(split.nr_wide()),

@@ -184,7 +184,9 @@ pub(crate) fn config(rng: &mut Rng, sys: &Sys) -> LaneConfig {
         ..Remigrate::default()
     };
     // outside of the series, so that seeds mean what they meant
-    let rest_below_ns = rng.clone().below(1_000_000);
+    let mut other = rng.clone();
+    let rest_below_ns = other.below(1_000_000);
+    let counts_q10 = std::array::from_fn(|_| 512 + other.below(1537) as u16);
     let mut ms = |most: u64| 100_000 + rng.below(most * 1_000_000);
     let cfg = Cfg {
         slice_ns: ms(8),
@@ -194,6 +196,7 @@ pub(crate) fn config(rng: &mut Rng, sys: &Sys) -> LaneConfig {
         rest_below_ns,
         remigrate: remigrate.bits(),
         unclassified: rng.below(2) as u32,
+        counts_q10,
     };
     let cfg =
         Cfg { wide_timeout_ns: if rng.below(3) == 0 { 0 } else { cfg.wide_timeout_ns }, ..cfg };

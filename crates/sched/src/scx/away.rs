@@ -22,8 +22,27 @@ const AWAY: u32 = 1;
 /// A scheduler that is away.
 pub(super) struct Left {
     since: Instant,
+    /// CPU time of the machine then, clock ticks; `None` if the kernel does not say.
+    busy_ticks: Option<u64>,
     /// How it ended when it left.
     pub(super) ended: Option<Ended>,
+}
+
+/// What happened while a scheduler was away.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WhileAway {
+    /// For how long it was.
+    pub ns: u64,
+    /// CPU time that all used, ns; 0 if that is not known.
+    pub run_ns: u64,
+    /// By party, of the tasks that were there all the time.
+    pub parties: [KernelUse; NR_PARTIES],
+}
+
+/// CPU time of the machine since boot, clock ticks.
+fn busy_ticks() -> Option<u64> {
+    let cpus = hw::activity::cpus(&hw::Live).ok()?;
+    Some(cpus.iter().map(|cpu| cpu.busy_ticks).sum())
 }
 
 impl Scheduler {
@@ -48,12 +67,12 @@ impl Scheduler {
         // SAFETY: a field of the mapped section, which the kernel has written and writes again
         // when the next one ends.
         unsafe { ptr::write_volatile(&raw mut self.bss_mut().exited, types::tl_exit::default()) };
-        self.left = Some(Left { since: Instant::now(), ended });
+        self.left = Some(Left { since: Instant::now(), busy_ticks: busy_ticks(), ended });
         None
     }
 
-    /// By party, as known now: what the tasks did while it was away, and for how long that was.
-    pub fn kernel_use(&mut self) -> Result<([KernelUse; NR_PARTIES], u64)> {
+    /// What the tasks did while it was away; by party as known now.
+    pub fn kernel_use(&mut self) -> Result<WhileAway> {
         let failed = |e: String| Error::failed("cannot look through the machine's tasks", e);
         let sums = &raw mut self.bss_mut().kernel_use;
         // SAFETY: a field of the mapped section, written by the program that runs below only.
@@ -69,14 +88,20 @@ impl Scheduler {
             wait_ns: sum.wait_ns,
             moves: sum.moves,
         };
-        Ok((sums.map(of), self.was_away_ns))
+        Ok(WhileAway { parties: sums.map(of), ..self.was_away })
     }
 
     /// Take over again. `classes` has one entry per CPU.
     pub fn come_back(&mut self, config: &Config, classes: &[u8]) -> Result<()> {
         self.take_over(classes)?;
         if let Some(left) = self.left.take() {
-            self.was_away_ns = left.since.elapsed().as_nanos() as u64;
+            let ticks = busy_ticks().zip(left.busy_ticks).map(|(now, old)| now.saturating_sub(old));
+            let tick_ns = 1_000_000_000 / hw::activity::ticks_per_second();
+            self.was_away = WhileAway {
+                ns: left.since.elapsed().as_nanos() as u64,
+                run_ns: ticks.unwrap_or(0) * tick_ns,
+                ..WhileAway::default()
+            };
         }
         self.store_away(AT_WORK);
         self.probes.set(&self.skel.progs)?;

@@ -19,6 +19,7 @@ use std::ptr;
 use cpumodel::Topology;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
+use policy::NR_PARTIES;
 use report::lane::LaneTasks;
 
 use crate::bound::{self, BoundTask};
@@ -34,6 +35,7 @@ use crate::scores;
 use crate::tasks;
 
 use away::Left;
+pub use away::WhileAway;
 use call::{errno_text, run};
 use hint_maps::freeze;
 use open::{choose_programs, fill_constants};
@@ -60,8 +62,8 @@ pub struct Scheduler {
     scheduler_link: Option<Link>,
     /// It is away (away.rs).
     left: Option<Left>,
-    /// For how long it was, the last time.
-    was_away_ns: u64,
+    /// What happened meanwhile, the last time.
+    was_away: WhileAway,
     hotplug_seq: u64,
 }
 
@@ -107,7 +109,7 @@ impl Scheduler {
             score_link: None,
             scheduler_link: None,
             left: None,
-            was_away_ns: 0,
+            was_away: WhileAway::default(),
             hotplug_seq,
         };
         if let Some(counters) = counters {
@@ -196,6 +198,12 @@ impl Scheduler {
             }
         }
         Ok(())
+    }
+
+    /// From now on this is what the time of the parties counts (policy/shares.h).
+    pub fn set_counts(&mut self, counts_q10: [u16; NR_PARTIES]) {
+        // SAFETY: a field of the mapped section; the kernel only reads it, value by value.
+        unsafe { ptr::write_volatile(&raw mut self.bss_mut().cfg.counts_q10, counts_q10) };
     }
 
     /// Count what levels cost other code, or do not (bpf/exposure.bpf.h).
@@ -323,7 +331,7 @@ impl Scheduler {
     }
 
     fn store_settings(&mut self, config: &Config) {
-        let cfg = settings_of(config);
+        let cfg = settings_of(config, self.bss().cfg.counts_q10);
         // SAFETY: a field of the mapped section; the kernel only reads it, value by value.
         unsafe { ptr::write_volatile(&raw mut self.bss_mut().cfg, cfg) };
     }
@@ -339,7 +347,7 @@ impl Scheduler {
     }
 }
 
-fn settings_of(config: &Config) -> types::tl_cfg {
+fn settings_of(config: &Config, counts_q10: [u16; NR_PARTIES]) -> types::tl_cfg {
     let remigrate = config.remigrate;
     types::tl_cfg {
         slice_ns: config.slice_ns,
@@ -360,6 +368,7 @@ fn settings_of(config: &Config) -> types::tl_cfg {
             Unclassified::Default => policy::TYPE_DEFAULT,
             Unclassified::Scalar => policy::TYPE_SCALAR,
         },
+        counts_q10,
     }
 }
 

@@ -56,9 +56,11 @@ impl Lane {
     pub(in crate::sched) fn take_kernel_use(
         &mut self,
         away_ns: u64,
+        run_ns: u64,
         counted: impl Iterator<Item = KernelUse>,
     ) {
         self.watch.kernel_ns = away_ns;
+        self.watch.kernel_run_ns = run_ns;
         for (lane, counted) in self.tasks.iter_mut().zip(counted) {
             lane.kernel_use = counted;
         }

@@ -242,7 +242,7 @@ mod tests {
             let cfg = Cfg {
                 slice_ns: 5, slice_wide_ns: 7, remigrate,
                 remigrate_timeout_ns: timeout_ns, wide_timeout_ns: other_ns, rest_below_ns: other_ns,
-                unclassified: 0,
+                unclassified: 0, ..Cfg::default()
             };
             let memo = Memo::new(&cfg);
             // a task that stays is wide (tests/gap.rs of crates/policy)
@@ -252,7 +252,7 @@ mod tests {
                 vtime_ns, evidence_ns, enqueued_ns, started_ns, weight, clock, task_type, level,
                 hint_level, mark_level, loose_level, mark_depth, caps, flags,
                 score: Score { score_q10, level: score_level, ..Score::default() },
-                mix: Mix { run_ns, wide_ns },
+                mix: Mix { run_ns, wide_ns, ..Mix::default() },
                 stay: Stay { ran_ns: run_ns, ..Stay::default() },
                 gap: Gap { ran_ns: run_ns, past, ..gap },
                 last: Last { ran_ns: run_ns, past, ..Last::default() },

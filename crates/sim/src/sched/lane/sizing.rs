@@ -75,6 +75,7 @@ impl Lane {
         let wait_ns = input.wait_ns[policy::TYPE_WIDE as usize..].iter().sum();
         let kernel = if self.watch.is_looking() { self.kernel_use() } else { Default::default() };
         self.watch.update(sys, &self.config, input.elapsed_ns, wait_ns, kernel);
+        self.config.cfg.counts_q10 = self.watch.counts_q10();
         let ordered = self.order_cores(sys, was_apart);
         let split = match (was_apart, self.watch.is_apart()) {
             (_, false) => Split::default(),

@@ -28,6 +28,8 @@ pub(super) struct Watch {
     has_news: bool,
     /// For how long the lane was away.
     pub(super) kernel_ns: u64,
+    /// And what all used then.
+    pub(super) kernel_run_ns: u64,
 }
 
 impl Watch {
@@ -122,6 +124,7 @@ impl Watch {
             losses,
             kernel,
             kernel_ns: self.kernel_ns,
+            kernel_run_ns: self.kernel_run_ns,
             wide_wait_ns,
             lacks_q10: self.clocks.lacks_q10(busy_per_package),
             nr_cpus: sys.online.len() as u32,
@@ -130,6 +133,11 @@ impl Watch {
             ..StandbyInput::default()
         };
         self.standby.update(&input);
+    }
+
+    /// What the time of the parties counts.
+    pub(super) fn counts_q10(&self) -> [u16; NR_PARTIES] {
+        self.standby.shares.counts()
     }
 }
 
