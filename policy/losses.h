@@ -13,6 +13,8 @@
 /* Beside a busy sibling a CPU loses 3/8; CPUs are all busy that idle for a 32nd. */
 #define TL_STANDBY_SIBLING_Q10 384u
 #define TL_STANDBY_IDLE 32u
+/* A party with less than a 64th of the CPU time is not asked. */
+#define TL_STANDBY_PARTY 64u
 
 /* What the application's figure decides in place of what is seen (goal.h). */
 enum tl_standby_goal {

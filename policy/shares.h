@@ -40,8 +40,6 @@
 #define TL_SHARES_MOST_Q10 2048u
 #define TL_SHARES_STAYS_LEAST_Q10 768u
 #define TL_SHARES_STAYS_MOST_Q10 1365u
-/* A party with less than a 64th of all CPUs is left alone. */
-#define TL_SHARES_PARTY_Q10 16u
 
 /* All zero: nothing is known, and all time counts the same. */
 struct tl_shares {
@@ -53,16 +51,27 @@ struct tl_shares {
 	u32 counts_q10[TL_NR_PARTIES]; /* for tl_cfg, 0 = 1024 */
 };
 
-/* CPU time of a party under the kernel's scheduler. */
-tl_inline u64 tl_shares_kernel_ns(const struct tl_standby_input *in, u32 party)
+/* CPU time of all under the kernel's scheduler. */
+tl_inline u64 tl_shares_all_ns(const struct tl_standby_input *in)
 {
 	u64 known_ns = 0;
 
 	for (u32 p = 0; p < TL_NR_PARTIES; p++)
 		known_ns += in->kernel[p].run_ns;
-	if (party != TL_PARTY_PLAIN || in->kernel_run_ns <= known_ns)
+	return tl_max_u64(known_ns, in->kernel_run_ns);
+}
+
+/* The same of a party: all that nobody with wide code is known to have used is of those
+ * without. */
+tl_inline u64 tl_shares_kernel_ns(const struct tl_standby_input *in, u32 party)
+{
+	u64 ns = tl_shares_all_ns(in);
+
+	if (party != TL_PARTY_PLAIN)
 		return in->kernel[party].run_ns;
-	return in->kernel[party].run_ns + in->kernel_run_ns - known_ns;
+	for (u32 p = TL_PARTY_PLAIN + 1; p < TL_NR_PARTIES; p++)
+		ns -= in->kernel[p].run_ns;
+	return ns;
 }
 
 /* A party's share of all CPUs under the kernel's scheduler, less what it lost; 0 if it is
@@ -70,12 +79,9 @@ tl_inline u64 tl_shares_kernel_ns(const struct tl_standby_input *in, u32 party)
 tl_inline u32 tl_shares_kernel_q10(const struct tl_standby_input *in, u32 party,
 				   u32 lost_q10)
 {
-	u64 run_ns = 0;
-
-	for (u32 p = 0; p < TL_NR_PARTIES; p++)
-		run_ns += tl_shares_kernel_ns(in, p);
 	return tl_standby_share_of(tl_shares_kernel_ns(in, party), lost_q10,
-				   run_ns, in->kernel_ns * in->nr_cpus);
+				   tl_shares_all_ns(in),
+				   in->kernel_ns * in->nr_cpus);
 }
 
 /* The kernel's scheduler was at work until now. */
@@ -132,7 +138,7 @@ tl_inline void tl_shares_tune(struct tl_shares *s,
 			tl_standby_share_of(s->run_ns[p], 0, run_ns, all_ns);
 
 		s->run_ns[p] = 0;
-		if (share_q10 && s->before_q10[p] >= TL_SHARES_PARTY_Q10)
+		if (share_q10 && s->before_q10[p] >= 1024 / TL_STANDBY_PARTY)
 			s->counts_q10[p] = tl_shares_next_q10(
 				s->counts_q10[p], share_q10, s->before_q10[p]);
 		if (s->tuned_ns >= TL_SHARES_TUNED_NS)

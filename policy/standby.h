@@ -87,8 +87,6 @@
 /* A sixteenth: what its share of busy CPUs may fall by. Shares of 0.2 s repeat to a few
  * percent. */
 #define TL_STANDBY_SHARE 16u
-/* A party with less than a 64th of the CPU time is not asked. */
-#define TL_STANDBY_PARTY 64u
 /* After an attempt that failed, at first; and at most. An attempt takes a second, so
  * an eighth of the time and, later, a 64th is spent on what does not pay. */
 #define TL_STANDBY_HOLD_NS 8000000000ull

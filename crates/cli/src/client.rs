@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A connection to the running scheduler: requests and replies over its control socket.
 
-use std::io::{self, BufReader};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
-use report::ctl::{Reply, Request, SOCKET, receive, send};
+use report::ctl::{Reply, Request, SOCKET};
 use report::problem::Problem;
+use sched::control;
 
 use crate::failure::Failure;
 
@@ -21,37 +20,24 @@ pub(crate) struct At {
 }
 
 /// A connection to the running scheduler.
-pub(crate) struct Client {
-    stream: UnixStream,
-    replies: BufReader<UnixStream>,
-}
-
-/// Far longer than any request takes; a scheduler that is silent for so long is stuck.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) struct Client(control::Client);
 
 impl Client {
     /// Connects to the scheduler.
     pub(crate) fn connect(at: &At) -> Result<Self, Failure> {
-        let open = || -> io::Result<Client> {
-            let stream = UnixStream::connect(&at.socket)?;
-            stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
-            Ok(Client { replies: BufReader::new(stream.try_clone()?), stream })
-        };
-        open().map_err(|error| not_connected(at, &error))
+        control::Client::connect(&at.socket).map(Client).map_err(|error| not_connected(at, &error))
     }
 
     /// Sends a request and returns the reply; a refusal is a failure.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<Reply, Failure> {
-        let reply = send(&mut self.stream, request).and_then(|()| receive(&mut self.replies));
-        let lost = |why: String| {
-            let next = "see whether it still runs: turbolane ctl status";
-            Failure::failed(Problem::new("the scheduler gave no answer", why, next))
-        };
-        match reply {
-            Ok(Some(Reply::Error(problem))) => Err(Failure::failed(problem)),
-            Ok(Some(reply)) => Ok(reply),
-            Ok(None) => Err(lost("it closed the connection".into())),
-            Err(error) => Err(lost(error.to_string())),
+        match self.0.ask(request) {
+            Ok(Reply::Error(problem)) => Err(Failure::failed(problem)),
+            Ok(reply) => Ok(reply),
+            Err(error) => {
+                let next = "see whether it still runs: turbolane ctl status";
+                let what = "the scheduler gave no answer";
+                Err(Failure::failed(Problem::new(what, error.to_string(), next)))
+            }
         }
     }
 }

@@ -455,9 +455,7 @@ impl Inner {
 
     fn tasks(&self, since_ns: u64) -> Reply {
         match &self.way {
-            Some(Way::Scx(lane)) => lane
-                .tasks(since_ns)
-                .map_or_else(|error| Reply::Error(error.into_problem()), Reply::Tasks),
+            Some(Way::Scx(lane)) => or_error(lane.tasks(since_ns).map(Reply::Tasks)),
             Some(Way::Affinity(_)) | None => Reply::Tasks(LaneTasks::default()),
         }
     }

@@ -19,13 +19,13 @@ pub(crate) fn serve_hints(lane: &ScxLane, given: Option<&GivenSlots>) -> Result<
     lane.publish()?;
     let (path, on_register) = (Path::new(SOCKET), on_register(lane)?);
     let (board, maps) = (lane.hint_maps()?.board, lane.hint_maps()?);
-    let areas = given.map(|given| areas_of(given, &maps)).transpose()?;
     let new_areas = Box::new(move |numbers: &[u32]| maps.new_areas(numbers));
-    let server = match (given, areas) {
-        (Some(given), Some(areas)) => {
+    let server = match given {
+        Some(given) => {
+            let areas = areas_of(given, &lane.hint_maps()?)?;
             HintServer::go_on(path, board, new_areas, on_register, given, areas)
         }
-        _ => HintServer::start(path, board, new_areas, on_register),
+        None => HintServer::start(path, board, new_areas, on_register),
     };
     server.map_err(cannot_serve)
 }

@@ -32,20 +32,18 @@
 //! `--wide-cpus auto` without wide CPUs. A task inside a marked function at that moment is seen at
 //! its next call.
 
-use std::io::{self, BufReader, ErrorKind};
-use std::os::unix::net::UnixStream;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use report::ctl::{Reply, Request, SOCKET, receive, send};
+use report::ctl::{Reply, Request, SOCKET};
 use report::problem::Problem;
 use report::take_over::{GivenSlots, HandedOver, Predecessor};
 use turbolane_hint::page;
 
+use crate::control::Client;
 use crate::error::{Error, Result};
 use crate::scx_lane::ScxLane;
-
-/// Far longer than an answer takes.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a successor may take from the moment in which it has the machine to the one in which it
 /// says so. Longer than that, it hangs.
@@ -54,20 +52,13 @@ const CONFIRM_LIMIT: Duration = Duration::from_secs(30);
 const WHAT: &str = "cannot take over";
 
 /// A connection to the scheduler that is to go.
-pub struct Connection {
-    stream: UnixStream,
-    replies: BufReader<UnixStream>,
-}
+pub struct Connection(Client);
 
 impl Connection {
     /// To the scheduler that runs here.
     pub fn open() -> Result<Self> {
-        let open = || -> io::Result<Connection> {
-            let stream = UnixStream::connect(SOCKET)?;
-            stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
-            Ok(Connection { replies: BufReader::new(stream.try_clone()?), stream })
-        };
-        open().map_err(|error| match error.kind() {
+        let connected = Client::connect(Path::new(SOCKET)).map(Connection);
+        connected.map_err(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::BadInput(Problem::new(
                 WHAT,
                 "no turbolane runs on this machine",
@@ -106,12 +97,9 @@ impl Connection {
     }
 
     fn ask(&mut self, request: &Request) -> Result<Reply> {
-        let reply = send(&mut self.stream, request).and_then(|()| receive(&mut self.replies));
-        match reply {
-            Ok(Some(Reply::Error(problem))) => Err(Error::BadInput(problem)),
-            Ok(Some(reply)) => Ok(reply),
-            // A version that does not know the request ends the connection.
-            Ok(None) => Err(not_understood("it closed the connection")),
+        match self.0.ask(request) {
+            Ok(Reply::Error(problem)) => Err(Error::BadInput(problem)),
+            Ok(reply) => Ok(reply),
             Err(error) => Err(not_understood(&error.to_string())),
         }
     }

@@ -13,6 +13,9 @@ use serde_json::Value;
 
 use crate::guest::{scx_state, wait_for};
 
+/// Counts the schedulers that have been enabled.
+pub const ENABLED: &str = "/sys/kernel/sched_ext/enable_seq";
+
 /// The binary under test.
 pub const TURBOLANE: &str = "turbolane";
 
@@ -152,12 +155,12 @@ pub fn set(changes: &[&str]) -> Result<()> {
 /// Take a CPU away or give it back, and wait until the scheduler is in force again: the kernel ends
 /// it at each such change, and counts how often one was enabled.
 pub fn plug(cpu: usize, online: bool) -> Result<()> {
-    let enabled_before = read("/sys/kernel/sched_ext/enable_seq");
+    let enabled_before = read(ENABLED);
     let to = if online { "1" } else { "0" };
     fs::write(format!("/sys/devices/system/cpu/cpu{cpu}/online"), to)
         .with_context(|| format!("CPU {cpu}: online={online} is refused"))?;
     wait_for("the scheduler is not back", Duration::from_secs(120), || {
-        read("/sys/kernel/sched_ext/enable_seq") != enabled_before
+        read(ENABLED) != enabled_before
             && scx_state() == "enabled"
             && turbolane(&["ctl", "status"]).is_ok()
     })

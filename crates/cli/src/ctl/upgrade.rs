@@ -35,9 +35,7 @@ pub(super) fn upgrade(at: &At) -> Result<LaneStatus, Failure> {
             return Ok(status);
         }
         if !lives {
-            return Err(not_taken_over(
-                "it has ended; its messages are where those of the running one are",
-            ));
+            return Err(not_taken_over("it has ended"));
         }
         if start.elapsed() > LIMIT {
             return Err(not_taken_over(&format!("process {successor} is still not ready")));
@@ -54,6 +52,6 @@ fn status(at: &At) -> Option<LaneStatus> {
 }
 
 fn not_taken_over(why: &str) -> Failure {
-    let next = "see them (journalctl -u turbolane), and what runs: turbolane ctl status";
+    let next = "see its messages: journalctl -u turbolane; what runs: turbolane ctl status";
     Failure::failed(Problem::new("the installed version has not taken over", why, next))
 }

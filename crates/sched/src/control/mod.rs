@@ -23,6 +23,7 @@
 //! **Limits.** Root can still fill all places with requests that are being answered; then the
 //! oldest is cut off.
 
+mod client;
 mod peer;
 mod socket;
 
@@ -41,6 +42,7 @@ use std::time::{Duration, Instant};
 use report::ctl::{self, Reply, Request};
 use report::problem::Problem;
 
+pub use client::Client;
 #[cfg(test)]
 use peer::REQUEST_MAX_BYTES;
 use peer::{Gone, Peer};

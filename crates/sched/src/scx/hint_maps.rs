@@ -52,13 +52,10 @@ impl HintMaps {
         let mut id = 0u32;
         // SAFETY: key and value are four bytes each, as the map has them: it gives the number of
         // the inner map.
-        let error = unsafe {
+        done(unsafe {
             let (key, value) = ((&raw const number).cast(), (&raw mut id).cast());
             sys::bpf_map_lookup_elem(self.areas.as_raw_fd(), key, value)
-        };
-        if error != 0 {
-            return Err(io::Error::from_raw_os_error(-error));
-        }
+        })?;
         Area::from_fd(map_of_id(id)?)
     }
 
@@ -70,14 +67,11 @@ impl HintMaps {
         let mut count = numbers.len() as u32;
         // SAFETY: keys and values are four bytes each, as the map has them, and as many as the
         // count says.
-        let error = unsafe {
+        done(unsafe {
             let (keys, values) = (numbers.as_ptr().cast(), values.as_ptr().cast());
             let (map, no_opts) = (self.areas.as_raw_fd(), ptr::null());
             sys::bpf_map_update_batch(map, keys, values, &mut count, no_opts)
-        };
-        if error != 0 {
-            return Err(io::Error::from_raw_os_error(-error));
-        }
+        })?;
         fds.into_iter().map(Area::from_fd).collect()
     }
 }
@@ -85,21 +79,15 @@ impl HintMaps {
 /// A descriptor for the map with this number.
 fn map_of_id(id: u32) -> io::Result<OwnedFd> {
     // SAFETY: no memory of ours; a descriptor that comes back is new and ours.
-    unsafe {
-        match sys::bpf_map_get_fd_by_id(id) {
-            fd if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd)),
-            error => Err(io::Error::from_raw_os_error(-error)),
-        }
-    }
+    unsafe { Ok(OwnedFd::from_raw_fd(done(sys::bpf_map_get_fd_by_id(id))?)) }
 }
 
 fn id_of_map(map: &OwnedFd) -> io::Result<u32> {
     let mut info = sys::bpf_map_info::default();
     let mut size = size_of_val(&info) as u32;
     // SAFETY: the descriptor is a map's, and the kernel writes no more than `size` bytes.
-    let error =
-        unsafe { sys::bpf_map_get_info_by_fd(map.as_raw_fd(), &raw mut info, &raw mut size) };
-    if error == 0 { Ok(info.id) } else { Err(io::Error::from_raw_os_error(-error)) }
+    done(unsafe { sys::bpf_map_get_info_by_fd(map.as_raw_fd(), &raw mut info, &raw mut size) })?;
+    Ok(info.id)
 }
 
 /// A map that an area is in.
@@ -113,18 +101,17 @@ fn new_area() -> io::Result<OwnedFd> {
     // SAFETY: reads the name and the options; a descriptor that comes back is new and ours.
     unsafe {
         let (kind, name) = (sys::BPF_MAP_TYPE_ARRAY, c"hint_area".as_ptr());
-        match sys::bpf_map_create(kind, name, 4, bytes, 1, &opts) {
-            fd if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd)),
-            error => Err(io::Error::from_raw_os_error(-error)),
-        }
+        Ok(OwnedFd::from_raw_fd(done(sys::bpf_map_create(kind, name, 4, bytes, 1, &opts))?))
     }
 }
 
 /// Lets only programs write the map from now on.
 pub(super) fn freeze(map: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no memory of ours.
-    match unsafe { sys::bpf_map_freeze(map.as_raw_fd()) } {
-        0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(-error)),
-    }
+    done(unsafe { sys::bpf_map_freeze(map.as_raw_fd()) }).map(drop)
+}
+
+/// What libbpf has returned: a descriptor or nothing, or an error below 0.
+fn done(returned: i32) -> io::Result<i32> {
+    if returned < 0 { Err(io::Error::from_raw_os_error(-returned)) } else { Ok(returned) }
 }

@@ -202,8 +202,11 @@ impl Scheduler {
 
     /// From now on this is what the time of the parties counts (policy/shares.h).
     pub fn set_counts(&mut self, counts_q10: [u16; NR_PARTIES]) {
-        // SAFETY: a field of the mapped section; the kernel only reads it, value by value.
-        unsafe { ptr::write_volatile(&raw mut self.bss_mut().cfg.counts_q10, counts_q10) };
+        // All CPUs read that line all the time.
+        if self.bss().cfg.counts_q10 != counts_q10 {
+            // SAFETY: a field of the mapped section; the kernel only reads it, value by value.
+            unsafe { ptr::write_volatile(&raw mut self.bss_mut().cfg.counts_q10, counts_q10) };
+        }
     }
 
     /// Count what levels cost other code, or do not (bpf/exposure.bpf.h).

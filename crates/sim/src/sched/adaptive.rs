@@ -71,11 +71,9 @@ impl Adaptive {
         } else {
             let runnable = self.fair.give_up(sys);
             let counted = self.fair.counted().zip(&self.before).map(|(now, old)| now.since(old));
-            let all = |counted: &mut dyn Iterator<Item = KernelUse>| -> u64 {
-                counted.map(|task| task.run_ns).sum()
-            };
-            let run_ns = all(&mut self.fair.counted()) - all(&mut self.before.iter().copied());
-            self.lane.take_kernel_use(sys.now_ns - self.left_ns, run_ns, counted);
+            let run_ns: u64 = self.fair.counted().map(|task| task.run_ns).sum();
+            let before_ns: u64 = self.before.iter().map(|task| task.run_ns).sum();
+            self.lane.take_kernel_use(sys.now_ns - self.left_ns, run_ns - before_ns, counted);
             self.lane.take_over(sys, &self.running, runnable, sink);
         }
         if sys.now_ns == 0 {

@@ -13,11 +13,9 @@ use anyhow::{Context, Result, ensure};
 use report::ctl::{self, Reply, Request, SOCKET};
 
 use crate::guest::Child;
-use crate::lane::{Lane, TURBOLANE, turbolane};
+use crate::lane::{ENABLED, Lane, TURBOLANE, turbolane};
 use crate::probe_site;
 
-/// Counts the schedulers that have been enabled.
-const ENABLED: &str = "/sys/kernel/sched_ext/enable_seq";
 /// The user `nobody`.
 const NOBODY: u32 = 65534;
 

@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 use libbpf_rs::query::ProgInfoIter;
 
 use crate::guest::{scx_state, wait_for};
-use crate::lane::{Lane, TURBOLANE, stat, turbolane};
+use crate::lane::{ENABLED, Lane, TURBOLANE, stat, turbolane};
 use crate::load::{self, Role};
 use crate::samples::Samples;
 
@@ -195,14 +195,11 @@ pub fn bad_input_fail() -> Result<()> {
         ),
     ];
     for (args, word) in cases {
-        let enabled = fs::read_to_string("/sys/kernel/sched_ext/enable_seq")?;
+        let enabled = fs::read_to_string(ENABLED)?;
         let end = Lane::spawn(&[&["--mode", "scx"], args].concat())?.wait()?;
         ensure!(end.code == 2, "{args:?}: {end:?}");
         ensure!(end.stderr.contains(word), "{args:?} does not tell \"{word}\": {}", end.stderr);
-        ensure!(
-            fs::read_to_string("/sys/kernel/sched_ext/enable_seq")? == enabled,
-            "{args:?}: something was loaded"
-        );
+        ensure!(fs::read_to_string(ENABLED)? == enabled, "{args:?}: something was loaded");
     }
     let user = Command::new("setpriv")
         .args(["--reuid=65534", "--clear-groups", TURBOLANE, "run", "--mode", "scx"])

@@ -15,11 +15,9 @@ use report::ctl::{self, Reply, Request, SOCKET};
 use serde_json::Value;
 
 use crate::guest::{cpu, scx_state, spin, wait_for};
-use crate::lane::{Lane, read, stat, stats, turbolane};
+use crate::lane::{ENABLED, Lane, read, stat, stats, turbolane};
 use crate::probe_site;
 
-/// Counts the schedulers that have been enabled.
-const ENABLED: &str = "/sys/kernel/sched_ext/enable_seq";
 const FIRST_WIDE_CPU: usize = 2;
 /// A run with two wide CPUs.
 pub const ARGS: [&str; 4] = ["--mode", "scx", "--wide-cpus", "2-3"];
