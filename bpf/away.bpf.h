@@ -96,6 +96,7 @@ static __noinline void begin_anew(void)
 		begin_shard(i);
 	bpf_for(i, 0, nr_groups)
 		tl_begin_group(i);
+	sends_home = 0;
 	nr_groups = 1;
 	first_free = 1;
 	bpf_for(i, 0, TL_OFFERS_MAX)

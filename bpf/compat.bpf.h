@@ -24,6 +24,7 @@ enum scx_ops_flags {
 enum scx_enq_flags {
 	SCX_ENQ_WAKEUP = 1ull,
 	SCX_ENQ_HEAD = 1ull << 16,
+	SCX_ENQ_REENQ = 1ull << 40,
 	SCX_ENQ_LAST = 1ull << 41,
 };
 enum scx_kick_flags {
@@ -41,6 +42,7 @@ enum scx_dsq_id_flags {
 #define tl_enum(type, name) bpf_core_enum_value(enum type, name)
 #define TL_ENQ_WAKEUP tl_enum(scx_enq_flags, SCX_ENQ_WAKEUP)
 #define TL_ENQ_HEAD tl_enum(scx_enq_flags, SCX_ENQ_HEAD)
+#define TL_ENQ_REENQ tl_enum(scx_enq_flags, SCX_ENQ_REENQ)
 #define TL_ENQ_LAST tl_enum(scx_enq_flags, SCX_ENQ_LAST)
 #define TL_KICK_IDLE tl_enum(scx_kick_flags, SCX_KICK_IDLE)
 #define TL_KICK_PREEMPT tl_enum(scx_kick_flags, SCX_KICK_PREEMPT)
@@ -82,6 +84,11 @@ bool scx_bpf_dispatch_vtime_from_dsq(struct bpf_iter_scx_dsq *it,
 				     u64 enq_flags) __ksym __weak;
 bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p,
 			    u64 dsq_id, u64 enq_flags) __ksym __weak;
+bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p,
+		      u64 dsq_id, u64 enq_flags) __ksym __weak;
+bool scx_bpf_dispatch_from_dsq(struct bpf_iter_scx_dsq *it,
+			       struct task_struct *p, u64 dsq_id,
+			       u64 enq_flags) __ksym __weak;
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice_ns) __ksym __weak;
 struct task_struct *scx_bpf_dsq_peek(u64 dsq_id) __ksym __weak;
 void scx_bpf_cpuperf_set(s32 cpu, u32 perf) __ksym __weak;
@@ -282,6 +289,12 @@ static __always_inline void tl_tracepoint_end(void)
 		}                                                              \
 		___moved;                                                      \
 	})
+
+/* The same to a CPU's local queue, which has no keys. */
+#define tl_scx_move(iter, p, dsq_id)                    \
+	(bpf_ksym_exists(scx_bpf_dsq_move) ?            \
+		 scx_bpf_dsq_move(iter, p, dsq_id, 0) : \
+		 scx_bpf_dispatch_from_dsq(iter, p, dsq_id, 0))
 
 /* The key of the first task in the queue; 0 if it is empty. */
 static __always_inline u64 tl_scx_head_key(u64 dsq_id)

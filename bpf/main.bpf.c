@@ -12,6 +12,7 @@
  *   stays.bpf.h    tasks that stay on their wide CPU without an open section
  *   victims.bpf.h  whom wide work displaces
  *   groups.bpf.h   control groups: weights, limits
+ *   home.bpf.h     tasks go back to where they were taken from
  *   place.bpf.h    select_cpu, enqueue: an idle CPU or a queue
  *   guests.bpf.h   scalar work on wide CPUs: when it goes
  *   leave.bpf.h    giving up a CPU on request of a tracing program
@@ -53,6 +54,7 @@ char LICENSE[] SEC("license") = "GPL";
 #include "stays.bpf.h"
 #include "victims.bpf.h"
 #include "groups.bpf.h"
+#include "home.bpf.h"
 #include "place.bpf.h"
 #include "detect.bpf.h"
 #include "score.bpf.h"
@@ -74,7 +76,7 @@ s32 BPF_PROG(tl_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	if (!tc)
 		return prev_cpu;
 	groups_active(p, tc);
-	if (groups_throttled(p, tc))
+	if (groups_throttled(p, tc) || home_of(p, tc) >= 0)
 		return prev_cpu;
 	refresh_caps(p, tc);
 	cpu = claim_idle(p, tc, prev_cpu);
@@ -91,12 +93,18 @@ void BPF_PROG(tl_enqueue, struct task_struct *p, u64 enq_flags)
 	s32 here = scx_bpf_task_cpu(p);
 	struct task_ctx *tc = lookup_task(p);
 	struct tl_cpu *c = lookup_cpu(here);
+	s32 home;
 
 	if (!tc || !c)
 		return;
 	groups_active(p, tc);
+	/* not if a realtime task has just taken its home's CPU */
+	home = enq_flags & TL_ENQ_REENQ ? -1 : home_of(p, tc);
 	if (groups_throttled(p, tc))
 		hold(p, tc, enq_flags);
+	else if (home >= 0)
+		tl_scx_insert(p, TL_DSQ_LOCAL_ON | home,
+			      tl_task_slice_ns(&tc->t, &cfg), enq_flags);
 	else if ((enq_flags & TL_ENQ_LAST) && may_stay(p, tc, c))
 		tl_scx_insert(p, TL_DSQ_LOCAL, tl_task_slice_ns(&tc->t, &cfg),
 			      enq_flags);
@@ -189,7 +197,7 @@ void BPF_PROG(tl_running, struct task_struct *p)
 	} else if (tl_queue_fits(queue, c->class)) {
 		if (tc->t.type == TL_WIDE)
 			tc->t.flags |= TL_TASK_RAN_FIT;
-	} else if (!may_not_migrate(p)) {
+	} else if (!sends_home && !may_not_migrate(p)) {
 		c->misfits++;
 		send_on(p, cpu);
 		return;
@@ -345,6 +353,7 @@ s32 BPF_PROG(tl_init_task, struct task_struct *p,
 	} else {
 		begin_task(p, tc, args->fork);
 	}
+	tc->home = args->fork ? -1 : scx_bpf_task_cpu(p);
 	tc->hint_want = TL_HINT_SILENT; /* read it */
 	tc->group = TL_GROUP_UNKNOWN;
 	tc->counts_in = 0;

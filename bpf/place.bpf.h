@@ -305,8 +305,9 @@ static __always_inline bool may_stay(const struct task_struct *p,
 				     const struct tl_cpu *c)
 {
 	u32 better_idle;
+	s32 home = home_of(p, tc);
 
-	if (groups_throttled(p, tc))
+	if (groups_throttled(p, tc) || (home >= 0 && home != c->number))
 		return false;
 	refresh_caps(p, tc);
 	better_idle = tl_task_is_guest(&tc->t, c->class) &&

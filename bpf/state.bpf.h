@@ -23,6 +23,8 @@ struct tl_cfg cfg;
 u32 watches;
 /* Whether the kernel's own scheduler is at work, enum tl_away; see away.bpf.h. */
 u32 away;
+/* It is about to be: tasks go where they came from; see home.bpf.h. */
+u32 sends_home;
 /* Class that each CPU is to have; takes effect by tl_apply_classes. */
 u8 want_class[TL_CPUS_MAX];
 /* 1: the class has changed, and the CPU has not been made to choose anew. */
@@ -78,6 +80,8 @@ struct task_ctx {
 	u64 exec_id;
 	u32 went_first; /* it was placed before all queues */
 	s32 last_cpu;	/* where it last started, -1 = nowhere yet */
+	/* where it was when the scheduler came, -1 = it has come to be since */
+	s32 home;
 	/* set by probes, which may not act: look at the task's place when
 	 * the probe is done */
 	u32 look;

@@ -26,6 +26,8 @@ unsafe extern "C" {
 
 /// How long a core holds a level, ns (`TL_LEVEL_HOLD_NS`).
 pub const LEVEL_HOLD_NS: u64 = 670_000;
+/// What tasks are given to go home before the scheduler stands by, ns (`TL_GOING_HOME_NS`).
+pub const GOING_HOME_NS: u64 = 2_000_000;
 /// From the start to the first look, ns (`TL_STANDBY_PAUSE_NS`).
 pub const FIRST_LOOK_NS: u64 = 1_000_000_000;
 
@@ -328,6 +330,7 @@ mod tests {
     unsafe extern "C" {
         fn tlp_level_hold_ns() -> u64;
         fn tlp_first_look_ns() -> u64;
+        fn tlp_going_home_ns() -> u64;
     }
 
     /// The constants are C's.
@@ -337,6 +340,7 @@ mod tests {
         unsafe {
             assert_eq!(LEVEL_HOLD_NS, tlp_level_hold_ns());
             assert_eq!(FIRST_LOOK_NS, tlp_first_look_ns());
+            assert_eq!(GOING_HOME_NS, tlp_going_home_ns());
         }
     }
 }

@@ -353,6 +353,7 @@ impl ScxLane {
         };
         match (self.scheduler.is_away(), goes) {
             (false, true) => {
+                self.scheduler.send_home()?;
                 let keeps_marks = self.auto.as_ref().is_none_or(|(auto, _)| auto.keeps_marks());
                 Ok(self.scheduler.leave(keeps_marks))
             }

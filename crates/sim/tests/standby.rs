@@ -34,6 +34,16 @@ fn does_no_harm() {
     }
 }
 
+/// An attempt that fails leaves tasks where they were: here each has a CPU, and the kernel's scheduler
+/// would leave them beside the siblings that the attempt had given them (11 and 14 % slower).
+#[test]
+fn an_attempt_leaves_nothing_behind() {
+    for cpu in ["xeon-gold-6130", "xeon-gold-6140"] {
+        let gains = gains_pct("three-levels", cpu, "lane:detect=hint");
+        assert!(gains.iter().all(|gain| *gain > -1.0), "{cpu}: {gains:?}");
+    }
+}
+
 /// What our queues are worse at than the kernel's is no reason to be slower where there is nothing
 /// to win: threads that yield in a loop, which go from CPU to CPU under ours, stay where they are.
 #[test]

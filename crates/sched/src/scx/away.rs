@@ -3,7 +3,8 @@
 
 use std::io;
 use std::ptr;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::Iter;
 use policy::{KernelUse, NR_PARTIES};
@@ -49,6 +50,13 @@ impl Scheduler {
     /// Whether the kernel's own scheduler is at work meanwhile.
     pub fn is_away(&self) -> bool {
         self.left.is_some()
+    }
+
+    /// Have each task go back to the CPU that it was taken from, before [`Scheduler::leave`].
+    pub fn send_home(&mut self) -> Result<()> {
+        run(&self.skel.progs.tl_send_home, &mut [])?;
+        thread::sleep(Duration::from_nanos(policy::GOING_HOME_NS));
+        Ok(())
     }
 
     /// Leave the machine to the kernel's own scheduler, with everything else in place, or all but

@@ -29,6 +29,9 @@ pub struct Adaptive {
     /// When it went to work, and what it had counted of each task until then.
     left_ns: u64,
     before: Vec<KernelUse>,
+    /// The lane goes, once it has sent the tasks home; when it is to be asked again after that.
+    leaves: bool,
+    next_ns: u64,
 }
 
 /// The scheduler that is at work.
@@ -54,6 +57,8 @@ impl Adaptive {
             running: vec![NO_TASK; sys.layout.nr_cpus],
             left_ns: 0,
             before: Vec::new(),
+            leaves: false,
+            next_ns: NEVER,
         }
     }
 
@@ -190,9 +195,18 @@ impl Scheduler for Adaptive {
     }
 
     fn control(&mut self, sys: &mut Sys, sink: &mut impl Sink) -> u64 {
-        let next_ns = self.lane.control(sys, sink);
+        if std::mem::take(&mut self.leaves) {
+            self.follow(sys, sink);
+            return self.next_ns;
+        }
+        self.next_ns = self.lane.control(sys, sink);
+        if sys.now_ns > 0 && !self.away && self.lane.stands_by() {
+            self.lane.send_home(sys);
+            self.leaves = true;
+            return sys.now_ns + policy::GOING_HOME_NS;
+        }
         self.follow(sys, sink);
-        next_ns
+        self.next_ns
     }
 
     fn watches_from(&self) -> InsnClass {

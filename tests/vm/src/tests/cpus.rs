@@ -2,12 +2,12 @@
 //! Machines and sets at the edge: one CPU, two, no wide CPU, all wide.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
 use super::trap::all_cpus;
-use crate::guest::{set_affinity, wait_for};
+use crate::guest::{scx_state, set_affinity, set_real_time, wait_for};
 use crate::lane::{Lane, plug, set, stat, stats, status_becomes, turbolane};
 use crate::load::{self, Ending, Role, Source};
 use crate::samples::{Phase, Samples};
@@ -126,6 +126,56 @@ pub fn follows_a_figure() -> Result<()> {
     let apart = figure_until(FIGURE, 950, "stands by: separation makes --goal worse")?;
     ensure!(separated > 0 && apart > 0, "it was not tried: {separated}, {apart}");
     lane.stop().map(drop)
+}
+
+/// Who stands by leaves the machine as it was found: tasks that have a CPU each, and were moved
+/// while wide code was apart, are where the kernel had them.
+pub fn goes_home() -> Result<()> {
+    const ROUNDS: usize = 60;
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3", "--fault", "leaves"])?;
+    let mut children = load::start(Samples::shared(), &[(Role::ScalarHog, 2), (Role::WideHog, 2)])?;
+    let pids: Vec<u32> = children.iter().map(|child| child.pid as u32).collect();
+    // Who watches is not late, however busy the CPUs are.
+    set_real_time(0, 1)?;
+    let is_away = || scx_state() == "disabled";
+    wait_for("the scheduler to go", Duration::from_secs(30), is_away)?;
+    let (mut moved, mut home) = (0, 0);
+    for _ in 0..ROUNDS {
+        let found = samples_until("enabled", &pids)?.pop().context("no sample")?;
+        let apart = samples_until("disabled", &pids)?;
+        let left = cpus_of(&pids)?;
+        for (task, &cpu) in found.iter().enumerate() {
+            moved += usize::from(apart.iter().any(|cpus| cpus[task] != cpu));
+            home += usize::from(left[task] == cpu);
+        }
+    }
+    for child in &mut children {
+        child.kill();
+        child.wait()?;
+    }
+    let nr = ROUNDS * pids.len();
+    println!("of {nr} tasks {moved} were moved, {home} were home after that");
+    ensure!(10 * moved > nr, "of {nr} tasks {moved} were moved");
+    ensure!(10 * home > 8 * nr, "of {nr} tasks {home} went home");
+    lane.stop().map(drop)
+}
+
+/// Where these tasks run.
+fn cpus_of(pids: &[u32]) -> Result<Vec<usize>> {
+    pids.iter().map(|pid| Ok(hw::task::last_cpu(*pid)?)).collect()
+}
+
+/// Where they run, again and again until sched_ext comes into this state; not the last sample,
+/// which may be of a moment after that.
+fn samples_until(state: &str, pids: &[u32]) -> Result<Vec<Vec<usize>>> {
+    let (mut samples, start) = (Vec::new(), Instant::now());
+    while scx_state() != state {
+        ensure!(start.elapsed() < Duration::from_secs(30), "sched_ext is not {state}");
+        samples.push(cpus_of(pids)?);
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    samples.pop();
+    Ok(samples)
 }
 
 /// Writes a figure of about 1,000, or `wide` while CPUs are wide, until the status says this.

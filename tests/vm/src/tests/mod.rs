@@ -182,6 +182,7 @@ pub const ALL: &[Case] = &[
         .shares("amd")
         .cpu("max,vendor=AuthenticAMD")
         .limit_s(300),
+    Case::new("standby_home", cpus::goes_home).shares("clients"),
     Case::new("standby_storm", cpus::goes_and_comes_back).limit_s(300),
     Case::new("standby_ends", cpus::ends_standing_by).shares("amd").cpu("max,vendor=AuthenticAMD"),
     Case::new("trap", trap::withholds_and_returns).small(),

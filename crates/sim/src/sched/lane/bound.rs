@@ -4,7 +4,8 @@
 
 use policy::bound::{self, Order, Used};
 
-use super::{Lane, Sums, Wide};
+use super::sizing::Sums;
+use super::{Lane, Wide};
 use crate::sys::{Sys, Tid};
 
 /// How often the order is decided while wide code is kept apart, as in crates/sched.

@@ -8,12 +8,32 @@ use super::shared::queues;
 use super::{Detect, Enqueue, Lane};
 use crate::events::Sink;
 use crate::sched::{Act, Scheduler, Verdict};
-use crate::sys::{NO_CPU, NO_TASK, Sys, Tid};
+use crate::sys::{Kick, NO_CPU, NO_TASK, Sys, Tid};
 
 impl Lane {
     /// Whether the kernel's own scheduler is to be at work.
     pub(in crate::sched) fn stands_by(&self) -> bool {
         self.watch.is_away()
+    }
+
+    /// Have each task go where another scheduler had it, before the lane goes.
+    pub(in crate::sched) fn send_home(&mut self, sys: &mut Sys) {
+        self.sends_home = true;
+        for index in 0..self.queues.len() - 1 {
+            for task in self.drain(index) {
+                self.place(sys, task, Enqueue::Again);
+            }
+        }
+        for cpu in 0..self.local.len() {
+            sys.kick(cpu, Kick::Preempt);
+        }
+    }
+
+    /// Where the task is to go before the lane goes; `None`: wherever else the lane would have it.
+    pub(super) fn home(&self, sys: &Sys, task: Tid) -> Option<usize> {
+        let home = self.tasks[task as usize].home;
+        let is_there = || sys.online.has(home.into()) && sys.allows(task, home.into());
+        (self.sends_home && home != NO_CPU && is_there()).then_some(home.into())
     }
 
     /// Leave what runs, by CPU, to another scheduler, and what can run, which is returned.
@@ -42,6 +62,10 @@ impl Lane {
         sink: &mut impl Sink,
     ) {
         self.begin_anew(sys);
+        self.sends_home = false;
+        for (lane, &home) in self.tasks.iter_mut().zip(&sys.cpu_of) {
+            lane.home = home;
+        }
         self.apply_split(sys, self.split, sink);
         for (cpu, &task) in running.iter().enumerate().filter(|(_, task)| **task != NO_TASK) {
             self.starts(sys, cpu, task, sink);

@@ -49,8 +49,7 @@ use std::collections::VecDeque;
 
 use cpumodel::InsnClass;
 use policy::{
-    Event, KernelUse, NR_CLASSES, NR_KINDS, NR_QUEUES, QUEUE_NONE, Remigrate, Run, Split, Task,
-    Turns,
+    Event, KernelUse, NR_CLASSES, NR_QUEUES, QUEUE_NONE, Remigrate, Run, Split, Task, Turns,
 };
 
 use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
@@ -93,21 +92,14 @@ struct LaneTask {
     pinned: bool,
     /// Where it last started, [`NO_CPU`] = nowhere yet.
     last_cpu: u16,
+    /// Where it was when the lane came; [`NO_CPU`]: it has come to be since.
+    home: u16,
     /// Since its hints were read: sections begun, CPU time. And the highest level that was seen.
     sections: u32,
     unread_ns: u64,
     level_seen: u8,
     /// What it did while the lane was away.
     kernel_use: KernelUse,
-}
-
-/// Sums over all CPUs, as `struct tl_cpu` counts them.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sums {
-    run_ns: [u64; NR_KINDS],
-    wait_ns: [u64; NR_KINDS],
-    /// Of what was waited, for wide code.
-    mix_wait_ns: u64,
 }
 
 /// The scheduler.
@@ -152,10 +144,12 @@ pub struct Lane {
     nr_scalar_cpus: usize,
     generation: u32,
     split: Split,
-    sums: Sums,
+    sums: sizing::Sums,
     sizing: sizing::AutoSize,
     watch: standby::Watch,
     bound: bound::Bound,
+    /// The lane is about to go, and tasks go where they came from.
+    sends_home: bool,
     counters: SchedCounters,
     resized_ns: u64,
 }
@@ -200,10 +194,11 @@ impl Lane {
             nr_scalar_cpus: nr,
             generation: 1,
             split: Split::default(),
-            sums: Sums::default(),
+            sums: sizing::Sums::default(),
             sizing: sizing::AutoSize::default(),
             watch: standby::Watch::new(sys, &config),
             bound: bound::Bound::new(sys),
+            sends_home: false,
             config,
             counters: SchedCounters::default(),
             resized_ns: 0,
@@ -301,6 +296,7 @@ impl Scheduler for Lane {
             clock_index: self.queues.len() as u32 - 1,
             pinned: false,
             last_cpu: NO_CPU,
+            home: NO_CPU,
             sections: 0,
             unread_ns: 0,
             level_seen: 0,

@@ -221,6 +221,11 @@ impl Lane {
         let here = sys.cpu_of[task as usize] as usize;
         self.refresh_caps(sys, task);
         self.tasks[task as usize].went_first = false;
+        if let Some(home) = self.home(sys, task) {
+            self.insert_local(home, task);
+            sys.kick(home, Kick::Idle);
+            return;
+        }
         if let Some(cpu) = self.claim_idle(sys, task, here) {
             self.insert_local(cpu, task);
             sys.kick(cpu, Kick::Idle);
@@ -278,6 +283,7 @@ impl Lane {
         let class = self.class[cpu];
         self.refresh_caps(sys, task);
         self.fits(task, class)
+            && self.home(sys, task).is_none_or(|home| home == cpu)
             && !self.better_core_idle(sys, task, cpu)
             && (!self.is_guest(task, class) || !self.better_place_idle(sys, task))
     }

@@ -3,7 +3,7 @@
 
 use policy::{NR_KINDS, Split, Tiers, TiersInput, WIDE_AUTO};
 
-use super::{Lane, Sums, Wide};
+use super::{Lane, Wide};
 use crate::events::Sink;
 use crate::rng::Rng;
 use crate::sys::Sys;
@@ -11,6 +11,15 @@ use crate::timers::NEVER;
 
 /// How often the size is decided, as in crates/sched.
 const PERIOD_NS: u64 = 50_000_000;
+
+/// Sums over all CPUs, as `struct tl_cpu` counts them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sums {
+    pub run_ns: [u64; NR_KINDS],
+    pub wait_ns: [u64; NR_KINDS],
+    /// Of what was waited, for wide code.
+    pub mix_wait_ns: u64,
+}
 
 /// State between two decisions.
 #[derive(Clone, Debug, Default)]

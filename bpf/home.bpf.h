@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Home: before the scheduler goes because it stands by (away.bpf.h), each task goes back
+ * to the CPU that it was taken from.
+ *
+ * Problem: an attempt to keep wide code apart moves tasks. If it fails, the kernel's own
+ * scheduler gets them where they are then, and as long as each has a CPU of its own it
+ * leaves them there: beside other siblings than it had chosen, for good.
+ *
+ *   loader:  tl_send_home     TL_GOING_HOME_NS later: TL_AWAY, detach
+ *   ---------+----------------+---------
+ *            what waits goes to its home's local queue; every CPU chooses anew;
+ *            enqueue does the same with whatever stops or wakes
+ *
+ * It does not matter if some do not get there in time. A task that sleeps stays where it
+ * is: when it wakes the kernel chooses a CPU for it anyway.
+ */
+#ifndef TL_HOME_BPF_H
+#define TL_HOME_BPF_H
+
+/* Where the task is to go before the scheduler goes; negative: wherever else it belongs. */
+static __always_inline s32 home_of(const struct task_struct *p,
+				   const struct task_ctx *tc)
+{
+	s32 home = tc->home;
+
+	return sends_home && home >= 0 &&
+			       bpf_cpumask_test_cpu(home, p->cpus_ptr) ?
+		       home :
+		       -1;
+}
+
+/* The same for a task that waits. Not static: see control.bpf.h. */
+__noinline s32 tl_home_of(struct task_struct *p __arg_trusted)
+{
+	struct task_ctx *tc = try_lookup_task(p);
+
+	return tc ? home_of(p, tc) : -1;
+}
+
+__noinline int tl_send_queue_home(u32 id)
+{
+	struct task_struct *p;
+
+	bpf_rcu_read_lock();
+	tl_for_each_queued(p, id)
+	{
+		s32 home = tl_home_of(p);
+
+		if (home >= 0)
+			tl_scx_move(tl_queue_iter, p, TL_DSQ_LOCAL_ON | home);
+	}
+	bpf_rcu_read_unlock();
+	return 0;
+}
+
+/* The scheduler is about to stand by. */
+SEC("syscall")
+int tl_send_home(void *unused)
+{
+	u32 shard, queue, cpu;
+
+	sends_home = 1;
+	bpf_for(shard, 0, nr_shards) {
+		bpf_for(queue, 0, TL_NR_QUEUES)
+			tl_send_queue_home(tl_queue_id(shard, queue));
+	}
+	bpf_for(cpu, 0, nr_cpus)
+		scx_bpf_kick_cpu(cpu, TL_KICK_PREEMPT);
+	return 0;
+}
+
+#endif
