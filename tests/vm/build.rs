@@ -22,6 +22,7 @@ fn main() {
         ("asks", "c/asks.c", &[][..]),
         ("asks-static", "c/asks.c", &["-static", "-DSTATIC"]),
         ("maps_code", "c/maps_code.c", &[]),
+        ("ranks", "c/ranks.c", &["-pthread"]),
         ("sections", "c/sections.c", &[]),
         ("frames32", "c/frames32.c", &FREESTANDING_32),
     ];

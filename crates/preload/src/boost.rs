@@ -14,11 +14,9 @@
 //! are short. Boosted at each wait, memcached did 64 % less.
 //!
 //! Idea: a section is boosted once it has been waited for as long as a boost must last to pay. So
-//! it costs at most twice what would have been best (as DIM 4.3 derives it for levels), and short
-//! sections nothing but a timer. Each mutex learns, from a quarter of that time on: if a boosted
-//! holder goes on for half of it, next time it is boosted after half the wait, down to a sixteenth;
-//! if not, after twice the wait, up to all of it. Where all waits are brief, few of them have a
-//! timer.
+//! it costs at most twice what would have been best, and short sections nothing but a timer. Each
+//! mutex learns how long that is ([`Patience`](crate::patience::Patience)); where all waits are
+//! brief, few of them have a timer.
 //!
 //! What is waited for is one section: a mutex that goes from one holder to the next in the meantime
 //! is waited for anew.
@@ -55,10 +53,6 @@ use crate::{glibc, holder};
 /// Where the lock of the process that boosts lies, below the machine's root.
 const LOCK: &str = "run/turbolane-pstates.lock";
 
-/// After so many waits in a row that were brief, only one of so many is watched.
-const BRIEF: u32 = 64;
-const WATCHED: u32 = 8;
-
 /// What boosts.
 struct Boost {
     control: Arc<Control>,
@@ -90,13 +84,13 @@ const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
 /// Until it is dropped, this thread is not cancelled and its errno is kept: what locks and unlocks
 /// a mutex is no cancellation point, what sets a P-state is.
-struct Unnoticed {
+pub(crate) struct Unnoticed {
     cancel_state: c_int,
     _errno: Errno,
 }
 
 impl Unnoticed {
-    fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         let mut unnoticed = Unnoticed { cancel_state: 0, _errno: Errno::kept() };
         // SAFETY: writes one number.
         unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut unnoticed.cancel_state) };
@@ -117,7 +111,9 @@ impl Drop for Unnoticed {
 /// Why this machine's P-states cannot be set by this program. `Ok`, and nothing is boosted, where
 /// another process does.
 pub(crate) fn prepare(config: &Config) -> Result<(), String> {
-    let uses = |strategy| config.rules.iter().any(|rule| rule.strategy == strategy);
+    let uses = |strategy| {
+        config.rules.iter().any(|rule| rule.strategy == strategy) || config.barriers == strategy
+    };
     if !uses(Strategy::Owner) && !uses(Strategy::Delegate) {
         return Ok(());
     }
@@ -168,7 +164,12 @@ pub(crate) fn in_child() {
     BOOSTED.store(0, Ordering::Relaxed);
 }
 
-/// How often a holder was boosted.
+/// One more was boosted.
+pub(crate) fn count_one() {
+    BOOSTS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How often someone was boosted.
 pub(crate) fn count() -> u32 {
     BOOSTS.load(Ordering::Relaxed)
 }
@@ -195,15 +196,17 @@ pub(crate) unsafe fn lock_boosting(
 ) -> c_int {
     // SAFETY: the caller's promise, here and below.
     unsafe {
-        if slot.brief.load(Ordering::Relaxed) >= BRIEF && !contended.is_multiple_of(WATCHED) {
+        let patience = &slot.patience;
+        if !patience.watches(contended) {
             return glibc::lock(mutex);
         }
+        let after_ns = patience.after_ns(most_after_ns());
         let mut holder = glibc::holder(mutex);
         loop {
-            match glibc::lock_until(mutex, &timespec_of(now_ns() + after_ns(slot))) {
+            match glibc::lock_until(mutex, &timespec_of(now_ns() + after_ns)) {
                 libc::ETIMEDOUT => {}
                 done => {
-                    slot.brief.fetch_add(1, Ordering::Relaxed);
+                    patience.was_brief();
                     return done;
                 }
             }
@@ -212,7 +215,7 @@ pub(crate) unsafe fn lock_boosting(
                 break;
             }
         }
-        slot.brief.store(0, Ordering::Relaxed);
+        patience.was_long();
         boost_holder(slot, frequency, holder);
         let done = glibc::lock(mutex);
         restore(frequency, take_boosted(slot));
@@ -220,37 +223,20 @@ pub(crate) unsafe fn lock_boosting(
     }
 }
 
-/// After which wait a holder is boosted, ns.
-fn after_ns(slot: &Slot) -> u64 {
-    match slot.after_ns.load(Ordering::Relaxed) {
-        0 => most_after_ns() / 4,
-        learned => learned,
-    }
-}
-
-fn most_after_ns() -> u64 {
+/// From which duration on a boost pays, ns.
+pub(crate) fn most_after_ns() -> u64 {
     boost().map_or(0, |boost| boost.after_ns)
 }
 
-/// A boosted holder has gone on for so long.
-fn learn(slot: &Slot, boosted_ns: u64) {
-    let (most_ns, before_ns) = (most_after_ns(), after_ns(slot));
-    let after_ns = match boosted_ns >= most_ns / 2 {
-        true => (before_ns / 2).max(most_ns / 16),
-        false => (before_ns * 2).min(most_ns),
-    };
-    slot.after_ns.store(after_ns, Ordering::Relaxed);
-}
-
 /// Of the monotonic clock.
-fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one timespec; the clock is always there.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-fn timespec_of(ns: u64) -> timespec {
+pub(crate) fn timespec_of(ns: u64) -> timespec {
     timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
 }
 
@@ -268,7 +254,7 @@ fn boost_holder(slot: &Slot, frequency: &dyn CpuFrequency, holder: i32) {
     }
     slot.boosted_ns.store(now_ns(), Ordering::Relaxed);
     BOOSTED.fetch_add(1, Ordering::SeqCst);
-    BOOSTS.fetch_add(1, Ordering::Relaxed);
+    count_one();
     frequency.boost(cpu);
     // Released before it was boosted: nobody else restores it.
     if slot.boosted.load(Ordering::SeqCst) != boosted {
@@ -280,7 +266,8 @@ fn boost_holder(slot: &Slot, frequency: &dyn CpuFrequency, holder: i32) {
 fn take_boosted(slot: &Slot) -> Option<u32> {
     let cpu = slot.boosted.swap(0, Ordering::SeqCst).checked_sub(1)?;
     BOOSTED.fetch_sub(1, Ordering::SeqCst);
-    learn(slot, now_ns().saturating_sub(slot.boosted_ns.load(Ordering::Relaxed)));
+    let boosted_ns = now_ns().saturating_sub(slot.boosted_ns.load(Ordering::Relaxed));
+    slot.patience.learn(most_after_ns(), boosted_ns);
     Some(cpu)
 }
 

@@ -9,6 +9,7 @@
 //!   creator libbar = queue-block      set up by pthread_mutex_init from there
 //!   contended 100 = queue-spin        once 100 acquisitions have waited for it
 //!   all = block
+//!   barriers = owner                  boost those for whom a barrier waits ("delegate": by another core)
 //!   after 200us                       for "owner" and "delegate": how long at most a section is waited for
 //!                                     before it is boosted
 //!   server 7                          for "delegate": the CPU of who writes P-states
@@ -31,6 +32,8 @@ const AFTER: Duration = Duration::from_micros(194);
 pub struct Config {
     /// In their order.
     pub rules: Vec<Rule>,
+    /// Whether, and by whom, those are boosted for whom a barrier waits.
+    pub barriers: Strategy,
     /// Whether to say at exit what was done.
     pub report: bool,
     /// How long at most a section is waited for before it is boosted.
@@ -43,7 +46,14 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config { rules: Vec::new(), report: false, after: AFTER, server: None, machine: "/".into() }
+        Config {
+            rules: Vec::new(),
+            barriers: Strategy::Glibc,
+            report: false,
+            after: AFTER,
+            server: None,
+            machine: "/".into(),
+        }
     }
 }
 
@@ -73,7 +83,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
             _ => setting(line, &mut config).map_err(|what| ConfigError { line: number, what })?,
         }
     }
-    if config.rules.is_empty() {
+    if config.rules.is_empty() && config.barriers == Strategy::Glibc {
         let what = "there is no rule; \"all = block\" is one";
         return Err(ConfigError { line: 0, what: what.into() });
     }
@@ -95,21 +105,40 @@ fn setting(line: &str, config: &mut Config) -> Result<(), String> {
             config.server = Some(number?);
         }
         Some(("machine", folder)) => config.machine = folder.trim().into(),
-        _ => config.rules.push(rule(line)?),
+        _ => match line.split_once('=') {
+            Some((which, how)) if which.trim() == "barriers" => config.barriers = barriers(how)?,
+            _ => config.rules.push(rule(line)?),
+        },
     }
     Ok(())
+}
+
+/// What barriers can have.
+fn barriers(how: &str) -> Result<Strategy, String> {
+    match strategy(how)? {
+        known @ (Strategy::Glibc | Strategy::Owner | Strategy::Delegate) => Ok(known),
+        _ => Err(format!(
+            "barriers wait as glibc has them wait; \"{}\" is for mutexes. They can have glibc, \
+             owner or delegate",
+            how.trim()
+        )),
+    }
+}
+
+fn strategy(how: &str) -> Result<Strategy, String> {
+    let how = how.trim();
+    let known = Strategy::ALL.iter().find(|(name, _)| *name == how);
+    known.map(|(_, strategy)| *strategy).ok_or_else(|| {
+        let known = Strategy::ALL.map(|(name, _)| name).join(", ");
+        format!("strategy \"{how}\" is not known; the strategies are {known}")
+    })
 }
 
 fn rule(line: &str) -> Result<Rule, String> {
     let Some((which, how)) = line.split_once('=') else {
         return Err(format!("\"{line}\" has no \"=\"; a rule is: WHICH = STRATEGY"));
     };
-    let how = how.trim();
-    let Some((_, strategy)) = Strategy::ALL.iter().find(|(name, _)| *name == how) else {
-        let known = Strategy::ALL.map(|(name, _)| name).join(", ");
-        return Err(format!("strategy \"{how}\" is not known; the strategies are {known}"));
-    };
-    Ok(Rule { condition: condition(which)?, strategy: *strategy })
+    Ok(Rule { condition: condition(which)?, strategy: strategy(how)? })
 }
 
 fn condition(which: &str) -> Result<Condition, String> {
@@ -160,6 +189,13 @@ mod tests {
     }
 
     #[test]
+    fn barriers_are_a_rule() {
+        let config = parse("barriers = owner\n").unwrap();
+        assert_eq!((config.barriers, config.rules.len()), (Strategy::Owner, 0));
+        assert_eq!(parse("barriers=delegate\nall = spin").unwrap().barriers, Strategy::Delegate);
+    }
+
+    #[test]
     fn nonsense_is_refused_with_its_line_fails() {
         let refused = |text: &str| parse(text).unwrap_err().to_string();
         assert!(refused("all = block\nall = quick\n").starts_with("line 2: strategy \"quick\""));
@@ -170,6 +206,8 @@ mod tests {
         assert!(refused("contended x = spin").contains("not a number"));
         assert!(refused("report\n").contains("no rule"));
         assert!(refused("after 5\nall = owner").contains("write after 200us"));
+        assert!(refused("barriers = spin").contains("glibc, owner or delegate"));
+        assert!(refused("barriers = quick").contains("is not known"));
         assert!(refused("server x\nall = owner").contains("not a CPU's number"));
     }
 }

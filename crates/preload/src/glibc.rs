@@ -14,7 +14,10 @@ use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
-use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
+use libc::{
+    c_uint, clockid_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_mutex_t,
+    pthread_mutexattr_t, timespec,
+};
 
 #[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
 compile_error!("the layout of a mutex is glibc's on x86-64");
@@ -38,6 +41,9 @@ type CondClockWait = unsafe extern "C-unwind" fn(
 ) -> c_int;
 type LockUntil = unsafe extern "C" fn(*mut pthread_mutex_t, clockid_t, *const timespec) -> c_int;
 type Init = unsafe extern "C" fn(*mut pthread_mutex_t, *const pthread_mutexattr_t) -> c_int;
+type OfBarrier = unsafe extern "C" fn(*mut pthread_barrier_t) -> c_int;
+type BarrierInit =
+    unsafe extern "C" fn(*mut pthread_barrier_t, *const pthread_barrierattr_t, c_uint) -> c_int;
 
 /// A function of glibc, looked up at its first use.
 struct Real {
@@ -100,6 +106,9 @@ static COND_TIMEDWAIT: Real = Real::versioned(c"pthread_cond_timedwait", CONDITI
 static COND_CLOCKWAIT: Real = Real::new(c"pthread_cond_clockwait");
 static UNLOCK: Real = Real::new(c"pthread_mutex_unlock");
 static INIT: Real = Real::new(c"pthread_mutex_init");
+static BARRIER_INIT: Real = Real::new(c"pthread_barrier_init");
+static BARRIER_WAIT: Real = Real::new(c"pthread_barrier_wait");
+static BARRIER_DESTROY: Real = Real::new(c"pthread_barrier_destroy");
 
 /// # Safety
 /// As pthread_mutex_lock.
@@ -187,6 +196,37 @@ pub(crate) unsafe fn init(mutex: *mut pthread_mutex_t, how: *const pthread_mutex
     let real: Init = unsafe { transmute(INIT.get()) };
     // SAFETY: the caller's promise.
     unsafe { real(mutex, how) }
+}
+
+/// # Safety
+/// As pthread_barrier_init.
+pub(crate) unsafe fn barrier_init(
+    barrier: *mut pthread_barrier_t,
+    how: *const pthread_barrierattr_t,
+    count: c_uint,
+) -> c_int {
+    // SAFETY: the symbol has this type.
+    let real: BarrierInit = unsafe { transmute(BARRIER_INIT.get()) };
+    // SAFETY: the caller's promise.
+    unsafe { real(barrier, how, count) }
+}
+
+/// # Safety
+/// As pthread_barrier_wait.
+pub(crate) unsafe fn barrier_wait(barrier: *mut pthread_barrier_t) -> c_int {
+    // SAFETY: the symbol has this type.
+    let real: OfBarrier = unsafe { transmute(BARRIER_WAIT.get()) };
+    // SAFETY: the caller's promise.
+    unsafe { real(barrier) }
+}
+
+/// # Safety
+/// As pthread_barrier_destroy.
+pub(crate) unsafe fn barrier_destroy(barrier: *mut pthread_barrier_t) -> c_int {
+    // SAFETY: the symbol has this type.
+    let real: OfBarrier = unsafe { transmute(BARRIER_DESTROY.get()) };
+    // SAFETY: the caller's promise.
+    unsafe { real(barrier) }
 }
 
 #[repr(C)]

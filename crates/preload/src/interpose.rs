@@ -6,13 +6,16 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
+use libc::{
+    c_uint, clockid_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_mutex_t,
+    pthread_mutexattr_t, timespec,
+};
 use locks::{Block, RawLock, Spin, Wait};
 
 use crate::config::{Config, parse};
 use crate::rules::{Condition, Strategy, Subject, choose};
 use crate::table::Slot;
-use crate::{boost, glibc, objects, table};
+use crate::{barriers, boost, glibc, objects, table};
 
 /// Names the file; ignored in programs that run with more rights than their user has.
 const FILE: &CStr = c"TURBOLANE_LOCKS";
@@ -68,12 +71,16 @@ fn switch_on(file: &OsString) -> Result<(), String> {
         return Err("no memory for a fork handler".into());
     }
     if let Err(why) = boost::prepare(&config) {
-        eprintln!("turbolane_preload: {why}. Mutexes whose holders would be boosted stay glibc's.");
+        eprintln!("turbolane_preload: {why}. Whoever would be boosted is not; all else holds.");
     }
     let boosts = |rule: &crate::Rule| {
         matches!(rule.strategy, Strategy::Owner | Strategy::Delegate | Strategy::Glibc)
     };
-    let mode = if config.rules.iter().all(boosts) { BOOSTS } else { WAITS };
+    let mode = match config.rules.as_slice() {
+        [] => OFF,
+        rules if rules.iter().all(boosts) => BOOSTS,
+        _ => WAITS,
+    };
     CONFIG.store(Box::into_raw(Box::new(config)), Ordering::Release);
     MODE.store(mode, Ordering::Release);
     Ok(())
@@ -81,6 +88,7 @@ fn switch_on(file: &OsString) -> Result<(), String> {
 
 extern "C" fn in_child() {
     boost::in_child();
+    barriers::in_child();
     // SAFETY: the child of a fork has one thread.
     unsafe { table::empty_queues() };
 }
@@ -96,7 +104,7 @@ extern "C" fn end() {
     let (count, waits) =
         table::used().filter(ours).fold((0, 0), |(n, sum), slot| (n + 1, sum + waited(slot)));
     eprintln!(
-        "turbolane_preload: {count} mutexes of ours, {waits} acquisitions waited, {} holders boosted",
+        "turbolane_preload: {count} mutexes of ours, {waits} acquisitions waited, {} boosts",
         boost::count()
     );
 }
@@ -306,4 +314,60 @@ unsafe extern "C" fn init_from(
     }
     // SAFETY: the caller's promise.
     unsafe { glibc::init(mutex, how) }
+}
+
+/// As pthread_barrier_init(3).
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_barrier_init(
+    barrier: *mut pthread_barrier_t,
+    how: *const pthread_barrierattr_t,
+    count: c_uint,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let done = unsafe { glibc::barrier_init(barrier, how, count) };
+    if done == 0 && barriers_of(config()) != Strategy::Glibc && !is_shared(how) {
+        barriers::begins(barrier, count);
+    }
+    done
+}
+
+fn barriers_of(config: Option<&Config>) -> Strategy {
+    config.map_or(Strategy::Glibc, |config| config.barriers)
+}
+
+/// Whether other processes use the barrier too.
+fn is_shared(how: *const pthread_barrierattr_t) -> bool {
+    let mut shared = libc::PTHREAD_PROCESS_PRIVATE;
+    // SAFETY: null, or what glibc has just read.
+    !how.is_null()
+        && unsafe { libc::pthread_barrierattr_getpshared(how, &mut shared) } == 0
+        && shared != libc::PTHREAD_PROCESS_PRIVATE
+}
+
+/// As pthread_barrier_wait(3).
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -> c_int {
+    // SAFETY: the caller's promise.
+    let wait = || unsafe { glibc::barrier_wait(barrier) };
+    match barriers_of(config()) {
+        Strategy::Glibc => wait(),
+        strategy => barriers::wait(barrier, strategy, wait),
+    }
+}
+
+/// As pthread_barrier_destroy(3).
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_barrier_destroy(barrier: *mut pthread_barrier_t) -> c_int {
+    barriers::ends(barrier);
+    // SAFETY: the caller's promise.
+    unsafe { glibc::barrier_destroy(barrier) }
 }

@@ -22,7 +22,7 @@
 //! shared between processes, with priorities) is not ours at all.
 //!
 //! Two strategies change nothing about the waiting, but boost whoever makes others wait for long
-//! ([`boost`]).
+//! ([`boost`]): the holder of a mutex, or those for whom a barrier waits ([`barriers`]).
 //!
 //! Limits: a thread that arrives may take the mutex before the queue's head, so the queue is fair
 //! among those who wait only. No waiting strategy changes what happens inside of glibc: who comes
@@ -37,12 +37,14 @@
 //! the real functions and what can be seen of a mutex, `objects` whose an address is, `interpose`
 //! the functions in glibc's place.
 
+mod barriers;
 mod boost;
 mod config;
 mod glibc;
 mod holder;
 mod interpose;
 mod objects;
+mod patience;
 mod rules;
 mod table;
 

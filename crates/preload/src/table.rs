@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use locks::{Block, Mcs, Spin};
 
+use crate::patience::Patience;
 use crate::rules::Strategy;
 
 /// Mutexes that can have a strategy. Some 100 bytes to 400 bytes each, of memory that is touched
@@ -32,11 +33,9 @@ pub(crate) struct Slot {
     pub contended: AtomicU32,
     /// The CPU that is boosted for it, plus one; 0: none (`boost`).
     pub boosted: AtomicU32,
-    /// Since when, ns; and after which wait it is boosted, ns, 0 = nothing was learned.
+    /// Since when, ns.
     pub boosted_ns: AtomicU64,
-    pub after_ns: AtomicU64,
-    /// Waits in a row that were shorter.
-    pub brief: AtomicU32,
+    pub patience: Patience,
     /// The queues in front of it; one of them is used.
     pub spinning: Mcs<Spin>,
     pub sleeping: Mcs<Block>,
@@ -51,8 +50,7 @@ impl Slot {
             contended: AtomicU32::new(0),
             boosted: AtomicU32::new(0),
             boosted_ns: AtomicU64::new(0),
-            after_ns: AtomicU64::new(0),
-            brief: AtomicU32::new(0),
+            patience: Patience::new(),
             spinning: Mcs::new(Spin),
             sleeping: Mcs::new(Block),
         }

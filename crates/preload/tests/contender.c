@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -212,6 +213,76 @@ static void types(void)
 	demand(pthread_mutex_lock(&lock) == EOWNERDEAD, "not robust");
 }
 
+/* Rounds of threads, one of which is late now and then: none goes on before all have come, and one of
+ * each round is told that it is the one. */
+#define MEETINGS 100
+static pthread_barrier_t barrier;
+static atomic_int come[THREADS], serial;
+static int members;
+
+static void *meet(void *which)
+{
+	atomic_int *own = which;
+
+	for (int round = 1; round <= MEETINGS; round++) {
+		if (own == come && round % 4 == 0)
+			usleep(3000);
+		*own = round;
+		for (int pass = 0; pass < 2; pass++) {
+			int done = pthread_barrier_wait(&barrier);
+
+			demand(!done || done == PTHREAD_BARRIER_SERIAL_THREAD,
+			       "a barrier fails");
+			serial += !!done;
+			for (int i = 0; !pass && i < members; i++)
+				demand(come[i] == round, "one goes on too early");
+		}
+	}
+	return NULL;
+}
+
+/* One that processes share is glibc's alone. */
+static void meet_a_child(void)
+{
+	pthread_barrier_t *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+					 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pthread_barrierattr_t how;
+	int status = -1;
+	pid_t child;
+
+	pthread_barrierattr_init(&how);
+	pthread_barrierattr_setpshared(&how, PTHREAD_PROCESS_SHARED);
+	demand(!pthread_barrier_init(shared, &how, 2), "no shared barrier");
+	child = fork();
+	for (int i = 0; i < MEETINGS; i++)
+		pthread_barrier_wait(shared);
+	if (!child)
+		_exit(0);
+	waitpid(child, &status, 0);
+	demand(WIFEXITED(status) && !WEXITSTATUS(status), "a shared barrier hangs");
+	pthread_barrier_destroy(shared);
+}
+
+static void barriers(void)
+{
+	pthread_t threads[THREADS];
+
+	alarm(120);
+	for (members = THREADS; members > 1; members--) {
+		serial = 0;
+		demand(!pthread_barrier_init(&barrier, NULL, members), "no barrier");
+		for (int i = 0; i < members; i++)
+			pthread_create(&threads[i], NULL, meet, &come[i]);
+		for (int i = 0; i < members; i++)
+			pthread_join(threads[i], NULL);
+		demand(serial == 2 * MEETINGS, "not one of each round");
+		demand(!pthread_barrier_destroy(&barrier), "in use");
+	}
+	demand(pthread_barrier_init(&barrier, NULL, 0) == EINVAL, "a barrier for nobody");
+	meet_a_child();
+	alarm(0);
+}
+
 /* The child of a program whose threads queue has empty queues. */
 static volatile int stop;
 
@@ -276,6 +347,7 @@ int main(int argc, char **argv)
 	cancels();
 	cancels_who_locks();
 	types();
+	barriers();
 	if (argc > 1 && !strcmp(argv[1], "fork"))
 		forks();
 	if (argc > 1 && !strcmp(argv[1], "kill"))

@@ -34,8 +34,9 @@ fn does_no_harm() {
     }
 }
 
-/// An attempt that fails leaves tasks where they were: here each has a CPU, and the kernel's scheduler
-/// would leave them beside the siblings that the attempt had given them (11 and 14 % slower).
+/// An attempt that fails leaves tasks where they were. Here each has a CPU, and the kernel's
+/// scheduler would leave them beside the siblings that the attempt had given them (11 and 14 %
+/// slower).
 #[test]
 fn an_attempt_leaves_nothing_behind() {
     for cpu in ["xeon-gold-6130", "xeon-gold-6140"] {

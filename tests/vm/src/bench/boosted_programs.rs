@@ -30,16 +30,17 @@ const THREADS_FILLED: usize = 4;
 const READ: usize = 30_000;
 
 /// The rules of a run; nothing is preloaded without.
-struct Rules(Option<&'static str>);
+#[derive(Debug)]
+pub(super) struct Rules(Option<&'static str>);
 
 /// glibc's mutexes.
-const NONE: Rules = Rules(None);
-const OWNER: Rules = Rules(Some("all = owner\n"));
-const DELEGATE: Rules = Rules(Some("all = delegate\n"));
+pub(super) const NONE: Rules = Rules(None);
+pub(super) const OWNER: Rules = Rules(Some("all = owner\nbarriers = owner\n"));
+pub(super) const DELEGATE: Rules = Rules(Some("all = delegate\nbarriers = delegate\n"));
 
 impl Rules {
     /// As an environment.
-    fn environment(&self) -> Result<Vec<(&'static str, &'static str)>> {
+    pub(super) fn environment(&self) -> Result<Vec<(&'static str, &'static str)>> {
         const FILE: &str = "/tmp/locks";
         let Some(rules) = self.0 else { return Ok(Vec::new()) };
         fs::write(FILE, format!("{rules}{SERVER}"))?;

@@ -11,6 +11,7 @@
 mod attacks;
 mod best;
 mod boost;
+mod boosted_barriers;
 mod boosted_programs;
 mod boosted_stm;
 pub mod conservation;
@@ -60,6 +61,11 @@ pub const ALL: &[Case] = &[
         .cpus(8)
         .limit_s(1800),
     Case::bench("programs", boosted_programs::run)
+        .group("boost")
+        .silicon("fx-8120")
+        .cpus(8)
+        .limit_s(1800),
+    Case::bench("barriers", boosted_barriers::run)
         .group("boost")
         .silicon("fx-8120")
         .cpus(8)
