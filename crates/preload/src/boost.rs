@@ -288,6 +288,7 @@ pub(crate) fn releasing(mutex: *mut pthread_mutex_t, release: impl FnOnce() -> c
 }
 
 #[cold]
+#[inline(never)]
 fn releasing_boosted(mutex: *mut pthread_mutex_t, release: impl FnOnce() -> c_int) -> c_int {
     let boosted = table::known(mutex.addr()).and_then(|slot| {
         let frequency = frequency(slot.strategy()?)?;

@@ -112,6 +112,7 @@ static BARRIER_DESTROY: Real = Real::new(c"pthread_barrier_destroy");
 
 /// # Safety
 /// As pthread_mutex_lock.
+#[inline]
 pub(crate) unsafe fn lock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: the symbol has this type.
     let real: OfMutex = unsafe { transmute(LOCK.get()) };
@@ -121,6 +122,7 @@ pub(crate) unsafe fn lock(mutex: *mut pthread_mutex_t) -> c_int {
 
 /// # Safety
 /// As pthread_mutex_trylock.
+#[inline]
 pub(crate) unsafe fn trylock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: the symbol has this type.
     let real: OfMutex = unsafe { transmute(TRYLOCK.get()) };
@@ -146,6 +148,7 @@ pub(crate) unsafe fn lock_until(mutex: *mut pthread_mutex_t, until: &timespec) -
 
 /// # Safety
 /// As pthread_mutex_unlock.
+#[inline]
 pub(crate) unsafe fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: the symbol has this type.
     let real: OfMutex = unsafe { transmute(UNLOCK.get()) };
@@ -213,6 +216,7 @@ pub(crate) unsafe fn barrier_init(
 
 /// # Safety
 /// As pthread_barrier_wait.
+#[inline]
 pub(crate) unsafe fn barrier_wait(barrier: *mut pthread_barrier_t) -> c_int {
     // SAFETY: the symbol has this type.
     let real: OfBarrier = unsafe { transmute(BARRIER_WAIT.get()) };
@@ -244,6 +248,7 @@ const _: () = assert!(core::mem::offset_of!(View, kind) == 16);
 ///
 /// # Safety
 /// It is a mutex.
+#[inline]
 pub(crate) unsafe fn is_plain(mutex: *mut pthread_mutex_t) -> bool {
     // SAFETY: the caller's promise, and the layout above.
     let kind = unsafe { &(*mutex.cast::<View>()).kind }.load(Ordering::Relaxed);
@@ -263,6 +268,7 @@ pub(crate) unsafe fn holder(mutex: *mut pthread_mutex_t) -> i32 {
 ///
 /// # Safety
 /// It is a mutex.
+#[inline]
 pub(crate) unsafe fn looks_free(mutex: *mut pthread_mutex_t) -> bool {
     // SAFETY: as above.
     unsafe { &(*mutex.cast::<View>()).lock }.load(Ordering::Relaxed) == 0

@@ -31,12 +31,12 @@ const READ: usize = 30_000;
 
 /// The rules of a run; nothing is preloaded without.
 #[derive(Debug)]
-pub(super) struct Rules(Option<&'static str>);
+pub(super) struct Rules(pub Option<&'static str>);
 
 /// glibc's mutexes.
 pub(super) const NONE: Rules = Rules(None);
-pub(super) const OWNER: Rules = Rules(Some("all = owner\nbarriers = owner\n"));
-pub(super) const DELEGATE: Rules = Rules(Some("all = delegate\nbarriers = delegate\n"));
+const OWNER: Rules = Rules(Some("all = owner\n"));
+const DELEGATE: Rules = Rules(Some("all = delegate\n"));
 
 impl Rules {
     /// As an environment.
