@@ -20,7 +20,9 @@ pub const CPU_FILES: [(&str, &str); 8] = [
 
 /// Those of `data/cpus/contributed/`: read out or probed by whoever has one. No constant is chosen
 /// by them, and they judge none.
-pub const CONTRIBUTED_CPUS: [(&str, &str); 2] = [
+pub const CONTRIBUTED_CPUS: [(&str, &str); 4] = [
+    ("core-i5-1035g4", include_str!("../../../data/cpus/contributed/core-i5-1035g4.toml")),
+    ("core-i9-11900k", include_str!("../../../data/cpus/contributed/core-i9-11900k.toml")),
     ("granite-rapids-64c", include_str!("../../../data/cpus/contributed/granite-rapids-64c.toml")),
     ("xeon-6962p", include_str!("../../../data/cpus/contributed/xeon-6962p.toml")),
 ];

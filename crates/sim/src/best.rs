@@ -15,6 +15,11 @@
 //! tasks than per-CPU queues that are balanced now and then, so that one group gains what another
 //! loses. That says nothing about wide code; both are reported.
 //!
+//! **Chance.** Where more tasks want to run than there are CPUs, the fair scheduler stays for seconds
+//! with whichever arrangement it came upon, and seeds differ by several percent. Verdicts are of
+//! means over several seeds, and say beside that how far the fair scheduler is from itself with
+//! other ones.
+//!
 //! **Held out.** No constant of the policy may be chosen by what comes out for these, [`HELD_OUT`]
 //! and [`cpumodel::HELD_OUT_CPUS`]: a third of each.
 
@@ -39,6 +44,10 @@ pub const DETECTIONS: [(&str, bool); 4] =
 /// later ones, a quarter of a second in 4 to 64, are not measured.
 const WARMUP_NS: u64 = 4_000_000_000;
 const MEASURED_NS: u64 = 1_000_000_000;
+/// Runs of which a verdict's speeds are means, each with a seed of its own.
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
+/// Of the same kind; compared with those they say what chance does.
+const OTHER_SEEDS: std::ops::RangeInclusive<u64> = 4..=6;
 /// The variant without the code that the licence is about.
 const NONE: &str = "none";
 
@@ -72,6 +81,9 @@ pub struct Verdict {
     pub detection: &'static str,
     /// The slowest group against nothing, percent; below 0 it is slower.
     pub against_nothing_pct: f64,
+    /// The slowest group of nothing against nothing with other seeds, or the other way round: what
+    /// chance does, percent, at most 0.
+    pub chance_pct: f64,
     /// The same against standing by.
     pub against_standing_by_pct: f64,
     /// How far below the best the load is, percent.
@@ -110,14 +122,29 @@ impl Place {
         HELD_OUT.contains(&self.scenario.name.as_str()) || HELD_OUT_CPUS.contains(&self.cpu)
     }
 
-    /// Speeds under a scheduler.
+    /// Speeds under a scheduler, with the usual seed.
     pub fn speeds(&self, variant: Option<&str>, policy: &str) -> Result<Speeds, CompareError> {
+        self.run(variant, policy, Options::default().seed)
+    }
+
+    /// Mean speeds over these seeds.
+    fn means(
+        &self,
+        variant: Option<&str>,
+        policy: &str,
+        seeds: std::ops::RangeInclusive<u64>,
+    ) -> Result<Speeds, CompareError> {
+        let runs: Result<Vec<_>, _> = seeds.map(|seed| self.run(variant, policy, seed)).collect();
+        Ok(Speeds::mean_of(&runs?))
+    }
+
+    fn run(&self, variant: Option<&str>, policy: &str, seed: u64) -> Result<Speeds, CompareError> {
         let workload = self.scenario.workload(variant);
         let workload = workload.ok_or_else(|| CompareError::Unknown(self.scenario.name.clone()))?;
         let ends = ends(workload);
         let warmup_ns = if ends { 0 } else { WARMUP_NS };
         let duration_ns = if ends { self.scenario.duration_ns } else { WARMUP_NS + MEASURED_NS };
-        let options = Options { duration_ns, warmup_ns, ..Default::default() };
+        let options = Options { duration_ns, warmup_ns, seed, ..Default::default() };
         let (spec, packages) = (policy.parse()?, self.scenario.packages);
         let out = simulate(&self.platform, packages, workload.clone(), &spec, options, None)?;
         Ok(Speeds::of(&out.outcome))
@@ -134,18 +161,21 @@ impl Place {
 
     /// The lane with its defaults, by each detection.
     pub fn verdicts(&self) -> Result<Vec<Verdict>, CompareError> {
-        let nothing = self.speeds(None, "fair")?;
-        let standing_by = self.speeds(None, "lane:wide=0")?;
+        let nothing = self.means(None, "fair", SEEDS)?;
+        let again = self.means(None, "fair", OTHER_SEEDS)?;
+        let chance_pct = again.worst_pct(&nothing).min(nothing.worst_pct(&again));
+        let standing_by = self.means(None, "lane:wide=0", SEEDS)?;
         let mut common = vec![("nothing".to_string(), nothing.clone())];
         common.push(("standing by".into(), standing_by.clone()));
         let has_none = self.scenario.variants().any(|variant| variant == NONE);
         if has_none {
-            common.push(("no AVX-512".into(), self.speeds(Some(NONE), "fair")?));
+            common.push(("no AVX-512".into(), self.means(Some(NONE), "fair", SEEDS)?));
         }
         let verdict = |&(detection, ends): &(&'static str, bool)| {
             let lanes = self.lanes(detection, ends)?;
-            let lane = self.speeds(None, &defaults(detection))?;
-            Ok(judge(detection, &lane, (&nothing, &standing_by), &common, &lanes))
+            let lane = self.means(None, &defaults(detection), SEEDS)?;
+            let verdict = judge(detection, &lane, (&nothing, &standing_by), &common, &lanes);
+            Ok(Verdict { chance_pct, ..verdict })
         };
         DETECTIONS.iter().map(verdict).collect()
     }
@@ -158,7 +188,7 @@ impl Place {
             heuristics.filter(|_| ends).map(|end| format!("standby=no,remigrate={end}"));
         let settings = sizes.chain(heuristics).chain(["standby=no".into()]);
         let run = |settings: String| {
-            let speeds = self.speeds(None, &format!("lane:detect={detection},{settings}"))?;
+            let speeds = self.means(None, &format!("lane:detect={detection},{settings}"), SEEDS)?;
             Ok((settings, speeds))
         };
         settings.map(run).collect()
@@ -181,6 +211,20 @@ impl Speeds {
         Speeds {
             by_group: groups.collect(),
             migrations_per_s: speed(out.migrations, out.measured_ns),
+        }
+    }
+
+    /// The mean of runs of the same load; what completes nothing in one of them counts as 0 there.
+    fn mean_of(runs: &[Speeds]) -> Self {
+        let nr = runs.len().max(1) as f64;
+        let of_group = |group: usize| {
+            let some = runs.iter().filter_map(|run| run.by_group[group]);
+            some.reduce(|sum, speed| sum + speed).map(|sum| sum / nr)
+        };
+        let nr_groups = runs.first().map_or(0, |run| run.by_group.len());
+        Speeds {
+            by_group: (0..nr_groups).map(of_group).collect(),
+            migrations_per_s: runs.iter().map(|run| run.migrations_per_s).sum::<f64>() / nr,
         }
     }
 
@@ -221,6 +265,7 @@ fn judge(
     Verdict {
         detection,
         against_nothing_pct: lane.worst_pct(nothing),
+        chance_pct: 0.0,
         against_standing_by_pct: lane.worst_pct(standing_by),
         gap_to_best_pct: 100.0 * (1.0 - own / best_speed.max(own)),
         best: if own >= best_speed { "the defaults".into() } else { best },
@@ -245,6 +290,14 @@ mod tests {
 
     fn speeds(by_group: &[f64], migrations_per_s: f64) -> Speeds {
         Speeds { by_group: by_group.iter().copied().map(Some).collect(), migrations_per_s }
+    }
+
+    #[test]
+    fn means_are_of_all_runs() {
+        let none = Speeds { by_group: vec![None, None], migrations_per_s: 0.0 };
+        let some = Speeds { by_group: vec![Some(6.0), None], migrations_per_s: 4.0 };
+        let mean = Speeds::mean_of(&[some, none]);
+        assert_eq!((mean.by_group, mean.migrations_per_s), (vec![Some(3.0), None], 2.0));
     }
 
     /// Each group counts by itself against nothing, all together against the best; migrations count

@@ -216,16 +216,16 @@ impl Fair {
         head_ns < vruntime_ns || (self.slices == Slices::Exact && head_ns == vruntime_ns)
     }
 
-    /// Schedule what runs, by CPU, and what can run, which until now another scheduler did.
-    pub(super) fn take_over(&mut self, sys: &Sys, running: &[Tid], runnable: Vec<Tid>) {
+    /// Schedule what runs, by CPU, and what can run, with the CPU where it waits, which until now
+    /// another scheduler did.
+    pub(super) fn take_over(&mut self, sys: &Sys, running: &[Tid], runnable: Vec<(Tid, usize)>) {
         for (cpu, &task) in running.iter().enumerate().filter(|(_, task)| **task != NO_TASK) {
             let t = &mut self.tasks[task as usize];
             t.vruntime_ns = self.rqs[cpu].clock_ns + self.slices.placed_ns(t.vruntime_ns);
             self.begin(sys, cpu, task);
         }
         // Each stays in the queue of its CPU, as in a change of the scheduling class.
-        for task in runnable {
-            let cpu = sys.cpu_of[task as usize] as usize;
+        for (task, cpu) in runnable {
             let usable = sys.online.has(cpu) && sys.allows(task, cpu);
             let other = || sys.online.iter().find(|&cpu| sys.allows(task, cpu)).unwrap_or(cpu);
             self.enqueue(sys, if usable { cpu } else { other() }, task, true);

@@ -3,6 +3,9 @@
 //! whether it is ever worse than nothing, and how far it is from the best choice (`sim::best`). On
 //! this machine, no guest; nothing here is a time of this machine.
 //!
+//! Speeds are means of three seeds. `best.worst_by_chance_pct`: how far the fair scheduler is from
+//! itself with three others, at most.
+//!
 //! Each figure comes for the loads and machines that constants were chosen on (`tuned`), and for
 //! those that were held out of every choice (`held_out`); `sim::best::HELD_OUT` and
 //! `cpumodel::HELD_OUT_CPUS` name these.
@@ -82,11 +85,12 @@ fn verdicts() -> Result<Vec<(Place, Verdict)>> {
 
 fn print(place: &Place, verdict: &Verdict) {
     println!(
-        "{:18} {:20} {:5} against nothing {:+6.1} %, standing by {:+6.1} %; {:5.1} % below {}{}",
+        "{:18} {:20} {:5} against nothing {:+6.1} % (chance {:+.1}), standing by {:+6.1} %; {:5.1} % below {}{}",
         place.scenario.name,
         place.cpu,
         verdict.detection,
         verdict.against_nothing_pct,
+        verdict.chance_pct,
         verdict.against_standing_by_pct,
         verdict.gap_to_best_pct,
         verdict.best,
@@ -119,10 +123,12 @@ fn summaries(name: &str, all: &[&(Place, Verdict)]) -> Result<Vec<Figure>> {
     let mean = Figure::of(&format!("best.mean_gap_to_best_pct.{name}"), "%", "lower", &[mean])?;
     let nothing = values(|verdict| Some(verdict.against_nothing_pct));
     let standing_by = values(|verdict| Some(verdict.against_standing_by_pct));
+    let chance = values(|verdict| Some(verdict.chance_pct));
     let migrations = values(|verdict| verdict.migrations_for_nothing_per_s);
     let mut figures = vec![
         worst("worst_against_nothing_pct", "%", "higher", nothing),
         worst("worst_against_standing_by_pct", "%", "higher", standing_by),
+        worst("worst_by_chance_pct", "%", "higher", chance),
         worst("gap_to_best_pct", "%", "lower", gaps),
         mean,
     ];

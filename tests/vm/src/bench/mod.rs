@@ -53,7 +53,7 @@ use crate::suite::Case;
 pub const ALL: &[Case] = &[
     Case::bench("hints", hints::run).host(),
     Case::bench("marks", hints::marks).group("best").host(),
-    Case::bench("best", best::run).group("best").host().limit_s(1800),
+    Case::bench("best", best::run).group("best").host().limit_s(3600),
     Case::bench("locks", boost::locks).group("boost").silicon("fx-8120").cpus(8).limit_s(3600),
     Case::bench("asleep", boost::asleep)
         .group("boost")

@@ -2,6 +2,8 @@
 //! The lane goes while it stands by, and comes back. As `Scheduler::leave` and `come_back`
 //! in crates/sched/src/scx/away.rs, and bpf/away.bpf.h.
 
+use std::collections::VecDeque;
+
 use policy::{KernelUse, NR_PARTIES, QUEUE_NONE, Turns};
 
 use super::shared::queues;
@@ -36,19 +38,25 @@ impl Lane {
         (self.sends_home && home != NO_CPU && is_there()).then_some(home.into())
     }
 
-    /// Leave what runs, by CPU, to another scheduler, and what can run, which is returned.
+    /// Leave what runs, by CPU, to another scheduler, and what can run, which is returned with
+    /// the CPU where it waits.
     pub(in crate::sched) fn give_up(
         &mut self,
         sys: &mut Sys,
         running: &[Tid],
         sink: &mut impl Sink,
-    ) -> Vec<Tid> {
+    ) -> Vec<(Tid, usize)> {
         for (cpu, &task) in running.iter().enumerate().filter(|(_, task)| **task != NO_TASK) {
             self.stops(sys, cpu, task, true, sink);
         }
-        let mut runnable: Vec<Tid> = self.local.iter_mut().flat_map(std::mem::take).collect();
+        let local = self.local.iter_mut().enumerate();
+        let waits_at = |(cpu, tasks): (usize, &mut _)| {
+            std::mem::take::<VecDeque<Tid>>(tasks).into_iter().map(move |task| (task, cpu))
+        };
+        let mut runnable: Vec<(Tid, usize)> = local.flat_map(waits_at).collect();
         for index in 0..self.queues.len() - 1 {
-            runnable.extend(self.drain(index));
+            let tasks = self.drain(index).into_iter();
+            runnable.extend(tasks.map(|task| (task, sys.cpu_of[task as usize].into())));
         }
         runnable
     }
