@@ -12,8 +12,8 @@
  *            what waits goes to its home's local queue; every CPU chooses anew;
  *            enqueue does the same with whatever stops or wakes
  *
- * It does not matter if some do not get there in time. A task that sleeps stays where it
- * is: when it wakes the kernel chooses a CPU for it anyway.
+ * A task that does not get there in time stays where it is, and so does one that sleeps:
+ * when that wakes, the kernel chooses a CPU for it anyway.
  */
 #ifndef TL_HOME_BPF_H
 #define TL_HOME_BPF_H

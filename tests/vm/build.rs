@@ -24,6 +24,7 @@ fn main() {
         ("maps_code", "c/maps_code.c", &[]),
         ("ranks", "c/ranks.c", &["-pthread"]),
         ("sections", "c/sections.c", &[]),
+        ("shares", "c/shares.c", &[]),
         ("frames32", "c/frames32.c", &FREESTANDING_32),
     ];
     for (name, source, options) in programs {

@@ -12,23 +12,23 @@
 //! ```
 //!
 //! Problem: in a fork-join program all wait for the slowest, and those who wait have nothing to do.
-//! Who is slow is known to nobody: glibc's barrier counts threads, and does not name them.
+//! glibc does not know who is slow: its barrier counts threads, and does not name them.
 //!
 //! Idea: threads arrive round after round. Who arrived in the last round is expected in this one;
-//! the first who arrives has the most time and looks. How long it waits before is learned by
-//! barrier ([`Patience`](crate::patience::Patience)).
+//! the first to arrive has the most time, and looks. How long it waits before that is learned for
+//! each barrier ([`Patience`](crate::patience::Patience)).
 //!
-//! Cost: a round that ends before anyone is late ends later by the way from the last to who
-//! watches, a wake-up of some 10 us. So rounds are watched that seldom that this is 1 % of their
-//! time: those of 1 ms and more all, of 100 us each tenth.
+//! Cost: a watched round in which no thread is late ends some 10 us later, since the last thread
+//! has to wake the one that watches. Therefore rounds are watched so seldom that this costs 1 %:
+//! each one of 1 ms and more, every tenth of 100 us.
 //!
-//! glibc's barrier stays the barrier. Who watches goes there after a few looks at the latest, so
-//! threads that do not come through here are missed by nobody.
+//! glibc's barrier stays the barrier. The thread that watches goes there after a few looks at the
+//! latest, so nothing hangs if some threads reach glibc's barrier without passing through here.
 //!
 //! Limits: barriers that were set up by `pthread_barrier_init` since the library was switched on,
 //! for this process alone, and for at most [`MEMBERS`] threads; at most [`BARRIERS`] at a time. A
-//! thread that is late because it sleeps is boosted in vain. Who goes to another CPU leaves the
-//! boost behind, until the round ends.
+//! thread that is late because it sleeps is boosted in vain. If a late thread migrates, the boost
+//! stays with the CPU that it left, until the round ends.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -287,7 +287,7 @@ impl Barrier {
             }
             self.find_late(round, &cpu_of, &mut boosted);
             if boosted.nr > 0 {
-                // who watches is not waited for: that cost nothing
+                // the thread that watches is not the last one now: this round cost nothing
                 self.next.store(round + 1, Ordering::Relaxed);
                 boosted.since_ns = now_ns();
                 for cpu in boosted.cpus() {

@@ -235,7 +235,8 @@ static void *meet(void *which)
 			       "a barrier fails");
 			serial += !!done;
 			for (int i = 0; !pass && i < members; i++)
-				demand(come[i] == round, "one goes on too early");
+				demand(come[i] == round,
+				       "one goes on too early");
 		}
 	}
 	return NULL;
@@ -244,7 +245,8 @@ static void *meet(void *which)
 /* One that processes share is glibc's alone. */
 static void meet_a_child(void)
 {
-	pthread_barrier_t *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+	pthread_barrier_t *shared = mmap(NULL, sizeof(*shared),
+					 PROT_READ | PROT_WRITE,
 					 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pthread_barrierattr_t how;
 	int status = -1;
@@ -259,7 +261,8 @@ static void meet_a_child(void)
 	if (!child)
 		_exit(0);
 	waitpid(child, &status, 0);
-	demand(WIFEXITED(status) && !WEXITSTATUS(status), "a shared barrier hangs");
+	demand(WIFEXITED(status) && !WEXITSTATUS(status),
+	       "a shared barrier hangs");
 	pthread_barrier_destroy(shared);
 }
 
@@ -270,7 +273,8 @@ static void barriers(void)
 	alarm(120);
 	for (members = THREADS; members > 1; members--) {
 		serial = 0;
-		demand(!pthread_barrier_init(&barrier, NULL, members), "no barrier");
+		demand(!pthread_barrier_init(&barrier, NULL, members),
+		       "no barrier");
 		for (int i = 0; i < members; i++)
 			pthread_create(&threads[i], NULL, meet, &come[i]);
 		for (int i = 0; i < members; i++)
@@ -278,7 +282,8 @@ static void barriers(void)
 		demand(serial == 2 * MEETINGS, "not one of each round");
 		demand(!pthread_barrier_destroy(&barrier), "in use");
 	}
-	demand(pthread_barrier_init(&barrier, NULL, 0) == EINVAL, "a barrier for nobody");
+	demand(pthread_barrier_init(&barrier, NULL, 0) == EINVAL,
+	       "a barrier for nobody");
 	meet_a_child();
 	alarm(0);
 }

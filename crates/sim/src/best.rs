@@ -15,10 +15,10 @@
 //! tasks than per-CPU queues that are balanced now and then, so that one group gains what another
 //! loses. That says nothing about wide code; both are reported.
 //!
-//! **Chance.** Where more tasks want to run than there are CPUs, the fair scheduler stays for seconds
-//! with whichever arrangement it came upon, and seeds differ by several percent. Verdicts are of
-//! means over several seeds, and say beside that how far the fair scheduler is from itself with
-//! other ones.
+//! **Chance.** Where more tasks want to run than there are CPUs, the fair scheduler stays for
+//! seconds with whichever arrangement it came upon, and seeds differ by several percent. Verdicts
+//! are of means over several seeds, and say beside that how far the fair scheduler is from itself
+//! with other ones.
 //!
 //! **Held out.** No constant of the policy may be chosen by what comes out for these, [`HELD_OUT`]
 //! and [`cpumodel::HELD_OUT_CPUS`]: a third of each.

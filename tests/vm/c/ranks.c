@@ -63,7 +63,8 @@ static void draw_edge(int scale, uint32_t *source, uint32_t *target)
 		uint32_t chance = draw() % 100;
 
 		*source = *source << 1 | (chance >= 76);
-		*target = *target << 1 | (chance >= 95 || (chance >= 57 && chance < 76));
+		*target = *target << 1 |
+			  (chance >= 95 || (chance >= 57 && chance < 76));
 	}
 }
 
@@ -115,7 +116,9 @@ static void divide(int by_edges)
 			v = (uint64_t)nr_vertices * t / nr_threads;
 		/* a vertex costs about as much as an edge */
 		else
-			while (first_in[v] + v < (nr_edges + (uint64_t)nr_vertices) * t / nr_threads)
+			while (first_in[v] + v <
+			       (nr_edges + (uint64_t)nr_vertices) * t /
+				       nr_threads)
 				v++;
 		first_of[t] = v;
 	}
@@ -165,7 +168,8 @@ int main(int argc, char **argv)
 	double sum = 0;
 
 	if (argc != 5) {
-		fprintf(stderr, "ranks: usage: ranks THREADS SCALE ITERATIONS vertices|edges\n");
+		fprintf(stderr, "ranks: usage: ranks THREADS SCALE ITERATIONS "
+				"vertices|edges\n");
 		return 2;
 	}
 	nr_threads = atoi(argv[1]);

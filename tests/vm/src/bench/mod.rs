@@ -37,6 +37,7 @@ mod predict;
 mod probe;
 pub mod record;
 mod registration;
+mod sample;
 mod scan;
 mod silicon;
 mod sim;
@@ -76,6 +77,11 @@ pub const ALL: &[Case] = &[
         .silicon("fx-8120")
         .cpus(4)
         .limit_s(3600),
+    Case::bench("sample", sample::run)
+        .group("ship")
+        .silicon("xeon-gold-6130")
+        .cpus(2)
+        .limit_s(1200),
     Case::bench("reproduce", predict::reproduce).group("predict").host().limit_s(1800),
     Case::bench("power-limit", power_limit::power_limit).group("predict").host(),
     Case::bench("placement", placement::run).limit_s(3600),
