@@ -29,8 +29,8 @@
  *
  * Standing by is no state of ours: whatever our queues are better or worse at than the
  * kernel's, a load that has nothing to win from us gets what it had before, and each task
- * the CPU that it was taken from. Only
- * where a thread has a target for its CPU (target.h), which we pass on, ours stays.
+ * the CPU that it was taken from. Only where a thread has a target for its CPU (target.h),
+ * which we pass on, ours stays.
  *
  * APART is kept if all parties together lose 1 % less than when looked at, and none
  * loses 1.5 % more: a party that has less than a 64th of the CPU time is not asked. Where
@@ -97,9 +97,9 @@
 #define TL_STANDBY_PAUSE_MAX_NS (64 * TL_STANDBY_PAUSE_NS)
 /* News shorten a pause to an eighth, but not below the first: anybody can make news. */
 #define TL_STANDBY_NEWS 8u
-/* Before it stands by, tasks go back to where they were taken from: a kernel's balancer
- * leaves those that have a CPU of their own where they are. So long, that is two slices
- * of who runs before them. */
+/* Before it stands by, tasks go back to where they were taken from, since the kernel's
+ * balancer leaves those that have a CPU of their own where they are. They have so much
+ * time for it: a round number, long beside an interrupt and a switch on each CPU. */
 #define TL_GOING_HOME_NS 2000000ull
 /* From one look to the next while apart, at first. */
 #define TL_STANDBY_APART_NS 8000000000ull

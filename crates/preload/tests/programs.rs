@@ -121,15 +121,21 @@ fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
+/// One with as many CPUs as this, and the text of its registers.
+fn this_machine(folder: &TempDir) -> (PathBuf, Vec<(PathBuf, Vec<u8>)>) {
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let root = machine(folder, u32::try_from(cpus).unwrap());
+    let before = files(&root.join("dev"));
+    (root, before)
+}
+
 /// Holders are boosted, and all P-states are as before at the end: of a program that ends as it
 /// should, in the children of its forks too, and of one that is killed.
 #[test]
 fn holders_are_boosted() {
-    let cpus = std::thread::available_parallelism().unwrap().get();
     let folder = TempDir::new().unwrap();
     let Some(program) = contender(folder.path()) else { return };
-    let root = machine(&folder, u32::try_from(cpus).unwrap());
-    let before = files(&root.join("dev"));
+    let (root, before) = this_machine(&folder);
     for strategy in BOOSTING {
         let rules = format!("report\nall = {strategy}\nmachine {}\n", root.display());
         let output = under(&folder, &rules, Command::new(&program).arg("fork"));
@@ -162,11 +168,9 @@ fn holders_are_boosted() {
 /// So are those for whom a barrier waits; mutexes have no strategy then.
 #[test]
 fn late_threads_are_boosted() {
-    let cpus = std::thread::available_parallelism().unwrap().get();
     let folder = TempDir::new().unwrap();
     let Some(program) = contender(folder.path()) else { return };
-    let root = machine(&folder, u32::try_from(cpus).unwrap());
-    let before = files(&root.join("dev"));
+    let (root, before) = this_machine(&folder);
     for strategy in BOOSTING {
         let rules = format!("report\nbarriers = {strategy}\nmachine {}\n", root.display());
         let output = under(&folder, &rules, &mut Command::new(&program));

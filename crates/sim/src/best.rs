@@ -174,8 +174,7 @@ impl Place {
         let verdict = |&(detection, ends): &(&'static str, bool)| {
             let lanes = self.lanes(detection, ends)?;
             let lane = self.means(None, &defaults(detection), SEEDS)?;
-            let verdict = judge(detection, &lane, (&nothing, &standing_by), &common, &lanes);
-            Ok(Verdict { chance_pct, ..verdict })
+            Ok(judge((detection, chance_pct), &lane, (&nothing, &standing_by), &common, &lanes))
         };
         DETECTIONS.iter().map(verdict).collect()
     }
@@ -246,7 +245,7 @@ impl Speeds {
 /// What became of a lane compared with nothing and standing by, what else there is, and other
 /// lanes.
 fn judge(
-    detection: &'static str,
+    (detection, chance_pct): (&'static str, f64),
     lane: &Speeds,
     (nothing, standing_by): (&Speeds, &Speeds),
     common: &[(String, Speeds)],
@@ -265,7 +264,7 @@ fn judge(
     Verdict {
         detection,
         against_nothing_pct: lane.worst_pct(nothing),
-        chance_pct: 0.0,
+        chance_pct,
         against_standing_by_pct: lane.worst_pct(standing_by),
         gap_to_best_pct: 100.0 * (1.0 - own / best_speed.max(own)),
         best: if own >= best_speed { "the defaults".into() } else { best },
@@ -306,7 +305,7 @@ mod tests {
     fn verdicts_say_how_far() {
         let (nothing, lane) = (speeds(&[100.0, 100.0], 5.0), speeds(&[90.0, 110.0], 60.0));
         let common = [("nothing".into(), nothing.clone())];
-        let verdict = judge("hint", &lane, (&nothing, &nothing), &common, &[]);
+        let verdict = judge(("hint", 0.0), &lane, (&nothing, &nothing), &common, &[]);
         assert!((verdict.against_nothing_pct + 10.0).abs() < 1e-9);
         assert!((verdict.gap_to_best_pct - 100.0 * (1.0 - 0.99f64.sqrt())).abs() < 1e-9);
         assert_eq!(
@@ -314,11 +313,11 @@ mod tests {
             ("nothing", Some(55.0))
         );
         let faster = [("wide=1".into(), speeds(&[120.0, 120.0], 900.0))];
-        let verdict = judge("hint", &lane, (&nothing, &nothing), &common, &faster);
+        let verdict = judge(("hint", 0.0), &lane, (&nothing, &nothing), &common, &faster);
         assert_eq!((verdict.best.as_str(), verdict.migrations_for_nothing_per_s), ("wide=1", None));
         let starved = speeds(&[0.0, 100.0], 0.0);
         assert_eq!(
-            judge("hint", &starved, (&nothing, &nothing), &common, &[]).gap_to_best_pct,
+            judge(("hint", 0.0), &starved, (&nothing, &nothing), &common, &[]).gap_to_best_pct,
             100.0
         );
     }
