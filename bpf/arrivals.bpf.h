@@ -15,11 +15,11 @@
  * that has just been marked idle sleeps.
  *
  * A count is a write to a line that many CPUs read, and on a busy machine, where
- * no look is in vain, nobody compares it. So the lowest bit of a shard's word says
+ * no look is in vain, no CPU compares it. So the lowest bit of a shard's word says
  * that it is watched. A CPU sets the bits of the words whose sum it is about to
- * note. Who queues counts only if the bit is set; to add 1 counts and clears the
- * bit. A noted sum is made of words with the bit set: a word without it is in
- * nobody's sum. Words only grow, so a sum that is the same says that each word
+ * note. A CPU that queues counts only if the bit is set; adding 1 counts and clears
+ * the bit. A noted sum is made of words with the bit set: a word without it is in
+ * no CPU's sum. Words only grow, so a sum that is the same says that each word
  * is.
  *
  * A CPU that wakes from idle always looks. The count comes first, the task is in

@@ -21,8 +21,8 @@
  * again while it is away; tl_init starts that of the groups' passes.
  *
  * The board says so: no CPU is fit for wide code, and a library does not try to move.
- * The loader gives a sign of life there, for only an attached scheduler is told by the
- * kernel when the loader is killed.
+ * The loader gives a sign of life there, because the kernel reports the loader's end
+ * only to an attached scheduler.
  */
 #ifndef TL_AWAY_BPF_H
 #define TL_AWAY_BPF_H

@@ -10,7 +10,7 @@
  * look to the next the same task has run; what its score says now counts before
  * stopping() and enqueue() ask where the task belongs.
  *
- * A tracing program, for programs of the scheduler may not read counters. The
+ * This is a tracing program, because the scheduler's programs may not read counters. The
  * function that it watches is called first thing by __schedule(), whether or
  * not another task is chosen, and is a global one of RCU.
  *

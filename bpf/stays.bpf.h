@@ -7,7 +7,7 @@
  * is not set again while it runs: whoever begins to stay notes when the stay is over,
  * and a timer that fires early goes on for the rest. So a task with many short gaps sets
  * it once per break-even time. It fires in vain if a section has begun since: a mark has
- * cleared the note; a hint, which nobody has read, costs one look at the slot.
+ * cleared the note; a hint, which has not been read yet, costs one look at the slot.
  *
  * A probe of kind uprobe may use no timer. It sets tc->look instead, as for a task that
  * must leave (detect.bpf.h), and the program at the probe's end sets the timer.

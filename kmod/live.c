@@ -34,7 +34,7 @@
  * XCR0 is never reduced where it may execute these instructions: those in files
  * are known, and have probes (sites.c); a process with other code is withheld
  * nothing (read.c). The dynamic linker's resolver of symbols is left out unless
- * AVX is withheld: what it would lose, opmask and zmm16-31, no call keeps.
+ * AVX is withheld: it would lose only opmask and zmm16-31, which no call preserves.
  */
 #include <linux/slab.h>
 #include <linux/log2.h>

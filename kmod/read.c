@@ -23,8 +23,8 @@
  * full XCR0, live registers and all.
  *
  * The answer is kept under mm->context.ctx_id, a number that is never used again.
- * The table is of fixed size and has no lock: an entry is one word, and who loses
- * his looks again.
+ * The table is of fixed size and has no lock: an entry is one word, and a process
+ * that loses its entry is examined again.
  *
  *   | ctx_id: 36 | era: 27 | read: 1 |
  *

@@ -3,14 +3,14 @@
  * Bound tasks: which cores are wide where tasks may not run everywhere.
  *
  * Problem: sizing says how many. Where every task may run anywhere, the last cores of
- * each node are as good as any. But servers are bound to CPUs by masks and cpusets: to
- * their wide code, a wide core outside of them is none, and it slows their scalar code
- * wherever it runs. And a scalar program that is bound to the cores that become wide
- * loses what it has.
+ * each node are as good as any. But servers are bound to CPUs by masks and cpusets:
+ * their wide code cannot use a wide core outside of these CPUs, and it slows their
+ * scalar code wherever it runs. And a scalar program that is bound to the cores that
+ * become wide loses what it has.
  *
  * Idea: wide cores are seats, and tasks with the same mask a group that elects them.
- * The next seat goes to the core that stands for the most wide work per seat that this
- * work has already (D'Hondt), so each group gets them in proportion to its wide work,
+ * The next seat goes to the core with the most wide work per seat that this work has
+ * already (D'Hondt), so each group gets them in proportion to its wide work,
  * and work that may run anywhere counts everywhere:
  *
  *            sum over groups that may use it: share * wide / (have + 1)
@@ -24,9 +24,10 @@
  *   have   its wide cores so far
  *   left   its other cores
  *
- * So of cores that are equal to wide code, those go first that less other work depends
- * on. Equal values go by the default order, and without masks all are equal. A core
- * that is wide stays so unless another one is better by a quarter: demands are noisy.
+ * So among cores that are equally good for wide code, the ones on which less other work
+ * depends become wide first. Equal values go by the default order, and without masks all
+ * are equal. A core that is wide stays so unless another one is better by a quarter:
+ * demands are noisy.
  *
  * Of no use, whatever its value else: a core that no wide code may use, and the last
  * one that a group with other work would have left for it.

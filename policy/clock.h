@@ -37,15 +37,15 @@
  * more than TL_TICKED_TASKS for each CPU are ended by a timer
  * (tl_slice_needs_timer). They are TL_SLICE_LEAST_NS long until a round of those
  * would take longer than TL_WAIT_NS, then shorter, down to TL_SLICE_SHORTEST_NS:
- * a round takes a second with 10,000 tasks for a CPU, and the watchdog's ten with
- * less than 100,000, by what switches cost.
+ * a round takes a second with 10,000 tasks for a CPU. Because of the cost of
+ * switches, it takes the watchdog's ten seconds with less than 100,000.
  *
  * A light task whose slice costs more than W would get too much: two ticks of 4 ms
  * in each second are 0.8 % of a CPU, whatever it is due. So its slice is as much
  * shorter, with room for the tick that ends it late (tl_slice_in_wait_ns).
  *
- * The cost: below a share of about a tick / W of a CPU (0.4 % with ticks of 4 ms)
- * weights cannot go.
+ * The cost: weights cannot make a task's share smaller than about a tick / W of a CPU
+ * (0.4 % with ticks of 4 ms).
  *
  * The clock of a queue is the mean virtual time of its tasks: it advances by what
  * each of them uses, divided by how many wait or run. One clock for all queues

@@ -3,7 +3,7 @@
  * CPUs: which are wide, where a waking task looks for an idle one, and whom
  * a wide task may displace.
  *
- * Whole cores: the siblings of a core share its licence, so they share their
+ * Complete cores: the siblings of a core share its licence, so they share their
  * class (SYSTOR 2.2).
  *
  * Which cores: the last one of each node in turn, and within a node of each

@@ -33,7 +33,7 @@
  * Parties: tasks that have wide code of late (mix.h), and those that have none. What
  * serves one may harm the other.
  *
- * Limits. A level is what detection takes it for. Levels that hold for a whole
+ * Limits. A level is what detection takes it for. Levels that hold for an entire
  * package are taken for a core's. When one of two wide siblings ends, the
  * other's level is counted from its next tick on.
  */

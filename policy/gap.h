@@ -18,8 +18,8 @@
  *   lean > 0      to leave at once has been cheaper lately: for each gap, what staying
  *                 costs is added, what leaving costs is subtracted
  *   spent <= slack - break-even
- *                 spent is what all gaps have cost, less twice the least that they
- *                 could have cost. It never exceeds the slack, and that is the bound:
+ *                 spent is what all gaps have cost, minus twice the least that
+ *                 they could have cost. It never exceeds the slack, and that is the bound:
  *
  *                   cost <= 2 * best in hindsight + slack
  *

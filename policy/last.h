@@ -28,8 +28,8 @@
  *   scalar               |--- write() ---|.|------ ...
  *
  * Meanwhile its section does not count as evidence: it is a guest of the wide CPU, and
- * leaves it if it is wanted there, or if a scalar CPU is idle (locality.h). A task that
- * nobody wants to replace stays.
+ * leaves it if it is wanted there, or if a scalar CPU is idle (locality.h). A task
+ * stays if no other task wants its place.
  *
  * Short is below an eighth of the break-even time of rests (rest.h), 2 us unless it was
  * set: a fraction of what a trip to a wide CPU costs. From write() to the end of

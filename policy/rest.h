@@ -3,8 +3,8 @@
  * Rests: scalar phases between two wide sections that are too short to leave for.
  *
  * Problem: a thread that ends a wide section leaves its wide CPU, and comes back for
- * the next one. Each way is a migration. If the next section begins after a few
- * microseconds, the way costs more than the wide CPU loses by the scalar code.
+ * the next one. Each move is a migration. If the next section begins after a few
+ * microseconds, the moves cost more than the wide CPU loses by the scalar code.
  *
  * Idea: the application knows how long its code stays scalar (DIM 7.1: hints about
  * future instruction usage), and says so with the end of its section,
@@ -20,7 +20,7 @@
  * so a task that stays for exactly that long gains a little.
  *
  * A rest that lasts longer than announced was announced wrongly: the task counts as
- * scalar from then on, as at the end of a section, when somebody next looks
+ * scalar from then on, as at the end of a section, when the slot is next read
  * (whenever the task stops, and at ticks). The announcement is a thread's word in
  * memory that it may write at will: an end that is further away than any rest may
  * be has passed already.

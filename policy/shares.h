@@ -17,12 +17,13 @@
  *
  * What is won, a higher clock, is then won by both.
  *
- * Who came or ended while standing by is in nobody's sum. Their time is what all used
- * less what those used who are there, and is taken as time without wide code.
+ * Tasks that came or ended while standing by are in no party's sum. Their time is what
+ * all tasks used minus what those used that are there, and is taken as time without wide
+ * code.
  *
  * After 8 s the factors stay, within 3/4 to 4/3: what the kernel would give now is not
  * known, as the load may have changed. They say how its shares differ from ours, which
- * changes less than the shares do; but nobody corrects them any more.
+ * changes less than the shares do; but they are no longer corrected.
  *
  * Limits. Where not all CPUs are busy, before or now, nothing is changed. Tasks of one
  * party share as their weights say.

@@ -19,7 +19,7 @@
  *
  *   LOOKING       all CPUs take everything, traps are armed: what is lost so?
  *     |   \
- *     |    clock and raises, less a move for each section, are
+ *     |    clock and raises, minus a move for each section, are
  *     |    below 1 %: there is nothing to win
  *     v     \
  *   APART     +--> STANDING BY   the kernel's own scheduler is at work, nothing is armed
@@ -27,10 +27,10 @@
  *     +-------+     +--> LOOKING again, later
  *    costs more
  *
- * Standing by is no state of ours: whatever our queues are better or worse at than the
- * kernel's, a load that has nothing to win from us gets what it had before, and each task
- * the CPU that it was taken from. Only where a thread has a target for its CPU (target.h),
- * which we pass on, ours stays.
+ * While standing by, our scheduler is detached: whether our queues are better or worse
+ * than the kernel's, a load that has nothing to gain from us gets what it had before, and
+ * each task gets back the CPU that it was taken from. Our scheduler stays only if a
+ * thread has a target for its CPU (target.h), which it passes on.
  *
  * APART is kept if all parties together lose 1 % less than when looked at, and none
  * loses 1.5 % more: a party that has less than a 64th of the CPU time is not asked. Where

@@ -40,8 +40,8 @@
  *
  * A task that inherited its level has not trapped: it stays for the wide timeout.
  *
- * Limits: what other work waits for is not in the rule; a task stays as long on a
- * machine whose wide CPUs nobody else wants.
+ * Limits: what other work waits for is not in the rule; a task stays no
+ * longer on a machine whose wide CPUs no other task wants.
  */
 #ifndef TL_POLICY_STAY_H
 #define TL_POLICY_STAY_H

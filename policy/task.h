@@ -54,8 +54,8 @@
  *       after this call (last.h): hint and mark do not count until it has ended, or is
  *       found to be wrong (TICK, SWITCH_OUT, TRAP, the next begin)
  *
- * A score tells what a task is like, not what it does at the moment: no heuristic
- * and no timeout ends it, and nobody inherits it but as loose evidence.
+ * A score describes what a task is like, not what it does at the moment: no heuristic
+ * and no timeout ends it, and a child inherits it only as loose evidence.
  *
  * A heuristic ends open sections too: whoever sets it says that it is a better
  * guess than the program's own words. A section that was ended so stays ended

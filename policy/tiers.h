@@ -36,7 +36,7 @@
  *     time neither slows much nor gains much.
  *   - where more is wanted than there is, B keeps 7/8 of its share. It runs 3 to
  *     29 % faster by itself (data/cpus), so that it does not lose much by
- *     whole cores where it gains little, and gains where it can.
+ *     complete cores where it gains little, and gains where it can.
  *
  * A split that is there may use half as much, and B have 3/4 of its share; else
  * noise would undo it.

@@ -24,7 +24,7 @@
  * the side whose turn it is, and has been for that long, goes first all the same.
  * With the bound of clock.h a task waits no longer than that much more than it would
  * alone. A head that is due later than now counts as due now: its side has
- * nobody who is due sooner, and loses no turn by that. (Else a task that is alone
+ * no task that is due sooner, and loses no turn by that. (Else a task that is alone
  * in its queue can be ahead of a clock that is some milliseconds late, and its key
  * far ahead by the pace of a clock that hardly moves; then it loses all turns, and
  * the clock hardly moves.)
@@ -36,8 +36,8 @@
  *
  * A side that comes back after it had no tasks has saved up no more than a slice: so a
  * task that sleeps after each moment of work gets what it is due, which may be the
- * slice that it has to wait for when it comes back, and nobody is away for long because
- * another one slept.
+ * slice that it has to wait for when it comes back, and no task is away for long
+ * because another one slept.
  *
  * Before all sides go kernel threads that wake, because the rest of the kernel
  * waits for them, but for no more than half of a CPU's time: when they have had

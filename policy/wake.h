@@ -4,9 +4,9 @@
  *
  * Problem: a queue's order says who is next, not when. Where all CPUs are busy, a task
  * that wakes waits until the slice of another one ends, 20 ms divided by the CPUs that
- * serve its queue. One that is bound to a CPU, works for 100 us and sleeps for 200 us does
- * 27 times less than alone beside one that never sleeps, where it uses a third of the CPU
- * and is due a half; one that may run on four CPUs, 2.5 times less.
+ * serve its queue. Take a task that is bound to a CPU, works for 100 us and sleeps for
+ * 200 us: it needs a third of the CPU. Beside a task that never sleeps it is due a half,
+ * but does 27 times less than alone; if it may run on four CPUs, 2.5 times less.
  *
  * Idea: a task that wakes displaces the one that runs on the CPU where it was, if that has
  * had a millisecond more:

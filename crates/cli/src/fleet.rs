@@ -27,7 +27,7 @@ Examples:
   turbolane fleet web1.json web2.json
   turbolane fleet *.json --html fleet.html --csv fleet.csv
 
-A machine has its file's name, and its line's number if a file has several.
+A machine is named after its file, with the line number if a file has several.
 Machines come in the order in which to look at them: first where a gain was
 predicted (advise --unit, --pid or -- CMD), then where most of the clock is at
 stake. MHZ AT STAKE is what the lowest licence level takes from the clock with

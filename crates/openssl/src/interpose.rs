@@ -77,7 +77,7 @@ fn nowhere(real: &Real) -> c_int {
         say([
             b"turbolane_openssl: no ",
             real.name().to_bytes(),
-            b" of OpenSSL is to be found for a caller. It gets an error; run this program without \
+            b" of OpenSSL was found for a caller, which gets an error. Run this program without \
               libturbolane_openssl.so.\n",
         ]);
     }

@@ -118,8 +118,7 @@ fn barriers(how: &str) -> Result<Strategy, String> {
     match strategy(how)? {
         known @ (Strategy::Glibc | Strategy::Owner | Strategy::Delegate) => Ok(known),
         _ => Err(format!(
-            "barriers wait as glibc has them wait; \"{}\" is for mutexes. They can have glibc, \
-             owner or delegate",
+            "\"{}\" is a strategy for mutexes only; barriers can have glibc, owner or delegate",
             how.trim()
         )),
     }

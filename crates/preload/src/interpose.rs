@@ -71,7 +71,7 @@ fn switch_on(file: &OsString) -> Result<(), String> {
         return Err("no memory for a fork handler".into());
     }
     if let Err(why) = boost::prepare(&config) {
-        eprintln!("turbolane_preload: {why}. Whoever would be boosted is not; all else holds.");
+        eprintln!("turbolane_preload: {why}. Nothing is boosted; all other settings apply.");
     }
     let boosts = |rule: &crate::Rule| {
         matches!(rule.strategy, Strategy::Owner | Strategy::Delegate | Strategy::Glibc)

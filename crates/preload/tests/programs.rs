@@ -199,7 +199,7 @@ fn one_process_boosts_fails() {
     assert!(without.status.success(), "{}", text(&without.stderr));
     assert_eq!(reported(&without)[2], 0);
     let said = text(&without.stderr);
-    assert!(said.contains("Whoever would be boosted is not; all else holds."), "{said}");
+    assert!(said.contains("Nothing is boosted; all other settings apply."), "{said}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ crate::statistics! {
         counter scalar_runs "" "times that a scalar task got a CPU",
         counter default_runs "" "times that an unclassified task got a CPU",
         counter degraded_ns "degraded"
-            "time of wide tasks on CPUs of a too low class, because their affinity allows no other",
+            "time of wide tasks on CPUs whose class is too low, because their affinity allows no other",
         counter leaving_ns ""
             "time of wide tasks on scalar CPUs, in the kernel, before they move to a wide CPU",
         counter guest_ns "guest" "time of scalar tasks on wide CPUs that had no wide task to run",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a scheduler tells the one that takes over from it, over the control socket.
+//! What a scheduler sends to the one that takes over from it, over the control socket.
 //!
 //! Maps are named by their numbers in the kernel (`bpf_map_info.id`): they live as long as the
 //! predecessor does, and whoever may replace a scheduler may open them.

@@ -202,7 +202,7 @@ fn sensible(number: usize, period: Period) -> Result<Period, DataError> {
         (Some(cycles), None) => cycles,
         (None, Some(idle_ns)) if period.level == 0 && period.sensitive_frac.is_none() => idle_ns,
         _ => {
-            let what = "a period has either cycles, or idle_ns and nothing that code has";
+            let what = "a period has either cycles, or idle_ns without level and sensitive_frac";
             return Err(refuse(number, what, "write one of them"));
         }
     };
@@ -290,7 +290,7 @@ mod tests {
             (first.clone() + "{\"cycles\":1}\n{\"cyc", 3, "EOF"),
             (first.clone() + "{\"cycles\":1,\"idle_ns\":2}\n", 2, "either cycles"),
             (first.clone() + "{}\n", 2, "either cycles"),
-            (first.clone() + "{\"idle_ns\":2,\"level\":1}\n", 2, "nothing that code has"),
+            (first.clone() + "{\"idle_ns\":2,\"level\":1}\n", 2, "without level"),
             (first.clone() + "{\"cycles\":-1}\n", 2, "invalid value"),
             (first.clone() + "{\"cycles\":99999999999999}\n", 2, "too much"),
             (first.clone() + "{\"cycles\":1,\"sensitive_frac\":1.5}\n", 2, "not a fraction"),

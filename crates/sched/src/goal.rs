@@ -6,7 +6,7 @@
 //! of a counter is by how much it has grown per second. The policy takes whole numbers: figures
 //! are scaled so that the first one is about a million.
 //!
-//! The file may lie where another user can put links in its place, and anybody may ask for the
+//! The file may lie where another user can put links in its place, and any user may ask for the
 //! status. So only regular files and pipes are opened, since opening a device can do something, and
 //! no message quotes what was read.
 
@@ -50,7 +50,7 @@ pub fn check(config: &Config, mode: Mode) -> std::result::Result<(), Problem> {
         ),
         (_, WideCpus::Auto, _) => return Ok(()),
         _ => (
-            "wide CPUs that the user has chosen are not questioned",
+            "--wide-cpus names fixed CPUs or a fixed number, which --goal does not change",
             "leave out one of the two: --wide-cpus auto lets the figure decide",
         ),
     };
@@ -291,8 +291,8 @@ impl GoalLoop {
         }
         let trouble = self.trouble.as_deref().unwrap_or("it has not come yet");
         match self.goal.found() {
-            GoalFound::NothingYet => format!("--goal is waited for: {trouble}"),
-            GoalFound::Better => format!("--goal is better so{gain}"),
+            GoalFound::NothingYet => format!("waiting for --goal: {trouble}"),
+            GoalFound::Better => format!("separation makes --goal better{gain}"),
             GoalFound::Worse => format!("separation makes --goal worse{gain}"),
             GoalFound::NoDifference => format!("--goal shows no difference{gain}"),
             GoalFound::Constant => "--goal never changes".into(),
@@ -416,7 +416,7 @@ mod tests {
         };
         assert!(check(&with(WideCpus::Auto), Mode::Scx).is_ok());
         let fixed = check(&with(WideCpus::Cores(2)), Mode::Scx).unwrap_err();
-        assert!(fixed.why.contains("not questioned"));
+        assert!(fixed.why.contains("fixed number"));
         let masks = check(&with(WideCpus::Auto), Mode::Affinity).unwrap_err();
         assert!(masks.why.contains("affinity mode"));
         assert!(check(&Config::default(), Mode::Affinity).is_ok());

@@ -50,11 +50,11 @@ impl Support {
         let lost = match (limits, weights) {
             (false, false) => return None,
             (true, false) => groups(in_force.limits, "cpu.max"),
-            (false, true) => groups(in_force.weights, "another cpu.weight than 100"),
+            (false, true) => groups(in_force.weights, "a cpu.weight other than 100"),
             (true, true) => format!(
                 "{}, {}",
                 groups(in_force.limits, "cpu.max"),
-                groups(in_force.weights, "another cpu.weight than 100")
+                groups(in_force.weights, "a cpu.weight other than 100")
             ),
         };
         let needs = if self.weights {
@@ -63,7 +63,7 @@ impl Support {
             "groups under a sched_ext scheduler need CONFIG_EXT_GROUP_SCHED"
         };
         Some(Problem::new(
-            "the scheduler would not keep settings of control groups that are in force",
+            "the scheduler would ignore control group settings that are in force",
             format!("{lost}; {needs}"),
             "boot such a kernel, use --mode affinity, or accept it by --ignore-cgroup-limits",
         ))
@@ -105,7 +105,11 @@ mod tests {
         assert!(problem.why.contains("6.17"), "{}", problem.why);
         assert_eq!(weights_only.lost(&InForce { limits: 0, weights: 3 }), None);
         let problem = Support::default().lost(&in_force).unwrap();
-        assert!(problem.why.contains("1 group with another cpu.weight"), "{}", problem.why);
+        assert!(
+            problem.why.contains("1 group with a cpu.weight other than 100"),
+            "{}",
+            problem.why
+        );
         assert!(problem.why.contains("CONFIG_EXT_GROUP_SCHED"), "{}", problem.why);
         assert_eq!(Support::default().lost(&InForce::default()), None);
     }

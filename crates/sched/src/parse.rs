@@ -4,7 +4,7 @@
 //!
 //! | setting | syntax |
 //! |---|---|
-//! | wide CPUs | `auto`; `N`: that many whole cores, 0 for none; a list with a comma or dash: `2-3,6`; `cpu:3`: the one CPU 3 |
+//! | wide CPUs | `auto`; `N`: that many complete cores, 0 for none; a list with a comma or dash: `2-3,6`; `cpu:3`: the one CPU 3 |
 //! | re-migration | words joined by commas: `hint`, `uprobe-return`, `syscall-entry`, `syscall-return`, `context-switch`, `timeout:50ms` |
 //! | mark | `FILE:FUNCTION` or `FILE:+0xOFFSET`, then `@LEVEL` (1 to 3) if it is not 1, then `,min-argN=VALUE` if calls with a smaller argument N (1 to 6) do not count |
 //! | mode | `scx`, `affinity`, `auto` |

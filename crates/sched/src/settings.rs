@@ -62,8 +62,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "remigrate",
         meaning: "what ends a wide period: hint and uprobe-return always, and any of \
-            syscall-entry, syscall-return, context-switch, timeout:DURATION; with last-syscall, the \
-            system call after which a section ends, as each task learns; with gap, a task stays on its CPU after a section for rest-below at most, unless its scalar code is known to last longer",
+            syscall-entry, syscall-return, context-switch, timeout:DURATION, last-syscall (the system \
+            call after which a section ends; each task learns which call that is), gap (a task stays \
+            on its CPU after a section for at most rest-below, unless its scalar code is known to \
+            last longer)",
         live: true,
         get: |config| config.remigrate.to_string(),
         set: |config, value| value.parse().map(|remigrate| config.remigrate = remigrate),
@@ -148,8 +150,8 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "goal-kind",
-        meaning: "what that figure means: higher (more is better), lower (less is), or counter (it \
-            counts, and the faster it grows the better)",
+        meaning: "what that figure means: higher (is better), lower (is better), or counter (a running \
+            total, where faster growth is better)",
         live: false,
         get: |config| config.goal_kind.to_string(),
         set: |config, value| value.parse().map(|kind| config.goal_kind = kind),

@@ -50,7 +50,7 @@ pub struct Settings {
     pub config: Config,
     /// Files that list more marks.
     pub mark_files: Vec<PathBuf>,
-    /// Run even if this kernel lets no scheduler honour the limits of control groups.
+    /// Run even if no scheduler can honour, on this kernel, the limits of control groups.
     pub ignore_group_limits: bool,
     /// Where metrics are written.
     pub metrics: Option<PathBuf>,
@@ -149,7 +149,7 @@ fn texts(key: &str, value: &Spanned<DeValue>) -> Result<Vec<(Range<usize>, Strin
 
 fn no_section(key: &str) -> ParseError {
     ParseError {
-        why: format!("\"{key}\" is used as a section, and settings are in none"),
+        why: format!("\"{key}\" is used as a section, but settings are not in sections"),
         next: "remove the line with the brackets, or the dot in the name".into(),
     }
 }
@@ -194,7 +194,7 @@ pub fn text(settings: &Settings) -> String {
     let files = settings.mark_files.iter().map(|file| Path::display(file).to_string());
     text += &list(MARK_FILES, files.collect(), "FILE");
     text +=
-        "\n# run even if control groups use settings that this kernel lets no scheduler honour\n";
+        "\n# run even if control groups use settings that no scheduler can honour on this kernel\n";
     let comment = if settings.ignore_group_limits { "" } else { "# " };
     _ = writeln!(text, "{comment}{IGNORE_GROUP_LIMITS} = {}", settings.ignore_group_limits);
     text += "\n# file of metrics for node_exporter's textfile collector, written every 10 s\n";

@@ -72,7 +72,7 @@ impl Connection {
     pub fn prepare(&mut self) -> Result<Predecessor> {
         let about = match self.ask(&Request::PrepareTakeOver)? {
             Reply::Predecessor(about) => about,
-            _ => return Err(not_understood("it sent something else than asked for")),
+            _ => return Err(not_understood("it sent an unexpected reply")),
         };
         if about.hint_abi != page::ABI {
             let (theirs, ours) = (about.hint_abi, page::ABI);
@@ -87,7 +87,7 @@ impl Connection {
     pub fn take_over(&mut self) -> Result<HandedOver> {
         match self.ask(&Request::TakeOver { pid: std::process::id() })? {
             Reply::HandedOver(handed) => Ok(*handed),
-            _ => Err(not_understood("it sent something else than asked for")),
+            _ => Err(not_understood("it sent an unexpected reply")),
         }
     }
 

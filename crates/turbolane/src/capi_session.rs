@@ -330,7 +330,7 @@ pub extern "C" fn tl_way(session: *const tl_session) -> c_int {
     guarded(|| Ok(self::session(session)?.control().choice().way as c_int))
 }
 
-/// Copies one sentence to buffer: which method is used, and why none before it.
+/// Copies one sentence to buffer: which method is used, and why those before it are not.
 /// Truncated to size bytes including the terminating zero. Returns the complete
 /// length; -EBADF.
 ///

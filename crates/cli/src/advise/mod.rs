@@ -41,14 +41,16 @@ use remedy::{Chains, Remedy};
 use target::Target;
 use verdict::Seen;
 
-/// Answer whether core specialisation is worth it here, and how
+/// Report whether core specialisation is worth it on this machine, and how to enable it
 ///
-/// Without a load: what is at stake on this CPU, what kernel and user can do, and which running
-/// services map wide code; needs no root, but sees other users' processes only with it.
+/// Without a load: reports what is at stake on this CPU, what this kernel and this user can do, and
+/// which running services map wide code. Needs no root, but sees other users' processes only as
+/// root.
 ///
-/// With a load (--pid, --unit, --cgroup or a command): samples who executes wide code and what runs
-/// right after it, simulates what the lane would gain with this CPU's clocks, and prints the
-/// command that does it. Needs root, or kernel.perf_event_paranoid of at most 0. Changes nothing.
+/// With a load (--pid, --unit, --cgroup or a command): samples which tasks execute wide code
+/// and what runs right after it, simulates what the lane would gain with this CPU's clocks, and
+/// prints the command that enables it. Needs root, or kernel.perf_event_paranoid of at most 0.
+/// Changes nothing.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct AdviseArgs {
@@ -68,7 +70,7 @@ pub(crate) struct AdviseArgs {
     /// How long to sample, 60s at most
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = sample::time)]
     time: Duration,
-    /// Answer again and again, so long after each answer, until it is interrupted
+    /// Repeat the answer until interrupted, and wait this long after each answer
     ///
     /// At least 1s. With --json each answer is a line, as turbolane fleet reads them.
     #[arg(long, value_name = "TIME", value_parser = every)]
@@ -76,8 +78,9 @@ pub(crate) struct AdviseArgs {
     every: Option<Duration>,
     /// Judge another machine: a CPU model or file, or a recorded machine
     ///
-    /// An id of turbolane sim's list or a file of turbolane probe --machine-file: the clocks are
-    /// its. A folder that turbolane doctor --record wrote: CPU, kernel and user are its.
+    /// With an id from the list of turbolane sim, or a file of turbolane probe --machine-file, its
+    /// clocks are used. With a folder that turbolane doctor --record wrote, its CPU, kernel and
+    /// user are used.
     #[arg(long, value_name = "ID|FILE|DIR")]
     machine: Option<PathBuf>,
     /// Print JSON
@@ -101,9 +104,9 @@ Lines:
            under the lane. Samples do not show how long a wide section is: where
            there are no licence counters several lengths are simulated, and the
            gain is a range
-Each line ends in what it is based on: table, machine file, measured, scanned or
-simulated. Whether a gain is real is shown by the command of the line PROVE,
-which is run before the one of DO, or after the one of UNDO: there is one lane.
+Each line ends with its basis: table, machine file, measured, scanned or
+simulated. The PROVE command shows whether a gain is real. Run it before the DO
+command or after the UNDO command, because only one lane can run at a time.
 
 Exit codes: 0 answered, whatever the answer; 2 failed; 77 this user or kernel
 cannot sample.
@@ -209,7 +212,7 @@ fn sampling(facts: &Facts) -> Check {
         title: "Sampling (perf)".into(),
         status,
         seen: seen.into(),
-        why: "who executes wide code is found by samples of what the CPUs execute".into(),
+        why: "advise samples the CPUs to find the tasks that execute wide code".into(),
         next: next.into(),
     }
 }

@@ -104,7 +104,9 @@ fn by_marks(marks: &[String], marked: u64, all: u64, climbed: usize) -> Remedy {
     );
     let note = match climbed {
         0 => share,
-        _ => format!("{share}, {climbed} functions by a caller, whose scalar code moves along"),
+        _ => format!(
+            "{share}; {climbed} functions are marked through a caller, whose scalar code moves too"
+        ),
     };
     let options = marks.iter().flat_map(|mark| ["--mark".to_owned(), quoted(mark)]).collect();
     Remedy { options, detect: "mark", note, is_blocked: false }
@@ -138,7 +140,9 @@ fn single_stepped(offenders: &[&Offender], no_trap: &str) -> Remedy {
     options.push("--force-single-step".into());
     let note = match marks.is_empty() {
         true => {
-            format!("nothing here can find this code: its files have no path here, and {no_trap}")
+            format!(
+                "neither marks nor traps can find this code: its files have no path here, and {no_trap}"
+            )
         }
         false => format!("single-stepped, about 4.6 us per call; better by --trap, but {no_trap}"),
     };

@@ -84,7 +84,7 @@ fn by_gain(prediction: &Prediction, can_run: bool) -> Verdict {
     if least_pct >= NOISE_PCT {
         return Verdict::new(Worth::Yes, figure, next);
     }
-    let why = format!("{figure}: from nothing to a gain, by what samples do not show");
+    let why = format!("{figure}: the samples cannot show whether there is a gain");
     Verdict::new(Worth::Unknown, why, next)
 }
 

@@ -42,8 +42,8 @@ enum What {
 /// then sleep; owners stay on their CPU or move to another one. In a model, and with --boost,
 /// owners are also boosted, by themselves or by another core; with --boost a lock that measures its
 /// sections and chooses among these is measured too (hybrid). The last CPU writes P-states for
-/// others, and executes sections that move: give fewer threads than CPUs, and it has nothing else
-/// to do. The report shows the time from one section to the next, the CPU time of all threads in
+/// others, and executes sections that move. To keep it free for this, use fewer threads than CPUs.
+/// The report shows the time from one section to the next, the CPU time of all threads in
 /// that time, the effective clock of the section, and the energy of the package if it can be read.
 /// Section sizes are in core cycles, so a higher clock makes sections shorter.
 #[derive(Args)]

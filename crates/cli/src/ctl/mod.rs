@@ -62,11 +62,11 @@ enum Action {
     /// Add and remove marks
     #[command(subcommand)]
     Mark(MarkAction),
-    /// Make the settings and marks those of a file, or change nothing
+    /// Apply all settings and marks of a file, or change nothing
     ///
-    /// What the file does not mention gets its default. What is fixed while the scheduler runs must
-    /// be as it is; `metrics` and `ignore-cgroup-limits` are not compared. `systemctl reload
-    /// turbolane` does the same.
+    /// Settings that the file omits get their defaults. Settings that are fixed while the scheduler
+    /// runs must have their current values; `metrics` and `ignore-cgroup-limits` are not compared.
+    /// `systemctl reload turbolane` does the same.
     Reload {
         /// File of settings, as `turbolane run --config` takes it
         #[arg(value_name = "FILE", default_value = "/etc/turbolane.toml")]

@@ -48,7 +48,7 @@ pub(crate) struct ProbeArgs {
     /// Longest time to measure; ends earlier once the intervals are narrow enough [default: 120s]
     #[arg(long, value_name = "DURATION", value_parser = duration_ns, conflicts_with = "quick")]
     time: Option<u64>,
-    /// Numbers of CPUs to keep active [default: 1 and all allowed; with --quick 1]
+    /// How many CPUs to keep active; several counts [default: 1 and all allowed; with --quick 1]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     active: Vec<u32>,
@@ -83,7 +83,7 @@ pub(crate) struct ProbeArgs {
 
 const AFTER_HELP: &str = "\
 Columns:
-  ONE IN      one of so many instructions is the kernel's, the others are scalar
+  ONE IN      N: one in N instructions is the kernel's, the others are scalar
   ACTIVE      CPUs kept busy; other cores of the package may also be busy
   N           quiet repetitions: those that began in the fastest clock bin that
               holds a quarter of all repetitions
@@ -96,7 +96,7 @@ Columns:
               which it is counted: the last one or the first
   BREAK-EVEN  time after which the higher clock has paid for both changes
 
-Below the tables is a list of what the probe could not see. In a virtual machine,
+A list below the tables shows what the probe could not see. In a virtual machine,
 the figures are those of the machine if no other load runs on the host; otherwise
 they include the effect of that load.
 
@@ -251,7 +251,10 @@ fn partial(recording: &Recording, stopped: bool, limit: Option<Duration>) -> Opt
         End::Stopped if stopped => Some("interrupted by a signal".into()),
         End::Stopped => Some(match limit {
             Some(limit) => {
-                format!("{:.0} s were over before every interval was narrow", limit.as_secs_f64())
+                format!(
+                    "the limit of {:.0} s was reached before every interval was narrow",
+                    limit.as_secs_f64()
+                )
             }
             None => "the rounds were used up before every interval was narrow".into(),
         }),

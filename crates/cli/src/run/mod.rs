@@ -62,7 +62,7 @@ pub(crate) struct RunArgs {
     #[arg(long, requires = "stats", help_heading = OUTPUT)]
     json: bool,
 
-    /// Take over from the run that there is, without stopping it first
+    /// Take over from the current run without stopping it first
     ///
     /// Loads everything while the other scheduler is still at work, and only then takes its place.
     /// Programs keep their connections for hints. If it fails, the other one continues. Settings

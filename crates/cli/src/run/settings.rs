@@ -44,9 +44,9 @@ struct SettingArgs {
 
     /// Split the wide CPUs by licence level where that pays, instead of using one class for all
     ///
-    /// Code of a lower level gets cores of its own, on which it runs faster, while both this code
-    /// and code of a higher level can keep complete cores busy. The number of cores follows the
-    /// load. In affinity mode, which does not measure demand, there is one class.
+    /// Lower-level code gets its own cores, where it runs faster, as long as it and higher-level
+    /// code can each keep complete cores busy. The number of cores follows the load. In affinity
+    /// mode, which does not measure demand, there is one class.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, hide_default_value = true)]
     #[arg(require_equals = true, default_missing_value = "true", value_name = "true|false")]
     #[arg(hide_possible_values = true, help_heading = LANE)]
@@ -55,19 +55,20 @@ struct SettingArgs {
     /// A figure of the application decides whether wide code is separated: a file with a number, or
     /// command:COMMAND
     ///
-    /// The scheduler separates wide code and stands by, in turns of a few seconds, for 40 to 100
-    /// figures. If separation is measurably better it is kept, otherwise the scheduler stands by.
-    /// This is repeated after 5 minutes, then more rarely. The first number in the text counts,
-    /// which must be about no more than the time since the last one. A command gets that much
-    /// time, and runs with the rights of turbolane. Needs --wide-cpus auto.
+    /// The scheduler alternates between separating wide code and standing by, a few seconds each,
+    /// for 40 to 100 readings. If separation is measurably better it is kept, otherwise the
+    /// scheduler stands by. This is repeated after 5 minutes, then more rarely. The first number in
+    /// the text is used. It must describe about the time since the previous reading, or less. A
+    /// command must end within that time, and runs with the rights of turbolane. Needs --wide-cpus
+    /// auto.
     #[arg(long, value_name = "FILE|command:COMMAND", default_value_t = Config::default().goal)]
     #[arg(hide_default_value = true, help_heading = LANE)]
     goal: Goal,
 
     /// What the figure of --goal means
     ///
-    /// higher: more is better, such as requests per second. lower: less is better, such as a
-    /// response time. counter: it counts, and is better the faster it grows.
+    /// higher: higher is better, such as requests per second. lower: lower is better, such as a
+    /// response time. counter: a running total, where faster growth is better.
     #[arg(long, default_value_t = Config::default().goal_kind, help_heading = LANE)]
     #[arg(value_parser = words::<GoalKind>(&["higher", "lower", "counter"]))]
     goal_kind: GoalKind,
@@ -150,10 +151,10 @@ struct SettingArgs {
     /// What ends a wide period
     ///
     /// A comma-separated list: hint, uprobe-return (both always on), syscall-entry, syscall-return,
-    /// context-switch, timeout:DURATION. With last-syscall, the system call after which a section
-    /// ends; each task learns which one that is. With gap, hint and uprobe-return do not end it at
-    /// once: the task stays on its CPU for --rest-below at most, unless the scalar code after such
-    /// a section has mostly lasted longer. For programs that call wide functions in quick
+    /// context-switch, timeout:DURATION. last-syscall: the system call after which a section ends;
+    /// each task learns which call that is. gap: hint and uprobe-return do not end the period at
+    /// once; the task stays on its CPU for at most --rest-below, unless the scalar code after such
+    /// a section has mostly lasted longer. gap is for programs that call wide functions in quick
     /// succession.
     #[arg(long, value_name = "LIST", default_value_t = Config::default().remigrate)]
     #[arg(help_heading = DETECTION)]
@@ -181,7 +182,7 @@ struct SettingArgs {
     #[arg(help_heading = LANE)]
     slice_wide: u64,
 
-    /// Run even if control groups use settings that this kernel lets no scheduler honour
+    /// Run even if control groups use settings that no scheduler can honour on this kernel
     ///
     /// The scheduler honours cpu.weight if the kernel has CONFIG_EXT_GROUP_SCHED, and cpu.max from
     /// Linux 6.17 on. On other kernels it would drop them, so the run refuses to start if a group

@@ -134,7 +134,7 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
 fn successor() -> Result<StartSuccessor, Failure> {
     // Now, for later the file is another one.
     let program = env::current_exe().map_err(|error| {
-        let what = "cannot find the own program";
+        let what = "cannot find the program of this run";
         Failure::failed(Problem::new(what, error.to_string(), "see whether /proc is mounted"))
     })?;
     Ok(Box::new(move || {

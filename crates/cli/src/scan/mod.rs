@@ -29,8 +29,8 @@ pub(crate) struct ScanArgs {
     /// Programs, libraries, objects, archives, and folders of them
     #[arg(value_name = "FILE|DIR", required_unless_present = "pid")]
     paths: Vec<PathBuf>,
-    /// Scan what running processes have mapped as code, a file that several have mapped once; files
-    /// of your own come first
+    /// Scan the files that running processes have mapped as code, each file once; the arguments
+    /// FILE|DIR are scanned before them
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(num_args = 1.., value_delimiter = ',')]
     pid: Vec<u32>,

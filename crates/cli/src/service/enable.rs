@@ -31,8 +31,8 @@ const FIRST_PROCESS: u32 = 1;
 /// Separate wide code as a service, now and after each boot
 ///
 /// Writes the chosen settings to /etc/turbolane.toml, installs a systemd unit unless a package has
-/// installed it, and starts it. Without settings on the command line, an /etc/turbolane.toml that
-/// is there is used as it is. If the service does not start, nothing has changed.
+/// installed it, and starts it. Without settings on the command line, an existing
+/// /etc/turbolane.toml is used as it is. If the service does not start, all of this is undone.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:

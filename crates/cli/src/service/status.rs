@@ -14,10 +14,10 @@ use super::systemd::unit;
 use crate::client::{At, Client};
 use crate::failure::{FOUND, Failure, show};
 
-/// Show whether wide code is separated now, and why not
+/// Show whether wide code is separated now and, if not, why
 ///
-/// Exit code 0 if a lane runs, also one that is standing by because separating would not pay; 1 if
-/// none runs. Details need root.
+/// Exits with 0 if a lane runs, even if it stands by because separation would not pay, and with 1
+/// if none runs. Details need root.
 #[derive(Args)]
 pub(crate) struct StatusArgs {
     /// Print JSON

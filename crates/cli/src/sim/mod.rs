@@ -96,8 +96,8 @@ pub(crate) struct SimArgs {
     /// Packages of the machine [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     packages: Option<u16>,
-    /// Power that a package may use in the long run, W; clocks fall until it does [default: the
-    /// CPU file's, or no limit]
+    /// Long-term power limit of a package, W; clocks are lowered until it is met [default: the CPU
+    /// file's, or no limit]
     #[arg(long, value_name = "WATTS", value_parser = input::watts)]
     power_limit: Option<f64>,
     /// Random seed

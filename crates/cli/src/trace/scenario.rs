@@ -33,9 +33,10 @@ pub(super) struct ScenarioArgs {
     scenario: Option<PathBuf>,
     /// With --scenario: what ends sleeps that no recorded task ended
     ///
-    /// closed: it takes as long as it did, and a faster machine gets more done. open: it comes at
-    /// the recorded rate, and a faster machine answers sooner. By default closed if the CPUs limit
-    /// the load: its tasks seldom sleep, or wait for CPUs for a tenth of the time that they run.
+    /// closed: such a sleep lasts as long as recorded, so a faster machine gets more done. open:
+    /// such sleeps end at the recorded rate, so a faster machine answers sooner. The default is
+    /// closed if the CPUs limit the load (its tasks seldom sleep, or wait for CPUs for a tenth of
+    /// the time that they run), otherwise open.
     #[arg(long, value_name = "MODE", requires = "scenario")]
     arrivals: Option<ArrivalsArg>,
     /// With --scenario: count returns from this marked function as work [default: millions of
@@ -46,12 +47,12 @@ pub(super) struct ScenarioArgs {
     /// many cycles
     #[arg(long, value_name = "N", requires = "scenario", value_parser = scale)]
     none_scale: Option<f64>,
-    /// With --scenario: take only this part of the recording, as FROM-TO since its begin, such as
-    /// 2s-5s; FROM- is the rest
+    /// With --scenario: take only this part of the recording, as FROM-TO since its start, such as
+    /// 2s-5s; FROM- takes everything after FROM
     #[arg(long, value_name = "FROM-TO", requires = "scenario", value_parser = window)]
     window: Option<Range<u64>>,
-    /// With --scenario: tasks that were bound to CPUs run on these instead, as many more tasks as
-    /// there are more CPUs
+    /// With --scenario: tasks that were bound to CPUs run on these CPUs instead; if there are more
+    /// CPUs than before, the number of tasks grows in proportion
     #[arg(long, value_name = "LIST", requires = "scenario", value_parser = cpus)]
     onto: Option<CpuSet>,
     /// With --scenario: part of the work that follows the clock, 0 to 1; the rest waits for memory,

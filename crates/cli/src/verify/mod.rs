@@ -38,7 +38,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u16).range(LEAST_RUNS as i64..=1000))]
     runs: u16,
-    /// Runs of each kind before the others, which are not used
+    /// Warm-up runs of each kind, made first and not used
     #[arg(long, value_name = "N", default_value_t = 1)]
     warmup: u16,
     /// Compare the number at {} in the output, e.g. 'Requests/sec: {}'

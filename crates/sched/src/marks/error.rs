@@ -29,7 +29,7 @@ pub enum MarkError {
     #[error("\"{name}\" in {} is not a function but {kind}", path.display())]
     NotAFunction { path: PathBuf, name: String, kind: &'static str },
     /// The symbol chooses the function at load time (STT_GNU_IFUNC).
-    #[error("\"{name}\" in {} is chosen when the library is loaded: its symbol is the function that chooses",
+    #[error("\"{name}\" in {} is chosen when the library is loaded: its symbol is the resolver (IFUNC), not the function",
         path.display())]
     Indirect { path: PathBuf, name: String },
     /// The place is outside of every executable segment.

@@ -5,7 +5,7 @@
 //!
 //! Where five tasks share four CPUs, two of them share one CPU. The kernel does not leave it at
 //! that: each CPU looks now and then, in each of its domains, whether its group of CPUs is below
-//! the average and another one is overloaded. One task more is too little for it to move a whole
+//! the average and another one is overloaded. One task more is too little for it to move a complete
 //! task; but each time that it finds nothing small enough it accepts one twice as large. So after
 //! a few looks the odd task goes to the next CPU, and over seconds all have the same.
 //!

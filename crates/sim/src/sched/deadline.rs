@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Earliest virtual deadline first over the whole machine: MuQSS; and core scheduling on top of it.
+//! Earliest virtual deadline first, machine-wide: MuQSS; and core scheduling on top of it.
 //!
 //! **MuQSS** (Kolivas; the baseline of SFMA, SYSTOR and THESIS) keeps a queue per physical core,
 //! but each CPU looks at the heads of all queues whenever it schedules and takes the earliest

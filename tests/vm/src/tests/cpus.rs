@@ -119,7 +119,8 @@ pub fn follows_a_figure() -> Result<()> {
     const FIGURE: &str = "/tmp/figure";
     let lane = Lane::start(&["--mode", "scx", "--goal", FIGURE, "--goal-every", "200ms"])?;
     status_becomes("stands by: --goal is missing: No such file")?;
-    let separated = figure_until(FIGURE, 1_050, "separates wide code: --goal is better so")?;
+    let separated =
+        figure_until(FIGURE, 1_050, "separates wide code: separation makes --goal better")?;
     fs::remove_file(FIGURE)?;
     status_becomes("stands by: --goal is missing")?;
     ensure!(stat(&stats()?, "wide_cpus")? == 0, "wide CPUs without a figure");

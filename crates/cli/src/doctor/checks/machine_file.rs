@@ -128,13 +128,13 @@ fn tools(model: &CpuModel, step: Option<&Step>) -> Check {
         (_, Some(pays_ns), Some(relax_ns)) if relax_ns > pays_ns => {
             let times = relax_ns / pays_ns;
             let held = format!(
-                "the clock is held low {times:.1} times as long as pays: other timeouts and hints gain too \
-                 (sim --replay)"
+                "the clock is held low for {times:.1} times the break-even time: other timeouts and hints gain \
+                 too (sim --replay)"
             );
             ok(format!("{apart}; {held}. {NEXT}"))
         }
         (_, Some(_), Some(_)) => {
-            let held = "the clock recovers before the hold time costs more than a change: the timeout needs no other policy";
+            let held = "the hold time is not longer than the break-even time: the timeout needs no other policy";
             ok(format!("{apart}; {held}. {NEXT}"))
         }
         _ => ok(format!("{apart}. {NEXT}")),

@@ -12,7 +12,7 @@
 //! | wide CPUs: wide and default tasks by deadline, scalar ones only without either | SFMA 3.2, SYSTOR 3.2 |
 //! | or scalar ones never (`guests=no`) | THESIS 2.4 says so of the implementation that it extends, 4.2 the contrary |
 //! | other CPUs: default and scalar tasks by deadline | all |
-//! | single CPUs are wide, not whole cores | THESIS 5.2.2 |
+//! | single CPUs are wide, not complete cores | THESIS 5.2.2 |
 //! | a task that turns wide interrupts a random wide CPU that runs nothing wide, if there is one | SYSTOR 3.2 |
 //! | tasks are default until they use wide code or inherit a type; there is no other word for them | SYSTOR 3.2, THESIS 2.4 |
 //! | explicit marks are system calls | SFMA 4, THESIS 2.4 |
