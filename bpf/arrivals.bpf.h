@@ -31,16 +31,16 @@
  *   look again for idle CPUs    read the sum, go through the queues
  *   ops.enqueue() returns:      watch: if the sum is another one now,
  *     the task is queued          go through the queues once more
- *   kick who was found          note the sum, be marked idle by the kernel
+ *   kick the CPU found          note the sum, be marked idle by the kernel
  *   later: look after it        read the sum: another one? look again
  *
  * Count and look, mark and read are each a full barrier apart: if the sum that
  * is read last is the old one, the idle CPU is found. If it is the new one when
  * it is watched, the CPU may be between its task and idle when the other looks.
- * So whoever queues notes the shard, and looks once more when the task is
- * certainly in its queue: at the next callback of the CPU on which it queued,
- * which is its next tick or when it goes idle; a CPU that queues in an
- * interrupt while it idles sends itself there. That look counts again, if the
+ * So the CPU that queues a task notes the shard, and looks once more when the task
+ * is certainly in its queue: at its next callback, which is its next tick or when
+ * it goes idle; a CPU that queues in an interrupt while it idles sends itself
+ * there. That look counts again, if the
  * shard is watched, for CPUs that run and have noted the sum too early; kicks the
  * CPUs between task and idle of that shard (kicks are decided under the CPU's own
  * lock: one that has become idle looks again, one that runs a task need not);
@@ -52,13 +52,14 @@
  * come a slice later.
  *
  * tests/loom (arrivals.rs) goes through the orders of these steps. It finds a
- * lost task if the comparison when idle is left out, the look after a word was
- * first watched, or any part of the later look; the second look of who queues is
- * there to be quick.
+ * lost task if any of these is left out: the comparison when idle, the look after
+ * a word was first watched, any part of the later look. The second look when a task
+ * is queued only saves time.
  *
  * Limits: the later look goes through the first tasks of each queue only
  * (TL_LOOK_AHEAD), and kicks CPUs of the shard and wide ones only. Ticks repeat
- * it, one shard after the other. Who looks in vain while others queue looks twice.
+ * it, one shard after the other. A CPU that looks in vain while others queue looks
+ * twice.
  */
 #ifndef TL_ARRIVALS_BPF_H
 #define TL_ARRIVALS_BPF_H
@@ -74,8 +75,8 @@ static __always_inline void count_change(u32 shard)
 			     2 * TL_WATCHED);
 }
 
-/* A task enters a queue of the shard, or has entered it, a full barrier ago. Two
- * that count at a time leave the bit set: somebody counts once more than need be. */
+/* A task enters a queue of the shard, or has entered it, a full barrier ago. If two
+ * CPUs count at a time, the bit stays set, and one arrival more is counted than needed. */
 static __always_inline void count_arrival(u32 shard)
 {
 	struct shard *s = &shards[shard & (TL_SHARDS_MAX - 1)];
@@ -86,8 +87,8 @@ static __always_inline void count_arrival(u32 shard)
 	__sync_fetch_and_add(&s->arrivals, TL_WATCHED);
 }
 
-/* Returns the word as it was when it was watched: read again, it may have been
- * counted since, and the sum would hold a word that nobody watches. */
+/* Returns the word as it was when it was watched. If it were read again, it might
+ * have been counted since, and the sum would hold a word that is not watched. */
 static __always_inline u64 watch_shard(u32 shard)
 {
 	struct shard *s = &shards[shard & (TL_SHARDS_MAX - 1)];

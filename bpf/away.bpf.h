@@ -122,8 +122,8 @@ static __always_inline void note_kernel_use(const struct task_struct *p,
 	tc->kernel_before = kernel_counts(p);
 }
 
-/* It takes the task, which it knew. One that came while it was away, and others that
- * ended then, are in nobody's sum. */
+/* The scheduler takes back the task, which it knew. Tasks that came or ended while it
+ * was away are in no sum. */
 static __always_inline void take_kernel_use(const struct task_struct *p,
 					    struct task_ctx *tc)
 {

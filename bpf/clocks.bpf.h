@@ -3,7 +3,7 @@
  * Queues and their clocks (policy/clock.h): charging, keys, heads.
  *
  * Problem: the clock of a queue is moved by whatever its tasks use, on all CPUs of
- * the shard. An atomic addition per switch, and two more to count who runs, move
+ * the shard. An atomic addition per switch, and two more to count running tasks, move
  * one cache line between up to 16 CPUs each time.
  *
  * Idea: each CPU sums up in lines of its own what its tasks have used

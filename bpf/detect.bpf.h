@@ -83,7 +83,7 @@ static __always_inline void count_run(struct task_ctx *tc, struct tl_cpu *c,
 }
 
 /* The two parts of a report, not static: so the verifier looks at each once for a
- * program, and not once for each way that leads to it. */
+ * program, and not once for each path to it. */
 __noinline int tl_count_run(struct task_ctx *tc, struct tl_cpu *c, u32 type,
 			    u32 level, u64 now_ns)
 {
@@ -169,7 +169,7 @@ static __always_inline void end_gap(struct task_ctx *tc, struct tl_cpu *c)
 
 /* The slot that the task was given, unless it has called exec since: what is
  * written there may be another program's word, of another user. What is read
- * from a slot is read once, and bounded by who uses it. */
+ * from a slot is read once, and bounded where it is used. */
 static __always_inline struct tl_hint_slot *
 try_lookup_slot(const struct task_struct *p, const struct task_ctx *tc)
 {
@@ -384,8 +384,8 @@ static __always_inline int leave_if_noted(void)
 /* At the return of the kernel's functions that run uprobe programs, below. A probe
  * of returns may not kick, but the tracer has disabled preemption around it: what
  * it calls may, and the task leaves when the probe is over (leave.bpf.h). So it
- * rings: it calls a function of the kernel that a program of ours watches, and
- * hardly anybody else calls. */
+ * rings: it calls a function of the kernel that a program of ours watches and that
+ * has hardly any other callers. */
 SEC("?kretprobe.multi")
 int tl_uprobe_over(struct pt_regs *regs)
 {
@@ -402,7 +402,7 @@ int BPF_PROG(tl_look_bell)
 	return leave_if_noted();
 }
 
-/* The same without such probes. The three ways by which the kernel gets to uprobe
+/* The same without such probes. The three paths by which the kernel gets to uprobe
  * programs: the breakpoint; since 6.11 the return trampoline's system call; since
  * 6.18 the system call that replaces a breakpoint on a five-byte nop. */
 SEC("?fexit/uprobe_notify_resume")

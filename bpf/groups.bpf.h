@@ -36,7 +36,7 @@
 #define TL_GROUP_UNKNOWN 0xffffffffu
 
 struct group {
-	/* read by whoever queues or runs a task of it; written by the pass */
+	/* read where a task of it is queued or runs; written by the pass */
 	struct tl_group g;
 	u32 parent;
 	u32 limiter; /* nearest group with a limit, itself included; 0 = none */
@@ -49,7 +49,7 @@ struct group {
 	u32 has_held;	  /* and was used: stays, see held.bpf.h */
 	u64 competing[2]; /* weights of child groups: this pass's, the last's */
 
-	/* written by whoever has used CPU time */
+	/* written where a task of it has used CPU time */
 	struct tl_budget budget __attribute__((aligned(64)));
 
 	/* weights of its own runnable tasks, a line for some CPUs each */
@@ -257,9 +257,9 @@ __noinline int tl_is_out(u32 limiter)
 	return 0;
 }
 
-/* Whether others would wait for the task if it was set aside: it is on its way
- * out, may not migrate (serve.bpf.h), or is in an RCU read section, for which
- * the whole kernel waits. It goes on, and its group has a debt. */
+/* Whether others would wait for the task if it was set aside: it is exiting, may
+ * not migrate (serve.bpf.h), or is in an RCU read section, for which the entire
+ * kernel waits. It goes on, and its group has a debt. */
 static __always_inline bool must_not_be_held(const struct task_struct *p)
 {
 	/* what the kernel counts for the current task around our programs */
@@ -291,8 +291,8 @@ static __always_inline bool groups_throttled(const struct task_struct *p,
 }
 
 /*
- * The running task's tick. In the kernel a task may hold a lock that everybody
- * needs (a task that writes to cgroup.procs holds that of all control groups), so
+ * The running task's tick. In the kernel a task may hold a lock that all tasks
+ * need (a task that writes to cgroup.procs holds that of all control groups), so
  * it is only set aside when a tick has interrupted its user code: the tick has
  * just been added to its user time. One that is found in the kernel goes on, at
  * the expense of its group's later periods. Returns whether it is to go.
@@ -374,8 +374,8 @@ static __always_inline void set_limit(struct group *group, u32 slot,
 		group->limiter = parent ? parent->limiter : 0;
 }
 
-/* The counts of runnable tasks stay as they are: one that is on its way out may
- * still count in a group that is gone. */
+/* The counts of runnable tasks stay as they are: one that is exiting may still
+ * count in a group that is gone. */
 static __always_inline void begin_group(struct group *group, u32 slot,
 					u32 above,
 					struct scx_cgroup_init_args *args)

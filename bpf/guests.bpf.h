@@ -81,9 +81,9 @@ static __always_inline bool is_in_place(const struct task_ctx *tc,
 	       !tl_must_leave(&tc->t, c->class, 1);
 }
 
-/* Whether a running task should give up its CPU after its type changed. Who looks
- * for a CPU to displace must know what it is now before the queues are looked at: a
- * wide task that comes later finds a guest here. */
+/* Whether a running task should give up its CPU after its type changed. CPUs
+ * that look for a task to displace must see its new type before the queues are
+ * looked at: a wide task that comes later finds a guest here. */
 static __always_inline bool must_leave(struct task_struct *p,
 				       struct task_ctx *tc, struct tl_cpu *c,
 				       s32 cpu)

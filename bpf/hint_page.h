@@ -18,7 +18,7 @@
  * then already sees the store. So a thread that found its CPU fit is fit
  * until the scheduler decides otherwise.
  *
- * Who may write what: two kinds of pages, each an object of its own.
+ * Which process may write what: two kinds of pages, each an object of its own.
  *
  *   board: what the scheduler publishes, one for all. Applications can map it
  *   for reading only: it is a frozen BPF map, which only BPF programs write,
@@ -51,7 +51,7 @@
  *
  * An area belongs to a process under one effective user: a set-user-ID program
  * gets another, and a slot that was given before an exec is read no more. So
- * whoever can write an area (the process, and children that inherited the
+ * every process that can write an area (its owner, and children that inherited the
  * mapping) may change the affinity of the threads in it by sched_setaffinity
  * anyway.
  *
@@ -85,7 +85,7 @@ struct tl_hint_header {
 	u32 magic; /* TL_HINT_MAGIC once the board is ready; by the daemon */
 	u32 abi;   /* TL_HINT_ABI; by the daemon */
 	/* 1 while a scheduler reads the slots, else 0; set by the daemon,
-	 * cleared by whoever sees the scheduler end */
+	 * cleared by the process that sees the scheduler end */
 	u32 active;
 	u32 mode;	/* TL_HINT_MODE_*; by the daemon */
 	u32 nr_cpus;	/* entries of cpu[] in use; by the daemon */

@@ -31,7 +31,7 @@ static __always_inline bool goes_on_inside(struct task_struct *prev)
 	return true;
 }
 
-/* A task stops on this CPU, or starts: keep track of who is inside. */
+/* A task stops on this CPU, or starts: keep track of which task is inside. */
 static __always_inline void stops_inside(struct task_struct *p,
 					 struct tl_cpu *c, bool runnable)
 {

@@ -21,7 +21,7 @@ struct tl_cpu {
 	u32 class;
 	u32 shard; /* index of the CPUs that it shares queues with */
 	/* its last-level cache and its node as scopes (classes.bpf.h); 0 where
-	 * that would be the whole machine */
+	 * that would be the entire machine */
 	u16 scope[2];
 	/* its own number; the lowest CPU of its core; the next one of its core,
 	 * its own number if there is none */
@@ -69,7 +69,7 @@ struct tl_cpu {
 	/* wide tasks' time here although the class is too low: affinity left
 	 * no other CPU */
 	u64 degraded_ns;
-	/* wide tasks' time here in the kernel, on their way to a wide CPU */
+	/* wide tasks' time here in the kernel, before they move to a wide CPU */
 	u64 leaving_ns;
 	u64 guest_ns;	/* scalar tasks' time on this wide CPU */
 	u64 migrations; /* tasks started that ran elsewhere before */
@@ -77,7 +77,7 @@ struct tl_cpu {
 	u64 from_wide;	/* of them others, from a wide CPU to this scalar one */
 	u64 misfits;	/* tasks started here that were sent on */
 	u64 type_changes;   /* by events seen on this CPU */
-	u64 hint_events;    /* begins and ends told by hints */
+	u64 hint_events;    /* hint begin/end events */
 	u64 mark_events;    /* entries to and returns from marks */
 	u64 trap_events;    /* from the trap module */
 	u64 score_events;   /* tasks whose score spoke for another level */

@@ -54,7 +54,7 @@ static __always_inline void leave(struct task_ctx *tc)
 }
 
 /* Whether the mask in force is the task's affinity, not the single CPU that
- * stands for it while migration is disabled. */
+ * replaces it while migration is disabled. */
 static __always_inline bool has_own_mask(struct task_struct *p)
 {
 	u64 in_force = (u64)BPF_CORE_READ(p, cpus_ptr);

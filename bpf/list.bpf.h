@@ -46,7 +46,7 @@ int tl_list_tasks(struct bpf_iter__task *ctx)
 }
 
 /*
- * Who may not run everywhere, for policy/bound.h. Kernel threads are left out: each CPU
+ * Tasks that may not run everywhere, for policy/bound.h. Kernel threads are left out: each CPU
  * has dozens that are bound to it and do nearly nothing.
  */
 SEC("iter/task")
@@ -65,8 +65,8 @@ int tl_list_bound(struct bpf_iter__task *ctx)
 	row.run_ns = tc->sums.run_ns;
 	row.wide_run_ns = tc->sums.wide_run_ns;
 	row.tid = p->pid;
-	/* not the mask in force, which is one CPU while migration is disabled; what is
-	 * behind a shorter one are CPUs that there are not */
+	/* not the mask in force, which is one CPU while migration is disabled; bits after
+	 * the end of a shorter mask are of CPUs that do not exist */
 	bpf_probe_read_kernel(row.cpus, sizeof(row.cpus), &p->cpus_mask);
 	bpf_seq_write(ctx->meta->seq, &row, sizeof(row));
 	return 0;

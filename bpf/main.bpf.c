@@ -10,7 +10,7 @@
  *   clocks.bpf.h   queues and their clocks
  *   slices.bpf.h   slices that end between two ticks
  *   stays.bpf.h    tasks that stay on their wide CPU without an open section
- *   victims.bpf.h  whom wide work displaces
+ *   victims.bpf.h  which tasks wide work displaces
  *   groups.bpf.h   control groups: weights, limits
  *   home.bpf.h     tasks go back to where they were taken from
  *   place.bpf.h    select_cpu, enqueue: an idle CPU or a queue
@@ -26,7 +26,7 @@
  *   control.bpf.h  requests of the loader
  *   held.bpf.h     tasks whose group is out of CPU time
  *   away.bpf.h     the scheduler goes while it stands by, and comes back
- *   list.bpf.h     what each task has done, for who asks
+ *   list.bpf.h     what each task has done, for readers
  *
  * Life of a task on a CPU: (select_cpu) -> enqueue -> dispatch -> running ->
  * tick ... -> stopping -> enqueue or sleep. Its type is settled in stopping,
@@ -303,8 +303,9 @@ void BPF_PROG(tl_update_idle, s32 cpu, bool idle)
 		scx_bpf_kick_cpu(cpu, TL_KICK_IDLE);
 }
 
-/* Who bequeaths to a task: who forks it; if that was while the scheduler was away, its
- * process or its parent, which come first in the kernel's list. NULL: nobody. */
+/* The task that a new task inherits from: the one that forks it; if that was while the
+ * scheduler was away, its process or its parent, which come first in the kernel's list.
+ * NULL: none. */
 static __always_inline struct task_ctx *try_lookup_parent(struct task_struct *p,
 							  bool forks)
 {

@@ -77,7 +77,7 @@ static __always_inline void look_after_queued(struct tl_cpu *c, u64 which)
 	u64 noted = 0;
 	u32 shard;
 
-	if (c->queued_shards) /* a full barrier behind what it has queued */
+	if (c->queued_shards) /* a full barrier after it has queued */
 		noted = __sync_lock_test_and_set(&c->queued_shards, 0);
 	if (noted) {
 		which |= noted;

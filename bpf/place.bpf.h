@@ -136,15 +136,15 @@ static __always_inline bool reaches_idle(const struct task_struct *p, u32 class,
 	return found;
 }
 
-/* Whether a scalar CPU stands idle that a guest of a wide CPU could use. */
+/* Whether a scalar CPU is idle that a guest of a wide CPU could use. */
 static __always_inline bool better_place_idle(const struct task_struct *p,
 					      u32 scratch)
 {
 	return reaches_idle(p, 0, 0, scratch, scx_bpf_get_idle_cpumask());
 }
 
-/* Whether a core of the CPU's class and cache stands idle, while the task shares its
- * own with another. Of several other siblings only one is asked. */
+/* Whether a core of the CPU's class and cache is idle, while the task shares its own
+ * with another. Of several other siblings only one is asked. */
 static __always_inline bool better_core_idle(const struct task_struct *p,
 					     const struct tl_cpu *c)
 {

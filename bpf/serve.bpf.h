@@ -18,7 +18,7 @@
 
 enum taken {
 	TAKEN_NONE = 0, /* nothing waits */
-	TAKEN_TASK = 1, /* a task is on its way to the CPU */
+	TAKEN_TASK = 1, /* a task was moved to the CPU */
 	TAKEN_PREV = 2, /* tasks wait, and prev goes before them */
 };
 
@@ -56,7 +56,7 @@ static __always_inline void look_at_sides(struct waiting *w, s32 cpu, u32 class,
 		look_at_side(w, TL_SIDE_PINNED, tl_pinned_id(cpu));
 }
 
-/* Read the keys of the heads. Where a single side has tasks nobody asks for them,
+/* Read the keys of the heads. Where only one side has tasks, the keys are not needed,
  * and a look at a head costs as much as the rest of the choice. */
 static __always_inline void look_at_keys(struct waiting *w)
 {
@@ -441,7 +441,7 @@ static __always_inline bool take(struct tl_cpu *c, struct rival *r,
 }
 
 /* The CPU's task leaves: from here until it runs another it is between task and
- * idle for others, who must know before it looks (a full barrier). Returns the
+ * idle for other CPUs, which must see that before it looks (a full barrier). Returns the
  * arrivals before that look. */
 static __always_inline u64 be_between(struct tl_cpu *c)
 {
@@ -493,7 +493,7 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 	time_slice(cpu, stays->t.clock, slice_ns, now_ns);
 	time_stay(&stays->t, cpu, now_ns);
 	/* It goes on without running() being called, and its type may have
-	 * changed since it started: say who may displace it now. Else a guest
+	 * changed since it started: publish which tasks may displace it now. Else a guest
 	 * that was wide until now holds a wide CPU until the next tick. */
 	c->running_queue = tl_task_queue(&stays->t);
 }

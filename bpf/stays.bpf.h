@@ -4,7 +4,7 @@
  * until a timer fires.
  *
  * Ticks are too coarse for that: a stay lasts microseconds. Each CPU has a timer, which
- * is not set again while it runs: whoever begins to stay notes when the stay is over,
+ * is not set again while it runs: a task that begins to stay notes when the stay is over,
  * and a timer that fires early goes on for the rest. So a task with many short gaps sets
  * it once per break-even time. It fires in vain if a section has begun since: a mark has
  * cleared the note; a hint, which has not been read yet, costs one look at the slot.

@@ -6,7 +6,7 @@
  * Problem: a recorder that costs as much as a context switch records itself.
  *
  * Idea: a log per CPU, so that no two CPUs write to one line; a record of
- * fixed size that is written in place; no wake-up of the reader, who looks twenty
+ * fixed size that is written in place; no wake-up of the reader, which looks twenty
  * times a second (the logs hold longer, crates/sched/src/record/). What can be
  * computed later, the reader does. Names and affinities are not in the records:
  * an iterator reports them once, at the start, and three rare events report the
@@ -106,7 +106,7 @@ static __always_inline u64 both(u32 low, u32 high)
 	return low | (u64)high << 32;
 }
 
-/* ---- whom ---- */
+/* ---- which tasks ---- */
 
 static __always_inline struct followed *try_lookup(struct task_struct *p)
 {
@@ -243,7 +243,7 @@ int BPF_PROG(tl_trace_migrate, struct task_struct *p, int to)
 	return 0;
 }
 
-/* ---- who is there ---- */
+/* ---- which tasks exist ---- */
 
 static __always_inline void emit_name(struct task_struct *p, const char *name)
 {
@@ -322,7 +322,7 @@ int BPF_PROG(tl_trace_affinity, struct task_struct *p)
 	return 0;
 }
 
-/* All tasks that there are, for the loader, who reads it as a file. */
+/* All tasks that exist, for the loader, which reads it as a file. */
 SEC("iter/task")
 int tl_trace_tasks(struct bpf_iter__task *ctx)
 {

@@ -5,21 +5,21 @@
  *
  * A record is 24 bytes, and each kind says what its fields hold:
  *
- *   kind          tid        flags                 arg
- *   SWITCH        who stops  why, bound            next's tid, lane of both
- *   WAKE          who wakes  new, off              waker, CPU of who wakes
- *   MIGRATE       who        0                     to, from
+ *   kind          tid of     flags                 arg
+ *   SWITCH        outgoing   why, bound            next's tid, lane of both
+ *   WAKE          woken      new, off              waker, CPU of the woken
+ *   MIGRATE       task       0                     to, from
  *   FORK          child      0                     parent's tid, child's tgid
- *   EXIT          who        0                     0
- *   SYSCALL       who        0                     number
- *   SYSRET        who        0                     what it returned
- *   MARK          who        0                     number of the mark
- *   MARK_RETURN   who        0                     number of the mark
- *   TRAP          who        licence level         address of the instruction
- *   NAME          who        0                     tgid; struct tl_trace_name
- *   AFFINITY      who        0                     words; struct tl_trace_cpus
+ *   EXIT          task       0                     0
+ *   SYSCALL       task       0                     number
+ *   SYSRET        task       0                     what it returned
+ *   MARK          task       0                     number of the mark
+ *   MARK_RETURN   task       0                     number of the mark
+ *   TRAP          task       licence level         address of the instruction
+ *   NAME          task       0                     tgid; struct tl_trace_name
+ *   AFFINITY      task       0                     words; struct tl_trace_cpus
  *   STALL         0          0                     ns since the last beat
- *   LEVEL         who ran    licence level         core cycles at it
+ *   LEVEL         task       licence level         core cycles at it
  *
  *              63        40 39      32 31             0
  *   SWITCH    +------------+----------+----------------+

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The event by which the trap module (kmod/) reports to the scheduler that a
- * task has executed a wide instruction on a CPU that withholds it. A trace event with BTF; its prototype in the module is
+ * The event by which the trap module (kmod/) reports to the scheduler that a task
+ * has executed a wide instruction on a CPU that withholds it. A trace event with
+ * BTF; its prototype in the module is
  *
  *   TRACE_EVENT(turbolane_wide,
  *           TP_PROTO(struct task_struct *task, u32 level, unsigned long ip),

@@ -120,7 +120,7 @@ static unsigned int measure_1(const u8 *bytes, const struct prefixes *p)
 	if (is_in(imm8_1, opcode))
 		n += 1;
 	/* near calls and jumps have four bytes whatever the prefix (AMD has
-	 * two, so the combination is none that anybody uses) */
+	 * two, so no program uses the combination) */
 	if (is_in(imm32_1, opcode))
 		n += (opcode & 0xfe) == 0xe8 ? 4 : imm;
 	switch (opcode) {
@@ -141,7 +141,7 @@ static unsigned int measure_1(const u8 *bytes, const struct prefixes *p)
 	return n;
 }
 
-/* Behind 0f. */
+/* An opcode after the byte 0f. */
 static unsigned int measure_0f(const u8 *bytes)
 {
 	u8 opcode = bytes[0];
@@ -160,8 +160,8 @@ static unsigned int measure_0f(const u8 *bytes)
 	return (opcode & 0xf0) == 0x80 ? n + 4 : n;
 }
 
-/* Readable bytes that the code must have behind its end, so that nothing has to
- * look where that is: prefixes and the longest of what may follow them. */
+/* Readable bytes that must follow the code, so that nothing has to check where
+ * it ends: prefixes and the longest of what may follow them. */
 #define PADDING (2 * TLT_INSN_BYTES_MAX)
 
 static bool is_vector(const u8 *opcode)
@@ -215,8 +215,8 @@ unsigned int tlt_length(const u8 *bytes, unsigned int n)
 	return measure(padded, n, &p, ~0ull, &insn);
 }
 
-/* Where the way goes on behind an instruction that ends at `end`; 0: nowhere
- * that can be followed. */
+/* Where the path continues after an instruction that ends at `end`; 0: it cannot
+ * be followed. */
 static unsigned int follow(const u8 *opcode, unsigned int end)
 {
 	switch (opcode[0]) {
@@ -228,7 +228,7 @@ static unsigned int follow(const u8 *opcode, unsigned int end)
 	case 0xcc: /* INT3 */
 	case 0xf4: /* HLT */
 		return 0;
-	case 0xeb: /* jumps; only forward, so that the way has an end */
+	case 0xeb: /* jumps; only forward, so that the path ends */
 		return opcode[1] < 0x80 ? end + opcode[1] : 0;
 	case 0xe9:
 		return opcode[2] | opcode[3] | opcode[4] ? 0 : end + opcode[1];

@@ -14,7 +14,7 @@
 
 /*
  * The highest licence level, 0..3, that instructions of the 64-bit code
- * bytes[0..n) ask for on the way straight ahead from its first one. Never
+ * bytes[0..n) ask for on the path straight ahead from its first one. Never
  * reads outside bytes[0..n).
  */
 u8 tlt_level_ahead(const u8 *bytes, unsigned int n, u64 withheld_xcr0);

@@ -51,14 +51,14 @@ enum prefix {
 /* Any of these makes another instruction, or none, of XSAVE and XGETBV. */
 #define PREFIX_NOT_XSAVE (PREFIX_66 | PREFIX_F2 | PREFIX_F3 | PREFIX_LOCK)
 
-/* A value of map for what only EVEX has and nobody measures. */
+/* A value of map for instructions that only EVEX has: not measured here. */
 #define MAP_APX 4
 
 struct cursor {
 	const u8 *bytes;
 	unsigned int n; /* bytes that may be read */
 	unsigned int at;
-	bool truncated; /* a byte behind the last one was asked for */
+	bool truncated; /* a byte after the last one was needed */
 	bool long_mode;
 	u32 prefixes; /* bits of enum prefix */
 };
@@ -74,7 +74,7 @@ struct vector_op {
 	u8 modrm;
 };
 
-/* The next byte; 0 and a note behind the last one. */
+/* The next byte. After the last one: 0, and `truncated` is set. */
 static u8 peek(struct cursor *c)
 {
 	if (c->at < c->n)
@@ -91,8 +91,8 @@ static u8 next(struct cursor *c)
 	return byte;
 }
 
-/* enum prefix of a legacy prefix or REX; *other for those that say nothing to
- * us. */
+/* enum prefix of a legacy prefix or REX; *other for prefixes that have no effect
+ * here. */
 static u32 prefix_of(u8 byte, bool long_mode, bool *other)
 {
 	*other = false;
@@ -119,8 +119,8 @@ static u32 prefix_of(u8 byte, bool long_mode, bool *other)
 	return long_mode && (byte & 0xf0) == 0x40 ? PREFIX_REX : 0;
 }
 
-/* Stands on the first byte behind the prefixes afterwards. A REX counts only
- * as the last of them. */
+/* Moves to the first byte after the prefixes. A REX counts only as the last of
+ * them. */
 static void skip_prefixes(struct cursor *c)
 {
 	while (c->at < TLT_INSN_BYTES_MAX) {
@@ -135,7 +135,7 @@ static void skip_prefixes(struct cursor *c)
 	}
 }
 
-/* Moves behind ModRM, SIB and displacement; returns the ModRM. */
+/* Moves past ModRM, SIB and displacement; returns the ModRM. */
 static u8 skip_modrm(struct cursor *c)
 {
 	u8 modrm = next(c), mod = modrm >> 6, rm = modrm & 7;
@@ -277,7 +277,7 @@ static u8 license_level(u8 class, u16 width_bits)
 	return 0;
 }
 
-/* Moves behind the instruction; false where its form is not known. */
+/* Moves past the instruction; false if its form is not known. */
 static bool measure(struct cursor *c, struct vector_op *op)
 {
 	if (op->encoding == TLT_ENC_XOP ? op->map > 10 :
@@ -316,8 +316,8 @@ static void decode_vector(struct cursor *c, u64 withheld_xcr0,
 	out->license_level = license_level(class, out->width_bits);
 }
 
-/* 0F AE /4../6, 0F C7 /3../5, 0F 01 D0: what moves components, or tells of
- * them, and does not fault (SDM vol. 2, XSAVE, XRSTOR, XGETBV). */
+/* 0F AE /4../6, 0F C7 /3../5, 0F 01 D0: instructions that move components, or
+ * report them, and do not fault (SDM vol. 2, XSAVE, XRSTOR, XGETBV). */
 static void decode_0f(struct cursor *c, struct tlt_insn *out)
 {
 	static const u8 kind_ae[8] = {

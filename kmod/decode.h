@@ -51,10 +51,10 @@ struct tlt_insn {
 };
 
 /* tlt_decode() < 0 */
-#define TLT_TRUNCATED (-1) /* the instruction goes on behind the last byte */
+#define TLT_TRUNCATED (-1) /* the instruction continues after the last byte */
 
-/* Bytes of SIB and displacement behind a ModRM, where addresses have 32 or 64
- * bits; sib: the byte behind it (SDM vol. 2, tables 2-2 and 2-3). */
+/* Bytes of SIB and displacement after a ModRM, where addresses have 32 or 64
+ * bits; sib: the byte after the ModRM (SDM vol. 2, tables 2-2 and 2-3). */
 static inline unsigned int tlt_operand_bytes(u8 modrm, u8 sib)
 {
 	u8 mod = modrm >> 6, rm = modrm & 7;

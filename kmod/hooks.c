@@ -130,7 +130,7 @@ bool tlt_is_hooked(unsigned long begin, const char *function, size_t length)
 		if (!hooked[i] || strlen(name) != length ||
 		    strncmp(name, function, length))
 			continue;
-		/* the address that we got may be behind an ENDBR */
+		/* the address that we got may be after an ENDBR */
 		if (hooked[i] - begin <= ENDBR_INSN_SIZE ||
 		    function[length] == '.')
 			return true;
@@ -175,7 +175,7 @@ static void unhook_fpu_code(void)
 
 /* ---- user #GP ---- */
 
-/* Stands in for fixup_vdso_exception(): "handled, return to user mode". */
+/* Replaces fixup_vdso_exception(): "handled, return to user mode". */
 static noinline bool handled(void)
 {
 	return true;
@@ -346,7 +346,7 @@ void tlt_load_user_registers(void)
 		static_call(switch_fpu_return_call)();
 }
 
-/* Whether nobody but us is on this CPU's list of notifiers. */
+/* Whether our notifier is the only one on this CPU's list. */
 static bool alone(const struct tlt_cpu *c)
 {
 	return !c->notifier.link.next &&

@@ -67,8 +67,9 @@ static bool on_counting_model;
 /* ---- counters of armed CPUs ---- */
 
 /*
- * Whether cycles at this level tell who needs a withheld component: not if other
- * code that is not withheld reaches the level too. No event counts AMX.
+ * Whether cycles at this level show that the code needs a withheld component: not
+ * if code that needs only other components reaches the level too. No event counts
+ * AMX.
  */
 static bool can_count(unsigned int level)
 {

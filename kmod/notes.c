@@ -154,10 +154,10 @@ u32 tlt_process_verdict(const struct task_struct *p)
 }
 
 /*
- * Without memory the process is learned another time. It may be exiting: a
- * note made behind its last look at the table would stay for whoever gets its
- * address. So `live` is looked at behind the insertion, as the exit looks at
- * the table behind its counting down.
+ * If there is no memory, the process is learned another time. The process may be
+ * exiting: a note inserted after the exit has searched the table would stay, and
+ * would apply to the next process at the same address. So `live` is read after
+ * the insertion, and the exit searches the table after it has decremented `live`.
  */
 void tlt_process_learn(const struct task_struct *p, u32 verdict)
 {
@@ -185,7 +185,7 @@ void tlt_process_learn(const struct task_struct *p, u32 verdict)
 void tlt_notes_forget(const struct task_struct *p)
 {
 	forget(&tasks, p);
-	/* Counted down before the exit is told to us: 0 for the last thread,
+	/* Decremented before we are notified of the exit: 0 for the last thread,
 	 * perhaps for the last but one too, which does no harm. */
 	if (!atomic_read(&p->signal->live))
 		forget(&processes, p->signal);

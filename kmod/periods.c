@@ -34,10 +34,10 @@
 #define RUNTIME_LAG_NS (2 * TICK_NSEC)
 
 /*
- * Whether the task, which is the current one, is on its way out of the trap that
- * gave it its period: that has only begun, and the clock need not be asked. A note
- * of a task that was switched out in between falls to the next one that returns
- * here; if that is the same task, it is left full once more at most.
+ * Whether the task, which is the current one, is returning from the trap that
+ * gave it its period: the period has just begun, and the clock need not be read.
+ * If a task was switched out in between, the next task that returns here takes its
+ * note; if that is the same task, it is left full once more at most.
  */
 static bool comes_from_trap(struct tlt_cpu *c, const struct tlt_task *t)
 {
@@ -153,7 +153,8 @@ void tlt_executed(void)
 
 /*
  * The current task maps code, or makes memory executable. A library may look for
- * what the CPU has as soon as it is loaded; who writes its own code has looked.
+ * what the CPU has as soon as it is loaded; a process that writes its own code has
+ * looked already.
  */
 void tlt_maps_code(bool of_file)
 {

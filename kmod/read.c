@@ -18,9 +18,9 @@
  *   - private, of a file that was read and has not been opened for writing
  *     since, and never writable: a private mapping that once was is accounted
  *     for its memory (VM_ACCOUNT), or was not to be (VM_NORESERVE).
- * So anonymous memory, memfds, files with a second, writable mapping, code that
- * was changed after it was loaded are never read, and who has them keeps the
- * full XCR0, live registers and all.
+ * So anonymous memory, memfds, files with a second, writable mapping, and code that
+ * was changed after it was loaded are never read. A process that has them keeps the
+ * full XCR0, including live registers.
  *
  * The answer is kept under mm->context.ctx_id, a number that is never used again.
  * The table is of fixed size and has no lock: an entry is one word, and a process
@@ -92,7 +92,8 @@ void tlt_is_read(struct tlt_read_file *file)
 	atomic_inc(&files_changed);
 }
 
-/* From its return on nobody who maps the file is withheld anything. May sleep. */
+/* After its return nothing is withheld from processes that map the file. May
+ * sleep. */
 void tlt_unread(struct tlt_read_file *file)
 {
 	unsigned long flags;
@@ -197,8 +198,8 @@ static u64 era(void)
 #define READ 1ull
 
 /*
- * Whoever has put another answer there since `old` was seen has looked later, or
- * at another process.
+ * If another answer has been written since `old` was read, it is of a later look,
+ * or of another process.
  */
 static bool look(struct mm_struct *mm, atomic64_t *entry, u64 old)
 {
@@ -247,7 +248,7 @@ static bool forget(struct mm_struct *mm)
 	u64 word = atomic64_read(entry);
 	u64 unread = id_of(mm) | era();
 
-	/* Cleared, as somebody else may take the place and leave it again. */
+	/* Cleared, as another process may take the place and leave it again. */
 	return atomic64_cmpxchg(entry, word, 0) != word || word != unread;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The trap's settings: parameters of the module, which may be changed at any time (0644). Each is a word that
- * is read once where it is used; one that is out of range is refused (ERANGE) and changes nothing.
+ * The trap's settings: parameters of the module, which may be changed at any time
+ * (0644). Each is a word that is read once where it is used; a value that is out of
+ * range is refused (ERANGE) and changes nothing.
  */
 #include <linux/errno.h>
 #include <linux/kernel.h>

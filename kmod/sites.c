@@ -110,7 +110,7 @@ static void on_mark_goes(struct fsnotify_mark *mark, struct fsnotify_group *g)
 
 	mutex_lock(&f->lock);
 	f->gone = true;
-	/* Before the probes: nobody is withheld anything without them. */
+	/* Before the probes: without them, nothing may be withheld. */
 	tlt_unread(&f->read);
 	drop_probes(f);
 	iput(f->inode);
@@ -290,7 +290,7 @@ int tlt_file_read(struct tlt_sites *sites, const struct tlt_read *what)
 	if (IS_ERR(f))
 		return PTR_ERR(f);
 	err = begins ? begin(sites, f) : end(f);
-	/* Looked at with the mark in place: who opens it from now on is seen. */
+	/* Checked with the mark in place: later opens are noticed. */
 	if (inode_is_open_for_write(f->inode))
 		err = -ETXTBSY;
 	mutex_unlock(&f->lock);
@@ -329,7 +329,7 @@ int tlt_files_init(void)
 void tlt_files_exit(void)
 {
 	fsnotify_put_group(group);
-	/* One may be on its way in somebody else's umount() or open(). */
+	/* Another task's umount() or open() may still be handling one. */
 	wait_var_event(&nr_known, !atomic_read(&nr_known));
 	fsnotify_wait_marks_destroyed();
 	rcu_barrier(); /* the last kfree_rcu() */

@@ -15,8 +15,8 @@
  *
  * The module handles only faults that user code raises while XCR0 is reduced. With
  * the full XCR0 the fault is real and the kernel handles it as usual, so an illegal
- * opcode costs one more fault and gets the same SIGILL. Whatever the decoder says, the instruction is
- * restarted; nothing but the restart decides whether it is legal.
+ * opcode costs one more fault and gets the same SIGILL. Whatever the decoder says,
+ * the instruction is restarted; nothing but the restart decides whether it is legal.
  *
  * Forward progress. A trapped task runs with the full XCR0 for a while, for
  * hold_ns if it was steered (the scheduler may have to leave it here: pinned, or
@@ -60,7 +60,7 @@
  */
 #define KNOWN_LIGHT_NS 100000000ULL
 
-/* Tells the scheduler. Interrupts off. */
+/* Reports to the scheduler. Interrupts off. */
 static void steer(struct tlt_cpu *c, struct tlt_task *t, u32 level,
 		  unsigned long ip)
 {
@@ -72,9 +72,9 @@ static void steer(struct tlt_cpu *c, struct tlt_task *t, u32 level,
 
 /*
  * The scheduler's answer is an interrupt to this CPU. Taken here it costs little,
- * and the way out of the trap leads through the scheduler; one that is late is
- * taken in user mode. PAUSE, since STI lets no interrupt in before the next
- * instruction has been executed. Nothing is preempted: preemption is disabled,
+ * and the return from the trap goes through the scheduler; one that is late is
+ * taken in user mode. PAUSE is there because STI lets no interrupt in before the
+ * next instruction has been executed. Nothing is preempted: preemption is disabled,
  * and when it is enabled again interrupts are off.
  */
 static void let_answer_in(void)
@@ -123,7 +123,7 @@ static bool is_wide(const struct tlt_insn *insn, u32 verdict, bool raised_level)
 	}
 }
 
-/* One line for the first of many: who, where, what. */
+/* One line for the first of many: the task, the address, the instruction. */
 static void tell(const struct tlt_insn *insn, const u8 *bytes, int n,
 		 unsigned long ip)
 {
@@ -229,7 +229,7 @@ void tlt_level_rose(struct tlt_cpu *c)
 	case TLT_VERDICT_LIGHT:
 		return;
 	case TLT_VERDICT_WIDE:
-		/* Expected of who was steered and left here. */
+		/* Expected of a task that was steered and left here. */
 		if (!t->glance_since_ns)
 			return;
 		tlt_glance_wide(t, local_clock(), true);

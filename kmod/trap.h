@@ -46,7 +46,7 @@ struct tlt_task;
 /* User code with the full XCR0 on an armed CPU, without a switch; see levels.c. */
 struct tlt_stretch {
 	bool runs;	     /* one has begun and not ended */
-	bool certain;	     /* what the level does in it tells something */
+	bool certain;	     /* a rise of the level in it is due to it */
 	const void *process; /* signal_struct of the last, only to compare */
 	u64 nr;		     /* so far */
 	u64 from_cycles;     /* the counter at its beginning */
@@ -62,7 +62,7 @@ struct tlt_cpu {
 	bool parked;  /* live components lie in `park`, not in registers */
 	bool notified; /* `notifier` is registered; from online to offline */
 	void *park;    /* XSAVE area, standard format, 64-byte aligned */
-	u64 skip_until_ns; /* local_clock(); leave everybody full; 0 = no */
+	u64 skip_until_ns; /* local_clock(); leave all tasks full; 0 = no */
 	const void *
 		just_trapped; /* struct tlt_task, only to compare; see trap.c */
 	struct perf_event *level_event; /* NULL: no licence counter */
@@ -196,7 +196,7 @@ struct tlt_task {
 	u32 vain_moves;	     /* in a row, back from full CPUs, nothing done */
 	u32 rate_traps;
 	u64 traps, traps_heavy, traps_light, steered;
-	u64 glance_since_ns; /* local_clock(); its last; 0 = none, or told */
+	u64 glance_since_ns; /* local_clock(); its last; 0 = none, or over */
 	u16 glance_site;     /* where that was */
 };
 
@@ -234,7 +234,8 @@ void tlt_executed(void);
 void tlt_maps_code(bool of_file);
 void tlt_migrating(struct task_struct *p, int to_cpu);
 
-/* The task, or without memory for a note the CPU, is left full from now on. Interrupts off. */
+/* The task, or the CPU if there is no memory for a note, is left full from now on.
+ * Interrupts off. */
 static inline void tlt_leave_full(struct tlt_cpu *c, struct tlt_task *t,
 				  u64 now_ns, u64 period_ns)
 {

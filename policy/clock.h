@@ -21,8 +21,8 @@
  * virtual time. With a wrong one it is still nearly right: a task that gets too
  * much gathers lag, until its share is what its weight says.
  *
- * Bound: W is at most TL_WAIT_NS and does not depend on the weight. Whoever
- * enters W * 9/8 later has a greater key. So a task waits for that long, plus the
+ * Bound: W is at most TL_WAIT_NS and does not depend on the weight. A task
+ * that enters W * 9/8 later has a greater key. So a task waits for that long, plus the
  * time that its queue needs to go round once (nr_tasks * slice / nr_cpus):
  *
  *   wait <= W * 9/8 + round

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * CPUs: which are wide, where a waking task looks for an idle one, and whom
- * a wide task may displace.
+ * CPUs: which are wide, where a waking task looks for an idle one, and which
+ * tasks a wide task may displace.
  *
  * Complete cores: the siblings of a core share its licence, so they share their
  * class (SYSTOR 2.2).
@@ -14,8 +14,8 @@
  *
  * Classes are nested sets of these cores: all wide ones, of them those above
  * class 1, of them those above class 2 ...; the highest class is last. Without
- * tiers (tiers.h) they are one set. Who is in it at all may use the last core,
- * which has the highest class, because it must take every level.
+ * tiers (tiers.h) they are one set. Every wide task may use the last core, which
+ * has the highest class, because it must take every level.
  */
 #ifndef TL_POLICY_CPUS_H
 #define TL_POLICY_CPUS_H
@@ -49,7 +49,7 @@ tl_inline u32 tl_core_class(u32 rank, const struct tl_split *split)
  * Order in which a task looks for an idle CPU: the class to try as the i-th,
  * TL_NR_CLASSES when there is none left. Wide: the lowest class that fits,
  * then upwards, never below. Others: scalar CPUs, then wide ones, which would
- * stand idle otherwise, the one that loses least frequency first.
+ * be idle otherwise, the one that loses least frequency first.
  */
 tl_inline u32 tl_idle_class(const struct tl_task *t, u32 i)
 {

@@ -55,8 +55,8 @@ struct tl_exposure {
 /* What tasks of one party did and lost. Sums that only grow, or differences. */
 struct tl_losses {
 	u64 run_ns; /* CPU time */
-	/* of it, exposed to level c + 1; less that of code which is of this
-	 * level itself, exposed to a higher one: may wrap below 0 */
+	/* of it, exposed to level c + 1, minus time of code which is of this
+	 * level itself and exposed to a higher one: may wrap below 0 */
 	u64 exposed_ns[TL_LEVEL_MAX];
 	u64 shared_ns; /* of CPU time, beside a busy sibling */
 	u64 wait_ns;   /* time waited in queues */
@@ -72,14 +72,14 @@ struct tl_kernel_use {
 	u64 moves;   /* migrations */
 };
 
-/* Who has wide code is of the party of its highest level. */
+/* A task with wide code is of the party of its highest level. */
 enum tl_party {
 	TL_PARTY_PLAIN = 0, /* no wide code of late */
 	TL_NR_PARTIES = 1 + TL_LEVEL_MAX,
 };
 
 /* The party of a task that is of this level now: wide for a thousandth of its CPU
- * time is wide, and so is who gives hints. */
+ * time is wide, and so is a task that gives hints. */
 tl_inline u32 tl_party(const struct tl_mix *m, u32 level, u32 hints)
 {
 	u32 top = tl_mix_level(m);

@@ -5,7 +5,7 @@
  * Problem: a hint or a mark shows exactly where a section ends. The next one may begin
  * after a microsecond (a system call, the code between two calls of a cipher) or after
  * a millisecond. A task that leaves for each gap commutes between scalar and wide
- * CPUs; one that never leaves keeps wide CPUs from those who need them, and runs its
+ * CPUs; one that never leaves keeps wide CPUs from tasks that need them, and runs its
  * scalar code at the low clock.
  *
  * Idea: to stay costs by the nanosecond, to leave and come back costs once. The
@@ -41,7 +41,7 @@
  *   wide   |= section =| leaves at once             long gap, expected
  *   wide   |= section =|- stays -|= section =|      short gap
  *
- * A gap is CPU time, as in stay.h: who sleeps in it comes back to where it was.
+ * A gap is CPU time, as in stay.h: a task that sleeps in it comes back to where it was.
  *
  * A gap that is announced to be long (tl_scalar_for), or has turned out to be longer
  * than announced (rest.h), is left for at once, and teaches nothing.
@@ -94,7 +94,7 @@ struct tl_gap {
 _Static_assert(sizeof(struct tl_gap) == 16, "drawn above; mirrored in Rust");
 _Static_assert(TL_GAP_SLACK + TL_GAP_EVEN <= 127, "lean is a signed byte");
 
-/* even_ns below is the break-even time; 0: nobody stays. */
+/* even_ns below is the break-even time; 0: no task stays. */
 
 /* The level as which it stays, 0 = it does not. */
 tl_inline u8 tl_gap_level(const struct tl_gap *g)

@@ -43,8 +43,8 @@
 
 #include "task.h"
 
-/* How often loads become factors. Below the time in which anybody looks at a
- * share, above what the pass costs (about 50 ns per group that is idle). */
+/* How often loads become factors. Short for any observer of shares, long compared
+ * with the cost of the pass (about 50 ns per group that is idle). */
 #define TL_GROUPS_PASS_NS 10000000ull
 /* The same while nothing runs in any group. */
 #define TL_GROUPS_IDLE_PASS_NS 100000000ull

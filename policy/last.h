@@ -52,7 +52,7 @@
  *
  * Limits. A kernel that does not preempt itself goes on with the call on the wide CPU
  * until it may sleep, as in the lock of a socket. A call with a long tail is spent on the
- * wide CPU, however long it takes; who sleeps in it needs no CPU. A section whose begin
+ * wide CPU, however long it takes; a task that sleeps in it needs no CPU. A section whose begin
  * was not seen is read at the call (detect.bpf.h), at the cost of a look into memory. A
  * trap's periods end at system calls anyway (stay.h).
  */

@@ -19,8 +19,8 @@
  *
  * A task waits in the shard of its last CPU, if there is a CPU for it in it.
  *
- * Siblings of a core slow each other down. Who woke while no core was idle runs next
- * to a busy sibling, and may go on there for minutes after a core has become idle.
+ * Siblings of a core slow each other down. A task that woke while no core was idle runs
+ * next to a busy sibling, and may go on there for minutes after a core has become idle.
  * So at ticks, and when it would go on, it moves to an idle core of its CPU's class
  * and cache, as the kernel's own scheduler has it move (since 6.6). Ticks of siblings
  * come at the same time: if both tasks went, they would meet again, tick after tick.
@@ -41,7 +41,7 @@
  * no task moves back and forth. The second leaves shards alone that have unequal
  * numbers because their tasks have unequal weights. A shard has more to do if its
  * head is due first, or if its clock is slower: in either shard, heads are due about
- * now, so where slices are of one length who is first can be the same for seconds. How
+ * now, so where slices have the same length, the same head can be first for seconds. How
  * long a clock needs for a nanosecond (its pace, clock.h) is the weight of the
  * shard's tasks per CPU.
  */
@@ -153,10 +153,10 @@ struct tl_backlog {
 _Static_assert(sizeof(struct tl_backlog) == 24, "mirrored in Rust");
 
 /*
- * The key that a running task counts with where its CPU compares: it waits for
- * nothing, so it is not late, whatever its clock owes it. A task that has had a CPU
- * to itself can be far behind its clock, which short tasks drive forward; with the
- * key of that lag its CPU would never help a shard where ten tasks share two.
+ * The key of a running task when its CPU compares shards: it waits for nothing, so
+ * it is not late, whatever its clock owes it. A task that has had a CPU to itself can
+ * lag far in virtual time, as short tasks advance its clock; with the key of that
+ * lag its CPU would never help a shard where ten tasks share two CPUs.
  */
 tl_inline u64 tl_running_key(u64 key_ns, u64 now_ns)
 {

@@ -66,7 +66,7 @@ tl_inline u64 tl_standby_clock_ns(const struct tl_losses *l,
 	return ns > 0 ? (u64)ns : 0;
 }
 
-/* A part of a whole, 1024 = all of it. */
+/* The fraction ns / of_ns, at most 1; 1024 = 1. */
 tl_inline u32 tl_standby_share_q10(u64 ns, u64 of_ns)
 {
 	return of_ns ? (u32)tl_min_u64(ns * 1024 / of_ns, 1024) : 0;

@@ -137,8 +137,8 @@ tl_inline u32 tl_task_need(const struct tl_task *t)
 	return tl_highest_class(t->caps);
 }
 
-/* Queue of its shard that the task waits in, unless it is pinned. A scalar task that may use wide
- * CPUs only counts as default there (SYSTOR 3.2, case 1). */
+/* Queue of its shard that the task waits in, unless it is pinned. A scalar task that may
+ * use wide CPUs only counts as default there (SYSTOR 3.2, case 1). */
 tl_inline u32 tl_task_queue(const struct tl_task *t)
 {
 	u32 need = tl_task_need(t);

@@ -25,15 +25,15 @@
  * memory that it may write at will: an end that is further away than any rest may
  * be has passed already.
  *
- * Limits: who sleeps in a rest and wakes up after it is placed as a wide task once
- * more.
+ * Limits: a task that sleeps in a rest and wakes up after it is placed as a wide task
+ * once more.
  */
 #ifndef TL_POLICY_REST_H
 #define TL_POLICY_REST_H
 
 #include "types.h"
 
-/* Whether a task stays for a scalar phase of that length; 0 = no length was told. */
+/* Whether a task stays for a scalar phase of that length; 0 = length not announced. */
 tl_inline u32 tl_rest_stays(const struct tl_cfg *cfg, u64 phase_ns)
 {
 	return phase_ns && phase_ns < cfg->rest_below_ns;

@@ -62,8 +62,8 @@ tl_inline u64 tl_shares_all_ns(const struct tl_standby_input *in)
 	return tl_max_u64(known_ns, in->kernel_run_ns);
 }
 
-/* The same of a party: all that nobody with wide code is known to have used is of those
- * without. */
+/* The same for one party. Tasks without wide code get the time that no party with wide
+ * code is known to have used. */
 tl_inline u64 tl_shares_kernel_ns(const struct tl_standby_input *in, u32 party)
 {
 	u64 ns = tl_shares_all_ns(in);
@@ -75,8 +75,8 @@ tl_inline u64 tl_shares_kernel_ns(const struct tl_standby_input *in, u32 party)
 	return ns;
 }
 
-/* A party's share of all CPUs under the kernel's scheduler, less what it lost; 0 if it is
- * not known, or they were not busy. */
+/* A party's share of all CPUs under the kernel's scheduler, excluding what it lost; 0 if
+ * it is not known, or they were not busy. */
 tl_inline u32 tl_shares_kernel_q10(const struct tl_standby_input *in, u32 party,
 				   u32 lost_q10)
 {

@@ -47,9 +47,9 @@
  * that looks different from either of two sizes is not tried again and again.
  *
  * Limits. A share is fair between tasks, as a scheduler is that gives each the
- * same time. How CPUs that are wanted by all are best shared depends on to whom
- * that matters: sizes that suit one program differ from those that suit another
- * by a core or two.
+ * same time. Which division of CPUs that all tasks want is best depends on the
+ * program: sizes that suit one program differ from those that suit another by a
+ * core or two.
  *
  * Unit of all demands: 1024 = one CPU.
  */
@@ -186,7 +186,7 @@ tl_inline u32 tl_sizing_regret(struct tl_sizing *s)
 	return s->nr_before;
 }
 
-/* The set is too small: its next size, on its way to `want`. */
+/* The set is too small: its next size towards `want`. */
 tl_inline u32 tl_sizing_grow(struct tl_sizing *s, u32 old, u32 want)
 {
 	u32 before = tl_sizing_regret(s);
@@ -231,8 +231,8 @@ tl_inline u32 tl_sizing_fit(const struct tl_sizing *s, u32 want, u64 wide_q10,
 
 /*
  * Take in what was seen; returns the number of cores that should be wide:
- * 1..nr_cores - 1, or 1 on a machine of one core; none beyond nr_useful. The caller applies it before
- * the next call.
+ * 1..nr_cores - 1, or 1 on a machine of one core; none beyond nr_useful. The caller
+ * applies it before the next call.
  */
 tl_inline u32 tl_sizing_update(struct tl_sizing *s,
 			       const struct tl_sizing_input *in)

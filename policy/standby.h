@@ -58,8 +58,8 @@
  * as with one (Intel: 15 to 30 %), so each loses 3/8. Margins and times: round numbers;
  * the margins are of the order of the bar that they are for, no load slower by 1 %.
  *
- * Where an application's own figure is given (goal.h) that decides instead: APART or
- * STANDING BY as it says, and no looks.
+ * Where an application reports a figure of its own (goal.h), that figure chooses APART
+ * or STANDING BY instead, and there are no looks.
  *
  * Limits. It believes what detection says: code that is announced as wide and is not
  * is kept apart too. Clocks that a core gains because others idle are not in it. Wide
@@ -95,7 +95,7 @@
 /* Between looks that find nothing, at first; and at most: ours are 0.25 s of 64 s. */
 #define TL_STANDBY_PAUSE_NS 1000000000ull
 #define TL_STANDBY_PAUSE_MAX_NS (64 * TL_STANDBY_PAUSE_NS)
-/* News shorten a pause to an eighth, but not below the first: anybody can make news. */
+/* News shorten a pause to an eighth, but not below the first: every program can make news. */
 #define TL_STANDBY_NEWS 8u
 /* Before it stands by, tasks go back to where they were taken from, since the kernel's
  * balancer leaves those that have a CPU of their own where they are. They have so much
@@ -279,7 +279,7 @@ tl_inline u32 tl_standby_robs(const struct tl_standby *s, u32 party,
 				   s->sums[party].wait_ns) > s->wait_q10[party];
 }
 
-/* What could be won at most: what is lost by clocks and raises, less a move for each
+/* What could be won at most: what is lost by clocks and raises, minus a move for each
  * section. */
 tl_inline u32 tl_standby_at_most(const struct tl_standby *s,
 				 const struct tl_standby_input *in)

@@ -32,7 +32,7 @@
 
 #include "types.h"
 
-/* The whole capacity of a CPU; the kernel's SCX_CPUPERF_ONE. */
+/* The full capacity of a CPU; the kernel's SCX_CPUPERF_ONE. */
 #define TL_TARGET_ONE 1024u
 
 /* Ticks at which the default is sent again: 16 ms at 1000 ticks a second, 64 at

@@ -57,7 +57,7 @@
  * A score describes what a task is like, not what it does at the moment: no heuristic
  * and no timeout ends it, and a child inherits it only as loose evidence.
  *
- * A heuristic ends open sections too: whoever sets it says that it is a better
+ * A heuristic ends open sections too: the user who enables it considers it a better
  * guess than the program's own words. A section that was ended so stays ended
  * until the next begin.
  *
@@ -162,7 +162,7 @@ tl_inline void tl_task_init(struct tl_task *t, const struct tl_cfg *cfg,
 	}
 }
 
-/* Say that a task that nobody classified is scalar; true if its type changed. */
+/* Classify a task without a type as scalar; true if its type changed. */
 tl_inline u32 tl_task_classify_scalar(struct tl_task *t)
 {
 	if (t->type != TL_DEFAULT)
@@ -299,8 +299,8 @@ tl_inline void tl_task_mark_return(struct tl_task *t, const struct tl_cfg *cfg)
 		tl_task_section_ends(t, cfg, level, has_left);
 }
 
-/* Whether it is on its way to a wide CPU: what it runs is the kernel's code, and its
- * wide section has not begun. Not if there is no such CPU. */
+/* Whether it is moving to a wide CPU: it runs the kernel's code, and its wide section
+ * has not begun. Not if there is no such CPU. */
 tl_inline u32 tl_task_is_coming(const struct tl_task *t)
 {
 	return t->type == TL_WIDE && !(t->flags & TL_TASK_RAN_FIT) &&

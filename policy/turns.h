@@ -8,16 +8,17 @@
  *
  * Idea: each queue is a *side*. What the CPU's task uses counts for its side, as
  * virtual time per task of that side; the side that has had least goes first. So
- * each side gets the CPU in proportion to the weights of its tasks. The task that runs counts for its side: it goes on if it
- * is its side's turn and its key is the least there.
+ * each side gets the CPU in proportion to the weights of its tasks. The task that runs
+ * counts for its side: it goes on if it is its side's turn and its key is the least
+ * there.
  *
  * Other CPUs serve a shared queue, too: so the tasks that count are this CPU's part
  * of them, nr_tasks / nr_cpus. Otherwise a task that is pinned to one of 16 CPUs
  * would get a 17th of it next to 16 tasks that have a CPU each.
  *
  * Service, not waiting: tasks that run for a moment at a time become heads of
- * their queue in turn, none of which has waited for long, so a rule that asks
- * only the heads starves whoever is after them.
+ * their queue in turn, none of which has waited for long, so a rule that looks only
+ * at the heads starves the tasks after them.
  *
  * Bound: shares alone have none (a side of one task of weight 1 and a side of a
  * thousand). So a side whose head is due TL_TURN_LATE_NS earlier than the head of
@@ -213,9 +214,9 @@ tl_inline s64 tl_turns_lead_ns(const struct tl_turns *turns, u32 side,
 /*
  * The CPU's task has used CPU time, charged_ns on its clock: count it if this is a
  * turn. A task that could not be stopped at the end of its slice makes a lead of
- * no more than two slices: the tick that ends a slice may be that late, the rest
- * is not what its side chose. Where a CPU's part is less than a task, a slice
- * counts for more than one, and so may the lead.
+ * no more than two slices: the tick that ends a slice may be that late, and the side
+ * did not choose the rest. Where a CPU's part is less than a task, a slice counts for
+ * more than one, and so may the lead.
  */
 tl_inline void tl_turns_charge(struct tl_turns *turns, const struct tl_task *t,
 			       u64 charged_ns, u64 slice_ns)

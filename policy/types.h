@@ -5,7 +5,7 @@
  * The policy is freestanding C: no libc, no BPF, no kernel headers, no
  * floating point, no loop without a constant bound, no state of its own. It
  * is compiled twice, to BPF (bpf/main.bpf.c) and natively (crates/policy), so
- * whoever includes it provides u8, u16, u32, u64, s8, s32, s64 first.
+ * a file that includes it provides u8, u16, u32, u64, s8, s32, s64 first.
  *
  * Licence level: Intel's power-delivery level. 0 is full turbo; 1 heavy AVX2
  * or light AVX-512; 2 heavy AVX-512; 3 AMX. Levels are data: nothing below

@@ -2,7 +2,7 @@
 /*
  * Wakeups: whether a task that wakes displaces the one that runs on its CPU.
  *
- * Problem: a queue's order says who is next, not when. Where all CPUs are busy, a task
+ * Problem: a queue's order says which task is next, not when. Where all CPUs are busy, a task
  * that wakes waits until the slice of another one ends, 20 ms divided by the CPUs that
  * serve its queue. Take a task that is bound to a CPU, works for 100 us and sleeps for
  * 200 us: it needs a third of the CPU. Beside a task that never sleeps it is due a half,

@@ -2,7 +2,7 @@
 //! Two things the manifest cannot say.
 //!
 //! The linker, GNU's. Rust's own, lld, takes the functions that unwind tables name for used,
-//! whoever's tables they are, and with the standard library's comes its panic machinery: 300 KB for
+//! even those of other code, and with the standard library's comes its panic machinery: 300 KB for
 //! a library of 15. (Cargo hands the argument on to shared libraries that use this crate,
 //! libturbolane.so too, which is why no name for the dynamic linker is set here.)
 //!

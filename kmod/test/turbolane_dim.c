@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * DIM's policies in a kernel: who raises the clock, on a CPU that lets software do
- * so (docs/silicon-registers.md; the dim-silicon machine is one).
+ * DIM's policies in a kernel: which tasks raise the clock, on a CPU that lets
+ * software do so (docs/silicon-registers.md; the dim-silicon machine is one).
  *
  * Hints (DIM 6.2.2). A program knows when its wide code is over for a while, and
  * when it is not. It says so by an ioctl of /dev/turbolane_dim, about the core on
@@ -27,8 +27,8 @@
  * taken begins at 0 again, as a new task.
  *
  * Limits: for tests and measurements only. A delay belongs to a core and stays
- * when the task that set it leaves; unloading takes all of them back. Anybody may
- * use the device.
+ * when the task that set it leaves; unloading takes all of them back. Every user
+ * may use the device.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

@@ -8,7 +8,7 @@
  * A write of "0", "1" or "2" to /dev/turbolane_pmu is one instruction of that
  * level on the CPU that executes the write. As on the CPUs that have the events
  * (DIM 2.2, 6.2), the level is granted a little later (grant_ns), held for
- * relax_ns behind the last instruction of at least that level, and then
+ * relax_ns after the last instruction of at least that level, and then
  * relaxed. A CPU counts only while it is not idle, here: while its idle task
  * does not run. Each CPU is a core of its own; siblings share nothing.
  *
@@ -16,13 +16,13 @@
  *   level      000|222222222222|00000|11111111111|000
  *           grant_ns  relax_ns     grant_ns
  *
- * Nothing waits for a time to come: a level is an interval [from, until), and
- * what was spent at it is added up when somebody asks. Everything of a CPU is
- * touched on that CPU alone with interrupts off, so that there is no lock, and
- * a BPF program may read from anywhere.
+ * No timer is needed: a level is an interval [from, until), and the time spent at
+ * it is added up when it is read. The data of a CPU is accessed only on that CPU,
+ * with interrupts off. So there is no lock, and a BPF program may read from
+ * anywhere.
  *
- * For tests only. It cannot sample: who wants samples puts it into a group behind
- * an event that can, which reads its members (perf record -e '{cpu-clock,...}:S').
+ * For tests only. It cannot sample: to get samples, put it into a group whose leader
+ * can, which reads its members (perf record -e '{cpu-clock,...}:S').
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -41,7 +41,7 @@ MODULE_PARM_DESC(grant_ns, "from a request to its level (default 20000)");
 
 static unsigned long relax_ns = 670000; /* Skylake-SP, DIM 6.2 */
 module_param(relax_ns, ulong, 0444);
-MODULE_PARM_DESC(relax_ns, "hold behind the last request (default 670000)");
+MODULE_PARM_DESC(relax_ns, "hold after the last request (default 670000)");
 
 #define LEVELS 3
 #define CYCLES_PER_NS 2 /* a clock of 2 GHz, whatever the level */
@@ -68,7 +68,7 @@ static u64 overlap(u64 from, u64 until, u64 other_from, u64 other_until)
 }
 
 /*
- * Brings the account of this CPU up to now. Whoever asks for level 2 asks for
+ * Brings the account of this CPU up to now. A request for level 2 is one for
  * level 1 too, so the interval of 2 lies within that of 1.
  */
 static struct core *account(void)
@@ -186,7 +186,7 @@ static int event_init(struct perf_event *event)
 	const struct perf_event_attr *attr = &event->attr;
 	u64 config = attr->config;
 
-	/* There are no guests to exclude, as perf does unless told otherwise. */
+	/* There are no guests to exclude, which perf does by default. */
 	if (attr->exclude_user || attr->exclude_kernel || attr->exclude_hv ||
 	    attr->exclude_host || attr->exclude_idle)
 		return -EINVAL;

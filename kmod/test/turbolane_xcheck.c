@@ -7,8 +7,8 @@
  * finds them by disassembling the running one. The counts are in
  * /sys/kernel/debug/turbolane_xcheck, a line "SITE executed reduced" each.
  *
- * With taken=FUNCTION it stands instead for a BPF program that has a function of
- * the kernel for itself (a direct call of ftrace).
+ * With taken=FUNCTION it instead acts like a BPF program that has a function of the
+ * kernel for itself (a direct call of ftrace).
  *
  * For tests only. A probe on a hot instruction is an int3 each time.
  */
@@ -37,7 +37,8 @@ MODULE_PARM_DESC(sites, "places of XSAVE*, XRSTOR*: function+0xOFFSET,...");
 
 static char *taken;
 module_param(taken, charp, 0444);
-MODULE_PARM_DESC(taken, "a function that nobody else is to have");
+MODULE_PARM_DESC(taken,
+		 "a function to take, so that no other user can have it");
 
 static struct site site[SITES_MAX];
 static u64 xcr0_full;

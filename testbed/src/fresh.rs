@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Debian roots that have seen nothing of this project: what its package is installed into.
 //!
-//! A root is an entry of the cache and never changes; who installs something takes a copy.
+//! A root is an entry of the cache and never changes; code that installs something takes a copy.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `turbolane enable`, `disable` and `status` below a folder that stands for `/`, with a
+//! `turbolane enable`, `disable` and `status` below a folder that replaces `/`, with a
 //! `systemctl` that writes down how it was called. As root, since the machine is checked before
 //! anything is written; skipped without.
 

@@ -18,7 +18,7 @@
 //! that is faster than a lower one, a rule that names a level which is not there.
 //!
 //! Limits: tables may name more cores than the part has (Intel's registers do, see intel/pepc), and
-//! a level may have no turbo table; whoever computes with it must say what it does then.
+//! a level may have no turbo table; code that computes with it must say what it does then.
 
 use std::collections::BTreeMap;
 

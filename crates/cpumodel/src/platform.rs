@@ -17,7 +17,7 @@
 //! | relax | 670 us | DIM, Downs 2020 |
 //! | PCU period | 500 us | THESIS 2.2: "takes up to 500 us" |
 //! | context switch | 1,200 ns | own measurements: 1,190 ns, on another machine |
-//! | migration | 1,850 ns | `lane.migration_instructions` of `./x bench vm`: 9,461 (n = 300) at one per cycle and 3.1 GHz are 3.05 us, less the switch |
+//! | migration | 1,850 ns | `lane.migration_instructions` of `./x bench vm`: 9,461 (n = 300) at one per cycle and 3.1 GHz are 3.05 us, minus the switch |
 //! | refill, core | 2,600 ns | a hot set of 64 KiB is 1,024 lines from L3 at 20 ns, eight in flight |
 //! | refill, LLC | 10,000 ns | the same from memory at 80 ns |
 //! | IPI | 1,000 ns | order of magnitude of a remote interrupt; not published for these parts |
@@ -30,7 +30,7 @@
 //! | idle power | a fifth of the TDP | rough |
 //! | power limit | none | parts from 2017 on keep to their tables in the papers; newer ones have it in their file |
 //! | cores | 8, if unknown | to run at all |
-//! | clocks of a level | those of the level below less 10 % | to run at all |
+//! | clocks of a level | those of the level below minus 10 % | to run at all |
 
 use crate::license::{MAX_LEVELS, Times};
 use crate::{

@@ -14,7 +14,7 @@
 //! | `cpufreq/`, or no number in it | all cores are equally fast |
 //!
 //! A file that is there but makes no sense is an error: a wrong topology would place code wrongly
-//! without anybody noticing.
+//! without being noticed.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who the CPU is and what it can execute, by CPUID.
+//! Which CPU it is and what it can execute, by CPUID.
 //!
 //! Capabilities are read from feature bits and XCR0, never from family and model: virtual
 //! machines falsify the model number, and Intel fuses features off within a model. The model is

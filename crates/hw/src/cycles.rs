@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who counts the core's own cycles: a counter of the kernel's, and two registers.
+//! What counts the core's own cycles: a counter of the kernel's, and two registers.
 //!
 //! - perf's event of cycles, of the calling thread in user mode (in all modes, if the PMU does not
 //!   distinguish them). Needs a PMU and `perf_event_paranoid` of 2 or less.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events that the kernel counts: perf_event_open(2), for all who count something.
+//! Events that the kernel counts: perf_event_open(2), for all modules that count something.
 //!
 //! Several events are one group if they are opened with the same leader: counted together or not at
 //! all, so that ratios of them mean something.

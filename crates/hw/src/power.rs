@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who sets the frequency, and what of it can be seen or changed from here.
+//! What sets the frequency, and what of it can be seen or changed from here.
 
 use crate::Source;
 

@@ -7,8 +7,9 @@
 //! what they get through a mutex. `futex` leaves the lock where it is, but all its waiters look at
 //! one word, and one may starve.
 //!
-//! Idea (as the kernel's mutex with its queue of spinners): the lock is a word that whoever runs
-//! may take. Waiters wait for each other in an MCS queue, and only its head looks at the word.
+//! Idea (as the kernel's mutex with its queue of spinners): the lock is a word that every running
+//! thread may take. Waiters wait for each other in an MCS queue, and only its head looks at the
+//! word.
 //!
 //! ```text
 //!   running thread ---- takes the word if it is free and not promised -----+
@@ -22,8 +23,8 @@
 //! just before it was given may pass once more; so each thread passes a head at most once after its
 //! patience has ended, and after the head the order is that of arrival.
 //!
-//! The promise is a hint to those who would pass, the exchange of the word alone excludes: whatever
-//! is seen of the promise, and however late, one thread holds the lock.
+//! The promise is a hint to threads that would pass, the exchange of the word alone excludes:
+//! whatever is seen of the promise, and however late, one thread holds the lock.
 
 use crate::mcs::Mcs;
 use crate::raw::RawLock;

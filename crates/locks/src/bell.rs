@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A word that wakes a server thread: who has work for it rings, and pays for a wake-up only if it
-//! sleeps.
+//! A word that wakes a server thread: a thread that has work for it rings, and pays for a wake-up
+//! only if the server sleeps.
 //!
 //! ```text
 //!   31                    1   0

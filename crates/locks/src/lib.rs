@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locks that choose the clock of who holds them and of who waits (TURBO 5 to 9).
+//! Locks that choose the clock of their holders and of their waiters (TURBO 5 to 9).
 //!
 //! Problem: all threads that wait for a lock wait for one core, and it runs no faster than any
 //! other. If the waiters slept, or spun slowly, and the owner ran at its turbo, the section would

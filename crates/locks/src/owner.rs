@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who holds the lock runs fast, who waits for it runs slow (TURBO 8, "owner").
+//! The holder of the lock runs fast, threads that wait for it run slow (TURBO 8, "owner").
 //!
 //! ```text
 //!   waiting     slow(cpu)        the spinner's power budget goes to the owner

@@ -15,8 +15,8 @@
 //! knows that n others come first waits n times as long between looks. That is good for a few
 //! waiters; for many there is `mcs`.
 //!
-//! Who wants to sleep sets S by compare-and-swap, and sleeps while the word is still that. The
-//! releaser swaps in the next ticket without S, and if S was set wakes all: only one of them is
+//! A thread that is to sleep sets S by compare-and-swap, and sleeps while the word is still that.
+//! The releaser swaps in the next ticket without S, and if S was set wakes all: only one of them is
 //! next, and the futex does not know which; the others set S again. So the lock sleeps well with
 //! few waiters only, as it spins.
 

@@ -30,7 +30,7 @@
 //! programs with more rights than their user has, nothing is replaced.
 //!
 //! `config` is the syntax of marks, `objects` walks through what is loaded and decides whose
-//! entries are replaced, `write` replaces one, `slots` knows what each stub stands for, `lookup`
+//! entries are replaced, `write` replaces one, `slots` knows what each stub is for, `lookup`
 //! learns it from a first call. `stub` is the code that is called instead, `frame` what it has on
 //! its stack, `sections` what happens before and after the call, `thread` the sections that are
 //! open. `interpose` is how the library is switched on, and hears of objects that come later.

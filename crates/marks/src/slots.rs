@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each stub stands for: a function of a mark, or an entry that the dynamic linker has not
+//! What each stub is for: a function of a mark, or an entry that the dynamic linker has not
 //! filled yet.
 //!
 //! ```text

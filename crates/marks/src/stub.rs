@@ -14,8 +14,8 @@
 //!
 //! entered() and left() call nothing that uses vector registers, and being Rust for any x86-64 they
 //! use no more of these than their lower 16 bytes, and keep the rest. finish() makes system calls
-//! by way of the C library, which may use all of them: so registers 0 to 15 are saved by XSAVE
-//! around it, whole. Registers 16 to 31 and masks are the caller's to save (System V ABI, AMD64,
+//! through the C library, which may use all of them: so registers 0 to 15 are saved in full by
+//! XSAVE around it. Registers 16 to 31 and masks are the caller's to save (System V ABI, AMD64,
 //! 3.2.1).
 
 use core::arch::global_asm;

@@ -5,7 +5,7 @@
 //! simulates their experiments, and [`comparison`] computes each row from what was simulated and
 //! puts it next to the published one. The program `papers` prints that: `./x papers [PAPER...]`.
 //!
-//! It is not part of the product: who runs Turbolane does not need it.
+//! It is not part of the product: Turbolane runs without it.
 
 #![forbid(unsafe_code)]
 

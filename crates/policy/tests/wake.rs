@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! policy/wake.h: whom a task displaces when it wakes. What follows for tasks is in
+//! policy/wake.h: which task is displaced by one that wakes. What follows for tasks is in
 //! crates/sim/tests/wakes.rs.
 
 use policy::{

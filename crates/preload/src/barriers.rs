@@ -14,7 +14,7 @@
 //! Problem: in a fork-join program all wait for the slowest, and those who wait have nothing to do.
 //! glibc does not know who is slow: its barrier counts threads, and does not name them.
 //!
-//! Idea: threads arrive round after round. Who arrived in the last round is expected in this one;
+//! Idea: threads arrive round after round. One that arrived in the last round is expected in this;
 //! the first to arrive has the most time, and looks. How long it waits before that is learned for
 //! each barrier ([`Patience`](crate::patience::Patience)).
 //!

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whoever holds a mutex for long while others wait runs at the fastest P-state (TURBO 8, "owner";
-//! with another core that writes the P-states: TURBO 9, "delegate").
+//! A thread that holds a mutex for long while others wait runs at the fastest P-state (TURBO 8,
+//! "owner"; with another core that writes the P-states: TURBO 9, "delegate").
 //!
 //! ```text
 //!   lock, contended       glibc's timed lock, for `after`, until the same thread has held it for all
@@ -24,8 +24,9 @@
 //! Unlike TURBO's locks, waiters neither queue nor slow their CPUs down: they sleep in glibc, and
 //! other threads may share their CPUs, the holder's among them.
 //!
-//! A holder may release the mutex, or move to another CPU, while it is being boosted. Who boosts
-//! looks again afterwards, and whoever takes the mutex after a wait restores what is still boosted.
+//! A holder may release the mutex, or move to another CPU, while it is being boosted. The thread
+//! that boosts looks again afterwards, and a thread that takes the mutex after a wait restores what
+//! is still boosted.
 //! At the end of the process, whatever its cause, all is restored (`pstate`).
 //!
 //! One process at a time boosts: the settings that a second one found would be those of the first.

@@ -12,7 +12,7 @@
 //!   barriers = owner                  boost those for whom a barrier waits ("delegate": by another core)
 //!   after 200us                       for "owner" and "delegate": how long at most a section is waited for
 //!                                     before it is boosted
-//!   server 7                          for "delegate": the CPU of who writes P-states
+//!   server 7                          for "delegate": the CPU that writes P-states
 //!   machine /tmp/machine              for tests: its P-states are files below this folder
 //! ```
 //!

@@ -21,21 +21,21 @@
 //! without us. A mutex of any other type than the plain one (recursive, error-checking, robust,
 //! shared between processes, with priorities) is not ours at all.
 //!
-//! Two strategies change nothing about the waiting, but boost whoever makes others wait for long
-//! ([`boost`]): the holder of a mutex, or those for whom a barrier waits ([`barriers`]).
+//! Two strategies change nothing about the waiting, but boost threads that make others wait for
+//! long ([`boost`]): the holder of a mutex, or those for whom a barrier waits ([`barriers`]).
 //!
 //! Limits: a thread that arrives may take the mutex before the queue's head, so the queue is fair
-//! among those who wait only. No waiting strategy changes what happens inside of glibc: who comes
-//! back from a condition variable waits as glibc does. At most [`table::SLOTS`] mutexes have a
-//! strategy, the others keep glibc's.
+//! among those who wait only. No waiting strategy changes what happens inside of glibc: a thread
+//! that returns from a condition variable waits as glibc does. At most [`table::SLOTS`] mutexes
+//! have a strategy, the others keep glibc's.
 //!
 //! Without `TURBOLANE_LOCKS`, or with a file that makes no sense (which is said on stderr, once),
 //! every call goes to glibc. After `fork` the child's queues are empty, as its other threads are
 //! gone.
 //!
-//! `config` is the file's grammar, `rules` who gets what, `table` what is known of a mutex, `glibc`
-//! the real functions and what can be seen of a mutex, `objects` whose an address is, `interpose`
-//! the functions in glibc's place.
+//! `config` is the file's grammar, `rules` which mutex gets what, `table` what is known of a mutex,
+//! `glibc` the real functions and what can be seen of a mutex, `objects` whose an address is,
+//! `interpose` the functions in glibc's place.
 
 mod barriers;
 mod boost;

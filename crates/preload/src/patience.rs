@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long someone is waited for before he is boosted.
+//! How long a thread is waited for before it is boosted.
 //!
-//! A boost pays if it lasts long enough (TURBO 7: sections of 190 us). Who is boosted once he has
-//! been waited for as long as that costs at most twice what would have been best, as DIM 4.3
-//! derives it for levels. Each mutex and barrier learns from there, beginning at a quarter of that
-//! time: if a boost has lasted for half of it, the next one comes after half the wait, down to a
-//! sixteenth; if not, after twice the wait, up to all of it.
+//! A boost pays if it lasts long enough (TURBO 7: sections of 190 us). If a thread is
+//! boosted once it has been waited for that long, the cost is at most twice the best possible one,
+//! as DIM 4.3 derives it for levels. Each mutex and barrier learns from there, beginning at a
+//! quarter of that time: if a boost has lasted for half of it, the next one comes after half the
+//! wait, down to a sixteenth; if not, after twice the wait, up to all of it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

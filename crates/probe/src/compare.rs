@@ -29,7 +29,7 @@
 //! falls with the square root of their number.
 //!
 //! Limits: runs must be independent (random order, nothing kept between them), and their number
-//! fixed before: who looks and runs on until it is different will find a difference.
+//! fixed before: a user who looks and runs on until it is different will find a difference.
 
 /// Runs of each kind with which an exact interval of 95 % exists: 1 / C(8, 4) is 1.4 %.
 pub const LEAST_RUNS: usize = 4;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Witnesses of the clock besides the chains: who counts the core's cycles ([`hw::cycles`]).
+//! Witnesses of the clock besides the chains: what counts the core's cycles ([`hw::cycles`]).
 //!
 //! Problem: if all chains were wrong by the same factor, nothing would show it.
 //!

@@ -11,7 +11,7 @@
 //! of the paths from when it was split off, and before the first change of a setting it reads what
 //! the setting holds, and keeps that ([`Journal::note`]). The program waits for its word. That
 //! takes a message and its answer, once for each value that is found; a boost sends none, and costs
-//! the same with and without a watchdog. Whoever is left restores.
+//! the same with and without a watchdog. The process that is left restores.
 //!
 //! ```text
 //!   own, in each process          shared

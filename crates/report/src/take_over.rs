@@ -2,7 +2,7 @@
 //! What a scheduler sends to the one that takes over from it, over the control socket.
 //!
 //! Maps are named by their numbers in the kernel (`bpf_map_info.id`): they live as long as the
-//! predecessor does, and whoever may replace a scheduler may open them.
+//! predecessor does, and a user who may replace a scheduler may open them.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a scan may take, and how it is stopped.
 //!
-//! **Problem.** Whoever may run a program chooses the file that is scanned for it. Gigabytes of
+//! **Problem.** A user who may run a program chooses the file that is scanned for it. Gigabytes of
 //! code, or code that is slow to analyse, would keep the scanner busy, and a daemon that waits for
 //! the scanner would not end.
 //!
@@ -13,8 +13,8 @@
 //!
 //! **Limits.** A function is analysed without a look at the flag: at most
 //! [`crate::PIECE_MAX_BYTES`] at a time, whose graph is bounded (`flow.rs`, `loops.rs`). Source
-//! lines are looked up by a library that cannot be stopped; who scans what others chose leaves them
-//! out.
+//! lines are looked up by a library that cannot be stopped; a caller that scans files chosen by
+//! others leaves them out.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -3,7 +3,7 @@
 //!
 //! A thread reads a file, or what a command prints, once per period, so that neither a slow disk
 //! nor a command that hangs delays the scheduler. The first number in the text counts; the figure
-//! of a counter is by how much it has grown per second. The policy takes whole numbers: figures
+//! of a counter is by how much it has grown per second. The policy takes integers: figures
 //! are scaled so that the first one is about a million.
 //!
 //! The file may lie where another user can put links in its place, and any user may ask for the

@@ -2,8 +2,8 @@
 //! The counters of licence levels, which `bpf/levels.bpf.h` reads at each switch: opened here, one
 //! group for each CPU, and put into its map.
 //!
-//! What keeps them from being opened (no such counters, no PMU, no right) is said; who asked
-//! decides what it means.
+//! What keeps them from being opened (no such counters, no PMU, no right) is said; the
+//! caller decides what it means.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

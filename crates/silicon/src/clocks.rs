@@ -9,7 +9,7 @@
 //! Nanoseconds are computed only when a licence changes. A cycle of 2.8 GHz at a counter of
 //! 2.1 GHz is 49,152 units: rounding changes a clock by less than 0.002 %.
 //!
-//! The time stamp counter runs at the base clock, as on real parts, in whole bins of 100 MHz and at
+//! The time stamp counter runs at the base clock, as on real parts, in multiples of 100 MHz and at
 //! most at 2.1 GHz: the emulator's clock parameter is a signed number of 32 bits.
 
 use cpumodel::Platform;

@@ -10,7 +10,7 @@
 //! 6 draws and `lockmodel` computes with.
 //!
 //! ```text
-//!   clock of 1.4 GHz | stands still | 1.4 ... 2.7 ... 4.0  | 4.0 GHz
+//!   clock of 1.4 GHz | stopped      | 1.4 ... 2.7 ... 4.0  | 4.0 GHz
 //!                    WRMSR          28 steps of 2.9 us each
 //! ```
 //!

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The machine behind its C interface moves the same licence as `cpumodel::CoreLicense` does when
-//! it is driven directly, time by time, on random sequences of work and sleep.
+//! The machine's C interface changes the licence as `cpumodel::CoreLicense` does when it is driven
+//! directly, time by time, on random sequences of work and sleep.
 
 use std::ffi::CString;
 use std::ptr;

@@ -15,8 +15,8 @@
 //!
 //! It uses no colour: bold and reversed titles structure the screen on any terminal, in any theme,
 //! and with NO_COLOR. A window that is too narrow loses columns in order of their rank, one that is
-//! too low loses tasks first, then CPUs. Names of tasks are anybody's text: what a terminal would
-//! obey is taken out (`report::top::printable`).
+//! too low loses tasks first, then CPUs. Names of tasks may be any user's text: what a terminal
+//! would obey is taken out (`report::top::printable`).
 
 use ratatui::Frame;
 use ratatui::layout::Rect;

@@ -6,8 +6,8 @@
 //! Numbers are [`varint`](crate::varint)s; a task's number is stored as the difference from the
 //! previous one.
 //!
-//! A switch is most of a recording, and most of it is known: who stops is who started last on that
-//! CPU. So it is 5 to 7 bytes: kind, time, CPU, next task.
+//! A switch is most of a recording, and most of it is known: the task that stops is the one that
+//! started last on that CPU. So it is 5 to 7 bytes: kind, time, CPU, next task.
 //!
 //! Nothing is carried from block to block but the table of names, so a reader needs the blocks
 //! before, but no more of them than their names.

@@ -9,8 +9,8 @@
 //! Idea: a helper thread opens a wide section of its own and never closes it, so it is placed,
 //! announced, served and in the end restored as any thread that runs wide code. A section is handed
 //! to it through a `locks::Server`: two moves of a cache line while both look, a futex wake-up for
-//! who sleeps. There are as many helpers as wide CPUs, per level, started by the first section that
-//! needs them.
+//! a thread that sleeps. There are as many helpers as wide CPUs, per level, started by the first
+//! section that needs them.
 //!
 //! Whether that pays is a question of the section's length (DIM 4.3). With the hand-over h, there
 //! and back, and the share s of the clock that scalar code after the section would lose for at
@@ -35,10 +35,10 @@
 //! less), on a CPU that is fit, inside of another section, on a helper, without a wide CPU in this
 //! process's reach, or while helpers are being started.
 //!
-//! Limits: who finds all helpers busy waits, as wide threads wait for wide CPUs. A section does not
-//! run on its caller's stack, so thread-local variables, `errno` and locks that know their owner
-//! are the helper's. It must not end its thread, and a child that it forks must not return from it.
-//! A forked child has no helpers, and starts its own.
+//! Limits: a thread that finds all helpers busy waits, as wide threads wait for wide CPUs. A
+//! section does not run on its caller's stack, so thread-local variables, `errno` and locks that
+//! know their owner are the helper's. It must not end its thread, and a child that it forks must
+//! not return from it. A forked child has no helpers, and starts its own.
 
 use std::cell::Cell;
 use std::ptr::null_mut;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bytes with nothing readable behind them.
+//! Bytes with nothing readable after them.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The trap module's decoder in user space, for its tests.
 //!
-//! The bytes are handed over at the end of a page with nothing behind it, so a
+//! The bytes are handed over at the end of a page with nothing after it, so a
 //! read past the last byte kills the test.
 
 mod guarded;

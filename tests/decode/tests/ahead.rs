@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading ahead: lengths against iced-x86, and ways that lead to heavy code or do not.
+//! Reading ahead: lengths against iced-x86, and paths that lead to heavy code or do not.
 
 use std::path::Path;
 

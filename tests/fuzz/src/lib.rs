@@ -16,7 +16,7 @@
 //!
 //! **Limits.** Nothing guides the mutations: what only a rare combination of bytes reaches has
 //! tests of its own (`tests/bombs.rs`). Text formats are mutated word by word too, which reaches
-//! behind the lexer. Time is CPU time of the whole process; a short input may take [`CPU_FLOOR`],
+//! past the lexer. Time is CPU time of the entire process; a short input may take [`CPU_FLOOR`],
 //! since page faults and first uses are not the parser's.
 
 pub mod memory;

@@ -4,7 +4,7 @@
 //!
 //! The kernel's parts are modelled as they are: a kick is decided under the CPU's runqueue lock and
 //! does something to an idle CPU only; a CPU that is kicked looks again, and when it finds nothing
-//! its idle bit is set again, without `ops.update_idle()`. Somebody else may claim the CPU
+//! its idle bit is set again, without `ops.update_idle()`. Another CPU may claim it
 //! meanwhile for a task that is gone when it looks. What the BPF programs do is one step each;
 //! [`Part`] names those that can be left out, and without any of them a task is lost.
 

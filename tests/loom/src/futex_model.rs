@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel's futex, of loom's parts: a list of sleepers by address behind one lock.
+//! The kernel's futex, of loom's parts: a list of sleepers by address, under one lock.
 //!
 //! As in the kernel, the word is compared under the lock of the list, so that a wake-up after the
-//! comparison finds the sleeper. Nobody wakes for no reason: a lock that needs that is found out,
-//! as a deadlock.
+//! comparison finds the sleeper. There are no spurious wake-ups: a lock that needs one is found, as
+//! a deadlock.
 
 use loom::sync::{Arc, Mutex, Notify};
 

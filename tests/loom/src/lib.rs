@@ -4,7 +4,7 @@
 //! that weakly ordered loads may return.
 //!
 //! The locks' own files are compiled here, unchanged; only `sync`, what they are made of, is
-//! another one: loom's atomics, a futex made of loom's parts, and pauses that give way. `mutants`
+//! another one: loom's atomics, a futex made of loom's parts, and pauses that yield. `mutants`
 //! turns one thing in it wrong at a time, and demands that the models notice.
 //!
 //! `arrivals` is a model of steps that cannot be compiled here, those of the BPF scheduler around

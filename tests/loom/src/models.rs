@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Small programs, each run in every order. Data behind a lock is loom's cell, which reports two
+//! Small programs, each run in every order. Data under a lock is loom's cell, which reports two
 //! threads that touch it without one having seen what the other did.
 
 use loom::cell::UnsafeCell;

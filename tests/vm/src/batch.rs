@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Batch work beside wide code of other processes (SYSTOR 4.2, THESIS 5), as one point of an
 //! experiment: gzip compresses files while `openssl speed` encrypts by ChaCha20-Poly1305. Nothing
-//! here waits for anything: who gets less CPU time or a lower clock gets less done.
+//! here waits for anything: a process with less CPU time or a lower clock does less.
 //!
 //! ```text
 //! vmtests batch CODE MILLISECONDS [ARGUMENT OF turbolane run...]
@@ -12,7 +12,7 @@
 //!
 //! **Where they run.** On all CPUs, of which each gets one process of either load to begin with.
 //! With CPU 0 left out, which then idled, processes did not stay two to a CPU: an openssl had one
-//! for itself for a whole point (docs/experiments/silicon.md).
+//! for itself during an entire point (docs/experiments/silicon.md).
 //!
 //! **What is counted.** gzip reads a small file again and again: what it has read is what it has
 //! compressed, but for one file (`/proc/PID/io`). `openssl speed` counts the blocks that it

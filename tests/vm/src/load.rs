@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loads: forked workers that announce wide sections in one of the ways a program can, end them
-//! in one of the ways the scheduler can be told to look for, and sample where they run.
+//! Loads: forked workers that announce wide sections by one of the methods a program has, end them
+//! by one that the scheduler can be configured to look for, and sample where they run.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -10,7 +10,7 @@
 //! vmtests nginx CODE REQUESTS [ARGS]  a web server under load, with or without turbolane run
 //! vmtests batch CODE MILLISECONDS [ARGS]  batch work beside wide code, the same
 //! vmtests pstate-end ROOT HOW  change P-states, then end
-//! vmtests slow-spinner      a thread that asks to be slow, until told to become another program
+//! vmtests slow-spinner      a thread that asks to be slow, until input makes it another program
 //! vmtests record-load       threads with marked calls, to be recorded
 //! vmtests mark-costs        instructions that a marked call costs, on dim silicon
 //! vmtests marked-calls      calls of a marked function, to be recorded

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A program that changes P-states and then ends, in the way it is told: `vmtests pstate-end ROOT
+//! A program that changes P-states and then ends as its argument says: `vmtests pstate-end ROOT
 //! HOW`. The test in a guest and the benchmark on test machines start it many times, and look at
 //! the machine afterwards.
 

@@ -4,7 +4,7 @@
 //! The command needs no library. What ours need comes from `dpkg-shlibdeps`, which reads the
 //! symbols that they use. It names the packages of the machine that builds: a package that is built
 //! on Debian 12 installs on 13 and later, where the libraries' new packages provide the old names;
-//! not the other way round.
+//! one that is built on 13 does not install on 12.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

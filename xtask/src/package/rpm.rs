@@ -2,8 +2,8 @@
 //! The package for Fedora, RHEL, SUSE and others, of the same staged root, by rpm's own tools.
 //!
 //! There libraries are in /usr/lib64, and completions for zsh in `site-functions`. What the
-//! libraries need is found by rpmbuild; the command needs nothing. Whoever builds packages on a
-//! machine without rpm gets the others.
+//! libraries need is found by rpmbuild; the command needs nothing. On a machine
+//! without rpm, the other packages are built.
 
 use std::collections::BTreeSet;
 use std::fs;

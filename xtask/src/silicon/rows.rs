@@ -2,9 +2,9 @@
 //! An experiment as rows: each a point, what it means, how it is simulated, and which other rows it
 //! is compared with.
 //!
-//! Rows are compared in two ways. What a load loses by wide code, and wins back, is relative to the
-//! row *without* wide code. What Turbolane does to a load is relative to *nothing*: the same code
-//! under the kernel's scheduler. A load that is itself the wide code has other code without
+//! There are two comparisons of rows. What a load loses by wide code, and wins back, is relative to
+//! the row *without* wide code. What Turbolane does to a load is relative to *nothing*: the same
+//! code under the kernel's scheduler. A load that is itself the wide code has other code without
 //! AVX-512, so that for it the second comparison alone means something.
 
 use anyhow::Result;

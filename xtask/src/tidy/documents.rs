@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A type of a document is defined once, in `crates/report`.
 //!
-//! What a command prints as JSON is a contract. So its types are in one crate, and who computes
-//! such a result fills in that type; a type of the same fields elsewhere would be copied field by
-//! field, and a field that is added to one of them is forgotten in the other. Types of results
-//! that a document is computed from (counts of which it has ratios) are no repetition.
+//! What a command prints as JSON is a contract. So its types are in one crate, and code that
+//! computes such a result fills in that type; a type of the same fields elsewhere would be copied
+//! field by field, and a field that is added to one of them is forgotten in the other. Types of
+//! results that a document is computed from (counts of which it has ratios) are no repetition.
 //!
 //! Limits: fields are compared by their names.
 

@@ -112,7 +112,7 @@ pub(crate) fn crates_use_what_the_table_says(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// Only `report` knows JSON; everybody else hands it values.
+/// Only `report` knows JSON; all other crates hand it values.
 pub(crate) fn only_report_serialises(tree: &Tree) -> Vec<String> {
     manifests(tree)
         .filter(|(_, manifest)| !SERIALISERS.contains(&package(manifest)))

@@ -214,7 +214,7 @@ fn switches_text(switches: usize, scores: &[Scored]) -> String {
     )
 }
 
-/// Follows the recording. What ran on a CPU is known only if everybody was recorded.
+/// Follows the recording. What ran on a CPU is known only if all tasks were recorded.
 fn read_for(path: &Path, of: Of, to: &mut dyn Visit) -> Result<Info, Failure> {
     let mut reader = open(path)?;
     let info = reader.info().clone();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The runs of two commands, in random order.
 //!
-//! The number of runs is fixed before the first one: who stops when a difference shows finds
-//! differences everywhere. Each pair of runs has both kinds, in an order drawn by a coin, so that
-//! what drifts meets both alike.
+//! The number of runs is fixed before the first one: a user who stops when a difference shows
+//! finds differences everywhere. Each pair of runs has both kinds, in an order drawn by a coin, so
+//! that what drifts meets both alike.
 //!
 //! A run that fails is reported, counted and not repeated: the others are worth as much as before,
 //! and the test takes groups of unequal size. It is given up when a kind can no longer get to the

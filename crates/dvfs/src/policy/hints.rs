@@ -10,7 +10,8 @@
 //!   void as soon as the demand comes back.
 //!
 //! A context switch is a forced change to the level that the next task is expected to ask for (DIM
-//! 5.2, 5.3). Who expects that, a power score, is not this crate's business: the mark carries it.
+//! 5.2, 5.3). Where that expectation comes from (a power score) does not matter here: the mark
+//! carries it.
 
 use super::{Fixed, Policy, Raise, View};
 use crate::Mark;

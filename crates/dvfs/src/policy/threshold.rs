@@ -12,8 +12,8 @@
 //!   random       threshold = u in [0, 1], density e^u / (e - 1)  e / (e - 1) times on the mean
 //! ```
 //!
-//! The second is better because no gap is the worst one for all draws; it needs that whoever makes
-//! the gaps does not see them.
+//! The second is better because no gap is the worst one for all draws; it needs that the
+//! program that makes the gaps does not see the draws.
 
 use super::{Gap, Policy, Raise, View};
 use crate::rng::Rng;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A daemon in a thread, as far as the library can tell: it owns a memfd page, listens on a socket
-//! and gives out slots. It is in the tests' hands: flags, mode and table size are set directly.
+//! A daemon in a thread, which the library cannot distinguish from the real one: it owns a memfd
+//! page, listens on a socket and gives out slots. Tests set its flags, mode and table size
+//! directly.
 //! The real one is `crates/sched/src/hints`, which has tests of its own.
 
 #![allow(dead_code)] // each test program uses a part

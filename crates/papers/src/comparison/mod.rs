@@ -2,8 +2,8 @@
 //! Published figures next to simulated ones: what `papers` says.
 //!
 //! Problem: the papers print losses, gains, megabytes per second and rankings; a simulation of one
-//! configuration yields throughput, CPU time, a clock. Whoever computes one from the other by hand
-//! for a hundred rows compares apples with pears in some of them.
+//! configuration yields throughput, CPU time, a clock. Someone who computes one from the other by
+//! hand for a hundred rows compares different things in some of them.
 //!
 //! Idea: the simulation answers for a configuration and a **measure**, nothing else; what a row
 //! means in measures is said once, in `value.rs`:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Near-free constants: numbers of the model that no unmitigated figure sets.
 //!
-//! Problem: a constant that only a guess speaks for, or only a figure that was measured under core
-//! specialisation, is a way to make predictions come out. A prediction that hangs on one is no
-//! better known than the constant.
+//! Problem: a constant that only a guess supports, or only a figure that was measured under core
+//! specialisation, can be chosen so that predictions come true. A prediction that depends on one is
+//! no better known than the constant.
 //!
 //! Idea: each of them is set to the other values that are plausible, one at a time, and what then
 //! comes out is printed as the row's range. What makes a value plausible is its source, in the

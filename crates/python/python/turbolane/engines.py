@@ -50,7 +50,7 @@ class Threads:
         running: Dict[Future[Rows], Task] = {}
         try:
             while True:
-                # Few are handed over at a time, so that an error or Ctrl-C leaves few behind.
+                # Few are handed over at a time, so that few are left after an error or Ctrl-C.
                 while len(running) < 2 * self.workers and (task := next(waiting, None)) is not None:
                     running[pool.submit(task.run)] = task
                 if not running:

@@ -5,8 +5,8 @@
 
     sweep.json            format, version of the package, digest of each scenario and machine
     part-000001.parquet   rows; each part is written under another name and renamed, so that it is
-    part-000002.parquet   there as a whole or not at all
-    lock                  held by whoever writes
+    part-000002.parquet   there completely or not at all
+    lock                  held by the process that writes
 
 ``turbolane``'s readers are any that read a folder of Parquet files.
 """
@@ -170,7 +170,7 @@ def _digests(tasks: Sequence[Task]) -> Dict[str, str]:
 
 
 def _write(path: Path, write: Any) -> None:
-    """Writes a file as a whole or not at all."""
+    """Writes a file completely or not at all."""
     new = path.with_name(f".{path.name}.new")
     write(new)
     with open(new, "rb") as file:

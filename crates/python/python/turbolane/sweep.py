@@ -125,7 +125,7 @@ def _tasks(
 
 
 def _distinct(kind: str, given: Iterable[Named], name: Callable[[Named], str]) -> List[Named]:
-    """Each once. Results are known by name, so two of one name cannot be told apart."""
+    """Each once. Results are known by name, so two of one name cannot be distinguished."""
     found: Dict[str, Named] = {}
     for thing in given:
         known = found.setdefault(name(thing), thing)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The answers of `turbolane advise` from many machines in one report.
 //!
-//! **Problem.** Of a thousand machines, a few lose clock to wide code. Who looks after them wants
+//! **Problem.** Of a thousand machines, a few lose clock to wide code. Their administrator wants
 //! to know which, what is at stake, and what to do first.
 //!
 //! **Idea.** Machines are ordered by what is known about them: first where a gain was predicted,

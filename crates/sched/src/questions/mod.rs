@@ -4,7 +4,7 @@
 //!
 //! **Problem.** On a CPU that withholds AVX-512, `xgetbv` shows it withheld, and cannot be trapped.
 //! A program that asks there decides for good that it has no AVX-512. The module shows everything
-//! for a while after exec and after a file is mapped as code; who asks later than that needs a
+//! for a while after exec and after a file is mapped as code; a program that asks later needs a
 //! probe ([`hw::trap::Device::add_site`]).
 //!
 //! **Idea.** Find each `xgetbv` in the files that processes have mapped. The opcode's three bytes

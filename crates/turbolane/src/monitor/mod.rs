@@ -14,7 +14,8 @@
 //!
 //! Ticks are the time stamp counter's (`clock.rs`); cycles come from `rdpmc` where the kernel
 //! allows it (`perf.rs`) and are unknown elsewhere. Cycles over time is the frequency at which the
-//! region ran. Who asks for results adds up the rows of all threads, ended ones included.
+//! region ran. The thread that asks for results adds up the rows of all threads, ended ones
+//! included.
 //!
 //! Limits: 64 regions. A region that is begun again inside itself counts once, from the outermost
 //! begin to its end. Rows are read while they are written: a sum may lack the region that ends just

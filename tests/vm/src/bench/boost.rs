@@ -5,8 +5,8 @@
 //! `turbolane bench locks` measures; from which section size a strategy beats spinning is compared
 //! with what TURBO's slides show and with what the model says (`bench locks --model fx-8120`).
 //! Seven threads leave a core for what writes P-states for others or executes sections; where
-//! threads sleep, and the hardware boosts who is awake, there are eight, as in the paper. Time is
-//! virtual.
+//! threads sleep, and the hardware boosts those that are awake, there are eight, as in the paper.
+//! Time is virtual.
 //!
 //! | figure | what |
 //! |---|---|

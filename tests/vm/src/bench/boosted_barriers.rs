@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `boost.barrier_gain_pct.*` | iterations per second of PageRank whose threads have as many vertices each, so that one has most edges |
 //! | `boost.barrier_short_gain_pct.*` | the same with iterations an eighth as long |
-//! | `boost.barrier_overhead_pct` | threads with as many edges each: what watching the barrier costs where nobody is late for long |
+//! | `boost.barrier_overhead_pct` | threads with as many edges each: what watching the barrier costs where no thread is late for long |
 
 use std::process::Command;
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group `boost`, programs that know nothing of it: libturbolane_preload.so boosts whoever holds a
-//! pthread mutex that others wait for, on an emulated FX-8120. Time is virtual.
+//! Group `boost`, programs that know nothing of it: libturbolane_preload.so boosts threads that
+//! hold a pthread mutex that others wait for, on an emulated FX-8120. Time is virtual.
 //!
 //! | figure | what |
 //! |---|---|
 //! | `boost.preload_resize_gain_pct.*` | a resize of a table under the lock that its readers wait for (`locked_table.rs`): by how much it is shorter, as TURBO 11 counts |
 //! | `boost.memcached_resize_gain_pct` | items per second while Debian's memcached is filled and its table doubled four times |
-//! | `boost.preload_overhead_pct` | memcached with one thread, whose mutexes nobody waits for: what decorating them costs |
+//! | `boost.preload_overhead_pct` | memcached with one thread, whose mutexes no thread waits for: what decorating them costs |
 
 use std::fs;
 use std::process::Command;

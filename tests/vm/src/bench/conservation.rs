@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `lane.idle_while_runnable_pct`: under loads with more runnable tasks than CPUs that may run
-//! them, the share of time that these CPUs stood idle, by the kernel's own accounting.
+//! them, the share of time that these CPUs were idle, by the kernel's own accounting.
 
 use std::time::Duration;
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Group `probe`: what it costs a thread to have a section run on another CPU, there and back, by
-//! each way that user space has. On this machine, no guest; skipped with one CPU.
+//! each method that user space has. On this machine, no guest; skipped with one CPU.
 //!
 //! - `affinity.handover_ns`: an empty section handed to a helper (`locks::Server`, what
 //!   `turbolane::delegate` uses) on another CPU, while both threads look.
-//! - `affinity.handover_asleep_ns`: the same between threads that sleep: to a helper that nobody
-//!   asked for a while, and back from a section in which its caller has fallen asleep, without that
-//!   section's own time. By this `turbolane::delegate` computes its break-even time.
+//! - `affinity.handover_asleep_ns`: the same between threads that sleep: to a helper that had no
+//!   request for a while, and back from a section in which its caller has fallen asleep, without
+//!   that section's own time. By this `turbolane::delegate` computes its break-even time.
 //! - `affinity.futex_round_trip_ns`: two threads on two CPUs that wake each other by futexes and
 //!   sleep at once.
 //! - `affinity.migration_round_trip_ns`: the thread moves itself by sched_setaffinity, and back:

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group `lib`: what a lock costs when nobody else wants it, and what two threads get through one
+//! Group `lib`: what a lock costs without contention, and what two threads get through one
 //! with a short section; beside glibc's mutex and parking_lot's in the same run. On this machine,
 //! no guest.
 //!
 //! A repetition takes one batch of each lock in turn, and a ratio is that of two batches of one
 //! repetition, so that what else runs on the machine hits both. A batch without contention is short
 //! (tens of microseconds), and the least of some batches is taken: interference only adds. The
-//! median over repetitions counts, and the worst lock of each kind stands for all.
+//! median over repetitions counts, and the worst lock of each kind is reported.
 
 use std::cell::UnsafeCell;
 use std::hint::black_box;

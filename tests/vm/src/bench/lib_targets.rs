@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `lib.target_instructions`: guest instructions, of all CPUs, from a thread's wish for another
-//! speed to its return, with the scheduler's way: a store, a system call, the governor. In it is
-//! what the governor schedutil's own thread executes, since the test driver is one that cannot be
-//! switched from the scheduler. Baseline: the same wish by cpufreq's limits.
-//! `lib.target_again_instructions`: a wish that stands already.
+//! `lib.target_instructions`: guest instructions, of all CPUs, from a thread's request for
+//! another speed to its return, through the scheduler: a store, a system call, the governor. That
+//! includes what the governor schedutil's own thread executes, since the test driver is one that
+//! cannot be switched from the scheduler. Baseline: the same request by cpufreq's limits.
+//! `lib.target_again_instructions`: a request for the speed that is set already.
 
 use std::time::Duration;
 

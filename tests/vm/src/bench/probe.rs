@@ -7,7 +7,7 @@
 //! - `probe.repeatability`, `.relax_pct`: two full measurements of this CPU, one after the other:
 //!   the largest difference of a settled clock that both know, and of a relax time. Left out where
 //!   fewer than two rows are known in both, as on a machine that is never quiet.
-//! - `probe.detects_planted_effects`: simulated CPUs with known times behind the probe's trait, on
+//! - `probe.detects_planted_effects`: simulated CPUs with known times, given to the probe, on
 //!   a shared machine with neighbours, interrupts and steal: the worst error of any parameter.
 //! - `verify.false_positive_pct`: a synthetic program compared with itself.
 

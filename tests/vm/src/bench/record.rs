@@ -7,8 +7,8 @@
 //! is a message, 60 us of computation (what nginx takes for a small page, THESIS 5.1) and an
 //! answer. It handles batches of them; its CPU time is that of all its threads, and the median of
 //! some batches counts: a shared host disturbs some of them by ten times what is to be seen. Those
-//! that are recorded stand beside those before and behind, so that a host that slows down favours
-//! neither. The recorder's own CPU time is added, all of it.
+//! that are recorded are compared with those before and after, so that a host that slows down
+//! favours neither. The recorder's own CPU time is added, all of it.
 //!
 //! Client and server of a connection are on one CPU: where the kernel puts them otherwise changes
 //! for seconds, and a request's CPU time with it, by more than is to be seen.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a lane costs those who wait for wakeups, on loads without any wide code.
+//! What a lane costs tasks that wait for wakeups, on loads without any wide code.
 //!
 //! | figure | load |
 //! |---|---|

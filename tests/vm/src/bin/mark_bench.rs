@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a mark adds to a call, ns, where nothing has to move: one of libturbolane_marks.so, beside
-//! a pair of uprobes, at the entry and the return of the same function, with nobody behind them but
-//! a counter.
+//! a pair of uprobes, at the entry and the return of the same function, which only
+//! increment a counter.
 //!
 //! `LD_PRELOAD=libturbolane_marks.so TURBOLANE_MARKS='libc.so.6:bsearch@2' mark_bench` prints one
 //! JSON line for each. The function begins with a `push`, which the kernel emulates: that is the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Affinity masks that leave the policy little choice (SYSTOR 3.2), and that nobody starves.
+//! Affinity masks that leave the policy little choice (SYSTOR 3.2): no task starves.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A local user without rights against the hints of everybody else: what `nobody` can do with the
+//! A local user without rights against the hints of all other users: what `nobody` can do with the
 //! descriptors it is given, with the socket, and with its own threads. The machine goes on, others
-//! are served, and nobody's mask changes.
+//! are served, and no other task's mask changes.
 //!
 //! The attacker speaks the protocol by hand, and treats every descriptor alike: it maps what can be
 //! mapped, reads all of it, and writes wherever it may.

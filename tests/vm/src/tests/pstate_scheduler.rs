@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Wishes that the lane's scheduler takes, on a real cpufreq core: what a thread asks for is what
+//! Requests that the lane's scheduler takes, on a real cpufreq core: what a thread asks for is what
 //! the governor schedutil makes of the CPU that it runs on, and of no other, and no longer than it
 //! runs there.
 //!

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Placement by power scores, on the test PMU (kmod/test/turbolane_pmu.c): programs that say
-//! nothing are told apart by the licence levels that the CPUs have while they run.
+//! nothing are distinguished by the licence levels that the CPUs have while they run.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A local user as attacker of the trap module and of what looks at programs for it. Each attack is
-//! made as user `nobody`; afterwards the machine goes on, nobody else's program has changed, and
+//! made as user `nobody`; afterwards the machine goes on, no other user's program has changed, and
 //! the kernel's log is clean.
 
 use std::ffi::CString;

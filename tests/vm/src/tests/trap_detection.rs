@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs that ask what the CPU can do, on CPUs that withhold it.
 //!
-//! Each way of asking is tried three times: without the module, which gives the right answer; with
-//! all CPUs armed and nothing done about detection, which must give another, or the test would
+//! Each method of asking is tried three times: without the module, which gives the right answer;
+//! with all CPUs armed and nothing done about detection, which must give another, or the test would
 //! show nothing; and with detection on.
 
 use std::path::Path;

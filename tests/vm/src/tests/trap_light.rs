@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Light use, told from wide code: by the instruction, by what the process did before, by what its
-//! files hold.
+//! Light use, distinguished from wide code: by the instruction, by what the process did before, by
+//! what its files hold.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -3,7 +3,7 @@
 //! fibre libraries, JITs and sandboxes make them, from code in memory of every kind.
 //!
 //! A context loads registers, is away until its CPU withholds them (if it does), saves them over an
-//! older image, and restores them after somebody else has used them. What comes back must be what
+//! older image, and restores them after another context has used them. What comes back must be what
 //! it had, not what an older image had.
 
 use std::arch::{asm, global_asm};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The trap module in tests: loaded, armed, and removed again when a test ends, however it ends.
 //!
-//! QEMU has no AVX-512. AVX stands in for it: the same bits of XCR0 one row lower, withheld by
+//! QEMU has no AVX-512. AVX replaces it: the same bits of XCR0 one row lower, withheld by
 //! `components=avx`. What differs is only that live AVX can be put aside and live ZMM cannot.
 
 pub mod contexts;

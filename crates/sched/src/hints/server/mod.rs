@@ -6,9 +6,9 @@
 //! 200 ms that they wait.
 //!
 //! Idea: one thread, and nothing in it waits for a peer. A connection is one request of 16 bytes
-//! and one reply; whoever sends something else is cut off, whoever sends nothing is cut off after
-//! 200 ms. There are 64 connections at most; one more replaces the oldest of the user who has most,
-//! so that those who connect and stay silent cannot keep out those who speak at once.
+//! and one reply; a peer that sends something else is cut off, one that sends nothing is cut off
+//! after 200 ms. There are 64 connections at most; one more replaces the oldest of the user who has
+//! most, so that peers that connect and stay silent cannot keep out those that send at once.
 //!
 //! The kernel says who a thread is, not the peer: the process and its user by SO_PEERCRED (in our
 //! PID namespace), the thread by a search of that process for the number that the thread has in its
