@@ -12,6 +12,7 @@ mod length;
 mod license;
 mod links;
 mod modules;
+mod prose;
 mod text;
 mod tree;
 mod units;
