@@ -129,6 +129,8 @@ int tl_publish(struct tl_publish_args *args)
 	board->header.nr_cpus = args->nr_cpus;
 	board->header.nr_slots = TL_HINT_AREA_SLOTS;
 	board->header.rest_below_ns = args->rest_below_ns;
+	__builtin_memcpy(board->header.lacks_q10, args->lacks_q10,
+			 sizeof(args->lacks_q10));
 	board->header.active = !exited.kind;
 	board->header.magic = TL_HINT_MAGIC;
 	return 0;

@@ -187,6 +187,7 @@ struct tl_publish_args {
 	u64 rest_below_ns;
 	u32 nr_cpus;
 	u32 reserved;
+	u16 lacks_q10[4];
 };
 
 /* Argument of the syscall program tl_classify_scalar. */

@@ -11,7 +11,7 @@
 //! inherited the mapping: indices are checked, and no value there is used as an address or a
 //! length.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// `TL_HINT_MAGIC`: "TLH1", little endian.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"TLH1");
@@ -67,8 +67,9 @@ pub struct Header {
     pub standing_by: AtomicU32,
     /// `CLOCK_MONOTONIC` of the daemon's last sign of life, while `standing_by`; by the daemon.
     pub alive_ns: AtomicU64,
-    /// Not used, 0.
-    pub reserved: AtomicU64,
+    /// Share of its clock that a core loses by code of each level with all cores active, 1024 = all
+    /// of it; entry 0 is 0; by the daemon.
+    pub lacks_q10: [AtomicU16; 4],
 }
 
 /// What one thread says; one cache line, so that threads do not disturb each other.
@@ -146,6 +147,12 @@ impl Board {
     /// must have been killed.
     pub fn is_orphan(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.header.alive_ns.load(Relaxed)) > SILENCE_NS
+    }
+
+    /// Share of its clock that a core loses by code of this level, 0 to 1; 0 if no level lowers it.
+    pub fn lost_frac(&self, level: u32) -> f64 {
+        let lacks_q10 = self.header.lacks_q10.get(level as usize);
+        f64::from(lacks_q10.map_or(0, |lacks| lacks.load(Relaxed)).min(1024)) / 1024.0
     }
 
     /// The flags of a CPU; `None` for a number that the board has no entry for.

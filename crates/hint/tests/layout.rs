@@ -36,7 +36,7 @@ fn facts() -> Vec<(String, u64)> {
             facts.push((expression, offset_of!($rust, $field) as u64));
         )*};
     }
-    offsets!("tl_hint_header", Header: magic abi active mode nr_cpus nr_slots generation rest_below_ns takes_targets standing_by alive_ns reserved);
+    offsets!("tl_hint_header", Header: magic abi active mode nr_cpus nr_slots generation rest_below_ns takes_targets standing_by alive_ns lacks_q10);
     offsets!("tl_hint_slot", Slot: tid want seq rest_seq narrowed rest_until_ns target_q10 reserved);
     offsets!("tl_hint_board", Board: header reserved0 cpu reserved1);
     offsets!("tl_hint_area", Area: slot);
@@ -50,7 +50,7 @@ fn c_and_rust_agree() {
     let facts = facts();
     let mut program = String::from(
         "#include <stddef.h>\n#include <stdint.h>\n#include <stdio.h>\n\
-         typedef uint8_t u8; typedef uint32_t u32; typedef uint64_t u64;\n",
+         typedef uint8_t u8; typedef uint16_t u16; typedef uint32_t u32; typedef uint64_t u64;\n",
     );
     writeln!(program, "#include {:?}\nint main(void) {{", header).unwrap();
     for (expression, _) in &facts {

@@ -24,6 +24,7 @@ use policy::Split;
 use report::problem::Problem;
 use turbolane_hint::page::MODE_AFFINITY;
 
+use crate::clocks;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::hints::{Board, HintServer, cannot_serve};
@@ -53,6 +54,7 @@ impl AffinityLane {
         let failed = |what| move |e: io::Error| Error::failed(what, e);
         let (board, fd) = Board::memfd().map_err(failed("cannot get memory for hints"))?;
         board.set_rest_below(config.rest_below_ns);
+        board.set_lacks(clocks::published(&clocks::of(&hw::cpu::read_cpu(&hw::Live))));
         board.publish(MODE_AFFINITY, layout::nr_cpus(&topology) as u32);
         board.set_flags(&flags(&topology, &wide_cores));
         let board = Arc::new(board);

@@ -11,6 +11,7 @@ pub mod autosize;
 mod bound;
 mod bpf;
 mod clock;
+mod clocks;
 pub mod config;
 pub mod control;
 pub mod error;

@@ -8,13 +8,14 @@
 
 use std::time::{Duration, Instant};
 
-use cpumodel::{CpuModel, CpuSet, LevelClocks, Platform, Topology};
+use cpumodel::{CpuSet, LevelClocks, Topology};
 use policy::{Split, StandbyState};
 use report::lane::{CpuTimes, LaneStats, LaneTasks};
 use report::problem::Problem;
 
 use crate::autosize::{AutoSize, Counted, PERIOD};
 use crate::clock::monotonic_ns;
+use crate::clocks;
 use crate::config::{Config, Mark, Mode, WideCpus};
 use crate::error::{Error, Result};
 use crate::goal::{self, GoalLoop};
@@ -96,7 +97,7 @@ impl ScxLane {
             wide_cores,
             auto: None,
             has_sections: false,
-            clocks: level_clocks(&hw::cpu::read_cpu(&hw::Live)),
+            clocks: clocks::of(&hw::cpu::read_cpu(&hw::Live)),
             before: Vec::new(),
             size_changes: 0,
             sign: Instant::now(),
@@ -151,7 +152,8 @@ impl ScxLane {
     /// Shows applications what the scheduler does with hints.
     pub fn publish(&self) -> Result<()> {
         let nr_cpus = layout::nr_cpus(&self.topology) as u32;
-        self.scheduler.publish(self.config.rest_below_ns, nr_cpus)
+        let lacks = clocks::published(&self.clocks);
+        self.scheduler.publish(self.config.rest_below_ns, nr_cpus, lacks)
     }
 
     /// For the hint server's thread.
@@ -463,15 +465,6 @@ fn first_cores(topology: &Topology, config: &Config) -> Result<Vec<usize>> {
         true => Ok(Vec::new()),
         false => layout::wide_cores(topology, &config.wide_cpus),
     }
-}
-
-/// What levels cost this CPU, as far as data/cpus knows it. Parts of other makers have none.
-fn level_clocks(cpu: &hw::cpu::Cpu) -> LevelClocks {
-    if cpu.vendor == hw::cpu::Vendor::Amd {
-        return LevelClocks::none();
-    }
-    let model = CpuModel::of_brand(&cpu.name);
-    model.map_or_else(LevelClocks::default, |model| LevelClocks::of(&Platform::new(&model)))
 }
 
 /// No split of these cores, before anybody knows the demand.

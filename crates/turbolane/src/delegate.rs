@@ -20,7 +20,7 @@
 //!   hand over  if  expected length >= h / s
 //! ```
 //!
-//! s comes from a CPU file, if the environment names one (`loss.rs`). h is measured when the
+//! s is on the hint board: the daemon knows the CPU. h is measured when the
 //! helpers are started, with a helper that sleeps and a caller that sleeps, too, because that is
 //! what sections meet for which the question is open: a helper looks for its next client for some
 //! 0.1 ms, a client for its answer for some 6 us. (A hand-over between threads that look costs a
@@ -32,8 +32,8 @@
 //!
 //! A section runs in place, between [`crate::wide_begin`] and [`crate::wide_end`], wherever nothing
 //! is gained by handing it over: without a scheduler, with sched_ext (which moves a thread for
-//! less), on a CPU that is fit, inside of another section, on a helper, without a wide CPU in this
-//! process's reach, or while helpers are being started.
+//! less), on a CPU that is fit, inside of another section, on a helper, on a CPU whose levels
+//! cost no clock, without a wide CPU in this process's reach, or while helpers are being started.
 //!
 //! Limits: a thread that finds all helpers busy waits, as wide threads wait for wide CPUs. A
 //! section does not run on its caller's stack, so thread-local variables, `errno` and locks that
@@ -53,8 +53,6 @@ use locks::Server;
 use turbolane_hint::inside::{self, Unnoticed, Watch, coarse_ns};
 use turbolane_hint::page::Board;
 use turbolane_hint::{Error, MAX_LEVEL, wide_begin, wide_end};
-
-use crate::loss::lost_frac;
 
 /// Hand-overs that are timed when helpers are started, each after a pause in which the helper falls
 /// asleep, and of a section in which its caller does (see `locks`: they look for 60 to 200 and 3 to
@@ -190,8 +188,13 @@ extern "C" fn in_child() {
 }
 
 impl Pool {
-    /// `None` without a wide CPU in reach, or if the system refuses threads.
+    /// `None` without a wide CPU in reach, if the level costs no clock, or if the system refuses
+    /// threads.
     fn start(level: u32, page: &'static Board) -> Option<Pool> {
+        let lost_frac = page.lost_frac(level);
+        if lost_frac == 0.0 {
+            return None;
+        }
         let wide_cpus = inside::original_cpus(page, level).min(HELPERS_MAX);
         let helpers: Box<[Server]> = {
             let _blocked = SignalsBlocked::new();
@@ -202,9 +205,7 @@ impl Pool {
             return None;
         }
         let hand_over_ns = hand_over_ns(helpers.first()?);
-        // with nothing to lose no section is long enough: the cast makes the largest number of
-        // infinity
-        let break_even_ns = (hand_over_ns as f64 / lost_frac(level)) as u64;
+        let break_even_ns = (hand_over_ns as f64 / lost_frac) as u64;
         Some(Pool { helpers, next: AtomicUsize::new(0), break_even_ns })
     }
 

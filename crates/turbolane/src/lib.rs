@@ -37,7 +37,6 @@ mod capi_frequency;
 mod capi_session;
 mod capi_threads;
 mod delegate;
-mod loss;
 pub mod monitor;
 mod session;
 mod targets;

@@ -122,6 +122,18 @@ fn without_a_wide_cpu_sections_run_in_place() {
     });
 }
 
+/// On a machine whose levels cost no clock, sections run in place.
+#[test]
+fn where_no_level_costs_clock_sections_run_in_place() {
+    in_process("where_no_level_costs_clock_sections_run_in_place", |socket| {
+        let Some((_, daemon)) = on_the_scalar_cpu(socket) else { return };
+        daemon.page.header.lacks_q10[2].store(0, Relaxed);
+        assert_eq!(delegate(2, 0, me).unwrap(), (me(), Ran::Here));
+        assert_eq!(delegate_break_even_ns(2), None);
+        await_helpers(1);
+    });
+}
+
 /// Many threads that come and go have all their sections run, once each.
 #[test]
 fn threads_come_and_go() {

@@ -96,6 +96,10 @@ fn new_pages(mode: u32) -> io::Result<([File; 2], Pages)> {
     board.header.abi.store(page::ABI, Relaxed);
     board.header.mode.store(mode, Relaxed);
     board.header.nr_slots.store(page::AREA_SLOTS as u32, Relaxed);
+    // a Xeon Gold 6130's
+    for (entry, lacks_q10) in board.header.lacks_q10.iter().zip([0, 146, 329, 329]) {
+        entry.store(lacks_q10, Relaxed);
+    }
     board.header.active.store(1, Relaxed);
     board.header.magic.store(page::MAGIC, Relaxed);
     Ok(([board_file, area_file], Pages { board, slot: &area.slot }))

@@ -119,6 +119,13 @@ impl Board {
         self.header.rest_below_ns.store(rest_below_ns, Relaxed);
     }
 
+    /// Sets what levels cost a core (`clocks::published`).
+    pub fn set_lacks(&self, lacks_q10: [u16; 4]) {
+        for (entry, lacks) in self.header.lacks_q10.iter().zip(lacks_q10) {
+            entry.store(lacks, Relaxed);
+        }
+    }
+
     /// Says that no one acts on the slots any more. Whatever the caller reads afterwards, of masks
     /// for instance, an application that still thought the board active has changed before, or will
     /// see this and undo it.

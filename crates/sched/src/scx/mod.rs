@@ -258,10 +258,13 @@ impl Scheduler {
     }
 
     /// Shows applications a scheduler at work; they hear of CPU classes by the board too.
-    pub fn publish(&self, rest_below_ns: u64, nr_cpus: u32) -> Result<()> {
-        let mut args = [0u8; 16];
+    pub fn publish(&self, rest_below_ns: u64, nr_cpus: u32, lacks: [u16; 4]) -> Result<()> {
+        let mut args = [0u8; 24];
         args[..8].copy_from_slice(&rest_below_ns.to_ne_bytes());
         args[8..12].copy_from_slice(&nr_cpus.to_ne_bytes());
+        for (bytes, lacks_q10) in args[16..].chunks_exact_mut(2).zip(lacks) {
+            bytes.copy_from_slice(&lacks_q10.to_ne_bytes());
+        }
         match run(&self.skel.progs.tl_publish, &mut args)? {
             0 => Ok(()),
             err => Err(Error::failed("cannot publish the hint board", errno_text(err))),
