@@ -14,13 +14,16 @@ use crate::repo;
 use crate::tidy::Tree;
 
 /// Folders outside of packages, each with the package whose unit tests look at it.
-const OUTSIDE: [(&str, &str); 7] = [
+const OUTSIDE: [(&str, &str); 10] = [
     ("bpf/", "sched"),
     ("data/cpus/", "cpumodel"),
     ("data/isa/", "isa"),
-    ("data/papers/", "report"),
+    ("data/papers/", "papers"),
+    ("data/pstates/", "cpumodel"),
     ("data/scenarios/", "sim"),
+    ("data/timelines/", "dvfs"),
     ("dist/", "sched"),
+    ("include/", "turbolane"),
     ("policy/", "policy"),
 ];
 

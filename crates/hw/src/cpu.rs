@@ -45,8 +45,8 @@ pub struct Features {
 }
 
 impl Features {
-    /// The highest licence level that this CPU's code can ask for (DESIGN: 1 heavy AVX2 or light
-    /// 512-bit, 2 heavy 512-bit, 3 AMX).
+    /// The highest licence level that this CPU's code can ask for: 1 heavy AVX2 or light 512-bit, 2
+    /// heavy 512-bit, 3 AMX (sources: data/isa/classes.toml).
     pub fn highest_license_level(&self) -> u32 {
         match () {
             () if self.amx_tile => 3,

@@ -106,9 +106,9 @@ impl Drop for Group {
     }
 }
 
-/// What a group has used, and when that was. The machine that reads it is busy with the groups: on a
-/// loaded host a reading came seconds after the one before it, so each group has times of its own,
-/// and a reading that took long is made again.
+/// What a group has used, and when that was. The machine that reads it is busy with the groups: on
+/// a loaded host a reading came seconds after the one before it, so each group has times of its
+/// own, and a reading that took long is made again.
 struct Reading {
     used: Duration,
     at: Instant,

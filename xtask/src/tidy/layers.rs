@@ -30,7 +30,7 @@ const MAY_USE: [(&str, &[&str]); 33] = [
     ("probe", &["cpumodel", "dvfs", "hw", "report"]),
     ("pstate", &["cpumodel", "hw", "locks"]),
     ("top", &["cpumodel", "hw", "report"]),
-    ("turbolane", &["cpumodel", "environment", "hint", "hw", "locks", "pstate"]),
+    ("turbolane", &["cpumodel", "hint", "hw", "locks", "pstate"]),
     ("sched", &["cpumodel", "hint", "hw", "policy", "report", "scan", "trace"]),
     (
         "turbolane-cli",
@@ -112,6 +112,23 @@ pub(crate) fn crates_use_what_the_table_says(tree: &Tree) -> Vec<String> {
     complaints
 }
 
+/// The drawing in ARCHITECTURE.md is the table: a line for each package that uses others.
+pub(crate) fn the_architecture_draws_the_table(tree: &Tree) -> Vec<String> {
+    const FILE: &str = "ARCHITECTURE.md";
+    let Some(file) = tree.files.iter().find(|file| file.path == FILE) else { return Vec::new() };
+    let drawing = file.text.split("## What uses what\n\n```text\n").nth(1);
+    let drawn: Vec<&str> =
+        drawing.and_then(|rest| rest.split("```").next()).unwrap_or("").lines().collect();
+    let with_others = MAY_USE.iter().filter(|(_, others)| !others.is_empty());
+    let due: Vec<String> =
+        with_others.map(|(name, others)| format!("{name} -> {}", others.join(", "))).collect();
+    let missing = due.iter().filter(|line| !drawn.contains(&line.as_str()));
+    let foreign = drawn.iter().filter(|line| !due.iter().any(|due| due == *line));
+    let complaints = missing.map(|line| format!("\"What uses what\" lacks the line {line}"));
+    let foreign = foreign.map(|line| format!("\"What uses what\" has {line}, the table has not"));
+    complaints.chain(foreign).map(|what| file.at(1, &what)).collect()
+}
+
 /// Only `report` knows JSON; all other crates hand it values.
 pub(crate) fn only_report_serialises(tree: &Tree) -> Vec<String> {
     manifests(tree)
@@ -182,6 +199,23 @@ mod tests {
     fn manifest(name: &str, uses: &[&str]) -> String {
         let uses: String = uses.iter().map(|used| format!("{used}.workspace = true\n")).collect();
         format!("[package]\nname = \"{name}\"\n[dependencies]\n{uses}")
+    }
+
+    #[test]
+    fn a_drawing_that_differs_from_the_table_is_found() {
+        let head = "## What uses what\n\n```text\n";
+        let lines: String = MAY_USE
+            .iter()
+            .filter(|(_, others)| !others.is_empty())
+            .map(|(name, others)| format!("{name} -> {}\n", others.join(", ")))
+            .collect();
+        let complaints = |lines: &str| {
+            let text = format!("{head}{lines}```\n");
+            the_architecture_draws_the_table(&Tree::of(&[("ARCHITECTURE.md", &text)]))
+        };
+        assert_eq!(complaints(&lines), [""; 0]);
+        let changed = complaints(&lines.replace("hint -> environment", "hint -> report"));
+        assert_eq!(changed.len(), 2, "{changed:?}");
     }
 
     #[test]

@@ -27,10 +27,11 @@ pub(crate) use tree::{File, Tree};
 
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [Rule; 18] = [
+const RULES: [Rule; 19] = [
     license::every_source_names_its_license,
     kernels::only_compat_asks_what_a_kernel_has,
     layers::crates_use_what_the_table_says,
+    layers::the_architecture_draws_the_table,
     circles::modules_form_no_circles,
     layers::only_report_serialises,
     documents::only_types_of_report_are_serialised,
