@@ -75,11 +75,6 @@
 #define TL_WAY_MSR 3
 
 /**
- * A model instead of the machine: root is its id, or its file.
- */
-#define TL_WAY_SIMULATED 4
-
-/**
  * The scheduler of turbolane run passes threads' requests to the governor;
  * tl_boost() and the other functions for CPUs are refused.
  */
@@ -272,17 +267,15 @@ unsigned long long tl_delegate_break_even_ns(unsigned int level);
 /**
  * Opens frequency control and measurement of this program.
  *
- * `root`: NULL for this machine, or a folder with the files of another, or
- * with TL_WAY_SIMULATED the id or file of a model.
+ * `root`: NULL for this machine, or a folder with the files of another.
  * `way`: TL_WAY_AUTO, or the method to use.
  * `session`: gets the handle.
  *
  * A machine or user without frequency control is not a failure: tl_way() is then
  * TL_WAY_NONE, and tl_why() says why.
  *
- * Returns 0; -EFAULT if session is NULL; -EINVAL for an unknown method; -ENOENT
- * for an unknown model; -EMFILE if TL_SESSIONS_MAX are open; or the error of
- * opening it.
+ * Returns 0; -EFAULT if session is NULL; -EINVAL for an unknown method; -EMFILE if
+ * TL_SESSIONS_MAX are open; or the error of opening it.
  *
  * # Safety
  * root is NULL or a string, session NULL or a place for a pointer.
@@ -305,14 +298,16 @@ int tl_close(struct tl_session *session);
 int tl_way(const struct tl_session *session);
 
 /**
- * Copies one sentence to buffer: which method is used, and why none before it.
+ * Copies one sentence to buffer: which method is used, and why those before it are not.
  * Truncated to size bytes including the terminating zero. Returns the complete
  * length; -EBADF.
  *
  * # Safety
  * buffer has room for size bytes.
  */
-int tl_why(const struct tl_session *session, char *buffer, unsigned int size);
+int tl_why(const struct tl_session *session,
+           char *buffer,
+           unsigned int size);
 
 /**
  * The meaning of a code that a function here has returned, negative or not.
@@ -352,9 +347,8 @@ int tl_cpu(const struct tl_session *session,
            struct tl_cpu *info);
 
 /**
- * The current clock of a CPU: that of the model with TL_WAY_SIMULATED, otherwise
- * the one that cpufreq reports. Returns 0; -EBADF, -ENXIO, -EFAULT; -ENODEV if
- * there is no cpufreq.
+ * The current clock of a CPU, as cpufreq reports it. Returns 0; -EBADF, -ENXIO,
+ * -EFAULT; -ENODEV if there is no cpufreq.
  *
  * # Safety
  * khz is NULL or a place for a number.

@@ -52,9 +52,8 @@ pub unsafe extern "C" fn tl_cpu(
     })
 }
 
-/// The current clock of a CPU: that of the model with TL_WAY_SIMULATED, otherwise
-/// the one that cpufreq reports. Returns 0; -EBADF, -ENXIO, -EFAULT; -ENODEV if
-/// there is no cpufreq.
+/// The current clock of a CPU, as cpufreq reports it. Returns 0; -EBADF, -ENXIO,
+/// -EFAULT; -ENODEV if there is no cpufreq.
 ///
 /// # Safety
 /// khz is NULL or a place for a number.

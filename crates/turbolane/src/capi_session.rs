@@ -36,8 +36,6 @@ pub const TL_WAY_SETSPEED: c_int = 1;
 pub const TL_WAY_LIMITS: c_int = 2;
 /// The CPU's registers, through /dev/cpu/N/msr or msr-safe.
 pub const TL_WAY_MSR: c_int = 3;
-/// A model instead of the machine: root is its id, or its file.
-pub const TL_WAY_SIMULATED: c_int = 4;
 /// The scheduler of turbolane run passes threads' requests to the governor;
 /// tl_boost() and the other functions for CPUs are refused.
 pub const TL_WAY_SCHEDULER: c_int = 5;
@@ -53,7 +51,6 @@ const _: () = {
     assert!(TL_NAME_SIZE == crate::threads::NAME_MAX + 1);
     assert!(TL_WAY_NONE == Way::None as c_int && TL_WAY_SETSPEED == Way::Setspeed as c_int);
     assert!(TL_WAY_LIMITS == Way::Limits as c_int && TL_WAY_MSR == Way::Msr as c_int);
-    assert!(TL_WAY_SIMULATED == Way::Simulated as c_int);
     assert!(TL_WAY_SCHEDULER == Way::Scheduler as c_int);
 };
 
@@ -237,17 +234,15 @@ pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<c_int, Failure> {
 
 /// Opens frequency control and measurement of this program.
 ///
-/// `root`: NULL for this machine, or a folder with the files of another, or
-/// with TL_WAY_SIMULATED the id or file of a model.
+/// `root`: NULL for this machine, or a folder with the files of another.
 /// `way`: TL_WAY_AUTO, or the method to use.
 /// `session`: gets the handle.
 ///
 /// A machine or user without frequency control is not a failure: tl_way() is then
 /// TL_WAY_NONE, and tl_why() says why.
 ///
-/// Returns 0; -EFAULT if session is NULL; -EINVAL for an unknown method; -ENOENT
-/// for an unknown model; -EMFILE if TL_SESSIONS_MAX are open; or the error of
-/// opening it.
+/// Returns 0; -EFAULT if session is NULL; -EINVAL for an unknown method; -EMFILE if
+/// TL_SESSIONS_MAX are open; or the error of opening it.
 ///
 /// # Safety
 /// root is NULL or a string, session NULL or a place for a pointer.
@@ -264,7 +259,6 @@ pub unsafe extern "C" fn tl_open(
             TL_WAY_SETSPEED => Some(Way::Setspeed),
             TL_WAY_LIMITS => Some(Way::Limits),
             TL_WAY_MSR => Some(Way::Msr),
-            TL_WAY_SIMULATED => Some(Way::Simulated),
             TL_WAY_SCHEDULER => Some(Way::Scheduler),
             other => {
                 return Err(failure(

@@ -5,8 +5,6 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use locks::sys::Affinity;
-
 fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -85,22 +83,15 @@ fn c_programs_run() {
     }
 }
 
-/// The same program on a model in the machine's place: the section's core has reached its turbo at
-/// the end.
+/// A model in the machine's place is for Rust programs and tests: its number opens nothing from C.
 #[test]
-fn c_programs_run_on_a_model() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = compile("session.c", folder.path(), &built("libturbolane.a"));
-    // children inherit the mask; the model has CPUs 0 to 7
-    let allowed = Affinity::current().unwrap();
-    let cpu = (0..8).find(|cpu| allowed.has(*cpu)).expect("a CPU below 8");
-    Affinity::one(cpu).unwrap().apply().unwrap();
-    let text = text_of(&succeed(Command::new(&program).args(["fx-8120", "simulated"])));
-    assert!(text.starts_with("way 4: simulated: a model of AMD FX-8120"), "{text}");
-    assert!(text.contains("boost: success\n") && text.contains("clock: 4000 MHz\n"), "{text}");
-    let output = Command::new(&program).args(["fx-9999", "simulated"]).output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(error.contains("built in: fx-8120"), "{error}");
+fn c_programs_cannot_open_a_model() {
+    const MODEL: i32 = pstate::Way::Simulated as i32;
+    let mut session = std::ptr::null_mut();
+    // SAFETY: a string and a place for the handle.
+    let error = unsafe { turbolane::tl_open(c"fx-8120".as_ptr(), MODEL, &raw mut session) };
+    assert_eq!(error, -libc::EINVAL);
+    assert!(session.is_null());
 }
 
 /// The C++ program sees the frequencies, and its handle closes itself.

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A critical section whose core is boosted, and what it cost. An argument is a
- * folder that serves as the machine; two arguments, of which the first is the
- * id of a model, take the model.
+ * folder that serves as the machine.
  *
  * cc session.c -lturbolane && ./a.out
  */
@@ -45,8 +44,7 @@ int main(int argc, char **argv)
 	char why[512];
 	int region, err;
 
-	err = tl_open(argc > 1 ? argv[1] : NULL,
-		      argc > 2 ? TL_WAY_SIMULATED : TL_WAY_AUTO, &session);
+	err = tl_open(argc > 1 ? argv[1] : NULL, TL_WAY_AUTO, &session);
 	if (err)
 		return failed("tl_open", err);
 	tl_why(session, why, sizeof(why));
