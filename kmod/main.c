@@ -85,7 +85,7 @@ static int __init trap_module_init(void)
 	err = tlt_hooks_init();
 	if (err)
 		goto files;
-	err = tlt_detect_init();
+	err = tlt_newcode_init();
 	if (err)
 		goto hooks;
 	err = tlt_trap_init();
@@ -108,7 +108,7 @@ trap:
 	tlt_trap_exit();
 	tlt_glance_exit();
 detect:
-	tlt_detect_exit();
+	tlt_newcode_exit();
 hooks:
 	tlt_hooks_exit();
 files:
@@ -124,7 +124,7 @@ static void __exit trap_module_exit(void)
 	cpuhp_remove_state(hotplug_state); /* each CPU: full, no notifier */
 	tlt_trap_exit();
 	tlt_glance_exit();
-	tlt_detect_exit();
+	tlt_newcode_exit();
 	tlt_hooks_exit();
 	tlt_files_exit();
 	tlt_notes_exit();

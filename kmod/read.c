@@ -30,7 +30,7 @@
  *
  * An answer ends with its era: when a file becomes read or unread, and every
  * ERA_S, for unmapping is not seen. It also ends when the process gets code: we
- * are called with its mappings locked for writing (detect.c), and look at them
+ * are called with its mappings locked for writing (newcode.c), and look at them
  * locked for reading, so each look is before or after the change. CPUs that run
  * the process with a reduced XCR0 at that moment are interrupted before the new
  * code can run. Where the lock is taken, or there are more mappings than

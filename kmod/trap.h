@@ -18,7 +18,7 @@
  *   sites.c   files that user space knows, and places in them that must see
  *             the full XCR0
  *   read.c    processes that have code which was not read
- *   detect.c  libraries that are loaded late
+ *   newcode.c  libraries that are loaded late
  *   ctl.c     the control device
  *   decode.c  the trapped instruction
  *   ahead.c   the code after it
@@ -276,10 +276,10 @@ u64 tlt_nr_unread(void);
 bool tlt_has_unread_code(struct tlt_cpu *c);
 void tlt_code_changes(struct mm_struct *mm);
 
-/* ---- detect.c ---- */
+/* ---- newcode.c ---- */
 
-int tlt_detect_init(void);
-void tlt_detect_exit(void);
+int tlt_newcode_init(void);
+void tlt_newcode_exit(void);
 
 /* ---- ctl.c ---- */
 

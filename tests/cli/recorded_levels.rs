@@ -7,7 +7,7 @@ use std::path::Path;
 
 use cpumodel::{CpuModel, Phase, Platform};
 use dvfs::policy::{Fixed, Policy, Raise, View};
-use dvfs::{Core, Mark, Timeline, Watch, Work, replay};
+use dvfs::{Core, Moment, Timeline, Watch, Work, replay};
 use report::timeline::{Demand, Header, Period};
 use serde_json::Value;
 use trace::{Event, Info, MarkInfo, Name, What, Why, Writer};
@@ -32,14 +32,14 @@ fn truth() -> Vec<Period> {
     for turn in 0..TURNS {
         let (wide, scalar) =
             (4_000_000 + turn * 7919 % 4_000_000, 3_000_000 + turn * 104_729 % 6_000_000);
-        let code = |level, cycles, marks: &[_]| Period {
+        let code = |level, cycles, moments: &[_]| Period {
             level,
             cycles: Some(cycles),
-            marks: marks.to_vec(),
+            moments: moments.to_vec(),
             ..Period::default()
         };
-        periods.push(code(2, wide, &[report::timeline::Mark::Switch(2)]));
-        periods.push(code(0, scalar, &[report::timeline::Mark::Switch(0)]));
+        periods.push(code(2, wide, &[report::timeline::Moment::Switch(2)]));
+        periods.push(code(0, scalar, &[report::timeline::Moment::Switch(0)]));
         if turn % 5 == 4 {
             periods.push(Period { idle_ns: Some(900_000 + turn * 10_000), ..Period::default() });
         }
@@ -58,8 +58,8 @@ impl Policy for Hardware {
         self.policy.wait(view)
     }
 
-    fn told(&mut self, mark: Mark, view: &View<'_>) {
-        let Mark::DelayNs(period) = mark else { panic!("{mark:?} is none of ours") };
+    fn told(&mut self, moment: Moment, view: &View<'_>) {
+        let Moment::DelayNs(period) = moment else { panic!("{moment:?} is none of ours") };
         self.begun.push((view.now_ns, period as usize));
     }
 }
@@ -82,7 +82,7 @@ fn recorded(core: &Core, periods: &[Period]) -> (Vec<Event>, u64) {
             (Some(cycles), _) => Work::Code { level: period.level, cycles, sensitive_frac: 1.0 },
             (None, idle_ns) => Work::Idle { time_ns: idle_ns.unwrap() },
         };
-        timeline.push(work, &[Mark::DelayNs(number as u64)]);
+        timeline.push(work, &[Moment::DelayNs(number as u64)]);
     }
     let mut hardware =
         Hardware { policy: Fixed { timeout_ns: core.times.relax_ns }, begun: vec![] };

@@ -33,4 +33,4 @@ pub use break_even::{break_even_ns, steps};
 pub use model::{MODEL_FILES, Model};
 pub use replay::{CpuOutcome, Outcome, Quiet, Watch, replay};
 pub use spec::{OracleNeedsOneCpu, Spec};
-pub use timeline::{Mark, Period, Timeline, Work, sensitive_frac_of_ipc};
+pub use timeline::{Moment, Period, Timeline, Work, sensitive_frac_of_ipc};

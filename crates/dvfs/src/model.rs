@@ -27,7 +27,7 @@
 //! idle_ns = [1_000, 9_000]
 //! ```
 //!
-//! Cycles are those of level 0. Marks are given at the begin of their period; `timeline.rs` says
+//! Cycles are those of level 0. Moments are given at the begin of their period; `timeline.rs` says
 //! what they mean. Classes become licence levels by the rules of the machine that replays it.
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::rng::Rng;
-use crate::{Mark, Timeline, Work, sensitive_frac_of_ipc};
+use crate::{Moment, Timeline, Work, sensitive_frac_of_ipc};
 
 /// Name and text of each built-in model.
 pub const MODEL_FILES: [(&str, &str); 1] =
@@ -102,8 +102,8 @@ struct PeriodTable {
     code: Option<String>,
     cycles: Option<Amount>,
     idle_ns: Option<Amount>,
-    #[serde(default)]
-    marks: Vec<MarkName>,
+    #[serde(default, rename = "marks")]
+    moments: Vec<MomentName>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -115,20 +115,20 @@ enum Amount {
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum MarkName {
+enum MomentName {
     Request,
     Force,
     DelayNs(u64),
     Switch(u8),
 }
 
-impl From<MarkName> for Mark {
-    fn from(name: MarkName) -> Mark {
+impl From<MomentName> for Moment {
+    fn from(name: MomentName) -> Moment {
         match name {
-            MarkName::Request => Mark::Request,
-            MarkName::Force => Mark::Force,
-            MarkName::DelayNs(delay_ns) => Mark::DelayNs(delay_ns),
-            MarkName::Switch(level) => Mark::Switch(level),
+            MomentName::Request => Moment::Request,
+            MomentName::Force => Moment::Force,
+            MomentName::DelayNs(delay_ns) => Moment::DelayNs(delay_ns),
+            MomentName::Switch(level) => Moment::Switch(level),
         }
     }
 }
@@ -152,7 +152,7 @@ struct PeriodModel {
     code: Option<String>,
     least: u64,
     most: u64,
-    marks: Vec<Mark>,
+    moments: Vec<Moment>,
 }
 
 /// A modelled timeline.
@@ -218,7 +218,7 @@ impl Model {
                     None => Work::Idle { time_ns: amount },
                     Some(name) => work(platform, code_of(name), amount),
                 };
-                timeline.push(work, &period.marks);
+                timeline.push(work, &period.moments);
             }
         }
         Some(timeline)
@@ -333,7 +333,7 @@ impl Reader<'_> {
         table: &Spanned<PeriodTable>,
         codes: &BTreeMap<String, Code>,
     ) -> Result<PeriodModel, DataError> {
-        let PeriodTable { code, cycles, idle_ns, marks } = table.get_ref();
+        let PeriodTable { code, cycles, idle_ns, moments } = table.get_ref();
         let amount = match (code, cycles, idle_ns) {
             (Some(_), Some(cycles), None) => *cycles,
             (None, None, Some(idle_ns)) => *idle_ns,
@@ -357,8 +357,8 @@ impl Reader<'_> {
             let next = format!("write [least, most], at most {AMOUNT_MAX}");
             return self.refuse(table.span(), what, &next);
         }
-        let marks = marks.iter().map(|&mark| mark.into()).collect();
-        Ok(PeriodModel { code: code.clone(), least, most, marks })
+        let moments = moments.iter().map(|&moment| moment.into()).collect();
+        Ok(PeriodModel { code: code.clone(), least, most, moments })
     }
 }
 
@@ -404,9 +404,9 @@ idle_ns = 5
         let timeline = model.timeline(&platform(), None, 1).unwrap();
         let [cipher, scalar, idle] = &timeline.periods()[..3] else { panic!() };
         assert_eq!(cipher.work, Work::Code { level: 2, cycles: 100, sensitive_frac: 0.5 });
-        assert_eq!(timeline.marks(cipher), [Mark::Request, Mark::DelayNs(7)]);
+        assert_eq!(timeline.moments(cipher), [Moment::Request, Moment::DelayNs(7)]);
         assert!(matches!(scalar.work, Work::Code { level: 0, cycles: 10..=20, .. }));
-        assert_eq!(timeline.marks(scalar), [Mark::Force, Mark::Switch(1)]);
+        assert_eq!(timeline.moments(scalar), [Moment::Force, Moment::Switch(1)]);
         assert_eq!(idle.work, Work::Idle { time_ns: 5 });
         assert_eq!(timeline.periods().len(), 6);
         let none = model.timeline(&platform(), Some("none"), 1).unwrap();

@@ -30,7 +30,7 @@
 use cpumodel::{CoreLicense, MAX_LEVELS, Phase};
 
 use crate::policy::{Gap, Policy, Raise, View};
-use crate::{Core, Mark, Timeline, Work};
+use crate::{Core, Moment, Timeline, Work};
 
 /// Never.
 const NEVER: u64 = u64::MAX;
@@ -65,7 +65,7 @@ pub struct CpuOutcome {
     pub busy_ns: u64,
     /// Time lost by the licence; see the module.
     pub lost_ns: f64,
-    /// [`Mark::Request`]s.
+    /// [`Moment::Request`]s.
     pub requests: u64,
 }
 
@@ -306,7 +306,7 @@ impl<'a> Replay<'a> {
         self.ask |= was_busy != busy;
         let changed = self.demand(policy, watch);
         if let Some(period) = period {
-            self.tell(cpu, timeline.marks(period), policy);
+            self.tell(cpu, timeline.moments(period), policy);
         }
         if changed || (was_busy != busy && self.timelines.len() > 1) {
             self.retime_all();
@@ -315,12 +315,12 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn tell<P: Policy + ?Sized>(&mut self, cpu: usize, marks: &[Mark], policy: &mut P) {
-        for mark in marks {
-            if *mark == Mark::Request {
+    fn tell<P: Policy + ?Sized>(&mut self, cpu: usize, moments: &[Moment], policy: &mut P) {
+        for moment in moments {
+            if *moment == Moment::Request {
                 self.cpus[cpu].sums.requests += 1;
             } else {
-                policy.told(*mark, &self.view());
+                policy.told(*moment, &self.view());
                 self.ask = true;
             }
         }

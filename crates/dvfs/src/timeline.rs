@@ -2,7 +2,7 @@
 //! What one CPU executes: periods, one after the other.
 //!
 //! A period asks for one licence level and holds an amount of work, in cycles at the clock of
-//! level 0; or it is idle for a time. Marks are at its begin.
+//! level 0; or it is idle for a time. Moments are at its begin.
 //!
 //! **Work that does not follow the clock** (DIM 4.2): a program that waits for memory waits as long
 //! at any clock. Of a period's work, `sensitive_frac` follows the clock and the rest takes the time
@@ -17,7 +17,7 @@
 
 /// What someone says at the begin of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum Moment {
     /// A request, or another unit of work, begins. Counted, nothing else.
     Request,
     /// Raise the clock as soon as the code allows (DIM 7.1, 2).
@@ -53,26 +53,26 @@ pub enum Work {
 pub struct Period {
     /// What it does.
     pub work: Work,
-    /// Its marks: a range of [`Timeline::marks`].
-    marks: (u32, u32),
+    /// Its moments: a range of [`Timeline::moments`].
+    moments: (u32, u32),
 }
 
 /// The periods of one CPU.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
     periods: Vec<Period>,
-    marks: Vec<Mark>,
+    moments: Vec<Moment>,
 }
 
 impl Timeline {
     /// One more period.
-    pub fn push(&mut self, work: Work, marks: &[Mark]) {
-        let first = self.marks.len() as u32;
-        self.marks.extend_from_slice(marks);
-        self.periods.push(Period { work, marks: (first, self.marks.len() as u32) });
+    pub fn push(&mut self, work: Work, moments: &[Moment]) {
+        let first = self.moments.len() as u32;
+        self.moments.extend_from_slice(moments);
+        self.periods.push(Period { work, moments: (first, self.moments.len() as u32) });
     }
 
-    /// One more period of code that follows the clock, without marks.
+    /// One more period of code that follows the clock, without moments.
     pub fn push_code(&mut self, level: u8, cycles: u64) {
         self.push(Work::Code { level, cycles, sensitive_frac: 1.0 }, &[]);
     }
@@ -82,9 +82,9 @@ impl Timeline {
         &self.periods
     }
 
-    /// The marks of one of them.
-    pub fn marks(&self, period: &Period) -> &[Mark] {
-        &self.marks[period.marks.0 as usize..period.marks.1 as usize]
+    /// The moments of one of them.
+    pub fn moments(&self, period: &Period) -> &[Moment] {
+        &self.moments[period.moments.0 as usize..period.moments.1 as usize]
     }
 
     /// The highest level that is asked for.
@@ -123,15 +123,19 @@ mod tests {
         assert_eq!(share(9.0), 0.0);
     }
 
-    /// Marks stay with their period.
+    /// Moments stay with their period.
     #[test]
-    fn marks_stay_with_their_period() {
+    fn moments_stay_with_their_period() {
         let mut timeline = Timeline::default();
-        timeline.push(Work::Idle { time_ns: 5 }, &[Mark::Request, Mark::Force]);
+        timeline.push(Work::Idle { time_ns: 5 }, &[Moment::Request, Moment::Force]);
         timeline.push_code(2, 100);
-        timeline.push(Work::Idle { time_ns: 5 }, &[Mark::Switch(1)]);
-        let marks: Vec<_> = timeline.periods().iter().map(|p| timeline.marks(p).to_vec()).collect();
-        assert_eq!(marks, [vec![Mark::Request, Mark::Force], vec![], vec![Mark::Switch(1)]]);
+        timeline.push(Work::Idle { time_ns: 5 }, &[Moment::Switch(1)]);
+        let moments: Vec<_> =
+            timeline.periods().iter().map(|p| timeline.moments(p).to_vec()).collect();
+        assert_eq!(
+            moments,
+            [vec![Moment::Request, Moment::Force], vec![], vec![Moment::Switch(1)]]
+        );
         assert_eq!(timeline.max_level(), 2);
     }
 }

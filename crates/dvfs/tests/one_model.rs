@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use cpumodel::{CoreLicense, CpuModel, Phase, Platform};
 use dvfs::policy::{Fixed, Heeds, Hints, Policy, Raise, View};
-use dvfs::{Core, Mark, Spec, Timeline, Watch, Work, replay};
+use dvfs::{Core, Moment, Spec, Timeline, Watch, Work, replay};
 use proptest::prelude::*;
 
 fn core(id: &str, active: usize) -> Core {
@@ -21,7 +21,7 @@ fn core(id: &str, active: usize) -> Core {
 enum Seen {
     Demands(u64, u8),
     Changed(u64, Phase, u8),
-    Told(u64, Mark),
+    Told(u64, Moment),
 }
 
 /// Shared by the watch and the policy, so that their entries are in one order.
@@ -52,9 +52,9 @@ impl Policy for Noted {
         self.0.wait(view)
     }
 
-    fn told(&mut self, mark: Mark, view: &View<'_>) {
-        self.1.0.borrow_mut().push(Seen::Told(view.now_ns, mark));
-        self.0.told(mark, view);
+    fn told(&mut self, moment: Moment, view: &View<'_>) {
+        self.1.0.borrow_mut().push(Seen::Told(view.now_ns, moment));
+        self.0.told(moment, view);
     }
 
     fn risen(&mut self) {
@@ -86,12 +86,12 @@ fn alone(core: &Core, log: &[Seen], end_ns: u64, hold_ns: u64, heeds: Heeds) -> 
                     seen.push(Seen::Changed(at_ns, license.phase(), license.level()));
                 }
             }
-            Seen::Told(at_ns, mark) => {
+            Seen::Told(at_ns, moment) => {
                 // Between a demand and what is told in the same breath nothing happens.
                 if before != Some(at_ns) {
                     until(&mut license, &mut seen, at_ns);
                 }
-                let changed = tell(&mut license, core, mark, heeds, at_ns);
+                let changed = tell(&mut license, core, moment, heeds, at_ns);
                 if changed {
                     seen.push(Seen::Changed(at_ns, license.phase(), license.level()));
                 }
@@ -107,12 +107,12 @@ fn alone(core: &Core, log: &[Seen], end_ns: u64, hold_ns: u64, heeds: Heeds) -> 
     seen
 }
 
-/// A mark becomes what software writes into the registers that DIM 7.1 proposes.
-fn tell(license: &mut CoreLicense, core: &Core, mark: Mark, heeds: Heeds, at_ns: u64) -> bool {
-    match (mark, heeds) {
-        (Mark::Force, Heeds::Application) => license.force(0, at_ns, &core.times),
-        (Mark::Switch(level), Heeds::Switches) => license.force(level, at_ns, &core.times),
-        (Mark::DelayNs(hold_ns), Heeds::Application) => {
+/// A moment becomes what software writes into the registers that DIM 7.1 proposes.
+fn tell(license: &mut CoreLicense, core: &Core, moment: Moment, heeds: Heeds, at_ns: u64) -> bool {
+    match (moment, heeds) {
+        (Moment::Force, Heeds::Application) => license.force(0, at_ns, &core.times),
+        (Moment::Switch(level), Heeds::Switches) => license.force(level, at_ns, &core.times),
+        (Moment::DelayNs(hold_ns), Heeds::Application) => {
             license.set_delay(Some(hold_ns), at_ns, &core.times);
             false
         }
@@ -127,7 +127,7 @@ fn timeline(periods: &[(u8, u64, bool)]) -> Timeline {
             true => Work::Idle { time_ns: amount },
             false => Work::Code { level, cycles: amount, sensitive_frac: 1.0 },
         };
-        timeline.push(work, &[Mark::Request]);
+        timeline.push(work, &[Moment::Request]);
     }
     timeline
 }
@@ -210,23 +210,23 @@ fn siblings_share_a_level() {
 }
 
 /// Random periods, some with something told at their begin.
-fn periods_with_marks(count: std::ops::Range<usize>) -> impl Strategy<Value = Timeline> {
-    let mark = prop_oneof![
-        Just(Mark::Force),
-        prop::sample::select(vec![0u64, 5_000, 180_000, u64::MAX]).prop_map(Mark::DelayNs),
-        (0u8..3).prop_map(Mark::Switch),
+fn periods_with_moments(count: std::ops::Range<usize>) -> impl Strategy<Value = Timeline> {
+    let moment = prop_oneof![
+        Just(Moment::Force),
+        prop::sample::select(vec![0u64, 5_000, 180_000, u64::MAX]).prop_map(Moment::DelayNs),
+        (0u8..3).prop_map(Moment::Switch),
     ];
     // Not two at a time: the licence would obey the first before it hears of the second.
-    let marks = prop::collection::vec(mark, 0..2);
-    let period = (0u8..3, 1u64..3_000_000, prop::bool::weighted(0.2), marks);
+    let moments = prop::collection::vec(moment, 0..2);
+    let period = (0u8..3, 1u64..3_000_000, prop::bool::weighted(0.2), moments);
     prop::collection::vec(period, count).prop_map(|periods| {
         let mut timeline = Timeline::default();
-        for (level, amount, idle, marks) in periods {
+        for (level, amount, idle, moments) in periods {
             let work = match idle {
                 true => Work::Idle { time_ns: amount },
                 false => Work::Code { level, cycles: amount, sensitive_frac: 1.0 },
             };
-            timeline.push(work, &marks);
+            timeline.push(work, &moments);
         }
         timeline
     })
@@ -260,8 +260,8 @@ proptest! {
     /// replay, at the same times.
     #[test]
     fn hints_are_the_licences_own(
-        one in periods_with_marks(1..40),
-        two in periods_with_marks(0..20),
+        one in periods_with_moments(1..40),
+        two in periods_with_moments(0..20),
         heeds in prop::sample::select(vec![Heeds::Application, Heeds::Switches]),
         fallback_ns in prop::sample::select(vec![0u64, 5_000, 670_000, u64::MAX]),
     ) {

@@ -9,7 +9,7 @@
 
 use cpumodel::{CpuModel, Platform};
 use dvfs::policy::{Policy, Raise, Threshold, View};
-use dvfs::{Core, Mark, Outcome, Quiet, Spec, Timeline, Work, break_even_ns, replay};
+use dvfs::{Core, Moment, Outcome, Quiet, Spec, Timeline, Work, break_even_ns, replay};
 use proptest::prelude::*;
 
 const ALL: [Spec; 11] = [
@@ -34,8 +34,8 @@ fn run(spec: Spec, core: &Core, timeline: &Timeline, seed: u64) -> Outcome {
     spec.run(core, &[timeline], seed).unwrap()
 }
 
-/// Work and its marks.
-type Part = (Work, Vec<Mark>);
+/// Work and its moments.
+type Part = (Work, Vec<Moment>);
 
 fn code(level: u8, cycles: u64) -> Work {
     Work::Code { level, cycles, sensitive_frac: 1.0 }
@@ -43,25 +43,25 @@ fn code(level: u8, cycles: u64) -> Work {
 
 fn of(parts: &[Part]) -> Timeline {
     let mut timeline = Timeline::default();
-    parts.iter().for_each(|(work, marks)| timeline.push(*work, marks));
+    parts.iter().for_each(|(work, moments)| timeline.push(*work, moments));
     timeline
 }
 
-/// Anything: three levels, idle, work that follows the clock in part, all marks.
+/// Anything: three levels, idle, work that follows the clock in part, all moments.
 fn anything(longest: usize) -> impl Strategy<Value = Timeline> {
     let long = (0u8..3, 0u64..4_000_000, 0u8..=4).prop_map(|(level, cycles, quarters)| {
         Work::Code { level, cycles, sensitive_frac: f32::from(quarters) / 4.0 }
     });
     let short = (0u8..3, 0u64..30_000).prop_map(|(level, cycles)| code(level, cycles));
     let idle = (0u64..1_000_000).prop_map(|time_ns| Work::Idle { time_ns });
-    let mark = prop_oneof![
-        Just(Mark::Request),
-        Just(Mark::Force),
-        (0u64..2_000_000).prop_map(Mark::DelayNs),
-        (0u8..4).prop_map(Mark::Switch),
+    let moment = prop_oneof![
+        Just(Moment::Request),
+        Just(Moment::Force),
+        (0u64..2_000_000).prop_map(Moment::DelayNs),
+        (0u8..4).prop_map(Moment::Switch),
     ];
     let work = prop_oneof![3 => long, 2 => short, 1 => idle];
-    let part = (work, prop::collection::vec(mark, 0..3));
+    let part = (work, prop::collection::vec(moment, 0..3));
     prop::collection::vec(part, 1..longest).prop_map(|parts| of(&parts))
 }
 
@@ -260,30 +260,30 @@ fn learning_comes_near_the_best_fixed_timeout() {
     }
 }
 
-/// Hints do what they say: raised at the mark and not before, a delay holds until the next one, a
+/// Hints do what they say: raised at the moment and not before, a delay holds until the next one, a
 /// forced change is void when wide code has come back, and a switch to a wide task raises nothing.
 #[test]
 fn hints_do_what_they_say() {
     let core = core(16);
     let wide = || (code(2, 100_000), vec![]);
-    let scalar = |marks: &[Mark]| (code(0, 5_000_000), marks.to_vec());
+    let scalar = |moments: &[Moment]| (code(0, 5_000_000), moments.to_vec());
     let out = |spec, parts: &[Part]| run(spec, &core, &of(parts), 0);
     let at_2_ns = |out: &Outcome| out.level_ns[2];
     // 93,490 cycles at 1.9 GHz behind the grant
     let burst_ns = 49_206;
     let plain = [wide(), scalar(&[])];
-    let forced = [wide(), scalar(&[Mark::Force])];
+    let forced = [wide(), scalar(&[Moment::Force])];
     assert_eq!(out(Spec::Hints(u64::MAX), &plain).raises, 0);
     assert_eq!(at_2_ns(&out(Spec::Hints(u64::MAX), &forced)), burst_ns);
     assert_eq!(at_2_ns(&out(Spec::Hints(670_000), &plain)), burst_ns + 670_000);
-    let delayed = [wide(), scalar(&[Mark::DelayNs(50_000)]), wide(), scalar(&[])];
+    let delayed = [wide(), scalar(&[Moment::DelayNs(50_000)]), wide(), scalar(&[])];
     assert_eq!(at_2_ns(&out(Spec::Hints(670_000), &delayed)), 2 * (burst_ns + 50_000));
     // forced, but wide code is back before the request of the first is granted
-    let void = [(code(2, 700), vec![]), (code(0, 300), vec![Mark::Force]), wide(), scalar(&[])];
+    let void = [(code(2, 700), vec![]), (code(0, 300), vec![Moment::Force]), wide(), scalar(&[])];
     assert_eq!(out(Spec::Hints(u64::MAX), &void).raises, 0);
     // the kernel's hints are not the application's
     assert_eq!(out(Spec::Switches(u64::MAX), &forced).raises, 0);
-    let switch = |level| [wide(), scalar(&[Mark::Switch(level)])];
+    let switch = |level| [wide(), scalar(&[Moment::Switch(level)])];
     assert_eq!(out(Spec::Switches(u64::MAX), &switch(2)).raises, 0);
     assert_eq!(at_2_ns(&out(Spec::Switches(u64::MAX), &switch(0))), burst_ns);
     let to_1 = out(Spec::Switches(u64::MAX), &switch(1));

@@ -117,10 +117,10 @@ impl Demand {
     }
 }
 
-/// What someone says at the begin of a period.
+/// What a program or the kernel says at the begin of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mark {
+pub enum Moment {
     /// A unit of work begins.
     Request,
     /// Raise the clock now.
@@ -147,8 +147,8 @@ pub struct Period {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_ns: Option<u64>,
     /// What is said at its begin.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub marks: Vec<Mark>,
+    #[serde(default, rename = "marks", skip_serializing_if = "Vec::is_empty")]
+    pub moments: Vec<Moment>,
 }
 
 fn is_zero(level: &u8) -> bool {
@@ -254,7 +254,7 @@ mod tests {
         );
         let (header, periods) = read(text).unwrap();
         assert_eq!((header.active_cores, periods.len()), (Some(14), 3));
-        assert_eq!(periods[1].marks, [Mark::Force, Mark::DelayNs(7), Mark::Switch(1)]);
+        assert_eq!(periods[1].moments, [Moment::Force, Moment::DelayNs(7), Moment::Switch(1)]);
         // what older ones do not say is unknown
         let text = text.replacen("true}", "true,\"demand\":null}", 1);
         assert_eq!(write(&header, periods.into_iter()), text);
@@ -303,13 +303,13 @@ mod tests {
     }
 
     fn periods() -> impl Strategy<Value = Vec<Period>> {
-        let mark = prop_oneof![
-            Just(Mark::Request),
-            Just(Mark::Force),
-            any::<u64>().prop_map(Mark::DelayNs),
-            any::<u8>().prop_map(Mark::Switch),
+        let moment = prop_oneof![
+            Just(Moment::Request),
+            Just(Moment::Force),
+            any::<u64>().prop_map(Moment::DelayNs),
+            any::<u8>().prop_map(Moment::Switch),
         ];
-        let marks = prop::collection::vec(mark, 0..3);
+        let moments = prop::collection::vec(moment, 0..3);
         let code = (any::<u8>(), 0..=AMOUNT_MAX, prop::option::of(0.0f32..=1.0)).prop_map(
             |(level, cycles, sensitive_frac)| Period {
                 level,
@@ -320,8 +320,8 @@ mod tests {
         );
         let idle = (0..=AMOUNT_MAX)
             .prop_map(|idle_ns| Period { idle_ns: Some(idle_ns), ..Period::default() });
-        let period =
-            (prop_oneof![code, idle], marks).prop_map(|(period, marks)| Period { marks, ..period });
+        let period = (prop_oneof![code, idle], moments)
+            .prop_map(|(period, moments)| Period { moments, ..period });
         prop::collection::vec(period, 0..20)
     }
 

@@ -12,8 +12,8 @@
 //! complete libraries with and without.
 //!
 //! **Two steps.** The first two bytes of the patterns are looked for at 32 places at a time
-//! ([`marks`]), and mark one place of eight or ten. There the complete pattern is compared, and a
-//! branch's target looked up. Bytes that fit a pattern of a prefix are decoded by iced-x86, from
+//! ([`candidates`]), which leaves one place of eight or ten. There the complete pattern is compared,
+//! and a branch's target looked up. Bytes that fit a pattern of a prefix are decoded by iced-x86, from
 //! the prefix on, to be sure.
 //!
 //! ```text
@@ -45,10 +45,11 @@ pub(crate) fn needs_decoding(
         // In place: a block that has just been copied to memory can be read only when it has
         // arrived.
         let left = &code.bytes[start + at..];
-        let mut marks = left.first_chunk().map_or_else(|| marks(&last_block(left)), marks);
-        while marks != 0 {
-            let place = at + marks.trailing_zeros() as usize;
-            marks &= marks - 1;
+        let mut found =
+            left.first_chunk().map_or_else(|| candidates(&last_block(left)), candidates);
+        while found != 0 {
+            let place = at + found.trailing_zeros() as usize;
+            found &= found - 1;
             if place < bytes.len() && matters_here(decoder, code, (start + place, end), gaps) {
                 return true;
             }
@@ -66,15 +67,15 @@ fn last_block(bytes: &[u8]) -> [u8; BLOCK + 1] {
 
 /// One bit for each place, from the lowest: whether a pattern may begin there.
 #[inline(always)]
-fn marks(block: &[u8; BLOCK + 1]) -> u32 {
-    let mut marks = [0; BLOCK];
-    for (at, mark) in marks.iter_mut().enumerate() {
-        *mark = u8::from(may_begin(block[at], block[at + 1]));
+fn candidates(block: &[u8; BLOCK + 1]) -> u32 {
+    let mut candidates = [0; BLOCK];
+    for (at, candidate) in candidates.iter_mut().enumerate() {
+        *candidate = u8::from(may_begin(block[at], block[at + 1]));
     }
     // The product moves the lowest bits of eight bytes into its highest byte, in their order.
     let bits =
         |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-    let (eights, _) = marks.as_chunks();
+    let (eights, _) = candidates.as_chunks();
     eights.iter().rev().fold(0, |all, eight| all << 8 | bits(eight) as u32)
 }
 
@@ -183,7 +184,10 @@ mod tests {
 
     fn check(bytes: &[u8]) -> u32 {
         let needed = is_needed(bytes);
-        assert!(!needed || matters(bytes) && marks(&last_block(bytes)) & 1 == 1, "{bytes:02x?}");
+        assert!(
+            !needed || matters(bytes) && candidates(&last_block(bytes)) & 1 == 1,
+            "{bytes:02x?}"
+        );
         u32::from(needed)
     }
 
@@ -201,15 +205,15 @@ mod tests {
 
     /// Each pair of bytes is marked if it may begin a pattern, at its place, and nothing else is.
     #[test]
-    fn marks_are_where_patterns_may_begin() {
+    fn candidates_are_where_patterns_may_begin() {
         for pair in 0..=u16::MAX {
             let [first, second] = pair.to_le_bytes();
             let place = usize::from(first.wrapping_mul(31).wrapping_add(second)) % BLOCK;
             let mut bytes = [0x90; BLOCK + 1];
             (bytes[place], bytes[place + 1]) = (first, second);
-            let mark = |at: usize| u32::from(expected(bytes[at], bytes[at + 1])) << at;
-            let all: u32 = (0..BLOCK).map(mark).sum();
-            assert_eq!(marks(&bytes), all, "{first:02x} {second:02x} at {place}");
+            let candidate = |at: usize| u32::from(expected(bytes[at], bytes[at + 1])) << at;
+            let all: u32 = (0..BLOCK).map(candidate).sum();
+            assert_eq!(candidates(&bytes), all, "{first:02x} {second:02x} at {place}");
         }
     }
 

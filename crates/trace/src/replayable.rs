@@ -3,7 +3,7 @@
 //! replays: the same in two forms, because the one is written for other programs and the other is
 //! made to be fast.
 
-use dvfs::{Mark, Timeline, Work};
+use dvfs::{Moment, Timeline, Work};
 use report::timeline::{self, Period};
 
 /// The periods of a trace as a timeline.
@@ -18,43 +18,45 @@ pub fn timeline_of(periods: &[Period]) -> Timeline {
                 sensitive_frac: period.sensitive_frac.unwrap_or(1.0),
             },
         };
-        let marks: Vec<Mark> = period.marks.iter().map(|&mark| of_mark(mark)).collect();
-        timeline.push(work, &marks);
+        let moments: Vec<Moment> = period.moments.iter().map(|&moment| of_moment(moment)).collect();
+        timeline.push(work, &moments);
     }
     timeline
 }
 
-fn of_mark(mark: timeline::Mark) -> Mark {
-    match mark {
-        timeline::Mark::Request => Mark::Request,
-        timeline::Mark::Force => Mark::Force,
-        timeline::Mark::DelayNs(delay_ns) => Mark::DelayNs(delay_ns),
-        timeline::Mark::Switch(level) => Mark::Switch(level),
+fn of_moment(moment: timeline::Moment) -> Moment {
+    match moment {
+        timeline::Moment::Request => Moment::Request,
+        timeline::Moment::Force => Moment::Force,
+        timeline::Moment::DelayNs(delay_ns) => Moment::DelayNs(delay_ns),
+        timeline::Moment::Switch(level) => Moment::Switch(level),
     }
 }
 
 /// The periods of a timeline, as a trace has them.
 pub fn periods_of(timeline: &Timeline) -> impl Iterator<Item = Period> {
     timeline.periods().iter().map(|period| {
-        let marks = timeline.marks(period).iter().map(|&mark| to_mark(mark)).collect();
+        let moments = timeline.moments(period).iter().map(|&moment| to_mark(moment)).collect();
         match period.work {
-            Work::Idle { time_ns } => Period { idle_ns: Some(time_ns), marks, ..Period::default() },
+            Work::Idle { time_ns } => {
+                Period { idle_ns: Some(time_ns), moments, ..Period::default() }
+            }
             Work::Code { level, cycles, sensitive_frac } => Period {
                 level,
                 cycles: Some(cycles),
                 sensitive_frac: (sensitive_frac < 1.0).then_some(sensitive_frac),
-                marks,
+                moments,
                 ..Period::default()
             },
         }
     })
 }
 
-fn to_mark(mark: Mark) -> timeline::Mark {
-    match mark {
-        Mark::Request => timeline::Mark::Request,
-        Mark::Force => timeline::Mark::Force,
-        Mark::DelayNs(delay_ns) => timeline::Mark::DelayNs(delay_ns),
-        Mark::Switch(level) => timeline::Mark::Switch(level),
+fn to_mark(moment: Moment) -> timeline::Moment {
+    match moment {
+        Moment::Request => timeline::Moment::Request,
+        Moment::Force => timeline::Moment::Force,
+        Moment::DelayNs(delay_ns) => timeline::Moment::DelayNs(delay_ns),
+        Moment::Switch(level) => timeline::Moment::Switch(level),
     }
 }

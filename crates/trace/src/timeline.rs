@@ -32,7 +32,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cpumodel::Times;
-use report::timeline::{AMOUNT_MAX, Mark, Period};
+use report::timeline::{AMOUNT_MAX, Moment, Period};
 
 use crate::counted::{Agreement, Counted};
 use crate::demand::{Bound, Demand, levels_of, of_levels, of_marks, snapped, switches};
@@ -284,10 +284,10 @@ impl Timeline {
             let first = periods.len();
             periods.extend(self.of_piece(piece));
             let switch = expected.get(&piece.start_ns).filter(|_| piece.level.is_some());
-            periods[first].marks.extend(switch.map(|level| Mark::Switch(*level)));
+            periods[first].moments.extend(switch.map(|level| Moment::Switch(*level)));
             // Inside of other wide code nothing is cut there, and a hint would be void.
             if self.complete_ns.contains(&piece.start_ns) {
-                periods[first].marks.extend([Mark::Request, Mark::Force]);
+                periods[first].moments.extend([Moment::Request, Moment::Force]);
             }
         }
         periods

@@ -129,7 +129,8 @@ pub(crate) struct SimArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Replays of one core")]
 struct ReplayArgs {
-    /// Replay a timeline under DVFS policies: a built-in model, a model file or a trace
+    /// Replay a timeline under DVFS policies: a built-in model, a model file, or a timeline that
+    /// turbolane trace or --write-timeline wrote
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = [
         "scenarios", "policies", "packages", "power_limit", "jobs", "html", "perfetto",
     ])]
@@ -153,7 +154,7 @@ struct ReplayArgs {
     /// Use the base clock of each level
     #[arg(long, requires = "replay", conflicts_with_all = ["scenarios", "active_cores"])]
     no_turbo: bool,
-    /// Write the replayed timeline as a trace
+    /// Write the replayed timeline to a file
     #[arg(long, value_name = "FILE", requires = "replay", conflicts_with = "scenarios")]
     write_timeline: Option<PathBuf>,
 }

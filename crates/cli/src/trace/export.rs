@@ -10,7 +10,7 @@ use cpumodel::{CpuModel, Platform, Times};
 use dvfs::Core;
 use report::problem::Problem;
 use report::text::wrap;
-use report::timeline::{self, Header, Mark};
+use report::timeline::{self, Header, Moment};
 use sched::parse::{ParseError, duration_ns};
 use trace::Info;
 use trace::demand::Bound;
@@ -157,7 +157,7 @@ impl TimelineArgs {
         let mut count = format!("{} periods", periods.len());
         if self.hint.is_some() {
             let requests =
-                periods.iter().filter(|period| period.marks.contains(&Mark::Request)).count();
+                periods.iter().filter(|period| period.moments.contains(&Moment::Request)).count();
             count += &format!(", {requests} requests");
         }
         fs::write(out, timeline::write(&header, periods.into_iter()))

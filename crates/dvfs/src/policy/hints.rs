@@ -10,18 +10,18 @@
 //!   void as soon as the demand comes back.
 //!
 //! A context switch is a forced change to the level that the next task is expected to ask for (DIM
-//! 5.2, 5.3). Where that expectation comes from (a power score) does not matter here: the mark
+//! 5.2, 5.3). Where that expectation comes from (a power score) does not matter here: the moment
 //! carries it.
 
 use super::{Fixed, Policy, Raise, View};
-use crate::Mark;
+use crate::Moment;
 
-/// Which marks a policy heeds.
+/// Which moments a policy heeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heeds {
-    /// Those of the application: [`Mark::Force`], [`Mark::DelayNs`].
+    /// Those of the application: [`Moment::Force`], [`Moment::DelayNs`].
     Application,
-    /// Those of the kernel: [`Mark::Switch`].
+    /// Those of the kernel: [`Moment::Switch`].
     Switches,
 }
 
@@ -35,7 +35,7 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Heeds these marks; `fallback_ns` after the last wide code without any, `u64::MAX` for never.
+    /// Heeds these moments; `fallback_ns` after the last wide code without any, `u64::MAX` for never.
     /// DIM 6.2.2 has none.
     pub fn new(heeds: Heeds, fallback_ns: u64) -> Self {
         Hints { heeds, fallback: Fixed { timeout_ns: fallback_ns }, forced: None }
@@ -53,11 +53,11 @@ impl Policy for Hints {
         }
     }
 
-    fn told(&mut self, mark: Mark, view: &View<'_>) {
-        let level = match (mark, self.heeds) {
-            (Mark::Force, Heeds::Application) => 0,
-            (Mark::Switch(level), Heeds::Switches) => level,
-            (Mark::DelayNs(delay_ns), Heeds::Application) => {
+    fn told(&mut self, moment: Moment, view: &View<'_>) {
+        let level = match (moment, self.heeds) {
+            (Moment::Force, Heeds::Application) => 0,
+            (Moment::Switch(level), Heeds::Switches) => level,
+            (Moment::DelayNs(delay_ns), Heeds::Application) => {
                 self.fallback.timeout_ns = delay_ns;
                 return;
             }

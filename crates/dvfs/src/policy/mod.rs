@@ -39,7 +39,7 @@ pub use threshold::Threshold;
 
 use cpumodel::CoreLicense;
 
-use crate::{Core, Mark};
+use crate::{Core, Moment};
 
 /// A change to a higher clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub trait Policy {
     fn wait(&mut self, view: &View<'_>) -> Option<Raise>;
 
     /// Someone said something. [`Policy::wait`] follows if there is something to decide.
-    fn told(&mut self, _mark: Mark, _view: &View<'_>) {}
+    fn told(&mut self, _moment: Moment, _view: &View<'_>) {}
 
     /// The demand has come back to the level that is granted or requested, or went above it.
     fn risen(&mut self) {}

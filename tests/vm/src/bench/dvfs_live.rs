@@ -10,7 +10,7 @@
 //!
 //! | policy | live | replay |
 //! |---|---|---|
-//! | `hints` | an ioctl where the timeline has a mark: the level falls now | `Spec::Hints` |
+//! | `hints` | an ioctl where the timeline has a moment: the level falls now | `Spec::Hints` |
 //! | `delay` | the register holds levels for the break-even time | `Spec::Fixed` of it |
 //! | `switches` | the kernel module, by power scores at each context switch | `Spec::Switches` |
 //!
@@ -19,7 +19,7 @@
 
 use std::time::Duration;
 
-use ::dvfs::{Core, Mark, Model, Spec, Timeline, Work, break_even_ns};
+use ::dvfs::{Core, Model, Moment, Spec, Timeline, Work, break_even_ns};
 use anyhow::{Context, Result, ensure};
 use cpumodel::{CpuModel, Platform};
 
@@ -102,8 +102,8 @@ fn of_a_program(load: &str, core: &Core, timeline: &Timeline) -> Result<Vec<Gain
 fn of_two_processes(core: &Core) -> Result<Gain> {
     let mut timeline = Timeline::default();
     for _ in 0..TURNS {
-        timeline.push(code(WIDE, WIDE_INSNS), &[Mark::Switch(WIDE)]);
-        timeline.push(code(0, SCALAR_INSNS), &[Mark::Switch(0)]);
+        timeline.push(code(WIDE, WIDE_INSNS), &[Moment::Switch(WIDE)]);
+        timeline.push(code(0, SCALAR_INSNS), &[Moment::Switch(0)]);
     }
     let replayed =
         |spec: Spec| -> Result<f64> { Ok(spec.run(core, &[&timeline], 0)?.time_ns as f64) };
@@ -122,12 +122,12 @@ fn nginx(platform: &Platform) -> Result<Timeline> {
     let mut timeline = Timeline::default();
     let mut requests = 0;
     for period in whole.periods() {
-        let marks = whole.marks(period);
-        requests += usize::from(marks.contains(&Mark::Request));
+        let moments = whole.moments(period);
+        requests += usize::from(moments.contains(&Moment::Request));
         if requests > REQUESTS {
             break;
         }
-        timeline.push(period.work, marks);
+        timeline.push(period.work, moments);
     }
     ensure!(requests > REQUESTS, "the model has {requests} requests");
     Ok(timeline)
@@ -137,7 +137,7 @@ fn bursts() -> Timeline {
     let mut timeline = Timeline::default();
     for _ in 0..TURNS {
         timeline.push(code(WIDE, WIDE_INSNS), &[]);
-        timeline.push(code(0, SCALAR_INSNS), &[Mark::Force]);
+        timeline.push(code(0, SCALAR_INSNS), &[Moment::Force]);
     }
     timeline
 }
@@ -146,14 +146,14 @@ fn code(level: u8, cycles: u64) -> Work {
     Work::Code { level, cycles, sensitive_frac: 1.0 }
 }
 
-/// Executes a timeline, an instruction for each cycle, with its marks as hints if there is a module
+/// Executes a timeline, an instruction for each cycle, with its moments as hints if there is a module
 /// to take them; ns.
 fn play(timeline: &Timeline, hints: Option<&Dim>) -> Result<f64> {
     // Whatever ran before, the clock is up.
     std::thread::sleep(Duration::from_millis(3));
     let start = tsc();
     for period in timeline.periods() {
-        if let Some(dim) = hints.filter(|_| timeline.marks(period).contains(&Mark::Force)) {
+        if let Some(dim) = hints.filter(|_| timeline.moments(period).contains(&Moment::Force)) {
             dim.force(0)?;
         }
         match period.work {

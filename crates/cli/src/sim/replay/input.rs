@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is to be replayed: a built-in model, a model file or a trace becomes a timeline on a
-//! machine.
+//! What is to be replayed: a built-in model, a model file or the file of a timeline becomes a
+//! timeline on a machine.
 
 use cpumodel::Platform;
 use dvfs::{MODEL_FILES, Model, Timeline};
@@ -11,14 +11,15 @@ use trace::replayable::timeline_of;
 use super::super::input::{bad_file, read};
 use crate::failure::Failure;
 
-/// A model or a trace.
+/// A model or a timeline.
 pub(super) enum Input {
     Model(Model),
-    Trace(Header, Vec<Period>),
+    Timeline(Header, Vec<Period>),
 }
 
 impl Input {
-    /// By the name of a built-in model or a file; a file that begins with a brace is a trace.
+    /// By the name of a built-in model or a file; a file that begins with a brace has a
+    /// timeline.
     pub(super) fn open(name: &str) -> Result<Input, Failure> {
         if let Some(built_in) = Model::built_in(name) {
             return built_in.map(Input::Model).map_err(|error| bad_file(name, &error));
@@ -27,17 +28,17 @@ impl Input {
         let next = format!("name a file, or one of the built-in models: {}", known.join(", "));
         let text = read(name, "timeline", &next)?;
         let input = if text.trim_start().starts_with('{') {
-            timeline::read(&text).map(|(header, periods)| Input::Trace(header, periods))
+            timeline::read(&text).map(|(header, periods)| Input::Timeline(header, periods))
         } else {
             Model::from_toml(&text).map(Input::Model)
         };
         input.map_err(|error| bad_file(name, &error))
     }
 
-    /// What it is, as the header of a trace.
+    /// What it is, as the header of a timeline.
     pub(super) fn header(&self) -> Header {
         match self {
-            Input::Trace(header, _) => header.clone(),
+            Input::Timeline(header, _) => header.clone(),
             Input::Model(model) => Header {
                 schema: report::SCHEMA,
                 timeline: model.name.clone(),
@@ -60,13 +61,13 @@ impl Input {
     ) -> Result<Timeline, Failure> {
         let timeline = match self {
             Input::Model(model) => model.timeline(platform, variant, seed),
-            Input::Trace(_, periods) => variant.is_none().then(|| timeline_of(periods)),
+            Input::Timeline(_, periods) => variant.is_none().then(|| timeline_of(periods)),
         };
         let Some(timeline) = timeline else {
             let name = self.header().timeline;
             let has = match self {
                 Input::Model(model) => model.variants().collect::<Vec<_>>().join(", "),
-                Input::Trace(..) => "none: it is a trace".into(),
+                Input::Timeline(..) => "none: it is a timeline".into(),
             };
             return Err(Failure::failed(Problem::new(
                 format!("{name} has no variant \"{}\"", variant.unwrap_or_default()),
@@ -95,9 +96,9 @@ mod tests {
 
     use super::*;
 
-    /// A modelled timeline that is written as a trace and read again is the same timeline.
+    /// A modelled timeline that is written to a file and read again is the same timeline.
     #[test]
-    fn a_model_survives_being_a_trace() {
+    fn a_model_survives_being_written() {
         let input = Input::open("dim-nginx").unwrap_or_else(|_| panic!("it is built in"));
         let model = cpumodel::CpuModel::built_in("core-i9-7940x").unwrap().unwrap();
         let platform = Platform::new(&model);

@@ -8,7 +8,7 @@ mod spec;
 use std::fs;
 
 use cpumodel::{CpuModel, Platform};
-use dvfs::{Core, Mark, Outcome, Timeline};
+use dvfs::{Core, Moment, Outcome, Timeline};
 use report::SCHEMA;
 use report::dvfs::{Replay, ReplayRun};
 use report::problem::Problem;
@@ -141,14 +141,14 @@ fn runs(
 /// Policies that heed what timelines have: hints of the application, switches to tasks with a
 /// score.
 fn heeding<'a>(timelines: &[&Timeline]) -> impl Iterator<Item = &'a str> {
-    let has = |heeded: fn(&Mark) -> bool| {
+    let has = |heeded: fn(&Moment) -> bool| {
         let marks = timelines.iter().flat_map(|timeline| {
-            timeline.periods().iter().flat_map(|period| timeline.marks(period))
+            timeline.periods().iter().flat_map(|period| timeline.moments(period))
         });
         marks.into_iter().any(heeded)
     };
-    let hints = has(|mark| matches!(mark, Mark::Force | Mark::DelayNs(_)));
-    let switches = has(|mark| matches!(mark, Mark::Switch(_)));
+    let hints = has(|moment| matches!(moment, Moment::Force | Moment::DelayNs(_)));
+    let switches = has(|moment| matches!(moment, Moment::Switch(_)));
     [("hints", hints), ("switches", switches)]
         .into_iter()
         .filter(|named| named.1)

@@ -86,7 +86,7 @@ static void unhook(int nr)
 	}
 }
 
-int tlt_detect_init(void)
+int tlt_newcode_init(void)
 {
 	for (int i = 0; i < ARRAY_SIZE(hooks); i++) {
 		const char *name = hooks[i].name;
@@ -105,7 +105,7 @@ int tlt_detect_init(void)
 	return 0;
 }
 
-void tlt_detect_exit(void)
+void tlt_newcode_exit(void)
 {
 	unhook(ARRAY_SIZE(hooks));
 }
