@@ -12,9 +12,9 @@
 //! complete libraries with and without.
 //!
 //! **Two steps.** The first two bytes of the patterns are looked for at 32 places at a time
-//! ([`candidates`]), which leaves one place of eight or ten. There the complete pattern is compared,
-//! and a branch's target looked up. Bytes that fit a pattern of a prefix are decoded by iced-x86, from
-//! the prefix on, to be sure.
+//! ([`candidates`]), which leaves one place of eight or ten. There the complete pattern is
+//! compared, and a branch's target looked up. Bytes that fit a pattern of a prefix are decoded by
+//! iced-x86, from the prefix on, to be sure.
 //!
 //! ```text
 //! C5      RvvvvLpp                    wide if L

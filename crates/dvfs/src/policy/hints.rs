@@ -35,8 +35,8 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Heeds these moments; `fallback_ns` after the last wide code without any, `u64::MAX` for never.
-    /// DIM 6.2.2 has none.
+    /// Heeds these moments; `fallback_ns` after the last wide code without any, `u64::MAX` for
+    /// never. DIM 6.2.2 has none.
     pub fn new(heeds: Heeds, fallback_ns: u64) -> Self {
         Hints { heeds, fallback: Fixed { timeout_ns: fallback_ns }, forced: None }
     }

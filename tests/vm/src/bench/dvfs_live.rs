@@ -146,8 +146,8 @@ fn code(level: u8, cycles: u64) -> Work {
     Work::Code { level, cycles, sensitive_frac: 1.0 }
 }
 
-/// Executes a timeline, an instruction for each cycle, with its moments as hints if there is a module
-/// to take them; ns.
+/// Executes a timeline, an instruction for each cycle, with its moments as hints if there is a
+/// module to take them; ns.
 fn play(timeline: &Timeline, hints: Option<&Dim>) -> Result<f64> {
     // Whatever ran before, the clock is up.
     std::thread::sleep(Duration::from_millis(3));
