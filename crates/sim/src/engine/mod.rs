@@ -52,7 +52,7 @@ use power::PowerState;
 use crate::events::Sink;
 use crate::program::{REPEAT_SLOTS, Workload};
 use crate::rng::Rng;
-use crate::sched::{Scheduler, Why};
+use crate::sched::Scheduler;
 use crate::sys::{NO_TASK, Sys, Tid};
 use crate::timers::{Agenda, NEVER, Timers};
 use stats::{CpuSums, Stats};
@@ -201,8 +201,8 @@ enum Todo {
     Steps,
     /// Its task has work.
     Segment,
-    /// It chooses.
-    Choose(Why),
+    /// It chooses; `yields`: because its task yielded.
+    Choose { yields: bool },
     /// It runs or idles until the next event.
     Settled,
 }
@@ -341,7 +341,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
     fn cpu_event(&mut self, cpu: usize) {
         let now_ns = self.sys.now_ns;
         if self.cpus[cpu].state == CpuState::Waking {
-            self.advance(cpu, Todo::Choose(Why::Free));
+            self.advance(cpu, Todo::Choose { yields: false });
             return;
         }
         self.sync(cpu);
@@ -356,7 +356,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             let todo = self.segment_done(cpu);
             self.advance(cpu, todo);
         } else if now_ns >= c.resched_ns {
-            self.advance(cpu, Todo::Choose(Why::Resched));
+            self.advance(cpu, Todo::Choose { yields: false });
         } else {
             self.arm(cpu);
         }
@@ -366,8 +366,8 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
     fn advance(&mut self, cpu: usize, mut todo: Todo) {
         loop {
             // in the order in which they follow each other
-            if let Todo::Choose(why) = todo {
-                todo = self.choose(cpu, why);
+            if let Todo::Choose { yields } = todo {
+                todo = self.choose(cpu, yields);
             }
             if todo == Todo::Steps {
                 todo = self.steps(cpu);
@@ -380,7 +380,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
                 if c.curr == NO_TASK || self.sys.now_ns < c.resched_ns {
                     return;
                 }
-                todo = Todo::Choose(Why::Resched);
+                todo = Todo::Choose { yields: false };
             }
         }
     }

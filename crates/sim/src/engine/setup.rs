@@ -13,7 +13,7 @@ use crate::bits::Mask;
 use crate::events::{Happened, Sink};
 use crate::program::{Arrivals, REPEAT_SLOTS, Workload};
 use crate::rng::Rng;
-use crate::sched::{NewTask, Scheduler, Why};
+use crate::sched::{NewTask, Scheduler};
 use crate::sys::{NO_TASK, Sys, Tid};
 use crate::timers::{Agenda, NEVER, Timers};
 
@@ -291,7 +291,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
                 self.take_down(cpu);
             } else if task != NO_TASK && !self.sys.allows(task, cpu) {
                 self.evict(cpu);
-                self.advance(cpu, Todo::Choose(Why::Free));
+                self.advance(cpu, Todo::Choose { yields: false });
             }
         }
     }

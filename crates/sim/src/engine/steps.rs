@@ -7,7 +7,7 @@ use super::{Engine, Load, RunError, TaskState, Todo, kind};
 use crate::events::{Sink, Stop};
 use crate::program::{Arrivals, OWN_INBOX, Queue, Step};
 use crate::rng::Rng;
-use crate::sched::{Act, Scheduler, Why};
+use crate::sched::{Act, OnCpu, Scheduler};
 use crate::sys::Tid;
 
 /// Steps without work or waiting after which a program counts as endless.
@@ -81,15 +81,10 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             return Todo::Settled;
         }
         if !t.asked && self.workload.codes[code].class >= self.sched.watches_from() {
-            let what = self.workload.codes[code];
-            let sys = &mut self.sys;
-            let verdict = self.sched.executes(sys, cpu, task, &what, level, &mut self.sink);
-            let cost_q = self.cost_q(u64::from(verdict.cost_ns));
-            let t = &mut self.tasks[task as usize];
-            t.asked = !verdict.resched;
-            t.debt_q += cost_q;
-            self.cpus[cpu].alarm_ns = self.sched.alarm_ns(cpu);
-            return if verdict.resched { Todo::Choose(Why::Resched) } else { Todo::Segment };
+            let class = self.workload.codes[code].class;
+            let again = self.act(cpu, task, Act::Code { class, level });
+            self.tasks[task as usize].asked = again.is_none();
+            return again.unwrap_or(Todo::Segment);
         }
         let t = &mut self.tasks[task as usize];
         let left_q = t.left_q + std::mem::take(&mut t.debt_q);
@@ -195,25 +190,24 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
     }
 
     fn act(&mut self, cpu: usize, task: Tid, act: Act) -> Option<Todo> {
-        let verdict = self.sched.act(&mut self.sys, cpu, task, act, &mut self.sink);
+        let verdict = self.sched.act(&mut self.sys, OnCpu { cpu, task }, act, &mut self.sink);
         let cost_q = self.cost_q(u64::from(verdict.cost_ns));
         self.tasks[task as usize].debt_q += cost_q;
         self.cpus[cpu].alarm_ns = self.sched.alarm_ns(cpu);
-        let why = if verdict.yields { Why::Yield } else { Why::Resched };
-        verdict.resched.then_some(Todo::Choose(why))
+        verdict.resched.then_some(Todo::Choose { yields: verdict.yields })
     }
 
     fn yields(&mut self, cpu: usize, task: Tid) -> Todo {
         let syscall_q = self.cost_q(self.platform.costs.syscall_ns);
         self.tasks[task as usize].debt_q += syscall_q;
         let _ = self.act(cpu, task, Act::Yield);
-        Todo::Choose(Why::Yield)
+        Todo::Choose { yields: true }
     }
 
     /// The running task waits for something.
     fn block(&mut self, cpu: usize) -> Todo {
         self.stop(cpu, Stop::Blocked);
-        Todo::Choose(Why::Free)
+        Todo::Choose { yields: false }
     }
 
     fn end(&mut self, cpu: usize) -> Todo {
@@ -223,7 +217,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         self.nr_alive -= 1;
         let group = self.tasks[task as usize].group as usize;
         self.stats.ended(group, self.sys.now_ns);
-        Todo::Choose(Why::Free)
+        Todo::Choose { yields: false }
     }
 
     fn queue_of(&self, task: Tid, queue: Queue) -> usize {

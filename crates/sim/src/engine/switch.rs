@@ -4,18 +4,18 @@
 use super::rates::end_ns;
 use super::{CpuState, Engine, Load, TaskState, Todo};
 use crate::events::{Happened, Sink, Stop};
-use crate::sched::{Pick, Scheduler, Why};
+use crate::sched::{OnCpu, Pick, Ran, Scheduler};
 use crate::sys::{Kick, NO_TASK, Tid};
 use crate::timers::NEVER;
 
 impl<S: Scheduler, K: Sink> Engine<S, K> {
     /// The CPU has no task, or is to look for a better one.
-    pub(super) fn choose(&mut self, cpu: usize, why: Why) -> Todo {
+    pub(super) fn choose(&mut self, cpu: usize, yields: bool) -> Todo {
         self.cpus[cpu].resched_ns = NEVER;
         let curr = self.cpus[cpu].curr;
-        let prev = (curr != NO_TASK).then_some(curr);
+        let prev = (curr != NO_TASK).then_some(Ran { task: curr, yields });
         self.sync(cpu);
-        match self.sched.pick(&mut self.sys, cpu, prev, why, &mut self.sink) {
+        match self.sched.pick(&mut self.sys, cpu, prev, &mut self.sink) {
             Pick::Keep => {
                 debug_assert!(prev.is_some(), "keeps what it has not");
                 self.cpus[cpu].resched_ns = self.sched.turn_ends_ns(cpu);
@@ -23,13 +23,12 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
                 self.goes_on(cpu)
             }
             Pick::Run(next) => {
-                if let Some(prev) = prev {
-                    self.stop(cpu, Stop::Preempted);
-                    self.sched.put(&mut self.sys, cpu, prev, false);
+                if prev.is_some() {
+                    self.evict(cpu);
                 }
                 self.start(cpu, next)
             }
-            Pick::Idle => self.idle(cpu, prev),
+            Pick::Idle => self.idle(cpu),
         }
     }
 
@@ -43,14 +42,12 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         if self.tasks[task].left_q > 0 { Todo::Segment } else { Todo::Steps }
     }
 
-    fn idle(&mut self, cpu: usize, prev: Option<Tid>) -> Todo {
-        if let Some(prev) = prev {
-            self.stop(cpu, Stop::Preempted);
-            self.sched.put(&mut self.sys, cpu, prev, true);
+    fn idle(&mut self, cpu: usize) -> Todo {
+        if self.cpus[cpu].curr != NO_TASK {
+            self.stop_and_put(cpu, true);
         }
         if self.sched.idles(&mut self.sys, cpu)
-            && let Pick::Run(next) =
-                self.sched.pick(&mut self.sys, cpu, None, Why::Free, &mut self.sink)
+            && let Pick::Run(next) = self.sched.pick(&mut self.sys, cpu, None, &mut self.sink)
         {
             return self.start(cpu, next);
         }
@@ -116,7 +113,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             t.woken_ns = self.sys.now_ns;
         }
         let runnable = why == Stop::Preempted;
-        self.sched.stops(&mut self.sys, cpu, task, runnable, &mut self.sink);
+        self.sched.stops(&mut self.sys, OnCpu { cpu, task }, runnable, &mut self.sink);
         if K::WANTED {
             let what = Happened::Stop { task, cpu: cpu as u16, why };
             self.sink.happened(self.sys.now_ns, &what);
@@ -151,7 +148,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             c.tick_ns = now_ns + period_ns - (now_ns + period_ns - phase_ns) % period_ns;
         }
         self.sys.cpu_of[task as usize] = cpu as u16;
-        let is_unwanted = self.sched.starts(&mut self.sys, cpu, task, &mut self.sink);
+        let is_unwanted = self.sched.starts(&mut self.sys, OnCpu { cpu, task }, &mut self.sink);
         let kick_ns = if is_unwanted { now_ns + self.platform.costs.ipi_ns } else { NEVER };
         let c = &mut self.cpus[cpu];
         c.resched_ns = c.resched_ns.min(kick_ns).min(self.sched.turn_ends_ns(cpu));
@@ -161,9 +158,13 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
 
     /// The CPU's task must leave it.
     pub(super) fn evict(&mut self, cpu: usize) {
+        self.stop_and_put(cpu, false);
+    }
+
+    fn stop_and_put(&mut self, cpu: usize, idles: bool) {
         let task = self.cpus[cpu].curr;
         self.stop(cpu, Stop::Preempted);
-        self.sched.put(&mut self.sys, cpu, task, false);
+        self.sched.put(&mut self.sys, OnCpu { cpu, task }, idles);
     }
 
     /// The CPU is off line: its task leaves, and it gets no other one.
@@ -207,20 +208,20 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
 
     /// The handler of the timer's interrupt takes the task's time; a segment that has just ended
     /// stays ended.
-    fn interrupt(&mut self, cpu: usize) -> Tid {
+    fn interrupt(&mut self, cpu: usize) -> OnCpu {
         let cost_q = self.cost_q(self.platform.costs.tick_ns);
         let c = &mut self.cpus[cpu];
         if c.left_q > 0 {
             c.left_q += cost_q;
             c.work_end_ns = end_ns(self.sys.now_ns, c.left_q, c.now.rate_q);
         }
-        c.curr
+        OnCpu { cpu, task: c.curr }
     }
 
     /// The scheduler's timer fires.
     pub(super) fn alarm(&mut self, cpu: usize) {
-        let task = self.interrupt(cpu);
-        if self.sched.alarm(&mut self.sys, cpu, task, &mut self.sink) {
+        let on = self.interrupt(cpu);
+        if self.sched.alarm(&mut self.sys, on, &mut self.sink) {
             self.cpus[cpu].resched_ns = self.sys.now_ns;
         }
         self.cpus[cpu].alarm_ns = self.sched.alarm_ns(cpu);
@@ -229,9 +230,9 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
     pub(super) fn tick(&mut self, cpu: usize) {
         let now_ns = self.sys.now_ns;
         self.cpus[cpu].tick_ns += self.options.tick_ns;
-        let task = self.interrupt(cpu);
+        let on = self.interrupt(cpu);
         self.stats.ticks += 1;
-        if self.sched.tick(&mut self.sys, cpu, task, &mut self.sink) {
+        if self.sched.tick(&mut self.sys, on, &mut self.sink) {
             self.cpus[cpu].resched_ns = now_ns;
         }
     }

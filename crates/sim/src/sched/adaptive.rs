@@ -11,9 +11,8 @@ use policy::KernelUse;
 
 use super::fair::Fair;
 use super::lane::{Lane, LaneConfig};
-use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
+use super::{Act, NewTask, OnCpu, Pick, Ran, SchedCounters, Scheduler, Verdict};
 use crate::events::Sink;
-use crate::program::Code;
 use crate::sys::{Kick, NO_TASK, Sys, Tid};
 use crate::timers::NEVER;
 
@@ -102,43 +101,29 @@ impl Scheduler for Adaptive {
     }
 
     #[inline]
-    fn pick(
-        &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        prev: Option<Tid>,
-        why: Why,
-        sink: &mut impl Sink,
-    ) -> Pick {
-        at_work!(self, sched => sched.pick(sys, cpu, prev, why, sink))
+    fn pick(&mut self, sys: &mut Sys, cpu: usize, prev: Option<Ran>, sink: &mut impl Sink) -> Pick {
+        at_work!(self, sched => sched.pick(sys, cpu, prev, sink))
     }
 
     #[inline]
-    fn stops(
-        &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        task: Tid,
-        runnable: bool,
-        sink: &mut impl Sink,
-    ) {
-        self.running[cpu] = NO_TASK;
-        at_work!(self, sched => sched.stops(sys, cpu, task, runnable, sink));
+    fn stops(&mut self, sys: &mut Sys, on: OnCpu, runnable: bool, sink: &mut impl Sink) {
+        self.running[on.cpu] = NO_TASK;
+        at_work!(self, sched => sched.stops(sys, on, runnable, sink));
     }
 
-    fn put(&mut self, sys: &mut Sys, cpu: usize, task: Tid, idles: bool) {
-        at_work!(self, sched => sched.put(sys, cpu, task, idles));
+    fn put(&mut self, sys: &mut Sys, on: OnCpu, idles: bool) {
+        at_work!(self, sched => sched.put(sys, on, idles));
     }
 
     #[inline]
-    fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
-        self.running[cpu] = task;
-        at_work!(self, sched => sched.starts(sys, cpu, task, sink))
+    fn starts(&mut self, sys: &mut Sys, on: OnCpu, sink: &mut impl Sink) -> bool {
+        self.running[on.cpu] = on.task;
+        at_work!(self, sched => sched.starts(sys, on, sink))
     }
 
     #[inline]
-    fn tick(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
-        at_work!(self, sched => sched.tick(sys, cpu, task, sink))
+    fn tick(&mut self, sys: &mut Sys, on: OnCpu, sink: &mut impl Sink) -> bool {
+        at_work!(self, sched => sched.tick(sys, on, sink))
     }
 
     fn turn_ends_ns(&self, cpu: usize) -> u64 {
@@ -149,37 +134,17 @@ impl Scheduler for Adaptive {
         if self.away { NEVER } else { self.lane.alarm_ns(cpu) }
     }
 
-    fn alarm(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
-        at_work!(self, sched => sched.alarm(sys, cpu, task, sink))
+    fn alarm(&mut self, sys: &mut Sys, on: OnCpu, sink: &mut impl Sink) -> bool {
+        at_work!(self, sched => sched.alarm(sys, on, sink))
     }
 
     #[inline]
-    fn act(
-        &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        task: Tid,
-        act: Act,
-        sink: &mut impl Sink,
-    ) -> Verdict {
+    fn act(&mut self, sys: &mut Sys, on: OnCpu, act: Act, sink: &mut impl Sink) -> Verdict {
         if self.away {
-            self.lane.act_unseen(sys, task, act)
+            self.lane.act_unseen(sys, on.task, act)
         } else {
-            self.lane.act(sys, cpu, task, act, sink)
+            self.lane.act(sys, on, act, sink)
         }
-    }
-
-    #[inline]
-    fn executes(
-        &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        task: Tid,
-        code: &Code,
-        level: u8,
-        sink: &mut impl Sink,
-    ) -> Verdict {
-        at_work!(self, sched => sched.executes(sys, cpu, task, code, level, sink))
     }
 
     fn idles(&mut self, sys: &mut Sys, cpu: usize) -> bool {

@@ -16,7 +16,7 @@
 
 use super::queue::Queue;
 use super::turn::{INTERVAL_NS, Turn};
-use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
+use super::{Act, NewTask, OnCpu, Pick, Ran, SchedCounters, Scheduler, Verdict};
 use crate::events::Sink;
 use crate::sys::{Kick, NO_TASK, Sys, Tid};
 
@@ -191,17 +191,10 @@ impl Scheduler for Deadline {
         self.place(sys, task);
     }
 
-    fn pick(
-        &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        prev: Option<Tid>,
-        _: Why,
-        _: &mut impl Sink,
-    ) -> Pick {
+    fn pick(&mut self, sys: &mut Sys, cpu: usize, prev: Option<Ran>, _: &mut impl Sink) -> Pick {
         self.counters.decisions += 1;
         let Ok(kind) = self.kind_or_change(sys, cpu) else { return Pick::Idle };
-        if let Some(prev) = prev {
+        if let Some(Ran { task: prev, .. }) = prev {
             let turn = self.turn(prev);
             turn.charge(sys.now_ns);
             if turn.left_ns == 0 {
@@ -226,7 +219,7 @@ impl Scheduler for Deadline {
         task.map_or(Pick::Idle, Pick::Run)
     }
 
-    fn stops(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: bool, _: &mut impl Sink) {
+    fn stops(&mut self, sys: &mut Sys, OnCpu { cpu, task }: OnCpu, _: bool, _: &mut impl Sink) {
         self.turn(task).charge(sys.now_ns);
         self.curr[cpu] = NO_TASK;
         if self.core_scheduling {
@@ -240,17 +233,17 @@ impl Scheduler for Deadline {
         }
     }
 
-    fn put(&mut self, sys: &mut Sys, _: usize, task: Tid, _idles: bool) {
-        self.place(sys, task);
+    fn put(&mut self, sys: &mut Sys, on: OnCpu, _idles: bool) {
+        self.place(sys, on.task);
     }
 
-    fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: &mut impl Sink) -> bool {
+    fn starts(&mut self, sys: &mut Sys, OnCpu { cpu, task }: OnCpu, _: &mut impl Sink) -> bool {
         self.turn(task).started_ns = sys.now_ns;
         self.curr[cpu] = task;
         false
     }
 
-    fn tick(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: &mut impl Sink) -> bool {
+    fn tick(&mut self, sys: &mut Sys, OnCpu { cpu, task }: OnCpu, _: &mut impl Sink) -> bool {
         self.counters.decisions += 1;
         self.turn(task).charge(sys.now_ns);
         let t = &self.tasks[task as usize];
@@ -258,9 +251,9 @@ impl Scheduler for Deadline {
         self.must_change(sys, cpu, wide) || (used_up && !self.queue.is_empty())
     }
 
-    fn act(&mut self, _: &mut Sys, _: usize, task: Tid, act: Act, _: &mut impl Sink) -> Verdict {
+    fn act(&mut self, _: &mut Sys, on: OnCpu, act: Act, _: &mut impl Sink) -> Verdict {
         if matches!(act, Act::WideBegin(_)) && self.core_scheduling {
-            let first = !std::mem::replace(&mut self.tasks[task as usize].wide, true);
+            let first = !std::mem::replace(&mut self.tasks[on.task as usize].wide, true);
             // its core may hold another kind now
             return Verdict { cost_ns: 0, resched: first, yields: false };
         }

@@ -16,7 +16,7 @@ use policy::KernelUse;
 
 use super::balance::Balance;
 use super::queue::Queue;
-use super::{NewTask, Pick, SchedCounters, Scheduler, Why};
+use super::{NewTask, OnCpu, Pick, Ran, SchedCounters, Scheduler};
 use crate::events::Sink;
 use crate::sys::{Kick, NO_CPU, NO_TASK, Sys, Tid};
 use crate::timers::NEVER;
@@ -321,16 +321,9 @@ impl Scheduler for Fair {
         self.place(sys, task);
     }
 
-    fn pick(
-        &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        prev: Option<Tid>,
-        why: Why,
-        _: &mut impl Sink,
-    ) -> Pick {
+    fn pick(&mut self, sys: &mut Sys, cpu: usize, prev: Option<Ran>, _: &mut impl Sink) -> Pick {
         self.counters.decisions += 1;
-        let Some(prev) = prev else {
+        let Some(Ran { task: prev, yields }) = prev else {
             if let Some(task) = self.rqs[cpu].queue.take(|_| true) {
                 return Pick::Run(task);
             }
@@ -341,7 +334,7 @@ impl Scheduler for Fair {
         self.charge(sys, cpu, prev);
         let vruntime_ns = self.tasks[prev as usize].vruntime_ns;
         match self.rqs[cpu].queue.head_ns() {
-            Some(head_ns) if self.goes_before(head_ns, vruntime_ns) || why == Why::Yield => {
+            Some(head_ns) if self.goes_before(head_ns, vruntime_ns) || yields => {
                 Pick::Run(self.rqs[cpu].queue.take(|_| true).expect("it has a head"))
             }
             _ => {
@@ -351,7 +344,8 @@ impl Scheduler for Fair {
         }
     }
 
-    fn stops(&mut self, sys: &mut Sys, cpu: usize, task: Tid, runnable: bool, _: &mut impl Sink) {
+    fn stops(&mut self, sys: &mut Sys, on: OnCpu, runnable: bool, _: &mut impl Sink) {
+        let OnCpu { cpu, task } = on;
         self.charge(sys, cpu, task);
         self.rqs[cpu].curr = NO_TASK;
         match self.slices {
@@ -363,7 +357,7 @@ impl Scheduler for Fair {
         }
     }
 
-    fn put(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _idles: bool) {
+    fn put(&mut self, sys: &mut Sys, OnCpu { cpu, task }: OnCpu, _idles: bool) {
         if sys.online.has(cpu) && sys.allows(task, cpu) {
             self.enqueue(sys, cpu, task, false);
         } else {
@@ -372,14 +366,14 @@ impl Scheduler for Fair {
         }
     }
 
-    fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: &mut impl Sink) -> bool {
+    fn starts(&mut self, sys: &mut Sys, OnCpu { cpu, task }: OnCpu, _: &mut impl Sink) -> bool {
         let t = &mut self.tasks[task as usize];
         t.counted.wait_ns += sys.now_ns - t.queued_ns;
         self.begin(sys, cpu, task);
         false
     }
 
-    fn tick(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: &mut impl Sink) -> bool {
+    fn tick(&mut self, sys: &mut Sys, OnCpu { cpu, task }: OnCpu, _: &mut impl Sink) -> bool {
         self.counters.decisions += 1;
         self.charge(sys, cpu, task);
         let load = self.load(cpu);

@@ -17,7 +17,7 @@
 //!   pick                 a CPU needs a task; then, if another one is to run:
 //!     stops, put           of the one that ran, if it can go on
 //!     starts               of the next
-//!   tick, wide, syscall  of the one that runs; the answer may be "choose anew"
+//!   tick, alarm, act     of the one that runs; the answer may be "choose anew"
 //! ```
 
 pub mod adaptive;
@@ -29,19 +29,27 @@ pub mod prototype;
 mod queue;
 mod turn;
 
+use cpumodel::InsnClass;
+
 use crate::events::Sink;
-use crate::program::Code;
 use crate::sys::{Sys, Tid};
 
-/// Why a CPU chooses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// It has nothing to run: its task blocked or ended, or it woke from idling.
-    Free,
-    /// It was kicked, or its task's time is up.
-    Resched,
-    /// Its task yielded.
-    Yield,
+/// A task and the CPU that it runs on, or has just run on.
+#[derive(Clone, Copy, Debug)]
+pub struct OnCpu {
+    /// The CPU.
+    pub cpu: usize,
+    /// The task.
+    pub task: Tid,
+}
+
+/// What ran until now on a CPU that chooses, and can go on.
+#[derive(Clone, Copy, Debug)]
+pub struct Ran {
+    /// The task.
+    pub task: Tid,
+    /// The CPU chooses because it yielded; else because it was kicked, or the task's time is up.
+    pub yields: bool,
 }
 
 /// What a CPU runs next.
@@ -82,6 +90,14 @@ pub enum Act {
     Exit,
     /// Into sched_yield(); the CPU chooses anew afterwards.
     Yield,
+    /// It is about to execute code of this class, which asks for this level; also when it goes on
+    /// with it somewhere else. Only of classes from [`Scheduler::watches_from`] on.
+    Code {
+        /// Class of its widest instructions.
+        class: InsnClass,
+        /// The level.
+        level: u8,
+    },
 }
 
 /// What a task is when it begins.
@@ -142,23 +158,16 @@ pub trait Scheduler {
     fn new_task(&mut self, sys: &mut Sys, new: &NewTask);
     /// It became runnable.
     fn wake(&mut self, sys: &mut Sys, task: Tid, sink: &mut impl Sink);
-    /// A CPU chooses. `prev` ran until now and can go on.
-    fn pick(
-        &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        prev: Option<Tid>,
-        why: Why,
-        sink: &mut impl Sink,
-    ) -> Pick;
+    /// A CPU chooses. `prev` is `None` if its task blocked or ended, or it woke from idling.
+    fn pick(&mut self, sys: &mut Sys, cpu: usize, prev: Option<Ran>, sink: &mut impl Sink) -> Pick;
     /// The task stops on the CPU; `runnable`: it can go on and will be put.
-    fn stops(&mut self, sys: &mut Sys, cpu: usize, task: Tid, runnable: bool, sink: &mut impl Sink);
+    fn stops(&mut self, sys: &mut Sys, on: OnCpu, runnable: bool, sink: &mut impl Sink);
     /// It has stopped and can go on; `idles`: nothing else runs on the CPU.
-    fn put(&mut self, sys: &mut Sys, cpu: usize, task: Tid, idles: bool);
+    fn put(&mut self, sys: &mut Sys, on: OnCpu, idles: bool);
     /// The task starts on the CPU. True: choose anew at once.
-    fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool;
+    fn starts(&mut self, sys: &mut Sys, on: OnCpu, sink: &mut impl Sink) -> bool;
     /// The timer tick. True: choose anew.
-    fn tick(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool;
+    fn tick(&mut self, sys: &mut Sys, on: OnCpu, sink: &mut impl Sink) -> bool;
     /// When the running task's turn ends, if that is to be to the moment; `u64::MAX`: at a tick.
     /// Asked when the CPU has chosen.
     fn turn_ends_ns(&self, _cpu: usize) -> u64 {
@@ -170,24 +179,11 @@ pub trait Scheduler {
         u64::MAX
     }
     /// It fires. True: choose anew.
-    fn alarm(&mut self, _: &mut Sys, _cpu: usize, _: Tid, _: &mut impl Sink) -> bool {
+    fn alarm(&mut self, _: &mut Sys, _: OnCpu, _: &mut impl Sink) -> bool {
         false
     }
     /// The running task does something.
-    fn act(&mut self, _: &mut Sys, _cpu: usize, _: Tid, _: Act, _: &mut impl Sink) -> Verdict {
-        Verdict::default()
-    }
-    /// The running task is about to execute code of this kind, which asks for this level; also
-    /// when it goes on with it somewhere else.
-    fn executes(
-        &mut self,
-        _: &mut Sys,
-        _cpu: usize,
-        _: Tid,
-        _: &Code,
-        _level: u8,
-        _: &mut impl Sink,
-    ) -> Verdict {
+    fn act(&mut self, _: &mut Sys, _: OnCpu, _: Act, _: &mut impl Sink) -> Verdict {
         Verdict::default()
     }
     /// The CPU is about to idle. True: there may be work for it after all.
@@ -202,9 +198,9 @@ pub trait Scheduler {
     fn control(&mut self, _: &mut Sys, _: &mut impl Sink) -> u64 {
         u64::MAX
     }
-    /// Calls [`Scheduler::executes`] only for code from this class on; of the highest: never.
-    fn watches_from(&self) -> cpumodel::InsnClass {
-        cpumodel::InsnClass::Amx
+    /// [`Act::Code`] only tells of code from this class on.
+    fn watches_from(&self) -> InsnClass {
+        InsnClass::Amx
     }
     /// What it counted since the start.
     fn counters(&self) -> SchedCounters;

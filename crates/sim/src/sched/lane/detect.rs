@@ -6,8 +6,7 @@ use policy::{Event, Remigrate, TYPE_SCALAR, TYPE_WIDE};
 
 use super::{Detect, Lane};
 use crate::events::{Happened, Sink};
-use crate::program::Code;
-use crate::sched::{Act, Verdict};
+use crate::sched::{Act, OnCpu, Verdict};
 use crate::sys::{Sys, Tid};
 
 /// Sections that do not yield after one that cannot be helped: as in crates/hint.
@@ -18,7 +17,8 @@ const SYSCALL_BITS: u32 = Remigrate::SYSCALL_ENTRY | Remigrate::SYSCALL_RETURN;
 impl Lane {
     /// Charge the running task, and count, what it ran since the last time.
     #[inline]
-    pub(super) fn account_run(&mut self, sys: &Sys, cpu: usize, task: Tid) {
+    pub(super) fn account_run(&mut self, sys: &Sys, on: OnCpu) {
+        let OnCpu { cpu, task } = on;
         let lane = &mut self.tasks[task as usize];
         let t = &mut lane.t;
         let used_ns = sys.now_ns - t.started_ns;
@@ -34,12 +34,12 @@ impl Lane {
             let nr_waiting = shared.queue.len() as u32;
             shared.clock.advance(charged_ns, shared.nr_tasks(), nr_waiting, sys.now_ns);
         }
-        self.count_up_to_now(sys, cpu, task);
+        self.count_up_to_now(sys, on);
     }
 
     /// Count what it ran since the last time, as what it is.
     #[inline(always)]
-    fn count_up_to_now(&mut self, sys: &Sys, cpu: usize, task: Tid) {
+    fn count_up_to_now(&mut self, sys: &Sys, OnCpu { cpu, task }: OnCpu) {
         let t = &self.tasks[task as usize].t;
         let (task_type, level) = (t.task_type, t.level);
         let lane = &mut self.tasks[task as usize];
@@ -60,7 +60,7 @@ impl Lane {
     }
 
     #[inline(always)]
-    pub(super) fn account_start(&mut self, sys: &Sys, cpu: usize, task: Tid) {
+    pub(super) fn account_start(&mut self, sys: &Sys, OnCpu { cpu, task }: OnCpu) {
         let lane = &mut self.tasks[task as usize];
         let t = &mut lane.t;
         if t.enqueued_ns != 0 {
@@ -89,14 +89,13 @@ impl Lane {
     pub(super) fn tell(
         &mut self,
         sys: &Sys,
-        cpu: usize,
-        task: Tid,
+        on: OnCpu,
         event: Event,
         level: u8,
         sink: &mut impl Sink,
     ) -> bool {
-        self.count_up_to_now(sys, cpu, task);
-        let (t, class) = (&mut self.tasks[task as usize].t, self.class[cpu]);
+        self.count_up_to_now(sys, on);
+        let (t, class) = (&mut self.tasks[on.task as usize].t, self.class[on.cpu]);
         let old_level = t.level;
         if !t.event(&self.config.cfg, event, u32::from(level), sys.now_ns) {
             return false;
@@ -104,111 +103,100 @@ impl Lane {
         if t.level > 0 && t.level <= class {
             t.flags |= policy::FLAG_RAN_FIT; // where it was a guest
         }
-        self.watch_turn(sys, cpu, task, old_level);
+        self.watch_turn(sys, on, old_level);
         self.counters.type_changes += 1;
-        self.tell_sink(sys, task, sink);
+        self.tell_sink(sys, on.task, sink);
         true
     }
 
     /// Read the task's slot of the hint page; true if its type or level changed.
     #[inline(always)]
-    pub(super) fn read_hint(
-        &mut self,
-        sys: &Sys,
-        cpu: usize,
-        task: Tid,
-        sink: &mut impl Sink,
-    ) -> bool {
-        let lane = &mut self.tasks[task as usize];
+    pub(super) fn read_hint(&mut self, sys: &Sys, on: OnCpu, sink: &mut impl Sink) -> bool {
+        let lane = &mut self.tasks[on.task as usize];
         let until_ns = lane.rest_until_ns;
         if until_ns != 0 && self.config.cfg.rest_is_over(until_ns, sys.now_ns) {
             // a rest that is over is an end; what follows lasts longer than announced
             (lane.rest_until_ns, lane.hint_want, lane.is_away) = (0, 0, true);
             lane.hint_seq += 1;
         }
-        lane.hint_seq != lane.hint_read && self.read_new_hint(sys, cpu, task, sink)
+        lane.hint_seq != lane.hint_read && self.read_new_hint(sys, on, sink)
     }
 
     #[cold]
-    fn read_new_hint(&mut self, sys: &Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
-        let lane = &mut self.tasks[task as usize];
+    fn read_new_hint(&mut self, sys: &Sys, on: OnCpu, sink: &mut impl Sink) -> bool {
+        let lane = &mut self.tasks[on.task as usize];
         lane.hint_read = lane.hint_seq;
         let (want, is_away) = (lane.hint_want, lane.is_away);
-        self.watch_missed(sys, cpu, task);
+        self.watch_missed(sys, on);
         let event = match (want, is_away) {
             (0, true) => Event::HintAway,
             (0, false) => Event::HintEnd,
             _ => Event::HintBegin,
         };
-        self.tell(sys, cpu, task, event, want, sink)
+        self.tell(sys, on, event, want, sink)
     }
 
     /// Whether a running task should give up its CPU after its type changed. As in
     /// bpf/guests.bpf.h.
-    pub(super) fn must_leave(&mut self, sys: &Sys, cpu: usize, task: Tid) -> bool {
+    pub(super) fn must_leave(&mut self, sys: &Sys, on: OnCpu) -> bool {
+        let OnCpu { cpu, task } = on;
         self.refresh_caps(sys, task);
         let class = self.class[cpu];
         let queue = self.memo.of(&self.tasks[task as usize].t).queue;
         self.set_running_queue(cpu, queue);
-        let wanted = self.is_guest(task, class) && self.guest_should_go(sys, cpu, task);
+        let wanted = self.is_guest(task, class) && self.guest_should_go(sys, on);
         self.tasks[task as usize].t.must_leave(class.into(), wanted)
     }
 
     pub(super) fn on_act(
         &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        task: Tid,
+        sys: &Sys,
+        on: OnCpu,
         act: Act,
         sink: &mut impl Sink,
     ) -> Verdict {
         match (act, self.config.detect) {
-            (Act::WideBegin(level), Detect::Hint) => self.hint_begin(sys, cpu, task, level),
-            (Act::WideEnd { rest_ns }, Detect::Hint) => self.hint_end(sys, cpu, task, rest_ns),
+            (Act::WideBegin(level), Detect::Hint) => self.hint_begin(sys, on, level),
+            (Act::WideEnd { rest_ns }, Detect::Hint) => self.hint_end(sys, on, rest_ns),
             (Act::WideBegin(level), Detect::Mark) => {
                 let cost_ns = self.config.costs.probe_ns;
-                self.probe(sys, cpu, task, Event::MarkEnter, level, cost_ns, sink)
+                self.probe(sys, on, Event::MarkEnter, level, cost_ns, sink)
             }
             (Act::WideEnd { .. }, Detect::Mark) => {
                 let cost_ns = self.config.costs.return_probe_ns;
-                self.probe(sys, cpu, task, Event::MarkReturn, 0, cost_ns, sink)
+                self.probe(sys, on, Event::MarkReturn, 0, cost_ns, sink)
             }
             (Act::WideBegin(_) | Act::WideEnd { .. }, Detect::Trap(_) | Detect::Score) => {
                 Verdict::default()
             }
-            (Act::Enter, _) => self.syscall(sys, cpu, task, Event::SyscallEntry, sink),
-            (Act::Exit, _) => self.syscall(sys, cpu, task, Event::SyscallReturn, sink),
+            (Act::Enter, _) => self.syscall(sys, on, Event::SyscallEntry, sink),
+            (Act::Exit, _) => self.syscall(sys, on, Event::SyscallReturn, sink),
             // the library moves by it: says nothing about the end of wide code
             (Act::Yield, _) => Verdict::default(),
+            (Act::Code { class, level }, Detect::Trap(from)) if class >= from => {
+                self.trap(sys, on, level, sink)
+            }
+            (Act::Code { .. }, _) => Verdict::default(),
         }
     }
 
-    #[allow(clippy::too_many_arguments)] // one probe hit is just that
     fn probe(
         &mut self,
         sys: &Sys,
-        cpu: usize,
-        task: Tid,
+        on: OnCpu,
         event: Event,
         level: u8,
         cost_ns: u32,
         sink: &mut impl Sink,
     ) -> Verdict {
         self.counters.decisions += 1;
-        let changed = self.tell(sys, cpu, task, event, level, sink);
-        self.time_stay(sys, cpu, task);
-        let resched = changed && self.must_leave(sys, cpu, task);
+        let changed = self.tell(sys, on, event, level, sink);
+        self.time_stay(sys, on);
+        let resched = changed && self.must_leave(sys, on);
         Verdict { cost_ns, resched, yields: false }
     }
 
-    fn syscall(
-        &mut self,
-        sys: &Sys,
-        cpu: usize,
-        task: Tid,
-        event: Event,
-        sink: &mut impl Sink,
-    ) -> Verdict {
+    fn syscall(&mut self, sys: &Sys, on: OnCpu, event: Event, sink: &mut impl Sink) -> Verdict {
         let ends_stays =
             matches!(self.config.detect, Detect::Trap(_)) && event == Event::SyscallEntry;
         let watches_last = self.watches_last_syscalls();
@@ -217,14 +205,14 @@ impl Lane {
         }
         let cost_ns = self.config.costs.tracepoint_ns;
         // its section may have begun here, unseen, or may have ended while it was away
-        let t = &self.tasks[task as usize].t;
-        if watches_last && (self.class[cpu] > 0 || t.last.is_away()) {
-            self.read_hint(sys, cpu, task, sink);
+        let t = &self.tasks[on.task as usize].t;
+        if watches_last && (self.class[on.cpu] > 0 || t.last.is_away()) {
+            self.read_hint(sys, on, sink);
         }
-        if !self.tasks[task as usize].t.syscall_matters() {
+        if !self.tasks[on.task as usize].t.syscall_matters() {
             return Verdict { cost_ns, ..Verdict::default() };
         }
-        self.probe(sys, cpu, task, event, 0, cost_ns, sink)
+        self.probe(sys, on, event, 0, cost_ns, sink)
     }
 
     /// Whether system calls are watched for the last ones of sections (policy/last.h): while there
@@ -258,7 +246,7 @@ impl Lane {
     }
 
     /// tl_wide_begin(): write the slot; where the thread stands wrong, yield.
-    fn hint_begin(&mut self, sys: &Sys, cpu: usize, task: Tid, level: u8) -> Verdict {
+    fn hint_begin(&mut self, sys: &Sys, OnCpu { cpu, task }: OnCpu, level: u8) -> Verdict {
         self.refresh_caps(sys, task);
         let class = self.class[cpu];
         self.write_begin(task, level);
@@ -279,7 +267,7 @@ impl Lane {
 
     /// tl_wide_end(), tl_scalar_for(): write the slot; yield if the CPU says that scalar work
     /// leaves it, and the phase is no rest.
-    fn hint_end(&mut self, sys: &Sys, cpu: usize, task: Tid, rest_ns: u64) -> Verdict {
+    fn hint_end(&mut self, sys: &Sys, OnCpu { cpu, task }: OnCpu, rest_ns: u64) -> Verdict {
         if self.write_end(sys, task, rest_ns) {
             return Verdict::default();
         }
@@ -293,21 +281,9 @@ impl Lane {
 
     /// A scalar CPU withholds wide instructions. A task that is wide already and still here has
     /// no better place: the module lets it run.
-    pub(super) fn on_code(
-        &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        task: Tid,
-        code: &Code,
-        level: u8,
-        sink: &mut impl Sink,
-    ) -> Verdict {
-        let Detect::Trap(from) = self.config.detect else { return Verdict::default() };
-        let wide = self.tasks[task as usize].t.task_type == TYPE_WIDE as u8;
-        if code.class < from || self.class[cpu] > 0 || wide {
-            return Verdict::default();
-        }
-        if !self.watch.is_armed() {
+    fn trap(&mut self, sys: &Sys, on: OnCpu, level: u8, sink: &mut impl Sink) -> Verdict {
+        let wide = self.tasks[on.task as usize].t.task_type == TYPE_WIDE as u8;
+        if self.class[on.cpu] > 0 || wide || !self.watch.is_armed() {
             return Verdict::default();
         }
         let cost_ns = self.config.costs.trap_ns;
@@ -316,12 +292,13 @@ impl Lane {
             // raises no licence: the module decodes it and lets it run
             return Verdict { cost_ns, ..Default::default() };
         }
-        self.probe(sys, cpu, task, Event::Trap, level, cost_ns, sink)
+        self.probe(sys, on, Event::Trap, level, cost_ns, sink)
     }
 
     /// The task leaves its CPU: what the level of this moment says about it. Kernel threads are not
     /// scored: they go before all queues where they stand, so they may not belong elsewhere.
-    pub(super) fn score(&mut self, sys: &Sys, cpu: usize, task: Tid, sink: &mut impl Sink) {
+    pub(super) fn score(&mut self, sys: &Sys, on: OnCpu, sink: &mut impl Sink) {
+        let OnCpu { cpu, task } = on;
         if self.tasks[task as usize].kernel {
             return;
         }
@@ -333,7 +310,7 @@ impl Lane {
         }
         let level = score.speaks_for() as u8;
         if level != score.level {
-            self.tell(sys, cpu, task, Event::Score, level, sink);
+            self.tell(sys, on, Event::Score, level, sink);
         }
     }
 

@@ -9,7 +9,7 @@ use policy::{KernelUse, NR_PARTIES, QUEUE_NONE, Turns};
 use super::shared::queues;
 use super::{Detect, Enqueue, Lane};
 use crate::events::Sink;
-use crate::sched::{Act, Scheduler, Verdict};
+use crate::sched::{Act, OnCpu, Scheduler, Verdict};
 use crate::sys::{Kick, NO_CPU, NO_TASK, Sys, Tid};
 
 impl Lane {
@@ -47,7 +47,7 @@ impl Lane {
         sink: &mut impl Sink,
     ) -> Vec<(Tid, usize)> {
         for (cpu, &task) in running.iter().enumerate().filter(|(_, task)| **task != NO_TASK) {
-            self.stops(sys, cpu, task, true, sink);
+            self.stops(sys, OnCpu { cpu, task }, true, sink);
         }
         let local = self.local.iter_mut().enumerate();
         let waits_at = |(cpu, tasks): (usize, &mut _)| {
@@ -76,7 +76,7 @@ impl Lane {
         }
         self.apply_split(sys, self.split, sink);
         for (cpu, &task) in running.iter().enumerate().filter(|(_, task)| **task != NO_TASK) {
-            self.starts(sys, cpu, task, sink);
+            self.starts(sys, OnCpu { cpu, task }, sink);
         }
         for task in runnable {
             self.place(sys, task, Enqueue::Again);

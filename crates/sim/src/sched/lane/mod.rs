@@ -52,10 +52,9 @@ use policy::{
     Event, KernelUse, NR_CLASSES, NR_QUEUES, QUEUE_NONE, Remigrate, Run, Split, Task, Turns,
 };
 
-use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
+use super::{Act, NewTask, OnCpu, Pick, Ran, SchedCounters, Scheduler, Verdict};
 use crate::bits::Mask;
 use crate::events::{Happened, Sink};
-use crate::program::Code;
 use crate::rng::Rng;
 use crate::sys::{NO_CPU, Sys, Tid};
 pub use config::{Detect, DetectCosts, LaneConfig, Wide};
@@ -311,49 +310,36 @@ impl Scheduler for Lane {
     }
 
     #[inline]
-    fn pick(
-        &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        prev: Option<Tid>,
-        _: Why,
-        sink: &mut impl Sink,
-    ) -> Pick {
+    fn pick(&mut self, sys: &mut Sys, cpu: usize, prev: Option<Ran>, sink: &mut impl Sink) -> Pick {
         self.counters.decisions += 1;
         if let Some(task) = self.local[cpu].pop_front() {
             return Pick::Run(task);
         }
-        self.serve(sys, cpu, prev, sink)
+        self.serve(sys, cpu, prev.map(|prev| prev.task), sink)
     }
 
     #[inline]
-    fn stops(
-        &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        task: Tid,
-        _runnable: bool,
-        sink: &mut impl Sink,
-    ) {
-        self.account_run(sys, cpu, task);
+    fn stops(&mut self, sys: &mut Sys, on: OnCpu, _runnable: bool, sink: &mut impl Sink) {
+        let OnCpu { cpu, task } = on;
+        self.account_run(sys, on);
         let traps = matches!(self.config.detect, Detect::Trap(_));
         if self.tasks[task as usize].t.last.is_after() {
-            self.read_hint(sys, cpu, task, sink); // its section may be over
+            self.read_hint(sys, on, sink); // its section may be over
         }
         if traps || self.config.cfg.remigrate & SWITCH_BITS != 0 {
-            self.tell(sys, cpu, task, Event::SwitchOut, 0, sink);
+            self.tell(sys, on, Event::SwitchOut, 0, sink);
         }
-        self.read_hint(sys, cpu, task, sink);
+        self.read_hint(sys, on, sink);
         if self.config.detect == Detect::Score {
-            self.score(sys, cpu, task, sink);
+            self.score(sys, on, sink);
         }
         self.stay_ends_ns[cpu] = u64::MAX;
         self.account_stop(task);
-        self.watch_stop(sys, cpu, task);
+        self.watch_stop(sys, on);
         self.set_running_queue(cpu, QUEUE_NONE as u8);
     }
 
-    fn put(&mut self, sys: &mut Sys, cpu: usize, task: Tid, idles: bool) {
+    fn put(&mut self, sys: &mut Sys, OnCpu { cpu, task }: OnCpu, idles: bool) {
         self.counters.decisions += 1;
         if idles && self.may_stay(sys, task, cpu) {
             self.insert_local(cpu, task);
@@ -363,9 +349,10 @@ impl Scheduler for Lane {
     }
 
     #[inline]
-    fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: &mut impl Sink) -> bool {
-        self.account_start(sys, cpu, task);
-        self.watch_start(sys, cpu, task);
+    fn starts(&mut self, sys: &mut Sys, on: OnCpu, _: &mut impl Sink) -> bool {
+        let OnCpu { cpu, task } = on;
+        self.account_start(sys, on);
+        self.watch_start(sys, on);
         if self.config.detect == Detect::Score {
             self.came[cpu] = (sys.now_ns, detect::license_level(sys, cpu));
         }
@@ -379,21 +366,22 @@ impl Scheduler for Lane {
         if fits && lane.t.task_type == policy::TYPE_WIDE as u8 {
             lane.t.flags |= policy::FLAG_RAN_FIT;
         }
-        self.time_stay(sys, cpu, task);
+        self.time_stay(sys, on);
         !fits
     }
 
     #[inline]
-    fn tick(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
+    fn tick(&mut self, sys: &mut Sys, on: OnCpu, sink: &mut impl Sink) -> bool {
+        let OnCpu { cpu, task } = on;
         self.counters.decisions += 1;
         self.ticks[cpu] = self.ticks[cpu].wrapping_add(1);
-        self.account_run(sys, cpu, task);
-        self.read_hint(sys, cpu, task, sink);
+        self.account_run(sys, on);
+        self.read_hint(sys, on, sink);
         let t = &self.tasks[task as usize].t;
         if self.memo.ticks[t.task_type as usize & 3] || t.last.is_away() {
-            self.tell(sys, cpu, task, Event::Tick, 0, sink);
+            self.tell(sys, on, Event::Tick, 0, sink);
         }
-        self.watch_level(sys, cpu, task, self.tasks[task as usize].t.level);
+        self.watch_level(sys, on, self.tasks[task as usize].t.level);
         self.refresh_caps(sys, task);
         let lane = &self.tasks[task as usize];
         let expired = sys.now_ns >= lane.slice_end_ns;
@@ -403,7 +391,7 @@ impl Scheduler for Lane {
         let (fits, is_guest) = (kind.fits >> class & 1 == 1, kind.guest >> class & 1 == 1);
         expired
             || !fits
-            || (is_guest && self.guest_should_go(sys, cpu, task))
+            || (is_guest && self.guest_should_go(sys, on))
             || self.better_core_idle(sys, task, cpu)
     }
 
@@ -411,32 +399,13 @@ impl Scheduler for Lane {
         self.stay_ends_ns[cpu]
     }
 
-    fn alarm(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
+    fn alarm(&mut self, sys: &mut Sys, on: OnCpu, sink: &mut impl Sink) -> bool {
         self.counters.decisions += 1;
-        self.stay_is_up(sys, cpu, task, sink)
+        self.stay_is_up(sys, on, sink)
     }
 
-    fn act(
-        &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        task: Tid,
-        act: Act,
-        sink: &mut impl Sink,
-    ) -> Verdict {
-        self.on_act(sys, cpu, task, act, sink)
-    }
-
-    fn executes(
-        &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        task: Tid,
-        code: &Code,
-        level: u8,
-        sink: &mut impl Sink,
-    ) -> Verdict {
-        self.on_code(sys, cpu, task, code, level, sink)
+    fn act(&mut self, sys: &mut Sys, on: OnCpu, act: Act, sink: &mut impl Sink) -> Verdict {
+        self.on_act(sys, on, act, sink)
     }
 
     fn idles(&mut self, _: &mut Sys, cpu: usize) -> bool {

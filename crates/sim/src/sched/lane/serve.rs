@@ -8,7 +8,7 @@ use policy::{
 
 use super::Lane;
 use crate::events::Sink;
-use crate::sched::Pick;
+use crate::sched::{OnCpu, Pick};
 use crate::sys::{Sys, Tid};
 
 /// What ran on a CPU until now and may go on.
@@ -199,7 +199,7 @@ impl Lane {
 
     /// What ran until now, as one that competes for the CPU: its side and step, and the key that it
     /// would wait by.
-    fn compete(&mut self, sys: &Sys, cpu: usize, task: Tid) -> Prev {
+    fn compete(&mut self, sys: &Sys, OnCpu { cpu, task }: OnCpu) -> Prev {
         let lane = &self.tasks[task as usize];
         let queue = self.memo.of(&lane.t).queue;
         let step = self.memo.queue_step[self.class[cpu] as usize][queue as usize];
@@ -242,15 +242,15 @@ impl Lane {
         sink: &mut impl Sink,
     ) -> Pick {
         if let Some(task) = prev {
-            self.account_run(sys, cpu, task);
+            self.account_run(sys, OnCpu { cpu, task });
         }
         self.turns[cpu].end();
         self.looks[cpu] = self.looks[cpu].wrapping_add(1);
         let stays = prev.filter(|&task| {
-            self.read_hint(sys, cpu, task, sink);
+            self.read_hint(sys, OnCpu { cpu, task }, sink);
             self.may_stay(sys, task, cpu)
         });
-        let competes = stays.map(|task| self.compete(sys, cpu, task));
+        let competes = stays.map(|task| self.compete(sys, OnCpu { cpu, task }));
         let nr_steps =
             competes.map_or(self.nr_steps(cpu), |prev| (prev.step + 1).min(self.nr_steps(cpu)));
         if self.nr_pinned > 0 || self.filled.iter().any(|&shards| shards != 0) {
@@ -264,7 +264,7 @@ impl Lane {
         let lane = &mut self.tasks[task as usize];
         lane.slice_ns = self.memo.slice_ns[lane.t.task_type as usize];
         lane.slice_end_ns = sys.now_ns + lane.slice_ns;
-        self.time_stay(sys, cpu, task);
+        self.time_stay(sys, OnCpu { cpu, task });
         // its type may have changed since it started: who may displace it, may know
         let queue = self.memo.of(&self.tasks[task as usize].t).queue;
         self.set_running_queue(cpu, queue);
@@ -273,7 +273,7 @@ impl Lane {
 
     /// Whether a guest should go now: something waits that goes before it, or a scalar CPU is idle.
     #[inline(always)]
-    pub(super) fn guest_should_go(&self, sys: &Sys, cpu: usize, task: Tid) -> bool {
+    pub(super) fn guest_should_go(&self, sys: &Sys, OnCpu { cpu, task }: OnCpu) -> bool {
         self.better_place_idle(sys, task)
             || !self.queues[self.pinned_at + cpu].queue.is_empty()
             || self.has_work_in_steps(cpu, self.nr_steps(cpu) - 1)

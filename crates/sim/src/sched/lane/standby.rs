@@ -6,7 +6,8 @@ use cpumodel::LevelClocks;
 use policy::{Exposure, KernelUse, Losses, NR_PARTIES, Standby, StandbyInput, StandbyState, Task};
 
 use super::{Detect, Lane, LaneConfig, Wide};
-use crate::sys::{NO_CPU, Sys, Tid};
+use crate::sched::OnCpu;
+use crate::sys::{NO_CPU, Sys};
 
 /// What is watched; nothing is where the user has chosen the wide CPUs.
 #[derive(Clone, Debug, Default)]
@@ -145,7 +146,7 @@ impl Lane {
     /// What runs on the CPU is of this level from now on. A task that has a better CPU leaves this
     /// one before it gets to its wide code.
     #[inline]
-    pub(super) fn watch_level(&mut self, sys: &Sys, cpu: usize, task: Tid, level: u8) {
+    pub(super) fn watch_level(&mut self, sys: &Sys, OnCpu { cpu, task }: OnCpu, level: u8) {
         if !self.watch.is_on() || self.watch.level[cpu] | level == 0 {
             return;
         }
@@ -162,7 +163,7 @@ impl Lane {
 
     /// The task's hints were read: its sections since the last time, but for one that is open, were
     /// not noticed.
-    pub(super) fn watch_missed(&mut self, sys: &Sys, cpu: usize, task: Tid) {
+    pub(super) fn watch_missed(&mut self, sys: &Sys, OnCpu { cpu, task }: OnCpu) {
         let lane = &mut self.tasks[task as usize];
         lane.level_seen = lane.level_seen.max(lane.hint_want);
         let span_ns = std::mem::take(&mut lane.unread_ns);
@@ -179,27 +180,28 @@ impl Lane {
     }
 
     /// The running task turns from one level to another.
-    pub(super) fn watch_turn(&mut self, sys: &Sys, cpu: usize, task: Tid, old_level: u8) {
-        let t = &self.tasks[task as usize].t;
+    pub(super) fn watch_turn(&mut self, sys: &Sys, on: OnCpu, old_level: u8) {
+        let t = &self.tasks[on.task as usize].t;
         let level = t.level;
         if old_level == 0 && level > 0 {
             self.watch.losses[policy::party(t, level)].sections += 1;
         }
-        self.watch_level(sys, cpu, task, level);
+        self.watch_level(sys, on, level);
     }
 
     /// The task stops on the CPU.
     #[inline]
-    pub(super) fn watch_stop(&mut self, sys: &Sys, cpu: usize, task: Tid) {
+    pub(super) fn watch_stop(&mut self, sys: &Sys, on: OnCpu) {
         if self.watch.is_on() {
-            self.watch.nr_busy[self.watch.core_of[cpu] as usize] -= 1;
-            self.watch_level(sys, cpu, task, 0);
+            self.watch.nr_busy[self.watch.core_of[on.cpu] as usize] -= 1;
+            self.watch_level(sys, on, 0);
         }
     }
 
     /// The task starts on the CPU.
     #[inline]
-    pub(super) fn watch_start(&mut self, sys: &Sys, cpu: usize, task: Tid) {
+    pub(super) fn watch_start(&mut self, sys: &Sys, on: OnCpu) {
+        let OnCpu { cpu, task } = on;
         if !self.watch.is_on() {
             return;
         }
@@ -210,6 +212,6 @@ impl Lane {
         if last_cpu != NO_CPU && last_cpu != cpu as u16 {
             self.watch.losses[policy::party(&lane.t, level)].moves += 1;
         }
-        self.watch_level(sys, cpu, task, level);
+        self.watch_level(sys, on, level);
     }
 }

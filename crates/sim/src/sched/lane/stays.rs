@@ -6,13 +6,14 @@ use policy::Event;
 
 use super::Lane;
 use crate::events::Sink;
-use crate::sys::{Sys, Tid};
+use crate::sched::OnCpu;
+use crate::sys::Sys;
 
 impl Lane {
     /// Set the CPU's timer to the end of its task's stay, if it stays. Not while all CPUs take
     /// everything: then there is no CPU to leave for.
     #[inline]
-    pub(super) fn time_stay(&mut self, sys: &Sys, cpu: usize, task: Tid) {
+    pub(super) fn time_stay(&mut self, sys: &Sys, OnCpu { cpu, task }: OnCpu) {
         let t = &self.tasks[task as usize].t;
         let left_ns = if self.has_wide_cpus() { t.stays_ns(&self.config.cfg) } else { 0 };
         self.stay_ends_ns[cpu] = if left_ns > 0 { sys.now_ns + left_ns } else { u64::MAX };
@@ -20,17 +21,11 @@ impl Lane {
 
     /// The timer has fired. Whether the CPU is to choose anew: the task has stayed for long enough,
     /// and a section that has begun meanwhile is not known of.
-    pub(super) fn stay_is_up(
-        &mut self,
-        sys: &Sys,
-        cpu: usize,
-        task: Tid,
-        sink: &mut impl Sink,
-    ) -> bool {
-        self.account_run(sys, cpu, task);
-        self.read_hint(sys, cpu, task, sink);
-        self.tell(sys, cpu, task, Event::Tick, 0, sink);
-        self.time_stay(sys, cpu, task);
-        self.must_leave(sys, cpu, task)
+    pub(super) fn stay_is_up(&mut self, sys: &Sys, on: OnCpu, sink: &mut impl Sink) -> bool {
+        self.account_run(sys, on);
+        self.read_hint(sys, on, sink);
+        self.tell(sys, on, Event::Tick, 0, sink);
+        self.time_stay(sys, on);
+        self.must_leave(sys, on)
     }
 }

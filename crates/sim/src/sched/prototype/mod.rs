@@ -34,10 +34,9 @@ use policy::{LEVEL_MAX, TYPE_DEFAULT, TYPE_SCALAR, TYPE_WIDE};
 
 use super::queue::Queue;
 use super::turn::{INTERVAL_NS, Turn};
-use super::{Act, NewTask, Pick, SchedCounters, Scheduler, Verdict, Why};
+use super::{Act, NewTask, OnCpu, Pick, Ran, SchedCounters, Scheduler, Verdict};
 use crate::bits::Mask;
 use crate::events::{Happened, Sink};
-use crate::program::Code;
 use crate::rng::Rng;
 use crate::sys::{Kick, NO_CPU, NO_TASK, Sys, Tid};
 use crate::timers::NEVER;
@@ -176,7 +175,7 @@ impl Prototype {
         task != NO_TASK && self.tasks[task as usize].task_type as usize == WIDE
     }
 
-    fn charge(&mut self, sys: &Sys, cpu: usize, task: Tid) {
+    fn charge(&mut self, sys: &Sys, OnCpu { cpu, task }: OnCpu) {
         let t = &mut self.tasks[task as usize];
         let used_ns = t.turn.charge(sys.now_ns);
         let wide = t.task_type as usize == WIDE;
@@ -286,7 +285,11 @@ impl Prototype {
 
     /// A wide instruction on a CPU that withholds it. With automatic sizing the CPU may become
     /// wide instead (THESIS 4.2).
-    fn trap(&mut self, sys: &Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
+    fn trap(&mut self, sys: &Sys, OnCpu { cpu, task }: OnCpu, sink: &mut impl Sink) -> Verdict {
+        let Some(cost_ns) = self.config.trap_ns else { return Verdict::default() };
+        if self.wide_cpus.has(cpu) || self.is_wide(task) {
+            return Verdict::default();
+        }
         self.counters.traps += 1;
         self.change(sys, task, WIDE, sink);
         if self.config.alpha.is_some()
@@ -296,11 +299,11 @@ impl Prototype {
             self.counters.resizes += 1;
             tell_class(sys, cpu, true, sink);
         }
-        !self.wide_cpus.has(cpu)
+        Verdict { cost_ns, resched: !self.wide_cpus.has(cpu), yields: false }
     }
 
     /// A system call ends a wide period.
-    fn syscall(&mut self, sys: &Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> Verdict {
+    fn syscall(&mut self, sys: &Sys, OnCpu { cpu, task }: OnCpu, sink: &mut impl Sink) -> Verdict {
         let ends = matches!(self.config.end, End::Entry | End::Return);
         if !ends || !self.is_wide(task) || !self.wide_cpus.has(cpu) {
             return Verdict::default();
@@ -338,17 +341,11 @@ impl Scheduler for Prototype {
         self.place(sys, task);
     }
 
-    fn pick(
-        &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        prev: Option<Tid>,
-        _: Why,
-        _: &mut impl Sink,
-    ) -> Pick {
+    fn pick(&mut self, sys: &mut Sys, cpu: usize, prev: Option<Ran>, _: &mut impl Sink) -> Pick {
         self.counters.decisions += 1;
+        let prev = prev.map(|prev| prev.task);
         if let Some(task) = prev {
-            self.charge(sys, cpu, task);
+            self.charge(sys, OnCpu { cpu, task });
             if self.tasks[task as usize].turn.left_ns == 0 {
                 self.renew(sys, task);
             }
@@ -379,19 +376,20 @@ impl Scheduler for Prototype {
         Pick::Idle
     }
 
-    fn stops(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: bool, sink: &mut impl Sink) {
-        self.charge(sys, cpu, task);
+    fn stops(&mut self, sys: &mut Sys, on: OnCpu, _: bool, sink: &mut impl Sink) {
+        let OnCpu { cpu, task } = on;
+        self.charge(sys, on);
         self.curr[cpu] = NO_TASK;
         if self.config.end == End::Switch && self.is_wide(task) && self.wide_cpus.has(cpu) {
             self.change(sys, task, SCALAR, sink);
         }
     }
 
-    fn put(&mut self, sys: &mut Sys, _: usize, task: Tid, _: bool) {
-        self.place(sys, task);
+    fn put(&mut self, sys: &mut Sys, on: OnCpu, _: bool) {
+        self.place(sys, on.task);
     }
 
-    fn starts(&mut self, sys: &mut Sys, cpu: usize, task: Tid, _: &mut impl Sink) -> bool {
+    fn starts(&mut self, sys: &mut Sys, OnCpu { cpu, task }: OnCpu, _: &mut impl Sink) -> bool {
         let slice_ns = self.slice_ns(task);
         let t = &mut self.tasks[task as usize];
         t.sent_to = NO_CPU;
@@ -401,9 +399,10 @@ impl Scheduler for Prototype {
         false
     }
 
-    fn tick(&mut self, sys: &mut Sys, cpu: usize, task: Tid, sink: &mut impl Sink) -> bool {
+    fn tick(&mut self, sys: &mut Sys, on: OnCpu, sink: &mut impl Sink) -> bool {
         self.counters.decisions += 1;
-        self.charge(sys, cpu, task);
+        let task = on.task;
+        self.charge(sys, on);
         let t = &self.tasks[task as usize];
         let used_up = t.turn.left_ns == 0 && self.queues.iter().any(|queue| !queue.is_empty());
         let late = self.is_wide(task) && sys.now_ns - t.wide_ns >= self.config.timeout_ns;
@@ -413,49 +412,26 @@ impl Scheduler for Prototype {
         used_up || late
     }
 
-    fn act(
-        &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        task: Tid,
-        act: Act,
-        sink: &mut impl Sink,
-    ) -> Verdict {
+    fn act(&mut self, sys: &mut Sys, on: OnCpu, act: Act, sink: &mut impl Sink) -> Verdict {
         let marked = self.config.trap_ns.is_none();
-        let on_wide_cpu = self.wide_cpus.has(cpu);
+        let on_wide_cpu = self.wide_cpus.has(on.cpu);
         match act {
             Act::WideBegin(_) if marked => {
-                self.change(sys, task, WIDE, sink);
+                self.change(sys, on.task, WIDE, sink);
                 Verdict { cost_ns: SYSCALL_NS, resched: !on_wide_cpu, yields: false }
             }
             Act::WideEnd { .. } if marked => {
-                self.change(sys, task, SCALAR, sink);
+                self.change(sys, on.task, SCALAR, sink);
                 Verdict { cost_ns: SYSCALL_NS, resched: on_wide_cpu, yields: false }
             }
             Act::WideBegin(_) | Act::WideEnd { .. } => Verdict::default(),
-            Act::Enter | Act::Yield => self.syscall(sys, cpu, task, sink),
+            Act::Enter | Act::Yield => self.syscall(sys, on, sink),
             Act::Exit => {
-                let resched = std::mem::take(&mut self.tasks[task as usize].on_return);
+                let resched = std::mem::take(&mut self.tasks[on.task as usize].on_return);
                 Verdict { resched, ..Default::default() }
             }
+            Act::Code { .. } => self.trap(sys, on, sink),
         }
-    }
-
-    fn executes(
-        &mut self,
-        sys: &mut Sys,
-        cpu: usize,
-        task: Tid,
-        _: &Code,
-        _: u8,
-        sink: &mut impl Sink,
-    ) -> Verdict {
-        let Some(cost_ns) = self.config.trap_ns else { return Verdict::default() };
-        if self.wide_cpus.has(cpu) || self.is_wide(task) {
-            return Verdict::default();
-        }
-        let resched = self.trap(sys, cpu, task, sink);
-        Verdict { cost_ns, resched, yields: false }
     }
 
     fn idles(&mut self, sys: &mut Sys, cpu: usize) -> bool {
