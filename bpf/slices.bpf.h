@@ -20,6 +20,8 @@
 #ifndef TL_SLICES_BPF_H
 #define TL_SLICES_BPF_H
 
+#include "timers.bpf.h"
+
 struct slice_end {
 	struct bpf_timer timer;
 	u64 at_ns; /* when the slice of the CPU's task ends */
@@ -71,18 +73,7 @@ static int slice_is_over(void *map, u32 *cpu, struct slice_end *end)
 
 static __always_inline int create_slice_timers(void)
 {
-	u32 cpu;
-
-	bpf_for(cpu, 0, nr_cpus) {
-		u32 key = cpu;
-		struct slice_end *end = bpf_map_lookup_elem(&slice_ends, &key);
-
-		if (!end)
-			return -ENOENT;
-		bpf_timer_init(&end->timer, &slice_ends, CLOCK_MONOTONIC);
-		bpf_timer_set_callback(&end->timer, slice_is_over);
-	}
-	return 0;
+	return create_timers(&slice_ends, slice_is_over);
 }
 
 #endif

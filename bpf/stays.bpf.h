@@ -18,6 +18,8 @@
 #ifndef TL_STAYS_BPF_H
 #define TL_STAYS_BPF_H
 
+#include "timers.bpf.h"
+
 struct stay_end {
 	struct bpf_timer timer;
 };
@@ -106,18 +108,7 @@ static int stay_is_up(void *map, u32 *key, struct stay_end *end)
 
 static __always_inline int create_stay_timers(void)
 {
-	u32 cpu;
-
-	bpf_for(cpu, 0, nr_cpus) {
-		u32 key = cpu;
-		struct stay_end *end = bpf_map_lookup_elem(&stay_ends, &key);
-
-		if (!end)
-			return -ENOENT;
-		bpf_timer_init(&end->timer, &stay_ends, CLOCK_MONOTONIC);
-		bpf_timer_set_callback(&end->timer, stay_is_up);
-	}
-	return 0;
+	return create_timers(&stay_ends, stay_is_up);
 }
 
 #endif
