@@ -13,8 +13,8 @@
 //! for. It does not wait, so a decoration that slows waiters leaves the straggler at full speed
 //! (TURBO 10).
 
-use crate::sync::{AtomicU32, Ordering, const_fn, futex_wait, futex_wake};
-use crate::wait::Wait;
+use crate::sync::{AtomicU32, Ordering, const_fn, futex_wake};
+use crate::wait::{Wait, sleep_marked};
 
 const SLEEPERS: u32 = 1;
 const MEETING: u32 = 2;
@@ -70,12 +70,7 @@ impl<W: Wait> Barrier<W> {
                 return;
             }
             if self.wait.step(round) {
-                let (asleep, relaxed) = (now | SLEEPERS, Ordering::Relaxed);
-                let marked = now == asleep
-                    || self.generation.compare_exchange(now, asleep, relaxed, relaxed).is_ok();
-                if marked {
-                    futex_wait(&self.generation, asleep);
-                }
+                sleep_marked(&self.generation, now, now | SLEEPERS);
             }
             round = round.saturating_add(1);
         }

@@ -118,11 +118,6 @@ impl Estimate {
         Estimate { length: None, strategy: Strategy::Spin }
     }
 
-    /// Mean length at the base frequency, ticks.
-    pub fn length_ticks(&self) -> Option<f64> {
-        self.length
-    }
-
     /// What the lock should do.
     pub fn strategy(&self) -> Strategy {
         self.strategy
@@ -230,6 +225,6 @@ mod tests {
     fn the_length_is_that_at_the_base_frequency() {
         let mut estimate = Estimate { length: None, strategy: Strategy::Boost };
         estimate.sample(3_100_000, &fx());
-        assert!((estimate.length_ticks().unwrap() - 4_000_000.0).abs() < 1.0);
+        assert!((estimate.length.unwrap() - 4_000_000.0).abs() < 1.0);
     }
 }

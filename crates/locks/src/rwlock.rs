@@ -17,8 +17,8 @@
 //! are woken, and those whose turn it is not sleep again.
 
 use crate::raw::RawLock;
-use crate::sync::{AtomicU32, Ordering, const_fn, futex_wait, futex_wake};
-use crate::wait::Wait;
+use crate::sync::{AtomicU32, Ordering, const_fn, futex_wake};
+use crate::wait::{Wait, sleep_marked};
 
 const WRITER: u32 = 1 << 31;
 const SLEEPERS: u32 = 1 << 30;
@@ -125,12 +125,7 @@ impl<L: RawLock, W: Wait> RawRwLock<L, W> {
                 return;
             }
             if self.wait.step(round) {
-                let (asleep, relaxed) = (word | SLEEPERS, Ordering::Relaxed);
-                let marked = word == asleep
-                    || self.word.compare_exchange(word, asleep, relaxed, relaxed).is_ok();
-                if marked {
-                    futex_wait(&self.word, asleep);
-                }
+                sleep_marked(&self.word, word, word | SLEEPERS);
             }
             round = round.saturating_add(1);
         }

@@ -11,8 +11,8 @@
 //! wake-up costs shows this by ASLEEP, and the server wakes it; otherwise neither makes a system
 //! call.
 
-use crate::sync::{AtomicU32, Ordering, futex_wait, futex_wake};
-use crate::wait::{Block, Wait};
+use crate::sync::{AtomicU32, Ordering, futex_wake};
+use crate::wait::{Block, Wait, sleep_marked};
 
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
@@ -62,11 +62,7 @@ impl Slot {
                 return;
             }
             if Block.step(round) {
-                let relaxed = Ordering::Relaxed;
-                let asleep = self.0.compare_exchange(POSTED, ASLEEP, relaxed, relaxed);
-                if asleep.is_ok() || state == ASLEEP {
-                    futex_wait(&self.0, ASLEEP);
-                }
+                sleep_marked(&self.0, state, ASLEEP);
             }
             round = round.saturating_add(1);
         }

@@ -21,8 +21,8 @@
 //! few waiters only, as it spins.
 
 use crate::raw::RawLock;
-use crate::sync::{AtomicU32, Ordering, const_fn, futex_wait, futex_wake};
-use crate::wait::Wait;
+use crate::sync::{AtomicU32, Ordering, const_fn, futex_wake};
+use crate::wait::{Wait, sleep_marked};
 
 const SLEEPERS: u32 = 1;
 const STEP: u32 = 2;
@@ -62,18 +62,9 @@ impl<W: Wait> Ticket<W> {
                 crate::sync::pause(before.min(64));
             }
             if self.wait.step(round) {
-                self.sleep(serving);
+                sleep_marked(&self.serving, serving, serving | SLEEPERS);
             }
             round = round.saturating_add(1);
-        }
-    }
-
-    /// Sleeps while the ticket that is served is what it was.
-    fn sleep(&self, serving: u32) {
-        let (with, relaxed) = (serving | SLEEPERS, Ordering::Relaxed);
-        if serving == with || self.serving.compare_exchange(serving, with, relaxed, relaxed).is_ok()
-        {
-            futex_wait(&self.serving, with);
         }
     }
 }

@@ -14,7 +14,7 @@
 //!
 //! Pauses double up to 64, so that the line of a contended word is asked for less often.
 
-use crate::sync;
+use crate::sync::{self, AtomicU32, Ordering, futex_wait};
 
 /// A waiting strategy. [`Spin`] and [`Block`] are without state; `hybrid::Learned` has some.
 pub trait Wait: Send + Sync {
@@ -76,6 +76,16 @@ impl Wait for Sleep {
     #[inline]
     fn step(&self, _round: u32) -> bool {
         true
+    }
+}
+
+/// Sleeps on a word that was `seen`, once it says `asleep`: that a thread may sleep, for the one
+/// that ends the wait. Not if the word is another one by now.
+#[inline]
+pub fn sleep_marked(word: &AtomicU32, seen: u32, asleep: u32) {
+    let relaxed = Ordering::Relaxed;
+    if seen == asleep || word.compare_exchange(seen, asleep, relaxed, relaxed).is_ok() {
+        futex_wait(word, asleep);
     }
 }
 

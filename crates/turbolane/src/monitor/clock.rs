@@ -13,25 +13,10 @@
 
 use std::time::{Duration, Instant};
 
+pub(crate) use locks::sys::ticks;
+
 /// Least time for a rate: both clocks are read within a microsecond.
 const RATE_AFTER: Duration = Duration::from_millis(2);
-
-/// Ticks now.
-#[inline(always)]
-pub(crate) fn ticks() -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 CPU has it; it touches no memory.
-    unsafe {
-        std::arch::x86_64::_rdtsc()
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the structure is valid.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-    }
-}
 
 /// Both clocks at one moment.
 #[derive(Debug)]
