@@ -328,6 +328,15 @@ fn split_file(text: &str) -> Option<(&str, &str)> {
     Some((&text[..at], &text[at + 1..]))
 }
 
+impl MarkSite {
+    /// The site of a function by its name; `None` if a mark, or a line of a list of marks, would
+    /// read the name as something else: a comma begins the option, `@` the level.
+    pub fn of_name(name: &str) -> Option<MarkSite> {
+        let is_plain = !name.starts_with('+') && !name.contains([':', '@', ',', '#', ' ']);
+        (is_plain && !name.is_empty()).then(|| MarkSite::Symbol(name.to_owned()))
+    }
+}
+
 fn parse_site(site: &str) -> Result<MarkSite, ParseError> {
     let Some(offset) = site.strip_prefix('+') else {
         return Ok(MarkSite::Symbol(site.to_string()));

@@ -132,6 +132,19 @@ fn marks_of_every_form() {
     assert_eq!("a:+0x10,min-arg6=4294967295".parse::<Mark>(), filtered(offset, 1, 6, u32::MAX));
 }
 
+/// Names that a mark would read as something else have no site; all others read back.
+#[test]
+fn only_plain_names_are_sites() {
+    for name in ["", "+0x10", "n::f", "f@2", "f@plt", "f,g", "f,min-arg1=5", "f #", "operator ()"] {
+        assert_eq!(MarkSite::of_name(name), None, "{name}");
+    }
+    for name in ["f", "_ZN1n1fEv", "f.cold", "f+1", "f<int>", "$f"] {
+        let site = MarkSite::of_name(name).expect(name);
+        let mark = Mark { file: "a,b:c@d".into(), site, level: 2, filter: None };
+        assert_eq!(mark.to_string().parse(), Ok(mark), "{name}");
+    }
+}
+
 /// Refusals of marks.
 #[test]
 fn marks_without_sense_fail() {

@@ -176,8 +176,8 @@ fn function_mark(offender: &Offender, emulation: Emulation) -> Result<Mark, Mark
     let found = resolve(&by_offset, emulation, false)?;
     let named = found
         .symbol
-        .filter(|name| is_plain(name))
-        .map(|name| mark(&offender.file, MarkSite::Symbol(name), offender.sustained_level));
+        .and_then(|name| MarkSite::of_name(&name))
+        .map(|site| mark(&offender.file, site, offender.sustained_level));
     let is_same = |named: &Mark| {
         resolve(named, emulation, false).is_ok_and(|same| same.entry_offset == found.entry_offset)
     };
@@ -208,13 +208,8 @@ fn enclosing(file: &str, offset: u64, level: u8, emulation: Emulation) -> Option
     // Without a symbol around it a place would be taken for an entry, so only this error leads on.
     let inside = resolve(&mark(file, MarkSite::Offset(offset), level), emulation, false);
     let Err(MarkError::NotAnEntry { function, .. }) = inside else { return None };
-    let found = mark(file, MarkSite::Symbol(function.clone()), level);
-    (is_plain(&function) && resolve(&found, emulation, false).is_ok()).then_some(found)
-}
-
-/// A name that the syntax of marks takes as it is.
-fn is_plain(symbol: &str) -> bool {
-    !symbol.starts_with('+') && !symbol.contains([':', '@', '#', ' ', ','])
+    let found = mark(file, MarkSite::of_name(&function)?, level);
+    resolve(&found, emulation, false).is_ok().then_some(found)
 }
 
 /// For a shell.

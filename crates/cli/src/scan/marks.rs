@@ -46,7 +46,7 @@ fn lines(file: &File) -> String {
     }
     let library = lasting_path(Path::new(&file.path)).unwrap_or_else(|_| PathBuf::from(&file.path));
     let named = marks(&library, &functions, |function| {
-        function.symbol.clone().filter(|symbol| is_plain(symbol)).map(MarkSite::Symbol)
+        function.symbol.as_deref().and_then(MarkSite::of_name)
     });
     let placed = marks(&library, &functions, |_| None);
     let try_all = |marks: &[Mark]| resolve_all(marks, Emulation { nop5: false }, false);
@@ -71,11 +71,6 @@ fn line(function: &Function, named: &Mark, placed: &Mark, results: (Tried, Tried
 
 fn comment(function: &Function) -> String {
     function.name.as_ref().map_or(String::new(), |name| format!("  # {name}"))
-}
-
-/// A name that the syntax of marks takes as it is.
-fn is_plain(symbol: &str) -> bool {
-    !symbol.starts_with('+') && !symbol.contains([':', '@', '#', ' '])
 }
 
 /// A mark for each function, at its offset where `site` gives no other.
