@@ -8,7 +8,7 @@
 
 use std::ffi::CString;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Once, Weak};
 
 use cpumodel::{PstateModel, Topology};
@@ -214,10 +214,7 @@ impl Control {
     #[inline]
     pub fn boost(&self, cpu: u32) -> Result<(), Error> {
         let (_, unit) = self.0.requests.unit(cpu)?;
-        let surely = !unit.boost_is_proven.load(Relaxed);
-        self.0.requests.request(cpu, unit.unit.speeds.turbo_khz, surely)?;
-        unit.boost_is_proven.store(true, Relaxed);
-        Ok(())
+        self.set_proving(cpu, unit.unit.speeds.turbo_khz, &unit.boost_is_proven)
     }
 
     /// Sets the CPU to its slowest P-state, unless another CPU that is set together with it needs
@@ -225,9 +222,15 @@ impl Control {
     #[inline]
     pub fn slow(&self, cpu: u32) -> Result<(), Error> {
         let (_, unit) = self.0.requests.unit(cpu)?;
-        let surely = !unit.slow_is_proven.load(Relaxed);
-        self.0.requests.request(cpu, unit.unit.speeds.slow_khz, surely)?;
-        unit.slow_is_proven.store(true, Relaxed);
+        self.set_proving(cpu, unit.unit.speeds.slow_khz, &unit.slow_is_proven)
+    }
+
+    /// Sets the CPU; reads it back as long as that has not succeeded once.
+    #[inline]
+    fn set_proving(&self, cpu: u32, khz: u32, is_proven: &AtomicBool) -> Result<(), Error> {
+        let surely = !is_proven.load(Relaxed);
+        self.0.requests.request(cpu, khz, surely)?;
+        is_proven.store(true, Relaxed);
         Ok(())
     }
 

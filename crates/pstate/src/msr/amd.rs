@@ -33,7 +33,7 @@ use std::sync::Mutex;
 
 use hw::Source;
 
-use super::{Cpu, Device, bits};
+use super::{Cpu, Device, Registers, bits};
 use crate::backend::{Backend, Found, Machine, Unit};
 use crate::error::Error;
 use crate::journal::Journal;
@@ -74,12 +74,8 @@ struct Manual {
     is_taken: Mutex<bool>,
 }
 
-pub(super) fn find(
-    machine: &Machine,
-    cpu: &Cpu,
-    devices: &[Device],
-    specs: &mut Specs,
-) -> Result<Found, String> {
+pub(super) fn find(machine: &Machine, of: &Registers, specs: &mut Specs) -> Result<Found, String> {
+    let Registers { cpu, devices } = of;
     let first = devices.first().ok_or("no CPU is online")?;
     let hardware_khz = definitions(machine, cpu, first)?;
     let boost = if cpu.family == 0x15 { boost(machine) } else { Boost::default() };

@@ -24,7 +24,7 @@
 
 use hw::Source;
 
-use super::{Cpu, Device, bits};
+use super::{Device, Registers, bits};
 use crate::backend::{Backend, Found, Machine, Unit};
 use crate::error::Error;
 use crate::journal::Journal;
@@ -64,12 +64,8 @@ struct Intel {
     bus_khz: u32,
 }
 
-pub(super) fn find(
-    machine: &Machine,
-    cpu: &Cpu,
-    devices: &[Device],
-    specs: &mut Specs,
-) -> Result<Found, String> {
+pub(super) fn find(machine: &Machine, of: &Registers, specs: &mut Specs) -> Result<Found, String> {
+    let Registers { cpu, devices } = of;
     if cpu.family != 6 {
         return Err(format!("family {} of Intel has other registers", cpu.family));
     }

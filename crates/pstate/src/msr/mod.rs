@@ -39,20 +39,26 @@ struct Cpu {
     model: u32,
 }
 
+/// The CPU's registers, where each online CPU has them.
+struct Registers {
+    cpu: Cpu,
+    devices: Vec<Device>,
+}
+
 /// Looks for registers that set P-states; else why not.
 pub(crate) fn find(machine: &Machine, specs: &mut Specs) -> Result<Found, String> {
     let cpu = cpu(machine).ok_or("/proc/cpuinfo names no vendor, family and model")?;
-    let devices = devices(machine)?;
-    let found = match cpu.vendor.as_str() {
-        "GenuineIntel" => intel::find(machine, &cpu, &devices, specs)?,
-        "AuthenticAMD" | "HygonGenuine" => amd::find(machine, &cpu, &devices, specs)?,
+    let registers = Registers { cpu, devices: devices(machine)? };
+    let found = match registers.cpu.vendor.as_str() {
+        "GenuineIntel" => intel::find(machine, &registers, specs)?,
+        "AuthenticAMD" | "HygonGenuine" => amd::find(machine, &registers, specs)?,
         other => return Err(format!("the registers of {other} CPUs are not known")),
     };
     let driver = machine.text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver");
     let note = driver.map_or(String::new(), |driver| {
         format!(" (beside the cpufreq driver {driver}, which writes the same registers)")
     });
-    Ok(Found { what: format!("{}, {} CPUs{note}", found.what, devices.len()), ..found })
+    Ok(Found { what: format!("{}, {} CPUs{note}", found.what, registers.devices.len()), ..found })
 }
 
 /// How many cores may be how fast; empty if the registers cannot be read or do not say.
