@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{OrderResult, PaperResult, RowResult, Verdict, WhatIf};
+use super::{PaperResult, Verdict, WhatIf};
 use crate::published::Use;
 
 /// How well it went.
@@ -37,43 +37,56 @@ pub struct Score {
 
 /// Counts, and the ids of misses that nothing explains.
 pub(super) fn of(papers: &[PaperResult]) -> (Score, Vec<String>) {
-    let mut score = Score::default();
-    papers.iter().flat_map(|paper| &paper.rows).for_each(|row| score.add_row(row));
-    papers.iter().flat_map(|paper| &paper.orders).for_each(|order| score.add_order(order));
-    if score.predicted > 0 {
-        let share = f64::from(score.within) / f64::from(score.predicted);
-        score.within_tolerance_pct = Some(100.0 * share);
-    }
+    let rows = papers.iter().flat_map(|paper| &paper.rows);
+    let rows = Tally::of(rows.map(|row| (row.published.purpose, row.verdict)));
+    let orders = papers.iter().flat_map(|paper| &paper.orders);
+    let orders = Tally::of(orders.map(|order| (order.published.purpose, order.verdict)));
+    let share = || f64::from(rows.met) / f64::from(rows.counted);
     let open: Vec<String> = papers.iter().flat_map(unexplained).collect();
-    score.unexplained = open.len() as u32;
+    let score = Score {
+        predicted: rows.counted,
+        within: rows.met,
+        undecided: rows.undecided,
+        missed: rows.missed,
+        follow: rows.follow,
+        within_tolerance_pct: (rows.counted > 0).then(|| 100.0 * share()),
+        orders: orders.counted,
+        orders_held: orders.met,
+        orders_undecided: orders.undecided,
+        order_violations: orders.missed,
+        orders_follow: orders.follow,
+        unexplained: open.len() as u32,
+    };
     (score, open)
 }
 
-impl Score {
-    fn add_row(&mut self, row: &RowResult) {
-        match (row.published.purpose, row.verdict) {
-            (Use::Follows, Some(Verdict::Met)) => self.follow += 1,
-            (Use::Predicts | Use::Follows, verdict) => {
-                self.predicted += 1;
-                self.within += u32::from(verdict == Some(Verdict::Met));
-                self.undecided += u32::from(verdict == Some(Verdict::Undecided));
-                self.missed += u32::from(verdict == Some(Verdict::Missed));
-            }
-            _ => {}
-        }
-    }
+/// How many rows, or rankings, have which verdict: of those that count.
+#[derive(Default)]
+struct Tally {
+    counted: u32,
+    met: u32,
+    undecided: u32,
+    missed: u32,
+    /// Met, and does not count.
+    follow: u32,
+}
 
-    fn add_order(&mut self, order: &OrderResult) {
-        match (order.published.purpose, order.verdict) {
-            (Use::Follows, Some(Verdict::Met)) => self.orders_follow += 1,
-            (Use::Predicts | Use::Follows, verdict) => {
-                self.orders += 1;
-                self.orders_held += u32::from(verdict == Some(Verdict::Met));
-                self.orders_undecided += u32::from(verdict == Some(Verdict::Undecided));
-                self.order_violations += u32::from(verdict == Some(Verdict::Missed));
+impl Tally {
+    fn of(all: impl Iterator<Item = (Use, Option<Verdict>)>) -> Tally {
+        let mut tally = Tally::default();
+        for (purpose, verdict) in all {
+            match (purpose, verdict) {
+                (Use::Follows, Some(Verdict::Met)) => tally.follow += 1,
+                (Use::Predicts | Use::Follows, verdict) => {
+                    tally.counted += 1;
+                    tally.met += u32::from(verdict == Some(Verdict::Met));
+                    tally.undecided += u32::from(verdict == Some(Verdict::Undecided));
+                    tally.missed += u32::from(verdict == Some(Verdict::Missed));
+                }
+                _ => {}
             }
-            _ => {}
         }
+        tally
     }
 }
 

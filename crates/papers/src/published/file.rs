@@ -56,33 +56,46 @@ struct PaperFile {
     order: Vec<Spanned<OrderTable>>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RowTable {
-    id: Spanned<String>,
-    section: String,
-    part: String,
-    section_page: Option<u32>,
-    quantity: Quantity,
-    title: String,
-    value: Spanned<f64>,
-    value_to: Option<Spanned<f64>>,
-    unit: Spanned<String>,
-    stddev: Option<Spanned<f64>>,
-    #[serde(default)]
-    approximate: bool,
-    config: Spanned<Config>,
-    against: Option<Spanned<Other>>,
-    mitigated: Spanned<bool>,
-    #[serde(rename = "use")]
-    purpose: Spanned<Use>,
-    #[serde(default)]
-    sets: String,
-    #[serde(default)]
-    follows: String,
-    silicon: Option<Silicon>,
-    #[serde(default)]
-    note: String,
+/// One of the three kinds of entries: what all of them have, and what it has of its own. (With a
+/// type for what they share, and serde's `flatten`, neither an error's line nor an unknown key
+/// would be found.)
+macro_rules! entry {
+    (struct $name:ident { $($own:tt)* }) => {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct $name {
+            id: Spanned<String>,
+            section: String,
+            part: String,
+            section_page: Option<u32>,
+            quantity: Quantity,
+            title: String,
+            #[serde(default)]
+            note: String,
+            $($own)*
+        }
+    };
+}
+
+entry! {
+    struct RowTable {
+        value: Spanned<f64>,
+        value_to: Option<Spanned<f64>>,
+        unit: Spanned<String>,
+        stddev: Option<Spanned<f64>>,
+        #[serde(default)]
+        approximate: bool,
+        config: Spanned<Config>,
+        against: Option<Spanned<Other>>,
+        mitigated: Spanned<bool>,
+        #[serde(rename = "use")]
+        purpose: Spanned<Use>,
+        #[serde(default)]
+        sets: String,
+        #[serde(default)]
+        follows: String,
+        silicon: Option<Silicon>,
+    }
 }
 
 /// A configuration as its difference from another one.
@@ -106,43 +119,27 @@ impl Other {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SeriesTable {
-    id: Spanned<String>,
-    section: String,
-    part: String,
-    section_page: Option<u32>,
-    quantity: Quantity,
-    title: String,
-    labels: Spanned<Vec<String>>,
-    values: Spanned<Vec<f64>>,
-    unit: Spanned<String>,
-    config: Spanned<Config>,
-    mitigated: bool,
-    #[serde(default)]
-    note: String,
+entry! {
+    struct SeriesTable {
+        labels: Spanned<Vec<String>>,
+        values: Spanned<Vec<f64>>,
+        unit: Spanned<String>,
+        config: Spanned<Config>,
+        mitigated: bool,
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OrderTable {
-    id: Spanned<String>,
-    section: String,
-    part: String,
-    section_page: Option<u32>,
-    quantity: Quantity,
-    title: String,
-    config: Spanned<Config>,
-    best_first: Spanned<Vec<Spanned<Other>>>,
-    #[serde(default)]
-    or_equal: bool,
-    #[serde(rename = "use")]
-    purpose: Spanned<Use>,
-    #[serde(default)]
-    follows: String,
-    #[serde(default)]
-    note: String,
+entry! {
+    struct OrderTable {
+        config: Spanned<Config>,
+        best_first: Spanned<Vec<Spanned<Other>>>,
+        #[serde(default)]
+        or_equal: bool,
+        #[serde(rename = "use")]
+        purpose: Spanned<Use>,
+        #[serde(default)]
+        follows: String,
+    }
 }
 
 /// Reads a file's text.

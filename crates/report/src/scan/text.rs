@@ -48,16 +48,7 @@ impl Scan {
             (skipped.unreadable, "not readable"),
             (skipped.beyond_limits, "beyond limits"),
         ];
-        let reasons: Vec<String> = reasons
-            .iter()
-            .filter(|(number, _)| *number > 0)
-            .map(|(number, what)| format!("{number} {what}"))
-            .collect();
-        if reasons.is_empty() {
-            String::new()
-        } else {
-            format!("; passed over: {}", reasons.join(", "))
-        }
+        counted(&reasons).map_or(String::new(), |reasons| format!("; passed over: {reasons}"))
     }
 }
 
@@ -67,6 +58,13 @@ impl super::Skipped {
         let files = self.not_elf + self.other_cpu + self.broken + self.no_code;
         files + self.unreadable + self.beyond_limits
     }
+}
+
+/// What there is of these, with how many; `None` if there is nothing.
+fn counted(kinds: &[(u64, &str)]) -> Option<String> {
+    let there = kinds.iter().filter(|(number, _)| *number > 0);
+    let there: Vec<String> = there.map(|(number, what)| format!("{number} {what}")).collect();
+    (!there.is_empty()).then(|| there.join(", "))
 }
 
 fn count(number: u64, noun: &str) -> String {
@@ -136,14 +134,7 @@ fn details(file: &File) -> Vec<String> {
         (counts.scatter, "scatter"),
         (counts.gather, "gather"),
     ];
-    let kinds: Vec<String> = kinds
-        .iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(number, what)| format!("{number} {what}"))
-        .collect();
-    if !kinds.is_empty() {
-        lines.push(format!("instructions: {}", kinds.join(", ")));
-    }
+    lines.extend(counted(&kinds).map(|kinds| format!("instructions: {kinds}")));
     if let Some(coverage) = file.coverage_pct {
         lines.push(coverage_text(file, coverage));
     }
@@ -180,8 +171,7 @@ fn coverage_text(file: &File, coverage: f64) -> String {
 fn checks_text(checks: &[Check]) -> String {
     let of = |kind| checks.iter().filter(|check| check.kind == kind).count() as u64;
     let kinds = [(of(Question::Cpuid), "cpuid"), (of(Question::Xgetbv), "xgetbv")];
-    let kinds: Vec<String> =
-        kinds.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    let kinds = counted(&kinds).unwrap_or_default();
     let mut places: Vec<String> = checks
         .iter()
         .map(|check| check.function.clone().unwrap_or_else(|| format!("{:#x}", check.address)))
@@ -190,7 +180,7 @@ fn checks_text(checks: &[Check]) -> String {
     let more = places.len().saturating_sub(CHECKS_SHOWN);
     places.truncate(CHECKS_SHOWN);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("asks what the CPU can do: {} in {}{more}", kinds.join(", "), places.join(", "))
+    format!("asks what the CPU can do: {kinds} in {}{more}", places.join(", "))
 }
 
 fn table(functions: &[Function], width: usize) -> String {
