@@ -87,18 +87,20 @@ impl Class {
     /// Whether a mnemonic in lower case belongs to it.
     #[must_use]
     pub fn has(&self, mnemonic: &str) -> bool {
-        self.mnemonics.iter().any(|pattern| pattern::fits(pattern, mnemonic))
+        self.fitting(mnemonic).next().is_some()
+    }
+
+    /// The patterns that a mnemonic in lower case fits.
+    pub fn fitting(&self, mnemonic: &str) -> impl Iterator<Item = &str> {
+        self.patterns()
+            .iter()
+            .map(String::as_str)
+            .filter(move |pattern| pattern::fits(pattern, mnemonic))
     }
 
     /// The patterns as written.
     #[must_use]
     pub fn patterns(&self) -> &[String] {
         &self.mnemonics
-    }
-
-    /// Whether one of its patterns fits.
-    #[must_use]
-    pub fn pattern_fits(pattern: &str, mnemonic: &str) -> bool {
-        pattern::fits(pattern, mnemonic)
     }
 }

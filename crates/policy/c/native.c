@@ -134,7 +134,6 @@ EXPORT(u32, look_class, (const struct tl_task *t, u32 i), tl_look_class(t, i))
 EXPORT(u32, look_scope, (const struct tl_task *t, u32 i), tl_look_scope(t, i))
 EXPORT(u32, core_class, (u32 rank, const struct tl_split *split),
        tl_core_class(rank, split))
-EXPORT(u32, idle_class, (const struct tl_task *t, u32 i), tl_idle_class(t, i))
 EXPORT(u32, victim_rank, (u32 need, u32 class, u32 queue, u32 arrives),
        tl_victim_rank(need, class, queue, arrives))
 EXPORT(u32, victim_best, (u32 need), tl_victim_best(need))

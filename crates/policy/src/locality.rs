@@ -22,7 +22,6 @@ unsafe extern "C" {
     fn tlp_may_stay(t: *const Task, class: u32, better_idle: u32, better_core: u32) -> u32;
     fn tlp_look_class(t: *const Task, i: u32) -> u32;
     fn tlp_look_scope(t: *const Task, i: u32) -> u32;
-    fn tlp_idle_class(t: *const Task, i: u32) -> u32;
 }
 
 /// Looks for an idle CPU, at most: each class in the cache, the node and the machine.
@@ -119,11 +118,5 @@ impl Task {
         // SAFETY: as in `must_leave`.
         let (class, scope) = unsafe { (tlp_look_class(self, i), tlp_look_scope(self, i)) };
         (class < NR_CLASSES).then_some((class, scope))
-    }
-
-    /// Class to search for an idle CPU as the `i`-th; [`NR_CLASSES`] when there is none left.
-    pub fn idle_class(&self, i: u32) -> u32 {
-        // SAFETY: as in `must_leave`.
-        unsafe { tlp_idle_class(self, i) }
     }
 }

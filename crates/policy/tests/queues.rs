@@ -113,16 +113,6 @@ fn every_queue_has_a_home() {
     }
 }
 
-/// Idle CPUs are searched from the needed class upwards, each once.
-#[test]
-fn idle_search_goes_upwards() {
-    for task in all_tasks() {
-        let order: Vec<u32> =
-            (0..).map(|i| task.idle_class(i)).take_while(|&class| class < NR_CLASSES).collect();
-        assert_eq!(order, (task.need()..NR_CLASSES).collect::<Vec<_>>(), "{task:?}");
-    }
-}
-
 /// Each class from the needed one upwards is looked at in each scope once: classified tasks go far
 /// before they take a higher class, the others take any class before they go far.
 #[test]
