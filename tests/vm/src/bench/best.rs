@@ -10,12 +10,11 @@
 //! those that were held out of every choice (`held_out`); `sim::best::HELD_OUT` and
 //! `cpumodel::HELD_OUT_CPUS` name these.
 
-use std::sync::Mutex;
-
 use ::sim::best::{DETECTIONS, HELD_OUT, Place, Verdict};
-use ::sim::compare::{CompareError, loss};
+use ::sim::compare::loss;
 use anyhow::{Context, Result};
 use cpumodel::HELD_OUT_CPUS;
+use rayon::prelude::*;
 
 use crate::measure::{Figure, publish};
 
@@ -48,32 +47,10 @@ pub fn run() -> Result<()> {
 
 /// All places, as many at a time as there are CPUs; in order.
 fn verdicts() -> Result<Vec<(Place, Verdict)>> {
-    let places = Mutex::new(Place::all()?.into_iter().enumerate());
-    let done = Mutex::new(Vec::new());
-    let failed: Mutex<Option<CompareError>> = Mutex::new(None);
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                loop {
-                    let next = places.lock().expect("no thread panics holding it").next();
-                    let Some((at, place)) = next else { return };
-                    match place.verdicts() {
-                        Ok(verdicts) => {
-                            done.lock().expect("as above").push((at, place, verdicts));
-                        }
-                        Err(error) => *failed.lock().expect("as above") = Some(error),
-                    }
-                }
-            });
-        }
-    });
-    if let Some(error) = failed.into_inner().expect("no thread panicked holding it") {
-        return Err(error).context("a comparison");
-    }
-    let mut done = done.into_inner().expect("no thread panicked holding it");
-    done.sort_by_key(|(at, ..)| *at);
+    let judged = |place: Place| place.verdicts().map(|verdicts| (place, verdicts));
+    let done: Result<Vec<_>, _> = Place::all()?.into_par_iter().map(judged).collect();
     let mut all = Vec::new();
-    for (_, place, verdicts) in done {
+    for (place, verdicts) in done.context("a comparison")? {
         for verdict in verdicts {
             print(&place, &verdict);
             let place = Place::new(&place.scenario.name, place.cpu)?.context("it was there")?;
