@@ -45,7 +45,7 @@ impl<F: CpuFrequency + ?Sized> CpuFrequency for Arc<F> {
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Request {
     /// [`CpuFrequency::boost`]
     Boost,
     /// [`CpuFrequency::slow`]
@@ -56,27 +56,27 @@ pub enum Wish {
 
 /// Records every request, for tests.
 #[derive(Debug, Default)]
-pub struct Recorder(Mutex<Vec<(u32, Wish)>>);
+pub struct Recorder(Mutex<Vec<(u32, Request)>>);
 
 impl Recorder {
     /// What was asked for since the last call, in order.
-    pub fn take(&self) -> Vec<(u32, Wish)> {
+    pub fn take(&self) -> Vec<(u32, Request)> {
         core::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn note(&self, cpu: u32, wish: Wish) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((cpu, wish));
+    fn note(&self, cpu: u32, request: Request) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((cpu, request));
     }
 }
 
 impl CpuFrequency for Recorder {
     fn boost(&self, cpu: u32) {
-        self.note(cpu, Wish::Boost);
+        self.note(cpu, Request::Boost);
     }
     fn slow(&self, cpu: u32) {
-        self.note(cpu, Wish::Slow);
+        self.note(cpu, Request::Slow);
     }
     fn restore(&self, cpu: u32) {
-        self.note(cpu, Wish::Restore);
+        self.note(cpu, Request::Restore);
     }
 }

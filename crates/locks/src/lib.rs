@@ -59,7 +59,7 @@ pub use barging::Barging;
 pub use barrier::Barrier;
 pub use decorate::{Decorated, Decoration, Plain};
 pub use estimate::{Cost, Costs, Estimate, Strategy};
-pub use frequency::{CpuFrequency, NoFrequency, Recorder, Wish};
+pub use frequency::{CpuFrequency, NoFrequency, Recorder, Request};
 pub use futex::Futex;
 pub use hybrid::{Hybrid, HybridLock, Learned, Mode, Undo};
 pub use mcs::Mcs;

@@ -23,16 +23,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::bell::Bell;
-use crate::frequency::{CpuFrequency, Wish};
+use crate::frequency::{CpuFrequency, Request};
 use crate::placed;
 
 const NOTHING: u32 = 0;
 
-fn letter(wish: Wish) -> u32 {
-    match wish {
-        Wish::Boost => 1,
-        Wish::Slow => 2,
-        Wish::Restore => 3,
+fn letter(request: Request) -> u32 {
+    match request {
+        Request::Boost => 1,
+        Request::Slow => 2,
+        Request::Restore => 3,
     }
 }
 
@@ -66,9 +66,9 @@ impl<F: CpuFrequency + 'static> OtherCore<F> {
         Ok(OtherCore { office, server: Some(server) })
     }
 
-    fn post(&self, cpu: u32, wish: Wish) {
+    fn post(&self, cpu: u32, request: Request) {
         if let Some(mailbox) = self.office.mailboxes.get(cpu as usize) {
-            mailbox.store(letter(wish), Ordering::Release);
+            mailbox.store(letter(request), Ordering::Release);
             self.office.bell.ring();
         }
     }
@@ -106,13 +106,13 @@ impl<F: CpuFrequency> Office<F> {
 
 impl<F: CpuFrequency + 'static> CpuFrequency for OtherCore<F> {
     fn boost(&self, cpu: u32) {
-        self.post(cpu, Wish::Boost);
+        self.post(cpu, Request::Boost);
     }
     fn slow(&self, cpu: u32) {
-        self.post(cpu, Wish::Slow);
+        self.post(cpu, Request::Slow);
     }
     fn restore(&self, cpu: u32) {
-        self.post(cpu, Wish::Restore);
+        self.post(cpu, Request::Restore);
     }
 }
 

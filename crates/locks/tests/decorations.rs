@@ -7,7 +7,8 @@ use std::thread;
 use locks::sys::{Affinity, current_cpu};
 use locks::{
     Cost, Costs, CpuFrequency, Decorated, Decoration, Futex, Hybrid, Mcs, Mode, MoveHolder, Mutex,
-    NoFrequency, OtherCore, Owner, Plain, RawLock, Recorder, Server, Sleep, Spin, Strategy, Wish,
+    NoFrequency, OtherCore, Owner, Plain, RawLock, Recorder, Request, Server, Sleep, Spin,
+    Strategy,
 };
 
 /// Puts this thread on one of its CPUs, so that "the current CPU" has one answer.
@@ -25,11 +26,11 @@ fn the_owner_is_boosted_and_restored() {
     let recorder = Arc::new(Recorder::default());
     let lock = Mutex::new(Decorated::new(Mcs::new(Spin), Owner::new(recorder.clone())), ());
     let held = lock.lock();
-    assert_eq!(recorder.take(), [(cpu, Wish::Boost)]);
+    assert_eq!(recorder.take(), [(cpu, Request::Boost)]);
     assert!(lock.try_lock().is_none());
     assert_eq!(recorder.take(), []);
     drop(held);
-    assert_eq!(recorder.take(), [(cpu, Wish::Restore)]);
+    assert_eq!(recorder.take(), [(cpu, Request::Restore)]);
 }
 
 #[test]
@@ -45,22 +46,30 @@ fn a_waiter_is_slowed_and_then_boosted() {
         unsafe { other.unlock() };
         cpu
     });
-    let mut wishes = recorder.take();
-    while !wishes.iter().any(|(_, wish)| *wish == Wish::Slow) {
+    let mut requests = recorder.take();
+    while !requests.iter().any(|(_, request)| *request == Request::Slow) {
         thread::yield_now();
-        wishes.extend(recorder.take());
+        requests.extend(recorder.take());
     }
     // SAFETY: acquired above.
     unsafe { lock.unlock() };
     let cpu = waiter.join().unwrap();
-    wishes.extend(recorder.take());
+    requests.extend(recorder.take());
     // The first owner's own restore comes after its release, so anywhere behind the slowing; ours
     // are the last boost and one of the restores.
-    let kinds: Vec<Wish> = wishes.iter().map(|(_, wish)| *wish).collect();
-    assert_eq!(kinds[..2], [Wish::Boost, Wish::Slow], "{wishes:?}");
-    assert_eq!(kinds.iter().filter(|wish| **wish == Wish::Boost).count(), 2, "{wishes:?}");
-    assert_eq!(kinds.iter().filter(|wish| **wish == Wish::Restore).count(), 2, "{wishes:?}");
-    assert!(wishes.contains(&(cpu, Wish::Slow)) && wishes.contains(&(cpu, Wish::Boost)));
+    let kinds: Vec<Request> = requests.iter().map(|(_, request)| *request).collect();
+    assert_eq!(kinds[..2], [Request::Boost, Request::Slow], "{requests:?}");
+    assert_eq!(
+        kinds.iter().filter(|request| **request == Request::Boost).count(),
+        2,
+        "{requests:?}"
+    );
+    assert_eq!(
+        kinds.iter().filter(|request| **request == Request::Restore).count(),
+        2,
+        "{requests:?}"
+    );
+    assert!(requests.contains(&(cpu, Request::Slow)) && requests.contains(&(cpu, Request::Boost)));
 }
 
 /// What somebody else writes as a decoration: the order of the calls.
@@ -148,10 +157,10 @@ fn a_decoration_that_panics_leaves_the_lock_free() {
     assert_eq!(lock.try_lock().map(|value| *value), Some(1));
 }
 
-/// All wishes of a delegate are carried out in order, or overtaken by later ones; what it touched
+/// All requests of a delegate are carried out in order, or overtaken by later ones; what it touched
 /// is restored when it ends.
 #[test]
-fn a_delegate_carries_wishes_out_and_cleans_up() {
+fn a_delegate_carries_requests_out_and_cleans_up() {
     let recorder = Arc::new(Recorder::default());
     let delegate = OtherCore::new(recorder.clone(), 4, None).unwrap();
     delegate.boost(2);
@@ -160,7 +169,7 @@ fn a_delegate_carries_wishes_out_and_cleans_up() {
         thread::yield_now();
         done.extend(recorder.take());
     }
-    assert_eq!(done, [(2, Wish::Boost)]);
+    assert_eq!(done, [(2, Request::Boost)]);
     for _ in 0..100 {
         delegate.slow(1);
         delegate.boost(1);
@@ -168,8 +177,8 @@ fn a_delegate_carries_wishes_out_and_cleans_up() {
     delegate.boost(4); // there is no such CPU
     drop(delegate);
     let done = recorder.take();
-    assert!(done.contains(&(1, Wish::Boost)), "{done:?}");
-    assert_eq!(done[done.len() - 2..], [(1, Wish::Restore), (2, Wish::Restore)], "{done:?}");
+    assert!(done.contains(&(1, Request::Boost)), "{done:?}");
+    assert_eq!(done[done.len() - 2..], [(1, Request::Restore), (2, Request::Restore)], "{done:?}");
     assert!(done.iter().all(|(cpu, _)| *cpu == 1 || *cpu == 2), "{done:?}");
 }
 
@@ -247,8 +256,8 @@ fn a_hybrid_does_what_pays() {
         }
     }
     assert_eq!(mode.strategy(), Strategy::Boost);
-    let wishes = recorder.take();
-    let last = &wishes[wishes.len() - 2..];
-    assert_eq!(last, [(cpu, Wish::Boost), (cpu, Wish::Restore)]);
+    let requests = recorder.take();
+    let last = &requests[requests.len() - 2..];
+    assert_eq!(last, [(cpu, Request::Boost), (cpu, Request::Restore)]);
     assert_eq!(*lock.lock(), 200);
 }

@@ -365,13 +365,13 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use locks::{Recorder, Wish};
+    use locks::{Recorder, Request};
 
     use super::*;
 
     /// Threads come to this barrier for so many rounds, each by this time late; what was asked for.
     /// A thread of number n runs on CPU n.
-    fn rounds(barrier: &Arc<Barrier>, nr: u64, late: &[Duration]) -> Vec<(u32, Wish)> {
+    fn rounds(barrier: &Arc<Barrier>, nr: u64, late: &[Duration]) -> Vec<(u32, Request)> {
         let recorder = Arc::new(Recorder::default());
         let glibc = Arc::new(std::sync::Barrier::new(late.len()));
         barrier.reset(late.len() as u32);
@@ -402,10 +402,10 @@ mod tests {
     #[test]
     fn who_is_late_is_boosted() {
         let asked = rounds(&Arc::new(Barrier::empty()), 6, &[ms(0), ms(0), ms(0), ms(60)]);
-        let of = |wish| asked.iter().filter(|(cpu, what)| *cpu == 4 && *what == wish).count();
-        assert_eq!(of(Wish::Boost), of(Wish::Restore), "{asked:?}");
+        let of = |request| asked.iter().filter(|(cpu, what)| *cpu == 4 && *what == request).count();
+        assert_eq!(of(Request::Boost), of(Request::Restore), "{asked:?}");
         // on a busy machine others may be later still
-        assert!((3..=5).contains(&of(Wish::Boost)), "{asked:?}");
+        assert!((3..=5).contains(&of(Request::Boost)), "{asked:?}");
     }
 
     /// Rounds of a millisecond are all watched, of a tenth each tenth.
@@ -431,7 +431,7 @@ mod tests {
     fn many_are_not_boosted() {
         let late = [ms(0), ms(40), ms(40), ms(40)];
         let asked = rounds(&Arc::new(Barrier::empty()), 4, &late);
-        let boosts = asked.iter().filter(|(_, what)| *what == Wish::Boost).count();
+        let boosts = asked.iter().filter(|(_, what)| *what == Request::Boost).count();
         // of three that are late to the same moment one may be late alone, for a moment
         assert!(boosts < 4, "{asked:?}");
     }

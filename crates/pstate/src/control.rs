@@ -250,7 +250,7 @@ impl Control {
     }
 
     /// The request for a CPU: a frequency, or none.
-    pub fn wish_khz(&self, cpu: u32) -> Result<Option<u32>, Error> {
+    pub fn requested_khz(&self, cpu: u32) -> Result<Option<u32>, Error> {
         let khz = self.0.requests.requested_khz(cpu)?;
         Ok((khz != REST).then_some(khz))
     }

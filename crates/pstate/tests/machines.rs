@@ -83,7 +83,7 @@ fn setspeed_sets_and_restores() {
     assert_eq!(machine.policy(2, "scaling_governor"), "schedutil", "nobody asked for CPU 2");
     control.slow(3).unwrap();
     assert_eq!(machine.policy(3, "scaling_setspeed"), "800000");
-    assert_eq!(control.wish_khz(3), Ok(Some(800_000)));
+    assert_eq!(control.requested_khz(3), Ok(Some(800_000)));
     control.restore(3).unwrap();
     assert_eq!(machine.policy(3, "scaling_setspeed"), "3400000", "at rest: the base frequency");
     control.release(3).unwrap();

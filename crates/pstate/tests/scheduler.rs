@@ -71,7 +71,7 @@ fn requests_of_cpus_fail() {
     let refused = [control.boost(1), control.slow(1), control.request(1, 2_000_000)];
     assert_eq!(refused, [Err(Error::ByThread); 3]);
     assert_eq!(Error::ByThread.errno(), libc::EOPNOTSUPP);
-    assert_eq!(control.wish_khz(1), Ok(None));
+    assert_eq!(control.requested_khz(1), Ok(None));
     assert_eq!((control.restore(1), control.release(1)), (Ok(()), Ok(())));
 }
 

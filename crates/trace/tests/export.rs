@@ -4,7 +4,7 @@
 //! counted.
 
 use cpumodel::Times;
-use report::timeline::{AMOUNT_MAX, Mark, Period};
+use report::timeline::{AMOUNT_MAX, Moment, Period};
 use trace::follow::{Follower, Visit};
 use trace::perfetto::Perfetto;
 use trace::timeline::{Calls, Export, Hardware, Of, Timeline};
@@ -199,8 +199,10 @@ fn hints_stand_behind_the_last_read_of_a_request() {
         periods_of(&timeline)
     };
     let hinted = |periods: &[Period]| -> Vec<u64> {
-        let of = periods.iter().filter(|period| period.marks.contains(&Mark::Request));
-        assert!(of.clone().all(|period| period.marks.ends_with(&[Mark::Request, Mark::Force])));
+        let of = periods.iter().filter(|period| period.moments.contains(&Moment::Request));
+        assert!(
+            of.clone().all(|period| period.moments.ends_with(&[Moment::Request, Moment::Force]))
+        );
         of.map(|period| period.cycles.unwrap()).collect()
     };
     assert_eq!(hinted(&periods(Of::Task(7))), [28, 30]);
@@ -208,6 +210,6 @@ fn hints_stand_behind_the_last_read_of_a_request() {
     // the CPU goes on with the other task at once; of neither more than scalar work is expected yet
     let of_cpu = periods(Of::Cpu(0));
     assert_eq!(hinted(&of_cpu), [28, 30]);
-    let switched = of_cpu.iter().filter(|period| period.marks.contains(&Mark::Switch(0)));
+    let switched = of_cpu.iter().filter(|period| period.moments.contains(&Moment::Switch(0)));
     assert_eq!(switched.map(|period| period.cycles.unwrap()).collect::<Vec<_>>(), [10, 20]);
 }

@@ -20,9 +20,9 @@
 use locks::CpuFrequency;
 use pstate::Way;
 
+use crate::request::Request;
 use crate::session::Session;
 use crate::targets;
-use crate::wish::Wish;
 
 impl Session {
     fn goes_by_threads(&self) -> bool {
@@ -33,21 +33,21 @@ impl Session {
 impl CpuFrequency for Session {
     fn boost(&self, cpu: u32) {
         match self.goes_by_threads() {
-            true => targets::ask(self.control(), cpu, Wish::Boost),
+            true => targets::ask(self.control(), cpu, Request::Boost),
             false => CpuFrequency::boost(self.control(), cpu),
         }
     }
 
     fn slow(&self, cpu: u32) {
         match self.goes_by_threads() {
-            true => targets::ask(self.control(), cpu, Wish::Slow),
+            true => targets::ask(self.control(), cpu, Request::Slow),
             false => CpuFrequency::slow(self.control(), cpu),
         }
     }
 
     fn restore(&self, cpu: u32) {
         match self.goes_by_threads() {
-            true => targets::ask(self.control(), cpu, Wish::Restore),
+            true => targets::ask(self.control(), cpu, Request::Restore),
             false => CpuFrequency::restore(self.control(), cpu),
         }
     }

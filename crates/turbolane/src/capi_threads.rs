@@ -8,7 +8,7 @@ use crate::capi_session::{
     TL_NAME_SIZE, TL_SELF, failure, guarded, put, session, text_at, tl_region_stats, tl_session,
     tl_thread,
 };
-use crate::threads::{Wish, own_tid};
+use crate::threads::{Request, own_tid};
 
 fn tid_of(tid: c_uint) -> u32 {
     if tid == TL_SELF { own_tid() } else { tid }
@@ -81,10 +81,10 @@ pub unsafe extern "C" fn tl_thread_list(
     })
 }
 
-fn wish(session: *const tl_session, tid: c_uint, wish: Wish) -> c_int {
+fn request(session: *const tl_session, tid: c_uint, request: Request) -> c_int {
     guarded(|| {
         let session = self::session(session)?;
-        Ok(session.threads().wish(session.control(), tid_of(tid), wish).map(|()| 0)?)
+        Ok(session.threads().request(session.control(), tid_of(tid), request).map(|()| 0)?)
     })
 }
 
@@ -93,26 +93,26 @@ fn wish(session: *const tl_session, tid: c_uint, wish: Wish) -> c_int {
 /// on; also -ESRCH, -ENOTCONN.
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_thread_boost(session: *const tl_session, tid: c_uint) -> c_int {
-    wish(session, tid, Wish::Boost)
+    request(session, tid, Request::Boost)
 }
 
 /// tl_slow() for a thread's core; otherwise like tl_thread_boost().
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_thread_slow(session: *const tl_session, tid: c_uint) -> c_int {
-    wish(session, tid, Wish::Slow)
+    request(session, tid, Request::Slow)
 }
 
 /// tl_request() for a thread's core; otherwise like tl_thread_boost().
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_thread_request(session: *const tl_session, tid: c_uint, khz: c_uint) -> c_int {
-    wish(session, tid, Wish::Khz(khz))
+    request(session, tid, Request::Khz(khz))
 }
 
 /// Withdraws a thread's request, on whichever core it was made; otherwise like
 /// tl_thread_boost().
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_thread_restore(session: *const tl_session, tid: c_uint) -> c_int {
-    wish(session, tid, Wish::Restore)
+    request(session, tid, Request::Restore)
 }
 
 /// Moves a registered thread (TL_SELF: the calling one) to a CPU and keeps it

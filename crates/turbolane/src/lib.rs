@@ -27,9 +27,9 @@
 //! requests, and nothing to measure.
 //!
 //! # Parts
-//! `delegate` (helpers on wide CPUs) and `loss` (what they save), `targets` (speed by the
-//! scheduler), `wish`, `boosted` (what locks request), `session`, [`threads`], [`monitor`]; `capi`,
-//! `capi_session`, `capi_frequency`, `capi_threads` (the C ABI).
+//! `delegate` (helpers on wide CPUs), `targets` (speed by the scheduler), `request`, `boosted` (what
+//! locks request), `session`, [`threads`], [`monitor`]; `capi`, `capi_session`, `capi_frequency`,
+//! `capi_threads` (the C ABI).
 
 mod boosted;
 mod capi;
@@ -38,10 +38,10 @@ mod capi_session;
 mod capi_threads;
 mod delegate;
 pub mod monitor;
+mod request;
 mod session;
 mod targets;
 pub mod threads;
-mod wish;
 
 pub use capi::{TL_RAN_DELEGATED, TL_RAN_HERE, tl_delegate, tl_delegate_break_even_ns};
 pub use capi_frequency::*;
@@ -50,7 +50,7 @@ pub use capi_threads::*;
 pub use delegate::{Ran, delegate, delegate_break_even_ns};
 pub use monitor::{Monitor, Region, RegionStats};
 pub use session::Session;
-pub use threads::{ThreadError, ThreadInfo, Wish};
+pub use threads::{Request, ThreadError, ThreadInfo};
 pub use turbolane_hint::{
     Error, MAX_DEPTH, MAX_LEVEL, Status, WideSection, page, protocol, scalar_for, tl_scalar_for,
     tl_wide_begin, tl_wide_end, tl_wide_status, wide_begin, wide_end, wide_status,

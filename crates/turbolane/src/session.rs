@@ -9,7 +9,7 @@ use pstate::{Control, Options};
 
 use crate::monitor::Monitor;
 use crate::targets;
-use crate::threads::{Activity, ThreadError, Threads, Wish, own_tid};
+use crate::threads::{Activity, Request, ThreadError, Threads, own_tid};
 
 /// TURBO's library (slide 10): thread registry, thread control, topology and performance monitor.
 ///
@@ -18,11 +18,11 @@ use crate::threads::{Activity, ThreadError, Threads, Wish, own_tid};
 /// println!("{}", session.control().choice().why);
 /// session.threads().register("worker", 1)?;
 /// let section = session.monitor().region("resize")?;
-/// session.wish(turbolane::Wish::Boost)?;
+/// session.request(turbolane::Request::Boost)?;
 /// session.monitor().begin(section);
 /// // ... the critical section ...
 /// session.monitor().end(section)?;
-/// session.wish(turbolane::Wish::Restore)?;
+/// session.request(turbolane::Request::Restore)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Session {
@@ -56,8 +56,8 @@ impl Session {
 
     /// Makes a request for the core of the calling thread, which is registered. (Boosted locks take
     /// a session too, as a `locks::CpuFrequency`, and their threads need not be registered.)
-    pub fn wish(&self, wish: Wish) -> Result<(), ThreadError> {
-        self.threads.wish(&self.control, own_tid(), wish)
+    pub fn request(&self, request: Request) -> Result<(), ThreadError> {
+        self.threads.request(&self.control, own_tid(), request)
     }
 
     /// Makes a thread that is registered as long as it runs.

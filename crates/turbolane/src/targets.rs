@@ -25,7 +25,7 @@ use pstate::Control;
 use turbolane_hint::inside::{Unnoticed, served, slot_at_hand};
 use turbolane_hint::page::{Board, MODE_AFFINITY, Slot};
 
-use crate::wish::Wish;
+use crate::request::Request;
 
 /// No target: the default.
 pub(crate) const NONE: u32 = 0;
@@ -67,25 +67,25 @@ impl Place {
 }
 
 /// What a thread on this CPU has to ask for.
-pub(crate) fn of(control: &Control, cpu: u32, wish: Wish) -> Result<u32, pstate::Error> {
+pub(crate) fn of(control: &Control, cpu: u32, request: Request) -> Result<u32, pstate::Error> {
     control.check_open()?;
-    let khz = match wish {
-        Wish::Restore => return Ok(NONE),
-        Wish::Boost => control.speeds(cpu)?.turbo_khz,
-        Wish::Slow => control.speeds(cpu)?.slow_khz,
-        Wish::Khz(khz) => khz,
+    let khz = match request {
+        Request::Restore => return Ok(NONE),
+        Request::Boost => control.speeds(cpu)?.turbo_khz,
+        Request::Slow => control.speeds(cpu)?.slow_khz,
+        Request::Khz(khz) => khz,
     };
     control.target_q10(cpu, khz)
 }
 
 /// Makes the request for the calling thread, registered or not. Failures are not reported.
-pub(crate) fn ask(control: &Control, cpu: u32, wish: Wish) {
-    if wish == Wish::Restore {
+pub(crate) fn ask(control: &Control, cpu: u32, request: Request) {
+    if request == Request::Restore {
         // Also after a session that was closed meanwhile.
         if let Some((page, slot)) = slot_at_hand() {
             Place { board: page, slot }.ask(NONE);
         }
-    } else if let Ok(target_q10) = of(control, cpu, wish)
+    } else if let Ok(target_q10) = of(control, cpu, request)
         && let Some(place) = Place::of_this_thread()
     {
         place.ask(target_q10);

@@ -29,8 +29,8 @@ use hw::task;
 pub use hw::task::own_tid;
 use pstate::{Control, Way};
 
+pub use crate::request::Request;
 use crate::targets::{self, Place};
-pub use crate::wish::Wish;
 
 /// Longest name of a thread, bytes.
 pub const NAME_MAX: usize = 63;
@@ -123,7 +123,7 @@ pub struct ThreadInfo {
     /// The CPU it runs on, or ran on last.
     pub cpu: u32,
     /// The CPU that has its request.
-    pub wish_cpu: Option<u32>,
+    pub requested_cpu: Option<u32>,
 }
 
 struct Entry {
@@ -132,7 +132,7 @@ struct Entry {
     name: String,
     role: u32,
     doing: Arc<AtomicU32>,
-    wish_cpu: Option<u32>,
+    requested_cpu: Option<u32>,
     /// Where its target lies, with `Way::Scheduler`.
     place: Option<Place>,
     /// Masks before the first migration and after the last.
@@ -181,25 +181,27 @@ impl Entry {
     }
 
     /// Makes a request for its core.
-    fn wish(&mut self, control: &Control, wish: Wish) -> Result<(), ThreadError> {
+    fn request(&mut self, control: &Control, request: Request) -> Result<(), ThreadError> {
         let cpu = self.cpu()?;
-        if let Some(old) = self.wish_cpu.filter(|old| *old != cpu || wish == Wish::Restore) {
+        if let Some(old) =
+            self.requested_cpu.filter(|old| *old != cpu || request == Request::Restore)
+        {
             control.restore(old)?;
-            self.wish_cpu = None;
+            self.requested_cpu = None;
         }
-        match wish {
-            Wish::Restore => return Ok(()),
-            Wish::Boost => control.boost(cpu)?,
-            Wish::Slow => control.slow(cpu)?,
-            Wish::Khz(khz) => control.request(cpu, khz)?,
+        match request {
+            Request::Restore => return Ok(()),
+            Request::Boost => control.boost(cpu)?,
+            Request::Slow => control.slow(cpu)?,
+            Request::Khz(khz) => control.request(cpu, khz)?,
         }
-        self.wish_cpu = Some(cpu);
+        self.requested_cpu = Some(cpu);
         Ok(())
     }
 
     /// Writes the request to its place.
-    fn ask(&mut self, control: &Control, wish: Wish) -> Result<(), ThreadError> {
-        let target_q10 = targets::of(control, self.cpu()?, wish)?;
+    fn ask(&mut self, control: &Control, request: Request) -> Result<(), ThreadError> {
+        let target_q10 = targets::of(control, self.cpu()?, request)?;
         if self.tid == own_tid() && !self.place.is_some_and(Place::is_read) {
             self.place = Place::of_this_thread();
         }
@@ -213,7 +215,7 @@ impl Entry {
 
     /// Withdraws its request, and restores its mask if that is still ours.
     fn leave(&mut self, control: &Control) -> Result<(), ThreadError> {
-        if let Some(cpu) = self.wish_cpu.take() {
+        if let Some(cpu) = self.requested_cpu.take() {
             control.restore(cpu)?;
         }
         // In a forked child the slot is the parent's, as the thread is.
@@ -260,8 +262,8 @@ impl Threads {
         let activity = Activity(Arc::clone(&doing));
         // Now, since other threads may make a request for this one before it does so itself.
         let place = if self.by_scheduler { Place::of_this_thread() } else { None };
-        let (wish_cpu, masks) = (None, None);
-        entries.push(Entry { tid, start_ticks, name, role, doing, wish_cpu, place, masks });
+        let (requested_cpu, masks) = (None, None);
+        entries.push(Entry { tid, start_ticks, name, role, doing, requested_cpu, place, masks });
         Ok(activity)
     }
 
@@ -310,17 +312,22 @@ impl Threads {
                 role: entry.role,
                 doing: entry.doing.load(Relaxed),
                 cpu,
-                wish_cpu: if asks { Some(cpu) } else { entry.wish_cpu },
+                requested_cpu: if asks { Some(cpu) } else { entry.requested_cpu },
             })
         };
         entries.iter().filter_map(info).collect()
     }
 
     /// Makes a request for the core that the thread runs on.
-    pub fn wish(&self, control: &Control, tid: u32, wish: Wish) -> Result<(), ThreadError> {
+    pub fn request(
+        &self,
+        control: &Control,
+        tid: u32,
+        request: Request,
+    ) -> Result<(), ThreadError> {
         self.with(tid, |entry| match self.by_scheduler {
-            true => entry.ask(control, wish),
-            false => entry.wish(control, wish),
+            true => entry.ask(control, request),
+            false => entry.request(control, request),
         })
     }
 

@@ -18,7 +18,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use locks::{Recorder, Wish};
+use locks::{Recorder, Request};
 use pstate::{Options, Way};
 use turbolane::Session;
 
@@ -148,27 +148,27 @@ fn answers_are_right_under_load() {
     drop(server);
     assert_eq!(last.line(), "");
     assert!(session.threads().list(session.control()).is_empty());
-    let wishes = (0..8).filter_map(|cpu| session.control().wish_khz(cpu).unwrap());
-    assert_eq!(wishes.count(), 0, "no core is boosted any more");
+    let requests = (0..8).filter_map(|cpu| session.control().requested_khz(cpu).unwrap());
+    assert_eq!(requests.count(), 0, "no core is boosted any more");
 }
 
 /// Who grows the table is boosted once for all of it; nobody else is, and nobody when nothing is to
 /// do but look.
 #[test]
 fn growing_is_boosted() {
-    let wishes = Arc::new(Recorder::default());
-    let store = Store::new(Arc::clone(&wishes));
+    let requests = Arc::new(Recorder::default());
+    let store = Store::new(Arc::clone(&requests));
     let mut asked = 0;
     for nth in 0..100_u32 {
         asked += u32::from(store.set(&nth.to_le_bytes(), vec![1; 100].into()));
     }
     assert!(asked > 0);
-    assert_eq!(wishes.take(), [], "requests run at any clock");
+    assert_eq!(requests.take(), [], "requests run at any clock");
     let before = store.size();
     store.grow();
     assert_eq!((before, store.size()), ((100, 16), (100, 128)));
-    let taken: Vec<Wish> = wishes.take().into_iter().map(|(_, wish)| wish).collect();
-    assert_eq!(taken, [Wish::Boost, Wish::Restore]);
+    let taken: Vec<Request> = requests.take().into_iter().map(|(_, request)| request).collect();
+    assert_eq!(taken, [Request::Boost, Request::Restore]);
     assert_eq!(store.check(), Checked { good: 100, bad: 0 });
     assert!(!store.set(b"one more", Box::new([])));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use pstate::{Options, Way, fake};
-use turbolane::{Session, ThreadError, Wish};
+use turbolane::{Request, Session, ThreadError};
 
 fn session(machine: &str) -> (tempfile::TempDir, Arc<Session>) {
     let root = tempfile::tempdir().unwrap();
@@ -19,8 +19,8 @@ fn own_cpus() -> cpumodel::CpuSet {
     hw::task::get_affinity(turbolane::threads::own_tid()).unwrap()
 }
 
-/// A spawned thread is in the registry with what it is doing, and out of it after its end; its wish
-/// and its mask do not outlive it.
+/// A spawned thread is in the registry with what it is doing, and out of it after its end; its
+/// request and its mask do not outlive it.
 #[test]
 fn threads_come_and_go() {
     let (_root, session) = session("msr-i7-4770");
@@ -31,7 +31,7 @@ fn threads_come_and_go() {
         activity.set(42);
         let tid = turbolane::threads::own_tid();
         session.threads().migrate(session.control(), tid, cpu).unwrap();
-        session.wish(Wish::Boost).unwrap();
+        session.request(Request::Boost).unwrap();
         ready.send(tid).unwrap();
         may_go.recv().unwrap_err();
     });
@@ -42,16 +42,16 @@ fn threads_come_and_go() {
         (all[0].tid, all[0].name.as_str(), all[0].role, all[0].doing),
         (tid, "resizer", 7, 42)
     );
-    assert_eq!((all[0].cpu, all[0].wish_cpu), (cpu, Some(cpu)));
-    assert_eq!(session.control().wish_khz(cpu), Ok(Some(3_900_000)));
+    assert_eq!((all[0].cpu, all[0].requested_cpu), (cpu, Some(cpu)));
+    assert_eq!(session.control().requested_khz(cpu), Ok(Some(3_900_000)));
     // from outside
-    session.threads().wish(session.control(), tid, Wish::Slow).unwrap();
-    assert_eq!(session.control().wish_khz(cpu), Ok(Some(800_000)));
+    session.threads().request(session.control(), tid, Request::Slow).unwrap();
+    assert_eq!(session.control().requested_khz(cpu), Ok(Some(800_000)));
     drop(go);
     thread.unwrap().join().unwrap().unwrap();
     assert!(session.threads().list(session.control()).is_empty());
-    assert_eq!(session.control().wish_khz(cpu), Ok(None));
-    let error = session.threads().wish(session.control(), tid, Wish::Boost).unwrap_err();
+    assert_eq!(session.control().requested_khz(cpu), Ok(None));
+    let error = session.threads().request(session.control(), tid, Request::Boost).unwrap_err();
     assert!(matches!(error, ThreadError::NoThread(_)), "{error}");
 }
 
@@ -85,7 +85,7 @@ fn bad_threads_fail() {
     let other = Arc::clone(&session);
     let ended = std::thread::spawn(move || {
         other.threads().register("short", 0).unwrap();
-        other.wish(Wish::Slow).unwrap();
+        other.request(Request::Slow).unwrap();
         turbolane::threads::own_tid()
     });
     let tid = ended.join().unwrap();
@@ -95,12 +95,12 @@ fn bad_threads_fail() {
     }
     let control = session.control();
     assert!(matches!(
-        session.threads().wish(control, tid, Wish::Boost),
+        session.threads().request(control, tid, Request::Boost),
         Err(ThreadError::NoThread(_))
     ));
     assert!(session.threads().list(control).is_empty());
-    let wishes = (0..4).filter_map(|cpu| control.wish_khz(cpu).unwrap());
-    assert_eq!(wishes.count(), 0, "the ended thread's wish is taken back");
+    let requests = (0..4).filter_map(|cpu| control.requested_khz(cpu).unwrap());
+    assert_eq!(requests.count(), 0, "the ended thread's request is taken back");
     assert!(matches!(session.threads().register("", 0), Err(ThreadError::BadName)));
     session.threads().register("me", 0).unwrap();
     let own = turbolane::threads::own_tid();
@@ -116,7 +116,7 @@ fn measuring_needs_no_frequency_control() {
     let options = Options { root: root.path().to_path_buf(), way: Some(Way::None) };
     let session = Session::open(&options).unwrap();
     session.threads().register("main", 0).unwrap();
-    let error = session.wish(Wish::Boost).unwrap_err();
+    let error = session.request(Request::Boost).unwrap_err();
     assert_eq!(error.errno(), libc::ENODEV);
     let region = session.monitor().region("work").unwrap();
     session.monitor().begin(region);

@@ -13,7 +13,7 @@ use locks::{Decorated, Futex, Mutex, Owner, Spin};
 use pstate::{Options, Way, fake};
 use turbolane::page::{MODE_AFFINITY, MODE_SCX, Slot};
 use turbolane::threads::own_tid;
-use turbolane::{Session, ThreadError, Wish, wide_begin, wide_end};
+use turbolane::{Request, Session, ThreadError, wide_begin, wide_end};
 
 /// 0.8 to 3.401 GHz, governor schedutil.
 const MACHINE: &str = "acpi-cpufreq-i7-4770";
@@ -51,32 +51,32 @@ fn target(slot: &Slot) -> u32 {
     slot.target_q10.load(Relaxed)
 }
 
-/// What the thread wishes stands in its slot; what it does not wish any more does not. A session
-/// that ends takes its threads' wishes along.
+/// A thread's request stands in its slot until the thread takes it back. A session that ends takes
+/// its threads' requests back.
 #[test]
-fn wishes_stand_in_the_slot() {
-    in_process("wishes_stand_in_the_slot", |socket| {
+fn requests_stand_in_the_slot() {
+    in_process("requests_stand_in_the_slot", |socket| {
         let daemon = daemon(socket);
         let (_root, session) = session();
         let slot = &daemon.page.slot[0];
-        let unregistered = session.wish(Wish::Boost).unwrap_err();
+        let unregistered = session.request(Request::Boost).unwrap_err();
         assert!(matches!(unregistered, ThreadError::NoThread(_)), "{unregistered}");
         session.threads().register("main", 0).unwrap();
-        let wish_cpu = || session.threads().list(session.control())[0].wish_cpu;
-        assert_eq!((target(slot), wish_cpu()), (0, None));
-        let wishes = [(Wish::Boost, 1024), (Wish::Slow, 1), (Wish::Khz(2_100_000), 505)];
-        for (wish, expected) in wishes {
-            session.wish(wish).unwrap();
-            assert_eq!(target(slot), expected, "{wish:?}");
+        let requested_cpu = || session.threads().list(session.control())[0].requested_cpu;
+        assert_eq!((target(slot), requested_cpu()), (0, None));
+        let requests = [(Request::Boost, 1024), (Request::Slow, 1), (Request::Khz(2_100_000), 505)];
+        for (request, expected) in requests {
+            session.request(request).unwrap();
+            assert_eq!(target(slot), expected, "{request:?}");
         }
-        assert!(wish_cpu().is_some());
-        let off = session.wish(Wish::Khz(2_000_000)).unwrap_err();
+        assert!(requested_cpu().is_some());
+        let off = session.request(Request::Khz(2_000_000)).unwrap_err();
         assert_eq!((off.errno(), target(slot)), (libc::ERANGE, 505), "{off}");
-        session.wish(Wish::Restore).unwrap();
-        assert_eq!((target(slot), wish_cpu()), (0, None));
+        session.request(Request::Restore).unwrap();
+        assert_eq!((target(slot), requested_cpu()), (0, None));
         // sections and targets do not know of each other
         wide_begin(2).unwrap();
-        session.wish(Wish::Slow).unwrap();
+        session.request(Request::Slow).unwrap();
         wide_end().unwrap();
         assert_eq!(target(slot), 1);
         drop(session);
@@ -84,10 +84,11 @@ fn wishes_stand_in_the_slot() {
     });
 }
 
-/// One thread wishes for another, from that one's registration on; unregistering ends the wish.
+/// A thread makes a request for another one, once that is registered; unregistering ends the
+/// request.
 #[test]
-fn others_wish_too() {
-    in_process("others_wish_too", |socket| {
+fn others_request_too() {
+    in_process("others_request_too", |socket| {
         let daemon = daemon(socket);
         let (_root, session) = session();
         let (ready, is_ready) = channel();
@@ -102,9 +103,9 @@ fn others_wish_too() {
         });
         let tid = is_ready.recv().unwrap();
         let slot = daemon.page.slot.iter().find(|slot| slot.tid.load(Relaxed) == tid).unwrap();
-        session.threads().wish(session.control(), tid, Wish::Slow).unwrap();
+        session.threads().request(session.control(), tid, Request::Slow).unwrap();
         assert_eq!(target(slot), 1);
-        assert_eq!(target(&daemon.page.slot[0]), 0, "not for who wished");
+        assert_eq!(target(&daemon.page.slot[0]), 0, "not for the thread that requested it");
         drop(go);
         thread.join().unwrap();
         assert_eq!(target(slot), 0);
@@ -133,23 +134,23 @@ fn locks_ask_for_their_owners() {
     });
 }
 
-/// Wishes are refused, not lost, while there is no lane, and taken by the next one.
+/// Requests are refused, not lost, while there is no lane, and taken by the next one.
 #[test]
 fn the_lane_ends_and_another_begins() {
     in_process("the_lane_ends_and_another_begins", |socket| {
         let first = daemon(socket);
         let (_root, session) = session();
         session.threads().register("main", 0).unwrap();
-        session.wish(Wish::Slow).unwrap();
+        session.request(Request::Slow).unwrap();
         first.stop();
-        let error = session.wish(Wish::Boost).unwrap_err();
+        let error = session.request(Request::Boost).unwrap_err();
         assert!(matches!(error, ThreadError::NotServed(_)), "{error}");
         assert_eq!(error.errno(), libc::ENOTCONN);
-        session.wish(Wish::Restore).unwrap();
-        assert_eq!(session.threads().list(session.control())[0].wish_cpu, None);
+        session.request(Request::Restore).unwrap();
+        assert_eq!(session.threads().list(session.control())[0].requested_cpu, None);
         let second = daemon(socket);
         let start = std::time::Instant::now();
-        while session.wish(Wish::Boost).is_err() {
+        while session.request(Request::Boost).is_err() {
             assert!(start.elapsed().as_secs() < 20, "the new lane is not found");
             std::thread::yield_now();
         }
@@ -157,20 +158,20 @@ fn the_lane_ends_and_another_begins() {
     });
 }
 
-/// A forked child, whose session is its parent's, changes nothing of the parent's wish, nor does
+/// A forked child, whose session is its parent's, changes nothing of the parent's request, nor does
 /// its end.
 #[test]
-fn children_leave_the_wish_alone() {
-    in_process("children_leave_the_wish_alone", |socket| {
+fn children_leave_the_request_alone() {
+    in_process("children_leave_the_request_alone", |socket| {
         let daemon = daemon(socket);
         let (_root, session) = session();
         session.threads().register("main", 0).unwrap();
         let tid = own_tid();
-        session.wish(Wish::Slow).unwrap();
+        session.request(Request::Slow).unwrap();
         let threads = session.threads();
         assert!(in_fork(|| {
             let control = session.control();
-            let restored = threads.wish(control, tid, Wish::Restore).unwrap_err();
+            let restored = threads.request(control, tid, Request::Restore).unwrap_err();
             let left = threads.unregister(control, tid);
             restored.errno() == libc::ECHILD && left.is_ok()
         }));

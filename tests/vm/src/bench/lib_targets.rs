@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use pstate::{Options, Way};
 use turbolane::threads::own_tid;
-use turbolane::{Session, Wish};
+use turbolane::{Request, Session};
 
 use crate::guest::{spin, tsc};
 use crate::lane::Lane;
@@ -23,24 +23,24 @@ const WARM_UP: usize = 10;
 const PAUSE: Duration = Duration::from_micros(300);
 const CPU: u32 = 1;
 
-/// Wishes by this way: new ones, and such as stand already.
-fn wishes(way: Way) -> Result<(Vec<f64>, Vec<f64>)> {
+/// Requests by this way: new ones, and such as stand already.
+fn requests(way: Way) -> Result<(Vec<f64>, Vec<f64>)> {
     let session = Session::open(&Options { way: Some(way), ..Options::default() })?;
     ensure!(session.control().choice().way == way, "{:?}", session.control().choice());
     session.threads().register("main", 0)?;
     session.threads().migrate(session.control(), own_tid(), CPU)?;
-    let counted = |wish| -> Result<f64> {
+    let counted = |request| -> Result<f64> {
         let start = tsc();
-        session.wish(wish)?;
+        session.request(request)?;
         Ok((tsc() - start) as f64)
     };
     let (mut new, mut again) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         std::thread::sleep(PAUSE);
         spin(PAUSE);
-        let wish = if round % 2 == 0 { Wish::Slow } else { Wish::Boost };
-        new.push(counted(wish)?);
-        again.push(counted(wish)?);
+        let request = if round % 2 == 0 { Request::Slow } else { Request::Boost };
+        new.push(counted(request)?);
+        again.push(counted(request)?);
     }
     Ok((new.split_off(WARM_UP), again.split_off(WARM_UP)))
 }
@@ -48,9 +48,9 @@ fn wishes(way: Way) -> Result<(Vec<f64>, Vec<f64>)> {
 /// Measure and publish.
 pub fn run() -> Result<()> {
     load(1)?;
-    let (limits, limits_again) = wishes(Way::Limits)?;
+    let (limits, limits_again) = requests(Way::Limits)?;
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "1"])?;
-    let (targets, again) = wishes(Way::Scheduler)?;
+    let (targets, again) = requests(Way::Scheduler)?;
     lane.stop()?;
     let figure = |name, values: &[f64], peer: &[f64]| -> Result<Figure> {
         let figure = Figure::of(name, "instructions", "lower", values)?;

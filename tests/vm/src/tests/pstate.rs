@@ -132,7 +132,7 @@ fn refusals_fail() -> Result<()> {
     Ok(())
 }
 
-/// Two CPUs of one policy: the faster wish wins, and a CPU that says nothing is not slowed.
+/// Two CPUs of one policy: the faster request wins, and a CPU that says nothing is not slowed.
 fn shared() -> Result<()> {
     let control = open(None)?;
     ensure!(control.set_together(3)? == [2, 3], "{:?}", control.set_together(3)?);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use pstate::{Options, Way};
 use turbolane::threads::own_tid;
-use turbolane::{Session, ThreadError, Wish};
+use turbolane::{Request, Session, ThreadError};
 
 use super::pstate::{becomes, load, read, unload, write};
 use crate::guest::{nr_cpus, set_affinity, spin, wait_for};
@@ -25,7 +25,7 @@ use crate::lane::{Lane, plug, stat, stats};
 
 const SLOWEST: &str = "1400000";
 const FASTEST: &str = "4000000";
-/// Where threads wish.
+/// Where threads request.
 const CPU: u32 = 1;
 /// Somebody who may set nothing.
 const NOBODY: u32 = 65534;
@@ -60,7 +60,7 @@ pub fn follows_threads() -> Result<()> {
     for end in [Ending::Exec, Ending::Kill] {
         ordinary_user(end).with_context(|| format!("{end:?}"))?;
     }
-    wishes_survive_hotplug(&worker)?;
+    requests_survive_hotplug(&worker)?;
     let lane = lane_goes_and_comes(&worker, lane)?;
     drop((worker, session));
     other_governor_fail()?;
@@ -86,7 +86,7 @@ fn nobody_asks() -> Result<()> {
     Ok(())
 }
 
-/// What a thread wishes for itself is in force when it goes on: the kernel's thread that switches
+/// What a thread requests for itself is in force when it goes on: the kernel's thread that switches
 /// the clock goes before it. (Not if the governor has listened a moment before; a tick, which it
 /// would otherwise take, is a hundred times as far away.)
 fn bell_is_heard(session: &Session) -> Result<()> {
@@ -97,10 +97,10 @@ fn bell_is_heard(session: &Session) -> Result<()> {
         threads.migrate(control, tid, CPU)?;
         let mut at_once = 0;
         for _ in 0..ROUNDS {
-            session.wish(Wish::Boost)?;
+            session.request(Request::Boost)?;
             spin(Duration::from_millis(20));
             let before = read(CPU, "scaling_cur_freq");
-            session.wish(Wish::Slow)?;
+            session.request(Request::Slow)?;
             let after = read(CPU, "scaling_cur_freq");
             at_once += usize::from(before != SLOWEST && after == SLOWEST);
         }
@@ -108,32 +108,32 @@ fn bell_is_heard(session: &Session) -> Result<()> {
     };
     let at_once = std::thread::scope(|scope| scope.spawn(slowed).join());
     let at_once = at_once.expect("the thread does not panic")?;
-    println!("{at_once} of {ROUNDS} wishes were in force at once");
-    ensure!(at_once > ROUNDS / 2, "in force at once: {at_once} of {ROUNDS} wishes");
+    println!("{at_once} of {ROUNDS} requests were in force at once");
+    ensure!(at_once > ROUNDS / 2, "in force at once: {at_once} of {ROUNDS} requests");
     Ok(())
 }
 
-/// What the thread wishes for itself, and what is wished for it.
+/// What the thread requests for itself, and what is requested for it.
 fn worker_and_others(session: &Session, worker: &Worker) -> Result<()> {
     for _ in 0..3 {
-        worker.wish(Wish::Slow)?;
+        worker.request(Request::Slow)?;
         clock_becomes(CPU, SLOWEST)?;
-        worker.wish(Wish::Boost)?;
+        worker.request(Request::Boost)?;
         clock_becomes(CPU, FASTEST)?;
-        session.threads().wish(session.control(), worker.tid, Wish::Slow)?;
+        session.threads().request(session.control(), worker.tid, Request::Slow)?;
         clock_becomes(CPU, SLOWEST)?;
-        session.threads().wish(session.control(), worker.tid, Wish::Restore)?;
+        session.threads().request(session.control(), worker.tid, Request::Restore)?;
         clock_becomes(CPU, FASTEST)?;
     }
-    let off = worker.wish(Wish::Khz(3_000_000)).map_err(|error| error.to_string());
+    let off = worker.request(Request::Khz(3_000_000)).map_err(|error| error.to_string());
     ensure!(off.as_ref().is_err_and(|text| text.contains("2800000 and 3100000")), "{off:?}");
     ensure!(stat(&stats()?, "target_changes")? > 0, "not counted");
     Ok(())
 }
 
-/// Another program on the CPU has the default, and the thread its wish when it is back.
+/// Another program on the CPU has the default, and the thread its request when it is back.
 fn another_program_follows(worker: &Worker) -> Result<()> {
-    worker.wish(Wish::Slow)?;
+    worker.request(Request::Slow)?;
     clock_becomes(CPU, SLOWEST)?;
     worker.order(Order::Rest)?;
     let other = Spinner::start()?;
@@ -141,19 +141,19 @@ fn another_program_follows(worker: &Worker) -> Result<()> {
     drop(other);
     worker.order(Order::Work)?;
     clock_becomes(CPU, SLOWEST)?;
-    worker.wish(Wish::Restore)?;
+    worker.request(Request::Restore)?;
     clock_becomes(CPU, FASTEST)?;
     worker.order(Order::Rest)
 }
 
-/// How a program that is slow ends without taking its wish back.
+/// How a program that is slow ends without taking its request back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ending {
     Exec,
     Kill,
 }
 
-/// A user who may set nothing gets this way by asking for any; what he wished is over with his
+/// A user who may set nothing gets this way by asking for any; what he requested is over with his
 /// program, whether the thread then runs another one or none.
 fn ordinary_user(end: Ending) -> Result<()> {
     let mut slow = Spinner::slow()?;
@@ -173,38 +173,38 @@ fn ordinary_user(end: Ending) -> Result<()> {
     Ok(())
 }
 
-/// A CPU goes, and the scheduler is loaded anew, behind the same page: what was wished stands.
-fn wishes_survive_hotplug(worker: &Worker) -> Result<()> {
+/// A CPU goes, and the scheduler is loaded anew, behind the same page: what was requested stands.
+fn requests_survive_hotplug(worker: &Worker) -> Result<()> {
     worker.order(Order::Work)?;
-    worker.wish(Wish::Slow)?;
+    worker.request(Request::Slow)?;
     clock_becomes(CPU, SLOWEST)?;
     for online in [false, true] {
         plug(2, online)?;
         clock_becomes(CPU, SLOWEST)?;
-        worker.wish(Wish::Boost)?;
+        worker.request(Request::Boost)?;
         clock_becomes(CPU, FASTEST)?;
-        worker.wish(Wish::Slow)?;
+        worker.request(Request::Slow)?;
         clock_becomes(CPU, SLOWEST)?;
     }
     Ok(())
 }
 
-/// The lane ends under a wish: the kernel's scheduler is as it always was, and wishes are refused.
-/// The next lane takes them.
+/// The lane ends under a request: the kernel's scheduler is as it always was, and requests are
+/// refused. The next lane takes them.
 fn lane_goes_and_comes(worker: &Worker, lane: Lane) -> Result<Lane> {
-    worker.wish(Wish::Slow)?;
+    worker.request(Request::Slow)?;
     clock_becomes(CPU, SLOWEST)?;
     lane.stop()?;
     clock_becomes(CPU, FASTEST)?;
-    let refused = worker.wish(Wish::Slow);
+    let refused = worker.request(Request::Slow);
     let why = refused.as_ref().err().and_then(|error| error.downcast_ref());
     ensure!(matches!(why, Some(ThreadError::NotServed(_))), "without a lane: {refused:?}");
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "3"])?;
-    wait_for("the new lane takes no wish", Duration::from_secs(20), || {
-        worker.wish(Wish::Slow).is_ok()
+    wait_for("the new lane takes no request", Duration::from_secs(20), || {
+        worker.request(Request::Slow).is_ok()
     })?;
     clock_becomes(CPU, SLOWEST)?;
-    worker.wish(Wish::Restore)?;
+    worker.request(Request::Restore)?;
     clock_becomes(CPU, FASTEST)?;
     Ok(lane)
 }
@@ -219,7 +219,7 @@ fn other_governor_fail() -> Result<()> {
     write(2, "scaling_governor", "schedutil")
 }
 
-/// CPUs of one policy: the fastest wish wins, and who has none counts as fast.
+/// CPUs of one policy: the fastest request wins, and who has none counts as fast.
 fn shared_clock() -> Result<()> {
     load(2)?;
     for policy in [0, 2] {
@@ -228,13 +228,13 @@ fn shared_clock() -> Result<()> {
     let session = Arc::new(open()?);
     let workers = [Worker::start(&session, 2)?, Worker::start(&session, 3)?];
     for worker in &workers {
-        worker.wish(Wish::Slow)?;
+        worker.request(Request::Slow)?;
     }
     clock_becomes(2, SLOWEST)?;
-    for wish in [Wish::Restore, Wish::Boost] {
-        workers[0].wish(wish)?;
+    for request in [Request::Restore, Request::Boost] {
+        workers[0].request(request)?;
         clock_becomes(2, FASTEST)?;
-        workers[0].wish(Wish::Slow)?;
+        workers[0].request(Request::Slow)?;
         clock_becomes(2, SLOWEST)?;
     }
     drop((workers, session));
@@ -243,7 +243,7 @@ fn shared_clock() -> Result<()> {
 
 /// What the worker is told.
 enum Order {
-    Wish(Wish),
+    Request(Request),
     /// Sleep until told to work.
     Rest,
     Work,
@@ -278,9 +278,9 @@ impl Worker {
         Ok(Worker { tid, orders: Some(orders), answers, thread: Some(thread) })
     }
 
-    /// It wishes for itself.
-    fn wish(&self, wish: Wish) -> Result<()> {
-        self.order(Order::Wish(wish))?;
+    /// It requests for itself.
+    fn request(&self, request: Request) -> Result<()> {
+        self.order(Order::Request(request))?;
         Ok(self.answers.recv()??)
     }
 
@@ -305,7 +305,7 @@ fn work(session: &Session, orders: &Receiver<Order>, answer: &Sender<Result<(), 
     loop {
         let is_resting = matches!(order, Ok(Order::Rest));
         match order {
-            Ok(Order::Wish(wish)) if answer.send(session.wish(wish)).is_err() => return,
+            Ok(Order::Request(request)) if answer.send(session.request(request)).is_err() => return,
             Err(TryRecvError::Disconnected) => return,
             Err(TryRecvError::Empty) => spin(Duration::from_millis(1)),
             Ok(_) => {}
@@ -362,7 +362,7 @@ pub fn slow_spinner() -> Result<()> {
     let session = Session::open(&Options::default())?;
     println!("{}", session.control().choice().way.name());
     session.threads().register("slow", 0)?;
-    session.wish(Wish::Slow)?;
+    session.request(Request::Slow)?;
     let (told, is_told) = channel();
     std::thread::spawn(move || told.send(std::io::stdin().read_exact(&mut [0])));
     while matches!(is_told.try_recv(), Err(TryRecvError::Empty)) {

@@ -3,7 +3,7 @@
 
 /// A request for a thread's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Request {
     /// The fastest P-state.
     Boost,
     /// The slowest.
