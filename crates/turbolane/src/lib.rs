@@ -27,9 +27,9 @@
 //! requests, and nothing to measure.
 //!
 //! # Parts
-//! `delegate` (helpers on wide CPUs), `targets` (speed by the scheduler), `request`, `boosted` (what
-//! locks request), `session`, [`threads`], [`monitor`]; `capi`, `capi_session`, `capi_frequency`,
-//! `capi_threads` (the C ABI).
+//! `delegate` (helpers on wide CPUs), `targets` (speed by the scheduler), `request`, `boosted`
+//! (what locks request), `session`, [`threads`], [`monitor`]; `capi`, `capi_session`,
+//! `capi_frequency`, `capi_threads` (the C ABI).
 
 mod boosted;
 mod capi;

@@ -56,6 +56,14 @@ fn length(gap: &Gap, core: &Core) -> Option<f64> {
 /// A value for each step: from a granted level to a demand.
 type BySteps<T> = [[T; MAX_LEVELS]; MAX_LEVELS];
 
+/// What learns a threshold: for a machine that takes a timeout when a gap begins, and is not asked
+/// again. Its timeout is the threshold times [`crate::break_even_ns`] of the step; when the gap is
+/// over, [`Policy::ended`] takes it in.
+pub trait Learner: Policy {
+    /// Of the next gap, from a granted level to a demand.
+    fn threshold(&mut self, level: u8, demand: u8) -> f64;
+}
+
 /// Predicts the next gap by the exponential average of the last ones.
 #[derive(Clone, Debug)]
 pub struct Average {
@@ -72,10 +80,15 @@ impl Average {
     }
 }
 
+impl Learner for Average {
+    fn threshold(&mut self, level: u8, demand: u8) -> f64 {
+        if self.predicted[level as usize][demand as usize] >= 1.0 { 0.0 } else { 1.0 }
+    }
+}
+
 impl Policy for Average {
     fn wait(&mut self, view: &View<'_>) -> Option<Raise> {
-        let (level, demand) = (view.license.level() as usize, view.license.demand() as usize);
-        let threshold = if self.predicted[level][demand] >= 1.0 { 0.0 } else { 1.0 };
+        let threshold = self.threshold(view.license.level(), view.license.demand());
         self.loss.raise_at(view, threshold)
     }
 
@@ -135,13 +148,17 @@ fn update(weights: &mut [f64; EXPERTS.len()], length: f64) {
     }
 }
 
+impl Learner for Share {
+    fn threshold(&mut self, level: u8, demand: u8) -> f64 {
+        let threshold = self.threshold.unwrap_or_else(|| self.draw(level, demand));
+        self.threshold = Some(threshold);
+        threshold
+    }
+}
+
 impl Policy for Share {
     fn wait(&mut self, view: &View<'_>) -> Option<Raise> {
-        let threshold = match self.threshold {
-            Some(threshold) => threshold,
-            None => self.draw(view.license.level(), view.license.demand()),
-        };
-        self.threshold = Some(threshold);
+        let threshold = self.threshold(view.license.level(), view.license.demand());
         self.loss.raise_at(view, threshold)
     }
 

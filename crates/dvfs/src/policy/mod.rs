@@ -34,7 +34,7 @@ mod threshold;
 
 pub use fixed::Fixed;
 pub use hints::{Heeds, Hints};
-pub use learning::{Average, Share};
+pub use learning::{Average, Learner, Share};
 pub use threshold::Threshold;
 
 use cpumodel::CoreLicense;
