@@ -209,7 +209,9 @@ fn play(timeline: &Timeline, mut steering: Steering<'_>) -> Result<f64> {
     let ns_since = |start: u64| (tsc() - start) as f64 * 1e6 / TSC_KHZ;
     let start = tsc();
     let mut gap = None;
-    for period in timeline.periods() {
+    let is_wide = |work: Work| matches!(work, Work::Code { level: 1.., .. });
+    let mut periods = timeline.periods().iter().peekable();
+    while let Some(period) = periods.next() {
         if let Steering::Hints(dim) = &steering
             && timeline.moments(period).contains(&Moment::Force)
         {
@@ -218,11 +220,13 @@ fn play(timeline: &Timeline, mut steering: Steering<'_>) -> Result<f64> {
         match period.work {
             Work::Code { level: 0, cycles, .. } => drop(scalar(cycles)),
             Work::Code { cycles, .. } => {
-                if let Some((begun, hold_ns)) = gap {
+                if let Some((begun, hold_ns)) = gap.take() {
                     steering.wide_begins(ns_since(begun) as u64, hold_ns);
                 }
                 wide(Class::Heavy512, cycles / 10);
-                gap = steering.wide_ended()?.map(|hold_ns| (tsc(), hold_ns));
+                if !periods.peek().is_some_and(|next| is_wide(next.work)) {
+                    gap = steering.wide_ended()?.map(|hold_ns| (tsc(), hold_ns));
+                }
             }
             Work::Idle { time_ns } => std::thread::sleep(Duration::from_nanos(time_ns)),
         }
