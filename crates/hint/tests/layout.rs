@@ -36,8 +36,15 @@ fn facts() -> Vec<(String, u64)> {
             facts.push((expression, offset_of!($rust, $field) as u64));
         )*};
     }
-    offsets!("tl_hint_header", Header: magic abi active mode nr_cpus nr_slots generation rest_below_ns takes_targets standing_by alive_ns lacks_q10);
-    offsets!("tl_hint_slot", Slot: tid want seq rest_seq narrowed rest_until_ns target_q10 reserved);
+    offsets!(
+        "tl_hint_header",
+        Header: magic abi active mode nr_cpus nr_slots generation rest_below_ns takes_targets
+            standing_by alive_ns lacks_q10
+    );
+    offsets!(
+        "tl_hint_slot",
+        Slot: tid want seq rest_seq narrowed rest_until_ns target_q10 reserved
+    );
     offsets!("tl_hint_board", Board: header reserved0 cpu reserved1);
     offsets!("tl_hint_area", Area: slot);
     facts

@@ -99,9 +99,10 @@ mod tests {
             (&[0xc5, 0xf4, 0x58, 0xc2], ("fp", 256, 1)),       // vaddps ymm0, ymm1, ymm2
             (&[0xc5, 0xf2, 0x58, 0xc2], ("fp", 128, 0)),       // vaddss xmm0, xmm1, xmm2
             (&[0x62, 0xf1, 0x7c, 0x48, 0x28, 0xc1], ("move", 512, 1)), // vmovaps zmm0, zmm1
-            (&[0x62, 0xf2, 0x75, 0x48, 0xb8, 0xc2], ("fma", 512, 2)), // vfmadd231ps zmm0, zmm1, zmm2
-            (&[0xc4, 0xe2, 0x6b, 0x5e, 0xc1], ("tile", 0, 3)),        // tdpbssd tmm0, tmm1, tmm2
-            (&[0xc5, 0xfd, 0x5a, 0x01], ("fp", 256, 1)), // vcvtpd2ps xmm0, ymmword [rcx]
+            // vfmadd231ps zmm0, zmm1, zmm2
+            (&[0x62, 0xf2, 0x75, 0x48, 0xb8, 0xc2], ("fma", 512, 2)),
+            (&[0xc4, 0xe2, 0x6b, 0x5e, 0xc1], ("tile", 0, 3)), // tdpbssd tmm0, tmm1, tmm2
+            (&[0xc5, 0xfd, 0x5a, 0x01], ("fp", 256, 1)),       // vcvtpd2ps xmm0, ymmword [rcx]
         ] {
             assert_eq!(of_bytes(bytes), Some(want), "{bytes:02x?}");
         }

@@ -195,7 +195,11 @@ extern "C" fn before_dlsym() -> *mut c_void {
 
 /// A function with two arguments that jumps to the one that another function returns.
 macro_rules! jump {
-    ($name:ident($first:ident: $First:ty, $second:ident: $Second:ty), $manual:literal, $before:ident) => {
+    (
+        $name:ident($first:ident: $First:ty, $second:ident: $Second:ty),
+        $manual:literal,
+        $before:ident
+    ) => {
         #[doc = $manual]
         ///
         /// # Safety

@@ -111,12 +111,18 @@ fn trees() -> impl Strategy<Value = Vec<Group>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(500)
+    })]
 
     /// In any tree the tasks of each group have the weight that is due to it, within 1 %; and again
     /// after some groups have fallen asleep and others have woken up.
     #[test]
-    fn effective_weights_are_the_shares(mut tree in trees(), changes in prop::collection::vec(any::<bool>(), 14)) {
+    fn effective_weights_are_the_shares(
+        mut tree in trees(),
+        changes in prop::collection::vec(any::<bool>(), 14),
+    ) {
         settle(&mut tree);
         assert_shares(&tree);
         let asleep: Vec<_> = tree.iter().map(|group| group.tasks.clone()).collect();
@@ -137,7 +143,12 @@ proptest! {
     /// No weight is 0 or above the greatest, whatever the tree says, so that nobody starves and
     /// nothing overflows.
     #[test]
-    fn weights_have_bounds(factor in 0u64..=10_000 * ONE, own in 0u32..=10_000, weight in 0u32..20_000, load: u32) {
+    fn weights_have_bounds(
+        factor in 0u64..=10_000 * ONE,
+        own in 0u32..=10_000,
+        weight in 0u32..20_000,
+        load: u32,
+    ) {
         let effective = groups::task_weight(factor, own);
         prop_assert!((1..=10_000 * WEIGHT_UNIT).contains(&effective));
         prop_assert!((1..=10_000).contains(&groups::weight(weight, false)));
@@ -207,21 +218,30 @@ impl Machine {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(60)
+    })]
 
     /// Busy CPUs in nested limited groups get the least quota in the long run: never more than it,
     /// the burst and a tick for each CPU; and not less, as far as there are CPUs.
     #[test]
-    fn quotas_hold(cpus in 1usize..8, limits in prop::collection::vec((1u64..1000, 1u64..2000, 0u64..100), 1..4)) {
+    fn quotas_hold(
+        cpus in 1usize..8,
+        limits in prop::collection::vec((1u64..1000, 1u64..2000, 0u64..100), 1..4),
+    ) {
         let time_ns = 20_000_000_000;
         let tick_ns = 2_000_000;
         let mut budgets: Vec<Budget> = limits
             .iter()
-            .map(|&(period_ms, quota_ms, burst_ms)| Budget::new(period_ms * 1000, quota_ms * 1000, burst_ms * 1000, 0))
+            .map(|&(period_ms, quota_ms, burst_ms)| {
+                Budget::new(period_ms * 1000, quota_ms * 1000, burst_ms * 1000, 0)
+            })
             .collect();
         let mut machine = Machine { cpus, tick_ns, used_ns: Vec::new() };
         let used_ns = machine.run(&mut budgets, time_ns);
-        let share = |&(period_ms, quota_ms, _): &(u64, u64, u64)| quota_ms as f64 / period_ms as f64;
+        let share =
+            |&(period_ms, quota_ms, _): &(u64, u64, u64)| quota_ms as f64 / period_ms as f64;
         for limit in &limits {
             let (_, quota_ms, burst_ms) = *limit;
             let most_ns = share(limit) * time_ns as f64 + ((quota_ms + burst_ms) * 1_000_000) as f64
@@ -251,7 +271,13 @@ proptest! {
     /// Whatever numbers come from the kernel, nothing overflows and no budget passes its quota and
     /// burst.
     #[test]
-    fn budgets_have_bounds(period_us: u64, quota_us: u64, burst_us: u64, left in any::<i64>(), now_ns in 0u64..1 << 62) {
+    fn budgets_have_bounds(
+        period_us: u64,
+        quota_us: u64,
+        burst_us: u64,
+        left in any::<i64>(),
+        now_ns in 0u64..1 << 62,
+    ) {
         let period_us = period_us % 1_000_001;
         let mut budget = Budget::new(period_us, quota_us, burst_us % QUOTA_NONE, 0);
         prop_assert_eq!(budget.quota_ns == 0, quota_us >= QUOTA_NONE || period_us == 0);

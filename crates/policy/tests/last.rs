@@ -233,7 +233,10 @@ proptest! {
     /// other.
     #[test]
     fn mistakes_are_bounded(
-        tails in prop::collection::vec((prop::sample::select(&[0, SHORT - 1, SHORT, 10 * EVEN]), any::<bool>()), 1..400),
+        tails in prop::collection::vec(
+            (prop::sample::select(&[0, SHORT - 1, SHORT, 10 * EVEN]), any::<bool>()),
+            1..400,
+        ),
         by_hints: bool,
     ) {
         let (mut walk, mut leaked, mut short) = (Walk::new(by_hints), 0, 0);
@@ -255,7 +258,10 @@ proptest! {
     /// after any events.
     #[test]
     fn states_agree_with_types(
-        events in prop::collection::vec((prop::sample::select(&Event::ALL[..]), 0u32..4, 0u64..3 * EVEN), 1..200),
+        events in prop::collection::vec(
+            (prop::sample::select(&Event::ALL[..]), 0u32..4, 0u64..3 * EVEN),
+            1..200,
+        ),
         remigrate in 0u32..64,
     ) {
         let cfg = Cfg { remigrate, remigrate_timeout_ns: 5, ..CFG };
@@ -267,11 +273,14 @@ proptest! {
             if task.task_type == TYPE_WIDE as u8 {
                 task.flags |= policy::FLAG_RAN_FIT;
             }
-            let others = task.loose_level.max(if task.flags & policy::FLAG_HINTS == 0 { task.score.level } else { 0 });
-            let sections = if task.last.is_away() { 0 } else { task.hint_level.max(task.mark_level) };
+            let hints = task.flags & policy::FLAG_HINTS != 0;
+            let others = task.loose_level.max(if hints { 0 } else { task.score.level });
+            let section = task.hint_level.max(task.mark_level);
+            let sections = if task.last.is_away() { 0 } else { section };
             let gap = if task.gap.stays() { task.gap.level } else { 0 };
             prop_assert_eq!(task.level, others.max(sections).max(gap));
-            prop_assert!(!task.gap.stays() || task.gap.level > 0 && task.task_type == TYPE_WIDE as u8);
+            let is_wide = task.task_type == TYPE_WIDE as u8;
+            prop_assert!(!task.gap.stays() || task.gap.level > 0 && is_wide);
             task.ran(ran_ns, task.level);
         }
     }

@@ -324,7 +324,10 @@ fn story() -> impl Strategy<Value = Story> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(400)
+    })]
 
     /// Wide work on fit CPUs only; no fit CPU idle while work waits; no guest in the way of wide
     /// work; nobody waits longer than a bound; whatever the classes, affinities and events.

@@ -72,7 +72,9 @@ proptest! {
     /// Whatever is called and returns, each return is told if its own call was: a list of all calls
     /// says the same.
     #[test]
-    fn returns_belong_to_their_calls(steps in prop::collection::vec(any::<Option<bool>>(), 0..400)) {
+    fn returns_belong_to_their_calls(
+        steps in prop::collection::vec(any::<Option<bool>>(), 0..400),
+    ) {
         let (mut calls, mut list) = (Calls::default(), Vec::new());
         for step in steps {
             match step {

@@ -48,7 +48,10 @@ fn a_long_run_is_no_more_than_what_is_remembered() {
 proptest! {
     /// No more than was waited, no less than nothing; the sums stay within their bounds.
     #[test]
-    fn is_a_share(runs in prop::collection::vec((0u64..1 << 50, 0u8..4), 0..60), waited in 0u64..1 << 50) {
+    fn is_a_share(
+        runs in prop::collection::vec((0u64..1 << 50, 0u8..4), 0..60),
+        waited in 0u64..1 << 50,
+    ) {
         let mut mix = Mix::default();
         for (used_ns, level) in runs {
             mix.ran(used_ns, level);

@@ -288,9 +288,14 @@ proptest! {
     /// longest wait, nor more than two slices of the task, by its weight, before it; within that
     /// the lag is kept.
     #[test]
-    fn lag_is_kept_and_limited(vtime_ns in 0u64..1 << 50, old in 0u64..1 << 50, new in 0u64..1 << 50,
-                               slice_ns in 1u64..1 << 30, weight in 1u32..10_000 * WEIGHT_UNIT, id in 1u32..3,
-                               pace in 1u32..1 << 26, most_ns in 1u64..1 << 30) {
+    fn lag_is_kept_and_limited(
+        (vtime_ns, old, new) in (0u64..1 << 50, 0u64..1 << 50, 0u64..1 << 50),
+        slice_ns in 1u64..1 << 30,
+        weight in 1u32..10_000 * WEIGHT_UNIT,
+        id in 1u32..3,
+        pace in 1u32..1 << 26,
+        most_ns in 1u64..1 << 30,
+    ) {
         let mut task = Task { vtime_ns, clock: 1, weight, ..Task::default() };
         let clock = Clock { vtime_ns: new, pace_q10: pace, ..Clock::default() };
         task.place(id, old, &clock, slice_ns, most_ns);

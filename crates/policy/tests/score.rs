@@ -145,7 +145,10 @@ proptest! {
     /// Belief does not swing: what a score leads to, it keeps. And it is the nearest level, or the
     /// one believed.
     #[test]
-    fn belief_is_stable(score_q10 in 0..=(LEVEL_MAX << 10) as u16, believed in 0..=LEVEL_MAX as u8) {
+    fn belief_is_stable(
+        score_q10 in 0..=(LEVEL_MAX << 10) as u16,
+        believed in 0..=LEVEL_MAX as u8,
+    ) {
         let mut score = Score { score_q10, level: believed, ..Score::default() };
         let level = score.speaks_for();
         score.level = level as u8;

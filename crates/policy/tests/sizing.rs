@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Automatic sizing: it reaches what is needed, stays there, and lets go again.
 
+use std::ops::Range;
+
 use policy::{Sizing, SizingInput};
 use proptest::prelude::*;
 
@@ -175,18 +177,34 @@ fn regret_makes_tries_rare() {
     assert!(all <= 16, "{all} changes in two minutes");
 }
 
+/// Time of tasks in a period.
+fn any_time() -> Range<u64> {
+    0..u64::MAX / 4096
+}
+
 proptest! {
     /// Whatever comes in, the size is at least one core and leaves one for the rest; no core is
     /// wide that is of no use.
     #[test]
-    fn stays_within_bounds(nr_cores in 1u32..600, threads in 1u32..3, start in 0u32..700,
-                           nr_useful in 0u32..600,
-                           loads in prop::collection::vec((0u64..u64::MAX / 4096, 0u64..u64::MAX / 4096, 0u64..u64::MAX / 4096, 1u64..1 << 40), 1..40)) {
+    fn stays_within_bounds(
+        nr_cores in 1u32..600,
+        threads in 1u32..3,
+        start in 0u32..700,
+        nr_useful in 0u32..600,
+        loads in prop::collection::vec((any_time(), any_time(), any_time(), 1u64..1 << 40), 1..40),
+    ) {
         let mut sizing = Sizing { nr_wide: start, ..Sizing::default() };
         for (wide, wait, rest, elapsed_ns) in loads {
             let input = SizingInput {
-                elapsed_ns, wide_run_ns: wide, wide_wait_ns: wait / 2, rest_run_ns: rest, rest_wait_ns: wait / 2, mix_wait_ns: wait / 4,
-                nr_cores, nr_cpus_per_core: threads, nr_useful,
+                elapsed_ns,
+                wide_run_ns: wide,
+                wide_wait_ns: wait / 2,
+                rest_run_ns: rest,
+                rest_wait_ns: wait / 2,
+                mix_wait_ns: wait / 4,
+                nr_cores,
+                nr_cpus_per_core: threads,
+                nr_useful,
             };
             let size = sizing.update(&input);
             prop_assert!(size >= 1 && size < nr_cores.max(2));
@@ -196,7 +214,10 @@ proptest! {
 
     /// A noisy load around a mean does not move the set more than once a second.
     #[test]
-    fn noise_does_not_make_it_flap(mean in 300u64..6000, noise in prop::collection::vec(0u64..400, 400)) {
+    fn noise_does_not_make_it_flap(
+        mean in 300u64..6000,
+        noise in prop::collection::vec(0u64..400, 400),
+    ) {
         let mut sizing = Sizing { nr_wide: 1, ..Sizing::default() };
         run_seen(&mut sizing, &input(16, 1, mean, 4000), 100);
         let before = sizing.nr_changes;
@@ -205,6 +226,7 @@ proptest! {
             sizing.update(&seen(&sizing, load));
         }
         let seconds = noise.len() as u64 * PERIOD_NS / 1_000_000_000;
-        prop_assert!(u64::from(sizing.nr_changes - before) <= seconds, "{} changes in {seconds} s", sizing.nr_changes - before);
+        let changes = sizing.nr_changes - before;
+        prop_assert!(u64::from(changes) <= seconds, "{changes} changes in {seconds} s");
     }
 }

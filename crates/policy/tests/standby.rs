@@ -434,11 +434,17 @@ fn load() -> impl Strategy<Value = Load> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(300)
+    })]
 
     /// Whatever the loads do, and however often they change, attempts begin 8 s apart at least.
     #[test]
-    fn never_flaps(loads in prop::collection::vec((load(), 1usize..100), 1..60), sees in any::<bool>()) {
+    fn never_flaps(
+        loads in prop::collection::vec((load(), 1usize..100), 1..60),
+        sees in any::<bool>(),
+    ) {
         let mut standby = Standby::default();
         let (mut now_ns, mut last_ns, mut attempts) = (0u64, None, 0);
         for (load, periods) in loads {
@@ -468,17 +474,25 @@ proptest! {
         let paid = (looking + standing_by) * off + apart * on;
         // what is within the margins may be chosen either way: 1 % to win, 1.5 % to lose
         let margin = 16.0;
-        prop_assert!(paid <= off.min(on).max(0.0) + margin + 0.03 * off.max(on), "{paid} {off} {on}");
+        let most = off.min(on).max(0.0) + margin + 0.03 * off.max(on);
+        prop_assert!(paid <= most, "{paid} {off} {on}");
     }
 
     /// No input makes it overflow or leave its states.
     #[test]
-    fn survives_any_input(raw in prop::collection::vec(any::<[u64; 9]>(), 1..40), lacks in any::<[u32; 3]>()) {
+    fn survives_any_input(
+        raw in prop::collection::vec(any::<[u64; 9]>(), 1..40),
+        lacks in any::<[u32; 3]>(),
+    ) {
         let mut standby = Standby::default();
         for r in raw {
             let losses = Losses {
-                run_ns: r[0] >> 20, exposed_ns: [r[1] >> 20, r[2] >> 20, (r[3] >> 20).wrapping_neg()],
-                shared_ns: r[4] >> 24, wait_ns: r[5] >> 20, moves: r[6] >> 32, raises: r[7] >> 32,
+                run_ns: r[0] >> 20,
+                exposed_ns: [r[1] >> 20, r[2] >> 20, (r[3] >> 20).wrapping_neg()],
+                shared_ns: r[4] >> 24,
+                wait_ns: r[5] >> 20,
+                moves: r[6] >> 32,
+                raises: r[7] >> 32,
                 sections: r[8] >> 32,
             };
             standby.update(&StandbyInput {
@@ -489,7 +503,8 @@ proptest! {
                 nr_cpus: 1 + (r[1] % 1024) as u32,
                 ..Default::default()
             });
-            prop_assert!(standby.at_most_q10 <= 1024 && standby.lost_q10.iter().all(|lost| *lost <= 1024));
+            prop_assert!(standby.at_most_q10 <= 1024);
+            prop_assert!(standby.lost_q10.iter().all(|lost| *lost <= 1024));
         }
     }
 }

@@ -183,7 +183,8 @@ proptest! {
             let (before, early) = (walk.stayed_ns, walk.task.stay.early);
             walk.run(wide * 10_000, true);
             walk.run(scalar * 10_000, false);
-            let most = (LEAST << walk.task.stay.early.max(early).saturating_sub(Stay::CALLS)).min(WIDE_TIMEOUT_NS);
+            let doubled = walk.task.stay.early.max(early).saturating_sub(Stay::CALLS);
+            let most = (LEAST << doubled).min(WIDE_TIMEOUT_NS);
             prop_assert!(walk.stayed_ns - before <= most, "one phase of scalar code, one stay");
         }
     }

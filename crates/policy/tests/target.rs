@@ -50,7 +50,9 @@ proptest! {
     /// Whoever takes turns there: what the governor was told last is what the last task asks for,
     /// or the default; and it is always something that the kernel takes.
     #[test]
-    fn the_governor_knows_the_last(steps in prop::collection::vec((0u32..2000, any::<bool>()), 1..200)) {
+    fn the_governor_knows_the_last(
+        steps in prop::collection::vec((0u32..2000, any::<bool>()), 1..200),
+    ) {
         let (mut cpu, mut heard) = (Target::default(), TARGET_ONE);
         for (asked, is_tick) in steps {
             let asked = if asked % 3 == 0 { 0 } else { asked };

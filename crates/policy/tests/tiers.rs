@@ -163,21 +163,39 @@ fn the_wide_set_comes_first() {
     assert!(sizes.len() - split <= 2, "{sizes:?}");
 }
 
+/// Time of tasks in a period.
+fn times() -> impl Strategy<Value = [u64; 8]> {
+    prop::array::uniform8(0u64..1 << 50)
+}
+
 proptest! {
     /// Whatever comes in, every level finds a core of its class or above while there are wide
     /// cores, and without tiers all of them are in one class.
     #[test]
     fn every_level_is_served(
-        nr_cores in 1u32..600, threads in 1u32..3, start in 0usize..700, asked in 0u32..600,
-        auto: bool, periods in prop::collection::vec(
-            (prop::array::uniform8(0u64..1 << 50), prop::array::uniform8(0u64..1 << 50), 1u64..1 << 40, 0u32..2, 0u32..20), 1..40),
+        nr_cores in 1u32..600,
+        threads in 1u32..3,
+        start in 0usize..700,
+        asked in 0u32..600,
+        auto: bool,
+        periods in prop::collection::vec(
+            (times(), times(), 1u64..1 << 40, 0u32..2, 0u32..20),
+            1..40,
+        ),
     ) {
         let mut tiers = Tiers::start(start);
         for (run_ns, wait_ns, elapsed_ns, tiers_on, gone) in periods {
             let nr_wide = if auto { WIDE_AUTO } else { asked.min(nr_cores).saturating_sub(gone) };
             let before = tiers.split;
             let changed = tiers.update(&TiersInput {
-                elapsed_ns, run_ns, wait_ns, mix_wait_ns: wait_ns[1], nr_cores, nr_cpus_per_core: threads, nr_wide, tiers: tiers_on,
+                elapsed_ns,
+                run_ns,
+                wait_ns,
+                mix_wait_ns: wait_ns[1],
+                nr_cores,
+                nr_cpus_per_core: threads,
+                nr_wide,
+                tiers: tiers_on,
                 nr_useful: gone,
             });
             let split = tiers.split;

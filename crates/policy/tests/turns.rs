@@ -179,7 +179,10 @@ fn who_goes_first_gets_half() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(200)
+    })]
 
     /// A lead is bounded by two slices of the task charged, and a charge takes nothing back.
     #[test]
@@ -194,7 +197,8 @@ proptest! {
             turns.charge(&mut Task { weight, ..task(7) }, &CFG, used_ns, false);
             let limit_ns = 2 * SLICE_NS * u64::from(WEIGHT_NICE0) / u64::from(weight);
             for (i, (&before_ns, &after_ns)) in before.iter().zip(&turns.served_ns).enumerate() {
-                let most_ns = if i == side as usize { before_ns.max(least + limit_ns) } else { before_ns };
+                let ahead_ns = if i == side as usize { least + limit_ns } else { 0 };
+                let most_ns = before_ns.max(ahead_ns);
                 prop_assert!(after_ns >= before_ns && after_ns <= most_ns);
             }
         }

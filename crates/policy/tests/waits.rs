@@ -328,7 +328,10 @@ fn hogs(most: usize) -> impl Strategy<Value = Vec<(u32, u32, u64)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(60)
+    })]
 
     /// Whatever the weights, the queues and how long each runs: nobody waits longer than the bound,
     /// which does not depend on the weights.
@@ -345,8 +348,14 @@ proptest! {
 
     /// A key is never further away than the bound, nor longer ago than an eighth of it.
     #[test]
-    fn keys_are_near(vtime_ns in any::<u64>(), clock_ns in any::<u64>(), pace_q10 in 0u32..1 << 26,
-                     weight in 1u32..10_000 * WEIGHT_UNIT, nr_tasks in 1u32..100_000, nr_cpus in 1u32..1024) {
+    fn keys_are_near(
+        vtime_ns in any::<u64>(),
+        clock_ns in any::<u64>(),
+        pace_q10 in 0u32..1 << 26,
+        weight in 1u32..10_000 * WEIGHT_UNIT,
+        nr_tasks in 1u32..100_000,
+        nr_cpus in 1u32..1024,
+    ) {
         let clock = Clock { vtime_ns: clock_ns, pace_q10, ..Clock::default() };
         let task = Task { vtime_ns, weight, ..Task::default() };
         let most_ns = policy::most_wait_ns(SLICE_NS, nr_tasks, nr_cpus);
@@ -370,23 +379,33 @@ proptest! {
     /// millisecond but where a round of those would take more than a second; nor below a tenth of
     /// one.
     #[test]
-    fn slices_fit_the_round(slice_ns in MS..20 * MS, nr_tasks in 1u32..100_000, nr_cpus in 1u32..64) {
+    fn slices_fit_the_round(
+        slice_ns in MS..20 * MS,
+        nr_tasks in 1u32..100_000,
+        nr_cpus in 1u32..64,
+    ) {
         let shorter_ns = policy::slice_in_round_ns(slice_ns, nr_tasks, nr_cpus);
         prop_assert!(shorter_ns <= slice_ns && shorter_ns >= MS / 10);
         let round_ns = shorter_ns * u64::from(nr_tasks) / u64::from(nr_cpus);
         prop_assert!(shorter_ns >= MS || round_ns * 10 >= 9 * WAIT_NS);
-        prop_assert!(shorter_ns == slice_ns || round_ns <= 250 * MS || round_ns <= WAIT_NS || shorter_ns == MS / 10);
+        let is_short = round_ns <= 250 * MS || round_ns <= WAIT_NS;
+        prop_assert!(shorter_ns == slice_ns || is_short || shorter_ns == MS / 10);
     }
 
     /// A run of two slices is paid for within the longest wait, if that can be: slices are
     /// shortened for it, never below a millisecond, never lengthened.
     #[test]
-    fn slices_fit_the_wait(slice_ns in MS..20 * MS, weight in 1u32..10_000 * WEIGHT_UNIT, pace_q10 in 1u32..1 << 26) {
+    fn slices_fit_the_wait(
+        slice_ns in MS..20 * MS,
+        weight in 1u32..10_000 * WEIGHT_UNIT,
+        pace_q10 in 1u32..1 << 26,
+    ) {
         let clock = Clock { vtime_ns: 1 << 60, pace_q10, ..Clock::default() };
         let shorter_ns = clock.slice_from_ns(&Task { weight, ..Task::default() }, slice_ns, 1, 1);
         prop_assert!(shorter_ns <= slice_ns && shorter_ns >= MS);
         let vtime_ns = u128::from(2 * shorter_ns * u64::from(WEIGHT_NICE0) / u64::from(weight));
         let cost_ns = (vtime_ns * u128::from(pace_q10)) >> 10;
-        prop_assert!(shorter_ns == MS || cost_ns <= u128::from(WAIT_NS - slice_ns) + u128::from(MS));
+        let most_ns = u128::from(WAIT_NS - slice_ns) + u128::from(MS);
+        prop_assert!(shorter_ns == MS || cost_ns <= most_ns);
     }
 }

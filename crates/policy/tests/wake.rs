@@ -112,7 +112,9 @@ proptest! {
     /// Whatever a task does, it displaces others for no more than its share and what is saved: of
     /// a CPU that a busy side of two tasks for it wants, a third.
     #[test]
-    fn nobody_takes_more_by_waking(steps in prop::collection::vec((1u64..5_000_000, 0u64..5_000_000), 50..400)) {
+    fn nobody_takes_more_by_waking(
+        steps in prop::collection::vec((1u64..5_000_000, 0u64..5_000_000), 50..400),
+    ) {
         let mut turns = Turns::default();
         let mut pinned = task(pinned_id(0), WEIGHT_NICE0, 0);
         let mut other = task(OTHER, WEIGHT_NICE0, 0);
@@ -139,7 +141,8 @@ proptest! {
             turns.charge(&mut pinned, &cfg(), work_ns, false);
             now_ns += work_ns;
             pinned_ns += work_ns;
-            prop_assert!(pinned_ns <= other_ns / 2 + SLICE_NS + 5_000_000, "{} {}", pinned_ns, other_ns);
+            let most_ns = other_ns / 2 + SLICE_NS + 5_000_000;
+            prop_assert!(pinned_ns <= most_ns, "{} {}", pinned_ns, other_ns);
         }
         // what it had more at once, twice, since the others are two, and the millisecond
         prop_assert!(longest_ns <= 2 * (5_000_000 + WAKE_NS) + 100_000, "{}", longest_ns);
@@ -147,11 +150,18 @@ proptest! {
 
     /// No numbers make it panic, and what has had nothing is never displaced at once.
     #[test]
-    fn any_numbers_will_do(vtime_ns: u64, since_ns: u64, weight in 1..10_000 * WEIGHT_UNIT, now_ns: u64) {
+    fn any_numbers_will_do(
+        vtime_ns: u64,
+        since_ns: u64,
+        weight in 1..10_000 * WEIGHT_UNIT,
+        now_ns: u64,
+    ) {
         let mut running = Run::default();
         let t = task(OTHER, weight, vtime_ns);
         running.begins(&t, since_ns);
-        running.is_displaced_by(&Turns::default(), &task(pinned_id(1), weight, 0), SIDE_PINNED, SLICE_NS, now_ns);
-        prop_assert!(!running.is_displaced_by(&Turns::default(), &t, SIDE_OWN, SLICE_NS, since_ns));
+        let turns = Turns::default();
+        let pinned = task(pinned_id(1), weight, 0);
+        running.is_displaced_by(&turns, &pinned, SIDE_PINNED, SLICE_NS, now_ns);
+        prop_assert!(!running.is_displaced_by(&turns, &t, SIDE_OWN, SLICE_NS, since_ns));
     }
 }

@@ -160,7 +160,10 @@ impl Recording {
 
     /// What the recorded tasks did, as a scenario, recorded on this machine: as `turbolane trace
     /// --scenario` does it, with its options.
-    #[pyo3(signature = (machine, *, name="recorded", arrivals=None, count=None, none_scale=None, active_cores=None, window_ns=None, onto=None, sensitive_frac=1.0))]
+    #[pyo3(signature = (
+        machine, *, name="recorded", arrivals=None, count=None, none_scale=None,
+        active_cores=None, window_ns=None, onto=None, sensitive_frac=1.0,
+    ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn scenario(
         &self,

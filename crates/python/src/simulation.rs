@@ -115,7 +115,10 @@ fn parsed(py: Python<'_>, policy: &str) -> PyResult<PolicySpec> {
 /// scenario's if not given. With `record_ns`, that much time after the warm-up is recorded (`runs`,
 /// `levels`). The same arguments give the same result.
 #[pyfunction]
-#[pyo3(signature = (scenario, machine, policy="lane", *, variant=None, packages=None, seed=1, duration_ns=None, record_ns=None))]
+#[pyo3(signature = (
+    scenario, machine, policy="lane", *,
+    variant=None, packages=None, seed=1, duration_ns=None, record_ns=None,
+))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 pub(crate) fn simulate(
     py: Python<'_>,

@@ -335,7 +335,12 @@ mod tests {
 
         /// No text makes the reader panic: a trace with something replaced, and rubbish.
         #[test]
-        fn nothing_panics(periods in periods(), at: prop::sample::Index, junk in "\\PC{0,30}", cut in 0usize..30) {
+        fn nothing_panics(
+            periods in periods(),
+            at: prop::sample::Index,
+            junk in "\\PC{0,30}",
+            cut in 0usize..30,
+        ) {
             let text = write(&header(), periods.into_iter());
             let at = at.index(text.len());
             let end = (at + cut).min(text.len());

@@ -325,9 +325,15 @@ mod tests {
             cores in 0usize..64, slice_us in 100u64..1000, tiers: bool, ignore_group_limits: bool,
             level in 1u32..=3, names in proptest::collection::vec("[a-z \"'\\\\é#]{1,9}", 0..4),
         ) {
-            let mut config = Config { slice_ns: slice_us * 1000, tiers, trap_level: level, ..Config::default() };
+            let mut config = Config {
+                slice_ns: slice_us * 1000,
+                tiers,
+                trap_level: level,
+                ..Config::default()
+            };
             config.wide_cpus = crate::config::WideCpus::Cores(cores);
-            config.marks = names.iter().map(|name| format!("/{name}:f@{level}").parse().unwrap()).collect();
+            let mark = |name| format!("/{name}:f@{level}").parse().unwrap();
+            config.marks = names.iter().map(mark).collect();
             let mark_files = names.iter().map(PathBuf::from).collect();
             let metrics = names.first().map(PathBuf::from);
             let written = Settings { config, mark_files, ignore_group_limits, metrics };

@@ -140,7 +140,9 @@ mod tests {
             c in prop::collection::btree_set(0usize..200, 0..150),
             from in 0usize..200,
         ) {
-            let within = |s: &BTreeSet<usize>| s.iter().copied().filter(|&x| x < nr).collect::<BTreeSet<_>>();
+            let within = |s: &BTreeSet<usize>| -> BTreeSet<usize> {
+                s.iter().copied().filter(|&x| x < nr).collect()
+            };
             let (a, b, c, from) = (within(&a), within(&b), within(&c), from % nr);
             let mask = |s: &BTreeSet<usize>| Mask::of(nr, s.iter().copied());
             let both: BTreeSet<usize> = a.intersection(&b).copied().collect();

@@ -113,7 +113,10 @@ fn mistakes_are_explained() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(600)
+    })]
 
     /// Any change of a good file is read or refused with a line of the file; never a panic.
     #[test]

@@ -268,13 +268,18 @@ proptest! {
     /// The round trip: the demand that is found leads to the recorded levels again, under either
     /// bound; wrong for at most a look and a grant at each change.
     #[test]
-    fn demand_leads_to_its_levels(parts in parts(), look_ns in prop::sample::select(vec![5_000u64, 50_000, 300_000])) {
+    fn demand_leads_to_its_levels(
+        parts in parts(),
+        look_ns in prop::sample::select(vec![5_000u64, 50_000, 300_000]),
+    ) {
         let stretches = stretches(&recorded(&parts, look_ns));
-        let changes = licence(&parts).windows(2).filter(|pair| pair[0].2 != pair[1].2).count() as u64;
+        let licence = licence(&parts);
+        let changes = licence.windows(2).filter(|pair| pair[0].2 != pair[1].2).count() as u64;
         for bound in [Bound::Least, Bound::Most] {
             let demand = of_levels(&stretches, &TIMES, bound);
             let wrong = wrong_ns(&stretches, &demand);
-            prop_assert!(wrong <= changes * (look_ns + GRANT_NS), "{:?}: {} in {} changes", bound, wrong, changes);
+            let most = changes * (look_ns + GRANT_NS);
+            prop_assert!(wrong <= most, "{:?}: {} in {} changes", bound, wrong, changes);
         }
     }
 

@@ -26,7 +26,9 @@ fn what() -> impl Strategy<Value = What> {
     let tid = 0u32..40;
     let switch = (tid.clone(), why(), any::<bool>(), option::of(lane()), option::of(lane()));
     prop_oneof![
-        8 => switch.prop_map(|(next, why, bound, lane, next_lane)| What::Switch { next, why, bound, lane, next_lane }),
+        8 => switch.prop_map(|(next, why, bound, lane, next_lane)| {
+            What::Switch { next, why, bound, lane, next_lane }
+        }),
         4 => (any::<u32>(), any::<u32>(), any::<bool>())
             .prop_map(|(waker, delay_ns, new)| What::Wake { waker, delay_ns, new }),
         1 => (any::<u16>(), any::<u16>()).prop_map(|(from, to)| What::Migrate { from, to }),
@@ -121,7 +123,11 @@ proptest! {
 
     /// A file that is still being written is read up to its last whole block, wherever it ends.
     #[test]
-    fn files_that_end_early_are_partial(events in events(), flush_each in 1usize..60, cut: prop::sample::Index) {
+    fn files_that_end_early_are_partial(
+        events in events(),
+        flush_each in 1usize..60,
+        cut: prop::sample::Index,
+    ) {
         let (file, _) = written(&events, flush_each);
         let begin = written(&[], 1).0.len() - end_block_bytes(&[]);
         let cut = begin + cut.index(file.len() - begin);

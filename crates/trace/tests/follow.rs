@@ -215,7 +215,9 @@ fn summaries_add_up() {
 proptest! {
     /// Whatever comes, no CPU and no task is given more time than there was.
     #[test]
-    fn time_is_not_invented(steps in prop::collection::vec((0u64..50, 0u16..3, 0u32..6, 0u32..6, 0u8..7), 0..200)) {
+    fn time_is_not_invented(
+        steps in prop::collection::vec((0u64..50, 0u16..3, 0u32..6, 0u32..6, 0u8..7), 0..200),
+    ) {
         let mut at_ns = 100;
         let events: Vec<Event> = steps.into_iter().map(|(step_ns, cpu, tid, other, kind)| {
             at_ns += step_ns;
@@ -231,8 +233,8 @@ proptest! {
         }).collect();
         let (_, seen) = follow(true, &events, at_ns + 10);
         for cpu in 0..3 {
-            let ran_ns: u64 =
-                seen.runs.iter().filter(|run| run.cpu == cpu).map(|run| run.end_ns - run.start_ns).sum();
+            let runs = seen.runs.iter().filter(|run| run.cpu == cpu);
+            let ran_ns: u64 = runs.map(|run| run.end_ns - run.start_ns).sum();
             prop_assert!(ran_ns <= at_ns + 10 - 100, "CPU {cpu} ran {ran_ns} ns");
         }
     }

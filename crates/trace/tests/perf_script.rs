@@ -156,7 +156,9 @@ proptest! {
 
     /// The text with some bytes changed: no panic, times in order, and every line is accounted for.
     #[test]
-    fn damaged_texts_do_no_harm(changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..40)) {
+    fn damaged_texts_do_no_harm(
+        changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
+    ) {
         let mut bytes = TEXT.as_bytes().to_vec();
         for (at, byte) in changes {
             let at = at.index(bytes.len());

@@ -32,6 +32,18 @@ struct Split<'a> {
     prose: Vec<Piece<'a>>,
 }
 
+impl Piece<'_> {
+    /// Whether this is a string, with its quotes, and not a comment or a character.
+    pub(crate) fn is_string(&self) -> bool {
+        self.text.trim_start_matches(['b', 'c', 'r', '#']).starts_with('"')
+    }
+}
+
+/// The comments and texts of a file, those of its tests too.
+pub(crate) fn all_prose(text: &str) -> Vec<Piece<'_>> {
+    split(text).prose
+}
+
 impl<'a> Code<'a> {
     pub(crate) fn of(text: &'a str) -> Self {
         let Split { words: all, places, prose } = split(text);

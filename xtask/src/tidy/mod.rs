@@ -41,7 +41,7 @@ const RULES: [Rule; 19] = [
     text::no_host_names_or_machine_paths,
     length::no_file_is_too_long,
     text::no_trailing_whitespace,
-    width::comments_are_as_narrow_as_code,
+    width::no_line_is_too_wide,
     text::no_unfinished_work,
     text::no_citations_of_what_is_elsewhere,
     words::texts_are_in_plain_english,

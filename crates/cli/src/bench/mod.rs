@@ -59,7 +59,8 @@ struct LocksArgs {
     model: Vec<String>,
     /// Sizes of the section in core cycles
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    #[arg(default_values_t = SIZES, value_parser = clap::value_parser!(u64).range(100..=1_000_000_000))]
+    #[arg(default_values_t = SIZES)]
+    #[arg(value_parser = clap::value_parser!(u64).range(100..=1_000_000_000))]
     sections: Vec<u64>,
     /// Threads that use the lock [default: one per CPU, at least 2; in a model as in the paper]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]

@@ -66,8 +66,10 @@ pub(crate) struct RecordArgs {
     /// Samples of core_power.lvl0_turbo_license, lvl1 and lvl2, which Skylake-SP to Ice Lake count.
     /// Other events in the text are skipped and reported. The text may come from another machine.
     #[arg(long, value_name = "FILE")]
-    #[arg(conflicts_with_all = ["duration", "marks", "mark_files", "force_single_step", "syscalls", "stalls",
-        "buffer", "machine", "hints"])]
+    #[arg(conflicts_with_all = [
+        "duration", "marks", "mark_files", "force_single_step", "syscalls", "stalls", "buffer",
+        "machine", "hints",
+    ])]
     perf_script: Option<PathBuf>,
 
     /// Stop recording after this time; CMD continues, and turbolane waits for it

@@ -47,7 +47,8 @@ struct SettingArgs {
     /// Lower-level code gets its own cores, where it runs faster, as long as it and higher-level
     /// code can each keep complete cores busy. The number of cores follows the load. In affinity
     /// mode, which does not measure demand, there is one class.
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, hide_default_value = true)]
+    #[arg(long, default_value_t = false, action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, hide_default_value = true)]
     #[arg(require_equals = true, default_missing_value = "true", value_name = "true|false")]
     #[arg(hide_possible_values = true, help_heading = LANE)]
     tiers: bool,
@@ -102,7 +103,8 @@ struct SettingArgs {
     mark_files: Vec<PathBuf>,
 
     /// Accept marks that the kernel must single-step (about 4.6 us per call instead of 0.5 us)
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, hide_default_value = true)]
+    #[arg(long, default_value_t = false, action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, hide_default_value = true)]
     #[arg(require_equals = true, default_missing_value = "true", value_name = "true|false")]
     #[arg(hide_possible_values = true, help_heading = DETECTION)]
     force_single_step: bool,
@@ -187,7 +189,8 @@ struct SettingArgs {
     /// The scheduler honours cpu.weight if the kernel has CONFIG_EXT_GROUP_SCHED, and cpu.max from
     /// Linux 6.17 on. On other kernels it would drop them, so the run refuses to start if a group
     /// uses them.
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, hide_default_value = true)]
+    #[arg(long, default_value_t = false, action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, hide_default_value = true)]
     #[arg(require_equals = true, default_missing_value = "true", value_name = "true|false")]
     #[arg(hide_possible_values = true, help_heading = REFUSALS)]
     ignore_cgroup_limits: bool,

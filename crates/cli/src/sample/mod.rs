@@ -35,7 +35,8 @@ pub(crate) use session::{Plan, Taken, take};
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct SampleArgs {
     /// Processes to search for wide code [default: all]
-    #[arg(long, value_name = "PID", num_args = 1.., value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PID", num_args = 1..)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pid: Vec<u32>,
     /// How long to sample, 60s at most
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = time)]

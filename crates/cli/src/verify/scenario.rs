@@ -36,7 +36,8 @@ pub(super) struct ScenarioArgs {
     #[arg(short, long, value_name = "POLICY", requires = "scenario", conflicts_with_all = COMMANDS)]
     policy: Option<PolicySpec>,
     /// CPU model: a built-in id or a CPU file [default: the scenario's own]
-    #[arg(short, long, value_name = "ID|FILE", requires = "scenario", conflicts_with_all = COMMANDS)]
+    #[arg(short, long, value_name = "ID|FILE")]
+    #[arg(requires = "scenario", conflicts_with_all = COMMANDS)]
     machine: Option<String>,
     /// Variant of the scenario's code [default: the code in the file]
     #[arg(long, value_name = "NAME", requires = "scenario", conflicts_with_all = COMMANDS)]

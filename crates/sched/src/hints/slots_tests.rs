@@ -172,7 +172,8 @@ proptest! {
             }
             let taken: HashSet<_> = alive.values().collect();
             prop_assert_eq!(taken.len(), alive.len());
-            let owners: HashSet<_> = alive.iter().map(|(tid, slot)| (tid / 100, slot / 64)).collect();
+            let owners: HashSet<_> =
+                alive.iter().map(|(tid, slot)| (tid / 100, slot / 64)).collect();
             let areas: HashSet<_> = owners.iter().map(|(_, area)| area).collect();
             prop_assert_eq!(areas.len(), owners.len());
         }

@@ -251,7 +251,10 @@ type Values = [u64; 8];
 const COMPONENTS: u32 = 0xe7;
 
 macro_rules! context {
-    ($load:literal, $store:literal, $held:expr, $others:expr, $after:expr, $code:expr, $area:expr, $calls:expr) => {
+    (
+        $load:literal, $store:literal,
+        $held:expr, $others:expr, $after:expr, $code:expr, $area:expr, $calls:expr
+    ) => {
         asm!(
             $load,
             "2: mov eax, 39", // getpid

@@ -237,12 +237,18 @@ mod tests {
             (vtime_ns, evidence_ns, enqueued_ns, started_ns) in any::<(u64, u64, u64, u64)>(),
             (weight, clock, mark_depth, now_ns) in any::<(u32, u32, u8, u64)>(),
             (run_ns, wide_ns, past) in any::<(u32, u32, u8)>(),
-            (remigrate, timeout_ns, other_ns) in (0u32..64, any::<u64>(), prop::sample::select(&[0, 1, u64::MAX])),
+            (remigrate, timeout_ns) in (0u32..64, any::<u64>()),
+            other_ns in prop::sample::select(&[0, 1, u64::MAX]),
         ) {
             let cfg = Cfg {
-                slice_ns: 5, slice_wide_ns: 7, remigrate,
-                remigrate_timeout_ns: timeout_ns, wide_timeout_ns: other_ns, rest_below_ns: other_ns,
-                unclassified: 0, ..Cfg::default()
+                slice_ns: 5,
+                slice_wide_ns: 7,
+                remigrate,
+                remigrate_timeout_ns: timeout_ns,
+                wide_timeout_ns: other_ns,
+                rest_below_ns: other_ns,
+                unclassified: 0,
+                ..Cfg::default()
             };
             let memo = Memo::new(&cfg);
             // a task that stays is wide (tests/gap.rs of crates/policy)
