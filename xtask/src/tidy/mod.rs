@@ -12,6 +12,7 @@ mod length;
 mod license;
 mod links;
 mod modules;
+mod orphans;
 mod prose;
 mod text;
 mod tree;
@@ -27,7 +28,7 @@ pub(crate) use tree::{File, Tree};
 
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [Rule; 19] = [
+const RULES: [Rule; 21] = [
     license::every_source_names_its_license,
     kernels::only_compat_asks_what_a_kernel_has,
     layers::crates_use_what_the_table_says,
@@ -37,6 +38,8 @@ const RULES: [Rule; 19] = [
     documents::only_types_of_report_are_serialised,
     documents::no_type_repeats_one_of_report,
     layers::only_hw_touches_the_machine,
+    orphans::every_rust_file_is_compiled,
+    orphans::every_header_is_included,
     units::names_end_in_canonical_units,
     text::no_host_names_or_machine_paths,
     length::no_file_is_too_long,
