@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_wish_is_refused() {
+    fn a_misspelt_key_is_refused() {
         assert!(parse(r#"{"name":"a","cpu_count":2}"#).is_err());
     }
 }

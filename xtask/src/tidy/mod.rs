@@ -12,6 +12,7 @@ mod length;
 mod license;
 mod links;
 mod modules;
+mod names;
 mod orphans;
 mod prose;
 mod text;
@@ -28,7 +29,7 @@ pub(crate) use tree::{File, Tree};
 
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [Rule; 21] = [
+const RULES: [Rule; 22] = [
     license::every_source_names_its_license,
     kernels::only_compat_asks_what_a_kernel_has,
     layers::crates_use_what_the_table_says,
@@ -40,6 +41,7 @@ const RULES: [Rule; 21] = [
     layers::only_hw_touches_the_machine,
     orphans::every_rust_file_is_compiled,
     orphans::every_header_is_included,
+    names::replaced_names_do_not_come_back,
     units::names_end_in_canonical_units,
     text::no_host_names_or_machine_paths,
     length::no_file_is_too_long,
