@@ -209,7 +209,10 @@ fn play(timeline: &Timeline, mut steering: Steering<'_>) -> Result<f64> {
     let ns_since = |start: u64| (tsc() - start) as f64 * 1e6 / TSC_KHZ;
     let start = tsc();
     let mut gap = None;
-    let is_wide = |work: Work| matches!(work, Work::Code { level: 1.., .. });
+    let wide_cycles = |work: Work| match work {
+        Work::Code { level: 1.., cycles, .. } => Some(cycles),
+        _ => None,
+    };
     let mut periods = timeline.periods().iter().peekable();
     while let Some(period) = periods.next() {
         if let Steering::Hints(dim) = &steering
@@ -219,14 +222,17 @@ fn play(timeline: &Timeline, mut steering: Steering<'_>) -> Result<f64> {
         }
         match period.work {
             Work::Code { level: 0, cycles, .. } => drop(scalar(cycles)),
-            Work::Code { cycles, .. } => {
+            Work::Code { mut cycles, .. } => {
+                // Without scalar instructions between periods: a delay of 0 would notice them.
+                while let Some(more) = periods.peek().and_then(|next| wide_cycles(next.work)) {
+                    cycles += more;
+                    periods.next();
+                }
                 if let Some((begun, hold_ns)) = gap.take() {
                     steering.wide_begins(ns_since(begun) as u64, hold_ns);
                 }
                 wide(Class::Heavy512, cycles / 10);
-                if !periods.peek().is_some_and(|next| is_wide(next.work)) {
-                    gap = steering.wide_ended()?.map(|hold_ns| (tsc(), hold_ns));
-                }
+                gap = steering.wide_ended()?.map(|hold_ns| (tsc(), hold_ns));
             }
             Work::Idle { time_ns } => std::thread::sleep(Duration::from_nanos(time_ns)),
         }
