@@ -13,6 +13,8 @@ mod command;
 mod completions;
 mod ctl;
 mod doctor;
+#[cfg(test)]
+mod documents;
 mod failure;
 mod fleet;
 mod man;

@@ -5,7 +5,8 @@
 //! mounts, processes and control groups end with it. So the service really starts, is upgraded and
 //! is purged while it runs. A file is compared by its kind, mode, owner and contents; not compared
 //! are logs, dpkg's backup of its own list, and the linker's auxiliary cache, which are written at
-//! each installation and hold times.
+//! each installation and hold times. Compared as well are systemd's units, our modules, the
+//! settings in /proc/sys/kernel, and the affinity masks of processes.
 //!
 //! **Limits.** The container has this machine's kernel, so the service runs in affinity mode, in
 //! which it leaves the scheduler alone. Needs root and cgroup v2.
@@ -24,6 +25,12 @@ const SESSION: &str = include_str!("purge.sh");
 
 /// Between the two states.
 const DIVIDER: &str = "== after the purge ==";
+
+/// How lines of purge.sh begin that are no files.
+const UNIT: &str = "unit ";
+const SETTING: &str = "kernel.";
+const MASK: &str = "Cpus_allowed_list:";
+const KINDS: [&str; 5] = [UNIT, "loaded ", "module ", SETTING, MASK];
 
 /// What a container needs of this machine.
 const NEEDS: &str = r#"d=$(mktemp -d); trap 'rmdir "$d"' EXIT; mount -t cgroup2 cgroup2 "$d"
@@ -69,6 +76,10 @@ fn compare(text: &str) -> Result<Vec<String>> {
     let (before, after) = text.split_once(DIVIDER).context("the session was cut off")?;
     let (before, after) = (state(before), state(after));
     ensure!(before.len() > 1000, "the state before has only {} files", before.len());
+    for kind in [UNIT, SETTING, MASK] {
+        let has = before.keys().any(|key| key.starts_with(kind));
+        ensure!(has, "the state before has no line that begins with {kind}");
+    }
     let mut found = Vec::new();
     for (path, what) in &after {
         match before.get(path) {
@@ -82,10 +93,10 @@ fn compare(text: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Lines of PATH, a tab, and what it is.
+/// Lines of a path or one of [`KINDS`], a tab, and what it is. What dpkg prints is between them.
 fn state(text: &str) -> BTreeMap<&str, &str> {
     text.lines()
-        .filter(|line| line.starts_with('/'))
+        .filter(|line| line.starts_with('/') || KINDS.iter().any(|kind| line.starts_with(kind)))
         .filter_map(|line| line.split_once('\t'))
         .collect()
 }
@@ -98,6 +109,8 @@ mod tests {
     #[test]
     fn every_kind_of_difference_is_found() {
         let many: String = (0..1001).map(|at| format!("/same/{at}\tf 644 0 0 1\n")).collect();
+        let kinds = "unit a.service\tstatic\nkernel.a\t1 \nCpus_allowed_list:\t0-1\t\n";
+        let many = many + kinds;
         let before = format!("{many}/a\tf 644 0 0 11\n/b\tl 777 0 0 to\n");
         let same = format!("{before}{DIVIDER}\n{before}");
         assert_eq!(compare(&same).unwrap(), Vec::<String>::new());
@@ -106,6 +119,11 @@ mod tests {
             compare(&other).unwrap(),
             ["/a was f 644 0 0 11, is f 600 0 0 11", "/c is new: d 755 0 0", "/b is gone"]
         );
+        let set = before.replace("kernel.a\t1 ", "kernel.a\t2 ");
+        let changed = compare(&format!("{before}{DIVIDER}\n{set}")).unwrap();
+        assert_eq!(changed, ["kernel.a was 1 , is 2 "]);
         assert!(compare(&before).is_err());
+        let blind = many.replace(kinds, "");
+        assert!(compare(&format!("{blind}{DIVIDER}\n{blind}")).is_err());
     }
 }

@@ -73,6 +73,19 @@ state() {
 		all -type f -exec sha256sum {} + | sed "s,^\([0-9a-f]*\)  \(.*\),\2 (contents)\t\1,"'
 	# What a run creates while the machine is up.
 	inside find /run -name "*turbolane*" -printf "%p\t%y\n"
+	inside systemctl list-unit-files --no-legend --no-pager | sed "s/\([^ ]*\) */unit \1\t/"
+	inside systemctl list-units --all --no-legend --no-pager "turbolane*" | sed "s/.*/loaded &\t/"
+	inside sh -c '
+		grep -s ^turbolane /proc/modules | cut -d" " -f1 | sed "s/.*/module &\t/"
+		# Without what the kernel itself changes.
+		cd /proc/sys/kernel
+		find . -type f -readable ! -path "./random/*" ! -path "./ns_*" ! -path "./pty/nr" \
+			! -path ./perf_event_max_sample_rate ! -path "./keys/*" |
+			while read -r name; do
+				echo "kernel.${name#./}	$(tr "\n" " " < "$name" 2> /dev/null)"
+			done
+		# Affinity masks of all processes, each once.
+		grep -hs ^Cpus_allowed_list: /proc/[0-9]*/status | sort -u | sed "s/.*/&\t/"'
 }
 
 install() {
