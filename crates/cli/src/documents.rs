@@ -32,11 +32,10 @@ fn typed(text: &str) -> Vec<String> {
             let command = commands.last_mut().expect("it continues one");
             command.push_str(line.trim_end_matches('\\'));
             continues = line.ends_with('\\');
-        } else if let Some(typed) = line.strip_prefix("$ ").or(line.strip_prefix("# ")) {
-            if in_block {
-                commands.push(typed.trim_end_matches('\\').to_owned());
-                continues = line.ends_with('\\');
-            }
+        } else if in_block && let Some(typed) = line.strip_prefix("$ ").or(line.strip_prefix("# "))
+        {
+            commands.push(typed.trim_end_matches('\\').to_owned());
+            continues = line.ends_with('\\');
         }
     }
     commands

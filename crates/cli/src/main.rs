@@ -21,6 +21,7 @@ mod man;
 mod mark_files;
 mod probe;
 mod profile;
+mod progress;
 mod record;
 mod replacement;
 mod run;

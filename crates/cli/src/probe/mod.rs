@@ -9,7 +9,6 @@ mod output;
 #[cfg(test)]
 mod tests;
 
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,6 +24,7 @@ use report::problem::Problem;
 use sched::parse::duration_ns;
 
 use crate::failure::{Failure, show};
+use crate::progress::Progress;
 
 /// How long a quick measurement may take, calibration included.
 const QUICK: Duration = Duration::from_millis(9_500);
@@ -171,12 +171,16 @@ fn measure(args: &ProbeArgs) -> Result<ProbeReport, Failure> {
         // Without it, Ctrl-C ends the program as it always does.
         _ = signal_hook::flag::register(signal, Arc::clone(&stop));
     }
-    let mut progress = Progress::new(plan.cells.len());
+    let mut progress = Progress::new();
     let mut recording = probe::run(machine.as_mut(), &plan, &mut |done, open| {
-        progress.show(done, open, started.elapsed());
+        progress.show(|| {
+            let (known, all) = (plan.cells.len() - open, plan.cells.len());
+            let seconds = started.elapsed().as_secs_f64();
+            format!("{seconds:.0} s: {done} repetitions, {known} of {all} cells known")
+        });
         !stop.load(Ordering::Relaxed) && limit.is_none_or(|limit| started.elapsed() < limit)
     });
-    progress.clear();
+    drop(progress);
     drop(machine);
     recording.header.partial = partial(&recording, stop.load(Ordering::Relaxed), limit);
     if let Some(file) = &args.raw {
@@ -285,39 +289,5 @@ fn failure(error: ProbeError) -> Failure {
             what,
             "see what restricts the process, or report it as a bug",
         )),
-    }
-}
-
-/// One line on a terminal; nothing elsewhere.
-struct Progress {
-    cells: usize,
-    shown: Option<Instant>,
-    on: bool,
-}
-
-impl Progress {
-    fn new(cells: usize) -> Progress {
-        Progress { cells, shown: None, on: std::io::stderr().is_terminal() }
-    }
-
-    fn show(&mut self, done: usize, open: usize, elapsed: Duration) {
-        const BETWEEN: Duration = Duration::from_millis(300);
-        if !self.on || self.shown.is_some_and(|shown| shown.elapsed() < BETWEEN) {
-            return;
-        }
-        self.shown = Some(Instant::now());
-        let known = self.cells - open;
-        eprint!(
-            "\r{:.0} s: {done} repetitions, {known} of {} cells known ",
-            elapsed.as_secs_f64(),
-            self.cells
-        );
-        _ = std::io::stderr().flush();
-    }
-
-    fn clear(&mut self) {
-        if self.shown.is_some() {
-            eprint!("\r{:60}\r", "");
-        }
     }
 }

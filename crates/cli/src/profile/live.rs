@@ -19,7 +19,7 @@
 //! of the sample. Each sample reads /proc once per thread.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -34,6 +34,7 @@ use signal_hook::consts::SIGCHLD;
 
 use crate::command::watch_signals;
 use crate::failure::Failure;
+use crate::progress::Progress;
 
 /// Between two reads of a CPU's counters: some ten times what a read takes.
 const WINDOW: Duration = Duration::from_micros(30);
@@ -42,8 +43,6 @@ const LATENCY: Duration = Duration::from_micros(50);
 /// Longest wait for threads to stop; one that is in the kernel for longer executes no wide code
 /// there.
 const STOP_LIMIT: Duration = Duration::from_millis(20);
-/// How often progress is shown on a terminal.
-const PROGRESS_PERIOD: Duration = Duration::from_millis(500);
 
 /// The process and what is needed to watch it.
 pub(super) struct Live {
@@ -57,7 +56,9 @@ pub(super) struct Live {
     /// CPUs of the last sample, in the order of its levels, with the thread that was met there.
     met: BTreeMap<u32, u32>,
     signals: Receiver<i32>,
-    progress: Option<Progress>,
+    progress: Progress,
+    /// Samples so far, and in all.
+    samples: (u32, u32),
     ended: Option<Ended>,
 }
 
@@ -68,12 +69,6 @@ pub(super) enum Ended {
     Process,
     /// Ctrl-C or another signal.
     Signal,
-}
-
-struct Progress {
-    samples: u32,
-    of: u32,
-    shown: Instant,
 }
 
 /// The profiler's settings for a live process on a CPU with these times.
@@ -108,7 +103,6 @@ impl Live {
         let process = Pausable::new(pid).map_err(|error| refused(pid, &error))?;
         be_woken_in_time();
         let name = task::name(pid).map_err(|error| refused(pid, &error))?;
-        let progress = Progress { samples: 0, of: samples, shown: Instant::now() };
         Ok(Live {
             pid,
             name,
@@ -118,7 +112,8 @@ impl Live {
             own_cpus,
             met: BTreeMap::new(),
             signals: watch_signals()?,
-            progress: io::stderr().is_terminal().then_some(progress),
+            progress: Progress::new(),
+            samples: (0, samples),
             ended: None,
         })
     }
@@ -211,21 +206,8 @@ impl Live {
     }
 
     fn show_progress(&mut self) {
-        let Some(progress) = &mut self.progress else { return };
-        progress.samples += 1;
-        if progress.shown.elapsed() >= PROGRESS_PERIOD {
-            progress.shown = Instant::now();
-            let text = format!("{} of {} samples", progress.samples, progress.of);
-            _ = write!(io::stderr(), "\r\x1b[K{text}");
-        }
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        if self.progress.is_some() {
-            _ = write!(io::stderr(), "\r\x1b[K");
-        }
+        self.samples.0 += 1;
+        self.progress.part(self.samples.0 as usize, self.samples.1 as usize, "samples");
     }
 }
 

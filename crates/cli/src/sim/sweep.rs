@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs of a sweep, in parallel: as many threads as jobs.
 
-use std::io::{IsTerminal, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
 
 use cpumodel::{CpuModel, Platform};
 use rayon::ThreadPoolBuilder;
@@ -15,6 +14,7 @@ use sim::policy_spec::{PolicySpec, simulate};
 use super::convert;
 use super::target::Target;
 use crate::failure::Failure;
+use crate::progress::Progress;
 
 /// Part of a run that is recorded for charts: enough to see single licence changes, little enough
 /// for a page that a browser opens.
@@ -76,26 +76,22 @@ pub(crate) fn in_parallel<T: Send>(
     nr_runs: usize,
     one: impl Fn(usize) -> T + Sync,
 ) -> Vec<T> {
-    let progress = std::io::stderr().is_terminal() && nr_runs > 1;
-    let nr_done = AtomicUsize::new(0);
+    let progress = Mutex::new((0, Progress::new()));
     let counted = |index| {
         let result = one(index);
-        if progress {
-            let done = nr_done.fetch_add(1, Ordering::Relaxed) + 1;
-            // a broken terminal is no reason to stop
-            _ = write!(std::io::stderr(), "\r{done} of {nr_runs} runs ");
+        // where another run has panicked, this one is not shown
+        if let Ok(mut progress) = progress.lock() {
+            progress.0 += 1;
+            let done = progress.0;
+            progress.1.part(done, nr_runs, "runs");
         }
         result
     };
-    let results = match ThreadPoolBuilder::new().num_threads(jobs).build() {
+    match ThreadPoolBuilder::new().num_threads(jobs).build() {
         Ok(pool) => pool.install(|| (0..nr_runs).into_par_iter().map(counted).collect()),
         // the system has no threads to give: one after the other
         Err(_) => (0..nr_runs).map(counted).collect(),
-    };
-    if progress {
-        _ = write!(std::io::stderr(), "\r{:20}\r", "");
     }
-    results
 }
 
 /// One run, recorded for charts or not.

@@ -22,6 +22,7 @@ use report::verify::{Sample, Side};
 use super::VerifyArgs;
 use super::command::{Broken, Command, Done};
 use crate::failure::Failure;
+use crate::progress::Progress;
 use crate::terminal;
 
 /// One kind of runs, as far as it has got.
@@ -49,16 +50,19 @@ pub(super) fn run(
         Err(error) => (None, Some(why_no_cycles(&error))),
     };
     let mut kinds = [Kind::new("A", a), Kind::new("B", b)];
+    let nr_runs = 2 * (usize::from(args.warmup) + usize::from(args.runs));
+    let mut progress = Progress::new();
     for _ in 0..args.warmup {
         for kind in &mut kinds {
-            kind.run(args, None, cycles.as_mut())?;
+            kind.run(args, None, cycles.as_mut(), &mut progress)?;
         }
     }
     let mut random = fastrand::Rng::with_seed(args.seed);
     for pair in 0..usize::from(args.runs) {
         let first = usize::from(random.bool());
         for (at, kind) in [first, 1 - first].into_iter().enumerate() {
-            kinds[kind].run(args, Some(2 * pair + at), cycles.as_mut())?;
+            kinds[kind].run(args, Some(2 * pair + at), cycles.as_mut(), &mut progress)?;
+            progress.part(2 * usize::from(args.warmup) + 2 * pair + at + 1, nr_runs, "runs");
         }
     }
     let sides = kinds.map(|kind| {
@@ -80,6 +84,7 @@ impl<'a> Kind<'a> {
         args: &VerifyArgs,
         order: Option<usize>,
         cycles: Option<&mut FamilyCycles>,
+        progress: &mut Progress,
     ) -> Result<(), Failure> {
         self.attempts += 1;
         match self.command.run(args.metric.as_ref(), cycles) {
@@ -95,6 +100,7 @@ impl<'a> Kind<'a> {
             }
             Err(Broken::NotStarted(failure)) => Err(failure),
             Err(Broken::Run { why, next }) => {
+                progress.clear();
                 self.tell(&why, order.is_some());
                 if order.is_some() {
                     self.side.failed += 1;
