@@ -80,7 +80,10 @@ fn the_wide_function_of_a_program_is_found() {
         let sample = ["sample", "--pid", &pid, "--for", "2s", "--format", format];
         turbolane().args(sample).output().unwrap()
     };
+    let (page, profile) = (folder.path().join("wide.html"), folder.path().join("wide.pb.gz"));
     let (json, folded) = (sample("json"), sample("folded"));
+    let files = ["sample", "--pid", &pid, "--for", "1s", "--html"];
+    let written = turbolane().args(files).arg(&page).arg("--pprof").arg(&profile).output().unwrap();
     burner.kill().unwrap();
     burner.wait().unwrap();
     if json.status.code() == Some(77) {
@@ -98,4 +101,7 @@ fn the_wide_function_of_a_program_is_found() {
     let folded = String::from_utf8(folded.stdout).unwrap();
     let chain = folded.lines().find(|line| line.contains("burn [level 1]"));
     assert!(chain.is_some_and(|chain| chain.starts_with("burner;")), "{folded}");
+    assert_eq!(written.status.code(), Some(1), "{}", String::from_utf8_lossy(&written.stderr));
+    assert!(std::fs::read_to_string(page).unwrap().contains("\"function\":\"burn\""));
+    assert_eq!(std::fs::read(profile).unwrap()[..2], [0x1f, 0x8b], "gzip");
 }

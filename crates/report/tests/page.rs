@@ -3,9 +3,10 @@
 //! what they say, and they make no request.
 //!
 //! How: the page is written to a file with one more script after its own (`page_clicks.js` for
-//! simulations, `locks_clicks.js` for lock benchmarks, `fleet_clicks.js` for fleets), which clicks
-//! through it by the events that a user's pointer makes and leaves what it saw as JSON in the page.
-//! A headless Chromium loads the file and prints the page as it is then.
+//! simulations, `locks_clicks.js` for lock benchmarks, `fleet_clicks.js` for fleets,
+//! `flame_clicks.js` for flame graphs), which clicks through it by the events that a user's pointer
+//! makes and leaves what it saw as JSON in the page. A headless Chromium loads the file and prints
+//! the page as it is then.
 //!
 //! A browser is taken from `TURBOLANE_CHROMIUM` or found by name. `cargo test` leaves these tests
 //! out; `./x test` installs a browser and runs them. Without one they end with 77, "skipped", never
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 use report::advise::{Advice, Cpu, LevelClock, Verdict, Worth};
 use report::fleet::Fleet;
 use report::locks::{BreakEven, LockBench, Point, Sweep};
+use report::sample::{CallChains, Frame, Offender, SampleReport, SampledLevel};
 use report::sim::SimReport;
 use serde_json::Value;
 
@@ -280,4 +282,70 @@ fn a_fleet_is_sorted_by_verdict() {
     assert_eq!(rows("no"), all[2..]);
     assert_eq!(rows("models"), ["Xeon <6130>|3|1|1|900 of 2,800"]);
     assert!(text(&seen, "services").contains("none was looked for"), "{seen}");
+}
+
+/// A flame graph has a box for each frame, as wide as its share and in its level's colour; it
+/// enlarges, comes back and finds names, and names stay text.
+#[test]
+#[ignore = "needs a browser: ./x test page"]
+fn a_flame_graph_answers() {
+    let frame = |function: &str, license_level| Frame {
+        function: function.into(),
+        file: Some("/usr/lib/<b>lib.so".into()),
+        license_level,
+    };
+    let (main, wide) = (frame("[main]", 0), frame("wide_function", 2));
+    let markup = frame("<img src=x onerror=boom()>", 1);
+    let chains = CallChains::new([
+        ("nginx".to_string(), vec![main.clone(), wide], 250),
+        ("nginx".to_string(), vec![main.clone(), markup.clone()], 250),
+        ("redis".to_string(), vec![main], 500),
+    ]);
+    let offender = |function: &str, license_level| Offender {
+        function: function.into(),
+        file: "/usr/lib/<b>lib.so".into(),
+        file_offset: None,
+        process: "nginx".into(),
+        license_level,
+        sustained_level: license_level,
+        samples: 250,
+    };
+    let report = SampleReport {
+        busy: 1_000,
+        samples: 2_000,
+        levels: vec![
+            SampledLevel { license_level: 1, samples: 250 },
+            SampledLevel { license_level: 2, samples: 250 },
+        ],
+        offenders: vec![offender(&markup.function, 1), offender("wide_function", 2)],
+        ..SampleReport::default()
+    };
+    let clicks = include_str!("flame_clicks.js");
+    let seen = seen_by(clicks, "flame", &report.html(&chains), true);
+    assert_eq!(text(&seen, "title"), "Who executes wide code");
+    assert!(text(&seen, "graph").starts_with("Flame graph: "), "{seen}");
+    let legend = "level 2: 25.0\u{a0}%level 1: 25.0\u{a0}%scalar: 50.0\u{a0}%";
+    assert_eq!(text(&seen, "legend"), legend);
+    let boxes = |key: &str| -> Vec<String> { serde_json::from_value(seen[key].clone()).unwrap() };
+    let of =
+        |name: &str, samples: &str, pct: &str| format!("{name}: {samples} samples, {pct}\u{a0}%");
+    let all = [
+        of("all", "1,000", "100.0"),
+        of("nginx", "500", "50.0"),
+        of("[main]", "500", "50.0"),
+        of(&markup.function, "250", "25.0"),
+        of("wide_function", "250", "25.0"),
+        of("redis", "500", "50.0"),
+        of("[main]", "500", "50.0"),
+    ];
+    assert_eq!(boxes("boxes"), all);
+    assert!((seen["wide_share"].as_f64().unwrap() - 0.25).abs() < 0.01, "{seen}");
+    assert_eq!(seen["fills"], serde_json::json!(["var(--l2)", "var(--line)", "var(--line)"]));
+    let tip = text(&seen, "tip");
+    assert!(tip.contains("samples250") && tip.contains("25.0\u{a0}%"), "{tip}");
+    assert!((seen["zoomed_share"].as_f64().unwrap() - 1.0).abs() < 0.01, "{seen}");
+    assert_eq!((boxes("zoomed").len(), boxes("back")), (4, all.to_vec()));
+    assert_eq!((&seen["found"], &seen["images"]), (&1.into(), &0.into()));
+    assert_eq!(text(&seen, "matches"), "1 name, 25.0\u{a0}% of samples");
+    assert_eq!(boxes("functions"), [markup.function, "wide_function".into()]);
 }

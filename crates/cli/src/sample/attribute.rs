@@ -11,7 +11,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use report::sample::{Offender, SampleReport, SampledLevel, SampledLoad, Victim};
+use report::sample::{
+    CallChains, Frame, Offender, SampleReport, SampledLevel, SampledLoad, Victim,
+};
 
 /// Where a sample was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,19 +105,32 @@ impl Observed {
     }
 
     /// A frame of a call chain: a wide function with its level, else the file.
-    pub(super) fn frame(&self, place: Place) -> String {
-        match (place, self.wide(place)) {
+    fn frame(&self, place: Place) -> Frame {
+        let path = match place {
+            Place::File(file, _) => self.files.get(file).map(|code| code.path.as_str()),
+            _ => None,
+        };
+        let (function, license_level) = match (place, self.wide(place)) {
             (_, Some((file, start, function))) => {
-                format!("{} [level {}]", self.files[file].name(start), function.license_level)
+                (self.files[file].name(start), function.license_level)
             }
-            (Place::File(file, _), None) => {
-                let path = self.files.get(file).map_or("?", |code| code.path.as_str());
-                format!("[{}]", path.rsplit('/').next().unwrap_or(path))
+            (Place::File(..), None) => {
+                let path = path.unwrap_or("?");
+                (format!("[{}]", path.rsplit('/').next().unwrap_or(path)), 0)
             }
-            (Place::Kernel, _) => "[kernel]".into(),
-            (Place::Idle, _) => "[idle]".into(),
-            (Place::Unknown, _) => "[unknown]".into(),
-        }
+            (Place::Kernel, _) => ("[kernel]".into(), 0),
+            (Place::Idle, _) => ("[idle]".into(), 0),
+            (Place::Unknown, _) => ("[unknown]".into(), 0),
+        };
+        Frame { function, file: path.map(str::to_owned), license_level }
+    }
+
+    /// Call chains by name.
+    pub(super) fn chains(&self, stacks: &Stacks) -> CallChains {
+        CallChains::new(stacks.iter().map(|((process, stack), samples)| {
+            let frames = stack.iter().map(|place| self.frame(*place)).collect();
+            (self.processes[*process].clone(), frames, *samples)
+        }))
     }
 
     /// Adds all up. `report` brings what is known of the sampling itself.
@@ -353,6 +368,21 @@ mod tests {
         assert_eq!((load.wide_threads, load.other_threads), (1, 1));
     }
 
+    /// Chains by name keep all samples, under the level of the code that was executed.
+    #[test]
+    fn chains_keep_their_samples() {
+        let stacks = Stacks::from([
+            ((NGINX, vec![Place::File(1, 7), Place::File(0, 0x1010)]), 3),
+            ((NGINX, vec![Place::File(1, 9), Place::File(0, 0x1020)]), 4),
+            ((NGINX, vec![Place::File(0, 0x1010), Place::Kernel]), 5),
+        ]);
+        let chains = observed(Vec::new()).chains(&stacks);
+        let text = "nginx;[libg.so];f [level 2] 7\nnginx;f [level 2];[kernel] 5\n";
+        assert_eq!(chains.folded(), text);
+        let wide = chains.chains.iter().filter(|chain| chains.license_level(chain) > 0);
+        assert_eq!((wide.map(|chain| chain.samples).sum::<u64>(), chains.samples()), (7, 12));
+    }
+
     /// Callers come innermost first, and only of the function that is asked about.
     #[test]
     fn callers_of_a_function_are_found() {
@@ -369,8 +399,13 @@ mod tests {
     #[test]
     fn frames_name_wide_functions_and_files() {
         let observed = observed(Vec::new());
-        assert_eq!(observed.frame(Place::File(0, 0x1008)), "f [level 2]");
-        assert_eq!(observed.frame(Place::File(0, 8)), "[libf.so]");
-        assert_eq!(observed.frame(Place::Kernel), "[kernel]");
+        let frame = |place| {
+            let frame = observed.frame(place);
+            (frame.function, frame.file, frame.license_level)
+        };
+        let file = || Some("/lib/libf.so".to_string());
+        assert_eq!(frame(Place::File(0, 0x1008)), ("f".into(), file(), 2));
+        assert_eq!(frame(Place::File(0, 8)), ("[libf.so]".into(), file(), 0));
+        assert_eq!(frame(Place::Kernel), ("[kernel]".into(), None, 0));
     }
 }

@@ -7,10 +7,10 @@
 
 mod attribute;
 mod observe;
+mod output;
 mod session;
 
 use std::collections::HashSet;
-use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -50,6 +50,8 @@ pub(crate) struct SampleArgs {
     /// What to print
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    #[command(flatten)]
+    files: output::Files,
 }
 
 const AFTER_HELP: &str = "\
@@ -67,10 +69,14 @@ folded: one line per call chain, outermost caller first, with its number of samp
 the format that flame graph programs read. Frames are named by function if it has wide
 code, otherwise by file. Callers are found by frame pointers, which many libraries omit.
 
+pprof: the same chains as `go tool pprof` and other viewers read them, with labels level
+and process: go tool pprof -tagroot=level,process -http=: FILE.
+
 Examples:
   sudo turbolane sample
   sudo turbolane sample --pid $(pidof nginx) --for 30s
-  sudo turbolane sample --format folded | flamegraph.pl > wide.svg";
+  sudo turbolane sample --format folded | flamegraph.pl > wide.svg
+  sudo turbolane sample --html wide.html --pprof wide.pb.gz";
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -98,6 +104,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, ParseError> {
 
 /// Samples, and prints what was found.
 pub(crate) fn main(args: &SampleArgs) -> Result<ExitCode, Failure> {
+    args.files.check()?;
     for pid in &args.pid {
         let cannot = |error: std::io::Error| {
             let next = "check the number with ps";
@@ -113,26 +120,12 @@ pub(crate) fn main(args: &SampleArgs) -> Result<ExitCode, Failure> {
     let asked = move |pid: u32| pids.is_empty() || pids.contains(&pid);
     let plan = Plan { time: args.time, level: args.level, lasting: false };
     let Taken { report, observed, stacks } = take(Box::new(asked), &plan, || false)?;
+    let chains = observed.chains(&stacks);
+    args.files.write(&report, &chains)?;
     if args.format == Format::Folded {
-        print(&folded(&observed, &stacks))?;
+        print(&chains.folded())?;
         return Ok(ExitCode::SUCCESS);
     }
     show(args.format == Format::Json, || json_line(&report), |width| report.text(width))?;
     Ok(if report.wide() > 0 { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
-}
-
-/// Call chains by name, as flame graph programs read them; neighbours in one file are one frame.
-fn folded(observed: &Observed, stacks: &Stacks) -> String {
-    let mut by_text = std::collections::BTreeMap::new();
-    for ((process, stack), samples) in stacks {
-        let mut frames: Vec<String> = stack.iter().map(|place| observed.frame(*place)).collect();
-        frames.dedup();
-        // a semicolon ends a frame
-        let name = observed.processes[*process].replace(';', ":");
-        *by_text.entry(format!("{name};{}", frames.join(";"))).or_insert(0) += samples;
-    }
-    by_text.into_iter().fold(String::new(), |mut text, (chain, samples)| {
-        let _ = writeln!(text, "{chain} {samples}");
-        text
-    })
 }

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who executes wide code, by samples: functions, and what runs right after them on the same cores.
 
+mod chains;
+mod html;
+mod pprof;
+
 use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA;
 use crate::text::{Align, Table, wrap};
+pub use chains::{CallChains, Chain, Frame};
 
 /// Rows of a table in text; JSON has all.
 const SHOWN: usize = 20;
