@@ -147,9 +147,52 @@ fn folders_are_walked() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-fn sleeper() -> Child {
-    let child =
-        Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+/// A folder with several files: the files first, with who maps them; functions on request; JSON as
+/// one document, or as one for each file.
+#[test]
+fn folders_are_summed_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = library(folder.path());
+    let copy = folder.path().join("copy.so");
+    fs::copy(&library, &copy).unwrap();
+    let mut child = sleeper(&library);
+    let summary = text(&scan(&[], folder.path()));
+    let lines = text(&scan(&["--json-lines"], folder.path()));
+    let json = text(&scan(&["--json"], folder.path()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let rows: Vec<&str> = summary.lines().collect();
+    assert_eq!(rows[0], "REACHES  LASTING  LEVEL 2+  LEVEL 1+  FILE");
+    assert!(rows[1].starts_with("      2        2         2         2  /"), "{summary}");
+    let flat = summary.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains(&format!("{} [mapped by ", library.display())), "{summary}");
+    assert!(!flat.contains(&format!("{} [mapped", copy.display())), "{summary}");
+    assert!(flat.contains("2 files, 2 with 4 functions of level 1 and above"), "{summary}");
+    assert!(flat.ends_with("--details lists the functions of each file."), "{summary}");
+    assert!(!summary.contains("single_step"), "{summary}");
+
+    let files: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((files.len(), document["files"].as_array().unwrap().len()), (2, 2));
+    for (line, file) in files.iter().zip(document["files"].as_array().unwrap()) {
+        assert_eq!((&line["schema"], &line["listed"]), (&1.into(), &file["listed"]));
+        let is_mapped = line["path"] == library.display().to_string();
+        assert_eq!(line["mapped_by"].as_array().unwrap().len(), usize::from(is_mapped), "{line}");
+    }
+    // --top is of files in the summary, and of functions in the details
+    let one = text(&scan(&["--top", "1"], folder.path()));
+    assert!(one.contains("1 more; --top 0 lists all"), "{one}");
+    let details = text(&scan(&["--details", "--top", "1"], folder.path()));
+    assert_eq!(details.matches("1 more; --top 0 lists all").count(), 2, "{details}");
+    assert_eq!(text(&scan(&["--details"], folder.path())).matches("single_step").count(), 2);
+}
+
+/// A process that sleeps, with this library loaded; none if the path is empty.
+fn sleeper(library: &Path) -> Child {
+    let mut sleep = Command::new("sleep");
+    sleep.arg("60").stdin(Stdio::null()).stdout(Stdio::null()).env("LD_PRELOAD", library);
+    let child = sleep.spawn().unwrap();
     // Until it has become the program, and the loader has mapped its libraries: comm changes before
     // that.
     let maps = format!("/proc/{}/maps", child.id());
@@ -163,7 +206,7 @@ fn sleeper() -> Child {
 /// it.
 #[test]
 fn processes_are_scanned() {
-    let mut children = [sleeper(), sleeper()];
+    let mut children = [sleeper(Path::new("")), sleeper(Path::new(""))];
     let pids = children.each_ref().map(|child| child.id().to_string());
     let scan = ["scan", "--level", "0", "--json", "--jit", "--pid"];
     let output = turbolane().args(scan).args(&pids).output().unwrap();

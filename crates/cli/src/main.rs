@@ -25,6 +25,7 @@ mod progress;
 mod record;
 mod replacement;
 mod run;
+mod running;
 mod sample;
 mod scan;
 mod service;

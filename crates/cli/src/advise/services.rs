@@ -12,11 +12,11 @@ use std::io::ErrorKind;
 
 use hw::activity::{self, processes};
 use hw::memory::{Mapping, Origin, executable_mappings, open_mapped};
-use hw::services::{groups_of, unit_of};
 use hw::{Live, task};
 use report::advise::{LookedAt, Object, Service};
 use scan::{Options, Sort, scan_file};
 
+use crate::running::service_of;
 use crate::scan::map;
 use crate::sim::{in_parallel, input};
 
@@ -84,13 +84,6 @@ pub(super) fn services() -> (Vec<Service>, LookedAt) {
         .filter_map(|(identity, object)| Some((identity, object?)))
         .collect();
     (ranked(found, &objects), looked_at)
-}
-
-/// The unit of a process, or its name where it is in none.
-fn service_of(pid: u32) -> String {
-    let groups = groups_of(&Live, pid);
-    let unit = groups.iter().find_map(|group| unit_of(group));
-    unit.map_or_else(|| task::name(pid).unwrap_or_else(|_| format!("process {pid}")), str::to_owned)
 }
 
 fn cpu_time_ns(pid: u32) -> u64 {

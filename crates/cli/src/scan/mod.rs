@@ -2,27 +2,33 @@
 //! `turbolane scan`: which functions of programs and libraries can raise the licence level.
 //!
 //! Reads files, folders, or the executable memory of a process ([`input`]), and writes marks for
-//! `turbolane run` ([`marks`]). Changes nothing, needs root only for other users' processes.
+//! `turbolane run` ([`marks`]). Of folders and processes with several files a summary is shown,
+//! with the services that map each file ([`users`]). Changes nothing, needs root only for other
+//! users' processes.
 
 mod input;
 mod marks;
+mod users;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use report::json_line;
+use report::scan::Scan;
 use scan::{Options, Sort};
 
-use crate::failure::{FOUND, Failure, show};
+use crate::failure::{FOUND, Failure, print, show};
 pub(crate) use input::map;
 
 /// Find the functions that can raise the licence level
 ///
 /// Reads ELF programs, libraries, objects and archives, and reports for each function the licence
 /// level that its instructions request, the density of heavy code in its loops, and whether it
-/// leaves dirty upper halves. Executes none of the code. Works on stripped files too. Exits with 1
-/// if a function of --level or above was found, otherwise with 0.
+/// leaves dirty upper halves. Executes none of the code. Works on stripped files too. Of folders
+/// and processes, shows the files that matter first: those with most functions of level 2, with the
+/// running services that map them. Exits with 1 if a function of --level or above was found,
+/// otherwise with 0.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct ScanArgs {
@@ -43,15 +49,22 @@ pub(crate) struct ScanArgs {
     #[arg(long, value_name = "LEVEL", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=3))]
     level: u8,
-    /// Functions listed per file; 0 for all [default: 20; with --json or --marks all]
+    /// Functions listed per file, or files in the summary of a folder or process; 0 for all
+    /// [default: 20; with --json, --json-lines or --marks all functions]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Order of the functions
     #[arg(long, value_enum, default_value_t = SortArg::Level)]
     sort: SortArg,
+    /// Of folders and processes: list the functions of each file instead of a summary
+    #[arg(long, conflicts_with_all = ["json", "json_lines"])]
+    details: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print a line of JSON for each file; does not include what was passed over
+    #[arg(long, conflicts_with = "json")]
+    json_lines: bool,
     /// Write the functions as marks to a file, for `turbolane run --marks`
     #[arg(long, value_name = "FILE")]
     marks: Option<PathBuf>,
@@ -81,6 +94,8 @@ Examples:
   turbolane scan --sort density libx265.so.199   where it is densest
   turbolane scan --pid $(pidof java) --jit       also their compiled code
   turbolane scan --level 2 /opt/app              all programs in a folder
+  turbolane scan --details --top 5 /opt/app      the same, with functions
+  turbolane scan --json-lines /usr | jq .path    files as documents
   turbolane scan --level 2 --marks wide.marks libfoo.so
   sudo turbolane run --marks wide.marks -- ./server";
 
@@ -102,9 +117,23 @@ enum SortArg {
 }
 
 impl ScanArgs {
-    fn options(&self) -> Options {
-        let all = self.json || self.marks.is_some();
+    /// Folders and processes may have many files, which a summary puts in order.
+    fn is_of_many(&self) -> bool {
+        !self.pid.is_empty() || self.paths.iter().any(|path| path.is_dir())
+    }
+
+    fn is_json(&self) -> bool {
+        self.json || self.json_lines
+    }
+
+    /// Rows of a table.
+    fn top(&self) -> Option<usize> {
+        let all = self.is_json() || self.marks.is_some();
         let top = self.top.unwrap_or(if all { 0 } else { TOP });
+        (top > 0).then_some(top)
+    }
+
+    fn options(&self) -> Options {
         let sort = match self.sort {
             SortArg::Level => Sort::Level,
             SortArg::Heavy => Sort::Heavy,
@@ -112,14 +141,16 @@ impl ScanArgs {
             SortArg::Address => Sort::Address,
             SortArg::Name => Sort::Name,
         };
-        Options { level: self.level, top: (top > 0).then_some(top), sort }
+        // a summary counts functions, so it needs all
+        let is_counted = self.is_of_many() && !self.is_json() && !self.details;
+        Options { level: self.level, top: if is_counted { None } else { self.top() }, sort }
     }
 }
 
 /// Scans, and prints what was found.
 pub(crate) fn main(args: &ScanArgs) -> Result<ExitCode, Failure> {
     let options = args.options();
-    let mut scan = report::scan::Scan::new(args.level);
+    let mut scan = Scan::new(args.level);
     for path in &args.paths {
         input::scan_path(path, &options, &mut scan)?;
     }
@@ -127,6 +158,26 @@ pub(crate) fn main(args: &ScanArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.marks {
         marks::write(path, &scan)?;
     }
-    show(args.json, || json_line(&scan), |width| scan.text(width))?;
+    let is_summary = args.is_of_many() && !args.details && scan.files.len() > 1;
+    if is_summary || args.is_json() && args.is_of_many() {
+        users::add(&mut scan);
+    }
+    if args.json_lines {
+        print(&scan.json_lines())?;
+    } else {
+        if !args.json && !is_summary {
+            let top = args.top().unwrap_or(usize::MAX);
+            scan.files.iter_mut().for_each(|file| file.listed.truncate(top));
+        }
+        show(args.json, || json_line(&scan), |width| text(args, &scan, is_summary, width))?;
+    }
     Ok(if scan.found() > 0 { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
+}
+
+fn text(args: &ScanArgs, scan: &Scan, is_summary: bool, width: usize) -> String {
+    if is_summary {
+        // all functions are listed for --marks, and yet few files for people
+        return scan.summary_text(args.top.map_or(Some(TOP), |_| args.top()), width);
+    }
+    scan.text(width)
 }

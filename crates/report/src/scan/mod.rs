@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `turbolane scan` found in programs and libraries.
 
+mod summary;
 mod text;
 
 use serde::{Deserialize, Serialize};
 
-use crate::SCHEMA;
+use crate::{SCHEMA, json_line};
 
 /// How it is known that a function begins there, the most reliable first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -288,6 +289,28 @@ pub struct File {
     pub listed: Vec<Function>,
     /// What could not be looked at.
     pub partial: Vec<String>,
+    /// Running services that map it, and processes of none, most processes first; `null` if that
+    /// was not looked for.
+    #[serde(default)]
+    pub mapped_by: Option<Vec<User>>,
+}
+
+/// A service with processes that map a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// The service's unit, or the processes' name if they are in none.
+    pub name: String,
+    /// How many processes map the file.
+    pub processes: u32,
+}
+
+/// Processes that were asked which files they map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Processes {
+    /// Those that could be looked at.
+    pub looked_at: u32,
+    /// Those that only root may look at.
+    pub refused: u32,
 }
 
 impl File {
@@ -311,6 +334,7 @@ impl File {
             found: 0,
             listed: Vec::new(),
             partial: Vec::new(),
+            mapped_by: None,
         }
     }
 }
@@ -344,12 +368,37 @@ pub struct Scan {
     pub files: Vec<File>,
     /// What was not.
     pub skipped: Skipped,
+    /// Whose mappings `mapped_by` is from; `null` if that was not looked for.
+    #[serde(default)]
+    pub processes: Option<Processes>,
+}
+
+/// A file as a document of its own.
+#[derive(Serialize)]
+struct Line<'a> {
+    schema: u32,
+    least_level: u8,
+    #[serde(flatten)]
+    file: &'a File,
 }
 
 impl Scan {
     /// A document without files.
     pub fn new(least_level: u8) -> Self {
-        Scan { schema: SCHEMA, least_level, files: Vec::new(), skipped: Skipped::default() }
+        Scan {
+            schema: SCHEMA,
+            least_level,
+            files: Vec::new(),
+            skipped: Skipped::default(),
+            processes: None,
+        }
+    }
+
+    /// A line of JSON for each file, each with the line's end.
+    pub fn json_lines(&self) -> String {
+        let Scan { schema, least_level, .. } = *self;
+        let line = |file| json_line(&Line { schema, least_level, file }) + "\n";
+        self.files.iter().map(line).collect()
     }
 
     /// Functions of the least level and above, listed or not.

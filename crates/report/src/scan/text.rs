@@ -19,12 +19,13 @@ impl Scan {
             .map(|file| file_text(file, self.least_level, width) + if many { "\n" } else { "" })
             .collect();
         if many || self.files.is_empty() || self.skipped.total() > 0 {
-            text += &wrap("", &self.summary(), width);
+            text += &wrap("", &self.count_text(), width);
         }
         text
     }
 
-    fn summary(&self) -> String {
+    /// How many files, how many with findings, and what was passed over.
+    pub(super) fn count_text(&self) -> String {
         if self.files.is_empty() {
             return format!("no program and no library{}", self.passed_over());
         }
