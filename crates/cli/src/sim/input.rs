@@ -48,6 +48,28 @@ pub(super) fn list(width: usize) -> String {
     text
 }
 
+/// The list is printed if nothing else was asked for. Machines are looked up first: an unknown one
+/// is the more useful answer.
+pub(super) fn check_nothing_is_asked(args: &SimArgs) -> Result<(), Failure> {
+    args.machines.iter().try_for_each(|id| model(id).map(drop))?;
+    let given = [
+        ("--machine", !args.machines.is_empty()),
+        ("--policy", !args.policies.is_empty()),
+        ("--variant", args.variant.is_some()),
+        ("--packages", args.packages.is_some()),
+        ("--power-limit", args.power_limit.is_some()),
+        ("--jobs", args.jobs.is_some()),
+        ("--html", args.html.is_some()),
+        ("--perfetto", args.perfetto.is_some()),
+    ];
+    let Some((flag, _)) = given.iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
+    Err(Failure::failed(Problem::new(
+        "there is nothing to simulate",
+        format!("{flag} is about a simulation, but no scenario is named"),
+        "name a scenario; turbolane sim without arguments lists them",
+    )))
+}
+
 /// What the arguments ask for.
 pub(super) fn sweep(args: &SimArgs) -> Result<Sweep, Failure> {
     if args.scenarios.len() > 1 && (args.html.is_some() || args.perfetto.is_some()) {

@@ -172,6 +172,7 @@ pub(crate) fn main(args: &SimArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.scenarios.is_empty() {
+        input::check_nothing_is_asked(args)?;
         print(&input::list(terminal::width()))?;
         return Ok(ExitCode::SUCCESS);
     }
