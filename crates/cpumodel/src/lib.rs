@@ -20,6 +20,7 @@ mod cpu_set;
 mod data_error;
 mod level_clocks;
 mod license;
+mod near;
 mod platform;
 mod power_limit;
 mod pstates;
@@ -38,6 +39,7 @@ pub use cpu_set::{CpuSet, MAX_CPUS};
 pub use data_error::DataError;
 pub use level_clocks::LevelClocks;
 pub use license::{CoreLicense, MAX_LEVELS, Phase, Times};
+pub use near::{did_you_mean, near_names};
 pub use platform::{Platform, PlatformCosts};
 pub use power_limit::{POWER_LOOK_NS, PowerLimit};
 pub use pstates::{

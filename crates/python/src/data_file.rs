@@ -24,7 +24,8 @@ pub(crate) fn text_of(
     }
     fs::read_to_string(name).map_err(|error| {
         let next = format!("turbolane.{kind}s() lists those that are built in");
-        refused(py, Problem::not_there(kind, &id, &error, next))
+        let names = built_in.iter().map(|(known, _)| *known);
+        refused(py, Problem::not_there(kind, &id, names, &error, &next))
     })
 }
 

@@ -3,7 +3,7 @@
 
 use std::{fmt, io};
 
-use cpumodel::DataError;
+use cpumodel::{DataError, did_you_mean};
 use serde::{Deserialize, Serialize};
 
 use crate::text::wrap;
@@ -31,10 +31,18 @@ impl Problem {
         Problem::new(what, error.what.clone(), error.next.clone())
     }
 
-    /// A name that is neither that of a built-in thing nor that of a file.
-    pub fn not_there(kind: &str, name: &str, error: &io::Error, next: impl Into<String>) -> Self {
+    /// A name that is neither one of those that are `built_in` nor that of a file. `next` says
+    /// where they are listed.
+    pub fn not_there<'a>(
+        kind: &str,
+        name: &str,
+        built_in: impl Iterator<Item = &'a str>,
+        error: &io::Error,
+        next: &str,
+    ) -> Self {
         let what = format!("there is no {kind} \"{name}\"");
-        Problem::new(what, format!("it is not built in, and as a file: {error}"), next)
+        let why = format!("it is not built in, and as a file: {error}");
+        Problem::new(what, why, did_you_mean(name, built_in) + next)
     }
 
     /// The problem as text of at most `width` columns.
@@ -57,6 +65,18 @@ impl std::error::Error for Problem {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A name that resembles a built-in one is suggested before the place where all are listed.
+    #[test]
+    fn a_similar_name_is_suggested() {
+        let error = io::Error::from(io::ErrorKind::NotFound);
+        let next = |name: &str| {
+            let built_in = ["sfma-nginx", "thesis-nginx"].into_iter();
+            Problem::not_there("scenario", name, built_in, &error, "see the list").next
+        };
+        assert_eq!(next("sfma-ngnix"), "did you mean \"sfma-nginx\"? If not, see the list");
+        assert_eq!(next("redis"), "see the list");
+    }
 
     /// Each part follows its label.
     #[test]

@@ -25,7 +25,6 @@ pub mod layout;
 mod levels;
 mod lock;
 pub mod marks;
-mod near;
 pub mod obstacles;
 pub mod parse;
 pub mod questions;

@@ -27,7 +27,7 @@ use crate::config::{
     Components, Goal, GoalKind, Mark, MarkSite, MinArg, Mode, Remigrate, Scores, TrapMode,
     Unclassified, WideCpus,
 };
-use crate::near::did_you_mean;
+use cpumodel::did_you_mean;
 
 /// Why a text is no setting. Printed as "why; next": the caller says which setting it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

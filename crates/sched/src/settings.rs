@@ -6,8 +6,8 @@
 //! the table: they are added and removed one by one, each with its own errors.
 
 use crate::config::Config;
-use crate::near::did_you_mean;
 use crate::parse::{DurationText, ParseError, duration_ns};
+use cpumodel::did_you_mean;
 
 /// One setting.
 pub struct Setting {

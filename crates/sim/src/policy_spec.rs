@@ -35,7 +35,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use cpumodel::{InsnClass, LevelClocks, Platform};
+use cpumodel::{InsnClass, LevelClocks, Platform, did_you_mean};
 use policy::Remigrate;
 
 use crate::engine::{Engine, Options, Outcome, RunError};
@@ -86,6 +86,14 @@ pub struct PolicyError {
     pub why: String,
 }
 
+/// Names before the settings.
+const NAMES: [&str; 8] =
+    ["fair", "fair-hrtick", "cfs", "muqss", "core-scheduling", "affinity", "lane", "prototype"];
+
+/// What a policy may be, for messages.
+const CHOICES: &str = "choose fair, fair-hrtick, cfs, muqss, core-scheduling, affinity:CORES, \
+                       lane or prototype (turbolane sim --help)";
+
 impl FromStr for PolicySpec {
     type Err = PolicyError;
 
@@ -106,11 +114,7 @@ impl FromStr for PolicySpec {
             ("fair" | "fair-hrtick" | "cfs" | "muqss" | "core-scheduling", _) => {
                 Err(format!("{kind} has no settings"))
             }
-            _ => Err(
-                "choose fair, fair-hrtick, cfs, muqss, core-scheduling, affinity:CORES, lane or \
-                 prototype"
-                    .into(),
-            ),
+            _ => Err(did_you_mean(kind, NAMES.into_iter()) + CHOICES),
         };
         match scheme {
             Ok(scheme) => Ok(PolicySpec { name: text.into(), scheme }),
@@ -413,6 +417,8 @@ mod tests {
     fn mistakes_are_explained() {
         let why = |text: &str| text.parse::<PolicySpec>().unwrap_err().to_string();
         assert!(why("bfs").contains("choose fair, fair-hrtick, cfs"));
+        assert!(!why("bfs").contains("did you mean \"lane\""));
+        assert!(why("lnae:wide=2").contains("did you mean \"lane\"? If not, choose fair,"));
         assert!(why("cfs:x").contains("has no settings"));
         assert!(why("lane:wide=many").contains("a number of cores, or auto"));
         assert!(why("lane:slice=5").contains("a time as 2ms"));

@@ -18,6 +18,9 @@ use super::sweep::Sweep;
 use super::target::Target;
 use crate::failure::Failure;
 
+/// Where the names of scenarios and machines are.
+const LISTED: &str = "turbolane sim lists those that are built in";
+
 /// What is there.
 pub(super) fn list(width: usize) -> String {
     let mut text = String::from("Scenarios:\n");
@@ -174,7 +177,8 @@ pub(crate) fn scenario(name: &str) -> Result<Scenario, Failure> {
     if let Some(built_in) = Scenario::built_in(name) {
         return built_in.map_err(|error| bad_file(name, &error));
     }
-    let text = read(name, "scenario", "turbolane sim lists those that are built in")?;
+    let built_in = SCENARIO_FILES.iter().map(|(name, _)| *name);
+    let text = read(name, "scenario", built_in, LISTED)?;
     Scenario::from_toml(&text).map_err(|error| bad_file(name, &error))
 }
 
@@ -182,13 +186,18 @@ pub(crate) fn model(id: &str) -> Result<CpuModel, Failure> {
     if let Some(built_in) = CpuModel::built_in(id) {
         return built_in.map_err(|error| bad_file(id, &error));
     }
-    let text = read(id, "machine", "turbolane sim lists those that are built in")?;
+    let text = read(id, "machine", built_in_cpus().map(|(id, _)| id), LISTED)?;
     CpuModel::from_toml(&text).map_err(|error| bad_file(id, &error))
 }
 
-pub(super) fn read(name: &str, kind: &str, next: &str) -> Result<String, Failure> {
+pub(super) fn read<'a>(
+    name: &str,
+    kind: &str,
+    built_in: impl Iterator<Item = &'a str>,
+    next: &str,
+) -> Result<String, Failure> {
     fs::read_to_string(Path::new(name))
-        .map_err(|error| Failure::failed(Problem::not_there(kind, name, &error, next)))
+        .map_err(|error| Failure::failed(Problem::not_there(kind, name, built_in, &error, next)))
 }
 
 pub(super) fn bad_file(name: &str, error: &DataError) -> Failure {

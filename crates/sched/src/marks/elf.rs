@@ -14,7 +14,7 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym};
 use object::{Endianness, Object, ObjectSymbol, SymbolIndex};
 
 use super::error::MarkError;
-use crate::near::near_names;
+use cpumodel::near_names;
 
 /// A function that is longer is taken to be cut off: its end only bounds a search for branches.
 const MAX_FUNCTION_BYTES: u64 = 1 << 20;

@@ -26,7 +26,7 @@ impl Input {
         }
         let known: Vec<&str> = MODEL_FILES.iter().map(|(name, _)| *name).collect();
         let next = format!("name a file, or one of the built-in models: {}", known.join(", "));
-        let text = read(name, "timeline", &next)?;
+        let text = read(name, "timeline", known.iter().copied(), &next)?;
         let input = if text.trim_start().starts_with('{') {
             timeline::read(&text).map(|(header, periods)| Input::Timeline(header, periods))
         } else {

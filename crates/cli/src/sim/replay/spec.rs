@@ -9,8 +9,22 @@
 
 use std::str::FromStr;
 
+use cpumodel::did_you_mean;
 use dvfs::Spec;
 use sched::parse::{ParseError, duration_ns};
+
+/// Names of the policies.
+const NAMES: [&str; 9] = [
+    "hardware",
+    "fixed",
+    "break-even",
+    "random",
+    "average",
+    "share",
+    "hints",
+    "switches",
+    "oracle",
+];
 
 /// What `--dvfs` accepts, for messages.
 const CHOICES: &str = "choose from hardware, fixed:TIME, break-even, random, average, share, \
@@ -65,7 +79,11 @@ impl FromStr for DvfsPolicy {
             ("fixed", None) => {
                 return Err(refuse("fixed has no time".into(), "write it as fixed:670us"));
             }
-            _ => return Err(refuse(format!("\"{text}\" is not a DVFS policy"), CHOICES)),
+            _ => {
+                let near = did_you_mean(word, NAMES.into_iter().filter(|name| *name != word));
+                let why = format!("\"{text}\" is not a DVFS policy");
+                return Err(refuse(why, &(near + CHOICES)));
+            }
         };
         Ok(DvfsPolicy { name: text.into(), kind })
     }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Existing names that are similar to a mistyped one.
+//! Existing names that are similar to a mistyped one. Here because every crate that takes a name
+//! (of a machine, scenario, policy, setting or function) uses this one.
 
 /// How many names are suggested.
 const SUGGESTIONS: usize = 3;
 
 /// Up to three of `names` that resemble `wanted`: by edit distance (at most a third of the
 /// length), and names that contain it or are contained in it. Best first.
-pub(crate) fn near_names<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub fn near_names<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let lower = wanted.to_lowercase();
     let mut found: Vec<(usize, &str)> = names
         .filter(|name| !name.is_empty())
@@ -19,7 +20,7 @@ pub(crate) fn near_names<'a>(wanted: &str, names: impl Iterator<Item = &'a str>)
 
 /// What was probably meant, as the start of advice: `did you mean "slice"? If not, `. Empty if
 /// nothing resembles it.
-pub(crate) fn did_you_mean<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String {
+pub fn did_you_mean<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String {
     match near_names(wanted, names).first() {
         Some(near) => format!("did you mean \"{near}\"? If not, "),
         None => String::new(),
