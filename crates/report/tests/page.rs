@@ -111,6 +111,11 @@ fn text<'a>(seen: &'a Value, key: &str) -> &'a str {
     seen[key].as_str().unwrap_or_else(|| panic!("no {key} in {seen:.400}"))
 }
 
+/// A share as the page shows it.
+fn percent(cell: &Value) -> f64 {
+    cell.as_str().unwrap().trim_end_matches('%').trim().parse().unwrap()
+}
+
 /// The head, the table and the bars show the report's figures, and a button changes the figure.
 #[test]
 #[ignore = "needs a browser: ./x test page"]
@@ -120,6 +125,17 @@ fn figures_are_those_of_the_report() {
     assert!(text(&seen, "input").contains("Intel Xeon Gold 6130"), "{seen:.400}");
     assert!(text(&seen, "input").contains("20.0\u{a0}ms"), "{seen:.400}");
     assert_eq!(seen["rows"], 6, "three policies, two loads each");
+    // LEVEL>0 of the text: per load, never that of all CPUs.
+    let load_levels: Vec<f64> = common::sample()
+        .runs
+        .iter()
+        .flat_map(|run| run.loads.iter().map(|load| 100.0 * load.reduced_frac))
+        .collect();
+    let shown: Vec<f64> = seen["level_cells"].as_array().unwrap().iter().map(percent).collect();
+    assert_eq!(shown.len(), load_levels.len(), "{shown:?}");
+    for (shown, level) in shown.iter().zip(&load_levels) {
+        assert!((shown - level).abs() < 0.06, "{shown} for {level}");
+    }
     let first = text(&seen, "lane_row");
     assert!(first.contains("static-2") && first.contains("8,712"), "{first}");
     assert!(first.contains("+9.7\u{a0}%"), "change against the first run: {first}");

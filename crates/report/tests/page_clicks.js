@@ -30,6 +30,10 @@ function lookAtSummary() {
   seen.rows = all("#summary tbody tr:not(.machine)").length;
   seen.images = all("img").length;
   const lane = all("#summary tbody tr").find((row) => row.textContent.includes("static-2"));
+  seen.level_cells = all("#summary tbody tr:not(.machine)").map((row) => {
+    const heads = all("#summary thead th").map((head) => head.firstChild.textContent);
+    return row.children[heads.indexOf("Level > 0")]?.textContent;
+  });
   seen.lane_row = lane ? lane.textContent : "";
   // Columns: policy, load, change, work.
   seen.best = all("#summary tbody td:nth-child(4).best").map((cell) => cell.textContent);

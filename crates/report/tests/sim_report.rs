@@ -26,6 +26,24 @@ fn unknown_is_null() {
     assert_eq!(run["cpus"][0].get("class"), Some(&Value::Null));
 }
 
+/// The page and the text give one name to one figure: the clock and LEVEL>0 are those of a load,
+/// and those of all CPUs are called so. `./x test page` reads the cells.
+#[test]
+fn names_in_page_and_text_mean_the_same() {
+    let page = common::sample().html();
+    let metric = |name: &str| {
+        let at = page.find(&format!("{{ name: \"{name}\"")).unwrap_or_else(|| panic!("no {name}"));
+        page[at..].lines().next().unwrap().to_string()
+    };
+    for (name, scope) in [("Clock", "of this load"), ("Level > 0", "of this load's time")] {
+        let line = metric(name);
+        assert!(line.contains(scope) && !line.contains("whole: true"), "{line}");
+    }
+    for name in ["All CPUs: clock", "All CPUs: level > 0"] {
+        assert!(metric(name).contains("whole: true"), "{name}");
+    }
+}
+
 /// Every key that holds a quantity ends in its unit.
 #[test]
 fn keys_end_in_their_unit() {

@@ -8,6 +8,8 @@ const report = JSON.parse(document.getElementById("report").textContent);
 const baseOf = (run) => report.runs.find((other) => other.machine.id === run.machine.id);
 const machines = [...new Map(report.runs.map((run) => [run.machine.id, run.machine])).values()];
 const raised = (run) => run.total.residency_frac.slice(1).reduce((sum, frac) => sum + frac, 0);
+/** Of the CPU time of one load, as LEVEL>0 in the text; as there, nothing of a load that never ran. */
+const reduced = (run, load) => (Number.isFinite(load.mean_khz) ? load.reduced_frac : null);
 const loadOf = (run, name) => run.loads.find((load) => load.name === name);
 
 function gain(run, load) {
@@ -23,8 +25,10 @@ const METRICS = [
   { name: "CPU time", unit: "per unit of work", of: (run, load) => load.cpu_per_work_ns, show: time, sign: -1 },
   { name: "Median", unit: "response time", of: (run, load) => load.latency && load.latency.p50_ns, show: time, sign: -1 },
   { name: "99th percentile", unit: "response time", of: (run, load) => load.latency && load.latency.p99_ns, show: time, sign: -1 },
-  { name: "Clock", unit: "mean of busy CPUs", whole: true, of: (run) => run.total.mean_khz, show: clock, sign: 1 },
-  { name: "Level > 0", unit: "of busy time", whole: true, of: raised, show: percent, sign: -1 },
+  { name: "Clock", unit: "mean, of this load", of: (run, load) => load.mean_khz, show: clock, sign: 1 },
+  { name: "Level > 0", unit: "of this load's time", of: reduced, show: percent, sign: -1 },
+  { name: "All CPUs: clock", unit: "mean while busy", whole: true, of: (run) => run.total.mean_khz, show: clock, sign: 1 },
+  { name: "All CPUs: level > 0", unit: "of their busy time", whole: true, of: raised, show: percent, sign: -1 },
   { name: "Migrations", unit: "per s", whole: true, of: (run) => run.total.migrations_per_s, show: number, sign: 0 },
   { name: "Energy", unit: "estimated, J", whole: true, of: (run) => run.total.energy_j, show: number, sign: -1 },
 ];
