@@ -206,6 +206,21 @@ fn a_clock_that_is_not_sharp_is_not_taken_for_no_effect() {
     assert_eq!(rules_with(2_000_000.0).1, None);
 }
 
+/// The head of a CPU file lists what the probe could not know, and has no heading for nothing.
+#[test]
+fn an_empty_list_has_no_heading() {
+    const HEADING: &str = "What it could not know:";
+    let mut machine = Simulated::new(&model("xeon-gold-6130"), Noise::NONE, 7);
+    let mut report = measure(&mut machine, &[("scalar", 1), ("512-fma", 1)], 1, 12);
+    let file = |report: &ProbeReport| report::probe::machine_file(report).unwrap();
+    (report.unknown, report.partial) = (Vec::new(), None);
+    assert!(!file(&report).contains(HEADING), "{}", file(&report));
+    report.partial = Some("interrupted\nby a signal".into());
+    let lines =
+        "What it could not know:\n# - the measurement is partial: interrupted by a signal\n";
+    assert!(file(&report).contains(lines), "{}", file(&report));
+}
+
 /// Times of a change stand in the CPU file where there is a level to change to; where no clock
 /// falls, what the start of a block shows is no throttle.
 #[test]

@@ -86,15 +86,11 @@ fn head(report: &ProbeReport) -> String {
         .collect();
     let words: Vec<&str> = id.split('-').filter(|word| !word.is_empty()).collect();
     let mut text = String::from("# SPDX-License-Identifier: MIT OR Apache-2.0\n");
-    _ = writeln!(
-        text,
-        "# Written by turbolane probe, seed {}. What it could not know:",
-        report.seed
-    );
-    report.unknown.iter().for_each(|what| _ = writeln!(text, "# - {}", what.replace('\n', " ")));
-    if let Some(why) = &report.partial {
-        _ = writeln!(text, "# - the measurement is partial: {why}");
-    }
+    let partial = report.partial.iter().map(|why| format!("the measurement is partial: {why}"));
+    let unknown: Vec<String> = report.unknown.iter().cloned().chain(partial).collect();
+    let heading = if unknown.is_empty() { "" } else { " What it could not know:" };
+    _ = writeln!(text, "# Written by turbolane probe, seed {}.{heading}", report.seed);
+    unknown.iter().for_each(|what| _ = writeln!(text, "# - {}", what.replace('\n', " ")));
     _ = writeln!(text, "schema = {}", cpumodel::CPU_FILE_SCHEMA);
     _ = writeln!(text, "id = \"probed-{}\"", words.join("-"));
     _ = writeln!(text, "name = \"{name} (probed)\"");
