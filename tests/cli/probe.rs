@@ -148,7 +148,10 @@ fn doctor_tells_what_a_machine_file_says() {
     let found: report::doctor::Doctor = serde_json::from_slice(&output.stdout).unwrap();
     let told = found.sections.iter().find(|one| one.title == "From the machine file").unwrap();
     let seen = |id: &str| told.checks.iter().find(|check| check.id == id).unwrap().seen.clone();
-    assert_eq!(seen("file-clock"), "level 1 runs at 2080 MHz, scalar code at 2500");
+    assert_eq!(
+        seen("file-clock"),
+        "level 1 runs at 2080 MHz, scalar code at 2500, with all cores active"
+    );
     assert_eq!(seen("file-start"), "throttled for 2.04us, halted for 642ns");
     assert!(seen("file-relax").contains("46.5us"), "{}", seen("file-relax"));
     // DIM 4.3: (2.045 us (1 - 0.57 * 2.5 / 2.08) + 2 * 0.642 us) / (1 - 2.08 / 2.5)

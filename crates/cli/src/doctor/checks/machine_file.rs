@@ -20,10 +20,13 @@ const MEASURE: &str = "run turbolane probe on a quiet machine, which may find it
 
 pub(super) fn checks(model: &CpuModel, facts: &Facts) -> Vec<Check> {
     let platform = Platform::new(model);
-    // With one core active, as the probe measures first: all files have that.
+    // With all cores active, as a loaded machine has them and as advise judges. A file with the
+    // clocks of one active core only is taken to have them for all.
     let lowest = lowest(&platform);
     let step = dvfs::steps(&platform).into_iter().find(|step| {
-        step.active_from == 1 && Some(step.low_level) == lowest && step.high_level == 0
+        step.active_to == platform.nr_cores
+            && Some(step.low_level) == lowest
+            && step.high_level == 0
     });
     vec![
         whose(model, facts),
@@ -37,7 +40,8 @@ pub(super) fn checks(model: &CpuModel, facts: &Facts) -> Vec<Check> {
 
 /// The level with the lowest clock, if it is one that is worth looking at.
 fn lowest(platform: &Platform) -> Option<u8> {
-    let below = |level: u8| platform.clock_khz(0, 1).saturating_sub(platform.clock_khz(level, 1));
+    let khz = |level: u8| platform.clock_khz(level, platform.nr_cores);
+    let below = |level: u8| khz(0).saturating_sub(khz(level));
     let worst = (1..platform.nr_levels() as u8).max_by_key(|level| below(*level))?;
     (f64::from(below(worst)) >= FALL_KHZ).then_some(worst)
 }
@@ -61,11 +65,11 @@ fn fall(model: &CpuModel, step: Option<&Step>) -> Check {
         Some(step) => {
             let level = &model.levels[usize::from(step.low_level)].name;
             let [low, high] = [step.low_khz, step.high_khz].map(|khz| khz / 1000);
-            ok(format!("{level} runs at {low} MHz, scalar code at {high}"))
+            ok(format!("{level} runs at {low} MHz, scalar code at {high}, with all cores active"))
         }
         None => no(
             "no level has a clock half a bin below scalar code's",
-            "core specialisation has nothing to gain on this CPU, as far as one active core shows",
+            "core specialisation has nothing to gain on this CPU, even with all cores active",
         ),
     };
     seen.check("file-clock", "clock falls", CLOCK_WHY)
@@ -170,9 +174,24 @@ mod tests {
         let found = checks(&model, &facts());
         let (warn, ok) = (Status::Warn, Status::Ok);
         assert_eq!(statuses(&model), [warn, ok, ok, ok, ok, ok], "{found:?}");
-        let level_0 = Platform::new(&model).clock_khz(0, 1) / 1000;
-        assert!(found[1].seen.ends_with(&format!("scalar code at {level_0}")), "{}", found[1].seen);
+        // SYSTOR 2: 2.8 GHz and 1.9 GHz with all cores; with one, 3.7 and 3.5.
+        let all_cores = "runs at 1900 MHz, scalar code at 2800, with all cores active";
+        assert!(found[1].seen.ends_with(all_cores), "{}", found[1].seen);
         assert!(found[3].seen.contains("670us"), "{}", found[3].seen);
+    }
+
+    /// A level that costs nothing with one active core, and half a GHz with all of them, falls.
+    #[test]
+    fn a_clock_that_falls_with_all_cores_only_falls() {
+        let mut model = CpuModel::built_in("xeon-gold-6130").unwrap().unwrap();
+        let one_core_khz = model.levels[0].turbo.as_ref().unwrap().value[0].clock;
+        for level in &mut model.levels {
+            level.turbo.as_mut().unwrap().value[0].clock = one_core_khz;
+        }
+        let platform = Platform::new(&model);
+        assert_eq!(platform.clock_khz(2, 1), platform.clock_khz(0, 1));
+        let found = statuses(&model);
+        assert_eq!((found[1], found[4], found[5]), (Status::Ok, Status::Ok, Status::Ok));
     }
 
     /// What a file leaves out is unknown, not assumed: without a throttle there is no break-even
