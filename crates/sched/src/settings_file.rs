@@ -69,10 +69,14 @@ pub struct FileError {
 
 /// Reads the text of a settings file.
 pub fn parse(text: &str) -> Result<Settings, FileError> {
-    let document = DeTable::parse(text).map_err(|error| {
-        let next = "write KEY = \"VALUE\", one per line; a # begins a comment".to_string();
-        located(text, error.span(), ParseError { why: error.message().trim().into(), next })
-    })?;
+    let (document, errors) = DeTable::parse_recoverable(text);
+    if let Some(error) = errors.first() {
+        let refusal = set_twice(text, document.get_ref(), error).unwrap_or_else(|| ParseError {
+            why: error.message().trim().into(),
+            next: "write KEY = \"VALUE\", one per line; a # begins a comment".into(),
+        });
+        return Err(located(text, error.span(), refusal));
+    }
     // In the order of the lines, so that the first mistake is the one that is reported.
     let mut entries: Vec<_> = document.get_ref().iter().collect();
     entries.sort_unstable_by_key(|(key, _)| key.span().start);
@@ -168,11 +172,29 @@ fn listed(key: &str) -> ParseError {
     }
 }
 
+/// The refusal of a key that is there already, if that is the reader's error, which names neither
+/// the key nor the first of its lines.
+fn set_twice(text: &str, document: &DeTable<'_>, error: &toml::de::Error) -> Option<ParseError> {
+    let second = error.span().filter(|_| error.message().trim() == "duplicate key")?;
+    let written = text.get(second.clone())?.trim_matches(['"', '\'']);
+    let (first, _) = document.get_key_value(written)?;
+    let [first, second] = [first.span().start, second.start].map(|at| line_of(text, at));
+    Some(ParseError {
+        why: format!("{written} is set in line {first} and again in line {second}"),
+        next: "remove one of the two lines".into(),
+    })
+}
+
+/// The line that holds the byte at `offset`, from 1.
+fn line_of(text: &str, offset: usize) -> usize {
+    text.get(..offset).unwrap_or(text).matches('\n').count() + 1
+}
+
 /// The error at the start of `span`.
 fn located(text: &str, span: Option<Range<usize>>, error: ParseError) -> FileError {
     let start = span.map_or(0, |span| span.start);
     let before = text.get(..start).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
+    let line = line_of(text, start);
     let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
     FileError { line, column, error }
 }
@@ -309,7 +331,14 @@ mod tests {
             ("[slice]\nx = 1", "1:2: \"slice\" is used as a section"),
             ("[lane]\nslice = '5ms'", "1:2: \"lane\" is used as a section"),
             ("mark = [{ file = 'a' }]", "1:9: the value of mark is neither a text nor a list"),
-            ("slice = '5ms'\nslice = '6ms'", "2:1: duplicate key"),
+            (
+                "slice = '5ms'\n# é\nslice = '6ms'",
+                "3:1: slice is set in line 1 and again in line 3; remove one of the two lines",
+            ),
+            (
+                "tiers = true\n\"slice\" = '5ms'\n'slice' = '6ms'",
+                "3:1: slice is set in line 2 and again in line 3",
+            ),
             ("slice = '5ms", "1:13: "),
             ("slice: 5ms", "1:8: key with no value"),
         ] {

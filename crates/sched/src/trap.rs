@@ -10,6 +10,7 @@
 //! ([`crate::questions`]).
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -126,27 +127,33 @@ fn load(components: &str) -> Result<()> {
             "install it by DKMS (docs/kernel-module.md), or run with --trap none",
         )));
     };
-    trap::load(&file, &format!("components={components}")).map_err(|error| {
-        let why = match error.raw_os_error() {
-            Some(libc::ENODEV) => format!("this CPU has no {components} to withhold"),
-            Some(libc::EKEYREJECTED | libc::EPERM) => {
-                "the kernel takes only modules that are signed with a key it knows".into()
-            }
-            Some(libc::ENOEXEC) => "it was built for another kernel; build it again".into(),
-            Some(libc::EOPNOTSUPP) => {
-                "this kernel saves registers in places that the module does not know, or is built with PREEMPT_RT, CFI \
-                 or LTO"
-                    .into()
-            }
-            Some(libc::ENOENT) => "this kernel lacks a function that it must follow".into(),
-            _ => error.to_string(),
-        };
-        Error::Unsupported(Problem::new(
-            format!("cannot load {}", file.display()),
-            why,
-            "see dmesg for the kernel's reason; nothing was changed",
-        ))
-    })
+    trap::load(&file, &format!("components={components}"))
+        .map_err(|error| Error::Unsupported(refused(&file, components, &error)))
+}
+
+/// Why the kernel does not take the module, and what helps.
+fn refused(file: &Path, components: &str, error: &io::Error) -> Problem {
+    const DMESG: &str = "see dmesg for the kernel's reason; nothing was changed";
+    /// DKMS signs with the machine's own key, which the firmware has to know.
+    const SIGN: &str = "enrol the key that DKMS signs with (mokutil --import /var/lib/dkms/mok.pub) and restart, see \
+                        \"Install it\" in docs/kernel-module.md; nothing was changed";
+    let (why, next) = match error.raw_os_error() {
+        Some(libc::ENODEV) => (format!("this CPU has no {components} to withhold"), DMESG),
+        // EPERM: the kernel is locked down.
+        Some(libc::EKEYREJECTED | libc::EPERM) => {
+            ("the kernel takes only modules that are signed with a key it knows".into(), SIGN)
+        }
+        Some(libc::ENOEXEC) => ("it was built for another kernel; build it again".into(), DMESG),
+        Some(libc::EOPNOTSUPP) => (
+            "this kernel saves registers in places that the module does not know, or is built with PREEMPT_RT, CFI \
+             or LTO"
+                .into(),
+            DMESG,
+        ),
+        Some(libc::ENOENT) => ("this kernel lacks a function that it must follow".into(), DMESG),
+        _ => (error.to_string(), DMESG),
+    };
+    Problem::new(format!("cannot load {}", file.display()), why, next)
 }
 
 fn arm_error(cpus: &CpuSet, error: &io::Error) -> Error {
@@ -199,4 +206,26 @@ fn watch(device: Arc<Device>) -> Result<Watcher> {
     });
     let thread = thread.map_err(|e| Error::failed("a thread cannot be started", e))?;
     Ok(Watcher { stop: Some(stop), ends, thread: Some(thread) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A module that is refused for its signature has a next step of its own; any other is left to
+    /// dmesg.
+    #[test]
+    fn what_helps_against_a_refusal() {
+        let next = |code: i32| {
+            let error = io::Error::from_raw_os_error(code);
+            refused(Path::new("/lib/turbolane_trap.ko"), "avx512", &error).next
+        };
+        for code in [libc::EKEYREJECTED, libc::EPERM] {
+            assert!(next(code).contains("mokutil --import /var/lib/dkms/mok.pub"), "{code}");
+            assert!(next(code).contains("docs/kernel-module.md"), "{code}");
+        }
+        for code in [libc::ENODEV, libc::ENOEXEC, libc::ENOENT, libc::EINVAL] {
+            assert!(next(code).starts_with("see dmesg"), "{code}");
+        }
+    }
 }
