@@ -63,6 +63,33 @@ fn a_recording_replays_and_its_machine_simulates() {
     }
 }
 
+/// A probed machine simulates with the CPUs that it has; a scenario that needs more is refused.
+#[test]
+fn a_probed_machine_has_its_cpus() {
+    let folder = tempfile::tempdir().unwrap();
+    let (small, probed) = (path(folder.path(), "small.toml"), path(folder.path(), "probed.toml"));
+    let model = fs::read_to_string(crate::root().join("data/cpus/xeon-w-2104.toml")).unwrap();
+    let lines = model.lines().map(|line| match line.starts_with("nr_cores = { value = 4,") {
+        true => line.replacen('4', "2", 1),
+        false => line.to_string(),
+    });
+    let two_cores = lines.collect::<Vec<_>>().join("\n");
+    assert_ne!(two_cores, model.trim_end());
+    fs::write(&small, two_cores).unwrap();
+    let arguments = ["--simulate", &small, "--quick", "--kernels", "512-fma"];
+    let measured = run(&[&["probe", "--json", "--machine-file", &probed], &arguments[..]].concat());
+    assert_eq!(measured.status.code(), Some(0), "{measured:?}");
+    let report: report::probe::ProbeReport = serde_json::from_slice(&measured.stdout).unwrap();
+    assert_eq!(report.cores.per_package, Some(2));
+    let simulated = run(&["sim", "openssl-speed", "-p", "fair", "--machine", &probed]);
+    assert!(text(&simulated).contains("(2 CPUs,"), "{simulated:?}");
+    let refused = run(&["sim", "sfma-nginx", "--machine", &probed]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(why.contains("sfma-nginx does not fit on probed-"), "{why}");
+    assert!(why.contains("the machine has 2 CPUs"), "{why}");
+}
+
 /// Recordings that are none, or cut off, are refused with the line.
 #[test]
 fn a_broken_recording_fails() {

@@ -58,6 +58,7 @@ pub fn analyse(header: &Header, traces: &[Trace]) -> ProbeReport {
     ProbeReport {
         schema: report::SCHEMA,
         machine: header.machine.clone(),
+        cores: header.cores,
         seed: header.seed,
         partial: header.partial.clone(),
         repetitions: traces.len(),

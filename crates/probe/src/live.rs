@@ -17,7 +17,7 @@ use std::time::Duration;
 use cpumodel::CpuSet;
 use hw::Source;
 use hw::cpu::{Cpu, read_cpu};
-use report::probe::raw::{Header, Layout, Skipped, Trace, Witness};
+use report::probe::raw::{Cores, Header, Layout, Skipped, Trace, Witness};
 
 use crate::calibration::{Calibration, tsc};
 use crate::chain::{METER_ROUND, meter};
@@ -41,6 +41,7 @@ pub struct Live {
     /// To be restored.
     affinity: CpuSet,
     about: Cpu,
+    cores: Cores,
     calibration: Calibration,
     witnesses: Vec<Witness>,
     unknown: Vec<String>,
@@ -77,6 +78,7 @@ impl Live {
             tid,
             affinity,
             about,
+            cores: cores(source),
             calibration: Calibration {
                 tsc_khz: 0.0,
                 overhead_ticks: 0.0,
@@ -181,6 +183,7 @@ impl Machine for Live {
         Header {
             schema: report::SCHEMA,
             machine: self.about.name.clone(),
+            cores: self.cores,
             tsc_khz: self.calibration.tsc_khz,
             overhead_ticks: self.calibration.overhead_ticks,
             chains: self.calibration.chains.clone(),
@@ -262,6 +265,18 @@ unsafe fn execute(layout: &Layout, kernel: &Kernel, run: Loop, stamps: &mut [u64
     }
 }
 
+/// How many cores and CPUs a machine has, beyond those that this process may use.
+fn cores(source: &dyn Source) -> Cores {
+    let Ok(topology) = hw::topology(source) else { return Cores::default() };
+    let all = topology.cores();
+    let of_package = |package: &usize| all.iter().filter(|core| core.package == *package).count();
+    let most = |counts: &mut dyn Iterator<Item = usize>| counts.max().map(|count| count as u32);
+    Cores {
+        per_package: most(&mut topology.packages().iter().map(of_package)),
+        threads_per_core: most(&mut all.iter().map(|core| core.cpus.len())),
+    }
+}
+
 /// What hides from the probe on this machine.
 fn unknown(source: &dyn Source, cpu: &Cpu, nr_cpus: usize) -> Vec<String> {
     let mut unknown = Vec::new();
@@ -336,5 +351,28 @@ impl Drop for Partners {
             // A partner cannot panic.
             _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use hw::Recorded;
+
+    use super::*;
+
+    /// Cores are counted by package, and all of the machine's are, not only those that this process
+    /// may use. Where the kernel shows none, none are guessed.
+    #[test]
+    fn cores_are_those_of_a_package() {
+        let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/machines");
+        let of = |name: &str| cores(&Recorded::open(&machines.join(name)).unwrap());
+        let found = |per_package: u32, threads: u32| Cores {
+            per_package: Some(per_package),
+            threads_per_core: Some(threads),
+        };
+        assert_eq!(of("skylake-sp"), found(16, 2));
+        assert_eq!(cores(&Recorded::parse("", "").unwrap()), Cores::default());
     }
 }

@@ -167,7 +167,7 @@ fn middle(near: &[f64]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use report::probe::raw::{Cell, Layout, Run};
+    use report::probe::raw::{Cell, Cores, Layout, Run};
 
     use super::*;
 
@@ -175,6 +175,7 @@ mod tests {
         let header = Header {
             schema: report::SCHEMA,
             machine: "test".into(),
+            cores: Cores::default(),
             tsc_khz: 1e6,
             overhead_ticks: 10.0,
             chains: Vec::new(),

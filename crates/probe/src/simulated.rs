@@ -16,7 +16,7 @@
 
 use cpumodel::{CoreLicense, CpuModel, Phase as LicensePhase, Platform};
 use fastrand::Rng;
-use report::probe::raw::{Cell, Header, Layout, Phase, Trace, Work};
+use report::probe::raw::{Cell, Cores, Header, Layout, Phase, Trace, Work};
 
 use crate::kernel::{KERNELS, Kernel};
 use crate::rig::{Machine, Order, Pace, ProbeError};
@@ -88,6 +88,8 @@ impl Noise {
 pub struct Simulated {
     platform: Platform,
     name: String,
+    /// As far as the model knows them; the platform assumes the rest.
+    cores: Cores,
     noise: Noise,
     random: Rng,
     license: CoreLicense,
@@ -103,6 +105,10 @@ impl Simulated {
         Simulated {
             platform: Platform::new(model),
             name: model.id.clone(),
+            cores: Cores {
+                per_package: model.nr_cores.as_ref().map(|known| known.value),
+                threads_per_core: model.smt.threads_per_core.as_ref().map(|known| known.value),
+            },
             noise,
             random: Rng::with_seed(seed),
             license: CoreLicense::default(),
@@ -236,6 +242,7 @@ impl Machine for Simulated {
         Header {
             schema: report::SCHEMA,
             machine: self.name.clone(),
+            cores: self.cores,
             tsc_khz: TSC_KHZ,
             overhead_ticks: OVERHEAD_TICKS,
             chains: Vec::new(),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use cpumodel::{CPU_FILES, CpuModel, Khz, Ns, Sourced, Sureness};
+use cpumodel::{CPU_FILES, CpuModel, Khz, Ns, Platform, Sourced, Sureness};
 use probe::{End, Kernel, Noise, Plan, Simulated, analyse, run};
 use report::probe::raw::Cell;
 use report::probe::{CountedFrom, ProbeReport, Row};
@@ -204,6 +204,25 @@ fn a_clock_that_is_not_sharp_is_not_taken_for_no_effect() {
     assert!(sharp.0 > 1 && sharp.1.is_some(), "{sharp:?}");
     assert_eq!(rules_with(80_000.0), sharp);
     assert_eq!(rules_with(2_000_000.0).1, None);
+}
+
+/// A machine's cores are those of its CPU file, so that it simulates with as many CPUs: not with
+/// the eight cores that stand for an unknown number.
+#[test]
+fn the_number_of_cpus_comes_back() {
+    for (cores, threads, cpus) in [(Some(1), Some(2), 2), (Some(2), Some(1), 2), (None, None, 16)] {
+        let mut probed = model("xeon-gold-6130");
+        let known =
+            |value: u32| Sourced { value, source: "this test".into(), sureness: Sureness::Assumed };
+        (probed.nr_cores, probed.smt.threads_per_core) = (cores.map(known), threads.map(known));
+        let mut machine = Simulated::new(&probed, Noise::SHARED, 7);
+        let report = measure(&mut machine, &[("scalar", 1), ("512-fma", 1)], 1, 12);
+        let file = report::probe::machine_file(&report).unwrap();
+        let platform = Platform::new(&CpuModel::from_toml(&file).unwrap());
+        assert_eq!(platform.nr_cores * platform.threads_per_core, cpus, "{file}");
+        let assumed = platform.assumed.iter().any(|what| what == "8 cores");
+        assert_eq!(assumed, cores.is_none(), "{:?}", platform.assumed);
+    }
 }
 
 /// The head of a CPU file lists what the probe could not know, and has no heading for nothing.

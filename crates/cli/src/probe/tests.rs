@@ -4,7 +4,7 @@
 
 use clap::Parser;
 use probe::{KERNELS, Order};
-use report::probe::raw::{Header, Skipped, Trace};
+use report::probe::raw::{Cores, Header, Skipped, Trace};
 
 use super::*;
 
@@ -21,6 +21,7 @@ impl Machine for Has {
         Header {
             schema: report::SCHEMA,
             machine: "test".into(),
+            cores: Cores::default(),
             tsc_khz: 2e6,
             overhead_ticks: 0.0,
             chains: Vec::new(),

@@ -14,9 +14,10 @@
 //! MHz, and that it is lower matters more. A class whose dense kernels have no clock is left out,
 //! as nothing is known about it.
 //!
-//! Limits: classes that no kernel of this CPU could show are left out, which says that the part has
-//! none. Clocks are made to fall with levels and active CPUs where noise turned them round: a
-//! reader refuses anything else.
+//! Limits: the file describes one package (`sim --packages` has more), and all its cores have as
+//! many CPUs as the one that has most. Classes that no kernel of this CPU could show are left out,
+//! which says that the part has none. Clocks are made to fall with levels and active CPUs where
+//! noise turned them round: a reader refuses anything else.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -94,6 +95,16 @@ fn head(report: &ProbeReport) -> String {
     _ = writeln!(text, "schema = {}", cpumodel::CPU_FILE_SCHEMA);
     _ = writeln!(text, "id = \"probed-{}\"", words.join("-"));
     _ = writeln!(text, "name = \"{name} (probed)\"");
+    let count = |count: u32| {
+        let source = format!("turbolane probe on {name}: the kernel's topology");
+        format!("{{ value = {count}, source = \"{source}\", sureness = \"verified\" }}")
+    };
+    if let Some(cores) = report.cores.per_package {
+        _ = writeln!(text, "nr_cores = {}", count(cores));
+    }
+    if let Some(threads) = report.cores.threads_per_core {
+        _ = writeln!(text, "smt.threads_per_core = {}", count(threads));
+    }
     text
 }
 

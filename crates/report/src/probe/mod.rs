@@ -51,6 +51,9 @@ pub struct ProbeReport {
     pub schema: u32,
     /// Brand string, or the id of a simulated CPU.
     pub machine: String,
+    /// Its cores; unknown in reports of before.
+    #[serde(default)]
+    pub cores: raw::Cores,
     /// Random seed.
     pub seed: u64,
     /// Why the measurement is not complete; `null` if every interval is narrow enough.

@@ -17,6 +17,9 @@ pub struct Header {
     pub schema: u32,
     /// Brand string, or the id of a simulated CPU.
     pub machine: String,
+    /// Its cores; not in recordings of before.
+    #[serde(default)]
+    pub cores: Cores,
     /// Frequency of the counter that `ticks` are of.
     pub tsc_khz: f64,
     /// What two readings of the counter cost, within each slice.
@@ -34,6 +37,15 @@ pub struct Header {
     pub seed: u64,
     /// Why the measurement is not complete; `null` if it is.
     pub partial: Option<String>,
+}
+
+/// How many cores and CPUs the machine has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cores {
+    /// Cores of a package, the most if packages differ; `null` if not known.
+    pub per_package: Option<u32>,
+    /// CPUs of a core, the most if cores differ; `null` if not known.
+    pub threads_per_core: Option<u32>,
 }
 
 /// A further dependency chain.
