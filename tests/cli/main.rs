@@ -20,6 +20,7 @@ mod socket;
 mod top;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -36,15 +37,28 @@ fn turbolane() -> Command {
     command
 }
 
-/// Help, reports on recorded machines, and every refusal that needs no scheduler; README's output
-/// of the simulator.
+/// Help, reports on recorded machines, and every refusal that needs no scheduler.
 #[test]
 fn snapshots() {
+    check_outputs_in("../../tests/cli/*.trycmd");
+}
+
+/// README's `console` blocks: each prints what it shows. Its commands are run in the root of the
+/// repository, as a reader would: trycmd runs those of `NAME.md` in `NAME.in`.
+#[test]
+fn readme_shows_real_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = root().canonicalize().unwrap();
+    symlink(root.join("README.md"), folder.path().join("README.md")).unwrap();
+    symlink(&root, folder.path().join("README.in")).unwrap();
+    check_outputs_in(folder.path().join("README.md"));
+}
+
+fn check_outputs_in(cases: impl AsRef<Path>) {
     trycmd::TestCases::new()
         .env("COLUMNS", "80")
         .register_bin("turbolane", Path::new(env!("CARGO_BIN_EXE_turbolane")))
-        .case("../../tests/cli/*.trycmd")
-        .case("../../README.md");
+        .case(cases);
 }
 
 /// Every recorded machine has a snapshot of what doctor says about it.
