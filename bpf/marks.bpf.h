@@ -7,23 +7,27 @@
 #include "../policy/mark.h"
 
 /* An integer argument at a function's entry, 1..TL_MARK_ARGS. The kernel lets no
- * program index its registers. */
+ * program index its registers, and older ones (6.18) refuse a load at an address
+ * that was computed: the empty statements keep the compiler from making one load of six. */
 static __always_inline u64 argument(const struct pt_regs *regs, u32 arg)
 {
+	u64 value;
+
+#define TL_ARGUMENT(number, name)               \
+	case number:                            \
+		value = regs->name;             \
+		asm volatile("" : "+r"(value)); \
+		return value
 	switch (arg) {
-	case 1:
-		return regs->di;
-	case 2:
-		return regs->si;
-	case 3:
-		return regs->dx;
-	case 4:
-		return regs->cx;
-	case 5:
-		return regs->r8;
+		TL_ARGUMENT(1, di);
+		TL_ARGUMENT(2, si);
+		TL_ARGUMENT(3, dx);
+		TL_ARGUMENT(4, cx);
+		TL_ARGUMENT(5, r8);
 	default:
 		return regs->r9;
 	}
+#undef TL_ARGUMENT
 }
 
 static __always_inline bool call_counts(const struct pt_regs *regs, u64 rule)

@@ -136,6 +136,7 @@ pub const ALL: &[Case] = &[
         .limit_s(400)
         .allow_log(&["sched_ext: "]),
     Case::new("record", record::command).virtual_time().limit_s(300),
+    Case::new("record_6_12", record::command).kernel_6_12().virtual_time().limit_s(300),
     Case::new("record_system", record::system).limit_s(400),
     Case::new("license_counters", license_counters::everything)
         .shares("levels")
