@@ -14,7 +14,8 @@ use report::fleet::Fleet;
 use report::json_line;
 use report::problem::Problem;
 
-use crate::failure::{Failure, show, unwritable};
+use crate::failure::{Failure, show};
+use crate::output_file;
 
 /// Join the advice for many machines: what is at stake, and what to do first
 ///
@@ -56,10 +57,10 @@ pub(crate) fn main(args: &FleetArgs) -> Result<ExitCode, Failure> {
     }
     let fleet = Fleet::new(&advices);
     if let Some(path) = &args.csv {
-        fs::write(path, fleet.csv()).map_err(|error| unwritable(path, &error))?;
+        output_file::write(path, fleet.csv())?;
     }
     if let Some(path) = &args.html {
-        fs::write(path, fleet.html()).map_err(|error| unwritable(path, &error))?;
+        output_file::write(path, fleet.html())?;
     }
     show(args.json, || json_line(&fleet), |width| fleet.text(width))?;
     Ok(ExitCode::SUCCESS)

@@ -19,6 +19,7 @@ mod failure;
 mod fleet;
 mod man;
 mod mark_files;
+mod output_file;
 mod probe;
 mod profile;
 mod progress;

@@ -8,15 +8,15 @@
 //! answer.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::ErrorKind;
 
-use hw::activity::{self, processes};
-use hw::memory::{Mapping, Origin, executable_mappings, open_mapped};
-use hw::{Live, task};
+use hw::Live;
+use hw::activity;
+use hw::memory::{Mapping, Origin, open_mapped};
 use report::advise::{LookedAt, Object, Service};
+use report::scan::Processes;
 use scan::{Options, Sort, scan_file};
 
-use crate::running::service_of;
+use crate::running::{each_process, service_of};
 use crate::scan::map;
 use crate::sim::{in_parallel, input};
 
@@ -39,22 +39,10 @@ struct Found {
 
 /// Services with wide code, and what was looked at.
 pub(super) fn services() -> (Vec<Service>, LookedAt) {
-    let mut looked_at = LookedAt::default();
     let mut files: BTreeMap<String, Mapped> = BTreeMap::new();
     let mut users: HashMap<String, usize> = HashMap::new();
     let mut found: BTreeMap<String, Found> = BTreeMap::new();
-    for pid in processes(&Live).unwrap_or_default() {
-        if pid == std::process::id() || task::is_kernel_thread(pid).unwrap_or(true) {
-            continue;
-        }
-        let mappings = match executable_mappings(pid) {
-            Ok(mappings) => mappings,
-            Err(error) => {
-                looked_at.refused += u32::from(error.kind() == ErrorKind::PermissionDenied);
-                continue;
-            }
-        };
-        looked_at.processes += 1;
+    let seen = each_process(|pid, mappings| {
         let service = found.entry(service_of(pid)).or_default();
         service.processes += 1;
         service.cpu_time_ns += cpu_time_ns(pid);
@@ -68,9 +56,10 @@ pub(super) fn services() -> (Vec<Service>, LookedAt) {
             service.files.insert(identity.clone());
             files.entry(identity).or_insert(Mapped { path, pid, mapping });
         }
-    }
-    looked_at.files = files.len() as u32;
-    let nr_processes = looked_at.processes as usize;
+    });
+    let Processes { looked_at: processes, refused } = seen.unwrap_or_default();
+    let looked_at = LookedAt { processes, refused, files: files.len() as u32 };
+    let nr_processes = processes as usize;
     let is_everywhere = |identity: &String| {
         nr_processes >= FEW_PROCESSES
             && users.get(identity).is_some_and(|users| users * 2 > nr_processes)

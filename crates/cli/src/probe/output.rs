@@ -9,7 +9,8 @@ use report::probe::{ProbeReport, machine_file};
 use report::problem::Problem;
 
 use super::{ProbeArgs, raw};
-use crate::failure::{Failure, unwritable};
+use crate::failure::Failure;
+use crate::output_file::write;
 
 /// A recording.
 pub(super) fn read(file: &Path) -> Result<(raw::Header, Vec<raw::Trace>), Failure> {
@@ -37,7 +38,7 @@ pub(super) fn write_raw(file: &Path, recording: &Recording) -> Result<(), Failur
 /// The files that the arguments ask for.
 pub(super) fn write_files(args: &ProbeArgs, report: &ProbeReport) -> Result<(), Failure> {
     if let Some(file) = &args.html {
-        write(file, &report.html())?;
+        write(file, report.html())?;
     }
     if let Some(file) = &args.machine_file {
         let text = machine_file(report).map_err(|why| {
@@ -50,8 +51,4 @@ pub(super) fn write_files(args: &ProbeArgs, report: &ProbeReport) -> Result<(), 
         write(file, &text)?;
     }
     Ok(())
-}
-
-fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(file, text).map_err(|error| unwritable(file, &error))
 }

@@ -3,9 +3,8 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,7 +20,8 @@ use sched::scx::{Ended, Fault};
 use super::metrics::{self, Metrics};
 use super::notify::Manager;
 use crate::command::{Supervised, exit_code, watch_signals};
-use crate::failure::{Failure, tell, unwritable};
+use crate::failure::{Failure, tell};
+use crate::output_file;
 use crate::stats::Lines;
 
 /// The flag of a run that takes over.
@@ -68,7 +68,7 @@ enum End {
 /// Takes over, waits for the end, gives back.
 pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
     let signals = watch_signals()?;
-    run.times.as_deref().map_or(Ok(()), check_writable)?;
+    run.times.as_deref().map_or(Ok(()), output_file::check_writable)?;
     run.metrics.as_deref().map_or(Ok(()), metrics::check_writable)?;
     let (lane, before) = if run.take_over {
         let (lane, before) = Lane::take_over(run.config.clone(), run.fault)?;
@@ -114,8 +114,7 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
             Some(ended) => Err(supervisor.scheduler_lost(&ended)),
             None => {
                 if let (Some(path), Some(times)) = (run.times, supervisor.command.times()) {
-                    fs::write(&path, json_line(&times) + "\n")
-                        .map_err(|error| unwritable(&path, &error))?;
+                    output_file::write(&path, json_line(&times) + "\n")?;
                 }
                 Ok(exit_code(status))
             }
@@ -203,13 +202,6 @@ impl Supervisor {
         }
         Failure::failed(Problem::new("the scheduler was ended", why, next))
     }
-}
-
-/// Whether times can be written there, before anything has begun; what is in the file is kept until
-/// then.
-fn check_writable(path: &Path) -> Result<(), Failure> {
-    let opened = File::options().write(true).create(true).truncate(false).open(path);
-    opened.map(drop).map_err(|error| unwritable(path, &error))
 }
 
 struct Statistics {

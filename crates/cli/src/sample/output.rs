@@ -3,13 +3,14 @@
 //!
 //! They are tried before sampling begins: a minute of samples is not lost to a typing error.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use report::sample::{CallChains, SampleReport};
 
-use crate::failure::{Failure, unwritable};
+use crate::failure::Failure;
+use crate::output_file::{check_writable, write};
 
 /// Options for files.
 #[derive(Args)]
@@ -30,10 +31,10 @@ impl Files {
 
     pub(super) fn write(&self, report: &SampleReport, chains: &CallChains) -> Result<(), Failure> {
         if let Some(path) = &self.html {
-            write(path, report.html(chains).as_bytes())?;
+            write(path, report.html(chains))?;
         }
         match &self.pprof {
-            Some(path) => write(path, &report.pprof(chains)),
+            Some(path) => write(path, report.pprof(chains)),
             None => Ok(()),
         }
     }
@@ -41,20 +42,12 @@ impl Files {
 
 fn check(path: &Path) -> Result<(), Failure> {
     let is_new = !path.exists();
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .map_err(|error| unwritable(path, &error))?;
+    check_writable(path)?;
     if is_new {
         // it comes back with its contents; an empty one would remain if sampling fails
         _ = fs::remove_file(path);
     }
     Ok(())
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    fs::write(path, bytes).map_err(|error| unwritable(path, &error))
 }
 
 #[cfg(test)]

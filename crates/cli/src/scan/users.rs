@@ -9,16 +9,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use hw::activity::processes;
-use hw::memory::{Origin, executable_mappings};
-use hw::{Live, task};
-use report::scan::{File, Processes, Scan, User};
+use hw::memory::Origin;
+use report::scan::{File, Scan, User};
 
-use crate::running::service_of;
+use crate::running::{each_process, service_of};
 
 /// Indexes of files, by what a mapping says of its file.
 #[derive(Default)]
@@ -66,32 +63,20 @@ fn identity_of(text: &str) -> Option<(u64, u64)> {
 /// Adds to each file the services that map it, most processes first; nothing where /proc shows no
 /// process.
 pub(super) fn add(scan: &mut Scan) {
-    let Ok(pids) = processes(&Live) else { return };
     let index = Index::of(&scan.files);
-    let mut seen = Processes::default();
     let mut users: Vec<BTreeMap<String, u32>> = vec![BTreeMap::new(); scan.files.len()];
-    for pid in pids {
-        if pid == std::process::id() || task::is_kernel_thread(pid).unwrap_or(true) {
-            continue;
-        }
-        let mappings = match executable_mappings(pid) {
-            Ok(mappings) => mappings,
-            Err(error) => {
-                seen.refused += u32::from(error.kind() == ErrorKind::PermissionDenied);
-                continue;
-            }
-        };
-        seen.looked_at += 1;
+    let seen = each_process(|pid, mappings| {
         let found: BTreeSet<usize> =
             mappings.iter().filter_map(|mapping| index.find(&mapping.origin)).collect();
         if found.is_empty() {
-            continue;
+            return;
         }
         let service = service_of(pid);
         for at in found {
             *users[at].entry(service.clone()).or_default() += 1;
         }
-    }
+    });
+    let Ok(seen) = seen else { return };
     for (file, users) in scan.files.iter_mut().zip(users) {
         let mut users: Vec<User> =
             users.into_iter().map(|(name, processes)| User { name, processes }).collect();

@@ -19,7 +19,6 @@ pub(crate) use input::model;
 pub(crate) use sweep::{cannot_simulate, in_parallel, once};
 pub(crate) use target::Target;
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -31,6 +30,7 @@ use sim::policy_spec::PolicySpec;
 use replay::DvfsPolicy;
 
 use crate::failure::{Failure, print, show, unwritable};
+use crate::output_file;
 use crate::terminal;
 
 /// Simulate schedulers on any machine, and compare them
@@ -188,12 +188,12 @@ pub(crate) fn main(args: &SimArgs) -> Result<ExitCode, Failure> {
 fn write_files(args: &SimArgs, reports: &[SimReport]) -> Result<(), Failure> {
     let [report] = reports else { return Ok(()) };
     if let Some(path) = &args.html {
-        fs::write(path, report.html()).map_err(|error| unwritable(path, &error))?;
+        output_file::write(path, report.html())?;
     }
     if let Some(path) = &args.perfetto {
         let mut text = Vec::new();
         report.write_perfetto(&mut text).map_err(|error| unwritable(path, &error))?;
-        fs::write(path, text).map_err(|error| unwritable(path, &error))?;
+        output_file::write(path, text)?;
     }
     Ok(())
 }

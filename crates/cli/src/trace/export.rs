@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane trace --perfetto` and `--timeline`: a recording in other programs' formats.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::Path;
 
@@ -20,6 +20,7 @@ use trace::timeline::{Calls, Export, Hardware, Of, Scored, Timeline};
 
 use super::{follow, open};
 use crate::failure::{Failure, unwritable};
+use crate::output_file;
 use crate::sim::input::model;
 use crate::terminal;
 
@@ -160,8 +161,7 @@ impl TimelineArgs {
                 periods.iter().filter(|period| period.moments.contains(&Moment::Request)).count();
             count += &format!(", {requests} requests");
         }
-        fs::write(out, timeline::write(&header, periods.into_iter()))
-            .map_err(|error| unwritable(out, &error))?;
+        output_file::write(out, timeline::write(&header, periods.into_iter()))?;
         let out = out.display();
         let how = if self.no_turbo { " --no-turbo" } else { "" };
         let mut text = format!("wrote {out}: {count}; turbolane sim --replay {out}{how}\n");

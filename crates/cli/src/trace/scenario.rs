@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `turbolane trace --scenario`: a recorded service as a scenario of the simulator.
 
-use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +15,8 @@ use trace::Info;
 
 use super::export::{RecordedOn, mark};
 use super::{follow, open};
-use crate::failure::{Failure, unwritable};
+use crate::failure::Failure;
+use crate::output_file;
 use crate::terminal;
 
 /// A scenario of what was recorded.
@@ -144,7 +144,7 @@ impl ScenarioArgs {
             // Then this program is at fault, and the file would be refused later.
             return Err(Failure::failed(Problem::bad_data(&out.display().to_string(), &error)));
         }
-        fs::write(out, &made.text).map_err(|error| unwritable(out, &error))?;
+        output_file::write(out, &made.text)?;
         Ok(Some(text(out, &made)))
     }
 }

@@ -5,8 +5,6 @@
 mod input;
 mod spec;
 
-use std::fs;
-
 use cpumodel::{CpuModel, Platform};
 use dvfs::{Core, Moment, Outcome, Timeline};
 use report::SCHEMA;
@@ -18,7 +16,8 @@ use trace::replayable::periods_of;
 use super::break_even::used;
 use super::input::model;
 use super::{ReplayArgs, SimArgs};
-use crate::failure::{Failure, unwritable};
+use crate::failure::Failure;
+use crate::output_file;
 use input::Input;
 pub(crate) use spec::DvfsPolicy;
 
@@ -57,7 +56,7 @@ pub(super) fn report(args: &SimArgs, name: &str) -> Result<Replay, Failure> {
     let timelines = timelines.collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &replay.write_timeline {
         let text = timeline::write(&header, periods_of(&timelines[0]));
-        fs::write(path, text).map_err(|error| unwritable(path, &error))?;
+        output_file::write(path, text)?;
     }
     let mut assumed = used(&platform.assumed, &USED);
     if timelines.len() > 1 {
