@@ -31,7 +31,7 @@ const MAY_USE: [(&str, &[&str]); 33] = [
     ("pstate", &["cpumodel", "hw", "locks"]),
     ("top", &["cpumodel", "hw", "report"]),
     ("turbolane", &["cpumodel", "hint", "hw", "locks", "pstate"]),
-    ("sched", &["cpumodel", "hint", "hw", "policy", "report", "scan", "trace"]),
+    ("sched", &["cpumodel", "hint", "hw", "isa", "policy", "report", "scan", "trace"]),
     (
         "turbolane-cli",
         &[

@@ -20,10 +20,10 @@
 //! begin and end share one site, and one price.
 //!
 //! **What must hold for a skipped instruction**: it goes on to the next one (no jump, call, system
-//! call), leaves the stack pointer alone, uses no wide register (it runs before the event), and no
-//! branch of the function leads to a place after the entry up to the site: else the event would
-//! fire again in a loop, or be jumped over. Where an argument decides which calls count
-//! (policy/mark.h), it must not write that argument's register either.
+//! call), leaves the stack pointer alone, raises no licence level (it runs before the event, on a
+//! scalar CPU), and no branch of the function leads to a place after the entry up to the site: else
+//! the event would fire again in a loop, or be jumped over. Where an argument decides which calls
+//! count (policy/mark.h), it must not write that argument's register either.
 //!
 //! **Limits.** Indirect branches cannot be seen; no compiler aims one at a prologue. Where
 //! symbols have no size, the function is assumed to end where the next one begins. A function
