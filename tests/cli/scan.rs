@@ -32,8 +32,12 @@ scalar: xor %eax, %eax
 ";
 
 fn library(folder: &Path) -> PathBuf {
+    build(folder, SOURCE)
+}
+
+fn build(folder: &Path, text: &str) -> PathBuf {
     let (source, library) = (folder.join("wide.s"), folder.join("libwide.so"));
-    fs::write(&source, SOURCE).unwrap();
+    fs::write(&source, text).unwrap();
     let mut cc = Command::new("cc");
     cc.args(["-shared", "-nostdlib", "-Wl,--build-id=0x1234", "-o"]).args([&library, &source]);
     assert!(cc.status().unwrap().success());
@@ -114,6 +118,48 @@ fn marks_are_what_run_takes() {
     scan(&["--marks", marks.to_str().unwrap()], &library);
     let written = fs::read_to_string(&marks).unwrap();
     assert!(written.contains("libwide.so:+0x"), "{written}");
+}
+
+/// A function that no mark can sit on is reached by marks at its callers, if these are known; the
+/// report says how many are reached.
+#[test]
+fn marks_are_at_callers_too() {
+    let heavy = "vmulps %zmm1, %zmm2, %zmm3\n vzeroupper\n ret\n";
+    let source = format!(
+        ".text
+        .globl one, two, seen
+        kernel: {heavy} .size kernel, . - kernel
+        one: push %rbx\n call kernel\n pop %rbx\n ret\n .size one, . - one
+        two: mov $1, %eax\n jmp kernel\n .size two, . - two
+        seen: {heavy} .size seen, . - seen
+        .type kernel, @function\n .type one, @function
+        .type two, @function\n .type seen, @function
+        .section .note.GNU-stack, \"\", @progbits\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let library = build(folder.path(), &source);
+    let marks = folder.path().join("wide.marks");
+    let report = text(&scan(&["--marks", marks.to_str().unwrap()], &library));
+    assert!(
+        report.contains("marks: 1 of 2 functions of level 1 and above (1 by callers)"),
+        "{report}"
+    );
+    let written = fs::read_to_string(&marks).unwrap();
+    let path = library.canonicalize().unwrap().display().to_string();
+    let placed: Vec<&str> = written.lines().filter(|line| line.starts_with('/')).collect();
+    let expected = ["one", "two"].map(|name| format!("{path}:{name}@2  # calls kernel"));
+    assert_eq!(placed, expected);
+    let lines = ["# kernel: by the marks at 2 callers", "; not all callers are known: other files"];
+    for (name, what) in ["kernel", "seen"].iter().zip(lines) {
+        let line = written.lines().find(|line| line.contains(&format!("# {name}: "))).unwrap();
+        assert!(line.contains(what), "{line}");
+    }
+
+    let json = text(&scan(&["--json", "--marks", marks.to_str().unwrap()], &library));
+    let share = "\"marks\":{\"functions\":2,\"at_entry\":0,\"inside\":0,\"by_callers\":1,\
+        \"callers\":2,\"markable_pct\":50.0}";
+    assert!(json.contains(share), "{json}");
+    assert!(text(&scan(&["--json"], &library)).contains("\"marks\":null"));
 }
 
 /// Folders: what is no ELF file is counted, links are not followed, archives are opened.

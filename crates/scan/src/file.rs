@@ -107,7 +107,7 @@ pub(crate) fn tasks(layout: &Layout<'_>, sections: &[usize]) -> Vec<Task> {
     tasks
 }
 
-fn sweep_all(layout: &Layout<'_>, meter: &Meter<'_>) -> Result<Total, ScanError> {
+pub(crate) fn sweep_all(layout: &Layout<'_>, meter: &Meter<'_>) -> Result<Total, ScanError> {
     let mut total = Total::default();
     for (sections, gaps) in &layout.groups {
         let tasks = tasks(layout, sections);
@@ -132,6 +132,7 @@ fn sweep_all(layout: &Layout<'_>, meter: &Meter<'_>) -> Result<Total, ScanError>
             let code = layout.image.sections[section].code;
             for function in recover::run(code, gaps, &seeds, &targets, meter)? {
                 total.functions[function.range.source as usize] += 1;
+                total.recovered.push((section, function.range));
                 if let Some(analysis) = function.analysis {
                     total.swept.push(Swept { section, range: function.range, analysis });
                 }

@@ -40,6 +40,13 @@ pub(crate) struct Section<'a> {
     pub(crate) offset: u64,
 }
 
+impl Section<'_> {
+    /// Whether it holds the stubs of the procedure linkage table, which are no functions.
+    pub(crate) fn is_stubs(&self) -> bool {
+        self.name.starts_with(".plt")
+    }
+}
+
 /// A parsed file.
 pub(crate) struct Image<'a> {
     pub(crate) file: File<'a>,

@@ -68,7 +68,7 @@ impl<'a> Layout<'a> {
 
     /// Where relocations and words of data point to: those of RELR and of programs that are not
     /// relocated hold the address themselves.
-    pub(crate) fn pointers(&self, gaps: &Gaps) -> Vec<u64> {
+    pub(crate) fn pointers(&self, gaps: &impl Wanted) -> Vec<u64> {
         let file = &self.image.file;
         let mut found = Vec::new();
         if self.image.kind == Kind::Object {
@@ -114,7 +114,7 @@ fn stated(
     unwind: &[(u64, u64)],
 ) -> Vec<Range> {
     let (start, end) = (section.code.address, section.code.end());
-    if section.name.starts_with(".plt") {
+    if section.is_stubs() {
         return vec![Range { start, end, source: Source::Entry, symbol: None }];
     }
     let place = |number: &u32| group_and_address(image.kind, &symbols[*number as usize]);

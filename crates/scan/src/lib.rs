@@ -28,6 +28,7 @@ mod analysis;
 mod archive;
 mod bits;
 mod bounds;
+mod callers;
 mod facts;
 mod fast;
 mod file;
@@ -58,6 +59,7 @@ use std::cmp::Reverse;
 use report::scan::{Confidence, File, Function};
 
 pub use archive::{is_archive, scan_archive, scan_archive_within};
+pub use callers::{Callers, Reach, Start, Uncovered, callers};
 pub use file::{scan_file, scan_file_within};
 pub use limits::{Limits, Meter, PIECE_MAX_BYTES};
 pub use memory::{JitSymbol, parse_perf_map, scan_memory, scan_memory_within};

@@ -30,11 +30,14 @@ pub(crate) struct Total {
     pub(crate) swept: Vec<Swept>,
     /// Functions by source, in the order of [`Source::ALL`].
     pub(crate) functions: [u64; Source::ALL.len()],
+    /// Functions that the file does not state, with their sections.
+    pub(crate) recovered: Vec<(usize, Range)>,
 }
 
 impl Total {
     pub(crate) fn add(&mut self, part: Total) {
         self.swept.extend(part.swept);
+        self.recovered.extend(part.recovered);
         for (sum, more) in self.functions.iter_mut().zip(part.functions) {
             *sum += more;
         }

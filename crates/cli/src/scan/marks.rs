@@ -3,17 +3,25 @@
 //!
 //! Not every function can be marked: a uprobe sits cheaply on few instructions (`sched::marks` says
 //! which and why), and `turbolane run` refuses others. So each is tried here, as for the oldest
-//! kernel, and one that would be refused is written as a comment with the reason. By name where the
+//! kernel. For one that would be refused, marks at the functions that call it are written, if they
+//! are all of them (`scan::callers`): a call of the marked function then counts as wide from its
+//! entry to its return. What remains is written as a comment with the reason. By name where the
 //! name finds it, by offset where not.
+//!
+//! Limits: a function that calls others by pointers, or that other files call, has callers that are
+//! not known. A mark at a caller covers scalar code too; a comment names what it is for.
 
-use std::fs;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File as Opened};
 use std::path::{Path, PathBuf};
 
 use report::problem::Problem;
-use report::scan::{Confidence, File, Function, Scan};
+use report::scan::{Confidence, File, Function, Marks, Scan};
+use scan::{Callers, Limits, Reach, Start, Uncovered, callers};
 use sched::config::{Mark, MarkSite};
 use sched::marks::{Emulation, MarkError, ResolvedMark, lasting_path, resolve_all};
 
+use super::input::map;
 use crate::failure::Failure;
 
 const HEAD: &str = "\
@@ -21,16 +29,24 @@ const HEAD: &str = "\
 # Use: sudo turbolane run --marks THIS-FILE. Remove what your program never runs.
 ";
 
-/// Writes the file.
-pub(super) fn write(path: &Path, scan: &Scan) -> Result<(), Failure> {
-    let text: String = HEAD.to_string() + &scan.files.iter().map(lines).collect::<String>();
+/// Kernels before 6.18 can do no more.
+const OLDEST: Emulation = Emulation { nop5: false };
+/// How many calls away from a function its mark may be. Each call further up covers more code that
+/// is not wide.
+const LEVELS_MAX: u32 = 4;
+/// Functions that a comment names before the rest is only counted.
+const NAMED_MAX: usize = 3;
+
+/// Writes the file, and notes in the scan what its marks cover.
+pub(super) fn write(path: &Path, scan: &mut Scan) -> Result<(), Failure> {
+    let text: String = HEAD.to_string() + &scan.files.iter_mut().map(lines).collect::<String>();
     fs::write(path, text).map_err(|error| {
         let what = format!("cannot write the marks to {}", path.display());
         Failure::failed(Problem::new(what, error.to_string(), "name another file"))
     })
 }
 
-fn lines(file: &File) -> String {
+fn lines(file: &mut File) -> String {
     let markable = file
         .listed
         .iter()
@@ -44,46 +60,201 @@ fn lines(file: &File) -> String {
         text += "# neither a program nor a library: nothing in it can be marked\n";
         return text;
     }
-    let library = lasting_path(Path::new(&file.path)).unwrap_or_else(|_| PathBuf::from(&file.path));
-    let named = marks(&library, &functions, |function| {
-        function.symbol.as_deref().and_then(MarkSite::of_name)
-    });
-    let placed = marks(&library, &functions, |_| None);
-    let try_all = |marks: &[Mark]| resolve_all(marks, Emulation { nop5: false }, false);
-    let tried = try_all(&named).into_iter().zip(try_all(&placed));
-    for ((function, (named, placed)), results) in
-        functions.iter().zip(named.iter().zip(&placed)).zip(tried)
-    {
-        text += &line(function, named, placed, results);
-    }
+    let plan = Plan::of(&file.path, &functions);
+    text += &plan.text(&functions);
+    file.marks = Some(plan.share());
     text
+}
+
+/// How one function is reached.
+enum Outcome {
+    /// By a mark of its own.
+    Own(ResolvedMark),
+    /// By marks at so many functions.
+    Callers(usize),
+    /// It is not.
+    Refused(MarkError, Option<Uncovered>),
+}
+
+/// A mark at a function that others are called by.
+struct Caller {
+    symbol: Option<String>,
+    level: u8,
+    /// What it is for: indexes of functions.
+    covers: Vec<usize>,
+}
+
+struct Plan {
+    library: PathBuf,
+    /// One for each function.
+    outcomes: Vec<Outcome>,
+    /// By offset in the file.
+    callers: BTreeMap<u64, Caller>,
 }
 
 type Tried = Result<ResolvedMark, MarkError>;
 
-fn line(function: &Function, named: &Mark, placed: &Mark, results: (Tried, Tried)) -> String {
-    match results {
-        (Ok(found), _) if Some(found.entry_offset) == function.file_offset => format!("{named}\n"),
-        (_, Ok(_)) => format!("{placed}{}\n", comment(function)),
-        (_, Err(error)) => format!("# {placed}{}: {error}\n", comment(function)),
+impl Plan {
+    fn of(path: &str, functions: &[&Function]) -> Plan {
+        let library = lasting_path(Path::new(path)).unwrap_or_else(|_| PathBuf::from(path));
+        let offsets = functions.iter().map(|function| function.file_offset.unwrap_or_default());
+        let tried = resolve(&library, offsets);
+        let outcomes = tried.into_iter().map(|tried| match tried {
+            Ok(mark) => Outcome::Own(mark),
+            Err(error) => Outcome::Refused(error, None),
+        });
+        let mut plan = Plan { outcomes: outcomes.collect(), callers: BTreeMap::new(), library };
+        let is_refused = |outcome: &Outcome| matches!(outcome, Outcome::Refused(..));
+        if plan.outcomes.iter().any(is_refused)
+            && let Some(graph) = graph(Path::new(path))
+        {
+            plan.climb(functions, &graph);
+        }
+        plan
+    }
+
+    /// Finds marks at callers for the functions that are refused.
+    fn climb(&mut self, functions: &[&Function], graph: &Callers) {
+        let refused = |(at, outcome): (usize, &Outcome)| {
+            matches!(outcome, Outcome::Refused(..)).then(|| functions[at].address)
+        };
+        let refused: Vec<u64> = self.outcomes.iter().enumerate().filter_map(refused).collect();
+        let above = graph.above(&refused, LEVELS_MAX);
+        let tried = resolve(&self.library, above.iter().map(|start| start.file_offset));
+        let sites: HashMap<u64, ResolvedMark> =
+            tried.into_iter().flatten().map(|mark| (mark.entry_offset, mark)).collect();
+        let is_markable = |start: Start| sites.contains_key(&start.file_offset);
+        for (at, outcome) in self.outcomes.iter_mut().enumerate() {
+            let Outcome::Refused(_, why) = outcome else { continue };
+            let function = functions[at];
+            match graph.cover(function.address, LEVELS_MAX, is_markable) {
+                Ok(marks) => {
+                    for start in &marks {
+                        let symbol = || sites[&start.file_offset].symbol.clone();
+                        let new = || Caller { symbol: symbol(), level: 0, covers: Vec::new() };
+                        let caller = self.callers.entry(start.file_offset).or_insert_with(new);
+                        caller.level = caller.level.max(function.license_level);
+                        caller.covers.push(at);
+                    }
+                    *outcome = Outcome::Callers(marks.len());
+                }
+                Err(reason) => *why = Some(reason),
+            }
+        }
+    }
+
+    fn text(&self, functions: &[&Function]) -> String {
+        let sites = self.sites(functions);
+        let mark = |offset: u64, level: u8| {
+            let site = sites.get(&offset).cloned().unwrap_or(MarkSite::Offset(offset));
+            Mark { file: self.library.clone(), site, level: level.into(), filter: None }
+        };
+        let mut text = String::new();
+        for (function, outcome) in functions.iter().zip(&self.outcomes) {
+            let offset = function.file_offset.unwrap_or_default();
+            let called = self.callers.get(&offset).map_or(0, |caller| caller.level);
+            let mark = mark(offset, called.max(function.license_level));
+            text += &line(function, outcome, &mark);
+        }
+        let is_own = |offset: &u64| functions.iter().any(|one| one.file_offset == Some(*offset));
+        for (offset, caller) in self.callers.iter().filter(|(offset, _)| !is_own(offset)) {
+            let purpose = purpose(caller, functions);
+            text += &format!("{}  # {purpose}\n", mark(*offset, caller.level));
+        }
+        text
+    }
+
+    /// The names that find their function, by its offset in the file.
+    fn sites(&self, functions: &[&Function]) -> HashMap<u64, MarkSite> {
+        let own =
+            functions.iter().filter_map(|one| Some((one.file_offset?, one.symbol.as_deref()?)));
+        let callers = self.callers.iter();
+        let callers = callers.filter_map(|(at, caller)| Some((*at, caller.symbol.as_deref()?)));
+        let named = own.chain(callers);
+        let (offsets, marks): (Vec<u64>, Vec<Mark>) = named
+            .filter_map(|(offset, name)| {
+                Some((offset, mark_at(&self.library, MarkSite::of_name(name)?)))
+            })
+            .unzip();
+        let found = resolve_all(&marks, OLDEST, false);
+        let is_it = |(offset, found): &(u64, Tried)| {
+            found.as_ref().is_ok_and(|found| found.entry_offset == *offset)
+        };
+        let sites = marks.into_iter().map(|mark| mark.site);
+        let tried = offsets.into_iter().zip(found).zip(sites);
+        tried.filter(|(tried, _)| is_it(tried)).map(|((offset, _), site)| (offset, site)).collect()
+    }
+
+    fn share(&self) -> Marks {
+        let mut share = Marks { functions: self.outcomes.len() as u64, ..Marks::default() };
+        for outcome in &self.outcomes {
+            match outcome {
+                Outcome::Own(mark) if mark.skipped == 0 => share.at_entry += 1,
+                Outcome::Own(_) => share.inside += 1,
+                Outcome::Callers(_) => share.by_callers += 1,
+                Outcome::Refused(..) => {}
+            }
+        }
+        share.callers = self.callers.len() as u64;
+        share.markable_pct = 100.0 * share.reached() as f64 / share.functions.max(1) as f64;
+        share
     }
 }
 
-fn comment(function: &Function) -> String {
-    function.name.as_ref().map_or(String::new(), |name| format!("  # {name}"))
+/// The graph of a file's functions; `None` where it cannot be read, which its scan has reported.
+fn graph(path: &Path) -> Option<Callers> {
+    let bytes = map(&Opened::open(path).ok()?).ok()?;
+    callers(&bytes, &Limits::default()).ok()
 }
 
-/// A mark for each function, at its offset where `site` gives no other.
-fn marks(
-    library: &Path,
-    functions: &[&Function],
-    site: impl Fn(&Function) -> Option<MarkSite>,
-) -> Vec<Mark> {
-    let mark = |function: &&Function| Mark {
-        file: library.to_path_buf(),
-        site: site(function).unwrap_or(MarkSite::Offset(function.file_offset.unwrap_or_default())),
-        level: function.license_level.into(),
-        filter: None,
+fn resolve(library: &Path, offsets: impl Iterator<Item = u64>) -> Vec<Tried> {
+    let marks: Vec<Mark> =
+        offsets.map(|offset| mark_at(library, MarkSite::Offset(offset))).collect();
+    resolve_all(&marks, OLDEST, false)
+}
+
+fn mark_at(library: &Path, site: MarkSite) -> Mark {
+    Mark { file: library.to_path_buf(), site, level: 1, filter: None }
+}
+
+fn line(function: &Function, outcome: &Outcome, mark: &Mark) -> String {
+    let name = function.name.as_ref().map_or(String::new(), |name| format!("  # {name}"));
+    match outcome {
+        Outcome::Own(_) if matches!(mark.site, MarkSite::Symbol(_)) => format!("{mark}\n"),
+        Outcome::Own(_) => format!("{mark}{name}\n"),
+        Outcome::Callers(1) => format!("# {mark}{name}: by the mark at its caller\n"),
+        Outcome::Callers(marks) => format!("# {mark}{name}: by the marks at {marks} callers\n"),
+        Outcome::Refused(error, None) => format!("# {mark}{name}: {error}\n"),
+        Outcome::Refused(error, Some(why)) => {
+            format!("# {mark}{name}: {error}; {}\n", reason(*why))
+        }
+    }
+}
+
+/// Why callers do not help.
+fn reason(why: Uncovered) -> String {
+    match why {
+        Uncovered::Reached(at, Reach::Export) => {
+            format!("not all callers are known: other files can call {at:#x}")
+        }
+        Uncovered::Reached(at, _) => {
+            format!("not all callers are known: {at:#x} is called by pointer")
+        }
+        Uncovered::NoCaller(at) => format!("nothing is known that calls {at:#x}"),
+        Uncovered::TooFar => format!("no mark is within {LEVELS_MAX} calls above it"),
+    }
+}
+
+/// What a mark at a caller is for.
+fn purpose(caller: &Caller, functions: &[&Function]) -> String {
+    let name = |&at: &usize| match (&functions[at].name, functions[at].file_offset) {
+        (Some(name), _) => name.clone(),
+        (None, offset) => format!("+{:#x}", offset.unwrap_or_default()),
     };
-    functions.iter().map(mark).collect()
+    let shown: Vec<String> = caller.covers.iter().take(NAMED_MAX).map(name).collect();
+    let rest = match caller.covers.len() - shown.len() {
+        0 => String::new(),
+        rest => format!(" and {rest} more"),
+    };
+    format!("calls {}{rest}", shown.join(", "))
 }

@@ -66,6 +66,9 @@ pub(crate) struct ScanArgs {
     #[arg(long, conflicts_with = "json")]
     json_lines: bool,
     /// Write the functions as marks to a file, for `turbolane run --marks`
+    ///
+    /// Where a function has no instruction that a mark can sit on cheaply, the functions that call
+    /// it are marked, if all of them are known. A comment says why a function is not marked.
     #[arg(long, value_name = "FILE")]
     marks: Option<PathBuf>,
 }
@@ -156,7 +159,7 @@ pub(crate) fn main(args: &ScanArgs) -> Result<ExitCode, Failure> {
     }
     input::scan_processes(&args.pid, args.jit, &options, &mut scan)?;
     if let Some(path) = &args.marks {
-        marks::write(path, &scan)?;
+        marks::write(path, &mut scan)?;
     }
     let is_summary = args.is_of_many() && !args.details && scan.files.len() > 1;
     if is_summary || args.is_json() && args.is_of_many() {

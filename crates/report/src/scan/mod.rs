@@ -293,6 +293,34 @@ pub struct File {
     /// was not looked for.
     #[serde(default)]
     pub mapped_by: Option<Vec<User>>,
+    /// What the marks that were written cover; `null` if none were asked for.
+    #[serde(default)]
+    pub marks: Option<Marks>,
+}
+
+/// Functions of the least level that was asked for and above, by how a mark reaches them without
+/// single-stepping.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Marks {
+    /// All of them, guesses left out.
+    pub functions: u64,
+    /// The mark is at their first instruction.
+    pub at_entry: u64,
+    /// It is at a later one.
+    pub inside: u64,
+    /// Marks are at functions that call them, on every known path.
+    pub by_callers: u64,
+    /// Functions that are marked only because others are called by them.
+    pub callers: u64,
+    /// The share of functions that a mark reaches.
+    pub markable_pct: f64,
+}
+
+impl Marks {
+    /// Functions that a mark reaches.
+    pub fn reached(&self) -> u64 {
+        self.at_entry + self.inside + self.by_callers
+    }
 }
 
 /// A service with processes that map a file.
@@ -335,6 +363,7 @@ impl File {
             listed: Vec::new(),
             partial: Vec::new(),
             mapped_by: None,
+            marks: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scan results as text.
 
-use super::{Check, Confidence, File, Function, Question, Scan, Source};
+use super::{Check, Confidence, File, Function, Marks, Question, Scan, Source};
 use crate::text::{Align, Table, wrap};
 
 /// Places that are named before the rest is only counted.
@@ -84,7 +84,7 @@ fn file_text(file: &File, least_level: u8, width: usize) -> String {
     );
     text += &wrap("  ", &head, width);
     text += &wrap("  ", &verdict(file, least_level), width);
-    for line in details(file) {
+    for line in details(file, least_level) {
         text += &wrap("  ", &line, width);
     }
     if !file.listed.is_empty() {
@@ -96,6 +96,21 @@ fn file_text(file: &File, least_level: u8, width: usize) -> String {
         }
     }
     text
+}
+
+/// What the marks that were written cover.
+fn marks_text(marks: &Marks, least_level: u8) -> String {
+    let reached = [
+        (marks.at_entry, "at their entry"),
+        (marks.inside, "inside"),
+        (marks.by_callers, "by callers"),
+    ];
+    format!(
+        "marks: {} of {} of level {least_level} and above{}",
+        marks.reached(),
+        count(marks.functions, "function"),
+        counted(&reached).map_or(String::new(), |reached| format!(" ({reached})")),
+    )
 }
 
 /// Listed functions that count as found.
@@ -122,7 +137,7 @@ fn verdict(file: &File, least_level: u8) -> String {
     )
 }
 
-fn details(file: &File) -> Vec<String> {
+fn details(file: &File, least_level: u8) -> Vec<String> {
     let mut lines = Vec::new();
     let counts = &file.counts;
     let kinds = [
@@ -147,6 +162,7 @@ fn details(file: &File) -> Vec<String> {
     if !file.checks.is_empty() {
         lines.push(checks_text(&file.checks));
     }
+    lines.extend(file.marks.as_ref().map(|marks| marks_text(marks, least_level)));
     lines.extend(file.partial.iter().map(|what| format!("partial: {what}")));
     lines
 }

@@ -21,6 +21,7 @@ use std::process::{Command, Stdio};
 use ::scan::{Options, Width, scan_file, widths};
 use anyhow::{Context, Result, bail, ensure};
 use hw::cpu_time::children_ns;
+use report::scan::Marks;
 
 use crate::guest::thread_time;
 use crate::lane::beside;
@@ -48,15 +49,8 @@ struct Measured {
     compared: u64,
     coverage_pct: f64,
     stripped_pct: f64,
-    /// Functions of level 2, and those that can be marked.
-    heavy: usize,
-    markable: usize,
-}
-
-impl Measured {
-    fn markable_pct(&self) -> f64 {
-        self.markable as f64 / self.heavy as f64 * 100.0
-    }
+    /// Functions of level 2, by how a mark reaches them.
+    marks: Marks,
 }
 
 /// Measure and publish.
@@ -85,8 +79,13 @@ pub fn run() -> Result<()> {
         let name = format!("scan.function_coverage_stripped_pct.{}", one.name);
         figures.push(coverage(&name, &[one.stripped_pct])?);
         let name = format!("scan.markable_pct.{}", one.name);
-        println!("{name}: {} of {} functions of level 2", one.markable, one.heavy);
-        figures.push(coverage(&name, &[one.markable_pct()])?);
+        let Marks { functions, at_entry, inside, by_callers, .. } = one.marks;
+        println!(
+            "{name}: {} of {functions} functions of level 2 ({at_entry} at their entry, {inside} \
+            inside, {by_callers} by callers)",
+            one.marks.reached()
+        );
+        figures.push(coverage(&name, &[one.marks.markable_pct])?);
     }
     summarise(&all, &mut figures)?;
     publish("scan", &figures)
@@ -111,7 +110,7 @@ fn summarise(all: &[Measured], figures: &mut Vec<Figure>) -> Result<()> {
     )?);
     figures.push(worst("scan.function_coverage_pct", "%", &of(&|one| one.coverage_pct))?);
     figures.push(worst("scan.function_coverage_stripped_pct", "%", &of(&|one| one.stripped_pct))?);
-    figures.push(worst("scan.markable_pct", "%", &of(&Measured::markable_pct))?);
+    figures.push(worst("scan.markable_pct", "%", &of(&|one| one.marks.markable_pct))?);
     let (mismatches, compared) = (
         all.iter().map(|one| one.mismatches).sum::<u64>(),
         all.iter().map(|one| one.compared).sum(),
@@ -135,7 +134,7 @@ fn measure(name: &'static str, path: &Path, folder: &Path) -> Result<Measured> {
     call(Command::new("strip").arg("-o").arg(&stripped).arg(path))?;
     let (_, without) = ours_once(&fs::read(&stripped)?)?;
     fs::remove_file(&stripped)?;
-    let (heavy, markable) = marks(path, folder)?;
+    let marks = marks(path, folder)?;
     let share = |pct: Option<f64>| pct.context("it has no wide instructions");
     Ok(Measured {
         name,
@@ -145,17 +144,16 @@ fn measure(name: &'static str, path: &Path, folder: &Path) -> Result<Measured> {
         compared,
         coverage_pct: share(file.coverage_pct)?,
         stripped_pct: share(without.coverage_pct)?,
-        heavy,
-        markable,
+        marks,
     })
 }
 
 /// How many functions of level 2 the file of marks names, and how many of them as marks; the others
 /// are comments, with the reason.
-fn marks(path: &Path, folder: &Path) -> Result<(usize, usize)> {
+fn marks(path: &Path, folder: &Path) -> Result<Marks> {
     let file = folder.join("marks");
     let mut scan = Command::new(beside()?);
-    scan.args(["scan", "--level", "2", "--marks"]).arg(&file).arg(path).stdout(Stdio::null());
+    scan.args(["scan", "--json", "--level", "2", "--marks"]).arg(&file).arg(path);
     let output = scan.output().context("turbolane cannot be started")?;
     // 1: it has found functions of that level
     ensure!(
@@ -163,12 +161,10 @@ fn marks(path: &Path, folder: &Path) -> Result<(usize, usize)> {
         "turbolane scan failed: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let text = fs::read_to_string(&file)?;
     fs::remove_file(&file)?;
-    let heavy: Vec<&str> = text.lines().filter(|line| line.contains("@2")).collect();
-    ensure!(!heavy.is_empty(), "{} has no function of level 2", path.display());
-    let markable = heavy.iter().filter(|line| !line.starts_with('#')).count();
-    Ok((heavy.len(), markable))
+    let scan: report::scan::Scan = serde_json::from_slice(&output.stdout)?;
+    let marks = scan.files.into_iter().find_map(|file| file.marks);
+    marks.with_context(|| format!("{} has no function of level 2", path.display()))
 }
 
 /// Rates in MB of code per second of CPU time, on one thread.
