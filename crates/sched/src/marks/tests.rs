@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Marks in real ELF files: a library assembled here and, where there is one, OpenSSL's.
 
+use std::ffi::{CStr, CString};
+use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
+
+use hw::perf::{self, Event, Whose};
 
 use super::*;
 
@@ -112,7 +117,6 @@ fn finds_sites_in_a_library() {
     }
 }
 
-/// A function without a cheap site is refused, and probed at its entry when forced.
 /// A link is followed, unless it leads to another root.
 #[test]
 fn a_path_lasts() {
@@ -126,6 +130,7 @@ fn a_path_lasts() {
     assert!(lasting_path(&dir.path().join("none")).is_err());
 }
 
+/// A function without a cheap site is refused, and probed at its entry when forced.
 #[test]
 fn single_step_sites_need_force_fail() {
     let dir = tempfile::tempdir().unwrap();
@@ -255,4 +260,57 @@ fn endless_files_fail() {
         let refusal = resolve(&mark, Emulation { nop5: false }, false).unwrap_err().to_string();
         assert!(refusal.contains(why), "{refusal}");
     }
+}
+
+/// The kernel reports each call of a function once, and its return, where the site is a branch
+/// after instructions that were skipped.
+#[test]
+fn the_kernel_sees_both_ends_at_a_site_inside() {
+    const CALLS: u64 = 1000;
+    let source = ".text\n.globl half\n.type half, @function\nhalf: mov %edi, %eax\n shr %eax\n\
+        lea 1(%rax), %ecx\n test %eax, %eax\n je 1f\n mov %ecx, %eax\n1: ret\n\
+        .size half, . - half\n.section .note.GNU-stack, \"\", @progbits\n";
+    let dir = tempfile::tempdir().unwrap();
+    let (text, library) = (dir.path().join("half.s"), dir.path().join("libhalf.so"));
+    std::fs::write(&text, source).unwrap();
+    let mut cc = Command::new("cc");
+    let status = cc.args(["-shared", "-nostdlib", "-o"]).args([&library, &text]).status();
+    assert!(status.expect("a C compiler").success());
+    let mark = resolve_text(&format!("{}:half", library.display()), false).unwrap();
+    assert_eq!((mark.skipped, mark.single_step), (4, false));
+
+    let path = CString::new(library.to_str().unwrap()).unwrap();
+    let counters = [false, true].map(|at_return| uprobe(&path, mark.offset, at_return));
+    let [entries, returns] = match counters {
+        [Ok(entries), Ok(returns)] => [entries, returns],
+        [Err(why), _] | [_, Err(why)] => return eprintln!("skipped (77): no uprobes here: {why}"),
+    };
+    // SAFETY: the library has no initialisers, and the function this type.
+    let half: extern "C" fn(u32) -> u32 = unsafe {
+        let opened = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
+        assert!(!opened.is_null());
+        let found = libc::dlsym(opened, c"half".as_ptr());
+        assert!(!found.is_null());
+        std::mem::transmute(found)
+    };
+    let sum: u64 = (0..CALLS as u32).map(|number| u64::from(half(number))).sum();
+    let expected: u64 = (2..CALLS).map(|number| number / 2 + 1).sum();
+    assert_eq!(sum, expected, "it computes what it did");
+    for (what, counter) in [("entries", entries), ("returns", returns)] {
+        let mut count = [0; 8];
+        std::fs::File::from(counter).read_exact(&mut count).unwrap();
+        assert_eq!(u64::from_ne_bytes(count), CALLS, "{what}");
+    }
+}
+
+/// Counts executions of a place in a file, by this thread; with `at_return` returns from it.
+fn uprobe(path: &CStr, offset: u64, at_return: bool) -> std::io::Result<OwnedFd> {
+    let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
+    let event = Event {
+        kind: kind.trim().parse().map_err(std::io::Error::other)?,
+        config: at_return.into(),
+        further: [path.as_ptr().expose_provenance() as u64, offset],
+        ..Event::default()
+    };
+    perf::open(&event, Whose::Thread, None)
 }
