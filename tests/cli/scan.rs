@@ -162,6 +162,26 @@ fn marks_are_at_callers_too() {
     assert!(text(&scan(&["--json"], &library)).contains("\"marks\":null"));
 }
 
+/// A stripped file's functions have the names that its debug file says.
+#[test]
+fn names_come_from_debug_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let library =
+        build(folder.path(), &SOURCE.replace("scalar\n.type", "scalar\n.hidden heavy\n.type"));
+    let objcopy = |arguments: &[&str]| {
+        let mut objcopy = Command::new("objcopy");
+        assert!(objcopy.current_dir(&folder).args(arguments).status().unwrap().success());
+    };
+    fs::create_dir(folder.path().join(".debug")).unwrap();
+    objcopy(&["--only-keep-debug", "libwide.so", ".debug/libwide.debug"]);
+    objcopy(&["--strip-all", "--add-gnu-debuglink=.debug/libwide.debug", "libwide.so"]);
+    let shown = text(&scan(&[], &library));
+    assert!(shown.contains("B  heavy\n") && shown.contains("debug file"), "{shown}");
+    fs::write(folder.path().join(".debug/libwide.debug"), "rubbish").unwrap();
+    let shown = text(&scan(&[], &library));
+    assert!(!shown.contains("B  heavy\n"), "{shown}");
+}
+
 /// Folders: what is no ELF file is counted, links are not followed, archives are opened.
 #[test]
 fn folders_are_walked() {

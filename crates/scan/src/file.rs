@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scans one ELF file: finds its functions, sweeps them in parallel, and puts the results together.
 
-use object::Object;
 use rayon::prelude::*;
 use report::scan::{File, Source};
 
 use crate::bounds::Range;
+use crate::debug::{DebugFile, build_id};
 use crate::findings::{Place, keep, summarise};
-use crate::image::{Image, Kind};
+use crate::image::Kind;
 use crate::layout::Layout;
 use crate::limits::PIECE_MAX_BYTES;
 use crate::lines::Lines;
@@ -39,13 +39,40 @@ pub fn scan_file_within(
     options: &Options,
     limits: &Limits<'_>,
 ) -> Result<File, ScanError> {
-    let mut layout = Layout::new(bytes, limits)?;
+    scan_with(path, bytes, None, options, limits)
+}
+
+/// The same, with names and source lines from a separate file with debugging information, where it
+/// is this file's ([`crate::debug_link`]).
+///
+/// # Errors
+/// As [`scan_file_within`].
+pub fn scan_file_with_debug(
+    path: &str,
+    bytes: &[u8],
+    debug: &[u8],
+    options: &Options,
+    limits: &Limits<'_>,
+) -> Result<File, ScanError> {
+    Limits::check("the debug file", debug.len() as u64, limits.file_bytes)?;
+    let debug = DebugFile::parse(debug);
+    scan_with(path, bytes, debug.as_ref(), options, limits)
+}
+
+fn scan_with(
+    path: &str,
+    bytes: &[u8],
+    debug: Option<&DebugFile<'_>>,
+    options: &Options,
+    limits: &Limits<'_>,
+) -> Result<File, ScanError> {
+    let mut layout = Layout::with_debug(bytes, debug, limits)?;
     let total = sweep_all(&layout, &Meter::new(limits))?;
     let partial = std::mem::take(&mut layout.image.partial);
     let code_bytes = layout.image.code_bytes as u64;
     let mut file = File {
         architecture: if layout.image.bits == 64 { "x86-64" } else { "x86" }.into(),
-        build_id: build_id(&layout.image),
+        build_id: build_id(&layout.image.file),
         functions: total.functions.iter().sum(),
         partial,
         ..File::new(path, layout.image.kind.name(), code_bytes)
@@ -57,8 +84,13 @@ pub fn scan_file_within(
     }
     summarise(&mut file, &total.functions, &wide);
     options.arrange(&mut file);
-    let lines =
-        if file.listed.is_empty() || !limits.lines { None } else { Lines::of(&layout.image) };
+    let kind = layout.image.kind;
+    let lines = if file.listed.is_empty() || !limits.lines {
+        None
+    } else {
+        let apart = || debug.filter(|debug| debug.is_of(&layout.image));
+        Lines::of(kind, &layout.image.file).or_else(|| Lines::of(kind, apart()?.file()))
+    };
     for function in &mut file.listed {
         function.line = lines.as_ref().and_then(|lines| lines.find(function.address));
     }
@@ -76,11 +108,6 @@ fn count(layout: &Layout<'_>, file: &mut File, swept: &Swept) {
         file_offset: Some(file_offset),
     };
     keep(file, swept.range, &swept.analysis, &place);
-}
-
-fn build_id(image: &Image<'_>) -> Option<String> {
-    let id = image.file.build_id().ok()??;
-    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Cuts the functions of sections to pieces, and deals the pieces out.

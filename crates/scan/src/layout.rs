@@ -6,6 +6,7 @@ use object::{Object, ObjectSection, SectionKind};
 use report::scan::Source;
 
 use crate::bounds::{self, Range};
+use crate::debug::DebugFile;
 use crate::image::{Image, Kind, Section};
 use crate::recover::{self, Gaps};
 use crate::sweep::Wanted;
@@ -24,13 +25,24 @@ pub(crate) struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     pub(crate) fn new(bytes: &'a [u8], limits: &Limits<'_>) -> Result<Self, ScanError> {
+        Self::with_debug(bytes, None, limits)
+    }
+
+    /// The same with the symbols of a separate file.
+    pub(crate) fn with_debug(
+        bytes: &'a [u8],
+        debug: Option<&DebugFile<'_>>,
+        limits: &Limits<'_>,
+    ) -> Result<Self, ScanError> {
         Limits::check("the file", bytes.len() as u64, limits.file_bytes)?;
         let mut image = Image::parse(bytes)?;
         if image.sections.is_empty() {
             return Err(ScanError::NoCode);
         }
         Limits::check("its code", image.code_bytes as u64, limits.code_bytes)?;
-        let symbols = symbols::read(&image.file, bytes.len(), limits, &mut image.partial)?;
+        let debug = debug.filter(|debug| debug.is_of(&image));
+        let files = (&image.file, debug);
+        let symbols = symbols::read(files, bytes.len(), limits, &mut image.partial)?;
         let unwind = image.unwind(bytes);
         let order = in_order(image.kind, &symbols);
         let all = (symbols.as_slice(), order.as_slice());

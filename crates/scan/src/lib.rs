@@ -29,6 +29,7 @@ mod archive;
 mod bits;
 mod bounds;
 mod callers;
+mod debug;
 mod facts;
 mod fast;
 mod file;
@@ -60,7 +61,8 @@ use report::scan::{Confidence, File, Function};
 
 pub use archive::{is_archive, scan_archive, scan_archive_within};
 pub use callers::{Callers, Reach, Start, Uncovered, callers};
-pub use file::{scan_file, scan_file_within};
+pub use debug::{DebugLink, debug_link};
+pub use file::{scan_file, scan_file_with_debug, scan_file_within};
 pub use limits::{Limits, Meter, PIECE_MAX_BYTES};
 pub use memory::{JitSymbol, parse_perf_map, scan_memory, scan_memory_within};
 pub use read::{Bytes, read_file};

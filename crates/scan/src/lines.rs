@@ -5,9 +5,9 @@ use std::borrow::Cow;
 
 use addr2line::Context;
 use gimli::{Dwarf, DwarfSections, EndianSlice, LittleEndian, SectionId};
-use object::{Object, ObjectSection};
+use object::{File, Object, ObjectSection};
 
-use crate::image::{Image, Kind};
+use crate::image::Kind;
 
 /// The debugging information of a file.
 pub(crate) struct Lines<'a> {
@@ -17,13 +17,13 @@ pub(crate) struct Lines<'a> {
 impl<'a> Lines<'a> {
     /// `None` if there is none that can be read: none at all, compressed, or without its
     /// relocations applied.
-    pub(crate) fn of(image: &Image<'a>) -> Option<Self> {
-        if image.kind == Kind::Object {
+    pub(crate) fn of(kind: Kind, file: &File<'a>) -> Option<Self> {
+        if kind == Kind::Object {
             return None;
         }
-        image.file.section_by_name(".debug_info")?;
+        file.section_by_name(".debug_info")?;
         let load = |id: SectionId| -> Result<&'a [u8], ()> {
-            let Some(section) = image.file.section_by_name(id.name()) else { return Ok(&[]) };
+            let Some(section) = file.section_by_name(id.name()) else { return Ok(&[]) };
             match section.uncompressed_data() {
                 Ok(Cow::Borrowed(bytes)) => Ok(bytes),
                 _ => Err(()),

@@ -16,6 +16,7 @@ use object::elf::{STB_LOCAL, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
 use object::{File, Object, ObjectSection, ObjectSymbol, SymbolFlags};
 use report::scan::Source;
 
+use crate::debug::DebugFile;
 use crate::{Limits, ScanError, xz};
 
 /// `.gnu_debugdata` of a short file may unpack to that.
@@ -40,9 +41,9 @@ pub(crate) struct Symbol {
     pub(crate) source: Source,
 }
 
-/// All symbols of a file of that length that may be functions.
+/// All symbols of a file of that length, and of its debug file, that may be functions.
 pub(crate) fn read(
-    file: &File<'_>,
+    (file, debug): (&File<'_>, Option<&DebugFile<'_>>),
     length: usize,
     limits: &Limits<'_>,
     partial: &mut Vec<String>,
@@ -52,6 +53,11 @@ pub(crate) fn read(
     names.add(file.symbols(), Source::Symtab, &mut symbols);
     names.add(file.dynamic_symbols(), Source::Dynsym, &mut symbols);
     limits.check_stop()?;
+    if let Some(debug) = debug {
+        names.left = names.left.saturating_add(debug.bytes().saturating_mul(NAMES_PER_BYTE));
+        names.add(debug.file().symbols(), Source::DebugFile, &mut symbols);
+        limits.check_stop()?;
+    }
     if let Some(section) = file.section_by_name(".gnu_debugdata") {
         // Symbols are a part of what a file has: unpacked, they are shorter than the file was.
         let limit = limits.unpacked_bytes.min(UNPACKED_BYTES.max(length as u64));

@@ -6,8 +6,11 @@ mod common;
 use std::process::Command;
 
 use common::{Built, all, function, listed, run, scan};
-use report::scan::{Confidence, Skipped, Source};
-use scan::{Options, ScanError, Sort, scan_archive, scan_file};
+use report::scan::{Confidence, File, Skipped, Source};
+use scan::{
+    DebugLink, Limits, Options, ScanError, Sort, debug_link, scan_archive, scan_file,
+    scan_file_with_debug,
+};
 
 const HEAVY: &str = "vmulps %zmm1, %zmm2, %zmm3\nvzeroupper\nret";
 
@@ -99,6 +102,50 @@ fn compressed_symbols() {
     let file = scan(&built.read("hidden.so"));
     assert!(file.partial[0].starts_with(".gnu_debugdata cannot be unpacked"), "{:?}", file.partial);
     assert_eq!(file.found, 6);
+}
+
+/// A stripped file gets names from its debug file, which is found by build id or by name; the debug
+/// file of another build gives none.
+#[test]
+fn debug_files_name_functions() {
+    let built = Built::new();
+    let whole = built.link("hidden.so", &hidden());
+    run(Command::new("objcopy")
+        .arg("--only-keep-debug")
+        .args([built.path("hidden.so"), built.path("hidden.debug")]));
+    let debug = built.read("hidden.debug");
+    built.strip("hidden.so", &[]);
+    let link = format!("--add-gnu-debuglink={}", built.path("hidden.debug").display());
+    run(Command::new("objcopy").arg(&link).arg(built.path("hidden.so")));
+    let stripped = built.read("hidden.so");
+    let expected =
+        DebugLink { build_id: Some("0123456789abcdef".into()), name: Some("hidden.debug".into()) };
+    assert_eq!(debug_link(&stripped), Some(expected));
+    assert_eq!(debug_link(&whole), None, "it has its symbols");
+    assert_eq!(debug_link(b"rubbish"), None);
+
+    let with = |stripped: &[u8], debug: &[u8]| {
+        scan_file_with_debug("a", stripped, debug, &all(), &Limits::default()).unwrap()
+    };
+    let file = with(&stripped, &debug);
+    assert_eq!(listed(&file, "called").source, Source::DebugFile);
+    let has_name = |file: &File| file.listed.iter().any(|one| one.source == Source::DebugFile);
+    assert!(!has_name(&with(&stripped, b"rubbish")) && !has_name(&with(&stripped, &[])));
+
+    // Without build ids, the checksum decides.
+    let remove = ["--remove-section=.note.gnu.build-id"];
+    run(Command::new("objcopy").args(remove).arg(built.path("hidden.so")));
+    let anonymous = built.read("hidden.so");
+    assert!(has_name(&with(&anonymous, &debug)));
+    let mut changed = debug.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    assert!(!has_name(&with(&anonymous, &changed)), "another checksum");
+
+    // Another build of the same source.
+    built.assemble("part.o", &hidden());
+    let other = ["-shared", "-nostdlib", "-Wl,--build-id=0x99", "-o"];
+    run(Command::new("cc").args(other).args([built.path("other.so"), built.path("part.o")]));
+    assert!(!has_name(&with(&stripped, &built.read("other.so"))));
 }
 
 /// Data in .text that looks like code makes no finding: constants, boot code of 16 bits, jump

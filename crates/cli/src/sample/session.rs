@@ -4,6 +4,7 @@
 //! Where the CPU counts cycles at licence levels, these are read before and after: what the samples
 //! cannot show is then known, how long cores were slow.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cpumodel::{CpuSet, Topology};
@@ -12,12 +13,12 @@ use hw::sampling::Sampler;
 use report::problem::Problem;
 use report::sample::{SampleReport, SampledLoad};
 use report::scan::Function;
-use scan::{Options, Sort, scan_file};
+use scan::{Options, Sort};
 
 use super::attribute::{Code, Observed, Stacks, Wide};
 use super::observe::{Asked, Observer, Sampled};
 use crate::failure::Failure;
-use crate::scan::map;
+use crate::scan::{map, scan_file};
 
 /// Within 10 s of a busy CPU a share of 1 % is known to a tenth of itself (the square root of 100
 /// samples).
@@ -156,7 +157,9 @@ fn scanned(sampled: Sampled, plan: &Plan) -> Code {
     let mapped = file.and_then(|file| map(&file));
     let options = Options { level: plan.level, top: None, sort: Sort::Address };
     let scanned = match &mapped {
-        Ok(bytes) => scan_file(&path, bytes, &options).map_err(|error| error.to_string()),
+        Ok(bytes) => {
+            scan_file(Path::new(&path), bytes, &options).map_err(|error| error.to_string())
+        }
         Err(error) => Err(error.to_string()),
     };
     let is_wanted = |function: &Function| !plan.lasting || function.sustained_level > 0;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is scanned: files, folders, processes.
 //!
-//! Files are mapped, not read: of a gigabyte of debugging information nothing is loaded. A file
-//! that another program truncates meanwhile ends the scan (SIGBUS), as it does with every linker
-//! and debugger. Folders are walked without following symbolic links; a file with several names is
+//! Folders are walked without following symbolic links; a file with several names is
 //! scanned once.
 
 use std::collections::HashSet;
@@ -13,11 +11,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use hw::memory::{self, Mapping, Origin};
-use memmap2::Mmap;
 use report::problem::Problem;
 use report::scan::Scan;
-use scan::{Options, ScanError, is_archive, scan_archive, scan_file, scan_memory};
+use scan::{Options, ScanError, is_archive, scan_archive, scan_memory};
 
+use super::mapping::map;
+use super::names;
 use crate::failure::Failure;
 
 /// Scans a file, or all that is ELF in a folder.
@@ -57,16 +56,6 @@ fn next(error: &ScanError) -> &'static str {
     }
 }
 
-/// The bytes of a file. An empty one cannot be mapped.
-pub(crate) fn map(file: &File) -> io::Result<Box<dyn std::ops::Deref<Target = [u8]>>> {
-    if file.metadata()?.len() == 0 {
-        return Ok(Box::new(Vec::new()));
-    }
-    // SAFETY: the bytes are only read. If the file is changed meanwhile, the scanner sees other
-    // bytes, and takes any; if it is truncated, the program ends by SIGBUS, as said above.
-    Ok(Box::new(unsafe { Mmap::map(file) }?))
-}
-
 fn scan_bytes(
     path: &Path,
     bytes: &[u8],
@@ -78,7 +67,7 @@ fn scan_bytes(
         let files = scan_archive(&name, bytes, options, &mut scan.skipped)?;
         scan.files.extend(files);
     } else {
-        scan.files.push(scan_file(&name, bytes, options)?);
+        scan.files.push(names::scan_file(path, bytes, options)?);
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ use scan::{Callers, Limits, Reach, Start, Uncovered, callers};
 use sched::config::{Mark, MarkSite};
 use sched::marks::{Emulation, MarkError, ResolvedMark, lasting_path, resolve_all};
 
-use super::input::map;
+use super::mapping::map;
 use crate::failure::Failure;
 
 const HEAD: &str = "\

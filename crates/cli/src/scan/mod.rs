@@ -2,12 +2,15 @@
 //! `turbolane scan`: which functions of programs and libraries can raise the licence level.
 //!
 //! Reads files, folders, or the executable memory of a process ([`input`]), and writes marks for
-//! `turbolane run` ([`marks`]). Of folders and processes with several files a summary is shown,
+//! `turbolane run` ([`marks`]). Names that a stripped file lacks come from its debug file
+//! ([`names`]). Of folders and processes with several files a summary is shown,
 //! with the services that map each file ([`users`]). Changes nothing, needs root only for other
 //! users' processes.
 
 mod input;
+mod mapping;
 mod marks;
+mod names;
 mod users;
 
 use std::path::PathBuf;
@@ -19,7 +22,8 @@ use report::scan::Scan;
 use scan::{Options, Sort};
 
 use crate::failure::{FOUND, Failure, print, show};
-pub(crate) use input::map;
+pub(crate) use mapping::map;
+pub(crate) use names::scan_file;
 
 /// Find the functions that can raise the licence level
 ///

@@ -16,6 +16,8 @@ pub enum Source {
     Symtab,
     /// The exported symbols (.dynsym).
     Dynsym,
+    /// The symbol table of a separate file with debugging information.
+    DebugFile,
     /// The compressed symbol table of a stripped file (.gnu_debugdata).
     Debugdata,
     /// What a just-in-time compiler wrote for perf.
@@ -38,9 +40,10 @@ pub enum Source {
 
 impl Source {
     /// All, in order.
-    pub const ALL: [Source; 11] = [
+    pub const ALL: [Source; 12] = [
         Source::Symtab,
         Source::Dynsym,
+        Source::DebugFile,
         Source::Debugdata,
         Source::PerfMap,
         Source::Unwind,
@@ -57,6 +60,7 @@ impl Source {
         match self {
             Source::Symtab => "symbols",
             Source::Dynsym => "exported symbols",
+            Source::DebugFile => "debug file",
             Source::Debugdata => ".gnu_debugdata",
             Source::PerfMap => "perf map",
             Source::Unwind => "unwind table",
