@@ -182,6 +182,61 @@ fn names_come_from_debug_files() {
     assert!(!shown.contains("B  heavy\n"), "{shown}");
 }
 
+/// A wheel's libraries are scanned, named and in a folder; a damaged one is refused.
+#[test]
+fn wheels_are_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    library(folder.path());
+    let wheel = folder.path().join("wide.whl");
+    let pack = "import sys, zipfile
+with zipfile.ZipFile(sys.argv[1], 'w', zipfile.ZIP_DEFLATED) as wheel:
+    wheel.write('libwide.so', 'wide/_core.so')
+    wheel.writestr('wide/__init__.py', 'print()')";
+    let mut python = Command::new("python3");
+    let packed = python.current_dir(&folder).args(["-c", pack]).arg(&wheel).status();
+    if !packed.is_ok_and(|status| status.success()) {
+        return eprintln!("skipped (77): no python3 to make a wheel with");
+    }
+    fs::remove_file(folder.path().join("libwide.so")).unwrap();
+    let marks = folder.path().join("wide.marks");
+    let output = scan(&["--marks", marks.to_str().unwrap()], &wheel);
+    let shown = text(&output).replace(&format!("{}/", folder.path().display()), "");
+    assert!(shown.starts_with("wide.whl(wide/_core.so)\n"), "{shown}");
+    assert!(shown.contains("can reach level 2: 2 functions"), "{shown}");
+    assert!(shown.contains("passed over: 1 no ELF files"), "{shown}");
+    assert!(fs::read_to_string(&marks).unwrap().contains("neither a program nor a library"));
+    fs::copy(&wheel, folder.path().join("other.zip")).unwrap();
+    fs::remove_file(folder.path().join("wide.s")).unwrap();
+    fs::remove_file(&marks).unwrap();
+    let below = text(&scan(&[], folder.path()));
+    assert!(below.contains("1 file, 1 with 2 functions"), "the zip file stays closed: {below}");
+
+    let bytes = fs::read(&wheel).unwrap();
+    fs::write(&wheel, &bytes[..bytes.len() / 2]).unwrap();
+    let refused = scan(&[], &wheel);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{error}");
+    assert!(error.contains("it is broken: "), "{error}");
+}
+
+/// In another root, paths and links begin there; what it has not is an error, though this system
+/// may have it.
+#[test]
+fn another_root_is_scanned() {
+    let root = tempfile::tempdir().unwrap();
+    library(root.path());
+    std::os::unix::fs::symlink("/libwide.so", root.path().join("link.so")).unwrap();
+    let arguments = ["--root", root.path().to_str().unwrap()];
+    let shown = text(&scan(&arguments, Path::new("/link.so")));
+    assert!(shown.contains("can reach level 2: 2 functions"), "{shown}");
+    let shown = text(&scan(&arguments, Path::new("/")));
+    assert!(shown.contains("1 file, 1 with 2 functions"), "{shown}");
+    let refused = scan(&arguments, Path::new("/proc/self/exe"));
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{error}");
+    assert!(error.contains("cannot scan /proc/self/exe in") && error.contains("No such file"));
+}
+
 /// Folders: what is no ELF file is counted, links are not followed, archives are opened.
 #[test]
 fn folders_are_walked() {

@@ -71,12 +71,7 @@ pub fn scan_archive_within(
         };
         match scan_file_within(&name, data, options, limits) {
             Err(ScanError::Stopped) => return Err(ScanError::Stopped),
-            Ok(mut file) => {
-                // Offsets are those of the member.
-                file.listed.iter_mut().for_each(|function| function.file_offset = None);
-                file.checks.iter_mut().for_each(|check| check.file_offset = None);
-                files.push(file);
-            }
+            Ok(file) => files.push(file.in_archive()),
             Err(error) => error.count(skipped),
         }
     }

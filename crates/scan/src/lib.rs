@@ -54,6 +54,7 @@ mod unwind;
 mod upper;
 mod widths;
 mod xz;
+mod zip;
 
 use std::cmp::Reverse;
 
@@ -68,6 +69,7 @@ pub use memory::{JitSymbol, parse_perf_map, scan_memory, scan_memory_within};
 pub use read::{Bytes, read_file};
 pub use traits::Width;
 pub use widths::widths;
+pub use zip::{is_zip, scan_zip_within};
 
 /// Why a file has not been scanned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

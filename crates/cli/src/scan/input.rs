@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use hw::memory::{self, Mapping, Origin};
 use report::problem::Problem;
 use report::scan::Scan;
-use scan::{Options, ScanError, is_archive, scan_archive, scan_memory};
+use scan::{
+    Limits, Options, ScanError, is_archive, is_zip, scan_archive, scan_memory, scan_zip_within,
+};
 
 use super::mapping::map;
 use super::names;
@@ -63,7 +65,11 @@ fn scan_bytes(
     scan: &mut Scan,
 ) -> Result<(), ScanError> {
     let name = path.display().to_string();
-    if is_archive(bytes) {
+    if is_zip(bytes) {
+        let limits = Limits::default();
+        let files = scan_zip_within(&name, bytes, options, &limits, &mut scan.skipped)?;
+        scan.files.extend(files);
+    } else if is_archive(bytes) {
         let files = scan_archive(&name, bytes, options, &mut scan.skipped)?;
         scan.files.extend(files);
     } else {
@@ -98,13 +104,16 @@ fn scan_folder(folder: &Path, options: &Options, scan: &mut Scan) -> io::Result<
     Ok(())
 }
 
-/// What is found in a folder need not be code.
+/// What is found in a folder need not be code. Of zip files only wheels are opened: most others
+/// have none.
 fn scan_found(path: &Path, options: &Options, scan: &mut Scan) {
     let Ok(map) = File::open(path).and_then(|file| map(&file)) else {
         scan.skipped.unreadable += 1;
         return;
     };
-    if let Err(error) = scan_bytes(path, &map, options, scan) {
+    if is_zip(&map) && path.extension().is_none_or(|extension| extension != "whl") {
+        ScanError::NotElf.count(&mut scan.skipped);
+    } else if let Err(error) = scan_bytes(path, &map, options, scan) {
         error.count(&mut scan.skipped);
     }
 }

@@ -11,6 +11,7 @@ mod input;
 mod mapping;
 mod marks;
 mod names;
+mod root;
 mod users;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use report::json_line;
+use report::problem::Problem;
 use report::scan::Scan;
 use scan::{Options, Sort};
 
@@ -36,7 +38,7 @@ pub(crate) use names::scan_file;
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct ScanArgs {
-    /// Programs, libraries, objects, archives, and folders of them
+    /// Programs, libraries, objects, archives, wheels, and folders of them
     #[arg(value_name = "FILE|DIR", required_unless_present = "pid")]
     paths: Vec<PathBuf>,
     /// Scan the files that running processes have mapped as code, each file once; the arguments
@@ -44,6 +46,10 @@ pub(crate) struct ScanArgs {
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(num_args = 1.., value_delimiter = ',')]
     pid: Vec<u32>,
+    /// Find FILE|DIR in this root, such as an unpacked container image: links and absolute paths
+    /// lead to where they would lead for a program in it
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
     /// With --pid: also scan code that comes from no file, such as the output of JIT compilers
     #[arg(long, requires = "pid")]
     jit: bool,
@@ -102,6 +108,7 @@ Examples:
   turbolane scan --pid $(pidof java) --jit       also their compiled code
   turbolane scan --level 2 /opt/app              all programs in a folder
   turbolane scan --details --top 5 /opt/app      the same, with functions
+  turbolane scan --root /mnt/image /usr/lib      of an unpacked container
   turbolane scan --json-lines /usr | jq .path    files as documents
   turbolane scan --level 2 --marks wide.marks libfoo.so
   sudo turbolane run --marks wide.marks -- ./server";
@@ -126,7 +133,21 @@ enum SortArg {
 impl ScanArgs {
     /// Folders and processes may have many files, which a summary puts in order.
     fn is_of_many(&self) -> bool {
-        !self.pid.is_empty() || self.paths.iter().any(|path| path.is_dir())
+        let is_folder = |paths: Vec<PathBuf>| paths.iter().any(|path| path.is_dir());
+        !self.pid.is_empty() || self.paths().is_ok_and(is_folder)
+    }
+
+    /// Where the files and folders are.
+    fn paths(&self) -> Result<Vec<PathBuf>, Failure> {
+        let Some(root) = &self.root else { return Ok(self.paths.clone()) };
+        let found = |path: &PathBuf| {
+            root::resolve(root, path).map_err(|error| {
+                let what = format!("cannot scan {} in {}", path.display(), root.display());
+                let next = "check both paths; the second is that of a folder";
+                Failure::failed(Problem::new(what, error.to_string(), next))
+            })
+        };
+        self.paths.iter().map(found).collect()
     }
 
     fn is_json(&self) -> bool {
@@ -158,7 +179,7 @@ impl ScanArgs {
 pub(crate) fn main(args: &ScanArgs) -> Result<ExitCode, Failure> {
     let options = args.options();
     let mut scan = Scan::new(args.level);
-    for path in &args.paths {
+    for path in &args.paths()? {
         input::scan_path(path, &options, &mut scan)?;
     }
     input::scan_processes(&args.pid, args.jit, &options, &mut scan)?;

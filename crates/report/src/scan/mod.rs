@@ -372,6 +372,16 @@ impl File {
     }
 }
 
+impl File {
+    /// The same as a member of an archive: its offsets are those of no file.
+    #[must_use]
+    pub fn in_archive(mut self) -> Self {
+        self.listed.iter_mut().for_each(|function| function.file_offset = None);
+        self.checks.iter_mut().for_each(|check| check.file_offset = None);
+        self
+    }
+}
+
 /// What was passed over, for all folders and archives together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
