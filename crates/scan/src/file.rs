@@ -11,6 +11,7 @@ use crate::image::Kind;
 use crate::layout::Layout;
 use crate::limits::PIECE_MAX_BYTES;
 use crate::lines::Lines;
+use crate::near::Near;
 use crate::pieces::{Swept, Task, Total, sweep};
 use crate::recover;
 use crate::sweep::{Sweep, Targets};
@@ -91,7 +92,12 @@ fn scan_with(
         let apart = || debug.filter(|debug| debug.is_of(&layout.image));
         Lines::of(kind, &layout.image.file).or_else(|| Lines::of(kind, apart()?.file()))
     };
+    let is_nameless = |function: &report::scan::Function| function.name.is_none();
+    let near = file.listed.iter().any(is_nameless).then(|| Near::new(&layout));
     for function in &mut file.listed {
+        if is_nameless(function) {
+            function.near = near.as_ref().and_then(|near| near.find(function.address));
+        }
         function.line = lines.as_ref().and_then(|lines| lines.find(function.address));
     }
     Ok(file)

@@ -54,6 +54,7 @@ pub(crate) fn keep(file: &mut File, range: Range, analysis: &Analysis, place: &P
         dirty_returns: analysis.dirty.returns,
         dirty_sse: analysis.dirty.sse,
         line: None,
+        near: None,
     });
 }
 

@@ -42,6 +42,7 @@ mod lines;
 mod loops;
 mod memo;
 mod memory;
+mod near;
 mod pieces;
 mod read;
 mod recover;

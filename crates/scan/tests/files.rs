@@ -104,6 +104,22 @@ fn compressed_symbols() {
     assert_eq!(file.found, 6);
 }
 
+/// A function without a name is placed by the symbol before it, unless that is far away.
+#[test]
+fn nameless_functions_are_near_symbols() {
+    let built = Built::new();
+    let local = |name: &str| function(name, HEAVY).replace(".globl", ".local");
+    let source =
+        function("exported", "ret") + &local("close") + ".skip 65536, 0x90\n" + &local("far");
+    built.link("near.so", &source);
+    let named = scan(&built.read("near.so"));
+    assert!(named.listed.iter().all(|function| function.near.is_none()), "{named:#?}");
+    let stripped = scan(&built.strip("near.so", &[]));
+    let near: Vec<Option<&str>> =
+        stripped.listed.iter().map(|function| function.near.as_deref()).collect();
+    assert_eq!(near, [Some("exported+0x10"), None]);
+}
+
 /// A stripped file gets names from its debug file, which is found by build id or by name; the debug
 /// file of another build gives none.
 #[test]

@@ -48,6 +48,8 @@ pub(super) struct Seen {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wide {
     pub name: Option<String>,
+    /// The symbol before a function without a name, with the distance.
+    pub near: Option<String>,
     pub size_bytes: u64,
     pub license_level: u8,
     pub sustained_level: u8,
@@ -92,7 +94,9 @@ impl Code {
     fn name(&self, start: u64) -> String {
         let function = self.by_offset.get(&start);
         let name = function.and_then(|function| function.name.clone());
-        name.unwrap_or_else(|| format!("function at {start:#x}"))
+        let near = function.and_then(|function| function.near.as_ref());
+        let near = near.map_or(String::new(), |near| format!(" ({near})"));
+        name.unwrap_or_else(|| format!("function at {start:#x}{near}"))
     }
 }
 
@@ -283,6 +287,7 @@ mod tests {
     fn observed(seen: Vec<Seen>) -> Observed {
         let wide = |name: Option<&str>, license_level| Wide {
             name: name.map(str::to_owned),
+            near: Some("api+0x10".into()),
             size_bytes: 0x100,
             license_level,
             sustained_level: 1,
@@ -316,7 +321,7 @@ mod tests {
             .iter()
             .map(|o| (o.function.as_str(), o.samples, o.license_level))
             .collect();
-        assert_eq!(found, [("f", 2, 2), ("function at 0x2000", 1, 1)]);
+        assert_eq!(found, [("f", 2, 2), ("function at 0x2000 (api+0x10)", 1, 1)]);
         assert_eq!(report.wide(), 3);
     }
 

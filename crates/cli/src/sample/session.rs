@@ -170,6 +170,7 @@ fn scanned(sampled: Sampled, plan: &Plan) -> Code {
             file.listed.into_iter().filter(is_wanted).filter_map(|function| {
                 let wide = Wide {
                     name: function.name,
+                    near: function.near,
                     size_bytes: function.size_bytes,
                     license_level: function.license_level,
                     sustained_level: function.sustained_level,

@@ -220,6 +220,9 @@ pub struct Function {
     pub dirty_sse: u32,
     /// Source file and line of its first instruction.
     pub line: Option<String>,
+    /// Of a function without a name: the symbol before it, with the distance.
+    #[serde(default)]
+    pub near: Option<String>,
 }
 
 /// An instruction by which a program asks what the CPU can do.

@@ -120,6 +120,7 @@ mod tests {
             dirty_returns: 0,
             dirty_sse: 0,
             line: None,
+            near: None,
         }
     }
 

@@ -264,6 +264,9 @@ fn name(function: &Function) -> String {
     if let Some(line) = &function.line {
         text += &format!(" at {line}");
     }
+    if let Some(near) = &function.near {
+        text += &format!(" ({near})");
+    }
     text
 }
 
