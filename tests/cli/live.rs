@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use report::times::Times;
 use report::verify::VerifyReport;
 
+use crate::schemas::follows;
 use crate::turbolane;
 
 /// One run at a time: a machine has one lane.
@@ -98,6 +99,7 @@ fn times_are_those_of_the_command() {
         affinity_run().arg("--times").arg(&file).args(["--", "sh", "-c", spin]).output().unwrap();
     let outside_ns = begun.elapsed().as_nanos() as u64;
     assert!(output.status.success(), "{output:?}");
+    follows("times", &std::fs::read(&file).unwrap());
     let times: Times = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     let said = text(&output.stdout);
     let mut lines = said.lines();

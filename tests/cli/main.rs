@@ -15,6 +15,7 @@ mod recorded;
 mod recorded_levels;
 mod sample;
 mod scan;
+mod schemas;
 mod service;
 mod socket;
 mod top;

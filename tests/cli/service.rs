@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::schemas::follows;
 use crate::turbolane;
 
 /// Its answers come from files beside it: `fail` names a verb that fails, `show` is what it shows
@@ -287,6 +288,7 @@ fn status_says_why_nothing_runs() {
     let status = |show: &str| {
         machine.set("show", show);
         let output = machine.run(&["status", "--socket", "/nonexistent/ctl.sock", "--json"]);
+        follows("status", &output.stdout);
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         (json["state"].as_str().unwrap().to_string(), output.status.code().unwrap())
     };

@@ -12,6 +12,7 @@ use report::lane::{LaneStats, LaneStatus};
 use report::problem::Problem;
 use report::settings::Setting;
 
+use crate::schemas::follows;
 use crate::turbolane;
 
 /// Runs a command against a scheduler that gives `replies`; returns what it was asked, too.
@@ -94,6 +95,9 @@ fn status_is_shown() {
     }
     let (output, _) = played(&["ctl", "status", "--json"], vec![Reply::Status(status())]);
     assert!(text(&output.stdout).starts_with(r#"{"schema":1,"pid":42,"mode":"scx","#));
+    follows("ctl-status", &output.stdout);
+    let (output, _) = played(&["ctl", "get", "--json"], vec![slice("5ms")]);
+    follows("ctl-settings", &output.stdout);
 }
 
 /// A refusal of the scheduler is told in full, with exit code 2.
@@ -136,6 +140,7 @@ fn statistics_are_shown() {
     assert!(text(&output.stdout).lines().any(|line| line.starts_with("migrations ")));
     let (output, _) = played(&["stats", "--json"], stats());
     assert!(text(&output.stdout).contains(r#""migrations":7,"#));
+    follows("stats", &output.stdout);
 }
 
 /// The monitor prints what happened in each interval, until the scheduler is gone.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use report::ctl::{Reply, Request, receive, send};
 use report::lane::{LaneStats, LaneStatus, LaneTask, LaneTasks};
 
+use crate::schemas::follows;
 use crate::turbolane;
 
 /// Long enough for a machine that builds something else meanwhile.
@@ -98,6 +99,7 @@ fn report(mode: &'static str, arguments: &[&str], connections: u64) -> (Output, 
 fn a_report_for_programs() {
     let (output, asked) = report("scx", &["--once", "--json"], 2);
     let json = text(&output.stdout);
+    follows("top", &output.stdout);
     assert!(
         json.starts_with(r#"{"schema":1,"interval_ns":"#) && json.lines().count() == 1,
         "{json}"
@@ -148,6 +150,7 @@ fn reports_are_counted_and_filtered() {
 #[test]
 fn affinity_mode_has_roles() {
     let (output, _) = report("affinity", &["--once", "--json"], 2);
+    follows("top", &output.stdout);
     let json = text(&output.stdout);
     assert!(json.contains(r#""mode":"affinity""#) && json.contains(r#""tasks_from":"proc""#));
     assert!(json.contains(r#"{"cpu":0,"role":"scalar","role_level":null,"#), "{json}");

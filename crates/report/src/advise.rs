@@ -12,6 +12,7 @@ use crate::text::{duration, wrap};
 
 /// Whether it is worth it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Worth {
     /// More is gained than is uncertain.
@@ -24,6 +25,7 @@ pub enum Worth {
 
 /// The verdict with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// Whether.
     pub worth: Worth,
@@ -35,6 +37,7 @@ pub struct Verdict {
 
 /// What a licence level does to the clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LevelClock {
     /// The level.
     pub license_level: u8,
@@ -44,6 +47,7 @@ pub struct LevelClock {
 
 /// The CPU that is judged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Its name.
     pub name: String,
@@ -61,6 +65,7 @@ pub struct Cpu {
 
 /// A service whose processes map wide code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Service {
     /// Unit, or name of the program outside of units.
     pub name: String,
@@ -74,6 +79,7 @@ pub struct Service {
 
 /// A mapped file with wide code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Object {
     /// Its path.
     pub file: String,
@@ -85,6 +91,7 @@ pub struct Object {
 
 /// What was looked through for services.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LookedAt {
     /// Processes.
     pub processes: u32,
@@ -96,6 +103,7 @@ pub struct LookedAt {
 
 /// A function that executes wide code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Found {
     /// Its name.
     pub function: String,
@@ -111,6 +119,7 @@ pub struct Found {
 
 /// A program slowed down.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Slowed {
     /// Its name.
     pub process: String,
@@ -120,6 +129,7 @@ pub struct Slowed {
 
 /// What the simulator expects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Prediction {
     /// Wide cores that came out best.
     pub wide_cores: u32,
@@ -146,6 +156,7 @@ pub struct Prediction {
 
 /// The whole document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Advice {
     /// See [`SCHEMA`].
     pub schema: u32,

@@ -8,6 +8,7 @@ use crate::text::{Align, pad, wrap};
 
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// It is there and can be used.
@@ -34,6 +35,7 @@ impl Status {
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Check {
     /// Name for programs; stays the same between versions.
     pub id: String,
@@ -51,6 +53,7 @@ pub struct Check {
 
 /// Checks that belong together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Section {
     /// Heading.
     pub title: String,
@@ -60,6 +63,7 @@ pub struct Section {
 
 /// The whole document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Doctor {
     /// See [`SCHEMA`].
     pub schema: u32,

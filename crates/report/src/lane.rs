@@ -60,6 +60,7 @@ crate::statistics! {
 
 /// State of a running scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LaneStatus {
     /// Process that holds it.
     pub pid: u32,
@@ -84,6 +85,7 @@ pub struct LaneStatus {
 /// CPU time of one CPU by type of task, since the scheduler's start (or its last restart after
 /// CPUs came or went).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CpuTimes {
     /// The CPU, Linux's number.
     pub cpu: u32,
@@ -99,6 +101,7 @@ pub struct CpuTimes {
 
 /// What tasks have done since the scheduler first saw them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LaneTasks {
     /// The scheduler's clock (CLOCK_MONOTONIC): to ask what happened since.
     pub now_ns: u64,
@@ -111,6 +114,7 @@ pub struct LaneTasks {
 
 /// One task. Counters only grow; a scheduler that restarts after CPUs came or went begins anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LaneTask {
     /// Its number, in the initial PID namespace, as is its process's.
     pub tid: u32,

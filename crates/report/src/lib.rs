@@ -28,6 +28,8 @@ pub mod profile;
 pub mod record;
 pub mod sample;
 pub mod scan;
+#[cfg(test)]
+mod schemas;
 pub mod service;
 pub mod settings;
 pub mod sim;
@@ -48,6 +50,7 @@ pub const SCHEMA: u32 = 1;
 
 /// Anything with the schema number above it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document<T> {
     /// See [`SCHEMA`].
     pub schema: u32,

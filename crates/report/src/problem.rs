@@ -10,6 +10,7 @@ use crate::text::wrap;
 
 /// What happened, why, what next. Each part is one sentence without its full stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Problem {
     /// What could not be done.
     pub what: String,

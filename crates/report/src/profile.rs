@@ -8,6 +8,7 @@ use crate::text::{Align, Table, wrap};
 
 /// What `turbolane profile` says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ProfileReport {
     /// See [`SCHEMA`].
     pub schema: u32,
@@ -41,6 +42,7 @@ pub struct ProfileReport {
 
 /// Time at one level.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LevelProfile {
     /// The level.
     pub license_level: u32,
@@ -62,6 +64,7 @@ pub struct LevelProfile {
 
 /// Ground truth, shown with a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ProfileTruth {
     /// As [`ProfileReport::reduced_pct`].
     pub reduced_pct: Option<f64>,

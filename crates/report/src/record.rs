@@ -7,6 +7,7 @@ use crate::text::{Align, Table, duration, wrap};
 
 /// A recording in numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RecordSummary {
     /// What was recorded: `system`, `pid N` or the command.
     pub target: String,
@@ -60,6 +61,7 @@ pub struct RecordSummary {
 
 /// Times at which a CPU, a virtual one, executed nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StallSummary {
     /// How many.
     pub count: u64,
@@ -71,6 +73,7 @@ pub struct StallSummary {
 
 /// Cycles by licence level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LevelsSummary {
     /// Counts of a level at a time: looks of the recorder, samples of perf.
     pub samples: u64,
@@ -84,6 +87,7 @@ pub struct LevelsSummary {
 
 /// A CPU's cycles by licence level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CpuLevels {
     /// The CPU.
     pub cpu: u32,
@@ -93,6 +97,7 @@ pub struct CpuLevels {
 
 /// A task's cycles by licence level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TaskLevels {
     /// The thread's number.
     pub tid: u32,
@@ -104,6 +109,7 @@ pub struct TaskLevels {
 
 /// How long a wait took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LatencySummary {
     /// Waits.
     pub count: u64,
@@ -121,6 +127,7 @@ pub struct LatencySummary {
 
 /// A marked function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MarkSummary {
     /// File and function.
     pub name: String,
@@ -132,6 +139,7 @@ pub struct MarkSummary {
 
 /// A task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TaskSummary {
     /// The thread's number.
     pub tid: u32,

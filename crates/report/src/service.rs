@@ -8,6 +8,7 @@ use crate::text::wrap;
 
 /// Whether wide code is separated now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// A lane runs and has wide CPUs, or is ready to use them.
@@ -22,6 +23,7 @@ pub enum State {
 
 /// The service in systemd's words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Unit {
     /// `enabled`, `disabled`; empty if there is no unit.
     pub enabled: String,
@@ -37,6 +39,7 @@ pub struct Unit {
 
 /// The service and the lane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ServiceStatus {
     /// In one word.
     pub state: State,

@@ -7,6 +7,7 @@ use crate::text::{Align, Table};
 
 /// One setting with its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Setting {
     /// Its name: the flag of `turbolane run` without the dashes.
     pub key: String,
@@ -20,6 +21,7 @@ pub struct Setting {
 
 /// Some or all settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Settings {
     /// The settings.
     pub settings: Vec<Setting>,

@@ -134,6 +134,7 @@ macro_rules! statistics {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         #[derive($crate::stats::Serialize, $crate::stats::Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
         pub struct $name {
             $(#[doc = $about] pub $field: Option<u64>,)+
         }

@@ -37,6 +37,7 @@ pub const AMOUNT_MAX: u64 = 1 << 41;
 
 /// What a trace is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Header {
     /// See [`SCHEMA`].
     pub schema: u32,
@@ -60,6 +61,7 @@ pub struct Header {
 /// Where the levels of a recorded timeline come from, and how they agree with the levels that the
 /// machine had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "from", rename_all = "snake_case")]
 pub enum Demand {
     /// From marked functions; recorded levels are a check.
@@ -119,6 +121,7 @@ impl Demand {
 
 /// What a program or the kernel says at the begin of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Moment {
     /// A unit of work begins.
@@ -133,6 +136,7 @@ pub enum Moment {
 
 /// One period.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Period {
     /// Licence level that its code asks for.
     #[serde(default, skip_serializing_if = "is_zero")]

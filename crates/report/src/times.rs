@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// The document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Times {
     /// See [`crate::SCHEMA`].
     pub schema: u32,

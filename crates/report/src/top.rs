@@ -12,6 +12,7 @@ use crate::text::{Align, Table, duration, wrap};
 
 /// One interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Top {
     /// Its length.
     pub interval_ns: u64,
@@ -37,6 +38,7 @@ pub struct Top {
 
 /// Who accounts for tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TasksFrom {
     /// The lane's scheduler: tasks of the normal scheduling classes.
@@ -48,6 +50,7 @@ pub enum TasksFrom {
 
 /// The lane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TopLane {
     /// Process that holds it.
     pub pid: u32,
@@ -63,6 +66,7 @@ pub struct TopLane {
 
 /// What happened on all CPUs together, per second; `None` without a scheduler that counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TopTotals {
     /// Tasks that started on another CPU than they last ran on.
     pub migrations_per_s: Option<f64>,
@@ -84,6 +88,7 @@ pub struct TopTotals {
 
 /// One CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TopCpu {
     /// Linux's number.
     pub cpu: u32,
@@ -107,6 +112,7 @@ pub struct TopCpu {
 
 /// What a CPU is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CpuRole {
     /// Wide tasks do not run on it.
@@ -117,6 +123,7 @@ pub enum CpuRole {
 
 /// One task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TopTask {
     /// Its number.
     pub tid: u32,
@@ -147,6 +154,7 @@ pub struct TopTask {
 
 /// Type of a task (SYSTOR 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TaskType {
     /// No one classified it.

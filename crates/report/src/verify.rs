@@ -11,6 +11,7 @@ pub const TIME: &str = "time";
 
 /// The document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct VerifyReport {
     /// See [`crate::SCHEMA`].
     pub schema: u32,
@@ -48,6 +49,7 @@ pub struct VerifyReport {
 
 /// A scenario whose policies are compared. Nothing in such a report was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Simulated {
     /// Name of the scenario.
     pub scenario: String,
@@ -63,6 +65,7 @@ pub struct Simulated {
 
 /// What of a simulated load is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
     /// Units of work per second.
@@ -77,6 +80,7 @@ pub enum Figure {
 
 /// One kind of runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Side {
     /// What was executed; for simulated runs the policy.
     pub command: String,
@@ -94,6 +98,7 @@ pub struct Side {
 
 /// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Sample {
     /// Its place in the order of all runs.
     pub order: usize,
@@ -139,6 +144,7 @@ impl Figure {
 
 /// A change from a to b.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Effect {
     /// Median of a.
     pub a: f64,
@@ -158,6 +164,7 @@ pub struct Effect {
 
 /// What a change means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// b is better.

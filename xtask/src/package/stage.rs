@@ -6,6 +6,7 @@
 //! | the command, the libraries for hints, OpenSSL and mutexes | the release build, stripped |
 //! | libturbolane.so.0 | linked from the static library, with the versions of `turbolane.map` |
 //! | header, files for pkg-config and CMake | `include/`, `crates/turbolane/` |
+//! | schemas of the JSON output | `docs/schemas` |
 //! | manual pages, completions | `docs/man`, and the command itself |
 //! | unit, examples of settings, alert rules and a dashboard | `dist/` |
 
@@ -92,6 +93,12 @@ fn stage_documents(root: &Path) -> Result<()> {
         let place = place.join(page.file_name().unwrap_or_default());
         copy(&page, &place)?;
         compress(&place)?;
+    }
+    let schemas = repo::root().join("docs/schemas");
+    let list = || format!("cannot list {}", schemas.display());
+    for entry in fs::read_dir(&schemas).with_context(list)? {
+        let entry = entry?;
+        copy(&entry.path(), &root.join(DOC).join("schemas").join(entry.file_name()))?;
     }
     let dist = repo::root().join("dist");
     let examples = root.join(DOC).join("examples");

@@ -10,6 +10,7 @@ use crate::timeline::Demand;
 
 /// Break-even times of a machine's steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BreakEven {
     /// See [`crate::SCHEMA`].
     pub schema: u32,
@@ -29,6 +30,7 @@ pub struct BreakEven {
 
 /// One step between two levels, for a range of active cores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Step {
     /// Least number of active cores.
     pub active_from: usize,
@@ -52,6 +54,7 @@ pub struct Step {
 
 /// A timeline under policies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Replay {
     /// See [`crate::SCHEMA`].
     pub schema: u32,
@@ -83,6 +86,7 @@ pub struct Replay {
 
 /// One policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ReplayRun {
     /// As it was asked for.
     pub policy: String,

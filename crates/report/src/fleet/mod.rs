@@ -25,6 +25,7 @@ use crate::advise::{Advice, LevelClock, Service, Worth};
 
 /// The advice of one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Machine {
     /// Its name: the file's.
     pub name: String,
@@ -50,6 +51,7 @@ pub struct Machine {
 
 /// Machines with the same CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Model {
     /// Its name.
     pub cpu: String,
@@ -67,6 +69,7 @@ pub struct Model {
 
 /// A service on all machines together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FleetService {
     /// Unit, or program.
     pub name: String,
@@ -80,6 +83,7 @@ pub struct FleetService {
 
 /// The whole document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Fleet {
     /// See [`SCHEMA`].
     pub schema: u32,

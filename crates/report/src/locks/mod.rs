@@ -11,6 +11,7 @@ use crate::text::{Align, Table};
 
 /// The whole document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LockBench {
     /// See [`SCHEMA`].
     pub schema: u32,
@@ -20,6 +21,7 @@ pub struct LockBench {
 
 /// All sizes and strategies on one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Sweep {
     /// Id of the model; `null`: this machine, measured.
     pub model: Option<String>,
@@ -36,6 +38,7 @@ pub struct Sweep {
 
 /// One size under one strategy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Point {
     /// Length of the section, core cycles.
     pub section_cycles: u64,
@@ -57,6 +60,7 @@ pub struct Point {
 
 /// Where a strategy begins to pay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BreakEven {
     /// Which.
     pub strategy: String,

@@ -14,6 +14,7 @@ pub use machine_file::machine_file;
 
 /// A median with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Estimate {
     /// The median.
     pub value: f64,
@@ -34,6 +35,7 @@ impl Estimate {
 
 /// From which instruction the hardware counts the time until it raises the clock again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CountedFrom {
     /// The last wide one: the rule of Skylake-SP.
@@ -46,6 +48,7 @@ pub enum CountedFrom {
 
 /// What the probe found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ProbeReport {
     /// See [`crate::SCHEMA`].
     pub schema: u32,
@@ -76,6 +79,7 @@ pub struct ProbeReport {
 
 /// The frequency meter and how it was checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Meter {
     /// Frequency of the time stamp counter.
     pub tsc_khz: f64,
@@ -89,6 +93,7 @@ pub struct Meter {
 
 /// Share of the repetitions that began in one bin of the clock, while so many CPUs were active.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Bin {
     /// Active CPUs.
     pub active: u32,
@@ -103,6 +108,7 @@ pub struct Bin {
 /// One cell: a kernel at a density while so many CPUs are active. `null` is not visible, or too few
 /// quiet repetitions; `notes` say which.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Row {
     /// Kernel, density, active CPUs.
     #[serde(flatten)]
@@ -148,6 +154,7 @@ pub struct Row {
 
 /// A point of the typical course: medians over the quiet repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Point {
     /// Since the start of the block.
     pub at_ns: f64,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// First line of a recording: what all repetitions share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Header {
     /// See [`crate::SCHEMA`].
     pub schema: u32,
@@ -41,6 +42,7 @@ pub struct Header {
 
 /// How many cores and CPUs the machine has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cores {
     /// Cores of a package, the most if packages differ; `null` if not known.
     pub per_package: Option<u32>,
@@ -50,6 +52,7 @@ pub struct Cores {
 
 /// A further dependency chain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Chain {
     /// Its instruction.
     pub name: String,
@@ -65,6 +68,7 @@ pub struct Chain {
 
 /// A counter of the core's cycles, besides the chains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Witness {
     /// `perf cycles` or `APERF/MPERF`.
     pub name: String,
@@ -78,6 +82,7 @@ pub struct Witness {
 
 /// Something that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Skipped {
     /// What.
     pub what: String,
@@ -87,6 +92,7 @@ pub struct Skipped {
 
 /// What a repetition measures: one cell of the result.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cell {
     /// Name of the kernel.
     pub kernel: String,
@@ -98,6 +104,7 @@ pub struct Cell {
 
 /// Phases of a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// Scalar, before: which bin the clock is in.
@@ -112,6 +119,7 @@ pub enum Phase {
 
 /// So many slices of the same kind, or pairs of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Run {
     /// What for.
     pub phase: Phase,
@@ -125,6 +133,7 @@ pub struct Run {
 
 /// The slices of a repetition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Layout {
     /// In order.
     pub runs: Vec<Run>,
@@ -134,6 +143,7 @@ pub struct Layout {
 
 /// One repetition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Trace {
     /// What it measures.
     pub cell: Cell,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// A function, or a file where functions are not known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Frame {
     /// A wide function's name or place; otherwise in brackets a file, or "kernel", "unknown".
     pub function: String,
@@ -30,6 +31,7 @@ impl Frame {
 
 /// A call chain of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Chain {
     /// The process's name.
     pub process: String,
@@ -41,6 +43,7 @@ pub struct Chain {
 
 /// Chains that share their frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CallChains {
     /// Each frame once.
     pub frames: Vec<Frame>,

@@ -16,6 +16,7 @@ const SHOWN: usize = 20;
 
 /// What was sampled, and what came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SampleReport {
     /// Version of the format.
     pub schema: u32,
@@ -57,6 +58,7 @@ pub struct SampleReport {
 /// How busy the machine was, and with what. Code is wide here if its level lasts
 /// ([`Offender::sustained_level`] above 0).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SampledLoad {
     /// Cores of the machine.
     pub cores: u32,
@@ -78,6 +80,7 @@ pub struct SampledLoad {
 
 /// Time in functions of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SampledLevel {
     /// Licence level that the functions' instructions can ask for.
     pub license_level: u8,
@@ -87,6 +90,7 @@ pub struct SampledLevel {
 
 /// A function with wide code, in one program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Offender {
     /// Its name, or its place in the file.
     pub function: String,
@@ -107,6 +111,7 @@ pub struct Offender {
 
 /// A process with other code on cores that have just run wide code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Victim {
     /// Its name.
     pub process: String,

@@ -10,6 +10,7 @@ use crate::{SCHEMA, json_line};
 
 /// How it is known that a function begins there, the most reliable first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// The symbol table (.symtab).
@@ -81,6 +82,7 @@ impl Source {
 
 /// How far a finding can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
     /// The file states the function's range.
@@ -106,6 +108,7 @@ impl Confidence {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Widest {
     /// None.
@@ -133,6 +136,7 @@ impl Widest {
 
 /// Instructions with VEX or EVEX prefix, by the length of their vectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ByLength {
     /// 128 bits and scalars.
     pub xmm: u64,
@@ -144,6 +148,7 @@ pub struct ByLength {
 
 /// How many instructions of which kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Counts {
     /// FP, integer multiplication, scatter.
     pub heavy: ByLength,
@@ -180,6 +185,7 @@ impl Counts {
 
 /// A function.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Function {
     /// Its name as people write it; `None` if the file does not say.
     pub name: Option<String>,
@@ -227,6 +233,7 @@ pub struct Function {
 
 /// An instruction by which a program asks what the CPU can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Question {
     /// `cpuid`.
@@ -237,6 +244,7 @@ pub enum Question {
 
 /// Where it asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Check {
     /// The instruction.
     pub kind: Question,
@@ -250,6 +258,7 @@ pub struct Check {
 
 /// Wide instructions and functions by how the functions are known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SourceShare {
     /// How they are known.
     pub source: Source,
@@ -261,6 +270,7 @@ pub struct SourceShare {
 
 /// One program, library, object, archive member or process memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct File {
     /// Its path, with the member of an archive in parentheses.
     pub path: String,
@@ -332,6 +342,7 @@ impl Marks {
 
 /// A service with processes that map a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct User {
     /// The service's unit, or the processes' name if they are in none.
     pub name: String,
@@ -341,6 +352,7 @@ pub struct User {
 
 /// Processes that were asked which files they map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Processes {
     /// Those that could be looked at.
     pub looked_at: u32,
@@ -387,6 +399,7 @@ impl File {
 
 /// What was passed over, for all folders and archives together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Skipped {
     /// No ELF files.
     pub not_elf: u64,
@@ -405,6 +418,7 @@ pub struct Skipped {
 
 /// The whole document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Scan {
     /// See [`SCHEMA`].
     pub schema: u32,
@@ -421,9 +435,13 @@ pub struct Scan {
 
 /// A file as a document of its own.
 #[derive(Serialize)]
-struct Line<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Line<'a> {
+    /// See [`SCHEMA`].
     schema: u32,
+    /// Functions below this level are not listed.
     least_level: u8,
+    /// What was looked at.
     #[serde(flatten)]
     file: &'a File,
 }

@@ -18,6 +18,7 @@ use crate::SCHEMA;
 
 /// The whole document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SimReport {
     /// See [`SCHEMA`].
     pub schema: u32,
@@ -33,6 +34,7 @@ pub struct SimReport {
 
 /// One machine under one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SimRun {
     /// What was simulated.
     pub machine: Machine,
@@ -54,6 +56,7 @@ pub struct SimRun {
 
 /// The simulated machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Machine {
     /// Id of its CPU file.
     pub id: String,
@@ -71,6 +74,7 @@ pub struct Machine {
 
 /// What one load achieved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Load {
     /// Its name.
     pub name: String,
@@ -95,6 +99,7 @@ pub struct Load {
 
 /// Response times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Latency {
     /// How many were measured.
     pub count: u64,
@@ -114,6 +119,7 @@ pub struct Latency {
 
 /// Figures of the whole machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Total {
     /// Busy CPU time over that of all CPUs.
     pub busy_frac: f64,
@@ -131,6 +137,7 @@ pub struct Total {
 
 /// Figures of one CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CpuUse {
     /// The CPU.
     pub cpu: u32,
@@ -150,6 +157,7 @@ pub struct CpuUse {
 /// Who ran where and at which level, for a part of the run. Columns of equal length, so that a
 /// hundred thousand spans stay readable for programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Timeline {
     /// Begin of the part, on the run's clock.
     pub start_ns: u64,
@@ -167,6 +175,7 @@ pub struct Timeline {
 
 /// One task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TaskNote {
     /// Its name.
     pub name: String,
@@ -177,6 +186,7 @@ pub struct TaskNote {
 /// What one CPU did: span `i` is `start_ns[i]..end_ns[i]`. Spans do not overlap; between them the
 /// CPU was idle.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CpuTrack {
     /// The CPU.
     pub cpu: u32,
@@ -195,6 +205,7 @@ pub struct CpuTrack {
 /// What one core's licence did: step `i` holds from `at_ns[i]` until the next, the last one until
 /// the timeline's end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CoreTrack {
     /// The core.
     pub core: u32,
