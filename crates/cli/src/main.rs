@@ -24,6 +24,8 @@ mod probe;
 mod profile;
 mod progress;
 mod record;
+#[cfg(test)]
+mod reference;
 mod replacement;
 mod run;
 mod running;
