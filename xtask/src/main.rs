@@ -4,6 +4,7 @@
 
 mod bench;
 mod binaries;
+mod book;
 mod demo;
 mod format;
 mod lab;
@@ -45,6 +46,8 @@ enum Sub {
     Build,
     /// Build the packages (Debian, DKMS, RPM, Python) and the tarball
     Package,
+    /// Build the documents as a book of HTML pages
+    Book,
     /// Format all Rust and C sources
     Fmt,
     /// Check the tree's own rules
@@ -80,6 +83,7 @@ fn run(args: &Args) -> Result<ExitCode> {
         Sub::Bench(args) => bench::main(args),
         Sub::Build => build(),
         Sub::Package => package::main(),
+        Sub::Book => book::main(),
         Sub::Fmt => format::main(),
         Sub::Tidy => tidy::main(),
         Sub::Papers { args } => papers(args),

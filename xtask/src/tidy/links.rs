@@ -45,6 +45,11 @@ pub(crate) fn links_have_targets(tree: &Tree) -> Vec<String> {
     complaints
 }
 
+/// What a document links to in the tree, from the root.
+pub(crate) fn linked_paths(file: &File) -> Vec<String> {
+    links(file).into_iter().filter_map(|link| link.path).collect()
+}
+
 fn is_markdown(path: &str) -> bool {
     path.ends_with(".md")
 }

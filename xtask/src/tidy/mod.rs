@@ -25,6 +25,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+pub(crate) use links::linked_paths;
 pub(crate) use tree::{File, Tree};
 
 type Rule = fn(&Tree) -> Vec<String>;
