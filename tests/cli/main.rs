@@ -5,6 +5,7 @@
 
 mod advise;
 mod containers;
+mod interrupted;
 mod limits;
 mod live;
 mod metrics;

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use report::sample::SampleReport;
 
+use crate::schemas::follows;
 use crate::turbolane;
 
 /// Four fifths of its CPU time in `burn`: 256-bit FMA, as dense as it gets; the rest in scalar
@@ -90,6 +91,7 @@ fn the_wide_function_of_a_program_is_found() {
         return eprintln!("skipped (77): {}", String::from_utf8_lossy(&json.stderr));
     }
     assert_eq!(json.status.code(), Some(1), "{}", String::from_utf8_lossy(&json.stderr));
+    follows("sample", &json.stdout);
     let report: SampleReport = serde_json::from_slice(&json.stdout).unwrap();
     let [burn] = report.offenders.as_slice() else { panic!("{:?}", report.offenders) };
     assert_eq!((burn.function.as_str(), burn.process.as_str()), ("burn", "burner"));

@@ -90,7 +90,11 @@ fn documents_follow_their_schemas() {
         follows(name, &printed(arguments));
     }
     for recorded in ["tls-server", "all-wide", "burner"] {
-        follows("sample", &fs::read(data(&format!("samples/{recorded}.json"))).unwrap());
+        let text = fs::read(data(&format!("samples/{recorded}.json"))).unwrap();
+        let mut document: Value = serde_json::from_slice(&text).unwrap();
+        // A key that these recordings are older than.
+        document["partial"] = Value::Null;
+        follows("sample", document.to_string().as_bytes());
     }
 }
 

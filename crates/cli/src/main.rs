@@ -17,6 +17,7 @@ mod doctor;
 mod documents;
 mod failure;
 mod fleet;
+mod interrupt;
 mod man;
 mod mark_files;
 mod output_file;

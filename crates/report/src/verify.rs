@@ -19,6 +19,9 @@ pub struct VerifyReport {
     pub seed: u64,
     /// Runs of each kind, warming up not counted.
     pub runs: usize,
+    /// Why fewer were made, such as an interrupt; `null` if all were.
+    #[serde(default)]
+    pub partial: Option<String>,
     /// What was simulated; `null` if this machine ran a command.
     pub simulated: Option<Simulated>,
     /// The smallest difference that matters.
@@ -203,6 +206,9 @@ impl VerifyReport {
         let mut text = wrap("A: ", &self.a.command, width);
         text += &wrap("B: ", &self.b.command, width);
         text += &self.runs_text(width);
+        if let Some(why) = &self.partial {
+            text += &wrap("partial: ", why, width);
+        }
         for (name, side) in [("A", &self.a), ("B", &self.b)] {
             if let Some(around_ns) = side.around_ns {
                 let time = shown(around_ns as f64, true);

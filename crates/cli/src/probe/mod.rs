@@ -11,8 +11,6 @@ mod tests;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -24,6 +22,7 @@ use report::problem::Problem;
 use sched::parse::duration_ns;
 
 use crate::failure::{Failure, show};
+use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 
 /// How long a quick measurement may take, calibration included.
@@ -153,7 +152,6 @@ fn kernel(name: &str) -> Result<String, String> {
 /// Measures on this machine or a simulated one, and writes the raw samples.
 fn measure(args: &ProbeArgs) -> Result<ProbeReport, Failure> {
     let started = Instant::now();
-    let stop = Arc::new(AtomicBool::new(false));
     let mut machine: Box<dyn Machine> = match &args.simulate {
         Some(id) => {
             let model = crate::sim::model(id)?;
@@ -167,10 +165,7 @@ fn measure(args: &ProbeArgs) -> Result<ProbeReport, Failure> {
         (None, true, _) => Some(QUICK),
         (None, false, time) => Some(time.map_or(FULL, Duration::from_nanos)),
     };
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // Without it, Ctrl-C ends the program as it always does.
-        _ = signal_hook::flag::register(signal, Arc::clone(&stop));
-    }
+    let interrupt = Interrupt::watch();
     let mut progress = Progress::new();
     let mut recording = probe::run(machine.as_mut(), &plan, &mut |done, open| {
         progress.show(|| {
@@ -178,11 +173,11 @@ fn measure(args: &ProbeArgs) -> Result<ProbeReport, Failure> {
             let seconds = started.elapsed().as_secs_f64();
             format!("{seconds:.0} s: {done} repetitions, {known} of {all} cells known")
         });
-        !stop.load(Ordering::Relaxed) && limit.is_none_or(|limit| started.elapsed() < limit)
+        !interrupt.is_seen() && limit.is_none_or(|limit| started.elapsed() < limit)
     });
     drop(progress);
     drop(machine);
-    recording.header.partial = partial(&recording, stop.load(Ordering::Relaxed), limit);
+    recording.header.partial = partial(&recording, interrupt.is_seen(), limit);
     if let Some(file) = &args.raw {
         output::write_raw(file, &recording)?;
     }

@@ -17,9 +17,11 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use report::json_line;
 use report::problem::Problem;
+use report::text::duration;
 use sched::parse::{ParseError, duration_ns};
 
 use crate::failure::{FOUND, Failure, print, show};
+use crate::interrupt::Interrupt;
 pub(crate) use attribute::{Observed, Stacks};
 pub(crate) use observe::Asked;
 use session::READ_EVERY;
@@ -119,7 +121,13 @@ pub(crate) fn main(args: &SampleArgs) -> Result<ExitCode, Failure> {
     let pids: HashSet<u32> = args.pid.iter().copied().collect();
     let asked = move |pid: u32| pids.is_empty() || pids.contains(&pid);
     let plan = Plan { time: args.time, level: args.level, lasting: false };
-    let Taken { report, observed, stacks } = take(Box::new(asked), &plan, || false)?;
+    let interrupt = Interrupt::watch();
+    let Taken { mut report, observed, stacks } =
+        take(Box::new(asked), &plan, || interrupt.is_seen())?;
+    if interrupt.is_seen() {
+        let (sampled, asked) = (duration(report.time_ns), duration(args.time.as_nanos() as u64));
+        report.partial = Some(format!("interrupted after {sampled} of {asked}"));
+    }
     let chains = observed.chains(&stacks);
     args.files.write(&report, &chains)?;
     if args.format == Format::Folded {

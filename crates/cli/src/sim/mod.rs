@@ -16,7 +16,7 @@ mod sweep;
 mod target;
 
 pub(crate) use input::model;
-pub(crate) use sweep::{cannot_simulate, in_parallel, once};
+pub(crate) use sweep::{cannot_simulate, in_parallel, in_parallel_until, once};
 pub(crate) use target::Target;
 
 use std::path::PathBuf;
@@ -30,6 +30,7 @@ use sim::policy_spec::PolicySpec;
 use replay::DvfsPolicy;
 
 use crate::failure::{Failure, print, show, unwritable};
+use crate::interrupt::Interrupt;
 use crate::output_file;
 use crate::terminal;
 
@@ -177,7 +178,7 @@ pub(crate) fn main(args: &SimArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let sweep = input::sweep(args)?;
-    let reports = sweep::run(&sweep)?;
+    let reports = sweep::run(&sweep, &Interrupt::watch())?;
     for report in &reports {
         show(args.json, || json_line(report), |width| report.text(width))?;
     }

@@ -14,6 +14,7 @@ use sim::policy_spec::{PolicySpec, simulate};
 use super::convert;
 use super::target::Target;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 
 /// Part of a run that is recorded for charts: enough to see single licence changes, little enough
@@ -37,8 +38,8 @@ struct Run<'a> {
     policy: &'a PolicySpec,
 }
 
-/// Run everything; one report per scenario.
-pub(super) fn run(sweep: &Sweep) -> Result<Vec<SimReport>, Failure> {
+/// Run everything, or until the interrupt; one report per scenario.
+pub(super) fn run(sweep: &Sweep, interrupt: &Interrupt) -> Result<Vec<SimReport>, Failure> {
     let runs: Vec<Run<'_>> = sweep
         .targets
         .iter()
@@ -48,7 +49,7 @@ pub(super) fn run(sweep: &Sweep) -> Result<Vec<SimReport>, Failure> {
             sweep.policies.iter().map(move |policy| Run { target, model, policy })
         })
         .collect();
-    let done = in_parallel(sweep.jobs, runs.len(), |index| {
+    let done = in_parallel_until(interrupt, sweep.jobs, runs.len(), |index| {
         let Run { target, model, policy } = runs[index];
         once(&sweep.targets[target], model, policy, sweep.seed, sweep.record)
     });
@@ -57,12 +58,36 @@ pub(super) fn run(sweep: &Sweep) -> Result<Vec<SimReport>, Failure> {
         .iter()
         .map(|t| SimReport::new(&t.scenario.name, &t.scenario.about, sweep.seed, Vec::new()))
         .collect();
-    for (run, result) in runs.iter().zip(done) {
+    let mut finished = 0;
+    for (index, (run, result)) in runs.iter().zip(done).enumerate() {
+        let Some(result) = result else { continue };
         let name = &sweep.targets[run.target].scenario.name;
         let result = result.map_err(|error| cannot_simulate(name, run.policy, &error))?;
-        reports[run.target].runs.push(result);
+        finished += 1;
+        // Each is compared with the first of its machine: without that one it has no place.
+        let is_base = index % sweep.policies.len() == 0;
+        let of_base = |base: &SimRun| base.machine.id == result.machine.id;
+        if is_base || reports[run.target].runs.iter().any(of_base) {
+            reports[run.target].runs.push(result);
+        }
+    }
+    if finished < runs.len() {
+        label(&mut reports, finished, runs.len())?;
     }
     Ok(reports)
+}
+
+/// Says in each report that not all runs are there, and leaves out those that have none.
+fn label(reports: &mut Vec<SimReport>, finished: usize, all: usize) -> Result<(), Failure> {
+    reports.retain(|report| !report.runs.is_empty());
+    let why = format!("interrupted after {finished} of {all} runs");
+    if reports.is_empty() {
+        let why = format!("{why}; none of the policies that others are compared with was finished");
+        let next = "let it run for longer, or simulate fewer policies";
+        return Err(Failure::failed(Problem::new("there is no result", why, next)));
+    }
+    reports.iter_mut().for_each(|report| report.partial = Some(why.clone()));
+    Ok(())
 }
 
 pub(crate) fn cannot_simulate(name: &str, policy: &PolicySpec, error: &RunError) -> Failure {
@@ -76,16 +101,27 @@ pub(crate) fn in_parallel<T: Send>(
     nr_runs: usize,
     one: impl Fn(usize) -> T + Sync,
 ) -> Vec<T> {
+    let results = in_parallel_until(&Interrupt::default(), jobs, nr_runs, one);
+    results.into_iter().map(|result| result.expect("nothing interrupts it")).collect()
+}
+
+/// The same; `None` for runs that had not begun when the interrupt came.
+pub(crate) fn in_parallel_until<T: Send>(
+    interrupt: &Interrupt,
+    jobs: usize,
+    nr_runs: usize,
+    one: impl Fn(usize) -> T + Sync,
+) -> Vec<Option<T>> {
     let progress = Mutex::new((0, Progress::new()));
     let counted = |index| {
-        let result = one(index);
+        let result = (!interrupt.is_seen()).then(|| one(index))?;
         // where another run has panicked, this one is not shown
         if let Ok(mut progress) = progress.lock() {
             progress.0 += 1;
             let done = progress.0;
             progress.1.part(done, nr_runs, "runs");
         }
-        result
+        Some(result)
     };
     match ThreadPoolBuilder::new().num_threads(jobs).build() {
         Ok(pool) => pool.install(|| (0..nr_runs).into_par_iter().map(counted).collect()),
@@ -116,4 +152,29 @@ pub(crate) fn once(
     let workload = target.workload.clone();
     let finished = simulate(&platform, target.packages, workload, policy, options, window)?;
     Ok(convert::sim_run(target, model, &platform, policy, &finished))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What had not begun when the interrupt came is left out; what had begun is finished.
+    #[test]
+    fn an_interrupt_leaves_the_rest_out() {
+        let interrupt = Interrupt::default();
+        let results = in_parallel_until(&interrupt, 1, 4, |index| {
+            if index == 1 {
+                interrupt.raise();
+            }
+            index
+        });
+        assert_eq!(results, [Some(0), Some(1), None, None]);
+    }
+
+    /// A sweep that is interrupted before its first run has no result.
+    #[test]
+    fn an_interrupt_before_the_first_run_fails() {
+        let mut reports = vec![SimReport::new("a", "", 1, Vec::new())];
+        assert!(label(&mut reports, 0, 2).is_err());
+    }
 }

@@ -2,7 +2,7 @@
 //! From two groups of runs to the report: what a command did and what the simulator says go through
 //! the same test and get the same words.
 
-use probe::compare::{Comparison, RankTest, Verdict};
+use probe::compare::{Comparison, LEAST_RUNS, RankTest, Verdict};
 use report::problem::Problem;
 use report::verify::{Effect, Sample, Side, Simulated, VerifyReport};
 
@@ -25,6 +25,7 @@ pub(super) fn report(
     [a, b]: [Side; 2],
 ) -> Result<VerifyReport, Failure> {
     let Question { metric, smaller_is_better, simulated, no_clock } = question;
+    let partial = partial(args, &a, &b)?;
     let value = |sample: &Sample| sample.metric.unwrap_or(sample.time_ns as f64);
     let cpu_time_ns = |sample: &Sample| sample.cpu_time_ns.max(1) as f64;
     let margin = args.margin / 100.0;
@@ -42,6 +43,7 @@ pub(super) fn report(
         schema: report::SCHEMA,
         seed: args.seed,
         runs: usize::from(args.runs),
+        partial,
         simulated,
         margin_pct: args.margin,
         metric,
@@ -54,6 +56,22 @@ pub(super) fn report(
         a,
         b,
     })
+}
+
+/// Why runs are missing: only an interrupt ends them early. Fails if too few were made for a
+/// comparison.
+fn partial(args: &VerifyArgs, a: &Side, b: &Side) -> Result<Option<String>, Failure> {
+    let made: usize = [a, b].iter().map(|side| side.samples.len() + side.failed).sum();
+    let all = 2 * usize::from(args.runs);
+    let why = format!("interrupted after {made} of {all} runs");
+    if a.samples.len().min(b.samples.len()) >= LEAST_RUNS {
+        return Ok((made < all).then_some(why));
+    }
+    Err(Failure::unsupported(Problem::new(
+        "there are not enough runs for a verdict",
+        format!("{why}; a comparison takes {LEAST_RUNS} of each kind"),
+        "let it run for longer, or ask for fewer --runs",
+    )))
 }
 
 fn effect(

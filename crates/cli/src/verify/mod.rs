@@ -19,6 +19,7 @@ use report::problem::Problem;
 use report::verify::{TIME, Verdict};
 
 use crate::failure::{FOUND, Failure, UNSUPPORTED, show};
+use crate::interrupt::Interrupt;
 use command::{Command, Metric};
 use judge::Question;
 
@@ -87,6 +88,10 @@ The elapsed time is that of the command alone, from its start to its end. The
 time that `turbolane run` takes to load and unload the scheduler is shown
 separately.
 
+Ctrl-C ends it early: the runs that were made are compared, if there are four
+of each kind, and the result is labelled as partial. A second Ctrl-C ends it at
+once.
+
 The comparison stops early if fewer than four runs of a kind can still succeed,
 or if all of the first four have failed.
 
@@ -102,11 +107,12 @@ Examples:
   turbolane verify --scenario nginx-x265 --policy lane:wide=2 --figure p50";
 
 pub(crate) fn main(args: &VerifyArgs) -> Result<ExitCode, Failure> {
+    let interrupt = Interrupt::watch();
     let (question, sides) = match &args.scenario.scenario {
-        Some(name) => scenario::run(args, name)?,
+        Some(name) => scenario::run(args, name, &interrupt)?,
         None => {
             let (a, b) = commands(args)?;
-            let (sides, no_clock) = series::run(args, &a, &b)?;
+            let (sides, no_clock) = series::run(args, &a, &b, &interrupt)?;
             (Question { no_clock, ..question(args) }, sides)
         }
     };

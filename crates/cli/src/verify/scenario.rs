@@ -16,7 +16,8 @@ use sim::program::Arrivals;
 use super::VerifyArgs;
 use super::judge::Question;
 use crate::failure::Failure;
-use crate::sim::{Target, cannot_simulate, in_parallel, input, once};
+use crate::interrupt::Interrupt;
+use crate::sim::{Target, cannot_simulate, in_parallel_until, input, once};
 
 /// What is for commands. A conflict of `--scenario` with them would excuse options that require it.
 const COMMANDS: [&str; 3] = ["command", "a", "b"];
@@ -64,7 +65,11 @@ enum FigureArg {
 }
 
 /// Simulates all runs of both policies.
-pub(super) fn run(args: &VerifyArgs, name: &str) -> Result<(Question, [Side; 2]), Failure> {
+pub(super) fn run(
+    args: &VerifyArgs,
+    name: &str,
+    interrupt: &Interrupt,
+) -> Result<(Question, [Side; 2]), Failure> {
     let of = &args.scenario;
     let machines = of.machine.as_slice();
     let target = input::target(name, of.variant.as_deref(), machines, None)?;
@@ -77,12 +82,13 @@ pub(super) fn run(args: &VerifyArgs, name: &str) -> Result<(Question, [Side; 2])
     let mut random = fastrand::Rng::with_seed(args.seed);
     let seeds: Vec<u64> = (0..2 * args.runs).map(|_| u64::from(random.u32(..))).collect();
     let model = &target.models[0];
-    let runs = in_parallel(input::jobs(), seeds.len(), |order| {
+    let runs = in_parallel_until(interrupt, input::jobs(), seeds.len(), |order| {
         once(&target, model, &policies[order % 2], seeds[order], false)
     });
     let mut sides = [0, 1].map(|kind: usize| Side::of(format!("policy {}", policies[kind])));
     let mut picked: Option<(String, Figure)> = None;
     for (order, run) in runs.into_iter().enumerate() {
+        let Some(run) = run else { continue };
         let run = run.map_err(|error| cannot_simulate(name, &policies[order % 2], &error))?;
         let asked = |load: &&Load| of.load.as_ref().is_none_or(|name| *name == load.name);
         let load = run.loads.iter().find(asked).expect("each of the scenario's loads is there");
@@ -91,7 +97,11 @@ pub(super) fn run(args: &VerifyArgs, name: &str) -> Result<(Question, [Side; 2])
         let sample = sample(order, seeds[order], &run, load, *figure)?;
         sides[order % 2].samples.push(sample);
     }
-    let (load, figure) = picked.expect("there are at least four runs");
+    let Some((load, figure)) = picked else {
+        let why = "interrupted before the first run ended";
+        let next = "let it run for longer";
+        return Err(Failure::unsupported(Problem::new("there is no result", why, next)));
+    };
     let simulated = Simulated {
         scenario: target.scenario.name.clone(),
         variant: of.variant.clone(),

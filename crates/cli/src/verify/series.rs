@@ -10,6 +10,9 @@
 //! least number of runs, or when it has not worked once in that many attempts, warming up included:
 //! it will not.
 //!
+//! An interrupt ends the series after the run that it meets. The user has seen none of the results
+//! by then, so that it does not depend on them, and the runs that were made can be compared.
+//!
 //! Limit: if runs of one kind fail more often, or because they would have been slow, those that are
 //! left flatter it. That is why the report says how many failed.
 
@@ -22,6 +25,7 @@ use report::verify::{Sample, Side};
 use super::VerifyArgs;
 use super::command::{Broken, Command, Done};
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::terminal;
 
@@ -44,6 +48,7 @@ pub(super) fn run(
     args: &VerifyArgs,
     a: &Command,
     b: &Command,
+    interrupt: &Interrupt,
 ) -> Result<([Side; 2], Option<String>), Failure> {
     let (mut cycles, no_clock) = match FamilyCycles::open() {
         Ok(cycles) => (Some(cycles), None),
@@ -54,14 +59,20 @@ pub(super) fn run(
     let mut progress = Progress::new();
     for _ in 0..args.warmup {
         for kind in &mut kinds {
-            kind.run(args, None, cycles.as_mut(), &mut progress)?;
+            kind.run(args, None, cycles.as_mut(), &mut progress, interrupt)?;
         }
     }
     let mut random = fastrand::Rng::with_seed(args.seed);
     for pair in 0..usize::from(args.runs) {
         let first = usize::from(random.bool());
         for (at, kind) in [first, 1 - first].into_iter().enumerate() {
-            kinds[kind].run(args, Some(2 * pair + at), cycles.as_mut(), &mut progress)?;
+            kinds[kind].run(
+                args,
+                Some(2 * pair + at),
+                cycles.as_mut(),
+                &mut progress,
+                interrupt,
+            )?;
             progress.part(2 * usize::from(args.warmup) + 2 * pair + at + 1, nr_runs, "runs");
         }
     }
@@ -85,7 +96,11 @@ impl<'a> Kind<'a> {
         order: Option<usize>,
         cycles: Option<&mut FamilyCycles>,
         progress: &mut Progress,
+        interrupt: &Interrupt,
     ) -> Result<(), Failure> {
+        if interrupt.is_seen() {
+            return Ok(());
+        }
         self.attempts += 1;
         match self.command.run(args.metric.as_ref(), cycles) {
             Ok(Done { time_ns, cpu_time_ns, around_ns, clock_khz, metric }) => {
@@ -99,6 +114,8 @@ impl<'a> Kind<'a> {
                 Ok(())
             }
             Err(Broken::NotStarted(failure)) => Err(failure),
+            // Ctrl-C on a terminal ends the command too.
+            Err(Broken::Run { .. }) if interrupt.is_seen() => Ok(()),
             Err(Broken::Run { why, next }) => {
                 progress.clear();
                 self.tell(&why, order.is_some());

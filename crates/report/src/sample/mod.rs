@@ -22,6 +22,9 @@ pub struct SampleReport {
     pub schema: u32,
     /// How long was sampled.
     pub time_ns: u64,
+    /// Why it is shorter than was asked for, such as an interrupt; `null` if it is not.
+    #[serde(default)]
+    pub partial: Option<String>,
     /// Time between two samples of a CPU.
     pub period_ns: u64,
     /// CPUs that were sampled.
@@ -161,6 +164,9 @@ impl SampleReport {
             self.lost
         );
         let mut text = wrap("", &head, width);
+        if let Some(why) = &self.partial {
+            text += &wrap("partial: ", why, width);
+        }
         if self.levels.is_empty() {
             let none = format!("No sample in a function of level {} or above.", self.least_level);
             text += &wrap("", &none, width);
@@ -241,6 +247,7 @@ mod tests {
         SampleReport {
             schema: SampleReport::SCHEMA,
             time_ns: 10_000_000_000,
+            partial: None,
             period_ns: 1_000_000,
             cpus: 2,
             samples: 20_000,

@@ -28,6 +28,9 @@ pub struct SimReport {
     pub about: String,
     /// Random seed: the same scenario and seed give the same report.
     pub seed: u64,
+    /// Why runs are missing, such as an interrupt; `null` if all were made.
+    #[serde(default)]
+    pub partial: Option<String>,
     /// The runs, those of one machine together, what the others are compared with first.
     pub runs: Vec<SimRun>,
 }
@@ -227,7 +230,8 @@ impl SimReport {
         seed: u64,
         runs: Vec<SimRun>,
     ) -> Self {
-        SimReport { schema: SCHEMA, scenario: scenario.into(), about: about.into(), seed, runs }
+        let (scenario, about) = (scenario.into(), about.into());
+        SimReport { schema: SCHEMA, scenario, about, seed, partial: None, runs }
     }
 
     /// The run that `run` is compared with: the first one on the same machine.

@@ -11,6 +11,9 @@ impl SimReport {
     /// The report as text of at most `width` columns.
     pub fn text(&self, width: usize) -> String {
         let mut text = wrap(&format!("{}: ", self.scenario), &self.about, width);
+        if let Some(why) = &self.partial {
+            text += &wrap("partial: ", why, width);
+        }
         let mut machines: Vec<&str> = Vec::new();
         for run in &self.runs {
             if machines.contains(&run.machine.id.as_str()) {

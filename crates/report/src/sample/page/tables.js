@@ -15,7 +15,8 @@ function table(place, columns, rows, none) {
 
 document.getElementById("about").textContent =
   `${counted(report.samples)} samples in ${time(report.time_ns)} on ${counted(report.cpus)} CPUs, one per ` +
-  `${time(report.period_ns)} and CPU; ${counted(report.lost)} lost`;
+  `${time(report.period_ns)} and CPU; ${counted(report.lost)} lost` +
+  (report.partial ? `. Partial: ${report.partial}` : "");
 const inputs = [
   ["Busy", counted(report.busy)], ["Kernel", busy(report.kernel)], ["Unknown code", busy(report.unknown)],
   ...report.levels.map((level) => [`Level ${level.license_level}`, busy(level.samples)]),

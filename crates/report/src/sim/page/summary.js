@@ -184,7 +184,7 @@ function swatch(colour, text, thin) {
 }
 
 function head() {
-  document.getElementById("about").textContent = report.about;
+  document.getElementById("about").textContent = report.about + (report.partial ? ` Partial: ${report.partial}` : "");
   const input = document.getElementById("input");
   const entries = [
     ["Machine", machines.map((machine) => machine.name).join(", ")],
