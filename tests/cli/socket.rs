@@ -157,3 +157,22 @@ fn the_monitor_shows_differences() {
     assert!(lines[0].contains(r#""migrations":3,"#) && lines[1].contains(r#""migrations":7,"#));
     assert_eq!(output.status.code(), Some(2));
 }
+
+/// CSV has a column for each statistic, and nothing where it is not known.
+#[test]
+fn statistics_are_exported() {
+    let stats = || {
+        let stats = LaneStats { migrations: Some(7), ..LaneStats::default() };
+        vec![Reply::Stats(Box::new(stats))]
+    };
+    let (output, _) = played(&["stats", "--format", "csv"], stats());
+    let shown = text(&output.stdout);
+    let [names, values] = shown.split_terminator("\r\n").collect::<Vec<_>>()[..] else {
+        panic!("{shown}");
+    };
+    let at = names.split(',').position(|name| name == "migrations").unwrap();
+    assert_eq!(values.split(',').nth(at), Some("7"));
+    assert_eq!(values.split(',').filter(|value| !value.is_empty()).count(), 1);
+    let (output, _) = played(&["stats", "--format", "markdown"], stats());
+    assert!(text(&output.stdout).starts_with("| STATISTIC | VALUE | MEANING |\n| --- | ---: |"));
+}

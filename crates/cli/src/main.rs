@@ -35,6 +35,7 @@ mod scan;
 mod service;
 mod sim;
 mod stats;
+mod table_format;
 mod terminal;
 mod top;
 mod trace;

@@ -8,13 +8,15 @@ use clap::Args;
 use report::ctl::{Reply, Request};
 use report::lane::LaneStats;
 use report::metrics::{Format, Scrape};
+use report::problem::Problem;
 use report::stats::Statistics;
 use report::text::wrap;
-use report::{Document, json_line};
+use report::{Document, csv, json_line};
 use sched::parse::{ParseError, duration_at_least};
 
 use crate::client::{At, Client};
 use crate::failure::{Failure, print};
+use crate::table_format::TableFormat;
 use crate::terminal;
 
 /// Show the statistics of a running scheduler
@@ -38,8 +40,11 @@ pub(crate) struct StatsArgs {
     /// Print OpenMetrics text
     ///
     /// The same metrics as in the file of `turbolane run --metrics`.
-    #[arg(long, conflicts_with_all = ["monitor", "json"])]
+    #[arg(long, conflicts_with_all = ["monitor", "json", "format"])]
     openmetrics: bool,
+    /// Print the statistics in another format; csv: a line per interval with --monitor
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "json")]
+    format: Option<TableFormat>,
     /// Explain every statistic and exit
     #[arg(long)]
     help_stats: bool,
@@ -67,30 +72,48 @@ pub(crate) fn help() -> String {
     format!("{}\n{}", wrap("", head, width), LaneStats::help(width))
 }
 
+/// How a line per interval is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LineFormat {
+    /// The most important ones, below titles.
+    Text,
+    /// A document.
+    Json,
+    /// Cells, below one line of names.
+    Csv,
+}
+
 /// Statistics over one interval after the other, as lines.
 pub(crate) struct Lines {
-    json: bool,
+    format: LineFormat,
     printed: usize,
     last: LaneStats,
 }
 
 impl Lines {
     /// Lines that start from `first`.
-    pub(crate) fn new(json: bool, first: LaneStats) -> Self {
-        Lines { json, printed: 0, last: first }
+    pub(crate) fn new(format: LineFormat, first: LaneStats) -> Self {
+        Lines { format, printed: 0, last: first }
     }
 
     /// What happened since the last call, with titles above it now and then.
     pub(crate) fn next(&mut self, now: LaneStats) -> String {
         let interval = now.since(&self.last);
         self.last = now;
-        if self.json {
-            return json_line(&Document::new(interval)) + "\n";
-        }
-        let head = self.printed.is_multiple_of(LINES_PER_HEAD);
+        let printed = self.printed;
         self.printed += 1;
-        let head = if head { LaneStats::line_head() + "\n" } else { String::new() };
-        format!("{head}{}\n", interval.line())
+        match self.format {
+            LineFormat::Json => json_line(&Document::new(interval)) + "\n",
+            LineFormat::Csv => {
+                let table = csv::table(&[interval]);
+                let with_names = if printed == 0 { 0 } else { 1 };
+                table.split_inclusive('\n').skip(with_names).collect()
+            }
+            LineFormat::Text if printed.is_multiple_of(LINES_PER_HEAD) => {
+                format!("{}\n{}\n", LaneStats::line_head(), interval.line())
+            }
+            LineFormat::Text => interval.line() + "\n",
+        }
     }
 }
 
@@ -100,6 +123,13 @@ pub(crate) fn main(args: &StatsArgs) -> Result<ExitCode, Failure> {
         print(&help())?;
         return Ok(ExitCode::SUCCESS);
     }
+    if args.monitor.is_some() && args.format == Some(TableFormat::Markdown) {
+        return Err(Failure::failed(Problem::new(
+            "cannot use --format markdown with --monitor",
+            "a line per interval is no table of Markdown",
+            "use --format csv, or leave --monitor out",
+        )));
+    }
     let mut client = Client::connect(&args.at)?;
     let first = fetch(&mut client)?;
     if args.openmetrics {
@@ -107,15 +137,21 @@ pub(crate) fn main(args: &StatsArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let Some(interval) = args.monitor else {
-        let text = if args.json {
-            json_line(&Document::new(first)) + "\n"
-        } else {
-            first.table(terminal::width())
+        let text = match args.format {
+            Some(TableFormat::Csv) => csv::table(&[first]),
+            Some(TableFormat::Markdown) => first.table().markdown(),
+            None if args.json => json_line(&Document::new(first)) + "\n",
+            None => first.table().text(terminal::width()),
         };
         print(&text)?;
         return Ok(ExitCode::SUCCESS);
     };
-    let mut lines = Lines::new(args.json, first);
+    let format = match args.format {
+        Some(TableFormat::Csv) => LineFormat::Csv,
+        _ if args.json => LineFormat::Json,
+        _ => LineFormat::Text,
+    };
+    let mut lines = Lines::new(format, first);
     loop {
         std::thread::sleep(interval);
         let line = lines.next(fetch(&mut client)?);
@@ -148,7 +184,7 @@ mod tests {
     #[test]
     fn lines_repeat_their_titles() {
         let at = |migrations| LaneStats { migrations: Some(migrations), ..LaneStats::default() };
-        let mut lines = Lines::new(false, at(10));
+        let mut lines = Lines::new(LineFormat::Text, at(10));
         let first = lines.next(at(15));
         assert!(first.starts_with(&LaneStats::line_head()), "{first}");
         assert!(first.lines().nth(1).is_some_and(|line| line.contains(" 5 ")), "{first}");
@@ -156,6 +192,18 @@ mod tests {
             assert_eq!(lines.next(at(15)).lines().count(), 1);
         }
         assert_eq!(lines.next(at(15)).lines().count(), 2);
+    }
+
+    /// CSV has its names once.
+    #[test]
+    fn csv_has_one_head() {
+        let at = |migrations| LaneStats { migrations: Some(migrations), ..LaneStats::default() };
+        let mut lines = Lines::new(LineFormat::Csv, at(10));
+        let first = lines.next(at(15));
+        let (head, line) = first.split_once("\r\n").unwrap();
+        assert!(head.starts_with("interval_ns,wide_cpus,"), "{head}");
+        assert!(line.contains(",5,"), "{line}");
+        assert_eq!(lines.next(at(15)).matches('\n').count(), 1);
     }
 
     /// An interval needs its unit and a sensible length.

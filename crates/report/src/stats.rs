@@ -55,7 +55,7 @@ pub trait Statistics: Sized {
     fn since(&self, earlier: &Self) -> Self;
 
     /// One statistic per line, with its meaning.
-    fn table(&self, width: usize) -> String {
+    fn table(&self) -> Table {
         let mut table = Table::new(&[
             ("STATISTIC", Align::Left),
             ("VALUE", Align::Right),
@@ -64,7 +64,7 @@ pub trait Statistics: Sized {
         for (about, value) in Self::ABOUT.iter().zip(self.values()) {
             table.row(vec![about.key.into(), about.show(value), about.about.into()]);
         }
-        table.text(width)
+        table
     }
 
     /// Titles over [`Statistics::line`].
@@ -204,7 +204,7 @@ mod tests {
         let interval = late.since(&early);
         assert_eq!(interval.values(), [Some(4_999_000), None, Some(1)]);
         assert_eq!(interval.line(), "   5.00ms        1");
-        assert!(interval.table(80).contains("boils            -  times it boiled"));
+        assert!(interval.table().text(80).contains("boils            -  times it boiled"));
     }
 
     /// JSON has every key, and null where nothing is known.

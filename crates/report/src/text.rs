@@ -84,6 +84,28 @@ impl Table {
     }
 }
 
+impl Table {
+    /// The table as Markdown, for a page or an issue; without columns that only take width.
+    pub fn markdown(&self) -> String {
+        let is_used = |column: &usize| {
+            !self.head[*column].0.is_empty() || self.rows.iter().any(|row| !row[*column].is_empty())
+        };
+        let used: Vec<usize> = (0..self.head.len()).filter(is_used).collect();
+        let line = |cell: &dyn Fn(usize) -> String| {
+            let cells: Vec<String> = used.iter().map(|column| cell(*column)).collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let cell = |text: &str| text.trim().replace('\\', "\\\\").replace('|', "\\|");
+        let rule = |column: usize| match self.head[column].1 {
+            Align::Left => "---".to_string(),
+            Align::Right => "---:".to_string(),
+        };
+        let titles = line(&|column| cell(&self.head[column].0));
+        let rows = self.rows.iter().map(|row| line(&|column| cell(&row[column])));
+        titles + &line(&rule) + &rows.collect::<String>()
+    }
+}
+
 /// `text` filled with blanks to `width` columns.
 pub fn pad(text: &str, width: usize, align: Align) -> String {
     let blanks = " ".repeat(width.saturating_sub(columns(text)));
@@ -138,6 +160,15 @@ mod tests {
              longer    7  words that go on to a\n\
              \x20            second line\n"
         );
+    }
+
+    /// Numbers are to the right; a cell cannot end its column.
+    #[test]
+    fn tables_are_markdown() {
+        let mut table =
+            Table::new(&[("  NAME", Align::Left), ("N", Align::Right), ("", Align::Left)]);
+        table.row(vec!["  a|b".into(), "100".into(), String::new()]);
+        assert_eq!(table.markdown(), "| NAME | N |\n| --- | ---: |\n| a\\|b | 100 |\n");
     }
 
     /// Durations keep about three digits.

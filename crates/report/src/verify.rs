@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::csv;
 use crate::text::{Align, Table, wrap};
 
 /// The metric of commands when no number in their output was asked for.
@@ -120,6 +121,14 @@ pub struct Sample {
     pub seed: Option<u64>,
 }
 
+/// A line of CSV: a run.
+#[derive(Serialize)]
+struct CsvRow<'a> {
+    side: &'a str,
+    command: &'a str,
+    run: &'a Sample,
+}
+
 impl Side {
     /// Of which nothing was run yet.
     pub fn of(command: impl Into<String>) -> Self {
@@ -226,6 +235,36 @@ impl VerifyReport {
             }
         }
         text += "\n";
+        text += &self.table().text(width);
+        if let Some(why) = &self.no_clock {
+            text += &wrap("clock: not known: ", why, width);
+        }
+        let label =
+            if self.simulated.is_some() { "verdict, of simulated runs: " } else { "verdict: " };
+        text + "\n" + &wrap(label, &self.verdict, width)
+    }
+
+    /// The comparison as Markdown.
+    pub fn markdown(&self) -> String {
+        let what = self.runs_text(usize::MAX);
+        let partial =
+            self.partial.as_ref().map_or(String::new(), |why| format!("partial: {why}\n\n"));
+        let (a, b, verdict) = (&self.a.command, &self.b.command, &self.verdict);
+        let table = self.table().markdown();
+        format!("A: `{a}`\\\nB: `{b}`\n\n{what}\n{partial}{table}\nverdict: {verdict}\n")
+    }
+
+    /// As CSV: one line per run.
+    pub fn csv(&self) -> String {
+        let sides = [("a", &self.a), ("b", &self.b)];
+        let rows = sides.into_iter().flat_map(|(name, side)| {
+            side.samples.iter().map(move |run| CsvRow { side: name, command: &side.command, run })
+        });
+        csv::table(&rows.collect::<Vec<_>>())
+    }
+
+    /// What is compared.
+    fn table(&self) -> Table {
         let mut table = Table::new(&[
             ("", Align::Left),
             ("A", Align::Right),
@@ -252,12 +291,7 @@ impl VerifyReport {
             let told = clock.words(self.margin_pct);
             table.row(vec!["clock".into(), mhz(clock.a), mhz(clock.b), told]);
         }
-        text += &table.text(width);
-        if let Some(why) = &self.no_clock {
-            text += &wrap("clock: not known: ", why, width);
-        }
-        let label = if figure.is_some() { "verdict, of simulated runs: " } else { "verdict: " };
-        text + "\n" + &wrap(label, &self.verdict, width)
+        table
     }
 
     /// How many runs of what, and how they were made.

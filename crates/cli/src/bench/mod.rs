@@ -22,7 +22,8 @@ use report::problem::Problem;
 use sched::parse::duration_ns;
 
 use self::native::Bench;
-use crate::failure::{Failure, show};
+use crate::failure::{Failure, print, show};
+use crate::table_format::TableFormat;
 
 /// Measure what locks cost, here or in a model
 #[derive(Args)]
@@ -78,6 +79,9 @@ struct LocksArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print the tables in another format
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "json")]
+    format: Option<TableFormat>,
 }
 
 /// TURBO 7 and 9: 10^3 to 10^8.
@@ -97,7 +101,13 @@ pub(crate) fn main(args: &BenchArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.html {
         fs::write(path, bench.html()).map_err(|error| unwritable(path, &error))?;
     }
-    show(args.json, || json_line(&bench), |width| bench.text(width))?;
+    match args.format {
+        Some(TableFormat::Csv) => print(&bench.csv())?,
+        Some(TableFormat::Markdown) => print(&bench.markdown())?,
+        None => {
+            show(args.json, || json_line(&bench), |width| bench.text(width))?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 

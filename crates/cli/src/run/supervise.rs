@@ -22,7 +22,7 @@ use super::notify::Manager;
 use crate::command::{Supervised, exit_code, watch_signals};
 use crate::failure::{Failure, tell};
 use crate::output_file;
-use crate::stats::Lines;
+use crate::stats::{LineFormat, Lines};
 
 /// The flag of a run that takes over.
 const TAKE_OVER: &str = "--take-over";
@@ -212,10 +212,11 @@ struct Statistics {
 
 impl Statistics {
     fn new(interval: Duration, json: bool, lane: &Lane) -> Self {
+        let format = if json { LineFormat::Json } else { LineFormat::Text };
         Statistics {
             interval,
             due: Instant::now() + interval,
-            lines: Lines::new(json, lane.stats()),
+            lines: Lines::new(format, lane.stats()),
         }
     }
 

@@ -88,6 +88,10 @@ enum Format {
     Json,
     /// Call chains
     Folded,
+    /// Functions with wide code, all of them, as comma-separated values
+    Csv,
+    /// The same as a table of Markdown
+    Markdown,
 }
 
 /// A sample takes 48 bytes: 3 MB per CPU and minute, and the call chains.
@@ -130,10 +134,16 @@ pub(crate) fn main(args: &SampleArgs) -> Result<ExitCode, Failure> {
     }
     let chains = observed.chains(&stacks);
     args.files.write(&report, &chains)?;
-    if args.format == Format::Folded {
-        print(&chains.folded())?;
-        return Ok(ExitCode::SUCCESS);
+    match args.format {
+        Format::Folded => {
+            print(&chains.folded())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Format::Csv => print(&report.csv())?,
+        Format::Markdown => print(&report.markdown())?,
+        Format::Json | Format::Text => {
+            show(args.format == Format::Json, || json_line(&report), |width| report.text(width))?;
+        }
     }
-    show(args.format == Format::Json, || json_line(&report), |width| report.text(width))?;
     Ok(if report.wide() > 0 { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
 }

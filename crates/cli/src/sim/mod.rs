@@ -32,6 +32,7 @@ use replay::DvfsPolicy;
 use crate::failure::{Failure, print, show, unwritable};
 use crate::interrupt::Interrupt;
 use crate::output_file;
+use crate::table_format::TableFormat;
 use crate::terminal;
 
 /// Simulate schedulers on any machine, and compare them
@@ -110,6 +111,10 @@ pub(crate) struct SimArgs {
     /// Print JSON, one line per scenario
     #[arg(long)]
     json: bool,
+    /// Print the tables of simulations in another format
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(conflicts_with_all = ["json", "break_even", "replay"])]
+    format: Option<TableFormat>,
     /// Write a page with charts; one scenario only
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -179,8 +184,17 @@ pub(crate) fn main(args: &SimArgs) -> Result<ExitCode, Failure> {
     }
     let sweep = input::sweep(args)?;
     let reports = sweep::run(&sweep, &Interrupt::watch())?;
-    for report in &reports {
-        show(args.json, || json_line(report), |width| report.text(width))?;
+    match args.format {
+        Some(TableFormat::Csv) => print(&SimReport::csv(&reports))?,
+        Some(TableFormat::Markdown) => {
+            let texts: Vec<String> = reports.iter().map(SimReport::markdown).collect();
+            print(&texts.join("\n"))?;
+        }
+        None => {
+            for report in &reports {
+                show(args.json, || json_line(report), |width| report.text(width))?;
+            }
+        }
     }
     write_files(args, &reports)?;
     Ok(ExitCode::SUCCESS)

@@ -18,8 +18,9 @@ use report::json_line;
 use report::problem::Problem;
 use report::verify::{TIME, Verdict};
 
-use crate::failure::{FOUND, Failure, UNSUPPORTED, show};
+use crate::failure::{FOUND, Failure, UNSUPPORTED, print, show};
 use crate::interrupt::Interrupt;
+use crate::table_format::TableFormat;
 use command::{Command, Metric};
 use judge::Question;
 
@@ -70,6 +71,9 @@ pub(crate) struct VerifyArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print the comparison as Markdown, or the runs as CSV
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "json")]
+    format: Option<TableFormat>,
     /// The command
     #[arg(value_name = "COMMAND", last = true, required_unless_present_any = ["a", "scenario"])]
     command: Vec<String>,
@@ -117,7 +121,13 @@ pub(crate) fn main(args: &VerifyArgs) -> Result<ExitCode, Failure> {
         }
     };
     let report = judge::report(args, question, sides)?;
-    show(args.json, || json_line(&report), |width| report.text(width))?;
+    match args.format {
+        Some(TableFormat::Csv) => print(&report.csv())?,
+        Some(TableFormat::Markdown) => print(&report.markdown())?,
+        None => {
+            show(args.json, || json_line(&report), |width| report.text(width))?;
+        }
+    }
     Ok(match report.effect.verdict {
         Verdict::Worse => ExitCode::from(FOUND),
         Verdict::NotEnoughRuns => ExitCode::from(UNSUPPORTED),

@@ -3,6 +3,7 @@
 
 use super::{Fleet, FleetService, Machine, Model};
 use crate::advise::Worth;
+use crate::csv;
 use crate::text::{Align, Table, duration, wrap};
 
 /// Machines that a service's row names; JSON has all.
@@ -117,7 +118,7 @@ impl Fleet {
     /// One line per machine, below a line of names.
     pub fn csv(&self) -> String {
         let lines =
-            self.machines.iter().map(csv_row).map(|cells| cells.map(|cell| csv_cell(&cell)));
+            self.machines.iter().map(csv_row).map(|cells| cells.map(|cell| csv::cell(&cell)));
         let lines = lines.map(|cells| cells.join(","));
         let head = COLUMNS.join(",");
         std::iter::once(head).chain(lines).map(|line| line + "\r\n").collect()
@@ -152,18 +153,6 @@ fn csv_row(machine: &Machine) -> [String; COLUMNS.len()] {
         number(machine.services),
         machine.next.clone(),
     ]
-}
-
-/// A cell in quotation marks where it needs them. A spreadsheet takes text that begins like a
-/// formula for one, so that gets an apostrophe, which spreadsheets do not show.
-fn csv_cell(text: &str) -> String {
-    let is_number = text.parse::<f64>().is_ok();
-    let is_formula = !is_number && text.starts_with(['=', '+', '-', '@']);
-    let text = if is_formula { format!("'{text}") } else { text.to_owned() };
-    match text.contains([',', '"', '\r', '\n']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text,
-    }
 }
 
 #[cfg(test)]
@@ -214,8 +203,5 @@ hidden: look closer
         let first = "large,Xeon Gold 6130,yes,7.6,2800000,900000,\"nginx.service, 30.0s\",,\
                      sudo turbolane enable --wide-cpus 2";
         assert_eq!(lines[1], first);
-        assert_eq!(csv_cell("a \"b\""), "\"a \"\"b\"\"\"");
-        assert_eq!(csv_cell("=1+1"), "'=1+1");
-        assert_eq!(csv_cell("-1.5"), "-1.5");
     }
 }

@@ -7,6 +7,7 @@ mod html;
 use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA;
+use crate::csv;
 use crate::text::{Align, Table};
 
 /// The whole document.
@@ -78,18 +79,70 @@ impl LockBench {
     pub fn text(&self, width: usize) -> String {
         self.sweeps.iter().map(|sweep| sweep.text(width)).collect::<Vec<_>>().join("\n")
     }
+
+    /// As tables of Markdown.
+    pub fn markdown(&self) -> String {
+        self.sweeps.iter().map(Sweep::markdown).collect::<Vec<_>>().join("\n")
+    }
+
+    /// As CSV: one line per size and strategy.
+    pub fn csv(&self) -> String {
+        let rows = self.sweeps.iter().flat_map(|sweep| {
+            let (model, threads) = (sweep.model.as_deref(), sweep.threads);
+            sweep.points.iter().map(move |point| CsvRow { model, threads, point })
+        });
+        csv::table(&rows.collect::<Vec<_>>())
+    }
+}
+
+/// A line of CSV: a size and strategy.
+#[derive(Serialize)]
+struct CsvRow<'a> {
+    model: Option<&'a str>,
+    threads: u32,
+    #[serde(flatten)]
+    point: &'a Point,
 }
 
 impl Sweep {
     fn text(&self, width: usize) -> String {
+        let mut text = self.what();
+        if let Some(pstates) = &self.pstates {
+            text += &format!("  P-states: {pstates}\n");
+        }
+        text += &self.table().text(width);
+        self.break_evens.iter().for_each(|even| text += &format!("  {}\n", self.even_text(even)));
+        text
+    }
+
+    fn markdown(&self) -> String {
+        let mut text = self.what();
+        if let Some(pstates) = &self.pstates {
+            text += &format!("\nP-states: {pstates}\n");
+        }
+        text += &format!("\n{}\n", self.table().markdown());
+        self.break_evens.iter().for_each(|even| text += &format!("- {}\n", self.even_text(even)));
+        text
+    }
+
+    fn what(&self) -> String {
         let what = match &self.model {
             Some(id) => format!("model of {id}"),
             None => "this machine, measured".into(),
         };
-        let mut text = format!("{what}, {} threads\n", self.threads);
-        if let Some(pstates) = &self.pstates {
-            text += &format!("  P-states: {pstates}\n");
-        }
+        format!("{what}, {} threads\n", self.threads)
+    }
+
+    fn even_text(&self, even: &BreakEven) -> String {
+        let from = even.section_cycles.map_or("-".into(), cycles);
+        let but = match self.exceptions(even).as_slice() {
+            [] => String::new(),
+            sizes => format!(", but not at {}", sizes.join(", ")),
+        };
+        format!("{} beats spin from {from}{but}", even.strategy)
+    }
+
+    fn table(&self) -> Table {
         let mut table = Table::new(&[
             ("  SECTION", Align::Right),
             ("STRATEGY", Align::Left),
@@ -116,16 +169,7 @@ impl Sweep {
                 energy(point.energy_nj),
             ]);
         }
-        text += &table.text(width);
-        for even in &self.break_evens {
-            let from = even.section_cycles.map_or("-".into(), cycles);
-            let but = match self.exceptions(even).as_slice() {
-                [] => String::new(),
-                sizes => format!(", but not at {}", sizes.join(", ")),
-            };
-            text += &format!("  {} beats spin from {from}{but}\n", even.strategy);
-        }
-        text
+        table
     }
 
     /// Sizes above a break-even at which the strategy is no better than spinning.

@@ -8,6 +8,7 @@ mod pprof;
 use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA;
+use crate::csv;
 use crate::text::{Align, Table, wrap};
 pub use chains::{CallChains, Chain, Frame};
 
@@ -186,27 +187,9 @@ impl SampleReport {
             text += &wrap(&format!("level {}: ", level.license_level), &says, width);
         }
         text += "\n";
-        let mut table = Table::new(&[
-            ("LEVEL", Align::Right),
-            ("LASTING", Align::Right),
-            ("OF BUSY TIME", Align::Right),
-            ("SAMPLES", Align::Right),
-            ("PROCESS", Align::Left),
-            ("FUNCTION", Align::Left),
-        ]);
-        for offender in self.offenders.iter().take(SHOWN) {
-            table.row(vec![
-                offender.license_level.to_string(),
-                offender.sustained_level.to_string(),
-                self.pct(offender.samples),
-                offender.samples.to_string(),
-                offender.process.clone(),
-                format!("{} in {}", offender.function, offender.file),
-            ]);
-        }
-        text += &table.text(width);
+        text += &self.table(SHOWN).text(width);
         if self.offenders.len() > SHOWN {
-            text += &format!("and {} more; --json has all\n", self.offenders.len() - SHOWN);
+            text += &format!("and {} more; --format json has all\n", self.offenders.len() - SHOWN);
         }
         text += "\n";
         let window = crate::text::duration(self.window_ns);
@@ -218,6 +201,39 @@ impl SampleReport {
             text += &self.victims_text(&window, width);
         }
         text + "\n" + &wrap("", ABOUT, width)
+    }
+
+    /// The functions with wide code as Markdown.
+    pub fn markdown(&self) -> String {
+        self.table(self.offenders.len()).markdown()
+    }
+
+    /// The same as CSV.
+    pub fn csv(&self) -> String {
+        csv::table(&self.offenders)
+    }
+
+    /// The functions with the most samples.
+    fn table(&self, most: usize) -> Table {
+        let mut table = Table::new(&[
+            ("LEVEL", Align::Right),
+            ("LASTING", Align::Right),
+            ("OF BUSY TIME", Align::Right),
+            ("SAMPLES", Align::Right),
+            ("PROCESS", Align::Left),
+            ("FUNCTION", Align::Left),
+        ]);
+        for offender in self.offenders.iter().take(most) {
+            table.row(vec![
+                offender.license_level.to_string(),
+                offender.sustained_level.to_string(),
+                self.pct(offender.samples),
+                offender.samples.to_string(),
+                offender.process.clone(),
+                format!("{} in {}", offender.function, offender.file),
+            ]);
+        }
+        table
     }
 
     fn victims_text(&self, window: &str, width: usize) -> String {
