@@ -64,7 +64,7 @@ fn documents_follow_their_schemas() {
     let (answers, trace) = (data("fleet/web-1.json"), data("traces/lane.trace"));
     let levels = data("traces/nginx-gzip1.trace");
     let advise = ["advise", "--json", "--samples", &samples, "--machine", &machine];
-    let cases: [(&str, &[&str]); 17] = [
+    let cases: [(&str, &[&str]); 18] = [
         ("advise", &advise),
         ("advise", &["advise", "--json", "--machine", &data("machines/epyc-genoa")]),
         ("bench-locks", &["bench", "locks", "--json", "--model", "fx-8120"]),
@@ -77,6 +77,7 @@ fn documents_follow_their_schemas() {
         ("scan-lines", &["scan", "--json-lines", "/bin/true", "/bin/false"]),
         ("sim", &["sim", "--json", "openssl-speed"]),
         ("sim-break-even", &["sim", "--json", "--break-even", "core-i9-7940x"]),
+        ("sim-list", &["sim", "--json"]),
         ("sim-replay", &["sim", "--json", "--replay", &timeline, "--dvfs", "hardware"]),
         ("trace", &["trace", "--json", &trace]),
         ("trace", &["trace", "--json", &levels]),

@@ -52,6 +52,7 @@ fn documents() -> Vec<(&'static str, &'static str, Value)> {
         ("scan-lines", "a line of turbolane scan --json-lines", of::<crate::scan::Line>()),
         ("sim", "a line of turbolane sim --json", of::<crate::sim::SimReport>()),
         ("sim-break-even", "turbolane sim --break-even --json", of::<crate::dvfs::BreakEven>()),
+        ("sim-list", "turbolane sim --json without a scenario", of::<crate::sim::BuiltIn>()),
         ("sim-replay", "turbolane sim --replay --json", of::<crate::dvfs::Replay>()),
         ("stats", "turbolane stats --json", of::<Document<crate::lane::LaneStats>>()),
         ("status", "turbolane status --json", of::<Document<crate::service::ServiceStatus>>()),

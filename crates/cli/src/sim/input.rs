@@ -7,7 +7,7 @@ use std::path::Path;
 use cpumodel::{CpuModel, DataError, Platform, Sourced, Sureness, built_in_cpus};
 use dvfs::{MODEL_FILES, Model};
 use report::problem::Problem;
-use report::text::wrap;
+use report::sim::{BuiltIn, BuiltInMachine, Named};
 use sched::parse::ParseError;
 use sim::policy_spec::PolicySpec;
 use sim::program::Workload;
@@ -22,33 +22,25 @@ use crate::failure::Failure;
 const LISTED: &str = "turbolane sim lists those that are built in";
 
 /// What is there.
-pub(super) fn list(width: usize) -> String {
-    let mut text = String::from("Scenarios:\n");
-    for (name, _) in SCENARIO_FILES {
-        if let Some(Ok(scenario)) = Scenario::built_in(name) {
-            let variants: Vec<&str> = scenario.variants().collect();
-            let variants = match variants.is_empty() {
-                true => String::new(),
-                false => format!(" (variants: {})", variants.join(", ")),
-            };
-            text += &wrap(&format!("  {name:15} "), &(scenario.about.clone() + &variants), width);
-        }
-    }
-    text += "\nTimelines, for --replay:\n";
-    for (name, _) in MODEL_FILES {
-        if let Some(Ok(model)) = Model::built_in(name) {
-            let variants: Vec<&str> = model.variants().collect();
-            let about = format!("{} (variants: {})", model.about, variants.join(", "));
-            text += &wrap(&format!("  {name:15} "), &about, width);
-        }
-    }
-    text += "\nMachines:\n";
-    for (id, _) in built_in_cpus() {
-        if let Some(Ok(model)) = CpuModel::built_in(id) {
-            text += &format!("  {id:20} {}\n", model.name);
-        }
-    }
-    text
+pub(super) fn list() -> BuiltIn {
+    let named = |name: &str, about: &str, variants: Vec<&str>| Named {
+        name: name.to_owned(),
+        about: about.to_owned(),
+        variants: variants.into_iter().map(str::to_owned).collect(),
+    };
+    let scenarios = SCENARIO_FILES.iter().filter_map(|(name, _)| {
+        let scenario = Scenario::built_in(name)?.ok()?;
+        Some(named(name, &scenario.about, scenario.variants().collect()))
+    });
+    let timelines = MODEL_FILES.iter().filter_map(|(name, _)| {
+        let model = Model::built_in(name)?.ok()?;
+        Some(named(name, &model.about, model.variants().collect()))
+    });
+    let machines = built_in_cpus().filter_map(|(id, _)| {
+        let model = CpuModel::built_in(id)?.ok()?;
+        Some(BuiltInMachine { id: id.to_owned(), name: model.name })
+    });
+    BuiltIn::new(scenarios.collect(), timelines.collect(), machines.collect())
 }
 
 /// The list is printed if nothing else was asked for. Machines are looked up first: an unknown one
@@ -61,7 +53,9 @@ pub(super) fn check_nothing_is_asked(args: &SimArgs) -> Result<(), Failure> {
         ("--variant", args.variant.is_some()),
         ("--packages", args.packages.is_some()),
         ("--power-limit", args.power_limit.is_some()),
+        ("--seed", args.seed.is_some()),
         ("--jobs", args.jobs.is_some()),
+        ("--format", args.format.is_some()),
         ("--html", args.html.is_some()),
         ("--perfetto", args.perfetto.is_some()),
     ];
@@ -95,7 +89,7 @@ pub(super) fn sweep(args: &SimArgs) -> Result<Sweep, Failure> {
     }
     let record = args.html.is_some() || args.perfetto.is_some();
     let jobs = args.jobs.map_or_else(jobs, usize::from);
-    Ok(Sweep { targets, policies, seed: args.seed, record, jobs })
+    Ok(Sweep { targets, policies, seed: args.seed(), record, jobs })
 }
 
 fn limit_power(model: &mut CpuModel, watts: f64) {

@@ -33,7 +33,6 @@ use crate::failure::{Failure, print, show, unwritable};
 use crate::interrupt::Interrupt;
 use crate::output_file;
 use crate::table_format::TableFormat;
-use crate::terminal;
 
 /// Simulate schedulers on any machine, and compare them
 ///
@@ -102,13 +101,13 @@ pub(crate) struct SimArgs {
     /// file's, or no limit]
     #[arg(long, value_name = "WATTS", value_parser = input::watts)]
     power_limit: Option<f64>,
-    /// Random seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    /// Random seed [default: 1]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// Number of parallel runs [default: number of CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Print JSON, one line per scenario
+    /// Print JSON, one line per scenario; without any, the list of scenarios and machines
     #[arg(long)]
     json: bool,
     /// Print the tables of simulations in another format
@@ -165,6 +164,12 @@ struct ReplayArgs {
     write_timeline: Option<PathBuf>,
 }
 
+impl SimArgs {
+    fn seed(&self) -> u64 {
+        self.seed.unwrap_or(1)
+    }
+}
+
 /// Simulates, and prints what came out.
 pub(crate) fn main(args: &SimArgs) -> Result<ExitCode, Failure> {
     if let Some(id) = &args.break_even {
@@ -179,7 +184,8 @@ pub(crate) fn main(args: &SimArgs) -> Result<ExitCode, Failure> {
     }
     if args.scenarios.is_empty() {
         input::check_nothing_is_asked(args)?;
-        print(&input::list(terminal::width()))?;
+        let list = input::list();
+        show(args.json, || json_line(&list), |width| list.text(width))?;
         return Ok(ExitCode::SUCCESS);
     }
     let sweep = input::sweep(args)?;

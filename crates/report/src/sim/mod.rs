@@ -9,12 +9,14 @@
 //! Fractions are of the run's simulated time, of one CPU unless said otherwise.
 
 pub(crate) mod html;
+mod list;
 mod perfetto;
 mod text;
 
 use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA;
+pub use list::{BuiltIn, BuiltInMachine, Named};
 
 /// The whole document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

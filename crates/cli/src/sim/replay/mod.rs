@@ -51,7 +51,7 @@ pub(super) fn report(args: &SimArgs, name: &str) -> Result<Replay, Failure> {
     }
     let timelines = inputs.iter().zip(0..).map(|(input, number)| {
         // siblings of the same model are not to march in step
-        input.timeline(&platform, args.variant.as_deref(), args.seed.wrapping_add(number))
+        input.timeline(&platform, args.variant.as_deref(), args.seed().wrapping_add(number))
     });
     let timelines = timelines.collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &replay.write_timeline {
@@ -73,8 +73,8 @@ pub(super) fn report(args: &SimArgs, name: &str) -> Result<Replay, Failure> {
         machine_name: model.name.clone(),
         active_cores: active,
         clock_khz: core.clock_khz.clone(),
-        seed: args.seed,
-        runs: runs(replay, &core, &timelines.iter().collect::<Vec<_>>(), args.seed)?,
+        seed: args.seed(),
+        runs: runs(replay, &core, &timelines.iter().collect::<Vec<_>>(), args.seed())?,
         assumed,
     })
 }
