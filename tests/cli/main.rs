@@ -4,6 +4,7 @@
 //! them; review the difference.
 
 mod advise;
+mod color;
 mod containers;
 mod interrupted;
 mod limits;

@@ -21,6 +21,7 @@ mod interrupt;
 mod man;
 mod mark_files;
 mod output_file;
+mod paint;
 mod probe;
 mod profile;
 mod progress;

@@ -32,7 +32,8 @@ use report::sample::{Offender, SampleReport};
 use report::text::duration;
 use sched::parse::{ParseError, duration_at_least};
 
-use crate::failure::{Failure, print, show};
+use crate::failure::{Failure, print};
+use crate::paint::{self, ColorArgs};
 use crate::sample::{self, Plan, Taken};
 use crate::{command, doctor};
 use cpu::Judged;
@@ -91,6 +92,8 @@ pub(crate) struct AdviseArgs {
     /// Its output goes to standard error. If it still runs after --for it is ended by SIGTERM.
     #[arg(value_name = "CMD", last = true, group = "load")]
     command: Vec<OsString>,
+    #[command(flatten)]
+    color: ColorArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -150,7 +153,12 @@ impl AdviseArgs {
 pub(crate) fn main(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     loop {
         let advice = answer(args)?;
-        let is_read = show(args.json, || json_line(&advice), |width| advice.text(width))?;
+        let is_read = args.color.show(
+            args.json,
+            || json_line(&advice),
+            |width| advice.text(width),
+            &paint::WORTH,
+        )?;
         match args.every {
             Some(time) if is_read => std::thread::sleep(time),
             _ => return Ok(ExitCode::SUCCESS),

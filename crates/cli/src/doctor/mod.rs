@@ -17,7 +17,8 @@ use report::json_line;
 use report::problem::Problem;
 use sched::obstacles;
 
-use crate::failure::{FOUND, Failure, show};
+use crate::failure::{FOUND, Failure};
+use crate::paint::{self, ColorArgs};
 use crate::sim::input;
 pub(crate) use checks::effects::FALL_KHZ;
 
@@ -55,6 +56,8 @@ pub(crate) struct DoctorArgs {
     /// Also measure for ten seconds which effects this CPU has
     #[arg(long, conflicts_with = "machine")]
     probe: bool,
+    #[command(flatten)]
+    color: ColorArgs,
 }
 
 /// Looks, and prints what was found.
@@ -86,7 +89,12 @@ pub(crate) fn main(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     if args.probe {
         report.sections.push(checks::measured(&crate::probe::quick()?));
     }
-    show(args.json, || json_line(&report), |width| report.text(width))?;
+    args.color.show(
+        args.json,
+        || json_line(&report),
+        |width| report.text(width),
+        &paint::CHECKS,
+    )?;
     let can_run = obstacles::of_scx(&facts.kernel).is_none();
     Ok(if can_run { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
 }

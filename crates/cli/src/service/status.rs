@@ -12,7 +12,8 @@ use report::{Document, json_line};
 use super::Root;
 use super::systemd::unit;
 use crate::client::{At, Client};
-use crate::failure::{FOUND, Failure, show};
+use crate::failure::{FOUND, Failure};
+use crate::paint::{self, ColorArgs};
 
 /// Show whether wide code is separated now and, if not, why
 ///
@@ -27,6 +28,8 @@ pub(crate) struct StatusArgs {
     at: At,
     #[command(flatten)]
     root: Root,
+    #[command(flatten)]
+    color: ColorArgs,
 }
 
 /// What the lane itself says.
@@ -44,7 +47,12 @@ pub(crate) fn main(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let unit = if args.root.places().has_systemd() { Some(unit()?) } else { None };
     let status = judge(unit, ask(&args.at));
     let is_running = status.state.is_running();
-    show(args.json, || json_line(&Document::new(&status)), |width| status.text(width))?;
+    args.color.show(
+        args.json,
+        || json_line(&Document::new(&status)),
+        |width| status.text(width),
+        &paint::STATES,
+    )?;
     Ok(if is_running { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
 }
 

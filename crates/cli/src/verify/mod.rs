@@ -18,8 +18,9 @@ use report::json_line;
 use report::problem::Problem;
 use report::verify::{TIME, Verdict};
 
-use crate::failure::{FOUND, Failure, UNSUPPORTED, print, show};
+use crate::failure::{FOUND, Failure, UNSUPPORTED, print};
 use crate::interrupt::Interrupt;
+use crate::paint::{self, ColorArgs};
 use crate::table_format::TableFormat;
 use command::{Command, Metric};
 use judge::Question;
@@ -79,6 +80,8 @@ pub(crate) struct VerifyArgs {
     command: Vec<String>,
     #[command(flatten)]
     scenario: scenario::ScenarioArgs,
+    #[command(flatten)]
+    color: ColorArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -125,7 +128,12 @@ pub(crate) fn main(args: &VerifyArgs) -> Result<ExitCode, Failure> {
         Some(TableFormat::Csv) => print(&report.csv())?,
         Some(TableFormat::Markdown) => print(&report.markdown())?,
         None => {
-            show(args.json, || json_line(&report), |width| report.text(width))?;
+            args.color.show(
+                args.json,
+                || json_line(&report),
+                |width| report.text(width),
+                &paint::VERDICTS,
+            )?;
         }
     }
     Ok(match report.effect.verdict {
