@@ -60,6 +60,7 @@ pub fn analyse(header: &Header, traces: &[Trace]) -> ProbeReport {
         machine: header.machine.clone(),
         cores: header.cores,
         seed: header.seed,
+        verdict: report::probe::verdict(&rows),
         partial: header.partial.clone(),
         repetitions: traces.len(),
         quiet: quiet.len(),

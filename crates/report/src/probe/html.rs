@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The probe's report as a page: the typical course of each cell, clock and rate, and its figures.
+//! The probe's report as a page: the verdict and the clocks as a heat map, then
+//! the typical course of each cell, clock and rate, and its figures.
 
 use super::ProbeReport;
 use crate::page::Page;
@@ -11,7 +12,7 @@ impl ProbeReport {
             command: "probe",
             heading: &self.machine,
             main: include_str!("page/main.html"),
-            scripts: &[include_str!("page/course.js")],
+            scripts: &[include_str!("page/course.js"), include_str!("page/clocks.js")],
         };
         page.html(self)
     }

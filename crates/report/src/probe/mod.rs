@@ -7,10 +7,12 @@ mod html;
 mod machine_file;
 pub mod raw;
 mod text;
+mod verdict;
 
 use serde::{Deserialize, Serialize};
 
 pub use machine_file::machine_file;
+pub use verdict::verdict;
 
 /// A median with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,6 +61,9 @@ pub struct ProbeReport {
     pub cores: raw::Cores,
     /// Random seed.
     pub seed: u64,
+    /// The worst drop of the clock with the most CPUs active, in words; empty in reports of before.
+    #[serde(default)]
+    pub verdict: String,
     /// Why the measurement is not complete; `null` if every interval is narrow enough.
     pub partial: Option<String>,
     /// Repetitions that were measured.

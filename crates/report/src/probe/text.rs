@@ -15,6 +15,7 @@ impl ProbeReport {
         if let Some(why) = &self.partial {
             text += &wrap("PARTIAL: ", why, width);
         }
+        text += &wrap("verdict: ", &self.verdict, width);
         text += &wrap("samples: ", &self.samples(), width);
         text += &wrap("meter:   ", &self.meter_text(), width);
         for witness in &self.meter.witnesses {
