@@ -16,13 +16,16 @@ use std::path::Path;
 use report::ctl::{Change, Reply, Request};
 use report::problem::Problem;
 use report::settings::Setting;
-use sched::config::Config;
+use sched::config::{Config, Mode};
 use sched::settings::SETTINGS;
 
 use super::absolute;
 use crate::client::{Client, unexpected};
 use crate::failure::Failure;
 use crate::run::settings::{read, with_listed_marks};
+
+/// The key of [`Config::mode`].
+const MODE: &str = "mode";
 
 /// What has to change for a run to be as a file says.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -72,6 +75,8 @@ fn plan(running: &[Setting], marks: &[String], wanted: &Config, wanted_marks: &[
             Some(now) if now.value != then && now.live => {
                 plan.settings.push(Differs { key: setting.key, now: now.value.clone(), then });
             }
+            // Which mode it is was decided at the start: the run is as the file says.
+            Some(_) if setting.key == MODE && wanted.mode == Mode::Auto => {}
             Some(now) if now.value != then => plan.fixed.push(format!("{} = {then}", setting.key)),
             _ => {}
         }
@@ -180,6 +185,18 @@ mod tests {
         now.iter_mut().find(|setting| setting.key == "scores").unwrap().value = "on".into();
         let plan = plan(&now, &[], &wanted, &[]);
         assert_eq!((plan.fixed, plan.settings), (marks(&["scores = auto"]), Vec::new()));
+    }
+
+    /// A file that leaves the mode to the run fits whichever it has; one that names another does not.
+    #[test]
+    fn any_mode_is_automatic() {
+        let now = running(&Config { mode: Mode::Scx, ..Config::default() });
+        assert!(SETTINGS.iter().any(|setting| setting.key == MODE));
+        let wanted = |mode| Config { mode, slice_ns: 9_000_000, ..Config::default() };
+        let automatic = plan(&now, &[], &wanted(Mode::Auto), &[]);
+        assert_eq!(automatic.fixed, marks(&[]));
+        assert_eq!(automatic.lines(), ["slice: 5ms -> 9ms"]);
+        assert_eq!(plan(&now, &[], &wanted(Mode::Affinity), &[]).fixed, ["mode = affinity"]);
     }
 
     /// Marks are compared as a set.
