@@ -66,7 +66,7 @@ fn attempt(guest: &Guest, script: &str) -> Result<Outcome> {
     let scratch = Scratch::new(guest.cache.run_dir()?);
     let files = Files { dir: scratch.path(), emulator: guest.emulator };
     let (base, bochs) = base(guest)?;
-    initramfs::with_payload(&base, &guest.payload, script, &files.initramfs())?;
+    initramfs::with_payload(&base, guest, script, &files.initramfs())?;
     let start = Instant::now();
     let emulator = match &bochs {
         Some(bochs) => bochs::start(guest, bochs, &files)?,

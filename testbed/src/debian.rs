@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use crate::{apt, cache, process};
 
 /// Installed files that nobody reads: they would make up a quarter of a root.
-const LEFT_OUT: [&str; 4] =
+pub(crate) const LEFT_OUT: [&str; 4] =
     ["/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/man/*"];
 
 /// Installs the packages, a list by commas, of these suites into an empty or absent folder, without

@@ -35,6 +35,7 @@ pub struct Guest {
     pub(crate) limit: Duration,
     pub(crate) echo: bool,
     pub(crate) silicon: Option<Silicon>,
+    pub(crate) has_systemd: bool,
 }
 
 impl Guest {
@@ -57,6 +58,7 @@ impl Guest {
             limit: Duration::from_secs(120),
             echo: false,
             silicon: None,
+            has_systemd: false,
         }
     }
 
@@ -75,6 +77,15 @@ impl Guest {
     pub fn silicon(mut self, silicon: Silicon) -> Self {
         self.emulator = Emulator::Bochs;
         self.silicon = Some(silicon);
+        self
+    }
+
+    /// Boots the root's systemd, and runs the command as a service beside those of `multi-user.target`,
+    /// instead of as the only process. The images must have it ([`crate::prepare_with_systemd`]),
+    /// and the emulator must be QEMU.
+    #[must_use]
+    pub fn systemd(mut self, on: bool) -> Self {
+        self.has_systemd = on;
         self
     }
 

@@ -15,15 +15,35 @@ use crate::{debian, process};
 /// Raised when the way the image is made changes, so that old ones are rebuilt.
 const RECIPE: &str = "2";
 
+/// Which files of its packages a root has.
+#[derive(Clone, Copy)]
+pub(crate) enum Files {
+    /// Those that programs read.
+    Read,
+    /// All, as on a user's machine: where pages are left out, dpkg changes its lists of other
+    /// packages when one is installed.
+    All,
+}
+
 /// Returns the disk image, building it when it is missing.
-pub(crate) fn prepare(cache: &Cache, pins: &Guest, kernel: &Kernel) -> Result<PathBuf> {
+pub(crate) fn prepare(
+    cache: &Cache,
+    pins: &Guest,
+    kernel: &Kernel,
+    files: Files,
+) -> Result<PathBuf> {
     let packages = pins.packages.join(",");
-    let inputs = [RECIPE, &pins.suite, &packages, &kernel.release];
+    let left_out: &[&str] = match files {
+        Files::Read => &debian::LEFT_OUT,
+        Files::All => &[],
+    };
+    let inputs = [RECIPE, &pins.suite, &packages, &kernel.release, &left_out.concat()];
     let what = format!("guest image (Debian {}, about a minute)", pins.suite);
     cache.get("image", &inputs, &what, |image| {
         let root = image.with_extension("root");
         cache::remove(&root)?;
-        let built = debian::install(&[&pins.suite], &packages, &root, &cache.log("image"))
+        let log = cache.log("image");
+        let built = debian::install_without(left_out, &[&pins.suite], &packages, &root, &log)
             .and_then(|()| add_modules(cache, kernel, &root))
             .and_then(|()| pack(cache, &root, image));
         // Never left behind: a failed build must not cost half a gigabyte.

@@ -12,10 +12,21 @@ use anyhow::{Context, Result};
 
 use crate::cache::Cache;
 use crate::cpio::Archive;
+use crate::guest::Guest;
 use crate::kernel::Kernel;
 use crate::process;
 
 const INIT: &str = include_str!("../guest/init");
+
+/// What [`INIT`] reads.
+const PARTS: [(&str, &str); 2] = [
+    ("/session", include_str!("../guest/session")),
+    ("/streams", include_str!("../guest/streams")),
+];
+
+/// Has [`INIT`] boot systemd.
+const SYSTEMD: &str = ".turbolane-systemd";
+
 const BUSYBOX: &str = "/bin/busybox";
 
 /// What the disk needs that the kernel does not have built in.
@@ -54,10 +65,14 @@ pub(crate) fn prepare(cache: &Cache, kernel: &Kernel, modules: &Modules) -> Resu
     let size = busybox.len().to_string();
     let order = modules.names.join(" ");
     let kind = if modules.are_signed { "signed" } else { "unsigned" };
-    let inputs = [INIT, &order, &kernel.release, &size, kind];
+    let [(_, session), (_, streams)] = PARTS;
+    let inputs = [INIT, session, streams, &order, &kernel.release, &size, kind];
     cache.get("initramfs", &inputs, "guest initramfs", |path| {
         let mut archive = Archive::new(create(path)?);
         archive.bytes(Path::new("/init"), 0o755, INIT.as_bytes())?;
+        for (path, text) in PARTS {
+            archive.bytes(Path::new(path), 0o644, text.as_bytes())?;
+        }
         archive.bytes(Path::new("/bin/busybox"), 0o755, &busybox)?;
         let applets = process::output(Command::new(BUSYBOX).arg("--list"))?;
         for name in applets.lines().filter(|&name| name != "busybox") {
@@ -106,19 +121,17 @@ fn unsigned(module: &[u8]) -> &[u8] {
 }
 
 /// Writes the cached part and this boot's payload to `path`.
-pub(crate) fn with_payload(
-    base: &Path,
-    payload: &[(PathBuf, PathBuf)],
-    command: &str,
-    path: &Path,
-) -> Result<()> {
+pub(crate) fn with_payload(base: &Path, guest: &Guest, command: &str, path: &Path) -> Result<()> {
     let mut out = create(path)?;
     let mut cached = File::open(base).with_context(|| format!("cannot read {}", base.display()))?;
     io::copy(&mut cached, &mut out).context("cannot copy the initramfs")?;
     let mut archive = Archive::new(out);
     let root = Path::new("/payload");
-    for (host, guest) in payload {
-        archive.tree(host, &root.join(merged(guest)))?;
+    for (host, place) in &guest.payload {
+        archive.tree(host, &root.join(merged(place)))?;
+    }
+    if guest.has_systemd {
+        archive.bytes(&root.join(SYSTEMD), 0o644, b"")?;
     }
     archive.bytes(&root.join(".turbolane-command"), 0o755, command.as_bytes())?;
     archive.finish()?;

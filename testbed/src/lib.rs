@@ -87,6 +87,26 @@ pub fn prepare(cache: &Cache) -> Result<Images> {
 /// # Errors
 /// As [`prepare`], and when there is no such series.
 pub fn prepare_series(cache: &Cache, series: &str) -> Result<Images> {
+    let pin = &versions::Versions::pinned().guest;
+    prepare_with(cache, series, pin, image::Files::Read)
+}
+
+/// The same as [`prepare`] for [`Guest::systemd`]: a root with services, on which our package has
+/// never been.
+///
+/// # Errors
+/// As [`prepare`].
+pub fn prepare_with_systemd(cache: &Cache) -> Result<Images> {
+    let pin = &versions::Versions::pinned().systemd;
+    prepare_with(cache, "", pin, image::Files::All)
+}
+
+fn prepare_with(
+    cache: &Cache,
+    series: &str,
+    root: &versions::Guest,
+    files: image::Files,
+) -> Result<Images> {
     let pins = versions::Versions::pinned();
     let mut kernels = pins.kernels.iter();
     let kernel = kernels.find(|kernel| series.is_empty() || kernel.series == series);
@@ -95,7 +115,7 @@ pub fn prepare_series(cache: &Cache, series: &str) -> Result<Images> {
         format!("the testbed has no kernel {series}; there are {}", known.join(", "))
     })?;
     let kernel = kernel::prepare(cache, kernel)?;
-    let disk = image::prepare(cache, &pins.guest, &kernel)?;
+    let disk = image::prepare(cache, root, &kernel, files)?;
     let initramfs = initramfs::prepare(cache, &kernel, &initramfs::QEMU)?;
     Ok(Images { kernel, disk, initramfs })
 }

@@ -20,6 +20,10 @@ use crate::{emulator, hang};
 /// | `tsc=nowatchdog` | Linux 7.3 compares two CPUs' counters by having both spin until the other has looked, without interrupts. With one thread for all vCPUs a turn of that takes a round of all of them, and while it went on guests were found locked up, whoever the waiting CPU held a lock for |
 const KERNEL_ARGS: &str = "panic=-1 tsc=nowatchdog";
 
+/// Has the root's systemd start the unit that `guest/init` writes, and no login on the console: without
+/// udev systemd would wait for its device.
+const SYSTEMD_ARGS: &str = "systemd.wants=guest.service systemd.getty_auto=no";
+
 const PROGRAM: &str = "qemu-system-x86_64";
 
 /// The virtio-serial ports that `guest/init` looks for, each with the file
@@ -60,7 +64,8 @@ fn machine(command: &mut Command, guest: &Guest) {
 fn devices(command: &mut Command, guest: &Guest, files: &Files) {
     let more = guest.kernel_args.as_deref().unwrap_or_default();
     let common = emulator::KERNEL_ARGS;
-    let args = format!("{common} {KERNEL_ARGS} {} {more}", hang::KERNEL_ARGS);
+    let systemd = if guest.has_systemd { SYSTEMD_ARGS } else { "" };
+    let args = format!("{common} {KERNEL_ARGS} {} {systemd} {more}", hang::KERNEL_ARGS);
     let images = &guest.images;
     command.arg("-kernel").arg(images.kernel.image());
     command.arg("-initrd").arg(files.initramfs());

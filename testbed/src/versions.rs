@@ -13,6 +13,7 @@ pub(crate) struct Versions {
     #[serde(rename = "kernel")]
     pub(crate) kernels: Vec<Kernel>,
     pub(crate) guest: Guest,
+    pub(crate) systemd: Guest,
     pub(crate) module: Module,
     /// At least one.
     pub(crate) fresh: Vec<Fresh>,

@@ -56,6 +56,9 @@ struct RunArgs {
     /// Write the log of that machine to this file; crates/silicon/src/truth.rs describes it
     #[arg(long, value_name = "FILE", requires = "silicon")]
     silicon_log: Option<PathBuf>,
+    /// Boot a Debian with systemd and some services, and run the command as one of them
+    #[arg(long, conflicts_with_all = ["silicon", "emulator"])]
+    systemd: bool,
     /// Logical CPUs
     #[arg(long, default_value_t = 4)]
     cpus: u32,
@@ -110,7 +113,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             let silicon = args.silicon.as_deref();
             let silicon = silicon.map(|text| silicon::machine(text, args.cpus, &args.topology));
             let silicon = silicon.transpose()?;
-            run(&cache, &images(&args.kernel)?, silicon, args)
+            let images = match args.systemd {
+                true => testbed::prepare_with_systemd(&cache)?,
+                false => images(&args.kernel)?,
+            };
+            run(&cache, &images, silicon, args)
         }
     }
 }
@@ -144,6 +151,7 @@ fn run(
         .icount_shift(args.icount_shift.or(args.icount.then_some(0)))
         .limit(args.limit)
         .kernel_args(&args.append)
+        .systemd(args.systemd)
         .echo(true);
     if let Some(silicon) = silicon {
         guest = guest.silicon(silicon);

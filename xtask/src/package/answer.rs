@@ -5,13 +5,13 @@
 //! What a package manager would download first is not counted: the roots have the packages that
 //! ours depends on. Nor is the copy of the root.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{purge, stage};
+use super::stage;
 use crate::repo;
 use crate::results::{BenchResult, Better};
 
@@ -47,7 +47,7 @@ fn of_suite(deb: &Path, suite: &str) -> Result<BenchResult> {
 }
 
 fn once(deb: &Path, suite: &str) -> Result<f64> {
-    let root = purge::copy_of_root(suite)?;
+    let root = copy_of_root(suite)?;
     let folder = deb.parent().context("the package is in a folder")?;
     let mut session = Command::new("unshare");
     session.args(["--mount", "--propagation", "private", "--pid", "--fork", "sh", "-euc", SESSION]);
@@ -64,4 +64,13 @@ fn once(deb: &Path, suite: &str) -> Result<f64> {
         testbed::last_lines(&done.text, 20)
     );
     Ok(seconds)
+}
+
+/// A copy of the fresh root of a Debian release.
+fn copy_of_root(suite: &str) -> Result<PathBuf> {
+    let work = repo::target().join("package/fresh");
+    stage::remove(&work)?;
+    let base = testbed::fresh_root(&testbed::Cache::open()?, suite)?;
+    stage::run(Command::new("cp").args(["--archive", "--reflink=auto"]).arg(base).arg(&work))?;
+    Ok(work)
 }

@@ -5,7 +5,7 @@
 //! The programs are those of the release build, which the guests' tests run too, without their
 //! symbols: what is shipped is what was tested. [`stage`] lays them out as they are on a machine,
 //! [`deb`], [`rpm`] and [`tarball`] pack that; [`dkms`] packs the module's sources; [`purge`]
-//! installs the package into a fresh Debian root and compares the root before and after,
+//! installs the package on a guest with systemd and compares the machine before and after,
 //! [`answer`] measures how soon it answers there.
 
 mod answer;
@@ -23,7 +23,6 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, ensure};
 
 pub(crate) use self::dkms::compare as compare_dkms;
-pub(crate) use self::purge::why_not;
 use crate::results::{BenchResult, Better, Outside, exact};
 use crate::{python, repo};
 
