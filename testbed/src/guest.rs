@@ -80,8 +80,8 @@ impl Guest {
         self
     }
 
-    /// Boots the root's systemd, and runs the command as a service beside those of `multi-user.target`,
-    /// instead of as the only process. The images must have it ([`crate::prepare_with_systemd`]),
+    /// Boots the root's systemd, and runs the command as a service beside those of
+    /// `multi-user.target`, instead of as the only process. The images must have it ([`crate::prepare_with_systemd`]),
     /// and the emulator must be QEMU.
     #[must_use]
     pub fn systemd(mut self, on: bool) -> Self {

@@ -95,6 +95,8 @@ serve_scheduler() {
 	turbolane enable --wide-cpus 1 --mark "$crypto:EVP_EncryptUpdate@2" --metrics "$metrics"
 	[ "$(scheduler)" = turbolane ]
 	turbolane status
+	journalctl --no-pager --output json TURBOLANE_EVENT=started TURBOLANE_MODE=scx TURBOLANE_WIDE_CPUS=3 |
+		grep '"_SYSTEMD_UNIT":"turbolane.service"'
 	systemd-run --quiet --unit=crypt openssl speed -seconds 200 -bytes 16384 -evp chacha20-poly1305
 	within 20 sh -c 'turbolane stats --json | grep -q "\"mark_events\":[1-9]"'
 
@@ -107,7 +109,8 @@ serve_scheduler() {
 	[ "$(property NRestarts)" = 0 ]
 	[ "$(scheduler)" = turbolane ]
 	turbolane status
-	journalctl --unit turbolane --no-pager --output cat | grep "took over from process $before within"
+	journalctl --no-pager --output json TURBOLANE_EVENT=took-over "TURBOLANE_OTHER_PID=$before" |
+		grep '"TURBOLANE_GAP_US":"[0-9]*"'
 
 	step "advise on a unit"
 	turbolane advise --unit crypt --for 3s --machine xeon-gold-6130

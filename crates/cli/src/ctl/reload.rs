@@ -187,7 +187,8 @@ mod tests {
         assert_eq!((plan.fixed, plan.settings), (marks(&["scores = auto"]), Vec::new()));
     }
 
-    /// A file that leaves the mode to the run fits whichever it has; one that names another does not.
+    /// A file that leaves the mode to the run fits whichever it has; one that names another does
+    /// not.
     #[test]
     fn any_mode_is_automatic() {
         let now = running(&Config { mode: Mode::Scx, ..Config::default() });

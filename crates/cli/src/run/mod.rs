@@ -4,10 +4,12 @@
 //! Order: read the settings, look at the machine, refuse what cannot work ([`preflight`]), and
 //! only then take over ([`supervise`]). Up to that point nothing has changed.
 
+mod journal;
 pub(crate) mod metrics;
 mod notify;
 pub(crate) mod preflight;
 pub(crate) mod settings;
+mod standby;
 mod supervise;
 
 use std::ffi::OsString;

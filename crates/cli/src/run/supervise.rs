@@ -17,8 +17,10 @@ use sched::config::Config;
 use sched::lane::{Event, Lane, StartSuccessor, TakenFrom};
 use sched::scx::{Ended, Fault};
 
+use super::journal::{self, Journal};
 use super::metrics::{self, Metrics};
 use super::notify::Manager;
+use super::standby::Standby;
 use crate::command::{Supervised, exit_code, watch_signals};
 use crate::failure::{Failure, tell};
 use crate::output_file;
@@ -77,13 +79,21 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
         (Lane::start(run.config.clone(), run.fault)?, None)
     };
     let metrics = run.metrics.as_deref().map(Metrics::start).transpose()?;
-    let started = started(&lane);
+    let journal = Journal::from_environment();
+    let (started, about) = started(&lane);
     if !run.quiet {
         if let Some(TakenFrom { pid, gap }) = before {
-            tell(&format!("took over from process {pid} within {:.1} ms", gap.as_secs_f64() * 1e3));
+            let text =
+                format!("took over from process {pid} within {:.1} ms", gap.as_secs_f64() * 1e3);
+            let (pid, gap) = (pid.to_string(), gap.as_micros().to_string());
+            journal.report(
+                journal::Event::TookOver,
+                &text,
+                &[("OTHER_PID", &pid), ("GAP_US", &gap)],
+            );
         }
-        tell(&started);
-        run.notes.iter().for_each(|note| tell(note));
+        journal.report(journal::Event::Started, &started, &as_fields(&about));
+        run.notes.iter().for_each(|note| journal.report(journal::Event::Note, note, &[]));
     }
     let manager = Manager::from_environment();
     if !run.command.is_empty() {
@@ -99,6 +109,8 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
         statistics: run.stats.map(|interval| Statistics::new(interval, run.json, &lane)),
         manager,
         metrics,
+        journal,
+        standby: Standby::default(),
     };
     supervisor.manager.ready(&started);
     let end = supervisor.wait(&lane)?;
@@ -121,7 +133,9 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
         },
         End::TakenOver(pid) => {
             if !run.quiet {
-                tell(&format!("process {pid} has taken over"));
+                let fields = [("OTHER_PID", &*pid.to_string())];
+                let text = format!("process {pid} has taken over");
+                supervisor.journal.report(journal::Event::TakenOver, &text, &fields);
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -157,6 +171,8 @@ struct Supervisor {
     statistics: Option<Statistics>,
     manager: Manager,
     metrics: Option<Metrics>,
+    journal: Journal,
+    standby: Standby,
 }
 
 impl Supervisor {
@@ -173,9 +189,14 @@ impl Supervisor {
                 Some(Event::Ended(ended)) => return Ok(End::Scheduler(ended)),
                 Some(Event::TakenOver(pid)) => return Ok(End::TakenOver(pid)),
                 Some(Event::TakenBack(pid)) => {
-                    tell(&format!("process {pid} has failed to take over; this run continues"));
+                    let text = format!("process {pid} has failed to take over; this run continues");
+                    let fields = [("OTHER_PID", &*pid.to_string())];
+                    self.journal.report(journal::Event::TakenBack, &text, &fields);
                 }
                 None => {}
+            }
+            if self.journal.is_there() {
+                self.standby.report_if_changed(lane, &self.journal);
             }
             if let Some(status) = self.command.status()? {
                 return Ok(End::Command(status));
@@ -194,6 +215,10 @@ impl Supervisor {
             (false, true) => ended.reason.clone(),
             _ => format!("exit kind {}", ended.kind),
         };
+        if self.journal.is_there() {
+            let text = format!("the scheduler was ended: {why}");
+            self.journal.report(journal::Event::SchedulerEnded, &text, &[("REASON", &why)]);
+        }
         let next = "the kernel's own scheduler runs everything now; see dmesg, then start again";
         if self.command.has_command() {
             tell(&format!("the scheduler was ended ({why}); the command runs on without it"));
@@ -236,16 +261,27 @@ impl Statistics {
     }
 }
 
-fn started(lane: &Lane) -> String {
+/// How the run began, in words and as fields of [`journal::Event::Started`].
+fn started(lane: &Lane) -> (String, Vec<(&'static str, String)>) {
     match lane.ask(Request::Status) {
-        Reply::Status(status) => format!(
-            "{} mode, wide CPUs {}, scalar CPUs {}",
-            status.mode,
-            none_if_empty(&status.wide_cpus),
-            none_if_empty(&status.scalar_cpus)
-        ),
-        _ => "running".into(),
+        Reply::Status(status) => {
+            let (wide, scalar) =
+                (none_if_empty(&status.wide_cpus), none_if_empty(&status.scalar_cpus));
+            let text = format!("{} mode, wide CPUs {wide}, scalar CPUs {scalar}", status.mode);
+            let fields = vec![
+                ("VERSION", env!("CARGO_PKG_VERSION").to_owned()),
+                ("MODE", status.mode),
+                ("WIDE_CPUS", status.wide_cpus),
+                ("SCALAR_CPUS", status.scalar_cpus),
+            ];
+            (text, fields)
+        }
+        _ => ("running".into(), Vec::new()),
     }
+}
+
+fn as_fields<'a>(fields: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+    fields.iter().map(|(key, value)| (*key, value.as_str())).collect()
 }
 
 fn none_if_empty(cpus: &str) -> &str {

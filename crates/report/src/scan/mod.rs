@@ -318,6 +318,7 @@ pub struct File {
 /// Functions of the least level that was asked for and above, by how a mark reaches them without
 /// single-stepping.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Marks {
     /// All of them, guesses left out.
     pub functions: u64,
