@@ -5,7 +5,7 @@
 //! (`testbed::prepare_with_systemd`), with a kernel that has sched_ext. So the service really starts
 //! and schedules, is upgraded while it runs, hangs and is restarted, and is purged while it runs. A
 //! file is compared by its kind, mode, owner and contents; not compared are logs, what systemd and
-//! node_exporter keep, dpkg's backup of its own list, and the linker's auxiliary cache, which are
+//! Prometheus keep, dpkg's backup of its own list, and the linker's auxiliary cache, which are
 //! written at each installation and hold times. Compared as well are systemd's units, our modules,
 //! the kernel's scheduler, the settings in /proc/sys/kernel, and the affinity masks of processes.
 
@@ -41,6 +41,8 @@ pub(super) fn differences(deb: &Path) -> Result<Vec<String>> {
     let images = testbed::prepare_with_systemd(&cache)?;
     let outcome = Guest::new(&cache, &images)
         .systemd(true)
+        // Started by hand, when there is something to see.
+        .kernel_args("systemd.mask=prometheus.service")
         .payload(deb, format!("{FOLDER}/turbolane.deb"))
         .limit(LIMIT)
         .run(&["sh", "-c", SESSION, "sh", FOLDER])?;

@@ -44,7 +44,9 @@ state() {
 within() {
 	limit=$1
 	shift
-	timeout "$limit" sh -c 'until "$@"; do sleep 0.2; done' sh "$@" > /dev/null
+	timeout "$limit" sh -c 'until "$@"; do sleep 0.2; done' sh "$@" > /dev/null && return
+	echo "not within $limit s: $*" >&2
+	return 1
 }
 
 property() {
@@ -123,8 +125,21 @@ serve_scheduler() {
 	[ "$(scheduler)" = turbolane ]
 	journalctl --unit turbolane --no-pager --output cat | grep -i watchdog
 
-	step "metrics by node_exporter"
+	step "metrics by node_exporter and Prometheus"
 	within 20 sh -c '/run/guest/bin/wget -q -O - http://127.0.0.1:9100/metrics | grep ^turbolane_run_info'
+	cat > /tmp/prometheus.yml <<-END
+		global: {scrape_interval: 2s, evaluation_interval: 2s}
+		rule_files: [/usr/share/doc/turbolane/examples/prometheus/turbolane.rules.yml]
+		scrape_configs: [{job_name: node, static_configs: [{targets: ["127.0.0.1:9100"]}]}]
+	END
+	systemd-run --quiet --unit=watch prometheus --config.file=/tmp/prometheus.yml \
+		--storage.tsdb.path=/tmp/prometheus --web.listen-address=127.0.0.1:9091
+	within 60 sh -c '/run/guest/bin/wget -q -O - "http://127.0.0.1:9091/api/v1/query?query=turbolane_run_info" |
+		grep "\"mode\":\"scx\""'
+	within 20 sh -c '/run/guest/bin/wget -q -O /tmp/rules http://127.0.0.1:9091/api/v1/rules &&
+		grep "\"name\":\"TurbolaneStalled\".*\"health\":\"ok\"" /tmp/rules'
+	! grep -e '"health":"err"' -e '"state":"firing"' /tmp/rules
+	systemctl stop watch
 }
 
 change() {
