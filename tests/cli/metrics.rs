@@ -31,6 +31,7 @@ fn complete() -> Scrape {
         wide_cpus: "0".into(),
         scalar_cpus: "1".into(),
         standby: None,
+        pause_left_ns: None,
         marks: vec![],
         cpus: vec![cpu],
     };

@@ -60,6 +60,7 @@ fn status() -> LaneStatus {
         wide_cpus: "2-3".into(),
         scalar_cpus: "0-1".into(),
         standby: None,
+        pause_left_ns: None,
         marks: vec!["/lib/a.so:f@2".into()],
         cpus: vec![],
     }
@@ -98,6 +99,33 @@ fn status_is_shown() {
     follows("ctl-status", &output.stdout);
     let (output, _) = played(&["ctl", "get", "--json"], vec![slice("5ms")]);
     follows("ctl-settings", &output.stdout);
+}
+
+/// A pause is asked for by its time, a minute if none is given; the status says that it is on.
+#[test]
+fn pauses_are_asked_for() {
+    let paused = LaneStatus { pause_left_ns: Some(4_000_000_000), ..status() };
+    for (time, ns) in [(None, 60_000_000_000), (Some("4s"), 4_000_000_000)] {
+        let arguments: Vec<&str> = ["ctl", "pause"].into_iter().chain(time).collect();
+        let (output, asked) = played(&arguments, vec![Reply::Status(paused.clone())]);
+        assert_eq!(asked, [Request::Pause { for_ns: ns }]);
+        let shown = text(&output.stdout);
+        assert!(shown.contains("paused for 4.00s more; turbolane ctl resume"), "{shown}");
+    }
+    let (output, asked) = played(&["ctl", "resume"], vec![Reply::Status(status())]);
+    assert_eq!(asked, [Request::Resume]);
+    assert!(text(&output.stdout).contains("separated, as requested"));
+}
+
+/// A pause that is too long, and one without a unit, are refused before the scheduler is asked.
+#[test]
+fn pauses_of_other_times_fail() {
+    for (time, says) in [("11min", "longer than 10min"), ("30", "has no unit"), ("0s", "longer")] {
+        let output = run_at(Path::new("/no/socket"), &["ctl", "pause", time]);
+        assert_eq!(output.status.code(), Some(2));
+        let why = text(&output.stderr);
+        assert!(why.contains(says), "{why}");
+    }
 }
 
 /// A refusal of the scheduler is told in full, with exit code 2.

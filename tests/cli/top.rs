@@ -54,6 +54,7 @@ fn reply(request: &Request, mode: &str, number: u64) -> Reply {
             wide_cpus: "1-1023".into(),
             scalar_cpus: "0".into(),
             standby: None,
+            pause_left_ns: None,
             marks: vec![],
             cpus: vec![],
         }),

@@ -55,6 +55,15 @@ pub enum Request {
         /// As `--mark` takes it.
         mark: String,
     },
+    /// Leave the machine to the kernel's own scheduler, with everything in place; answered by the
+    /// status. It ends after this time, so that a client that was killed leaves nothing off; a
+    /// client that wants more asks again in time.
+    Pause {
+        /// How long, at most 10 minutes.
+        for_ns: u64,
+    },
+    /// End a pause, if there is one; answered by the status.
+    Resume,
     /// What the scheduler does now.
     Status,
     /// What it has counted since its start.
@@ -92,7 +101,7 @@ pub struct Change {
 pub enum Reply {
     /// To [`Request::Get`] and [`Request::Set`].
     Settings(Vec<Setting>),
-    /// To [`Request::Status`] and the requests about marks.
+    /// To [`Request::Status`] and the requests about marks and pauses.
     Status(LaneStatus),
     /// To [`Request::Stats`].
     Stats(Box<LaneStats>),
@@ -172,6 +181,8 @@ mod tests {
             Request::Set { changes: vec![change] },
             Request::MarkAdd { mark: "a\nb:f".into() },
             Request::MarkRemove { mark: "a:f".into() },
+            Request::Pause { for_ns: 3 },
+            Request::Resume,
             Request::Status,
             Request::Stats,
             Request::Tasks { since_ns: 7 },
@@ -189,6 +200,7 @@ mod tests {
             wide_cpus: "3".into(),
             scalar_cpus: "0-2".into(),
             standby: None,
+            pause_left_ns: Some(5),
             marks: vec![],
             cpus: vec![],
         };

@@ -76,6 +76,9 @@ pub struct LaneStatus {
     /// wide CPUs.
     #[serde(default)]
     pub standby: Option<String>,
+    /// What is left of a pause that a client has asked for; `None` if there is none.
+    #[serde(default)]
+    pub pause_left_ns: Option<u64>,
     /// Marks in place, as `--mark` takes them.
     pub marks: Vec<String>,
     /// What each CPU did since the start; empty where that is not known.
@@ -156,7 +159,7 @@ impl LaneStatus {
             ("running for", crate::text::duration(self.uptime_ns)),
             ("wide CPUs", none_if_empty(&self.wide_cpus)),
             ("scalar CPUs", none_if_empty(&self.scalar_cpus)),
-            ("wide code", self.standby.clone().unwrap_or("separated, as requested".into())),
+            ("wide code", self.wide_code()),
             ("marks", none_if_empty(&self.marks.join(", "))),
         ] {
             table.row(vec![what.into(), value]);
@@ -167,6 +170,14 @@ impl LaneStatus {
             text.push_str(&self.cpus_text(width));
         }
         text
+    }
+
+    fn wide_code(&self) -> String {
+        if let Some(left_ns) = self.pause_left_ns {
+            let left = crate::text::duration(left_ns);
+            return format!("paused for {left} more; turbolane ctl resume ends that");
+        }
+        self.standby.clone().unwrap_or("separated, as requested".into())
     }
 
     fn cpus_text(&self, width: usize) -> String {

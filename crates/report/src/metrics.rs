@@ -171,6 +171,7 @@ mod tests {
             wide_cpus: "3".into(),
             scalar_cpus: "0-2".into(),
             standby: None,
+            pause_left_ns: None,
             marks: vec![],
             cpus: vec![CpuTimes {
                 cpu: 3,

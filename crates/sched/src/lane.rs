@@ -30,7 +30,7 @@ use crate::obstacles::{choose_mode, without_ours};
 use crate::parse::ParseError;
 use crate::scx::{Ended, Fault, HintMaps};
 use crate::scx_hints::{on_register, serve_hints};
-use crate::scx_lane::{Polled, ScxLane};
+use crate::scx_lane::{PAUSE_MAX, Polled, ScxLane};
 use crate::settings::{self, SETTINGS};
 use crate::take_over::{Connection, Retired};
 
@@ -272,6 +272,10 @@ fn no_take_over(why: &str) -> Error {
     Error::BadInput(Problem::new("cannot take over", why, "stop that run, then start another"))
 }
 
+fn cannot_pause(why: &str, next: &str) -> Error {
+    Error::BadInput(Problem::new("cannot pause", why, next))
+}
+
 fn no_take_over_by_masks() -> Error {
     no_take_over("affinity mode has no scheduler that could be handed over")
 }
@@ -326,12 +330,32 @@ impl Inner {
             Request::Status | Request::MarkAdd { .. } | Request::MarkRemove { .. } => {
                 Reply::Status(self.status())
             }
+            Request::Pause { for_ns } => self.pause(Some(Duration::from_nanos(for_ns))),
+            Request::Resume => self.pause(None),
             Request::Stats => Reply::Stats(Box::new(self.stats())),
             Request::Tasks { since_ns } => self.tasks(since_ns),
             Request::Upgrade => or_error(self.upgrade()),
             Request::PrepareTakeOver => or_error(self.predecessor()),
             Request::TakeOver { pid } => or_error(self.hand_over(pid)),
         }
+    }
+
+    /// Pauses for so long, or ends a pause; answered by the status.
+    fn pause(&mut self, time: Option<Duration>) -> Reply {
+        let done = match (&mut self.way, time) {
+            (Some(Way::Affinity(_)), _) => Err(cannot_pause(
+                "in affinity mode threads have narrowed their own masks, which stay narrowed until they end",
+                "stop that run instead, or use a kernel with sched_ext",
+            )),
+            (_, Some(time)) if time.is_zero() || time > PAUSE_MAX => Err(cannot_pause(
+                &format!("{} s is none of the times from 1 ns to 10 min", time.as_secs_f64()),
+                "ask for a shorter pause, and again before it ends",
+            )),
+            (Some(Way::Scx(lane)), Some(time)) => lane.pause(time),
+            (Some(Way::Scx(lane)), None) => lane.resume(),
+            (None, _) => return has_ended(),
+        };
+        or_error(done.map(|()| Reply::Status(self.status())))
     }
 
     /// The scheduler, if it may be handed over.
@@ -432,9 +456,9 @@ impl Inner {
     }
 
     fn status(&self) -> LaneStatus {
-        let standby = match &self.way {
-            Some(Way::Scx(lane)) => lane.standby(),
-            Some(Way::Affinity(_)) | None => None,
+        let (standby, pause_left) = match &self.way {
+            Some(Way::Scx(lane)) => (lane.standby(), lane.pause_left()),
+            Some(Way::Affinity(_)) | None => (None, None),
         };
         let (mode, (wide, scalar), cpus) = match &self.way {
             Some(Way::Scx(lane)) => ("scx", lane.cpus(), lane.cpu_times()),
@@ -448,6 +472,7 @@ impl Inner {
             wide_cpus: wide.to_string(),
             scalar_cpus: scalar.to_string(),
             standby,
+            pause_left_ns: pause_left.map(|left| left.as_nanos() as u64),
             marks: self.config().into_iter().flat_map(|c| &c.marks).map(Mark::to_string).collect(),
             cpus,
         }

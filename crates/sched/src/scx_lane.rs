@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use cpumodel::{CpuSet, LevelClocks, Topology};
-use policy::{Split, StandbyState};
+use policy::Split;
 use report::lane::{CpuTimes, LaneStats, LaneTasks};
 use report::problem::Problem;
 
@@ -26,6 +26,10 @@ use crate::obstacles::of_topology;
 use crate::scx::{CpuCounters, Ended, Fault, HintMaps, Scheduler, SlotSetter};
 use crate::stats::{self, lane_stats};
 use crate::trap::Trap;
+
+mod pause;
+
+pub use pause::PAUSE_MAX;
 
 /// The scheduler and everything that was passed to it.
 pub struct ScxLane {
@@ -52,6 +56,8 @@ pub struct ScxLane {
     size_changes: u64,
     /// While the scheduler is away: its last sign of life.
     sign: Instant,
+    /// While a client has asked for the kernel's own scheduler: until when.
+    paused_until: Option<Instant>,
 }
 
 /// How often the daemon gives a sign of life while its scheduler is away (bpf/hint_page.h).
@@ -101,6 +107,7 @@ impl ScxLane {
             before: Vec::new(),
             size_changes: 0,
             sign: Instant::now(),
+            paused_until: None,
         })
     }
 
@@ -124,6 +131,7 @@ impl ScxLane {
     /// the trap module is the next one's to remove.
     pub fn yield_machine(&mut self) -> (u64, bool) {
         let owns_module = self.trap.take().is_some_and(Trap::yield_module);
+        self.paused_until = None;
         let since_ns = monotonic_ns();
         // How it ended matters no more.
         _ = self.scheduler.leave(true);
@@ -175,6 +183,8 @@ impl ScxLane {
     pub fn reconfigure(&mut self, config: Config) -> Result<()> {
         goal::check(&config, Mode::Scx).map_err(Error::BadInput)?;
         // Settings are put into force by the scheduler; if it still stands by then, it goes again.
+        // A pause ends.
+        self.paused_until = None;
         self.come_back()?;
         let resized = config.wide_cpus != self.config.wide_cpus;
         let (wide_cores, split) = if resized {
@@ -257,6 +267,9 @@ impl ScxLane {
 
     /// CPUs that are wide now, and the other online ones.
     pub fn cpus(&self) -> (CpuSet, CpuSet) {
+        if self.paused_until.is_some() {
+            return (CpuSet::EMPTY, self.topology.online());
+        }
         let wide = layout::cpus_of(&self.topology, &self.wide_cores);
         (wide, self.topology.online() - wide)
     }
@@ -264,7 +277,8 @@ impl ScxLane {
     /// Has the trap module withhold on the scalar CPUs as they are now.
     fn follow_classes(&mut self) -> Result<()> {
         let (wide, scalar) = self.cpus();
-        let looks = self.auto.as_ref().is_some_and(|(auto, _)| auto.is_looking())
+        let looks = self.paused_until.is_none()
+            && self.auto.as_ref().is_some_and(|(auto, _)| auto.is_looking())
             && !self.scheduler.is_away();
         // Without any wide CPU a task that trapped would have nowhere to go.
         let armed = if wide.is_empty() && !looks { CpuSet::EMPTY } else { scalar };
@@ -287,7 +301,7 @@ impl ScxLane {
         LaneStats {
             size_changes,
             probes_missed: Some(self.scheduler.probes_missed()),
-            standing_by: standby.map(|standby| u64::from(standby.state() != StandbyState::Apart)),
+            standing_by: self.is_standing_by().map(u64::from),
             winnable_permille: standby.map(|standby| u64::from(standby.at_most_q10) * 1000 / 1024),
             ..lane_stats(&counters, interval_ns, self.cpus().0.len())
         }
@@ -310,7 +324,11 @@ impl ScxLane {
     pub fn poll(&mut self) -> Result<Polled> {
         let outdated = self.scheduler.is_away() && self.scheduler.is_outdated();
         let ended = match self.scheduler.ended() {
+            None if !outdated && self.pause_left().is_some_and(|left| !left.is_zero()) => {
+                self.go_or_come_back()?
+            }
             None if !outdated => {
+                self.resume()?;
                 self.resize()?;
                 self.go_or_come_back()?
             }
@@ -349,14 +367,16 @@ impl ScxLane {
     /// Leaves the machine to the kernel's own scheduler, or takes it back, as was decided. Says how
     /// the scheduler has ended, if that is what came of it.
     fn go_or_come_back(&mut self) -> Result<Option<Ended>> {
+        let is_paused = self.paused_until.is_some();
         let goes = match self.fault {
             Fault::Leaves => !self.scheduler.is_away(),
-            _ => self.auto.as_ref().is_some_and(|(auto, _)| auto.is_away()),
+            _ => is_paused || self.auto.as_ref().is_some_and(|(auto, _)| auto.is_away()),
         };
         match (self.scheduler.is_away(), goes) {
             (false, true) => {
                 self.scheduler.send_home()?;
-                let keeps_marks = self.auto.as_ref().is_none_or(|(auto, _)| auto.keeps_marks());
+                let keeps_marks =
+                    !is_paused && self.auto.as_ref().is_none_or(|(auto, _)| auto.keeps_marks());
                 Ok(self.scheduler.leave(keeps_marks))
             }
             (true, false) => self.come_back().map(|()| None),
@@ -437,6 +457,7 @@ impl ScxLane {
         self.before.extend(self.counters());
         self.scheduler.detach();
         self.has_sections = false;
+        self.paused_until = None;
         self.topology = topology()?;
         self.wide_cores = match AutoSize::may_stand_by(&self.config) {
             true => Vec::new(),

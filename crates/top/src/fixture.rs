@@ -77,6 +77,7 @@ pub(crate) fn answer() -> LaneAnswer {
         wide_cpus: "1".into(),
         scalar_cpus: "0".into(),
         standby: None,
+        pause_left_ns: None,
         marks: vec![],
         cpus: vec![cpu(0, 0), cpu(1, 3)],
     };

@@ -6,6 +6,7 @@ mod upgrade;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use report::ctl::{Change, Reply, Request};
@@ -15,7 +16,8 @@ use report::settings::{Setting, Settings, settings_text};
 use report::{Document, json_line};
 use sched::config::{Config, Mark};
 use sched::marks::lasting_path;
-use sched::parse::ParseError;
+use sched::parse::{ParseError, duration_at_least};
+use sched::scx_lane::PAUSE_MAX;
 use sched::settings::{changed, setting};
 
 use crate::client::{At, Client, unexpected};
@@ -34,6 +36,7 @@ Examples:
   turbolane ctl mark add ./libfoo.so:dot@2   mark another function
   turbolane ctl reload                       what /etc/turbolane.toml says now
   turbolane ctl upgrade                      run the installed version instead
+  turbolane ctl pause 30s                    the kernel's scheduling, for a while
   turbolane ctl status                       what runs, and on which CPUs")]
 pub(crate) struct CtlArgs {
     #[command(subcommand)]
@@ -79,6 +82,19 @@ enum Action {
     /// programs keep their connections for hints. If it does not start, the old one continues.
     /// Settings are read anew; changes by `turbolane ctl set` are not carried over.
     Upgrade,
+    /// Leave the machine to the kernel's own scheduler for a time
+    ///
+    /// Everything stays loaded, and settings, marks and hint connections stay as they are. The lane
+    /// continues after TIME, or at `turbolane ctl resume`. A change of a setting, a restart after
+    /// CPUs came or went, and another version that takes over end a pause too. `turbolane verify
+    /// --live` measures by such pauses.
+    Pause {
+        /// For how long, at most 10min
+        #[arg(value_name = "TIME", default_value = "1min", value_parser = pause_time)]
+        time: Duration,
+    },
+    /// End a pause
+    Resume,
     /// Show what runs, and on which CPUs
     Status,
 }
@@ -96,6 +112,17 @@ enum MarkAction {
         /// The mark, as `turbolane ctl status` shows it
         mark: Mark,
     },
+}
+
+fn pause_time(text: &str) -> Result<Duration, ParseError> {
+    let time = duration_at_least(text, Duration::from_millis(1), "less is not noticed")?;
+    match time <= PAUSE_MAX {
+        true => Ok(time),
+        false => Err(ParseError {
+            why: format!("{text} is longer than 10min"),
+            next: "pause for 10min, and again before that ends; or stop the run".into(),
+        }),
+    }
 }
 
 /// Checks names and values here, where the message can say more than the far end's.
@@ -127,6 +154,8 @@ pub(crate) fn main(args: CtlArgs) -> Result<ExitCode, Failure> {
             print(&show_status(&upgrade::upgrade(&args.at)?, args.json))?;
             return Ok(ExitCode::SUCCESS);
         }
+        Action::Pause { time } => Request::Pause { for_ns: time.as_nanos() as u64 },
+        Action::Resume => Request::Resume,
         Action::Status => Request::Status,
     };
     match Client::connect(&args.at)?.ask(&request)? {

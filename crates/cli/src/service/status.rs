@@ -129,6 +129,7 @@ mod tests {
             wide_cpus: String::new(),
             scalar_cpus: "0-3".into(),
             standby: stands_by.then(|| "not separated: no wide code".to_string()),
+            pause_left_ns: None,
             marks: vec![],
             cpus: vec![],
         };

@@ -20,7 +20,7 @@ const ALL_ROLES: [(Role, usize); 4] = [
 ];
 
 /// Everyone gets on under this set; returns the samples.
-fn everyone_runs(what: &str) -> Result<&'static Samples> {
+pub(super) fn everyone_runs(what: &str) -> Result<&'static Samples> {
     let samples = Samples::shared();
     load::run(samples, Duration::from_millis(300), Duration::from_secs(2), &ALL_ROLES)?;
     for phase in [Phase::Wide, Phase::Scalar, Phase::Default] {

@@ -14,6 +14,7 @@ mod license_counters;
 pub mod lifecycle;
 mod limits;
 pub mod marks;
+mod pauses;
 mod perf_script;
 mod placement;
 mod preload;
@@ -184,6 +185,7 @@ pub const ALL: &[Case] = &[
         .cpu("max,vendor=AuthenticAMD")
         .limit_s(300),
     Case::new("standby_home", cpus::goes_home).shares("clients"),
+    Case::new("pauses", pauses::leave_the_machine_and_end).shares("clients"),
     Case::new("standby_storm", cpus::goes_and_comes_back).limit_s(300),
     Case::new("standby_ends", cpus::ends_standing_by).shares("amd").cpu("max,vendor=AuthenticAMD"),
     Case::new("trap", trap::withholds_and_returns).small(),
