@@ -21,6 +21,7 @@ mod schemas;
 mod service;
 mod socket;
 mod top;
+mod verify_live;
 
 use std::fs;
 use std::os::unix::fs::symlink;

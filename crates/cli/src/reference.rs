@@ -148,6 +148,7 @@ fn metric(key: &str) -> String {
             wide_cpus: String::new(),
             scalar_cpus: String::new(),
             standby: None,
+            pause_left_ns: None,
             marks: Vec::new(),
             cpus: Vec::new(),
         },

@@ -108,8 +108,9 @@ Lines:
            there are no licence counters several lengths are simulated, and the
            gain is a range
 Each line ends with its basis: table, machine file, measured, scanned or
-simulated. The PROVE command shows whether a gain is real. Run it before the DO
-command or after the UNDO command, because only one lane can run at a time.
+simulated. The PROVE command shows whether a gain is real: with --live after the
+DO command, whose lane it pauses for half of the runs; with --run before it, as
+it starts a lane of its own.
 
 Exit codes: 0 answered, whatever the answer; 2 failed; 77 this user or kernel
 cannot sample.

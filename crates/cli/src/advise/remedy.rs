@@ -235,22 +235,29 @@ pub(super) fn commands(
     has_systemd: bool,
 ) -> [String; 3] {
     let options = format!("--wide-cpus {wide_cores} {}", remedy.options.join(" "));
-    let (run, load, undo) = match target {
+    // What runs anyway is compared with its lane paused; a command brings its lane along.
+    let live = "--live".to_owned();
+    let (run, how, load, undo) = match target {
         Some(Target::Command(words)) => {
             let words: Vec<String> =
                 words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
             let words = words.join(" ");
             let run = format!("run {options} -- {words}");
-            (run, words, "nothing is left when the command ends")
+            (
+                run,
+                format!("--run {}", quoted(&options)),
+                words,
+                "nothing is left when the command ends",
+            )
         }
         Some(_) if has_systemd => {
-            (format!("enable {options}"), LOAD.into(), "sudo turbolane disable")
+            (format!("enable {options}"), live, LOAD.into(), "sudo turbolane disable")
         }
-        _ => (format!("run {options}"), LOAD.into(), "Ctrl-C: nothing is left"),
+        _ => (format!("run {options}"), live, LOAD.into(), "Ctrl-C: nothing is left"),
     };
     [
         format!("sudo turbolane {run}"),
-        format!("sudo turbolane verify --run {} -- {load}", quoted(&options)),
+        format!("sudo turbolane verify {how} -- {load}"),
         undo.to_owned(),
     ]
 }
@@ -315,7 +322,8 @@ mod tests {
         let remedy = by_trap(Components::Avx512, "why");
         let unit = Target::Unit("nginx.service".into());
         for target in [unit, Target::Pids(vec![1]), Target::Group("/a".into())] {
-            let [run, _, undo] = commands(&remedy, 2, Some(&target), true);
+            let [run, prove, undo] = commands(&remedy, 2, Some(&target), true);
+            assert!(prove.starts_with("sudo turbolane verify --live -- LOAD"), "{prove}");
             assert_eq!(run, "sudo turbolane enable --wide-cpus 2 --trap avx512");
             assert_eq!(undo, "sudo turbolane disable");
             let [run, _, undo] = commands(&remedy, 2, Some(&target), false);

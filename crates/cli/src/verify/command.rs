@@ -51,6 +51,11 @@ impl Command {
         Command { words: words.to_vec(), is_run: false, text: words.join(" ") }
     }
 
+    /// The same command, shown with how it is run.
+    pub(super) fn named(&self, how: &str) -> Command {
+        Command { text: format!("{} ({how})", self.text), ..Command::plain(&self.words) }
+    }
+
     /// `command` under this program's `run` with such options.
     pub(super) fn under_run(program: &str, options: &str, command: &[String]) -> Command {
         let head = [program, "run"].into_iter().chain(options.split_whitespace()).chain(["--"]);

@@ -7,6 +7,7 @@
 
 mod command;
 mod judge;
+mod live;
 mod scenario;
 mod series;
 
@@ -18,12 +19,14 @@ use report::json_line;
 use report::problem::Problem;
 use report::verify::{TIME, Verdict};
 
+use crate::client::At;
 use crate::failure::{FOUND, Failure, UNSUPPORTED, print};
 use crate::interrupt::Interrupt;
 use crate::paint::{self, ColorArgs};
 use crate::table_format::TableFormat;
 use command::{Command, Metric};
 use judge::Question;
+use live::Live;
 
 /// Compare a command with and without core specialisation
 ///
@@ -60,6 +63,12 @@ pub(crate) struct VerifyArgs {
     #[arg(long = "run", value_name = "OPTIONS", default_value = "", conflicts_with = "b")]
     #[arg(allow_hyphen_values = true)]
     run_options: String,
+    /// Compare with the lane that runs on this machine: A while it is paused, B with it
+    ///
+    /// The command is a load that prints how fast it was, or that measures services which run
+    /// anyway. The lane is back at the latest 30 s after this program, whatever ends it.
+    #[arg(long, requires = "command", conflicts_with_all = ["run_options", "a", "b", "scenario"])]
+    live: bool,
     /// Shell command to use as A
     #[arg(long, value_name = "COMMAND", requires = "b", conflicts_with = "command")]
     a: Option<String>,
@@ -82,6 +91,8 @@ pub(crate) struct VerifyArgs {
     scenario: scenario::ScenarioArgs,
     #[command(flatten)]
     color: ColorArgs,
+    #[command(flatten)]
+    at: At,
 }
 
 const AFTER_HELP: &str = "\
@@ -109,6 +120,7 @@ Examples:
   turbolane verify -- ./benchmark
   turbolane verify --runs 20 --run '--mode affinity' -- ./benchmark
   turbolane verify --metric 'Requests/sec: {}' -- wrk -d 5 http://localhost/
+  turbolane verify --live --metric 'Requests/sec: {}' -- wrk -d 5 http://localhost/
   turbolane verify --a ./bench --b 'GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F ./bench'
   turbolane verify --scenario thesis-nginx
   turbolane verify --scenario nginx-x265 --policy lane:wide=2 --figure p50";
@@ -118,8 +130,9 @@ pub(crate) fn main(args: &VerifyArgs) -> Result<ExitCode, Failure> {
     let (question, sides) = match &args.scenario.scenario {
         Some(name) => scenario::run(args, name, &interrupt)?,
         None => {
+            let live = args.live.then(|| Live::open(&args.at)).transpose()?;
             let (a, b) = commands(args)?;
-            let (sides, no_clock) = series::run(args, &a, &b, &interrupt)?;
+            let (sides, no_clock) = series::run(args, &a, &b, live.as_ref(), &interrupt)?;
             (Question { no_clock, ..question(args) }, sides)
         }
     };
@@ -159,6 +172,10 @@ fn commands(args: &VerifyArgs) -> Result<(Command, Command), Failure> {
         return Ok((Command::shell(a), Command::shell(b)));
     }
     let plain = Command::plain(&args.command);
+    if args.live {
+        let [a, b] = ["the lane paused", "with the lane"].map(|how| plain.named(how));
+        return Ok((a, b));
+    }
     if let Some(b) = &args.b {
         return Ok((plain, Command::shell(b)));
     }

@@ -24,6 +24,7 @@ use report::verify::{Sample, Side};
 
 use super::VerifyArgs;
 use super::command::{Broken, Command, Done};
+use super::live::{Live, Pause};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
@@ -34,6 +35,8 @@ struct Kind<'a> {
     /// A or B.
     name: &'a str,
     command: &'a Command,
+    /// The lane, and whether it is away while this runs; `None` if the command is all.
+    lane: Option<(&'a Live, bool)>,
     side: Side,
     /// What taking over and giving back took, run by run.
     around_ns: Vec<f64>,
@@ -48,13 +51,15 @@ pub(super) fn run(
     args: &VerifyArgs,
     a: &Command,
     b: &Command,
+    live: Option<&Live>,
     interrupt: &Interrupt,
 ) -> Result<([Side; 2], Option<String>), Failure> {
     let (mut cycles, no_clock) = match FamilyCycles::open() {
         Ok(cycles) => (Some(cycles), None),
         Err(error) => (None, Some(why_no_cycles(&error))),
     };
-    let mut kinds = [Kind::new("A", a), Kind::new("B", b)];
+    let lane = |is_away| live.map(|live| (live, is_away));
+    let mut kinds = [Kind::new("A", a, lane(true)), Kind::new("B", b, lane(false))];
     let nr_runs = 2 * (usize::from(args.warmup) + usize::from(args.runs));
     let mut progress = Progress::new();
     for _ in 0..args.warmup {
@@ -84,9 +89,9 @@ pub(super) fn run(
 }
 
 impl<'a> Kind<'a> {
-    fn new(name: &'a str, command: &'a Command) -> Self {
+    fn new(name: &'a str, command: &'a Command, lane: Option<(&'a Live, bool)>) -> Self {
         let side = Side::of(command.to_string());
-        Kind { name, command, side, around_ns: Vec::new(), attempts: 0, has_worked: false }
+        Kind { name, command, lane, side, around_ns: Vec::new(), attempts: 0, has_worked: false }
     }
 
     /// One run; with its place in the order of all, if it counts.
@@ -102,7 +107,7 @@ impl<'a> Kind<'a> {
             return Ok(());
         }
         self.attempts += 1;
-        match self.command.run(args.metric.as_ref(), cycles) {
+        match self.run_once(args, cycles) {
             Ok(Done { time_ns, cpu_time_ns, around_ns, clock_khz, metric }) => {
                 self.has_worked = true;
                 if let Some(order) = order {
@@ -126,6 +131,22 @@ impl<'a> Kind<'a> {
                 self.check(args, &why, next)
             }
         }
+    }
+
+    /// The command, with the lane as it is to be.
+    fn run_once(
+        &self,
+        args: &VerifyArgs,
+        cycles: Option<&mut FamilyCycles>,
+    ) -> Result<Done, Broken> {
+        let pause = match self.lane {
+            Some((live, true)) => Some(live.without().map_err(Broken::NotStarted)?),
+            Some((live, false)) => live.with().map(|()| None).map_err(Broken::NotStarted)?,
+            None => None,
+        };
+        let done = self.command.run(args.metric.as_ref(), cycles);
+        pause.map_or(Ok(()), Pause::end).map_err(Broken::NotStarted)?;
+        done
     }
 
     fn tell(&self, why: &str, counts: bool) {

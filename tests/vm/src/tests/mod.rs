@@ -186,6 +186,7 @@ pub const ALL: &[Case] = &[
         .limit_s(300),
     Case::new("standby_home", cpus::goes_home).shares("clients"),
     Case::new("pauses", pauses::leave_the_machine_and_end).shares("clients"),
+    Case::new("verify_live", pauses::are_for_comparisons).limit_s(240),
     Case::new("standby_storm", cpus::goes_and_comes_back).limit_s(300),
     Case::new("standby_ends", cpus::ends_standing_by).shares("amd").cpu("max,vendor=AuthenticAMD"),
     Case::new("trap", trap::withholds_and_returns).small(),

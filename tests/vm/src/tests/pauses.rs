@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pauses of a running lane: the kernel's own scheduler for a while, and the lane again.
 
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -37,6 +38,25 @@ pub fn leave_the_machine_and_end() -> Result<()> {
     is_at_work("after a change")?;
 
     turbolane(&LONG)?;
+    lane.stop().map(drop)
+}
+
+/// `verify --live` compares with the lane away and at work, and leaves it at work; so does one that
+/// is killed, once its pause is over.
+pub fn are_for_comparisons() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
+    let rate = "grep -q enabled /sys/kernel/sched_ext/state && echo rate 2 || echo rate 1";
+    let verify = ["verify", "--live", "--runs", "4", "--warmup", "0", "--metric", "rate {}", "--"];
+    let found = turbolane(&[&verify[..], &["sh", "-c", rate]].concat())?;
+    ensure!(found.contains("better: +100"), "{found}");
+    is_at_work("after a comparison")?;
+
+    let mut killed = Command::new("turbolane");
+    let mut killed = killed.args(verify).args(["sleep", "1000"]).spawn()?;
+    wait_for("a run without the lane", Duration::from_secs(60), || scx_state() == "disabled")?;
+    killed.kill()?;
+    killed.wait()?;
+    wait_for("the pause to end", Duration::from_secs(90), || scx_state() == "enabled")?;
     lane.stop().map(drop)
 }
 

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The lane that runs on this machine, away for some runs (A) and at work for the others (B).
+//!
+//! A run without it is a pause of the lane (`turbolane ctl pause`), which leaves the machine to the
+//! kernel's own scheduler and keeps all that was learned. Each pause is asked for a short time and
+//! renewed while the run lasts: whatever becomes of this program, the lane is back soon.
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use report::ctl::{Reply, Request};
+use report::lane::LaneStatus;
+use report::problem::Problem;
+
+use crate::client::{At, Client, unexpected};
+use crate::failure::Failure;
+
+/// How long the lane stays away if nobody renews the pause.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// From one renewal to the next.
+const RENEWAL: Duration = Duration::from_secs(10);
+
+/// From a change to the run that it is for: tasks have been queued anew, and run where they are to.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// A lane that may be paused.
+pub(super) struct Live(Arc<Mutex<Client>>);
+
+/// A pause, which lasts as long as this does.
+pub(super) struct Pause {
+    end: Sender<()>,
+    renewing: Option<JoinHandle<Result<(), Failure>>>,
+}
+
+impl Live {
+    /// The lane that runs, which must keep wide code apart: else there is nothing to compare.
+    pub(super) fn open(at: &At) -> Result<Self, Failure> {
+        let live = Live(Arc::new(Mutex::new(Client::connect(at)?)));
+        let status = ask(&live.0, &Request::Status)?;
+        live.check(&status)?;
+        Ok(live)
+    }
+
+    /// Has the lane at work for a run.
+    pub(super) fn with(&self) -> Result<(), Failure> {
+        thread::sleep(SETTLING);
+        self.check(&ask(&self.0, &Request::Status)?)
+    }
+
+    /// Has it away for a run.
+    pub(super) fn without(&self) -> Result<Pause, Failure> {
+        let client = Arc::clone(&self.0);
+        ask(&client, &pause())?;
+        let (end, ended) = mpsc::channel();
+        let renewing = thread::spawn(move || {
+            let mut renewed = Ok(());
+            while ended.recv_timeout(RENEWAL) == Err(RecvTimeoutError::Timeout) {
+                renewed = renewed.and_then(|()| is_paused(&client));
+            }
+            let held = renewed.and_then(|()| is_paused(&client));
+            ask(&client, &Request::Resume).and(held)
+        });
+        let pause = Pause { end, renewing: Some(renewing) };
+        thread::sleep(SETTLING);
+        Ok(pause)
+    }
+
+    fn check(&self, status: &LaneStatus) -> Result<(), Failure> {
+        let refuse = |why: String, next: &str| {
+            Err(Failure::unsupported(Problem::new("cannot compare with this lane", why, next)))
+        };
+        if status.pause_left_ns.is_some() {
+            return refuse("somebody else has paused it".into(), "end that: turbolane ctl resume");
+        }
+        if status.wide_cpus.is_empty() {
+            let why = status.standby.clone().unwrap_or_else(|| "it has no wide CPU".into());
+            let next = "with and without it are the same now; try again when the load is there";
+            return refuse(why, next);
+        }
+        Ok(())
+    }
+}
+
+impl Pause {
+    /// Ends it; fails if it was not there all the time.
+    pub(super) fn end(mut self) -> Result<(), Failure> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<(), Failure> {
+        _ = self.end.send(());
+        match self.renewing.take().map(JoinHandle::join) {
+            Some(Ok(held)) => held,
+            Some(Err(_)) => Err(not_held("the renewal of the pause has failed".into())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        _ = self.join();
+    }
+}
+
+fn pause() -> Request {
+    Request::Pause { for_ns: PAUSE.as_nanos() as u64 }
+}
+
+/// Whether the lane is still away; asks it to stay so.
+fn is_paused(client: &Mutex<Client>) -> Result<(), Failure> {
+    if ask(client, &Request::Status)?.pause_left_ns.is_none() {
+        return Err(not_held("the lane has come back during a run without it".into()));
+    }
+    ask(client, &pause()).map(drop)
+}
+
+fn not_held(why: String) -> Failure {
+    let next = "repeat it, and change no settings of the lane meanwhile";
+    Failure::failed(Problem::new("the comparison is void", why, next))
+}
+
+fn ask(client: &Mutex<Client>, request: &Request) -> Result<LaneStatus, Failure> {
+    let mut client = client.lock().unwrap_or_else(PoisonError::into_inner);
+    match client.ask(request)? {
+        Reply::Status(status) => Ok(status),
+        other => Err(unexpected(&other)),
+    }
+}
