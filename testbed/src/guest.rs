@@ -81,8 +81,8 @@ impl Guest {
     }
 
     /// Boots the root's systemd, and runs the command as a service beside those of
-    /// `multi-user.target`, instead of as the only process. The images must have it ([`crate::prepare_with_systemd`]),
-    /// and the emulator must be QEMU.
+    /// `multi-user.target`, instead of as the only process. The images must have it
+    /// ([`crate::prepare_with_systemd`]), and the emulator must be QEMU.
     #[must_use]
     pub fn systemd(mut self, on: bool) -> Self {
         self.has_systemd = on;

@@ -20,8 +20,8 @@ use crate::{emulator, hang};
 /// | `tsc=nowatchdog` | Linux 7.3 compares two CPUs' counters by having both spin until the other has looked, without interrupts. With one thread for all vCPUs a turn of that takes a round of all of them, and while it went on guests were found locked up, whoever the waiting CPU held a lock for |
 const KERNEL_ARGS: &str = "panic=-1 tsc=nowatchdog";
 
-/// Has the root's systemd start the unit that `guest/init` writes, and no login on the console: without
-/// udev systemd would wait for its device.
+/// Has the root's systemd start the unit that `guest/init` writes, and no login on the console:
+/// without udev systemd would wait for its device.
 const SYSTEMD_ARGS: &str = "systemd.wants=guest.service systemd.getty_auto=no";
 
 const PROGRAM: &str = "qemu-system-x86_64";

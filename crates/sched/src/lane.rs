@@ -30,7 +30,7 @@ use crate::obstacles::{choose_mode, without_ours};
 use crate::parse::ParseError;
 use crate::scx::{Ended, Fault, HintMaps};
 use crate::scx_hints::{on_register, serve_hints};
-use crate::scx_lane::{PAUSE_MAX, Polled, ScxLane};
+use crate::scx_lane::{Polled, ScxLane, no_pause_by_masks};
 use crate::settings::{self, SETTINGS};
 use crate::take_over::{Connection, Retired};
 
@@ -272,10 +272,6 @@ fn no_take_over(why: &str) -> Error {
     Error::BadInput(Problem::new("cannot take over", why, "stop that run, then start another"))
 }
 
-fn cannot_pause(why: &str, next: &str) -> Error {
-    Error::BadInput(Problem::new("cannot pause", why, next))
-}
-
 fn no_take_over_by_masks() -> Error {
     no_take_over("affinity mode has no scheduler that could be handed over")
 }
@@ -343,14 +339,7 @@ impl Inner {
     /// Pauses for so long, or ends a pause; answered by the status.
     fn pause(&mut self, time: Option<Duration>) -> Reply {
         let done = match (&mut self.way, time) {
-            (Some(Way::Affinity(_)), _) => Err(cannot_pause(
-                "in affinity mode threads have narrowed their own masks, which stay narrowed until they end",
-                "stop that run instead, or use a kernel with sched_ext",
-            )),
-            (_, Some(time)) if time.is_zero() || time > PAUSE_MAX => Err(cannot_pause(
-                &format!("{} s is none of the times from 1 ns to 10 min", time.as_secs_f64()),
-                "ask for a shorter pause, and again before it ends",
-            )),
+            (Some(Way::Affinity(_)), _) => Err(no_pause_by_masks()),
             (Some(Way::Scx(lane)), Some(time)) => lane.pause(time),
             (Some(Way::Scx(lane)), None) => lane.resume(),
             (None, _) => return has_ended(),

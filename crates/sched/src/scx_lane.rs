@@ -29,7 +29,7 @@ use crate::trap::Trap;
 
 mod pause;
 
-pub use pause::PAUSE_MAX;
+pub use pause::{PAUSE_MAX, no_pause_by_masks};
 
 /// The scheduler and everything that was passed to it.
 pub struct ScxLane {

@@ -2,12 +2,13 @@
 //! Installs the package on a machine, uses it, purges it, and says what differs.
 //!
 //! The machine is a guest that boots systemd from a Debian root on which the package has never been
-//! (`testbed::prepare_with_systemd`), with a kernel that has sched_ext. So the service really starts
-//! and schedules, is upgraded while it runs, hangs and is restarted, and is purged while it runs. A
-//! file is compared by its kind, mode, owner and contents; not compared are logs, what systemd and
-//! Prometheus keep, dpkg's backup of its own list, and the linker's auxiliary cache, which are
-//! written at each installation and hold times. Compared as well are systemd's units, our modules,
-//! the kernel's scheduler, the settings in /proc/sys/kernel, and the affinity masks of processes.
+//! (`testbed::prepare_with_systemd`), with a kernel that has sched_ext. So the service really
+//! starts and schedules, is upgraded while it runs, hangs and is restarted, and is purged while it
+//! runs. A file is compared by its kind, mode, owner and contents; not compared are logs, what
+//! systemd and Prometheus keep, dpkg's backup of its own list, and the linker's auxiliary cache,
+//! which are written at each installation and hold times. Compared as well are systemd's units, our
+//! modules, the kernel's scheduler, the settings in /proc/sys/kernel, and the affinity masks of
+//! processes.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -68,7 +68,7 @@ impl Event {
     }
 }
 
-/// The way to the journal, if there is one.
+/// The connection to the journal, if there is one.
 pub(super) struct Journal(Option<UnixDatagram>);
 
 impl Journal {

@@ -17,7 +17,7 @@ use report::problem::Problem;
 use crate::client::{At, Client, unexpected};
 use crate::failure::Failure;
 
-/// How long the lane stays away if nobody renews the pause.
+/// How long the lane stays away if no one renews the pause.
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// From one renewal to the next.
@@ -73,7 +73,10 @@ impl Live {
             Err(Failure::unsupported(Problem::new("cannot compare with this lane", why, next)))
         };
         if status.pause_left_ns.is_some() {
-            return refuse("somebody else has paused it".into(), "end that: turbolane ctl resume");
+            return refuse(
+                "it is paused, by another user".into(),
+                "end that: turbolane ctl resume",
+            );
         }
         if status.wide_cpus.is_empty() {
             let why = status.standby.clone().unwrap_or_else(|| "it has no wide CPU".into());

@@ -13,6 +13,7 @@
 use std::time::{Duration, Instant};
 
 use policy::StandbyState;
+use report::problem::Problem;
 
 use super::ScxLane;
 use crate::error::{Error, Result};
@@ -26,6 +27,7 @@ impl ScxLane {
     /// [`resume`](Self::resume): what was found about the load stays as it is. Another pause
     /// replaces this one.
     pub fn pause(&mut self, time: Duration) -> Result<()> {
+        check(time)?;
         self.paused_until = Some(Instant::now() + time);
         if self.scheduler.is_away() {
             return Ok(());
@@ -59,5 +61,38 @@ impl ScxLane {
         let standby = self.auto.as_ref().and_then(|(auto, _)| auto.standby());
         let by_policy = standby.map(|standby| standby.state() != StandbyState::Apart);
         if self.paused_until.is_some() { Some(true) } else { by_policy }
+    }
+}
+
+/// The refusal in affinity mode.
+pub fn no_pause_by_masks() -> Error {
+    let why =
+        "in affinity mode threads have narrowed their own masks, which stay so until they end";
+    cannot_pause(why, "stop that run instead, or use a kernel with sched_ext")
+}
+
+fn cannot_pause(why: &str, next: &str) -> Error {
+    Error::BadInput(Problem::new("cannot pause", why, next))
+}
+
+fn check(time: Duration) -> Result<()> {
+    if !time.is_zero() && time <= PAUSE_MAX {
+        return Ok(());
+    }
+    let why = format!("{} s is none of the times from 1 ns to 10 min", time.as_secs_f64());
+    Err(cannot_pause(&why, "ask for a shorter pause, and again before it ends"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client may ask for anything; one that is gone leaves the lane off for ten minutes at most.
+    #[test]
+    fn pauses_are_bounded() {
+        assert!(check(PAUSE_MAX).is_ok() && check(Duration::from_nanos(1)).is_ok());
+        for time in [Duration::ZERO, PAUSE_MAX + Duration::from_nanos(1), Duration::MAX] {
+            assert!(check(time).unwrap_err().into_problem().why.contains("10 min"));
+        }
     }
 }

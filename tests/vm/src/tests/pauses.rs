@@ -14,8 +14,9 @@ use crate::samples::Phase;
 /// For as long as nobody ends it.
 const LONG: [&str; 3] = ["ctl", "pause", "10min"];
 
-/// While paused the kernel's scheduler is at work and wide tasks run everywhere; afterwards they are
-/// apart again. A pause ends at a request, by itself, at a change of a setting, and with the run.
+/// While paused the kernel's scheduler is at work and wide tasks run everywhere; afterwards they
+/// are apart again. A pause ends at a request, by itself, at a change of a setting, and with the
+/// run.
 pub fn leave_the_machine_and_end() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
     turbolane(&LONG)?;
