@@ -78,11 +78,44 @@ pub fn stands_by_without_levels() -> Result<()> {
 /// One of Intel's, of which nothing is known, is tried: sections between scalar code get CPUs of
 /// their own. When they have ended there is nothing to win, and the CPUs are given back.
 pub fn keeps_apart_with_levels() -> Result<()> {
-    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "auto"])?;
+    // Watches every system call while CPUs are wide, and none while it is away.
+    let options = ["--mode", "scx", "--wide-cpus", "auto", "--remigrate", "syscall-entry"];
+    let lane = Lane::start(&options)?;
     becomes_wide_for_sections(&all_cpus(), "3")?;
+    let apart = system_call_links(lane.pid())?;
     status_becomes("stands by: ")?;
     ensure!(stat(&stats()?, "wide_cpus")? == 0, "wide CPUs for nothing");
+    ensure!(apart == 2, "{apart} programs at system calls while CPUs are wide");
+    let away = links_while_away(lane.pid())?;
+    ensure!(away.iter().all(|links| *links == 0), "at system calls while it is away: {away:?}");
     lane.stop().map(drop)
+}
+
+/// The same at some moments at which the kernel's own scheduler is at work. Between them it may have
+/// come back to look.
+fn links_while_away(pid: i32) -> Result<Vec<usize>> {
+    let (mut found, start) = (Vec::new(), Instant::now());
+    while found.len() < 20 {
+        ensure!(start.elapsed() < Duration::from_secs(60), "it was away {} times", found.len());
+        std::thread::sleep(Duration::from_millis(100));
+        let is_away = || scx_state() == "disabled";
+        let (before, links, after) = (is_away(), system_call_links(pid)?, is_away());
+        if before && after {
+            found.push(links);
+        }
+    }
+    Ok(found)
+}
+
+/// BPF programs that this process has attached to the entry and exit of system calls.
+fn system_call_links(pid: i32) -> Result<usize> {
+    let mut links = 0;
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
+        // Some are closed meanwhile.
+        let about = fs::read_to_string(entry?.path()).unwrap_or_default();
+        links += usize::from(about.lines().any(|line| line.starts_with("tp_name:\tsys_")));
+    }
+    Ok(links)
 }
 
 /// Where all wide code is bound to the first CPUs, the last of these becomes wide.
