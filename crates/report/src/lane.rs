@@ -11,7 +11,7 @@ crate::statistics! {
         counter interval_ns "" "time that the counters cover",
         gauge wide_cpus "widecpu" "wide CPUs",
         gauge standing_by ""
-            "1 while automatic sizing does not separate wide code, because it would cost more than it saves",
+            "1 while wide code is not separated, because it would cost more than it saves, or in a pause",
         gauge winnable_permille ""
             "most CPU time that separating wide code could save, when last estimated",
         counter wide_run_ns "wide" "CPU time of wide tasks",

@@ -53,6 +53,14 @@ struct Node {
     /// Of its first byte in the file.
     file_offset: u64,
     reach: Reach,
+    /// Whether the file states the range.
+    is_stated: bool,
+    /// Whether code that the file states calls its first instruction.
+    is_called: bool,
+    /// Whether code jumps to its first instruction.
+    is_jumped_to: bool,
+    /// Whether there is a second entry.
+    is_entered_inside: bool,
     /// Numbers of the functions that call it or jump into it, ascending.
     callers: Vec<u32>,
 }
@@ -87,6 +95,7 @@ pub enum Uncovered {
 #[derive(Default)]
 struct Uses {
     calls: Vec<u64>,
+    jumps: Vec<u64>,
     addresses: Vec<u64>,
 }
 
@@ -122,7 +131,8 @@ pub fn callers(bytes: &[u8], limits: &Limits<'_>) -> Result<Callers, ScanError> 
     let new = |(section, range): &(usize, Range)| {
         let section = &layout.image.sections[*section];
         let file_offset = section.offset + (range.start - section.code.address);
-        Node { start: range.start, end: range.end, file_offset, ..Node::default() }
+        let is_stated = range.source.is_stated();
+        Node { start: range.start, end: range.end, file_offset, is_stated, ..Node::default() }
     };
     let mut callers = Callers { nodes: ranges.iter().map(new).collect() };
     for (caller, used) in uses?.into_iter().flatten().enumerate() {
@@ -187,27 +197,28 @@ fn uses(code: Code<'_>, range: Range, slots: &BTreeMap<u64, u64>) -> Uses {
     let is_outside = |address: u64| !(range.start..range.end).contains(&address);
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
-        let is_call = matches!(
+        let is_call =
+            matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
+        let is_jump = matches!(
             instruction.flow_control(),
-            FlowControl::Call
-                | FlowControl::IndirectCall
-                | FlowControl::UnconditionalBranch
+            FlowControl::UnconditionalBranch
                 | FlowControl::ConditionalBranch
                 | FlowControl::IndirectBranch
         );
+        let targets = if is_call { &mut used.calls } else { &mut used.jumps };
         if instruction.is_ip_rel_memory_operand() {
             let address = instruction.ip_rel_memory_address();
             match slots.get(&address) {
-                Some(&function) if is_call => used.calls.push(function),
+                Some(&function) if is_call || is_jump => targets.push(function),
                 Some(&function) => used.addresses.push(function),
                 None if instruction.mnemonic() == Mnemonic::Lea => used.addresses.push(address),
                 None => {}
             }
-        } else if is_call && is_near(&instruction) {
+        } else if (is_call || is_jump) && is_near(&instruction) {
             let target = instruction.near_branch_target();
             let target = slots.get(&target).copied().unwrap_or(target);
             if is_outside(target) {
-                used.calls.push(target);
+                targets.push(target);
             }
         } else if let Some(value) = immediate(&instruction) {
             used.addresses.push(value);
@@ -246,17 +257,47 @@ impl Callers {
         (address < self.nodes[at].end).then_some(at)
     }
 
+    /// An address in the middle of a function is a second entry if it is exported; if it is in
+    /// data, it is mostly one of the function's own branches.
     fn raise(&mut self, address: u64, reach: Reach) {
-        if let Some(at) = self.find(address).filter(|&at| self.nodes[at].start == address) {
-            self.nodes[at].reach = self.nodes[at].reach.max(reach);
+        let Some(at) = self.find(address) else { return };
+        let node = &mut self.nodes[at];
+        if node.start == address || reach == Reach::Export {
+            node.reach = node.reach.max(reach);
+            node.is_entered_inside |= node.start != address;
         }
     }
 
+    /// Whether each call of the function passes its first instruction, and finds the return address
+    /// on top of the stack there: what a mark needs. It is known of what is called by code that the
+    /// file states, of exports, and of functions that the file states whose address is taken; not
+    /// of blocks that jump tables lead to, and not of code that only an exception enters.
+    fn is_entry(&self, at: usize) -> bool {
+        let node = &self.nodes[at];
+        let is_taken = node.is_stated && node.reach == Reach::Pointer;
+        !node.is_entered_inside && (node.is_called || is_taken || node.reach == Reach::Export)
+    }
+
+    /// Whether what begins at `start` is only jumped to: a part of another function, such as the
+    /// seldom executed one that compilers move away. A return probe there would overwrite what the
+    /// function has on top of its stack.
+    pub fn is_part(&self, start: u64) -> bool {
+        let Some(at) = self.find(start) else { return true };
+        let node = &self.nodes[at];
+        let is_called = node.is_called || node.reach != Reach::None;
+        node.start != start || (node.is_jumped_to && !is_called)
+    }
+
     fn add(&mut self, caller: u32, used: &Uses) {
-        for &target in &used.calls {
-            if let Some(at) = self.find(target) {
-                self.nodes[at].callers.push(caller);
-            }
+        let is_stated = self.nodes[caller as usize].is_stated;
+        let calls = used.calls.iter().map(|target| (target, true));
+        for (&target, is_call) in calls.chain(used.jumps.iter().map(|target| (target, false))) {
+            let Some(at) = self.find(target) else { continue };
+            let node = &mut self.nodes[at];
+            node.callers.push(caller);
+            node.is_called |= is_call && is_stated && target == node.start;
+            node.is_jumped_to |= !is_call && target == node.start;
+            node.is_entered_inside |= target != node.start;
         }
         for &address in &used.addresses {
             self.raise(address, Reach::Pointer);
@@ -306,7 +347,8 @@ impl Callers {
             for at in above {
                 if seen.insert(at) {
                     let place = self.nodes[at].place();
-                    if is_markable(place) { marks.push(place) } else { open.push(at) }
+                    let is_site = self.is_entry(at) && is_markable(place);
+                    if is_site { marks.push(place) } else { open.push(at) }
                 }
             }
             if open.is_empty() {

@@ -17,6 +17,9 @@ const ELF: &[u8; 4] = b"\x7fELF";
 /// A longer member is not scanned: all of it is kept in memory. The largest libraries of PyTorch
 /// have half of that.
 const MEMBER_MAX_BYTES: u64 = 4 << 30;
+/// Of all members together: entries may share what they unpack, so that a small file has any number
+/// of large ones.
+const ARCHIVE_MAX_BYTES: u64 = 16 << 30;
 
 /// Whether it begins as zip files do.
 #[must_use]
@@ -38,6 +41,7 @@ pub fn scan_zip_within(
     let broken = |error: ZipError| ScanError::Broken(error.to_string());
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
     let mut files = Vec::new();
+    let mut left = ARCHIVE_MAX_BYTES;
     for number in 0..archive.len() {
         limits.check_stop()?;
         let Ok(mut member) = archive.by_index(number) else {
@@ -48,8 +52,11 @@ pub fn scan_zip_within(
             continue;
         }
         let name = format!("{path}({})", String::from_utf8_lossy(member.name_raw()));
-        let scanned = unpack(&mut member, limits.file_bytes.min(MEMBER_MAX_BYTES))
-            .and_then(|data| scan_file_within(&name, &data, options, limits));
+        let limit = limits.file_bytes.min(MEMBER_MAX_BYTES).min(left);
+        let scanned = unpack(&mut member, limit).and_then(|data| {
+            left -= data.len() as u64;
+            scan_file_within(&name, &data, options, limits)
+        });
         match scanned {
             Err(ScanError::Stopped) => return Err(ScanError::Stopped),
             Ok(file) => files.push(file.in_archive()),

@@ -62,6 +62,7 @@ fn callers_cover_a_function() {
         ("tail", "mov $1, %eax\n jmp leaf"),
         ("two", "push %rbx\n call tail\n pop %rbx\n ret"),
         ("unrelated", "push %rbx\n pop %rbx\n ret"),
+        ("main", "call one\n call two\n call unrelated\n ret"),
     ]);
     let marks = library.cover("leaf", &["one", "two", "unrelated"]);
     assert_eq!(marks, Ok(library.addresses(&["one", "two"])));
@@ -79,8 +80,31 @@ fn recursion_ends() {
         ("looped", "call partner\n ret"),
         ("partner", "call looped\n ret"),
         ("entry", "push %rbx\n call partner\n pop %rbx\n ret"),
+        ("main", "call entry\n ret"),
     ]);
     assert_eq!(library.cover("looped", &["entry"]), Ok(library.addresses(&["entry"])));
+}
+
+/// A return probe takes what is on top of the stack for the return address. So no mark is at code
+/// that is jumped to, such as the seldom executed part of a function, and none is at a function
+/// that has a second entry, which its mark would not see.
+#[test]
+fn marks_are_at_entries() {
+    let library = library(&[
+        ("leaf", "ret"),
+        ("cold", "call leaf\n pop %rbx\n ret"),
+        ("hot", "push %rbx\n jne cold\n pop %rbx\n ret"),
+        ("twice", "nop\n call leaf\n ret"),
+        ("inside", "jmp twice+1"),
+        ("main", "call hot\n call twice\n call inside\n ret"),
+        ("root", "call main\n ret"),
+    ]);
+    let marks = library.cover("leaf", &["cold", "hot", "twice", "inside", "main"]);
+    assert_eq!(marks, Ok(library.addresses(&["hot", "inside", "main"])));
+    let is_part = |name: &str| library.graph.is_part(library.symbols[name]);
+    assert!(is_part("cold"));
+    assert!(["leaf", "hot", "twice", "main"].iter().all(|name| !is_part(name)));
+    assert!(library.graph.is_part(library.symbols["twice"] + 1), "the middle of a function");
 }
 
 /// Where other code can call a function, marks at its callers do not cover it.
@@ -115,6 +139,7 @@ fn too_many_levels_fail() {
         ("b", "call leaf\n ret"),
         ("c", "call b\n ret"),
         ("deep", "call c\n ret"),
+        ("main", "call deep\n ret"),
     ];
     let library = library(&chain);
     let (leaf, deep) = (library.symbols["leaf"], library.symbols["deep"]);

@@ -341,7 +341,7 @@ impl Inner {
         let done = match (&mut self.way, time) {
             (Some(Way::Affinity(_)), _) => Err(no_pause_by_masks()),
             (Some(Way::Scx(lane)), Some(time)) => lane.pause(time),
-            (Some(Way::Scx(lane)), None) => lane.resume(),
+            (Some(Way::Scx(lane)), None) => lane.resume_for_client(),
             (None, _) => return has_ended(),
         };
         or_error(done.map(|()| Reply::Status(self.status())))

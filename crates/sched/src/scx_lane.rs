@@ -58,6 +58,8 @@ pub struct ScxLane {
     sign: Instant,
     /// While a client has asked for the kernel's own scheduler: until when.
     paused_until: Option<Instant>,
+    /// Why it could not come back from a pause.
+    broken: Option<Error>,
 }
 
 /// How often the daemon gives a sign of life while its scheduler is away (bpf/hint_page.h).
@@ -108,6 +110,7 @@ impl ScxLane {
             size_changes: 0,
             sign: Instant::now(),
             paused_until: None,
+            broken: None,
         })
     }
 
@@ -131,7 +134,7 @@ impl ScxLane {
     /// the trap module is the next one's to remove.
     pub fn yield_machine(&mut self) -> (u64, bool) {
         let owns_module = self.trap.take().is_some_and(Trap::yield_module);
-        self.paused_until = None;
+        self.end_pause();
         let since_ns = monotonic_ns();
         // How it ended matters no more.
         _ = self.scheduler.leave(true);
@@ -184,7 +187,7 @@ impl ScxLane {
         goal::check(&config, Mode::Scx).map_err(Error::BadInput)?;
         // Settings are put into force by the scheduler; if it still stands by then, it goes again.
         // A pause ends.
-        self.paused_until = None;
+        self.end_pause();
         self.come_back()?;
         let resized = config.wide_cpus != self.config.wide_cpus;
         let (wide_cores, split) = if resized {
@@ -285,13 +288,6 @@ impl ScxLane {
         self.trap.as_mut().map_or(Ok(()), |trap| trap.follow(&armed))
     }
 
-    /// Whether wide code is kept apart, and why not, in words; `None` if the user has chosen the
-    /// wide CPUs.
-    pub fn standby(&self) -> Option<String> {
-        let (auto, _) = self.auto.as_ref()?;
-        auto.in_words()
-    }
-
     /// What was counted since the start.
     pub fn stats(&self, interval_ns: u64) -> LaneStats {
         let mut counters = self.counters();
@@ -322,6 +318,9 @@ impl ScxLane {
 
     /// To be called every [`PERIOD`]: automatic sizing, and a restart if the kernel asks for one.
     pub fn poll(&mut self) -> Result<Polled> {
+        if let Some(error) = self.broken.take() {
+            return Err(error);
+        }
         let outdated = self.scheduler.is_away() && self.scheduler.is_outdated();
         let ended = match self.scheduler.ended() {
             None if !outdated && self.pause_left().is_some_and(|left| !left.is_zero()) => {
@@ -457,7 +456,7 @@ impl ScxLane {
         self.before.extend(self.counters());
         self.scheduler.detach();
         self.has_sections = false;
-        self.paused_until = None;
+        self.end_pause();
         self.topology = topology()?;
         self.wide_cores = match AutoSize::may_stand_by(&self.config) {
             true => Vec::new(),

@@ -29,9 +29,10 @@ impl Standby {
             return;
         }
         self.due = Some(now + PAUSE);
-        let Some(event) = self.change(lane.stats().standing_by == Some(1)) else { return };
+        // First this: a lane that another version takes over from says nothing; the event waits.
         let Reply::Status(status) = lane.ask(Request::Status) else { return };
-        let reason = status.standby.unwrap_or_default();
+        let Some(event) = self.change(lane.stats().standing_by == Some(1)) else { return };
+        let reason = status.standby.unwrap_or_else(|| "separated, as requested".into());
         journal.report(event, &reason, &[("REASON", &reason), ("WIDE_CPUS", &status.wide_cpus)]);
     }
 

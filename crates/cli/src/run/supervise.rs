@@ -111,6 +111,7 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
         metrics,
         journal,
         standby: Standby::default(),
+        quiet: run.quiet,
     };
     supervisor.manager.ready(&started);
     let end = supervisor.wait(&lane)?;
@@ -173,6 +174,7 @@ struct Supervisor {
     metrics: Option<Metrics>,
     journal: Journal,
     standby: Standby,
+    quiet: bool,
 }
 
 impl Supervisor {
@@ -195,7 +197,7 @@ impl Supervisor {
                 }
                 None => {}
             }
-            if self.journal.is_there() {
+            if self.journal.is_there() && !self.quiet {
                 self.standby.report_if_changed(lane, &self.journal);
             }
             if let Some(status) = self.command.status()? {

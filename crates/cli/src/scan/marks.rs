@@ -12,6 +12,7 @@
 //! not known. A mark at a caller covers scalar code too; a comment names what it is for.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::fs::{self, File as Opened};
 use std::path::{Path, PathBuf};
 
@@ -55,7 +56,7 @@ fn lines(file: &mut File) -> String {
     if functions.is_empty() {
         return String::new();
     }
-    let mut text = format!("\n# {}\n", file.path);
+    let mut text = format!("\n# {}\n", plain(&file.path));
     if functions.iter().any(|function| function.file_offset.is_none()) || file.kind == "object" {
         text += "# neither a program nor a library: nothing in it can be marked\n";
         return text;
@@ -73,7 +74,15 @@ enum Outcome {
     /// By marks at so many functions.
     Callers(usize),
     /// It is not.
-    Refused(MarkError, Option<Uncovered>),
+    Refused(Unfit, Option<Uncovered>),
+}
+
+/// Why a function has no mark of its own.
+enum Unfit {
+    /// There is no instruction for it.
+    Site(MarkError),
+    /// It is none, but a part of one.
+    Part,
 }
 
 /// A mark at a function that others are called by.
@@ -101,13 +110,15 @@ impl Plan {
         let tried = resolve(&library, offsets);
         let outcomes = tried.into_iter().map(|tried| match tried {
             Ok(mark) => Outcome::Own(mark),
-            Err(error) => Outcome::Refused(error, None),
+            Err(error) => Outcome::Refused(Unfit::Site(error), None),
         });
         let mut plan = Plan { outcomes: outcomes.collect(), callers: BTreeMap::new(), library };
-        let is_refused = |outcome: &Outcome| matches!(outcome, Outcome::Refused(..));
-        if plan.outcomes.iter().any(is_refused)
-            && let Some(graph) = graph(Path::new(path))
-        {
+        if let Some(graph) = graph(Path::new(path)) {
+            for (outcome, function) in plan.outcomes.iter_mut().zip(functions) {
+                if matches!(outcome, Outcome::Own(_)) && graph.is_part(function.address) {
+                    *outcome = Outcome::Refused(Unfit::Part, None);
+                }
+            }
             plan.climb(functions, &graph);
         }
         plan
@@ -218,7 +229,8 @@ fn mark_at(library: &Path, site: MarkSite) -> Mark {
 }
 
 fn line(function: &Function, outcome: &Outcome, mark: &Mark) -> String {
-    let name = function.name.as_ref().map_or(String::new(), |name| format!("  # {name}"));
+    let name =
+        function.name.as_deref().map_or(String::new(), |name| format!("  # {}", plain(name)));
     match outcome {
         Outcome::Own(_) if matches!(mark.site, MarkSite::Symbol(_)) => format!("{mark}\n"),
         Outcome::Own(_) => format!("{mark}{name}\n"),
@@ -227,6 +239,15 @@ fn line(function: &Function, outcome: &Outcome, mark: &Mark) -> String {
         Outcome::Refused(error, None) => format!("# {mark}{name}: {error}\n"),
         Outcome::Refused(error, Some(why)) => {
             format!("# {mark}{name}: {error}; {}\n", reason(*why))
+        }
+    }
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::Site(error) => error.fmt(f),
+            Unfit::Part => f.write_str("a part of another function, which jumps to it"),
         }
     }
 }
@@ -248,7 +269,7 @@ fn reason(why: Uncovered) -> String {
 /// What a mark at a caller is for.
 fn purpose(caller: &Caller, functions: &[&Function]) -> String {
     let name = |&at: &usize| match (&functions[at].name, functions[at].file_offset) {
-        (Some(name), _) => name.clone(),
+        (Some(name), _) => plain(name),
         (None, offset) => format!("+{:#x}", offset.unwrap_or_default()),
     };
     let shown: Vec<String> = caller.covers.iter().take(NAMED_MAX).map(name).collect();
@@ -257,4 +278,20 @@ fn purpose(caller: &Caller, functions: &[&Function]) -> String {
         rest => format!(" and {rest} more"),
     };
     format!("calls {}{rest}", shown.join(", "))
+}
+
+/// A name in a comment: it comes from the file or from an archive, and a line break in it would
+/// begin a mark.
+fn plain(name: &str) -> String {
+    name.replace(char::is_control, "?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_end_no_comment() {
+        assert_eq!(plain("a\n/lib/b.so:f@2\u{1b}[31m"), "a?/lib/b.so:f@2?[31m");
+    }
 }

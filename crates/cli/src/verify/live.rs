@@ -36,18 +36,30 @@ pub(super) struct Pause {
 }
 
 impl Live {
-    /// The lane that runs, which must keep wide code apart: else there is nothing to compare.
+    /// The lane that runs.
     pub(super) fn open(at: &At) -> Result<Self, Failure> {
         let live = Live(Arc::new(Mutex::new(Client::connect(at)?)));
-        let status = ask(&live.0, &Request::Status)?;
-        live.check(&status)?;
-        Ok(live)
+        if ask(&live.0, &Request::Status)?.pause_left_ns.is_none() {
+            return Ok(live);
+        }
+        Err(Failure::unsupported(Problem::new(
+            "cannot compare with this lane",
+            "it is paused, by another user",
+            "end that: turbolane ctl resume",
+        )))
     }
 
     /// Has the lane at work for a run.
-    pub(super) fn with(&self) -> Result<(), Failure> {
+    pub(super) fn with(&self) {
         thread::sleep(SETTLING);
-        self.check(&ask(&self.0, &Request::Status)?)
+    }
+
+    /// Why the run that ends now was not one with the lane; `None` if it was. A lane that finds its
+    /// size by itself may separate only while the load is there.
+    pub(super) fn why_not_with(&self) -> Result<Option<String>, Failure> {
+        let status = ask(&self.0, &Request::Status)?;
+        let reason = || status.standby.unwrap_or_else(|| "it has no wide CPU".into());
+        Ok(status.wide_cpus.is_empty().then(reason))
     }
 
     /// Has it away for a run.
@@ -66,24 +78,6 @@ impl Live {
         let pause = Pause { end, renewing: Some(renewing) };
         thread::sleep(SETTLING);
         Ok(pause)
-    }
-
-    fn check(&self, status: &LaneStatus) -> Result<(), Failure> {
-        let refuse = |why: String, next: &str| {
-            Err(Failure::unsupported(Problem::new("cannot compare with this lane", why, next)))
-        };
-        if status.pause_left_ns.is_some() {
-            return refuse(
-                "it is paused, by another user".into(),
-                "end that: turbolane ctl resume",
-            );
-        }
-        if status.wide_cpus.is_empty() {
-            let why = status.standby.clone().unwrap_or_else(|| "it has no wide CPU".into());
-            let next = "with and without it are the same now; try again when the load is there";
-            return refuse(why, next);
-        }
-        Ok(())
     }
 }
 

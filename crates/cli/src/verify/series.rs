@@ -24,7 +24,7 @@ use report::verify::{Sample, Side};
 
 use super::VerifyArgs;
 use super::command::{Broken, Command, Done};
-use super::live::{Live, Pause};
+use super::live::Live;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
@@ -139,14 +139,24 @@ impl<'a> Kind<'a> {
         args: &VerifyArgs,
         cycles: Option<&mut FamilyCycles>,
     ) -> Result<Done, Broken> {
-        let pause = match self.lane {
-            Some((live, true)) => Some(live.without().map_err(Broken::NotStarted)?),
-            Some((live, false)) => live.with().map(|()| None).map_err(Broken::NotStarted)?,
-            None => None,
+        let Some((live, is_away)) = self.lane else {
+            return self.command.run(args.metric.as_ref(), cycles);
         };
-        let done = self.command.run(args.metric.as_ref(), cycles);
-        pause.map_or(Ok(()), Pause::end).map_err(Broken::NotStarted)?;
-        done
+        if is_away {
+            let pause = live.without().map_err(Broken::NotStarted)?;
+            let done = self.command.run(args.metric.as_ref(), cycles);
+            pause.end().map_err(Broken::NotStarted)?;
+            return done;
+        }
+        live.with();
+        let done = self.command.run(args.metric.as_ref(), cycles)?;
+        match live.why_not_with().map_err(Broken::NotStarted)? {
+            None => Ok(done),
+            Some(why) => Err(Broken::Run {
+                why: format!("the lane did not separate wide code: {why}"),
+                next: "have the load run before and meanwhile",
+            }),
+        }
     }
 
     fn tell(&self, why: &str, counts: bool) {

@@ -178,7 +178,11 @@ impl Scheduler {
         self.watch_syscalls(config)
     }
 
+    /// While the scheduler is away nothing is watched; [`Scheduler::come_back`] asks again.
     fn watch_syscalls(&mut self, config: &Config) -> Result<()> {
+        if self.is_away() {
+            return Ok(());
+        }
         let remigrate = config.remigrate;
         let ends = remigrate.syscall_entry || remigrate.syscall_return;
         let looks = remigrate.last_syscall && self.has_sections;

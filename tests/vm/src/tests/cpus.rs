@@ -91,8 +91,8 @@ pub fn keeps_apart_with_levels() -> Result<()> {
     lane.stop().map(drop)
 }
 
-/// The same at some moments at which the kernel's own scheduler is at work. Between them it may have
-/// come back to look.
+/// The same at some moments at which the kernel's own scheduler is at work. Between them it may
+/// have come back to look.
 fn links_while_away(pid: i32) -> Result<Vec<usize>> {
     let (mut found, start) = (Vec::new(), Instant::now());
     while found.len() < 20 {
