@@ -69,11 +69,21 @@ pub fn scan_archive_within(
             skipped.broken += 1;
             continue;
         };
-        match scan_file_within(&name, data, options, limits) {
-            Err(ScanError::Stopped) => return Err(ScanError::Stopped),
-            Ok(file) => files.push(file.in_archive()),
-            Err(error) => error.count(skipped),
-        }
+        keep(scan_file_within(&name, data, options, limits), &mut files, skipped)?;
     }
     Ok(files)
+}
+
+/// Adds the scan of a member. One that is no code, or broken, is counted; only a stop ends all.
+pub(crate) fn keep(
+    scanned: Result<File, ScanError>,
+    files: &mut Vec<File>,
+    skipped: &mut Skipped,
+) -> Result<(), ScanError> {
+    match scanned {
+        Err(ScanError::Stopped) => return Err(ScanError::Stopped),
+        Ok(file) => files.push(file.in_archive()),
+        Err(error) => error.count(skipped),
+    }
+    Ok(())
 }

@@ -89,7 +89,7 @@ fn scan_with(
     let lines = if file.listed.is_empty() || !limits.lines {
         None
     } else {
-        let apart = || debug.filter(|debug| debug.is_of(&layout.image));
+        let apart = || debug.filter(|_| layout.has_debug);
         Lines::of(kind, &layout.image.file).or_else(|| Lines::of(kind, apart()?.file()))
     };
     let is_nameless = |function: &report::scan::Function| function.name.is_none();

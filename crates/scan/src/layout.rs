@@ -21,6 +21,8 @@ pub(crate) struct Layout<'a> {
     pub(crate) ranges: Vec<Vec<Range>>,
     /// Groups of sections that share one space of addresses: all, but in object files each alone.
     pub(crate) groups: Vec<(Vec<usize>, Gaps)>,
+    /// Whether the separate file with symbols is this one's.
+    pub(crate) has_debug: bool,
 }
 
 impl<'a> Layout<'a> {
@@ -48,7 +50,8 @@ impl<'a> Layout<'a> {
         let all = (symbols.as_slice(), order.as_slice());
         let sections = image.sections.iter();
         let ranges = sections.map(|section| stated(&image, section, all, &unwind)).collect();
-        let mut layout = Layout { image, symbols, ranges, groups: Vec::new() };
+        let has_debug = debug.is_some();
+        let mut layout = Layout { image, symbols, ranges, groups: Vec::new(), has_debug };
         let numbers: Vec<usize> = (0..layout.image.sections.len()).collect();
         layout.groups = match layout.image.kind {
             Kind::Object => numbers.iter().map(|&one| (vec![one], layout.gaps(&[one]))).collect(),

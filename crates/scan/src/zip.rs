@@ -10,6 +10,7 @@ use report::scan::{File, Skipped};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
+use crate::archive::keep;
 use crate::{Limits, Options, ScanError, scan_file_within};
 
 const MAGIC: &[u8] = b"PK\x03\x04";
@@ -57,11 +58,7 @@ pub fn scan_zip_within(
             left -= data.len() as u64;
             scan_file_within(&name, &data, options, limits)
         });
-        match scanned {
-            Err(ScanError::Stopped) => return Err(ScanError::Stopped),
-            Ok(file) => files.push(file.in_archive()),
-            Err(error) => error.count(skipped),
-        }
+        keep(scanned, &mut files, skipped)?;
     }
     Ok(files)
 }

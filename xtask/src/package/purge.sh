@@ -3,7 +3,8 @@
 # guest that has booted systemd. Prints the state of the machine before, a divider, and the state after; everything
 # else goes to standard error.
 set -eu
-deb=$1/turbolane.deb
+folder=$1
+deb=$folder/turbolane.deb
 metrics=/var/lib/prometheus/node-exporter/turbolane.prom
 crypto=/usr/lib/x86_64-linux-gnu/libcrypto.so.3
 
@@ -165,7 +166,6 @@ change() {
 	[ "$(property MainPID)" = "$before" ]
 }
 
-folder=$1
 state
 (
 	# What the service said, if a step fails.

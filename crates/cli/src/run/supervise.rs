@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use report::ctl::{Reply, Request};
 use report::json_line;
+use report::lane::LaneStatus;
 use report::problem::Problem;
 use sched::autosize::PERIOD;
 use sched::config::Config;
@@ -80,7 +81,8 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
     };
     let metrics = run.metrics.as_deref().map(Metrics::start).transpose()?;
     let journal = Journal::from_environment();
-    let (started, about) = started(&lane);
+    let status = status(&lane);
+    let started = status.as_ref().map_or("running".into(), started);
     if !run.quiet {
         if let Some(TakenFrom { pid, gap }) = before {
             let text =
@@ -92,7 +94,8 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
                 &[("OTHER_PID", &pid), ("GAP_US", &gap)],
             );
         }
-        journal.report(journal::Event::Started, &started, &as_fields(&about));
+        let fields = status.as_ref().map_or(Vec::new(), |status| fields(status).to_vec());
+        journal.report(journal::Event::Started, &started, &fields);
         run.notes.iter().for_each(|note| journal.report(journal::Event::Note, note, &[]));
     }
     let manager = Manager::from_environment();
@@ -263,27 +266,28 @@ impl Statistics {
     }
 }
 
-/// How the run began, in words and as fields of [`journal::Event::Started`].
-fn started(lane: &Lane) -> (String, Vec<(&'static str, String)>) {
+/// What the lane says at the start.
+fn status(lane: &Lane) -> Option<LaneStatus> {
     match lane.ask(Request::Status) {
-        Reply::Status(status) => {
-            let (wide, scalar) =
-                (none_if_empty(&status.wide_cpus), none_if_empty(&status.scalar_cpus));
-            let text = format!("{} mode, wide CPUs {wide}, scalar CPUs {scalar}", status.mode);
-            let fields = vec![
-                ("VERSION", env!("CARGO_PKG_VERSION").to_owned()),
-                ("MODE", status.mode),
-                ("WIDE_CPUS", status.wide_cpus),
-                ("SCALAR_CPUS", status.scalar_cpus),
-            ];
-            (text, fields)
-        }
-        _ => ("running".into(), Vec::new()),
+        Reply::Status(status) => Some(status),
+        _ => None,
     }
 }
 
-fn as_fields<'a>(fields: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
-    fields.iter().map(|(key, value)| (*key, value.as_str())).collect()
+/// How the run began.
+fn started(status: &LaneStatus) -> String {
+    let [wide, scalar] = [&status.wide_cpus, &status.scalar_cpus].map(|cpus| none_if_empty(cpus));
+    format!("{} mode, wide CPUs {wide}, scalar CPUs {scalar}", status.mode)
+}
+
+/// The same as fields of [`journal::Event::Started`].
+fn fields(status: &LaneStatus) -> [(&'static str, &str); 4] {
+    [
+        ("VERSION", env!("CARGO_PKG_VERSION")),
+        ("MODE", &status.mode),
+        ("WIDE_CPUS", &status.wide_cpus),
+        ("SCALAR_CPUS", &status.scalar_cpus),
+    ]
 }
 
 fn none_if_empty(cpus: &str) -> &str {

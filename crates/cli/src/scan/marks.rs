@@ -3,10 +3,11 @@
 //!
 //! Not every function can be marked: a uprobe sits cheaply on few instructions (`sched::marks` says
 //! which and why), and `turbolane run` refuses others. So each is tried here, as for the oldest
-//! kernel. For one that would be refused, marks at the functions that call it are written, if they
-//! are all of them (`scan::callers`): a call of the marked function then counts as wide from its
-//! entry to its return. What remains is written as a comment with the reason. By name where the
-//! name finds it, by offset where not.
+//! kernel. Nor is a part of a function marked, which is only jumped to: a return probe takes what
+//! is on top of the stack for the return address. For both, marks at the functions that call it are
+//! written, if they are all of them (`scan::callers`): a call of the marked function then counts as
+//! wide from its entry to its return. What remains is written as a comment with the reason. By name
+//! where the name finds it, by offset where not.
 //!
 //! Limits: a function that calls others by pointers, or that other files call, has callers that are
 //! not known. A mark at a caller covers scalar code too; a comment names what it is for.

@@ -31,8 +31,9 @@ pub(super) struct Live(Arc<Mutex<Client>>);
 
 /// A pause, which lasts as long as this does.
 pub(super) struct Pause {
-    end: Sender<()>,
-    renewing: Option<JoinHandle<Result<(), Failure>>>,
+    /// Nothing is sent: the pause ends when this is gone.
+    lasts: Sender<()>,
+    renewing: JoinHandle<Result<(), Failure>>,
 }
 
 impl Live {
@@ -65,54 +66,41 @@ impl Live {
     /// Has it away for a run.
     pub(super) fn without(&self) -> Result<Pause, Failure> {
         let client = Arc::clone(&self.0);
-        ask(&client, &pause())?;
-        let (end, ended) = mpsc::channel();
+        renew(&client)?;
+        let (lasts, ended) = mpsc::channel::<()>();
         let renewing = thread::spawn(move || {
-            let mut renewed = Ok(());
+            let mut held = Ok(());
             while ended.recv_timeout(RENEWAL) == Err(RecvTimeoutError::Timeout) {
-                renewed = renewed.and_then(|()| is_paused(&client));
+                held = held.and_then(|()| is_paused(&client)).and_then(|()| renew(&client));
             }
-            let held = renewed.and_then(|()| is_paused(&client));
+            let held = held.and_then(|()| is_paused(&client));
             ask(&client, &Request::Resume).and(held)
         });
-        let pause = Pause { end, renewing: Some(renewing) };
         thread::sleep(SETTLING);
-        Ok(pause)
+        Ok(Pause { lasts, renewing })
     }
 }
 
 impl Pause {
     /// Ends it; fails if it was not there all the time.
-    pub(super) fn end(mut self) -> Result<(), Failure> {
-        self.join()
-    }
-
-    fn join(&mut self) -> Result<(), Failure> {
-        _ = self.end.send(());
-        match self.renewing.take().map(JoinHandle::join) {
-            Some(Ok(held)) => held,
-            Some(Err(_)) => Err(not_held("the renewal of the pause has failed".into())),
-            None => Ok(()),
-        }
+    pub(super) fn end(self) -> Result<(), Failure> {
+        drop(self.lasts);
+        let held = self.renewing.join();
+        held.unwrap_or_else(|_| Err(not_held("the renewal of the pause has failed".into())))
     }
 }
 
-impl Drop for Pause {
-    fn drop(&mut self) {
-        _ = self.join();
-    }
+/// Asks for a pause from now on, which another one may precede.
+fn renew(client: &Mutex<Client>) -> Result<(), Failure> {
+    ask(client, &Request::Pause { for_ns: PAUSE.as_nanos() as u64 }).map(drop)
 }
 
-fn pause() -> Request {
-    Request::Pause { for_ns: PAUSE.as_nanos() as u64 }
-}
-
-/// Whether the lane is still away; asks it to stay so.
+/// Whether the lane is still away.
 fn is_paused(client: &Mutex<Client>) -> Result<(), Failure> {
-    if ask(client, &Request::Status)?.pause_left_ns.is_none() {
-        return Err(not_held("the lane has come back during a run without it".into()));
+    match ask(client, &Request::Status)?.pause_left_ns {
+        Some(_) => Ok(()),
+        None => Err(not_held("the lane has come back during a run without it".into())),
     }
-    ask(client, &pause()).map(drop)
 }
 
 fn not_held(why: String) -> Failure {
