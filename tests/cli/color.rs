@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::process::Command;
 
 use crate::turbolane;
 
@@ -11,9 +12,19 @@ const DOCTOR: [&str; 3] = ["doctor", "--machine", "../../tests/data/machines/sky
 /// The status of a check that is fine.
 const GREEN: &str = "\u{1b}[1m\u{1b}[32mok \u{1b}[0m";
 
-fn piped(arguments: &[&str], no_color: &str) -> String {
+/// The command in an environment without the variables that ask for colours: a build service sets
+/// CI, and has colours even on a terminal that says that it has none.
+fn doctor(arguments: &[&str], no_color: &str) -> Command {
     let mut command = turbolane();
     command.args(DOCTOR).args(arguments).env("NO_COLOR", no_color);
+    for asks in ["CI", "CLICOLOR", "CLICOLOR_FORCE"] {
+        command.env_remove(asks);
+    }
+    command
+}
+
+fn piped(arguments: &[&str], no_color: &str) -> String {
+    let mut command = doctor(arguments, no_color);
     String::from_utf8(command.output().unwrap().stdout).unwrap()
 }
 
@@ -26,8 +37,8 @@ fn on_terminal(arguments: &[&str], no_color: &str, term: &str) -> String {
         assert_eq!(libc::openpty(&mut ours, &mut theirs, none, default, size), 0);
         (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
     };
-    let mut command = turbolane();
-    command.args(DOCTOR).args(arguments).env("NO_COLOR", no_color).env("TERM", term).stdout(theirs);
+    let mut command = doctor(arguments, no_color);
+    command.env("TERM", term).stdout(theirs);
     let mut child = command.spawn().unwrap();
     // It holds the terminal's other side; without it the end can be read.
     drop(command);

@@ -49,6 +49,13 @@ impl Sections {
         });
     }
 
+    /// Waits until no thread keeps still because the scheduler was away at its last look: that is
+    /// for 15 sections (`UNMOVED_SECTIONS` in crates/hint/src/thread.rs).
+    fn pass_unmoved(&self) -> Result<()> {
+        let before = self.begun.load(Relaxed);
+        wait_for("no sections", LIMIT, || self.begun.load(Relaxed) > before + 16)
+    }
+
     /// Nearly all sections of the next moment end on a wide CPU.
     pub fn are_kept(&self, when: &str) -> Result<()> {
         let before = (self.kept.load(Relaxed), self.begun.load(Relaxed));
@@ -164,6 +171,7 @@ pub fn failed_successor() -> Result<()> {
     })
     .with_context(|| lane.stderr())?;
     ensure!(lane.stderr().contains("has failed to take over"), "{}", lane.stderr());
+    sections.pass_unmoved()?;
     sections.are_kept("after the failure")?;
     sections.ends.store(true, Relaxed);
     lane.stop().map(drop)
