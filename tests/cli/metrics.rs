@@ -33,6 +33,7 @@ fn complete() -> Scrape {
         standby: None,
         pause_left_ns: None,
         marks: vec![],
+        lost_marks: Vec::new(),
         cpus: vec![cpu],
     };
     Scrape { version: "1".into(), status, stats }

@@ -62,6 +62,7 @@ fn status() -> LaneStatus {
         standby: None,
         pause_left_ns: None,
         marks: vec!["/lib/a.so:f@2".into()],
+        lost_marks: Vec::new(),
         cpus: vec![],
     }
 }

@@ -56,6 +56,7 @@ fn reply(request: &Request, mode: &str, number: u64) -> Reply {
             standby: None,
             pause_left_ns: None,
             marks: vec![],
+            lost_marks: Vec::new(),
             cpus: vec![],
         }),
         Request::Tasks { .. } if mode == "affinity" => Reply::Tasks(LaneTasks::default()),

@@ -37,6 +37,7 @@ fn status(paused: bool, lane: Lane) -> LaneStatus {
         standby: (lane == Lane::StandsBy).then(|| "not separated: no wide code".into()),
         pause_left_ns: (paused && lane != Lane::ComesBack).then_some(1),
         marks: vec![],
+        lost_marks: Vec::new(),
         cpus: vec![],
     }
 }

@@ -150,6 +150,7 @@ fn metric(key: &str) -> String {
             standby: None,
             pause_left_ns: None,
             marks: Vec::new(),
+            lost_marks: Vec::new(),
             cpus: Vec::new(),
         },
         stats: serde_json::from_value(stats).expect("it is a statistic"),

@@ -202,6 +202,7 @@ mod tests {
             standby: None,
             pause_left_ns: Some(5),
             marks: vec![],
+            lost_marks: Vec::new(),
             cpus: vec![],
         };
         for reply in [

@@ -12,6 +12,7 @@ crate::statistics! {
         gauge wide_cpus "widecpu" "wide CPUs",
         gauge standing_by ""
             "1 while wide code is not separated, because it would cost more than it saves, or in a pause",
+        gauge marks_lost "" "marks that are not watched in their files as these are now",
         gauge winnable_permille ""
             "most CPU time that separating wide code could save, when last estimated",
         counter wide_run_ns "wide" "CPU time of wide tasks",
@@ -81,8 +82,21 @@ pub struct LaneStatus {
     pub pause_left_ns: Option<u64>,
     /// Marks in place, as `--mark` takes them.
     pub marks: Vec<String>,
+    /// Those of them that are not watched in their files as these are now.
+    #[serde(default)]
+    pub lost_marks: Vec<LostMark>,
     /// What each CPU did since the start; empty where that is not known.
     pub cpus: Vec<CpuTimes>,
+}
+
+/// A mark that is not watched in its file as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LostMark {
+    /// The mark, as `--mark` takes it.
+    pub mark: String,
+    /// Why it is not watched, in words.
+    pub why: String,
 }
 
 /// CPU time of one CPU by type of task, since the scheduler's start (or its last restart after
@@ -163,6 +177,9 @@ impl LaneStatus {
             ("marks", none_if_empty(&self.marks.join(", "))),
         ] {
             table.row(vec![what.into(), value]);
+        }
+        for LostMark { mark, why } in &self.lost_marks {
+            table.row(vec!["lost mark".into(), format!("{mark}: {why}")]);
         }
         let mut text = table.text(width);
         if !self.cpus.is_empty() {

@@ -173,6 +173,7 @@ mod tests {
             standby: None,
             pause_left_ns: None,
             marks: vec![],
+            lost_marks: Vec::new(),
             cpus: vec![CpuTimes {
                 cpu: 3,
                 license_level: 2,

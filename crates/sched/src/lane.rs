@@ -28,11 +28,15 @@ use crate::lock::lock;
 use crate::marks::MarkRules;
 use crate::obstacles::{choose_mode, without_ours};
 use crate::parse::ParseError;
-use crate::scx::{Ended, Fault, HintMaps};
+use crate::scx::{Ended, Fault, HintMaps, MarkChange};
 use crate::scx_hints::{on_register, serve_hints};
 use crate::scx_lane::{Polled, ScxLane, no_pause_by_masks};
 use crate::settings::{self, SETTINGS};
 use crate::take_over::{Connection, Retired};
+
+mod marks;
+
+use marks::change_mark;
 
 /// How long the next run waits for the end of the one that it has taken over from.
 const GOING_LIMIT: Duration = Duration::from_secs(30);
@@ -88,6 +92,8 @@ pub enum Event {
     TakenOver(u32),
     /// This process was to take over, and has failed; the run goes on.
     TakenBack(u32),
+    /// Files of marks were replaced.
+    Marks(Vec<MarkChange>),
 }
 
 /// How a run took over from another.
@@ -185,7 +191,10 @@ impl Lane {
         }
         let Inner { way: Some(Way::Scx(lane)), hints, .. } = &mut *inner else { return Ok(None) };
         match lane.poll()? {
-            Polled::Running => {}
+            Polled::Running => {
+                let changes = lane.take_mark_changes();
+                return Ok((!changes.is_empty()).then_some(Event::Marks(changes)));
+            }
             Polled::Restarted => {
                 let introduce = on_register(lane)?;
                 hints.as_ref().inspect(|hints| hints.hand_over(introduce));
@@ -224,34 +233,12 @@ fn start_affinity(config: Config) -> Result<(Way, HintServer)> {
     Ok((Way::Affinity(Box::new(lane)), server))
 }
 
-/// Answers a request. Marks are looked up in their files first, without the lock.
+/// Answers a request.
 fn answer(inner: &Mutex<Inner>, request: Request) -> Reply {
     match request {
         Request::MarkAdd { mark } => change_mark(inner, &mark, true),
         Request::MarkRemove { mark } => change_mark(inner, &mark, false),
         other => lock(inner).answer(other),
-    }
-}
-
-fn change_mark(inner: &Mutex<Inner>, text: &str, add: bool) -> Reply {
-    let mark: Mark = match text.parse() {
-        Ok(mark) => mark,
-        Err(refusal) => return Reply::Error(problem(refusal)),
-    };
-    let rules = lock(inner).mark_rules();
-    let done = rules.and_then(|(rules, placed)| match add {
-        true => {
-            let resolved = rules.resolve(&mark)?;
-            lock(inner).scx()?.add_mark(mark, &resolved)
-        }
-        false => {
-            let gone = rules.same_site(&mark, placed)?;
-            lock(inner).scx()?.remove_mark(&mark, &gone)
-        }
-    });
-    match done {
-        Ok(()) => lock(inner).answer(Request::Status),
-        Err(error) => Reply::Error(error.into_problem()),
     }
 }
 
@@ -445,9 +432,9 @@ impl Inner {
     }
 
     fn status(&self) -> LaneStatus {
-        let (standby, pause_left) = match &self.way {
-            Some(Way::Scx(lane)) => (lane.standby(), lane.pause_left()),
-            Some(Way::Affinity(_)) | None => (None, None),
+        let (standby, pause_left, lost_marks) = match &self.way {
+            Some(Way::Scx(lane)) => (lane.standby(), lane.pause_left(), lane.lost_marks()),
+            Some(Way::Affinity(_)) | None => (None, None, Vec::new()),
         };
         let (mode, (wide, scalar), cpus) = match &self.way {
             Some(Way::Scx(lane)) => ("scx", lane.cpus(), lane.cpu_times()),
@@ -463,6 +450,7 @@ impl Inner {
             standby,
             pause_left_ns: pause_left.map(|left| left.as_nanos() as u64),
             marks: self.config().into_iter().flat_map(|c| &c.marks).map(Mark::to_string).collect(),
+            lost_marks,
             cpus,
         }
     }

@@ -11,22 +11,22 @@ use std::time::{Duration, Instant};
 use cpumodel::{CpuSet, LevelClocks, Topology};
 use policy::Split;
 use report::lane::{CpuTimes, LaneStats, LaneTasks};
-use report::problem::Problem;
 
 use crate::autosize::{AutoSize, Counted, PERIOD};
 use crate::clock::monotonic_ns;
 use crate::clocks;
-use crate::config::{Config, Mark, Mode, WideCpus};
+use crate::config::{Config, Mode, WideCpus};
 use crate::error::{Error, Result};
 use crate::goal::{self, GoalLoop};
 use crate::hurry::Hurry;
 use crate::layout;
-use crate::marks::{Emulation, MarkRules, ResolvedMark, SameSite};
+use crate::marks::{Emulation, MarkRules, ResolvedMark};
 use crate::obstacles::of_topology;
 use crate::scx::{CpuCounters, Ended, Fault, HintMaps, Scheduler, SlotSetter};
 use crate::stats::{self, lane_stats};
 use crate::trap::Trap;
 
+mod marks;
 mod pause;
 
 pub use pause::{PAUSE_MAX, no_pause_by_masks};
@@ -56,6 +56,8 @@ pub struct ScxLane {
     size_changes: u64,
     /// While the scheduler is away: its last sign of life.
     sign: Instant,
+    /// The last look at the files of marks.
+    files_seen: Instant,
     /// While a client has asked for the kernel's own scheduler: until when.
     paused_until: Option<Instant>,
     /// Why it could not come back from a pause.
@@ -109,6 +111,7 @@ impl ScxLane {
             before: Vec::new(),
             size_changes: 0,
             sign: Instant::now(),
+            files_seen: Instant::now(),
             paused_until: None,
             broken: None,
         })
@@ -151,7 +154,7 @@ impl ScxLane {
             return self.restart();
         }
         let classes = layout::classes(&self.topology, &self.wide_cores, &self.split);
-        self.scheduler.come_back(&self.config, &classes)?;
+        self.scheduler.come_back(&self.config, &classes, self.mark_rules())?;
         self.follow_classes()
     }
 
@@ -233,36 +236,6 @@ impl ScxLane {
         Ok(())
     }
 
-    /// How marks are looked up in their files, which takes no lane.
-    pub fn mark_rules(&self) -> MarkRules {
-        MarkRules::of(&self.config, self.emulation)
-    }
-
-    /// Watch one more function.
-    pub fn add_mark(&mut self, mark: Mark, resolved: &ResolvedMark) -> Result<()> {
-        if self.scheduler.marks().any(|m| m.is_same_site(resolved)) {
-            return Err(Error::BadInput(Problem::new(
-                format!("cannot mark {mark}"),
-                "it is marked already",
-                "remove the mark first to place it anew: turbolane ctl mark remove",
-            )));
-        }
-        self.scheduler.add_mark(resolved)?;
-        self.config.marks.push(mark);
-        Ok(())
-    }
-
-    /// Stop watching the function of `mark`; `gone` are all marks that name it.
-    pub fn remove_mark(&mut self, mark: &Mark, gone: &SameSite) -> Result<()> {
-        if self.scheduler.remove_marks(|m| m.is_same_site(&gone.site)) == 0 {
-            let what = format!("cannot remove the mark {mark}");
-            let next = "see the marks in place: turbolane ctl status";
-            return Err(Error::BadInput(Problem::new(what, "it is not there", next)));
-        }
-        self.config.marks.retain(|m| !gone.marks.contains(m));
-        Ok(())
-    }
-
     /// Say that a task is scalar until it proves wide; its children inherit that.
     pub fn classify_scalar(&self, tid: u32) -> Result<()> {
         self.scheduler.classify_scalar(tid)
@@ -297,6 +270,7 @@ impl ScxLane {
         LaneStats {
             size_changes,
             probes_missed: Some(self.scheduler.probes_missed()),
+            marks_lost: Some(self.scheduler.lost_marks().count() as u64),
             standing_by: self.is_standing_by().map(u64::from),
             winnable_permille: standby.map(|standby| u64::from(standby.at_most_q10) * 1000 / 1024),
             ..lane_stats(&counters, interval_ns, self.cpus().0.len())
@@ -335,7 +309,10 @@ impl ScxLane {
         };
         match ended {
             Some(ended) if ended.is_error() || !ended.wants_restart() => Ok(Polled::Ended(ended)),
-            None if !outdated => Ok(Polled::Running),
+            None if !outdated => {
+                self.follow_marks();
+                Ok(Polled::Running)
+            }
             _ => {
                 self.restart()?;
                 Ok(Polled::Restarted)
@@ -392,7 +369,7 @@ impl ScxLane {
             return Ok(());
         }
         let classes = layout::classes(&self.topology, &self.wide_cores, &self.split);
-        self.scheduler.come_back(&self.config, &classes)?;
+        self.scheduler.come_back(&self.config, &classes, self.mark_rules())?;
         self.follow_classes()
     }
 
@@ -465,8 +442,9 @@ impl ScxLane {
         self.split = one_class(&self.wide_cores);
         let hints = self.hint_maps()?;
         self.scheduler = Scheduler::load(&self.topology, &self.config, Some(&hints), self.fault)?;
-        let marks = self.mark_rules().places(&self.config.marks)?;
-        self.attach(&marks).map(drop)
+        self.attach(&[])?;
+        self.place_marks();
+        Ok(())
     }
 
     fn counted(&self) -> Counted {

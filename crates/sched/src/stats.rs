@@ -50,6 +50,7 @@ pub fn lane_stats(counters: &[CpuCounters], interval_ns: u64, wide_cpus: usize) 
         standing_by: None,
         winnable_permille: None,
         probes_missed: None,
+        marks_lost: None,
         overlooked: sum(|c| c.overlooked),
         target_changes: sum(|c| c.target_changes),
         wide_on_scalar_ticks: sum(|c| c.tick_wide_on_scalar),

@@ -79,6 +79,7 @@ pub(crate) fn answer() -> LaneAnswer {
         standby: None,
         pause_left_ns: None,
         marks: vec![],
+        lost_marks: Vec::new(),
         cpus: vec![cpu(0, 0), cpu(1, 3)],
     };
     let counted = Some(0);

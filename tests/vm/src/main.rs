@@ -74,6 +74,7 @@ fn main() -> ExitCode {
         ["record-load"] => tests::record::load(),
         ["mark-costs"] => mark_costs::print(),
         ["marked-calls"] => tests::marks::make_calls(),
+        ["follow-calls", code] => tests::marks_follow::call_until_end(code),
         ["levels-load"] => tests::record_levels::load(),
         ["record-bench", load] => bench::record::load(load),
         ["silicon-bursts", threads, ms, kind] => silicon_bursts::bursts(threads, ms, kind),

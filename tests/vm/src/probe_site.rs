@@ -5,24 +5,40 @@ use std::arch::global_asm;
 
 global_asm!(
     ".text",
+    ".macro wide_section name",
     ".balign 64",
-    ".globl vmtests_wide_section",
-    ".type vmtests_wide_section, @function",
-    "vmtests_wide_section:",
+    ".globl \\name",
+    ".type \\name, @function",
+    "\\name:",
     "push rbp",
     "mov rbp, rsp",
     "call rsi",
     "pop rbp",
     "ret",
-    ".size vmtests_wide_section, . - vmtests_wide_section",
+    ".size \\name, . - \\name",
+    ".endm",
+    "wide_section vmtests_wide_section",
+    "wide_section vmtests_wide_another",
 );
 
 unsafe extern "C" {
     fn vmtests_wide_section(context: *mut u8, body: extern "C" fn(*mut u8), length: u64);
+    fn vmtests_wide_another(context: *mut u8, body: extern "C" fn(*mut u8), length: u64);
 }
 
 /// Name of the function, for `--mark`.
 pub const SYMBOL: &str = "vmtests_wide_section";
+
+/// Name of another one, as long as the first one's.
+pub const ANOTHER: &str = "vmtests_wide_another";
+
+/// Run nothing inside the first function, or inside the other one.
+pub fn call(another: bool) {
+    extern "C" fn nothing(_: *mut u8) {}
+    let function = if another { vmtests_wide_another } else { vmtests_wide_section };
+    // SAFETY: the functions call their second argument with their first, once.
+    unsafe { function(std::ptr::null_mut(), nothing, 0) }
+}
 
 /// Run the body inside the marked function.
 pub fn marked<F: FnMut()>(body: F) {

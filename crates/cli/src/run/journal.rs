@@ -39,6 +39,10 @@ pub(super) enum Event {
     StandingBy,
     /// Wide code is separated: `REASON`, `WIDE_CPUS`.
     Separating,
+    /// A marked function is watched where it is in a new version of its file: `MARK`.
+    MarkMoved,
+    /// A marked function is not in its file any more: `MARK`, `REASON`.
+    MarkLost,
     /// The kernel has ended the scheduler: `REASON`.
     SchedulerEnded,
 }
@@ -53,6 +57,8 @@ impl Event {
             Event::TakenBack => "taken-back",
             Event::StandingBy => "standing-by",
             Event::Separating => "separating",
+            Event::MarkMoved => "mark-moved",
+            Event::MarkLost => "mark-lost",
             Event::SchedulerEnded => "scheduler-ended",
         }
     }
@@ -61,8 +67,10 @@ impl Event {
     fn priority(self) -> libc::c_int {
         match self {
             Event::SchedulerEnded => libc::LOG_ERR,
-            Event::TakenBack => libc::LOG_WARNING,
-            Event::Started | Event::TookOver | Event::TakenOver => libc::LOG_NOTICE,
+            Event::TakenBack | Event::MarkLost => libc::LOG_WARNING,
+            Event::Started | Event::TookOver | Event::TakenOver | Event::MarkMoved => {
+                libc::LOG_NOTICE
+            }
             Event::Note | Event::StandingBy | Event::Separating => libc::LOG_INFO,
         }
     }

@@ -16,7 +16,7 @@ use report::problem::Problem;
 use sched::autosize::PERIOD;
 use sched::config::Config;
 use sched::lane::{Event, Lane, StartSuccessor, TakenFrom};
-use sched::scx::{Ended, Fault};
+use sched::scx::{Ended, Fault, MarkChange};
 
 use super::journal::{self, Journal};
 use super::metrics::{self, Metrics};
@@ -198,6 +198,7 @@ impl Supervisor {
                     let fields = [("OTHER_PID", &*pid.to_string())];
                     self.journal.report(journal::Event::TakenBack, &text, &fields);
                 }
+                Some(Event::Marks(changes)) => changes.iter().for_each(|c| self.report_mark(c)),
                 None => {}
             }
             if self.journal.is_there() && !self.quiet {
@@ -208,6 +209,24 @@ impl Supervisor {
             }
             if let Some(statistics) = &mut self.statistics {
                 statistics.print_if_due(lane);
+            }
+        }
+    }
+
+    /// A marked function is elsewhere now, or nowhere.
+    fn report_mark(&self, change: &MarkChange) {
+        let mark = change.mark.to_string();
+        let file = change.mark.file.display();
+        match &change.lost {
+            Some(why) => {
+                let text = format!("the mark {mark} is lost: {why}");
+                let fields = [("MARK", &*mark), ("REASON", why)];
+                self.journal.report(journal::Event::MarkLost, &text, &fields);
+            }
+            None if self.quiet => {}
+            None => {
+                let text = format!("{file} was replaced: {mark} is watched in the new file");
+                self.journal.report(journal::Event::MarkMoved, &text, &[("MARK", &mark)]);
             }
         }
     }

@@ -131,6 +131,7 @@ mod tests {
             standby: stands_by.then(|| "not separated: no wide code".to_string()),
             pause_left_ns: None,
             marks: vec![],
+            lost_marks: Vec::new(),
             cpus: vec![],
         };
         Lane::Status { status, stands_by }

@@ -14,6 +14,7 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym};
 use object::{Endianness, Object, ObjectSymbol, SymbolIndex};
 
 use super::error::MarkError;
+use super::version::FileVersion;
 use cpumodel::near_names;
 
 /// A function that is longer is taken to be cut off: its end only bounds a search for branches.
@@ -29,6 +30,8 @@ pub(super) struct ElfFile {
     pub path: PathBuf,
     /// Its path as the user gave it: what errors show.
     pub given: PathBuf,
+    /// What was read.
+    pub version: FileVersion,
     bytes: Vec<u8>,
 }
 
@@ -90,8 +93,8 @@ impl ElfFile {
     pub fn open(path: &Path) -> Result<Self, MarkError> {
         let unreadable = |source| MarkError::File { path: path.to_path_buf(), source };
         let canonical = lasting_path(path).map_err(unreadable)?;
-        let bytes = read_bounded(&canonical, FILE_MAX_BYTES).map_err(unreadable)?;
-        Ok(ElfFile { path: canonical, given: path.to_path_buf(), bytes })
+        let (version, bytes) = read_bounded(&canonical, FILE_MAX_BYTES).map_err(unreadable)?;
+        Ok(ElfFile { path: canonical, given: path.to_path_buf(), version, bytes })
     }
 
     /// Reads its segments and symbols.
@@ -142,7 +145,7 @@ impl ElfFile {
 
 /// The bytes of a regular file that has at most so many. Opening does not wait, as it would for the
 /// other end of a pipe.
-fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<(FileVersion, Vec<u8>)> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let refuse = |why: String| Err(io::Error::other(why));
     let meta = file.metadata()?;
@@ -158,7 +161,7 @@ fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     // It may grow meanwhile.
     let mut bytes = Vec::new();
     file.take(max_bytes).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    Ok((FileVersion::of(&meta), bytes))
 }
 
 impl<'a> Image<'a> {

@@ -34,13 +34,18 @@ mod error;
 mod list;
 mod rules;
 mod site;
+mod version;
 
 pub use elf::lasting_path;
 pub use error::MarkError;
 pub use list::parse_list;
-pub use rules::{MarkRules, SameSite};
+pub use rules::MarkRules;
 pub use site::MAX_SKIPPED;
+pub use version::FileVersion;
 
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 use report::problem::Problem;
@@ -64,6 +69,10 @@ impl Emulation {
 /// A mark whose site in its file is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedMark {
+    /// The mark.
+    pub mark: Mark,
+    /// The file as it was read: in another version the function may be elsewhere.
+    pub version: FileVersion,
     /// The file, canonical: what the kernel identifies by inode has one name here.
     pub path: PathBuf,
     /// File offset for the entry probe and the return probe, bytes.
@@ -85,6 +94,17 @@ pub struct ResolvedMark {
 }
 
 impl ResolvedMark {
+    /// Opens its file, which must be the one that was read, and says by what path the kernel finds
+    /// just this file while it is open, whatever becomes of its name.
+    ///
+    /// # Errors
+    /// When the file is gone or another one.
+    pub fn open(&self) -> io::Result<(File, PathBuf)> {
+        let file = self.version.open(&self.path)?;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Ok((file, path.into()))
+    }
+
     /// Which calls count, as the programs in the kernel take it.
     pub fn rule(&self) -> policy::MarkRule {
         let (arg, least) = self.filter.map_or((0, 0), |MinArg { arg, least }| (arg, least));
@@ -166,6 +186,8 @@ fn resolve_in(
         None => return Err(no_site(file, mark, function.code, emulation, entry.instruction)),
     };
     Ok(ResolvedMark {
+        mark: mark.clone(),
+        version: file.version,
         offset: function.offset + found.at as u64,
         entry_offset: function.offset,
         level: mark.level,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Marks as a run looks them up: by what its kernel emulates and its settings allow.
 
-use super::{Emulation, ResolvedMark, places, resolve, resolve_all};
+use super::{Emulation, MarkError, ResolvedMark, places, resolve, resolve_all};
 use crate::config::{Config, Mark};
 use crate::error::{Error, Result};
 
@@ -12,14 +12,6 @@ pub struct MarkRules {
     pub emulation: Emulation,
     /// Whether marks may single-step.
     pub force: bool,
-}
-
-/// A marked function, and the marks that name it.
-pub struct SameSite {
-    /// Where it is.
-    pub site: ResolvedMark,
-    /// Those that are placed.
-    pub marks: Vec<Mark>,
 }
 
 impl MarkRules {
@@ -39,16 +31,28 @@ impl MarkRules {
         places(marks, self.emulation, self.force).map_err(Error::BadInput)
     }
 
-    /// Which of these marks name the same function as `mark`.
-    pub fn same_site(self, mark: &Mark, mut marks: Vec<Mark>) -> Result<SameSite> {
-        let site = resolve(mark, self.emulation, true)
-            .map_err(|e| Error::BadInput(e.problem(format!("cannot remove the mark {mark}"))))?;
+    /// The sites of these marks as far as they have one, in their order; each file is read once.
+    pub fn sites(self, marks: &[Mark]) -> Vec<std::result::Result<ResolvedMark, MarkError>> {
+        resolve_all(marks, self.emulation, self.force)
+    }
+
+    /// Those of these marks that name the same function as `mark`. A mark is one of them even if
+    /// its file has no such function any more.
+    pub fn same_site(self, mark: &Mark, mut marks: Vec<Mark>) -> Result<Vec<Mark>> {
+        let site = match resolve(mark, self.emulation, true) {
+            Ok(site) => site,
+            Err(_) if marks.contains(mark) => return Ok(vec![mark.clone()]),
+            Err(error) => {
+                let what = format!("cannot remove the mark {mark}");
+                return Err(Error::BadInput(error.problem(what)));
+            }
+        };
         let mut resolved = resolve_all(&marks, self.emulation, true).into_iter();
         marks.retain(|_| {
             let found = resolved.next().and_then(std::result::Result::ok);
             found.is_some_and(|found| found.is_same_site(&site))
         });
-        Ok(SameSite { site, marks })
+        Ok(marks)
     }
 }
 

@@ -264,7 +264,8 @@ fn attach_mark(
     let cookie = mark.rule().numbered(number).0;
     let opts = UprobeOpts { cookie, retprobe, ..Default::default() };
     let offset = mark.offset as usize;
-    let placed = program.attach_uprobe_with_opts(-1, &mark.path, offset, opts);
+    let (_open, path) = mark.open().map_err(|e| cannot(e.to_string()))?;
+    let placed = program.attach_uprobe_with_opts(-1, path, offset, opts);
     placed.map_err(|e| cannot(format!("{e:#}")))
 }
 

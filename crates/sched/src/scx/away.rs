@@ -15,6 +15,7 @@ use super::ended::Ended;
 use crate::bpf::types;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::marks::MarkRules;
 
 /// `enum tl_away` of bpf/lane.h.
 const AT_WORK: u32 = 0;
@@ -100,7 +101,7 @@ impl Scheduler {
     }
 
     /// Take over again. `classes` has one entry per CPU.
-    pub fn come_back(&mut self, config: &Config, classes: &[u8]) -> Result<()> {
+    pub fn come_back(&mut self, config: &Config, classes: &[u8], rules: MarkRules) -> Result<()> {
         self.take_over(classes)?;
         if let Some(left) = self.left.take() {
             let ticks = busy_ticks().zip(left.busy_ticks).map(|(now, old)| now.saturating_sub(old));
@@ -112,7 +113,7 @@ impl Scheduler {
             };
         }
         self.store_away(AT_WORK);
-        self.probes.set(&self.skel.progs)?;
+        self.probes.set(&self.skel.progs, rules)?;
         self.watch_syscalls(config)
     }
 

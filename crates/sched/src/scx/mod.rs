@@ -8,6 +8,7 @@
 mod away;
 mod call;
 mod ended;
+mod follow;
 mod hint_maps;
 mod open;
 mod probes;
@@ -25,7 +26,7 @@ use report::lane::LaneTasks;
 use crate::bound::{self, BoundTask};
 use crate::bpf::{MainSkel, MainSkelBuilder, types};
 use crate::clock::monotonic_ns;
-use crate::config::{Components, Config, Unclassified};
+use crate::config::{Components, Config, Mark, Unclassified};
 use crate::error::{Error, Result};
 use crate::groups::Support;
 use crate::layout;
@@ -45,6 +46,7 @@ pub(crate) use call::test_run;
 pub use ended::Ended;
 pub use hint_maps::{HintMaps, SlotSetter};
 pub use open::Fault;
+pub use probes::MarkChange;
 
 /// Counters of one CPU; see bpf/lane.h for the meaning of each field.
 pub type CpuCounters = types::tl_cpu;
@@ -224,14 +226,14 @@ impl Scheduler {
         self.probes.add(&self.skel.progs, mark)
     }
 
-    /// Stop watching the marks for which `matches` holds; returns how many there were.
-    pub fn remove_marks(&mut self, matches: impl Fn(&ResolvedMark) -> bool) -> usize {
-        self.probes.remove(matches)
+    /// Stop watching these marks; returns how many there were.
+    pub fn remove_marks(&mut self, marks: &[Mark]) -> usize {
+        self.probes.remove(marks)
     }
 
-    /// The marks that are watched.
-    pub fn marks(&self) -> impl Iterator<Item = &ResolvedMark> {
-        self.probes.marks()
+    /// Where the marks are.
+    pub fn sites(&self) -> impl Iterator<Item = &ResolvedMark> {
+        self.probes.sites()
     }
 
     /// Report to the scheduler which slot of the hint page is a thread's.

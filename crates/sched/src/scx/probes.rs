@@ -2,64 +2,105 @@
 //! The uprobes of marked functions, and the probes at the end of the kernel's uprobe handling,
 //! where a task that has become wide leaves its CPU (bpf/leave.bpf.h).
 
+use std::fmt::Display;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::Path;
 
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, UprobeOpts, libbpf_sys as sys};
 
 use crate::bpf::MainProgs;
+use crate::config::Mark;
 use crate::error::{Error, Result};
-use crate::marks::ResolvedMark;
+use crate::marks::{FileVersion, MarkRules, ResolvedMark};
 
 /// The kernel's functions that run uprobe programs.
 pub(super) const UPROBE_DONE: [&str; 3] =
     ["uprobe_notify_resume", "__x64_sys_uretprobe", "__x64_sys_uprobe"];
 
+/// What became of a mark whose file was replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkChange {
+    /// The mark.
+    pub mark: Mark,
+    /// Why it is not watched in the file as it is now; `None`: it is.
+    pub lost: Option<String>,
+}
+
 /// The probes of the marks; they detach when dropped.
 #[derive(Default)]
 pub(super) struct Probes {
-    /// With their links: none while they are lifted.
-    marks: Vec<(ResolvedMark, Vec<Link>)>,
+    pub(super) marks: Vec<Watched>,
+    /// None is watched until they are set again.
+    pub(super) are_lifted: bool,
     /// At the end of the kernel's uprobe handling; none before the first mark.
     done: Vec<Link>,
+    pub(super) changes: Vec<MarkChange>,
+}
+
+/// A mark, and what watches it.
+pub(super) struct Watched {
+    pub(super) mark: Mark,
+    /// Where it is in its file; nothing if no version had it that we have seen.
+    pub(super) site: Option<ResolvedMark>,
+    pub(super) links: Vec<Link>,
+    /// Those of the version before, which programs that were started before still execute.
+    pub(super) before: Vec<Link>,
+    /// The file at the last look; nothing if there was none.
+    pub(super) seen: Option<FileVersion>,
+    /// Why it is not watched in the file as it is now.
+    pub(super) lost: Option<String>,
 }
 
 impl Probes {
     /// Watch a marked function from now on.
     pub(super) fn add(&mut self, progs: &MainProgs<'_>, mark: &ResolvedMark) -> Result<()> {
-        if self.done.is_empty() {
-            self.watch_end(progs)?;
-        }
-        self.marks.push((mark.clone(), attach(progs, mark)?));
+        self.watch_end(progs)?;
+        self.marks.push(Watched {
+            mark: mark.mark.clone(),
+            links: attach(progs, mark)?,
+            before: Vec::new(),
+            seen: Some(mark.version),
+            lost: None,
+            site: Some(mark.clone()),
+        });
         Ok(())
     }
 
     /// Watch none of them, until they are set again.
     pub(super) fn lift(&mut self) {
-        self.marks.iter_mut().for_each(|(_, links)| links.clear());
+        self.are_lifted = true;
+        for watched in &mut self.marks {
+            watched.links.clear();
+            watched.before.clear();
+        }
         self.done.clear();
     }
 
-    /// Watch those again that were lifted.
-    pub(super) fn set(&mut self, progs: &MainProgs<'_>) -> Result<()> {
-        if self.done.is_empty() && !self.marks.is_empty() {
+    /// Watch those again that were lifted, where they are in their files now.
+    pub(super) fn set(&mut self, progs: &MainProgs<'_>, rules: MarkRules) -> Result<()> {
+        self.follow_files(progs, rules);
+        self.are_lifted = false;
+        if !self.marks.is_empty() {
             self.watch_end(progs)?;
         }
-        for (mark, links) in self.marks.iter_mut().filter(|(_, links)| links.is_empty()) {
-            *links = attach(progs, mark)?;
-        }
+        self.marks.iter_mut().filter(|watched| watched.links.is_empty()).for_each(|watched| {
+            if watched.lost.is_none() {
+                self.changes.extend(watched.attach(progs));
+            }
+        });
         Ok(())
     }
 
-    /// Stop watching the marks for which `matches` holds; returns how many there were.
-    pub(super) fn remove(&mut self, matches: impl Fn(&ResolvedMark) -> bool) -> usize {
+    /// Stop watching these; returns how many there were.
+    pub(super) fn remove(&mut self, marks: &[Mark]) -> usize {
         let before = self.marks.len();
-        self.marks.retain(|(mark, _)| !matches(mark));
+        self.marks.retain(|watched| !marks.contains(&watched.mark));
         before - self.marks.len()
     }
 
-    /// The marks that are watched.
-    pub(super) fn marks(&self) -> impl Iterator<Item = &ResolvedMark> {
-        self.marks.iter().map(|(mark, _)| mark)
+    /// Where the marks are.
+    pub(super) fn sites(&self) -> impl Iterator<Item = &ResolvedMark> {
+        self.marks.iter().filter_map(|watched| watched.site.as_ref())
     }
 
     /// Detach all.
@@ -69,7 +110,10 @@ impl Probes {
     }
 
     /// Watch the end of the kernel's uprobe handling; see bpf/leave.bpf.h for the two methods.
-    fn watch_end(&mut self, progs: &MainProgs<'_>) -> Result<()> {
+    pub(super) fn watch_end(&mut self, progs: &MainProgs<'_>) -> Result<()> {
+        if !self.done.is_empty() {
+            return Ok(());
+        }
         if progs.tl_look_bell.autoload() {
             let done = [
                 (&progs.tl_uprobe_done, UPROBE_DONE[0]),
@@ -114,35 +158,43 @@ pub(super) fn missed(progs: &MainProgs<'_>) -> u64 {
     here.iter().filter(|program| program.autoload()).map(|program| misses(program.as_fd())).sum()
 }
 
-fn attach(progs: &MainProgs<'_>, mark: &ResolvedMark) -> Result<Vec<Link>> {
+/// Places the probes of a mark, in the version of its file in which it was found and in no other: a
+/// breakpoint at a place of another version may be in the middle of an instruction.
+pub(super) fn attach(progs: &MainProgs<'_>, mark: &ResolvedMark) -> Result<Vec<Link>> {
+    let (_open, path) = mark.open().map_err(|e| not_placed(mark, e))?;
     if progs.tl_mark_session.autoload() {
-        return Ok(vec![attach_session(&progs.tl_mark_session, mark)?]);
+        return Ok(vec![attach_session(&progs.tl_mark_session, mark, &path)?]);
     }
-    let enter = attach_probe(&progs.tl_mark_enter, mark, false)?;
-    Ok(vec![attach_probe(&progs.tl_mark_return, mark, true)?, enter])
+    let enter = attach_probe(&progs.tl_mark_enter, mark, &path, false)?;
+    Ok(vec![attach_probe(&progs.tl_mark_return, mark, &path, true)?, enter])
 }
 
-fn attach_session(program: &ProgramMut<'_>, mark: &ResolvedMark) -> Result<Link> {
+fn attach_session(program: &ProgramMut<'_>, mark: &ResolvedMark, path: &Path) -> Result<Link> {
     let opts = UprobeMultiOpts {
         offsets: vec![mark.offset as usize],
         cookies: vec![mark.rule().0],
         session: true,
         ..Default::default()
     };
-    let placed = program.attach_uprobe_multi_with_opts(-1, &mark.path, "", opts);
-    placed.map_err(|e| not_placed(mark, &e))
+    let placed = program.attach_uprobe_multi_with_opts(-1, path, "", opts);
+    placed.map_err(|e| not_placed(mark, format!("{e:#}")))
 }
 
-fn attach_probe(program: &ProgramMut<'_>, mark: &ResolvedMark, retprobe: bool) -> Result<Link> {
+fn attach_probe(
+    program: &ProgramMut<'_>,
+    mark: &ResolvedMark,
+    path: &Path,
+    retprobe: bool,
+) -> Result<Link> {
     let opts = UprobeOpts { cookie: mark.rule().0, retprobe, ..Default::default() };
-    let placed = program.attach_uprobe_with_opts(-1, &mark.path, mark.offset as usize, opts);
-    placed.map_err(|e| not_placed(mark, &e))
+    let placed = program.attach_uprobe_with_opts(-1, path, mark.offset as usize, opts);
+    placed.map_err(|e| not_placed(mark, format!("{e:#}")))
 }
 
-fn not_placed(mark: &ResolvedMark, error: &libbpf_rs::Error) -> Error {
+fn not_placed(mark: &ResolvedMark, error: impl Display) -> Error {
     let place = format!("{}+{:#x}", mark.path.display(), mark.offset);
     let name = mark.symbol.as_deref().unwrap_or("no symbol");
-    Error::failed(format!("cannot place a probe at {place} ({name})"), format!("{error:#}"))
+    Error::failed(format!("cannot place a probe at {place} ({name})"), error)
 }
 
 /// How often the kernel has left out this program; 0 where it does not say so.

@@ -14,6 +14,7 @@ mod license_counters;
 pub mod lifecycle;
 mod limits;
 pub mod marks;
+pub mod marks_follow;
 mod pauses;
 mod perf_script;
 mod placement;
@@ -69,6 +70,7 @@ pub const ALL: &[Case] = &[
     Case::new("marks_filtered", marks::filtered).shares("marks"),
     Case::new("marks_filtered_without_sessions", marks::filtered_without_sessions).shares("marks"),
     Case::new("marks_filtered_record", marks::recorded).small(),
+    Case::new("marks_follow", marks_follow::follows_the_file).shares("clients").limit_s(240),
     Case::new("work_conservation", placement::work_conservation).shares("ends"),
     Case::new("lifecycle", lifecycle::start_and_stop).shares("ends"),
     Case::new("kill_9", lifecycle::kill_9).shares("ends"),
