@@ -146,7 +146,7 @@ int tl_sum_kernel_use(struct bpf_iter__task *ctx)
 	tc = p ? try_lookup_task(p) : NULL;
 	if (!tc)
 		return 0;
-	party = tl_party(&tc->t.mix, tc->t.level, tc->t.flags & TL_TASK_HINTS);
+	party = tl_party(&tc->t.mix, tc->t.level, tl_task_gives_hints(&tc->t));
 	sum = &kernel_use[party & (TL_NR_PARTIES - 1)];
 	sum->run_ns += tc->kernel_use.run_ns;
 	sum->wait_ns += tc->kernel_use.wait_ns;

@@ -234,7 +234,8 @@ static __always_inline u32 read_hint(const struct task_struct *p,
 		return 0;
 	seq = slot->seq;
 	tc->hint_want = hint_wants(slot);
-	if (watches && tc->hint_want != TL_HINT_SILENT)
+	if (watches && tc->hint_want != TL_HINT_SILENT &&
+	    !tl_rule_ignores(tc->t.rule))
 		watch_missed(tc, c, seq - tc->hint_seq, tc->hint_want, now_ns);
 	tc->hint_seq = seq;
 	c->hint_events++;

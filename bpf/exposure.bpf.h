@@ -26,7 +26,7 @@ static __always_inline struct tl_exposure *core_of(const struct tl_cpu *c)
 static __always_inline struct tl_losses *losses_of(const struct task_ctx *tc,
 						   struct tl_cpu *c, u32 level)
 {
-	u32 party = tl_party(&tc->t.mix, level, tc->t.flags & TL_TASK_HINTS);
+	u32 party = tl_party(&tc->t.mix, level, tl_task_gives_hints(&tc->t));
 
 	return &c->losses[party & (TL_NR_PARTIES - 1)];
 }

@@ -33,6 +33,7 @@ typedef u32 __be32;
 typedef u32 __wsum;
 
 enum {
+	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
@@ -100,8 +101,17 @@ struct signal_struct {
 	u32 flags;
 };
 
+struct kernfs_node {
+	u64 id;
+};
+
 struct cgroup {
 	s32 level;
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
 };
 
 struct sched_entity {
@@ -120,6 +130,7 @@ struct task_struct {
 	u64 start_time;
 	u64 self_exec_id;
 	char comm[16];
+	struct css_set *cgroups;
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	u32 flags;

@@ -44,7 +44,7 @@ struct tl_cpu {
 	 * see arrivals.bpf.h */
 	u64 queued_shards;
 	struct tl_turns turns;	 /* of the queues that it serves */
-	struct tl_run run;	 /* its task, for who wakes */
+	struct tl_run run;	 /* its task, for who comes */
 	struct tl_target target; /* what was sent to its governor */
 	/* by queue of its shard: what its tasks have used, on their clocks; of
 	 * clocks.bpf.h */
@@ -193,6 +193,17 @@ struct tl_publish_args {
 /* Argument of the syscall program tl_classify_scalar. */
 struct tl_classify_args {
 	u32 tid;
+};
+
+/* Rules that there can be (bpf/rules.bpf.h). */
+#define TL_RULES_MAX 128u
+/* Control groups that they can be for: instances of units, and containers. */
+#define TL_RULE_GROUPS_MAX 2048u
+
+/* A rule of the user, of a control group or a name. */
+struct tl_rule_entry {
+	u32 rule;   /* enum tl_rule */
+	u32 number; /* which one it is for the loader, below TL_RULES_MAX */
 };
 
 /* Where the scheduler is while it stands by (away.bpf.h). */

@@ -12,6 +12,7 @@
  *   stays.bpf.h    tasks that stay on their wide CPU without an open section
  *   victims.bpf.h  which tasks wide work displaces
  *   groups.bpf.h   control groups: weights, limits
+ *   rules.bpf.h    what the user has decided about tasks
  *   home.bpf.h     tasks go back to where they were taken from
  *   place.bpf.h    select_cpu, enqueue: an idle CPU or a queue
  *   guests.bpf.h   scalar work on wide CPUs: when it goes
@@ -57,6 +58,7 @@ char LICENSE[] SEC("license") = "GPL";
 #include "home.bpf.h"
 #include "place.bpf.h"
 #include "detect.bpf.h"
+#include "rules.bpf.h"
 #include "score.bpf.h"
 #include "target.bpf.h"
 #include "inside.bpf.h"
@@ -76,6 +78,7 @@ s32 BPF_PROG(tl_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	if (!tc)
 		return prev_cpu;
 	groups_active(p, tc);
+	follow_rules(p, tc);
 	if (groups_throttled(p, tc) || home_of(p, tc) >= 0)
 		return prev_cpu;
 	refresh_caps(p, tc);
@@ -98,6 +101,7 @@ void BPF_PROG(tl_enqueue, struct task_struct *p, u64 enq_flags)
 	if (!tc || !c)
 		return;
 	groups_active(p, tc);
+	follow_rules(p, tc);
 	/* not if a realtime task has just taken its home's CPU */
 	home = enq_flags & TL_ENQ_REENQ ? -1 : home_of(p, tc);
 	if (groups_throttled(p, tc))
@@ -155,7 +159,19 @@ static __always_inline void account_start(struct task_ctx *tc, struct tl_cpu *c,
 	if (moves)
 		count_migration(tc, c);
 	tc->last_cpu = cpu;
+	tc->began_ns = now_ns;
+	tl_task_comes(&tc->t);
+	if (!c->class)
+		tc->scalar_cpu = cpu;
 	watch_start(tc, c, waited_ns, moves, now_ns);
+}
+
+/* Whether the kernel asks us where the task goes when it is switched out. It leaves one
+ * that may not migrate, or that exits, where it is: sent on, that would start there again
+ * and never get on. */
+static __always_inline bool may_go_elsewhere(struct task_struct *p)
+{
+	return !may_not_migrate(p) && !(p->flags & PF_EXITING);
 }
 
 /* Switch out a task that has just started, before it gets anywhere. */
@@ -176,6 +192,7 @@ void BPF_PROG(tl_running, struct task_struct *p)
 
 	if (!tc || !c)
 		return;
+	follow_rules(p, tc);
 	account_start(tc, c, cpu, now_ns);
 	tc->t.started_ns = now_ns;
 	tc->counted_ns = now_ns;
@@ -197,7 +214,7 @@ void BPF_PROG(tl_running, struct task_struct *p)
 	} else if (tl_queue_fits(queue, c->class)) {
 		if (tc->t.type == TL_WIDE)
 			tc->t.flags |= TL_TASK_RAN_FIT;
-	} else if (!sends_home && !may_not_migrate(p)) {
+	} else if (!sends_home && may_go_elsewhere(p)) {
 		c->misfits++;
 		send_on(p, cpu);
 		return;
@@ -248,6 +265,7 @@ void BPF_PROG(tl_tick, struct task_struct *p)
 	account_run(tc, c, now_ns);
 	changed = read_hint(p, tc, c, now_ns);
 	changed |= tell_end(tc, c, TL_EV_TICK, now_ns);
+	changed |= follow_rules_running(p, tc, c, now_ns);
 	watch_level(tc, c, tc->t.level, now_ns);
 	refresh_caps(p, tc);
 	if (!tl_task_fits(&tc->t, c->class)) {
@@ -354,6 +372,7 @@ s32 BPF_PROG(tl_init_task, struct task_struct *p,
 	} else {
 		begin_task(p, tc, args->fork);
 	}
+	tc->scalar_cpu = -1;
 	tc->home = args->fork ? -1 : scx_bpf_task_cpu(p);
 	tc->hint_want = TL_HINT_SILENT; /* read it */
 	tc->group = TL_GROUP_UNKNOWN;
@@ -362,6 +381,8 @@ s32 BPF_PROG(tl_init_task, struct task_struct *p,
 	tc->held_since_ns = 0;
 	groups_set_weight(tc, p->scx.weight);
 	tc->caps_generation = 0;
+	tc->rules_generation = 0;
+	tc->css_seen = 0;
 	tc->pinned = 0;
 	tc->went_first = 0;
 	tc->look = 0;

@@ -173,6 +173,10 @@ static __always_inline u32 home_shard(const struct task_struct *p,
 			  reaches_everything(p), shard_at(shard)->classes))
 		return shard;
 	class = tl_waits_at_class(queue_class, tc->t.caps);
+	if (tc->scalar_cpu >= 0 &&
+	    bpf_cpumask_test_cpu(tc->scalar_cpu, p->cpus_ptr) &&
+	    cpus[tc->scalar_cpu & (TL_CPUS_MAX - 1)].class == class)
+		return shard_of_cpu(tc->scalar_cpu);
 	if (c->scope[TL_SCOPE_NODE])
 		good = reachable_of_class(p, class, c->scope[TL_SCOPE_NODE]);
 	if (!good || bpf_cpumask_empty(good))
@@ -241,18 +245,22 @@ static __always_inline bool goes_first(const struct task_struct *p, s32 here,
 				  !!(enq_flags & TL_ENQ_WAKEUP), cfg.slice_ns);
 }
 
-/* The task has woken and waits: the CPU chooses anew if it serves that queue first, and
+/* The task has come and waits: the CPU chooses anew if it serves that queue first, and
  * if what it runs has had more. Not static: so the verifier looks at it once. */
-__noinline int tl_displace(struct task_ctx *tc, struct tl_cpu *c)
+__noinline int tl_displace(struct task_ctx *tc, struct tl_cpu *c, u32 wakes)
 {
+	u64 vtime_ns;
 	u32 side;
 
 	if (!tc || !c || c->running_queue == TL_Q_NONE)
 		return 0;
 	side = tl_wake_side(&tc->t, c->number, c->class, c->shard);
-	if (side != TL_SIDE_NONE &&
-	    tl_wake_displaces(&c->run, &c->turns, &tc->t, side, cfg.slice_ns,
-			      bpf_ktime_get_ns()))
+	if (side == TL_SIDE_NONE)
+		return 0;
+	vtime_ns = tl_wake_vtime_ns(&tc->t, clock_of(tc->t.clock)->vtime_ns,
+				    wakes);
+	if (tl_wake_displaces(&c->run, &c->turns, &tc->t, vtime_ns, side,
+			      cfg.slice_ns, bpf_ktime_get_ns()))
 		scx_bpf_kick_cpu(c->number, TL_KICK_PREEMPT);
 	return 0;
 }
@@ -264,13 +272,24 @@ static __always_inline void displace(const struct task_struct *p,
 {
 	bool wakes = enq_flags & TL_ENQ_WAKEUP;
 	u32 need = tl_task_need(&tc->t);
+	struct tl_cpu *c = lookup_cpu(here);
+	struct tl_wake_from from;
+	s32 cpu;
 
 	if (need && !tc->pinned &&
 	    kick_victim(p, need, shard_of_cpu(here),
 			wakes || !(tc->t.flags & TL_TASK_RAN_FIT)))
 		return;
-	if (wakes && bpf_cpumask_test_cpu(here, p->cpus_ptr))
-		tl_displace(tc, lookup_cpu(here));
+	if (!c || (!wakes && !c->class)) /* most are: spare them the clock */
+		return;
+	from.cpu = here;
+	from.class = c->class;
+	from.shard = c->shard;
+	from.scalar_cpu = tc->scalar_cpu;
+	from.began_ns = tc->began_ns;
+	cpu = tl_wake_cpu(&tc->t, &from, wakes, bpf_ktime_get_ns());
+	if (cpu >= 0 && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		tl_displace(tc, lookup_cpu(cpu), wakes);
 }
 
 static __always_inline void place(struct task_struct *p, struct task_ctx *tc,

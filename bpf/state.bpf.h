@@ -80,6 +80,8 @@ struct task_ctx {
 	u64 exec_id;
 	u32 went_first; /* it was placed before all queues */
 	s32 last_cpu;	/* where it last started, -1 = nowhere yet */
+	s32 scalar_cpu; /* the same, of the lowest class */
+	u64 began_ns;	/* when it last started */
 	/* where it was when the scheduler came, -1 = it has come to be since */
 	s32 home;
 	/* set by probes, which may not act: look at the task's place when
@@ -97,6 +99,11 @@ struct task_ctx {
 	 * is not; when it was last */
 	u64 held_since_ns;
 	u64 held_ns;
+	/* rules.bpf.h: rules and set of groups at the last look, 0 = look again; the
+	 * rule of its name with its number */
+	u32 rules_generation;
+	u32 rule_by_name;
+	u64 css_seen;
 	u64 utime;    /* user time by its last tick, see groups_tick() */
 	u32 may_hold; /* it has not left user code since its group is out */
 	/* exposure.bpf.h: CPU time since its hints were read, and the highest

@@ -14,7 +14,8 @@
  *   gap    the last hint or mark, for the break-even time, if the settings name it
  *          and the task has not learned that it should leave at once (gap.h)
  *
- *   level = max(hint, mark, loose, score, gap), and the task is wide while level > 0.
+ *   level = max(hint, mark, loose, score, gap), and the task is wide while level > 0,
+ *   unless the user has made a rule for it, which decides what that counts (rule.h).
  *
  *   event                 hint    mark    loose   then
  *   --------------------  ------  ------  ------  ----------------------
@@ -71,6 +72,7 @@
 #include "last.h"
 #include "mark.h"
 #include "mix.h"
+#include "rule.h"
 #include "score.h"
 #include "stay.h"
 #include "types.h"
@@ -109,6 +111,8 @@ enum tl_event {
  *   +---------------------------------------------+
  *   | last                                        |  112
  *   +---------------------------------------------+
+ *   | rule, 7 bytes 0                             |  120
+ *   +---------------------------------------------+
  */
 struct tl_task {
 	u64 vtime_ns;	 /* weighted CPU time on the clock named below */
@@ -130,12 +134,16 @@ struct tl_task {
 	struct tl_stay stay;
 	struct tl_gap gap;
 	struct tl_last last;
+	u8 rule; /* enum tl_rule */
+	u8 zero[7];
 };
-_Static_assert(sizeof(struct tl_task) == 112, "drawn above; mirrored in Rust");
+_Static_assert(sizeof(struct tl_task) == 120, "drawn above; mirrored in Rust");
 
 #define TL_TASK_RAN_FIT 1u	/* ran on a fit CPU in this wide period */
 #define TL_TASK_SYSCALL_WIDE 2u /* was wide at the entry of its system call */
 #define TL_TASK_HINTS 4u	/* has given hints: its score does not count */
+#define TL_TASK_UNKNOWN 8u	/* has a rule, and would be default without */
+#define TL_TASK_WAS_WIDE 16u	/* is or was wide since it came to its CPU */
 
 /* Effective weights (groups.h) are in parts of a cpu.weight, of which nice 0 has
  * 100. */
@@ -165,7 +173,8 @@ tl_inline void tl_task_init(struct tl_task *t, const struct tl_cfg *cfg,
 /* Classify a task without a type as scalar; true if its type changed. */
 tl_inline u32 tl_task_classify_scalar(struct tl_task *t)
 {
-	if (t->type != TL_DEFAULT)
+	t->flags &= ~TL_TASK_UNKNOWN;
+	if (t->type != TL_DEFAULT || t->rule)
 		return 0;
 	t->type = TL_SCALAR;
 	return 1;
@@ -182,24 +191,75 @@ tl_inline u8 tl_task_open_level(const struct tl_task *t)
 	return tl_max_u8(t->hint_level, t->mark_level);
 }
 
-/* Derive type and level from the evidence; true if either changed. */
-tl_inline u32 tl_task_settle(struct tl_task *t)
+/* The level that the evidence speaks for. */
+tl_inline u8 tl_task_evidence(const struct tl_task *t)
 {
 	u8 level = tl_max_u8(t->loose_level, tl_gap_level(&t->gap));
-	u8 old_type = t->type, old_level = t->level;
 
 	if (!tl_last_is_away(&t->last))
 		level = tl_max_u8(level, tl_task_open_level(t));
 	if (!(t->flags & TL_TASK_HINTS))
 		level = tl_max_u8(level, t->score.level);
+	return level;
+}
+
+/* Derive type and level from the evidence and the rule; true if either changed. */
+tl_inline u32 tl_task_settle(struct tl_task *t)
+{
+	u8 evidence = tl_task_evidence(t);
+	u8 level = tl_rule_level(t->rule, evidence);
+	u8 old_type = t->type, old_level = t->level;
+
+	if (evidence)
+		t->flags &= ~TL_TASK_UNKNOWN;
 	t->level = level;
 	if (level)
 		t->type = TL_WIDE;
-	else if (t->type == TL_WIDE)
+	else if (t->rule == TL_RULE_ALONE)
+		t->type = TL_DEFAULT;
+	else if (t->type == TL_WIDE || t->rule)
 		t->type = TL_SCALAR;
 	if (old_type != TL_WIDE && t->type == TL_WIDE)
 		t->flags &= ~TL_TASK_RAN_FIT;
+	if (t->type == TL_WIDE)
+		t->flags |= TL_TASK_WAS_WIDE;
 	return old_type != t->type || old_level != level;
+}
+
+/* It comes to a CPU. */
+tl_inline void tl_task_comes(struct tl_task *t)
+{
+	if (t->type == TL_WIDE)
+		t->flags |= TL_TASK_WAS_WIDE;
+	else
+		t->flags &= ~TL_TASK_WAS_WIDE;
+}
+
+/* The task has this rule from now on, TL_RULE_NONE for none; true if its type or level
+ * changed. */
+tl_inline u32 tl_task_set_rule(struct tl_task *t, u32 rule)
+{
+	u8 old_type = t->type, old_level = t->level;
+
+	if (rule == t->rule)
+		return 0;
+	if (!t->rule && t->type == TL_DEFAULT)
+		t->flags |= TL_TASK_UNKNOWN;
+	else if (!rule)
+		t->type = t->flags & TL_TASK_UNKNOWN ? TL_DEFAULT : TL_SCALAR;
+	if (!rule)
+		t->flags &= ~TL_TASK_UNKNOWN;
+	t->rule = (u8)rule;
+	if (tl_rule_ignores(rule))
+		t->mix = (struct tl_mix){};
+	tl_task_settle(t);
+	return t->type != old_type || t->level != old_level;
+}
+
+/* Whether it counts as a task that gives hints. */
+tl_inline u32 tl_task_gives_hints(const struct tl_task *t)
+{
+	return (t->flags & TL_TASK_HINTS) && !tl_rule_ignores(t->rule);
 }
 
 tl_inline void tl_task_end_all(struct tl_task *t)
@@ -225,13 +285,14 @@ tl_inline void tl_task_renew(struct tl_task *t)
 	tl_task_settle(t);
 }
 
-/* The level that a child inherits. A gap is its parent's alone; a section counts, even
- * where it is no evidence at the moment, for the child may have its wide code. */
+/* The level that a child inherits. A gap is its parent's alone, and so is a rule; a
+ * section counts, even where it is no evidence at the moment, for the child may have its
+ * wide code. */
 tl_inline u8 tl_task_bequest(const struct tl_task *t)
 {
 	return tl_gap_level(&t->gap) ?
 		       t->loose_level :
-		       tl_max_u8(t->level, tl_task_open_level(t));
+		       tl_max_u8(tl_task_evidence(t), tl_task_open_level(t));
 }
 
 /* The type that goes with it. */
@@ -239,6 +300,8 @@ tl_inline u8 tl_task_bequest_type(const struct tl_task *t, u8 level)
 {
 	if (level)
 		return TL_WIDE;
+	if (t->rule)
+		return t->flags & TL_TASK_UNKNOWN ? TL_DEFAULT : TL_SCALAR;
 	return t->type == TL_WIDE ? TL_SCALAR : t->type;
 }
 

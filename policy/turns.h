@@ -270,7 +270,7 @@ tl_inline void tl_turns_charge_first(struct tl_turns *turns, u32 went_first,
 tl_inline u64 tl_charge(struct tl_task *t, struct tl_turns *turns,
 			const struct tl_cfg *cfg, u64 used_ns, u32 went_first)
 {
-	u32 party = tl_party(&t->mix, t->level, t->flags & TL_TASK_HINTS);
+	u32 party = tl_party(&t->mix, t->level, tl_task_gives_hints(t));
 	u32 counts_q10 = cfg->counts_q10[party & (TL_NR_PARTIES - 1)];
 	u64 charged_ns = tl_vtime_charge(
 		t, counts_q10 ? used_ns * counts_q10 / 1024 : used_ns);

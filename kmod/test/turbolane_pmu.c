@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Licence counters without hardware: a PMU named "cpu" with the events
- * CORE_POWER.LVL0, LVL1 and LVL2_TURBO_LICENSE in a virtual machine that has no
- * PMU at all, so that perf, its groups and what BPF reads of them are the
- * kernel's own in tests of crates/hw and of all that counts levels.
+ * CORE_POWER.LVL0, LVL1 and LVL2_TURBO_LICENSE, cycles, and instructions, which
+ * accumulate faster at lower levels, in a virtual machine that has no PMU at all,
+ * so that perf, its groups and what BPF reads of them are the kernel's own in
+ * tests of crates/hw and of all that counts levels.
  *
  * A write of "0", "1" or "2" to /dev/turbolane_pmu is one instruction of that
  * level on the CPU that executes the write. As on the CPUs that have the events
@@ -47,8 +48,15 @@ MODULE_PARM_DESC(relax_ns, "hold after the last request (default 670000)");
 #define CYCLES_PER_NS 2 /* a clock of 2 GHz, whatever the level */
 #define RELAX_MAX_NS 60000000000UL
 
-/* What an event counts, in event->hw.idx: time at these levels, as bits. */
+/* Whatever is executed; a core at a lower clock executes less. */
+static const unsigned int instructions_per_ns[LEVELS] = {4, 3, 2};
+
+/*
+ * What an event counts, in event->hw.idx: time at these levels, as bits; or
+ * instructions.
+ */
 #define ALL_LEVELS 7
+#define INSTRUCTIONS 8
 
 struct core {
 	u64 at_ns;	      /* accounted for up to here */
@@ -191,8 +199,11 @@ static int event_init(struct perf_event *event)
 	    attr->exclude_host || attr->exclude_idle)
 		return -EINVAL;
 	if (attr->type == PERF_TYPE_HARDWARE) {
-		event->hw.idx = ALL_LEVELS;
-		return config == PERF_COUNT_HW_CPU_CYCLES ? 0 : -ENOENT;
+		bool cycles = config == PERF_COUNT_HW_CPU_CYCLES;
+
+		event->hw.idx = cycles ? ALL_LEVELS : INSTRUCTIONS;
+		return cycles || config == PERF_COUNT_HW_INSTRUCTIONS ? 0 :
+									-ENOENT;
 	}
 	if (attr->type != PERF_TYPE_RAW)
 		return -ENOENT;
@@ -209,12 +220,16 @@ static int event_init(struct perf_event *event)
 static u64 counter(const struct perf_event *event)
 {
 	const struct core *c = account();
-	u64 ns = 0;
+	u64 count = 0;
 
-	for (int level = 0; level < LEVELS; level++)
-		if (event->hw.idx >> level & 1)
-			ns += c->spent_ns[level];
-	return ns * CYCLES_PER_NS;
+	for (int level = 0; level < LEVELS; level++) {
+		if (event->hw.idx == INSTRUCTIONS)
+			count +=
+				c->spent_ns[level] * instructions_per_ns[level];
+		else if (event->hw.idx >> level & 1)
+			count += c->spent_ns[level] * CYCLES_PER_NS;
+	}
+	return count;
 }
 
 static void event_read(struct perf_event *event)

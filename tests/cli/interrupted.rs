@@ -41,11 +41,12 @@ fn interrupted(child: Child) -> Output {
 }
 
 /// `verify` of a command that notes its runs, interrupted after so many of them.
-fn verified(runs: usize, folder: &Path) -> Output {
+fn verified(runs: usize, folder: &Path, format: &[&str]) -> Output {
     let note = folder.join("runs");
     let run = format!("echo >> {}; sleep 0.02", note.display());
     let mut verify = turbolane();
-    verify.args(["verify", "--json", "--runs", "500", "--warmup", "0", "--a", &run, "--b", &run]);
+    verify.arg("verify").args(format).args(["--runs", "500", "--warmup", "0"]);
+    verify.args(["--a", &run, "--b", &run]);
     let mut child = started(&mut verify);
     let has_run = |_: &Child| fs::read(&note).is_ok_and(|lines| lines.len() > runs);
     assert!(comes(&mut child, has_run), "it ended too early");
@@ -56,7 +57,7 @@ fn verified(runs: usize, folder: &Path) -> Output {
 #[test]
 fn verify_compares_the_runs_that_were_made() {
     let folder = tempfile::tempdir().unwrap();
-    let output = verified(12, folder.path());
+    let output = verified(12, folder.path(), &["--json"]);
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(!shown.is_empty(), "{output:?}");
     follows("verify", &output.stdout);
@@ -67,11 +68,27 @@ fn verify_compares_the_runs_that_were_made() {
     assert!((12..500).contains(&made), "{shown}");
 }
 
+/// A table without a place for a sentence says it in each line.
+#[test]
+fn verify_says_in_each_line_that_runs_are_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = verified(12, folder.path(), &["--format", "csv"]);
+    let table = String::from_utf8(output.stdout).unwrap();
+    let mut lines = table.lines();
+    let head = lines.next().unwrap();
+    assert!(head.ends_with(",partial"), "{head}");
+    let lines: Vec<&str> = lines.collect();
+    assert!(lines.len() >= 12, "{table}");
+    let is_told =
+        |line: &str| line.contains("interrupted after ") && line.ends_with(" of 1000 runs");
+    assert!(lines.into_iter().all(is_told), "{table}");
+}
+
 /// Too few runs for a comparison are none.
 #[test]
 fn verify_without_enough_runs_fails() {
     let folder = tempfile::tempdir().unwrap();
-    let output = verified(1, folder.path());
+    let output = verified(1, folder.path(), &["--json"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.starts_with("error: there are not enough runs for a verdict"), "{said}");
     assert!(said.contains("interrupted after"), "{said}");

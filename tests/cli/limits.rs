@@ -166,3 +166,21 @@ fn recording_without_rights_fails() {
     assert!(told.contains("cannot record") && told.contains("why:"), "{told}");
     assert!(!file.exists());
 }
+
+/// Locks with boosts need P-states that this user may set: without rights, or on a machine that has
+/// none, nothing is measured, and each method says why it is none. Needs root, to become such a
+/// user; skipped where that user cannot run this program.
+#[test]
+fn boosting_locks_without_rights_fails() {
+    let mut command = turbolane();
+    command.args(["bench", "locks", "--boost", "--sections", "1000"]).uid(NOBODY).gid(NOBODY);
+    let Ok(output) = command.output() else {
+        return eprintln!("skipped: no user without rights can run this");
+    };
+    assert_eq!(output.status.code(), Some(CANNOT), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let words =
+        ["cannot set P-states for --boost", "setspeed:", "limits:", "msr:", "leave --boost"];
+    assert!(words.iter().all(|word| told.contains(word)), "{told}");
+}

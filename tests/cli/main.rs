@@ -4,12 +4,14 @@
 //! them; review the difference.
 
 mod advise;
+mod bad_recordings;
 mod color;
 mod containers;
 mod interrupted;
 mod limits;
 mod live;
 mod metrics;
+mod pages;
 mod probe;
 mod profile;
 mod record;

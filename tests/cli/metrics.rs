@@ -34,6 +34,7 @@ fn complete() -> Scrape {
         pause_left_ns: None,
         marks: vec![],
         lost_marks: Vec::new(),
+        scope: Vec::new(),
         cpus: vec![cpu],
     };
     Scrape { version: "1".into(), status, stats }

@@ -2,11 +2,14 @@
 //! `turbolane scan` on libraries that are assembled here, and on this process's children.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::turbolane;
 
+/// Of the library, as marks name it.
+const BUILD: &str = ",build-id=0123456789abcdef";
 /// A function that a mark can sit on, one that it cannot, and a scalar one.
 const SOURCE: &str = "
 .text
@@ -35,11 +38,13 @@ fn library(folder: &Path) -> PathBuf {
     build(folder, SOURCE)
 }
 
-fn build(folder: &Path, text: &str) -> PathBuf {
+/// A library of this assembly.
+pub(crate) fn build(folder: &Path, text: &str) -> PathBuf {
     let (source, library) = (folder.join("wide.s"), folder.join("libwide.so"));
     fs::write(&source, text).unwrap();
     let mut cc = Command::new("cc");
-    cc.args(["-shared", "-nostdlib", "-Wl,--build-id=0x1234", "-o"]).args([&library, &source]);
+    cc.args(["-shared", "-nostdlib", "-Wl,--build-id=0x0123456789abcdef01", "-o"])
+        .args([&library, &source]);
     assert!(cc.status().unwrap().success());
     library
 }
@@ -63,7 +68,7 @@ fn the_report_shows_levels_and_reasons() {
         shown,
         "\
 libwide.so
-  x86-64 shared object, 26 B of code, 3 functions, build id 1234
+  x86-64 shared object, 26 B of code, 3 functions, build id 0123456789abcdef01
   can reach level 2: 2 functions of level 1 and above, widest register zmm
   instructions: 2 heavy 512-bit
   coverage: 100.0 % of 2 wide instructions are in a known function (symbols
@@ -86,9 +91,12 @@ fn json_has_the_findings() {
     let folder = tempfile::tempdir().unwrap();
     let shown = text(&scan(&["--json"], &library(folder.path())));
     assert!(shown.starts_with("{\"schema\":1,\"least_level\":1,\"files\":[{"), "{shown}");
-    for part in
-        ["\"name\":\"heavy\"", "\"license_level\":2", "\"build_id\":\"1234\"", "\"loops\":1"]
-    {
+    for part in [
+        "\"name\":\"heavy\"",
+        "\"license_level\":2",
+        "\"build_id\":\"0123456789abcdef01\"",
+        "\"loops\":1",
+    ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
 }
@@ -112,12 +120,18 @@ fn marks_are_what_run_takes() {
     let plan = text(&run.arg(&marks).output().unwrap());
     assert!(plan.contains("heavy@2 at +0x"), "{plan}");
 
-    // Stripped of its names, it is marked by offset.
+    // Stripped of its names, it is marked by offset, for this build.
+    let unwound = SOURCE.replace("push %rbx", ".cfi_startproc\n push %rbx");
+    build(folder.path(), &unwound.replace(".size heavy", ".cfi_endproc\n.size heavy"));
     let strip = ["--strip-all", "--remove-section=.dynsym", "--remove-section=.gnu.hash"];
     assert!(Command::new("objcopy").args(strip).arg(&library).status().unwrap().success());
     scan(&["--marks", marks.to_str().unwrap()], &library);
     let written = fs::read_to_string(&marks).unwrap();
-    assert!(written.contains("libwide.so:+0x"), "{written}");
+    let mut marks = written.lines().filter(|line| !line.starts_with('#'));
+    let is_for_build = |line: &str| line.contains("libwide.so:+0x") && line.contains(BUILD);
+    assert!(marks.any(is_for_build), "{written}");
+    let plan = text(&run.output().unwrap());
+    assert!(plan.contains("function@2 at +0x"), "{plan}\n{written}");
 }
 
 /// A function that no mark can sit on is reached by marks at its callers, if these are known; the
@@ -180,6 +194,45 @@ fn names_come_from_debug_files() {
     fs::write(folder.path().join(".debug/libwide.debug"), "rubbish").unwrap();
     let shown = text(&scan(&[], &library));
     assert!(!shown.contains("B  heavy\n"), "{shown}");
+}
+
+/// Servers are asked for the debug file of the build, if the user wants that and a client is there.
+#[test]
+fn names_come_from_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = SOURCE.replace("scalar\n.type", "scalar\n.hidden heavy\n.type");
+    let library = build(folder.path(), &source);
+    let objcopy = |arguments: &[&str]| {
+        let mut objcopy = Command::new("objcopy");
+        assert!(objcopy.current_dir(&folder).args(arguments).status().unwrap().success());
+    };
+    objcopy(&["--only-keep-debug", "libwide.so", "from-server"]);
+    objcopy(&["--strip-all", "libwide.so"]);
+    let bin = folder.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let asked = |servers: &str| {
+        let mut scan = turbolane();
+        scan.env("PATH", &bin).env("DEBUGINFOD_URLS", servers);
+        scan.args(["scan", "--debuginfod"]).arg(&library).output().unwrap()
+    };
+    let refused = asked("");
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let refused = asked("http://localhost:1");
+    assert_eq!(refused.status.code(), Some(77), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("debuginfod-find"), "{refused:?}");
+
+    let debug_file = folder.path().join("from-server");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1 $2\" = 'debuginfo 0123456789abcdef01' ] && echo {}\n",
+        debug_file.display()
+    );
+    let client = bin.join("debuginfod-find");
+    fs::write(&client, script).unwrap();
+    fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
+    let shown = text(&asked("http://localhost:1"));
+    assert!(shown.contains("B  heavy\n") && shown.contains("debug file"), "{shown}");
+    let shown = text(&scan(&[], &library));
+    assert!(!shown.contains("B  heavy\n"), "asked without being told to: {shown}");
 }
 
 /// A wheel's libraries are scanned, named and in a folder; a damaged one is refused.

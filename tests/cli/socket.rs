@@ -63,6 +63,7 @@ fn status() -> LaneStatus {
         pause_left_ns: None,
         marks: vec!["/lib/a.so:f@2".into()],
         lost_marks: Vec::new(),
+        scope: Vec::new(),
         cpus: vec![],
     }
 }

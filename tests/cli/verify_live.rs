@@ -38,6 +38,7 @@ fn status(paused: bool, lane: Lane) -> LaneStatus {
         pause_left_ns: (paused && lane != Lane::ComesBack).then_some(1),
         marks: vec![],
         lost_marks: Vec::new(),
+        scope: Vec::new(),
         cpus: vec![],
     }
 }

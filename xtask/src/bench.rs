@@ -17,7 +17,7 @@ use testbed::Step;
 use crate::binaries::Binaries;
 use crate::lab::{self, Lab};
 use crate::repo;
-use crate::results::{BenchResult, Outside, Report, print, report};
+use crate::results::{BenchReport, BenchResult, Outside, checked, print, report, write};
 use crate::suite::{self, Suite};
 use crate::{package, python, silicon};
 
@@ -53,7 +53,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let (report, failures) = run(group, &chosen, &outside, binaries)?;
     print(&report.results);
     if let Some(path) = &args.json {
-        report.write(path)?;
+        write(&report, path)?;
     }
     // Behind the results: minutes of the others' measurements are not to be lost.
     ensure!(failures.is_empty(), "benchmarks failed:\n{}", failures.join("\n"));
@@ -86,7 +86,7 @@ fn run(
     benches: &[Suite],
     outside: &[&Outside],
     binaries: Binaries,
-) -> Result<(Report, Vec<String>)> {
+) -> Result<(BenchReport, Vec<String>)> {
     let lab = suite::lab(binaries, benches, !outside.is_empty())?;
     let results = Mutex::new(Vec::new());
     let failures = Mutex::new(Vec::new());
@@ -167,7 +167,7 @@ fn read_results(folder: &Path) -> Result<Vec<BenchResult>> {
         let new: Vec<BenchResult> = serde_json::from_str(&text)
             .with_context(|| format!("{} is not an array of results", path.display()))?;
         for result in new {
-            results.push(result.checked()?);
+            results.push(checked(result)?);
         }
     }
     ensure!(!results.is_empty(), "it left no results in $TURBOLANE_OUT/*.json");

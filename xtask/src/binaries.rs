@@ -10,7 +10,8 @@ use testbed::{Cache, Kernel};
 use crate::{modules, repo};
 
 /// The packages, beside the command, whose programs and libraries are for guests or the package.
-const PACKAGES: [&str; 6] = ["vmtests", "turbolane", "hint", "marks", "openssl-hints", "preload"];
+const PACKAGES: [&str; 6] =
+    ["vmtests", "turbolane", "turbolane-hint", "marks", "openssl-hints", "preload"];
 
 /// Programs of these packages.
 const PROGRAMS: [&str; 3] = ["vmtests", "hint_bench", "mark_bench"];

@@ -5,6 +5,7 @@
 mod bench;
 mod binaries;
 mod book;
+mod crates;
 mod demo;
 mod format;
 mod lab;

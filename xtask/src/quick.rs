@@ -16,10 +16,10 @@ use crate::tidy::Tree;
 /// Folders outside of packages, each with the package whose unit tests look at it.
 const OUTSIDE: [(&str, &str); 10] = [
     ("bpf/", "sched"),
-    ("data/cpus/", "cpumodel"),
+    ("data/cpus/", "turbolane-cpumodel"),
     ("data/isa/", "isa"),
     ("data/papers/", "papers"),
-    ("data/pstates/", "cpumodel"),
+    ("data/pstates/", "turbolane-cpumodel"),
     ("data/scenarios/", "sim"),
     ("data/timelines/", "dvfs"),
     ("dist/", "sched"),

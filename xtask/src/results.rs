@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results of benchmarks, and the file that they are written to.
-//!
-//! A result carries its unit, what is better, how many repetitions it comes from and their
-//! extremes: a number without them is not accepted.
+//! Results of benchmarks ([`report::bench`]): where they come from, whether they make sense, and
+//! the file that they are written to.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use serde::{Deserialize, Serialize};
+use report::bench::BenchMachine;
+pub(crate) use report::bench::{Baseline, BenchReport, BenchResult, Better};
 
 use crate::lab::Lab;
 use crate::repo;
-
-/// Raised with each incompatible change of the file's format.
-const SCHEMA: u32 = 1;
 
 /// A benchmark that is not one of `vmtests`: it looks at guests from outside, or at what is
 /// shipped.
@@ -22,55 +18,6 @@ pub(crate) struct Outside {
     pub(crate) group: &'static str,
     pub(crate) name: &'static str,
     pub(crate) measure: fn(&Lab) -> Result<Vec<BenchResult>>,
-}
-
-#[derive(Serialize)]
-pub(crate) struct Report {
-    schema: u32,
-    group: String,
-    commit: String,
-    machine: Machine,
-    pub(crate) results: Vec<BenchResult>,
-}
-
-/// Where the numbers come from.
-#[derive(Serialize)]
-struct Machine {
-    cpu: String,
-    cpus: usize,
-    memory_mib: u64,
-    kernel: String,
-    emulator: String,
-    /// Of the guests; `null` if no guest was booted.
-    guest_kernel: Option<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct BenchResult {
-    pub(crate) name: String,
-    pub(crate) value: f64,
-    pub(crate) unit: String,
-    pub(crate) better: Better,
-    /// Repetitions that `value` comes from.
-    pub(crate) n: u64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-    pub(crate) baseline: Option<Baseline>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Better {
-    Higher,
-    Lower,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Baseline {
-    pub(crate) name: String,
-    pub(crate) value: f64,
 }
 
 /// A result of so many runs that gave one value.
@@ -88,36 +35,26 @@ pub(crate) fn exact(name: &str, value: f64, unit: &str, n: u64, better: Better) 
 }
 
 /// The report of what was measured in a lab.
-pub(crate) fn report(group: &str, lab: &Lab, mut results: Vec<BenchResult>) -> Result<Report> {
-    results.sort_by(|a: &BenchResult, b| a.name.cmp(&b.name));
-    let machine = machine(&lab.kernels())?;
-    Ok(Report { schema: SCHEMA, group: group.to_owned(), commit: commit()?, machine, results })
+pub(crate) fn report(group: &str, lab: &Lab, results: Vec<BenchResult>) -> Result<BenchReport> {
+    Ok(BenchReport::new(group, commit()?, machine(&lab.kernels())?, results))
 }
 
-impl Report {
-    /// Writes it as JSON.
-    pub(crate) fn write(&self, path: &Path) -> Result<()> {
-        let text = serde_json::to_string_pretty(self).context("cannot write JSON")? + "\n";
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-    }
+/// Writes a report as JSON.
+pub(crate) fn write(report: &BenchReport, path: &Path) -> Result<()> {
+    let text = serde_json::to_string_pretty(report).context("cannot write JSON")? + "\n";
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-impl BenchResult {
-    /// Refuses numbers that contradict themselves.
-    pub(crate) fn checked(self) -> Result<Self> {
-        let finite = [self.value, self.min, self.max].iter().all(|number| number.is_finite());
-        ensure!(
-            finite && self.n > 0 && self.min <= self.value && self.value <= self.max,
-            "result {} makes no sense: value {} of n={} in {}..{}",
-            self.name,
-            self.value,
-            self.n,
-            self.min,
-            self.max
-        );
-        ensure!(!self.unit.is_empty(), "result {} has no unit", self.name);
-        Ok(self)
-    }
+/// Refuses numbers that contradict themselves.
+pub(crate) fn checked(result: BenchResult) -> Result<BenchResult> {
+    let BenchResult { name, value, n, min, max, .. } = &result;
+    let finite = [value, min, max].iter().all(|number| number.is_finite());
+    ensure!(
+        finite && *n > 0 && min <= value && value <= max,
+        "result {name} makes no sense: value {value} of n={n} in {min}..{max}"
+    );
+    ensure!(!result.unit.is_empty(), "result {name} has no unit");
+    Ok(result)
 }
 
 pub(crate) fn print(results: &[BenchResult]) {
@@ -148,7 +85,7 @@ fn commit() -> Result<String> {
     Ok(if dirty { format!("{head}-dirty") } else { head })
 }
 
-fn machine(guest_kernels: &[&str]) -> Result<Machine> {
+fn machine(guest_kernels: &[&str]) -> Result<BenchMachine> {
     let field = |path: &str, key: &str| -> Result<String> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
         let line = text.lines().find(|line| line.starts_with(key));
@@ -162,7 +99,7 @@ fn machine(guest_kernels: &[&str]) -> Result<Machine> {
     } else {
         repo::output("qemu-system-x86_64", &["--version"])?
     };
-    Ok(Machine {
+    Ok(BenchMachine {
         cpu: field("/proc/cpuinfo", "model name")?,
         cpus: std::thread::available_parallelism().map_or(0, usize::from),
         memory_mib: kib / 1024,
@@ -191,15 +128,44 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        assert!(result(2.0, 1.0, 3.0).checked().is_ok());
-        assert!(result(4.0, 1.0, 3.0).checked().is_err());
-        assert!(result(f64::NAN, 1.0, 3.0).checked().is_err());
-        assert!(BenchResult { n: 0, ..result(2.0, 1.0, 3.0) }.checked().is_err());
+        assert!(checked(result(2.0, 1.0, 3.0)).is_ok());
+        assert!(checked(result(4.0, 1.0, 3.0)).is_err());
+        assert!(checked(result(f64::NAN, 1.0, 3.0)).is_err());
+        assert!(checked(BenchResult { n: 0, ..result(2.0, 1.0, 3.0) }).is_err());
     }
 
     #[test]
     fn better_has_a_direction() {
         let base = Baseline { name: "old".into(), value: 4.0 };
         assert!(comparison(&result(2.0, 1.0, 3.0), &base).contains("2.00x"));
+    }
+
+    /// A file that is written here follows docs/schemas/bench.json, and one whose keys changed does
+    /// not.
+    #[test]
+    fn the_file_follows_its_schema() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bench.json");
+        let compared = BenchResult {
+            baseline: Some(Baseline { name: "old".into(), value: 4.0 }),
+            ..result(2.0, 1.0, 3.0)
+        };
+        let results = vec![compared, exact("size", 14.0, "MB", 1, Better::Lower)];
+        let machine = machine(&[]).unwrap();
+        write(&BenchReport::new("unit", "none".into(), machine, results), &path).unwrap();
+        let read = |path: &Path| -> serde_json::Value {
+            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+        };
+        let schema = read(&repo::root().join("docs/schemas/bench.json"));
+        let validator = jsonschema::draft202012::new(&schema).unwrap();
+        let complaints = |document: &serde_json::Value| -> Vec<String> {
+            validator.iter_errors(document).map(|error| error.to_string()).collect()
+        };
+        let mut document = read(&path);
+        assert_eq!(complaints(&document), [""; 0]);
+        assert_eq!(document["results"][0]["name"], "size", "sorted: {document}");
+        document["results"][0]["better"] = "smaller".into();
+        document["machine"].as_object_mut().unwrap().remove("guest_kernel");
+        assert_eq!(complaints(&document).len(), 2, "{document}");
     }
 }

@@ -13,7 +13,7 @@ use crate::repo;
 /// Package, library, and the most bytes that `size` may count as text: code, constants and unwind
 /// tables.
 const LIMITS: [(&str, &str, u64); 3] = [
-    ("hint", "libturbolane_hint.so", 60_000),
+    ("turbolane-hint", "libturbolane_hint.so", 60_000),
     ("marks", "libturbolane_marks.so", 60_000),
     ("openssl-hints", "libturbolane_openssl.so", 60_000),
 ];

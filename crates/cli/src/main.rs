@@ -37,6 +37,7 @@ mod service;
 mod sim;
 mod stats;
 mod table_format;
+mod target;
 mod terminal;
 mod top;
 mod trace;

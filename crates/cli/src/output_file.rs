@@ -17,3 +17,15 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), Failure> {
     let opened = File::options().write(true).create(true).truncate(false).open(path);
     opened.map(drop).map_err(|error| unwritable(path, &error))
 }
+
+/// The same, and a file that was not there is not made: it comes with its contents, or not at all
+/// if what makes them fails.
+pub(crate) fn check_before(path: &Path) -> Result<(), Failure> {
+    // a link that leads nowhere is there
+    let is_new = fs::symlink_metadata(path).is_err();
+    check_writable(path)?;
+    if is_new {
+        _ = fs::remove_file(path);
+    }
+    Ok(())
+}

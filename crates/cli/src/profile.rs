@@ -7,6 +7,7 @@
 
 mod live;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use sim::overhead::Truth;
 use sim::policy_spec::PolicySpec;
 
 use crate::failure::{Failure, show};
+use crate::output_file;
 use crate::sim::{cannot_simulate, input};
 
 /// Report how much time at a reduced clock was needed, and how much was avoidable
@@ -38,7 +40,7 @@ use crate::sim::{cannot_simulate, input};
 #[command(after_long_help = "\
 Examples:
   turbolane profile --scenario thesis-nginx
-  turbolane profile --scenario thesis-nginx --policy lane
+  turbolane profile --scenario thesis-nginx --policy lane --html profile.html
   turbolane profile --scenario parsec-x265 --machine xeon-silver-4116 --samples 4000 --json
   sudo turbolane profile --pid $(pidof -s nginx) --machine probed.toml
       a running process, on a machine whose times turbolane probe has measured")]
@@ -67,6 +69,9 @@ pub(crate) struct ProfileArgs {
     /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "pid")]
     seed: u64,
+    /// Also write a page with a bar for each level
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -95,11 +100,15 @@ fn interval(text: &str) -> Result<Duration, ParseError> {
 
 /// Profiles, and prints what was found.
 pub(crate) fn main(args: &ProfileArgs) -> Result<ExitCode, Failure> {
+    args.html.as_deref().map_or(Ok(()), output_file::check_before)?;
     let report = match (&args.load.scenario, args.load.pid) {
         (Some(name), _) => simulated(args, name)?,
         (None, Some(pid)) => live(args, pid)?,
         (None, None) => unreachable!("clap wants one of them"),
     };
+    if let Some(path) = &args.html {
+        output_file::write(path, report.html())?;
+    }
     show(args.json, || json_line(&report), |width| report.text(width))?;
     Ok(ExitCode::SUCCESS)
 }

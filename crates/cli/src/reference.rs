@@ -151,6 +151,7 @@ fn metric(key: &str) -> String {
             pause_left_ns: None,
             marks: Vec::new(),
             lost_marks: Vec::new(),
+            scope: Vec::new(),
             cpus: Vec::new(),
         },
         stats: serde_json::from_value(stats).expect("it is a statistic"),

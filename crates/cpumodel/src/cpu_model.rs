@@ -228,3 +228,12 @@ pub struct CpuModel {
     /// Power.
     pub power: Power,
 }
+
+impl CpuModel {
+    /// Whether the clock of any level above 0 is known, or there is no such level. A simulation
+    /// assumes what is not known and says so; advice about a machine must not rest on that alone.
+    pub fn knows_what_levels_cost(&self) -> bool {
+        let is_known = |level: &LicenseLevel| level.turbo.is_some() || level.base.is_some();
+        self.levels.len() <= 1 || self.levels[1..].iter().any(is_known)
+    }
+}

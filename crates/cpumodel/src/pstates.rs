@@ -16,8 +16,8 @@ const EXAMPLE: &str = "compare with data/pstates/fx-8120.toml";
 
 /// Id and text of each built-in file.
 pub const PSTATE_FILES: [(&str, &str); 2] = [
-    ("fx-8120", include_str!("../../../data/pstates/fx-8120.toml")),
-    ("core-i7-4770", include_str!("../../../data/pstates/core-i7-4770.toml")),
+    ("fx-8120", include_str!("../data/pstates/fx-8120.toml")),
+    ("core-i7-4770", include_str!("../data/pstates/core-i7-4770.toml")),
 ];
 
 /// A number and where it is from.

@@ -206,6 +206,21 @@ fn missing_and_contradicting_tables_fail() {
     }
 }
 
+/// A CPU is found by the name that CPUID gives it, but only where its file says what a level costs.
+#[test]
+fn cpus_are_found_by_their_brand() {
+    let id = |brand: &str| CpuModel::of_brand(brand).map(|model| model.id);
+    let found = |id: &str| Some(id.to_owned());
+    assert_eq!(id("Intel(R) Xeon(R) Silver 4210 CPU @ 2.20GHz"), found("xeon-silver-4210"));
+    assert_eq!(id("Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz"), found("xeon-gold-6130"));
+    assert_eq!(id("Intel(R) Xeon(R) Platinum 8360Y CPU @ 2.40GHz"), found("xeon-platinum-8360y"));
+    let rocket_lake = "11th Gen Intel(R) Core(TM) i9-11900K @ 3.50GHz";
+    assert_eq!(id(rocket_lake), found("core-i9-11900k"), "it has one level");
+    assert_eq!(id("Intel(R) Xeon(R) Silver 4210R CPU @ 2.40GHz"), None, "another part");
+    assert_eq!(id("Intel(R) Xeon(R) Platinum 8260L CPU @ 2.40GHz"), None, "levels without clocks");
+    assert_eq!(id("Intel(R) Xeon(R) Platinum 8460H"), None, "levels without clocks");
+}
+
 /// Unknown stays unknown: what a file leaves out is not there, and no number is without source.
 #[test]
 fn what_is_left_out_is_unknown() {

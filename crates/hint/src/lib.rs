@@ -173,3 +173,8 @@ impl Drop for WideSection {
         let _ = wide_end();
     }
 }
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

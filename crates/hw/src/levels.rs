@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Error, Read};
+use std::io::{self, Error};
 
 use crate::Source;
 use crate::license::{LEVEL_EVENTS, license_counters};
@@ -24,8 +24,6 @@ use crate::perf::{self, Event, Whose};
 /// Levels that are counted: 0, 1 and 2.
 pub const LEVELS: usize = LEVEL_EVENTS.len();
 
-/// PERF_FORMAT_GROUP: the number of events, then their counts.
-const FORMAT_GROUP: u64 = 8;
 /// Cycles at the levels since the counters were opened.
 pub type LevelCycles = [u64; LEVELS];
 
@@ -47,7 +45,7 @@ impl LevelCounters {
             Some(group) => group,
             None => open(cpu)?,
         };
-        let cycles = read_group(&mut group[0])?;
+        let cycles = perf::read_group(&mut group[0])?;
         self.groups.insert(cpu, group);
         Ok(cycles)
     }
@@ -71,8 +69,7 @@ pub fn why_not(error: &Error) -> String {
 pub fn open(cpu: u32) -> io::Result<[File; LEVELS]> {
     let open = |level: usize, leader| {
         let config = LEVEL_EVENTS[level];
-        let event =
-            Event { kind: perf::RAW, config, read_format: FORMAT_GROUP, ..Event::default() };
+        let event = Event { kind: perf::RAW, config, read_format: perf::GROUP, ..Event::default() };
         perf::open(&event, Whose::Cpu(cpu), leader)
     };
     let leader = open(0, None)?;
@@ -80,25 +77,10 @@ pub fn open(cpu: u32) -> io::Result<[File; LEVELS]> {
     Ok([leader, second, third].map(File::from))
 }
 
-fn read_group(leader: &mut impl Read) -> io::Result<LevelCycles> {
-    let mut bytes = [0; 8 * (1 + LEVELS)];
-    leader.read_exact(&mut bytes)?;
-    let word = |at: usize| bytes[8 * at..8 * at + 8].try_into().map_or(0, u64::from_ne_bytes);
-    Ok([word(1), word(2), word(3)])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Recorded;
-
-    /// The counts follow their number; half an answer is none.
-    #[test]
-    fn a_group_is_read() {
-        let answer = [3u64, 10, 20, 30].map(u64::to_ne_bytes).concat();
-        assert_eq!(read_group(&mut &answer[..]).unwrap(), [10, 20, 30]);
-        read_group(&mut &answer[..16]).unwrap_err();
-    }
 
     /// A model without the counters is not asked, however many events its kernel would open: an
     /// absent event counts zero like an idle one.

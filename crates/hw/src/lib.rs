@@ -5,16 +5,19 @@
 //! [`Source`], which is the live machine or a recording of one. So what Turbolane does on a
 //! two-socket server or a kernel without BTF is a test on any laptop.
 //!
-//! Reading changes nothing and needs no rights: what may not be read is reported as unknown. Two
-//! modules change something when asked to: `task` (affinity) and `trap` (the trap module).
+//! Reading changes nothing and needs no rights: what may not be read is reported as unknown. Three
+//! modules change something when asked to: `task` (affinity), `trap` (the trap module) and `plr`
+//! (clears throttle reasons).
 
 pub mod activity;
 pub mod cgroups;
 pub mod cpu;
 pub mod cpu_time;
 pub mod cycles;
+pub mod descriptors;
 mod energy;
 mod facts;
+pub mod group_counts;
 pub mod kernel;
 pub mod levels;
 pub mod license;
@@ -22,6 +25,7 @@ pub mod limits;
 pub mod memory;
 pub mod pause;
 pub mod perf;
+pub mod plr;
 pub mod power;
 mod recorded;
 mod rooted;

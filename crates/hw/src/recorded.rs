@@ -219,6 +219,9 @@ impl Source for Recorded {
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        if self.entries.get(dir) == Some(&Entry::Denied) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         let prefix = format!("{dir}/");
         let mut names: Vec<String> = self
             .entries
@@ -260,6 +263,22 @@ impl Recorder<'_> {
         };
         self.made.borrow_mut().entries.insert(path.to_string(), entry);
     }
+
+    /// Writes down the names in a folder, or that it may not be read.
+    fn note_names(&self, dir: &str, names: &io::Result<Vec<String>>) {
+        let entries = &mut self.made.borrow_mut().entries;
+        match names {
+            Ok(names) => {
+                for name in names {
+                    entries.entry(format!("{dir}/{name}")).or_insert(Entry::Exists);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                entries.insert(dir.to_string(), Entry::Denied);
+            }
+            Err(_) => {}
+        }
+    }
 }
 
 impl Source for Recorder<'_> {
@@ -285,12 +304,15 @@ impl Source for Recorder<'_> {
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
-        let names = self.source.list(dir)?;
-        let entries = &mut self.made.borrow_mut().entries;
-        for name in &names {
-            entries.entry(format!("{dir}/{name}")).or_insert(Entry::Exists);
-        }
-        Ok(names)
+        let names = self.source.list(dir);
+        self.note_names(dir, &names);
+        names
+    }
+
+    fn list_from(&self, dir: &str, prefix: &str) -> io::Result<Vec<String>> {
+        let names = self.source.list_from(dir, prefix);
+        self.note_names(dir, &names);
+        names
     }
 
     fn cpuid(&self, leaf: u32, subleaf: u32) -> Cpuid {

@@ -36,6 +36,14 @@ pub trait Source {
     /// Names of the entries of a folder, sorted.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
 
+    /// The names in a folder that start with `prefix`, sorted. A recording holds no more than
+    /// those.
+    fn list_from(&self, dir: &str, prefix: &str) -> io::Result<Vec<String>> {
+        let mut names = self.list(dir)?;
+        names.retain(|name| name.starts_with(prefix));
+        Ok(names)
+    }
+
     /// A CPUID leaf as the CPU that runs us answers it; zeros for a leaf beyond the last.
     fn cpuid(&self, leaf: u32, subleaf: u32) -> Cpuid;
 

@@ -14,12 +14,13 @@
 //! ```
 //!
 //! so that two strategies break even at c* = (O_b - O_a) / (1/r_a - 1/r_b). The length is an
-//! average that forgets: each sample moves it by an eighth of its distance. A sample under strategy
-//! s took c / r_s, so c is the sample times r_s.
+//! average that forgets: each sample moves it by an eighth of its distance; until there are eight,
+//! it is their mean. A sample under strategy s took c / r_s, so c is the sample times r_s.
 //!
 //! Hysteresis: a change is made only if the new strategy is the better one for sections a quarter
 //! longer *and* for ones a fifth shorter, so a length that wanders by that much around a break-even
-//! changes nothing. A strategy that is the best for neither is left for the best at the mean.
+//! changes nothing. A strategy that is the best for neither is left for the best at the mean. So is
+//! the one that a lock begins with: its first eight samples each take the best at their mean.
 //!
 //! Limits: the mean is used for all sections, so a lock with two kinds of them gets the strategy of
 //! their mean. The costs are those of an idle machine.
@@ -99,23 +100,26 @@ impl Costs {
     }
 }
 
-/// Weight of a sample in the average.
-const WEIGHT: f64 = 1.0 / 8.0;
+/// Samples until the average forgets and a change has to be sure. From then on a sample weighs the
+/// eighth.
+const FIRST: u32 = 8;
 /// Lengths at which a new strategy must be the better one, relative to the estimate.
 const SURE: [f64; 2] = [0.8, 1.25];
 
 /// What is known about one lock's sections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// Mean length at the base frequency, ticks; `None` before the first sample.
-    length: Option<f64>,
+    /// Mean length at the base frequency, ticks; 0 before the first sample.
+    length: f64,
+    /// Samples in it, at most [`FIRST`].
+    samples: u32,
     strategy: Strategy,
 }
 
 impl Estimate {
     /// Nothing is known: waiters spin.
     pub const fn new() -> Estimate {
-        Estimate { length: None, strategy: Strategy::Spin }
+        Estimate { length: 0.0, samples: 0, strategy: Strategy::Spin }
     }
 
     /// What the lock should do.
@@ -126,11 +130,13 @@ impl Estimate {
     /// A section took so long under the current strategy.
     pub fn sample(&mut self, ticks: u64, costs: &Costs) {
         let length = ticks as f64 * costs.clock_ratio(self.strategy);
-        let mean = self.length.map_or(length, |mean| mean + WEIGHT * (length - mean));
-        self.length = Some(mean);
+        let is_first = self.samples < FIRST;
+        self.samples = (self.samples + 1).min(FIRST);
+        let mean = self.length + (length - self.length) / f64::from(self.samples);
+        self.length = mean;
         let near = SURE.map(|factor| costs.best(factor * mean));
         // Among two different answers, a break-even is near, and the strategy stays.
-        if near[0] == near[1] || !near.contains(&self.strategy) {
+        if is_first || near[0] == near[1] || !near.contains(&self.strategy) {
             self.strategy = costs.best(mean);
         }
     }
@@ -203,7 +209,8 @@ mod tests {
             changes += u32::from(estimate.strategy() != before);
         };
         for n in 0..1000 {
-            feed(if n % 2 == 0 { 450_000.0 } else { 750_000.0 }, &mut estimate);
+            let around = if n % 2 == 0 { 450_000.0 } else { 750_000.0 };
+            feed(if n < 10 { 450_000.0 } else { around }, &mut estimate);
         }
         assert_eq!(estimate.strategy(), Strategy::Spin);
         for _ in 0..100 {
@@ -223,8 +230,28 @@ mod tests {
     /// A sample that was taken at turbo is a longer section than the same time at base.
     #[test]
     fn the_length_is_that_at_the_base_frequency() {
-        let mut estimate = Estimate { length: None, strategy: Strategy::Boost };
+        let mut estimate = Estimate { length: 0.0, samples: 0, strategy: Strategy::Boost };
         estimate.sample(3_100_000, &fx());
-        assert!((estimate.length.unwrap() - 4_000_000.0).abs() < 1.0);
+        assert!((estimate.length - 4_000_000.0).abs() < 1.0);
+    }
+
+    /// A lock knows nothing at first, so its first sections take the best strategy for their mean,
+    /// also where a break-even is near (600 k; a fifth below 700 k is on its other side). One of
+    /// them that is longer than the others, as the very first one is, weighs no more than they do.
+    #[test]
+    fn the_first_sections_decide() {
+        let learned = |lengths: [f64; 8]| {
+            let mut estimate = Estimate::new();
+            for length in lengths {
+                let ticks = length / fx().clock_ratio(estimate.strategy());
+                estimate.sample(ticks as u64, &fx());
+            }
+            estimate.strategy()
+        };
+        assert_eq!(learned([700_000.0; 8]), Strategy::Boost);
+        assert_eq!(learned([500_000.0; 8]), Strategy::Spin);
+        let mut first_is_long = [400_000.0; 8];
+        first_is_long[0] = 1_300_000.0;
+        assert_eq!(learned(first_is_long), Strategy::Spin);
     }
 }

@@ -28,6 +28,10 @@
 //! assert_eq!(*HITS.lock(), 1);
 //! ```
 //!
+//! After a fork, a lock that the forking thread held is the child's to release, boosted or not; a
+//! boost stays the parent's. Threads that waited are not in the child: of the locks with a queue,
+//! [`Ticket`] and [`Mcs`] then stay taken there.
+//!
 //! The raw locks are compiled a second time in `tests/loom`, where a model checker runs through all
 //! orders in which two or three threads can meet. So their files use `crate::sync` and nothing of
 //! `std`.

@@ -14,7 +14,7 @@
 //!   server's stack and thread-locals. All that one server guards excludes each other.
 //!
 //! The server looks through the slots in turn, so each client is served once in a round. A closure
-//! that panics does so in its client.
+//! that panics does so in its client. A forked child has no server thread: it starts its own.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -22,11 +22,11 @@ use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::thread::{JoinHandle, ThreadId};
+use std::thread::ThreadId;
 
 use crate::bell::Bell;
 use crate::decorate::Decoration;
-use crate::placed;
+use crate::placed::{self, Placed};
 use crate::slot::Slot;
 use crate::sys::Affinity;
 use crate::wait::{Spin, Wait};
@@ -109,7 +109,7 @@ unsafe impl Send for Office {}
 /// A thread that runs others' sections on its CPU.
 pub struct Server {
     office: Arc<Office>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Placed>,
     id: ThreadId,
 }
 
@@ -124,7 +124,7 @@ impl Server {
         });
         let here = office.clone();
         let thread = placed::start("tl-sections", cpu, move || here.serve())?;
-        let id = thread.thread().id();
+        let id = thread.id();
         Ok(Server { office, thread: Some(thread), id })
     }
 
@@ -159,8 +159,7 @@ impl Drop for Server {
         self.office.closing.store(true, Ordering::Release);
         self.office.bell.ring();
         if let Some(thread) = self.thread.take() {
-            // sections' panics were caught
-            let _ = thread.join();
+            thread.join();
         }
     }
 }

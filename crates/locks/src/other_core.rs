@@ -20,11 +20,10 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use crate::bell::Bell;
 use crate::frequency::{CpuFrequency, Request};
-use crate::placed;
+use crate::placed::{self, Placed};
 
 const NOTHING: u32 = 0;
 
@@ -40,7 +39,7 @@ fn letter(request: Request) -> u32 {
 #[derive(Debug)]
 pub struct OtherCore<F: CpuFrequency + 'static> {
     office: Arc<Office<F>>,
-    server: Option<JoinHandle<()>>,
+    server: Option<Placed>,
 }
 
 #[derive(Debug)]
@@ -121,8 +120,7 @@ impl<F: CpuFrequency + 'static> Drop for OtherCore<F> {
         self.office.closing.store(true, Ordering::Release);
         self.office.bell.ring();
         if let Some(server) = self.server.take() {
-            // a server that panicked in `frequency` has said so on stderr
-            let _ = server.join();
+            server.join();
         }
     }
 }

@@ -37,6 +37,11 @@ EXPORT(void, task_init,
        tl_task_init(t, cfg, type, level, now_ns))
 EXPORT(u32, task_classify_scalar, (struct tl_task * t),
        tl_task_classify_scalar(t))
+EXPORT(u32, task_set_rule, (struct tl_task * t, u32 rule),
+       tl_task_set_rule(t, rule))
+EXPORT(u32, task_gives_hints, (const struct tl_task *t), tl_task_gives_hints(t))
+EXPORT(u32, rule_choose, (u32 by_group, u32 by_name),
+       tl_rule_choose(by_group, by_name))
 EXPORT(void, task_renew, (struct tl_task * t), tl_task_renew(t))
 EXPORT(u32, task_event,
        (struct tl_task * t, const struct tl_cfg *cfg, u32 event, u32 level,
@@ -218,7 +223,14 @@ EXPORT(void, run_begins,
        tl_run_begins(run, t, now_ns))
 EXPORT(u32, wake_side, (const struct tl_task *t, u32 cpu, u32 class, u32 shard),
        tl_wake_side(t, cpu, class, shard))
+EXPORT(void, task_comes, (struct tl_task * t), tl_task_comes(t))
+EXPORT(s32, wake_cpu,
+       (const struct tl_task *t, const struct tl_wake_from *from, u32 wakes,
+	u64 now_ns),
+       tl_wake_cpu(t, from, wakes, now_ns))
 EXPORT(u32, wake_displaces,
        (const struct tl_run *run, const struct tl_turns *turns,
-	const struct tl_task *t, u32 side, u64 slice_ns, u64 now_ns),
-       tl_wake_displaces(run, turns, t, side, slice_ns, now_ns))
+	const struct tl_task *t, u64 clock_ns, u32 wakes, u32 side,
+	u64 slice_ns, u64 now_ns),
+       tl_wake_displaces(run, turns, t, tl_wake_vtime_ns(t, clock_ns, wakes),
+			 side, slice_ns, now_ns))

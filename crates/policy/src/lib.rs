@@ -67,11 +67,11 @@ pub use standby::{
 pub use stay::Stay;
 pub use target::{TARGET_ONE, TARGET_REPEATS, Target};
 pub use task::{
-    Event, FLAG_HINTS, FLAG_RAN_FIT, FLAG_SYSCALL_WIDE, TYPE_DEFAULT, TYPE_SCALAR, TYPE_WIDE, Task,
-    WEIGHT_NICE0, WEIGHT_UNIT,
+    Event, FLAG_HINTS, FLAG_RAN_FIT, FLAG_SYSCALL_WIDE, FLAG_UNKNOWN, FLAG_WAS_WIDE, Rule,
+    TYPE_DEFAULT, TYPE_SCALAR, TYPE_WIDE, Task, WEIGHT_NICE0, WEIGHT_UNIT,
 };
 pub use turns::{SIDE_DEFAULT, SIDE_NONE, SIDE_OWN, SIDE_PINNED, Sides, Turns};
-pub use wake::Run;
+pub use wake::{Comer, Run, WakeFrom};
 
 /// Highest licence level.
 pub const LEVEL_MAX: u32 = 3;

@@ -3,7 +3,7 @@
 //! and policy/standby.h.
 
 use crate::cfg::NR_PARTIES;
-use crate::{FLAG_HINTS, LEVEL_MAX, Mix, Task};
+use crate::{LEVEL_MAX, Mix, Task};
 
 unsafe extern "C" {
     fn tlp_party(m: *const Mix, level: u32, hints: u32) -> u32;
@@ -38,7 +38,7 @@ pub const PARTY_PLAIN: usize = 0;
 /// code.
 #[inline]
 pub fn party(task: &Task, level: u8) -> usize {
-    let hints = u32::from(task.flags & FLAG_HINTS != 0);
+    let hints = u32::from(task.gives_hints());
     // SAFETY: plain data, only read.
     unsafe { tlp_party(&task.mix, level.into(), hints) as usize }
 }

@@ -11,6 +11,9 @@ use crate::stay::Stay;
 unsafe extern "C" {
     fn tlp_task_init(t: *mut Task, cfg: *const Cfg, parent_type: u8, parent_level: u8, now_ns: u64);
     fn tlp_task_classify_scalar(t: *mut Task) -> u32;
+    fn tlp_task_set_rule(t: *mut Task, rule: u32) -> u32;
+    fn tlp_task_gives_hints(t: *const Task) -> u32;
+    fn tlp_rule_choose(by_group: u32, by_name: u32) -> u32;
     fn tlp_task_renew(t: *mut Task);
     fn tlp_task_event(t: *mut Task, cfg: *const Cfg, event: u32, level: u32, now_ns: u64) -> u32;
     fn tlp_task_ran(t: *mut Task, used_ns: u64, level: u32);
@@ -43,6 +46,49 @@ pub const FLAG_RAN_FIT: u8 = 1;
 pub const FLAG_SYSCALL_WIDE: u8 = 2;
 /// [`Task::flags`]: has given hints, so its score does not count.
 pub const FLAG_HINTS: u8 = 4;
+
+/// [`Task::flags`]: has a rule, and would be default without.
+pub const FLAG_UNKNOWN: u8 = 8;
+
+/// [`Task::flags`]: is or was wide since it came to its CPU.
+pub const FLAG_WAS_WIDE: u8 = 16;
+
+/// `tl_rule`: what the user has decided about a task. See policy/rule.h.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// Nothing.
+    #[default]
+    None,
+    /// It is in a wide section of this level all the time, 1..=3.
+    Wide(u8),
+    /// It is scalar, whatever it does.
+    Scalar,
+    /// It is default, whatever it does.
+    Alone,
+}
+
+impl Rule {
+    /// As the number that C knows.
+    pub fn number(self) -> u32 {
+        match self {
+            Rule::None => 0,
+            Rule::Wide(level) => u32::from(level.clamp(1, 3)),
+            Rule::Scalar => 4,
+            Rule::Alone => 5,
+        }
+    }
+
+    /// The rule of a task with this one by its control groups, and this one by its name.
+    pub fn choose(by_group: Rule, by_name: Rule) -> Rule {
+        // SAFETY: two numbers.
+        match unsafe { tlp_rule_choose(by_group.number(), by_name.number()) } {
+            0 => Rule::None,
+            4 => Rule::Scalar,
+            5 => Rule::Alone,
+            level => Rule::Wide(level as u8),
+        }
+    }
+}
 
 /// `tl_event`: what may change a task's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,8 +159,10 @@ pub struct Task {
     pub stay: Stay,
     pub gap: Gap,
     pub last: Last,
+    pub rule: u8,
+    pub zero: [u8; 7],
 }
-const _: () = assert!(size_of::<Task>() == 112);
+const _: () = assert!(size_of::<Task>() == 120);
 
 impl Task {
     /// A task that has just come to be, from a parent of this type and level.
@@ -129,6 +177,18 @@ impl Task {
     pub fn classify_scalar(&mut self) -> bool {
         // SAFETY: as in `new`.
         unsafe { tlp_task_classify_scalar(self) != 0 }
+    }
+
+    /// It has this rule from now on; true if its type or level changed.
+    pub fn set_rule(&mut self, rule: Rule) -> bool {
+        // SAFETY: as in `new`.
+        unsafe { tlp_task_set_rule(self, rule.number()) != 0 }
+    }
+
+    /// Whether it counts as a task that gives hints.
+    pub fn gives_hints(&self) -> bool {
+        // SAFETY: as in `new`; the task is only read.
+        unsafe { tlp_task_gives_hints(self) != 0 }
     }
 
     /// The scheduler was away: nothing is known of what the task does now, nor of its clock.

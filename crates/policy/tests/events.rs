@@ -4,8 +4,8 @@
 //! last system calls, which gap.rs and last.rs test.
 
 use policy::{
-    Cfg, Event, FLAG_HINTS, FLAG_RAN_FIT, FLAG_SYSCALL_WIDE, Remigrate, Score, Stay, TYPE_DEFAULT,
-    TYPE_SCALAR, TYPE_WIDE, Task,
+    Cfg, Event, FLAG_HINTS, FLAG_RAN_FIT, FLAG_SYSCALL_WIDE, FLAG_WAS_WIDE, Remigrate, Score, Stay,
+    TYPE_DEFAULT, TYPE_SCALAR, TYPE_WIDE, Task,
 };
 
 const TIMEOUT_NS: u64 = 100;
@@ -173,6 +173,7 @@ fn expected(before: Task, cfg: &Cfg, event: Event, level: u32, now_ns: u64) -> T
             t.flags &= !FLAG_RAN_FIT;
         }
         t.task_type = TYPE_WIDE as u8;
+        t.flags |= FLAG_WAS_WIDE;
     } else if wide {
         t.task_type = TYPE_SCALAR as u8;
     }

@@ -3,7 +3,8 @@
 //! crates/sim/tests/wakes.rs.
 
 use policy::{
-    Cfg, Run, SIDE_OWN, SIDE_PINNED, Sides, Task, Turns, WEIGHT_NICE0, WEIGHT_UNIT, pinned_id,
+    Cfg, Comer, Event, FLAG_WAS_WIDE, Run, SIDE_OWN, SIDE_PINNED, Sides, TYPE_DEFAULT, TYPE_SCALAR,
+    TYPE_WIDE, Task, Turns, WEIGHT_NICE0, WEIGHT_UNIT, WakeFrom, pinned_id, queue_id,
 };
 use proptest::prelude::*;
 
@@ -29,8 +30,13 @@ fn run(task: &Task) -> Run {
     run
 }
 
+/// It has slept.
+fn woken(task: &Task, side: u32) -> Comer<'_> {
+    Comer { task, clock_ns: 0, wakes: true, side }
+}
+
 fn displaces(run: &Run, t: &Task, later_ns: u64) -> bool {
-    run.is_displaced_by(&Turns::default(), t, SIDE_PINNED, SLICE_NS, NOW_NS + later_ns)
+    run.is_displaced_by(&Turns::default(), &woken(t, SIDE_PINNED), SLICE_NS, NOW_NS + later_ns)
 }
 
 /// In one queue virtual time counts, what was used since the last charge included.
@@ -88,7 +94,7 @@ fn sides_are_compared() {
     assert_eq!(turns.choose(&alone, SLICE_NS, NOW_NS), SIDE_OWN);
     turns.begin(SIDE_OWN, OTHER, 4, 2);
     let displaces = |turns: &Turns, other: &Task, later_ns| {
-        run(other).is_displaced_by(turns, &wakes, SIDE_PINNED, SLICE_NS, NOW_NS + later_ns)
+        run(other).is_displaced_by(turns, &woken(&wakes, SIDE_PINNED), SLICE_NS, NOW_NS + later_ns)
     };
     // two tasks for each CPU: half of what the CPU gives is a task's
     assert!(!displaces(&turns, &other, 2 * WAKE_NS - 2));
@@ -129,7 +135,8 @@ proptest! {
             now_ns += sleep_ns;
             // awake: it displaces the other, or waits until it would
             let mut waited_ns = 0;
-            while !run.is_displaced_by(&turns, &pinned, SIDE_PINNED, SLICE_NS, now_ns + waited_ns) {
+            let comer = woken(&pinned, SIDE_PINNED);
+            while !run.is_displaced_by(&turns, &comer, SLICE_NS, now_ns + waited_ns) {
                 waited_ns += 100_000;
             }
             turns.charge(&mut other, &cfg(), sleep_ns + waited_ns, false);
@@ -161,7 +168,76 @@ proptest! {
         running.begins(&t, since_ns);
         let turns = Turns::default();
         let pinned = task(pinned_id(1), weight, 0);
-        running.is_displaced_by(&turns, &pinned, SIDE_PINNED, SLICE_NS, now_ns);
-        prop_assert!(!running.is_displaced_by(&turns, &t, SIDE_OWN, SLICE_NS, since_ns));
+        running.is_displaced_by(&turns, &woken(&pinned, SIDE_PINNED), SLICE_NS, now_ns);
+        prop_assert!(!running.is_displaced_by(&turns, &woken(&t, SIDE_OWN), SLICE_NS, since_ns));
     }
+}
+
+/// Where a task looks for something to displace that waits now, and came so long ago to the CPU of
+/// this class where it was.
+fn looks_at(t: &Task, class: u32, wakes: bool, ran_ns: u64) -> Option<usize> {
+    let from = WakeFrom { cpu: 3, class, shard: 0, scalar_cpu: 1, began_ns: NOW_NS - ran_ns };
+    t.wake_cpu(&from, wakes, NOW_NS)
+}
+
+/// A task of this type and level, in its queue.
+fn waits(task_type: u32, level: u8) -> Task {
+    let t = Task { task_type: task_type as u8, level, caps: 7, ..Task::default() };
+    Task { clock: queue_id(0, t.queue()), ..t }
+}
+
+#[test]
+fn who_comes_back_from_a_wide_cpu_looks_at_its_last_scalar_one() {
+    let scalar = waits(TYPE_SCALAR, 0);
+    let was_wide = Task { flags: FLAG_WAS_WIDE, ..scalar };
+    assert_eq!(looks_at(&was_wide, 1, false, WAKE_NS - 1), Some(1));
+    assert_eq!(looks_at(&was_wide, 1, false, WAKE_NS), None, "it may have had a slice");
+    assert_eq!(looks_at(&scalar, 1, false, 0), None, "it was a guest, and had to go");
+    assert_eq!(looks_at(&scalar, 1, true, 10 * WAKE_NS), Some(1), "it slept");
+    // where its CPU serves its queue, only a wakeup displaces
+    assert_eq!(looks_at(&was_wide, 0, false, 0), None);
+    assert_eq!(looks_at(&was_wide, 0, true, 0), Some(3));
+    // others are no guests: they look where they were, if they wake
+    for (t, class) in
+        [(waits(TYPE_WIDE, 2), 1), (waits(TYPE_WIDE, 1), 0), (waits(TYPE_DEFAULT, 0), 1)]
+    {
+        let t = Task { flags: FLAG_WAS_WIDE, ..t };
+        assert_eq!(looks_at(&t, class, false, 0), None, "{t:?} {class}");
+    }
+    // it has been on no scalar CPU yet
+    let from = WakeFrom { cpu: 3, class: 1, scalar_cpu: -1, began_ns: NOW_NS, shard: 0 };
+    assert_eq!(was_wide.wake_cpu(&from, true, NOW_NS), None);
+}
+
+/// What was wide before a task came to its CPU says nothing about its time there.
+#[test]
+fn a_task_was_wide_since_it_came() {
+    let mut t = waits(TYPE_SCALAR, 0);
+    let was_wide = |t: &Task| t.flags & FLAG_WAS_WIDE != 0;
+    t.comes();
+    assert!(!was_wide(&t));
+    t.event(&cfg(), Event::HintBegin, 1, NOW_NS);
+    assert!(was_wide(&t), "a section has begun here");
+    t.comes();
+    assert!(was_wide(&t), "it goes on here");
+    t.event(&cfg(), Event::HintEnd, 0, NOW_NS);
+    assert!(was_wide(&t), "it has ended here");
+    t.comes();
+    assert!(!was_wide(&t));
+}
+
+/// Where others have had more than who comes back, only those count that are ahead of the queue.
+#[test]
+fn who_comes_back_has_saved_up_nothing() {
+    let clock = pinned_id(0);
+    let (owed, running) =
+        (task(clock, WEIGHT_NICE0, 5_000_000), task(clock, WEIGHT_NICE0, 7_000_000));
+    let displaces = |wakes, clock_ns| {
+        let comer = Comer { task: &owed, clock_ns, wakes, side: SIDE_PINNED };
+        run(&running).is_displaced_by(&Turns::default(), &comer, SLICE_NS, NOW_NS)
+    };
+    assert!(displaces(true, 6_500_000));
+    assert!(!displaces(false, 6_500_000));
+    assert!(displaces(false, 6_000_000));
+    assert!(displaces(false, 0), "it is ahead of the clock itself");
 }

@@ -27,7 +27,8 @@
 //! A holder may release the mutex, or move to another CPU, while it is being boosted. The thread
 //! that boosts looks again afterwards, and a thread that takes the mutex after a wait restores what
 //! is still boosted.
-//! At the end of the process, whatever its cause, all is restored (`pstate`).
+//! At the end of the process, whatever its cause, all is restored (`pstate`). A holder that ends
+//! without releasing leaves a plain mutex taken for ever, and its CPU boosted until that end.
 //!
 //! One process at a time boosts: the settings that a second one found would be those of the first.
 //! The environment is inherited by every program that a program starts, so the others are silent,

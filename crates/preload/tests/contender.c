@@ -18,6 +18,7 @@
 
 #define THREADS 4
 #define ROUNDS 4000
+#define FOREVER_MS 600000
 
 static pthread_mutex_t counter_lock = PTHREAD_MUTEX_INITIALIZER;
 static volatile long left, right;
@@ -31,12 +32,38 @@ static void demand(int good, const char *what)
 	}
 }
 
+static struct timespec in_ms(clockid_t clock, long ms)
+{
+	struct timespec then;
+
+	clock_gettime(clock, &then);
+	then.tv_sec += ms / 1000;
+	then.tv_nsec += ms % 1000 * 1000000;
+	then.tv_sec += then.tv_nsec / 1000000000;
+	then.tv_nsec %= 1000000000;
+	return then;
+}
+
+/* By either of the functions that wait until a time. */
+static int lock_for(pthread_mutex_t *lock, int by_clock, long ms)
+{
+	clockid_t clock = by_clock ? CLOCK_MONOTONIC : CLOCK_REALTIME;
+	struct timespec then = in_ms(clock, ms);
+
+	return by_clock ? pthread_mutex_clocklock(lock, clock, &then) :
+			  pthread_mutex_timedlock(lock, &then);
+}
+
 static void *count(void *unused)
 {
 	(void)unused;
 	arrived++;
 	for (int i = 0; i < ROUNDS; i++) {
-		pthread_mutex_lock(&counter_lock);
+		if (i % 4)
+			pthread_mutex_lock(&counter_lock);
+		else
+			demand(!lock_for(&counter_lock, i % 8, FOREVER_MS),
+			       "a timed lock fails");
 		demand(left == right, "two threads are inside");
 		left++;
 		for (volatile int spin = 0; spin < 30; spin++)
@@ -179,6 +206,56 @@ static void cancels_who_locks(void)
 	pthread_join(waiter, &result);
 	demand(has_released && result == PTHREAD_CANCELED,
 	       "cancelled elsewhere");
+}
+
+/* Waits that end at their time while the mutex is another's, beside one that does not and so may
+ * boost the holder, and waits that get it when it is released. */
+static atomic_int has_timed_out;
+
+static void *lock_in_time(void *by_clock)
+{
+	struct timespec never = {0, -1};
+
+	demand(lock_for(&counter_lock, !!by_clock, 50) == ETIMEDOUT,
+	       "a timed lock does not end");
+	demand(lock_for(&counter_lock, !!by_clock, -1000) == ETIMEDOUT,
+	       "a time that is past is waited for");
+	demand(pthread_mutex_timedlock(&counter_lock, &never) == EINVAL,
+	       "a time that is none is taken");
+	has_timed_out++;
+	demand(!lock_for(&counter_lock, !!by_clock, FOREVER_MS),
+	       "a timed lock gets nothing");
+	demand(pthread_mutex_trylock(&counter_lock) == EBUSY, "not held");
+	demand(!pthread_mutex_unlock(&counter_lock), "not released");
+	return NULL;
+}
+
+static void *lock_once(void *unused)
+{
+	pthread_mutex_lock(&counter_lock);
+	pthread_mutex_unlock(&counter_lock);
+	return unused;
+}
+
+static void times_out(void)
+{
+	pthread_t threads[3];
+
+	has_timed_out = 0;
+	alarm(120);
+	pthread_mutex_lock(&counter_lock);
+	pthread_create(&threads[0], NULL, lock_once, NULL);
+	pthread_create(&threads[1], NULL, lock_in_time, NULL);
+	pthread_create(&threads[2], NULL, lock_in_time, &has_timed_out);
+	while (has_timed_out < 2)
+		usleep(1000);
+	usleep(20000);
+	pthread_mutex_unlock(&counter_lock);
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	alarm(0);
+	demand(!pthread_mutex_trylock(&counter_lock), "not free");
+	pthread_mutex_unlock(&counter_lock);
 }
 
 static void *hold(void *lock)
@@ -332,25 +409,67 @@ static void forks(void)
 		pthread_join(threads[i], NULL);
 }
 
-/* The end of a program whose mutexes are in use. */
+/* The end of a program whose mutexes are in use. Of this one nothing was learned before: a wait for it
+ * is watched. */
+static pthread_mutex_t last_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static void kills(void)
 {
 	pthread_t thread;
 
-	for (int i = 0; i < THREADS; i++)
-		pthread_create(&thread, NULL, compete, NULL);
 	/* held for long while others wait */
-	pthread_mutex_lock(&counter_lock);
+	pthread_mutex_lock(&last_lock);
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&thread, NULL, hold, &last_lock);
 	usleep(300000);
 	kill(getpid(), SIGKILL);
 }
 
+/* A thread that ends with a plain mutex that another waits for: the mutex stays taken, as with glibc
+ * alone, and the program ends beside the waiter. */
+static pthread_mutex_t orphan = PTHREAD_MUTEX_INITIALIZER;
+
+static void *die_holding(void *lock)
+{
+	pthread_mutex_lock(lock);
+	arrived = 1;
+	while (arrived < 2)
+		usleep(1000);
+	usleep(500000);
+	return NULL;
+}
+
+static void *want(void *lock)
+{
+	arrived = 2;
+	return hold(lock);
+}
+
+static void dies(void)
+{
+	pthread_t holder, waiter;
+
+	arrived = 0;
+	pthread_create(&holder, NULL, die_holding, &orphan);
+	while (!arrived)
+		usleep(1000);
+	pthread_create(&waiter, NULL, want, &orphan);
+	pthread_join(holder, NULL);
+	demand(lock_for(&orphan, 0, 50) == ETIMEDOUT, "an orphan is free");
+	demand(pthread_mutex_trylock(&orphan) == EBUSY, "an orphan is free");
+}
+
 int main(int argc, char **argv)
 {
+	if (argc > 1 && !strcmp(argv[1], "die")) {
+		dies();
+		return 0;
+	}
 	counts();
 	conditions();
 	cancels();
 	cancels_who_locks();
+	times_out();
 	types();
 	barriers();
 	if (argc > 1 && !strcmp(argv[1], "fork"))

@@ -165,6 +165,22 @@ fn holders_are_boosted() {
     }
 }
 
+/// A thread ends while it holds a plain mutex for which it is boosted: the mutex stays taken, and
+/// the P-state is restored at the end of the program.
+#[test]
+fn a_holder_that_ends_is_restored_at_the_end() {
+    let folder = TempDir::new().unwrap();
+    let Some(program) = contender(folder.path()) else { return };
+    let (root, before) = this_machine(&folder);
+    for strategy in BOOSTING {
+        let rules = format!("report\nall = {strategy}\nmachine {}\n", root.display());
+        let output = under(&folder, &rules, Command::new(&program).arg("die"));
+        assert!(output.status.success(), "{strategy}: {}", text(&output.stderr));
+        assert!(reported(&output)[2] > 0, "{strategy}: nothing is boosted");
+        assert!(files(&root.join("dev")) == before, "{strategy}: a P-state is not restored");
+    }
+}
+
 /// So are those for whom a barrier waits; mutexes have no strategy then.
 #[test]
 fn late_threads_are_boosted() {

@@ -59,6 +59,11 @@ pub(crate) trait Backend: Send + Sync {
     /// Sets a frequency that [`Speeds::check`] has passed. `surely`: reads it back.
     fn set(&self, journal: &Journal, unit: usize, khz: u32, surely: bool) -> Result<(), Error>;
 
+    /// What was set reads back as soon as it is written, not after a worker's turn.
+    fn reads_back_at_once(&self) -> bool {
+        true
+    }
+
     /// What runs without requests, see [`crate::Control::restore`].
     fn rest(&self, journal: &Journal, unit: usize) -> Result<(), Error>;
 

@@ -65,7 +65,23 @@ struct Parts {
 ///
 /// All calls may come from any thread; those that name a CPU do not allocate. Dropping it restores
 /// everything, as does the end of the process, whatever its cause.
-pub struct Control(Arc<Inner>);
+pub struct Control {
+    inner: Arc<Inner>,
+    /// It is the one that ends the control.
+    closes: bool,
+}
+
+/// A control that ends without regard to this; for what may outlive it, as a thread may.
+#[derive(Clone, Debug)]
+pub struct WeakControl(Weak<Inner>);
+
+impl WeakControl {
+    /// Does something with the control, unless that is gone.
+    pub fn with<R>(&self, act: impl FnOnce(&Control) -> R) -> Option<R> {
+        let inner = self.0.upgrade()?;
+        Some(act(&Control { inner, closes: false }))
+    }
+}
 
 /// The open controls of this process.
 static OPEN: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
@@ -146,22 +162,27 @@ impl Control {
             simulated,
         });
         restore_at_exit(&inner);
-        Ok(Control(inner))
+        Ok(Control { inner, closes: true })
+    }
+
+    /// The same control, without keeping it.
+    pub fn downgrade(&self) -> WeakControl {
+        WeakControl(Arc::downgrade(&self.inner))
     }
 
     /// Which method was chosen, and why.
     pub fn choice(&self) -> &Choice {
-        &self.0.choice
+        &self.inner.choice
     }
 
     /// Cores, siblings, and who shares a clock.
     pub fn clocks(&self) -> &Clocks {
-        &self.0.clocks
+        &self.inner.clocks
     }
 
     /// The modelled machine, with [`Way::Simulated`].
     pub fn simulated(&self) -> Option<&Simulated> {
-        self.0.simulated.as_deref()
+        self.inner.simulated.as_deref()
     }
 
     /// What the clock of a CPU is now, kHz: the model's, or what cpufreq says, which is as new as
@@ -170,27 +191,27 @@ impl Control {
         if let Some(machine) = self.simulated() {
             return machine.khz(cpu).ok_or(Error::NoCpu(cpu));
         }
-        if self.0.clocks.topology.place(cpu as usize).is_none() {
+        if self.inner.clocks.topology.place(cpu as usize).is_none() {
             return Err(Error::NoCpu(cpu));
         }
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
-        Machine::new(&self.0.root).number(&path).ok_or(Error::NoBackend)
+        Machine::new(&self.inner.root).number(&path).ok_or(Error::NoBackend)
     }
 
     /// What a CPU can be set to.
     pub fn speeds(&self, cpu: u32) -> Result<&Speeds, Error> {
-        Ok(&self.0.requests.unit(cpu)?.1.unit.speeds)
+        Ok(&self.inner.requests.unit(cpu)?.1.unit.speeds)
     }
 
     /// CPUs that are set together with this one, itself included, ascending.
     pub fn set_together(&self, cpu: u32) -> Result<&[u32], Error> {
-        Ok(&self.0.requests.unit(cpu)?.1.unit.cpus)
+        Ok(&self.inner.requests.unit(cpu)?.1.unit.cpus)
     }
 
     /// What a thread on this CPU asks the scheduler for to have this frequency, as policy/target.h
     /// counts; with [`Way::Scheduler`].
     pub fn target_q10(&self, cpu: u32, khz: u32) -> Result<u32, Error> {
-        if self.0.choice.way != Way::Scheduler {
+        if self.inner.choice.way != Way::Scheduler {
             return Err(Error::NoBackend);
         }
         self.check_open()?;
@@ -201,19 +222,19 @@ impl Control {
 
     /// Refuses in a forked child, and after the end.
     pub fn check_open(&self) -> Result<(), Error> {
-        self.0.requests.check_open()
+        self.inner.requests.check_open()
     }
 
     /// Sets the CPU to this frequency; reads it back. On failure the request is as before.
     pub fn request(&self, cpu: u32, khz: u32) -> Result<(), Error> {
         self.speeds(cpu)?.check(khz)?;
-        self.0.requests.request(cpu, khz, true)
+        self.inner.requests.request(cpu, khz, true)
     }
 
     /// Sets the CPU to its fastest P-state.
     #[inline]
     pub fn boost(&self, cpu: u32) -> Result<(), Error> {
-        let (_, unit) = self.0.requests.unit(cpu)?;
+        let (_, unit) = self.inner.requests.unit(cpu)?;
         self.set_proving(cpu, unit.unit.speeds.turbo_khz, &unit.boost_is_proven)
     }
 
@@ -221,15 +242,16 @@ impl Control {
     /// more.
     #[inline]
     pub fn slow(&self, cpu: u32) -> Result<(), Error> {
-        let (_, unit) = self.0.requests.unit(cpu)?;
+        let (_, unit) = self.inner.requests.unit(cpu)?;
         self.set_proving(cpu, unit.unit.speeds.slow_khz, &unit.slow_is_proven)
     }
 
-    /// Sets the CPU; reads it back as long as that has not succeeded once.
+    /// Sets the CPU; reads it back as long as that has not succeeded once, and then now and then
+    /// (`requests.rs`).
     #[inline]
     fn set_proving(&self, cpu: u32, khz: u32, is_proven: &AtomicBool) -> Result<(), Error> {
         let surely = !is_proven.load(Relaxed);
-        self.0.requests.request(cpu, khz, surely)?;
+        self.inner.requests.request(cpu, khz, surely)?;
         is_proven.store(true, Relaxed);
         Ok(())
     }
@@ -240,29 +262,29 @@ impl Control {
     /// governor.
     #[inline]
     pub fn restore(&self, cpu: u32) -> Result<(), Error> {
-        self.0.requests.request(cpu, REST, false)
+        self.inner.requests.request(cpu, REST, false)
     }
 
     /// Like [`Control::restore`], and restores the settings of the CPU's unit if no other CPU there
     /// has a request. The next request takes it over again, which costs more than a request alone.
     pub fn release(&self, cpu: u32) -> Result<(), Error> {
-        self.0.requests.release(cpu)
+        self.inner.requests.release(cpu)
     }
 
     /// The request for a CPU: a frequency, or none.
     pub fn requested_khz(&self, cpu: u32) -> Result<Option<u32>, Error> {
-        let khz = self.0.requests.requested_khz(cpu)?;
+        let khz = self.inner.requests.requested_khz(cpu)?;
         Ok((khz != REST).then_some(khz))
     }
 
     /// Whether turbo is on, on all CPUs.
     pub fn turbo(&self) -> Result<bool, Error> {
-        self.0.turbo(None)
+        self.inner.turbo(None)
     }
 
     /// Switches turbo on all CPUs.
     pub fn set_turbo(&self, on: bool) -> Result<(), Error> {
-        match self.0.turbo(Some(on))? {
+        match self.inner.turbo(Some(on))? {
             is if is == on => Ok(()),
             _ => Err(Error::NoTurboSwitch),
         }
@@ -270,7 +292,7 @@ impl Control {
 
     /// The watchdog's process, for those who want to see it; none with [`Way::None`].
     pub fn watchdog_pid(&self) -> Option<i32> {
-        let watchdog = self.0.watchdog.lock().unwrap_or_else(|broken| broken.into_inner());
+        let watchdog = self.inner.watchdog.lock().unwrap_or_else(|broken| broken.into_inner());
         watchdog.as_ref().map(Watchdog::pid)
     }
 
@@ -281,13 +303,15 @@ impl Control {
 
     /// [`Control::close`] for those who share the control: later requests are refused.
     pub fn restore_all(&self) -> Restored {
-        self.0.close()
+        self.inner.close()
     }
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
-        self.0.close();
+        if self.closes {
+            self.inner.close();
+        }
     }
 }
 

@@ -273,6 +273,10 @@ impl Backend for Cpufreq {
         }
     }
 
+    fn reads_back_at_once(&self) -> bool {
+        self.way != Way::Limits
+    }
+
     fn rest(&self, journal: &Journal, unit: usize) -> Result<(), Error> {
         let policy = &self.policies[unit];
         if self.way == Way::Limits {

@@ -56,7 +56,7 @@ mod watchdog;
 
 pub use backend::{TakesTargets, Way};
 pub use choice::Choice;
-pub use control::{Control, Options};
+pub use control::{Control, Options, WeakControl};
 pub use domains::{Clocks, Domain, Scope};
 pub use error::{Error, Place};
 pub use journal::Restored;

@@ -272,6 +272,38 @@ fn off_the_table_fail() {
     machine.is_as_before();
 }
 
+/// A driver that takes values and keeps none: the first boost and the first slowing, each request
+/// and the turbo switch report it, and nothing is left to restore.
+#[test]
+fn ignored_requests_fail() {
+    let machine = Machine::new("msr-i7-4770");
+    let control = machine.open(None);
+    // reads as zeros, whatever is written
+    let registers = machine.path("dev/cpu/1/msr");
+    fs::remove_file(&registers).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &registers).unwrap();
+    let tries = [
+        control.boost(1),
+        control.boost(1),
+        control.slow(1),
+        control.request(1, 2_100_000),
+        control.set_turbo(false),
+    ];
+    for (number, done) in tries.into_iter().enumerate() {
+        let error = done.unwrap_err();
+        assert!(matches!(error, Error::NotKept(_)), "{number}: {error}");
+        assert_eq!(error.errno(), libc::EIO);
+        assert!(error.to_string().starts_with("dev/cpu/1/msr took a value"), "{error}");
+    }
+    assert_eq!(control.requested_khz(1), Ok(None));
+    control.boost(0).unwrap();
+    assert_eq!(machine.msr(0, 0x199), 39 << 8, "other CPUs are not concerned");
+    assert_eq!(control.close().failed, 0);
+    fs::remove_file(&registers).unwrap();
+    fs::copy(machine.path("dev/cpu/0/msr"), &registers).unwrap();
+    machine.is_as_before();
+}
+
 /// A limit that somebody else has set, which the kernel would clamp to without a word, is named.
 #[test]
 fn another_tools_limit_fail() {

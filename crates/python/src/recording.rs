@@ -220,6 +220,7 @@ impl Recording {
             none_scale,
             onto,
             sensitive_frac,
+            is_partial: self.end().is_none(),
         };
         let (from_ns, to_ns) = window_ns.unwrap_or((0, u64::MAX));
         let made = py.detach(|| self.made(&request, from_ns..to_ns));

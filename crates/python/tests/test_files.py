@@ -58,6 +58,17 @@ def test_a_scenario_of_a_recording_is_refused(data, options) -> None:
         recording.scenario(turbolane.Machine("core-i9-7940x"), **options)
 
 
+def test_a_scenario_says_that_its_recording_was_cut_off(data, tmp_path) -> None:
+    complete = data / "traces" / "nginx-gzip1.trace"
+    cut_off = tmp_path / "web.trace"
+    cut_off.write_bytes(complete.read_bytes()[:-1])
+    for path, is_cut_off in ((complete, False), (cut_off, True)):
+        recording = turbolane.Recording(path)
+        assert (recording.lost is None) == is_cut_off
+        text = recording.scenario(turbolane.Machine("core-i9-7940x")).to_toml()
+        assert ("# Note: the recording was cut off" in text) == is_cut_off
+
+
 def test_a_recording_without_wide_code_is_no_scenario(data) -> None:
     recording = turbolane.Recording(data / "traces" / "some-tasks.trace")
     with pytest.raises(turbolane.InputError, match="neither marked functions"):

@@ -37,6 +37,21 @@ def test_combinations_come_once_and_in_order(whole) -> None:
     assert row["work_per_s"] == single.loads[0].work_per_s
 
 
+def test_packages_are_one_number_or_several() -> None:
+    args = {**ARGS, "scenarios": "sfma-nginx", "machines": "xeon-gold-6130", "policies": "fair", "seeds": [1]}
+    (own,) = set(turbolane.sweep(**args)["packages"])
+    several = turbolane.sweep(**args, packages=(size for size in (2, 1, 2)))
+    assert list(dict.fromkeys(several["packages"])) == [2, 1], "each once, in their order"
+    for size in (1, 2):
+        alone = turbolane.sweep(**args, packages=size)
+        assert list(alone.rows()) == list(several.where(packages=size).rows())
+    assert own in (1, 2)
+    small = {**args, "machines": "xeon-w-2104", "packages": [1, 8]}
+    with pytest.raises(turbolane.InputError, match="does not fit on xeon-w-2104 with packages=1"):
+        turbolane.sweep(**small)
+    assert set(turbolane.sweep(**small, skip_misfits=True)["packages"]) == {8}
+
+
 def test_threads_give_the_same(whole) -> None:
     assert list(turbolane.sweep(**ARGS, workers=3).rows()) == list(whole.rows())
 
@@ -115,6 +130,8 @@ def test_one_sweep_writes_at_a_time(tmp_path) -> None:
         ({"scenarios": "sfma-nginx", "machines": "xeon-w-2104"}, "does not fit"),
         ({"variants": ["mmx"]}, "mmx"),
         ({"scenarios": []}, "nothing to simulate"),
+        ({"packages": []}, "nothing to simulate"),
+        ({"packages": [1, 0]}, "0 packages"),
         ({"engine": "steam"}, "steam"),
         ({"workers": 0}, "0 workers"),
         ({"folder": "/dev/null/x"}, "/dev/null/x"),

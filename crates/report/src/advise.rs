@@ -4,11 +4,15 @@
 //! Each line of the text begins with its subject and ends in what it is based on: *table* (a CPU
 //! file), *measured*, *scanned*, *simulated*.
 
+mod narrower;
+
 use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA;
 use crate::doctor::Check;
+use crate::sample::ThrottleReasons;
 use crate::text::{duration, wrap};
+pub use narrower::{Narrower, ThanLane};
 
 /// Whether it is worth it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +156,9 @@ pub struct Prediction {
     pub sections_ns: Vec<u64>,
     /// How those lengths are known.
     pub sections_by: String,
+    /// What would be gained with narrower code instead; `null` if that was not simulated.
+    #[serde(default)]
+    pub narrower: Option<Narrower>,
 }
 
 /// The whole document.
@@ -180,6 +187,9 @@ pub struct Advice {
     pub victims: Vec<Slowed>,
     /// Share of cycles that cores spent above level 0, by counters; `null` on CPUs without.
     pub reduced_pct: Option<f64>,
+    /// What limited the clock while it was sampled; `null` on CPUs without throttle reasons.
+    #[serde(default)]
+    pub throttle: Option<ThrottleReasons>,
     /// What would be gained.
     pub prediction: Option<Prediction>,
     /// A command that keeps the wide code apart.
@@ -214,6 +224,7 @@ impl Advice {
             found: Vec::new(),
             victims: Vec::new(),
             reduced_pct: None,
+            throttle: None,
             prediction: None,
             run: None,
             run_note: String::new(),
@@ -246,6 +257,9 @@ impl Advice {
                 text += &wrap("VICTIMS  ", &prediction.reduced(), width);
             }
             text += &wrap("PREDICT  ", &prediction.text(), width);
+            if let Some(narrower) = &prediction.narrower {
+                text += &wrap("         ", &narrower.text(&prediction.figure), width);
+            }
         }
         let commands = [("DO       ", &self.run), ("PROVE    ", &self.prove)];
         for (label, command) in commands {
@@ -291,6 +305,9 @@ impl Advice {
                 "cores spent {reduced_pct:.1} % of their cycles at a lowered clock [measured: licence counters]"
             );
             text += &wrap("VICTIMS  ", &says, width);
+        }
+        if let Some(throttle) = &self.throttle {
+            text += &wrap("VICTIMS  ", &throttle.sentence(), width);
         }
         text
     }

@@ -203,6 +203,7 @@ mod tests {
             pause_left_ns: Some(5),
             marks: vec![],
             lost_marks: Vec::new(),
+            scope: Vec::new(),
             cpus: vec![],
         };
         for reply in [

@@ -85,6 +85,9 @@ pub struct LaneStatus {
     /// Those of them that are not watched in their files as these are now.
     #[serde(default)]
     pub lost_marks: Vec<LostMark>,
+    /// Rules of the settings `wide-tasks`, `scalar-tasks` and `leave-alone`.
+    #[serde(default)]
+    pub scope: Vec<ScopeRule>,
     /// What each CPU did since the start; empty where that is not known.
     pub cpus: Vec<CpuTimes>,
 }
@@ -97,6 +100,18 @@ pub struct LostMark {
     pub mark: String,
     /// Why it is not watched, in words.
     pub why: String,
+}
+
+/// A rule for tasks that the user has chosen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ScopeRule {
+    /// Which tasks, as the setting takes it.
+    pub selector: String,
+    /// How they are treated, in words.
+    pub treated: String,
+    /// Tasks that it applies to now; unknown where they cannot be counted.
+    pub tasks: Option<u64>,
 }
 
 /// CPU time of one CPU by type of task, since the scheduler's start (or its last restart after
@@ -180,6 +195,14 @@ impl LaneStatus {
         }
         for LostMark { mark, why } in &self.lost_marks {
             table.row(vec!["lost mark".into(), format!("{mark}: {why}")]);
+        }
+        for ScopeRule { selector, treated, tasks } in &self.scope {
+            let tasks = match tasks {
+                Some(1) => "1 task".into(),
+                Some(tasks) => format!("{tasks} tasks"),
+                None => "unknown tasks".to_owned(),
+            };
+            table.row(vec![selector.clone(), format!("{treated}: {tasks}")]);
         }
         let mut text = table.text(width);
         if !self.cpus.is_empty() {

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advise;
+pub mod bench;
 pub mod csv;
 pub mod ctl;
 pub mod doctor;

@@ -174,6 +174,7 @@ mod tests {
             pause_left_ns: None,
             marks: vec![],
             lost_marks: Vec::new(),
+            scope: Vec::new(),
             cpus: vec![CpuTimes {
                 cpu: 3,
                 license_level: 2,

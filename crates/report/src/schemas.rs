@@ -21,13 +21,14 @@ use serde_json::{Value, json};
 use crate::{Document, SCHEMA};
 
 /// Ends of keys, and the unit for readers.
-const UNITS: [(&str, &str); 12] = [
+const UNITS: [(&str, &str); 13] = [
     ("_ns", "ns"),
     ("_khz", "kHz"),
     ("_pct", "percent"),
     ("_permille", "1/1000"),
     ("_frac", "a fraction of 1"),
     ("_bytes", "bytes"),
+    ("_mib", "MiB"),
     ("_cycles", "cycles"),
     ("_ticks", "ticks of the time stamp counter"),
     ("_nj", "nJ"),
@@ -40,6 +41,7 @@ const UNITS: [(&str, &str); 12] = [
 fn documents() -> Vec<(&'static str, &'static str, Value)> {
     vec![
         ("advise", "turbolane advise --json", of::<crate::advise::Advice>()),
+        ("bench", "./x bench GROUP --json FILE", of::<crate::bench::BenchReport>()),
         ("bench-locks", "turbolane bench locks --json", of::<crate::locks::LockBench>()),
         ("ctl-settings", "turbolane ctl get --json", of::<Document<crate::settings::Settings>>()),
         ("ctl-status", "turbolane ctl status --json", of::<Document<crate::lane::LaneStatus>>()),

@@ -4,15 +4,16 @@
 //!
 //! How: the page is written to a file with one more script after its own (`page_clicks.js` for
 //! simulations, `locks_clicks.js` for lock benchmarks, `fleet_clicks.js` for fleets,
-//! `flame_clicks.js` for flame graphs), which clicks through it by the events that a user's pointer
-//! makes and leaves what it saw as JSON in the page. A headless Chromium loads the file and prints
-//! the page as it is then.
+//! `flame_clicks.js` for flame graphs, `findings/clicks.js` for scans, comparisons and profiles),
+//! which clicks through it by the events that a user's pointer makes and leaves what it saw as JSON
+//! in the page. A headless Chromium loads the file and prints the page as it is then.
 //!
 //! A browser is taken from `TURBOLANE_CHROMIUM` or found by name. `cargo test` leaves these tests
 //! out; `./x test` installs a browser and runs them. Without one they end with 77, "skipped", never
 //! as passed.
 
 mod common;
+mod findings;
 
 use std::fs;
 use std::io::{self, Write};
@@ -64,8 +65,13 @@ fn clicked(name: &str, report: &SimReport, dark: bool) -> Value {
     seen_by(CLICKS, name, &report.html(), dark)
 }
 
-/// What a script saw on a page.
+/// What a script saw on a page in a large window.
 fn seen_by(clicks: &str, name: &str, html: &str, dark: bool) -> Value {
+    seen_at(clicks, name, html, dark, 1240)
+}
+
+/// What a script saw on a page in a window of this width.
+fn seen_at(clicks: &str, name: &str, html: &str, dark: bool, width: u32) -> Value {
     let browser = browser_or_skip();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).unwrap();
@@ -73,7 +79,7 @@ fn seen_by(clicks: &str, name: &str, html: &str, dark: bool) -> Value {
     fs::write(folder.join("report.html"), html).unwrap();
     let script = format!("<pre id=\"seen\"></pre><script>{clicks}</script></body>");
     fs::write(&page, html.replace("</body>", &script)).unwrap();
-    let dom = dump(&browser, &page, &folder, dark);
+    let dom = dump(&browser, &page, &folder, dark, width);
     let seen = dom.split_once("<pre id=\"seen\">").and_then(|(_, rest)| rest.split_once("</pre>"));
     let seen = seen.unwrap_or_else(|| panic!("the page is not there: {dom:.200}")).0;
     let seen = seen.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
@@ -83,12 +89,13 @@ fn seen_by(clicks: &str, name: &str, html: &str, dark: bool) -> Value {
 }
 
 /// The page as it is after its scripts.
-fn dump(browser: &Path, page: &Path, folder: &Path, dark: bool) -> String {
+fn dump(browser: &Path, page: &Path, folder: &Path, dark: bool, width: u32) -> String {
     let out = folder.join("dom.html");
     let mut command = Command::new(browser);
     command
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
-        .args(["--hide-scrollbars", "--window-size=1240,1000"])
+        .arg("--hide-scrollbars")
+        .arg(format!("--window-size={width},1000"))
         .arg(format!("--user-data-dir={}", folder.join("profile").display()))
         .arg(format!("--blink-settings=preferredColorScheme={}", if dark { 0 } else { 1 }))
         .arg("--dump-dom")

@@ -97,6 +97,18 @@ pub fn refuse_marks(config: &Config) -> Result<()> {
     if config.marks.is_empty() { Ok(()) } else { Err(cannot_mark()) }
 }
 
+/// Refuses rules for tasks, which only a scheduler can follow.
+pub fn refuse_scope(config: &Config) -> Result<()> {
+    if config.scope.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Unsupported(Problem::new(
+        "cannot follow wide-tasks, scalar-tasks or leave-alone in affinity mode",
+        "without the sched_ext scheduler only threads that give hints are moved",
+        "boot a kernel with sched_ext, or leave these settings out",
+    )))
+}
+
 /// Why there are no marks in affinity mode.
 pub(crate) fn cannot_mark() -> Error {
     Error::Unsupported(Problem::new(
@@ -109,6 +121,7 @@ pub(crate) fn cannot_mark() -> Error {
 /// The wide cores under these settings, or why they cannot be met.
 fn wide_cores(topology: &Topology, config: &Config) -> Result<Vec<usize>> {
     refuse_marks(config)?;
+    refuse_scope(config)?;
     layout::wide_cores(topology, &config.wide_cpus)
 }
 

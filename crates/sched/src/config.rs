@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use policy::Rule;
+
 /// Which CPUs are wide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WideCpus {
@@ -57,6 +59,42 @@ pub struct Mark {
     pub level: u32,
     /// Which of its calls count; `None`: all.
     pub filter: Option<MinArg>,
+    /// The build of the file that an offset is for.
+    pub build_id: Option<BuildId>,
+}
+
+/// The beginning of a file's build id, in hexadecimal: which build of it is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildId(String);
+
+impl BuildId {
+    /// Fewest digits that mean one build.
+    pub const LEAST_DIGITS: usize = 8;
+    /// Digits that are written: 64 bits.
+    const DIGITS: usize = 16;
+
+    /// By these digits, at least [`BuildId::LEAST_DIGITS`].
+    pub fn of_digits(digits: &str) -> Option<Self> {
+        let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let is_enough = digits.len() >= Self::LEAST_DIGITS;
+        (is_hex && is_enough).then(|| BuildId(digits.to_ascii_lowercase()))
+    }
+
+    /// The beginning of this id, in hexadecimal, which is enough; `None` if it is too short to mean
+    /// anything.
+    pub fn short(id: &str) -> Option<Self> {
+        Self::of_digits(id.get(..id.len().min(Self::DIGITS))?)
+    }
+
+    /// Whether a file with this id, in hexadecimal, is that build.
+    pub fn is_of(&self, id: &str) -> bool {
+        id.starts_with(&self.0)
+    }
+
+    /// The digits.
+    pub fn digits(&self) -> &str {
+        &self.0
+    }
 }
 
 /// Of a marked function only the calls with a large enough argument count.
@@ -144,6 +182,55 @@ pub enum GoalKind {
     Counter,
 }
 
+/// Which tasks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Selector {
+    /// Those of a unit of the system's systemd, and below it; the name with its ending.
+    Unit(String),
+    /// Those of a control group and below it; the path from the root of all groups, `/a/b`.
+    Group(String),
+    /// Those of this name, the kernel's (`comm`), of up to 15 bytes.
+    Name(String),
+}
+
+/// Selectors of one kind of rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selectors(pub Vec<Selector>);
+
+/// Selectors of wide tasks, with their licence levels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WideSelectors(pub Vec<(Selector, u8)>);
+
+/// What the user has decided about tasks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Wide all the time.
+    pub wide: WideSelectors,
+    /// Scalar, whatever they do.
+    pub scalar: Selectors,
+    /// Sharing all CPUs, whatever they do.
+    pub alone: Selectors,
+}
+
+impl Scope {
+    /// Whether there are rules for units or control groups.
+    pub fn names_groups(&self) -> bool {
+        self.rules().any(|(selector, _)| !matches!(selector, Selector::Name(_)))
+    }
+
+    /// All rules, in the order in which they are written.
+    pub fn rules(&self) -> impl Iterator<Item = (&Selector, Rule)> {
+        let wide = self.wide.0.iter().map(|(selector, level)| (selector, Rule::Wide(*level)));
+        let scalar = self.scalar.0.iter().map(|selector| (selector, Rule::Scalar));
+        wide.chain(scalar).chain(self.alone.0.iter().map(|selector| (selector, Rule::Alone)))
+    }
+
+    /// Whether there is no rule.
+    pub fn is_empty(&self) -> bool {
+        self.rules().next().is_none()
+    }
+}
+
 /// All settings of a run; `settings.rs` says which can be changed while it runs.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -164,6 +251,8 @@ pub struct Config {
     pub rest_below_ns: u64,
     /// Type of tasks no one classified.
     pub unclassified: Unclassified,
+    /// Tasks that the user has classified.
+    pub scope: Scope,
     /// What scalar CPUs withhold.
     pub trap: Components,
     /// What is done about a trap.
@@ -198,6 +287,7 @@ impl Default for Config {
             // there and back by sched_setaffinity, median: 15.6 us on the development machine
             rest_below_ns: 15_000,
             unclassified: Unclassified::Default,
+            scope: Scope::default(),
             trap: Components::None,
             trap_mode: TrapMode::Grace,
             trap_level: 2,

@@ -30,7 +30,16 @@ impl Error {
         }
     }
 
-    /// What, why and what next, to be shown.
+    /// What, why and what next.
+    pub fn problem(&self) -> &Problem {
+        match self {
+            Error::BadInput(problem) | Error::Unsupported(problem) | Error::Failed(problem) => {
+                problem
+            }
+        }
+    }
+
+    /// The same, to be shown.
     pub fn into_problem(self) -> Problem {
         match self {
             Error::BadInput(problem) | Error::Unsupported(problem) | Error::Failed(problem) => {

@@ -432,9 +432,11 @@ impl Inner {
     }
 
     fn status(&self) -> LaneStatus {
-        let (standby, pause_left, lost_marks) = match &self.way {
-            Some(Way::Scx(lane)) => (lane.standby(), lane.pause_left(), lane.lost_marks()),
-            Some(Way::Affinity(_)) | None => (None, None, Vec::new()),
+        let (standby, pause_left, lost_marks, scope) = match &self.way {
+            Some(Way::Scx(lane)) => {
+                (lane.standby(), lane.pause_left(), lane.lost_marks(), lane.scope_rules())
+            }
+            Some(Way::Affinity(_)) | None => (None, None, Vec::new(), Vec::new()),
         };
         let (mode, (wide, scalar), cpus) = match &self.way {
             Some(Way::Scx(lane)) => ("scx", lane.cpus(), lane.cpu_times()),
@@ -451,6 +453,7 @@ impl Inner {
             pause_left_ns: pause_left.map(|left| left.as_nanos() as u64),
             marks: self.config().into_iter().flat_map(|c| &c.marks).map(Mark::to_string).collect(),
             lost_marks,
+            scope,
             cpus,
         }
     }

@@ -29,6 +29,7 @@ pub mod obstacles;
 pub mod parse;
 pub mod questions;
 pub mod record;
+pub mod scope;
 pub mod scores;
 pub mod scx;
 mod scx_hints;

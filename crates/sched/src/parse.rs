@@ -6,7 +6,7 @@
 //! |---|---|
 //! | wide CPUs | `auto`; `N`: that many complete cores, 0 for none; a list with a comma or dash: `2-3,6`; `cpu:3`: the one CPU 3 |
 //! | re-migration | words joined by commas: `hint`, `uprobe-return`, `syscall-entry`, `syscall-return`, `context-switch`, `timeout:50ms` |
-//! | mark | `FILE:FUNCTION` or `FILE:+0xOFFSET`, then `@LEVEL` (1 to 3) if it is not 1, then `,min-argN=VALUE` if calls with a smaller argument N (1 to 6) do not count |
+//! | mark | `FILE:FUNCTION` or `FILE:+0xOFFSET`, then `@LEVEL` (1 to 3) if it is not 1, then `,min-argN=VALUE` if calls with a smaller argument N (1 to 6) do not count, then `,build-id=ID` if an offset is for one build |
 //! | mode | `scx`, `affinity`, `auto` |
 //! | unclassified | `default`, `scalar` |
 //! | trap | `none`, `avx512`, `avx`, `amx` |
@@ -24,7 +24,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::config::{
-    Components, Goal, GoalKind, Mark, MarkSite, MinArg, Mode, Remigrate, Scores, TrapMode,
+    BuildId, Components, Goal, GoalKind, Mark, MarkSite, MinArg, Mode, Remigrate, Scores, TrapMode,
     Unclassified, WideCpus,
 };
 use cpumodel::did_you_mean;
@@ -272,9 +272,9 @@ impl FromStr for Mark {
         let Some((file, site)) = split_file(text) else {
             return refuse(format!("\"{text}\" names no function"), next);
         };
-        let (site, filter) = match site.split_once(',') {
-            None => (site, None),
-            Some((site, filter)) => (site, Some(filter.parse()?)),
+        let (site, options) = match site.split_once(',') {
+            None => (site, MarkOptions::default()),
+            Some((site, options)) => (site, options.parse()?),
         };
         let (site, level) = match site.rsplit_once('@') {
             None => (site, DEFAULT_LEVEL),
@@ -287,15 +287,61 @@ impl FromStr for Mark {
             let missing = if file.is_empty() { "file" } else { "function" };
             return refuse(format!("\"{text}\" names no {missing}"), next);
         }
-        Ok(Mark { file: PathBuf::from(file), site: parse_site(site)?, level, filter })
+        let (site, MarkOptions { filter, build_id }) = (parse_site(site)?, options);
+        if build_id.is_some() && matches!(site, MarkSite::Symbol(_)) {
+            return refuse(
+                "build-id is for marks by offset; a name finds its function in each build",
+                "leave it out",
+            );
+        }
+        Ok(Mark { file: PathBuf::from(file), site, level, filter, build_id })
     }
+}
+
+/// What follows a mark's level.
+#[derive(Default)]
+struct MarkOptions {
+    filter: Option<MinArg>,
+    build_id: Option<BuildId>,
+}
+
+impl FromStr for MarkOptions {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let mut options = MarkOptions::default();
+        for option in text.split(',') {
+            let is_again = match option.strip_prefix("build-id=") {
+                Some(digits) => options.build_id.replace(build_id(digits)?).is_some(),
+                None => options.filter.replace(option.parse()?).is_some(),
+            };
+            if is_again {
+                return refuse(format!("\"{text}\" has an option twice"), "write it once");
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn build_id(digits: &str) -> Result<BuildId, ParseError> {
+    BuildId::of_digits(digits).map_or_else(
+        || {
+            let least = BuildId::LEAST_DIGITS;
+            refuse(
+                format!("\"{digits}\" is not the beginning of a build id"),
+                format!("write its first {least} hexadecimal digits or more (`readelf -n FILE`)"),
+            )
+        },
+        Ok,
+    )
 }
 
 impl FromStr for MinArg {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let next = "write ,min-arg3=64 to ignore calls whose third argument is below 64";
+        let next = "write ,min-arg3=64 to ignore calls whose third argument is below 64, or \
+                    ,build-id=ID for the build that an offset is for";
         let words = text.strip_prefix("min-arg").and_then(|rest| rest.split_once('='));
         let Some((arg, least)) = words else {
             return refuse(format!("\"{text}\" is not an option of a mark"), next);
@@ -356,7 +402,8 @@ impl fmt::Display for Mark {
         if self.level != DEFAULT_LEVEL {
             write!(f, "@{}", self.level)?;
         }
-        self.filter.map_or(Ok(()), |filter| write!(f, ",{filter}"))
+        self.filter.map_or(Ok(()), |filter| write!(f, ",{filter}"))?;
+        self.build_id.as_ref().map_or(Ok(()), |id| write!(f, ",build-id={}", id.digits()))
     }
 }
 

@@ -114,7 +114,9 @@ fn remigrate_without_sense_fail() {
 /// Symbols, offsets, levels, colons in names.
 #[test]
 fn marks_of_every_form() {
-    let mark = |file: &str, site, level| Ok(Mark { file: file.into(), site, level, filter: None });
+    let mark = |file: &str, site, level| {
+        Ok(Mark { file: file.into(), site, level, filter: None, build_id: None })
+    };
     let symbol = |name: &str| MarkSite::Symbol(name.into());
     assert_eq!("/l/a.so:f".parse::<Mark>(), mark("/l/a.so", symbol("f"), 1));
     assert_eq!("a.so:f@2".parse::<Mark>(), mark("a.so", symbol("f"), 2));
@@ -124,12 +126,20 @@ fn marks_of_every_form() {
     assert_eq!("a,b:f".parse::<Mark>(), mark("a,b", symbol("f"), 1));
     let filtered = |site, level, arg, least| {
         let filter = Some(MinArg { arg, least });
-        Ok(Mark { file: "a".into(), site, level, filter })
+        Ok(Mark { file: "a".into(), site, level, filter, build_id: None })
     };
     assert_eq!("a:f@2,min-arg5=1024".parse::<Mark>(), filtered(symbol("f"), 2, 5, 1024));
     assert_eq!("a:f,min-arg1=1".parse::<Mark>(), filtered(symbol("f"), 1, 1, 1));
     let offset = MarkSite::Offset(16);
-    assert_eq!("a:+0x10,min-arg6=4294967295".parse::<Mark>(), filtered(offset, 1, 6, u32::MAX));
+    let filtered = filtered(offset.clone(), 1, 6, u32::MAX);
+    assert_eq!("a:+0x10,min-arg6=4294967295".parse::<Mark>(), filtered);
+    let build_id = BuildId::of_digits("00aabbccdd");
+    let built = Mark { build_id, ..filtered.unwrap() };
+    for text in
+        ["min-arg6=4294967295,build-id=00aabbccdd", "build-id=00AABBCCDD,min-arg6=4294967295"]
+    {
+        assert_eq!(format!("a:+0x10,{text}").parse(), Ok(built.clone()), "{text}");
+    }
 }
 
 /// Names that a mark would read as something else have no site; all others read back.
@@ -140,7 +150,7 @@ fn only_plain_names_are_sites() {
     }
     for name in ["f", "_ZN1n1fEv", "f.cold", "f+1", "f<int>", "$f"] {
         let site = MarkSite::of_name(name).expect(name);
-        let mark = Mark { file: "a,b:c@d".into(), site, level: 2, filter: None };
+        let mark = Mark { file: "a,b:c@d".into(), site, level: 2, filter: None, build_id: None };
         assert_eq!(mark.to_string().parse(), Ok(mark), "{name}");
     }
 }
@@ -169,7 +179,17 @@ fn marks_without_sense_fail() {
         ("a:f,min-arg5=1k", "\"1k\" is not the value of an argument; write a number from 1"),
         ("a:f,min-arg5=-1", "\"-1\" is not the value of an argument"),
         ("a:f,min-arg5=4294967296", "\"4294967296\" is not the value of an argument"),
-        ("a:f,min-arg5=1,min-arg4=1", "\"1,min-arg4=1\" is not the value of an argument"),
+        ("a:f,min-arg5=1,min-arg4=1", "\"min-arg5=1,min-arg4=1\" has an option twice"),
+        (
+            "a:+0x1,build-id=12345678,build-id=12345678",
+            "\"build-id=12345678,build-id=12345678\" has",
+        ),
+        (
+            "a:+0x1,build-id=1234567",
+            "\"1234567\" is not the beginning of a build id; write its first 8",
+        ),
+        ("a:+0x1,build-id=1234567g", "\"1234567g\" is not the beginning of a build id"),
+        ("a:f,build-id=12345678", "build-id is for marks by offset"),
         ("a:f,min-arg5=1@2", "\"1@2\" is not the value of an argument"),
     ] {
         assert!(refusal::<Mark>(text).starts_with(why), "{text}: {}", refusal::<Mark>(text));
@@ -223,8 +243,13 @@ fn any_mark() -> impl Strategy<Value = Mark> {
     let filter = (1..=policy::MARK_ARGS, 1..=u32::MAX);
     let filter = filter.prop_map(|(arg, least)| MinArg { arg, least });
     let filter = proptest::option::of(filter);
-    ("/?[a-z0-9._ ,-]{1,10}(/[a-z0-9.:]{0,5}[a-z])?", site, 1..=MAX_LEVEL, filter)
-        .prop_map(|(file, site, level, filter)| Mark { file: file.into(), site, level, filter })
+    let build_id = proptest::option::of("[0-9a-f]{8,40}");
+    ("/?[a-z0-9._ ,-]{1,10}(/[a-z0-9.:]{0,5}[a-z])?", site, 1..=MAX_LEVEL, filter, build_id)
+        .prop_map(|(file, site, level, filter, build_id)| {
+            let build_id = build_id.filter(|_| matches!(site, MarkSite::Offset(_)));
+            let build_id = build_id.and_then(|digits| BuildId::of_digits(&digits));
+            Mark { file: file.into(), site, level, filter, build_id }
+        })
 }
 
 proptest! {

@@ -222,6 +222,7 @@ impl ScxLane {
             self.widen(wide_cores, split)?;
         }
         self.scheduler.set_settings(&self.config)?;
+        self.scheduler.set_scope(&self.config.scope)?;
         if let Some(trap) = &self.trap {
             trap.set_settings(&self.config)?;
         }
@@ -311,6 +312,7 @@ impl ScxLane {
             Some(ended) if ended.is_error() || !ended.wants_restart() => Ok(Polled::Ended(ended)),
             None if !outdated => {
                 self.follow_marks();
+                self.scheduler.follow_groups();
                 Ok(Polled::Running)
             }
             _ => {
@@ -327,6 +329,8 @@ impl ScxLane {
 
     fn attach(&mut self, marks: &[ResolvedMark]) -> Result<u64> {
         let classes = layout::classes(&self.topology, &self.wide_cores, &self.split);
+        // First: no task is another for a moment.
+        self.scheduler.set_scope(&self.config.scope)?;
         self.scheduler.attach(&classes)?;
         let attached_ns = monotonic_ns();
         self.scheduler.set_settings(&self.config)?;

@@ -7,6 +7,7 @@
 
 use crate::config::Config;
 use crate::parse::{DurationText, ParseError, duration_ns};
+use crate::scope::{self, LEAVE_ALONE, SCALAR_TASKS, WIDE_TASKS};
 use cpumodel::did_you_mean;
 
 /// One setting.
@@ -108,6 +109,30 @@ pub const SETTINGS: &[Setting] = &[
         live: true,
         get: |config| config.unclassified.to_string(),
         set: |config, value| value.parse().map(|kind| config.unclassified = kind),
+    },
+    Setting {
+        key: WIDE_TASKS,
+        meaning: "tasks that are wide all the time, whatever they do: unit:NAME, cgroup:/PATH or comm:NAME, \
+            each followed by @LEVEL (1 to 3; default 2), with commas between them; or none. A name (comm) \
+            counts only for tasks of no unit or group that is named here or below",
+        live: true,
+        get: |config| config.scope.wide.to_string(),
+        set: |config, value| value.parse().map(|wide| config.scope.wide = wide),
+    },
+    Setting {
+        key: SCALAR_TASKS,
+        meaning: "tasks that are scalar all the time, whatever they do: unit:NAME or cgroup:/PATH",
+        live: true,
+        get: |config| config.scope.scalar.to_string(),
+        set: |config, value| value.parse().map(|scalar| config.scope.scalar = scalar),
+    },
+    Setting {
+        key: LEAVE_ALONE,
+        meaning: "tasks that share all CPUs as tasks without wide code do, whatever they do: \
+            unit:NAME or cgroup:/PATH",
+        live: true,
+        get: |config| config.scope.alone.to_string(),
+        set: |config, value| value.parse().map(|alone| config.scope.alone = alone),
     },
     Setting {
         key: "trap",
@@ -216,6 +241,7 @@ pub fn changed<'a>(
         }
         setting.set(&mut changed, value)?;
     }
+    scope::check(&changed.scope)?;
     Ok(changed)
 }
 
@@ -276,6 +302,9 @@ mod tests {
             ("wide-timeout", "0ns"),
             ("rest-below", "2ms"),
             ("unclassified", "scalar"),
+            ("wide-tasks", "unit:a.service,comm:b@1"),
+            ("scalar-tasks", "cgroup:/c"),
+            ("leave-alone", "unit:d.slice,cgroup:/e"),
             ("trap", "avx512"),
             ("trap-mode", "steer"),
             ("trap-level", "1"),
@@ -318,6 +347,10 @@ mod tests {
         assert_eq!(
             refusal(&[("trap-level", "4")]),
             "\"4\" is not a licence level; write 1, 2 or 3"
+        );
+        assert_eq!(
+            refusal(&[("wide-tasks", "unit:a"), ("leave-alone", "unit:a")]),
+            "unit:a.service is named twice, in wide-tasks and in leave-alone; remove one of the two"
         );
         assert_eq!(
             refusal(&[("slice", "1us")]),

@@ -7,8 +7,9 @@
 //! **Idea.** The file is TOML without sections. Its keys are the names of [`SETTINGS`], its values
 //! have the syntax of the flags, and [`Setting::set`](crate::settings::Setting::set) reads both:
 //! there is no second list of settings, defaults or syntaxes. Numbers and switches may be written
-//! without quotation marks. Four keys are flags of `run` that are not in the table: `mark` and
-//! `marks`, a text or a list of texts, `ignore-cgroup-limits` and `metrics`.
+//! without quotation marks, and selectors of tasks as lists of texts. Four keys are flags of `run`
+//! that are not in the table: `mark` and `marks`, a text or a list of texts, `ignore-cgroup-limits`
+//! and `metrics`.
 //!
 //! Everything that is not understood is refused, with its line and column and what is allowed
 //! there.
@@ -26,7 +27,8 @@ use toml::de::{DeTable, DeValue};
 
 use crate::config::{Config, Mark};
 use crate::parse::ParseError;
-use crate::settings::{SETTINGS, boolean, unknown};
+use crate::scope::{self, is_list};
+use crate::settings::{SETTINGS, boolean, setting, unknown};
 
 /// Marks, one by one.
 const MARK: &str = "mark";
@@ -97,6 +99,9 @@ fn set(settings: &mut Settings, key: &str, value: &Spanned<DeValue>) -> Result<(
         return Err((None, no_section(key)));
     }
     let at_value = |error| (Some(value.span()), error);
+    if is_list(key) {
+        return set_selectors(settings, key, value);
+    }
     if let Some(setting) = SETTINGS.iter().find(|setting| setting.key == key) {
         let value = scalar(key, value)?;
         return setting.set(&mut settings.config, &value).map_err(at_value);
@@ -116,6 +121,24 @@ fn set(settings: &mut Settings, key: &str, value: &Spanned<DeValue>) -> Result<(
         }
         METRICS => settings.metrics = Some(scalar(key, value)?.into()),
         _ => return Err((None, unknown(key, keys()))),
+    }
+    Ok(())
+}
+
+/// Sets a list of selectors, one by one: so a mistake has the place of its selector.
+fn set_selectors(
+    settings: &mut Settings,
+    key: &str,
+    value: &Spanned<DeValue>,
+) -> Result<(), Refusal> {
+    let (mut list, setting) = (Vec::new(), setting(key).map_err(|error| (None, error))?);
+    for (span, text) in texts(key, value)? {
+        let at_text = |error| (Some(span.clone()), error);
+        // What is not one is refused as such.
+        setting.set(&mut Config::default(), &text).map_err(at_text)?;
+        list.push(text);
+        setting.set(&mut settings.config, &list.join(",")).map_err(at_text)?;
+        scope::check(&settings.config.scope).map_err(at_text)?;
     }
     Ok(())
 }
@@ -207,7 +230,8 @@ pub fn text(settings: &Settings) -> String {
         text += &wrap("# ", setting.meaning, WIDTH).replace("\n  ", "\n# ");
         let value = setting.get(&settings.config);
         let comment = if value == setting.get(&Config::default()) { "# " } else { "" };
-        _ = writeln!(text, "{comment}{} = {}\n", setting.key, toml_value(&value));
+        let value = if is_list(setting.key) { toml_list(&value) } else { toml_value(&value) };
+        _ = writeln!(text, "{comment}{} = {value}\n", setting.key);
     }
     let marks = settings.config.marks.iter().map(ToString::to_string);
     text += "# functions that are wide code, as --mark takes them\n";
@@ -233,6 +257,12 @@ fn list(key: &str, values: Vec<String>, example: &str) -> String {
     }
     let lines: String = values.iter().map(|value| format!("    {},\n", toml_text(value))).collect();
     format!("{key} = [\n{lines}]\n")
+}
+
+/// Selectors, one by one.
+fn toml_list(value: &str) -> String {
+    let items = value.split(',').filter(|item| *item != "none").map(toml_text);
+    format!("[{}]", items.collect::<Vec<String>>().join(", "))
 }
 
 /// Switches and numbers as such, all else as text.
@@ -339,6 +369,16 @@ mod tests {
                 "tiers = true\n\"slice\" = '5ms'\n'slice' = '6ms'",
                 "3:1: slice is set in line 2 and again in line 3",
             ),
+            (
+                "wide-tasks = ['unit:a', 'nginx']",
+                "1:25: \"nginx\" names neither a unit, a control group nor a task",
+            ),
+            (
+                "wide-tasks = ['unit:a', 'comm:b']\nscalar-tasks = ['cgroup:/c',\n  'unit:a.service']",
+                "3:3: unit:a.service is named twice, in wide-tasks and in scalar-tasks",
+            ),
+            ("leave-alone = ['comm:b']", "1:16: \"comm:b\" would let any user"),
+            ("wide-tasks = 3", "1:14: the value of wide-tasks is neither a text nor a list"),
             ("slice = '5ms", "1:13: "),
             ("slice: 5ms", "1:8: key with no value"),
         ] {
@@ -361,6 +401,12 @@ mod tests {
                 ..Config::default()
             };
             config.wide_cpus = crate::config::WideCpus::Cores(cores);
+            config.scope.scalar = (0..cores % 4)
+                .map(|n| format!("unit:a{n},cgroup:/b {n}"))
+                .collect::<Vec<String>>()
+                .join(",")
+                .parse()
+                .unwrap();
             let mark = |name| format!("/{name}:f@{level}").parse().unwrap();
             config.marks = names.iter().map(mark).collect();
             let mark_files = names.iter().map(PathBuf::from).collect();

@@ -14,7 +14,7 @@
 //! less: the clocks of a loaded server are those where licences cost most, and its papers' figures
 //! come from such (SFMA 4: 2.8, 2.4 and 1.9 GHz on a Gold 6130).
 
-use cpumodel::{CpuModel, PSTATE_FILES, Platform, PstateModel, built_in_cpus};
+use cpumodel::{CpuModel, InsnClass, PSTATE_FILES, Platform, PstateModel, built_in_cpus};
 
 use crate::pstates;
 
@@ -142,10 +142,19 @@ impl Settings {
         pstates_of(&self.cpu)
     }
 
-    /// The emulator's model of the processor: its vendor, its instructions.
+    /// The emulator's model of the processor: its vendor, its instructions. AMX is only where it
+    /// has a level of its own: elsewhere the CPU file says nothing of it.
     #[must_use]
     pub fn processor(&self) -> &'static str {
-        if self.pstates().is_some() { "zambezi" } else { "corei7_skylake_x" }
+        if self.pstates().is_some() {
+            return "zambezi";
+        }
+        let platform = Platform::new(&self.levels());
+        let level = |class| platform.level_of(class, platform.dense_per_cycle);
+        match level(InsnClass::Amx) > level(InsnClass::Heavy512) {
+            true => "sapphire_rapids",
+            false => "corei7_skylake_x",
+        }
     }
 
     /// The base clock.
@@ -223,6 +232,17 @@ mod tests {
         let modules = Settings::parse("fx-8120,boosted=1").unwrap();
         assert_eq!(modules.platform(8, 2).unwrap().0.nr_cores, 4);
         assert_eq!(modules.platform(8, 1).unwrap().0.nr_cores, 8);
+    }
+
+    #[test]
+    fn processors_have_what_the_file_has_clocks_for() {
+        for (cpu, processor) in [
+            ("xeon-gold-6130", "corei7_skylake_x"),
+            ("xeon-6980p", "sapphire_rapids"),
+            ("fx-8120", "zambezi"),
+        ] {
+            assert_eq!(Settings::parse(cpu).unwrap().processor(), processor);
+        }
     }
 
     #[test]

@@ -203,6 +203,7 @@ fn request<'a>(platform: &'a Platform) -> Request<'a> {
         none_scale: None,
         onto: None,
         sensitive_frac: 1.0,
+        is_partial: false,
     }
 }
 
@@ -415,6 +416,30 @@ fn unusable_recordings_are_refused() {
     let far = [elsewhere(0, 9, end_ns), elsewhere(9, 0, end_ns + MS)];
     let far: Vec<Event> = good.iter().cloned().chain(far).collect();
     assert!(matches!(refused(&info, &far, &request(&on)), Unusable::TooSmall { cpu: 900, .. }));
+}
+
+/// A recording of another kernel is a scenario like any other; what that kernel did not report is
+/// said. So is a missing end.
+#[test]
+fn gaps_are_said() {
+    let (here, on) = (info(32, MS), platform("xeon-gold-6130"));
+    let elsewhere = Info { kernel: "5.14.0-el9.x86_64".into(), affinities: false, ..here.clone() };
+    let complete = made(&here, &pair(&here), &request(&on)).unwrap();
+    let other = made(&elsewhere, &pair(&here), &request(&on)).unwrap();
+    let partial = Request { is_partial: true, ..request(&on) };
+    let partial = made(&here, &pair(&here), &partial).unwrap();
+    assert!(complete.gaps.is_empty() && !complete.text.contains("# Note"), "{}", complete.text);
+    assert!(other.text.contains("(Linux 5.14.0-el9.x86_64)"), "{}", other.text);
+    for (made, gap) in [(&other, "changes of affinities"), (&partial, "was cut off")] {
+        assert!(made.gaps.len() == 1 && made.gaps[0].contains(gap), "{:?}", made.gaps);
+        assert!(made.text.contains(&format!("# Note: {}.\n", made.gaps[0])), "{}", made.text);
+        let steps = |made: &Made| {
+            let lines = made.text.lines().filter(|line| !line.starts_with('#'));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(steps(made), steps(&complete));
+        Scenario::from_toml(&made.text).unwrap();
+    }
 }
 
 /// A recording with hostile names and times makes a file that can be read, or none.

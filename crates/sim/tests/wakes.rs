@@ -5,6 +5,7 @@
 mod common;
 
 use common::*;
+use cpumodel::InsnClass;
 use sim::engine::Outcome;
 use sim::policy_spec::{PolicySpec, simulate};
 use sim::program::{Builder, Group, Step, Workload};
@@ -113,5 +114,55 @@ fn nobody_waits_for_slices() {
         };
         let (fair, lane) = (part("fair"), part("lane:wide=1"));
         assert!(lane > 0.9 * fair, "{cores} cores: {lane} with, {fair} without the lane");
+    }
+}
+
+/// Two threads with sections of 20 us and as much scalar code between them, six that never sleep,
+/// two scalar CPUs and a wide one, and further threads: the CPUs that each group had.
+fn shares_of_commuters(hogs_are_scalar: bool, nr_wide_hogs: usize) -> [f64; 3] {
+    let mut w = Workload::new();
+    let heavy = w.code(InsnClass::Heavy512, 1.0);
+    let commuter = Builder::new()
+        .step(Step::WideBegin { level: 2 })
+        .work(heavy, Dist::Fixed(40_000))
+        .step(Step::WideEnd { rest_ns: 0 })
+        .work(0, Dist::Fixed(50_000))
+        .step(Step::Done)
+        .forever(0);
+    let commuter = w.program(commuter);
+    w.group(Group::new("commuters", 2, commuter));
+    let hog = w.program(busy());
+    let mut hogs = Group::new("hogs", 6, hog);
+    hogs.scalar = hogs_are_scalar;
+    w.group(hogs);
+    let wide = Builder::new().step(Step::WideBegin { level: 2 }).work(heavy, Dist::Fixed(100_000));
+    let wide = w.program(wide.step(Step::Done).forever(1));
+    w.group(Group::new("wide", nr_wide_hogs, wide));
+    let mut platform = part_of_a_platform(3);
+    (platform.threads_per_core, platform.smt_frac) = (1, 1.0);
+    let out = run(platform, 1, w, lane(Wide::Cores(1)), secs(2));
+    let cpus = |group: &str| out.group(group).map_or(0.0, |group| group.cpu_ns as f64 / 2e9);
+    ["commuters", "hogs", "wide"].map(cpus)
+}
+
+/// Who comes back from the wide CPU does not wait until a slice of others ends, and has no more
+/// than it is due.
+#[test]
+fn who_leaves_a_wide_cpu_does_not_wait_for_a_slice() {
+    for hogs_are_scalar in [false, true] {
+        let [commuters, hogs, _] = shares_of_commuters(hogs_are_scalar, 0);
+        assert!((0.3..0.85).contains(&commuters), "{commuters} of the 0.75 CPUs that they are due");
+        assert!((2.15..2.7).contains(&hogs), "{hogs} of 2.25");
+    }
+}
+
+/// Nor where it waits for the wide CPU as well, beside a task that does not leave it: what it is
+/// owed there is not repaid by the others.
+#[test]
+fn who_waits_for_a_wide_cpu_saves_up_nothing() {
+    for hogs_are_scalar in [false, true] {
+        let [commuters, hogs, wide] = shares_of_commuters(hogs_are_scalar, 1);
+        assert!(commuters > 0.3, "{commuters} of 0.67");
+        assert!(hogs > 1.7, "{hogs} of the 2 CPUs that the hogs can use and are due; wide {wide}");
     }
 }

@@ -80,6 +80,7 @@ pub(crate) fn answer() -> LaneAnswer {
         pause_left_ns: None,
         marks: vec![],
         lost_marks: Vec::new(),
+        scope: Vec::new(),
         cpus: vec![cpu(0, 0), cpu(1, 3)],
     };
     let counted = Some(0);

@@ -2,9 +2,9 @@
 //! Turbolane's application library: hints, and what a program can do besides.
 //!
 //! A thread says when it runs wide code ([`wide_begin`], [`wide_end`], [`WideSection`]), so that
-//! the scheduler can keep it from lowering the clock of other code. That is the crate `hint`, whose
-//! documentation has the costs and the rules for signals and forks; it is also built as a library
-//! of its own, for what needs nothing else.
+//! the scheduler can keep it from lowering the clock of other code. That is the crate
+//! `turbolane-hint`, whose documentation has the costs and the rules for signals and forks; it is
+//! also built as a library of its own, for what needs nothing else.
 //!
 //! ```
 //! use turbolane::WideSection;
@@ -55,3 +55,8 @@ pub use turbolane_hint::{
     Error, MAX_DEPTH, MAX_LEVEL, Status, WideSection, page, protocol, scalar_for, tl_scalar_for,
     tl_wide_begin, tl_wide_end, tl_wide_status, wide_begin, wide_end, wide_status,
 };
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

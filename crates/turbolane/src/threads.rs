@@ -11,23 +11,29 @@
 //! a scheduler takes the requests (`pstate::Way::Scheduler`, `targets`): then they are the
 //! thread's, wherever it runs.
 //!
+//! A thread that ends registered, by a return, a panic or pthread_exit, leaves by itself: what runs
+//! at a thread's end ([`AtEnd`]) withdraws its request. A request that another thread still makes
+//! for it meets no thread.
+//!
 //! What a thread is doing is a number of the program's choice; the registered thread sets it with
 //! one store ([`Activity`]).
 //!
 //! Limits: another thread's CPU is read from /proc and may have changed by the time the request
 //! arrives. Masks that `migrate` narrowed are restored when a thread leaves; the program's end
-//! needs no restoring, since masks end with their threads.
+//! needs no restoring, since masks end with their threads. A thread that ends by the bare system
+//! call, and the first thread if it ends before the process, are noticed by the next
+//! [`Threads::list`].
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use cpumodel::{CpuSet, MAX_CPUS};
 use hw::task;
 pub use hw::task::own_tid;
-use pstate::{Control, Way};
+use pstate::{Control, Way, WeakControl};
 
 pub use crate::request::Request;
 use crate::targets::{self, Place};
@@ -140,11 +146,47 @@ struct Entry {
 }
 
 /// The registry.
-#[derive(Default)]
 pub struct Threads {
-    entries: Mutex<Vec<Entry>>,
+    entries: Arc<Entries>,
+    control: WeakControl,
     /// A scheduler takes the threads' requests.
     by_scheduler: bool,
+}
+
+type Entries = Mutex<Vec<Entry>>;
+
+fn locked(entries: &Entries) -> MutexGuard<'_, Vec<Entry>> {
+    entries.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A registry that a thread leaves when it ends, if it has not left before.
+struct AtEnd {
+    entries: Weak<Entries>,
+    control: WeakControl,
+}
+
+thread_local! {
+    static AT_END: RefCell<Vec<AtEnd>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        let tid = own_tid();
+        // With the first thread usually the process ends, which restores everything itself; and
+        // another one, which a signal handler's exit has interrupted, may hold the lock for ever.
+        if tid == std::process::id() {
+            return;
+        }
+        let Some(entries) = self.entries.upgrade() else { return };
+        let mut all = locked(&entries);
+        let Some(index) = all.iter().position(|entry| entry.tid == tid) else { return };
+        let mut entry = all.swap_remove(index);
+        drop(all);
+        // These end with the thread; its slot may be another thread's by now.
+        (entry.place, entry.masks) = (None, None);
+        // No one to report to; the control's close restores what could not be.
+        let _ = self.control.with(|control| entry.leave(control));
+    }
 }
 
 /// When the calling thread started. /proc is asked once: that costs more than a request.
@@ -237,11 +279,25 @@ impl Threads {
     /// No threads yet; `control` will grant their requests.
     pub(crate) fn under(control: &Control) -> Self {
         let by_scheduler = control.choice().way == Way::Scheduler;
-        Threads { entries: Mutex::default(), by_scheduler }
+        Threads { entries: Arc::default(), control: control.downgrade(), by_scheduler }
     }
 
     fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.entries)
+    }
+
+    /// The calling thread leaves when it ends.
+    fn leaves_at_end(&self) {
+        let entries = Arc::downgrade(&self.entries);
+        let control = self.control.clone();
+        // A thread that registers while it ends is noticed by `list`.
+        let _ = AT_END.try_with(|at_end| {
+            let mut at_end = at_end.borrow_mut();
+            at_end.retain(|other| other.entries.strong_count() > 0);
+            if !at_end.iter().any(|other| other.entries.ptr_eq(&entries)) {
+                at_end.push(AtEnd { entries, control });
+            }
+        });
     }
 
     /// Registers the calling thread.
@@ -264,6 +320,8 @@ impl Threads {
         let place = if self.by_scheduler { Place::of_this_thread() } else { None };
         let (requested_cpu, masks) = (None, None);
         entries.push(Entry { tid, start_ticks, name, role, doing, requested_cpu, place, masks });
+        drop(entries);
+        self.leaves_at_end();
         Ok(activity)
     }
 

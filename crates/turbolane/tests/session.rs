@@ -78,6 +78,60 @@ fn masks_come_back() {
     assert_eq!(own_cpus(), before);
 }
 
+/// A thread that ends boosted, registered and without a word, by a return or a panic: its request
+/// is withdrawn before anyone lists or requests.
+#[test]
+fn a_thread_that_ends_boosted_is_restored() {
+    let (_root, session) = session("msr-i7-4770");
+    for panics in [false, true] {
+        let other = Arc::clone(&session);
+        let ended = std::thread::spawn(move || {
+            for _ in 0..2 {
+                other.threads().register("short", 0).unwrap();
+                other.request(Request::Boost).unwrap();
+                let tid = turbolane::threads::own_tid();
+                other.threads().unregister(other.control(), tid).unwrap();
+            }
+            other.threads().register("short", 0).unwrap();
+            other.request(Request::Boost).unwrap();
+            let asked = (0..4).filter_map(|cpu| other.control().requested_khz(cpu).unwrap());
+            let is_boosted = asked.eq([3_900_000]);
+            assert!(!panics, "on purpose");
+            is_boosted
+        });
+        assert!(ended.join().is_ok_and(|is_boosted| is_boosted) != panics);
+        let asked = (0..4).filter_map(|cpu| session.control().requested_khz(cpu).unwrap());
+        assert_eq!(asked.count(), 0, "panics: {panics}");
+    }
+}
+
+/// A thread may end after its session, and registers then in another one.
+#[test]
+fn a_session_ends_before_its_threads() {
+    let (first, second) = (session("msr-i7-4770"), session("msr-i7-4770"));
+    let (end, is_over) = channel::<()>();
+    let (ready, is_ready) = channel();
+    let both = (Arc::clone(&second.1), Arc::downgrade(&first.1));
+    let own = Arc::clone(&first.1);
+    let thread = std::thread::spawn(move || {
+        own.threads().register("late", 0).unwrap();
+        own.request(Request::Boost).unwrap();
+        drop(own);
+        ready.send(()).unwrap();
+        is_over.recv().unwrap_err();
+        assert!(both.1.upgrade().is_none());
+        both.0.threads().register("late", 0).unwrap();
+        both.0.request(Request::Slow).unwrap();
+    });
+    is_ready.recv().unwrap();
+    drop(first);
+    drop(end);
+    thread.join().unwrap();
+    assert!(second.1.threads().list(second.1.control()).is_empty());
+    let asked = (0..4).filter_map(|cpu| second.1.control().requested_khz(cpu).unwrap());
+    assert_eq!(asked.count(), 0);
+}
+
 /// Threads that ended without a word, CPUs that are not there, names that are none: refused.
 #[test]
 fn bad_threads_fail() {

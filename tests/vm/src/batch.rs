@@ -4,7 +4,7 @@
 //! here waits for anything: a process with less CPU time or a lower clock does less.
 //!
 //! ```text
-//! vmtests batch CODE MILLISECONDS [ARGUMENT OF turbolane run...]
+//! vmtests batch CODE MILLISECONDS[+WARM_UP] [ARGUMENT OF turbolane run...]
 //! ```
 //!
 //! CODE is the form of OpenSSL's ciphers (`openssl.rs`). With arguments the load runs under
@@ -30,7 +30,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::guest::{nr_cpus, set_affinity, wait_for};
 use crate::openssl::Code;
-use crate::point::{Done, Running, Scheduler, mark};
+use crate::point::{Done, Running, Scheduler, mark, with_warm_up};
 use crate::silicon::ask_for_full_clock;
 
 const DIR: &str = "/tmp/batch";
@@ -45,7 +45,8 @@ const SIZES: usize = 6;
 const BLOCK_BYTES: f64 = 16_384.0;
 /// For all processes to run where they were put, before they may go elsewhere.
 const SPREAD: Duration = Duration::from_millis(20);
-/// Before the first mark, with everything running: many times what a lane needs to see who is wide.
+/// Before the first mark if nothing was said, with everything running: many times what a lane needs
+/// to see who is wide.
 const WARM_UP: Duration = Duration::from_millis(80);
 /// For a process to go on to the next size.
 const NEXT_LIMIT: Duration = Duration::from_secs(20);
@@ -58,7 +59,9 @@ struct Encrypting {
 
 /// One point: see the head of this file.
 pub fn point(code: &str, ms: &str, run: &[&str]) -> Result<()> {
-    let time = Duration::from_millis(ms.parse().context("MILLISECONDS is not a number")?);
+    let (ms, warm_up_ms) = with_warm_up(ms).context("MILLISECONDS[+WARM_UP]")?;
+    let time = Duration::from_millis(ms as u64);
+    let warm_up = warm_up_ms.map_or(WARM_UP, |ms| Duration::from_millis(ms as u64));
     let code = Code::parse(code)?;
     let cpus: Vec<usize> = (0..nr_cpus()).collect();
     cpus.iter().try_for_each(|&cpu| ask_for_full_clock(cpu))?;
@@ -76,7 +79,7 @@ pub fn point(code: &str, ms: &str, run: &[&str]) -> Result<()> {
     for process in processes {
         set_affinity(process.pid() as i32, &cpus)?;
     }
-    sleep(WARM_UP);
+    sleep(warm_up);
     let (before, start) = (Counts::read(&zipping, &encrypting)?, Instant::now());
     encrypting.iter().for_each(Encrypting::next);
     mark(1)?;

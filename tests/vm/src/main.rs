@@ -7,9 +7,9 @@
 //! vmtests --list-benches    the same for benchmarks
 //! vmtests run NAME          run a test: exit 0 passed, 77 skipped, else failed
 //! vmtests bench NAME        run a benchmark; its results go to $TURBOLANE_OUT
-//! vmtests nginx CODE REQUESTS [ARGS]  a web server under load, with or without turbolane run
-//! vmtests batch CODE MILLISECONDS [ARGS]  batch work beside wide code, the same
-//! vmtests pstate-end ROOT HOW  change P-states, then end
+//! vmtests nginx CODE REQUESTS[+WARM_UP] [ARGS]  a web server under load, with or without turbolane run
+//! vmtests batch CODE MILLISECONDS[+WARM_UP] [ARGS]  batch work beside wide code, the same
+//! vmtests pstate-end ROOT HOW BACKEND  change P-states, then end
 //! vmtests slow-spinner      a thread that asks to be slow, until input makes it another program
 //! vmtests record-load       threads with marked calls, to be recorded
 //! vmtests mark-costs        instructions that a marked call costs, on dim silicon
@@ -50,6 +50,7 @@ mod silicon_license;
 mod silicon_probe;
 mod silicon_profile;
 mod silicon_scores;
+mod silicon_tiers;
 mod silicon_turns;
 mod suite;
 mod tests;
@@ -69,7 +70,7 @@ fn main() -> ExitCode {
         ["nginx", code, requests, run @ ..] => nginx::point(code, requests, run),
         ["batch", code, ms, run @ ..] => batch::point(code, ms, run),
         ["locked-table", threads] => locked_table::play(threads),
-        ["pstate-end", root, how] => pstate_end::play(root, how),
+        ["pstate-end", root, how, way] => pstate_end::play(root, how, way),
         ["slow-spinner"] => tests::pstate_scheduler::slow_spinner(),
         ["record-load"] => tests::record::load(),
         ["mark-costs"] => mark_costs::print(),

@@ -3,8 +3,8 @@
 //! sends it over TLS 1.3 with ChaCha20-Poly1305, and wrk requests it.
 //!
 //! ```text
-//! vmtests nginx CODE REQUESTS [ARGUMENT OF turbolane run...]
-//! vmtests nginx CODE REQUESTS record [ARGUMENT OF turbolane record...]
+//! vmtests nginx CODE REQUESTS[+WARM_UP] [ARGUMENT OF turbolane run...]
+//! vmtests nginx CODE REQUESTS[+WARM_UP] record [ARGUMENT OF turbolane record...]
 //! ```
 //!
 //! CODE is the form of OpenSSL's ciphers (`openssl.rs`). With arguments the load runs under
@@ -27,7 +27,7 @@ use serde::Deserialize;
 
 use crate::guest::{set_affinity, wait_for};
 use crate::openssl::Code;
-use crate::point::{Done, Recording, Running, Scheduler, load_cpus};
+use crate::point::{Done, Recording, Running, Scheduler, load_cpus, with_warm_up};
 
 const DIR: &str = "/tmp/nginx";
 const PORT: u16 = 8443;
@@ -37,7 +37,8 @@ const STATUS_PORT: u16 = 8080;
 /// CPU to another.
 const WORKERS_PER_CPU: usize = 3;
 const CONNECTIONS_PER_WORKER: usize = 4;
-/// Requests before the first mark: by then the trap module has seen nginx at work.
+/// Requests before the first mark if nothing was said: by then the trap module has seen nginx at
+/// work.
 const WARM_UP_PER_CONNECTION: usize = 4;
 /// For all requests together, in the guest's time.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -93,7 +94,7 @@ struct Measured {
 
 /// One point: see the head of this file.
 pub fn point(code: &str, requests: &str, run: &[&str]) -> Result<()> {
-    let requests: usize = requests.parse().context("REQUESTS is not a number")?;
+    let (requests, warm_up) = with_warm_up(requests).context("REQUESTS[+WARM_UP]")?;
     let code = Code::parse(code)?;
     let cpus = load_cpus()?;
     let workers = cpus.len() * WORKERS_PER_CPU;
@@ -105,7 +106,9 @@ pub fn point(code: &str, requests: &str, run: &[&str]) -> Result<()> {
     };
     let scheduler = Scheduler::start(run)?;
     let recording = recorded.map(|options| Recording::start(nginx.pid(), options)).transpose()?;
-    let measured = load(requests, workers * CONNECTIONS_PER_WORKER)?;
+    let connections = workers * CONNECTIONS_PER_WORKER;
+    let warm_up = warm_up.unwrap_or(connections * WARM_UP_PER_CONNECTION);
+    let measured = load(requests, warm_up, connections)?;
     ensure!(measured.bad == 0, "{} responses were errors", measured.bad);
     if let Some(recording) = recording {
         recording.end(measured.begin_s, measured.seconds)?;
@@ -164,8 +167,7 @@ fn run(program: &str, args: &[&str]) -> Result<()> {
 }
 
 /// Loads the server by so many connections, with so many requests after the first ones.
-fn load(requests: usize, connections: usize) -> Result<Measured> {
-    let warm_up = connections * WARM_UP_PER_CONNECTION;
+fn load(requests: usize, warm_up: usize, connections: usize) -> Result<Measured> {
     let script =
         SCRIPT.replace("WARM_UP", &warm_up.to_string()).replace("REQUESTS", &requests.to_string());
     fs::write(format!("{DIR}/count.lua"), script)?;

@@ -67,6 +67,14 @@ pub struct Done {
     pub cpu_s: Option<f64>,
 }
 
+/// How long a point is, and before that its load; `None` for what it usually is.
+pub fn with_warm_up(text: &str) -> Result<(usize, Option<usize>)> {
+    Ok(match text.split_once('+') {
+        Some((length, warm_up)) => (length.parse()?, Some(warm_up.parse()?)),
+        None => (text.parse()?, None),
+    })
+}
+
 /// All CPUs but the first, which is the client's and turbolane's: the lane's wide CPUs are the last
 /// ones. All get their full clock.
 pub fn load_cpus() -> Result<Vec<usize>> {

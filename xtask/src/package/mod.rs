@@ -6,9 +6,11 @@
 //! symbols: what is shipped is what was tested. [`stage`] lays them out as they are on a machine,
 //! [`deb`], [`rpm`] and [`tarball`] pack that; [`dkms`] packs the module's sources; [`purge`]
 //! installs the package on a guest with systemd and compares the machine before and after,
-//! [`answer`] measures how soon it answers there.
+//! [`cycle`] does that with the RPM package in a root of its own, [`answer`] measures how soon it
+//! answers there.
 
 mod answer;
+mod cycle;
 mod deb;
 mod dkms;
 mod linked;

@@ -12,7 +12,8 @@ step() {
 	echo "== $(cut -d' ' -f1 /proc/uptime) s: $*" >&2
 }
 
-# A line for each file with its kind, mode and owner, and one with the checksum of its contents.
+# A line for each file with its kind, mode and owner, and one with the checksum of its contents. By
+# MD5: an emulated processor needs seven times as long for SHA-256 (42 s for 7,058 files).
 state() {
 	# Written by others while the machine is up: logs, metrics of others, what systemd keeps for the next boot.
 	all() {
@@ -21,7 +22,7 @@ state() {
 			! -path /var/lib/dpkg/status-old ! -path /var/cache/ldconfig/aux-cache "$@"
 	}
 	all -printf "%p\t%y %m %U %G %l\n"
-	all -type f -exec sha256sum {} + | sed "s,^\([0-9a-f]*\)  \(.*\),\2 (contents)\t\1,"
+	all -type f -exec md5sum {} + | sed "s,^\([0-9a-f]*\)  \(.*\),\2 (contents)\t\1,"
 	# What a run creates while the machine is up.
 	find /run /var/lib/prometheus /var/lib/systemd /var/log -name "*turbolane*" -printf "%p\t%y\n"
 	systemctl list-unit-files --no-legend --no-pager | sed "s/\([^ ]*\) */unit \1\t/"
@@ -41,7 +42,8 @@ state() {
 	grep -hs ^Cpus_allowed_list: /proc/[0-9]*/status | sort -u | sed "s/.*/&\t/"
 }
 
-# Waits at most $1 s until the command that follows succeeds.
+# Waits at most $1 s until the command that follows succeeds. The limits are for an emulated machine that shares its
+# processor: the scheduler took 8 to 34 s to start there.
 within() {
 	limit=$1
 	shift
@@ -89,8 +91,8 @@ serve_affinity() {
 	step "affinity mode"
 	turbolane enable --mode affinity --slice-wide 10ms --metrics /srv/turbolane.prom
 	turbolane status
-	# Written every 10 s, by a service that may write to few places.
-	within 20 grep -q ^turbolane_run_info /srv/turbolane.prom
+	# By a service that may write to few places.
+	within 120 grep -q ^turbolane_run_info /srv/turbolane.prom
 	test ! -e /etc/systemd/system/turbolane.service
 	before=$(property MainPID)
 	dpkg --install "$deb"
@@ -108,8 +110,8 @@ serve_scheduler() {
 	turbolane status
 	journalctl --no-pager --output json TURBOLANE_EVENT=started TURBOLANE_MODE=scx TURBOLANE_WIDE_CPUS=3 |
 		grep '"_SYSTEMD_UNIT":"turbolane.service"'
-	systemd-run --quiet --unit=crypt openssl speed -seconds 200 -bytes 16384 -evp chacha20-poly1305
-	within 20 sh -c 'turbolane stats --json | grep -q "\"mark_events\":[1-9]"'
+	systemd-run --quiet --unit=crypt openssl speed -seconds 3000 -bytes 16384 -evp chacha20-poly1305
+	within 120 sh -c 'turbolane stats --json | grep -q "\"mark_events\":[1-9]"'
 
 	step "upgrade while it runs"
 	before=$(property MainPID)
@@ -129,13 +131,13 @@ serve_scheduler() {
 
 	step "a service that hangs"
 	kill -STOP "$(property MainPID)"
-	within 60 sh -c '[ "$(systemctl show turbolane --property=NRestarts --value)" = 1 ]'
-	within 20 turbolane status
+	within 120 sh -c '[ "$(systemctl show turbolane --property=NRestarts --value)" = 1 ]'
+	within 120 turbolane status
 	[ "$(scheduler)" = turbolane ]
 	journalctl --unit turbolane --no-pager --output cat | grep -i watchdog
 
 	step "metrics by node_exporter and Prometheus"
-	within 20 sh -c '/run/guest/bin/wget -q -O - http://127.0.0.1:9100/metrics | grep ^turbolane_run_info'
+	within 120 sh -c '/run/guest/bin/wget -q -O - http://127.0.0.1:9100/metrics | grep ^turbolane_run_info'
 	cat > /tmp/prometheus.yml <<-END
 		global: {scrape_interval: 2s, evaluation_interval: 2s}
 		rule_files: [/usr/share/doc/turbolane/examples/prometheus/turbolane.rules.yml]
@@ -143,9 +145,9 @@ serve_scheduler() {
 	END
 	systemd-run --quiet --unit=watch prometheus --config.file=/tmp/prometheus.yml \
 		--storage.tsdb.path=/tmp/prometheus --web.listen-address=127.0.0.1:9091
-	within 60 sh -c '/run/guest/bin/wget -q -O - "http://127.0.0.1:9091/api/v1/query?query=turbolane_run_info" |
+	within 120 sh -c '/run/guest/bin/wget -q -O - "http://127.0.0.1:9091/api/v1/query?query=turbolane_run_info" |
 		grep "\"mode\":\"scx\""'
-	within 20 sh -c '/run/guest/bin/wget -q -O /tmp/rules http://127.0.0.1:9091/api/v1/rules &&
+	within 120 sh -c '/run/guest/bin/wget -q -O /tmp/rules http://127.0.0.1:9091/api/v1/rules &&
 		grep "\"name\":\"TurbolaneStalled\".*\"health\":\"ok\"" /tmp/rules'
 	fails grep -e '"health":"err"' -e '"state":"firing"' /tmp/rules
 	systemctl stop watch

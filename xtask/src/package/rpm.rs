@@ -12,7 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{commit_time, stage};
+use super::{commit_time, cycle, stage};
 use crate::repo;
 
 const SPEC: &str = "dist/rpm/turbolane.spec";
@@ -72,35 +72,11 @@ fn listed(files: &[PathBuf], root: &Path) -> String {
     std::iter::once("%defattr(-,root,root,-)\n".to_owned()).chain(folders).chain(files).collect()
 }
 
-/// Installs it into an empty root, executes the command there, and removes it. What is left, and
-/// what does not work, one line each.
+/// Installs, upgrades and removes it. What is left, and what does not work, one line each.
 pub(super) fn check(rpm: &Path) -> Result<Vec<String>> {
     let needs = repo::output("rpm", &["-qp", "--requires", &rpm.display().to_string()])?;
     ensure!(!needs.contains("libelf"), "the command is not linked statically: {needs}");
-    let root = tempfile::tempdir().context("cannot make a folder")?;
-    let at = root.path().display().to_string();
-    let mut found = Vec::new();
-    let act = |what: &[&str]| -> Result<()> {
-        // Scripts need a shell, and what they do a system: tests of the Debian package execute
-        // theirs.
-        let mut act = Command::new("rpm");
-        act.args(["--root", &at, "--noscripts", "--nodeps"]).args(what);
-        stage::run(&mut act)
-    };
-    act(&["--install", &rpm.display().to_string()])?;
-    let version = repo::output("chroot", &[&at, "/usr/bin/turbolane", "--version"])?;
-    if !version.contains(env!("CARGO_PKG_VERSION")) {
-        found.push(format!("rpm: the command says {version}"));
-    }
-    for file in ["usr/lib64/libturbolane.so.0", "usr/lib/systemd/system/turbolane.service"] {
-        if !root.path().join(file).exists() {
-            found.push(format!("rpm: {file} is missing"));
-        }
-    }
-    act(&["--erase", "turbolane"])?;
-    let left = repo::output("find", &[&at, "-name", "*turbolane*"])?;
-    found.extend(left.lines().map(|file| format!("rpm: {file} is left")));
-    Ok(found)
+    cycle::differences(rpm)
 }
 
 #[cfg(test)]

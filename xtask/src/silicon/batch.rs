@@ -10,6 +10,10 @@ use crate::silicon::rows::{Experiment, Load, command};
 /// host.
 pub(crate) const MS: u32 = 150;
 
+/// The load before a point with automatic size, ms: the lane has looked, tried, compared and stood
+/// by again by then.
+const LONG_WARM_UP_MS: u32 = 2500;
+
 /// CPUs of the guest: the load has all of them.
 const CPUS: u32 = 5;
 
@@ -24,10 +28,19 @@ pub(crate) const LOADS: &[Load] = &[
 
 /// The experiment, ready to be measured.
 pub(crate) fn planned(ms: u32, with_sizes: bool) -> Experiment {
-    let ms = ms.to_string();
-    let load = |code: &str| command(&["vmtests", "batch", code, &ms]);
+    let (ms, after_long) = (ms.to_string(), format!("{ms}+{LONG_WARM_UP_MS}"));
+    let load = |code: &str, is_long: bool| {
+        command(&["vmtests", "batch", code, if is_long { &after_long } else { &ms }])
+    };
     let scenario = "docs/experiments/silicon-batch.toml";
     let machine = "docs/experiments/silicon-machine.toml";
-    let plan = Plan { command: &load, scenario, machine, mark: MARK, hinted: "openssl" };
+    let plan = Plan {
+        command: &load,
+        long_warm_up_ns: u64::from(LONG_WARM_UP_MS) * 1_000_000,
+        scenario,
+        machine,
+        mark: MARK,
+        hinted: "openssl",
+    };
     Experiment { name: "batch", cpus: CPUS, loads: LOADS, rows: plan.rows(with_sizes) }
 }

@@ -81,7 +81,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &args.json {
-        crate::results::report(super::GROUP, &lab, figures(which, &rows))?.write(path)?;
+        let report = crate::results::report(super::GROUP, &lab, figures(which, &rows))?;
+        crate::results::write(&report, path)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -102,7 +103,8 @@ fn figures(which: Which, rows: &Rows) -> Vec<BenchResult> {
         Which::Nginx12 => results::nginx(rows, nginx::TWELVE.figures),
         Which::Batch => results::batch(rows),
     };
-    figures.extend([results::worst(&[rows]), results::sim_error(&[rows])]);
+    figures.extend(results::worst(&[rows]));
+    figures.push(results::sim_error(&[rows]));
     figures
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The rows that experiments have in common: no wide code, wide code under the kernel's scheduler,
 //! and the same with each of the means by which Turbolane learns what is wide; with one wide CPU,
-//! and on request with other sizes.
+//! with automatic size, and on request with other sizes.
 //!
-//! Automatic size is no good choice for a point of a tenth of a second: it looks for a quarter of a
-//! second at what there is to win before it divides the CPUs (policy/standby.h).
+//! Automatic size looks for a quarter of a second at what there is to win before it divides the
+//! CPUs, and then compares (policy/standby.h). So its points have a longer load before them.
 
 use crate::silicon::point::Point;
 use crate::silicon::predicted::Simulated;
@@ -19,8 +19,10 @@ const KERNEL: &str = "fair-hrtick";
 
 /// The size of rows that do not name one.
 const USUAL: &str = "1";
+/// What users get.
+pub(crate) const AUTO: &str = "auto";
 /// Those on request: with one more than three, all CPUs of the web server would be wide.
-const SIZES: [&str; 3] = ["2", "3", "auto"];
+const SIZES: [&str; 2] = ["2", "3"];
 
 /// How Turbolane learns what is wide.
 struct Detection {
@@ -38,8 +40,10 @@ struct Detection {
 
 /// An experiment whose wide code is OpenSSL's.
 pub(crate) struct Plan<'a> {
-    /// The load's command, all but the code.
-    pub(crate) command: &'a dyn Fn(&str) -> Vec<String>,
+    /// The load's command, with this code; `true` for a longer load before the point.
+    pub(crate) command: &'a dyn Fn(&str, bool) -> Vec<String>,
+    /// How long that load is, ns.
+    pub(crate) long_warm_up_ns: u64,
     /// Files for the simulator.
     pub(crate) scenario: &'static str,
     pub(crate) machine: &'static str,
@@ -57,7 +61,7 @@ impl Plan<'_> {
             self.plain(WIDE, "", "OpenSSL with AVX-512"),
         ];
         for detection in self.detections() {
-            rows.push(self.under(&detection, USUAL));
+            rows.extend([USUAL, AUTO].map(|size| self.under(&detection, size)));
             if with_sizes {
                 rows.extend(SIZES.map(|size| self.under(&detection, size)));
             }
@@ -103,8 +107,10 @@ impl Plan<'_> {
 
     /// A row under the kernel's scheduler.
     fn plain(&self, name: &str, variant: &'static str, meaning: &str) -> Planned {
-        let point = Point { name: name.to_owned(), command: (self.command)(name) };
-        self.planned(point, meaning.to_owned(), variant, KERNEL.to_owned(), None)
+        let point = Point { name: name.to_owned(), command: (self.command)(name, false) };
+        let simulated = self.simulated(variant, KERNEL.to_owned(), None);
+        let (meaning, none) = (meaning.to_owned(), NONE.to_owned());
+        Planned { point, meaning, simulated, none, nothing: None }
     }
 
     /// A row under Turbolane with wide CPUs as `--wide-cpus` takes them.
@@ -114,25 +120,25 @@ impl Plan<'_> {
             USUAL => (String::new(), String::new()),
             _ => (format!("-{wide}"), format!(" --wide-cpus {wide}")),
         };
-        let mut words = (self.command)(code);
+        let is_auto = wide == AUTO;
+        let mut words = (self.command)(code, is_auto);
         words.extend(run.iter().cloned());
         words.extend(command(&["--wide-cpus", wide]));
         let point = Point { name: format!("{name}{suffix}"), command: words };
         let policy = format!("lane:detect={detect},wide={wide}");
-        self.planned(point, format!("{meaning}{option}"), "", policy, Some(WIDE.to_owned()))
+        let simulated = self.simulated("", policy, is_auto.then_some(self.long_warm_up_ns));
+        let (meaning, none) = (format!("{meaning}{option}"), NONE.to_owned());
+        Planned { point, meaning, simulated, none, nothing: Some(WIDE.to_owned()) }
     }
 
-    fn planned(
+    fn simulated(
         &self,
-        point: Point,
-        meaning: String,
         variant: &'static str,
         policy: String,
-        nothing: Option<String>,
-    ) -> Planned {
+        warm_up_ns: Option<u64>,
+    ) -> Simulated {
         let Plan { scenario, machine, .. } = *self;
-        let simulated = Simulated { scenario, machine, variant, policy };
-        Planned { point, meaning, simulated, none: NONE.to_owned(), nothing }
+        Simulated { scenario, machine, variant, policy, warm_up_ns }
     }
 }
 
@@ -141,9 +147,11 @@ mod tests {
     use super::*;
 
     fn rows(with_sizes: bool) -> Vec<Planned> {
-        let load = |code: &str| command(&["load", code]);
+        let load =
+            |code: &str, is_long: bool| command(&["load", code, ["", "+9"][is_long as usize]]);
         let plan = Plan {
             command: &load,
+            long_warm_up_ns: 9,
             scenario: "s.toml",
             machine: "m.toml",
             mark: "/lib/c.so:f@2",
@@ -156,11 +164,14 @@ mod tests {
     fn each_row_is_measured_and_simulated_alike() {
         let rows = rows(true);
         let names: Vec<&str> = rows.iter().map(|row| row.point.name.as_str()).collect();
-        assert_eq!(names[..4], ["none", "wide", "marks", "marks-2"]);
+        assert_eq!(names[..5], ["none", "wide", "marks", "marks-auto", "marks-2"]);
         assert_eq!(names.len(), 2 + 4 * 4);
-        let one = &rows[3];
+        let (auto, one) = (&rows[3], &rows[4]);
+        let words = auto.point.command.join(" ");
+        assert_eq!(words, "load wide +9 --mark /lib/c.so:f@2 --wide-cpus auto");
+        assert_eq!((auto.simulated.warm_up_ns, one.simulated.warm_up_ns), (Some(9), None));
         let words = one.point.command.join(" ");
-        assert_eq!(words, "load wide --mark /lib/c.so:f@2 --wide-cpus 2");
+        assert_eq!(words, "load wide  --mark /lib/c.so:f@2 --wide-cpus 2");
         assert_eq!(one.simulated.policy, "lane:detect=mark,wide=2");
         assert_eq!(one.meaning, "the same under turbolane run --mark c.so:f@2 --wide-cpus 2");
         assert_eq!(rows[2].simulated.policy, "lane:detect=mark,wide=1");
@@ -169,10 +180,10 @@ mod tests {
     #[test]
     fn rows_without_turbolane_have_no_arguments_for_it() {
         let rows = rows(false);
-        assert_eq!(rows.len(), 6);
-        assert_eq!(rows[5].point.command.join(" "), "load marks --wide-cpus 1");
+        assert_eq!(rows.len(), 10);
+        assert_eq!(rows[8].point.command.join(" "), "load marks  --wide-cpus 1");
         for (row, variant) in rows.iter().zip(["none", ""]) {
-            assert_eq!(row.point.command, ["load", &row.point.name]);
+            assert_eq!(row.point.command, ["load", &row.point.name, ""]);
             assert_eq!((row.simulated.variant, row.simulated.policy.as_str()), (variant, KERNEL));
             assert!(row.nothing.is_none());
         }

@@ -3,10 +3,13 @@
 //! they are measured on.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
+use tempfile::NamedTempFile;
 
 use crate::repo;
 
@@ -21,6 +24,8 @@ pub(crate) struct Simulated {
     pub(crate) variant: &'static str,
     /// The scheduler, as `turbolane sim --policy` takes it.
     pub(crate) policy: String,
+    /// Simulated time before what counts; `None` for the scenario's own.
+    pub(crate) warm_up_ns: Option<u64>,
 }
 
 /// Throughput of each load, per second.
@@ -28,7 +33,27 @@ pub(crate) type Predicted = BTreeMap<String, f64>;
 
 /// The row as simulated by this program.
 pub(crate) fn simulate(turbolane: &Path, row: &Simulated) -> Result<Predicted> {
-    run(turbolane, row.scenario, row.machine, row.variant, &row.policy)
+    let Some(warm_up_ns) = row.warm_up_ns else {
+        return run(turbolane, row.scenario, row.machine, row.variant, &row.policy);
+    };
+    let mut file = NamedTempFile::with_suffix(".toml").context("a scenario's copy")?;
+    let text = fs::read_to_string(repo::root().join(row.scenario)).context(row.scenario)?;
+    file.write_all(later(&text, warm_up_ns)?.as_bytes()).context("a scenario's copy")?;
+    let scenario = file.path().to_str().context("the path of a scenario's copy")?;
+    run(turbolane, scenario, row.machine, row.variant, &row.policy)
+}
+
+/// The scenario with so much time before what counts, which lasts as long as before.
+fn later(scenario: &str, warm_up_ns: u64) -> Result<String> {
+    let mut table: toml::Table = scenario.parse()?;
+    let ns = |table: &toml::Table, key: &str| {
+        table.get(key).and_then(toml::Value::as_integer).with_context(|| format!("no {key}"))
+    };
+    let warm_up_ns = i64::try_from(warm_up_ns)?;
+    let counted_ns = ns(&table, "duration_ns")? - ns(&table, "warmup_ns")?;
+    table.insert("duration_ns".to_owned(), (warm_up_ns + counted_ns).into());
+    table.insert("warmup_ns".to_owned(), warm_up_ns.into());
+    Ok(toml::to_string(&table)?)
 }
 
 /// What this program simulates, each as its options take it; the variant may be empty.
@@ -68,6 +93,15 @@ mod tests {
             {"loads":[{"name":"nginx","work_per_s":7}]}]}"#;
         let loads = read(json).unwrap();
         assert_eq!((loads["nginx"], loads["b"]), (4210.5, 1.0));
+    }
+
+    #[test]
+    fn what_counts_comes_later() {
+        let text = later("name = \"a\"\nduration_ns = 10\nwarmup_ns = 2\n", 5).unwrap();
+        let table: toml::Table = text.parse().unwrap();
+        let ns = |key: &str| table[key].as_integer().unwrap();
+        assert_eq!((ns("duration_ns"), ns("warmup_ns")), (13, 5));
+        assert!(later("duration_ns = 10", 5).is_err());
     }
 
     #[test]

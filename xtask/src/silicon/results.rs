@@ -2,7 +2,7 @@
 //! Experiments as benchmark results.
 
 use crate::results::{Baseline, BenchResult, Better, exact};
-use crate::silicon::plan::{NONE, WIDE};
+use crate::silicon::plan::{AUTO, NONE, WIDE};
 use crate::silicon::rows::{Load, Row, Rows};
 
 /// The web server: the loss, what each row removes of it, and what a point takes.
@@ -41,7 +41,7 @@ pub(crate) fn separation(rows: &Rows) -> Vec<BenchResult> {
         result.baseline = Some(without.clone());
         result
     };
-    rows.lanes().map(figure).collect()
+    rows.lanes().filter(|row| !row.name.contains('-')).map(figure).collect()
 }
 
 /// Batch work: what gzip loses and wins back, and what each row changes for either load.
@@ -72,12 +72,21 @@ fn losses(rows: &Rows, prefix: &str) -> Vec<BenchResult> {
 }
 
 /// The load that Turbolane changes least to the better, or most to the worse, of all rows of all
-/// experiments.
-pub(crate) fn worst(experiments: &[&Rows]) -> BenchResult {
-    let changes = each(experiments, Rows::against_nothing_pct);
+/// experiments; and of those with automatic size, which is what users get.
+pub(crate) fn worst(experiments: &[&Rows]) -> Vec<BenchResult> {
+    let name = "silicon.worst_against_nothing_pct";
+    let auto = format!("-{AUTO}");
+    let all = worst_of(name, experiments, |_| true);
+    [all, worst_of(&format!("{name}.auto"), experiments, |row| row.name.ends_with(&auto))].into()
+}
+
+fn worst_of(name: &str, experiments: &[&Rows], counts: impl Fn(&Row) -> bool) -> BenchResult {
+    let change = |rows: &Rows, row: &Row, load: &Load| {
+        if counts(row) { rows.against_nothing_pct(row, load) } else { None }
+    };
+    let changes = each(experiments, change);
     let worst = changes.iter().copied().fold(f64::INFINITY, f64::min);
-    let n = changes.len() as u64;
-    let mut result = exact("silicon.worst_against_nothing_pct", worst, "%", n, Better::Higher);
+    let mut result = exact(name, worst, "%", changes.len() as u64, Better::Higher);
     result.max = changes.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     result
 }
@@ -100,7 +109,7 @@ pub(crate) fn mean_error(name: &str, errors_points: &[f64]) -> BenchResult {
 }
 
 /// A figure of each load of each row under Turbolane.
-fn each(experiments: &[&Rows], figure: fn(&Rows, &Row, &Load) -> Option<f64>) -> Vec<f64> {
+fn each(experiments: &[&Rows], figure: impl Fn(&Rows, &Row, &Load) -> Option<f64>) -> Vec<f64> {
     let mut figures = Vec::new();
     for rows in experiments {
         for row in rows.lanes() {
@@ -132,14 +141,15 @@ mod tests {
     #[test]
     fn the_worst_is_that_of_any_load() {
         let rows = rows();
-        let worst = worst(&[&rows, &rows]);
-        assert_eq!((worst.value.round(), worst.max.round(), worst.n), (-25.0, 19.0, 4));
+        let [all, auto] = &worst(&[&rows, &rows])[..] else { panic!("not two") };
+        assert_eq!((all.value.round(), all.max.round(), all.n), (-25.0, 19.0, 8));
+        assert_eq!((auto.value.round(), auto.max.round(), auto.n), (0.0, 6.0, 4));
     }
 
     #[test]
     fn errors_of_both_loads_count() {
         let error = sim_error(&[&rows()]);
         let rounded = [error.value, error.min, error.max].map(|value| value.round());
-        assert_eq!((rounded, error.n), ([18.0, 5.0, 30.0], 2));
+        assert_eq!((rounded, error.n), ([9.0, 0.0, 30.0], 4));
     }
 }

@@ -253,6 +253,7 @@ pub(crate) mod tests {
             row("none", [1000.0, 50.0], [2000.0, 9.0]),
             row("wide", [800.0, 400.0], [1600.0, 800.0]),
             row("marks", [950.0, 300.0], [1800.0, 840.0]),
+            row("marks-auto", [850.0, 400.0], [1700.0, 800.0]),
         ];
         Rows { cpus: 5, loads: &LOADS, rows }
     }
@@ -290,7 +291,7 @@ pub(crate) mod tests {
     #[test]
     fn a_table_has_a_line_for_each_load() {
         let table = rows().table();
-        assert_eq!(table.lines().filter(|line| line.contains("openssl")).count(), 3);
+        assert_eq!(table.lines().filter(|line| line.contains("openssl")).count(), 4);
         assert!(table.contains("+18.8 %") && table.contains("-25.0 %"));
     }
 }

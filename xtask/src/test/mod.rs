@@ -14,13 +14,13 @@ use testbed::{Cache, Step};
 use self::verdict::{Tally, Total, Verdict, judged, report};
 use crate::binaries::Binaries;
 use crate::python::Checked;
-use crate::{format, package, python, quick, repo, size, tidy, unit};
+use crate::{crates, format, package, python, quick, repo, size, tidy, unit};
 
 /// Arguments of `./x test`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only stages and suites whose name contains this: format, lint, tidy,
-    /// size, unit, page, metrics, testbed, dkms, package, python, vm/SUITE
+    /// size, crates, unit, page, metrics, testbed, dkms, package, python, vm/SUITE
     filter: Option<String>,
 
     /// Only a quick check of a recent change: format, tidy, and the unit tests of packages that
@@ -35,11 +35,12 @@ pub(crate) struct Args {
 
 type Stage = fn() -> Result<Verdict>;
 
-const STAGES: [(&str, Stage); 11] = [
+const STAGES: [(&str, Stage); 12] = [
     ("format", formatting),
     ("lint", lint),
     ("tidy", tree),
     ("size", sizes),
+    ("crates", published),
     ("unit", unit),
     ("page", pages),
     ("metrics", metrics),
@@ -109,9 +110,7 @@ fn formatting() -> Result<Verdict> {
 const LINTED_BY: u32 = 99;
 
 fn lint() -> Result<Verdict> {
-    let version = repo::cargo().arg("--version").output().context("cannot run cargo")?;
-    let version = String::from_utf8_lossy(&version.stdout).into_owned();
-    let is_newer = minor(&version).is_some_and(|minor| minor > LINTED_BY);
+    let is_newer = cargo_minor()?.is_some_and(|minor| minor > LINTED_BY);
     let mut clippy = repo::cargo();
     clippy.args(["clippy", "--workspace", "--all-targets", "--quiet"]);
     if !is_newer {
@@ -123,6 +122,11 @@ fn lint() -> Result<Verdict> {
         verdict.note = format!("newer than Rust 1.{LINTED_BY}, whose lints count: see clippy.log");
     }
     Ok(verdict)
+}
+
+fn cargo_minor() -> Result<Option<u32>> {
+    let version = repo::cargo().arg("--version").output().context("cannot run cargo")?;
+    Ok(minor(&String::from_utf8_lossy(&version.stdout)))
 }
 
 /// 95 of "cargo 1.95.0 (f2d3ce0bd 2026-03-21)".
@@ -139,6 +143,16 @@ fn tree() -> Result<Verdict> {
 fn sizes() -> Result<Verdict> {
     let (fits, note) = size::check()?;
     Ok(Verdict { note: note.clone(), ..Verdict::of(fits, &note) })
+}
+
+/// The published crates build from their packages alone.
+fn published() -> Result<Verdict> {
+    if cargo_minor()?.is_none_or(|minor| minor < crates::NEEDED) {
+        let note = format!("cargo 1.{} or newer packs crates that use each other", crates::NEEDED);
+        return Ok(Verdict { note, ..Verdict::skipped() });
+    }
+    let (found, note) = crates::check()?;
+    Ok(Verdict { note, ..Verdict::of(found.is_empty(), &found.join("\n")) })
 }
 
 fn unit() -> Result<Verdict> {

@@ -4,7 +4,8 @@
 use super::tree::{File, Tree};
 
 /// What each of our packages may use of the others. A new crate gets its row
-/// here, and ARCHITECTURE.md its two sentences.
+/// here, and ARCHITECTURE.md its two sentences. A published package is named as its folder is,
+/// without the project's name.
 const MAY_USE: [(&str, &[&str]); 33] = [
     ("dvfs", &["cpumodel", "report"]),
     ("environment", &[]),
@@ -75,7 +76,7 @@ const MAY_USE: [(&str, &[&str]); 33] = [
             "turbolane",
         ],
     ),
-    ("xtask", &["silicon", "testbed"]),
+    ("xtask", &["report", "silicon", "testbed"]),
 ];
 
 /// Packages that may turn our types into JSON; the last three do it for their
@@ -178,8 +179,14 @@ fn manifests(tree: &Tree) -> impl Iterator<Item = (&File, toml::Table)> {
         .filter(|(_, manifest)| manifest.contains_key("package"))
 }
 
+/// The package's name in the table.
 fn package(manifest: &toml::Table) -> &str {
-    manifest["package"].get("name").and_then(toml::Value::as_str).unwrap_or("unnamed")
+    row(manifest["package"].get("name").and_then(toml::Value::as_str).unwrap_or("unnamed"))
+}
+
+fn row(name: &str) -> &str {
+    let is_row = |short: &&str| MAY_USE.iter().any(|(package, _)| package == short);
+    name.strip_prefix("turbolane-").filter(is_row).unwrap_or(name)
 }
 
 /// What the package is built from. Dependencies of its tests are free.
@@ -188,7 +195,7 @@ fn dependencies(manifest: &toml::Table) -> Vec<String> {
         .iter()
         .filter_map(|section| manifest.get(*section)?.as_table())
         .flat_map(toml::Table::keys)
-        .cloned()
+        .map(|used| row(used).to_owned())
         .collect()
 }
 
@@ -222,18 +229,21 @@ mod tests {
     fn arrows_that_differ_from_the_table_are_found() {
         let (bad, good) =
             (manifest("policy", &["hw"]), manifest("preload", &["environment", "locks", "pstate"]));
+        let published = manifest("turbolane-environment", &["turbolane-hint"]);
         let (unknown, less) = (manifest("newcomer", &["hw"]), manifest("scan", &["isa"]));
         let tree = Tree::of(&[
             ("crates/policy/Cargo.toml", &bad),
             ("crates/preload/Cargo.toml", &good),
             ("crates/newcomer/Cargo.toml", &unknown),
             ("crates/scan/Cargo.toml", &less),
+            ("crates/environment/Cargo.toml", &published),
         ]);
         let complaints = crates_use_what_the_table_says(&tree);
-        assert_eq!(complaints.len(), 3, "{complaints:?}");
+        assert_eq!(complaints.len(), 4, "{complaints:?}");
         assert!(complaints[0].contains("policy must not use hw"));
         assert!(complaints[1].contains("newcomer has no row"));
         assert!(complaints[2].contains("scan does not use report"));
+        assert!(complaints[3].contains("environment must not use hint"));
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! Whose clocks count: a CPU file that the user names, else the built-in file of this CPU.
 //!
 //! What is at stake at most is the drop of the worst level with all cores active. A CPU that no
-//! file describes has unknown clocks, unless it is one without licence levels.
+//! file describes has unknown clocks, unless it is one without licence levels. So does one whose
+//! file has no clock for any level above 0: a simulation assumes some and lists them, advice must
+//! not.
 
 use std::path::PathBuf;
 
@@ -10,6 +12,7 @@ use cpumodel::{CpuModel, Platform};
 use hw::Facts;
 use hw::cpu::Vendor;
 use report::advise::{Cpu, LevelClock, Verdict, Worth};
+use report::problem::Problem;
 
 use crate::doctor::FALL_KHZ;
 use crate::failure::Failure;
@@ -38,6 +41,13 @@ pub(super) fn judged(machine: Option<&PathBuf>, facts: &Facts) -> Result<Judged,
     };
     let id = machine.to_string_lossy();
     let model = input::model(&id)?;
+    if !model.knows_what_levels_cost() {
+        return Err(Failure::failed(Problem::new(
+            format!("cannot judge {}", model.name),
+            "its file has no clock for any licence level above 0",
+            "measure one: turbolane probe --machine-file here.toml on such a machine",
+        )));
+    }
     let (is_built_in, is_other) =
         (CpuModel::built_in(&id).is_some(), !model.name.starts_with(name));
     let basis = if is_built_in { "table" } else { "machine file" };

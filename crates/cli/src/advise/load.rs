@@ -26,6 +26,9 @@ use report::sample::{SampleReport, SampledLoad};
 use sim::program::{Builder, Group, Step, Workload};
 use sim::rng::Dist;
 
+/// How simulated narrower code is: its level, and its cycles over those of the wide code.
+pub(super) type Form = (u8, f64);
+
 /// Sections from a single TLS record to what runs of samples begin to show (half a period).
 pub(super) const UNKNOWN_NS: [u64; 3] = [20_000, 100_000, 500_000];
 /// Longer runs than this many times those of chance are no chance.
@@ -139,14 +142,16 @@ impl Load {
         (section_ns as f64 / self.wide_frac / at_once.max(0.001)) as u64
     }
 
-    /// The simulator's load, with sections of this length.
-    pub(super) fn workload(&self, stage: &Stage, section_ns: u64) -> Workload {
+    /// The simulator's load, with sections of this length; with narrower code in them if `narrow`
+    /// says so.
+    pub(super) fn workload(
+        &self,
+        stage: &Stage,
+        section_ns: u64,
+        narrow: Option<Form>,
+    ) -> Workload {
         let platform = &stage.platform;
-        let class = match self.level {
-            1 => InsnClass::Heavy256,
-            2 => InsnClass::Heavy512,
-            _ => InsnClass::Amx,
-        };
+        let class = class(self.level);
         let mut workload = Workload::new();
         let code = workload.code(class, platform.dense_per_cycle);
         let scalar_ns = (section_ns as f64 * (1.0 / self.wide_frac - 1.0)) as u64;
@@ -159,7 +164,17 @@ impl Load {
         if scalar_ns > 0 {
             turn = turn.work(0, around(cycles(scalar_ns, scalar_khz)));
         }
-        turn = turn.wide(code, self.level, around(cycles(section_ns, low_khz))).step(Step::Done);
+        let section = cycles(section_ns, low_khz);
+        turn = match narrow {
+            None => turn.wide(code, self.level, around(section)),
+            // code 0 is scalar
+            Some((0, ratio)) => turn.work(0, around(times(section, ratio))),
+            Some((level, ratio)) => {
+                let code = workload.code(self::class(level), platform.dense_per_cycle);
+                turn.work(code, around(times(section, ratio)))
+            }
+        };
+        let turn = turn.step(Step::Done);
         let turn_ns = section_ns + scalar_ns;
         self.add(&mut workload, "wide", self.wide, turn, turn_ns);
         let cycles = cycles(OTHER_TURN_NS, platform.clock_khz(0, platform.nr_cores));
@@ -180,6 +195,19 @@ impl Load {
             ..Group::new(name, threads.count, program)
         });
     }
+}
+
+/// The instructions that hold a level.
+fn class(level: u8) -> InsnClass {
+    match level {
+        1 => InsnClass::Heavy256,
+        2 => InsnClass::Heavy512,
+        _ => InsnClass::Amx,
+    }
+}
+
+fn times(cycles: u64, ratio: f64) -> u64 {
+    (cycles as f64 * ratio).round() as u64
 }
 
 fn cycles(ns: u64, khz: u32) -> u64 {

@@ -2,17 +2,17 @@
 //! `turbolane advise`: is keeping wide code apart worth it, and what to do.
 //!
 //! Without a load it looks at the machine: the CPU's clocks (`cpu.rs`), what kernel and user can do
-//! (`doctor`), which services map wide code (`services.rs`). With one (`target.rs`) it samples it
-//! (`sample`), makes a load of the simulator of it (`load.rs`), predicts the gain (`predict.rs`),
-//! says what to run (`remedy.rs`), and whether it is worth it (`verdict.rs`). Nothing is changed;
-//! at most a command is started.
+//! (`doctor`), which services map wide code (`services.rs`). With one (`crate::target`) it samples
+//! it (`sample`), makes a load of the simulator of it (`load.rs`), predicts the gain
+//! (`predict.rs`), says what to run (`remedy.rs`), and whether it is worth it (`verdict.rs`).
+//! Nothing is changed; at most a command is started.
 
 mod cpu;
 mod load;
+mod narrow;
 mod predict;
 mod remedy;
 mod services;
-mod target;
 mod verdict;
 
 use std::ffi::OsString;
@@ -34,12 +34,12 @@ use sched::parse::{ParseError, duration_at_least};
 
 use crate::failure::{Failure, print};
 use crate::paint::{self, ColorArgs};
-use crate::sample::{self, Plan, Taken};
+use crate::sample::{self, Plan, Taken, ThrottleArgs};
+use crate::target::{self, Target};
 use crate::{command, doctor};
 use cpu::Judged;
 use load::{Load, Stage};
 use remedy::{Chains, Remedy};
-use target::Target;
 use verdict::Seen;
 
 /// Report whether core specialisation is worth it on this machine, and how to enable it
@@ -71,6 +71,8 @@ pub(crate) struct AdviseArgs {
     /// How long to sample, 60s at most
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = sample::time)]
     time: Duration,
+    #[command(flatten)]
+    throttle: ThrottleArgs,
     /// Repeat the answer until interrupted, and wait this long after each answer
     ///
     /// At least 1s. With --json each answer is a line, as turbolane fleet reads them.
@@ -102,11 +104,14 @@ Lines:
            is held after its last instruction
   FOUND    functions that were sampled and whose code lowers the clock
   VICTIMS  other code within 1 ms after it on the same core; where the CPU has
-           licence counters, how long the clock was low
+           licence counters, how long the clock was low; where it has throttle
+           reasons, which CPUs were limited by what
   PREDICT  the sampled load in the simulator, under the kernel's scheduling and
            under the lane. Samples do not show how long a wide section is: where
            there are no licence counters several lengths are simulated, and the
-           gain is a range
+           gain is a range. Then the same load with narrower code instead of
+           its wide code; if that gains more and a setting for it is known, DO
+           proposes the setting
 Each line ends with its basis: table, machine file, measured, scanned or
 simulated. The PROVE command shows whether a gain is real: with --live after the
 DO command, whose lane it pauses for half of the runs; with --run before it, as
@@ -171,6 +176,11 @@ pub(crate) fn main(args: &AdviseArgs) -> Result<ExitCode, Failure> {
 }
 
 fn answer(args: &AdviseArgs) -> Result<Advice, Failure> {
+    if args.throttle.clear_throttle_reasons && args.target().is_none() {
+        let what = "cannot clear the throttle reasons before sampling";
+        let next = "name a load: --unit NAME, --pid PID or -- CMD";
+        return Err(Failure::failed(Problem::new(what, "nothing is sampled here", next)));
+    }
     let facts = doctor::read_facts(doctor::open(args.recording())?.as_ref())?;
     let named = args.machine.as_ref().filter(|path| !path.is_dir());
     let judged = cpu::judged(named, &facts)?;
@@ -244,7 +254,8 @@ fn of_target(
     }
     let mut started = start(target)?;
     let asked = target.asked(started.as_ref().map(|started| started.0.id()));
-    let plan = Plan { time: args.time, level: 1, lasting: true };
+    let clear = args.throttle.clear_throttle_reasons;
+    let plan = Plan { time: args.time, level: 1, lasting: true, clear };
     let is_over =
         || started.as_mut().is_some_and(|started| !matches!(started.0.try_wait(), Ok(None)));
     let Taken { report, observed, stacks } = sample::take(asked, &plan, is_over)?;
@@ -318,6 +329,7 @@ fn of_samples(sampled: &Sampled<'_>, judged: &Judged, facts: &Facts) -> Result<A
     advice.victims = report.victims.iter().map(slowed).collect();
     advice.unread = report.unread.clone();
     advice.reduced_pct = reduced_pct(report);
+    advice.throttle = report.throttle.clone();
     let (Some(model), None) = (&judged.model, &cpu_verdict) else {
         advice.verdict = cpu_verdict.unwrap_or(advice.verdict);
         return Ok(advice);
@@ -333,7 +345,9 @@ fn of_samples(sampled: &Sampled<'_>, judged: &Judged, facts: &Facts) -> Result<A
     if let Some((stage, load)) = &load
         && !verdict::is_all_wide(load, has_victims)
     {
-        advice.prediction = predict::predict(load, stage, remedy.detect, advice.reduced_pct)?;
+        let alternative = narrow::alternative(&offenders, load.level);
+        let (detect, counted) = (remedy.detect, advice.reduced_pct);
+        advice.prediction = predict::predict(load, stage, detect, counted, alternative)?;
     }
     advice.verdict = verdict::verdict(&Seen {
         busy: report.busy,
@@ -351,12 +365,26 @@ fn of_samples(sampled: &Sampled<'_>, judged: &Judged, facts: &Facts) -> Result<A
 
 fn add_commands(advice: &mut Advice, remedy: &Remedy, target: Option<&Target>) {
     advice.run_note = remedy.note.clone();
+    let narrower = advice.prediction.as_ref().and_then(|prediction| prediction.narrower.as_ref());
+    let to_be_done =
+        narrower.filter(|narrower| narrow::is_to_be_done(narrower, !remedy.is_blocked));
+    if let Some(narrower) = to_be_done {
+        let commands = remedy::switch_off(&narrower.switch, target);
+        let why = match remedy.is_blocked {
+            true => format!("{}. Without the lane", remedy.note),
+            false => "narrower code gains more than the lane".into(),
+        };
+        (advice.run, advice.run_note) = (commands.run, format!("{why}: {}", commands.note));
+        (advice.prove, advice.undo) = (commands.prove, Some(commands.undo));
+        return;
+    }
     if remedy.is_blocked {
         return;
     }
     let wide_cores = advice.prediction.as_ref().map_or(1, |prediction| prediction.wide_cores);
     let has_systemd = hw::services::has_systemd(&Live);
-    let [run, prove, undo] = remedy::commands(remedy, wide_cores, target, has_systemd);
+    let counts = hw::cycles::ThreadCycles::open().is_ok();
+    let [run, prove, undo] = remedy::commands(remedy, wide_cores, target, has_systemd, counts);
     (advice.run, advice.prove, advice.undo) = (Some(run), Some(prove), Some(undo));
 }
 

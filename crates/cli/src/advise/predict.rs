@@ -5,7 +5,8 @@
 //! The gain is that of all threads' work, each group's by the share of CPU time that it has:
 //! throughput where the machine is fully busy, else work per CPU time, for idle CPUs hide what is
 //! gained. A range is the lowest and the highest over lengths of sections (`load.rs`) and seeds.
-//! The number of wide cores is the one with the best mean.
+//! The number of wide cores is the one with the best mean. Narrower code instead of the lane
+//! (`narrow.rs`) is simulated with the same lengths.
 //!
 //! Where the CPU counts cycles at levels, only lengths of sections count at which the simulated
 //! machine loses as many cycles to lowered clocks as was counted. If another CPU is judged than the
@@ -17,7 +18,8 @@ use report::advise::Prediction;
 use sim::engine::{Options, Outcome};
 use sim::policy_spec::{PolicySpec, simulate};
 
-use super::load::{Load, Stage, UNKNOWN_NS};
+use super::load::{Form, Load, Stage, UNKNOWN_NS};
+use super::narrow::Alternative;
 use crate::failure::Failure;
 use crate::sim::{cannot_simulate, in_parallel, input};
 
@@ -46,12 +48,13 @@ struct Sections {
 }
 
 /// Simulates; `detect` is the lane's setting for how it finds wide code, `reduced_pct` what
-/// counters say.
+/// counters say, `alternative` the narrower code that there could be instead.
 pub(super) fn predict(
     load: &Load,
     stage: &Stage,
     detect: &str,
     reduced_pct: Option<f64>,
+    alternative: Option<Alternative>,
 ) -> Result<Option<Prediction>, Failure> {
     let sizes: Vec<usize> =
         SIZES.into_iter().filter(|size| *size * 2 <= stage.nr_cores()).collect();
@@ -64,7 +67,7 @@ pub(super) fn predict(
     let outcomes = |policy: &PolicySpec, plan: &[(u64, u64)]| {
         let outcomes = in_parallel(input::jobs(), plan.len(), |index| {
             let (seed, section_ns) = plan[index];
-            run(load, stage, policy, section_ns, seed)
+            run(load, stage, policy, (section_ns, seed), None)
         });
         outcomes.into_iter().collect::<Result<Vec<Outcome>, Failure>>()
     };
@@ -88,6 +91,13 @@ pub(super) fn predict(
         }
     }
     let (size, mut all) = best;
+    let narrower = match alternative {
+        Some(alternative) => {
+            let gains = narrow_gains(load, stage, &alternative, &plan[first.clone()], &fair)?;
+            Some(alternative.judged(&gains, &all))
+        }
+        None => None,
+    };
     all.extend(gains(&lane(size), first.end..plan.len())?);
     let reduced = fair.iter().map(|outcome| reduced(outcome, stage));
     Ok(Some(Prediction {
@@ -101,7 +111,28 @@ pub(super) fn predict(
         runs: 2 * all.len() as u32,
         sections_ns: sections.ns,
         sections_by: sections.by.into(),
+        narrower,
     }))
+}
+
+/// The gain of narrower code in all its forms, for each entry of the plan, whose outcomes with wide
+/// code are `fair`.
+fn narrow_gains(
+    load: &Load,
+    stage: &Stage,
+    alternative: &Alternative,
+    plan: &[(u64, u64)],
+    fair: &[Outcome],
+) -> Result<Vec<Vec<f64>>, Failure> {
+    let (forms, kernel) = (alternative.forms(), policy("fair"));
+    let gains = in_parallel(input::jobs(), plan.len() * forms.len(), |index| {
+        let (at, form) = (index / forms.len(), forms[index % forms.len()]);
+        let (seed, section_ns) = plan[at];
+        let narrow = run(load, stage, &kernel, (section_ns, seed), Some(form))?;
+        Ok(gain_pct(&fair[at], &narrow, load.is_full))
+    });
+    let gains = gains.into_iter().collect::<Result<Vec<f64>, Failure>>()?;
+    Ok(gains.chunks(forms.len()).map(<[f64]>::to_vec).collect())
 }
 
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
@@ -117,14 +148,14 @@ fn run(
     load: &Load,
     stage: &Stage,
     policy: &PolicySpec,
-    section_ns: u64,
-    seed: u64,
+    (section_ns, seed): (u64, u64),
+    narrow: Option<Form>,
 ) -> Result<Outcome, Failure> {
     let measured_ns =
         (TURNS * load.turn_ns(section_ns)).clamp(*DURATION_NS.start(), *DURATION_NS.end());
     let duration_ns = WARMUP_NS + measured_ns;
     let options = Options { seed, duration_ns, warmup_ns: WARMUP_NS, ..Default::default() };
-    let workload = load.workload(stage, section_ns);
+    let workload = load.workload(stage, section_ns, narrow);
     let finished = simulate(&stage.platform, stage.packages, workload, policy, options, None);
     Ok(finished.map_err(|error| cannot_simulate("the sampled load", policy, &error))?.outcome)
 }
@@ -159,7 +190,7 @@ fn sections(load: &Load, stage: &Stage, reduced_pct: Option<f64>) -> Result<Sect
         });
     };
     let simulated = in_parallel(input::jobs(), LENGTHS_NS.len(), |index| {
-        let outcome = run(load, stage, &policy("fair"), LENGTHS_NS[index], 1)?;
+        let outcome = run(load, stage, &policy("fair"), (LENGTHS_NS[index], 1), None)?;
         Ok(reduced(&outcome, stage))
     });
     let simulated = simulated.into_iter().collect::<Result<Vec<f64>, Failure>>()?;
@@ -197,9 +228,11 @@ fn reduced(outcome: &Outcome, stage: &Stage) -> f64 {
 #[cfg(test)]
 mod tests {
     use cpumodel::CpuModel;
-    use report::sample::SampledLoad;
+    use report::advise::{Narrower, ThanLane};
+    use report::sample::{Offender, SampledLoad};
 
     use super::super::load::tests::sampled;
+    use super::super::narrow::alternative;
     use super::*;
 
     fn stage_and_load(wide: u64, is_full: bool) -> (Stage, Load) {
@@ -227,7 +260,7 @@ mod tests {
     #[test]
     fn a_slowed_machine_gains() {
         let (stage, load) = stage_and_load(160, true);
-        let found = predict(&load, &stage, "hint", Some(100.0)).unwrap().unwrap();
+        let found = predict(&load, &stage, "hint", Some(100.0), None).unwrap().unwrap();
         assert_eq!(found.wide_cores, 1, "{found:?}");
         assert!((20.0..40.0).contains(&found.gain_pct), "{found:?}");
         assert!(found.least_pct <= found.gain_pct && found.gain_pct <= found.most_pct);
@@ -239,7 +272,7 @@ mod tests {
     fn a_command_gains_alike() {
         let (stage, mut load) = stage_and_load(160, true);
         load.is_scalar_at_first = true;
-        let found = predict(&load, &stage, "hint", Some(100.0)).unwrap().unwrap();
+        let found = predict(&load, &stage, "hint", Some(100.0), None).unwrap().unwrap();
         assert!((20.0..40.0).contains(&found.gain_pct), "{found:?}");
     }
 
@@ -247,7 +280,7 @@ mod tests {
     #[test]
     fn traps_gain_without_system_calls() {
         let (stage, load) = stage_and_load(160, true);
-        let found = predict(&load, &stage, "trap", Some(100.0)).unwrap().unwrap();
+        let found = predict(&load, &stage, "trap", Some(100.0), None).unwrap().unwrap();
         assert!(found.gain_pct > 5.0 && found.least_pct > 0.0, "{found:?}");
     }
 
@@ -256,17 +289,57 @@ mod tests {
     fn unknown_sections_widen_the_range() {
         let (stage, load) = stage_and_load(160, true);
         let width = |reduced_pct| {
-            let found = predict(&load, &stage, "hint", reduced_pct).unwrap().unwrap();
+            let found = predict(&load, &stage, "hint", reduced_pct, None).unwrap().unwrap();
             found.most_pct - found.least_pct
         };
         assert!(width(None) > 2.0 * width(Some(100.0)), "{} {}", width(None), width(Some(100.0)));
+    }
+
+    fn narrower(load: &Load, stage: &Stage, function: &str) -> Narrower {
+        let offender = Offender {
+            function: function.into(),
+            file: "/usr/lib/libcrypto.so.3".into(),
+            file_offset: None,
+            process: "p".into(),
+            license_level: 2,
+            sustained_level: 2,
+            samples: 100,
+        };
+        let alternative = alternative(&[&offender], load.level);
+        let found = predict(load, stage, "hint", Some(100.0), alternative).unwrap().unwrap();
+        found.narrower.unwrap()
+    }
+
+    /// Four cores at 1.9 GHz because of 4 % of wide code. Scalar code of the same length instead
+    /// would have 2.8 GHz everywhere, 2.8 / 1.9 = 47 % more; at level 1 it is 2.4 GHz, and with
+    /// four times the cycles for the wide 4 %, 1.26 / 1.12 = 13 % more. The lane is between them
+    /// (`a_slowed_machine_gains`).
+    #[test]
+    fn narrower_code_gains_by_its_clock() {
+        let (stage, load) = stage_and_load(160, true);
+        let found = narrower(&load, &stage, "f");
+        assert!((11.0..15.0).contains(&found.least_pct), "{found:?}");
+        assert!((44.0..50.0).contains(&found.most_pct), "{found:?}");
+        assert_eq!(found.than_lane, ThanLane::Undecided);
+    }
+
+    /// The more of the time is wide, the more narrower code costs: with half of it, and 1.47 to
+    /// 1.96 times the cycles, there is less to gain than at the same clock alone, and it can lose.
+    #[test]
+    fn narrower_code_costs_by_its_share() {
+        let (stage, load) = stage_and_load(160, true);
+        let few = narrower(&load, &stage, "ChaCha20_16x");
+        let (stage, load) = stage_and_load(2000, true);
+        let many = narrower(&load, &stage, "ChaCha20_16x");
+        assert!(many.most_pct < few.most_pct - 10.0, "{many:?} {few:?}");
+        assert!(many.least_pct < 0.0, "{many:?}");
     }
 
     /// Where nearly all code is wide there is nothing to keep apart, and no gain is made up.
     #[test]
     fn wide_code_alone_gains_nothing() {
         let (stage, load) = stage_and_load(3990, true);
-        let found = predict(&load, &stage, "hint", None).unwrap().unwrap();
+        let found = predict(&load, &stage, "hint", None, None).unwrap().unwrap();
         assert!(found.gain_pct < 1.0, "{found:?}");
     }
 

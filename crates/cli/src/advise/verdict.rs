@@ -5,12 +5,11 @@
 //! Where the range of the prediction lies on both sides of that, the simulator does not decide, and
 //! a measurement must.
 
-use report::advise::{Prediction, Verdict, Worth};
+use report::advise::{Narrower, Prediction, ThanLane, Verdict, Worth};
 
 use super::load::Load;
+use super::narrow::{NOISE_PCT, is_to_be_done};
 
-/// The smallest gain that matters, as `turbolane verify --margin` has it.
-const NOISE_PCT: f64 = 1.0;
 /// Wide code beyond this share leaves nothing to keep apart from it.
 const ALL_WIDE_FRAC: f64 = 0.95;
 /// Fewer samples say nothing about a share.
@@ -73,6 +72,17 @@ fn by_gain(prediction: &Prediction, can_run: bool) -> Verdict {
         "{} {gain_pct:+.1} % ({least_pct:+.1}..{most_pct:+.1}, simulated)",
         prediction.figure
     );
+    // a lane that gains is worth it also if it cannot run here: the line DO says what is missing
+    let is_first = |narrower: &&Narrower| {
+        is_to_be_done(narrower, can_run)
+            && (narrower.than_lane == ThanLane::Better || least_pct < NOISE_PCT)
+    };
+    if let Some(narrower) = prediction.narrower.as_ref().filter(is_first) {
+        let lane = if can_run { "with the lane" } else { "with the lane, which cannot run here" };
+        let (subject, gain) = (narrower.subject(), narrower.gain(&prediction.figure));
+        let why = format!("{subject}: {gain}, simulated; {lane}: {figure}");
+        return Verdict::new(Worth::Yes, why, "see the line DO");
+    }
     if most_pct < NOISE_PCT {
         let why = format!("{figure}: below {NOISE_PCT} % it is noise");
         return Verdict::new(Worth::No, why, "");
@@ -104,6 +114,7 @@ mod tests {
             runs: 1,
             sections_ns: Vec::new(),
             sections_by: String::new(),
+            narrower: None,
         }
     }
 
@@ -119,6 +130,43 @@ mod tests {
         assert_eq!(worth(5.0, 7.0, 9.0), Worth::Yes);
         assert_eq!(worth(-3.0, 0.1, 0.9), Worth::No);
         assert_eq!(worth(0.2, 4.0, 9.0), Worth::Unknown);
+    }
+
+    fn narrower(least_pct: f64, than_lane: ThanLane) -> Narrower {
+        Narrower {
+            without: "AVX-512".into(),
+            files: vec!["/usr/lib/libcrypto.so.3".into()],
+            gain_pct: least_pct + 2.0,
+            least_pct,
+            most_pct: least_pct + 4.0,
+            least_cycles_ratio: 1.0,
+            most_cycles_ratio: 2.0,
+            basis: String::new(),
+            license_levels: vec![0],
+            runs: 2,
+            than_lane,
+            switch: vec!["A=B".into()],
+        }
+    }
+
+    /// Narrower code is the answer if it is better, or if the lane cannot run and may gain nothing;
+    /// a lane that gains stays the answer if it cannot run here.
+    #[test]
+    fn narrower_code_decides_where_it_is_better() {
+        let answer = |lane: [f64; 3], narrower: Narrower, can_run| {
+            let [least, gain, most] = lane;
+            let with = Prediction { narrower: Some(narrower), ..prediction(least, gain, most) };
+            let found = verdict(&Seen { can_run, ..seen(100, Some(&with)) });
+            (found.worth, found.why.starts_with("without AVX-512"))
+        };
+        let lane = [5.0, 7.0, 9.0];
+        assert_eq!(answer(lane, narrower(11.0, ThanLane::Better), true), (Worth::Yes, true));
+        assert_eq!(answer(lane, narrower(4.0, ThanLane::Undecided), true), (Worth::Yes, false));
+        assert_eq!(answer(lane, narrower(4.0, ThanLane::Undecided), false), (Worth::Yes, false));
+        let lane = [0.2, 4.0, 9.0];
+        assert_eq!(answer(lane, narrower(4.0, ThanLane::Undecided), true), (Worth::Unknown, false));
+        assert_eq!(answer(lane, narrower(4.0, ThanLane::Undecided), false), (Worth::Yes, true));
+        assert_eq!(answer(lane, narrower(0.5, ThanLane::Undecided), false).0, Worth::Unknown);
     }
 
     /// Without wide samples the answer is no, with the share that may have been missed; with few it

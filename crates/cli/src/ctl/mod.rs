@@ -104,7 +104,8 @@ enum MarkAction {
     /// Mark a function as wide code
     Add {
         /// FILE:FUNCTION or FILE:+0xOFFSET, followed by @LEVEL (1 to 3; default 1), and by
-        /// ,min-argN=VALUE to ignore calls with a smaller argument
+        /// ,min-argN=VALUE to ignore calls with a smaller argument, ,build-id=ID if an offset is
+        /// for one build of the file
         mark: Mark,
     },
     /// Remove a mark

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use hw::plr::Plr;
 use hw::{Facts, Live, Recorded, Source};
 use report::doctor::{Check, Doctor};
 use report::json_line;
@@ -70,13 +71,17 @@ pub(crate) fn main(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let source = open(recording)?;
     let facts = read_facts(source.as_ref())?;
     if let Some(dir) = &args.record {
-        let recording = hw::record(source.as_ref(), |source| _ = Facts::read(source));
+        let recording = hw::record(source.as_ref(), |source| {
+            _ = (Facts::read(source), Plr::read(source));
+        });
         recording.save(dir).map_err(|error| {
             let what = format!("cannot write the recording to {}", dir.display());
             Failure::failed(Problem::new(what, error.to_string(), "name another folder"))
         })?;
     }
     let mut report = examine(&facts);
+    let plr = Plr::read(source.as_ref());
+    checks::add_throttle_reasons(&mut report.sections, &facts, &plr);
     if recording.is_none() {
         report.sections.push(checks::here(&facts));
         if obstacles::of_scx(&facts.kernel).is_none() {

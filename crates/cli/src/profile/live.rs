@@ -27,7 +27,8 @@ use std::time::{Duration, Instant};
 use cpumodel::{CpuSet, Times};
 use hw::levels::{LEVELS, LevelCounters, LevelCycles, why_not};
 use hw::pause::Pausable;
-use hw::task;
+use hw::plr::Plr;
+use hw::{Source, task};
 use profile::{Load, Seen, Settings};
 use report::problem::Problem;
 use signal_hook::consts::SIGCHLD;
@@ -94,7 +95,8 @@ impl Live {
     pub(super) fn open(pid: u32, samples: u32) -> Result<Self, Failure> {
         may_be_stopped(pid)?;
         let unsupported = |why: String| Failure::unsupported(problem(pid, why, MODEL));
-        let mut counters = LevelCounters::of_this_machine(&hw::Live).map_err(unsupported)?;
+        let mut counters = LevelCounters::of_this_machine(&hw::Live)
+            .map_err(|why| Failure::unsupported(problem(pid, why, instead(&hw::Live))))?;
         let own_cpus =
             task::get_affinity(std::process::id()).map_err(|error| broken(pid, &error))?;
         let here = own_cpus.iter().next().unwrap_or(0) as u32;
@@ -265,6 +267,14 @@ impl Load for Live {
 
 const MODEL: &str = "profile a model of it: turbolane profile --scenario NAME";
 
+/// What to do on a CPU without counters of licence levels.
+fn instead(source: &dyn Source) -> &'static str {
+    match Plr::read(source) {
+        Ok(_) => "use the CPU's throttle reasons: turbolane sample --pid PID",
+        Err(_) => MODEL,
+    }
+}
+
 fn problem(pid: u32, why: impl Into<String>, next: &str) -> Problem {
     Problem::new(format!("cannot profile process {pid}"), why.into(), next)
 }
@@ -340,6 +350,8 @@ fn highest(cycles: &LevelCycles) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     /// The level of a window is that of most cycles, of a watch the highest; who slept has none.
@@ -350,6 +362,15 @@ mod tests {
         assert_eq!(prevailing(&[0; 3]), None);
         assert_eq!((highest(&[900, 1, 0]), highest(&[0; 3])), (1, 0));
         assert_eq!(grown(&[1, 2, 3], &[4, 2, 1]), [3, 0, 0]);
+    }
+
+    /// A CPU that keeps throttle reasons can be asked otherwise; one that keeps none, by a model.
+    #[test]
+    fn other_cpus_are_asked_otherwise() {
+        let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/machines");
+        let open = |name: &str| hw::Recorded::open(&Path::new(machine).join(name)).unwrap();
+        assert!(instead(&open("granite-rapids")).contains("turbolane sample"));
+        assert_eq!(instead(&open("sapphire-rapids-vm")), MODEL);
     }
 
     /// Ourselves, the first process, threads of the kernel and no one are not stopped.

@@ -76,6 +76,7 @@ fn describe(mark: &ResolvedMark) -> String {
 pub(crate) fn check(config: &Config, facts: &Facts) -> Result<Plan, Failure> {
     let topology = &facts.topology;
     let wide_cores = layout::wide_cores(topology, &config.wide_cpus)?;
+    check_scope(config)?;
     let is_auto = config.wide_cpus == WideCpus::Auto;
     let marks = resolve_marks(config, facts)?;
     let choice = choose_mode(config.mode, &facts.kernel, &facts.rights)?;
@@ -85,6 +86,7 @@ pub(crate) fn check(config: &Config, facts: &Facts) -> Result<Plan, Failure> {
     }
     if choice.mode == Mode::Affinity {
         affinity::refuse_marks(config)?;
+        affinity::refuse_scope(config)?;
         if is_auto {
             notes.push("wide CPUs stay at one core: affinity mode measures no demand".into());
         }
@@ -143,6 +145,13 @@ pub(crate) fn group_note(mode: Mode, ignore: bool) -> Result<Option<String>, Fai
         return Ok(Some(format!("{}: {}", problem.what, problem.why)));
     }
     Err(Failure::unsupported(problem))
+}
+
+/// Refuses rules that contradict each other.
+fn check_scope(config: &Config) -> Result<(), Failure> {
+    sched::scope::check(&config.scope).map_err(|error| {
+        Failure::failed(Problem::new("cannot run with these rules", error.why, error.next))
+    })
 }
 
 /// Whether the trap module can do what is asked of it.

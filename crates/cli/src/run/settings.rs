@@ -14,8 +14,8 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use report::problem::Problem;
 use sched::config::{
-    Components, Config, Goal, GoalKind, Mark, Mode, Remigrate, Scores, TrapMode, Unclassified,
-    WideCpus,
+    Components, Config, Goal, GoalKind, Mark, Mode, Remigrate, Scope, Scores, Selectors, TrapMode,
+    Unclassified, WideCpus, WideSelectors,
 };
 use sched::parse::duration_ns;
 use sched::settings::{SETTINGS, goal_every, level, slice};
@@ -92,6 +92,9 @@ struct SettingArgs {
     /// With ,min-argN=VALUE after it, calls whose integer argument N (1 to 6) is below VALUE are
     /// ignored: dot@2,min-arg3=64 ignores short vectors. The lower 32 bits of the argument are
     /// compared as an unsigned number. Make sure that ignored calls really contain no wide code.
+    ///
+    /// An offset is for one build of the file: ,build-id=ID refuses it in others. Without it the
+    /// file must show that a function begins there.
     #[arg(long = "mark", value_name = "FILE:FUNCTION[@LEVEL][,min-argN=VALUE]")]
     #[arg(help_heading = DETECTION)]
     marks: Vec<Mark>,
@@ -149,6 +152,33 @@ struct SettingArgs {
     #[arg(long, default_value_t = Config::default().unclassified, help_heading = DETECTION)]
     #[arg(value_parser = words::<Unclassified>(&["default", "scalar"]))]
     unclassified: Unclassified,
+
+    /// Treat these tasks as wide all the time: unit:NAME, cgroup:/PATH or comm:NAME, each with an
+    /// optional @LEVEL
+    ///
+    /// Several are separated by commas; the level is 1 to 3 (default 2). A unit or control group
+    /// includes all groups below it; of several rules the one of the innermost group counts. A
+    /// unit is one of the system, not of a user, and may start later. comm is the kernel's name of
+    /// a task, and counts only for tasks in no group with a rule. Wide tasks run on wide CPUs only.
+    #[arg(long, value_name = "LIST", default_value_t = Config::default().scope.wide)]
+    #[arg(hide_default_value = true, help_heading = DETECTION)]
+    wide_tasks: WideSelectors,
+
+    /// Treat these tasks as scalar all the time: unit:NAME or cgroup:/PATH
+    ///
+    /// Their hints, marks, traps and scores are ignored. Like all scalar tasks they run on a wide
+    /// CPU only while it has nothing else to run.
+    #[arg(long, value_name = "LIST", default_value_t = Config::default().scope.scalar)]
+    #[arg(hide_default_value = true, help_heading = DETECTION)]
+    scalar_tasks: Selectors,
+
+    /// Leave these tasks alone: unit:NAME or cgroup:/PATH
+    ///
+    /// Their hints, marks, traps and scores are ignored, and they share all CPUs as tasks without
+    /// wide code do.
+    #[arg(long, value_name = "LIST", default_value_t = Config::default().scope.alone)]
+    #[arg(hide_default_value = true, help_heading = DETECTION)]
+    leave_alone: Selectors,
 
     /// What ends a wide period
     ///
@@ -317,6 +347,11 @@ impl SettingArgs {
             wide_timeout_ns: self.wide_timeout,
             rest_below_ns: self.rest_below,
             unclassified: self.unclassified,
+            scope: Scope {
+                wide: self.wide_tasks.clone(),
+                scalar: self.scalar_tasks.clone(),
+                alone: self.leave_alone.clone(),
+            },
             marks: self.marks.clone(),
             force_single_step: self.force_single_step,
             trap: self.trap,

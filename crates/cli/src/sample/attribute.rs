@@ -15,6 +15,8 @@ use report::sample::{
     CallChains, Frame, Offender, SampleReport, SampledLevel, SampledLoad, Victim,
 };
 
+use super::throttle::Counts;
+
 /// Where a sample was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Place {
@@ -60,6 +62,8 @@ pub(super) struct Wide {
 pub(super) struct Code {
     pub path: String,
     by_offset: BTreeMap<u64, Wide>,
+    /// Of the file that was scanned, in hexadecimal: its path may be another file's here.
+    build_id: Option<String>,
     /// Why it could not be scanned.
     pub unread: Option<String>,
 }
@@ -77,8 +81,12 @@ pub(crate) struct Observed {
 const RELAX_NS: u64 = 670_000;
 
 impl Code {
-    pub(super) fn new(path: String, functions: impl Iterator<Item = (u64, Wide)>) -> Self {
-        Code { path, by_offset: functions.collect(), unread: None }
+    pub(super) fn new(
+        path: String,
+        build_id: Option<String>,
+        functions: impl Iterator<Item = (u64, Wide)>,
+    ) -> Self {
+        Code { path, by_offset: functions.collect(), build_id, unread: None }
     }
 
     pub(super) fn unread(path: String, why: String) -> Self {
@@ -106,6 +114,17 @@ impl Observed {
         let Place::File(file, offset) = place else { return None };
         let (start, function) = self.files.get(file)?.at(offset)?;
         Some((file, start, function))
+    }
+
+    /// Samples of each CPU while it did not idle, and those of them in wide code.
+    pub(super) fn counts(&self) -> Counts {
+        let mut counts = Counts::new();
+        for seen in self.seen.iter().filter(|seen| seen.place != Place::Idle) {
+            let count = counts.entry(seen.cpu).or_default();
+            count.0 += 1;
+            count.1 += u64::from(seen.is_asked && self.wide(seen.place).is_some());
+        }
+        counts
     }
 
     /// A frame of a call chain: a wide function with its level, else the file.
@@ -220,6 +239,14 @@ impl Observed {
         }
     }
 
+    /// The build id of the file of that path as it was scanned; `None` if there were several, as in
+    /// containers.
+    pub(crate) fn build_id(&self, path: &str) -> Option<&str> {
+        let mut builds = self.files.iter().filter(|file| file.path == path);
+        let first = builds.next()?.build_id.as_deref();
+        first.filter(|_| builds.all(|other| other.build_id.as_deref() == first))
+    }
+
     /// The callers of a function of that file, in chains of addresses: innermost first, each with
     /// its file's path and the offset of the call's last byte, and how often the chain was seen.
     pub(crate) fn callers<'a>(
@@ -297,7 +324,7 @@ mod tests {
             seen,
             processes: vec!["nginx".into(), "redis".into()],
             files: vec![
-                Code::new("/lib/libf.so".into(), functions.into_iter()),
+                Code::new("/lib/libf.so".into(), Some("12".into()), functions.into_iter()),
                 Code::unread("/lib/libg.so".into(), "it is gone".into()),
             ],
             cores: vec![0, 0, 1],
@@ -306,6 +333,17 @@ mod tests {
 
     fn empty() -> SampleReport {
         SampleReport { period_ns: 1_000_000, ..SampleReport::default() }
+    }
+
+    /// Idle samples count for no CPU, and code that was not asked for is not wide.
+    #[test]
+    fn samples_are_counted_by_cpu() {
+        let wide = seen(0, 0, NGINX, Place::File(0, 0x1000));
+        let other = Seen { is_asked: false, ..wide };
+        let idle = Seen { place: Place::Idle, ..wide };
+        let kernel = Seen { cpu: 2, place: Place::Kernel, ..wide };
+        let counts = observed(vec![wide, other, idle, kernel]).counts();
+        assert_eq!(counts, Counts::from([(0, (2, 1)), (2, (1, 0))]));
     }
 
     /// A sample belongs to the function that its offset is in: its first and last byte, and none
@@ -399,6 +437,17 @@ mod tests {
         let observed = observed(Vec::new());
         let callers = observed.callers(&stacks, "/lib/libf.so", 0x1000);
         assert_eq!(callers, [(vec![("/lib/libf.so", 5), ("/lib/libg.so", 7)], 3)]);
+    }
+
+    /// A path that two files have is of no one build.
+    #[test]
+    fn builds_are_of_the_scanned_file() {
+        let mut observed = observed(Vec::new());
+        assert_eq!(observed.build_id("/lib/libf.so"), Some("12"));
+        assert_eq!(observed.build_id("/lib/libg.so"), None);
+        let other = Code::new("/lib/libf.so".into(), Some("34".into()), std::iter::empty());
+        observed.files.push(other);
+        assert_eq!(observed.build_id("/lib/libf.so"), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod attribute;
 mod observe;
 mod output;
 mod session;
+mod throttle;
 
 use std::collections::HashSet;
 use std::process::ExitCode;
@@ -26,6 +27,7 @@ pub(crate) use attribute::{Observed, Stacks};
 pub(crate) use observe::Asked;
 use session::READ_EVERY;
 pub(crate) use session::{Plan, Taken, take};
+pub(crate) use throttle::shown;
 
 /// Show which tasks execute wide code, and what runs right after it
 ///
@@ -49,11 +51,24 @@ pub(crate) struct SampleArgs {
     #[arg(long, value_name = "LEVEL", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=3))]
     level: u8,
+    #[command(flatten)]
+    throttle: ThrottleArgs,
     /// What to print
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     #[command(flatten)]
     files: output::Files,
+}
+
+/// What is done about throttle reasons.
+#[derive(Args)]
+pub(crate) struct ThrottleArgs {
+    /// Clear the CPU's throttle reasons before sampling (Granite Rapids and later)
+    ///
+    /// A reason stays set until it is cleared. Without this option the reasons are read before and
+    /// after sampling, and only new ones count. Clearing concerns all programs that read them.
+    #[arg(long)]
+    pub clear_throttle_reasons: bool,
 }
 
 const AFTER_HELP: &str = "\
@@ -124,7 +139,12 @@ pub(crate) fn main(args: &SampleArgs) -> Result<ExitCode, Failure> {
     }
     let pids: HashSet<u32> = args.pid.iter().copied().collect();
     let asked = move |pid: u32| pids.is_empty() || pids.contains(&pid);
-    let plan = Plan { time: args.time, level: args.level, lasting: false };
+    let plan = Plan {
+        time: args.time,
+        level: args.level,
+        lasting: false,
+        clear: args.throttle.clear_throttle_reasons,
+    };
     let interrupt = Interrupt::watch();
     let Taken { mut report, observed, stacks } =
         take(Box::new(asked), &plan, || interrupt.is_seen())?;

@@ -3,14 +3,13 @@
 //!
 //! They are tried before sampling begins: a minute of samples is not lost to a typing error.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use report::sample::{CallChains, SampleReport};
 
 use crate::failure::Failure;
-use crate::output_file::{check_writable, write};
+use crate::output_file::{check_before, write};
 
 /// Options for files.
 #[derive(Args)]
@@ -26,7 +25,7 @@ pub(super) struct Files {
 impl Files {
     /// Fails if a file could not be written. Changes none.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        [&self.html, &self.pprof].into_iter().flatten().try_for_each(|path| check(path))
+        [&self.html, &self.pprof].into_iter().flatten().try_for_each(|path| check_before(path))
     }
 
     pub(super) fn write(&self, report: &SampleReport, chains: &CallChains) -> Result<(), Failure> {
@@ -40,18 +39,10 @@ impl Files {
     }
 }
 
-fn check(path: &Path) -> Result<(), Failure> {
-    let is_new = !path.exists();
-    check_writable(path)?;
-    if is_new {
-        // it comes back with its contents; an empty one would remain if sampling fails
-        _ = fs::remove_file(path);
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// Trying a file neither leaves a new one nor changes an old one.

@@ -17,6 +17,7 @@ use scan::{Options, Sort};
 
 use super::attribute::{Code, Observed, Stacks, Wide};
 use super::observe::{Asked, Observer, Sampled};
+use super::throttle::Throttle;
 use crate::failure::Failure;
 use crate::scan::{map, scan_file};
 
@@ -33,6 +34,8 @@ pub(crate) struct Plan {
     pub level: u8,
     /// Functions whose wide code is too sparse to raise the level do not count.
     pub lasting: bool,
+    /// Throttle reasons are cleared before.
+    pub clear: bool,
 }
 
 /// What was sampled.
@@ -56,6 +59,10 @@ pub(crate) fn take(
     let mut sampler =
         Sampler::start(numbers, PERIOD.as_nanos() as u64).map_err(|error| refused(&error))?;
     let mut levels = Levels::begin(&cpus);
+    let throttle = match levels {
+        Some(_) if !plan.clear => None,
+        _ => Throttle::begin(&hw::Live, plan.clear)?,
+    };
     let begun = Instant::now();
     while begun.elapsed() < plan.time && !is_over() {
         std::thread::sleep(READ_EVERY.min(plan.time.saturating_sub(begun.elapsed())));
@@ -63,6 +70,8 @@ pub(crate) fn take(
     }
     let time = begun.elapsed();
     let level_cycles = levels.as_mut().and_then(Levels::end);
+    // before files are scanned: that limits the clock, too
+    let throttle = throttle.map(|throttle| throttle.end(&hw::Live));
     let lost = sampler.lost();
     drop(sampler);
     let mut unread = observer.unread;
@@ -89,6 +98,7 @@ pub(crate) fn take(
             level_cycles: level_cycles.map(Vec::from),
             ..SampledLoad::default()
         }),
+        throttle: throttle.map(|throttle| throttle.report(&observed.counts())),
         unread,
         ..SampleReport::default()
     });
@@ -167,6 +177,7 @@ fn scanned(sampled: Sampled, plan: &Plan) -> Code {
         Err(why) => Code::unread(path, why),
         Ok(file) => Code::new(
             path,
+            file.build_id,
             file.listed.into_iter().filter(is_wanted).filter_map(|function| {
                 let wide = Wide {
                     name: function.name,

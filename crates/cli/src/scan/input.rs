@@ -17,25 +17,33 @@ use scan::{
     Limits, Options, ScanError, is_archive, is_zip, scan_archive, scan_memory, scan_zip_within,
 };
 
+use super::debuginfod::Debuginfod;
 use super::mapping::map;
 use super::names;
 use crate::failure::Failure;
 
+/// How files are scanned.
+pub(super) struct How {
+    pub options: Options,
+    /// Who is asked for debug files.
+    pub servers: Option<Debuginfod>,
+}
+
 /// Scans a file, or all that is ELF in a folder.
-pub(super) fn scan_path(path: &Path, options: &Options, scan: &mut Scan) -> Result<(), Failure> {
+pub(super) fn scan_path(path: &Path, how: &How, scan: &mut Scan) -> Result<(), Failure> {
     let cannot = |error: io::Error| {
         let what = format!("cannot scan {}", path.display());
         Failure::failed(Problem::new(what, error.to_string(), "check the path"))
     };
     let metadata = fs::metadata(path).map_err(cannot)?;
     if metadata.is_dir() {
-        return scan_folder(path, options, scan).map_err(cannot);
+        return scan_folder(path, how, scan).map_err(cannot);
     }
     if !metadata.is_file() {
         return Err(cannot(io::Error::other("it is neither a file nor a folder")));
     }
     let map = map(&File::open(path).map_err(cannot)?).map_err(cannot)?;
-    scan_bytes(path, &map, options, scan).map_err(|error| {
+    scan_bytes(path, &map, how, scan).map_err(|error| {
         let what = format!("cannot scan {}", path.display());
         Failure::failed(Problem::new(what, error.to_string(), next(&error)))
     })
@@ -58,13 +66,8 @@ fn next(error: &ScanError) -> &'static str {
     }
 }
 
-fn scan_bytes(
-    path: &Path,
-    bytes: &[u8],
-    options: &Options,
-    scan: &mut Scan,
-) -> Result<(), ScanError> {
-    let name = path.display().to_string();
+fn scan_bytes(path: &Path, bytes: &[u8], how: &How, scan: &mut Scan) -> Result<(), ScanError> {
+    let (name, options) = (path.display().to_string(), &how.options);
     if is_zip(bytes) {
         let limits = Limits::default();
         let files = scan_zip_within(&name, bytes, options, &limits, &mut scan.skipped)?;
@@ -73,12 +76,12 @@ fn scan_bytes(
         let files = scan_archive(&name, bytes, options, &mut scan.skipped)?;
         scan.files.extend(files);
     } else {
-        scan.files.push(names::scan_file(path, bytes, options)?);
+        scan.files.push(names::scan_with(path, bytes, options, how.servers.as_ref())?);
     }
     Ok(())
 }
 
-fn scan_folder(folder: &Path, options: &Options, scan: &mut Scan) -> io::Result<()> {
+fn scan_folder(folder: &Path, how: &How, scan: &mut Scan) -> io::Result<()> {
     fs::read_dir(folder)?;
     let mut open = vec![folder.to_path_buf()];
     let mut seen = HashSet::new();
@@ -96,7 +99,7 @@ fn scan_folder(folder: &Path, options: &Options, scan: &mut Scan) -> io::Result<
             if metadata.is_dir() {
                 below.push(path);
             } else if metadata.is_file() && seen.insert((metadata.dev(), metadata.ino())) {
-                scan_found(&path, options, scan);
+                scan_found(&path, how, scan);
             }
         }
         open.extend(below.into_iter().rev());
@@ -106,14 +109,14 @@ fn scan_folder(folder: &Path, options: &Options, scan: &mut Scan) -> io::Result<
 
 /// What is found in a folder need not be code. Of zip files only wheels are opened: most others
 /// have none.
-fn scan_found(path: &Path, options: &Options, scan: &mut Scan) {
+fn scan_found(path: &Path, how: &How, scan: &mut Scan) {
     let Ok(map) = File::open(path).and_then(|file| map(&file)) else {
         scan.skipped.unreadable += 1;
         return;
     };
     if is_zip(&map) && path.extension().is_none_or(|extension| extension != "whl") {
         ScanError::NotElf.count(&mut scan.skipped);
-    } else if let Err(error) = scan_bytes(path, &map, options, scan) {
+    } else if let Err(error) = scan_bytes(path, &map, how, scan) {
         error.count(&mut scan.skipped);
     }
 }
@@ -123,7 +126,7 @@ fn scan_found(path: &Path, options: &Options, scan: &mut Scan) {
 pub(super) fn scan_processes(
     pids: &[u32],
     jit: bool,
-    options: &Options,
+    how: &How,
     scan: &mut Scan,
 ) -> Result<(), Failure> {
     let mut seen = HashSet::new();
@@ -134,27 +137,22 @@ pub(super) fn scan_processes(
             if let Origin::File { path, identity } = &mapping.origin
                 && seen.insert(identity.clone())
             {
-                scan_mapped(pid, mapping, path, options, scan);
+                scan_mapped(pid, mapping, path, how, scan);
             }
         }
         if jit {
-            scan_written(pid, &mappings, options, scan)?;
+            scan_written(pid, &mappings, how, scan)?;
         }
     }
     Ok(())
 }
 
-fn scan_written(
-    pid: u32,
-    mappings: &[Mapping],
-    options: &Options,
-    scan: &mut Scan,
-) -> Result<(), Failure> {
+fn scan_written(pid: u32, mappings: &[Mapping], how: &How, scan: &mut Scan) -> Result<(), Failure> {
     let symbols = memory::perf_map(pid).map_or(Vec::new(), |text| scan::parse_perf_map(&text));
     for mapping in mappings.iter().filter(|mapping| mapping.origin == Origin::Written) {
         let bytes = memory::read_mapping(pid, mapping).map_err(|error| cannot_look(pid, &error))?;
         let name = format!("process {pid} at {:#x}", mapping.start);
-        match scan_memory(&name, mapping.start, &bytes, &symbols, options) {
+        match scan_memory(&name, mapping.start, &bytes, &symbols, &how.options) {
             Ok(file) => scan.files.push(file),
             Err(error) => error.count(&mut scan.skipped),
         }
@@ -162,12 +160,12 @@ fn scan_written(
     Ok(())
 }
 
-fn scan_mapped(pid: u32, mapping: &Mapping, path: &Path, options: &Options, scan: &mut Scan) {
+fn scan_mapped(pid: u32, mapping: &Mapping, path: &Path, how: &How, scan: &mut Scan) {
     let Ok(map) = memory::open_mapped(pid, mapping).and_then(|file| map(&file)) else {
         scan.skipped.unreadable += 1;
         return;
     };
-    if let Err(error) = scan_bytes(path, &map, options, scan) {
+    if let Err(error) = scan_bytes(path, &map, how, scan) {
         error.count(&mut scan.skipped);
     }
 }

@@ -17,10 +17,11 @@ use std::fmt;
 use std::fs::{self, File as Opened};
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
 use report::problem::Problem;
 use report::scan::{Confidence, File, Function, Marks, Scan};
 use scan::{Callers, Limits, Reach, Start, Uncovered, callers};
-use sched::config::{Mark, MarkSite};
+use sched::config::{BuildId, Mark, MarkSite};
 use sched::marks::{Emulation, MarkError, ResolvedMark, lasting_path, resolve_all};
 
 use super::mapping::map;
@@ -48,21 +49,39 @@ pub(super) fn write(path: &Path, scan: &mut Scan) -> Result<(), Failure> {
     })
 }
 
+/// Notes in the scan what marks would cover.
+pub(super) fn cover(scan: &mut Scan) {
+    scan.files.par_iter_mut().for_each(|file| {
+        let functions = wanted(file);
+        if !functions.is_empty() && takes_marks(file, &functions) {
+            file.marks = Some(Plan::of(file, &functions).share());
+        }
+    });
+}
+
+/// The functions that are to be marked.
+fn wanted(file: &File) -> Vec<&Function> {
+    let is_wide =
+        |function: &&Function| function.license_level > 0 && function.confidence != Confidence::Low;
+    file.listed.iter().filter(is_wide).collect()
+}
+
+/// Whether it is a program or a library.
+fn takes_marks(file: &File, functions: &[&Function]) -> bool {
+    functions.iter().all(|function| function.file_offset.is_some()) && file.kind != "object"
+}
+
 fn lines(file: &mut File) -> String {
-    let markable = file
-        .listed
-        .iter()
-        .filter(|function| function.license_level > 0 && function.confidence != Confidence::Low);
-    let functions: Vec<&Function> = markable.collect();
+    let functions = wanted(file);
     if functions.is_empty() {
         return String::new();
     }
     let mut text = format!("\n# {}\n", plain(&file.path));
-    if functions.iter().any(|function| function.file_offset.is_none()) || file.kind == "object" {
+    if !takes_marks(file, &functions) {
         text += "# neither a program nor a library: nothing in it can be marked\n";
         return text;
     }
-    let plan = Plan::of(&file.path, &functions);
+    let plan = Plan::of(file, &functions);
     text += &plan.text(&functions);
     file.marks = Some(plan.share());
     text
@@ -96,6 +115,7 @@ struct Caller {
 
 struct Plan {
     library: PathBuf,
+    build_id: Option<BuildId>,
     /// One for each function.
     outcomes: Vec<Outcome>,
     /// By offset in the file.
@@ -105,15 +125,19 @@ struct Plan {
 type Tried = Result<ResolvedMark, MarkError>;
 
 impl Plan {
-    fn of(path: &str, functions: &[&Function]) -> Plan {
+    fn of(file: &File, functions: &[&Function]) -> Plan {
+        let path = &file.path;
         let library = lasting_path(Path::new(path)).unwrap_or_else(|_| PathBuf::from(path));
         let offsets = functions.iter().map(|function| function.file_offset.unwrap_or_default());
-        let tried = resolve(&library, offsets);
+        // of what was scanned: its path may be another file's here
+        let build_id = file.build_id.as_deref().and_then(BuildId::short);
+        let tried = resolve(&library, build_id.as_ref(), offsets);
         let outcomes = tried.into_iter().map(|tried| match tried {
             Ok(mark) => Outcome::Own(mark),
             Err(error) => Outcome::Refused(Unfit::Site(error), None),
         });
-        let mut plan = Plan { outcomes: outcomes.collect(), callers: BTreeMap::new(), library };
+        let mut plan =
+            Plan { library, build_id, outcomes: outcomes.collect(), callers: BTreeMap::new() };
         if let Some(graph) = graph(Path::new(path)) {
             for (outcome, function) in plan.outcomes.iter_mut().zip(functions) {
                 if matches!(outcome, Outcome::Own(_)) && graph.is_part(function.address) {
@@ -132,7 +156,8 @@ impl Plan {
         };
         let refused: Vec<u64> = self.outcomes.iter().enumerate().filter_map(refused).collect();
         let above = graph.above(&refused, LEVELS_MAX);
-        let tried = resolve(&self.library, above.iter().map(|start| start.file_offset));
+        let (library, build_id) = (&self.library, self.build_id.as_ref());
+        let tried = resolve(library, build_id, above.iter().map(|start| start.file_offset));
         let sites: HashMap<u64, ResolvedMark> =
             tried.into_iter().flatten().map(|mark| (mark.entry_offset, mark)).collect();
         let is_markable = |start: Start| sites.contains_key(&start.file_offset);
@@ -159,7 +184,7 @@ impl Plan {
         let sites = self.sites(functions);
         let mark = |offset: u64, level: u8| {
             let site = sites.get(&offset).cloned().unwrap_or(MarkSite::Offset(offset));
-            Mark { file: self.library.clone(), site, level: level.into(), filter: None }
+            Mark { level: level.into(), ..mark_at(&self.library, site, self.build_id.as_ref()) }
         };
         let mut text = String::new();
         for (function, outcome) in functions.iter().zip(&self.outcomes) {
@@ -185,7 +210,7 @@ impl Plan {
         let named = own.chain(callers);
         let (offsets, marks): (Vec<u64>, Vec<Mark>) = named
             .filter_map(|(offset, name)| {
-                Some((offset, mark_at(&self.library, MarkSite::of_name(name)?)))
+                Some((offset, mark_at(&self.library, MarkSite::of_name(name)?, None)))
             })
             .unzip();
         let found = resolve_all(&marks, OLDEST, false);
@@ -219,14 +244,19 @@ fn graph(path: &Path) -> Option<Callers> {
     callers(&bytes, &Limits::default()).ok()
 }
 
-fn resolve(library: &Path, offsets: impl Iterator<Item = u64>) -> Vec<Tried> {
-    let marks: Vec<Mark> =
-        offsets.map(|offset| mark_at(library, MarkSite::Offset(offset))).collect();
-    resolve_all(&marks, OLDEST, false)
+fn resolve(
+    library: &Path,
+    build_id: Option<&BuildId>,
+    offsets: impl Iterator<Item = u64>,
+) -> Vec<Tried> {
+    let mark = |offset| mark_at(library, MarkSite::Offset(offset), build_id);
+    resolve_all(&offsets.map(mark).collect::<Vec<Mark>>(), OLDEST, false)
 }
 
-fn mark_at(library: &Path, site: MarkSite) -> Mark {
-    Mark { file: library.to_path_buf(), site, level: 1, filter: None }
+/// A mark, which by offset is for this build.
+fn mark_at(library: &Path, site: MarkSite, build_id: Option<&BuildId>) -> Mark {
+    let build_id = build_id.filter(|_| matches!(site, MarkSite::Offset(_))).cloned();
+    Mark { file: library.to_path_buf(), site, level: 1, filter: None, build_id }
 }
 
 fn line(function: &Function, outcome: &Outcome, mark: &Mark) -> String {

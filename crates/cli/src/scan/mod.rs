@@ -7,6 +7,7 @@
 //! with the services that map each file ([`users`]). Changes nothing, needs root only for other
 //! users' processes.
 
+mod debuginfod;
 mod input;
 mod mapping;
 mod marks;
@@ -14,7 +15,7 @@ mod names;
 mod root;
 mod users;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -24,6 +25,9 @@ use report::scan::Scan;
 use scan::{Options, Sort};
 
 use crate::failure::{FOUND, Failure, print, show};
+use crate::output_file;
+use debuginfod::Debuginfod;
+use input::How;
 pub(crate) use mapping::map;
 pub(crate) use names::scan_file;
 
@@ -53,6 +57,10 @@ pub(crate) struct ScanArgs {
     /// With --pid: also scan code that comes from no file, such as the output of JIT compilers
     #[arg(long, requires = "pid")]
     jit: bool,
+    /// Ask the servers in DEBUGINFOD_URLS for the names of stripped files' functions, where no
+    /// debug file is installed; needs elfutils' debuginfod-find
+    #[arg(long)]
+    debuginfod: bool,
     /// Lowest licence level of the functions that are listed
     ///
     /// 0 all wide instructions, 1 heavy AVX2 or light AVX-512, 2 heavy AVX-512, 3 AMX.
@@ -81,6 +89,10 @@ pub(crate) struct ScanArgs {
     /// it are marked, if all of them are known. A comment says why a function is not marked.
     #[arg(long, value_name = "FILE")]
     marks: Option<PathBuf>,
+    /// Also write a page: the files, with how many of their functions can be marked and which
+    /// running services map them, and the functions of each (200 of each file, or --top)
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
@@ -110,11 +122,14 @@ Examples:
   turbolane scan --details --top 5 /opt/app      the same, with functions
   turbolane scan --root /mnt/image /usr/lib      of an unpacked container
   turbolane scan --json-lines /usr | jq .path    files as documents
+  turbolane scan --html wide.html /opt/app       a page with all of it
   turbolane scan --level 2 --marks wide.marks libfoo.so
   sudo turbolane run --marks wide.marks -- ./server";
 
 /// Functions listed in text if nothing else is asked for.
 const TOP: usize = 20;
+/// Functions of a file in a page: 20 kB.
+const PAGE_TOP: usize = 200;
 
 #[derive(Clone, Copy, ValueEnum)]
 enum SortArg {
@@ -169,37 +184,59 @@ impl ScanArgs {
             SortArg::Address => Sort::Address,
             SortArg::Name => Sort::Name,
         };
-        // a summary counts functions, so it needs all
-        let is_counted = self.is_of_many() && !self.is_json() && !self.details;
+        // a summary counts functions, so it needs all; so does a page
+        let is_counted =
+            self.html.is_some() || self.is_of_many() && !self.is_json() && !self.details;
         Options { level: self.level, top: if is_counted { None } else { self.top() }, sort }
     }
 }
 
 /// Scans, and prints what was found.
 pub(crate) fn main(args: &ScanArgs) -> Result<ExitCode, Failure> {
-    let options = args.options();
+    args.html.as_deref().map_or(Ok(()), output_file::check_before)?;
+    let servers = args.debuginfod.then(Debuginfod::new).transpose()?;
+    let how = How { options: args.options(), servers };
     let mut scan = Scan::new(args.level);
     for path in &args.paths()? {
-        input::scan_path(path, &options, &mut scan)?;
+        input::scan_path(path, &how, &mut scan)?;
     }
-    input::scan_processes(&args.pid, args.jit, &options, &mut scan)?;
+    input::scan_processes(&args.pid, args.jit, &how, &mut scan)?;
     if let Some(path) = &args.marks {
         marks::write(path, &mut scan)?;
     }
     let is_summary = args.is_of_many() && !args.details && scan.files.len() > 1;
-    if is_summary || args.is_json() && args.is_of_many() {
+    if is_summary || args.html.is_some() || args.is_json() && args.is_of_many() {
         users::add(&mut scan);
+    }
+    if let Some(path) = &args.html {
+        write_page(args, path, &mut scan)?;
     }
     if args.json_lines {
         print(&scan.json_lines())?;
     } else {
         if !args.json && !is_summary {
-            let top = args.top().unwrap_or(usize::MAX);
-            scan.files.iter_mut().for_each(|file| file.listed.truncate(top));
+            truncate(&mut scan, args.top());
         }
         show(args.json, || json_line(&scan), |width| text(args, &scan, is_summary, width))?;
     }
     Ok(if scan.found() > 0 { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
+}
+
+/// Writes the page, and leaves as many functions as are asked for besides.
+fn write_page(args: &ScanArgs, path: &Path, scan: &mut Scan) -> Result<(), Failure> {
+    if args.marks.is_none() {
+        marks::cover(scan);
+    }
+    let top = args.top.map_or(Some(PAGE_TOP), |_| args.top());
+    output_file::write(path, scan.html(top))?;
+    if args.is_json() {
+        truncate(scan, args.top());
+    }
+    Ok(())
+}
+
+fn truncate(scan: &mut Scan, top: Option<usize>) {
+    scan.files.iter_mut().for_each(|file| file.listed.truncate(top.unwrap_or(usize::MAX)));
 }
 
 fn text(args: &ScanArgs, scan: &Scan, is_summary: bool, width: usize) -> String {

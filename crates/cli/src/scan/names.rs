@@ -6,8 +6,8 @@
 //! folder. The scanner checks that it is the same build's. Source: GDB manual, "Debugging
 //! Information in Separate Files".
 //!
-//! Limits: nothing is downloaded; install the package of debug symbols. Symbols that `dwz` moved
-//! elsewhere do not exist: it moves only what is no symbol.
+//! Limits: nothing is downloaded, unless the user asks for it ([`super::debuginfod`]). Symbols that
+//! `dwz` moved elsewhere do not exist: it moves only what is no symbol.
 
 use std::fs::{self, File as Opened};
 use std::path::{Path, PathBuf};
@@ -15,14 +15,28 @@ use std::path::{Path, PathBuf};
 use report::scan::File;
 use scan::{DebugLink, Limits, Options, ScanError, debug_link, scan_file_with_debug};
 
+use super::debuginfod::Debuginfod;
 use super::mapping::map;
 
 const FOLDER: &str = "/usr/lib/debug";
 
-/// Scans a file, with the names of its debug file where there is one.
+/// Scans a file, with the names of its debug file where one is installed.
 pub(crate) fn scan_file(path: &Path, bytes: &[u8], options: &Options) -> Result<File, ScanError> {
+    scan_with(path, bytes, options, None)
+}
+
+/// The same; servers are asked for a debug file that is not installed.
+pub(super) fn scan_with(
+    path: &Path,
+    bytes: &[u8],
+    options: &Options,
+    servers: Option<&Debuginfod>,
+) -> Result<File, ScanError> {
     let name = path.display().to_string();
-    let found = debug_link(bytes).and_then(|link| open(path, &link, Path::new(FOLDER)));
+    let found = debug_link(bytes).and_then(|link| {
+        let installed = open(path, &link, Path::new(FOLDER));
+        installed.or_else(|| Opened::open(servers?.find(link.build_id.as_deref()?)?).ok())
+    });
     match found.and_then(|file| map(&file).ok()) {
         Some(debug) => scan_file_with_debug(&name, bytes, &debug, options, &Limits::default()),
         None => scan::scan_file(&name, bytes, options),

@@ -109,8 +109,11 @@ pub(crate) fn main(args: &EnableArgs) -> Result<ExitCode, Failure> {
 fn refuse_scope(service: &str) -> Result<(), Failure> {
     Err(Failure::failed(Problem::new(
         format!("cannot enable the lane for {service} only"),
-        "this version separates the wide code of all programs, and has no list of services",
-        format!("leave {service} out; --mark FILE:FUNCTION names the functions that are wide"),
+        "there is one lane for the machine, which separates the wide code of all programs",
+        format!(
+            "leave {service} out; --wide-tasks unit:{service} treats it as wide throughout, \
+             --mark FILE:FUNCTION names functions that are wide"
+        ),
     )))
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct StatusArgs {
 /// What the lane itself says.
 enum Lane {
     Status {
-        status: LaneStatus,
+        status: Box<LaneStatus>,
         stands_by: bool,
     },
     /// The reason why there is no answer.
@@ -63,7 +63,7 @@ fn ask(at: &At) -> Lane {
     };
     match answers() {
         Ok((Reply::Status(status), Reply::Stats(stats))) => {
-            Lane::Status { status, stands_by: stats.standing_by == Some(1) }
+            Lane::Status { status: Box::new(status), stands_by: stats.standing_by == Some(1) }
         }
         Ok(_) => Lane::Silent("the scheduler is another version of turbolane".into()),
         Err(failure) => Lane::Silent(failure.why().into()),
@@ -90,7 +90,7 @@ fn judge(unit: Option<Unit>, lane: Lane) -> ServiceStatus {
             (state, reason, None)
         }
     };
-    ServiceStatus { state, reason, unit, lane }
+    ServiceStatus { state, reason, unit, lane: lane.map(|status| *status) }
 }
 
 fn without_lane(unit: Option<&Unit>, why: String) -> (State, String) {
@@ -132,9 +132,10 @@ mod tests {
             pause_left_ns: None,
             marks: vec![],
             lost_marks: Vec::new(),
+            scope: Vec::new(),
             cpus: vec![],
         };
-        Lane::Status { status, stands_by }
+        Lane::Status { status: Box::new(status), stands_by }
     }
 
     /// The lane decides, not the unit: a run in a terminal is reported too, and a lane that stands

@@ -11,7 +11,7 @@ use report::text::{duration, wrap};
 use sched::parse::duration_ns;
 use sim::scenario::Scenario;
 use sim::scenario::recorded::{Arrivals, Collector, Made, Request, Unusable};
-use trace::Info;
+use trace::{Ending, Info};
 
 use super::export::{RecordedOn, mark};
 use super::{follow, open};
@@ -136,6 +136,7 @@ impl ScenarioArgs {
             none_scale: self.none_scale,
             onto: self.onto,
             sensitive_frac: self.sensitive_frac,
+            is_partial: matches!(ending, Ending::Partial { .. }),
         };
         let made = collector
             .finish(&info, follower.tasks(), end_ns, &request)
@@ -219,6 +220,9 @@ fn text(out: &Path, made: &Made) -> String {
     if made.window_ns < made.recorded_ns {
         let (used, all) = (duration(made.window_ns), duration(made.recorded_ns));
         note("window:   ", &format!("the first {used} of {all}: more would be too many steps"));
+    }
+    for gap in &made.gaps {
+        note("note:     ", gap);
     }
     let (tasks, share) = made.left_out;
     if tasks > 0 {

@@ -8,25 +8,38 @@
 mod command;
 mod judge;
 mod live;
+mod outcome;
 mod scenario;
 mod series;
+mod service;
+mod work;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use probe::compare::LEAST_RUNS;
 use report::json_line;
 use report::problem::Problem;
 use report::verify::{TIME, Verdict};
+use sched::parse::{ParseError, duration_at_least};
 
 use crate::client::At;
 use crate::failure::{FOUND, Failure, UNSUPPORTED, print};
 use crate::interrupt::Interrupt;
+use crate::output_file;
 use crate::paint::{self, ColorArgs};
 use crate::table_format::TableFormat;
+use crate::target::{self, Target};
 use command::{Command, Metric};
 use judge::Question;
 use live::Live;
+use service::Service;
+use work::Work;
+
+/// What is for commands only.
+const NOT_FOR_SERVICES: [&str; 3] = ["command", "metric", "less"];
 
 /// Compare a command with and without core specialisation
 ///
@@ -65,10 +78,25 @@ pub(crate) struct VerifyArgs {
     run_options: String,
     /// Compare with the lane that runs on this machine: A while it is paused, B with it
     ///
-    /// The command is a load that prints how fast it was, or that measures services which run
-    /// anyway. The lane is back at the latest 30 s after this program, whatever ends it.
-    #[arg(long, requires = "command", conflicts_with_all = ["run_options", "a", "b", "scenario"])]
+    /// The load is a command that prints how fast it was, or a service that runs anyway (--unit,
+    /// --cgroup). The lane is back at the latest 30 s after this program, whatever ends it.
+    #[arg(long, conflicts_with_all = ["run_options", "a", "b", "scenario"])]
     live: bool,
+    /// With --live: compare how fast this systemd unit executes
+    ///
+    /// Instructions per second of its CPU time are compared, so that neither the service nor its
+    /// clients are changed. Needs a PMU, and root.
+    #[arg(long, value_name = "NAME", requires = "live", group = "service")]
+    #[arg(conflicts_with_all = NOT_FOR_SERVICES)]
+    unit: Option<String>,
+    /// Like --unit, for a control group and those below it
+    #[arg(long, value_name = "PATH", requires = "live", group = "service")]
+    #[arg(conflicts_with_all = NOT_FOR_SERVICES)]
+    cgroup: Option<String>,
+    /// How long a run counts instructions
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", requires = "service")]
+    #[arg(value_parser = watched)]
+    time: Duration,
     /// Shell command to use as A
     #[arg(long, value_name = "COMMAND", requires = "b", conflicts_with = "command")]
     a: Option<String>,
@@ -84,8 +112,12 @@ pub(crate) struct VerifyArgs {
     /// Print the comparison as Markdown, or the runs as CSV
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "json")]
     format: Option<TableFormat>,
+    /// Also write a page with the verdict and all runs
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// The command
-    #[arg(value_name = "COMMAND", last = true, required_unless_present_any = ["a", "scenario"])]
+    #[arg(value_name = "COMMAND", last = true)]
+    #[arg(required_unless_present_any = ["a", "scenario", "service"])]
     command: Vec<String>,
     #[command(flatten)]
     scenario: scenario::ScenarioArgs,
@@ -121,22 +153,28 @@ Examples:
   turbolane verify --runs 20 --run '--mode affinity' -- ./benchmark
   turbolane verify --metric 'Requests/sec: {}' -- wrk -d 5 http://localhost/
   turbolane verify --live --metric 'Requests/sec: {}' -- wrk -d 5 http://localhost/
+  turbolane verify --live --unit nginx
   turbolane verify --a ./bench --b 'GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F ./bench'
-  turbolane verify --scenario thesis-nginx
+  turbolane verify --scenario thesis-nginx --html compared.html
   turbolane verify --scenario nginx-x265 --policy lane:wide=2 --figure p50";
 
 pub(crate) fn main(args: &VerifyArgs) -> Result<ExitCode, Failure> {
+    // minutes of runs are not lost to a typing error
+    args.html.as_deref().map_or(Ok(()), output_file::check_before)?;
     let interrupt = Interrupt::watch();
     let (question, sides) = match &args.scenario.scenario {
         Some(name) => scenario::run(args, name, &interrupt)?,
         None => {
+            let (a, b) = work(args)?;
             let live = args.live.then(|| Live::open(&args.at)).transpose()?;
-            let (a, b) = commands(args)?;
             let (sides, no_clock) = series::run(args, &a, &b, live.as_ref(), &interrupt)?;
             (Question { no_clock, ..question(args) }, sides)
         }
     };
     let report = judge::report(args, question, sides)?;
+    if let Some(path) = &args.html {
+        output_file::write(path, report.html())?;
+    }
     match args.format {
         Some(TableFormat::Csv) => print(&report.csv())?,
         Some(TableFormat::Markdown) => print(&report.markdown())?,
@@ -156,15 +194,39 @@ pub(crate) fn main(args: &VerifyArgs) -> Result<ExitCode, Failure> {
     })
 }
 
-/// What is compared of a command.
+/// What is compared of a command, or of a service.
 fn question(args: &VerifyArgs) -> Question {
+    let is_service = args.service().is_some();
+    let default = if is_service { service::METRIC } else { TIME };
     Question {
-        metric: args.metric.as_ref().map_or(TIME.into(), Metric::to_string),
-        smaller_is_better: args.metric.is_none() || args.less,
+        metric: args.metric.as_ref().map_or(default.into(), Metric::to_string),
+        smaller_is_better: !is_service && (args.metric.is_none() || args.less),
         simulated: None,
         no_clock: None,
     }
 }
+
+impl VerifyArgs {
+    /// The service that is compared, if it is one.
+    fn service(&self) -> Option<Target> {
+        let unit = self.unit.as_deref().map(|name| Target::Unit(target::unit(name)));
+        unit.or_else(|| self.cgroup.as_deref().map(|path| Target::Group(target::group(path))))
+    }
+}
+
+/// What the runs of A and B are.
+fn work(args: &VerifyArgs) -> Result<(Work, Work), Failure> {
+    let Some(target) = args.service() else {
+        let (a, b) = commands(args)?;
+        return Ok((Work::Command(a), Work::Command(b)));
+    };
+    let service = Service::find(&target, args.time)?;
+    let [a, b] = LIVE.map(|how| Work::Service(service.named(how)));
+    Ok((a, b))
+}
+
+/// The lane in runs of A and B, with --live.
+const LIVE: [&str; 2] = ["the lane paused", "with the lane"];
 
 /// What A and B execute.
 fn commands(args: &VerifyArgs) -> Result<(Command, Command), Failure> {
@@ -173,7 +235,7 @@ fn commands(args: &VerifyArgs) -> Result<(Command, Command), Failure> {
     }
     let plain = Command::plain(&args.command);
     if args.live {
-        let [a, b] = ["the lane paused", "with the lane"].map(|how| plain.named(how));
+        let [a, b] = LIVE.map(|how| plain.named(how));
         return Ok((a, b));
     }
     if let Some(b) = &args.b {
@@ -188,6 +250,11 @@ fn commands(args: &VerifyArgs) -> Result<(Command, Command), Failure> {
     })?;
     let program = program.to_string_lossy();
     Ok((plain, Command::under_run(&program, &args.run_options, &args.command)))
+}
+
+/// For how long a service is watched in a run.
+fn watched(text: &str) -> Result<Duration, ParseError> {
+    duration_at_least(text, Duration::from_millis(100), "a run takes 100ms or more")
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -23,8 +23,9 @@ use report::text::wrap;
 use report::verify::{Sample, Side};
 
 use super::VerifyArgs;
-use super::command::{Broken, Command, Done};
 use super::live::Live;
+use super::outcome::{Broken, Done};
+use super::work::Work;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
@@ -34,7 +35,7 @@ use crate::terminal;
 struct Kind<'a> {
     /// A or B.
     name: &'a str,
-    command: &'a Command,
+    work: &'a Work,
     /// The lane, and whether it is away while this runs; `None` if the command is all.
     lane: Option<(&'a Live, bool)>,
     side: Side,
@@ -49,14 +50,18 @@ struct Kind<'a> {
 /// Makes them all. With them, why their clock is not known, if it is not.
 pub(super) fn run(
     args: &VerifyArgs,
-    a: &Command,
-    b: &Command,
+    a: &Work,
+    b: &Work,
     live: Option<&Live>,
     interrupt: &Interrupt,
 ) -> Result<([Side; 2], Option<String>), Failure> {
-    let (mut cycles, no_clock) = match FamilyCycles::open() {
-        Ok(cycles) => (Some(cycles), None),
-        Err(error) => (None, Some(why_no_cycles(&error))),
+    let (mut cycles, no_clock) = match a {
+        // has a clock of its own
+        Work::Service(_) => (None, None),
+        Work::Command(_) => match FamilyCycles::open() {
+            Ok(cycles) => (Some(cycles), None),
+            Err(error) => (None, Some(why_no_cycles(&error))),
+        },
     };
     let lane = |is_away| live.map(|live| (live, is_away));
     let mut kinds = [Kind::new("A", a, lane(true)), Kind::new("B", b, lane(false))];
@@ -89,9 +94,9 @@ pub(super) fn run(
 }
 
 impl<'a> Kind<'a> {
-    fn new(name: &'a str, command: &'a Command, lane: Option<(&'a Live, bool)>) -> Self {
-        let side = Side::of(command.to_string());
-        Kind { name, command, lane, side, around_ns: Vec::new(), attempts: 0, has_worked: false }
+    fn new(name: &'a str, work: &'a Work, lane: Option<(&'a Live, bool)>) -> Self {
+        let side = Side::of(work.to_string());
+        Kind { name, work, lane, side, around_ns: Vec::new(), attempts: 0, has_worked: false }
     }
 
     /// One run; with its place in the order of all, if it counts.
@@ -107,7 +112,7 @@ impl<'a> Kind<'a> {
             return Ok(());
         }
         self.attempts += 1;
-        match self.run_once(args, cycles) {
+        match self.run_once(args, cycles, interrupt) {
             Ok(Done { time_ns, cpu_time_ns, around_ns, clock_khz, metric }) => {
                 self.has_worked = true;
                 if let Some(order) = order {
@@ -133,23 +138,23 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// The command, with the lane as it is to be.
+    /// The work, with the lane as it is to be.
     fn run_once(
         &self,
         args: &VerifyArgs,
         cycles: Option<&mut FamilyCycles>,
+        interrupt: &Interrupt,
     ) -> Result<Done, Broken> {
-        let Some((live, is_away)) = self.lane else {
-            return self.command.run(args.metric.as_ref(), cycles);
-        };
+        let run = || self.work.run(args.metric.as_ref(), cycles, interrupt);
+        let Some((live, is_away)) = self.lane else { return run() };
         if is_away {
             let pause = live.without().map_err(Broken::NotStarted)?;
-            let done = self.command.run(args.metric.as_ref(), cycles);
+            let done = run();
             pause.end().map_err(Broken::NotStarted)?;
             return done;
         }
         live.with();
-        let done = self.command.run(args.metric.as_ref(), cycles)?;
+        let done = run()?;
         match live.why_not_with().map_err(Broken::NotStarted)? {
             None => Ok(done),
             Some(why) => Err(Broken::Run {
@@ -168,7 +173,7 @@ impl<'a> Kind<'a> {
     /// Fails if going on makes no sense.
     fn check(&self, args: &VerifyArgs, why: &str, next: &str) -> Result<(), Failure> {
         let Side { samples, failed, .. } = &self.side;
-        let what = format!("too many runs of \"{}\" failed", self.command);
+        let what = format!("too many runs of \"{}\" failed", self.work);
         if !self.has_worked && self.attempts >= LEAST_RUNS {
             let why = format!("each of {} failed, the last one because {why}", self.attempts);
             return Err(Failure::failed(Problem::new(what, why, next)));

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Sweeps: every combination of scenarios, machines, policies, variants and seeds.
+"""Sweeps: every combination of scenarios, machines, numbers of packages, variants, policies and seeds.
 
 ::
 
-    scenarios x machines x policies x variants x seeds  ->  tasks
+    scenarios x machines x packages x variants x policies x seeds  ->  tasks
     tasks not yet in the folder  ->  engine (threads, ray, serial)  ->  rows  ->  folder, Table
 
 Tasks share nothing and are deterministic, so that a task may run twice (a node died) and its
@@ -28,6 +28,7 @@ from turbolane.work import Task
 Scenarios = Union[Scenario, Name, Sequence[Union[Scenario, Name]]]
 Named = TypeVar("Named", Scenario, Machine)
 Machines = Union[Machine, Name, Sequence[Union[Machine, Name]]]
+Packages = Union[int, Iterable[int], None]
 
 
 def sweep(
@@ -37,7 +38,7 @@ def sweep(
     *,
     variants: Sequence[Optional[str]] = (None,),
     seeds: Iterable[int] = (1,),
-    packages: Optional[int] = None,
+    packages: Packages = None,
     duration_ns: Optional[int] = None,
     skip_misfits: bool = False,
     engine: Union[str, Engine] = "threads",
@@ -48,6 +49,7 @@ def sweep(
     """Simulate every combination; a table with a row for each load of each simulation.
 
     scenarios, machines: names, files or objects; without machines, each scenario's own.
+    packages: a number of packages of each machine, or several; each scenario's own without.
     skip_misfits: leave out scenarios on machines that are too small, instead of refusing them.
     engine: ``threads`` of this process, ``ray`` (the cluster that ``ray.init`` was called for, or
         one of this machine), or ``serial``.
@@ -82,7 +84,7 @@ def _tasks(
     policies: Union[str, Sequence[str]],
     variants: Sequence[Optional[str]],
     seeds: Iterable[int],
-    packages: Optional[int],
+    packages: Packages,
     duration_ns: Optional[int],
     skip_misfits: bool,
 ) -> List[Task]:
@@ -91,6 +93,7 @@ def _tasks(
     for policy in policies:
         _native.check_policy(policy)
     variants, seeds = list(variants), list(seeds)
+    given = [packages] if packages is None or isinstance(packages, int) else list(packages)
     loads = _distinct("scenarios", map(scenario_of, _several(scenarios)), lambda scenario: scenario.name)
     own = machines is None
     on = [] if own else _distinct("machines", map(machine_of, _several(machines)), lambda machine: machine.id)
@@ -98,30 +101,34 @@ def _tasks(
     known: Set[str] = set()
     for scenario in loads:
         for machine in [machine_of(scenario.machine)] if own else on:
-            misfit = scenario.misfit(machine, packages)
-            if misfit and skip_misfits:
-                continue
-            if misfit:
-                raise InputError(
-                    f"scenario {scenario.name} does not fit on {machine.id}",
-                    misfit,
-                    "leave the machine out, or skip_misfits=True",
-                )
-            for variant, policy, seed in itertools.product(variants, policies, seeds):
-                if variant is not None and variant not in scenario.variants:
+            for size in (scenario.packages if size is None else size for size in given):
+                misfit = scenario.misfit(machine, size)
+                if misfit and skip_misfits:
+                    continue
+                if misfit:
                     raise InputError(
-                        f'scenario {scenario.name} has no variant "{variant}"',
-                        f"it has {', '.join(scenario.variants)}",
-                        "choose variants that all scenarios have",
+                        f"scenario {scenario.name} does not fit on {machine.id} with packages={size}",
+                        misfit,
+                        "leave the machine or that number of packages out, or skip_misfits=True",
                     )
-                size = scenario.packages if packages is None else packages
-                task = Task(scenario, machine, policy, variant, size, seed, duration_ns)
-                if task.key() not in known:
-                    known.add(task.key())
-                    tasks.append(task)
+                for variant, policy, seed in itertools.product(variants, policies, seeds):
+                    _check_variant(scenario, variant)
+                    task = Task(scenario, machine, policy, variant, size, seed, duration_ns)
+                    if task.key() not in known:
+                        known.add(task.key())
+                        tasks.append(task)
     if not tasks:
         raise InputError("there is nothing to simulate", "no combination is left", "name more of each")
     return tasks
+
+
+def _check_variant(scenario: Scenario, variant: Optional[str]) -> None:
+    if variant is not None and variant not in scenario.variants:
+        raise InputError(
+            f'scenario {scenario.name} has no variant "{variant}"',
+            f"it has {', '.join(scenario.variants)}",
+            "choose variants that all scenarios have",
+        )
 
 
 def _distinct(kind: str, given: Iterable[Named], name: Callable[[Named], str]) -> List[Named]:

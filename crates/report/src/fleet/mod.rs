@@ -274,6 +274,7 @@ pub(super) mod tests {
             runs: 1,
             sections_ns: vec![],
             sections_by: String::new(),
+            narrower: None,
         };
         let sampled = Some("nginx.service, 30.0s".to_string());
         let run = Some("sudo turbolane enable --wide-cpus 2".into());

@@ -56,6 +56,17 @@ fn fill(template: &str, holes: &[(&str, String)]) -> String {
     page + rest
 }
 
+/// How many tags that begin or end a script a page has, or that begin a comment: a name that breaks
+/// out changes it.
+#[cfg(test)]
+pub(crate) fn tags(page: &str) -> [usize; 3] {
+    ["<script", "</script", "<!--"].map(|tag| page.matches(tag).count())
+}
+
+/// A name that breaks out if it can.
+#[cfg(test)]
+pub(crate) const HOSTILE: &str = "</script><script>alert(1)</script> {{script}} <!-- <img src=x>";
+
 /// JSON that is safe in a script element: `</script>` and `<!--` in a string would end or change
 /// it. `<` occurs in JSON inside of strings only, where its escape means the same.
 fn in_script(json: &str) -> String {

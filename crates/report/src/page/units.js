@@ -51,6 +51,26 @@ function make(name, attributes, ...children) {
   return element;
 }
 
+/** A count with all its digits. */
+const counted = (count) => count.toLocaleString("en-GB");
+
+/** A label of an axis: no zeros at the end of its decimals. */
+const short = (label) => label.replace(/(\.\d*?)0+(?!\d)/, "$1").replace(/\.(?!\d)/, "");
+
+/** A table of columns [title, is text (or the class of its cells), cell of a row], or a note where there are no rows. */
+function tableOf(columns, rows, none = "None.") {
+  if (rows.length === 0) return make("p", { class: "note" }, none);
+  const cell = (name, [, isText], content) => make(name, { class: isText === true ? "text" : isText || null }, content);
+  const head = make("tr", {}, ...columns.map((column) => cell("th", column, column[0])));
+  const body = rows.map((row) => make("tr", {}, ...columns.map((column) => cell("td", column, column[2](row)))));
+  return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
+}
+
+/** Puts it into the element of that id, in place of what is there. */
+function put(place, ...content) {
+  document.getElementById(place).replaceChildren(...content.filter((part) => part !== null));
+}
+
 /** Step between ticks so that about `count` of them cover `span`: 1, 2 or 5 times a power of 10. */
 function tickStep(span, count) {
   const rough = span / Math.max(1, count);

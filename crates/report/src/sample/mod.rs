@@ -4,6 +4,7 @@
 mod chains;
 mod html;
 mod pprof;
+mod throttle;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +12,7 @@ use crate::SCHEMA;
 use crate::csv;
 use crate::text::{Align, Table, wrap};
 pub use chains::{CallChains, Chain, Frame};
+pub use throttle::{Cause, Limited, ThrottleReasons};
 
 /// Rows of a table in text; JSON has all.
 const SHOWN: usize = 20;
@@ -55,6 +57,10 @@ pub struct SampleReport {
     /// versions.
     #[serde(default)]
     pub load: Option<SampledLoad>,
+    /// What limited the clock; `null` on CPUs without throttle reasons, and where this user may not
+    /// read them.
+    #[serde(default)]
+    pub throttle: Option<ThrottleReasons>,
     /// Processes and files that could not be looked at, each with the reason.
     pub unread: Vec<String>,
 }
@@ -174,6 +180,10 @@ impl SampleReport {
         } else {
             text += &self.found(width);
         }
+        if let Some(throttle) = &self.throttle {
+            text += "\n";
+            text += &throttle.text(width);
+        }
         for unread in &self.unread {
             text += &wrap("not looked at: ", unread, width);
         }
@@ -284,6 +294,7 @@ mod tests {
             }],
             window_ns: 1_000_000,
             load: None,
+            throttle: None,
             victims: vec![Victim { process: "nginx".into(), samples: 30, of: 300 }],
             unread: vec!["process 7 (sshd): permission denied".into()],
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `turbolane scan` found in programs and libraries.
 
+mod html;
 mod summary;
 mod text;
 

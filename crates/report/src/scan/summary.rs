@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Confidence, File, Scan};
+use super::{Confidence, File, Scan, User};
 use crate::text::{Align, Table, wrap};
 
 /// Users of a file that are named before the rest is only counted.
@@ -17,7 +17,7 @@ const MATTERS: u8 = 2;
 
 impl File {
     /// Listed functions that can reach the level, guesses left out.
-    fn listed_of(&self, level: u8) -> usize {
+    pub(super) fn listed_of(&self, level: u8) -> usize {
         let is_it = |function: &&super::Function| {
             function.license_level >= level && function.confidence != Confidence::Low
         };
@@ -26,14 +26,20 @@ impl File {
 
     fn users(&self) -> Option<String> {
         let users = self.mapped_by.as_deref().filter(|users| !users.is_empty())?;
-        let shown = users.iter().take(USERS_SHOWN).map(|user| match user.processes {
-            1 => user.name.clone(),
-            processes => format!("{} ({processes})", user.name),
-        });
-        let shown: Vec<String> = shown.collect();
+        let shown: Vec<String> = users.iter().take(USERS_SHOWN).map(User::shown).collect();
         let more = users.len().saturating_sub(USERS_SHOWN);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         Some(format!(" [mapped by {}{more}]", shown.join(", ")))
+    }
+}
+
+impl User {
+    /// The name, with the number of processes if there are several.
+    pub(super) fn shown(&self) -> String {
+        match self.processes {
+            1 => self.name.clone(),
+            processes => format!("{} ({processes})", self.name),
+        }
     }
 }
 
@@ -41,9 +47,7 @@ impl Scan {
     /// The files with findings, `top` of them, as text of at most `width` columns. All functions
     /// have to be listed.
     pub fn summary_text(&self, top: Option<usize>, width: usize) -> String {
-        let mut files: Vec<&File> = self.files.iter().filter(|file| file.found > 0).collect();
-        let level = self.least_level.max(MATTERS);
-        files.sort_by_key(|file| Reverse((file.listed_of(level), file.found)));
+        let (files, level) = self.in_order();
         let shown = top.unwrap_or(files.len()).min(files.len());
         let mut text = String::new();
         if shown > 0 {
@@ -54,18 +58,31 @@ impl Scan {
             text += "\n";
         }
         text += &wrap("", &self.count_text(), width);
-        if let Some(refused) = self.processes.map(|seen| seen.refused).filter(|count| *count > 0) {
-            let (processes, they) =
-                if refused == 1 { ("process", "it maps") } else { ("processes", "they map") };
-            let says = format!(
-                "{refused} {processes} could not be looked at: which files {they} is not known."
-            );
-            text += &wrap("", &says, width);
+        if let Some(refused) = self.refused_text() {
+            text += &wrap("", &refused, width);
         }
         if shown > 0 {
             text += &wrap("", "--details lists the functions of each file.", width);
         }
         text
+    }
+
+    /// Files with findings, those that matter first, and the level that decides the order.
+    pub(super) fn in_order(&self) -> (Vec<&File>, u8) {
+        let mut files: Vec<&File> = self.files.iter().filter(|file| file.found > 0).collect();
+        let level = self.least_level.max(MATTERS);
+        files.sort_by_key(|file| Reverse((file.listed_of(level), file.found)));
+        (files, level)
+    }
+
+    /// Processes whose mappings are not known.
+    pub(super) fn refused_text(&self) -> Option<String> {
+        let refused = self.processes.map(|seen| seen.refused).filter(|count| *count > 0)?;
+        let (processes, they) =
+            if refused == 1 { ("process", "it maps") } else { ("processes", "they map") };
+        Some(format!(
+            "{refused} {processes} could not be looked at: which files {they} is not known."
+        ))
     }
 
     fn files_table(&self, files: &[&File], level: u8) -> Table {
@@ -95,11 +112,11 @@ impl Scan {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::scan::{Counts, Function, Processes, Source, User, Widest};
+    use crate::scan::{Counts, Function, Processes, Source, Widest};
 
-    fn function(license_level: u8, confidence: Confidence) -> Function {
+    pub(in crate::scan) fn function(license_level: u8, confidence: Confidence) -> Function {
         Function {
             name: None,
             symbol: None,
@@ -124,7 +141,7 @@ mod tests {
         }
     }
 
-    fn file(path: &str, levels: &[u8]) -> File {
+    pub(in crate::scan) fn file(path: &str, levels: &[u8]) -> File {
         let listed: Vec<Function> =
             levels.iter().map(|level| function(*level, Confidence::High)).collect();
         let license_level = levels.iter().copied().max().unwrap_or(0);
@@ -132,7 +149,7 @@ mod tests {
         File { license_level, sustained_level: 1, found, listed, ..File::new(path, "", 1) }
     }
 
-    fn scan(files: Vec<File>) -> Scan {
+    pub(in crate::scan) fn scan(files: Vec<File>) -> Scan {
         Scan { files, ..Scan::new(1) }
     }
 

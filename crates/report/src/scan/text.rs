@@ -74,17 +74,7 @@ fn count(number: u64, noun: &str) -> String {
 
 fn file_text(file: &File, least_level: u8, width: usize) -> String {
     let mut text = wrap("", &file.path, width);
-    let id = file.build_id.as_ref().map_or(String::new(), |id| format!(", build id {id}"));
-    let head = format!(
-        "{} {}, {} of code, {}{id}",
-        file.architecture,
-        file.kind,
-        size(file.code_bytes),
-        count(file.functions, "function"),
-    );
-    text += &wrap("  ", &head, width);
-    text += &wrap("  ", &verdict(file, least_level), width);
-    for line in details(file, least_level) {
+    for line in facts(file, least_level) {
         text += &wrap("  ", &line, width);
     }
     if !file.listed.is_empty() {
@@ -96,6 +86,21 @@ fn file_text(file: &File, least_level: u8, width: usize) -> String {
         }
     }
     text
+}
+
+/// What is known of a file, line by line.
+pub(super) fn facts(file: &File, least_level: u8) -> Vec<String> {
+    let id = file.build_id.as_ref().map_or(String::new(), |id| format!(", build id {id}"));
+    let head = format!(
+        "{} {}, {} of code, {}{id}",
+        file.architecture,
+        file.kind,
+        size(file.code_bytes),
+        count(file.functions, "function"),
+    );
+    let mut lines = vec![head, verdict(file, least_level)];
+    lines.extend(details(file, least_level));
+    lines
 }
 
 /// What the marks that were written cover.
@@ -212,18 +217,23 @@ fn table(functions: &[Function], width: usize) -> String {
         ("FUNCTION", Align::Left),
     ]);
     for function in functions {
-        table.row(vec![
-            function.license_level.to_string(),
-            function.sustained_level.to_string(),
-            function.widest.word().into(),
-            number(function.counts.heavy.zmm),
-            number(function.counts.heavy.ymm),
-            density(function),
-            size(function.size_bytes),
-            name(function),
-        ]);
+        table.row(cells(function));
     }
     table.text(width)
+}
+
+/// A line of the table.
+pub(super) fn cells(function: &Function) -> Vec<String> {
+    vec![
+        function.license_level.to_string(),
+        function.sustained_level.to_string(),
+        function.widest.word().into(),
+        number(function.counts.heavy.zmm),
+        number(function.counts.heavy.ymm),
+        density(function),
+        size(function.size_bytes),
+        name(function),
+    ]
 }
 
 fn number(number: u64) -> String {

@@ -27,16 +27,14 @@ impl SimReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::{HOSTILE, tags};
 
     /// Names cannot break out of the page: neither of its title nor of its data.
     #[test]
     fn names_do_not_break_out() {
-        let name = "</script><script>alert(1)</script> {{script}} <!--";
-        let page = SimReport::new(name, name, 1, Vec::new()).html();
+        let page = SimReport::new(HOSTILE, HOSTILE, 1, Vec::new()).html();
         let plain = SimReport::new("x", "x", 1, Vec::new()).html();
-        for tag in ["<script", "</script", "<!--"] {
-            assert_eq!(page.matches(tag).count(), plain.matches(tag).count(), "{tag}");
-        }
+        assert_eq!(tags(&page), tags(&plain));
         assert!(page.contains("<title>&lt;/script&gt;"), "the title is text");
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions of an ELF file: by name or by file offset, with their bytes.
 
+use std::cell::OnceCell;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -15,6 +16,7 @@ use object::{Endianness, Object, ObjectSymbol, SymbolIndex};
 
 use super::error::MarkError;
 use super::version::FileVersion;
+use crate::config::BuildId;
 use cpumodel::near_names;
 
 /// A function that is longer is taken to be cut off: its end only bounds a search for branches.
@@ -53,6 +55,10 @@ pub(super) struct Image<'a> {
     segments: Vec<Segment>,
     symbols: Vec<Symbol<'a>>,
     stripped: bool,
+    /// In hexadecimal; empty if the file has none.
+    build_id: String,
+    /// Where functions begin and end in memory, ascending; read when it is first asked for.
+    extents: OnceCell<Vec<(u64, u64)>>,
 }
 
 /// A part of the file that is loaded into memory.
@@ -139,7 +145,16 @@ impl ElfFile {
             })
             .collect();
         let stripped = elf.symbols().next().is_none();
-        Ok(Image { path: &self.given, bytes: &self.bytes, segments, symbols, stripped })
+        let build_id = elf.build_id().ok().flatten().unwrap_or_default();
+        Ok(Image {
+            path: &self.given,
+            bytes: &self.bytes,
+            segments,
+            symbols,
+            stripped,
+            build_id: build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            extents: OnceCell::new(),
+        })
     }
 }
 
@@ -202,8 +217,26 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// The function whose entry is at file offset `offset`.
-    pub fn function_at(&self, offset: u64) -> Result<Function<'a>, MarkError> {
+    /// Which build the file is, if it says so.
+    pub fn build_id(&self) -> Option<BuildId> {
+        BuildId::short(&self.build_id)
+    }
+
+    /// The function whose entry is at file offset `offset`. In another build there may be the
+    /// middle of an instruction, which a probe would change: so either this is the build that is
+    /// meant, or the file has to show an entry there.
+    pub fn function_at(
+        &self,
+        offset: u64,
+        build: Option<&BuildId>,
+    ) -> Result<Function<'a>, MarkError> {
+        if let Some(meant) = build.filter(|build| !build.is_of(&self.build_id)) {
+            return Err(MarkError::OtherBuild {
+                path: self.path.to_path_buf(),
+                meant: meant.clone(),
+                found: self.build_id(),
+            });
+        }
         let segment = self.executable_segment(offset)?;
         let address = segment.address + (offset - segment.offset);
         let mut functions = self.symbols.iter().filter(|symbol| symbol.is_function());
@@ -219,8 +252,32 @@ impl<'a> Image<'a> {
                 function: symbol.name.to_string(),
                 entry_offset: self.offset_of(symbol.address)?,
             }),
-            None => self.function(None, offset, address, 0),
+            None if build.is_some() || self.begins_at(address) => {
+                self.function(None, offset, address, 0)
+            }
+            None => Err(MarkError::UnknownEntry {
+                path: self.path.to_path_buf(),
+                offset,
+                build_id: self.build_id(),
+            }),
         }
+    }
+
+    /// Whether the table for unwinding, or a symbol, has a function that begins there. A label
+    /// within a function is none.
+    fn begins_at(&self, address: u64) -> bool {
+        let is_there = |symbol: &Symbol| symbol.defined && symbol.address == address;
+        let mut named = self.symbols.iter().filter(|symbol| is_there(symbol));
+        let is_named = named.any(|symbol| no_function(symbol.kind).is_none());
+        let extents = self.extents.get_or_init(|| {
+            let image = scan::segments::Image::parse(self.bytes);
+            image.map_or_else(|_| Vec::new(), |image| image.extents().collect())
+        });
+        let next = extents.partition_point(|(start, _)| *start <= address);
+        let Some((start, end)) = next.checked_sub(1).map(|last| extents[last]) else {
+            return is_named;
+        };
+        start == address || is_named && address >= end
     }
 
     /// A function with its bytes, up to its size, or where that is unknown to the next function.

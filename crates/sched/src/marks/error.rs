@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use report::problem::Problem;
 
+use crate::config::BuildId;
+
 /// Why a mark cannot be placed. The message says why, [`MarkError::next`] what to do.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // fields are named as their messages use them
@@ -39,6 +41,12 @@ pub enum MarkError {
     #[error("offset {offset:#x} of {} is not the entry of a function but inside \"{function}\"",
         path.display())]
     NotAnEntry { path: PathBuf, offset: u64, function: String, entry_offset: u64 },
+    /// The file is another build than the one that the offset is for.
+    #[error("{} is not the build {} that the offset is for{}", path.display(), meant.digits(), found_build(.found.as_ref()))]
+    OtherBuild { path: PathBuf, meant: BuildId, found: Option<BuildId> },
+    /// Nothing says that a function begins there.
+    #[error("nothing in {} shows that a function begins at offset {offset:#x}", path.display())]
+    UnknownEntry { path: PathBuf, offset: u64, build_id: Option<BuildId> },
     /// The bytes are no instruction.
     #[error("offset {offset:#x} of {} holds no valid instruction", path.display())]
     NotCode { path: PathBuf, offset: u64 },
@@ -51,6 +59,10 @@ pub enum MarkError {
     #[error("\"{function}\" in {} overwrites argument {arg} before {instruction}, the first instruction \
         that can be probed without single-stepping", path.display())]
     LostArgument { path: PathBuf, function: String, arg: u32, instruction: String },
+}
+
+fn found_build(found: Option<&BuildId>) -> String {
+    found.map_or_else(|| ", and has no build id".into(), |id| format!(", but {}", id.digits()))
 }
 
 fn stripped_note(stripped: bool) -> &'static str {
@@ -87,6 +99,19 @@ impl MarkError {
             }
             MarkError::NotAnEntry { function, entry_offset, .. } => {
                 format!("mark {function} or +{entry_offset:#x}")
+            }
+            MarkError::OtherBuild { .. } => {
+                "find the function in this build: turbolane scan --marks writes its marks".into()
+            }
+            MarkError::UnknownEntry { build_id: Some(id), .. } => format!(
+                "if it does in the build that is there now, add ,build-id={}; turbolane scan --marks \
+                 writes marks with it",
+                id.digits()
+            ),
+            MarkError::UnknownEntry { build_id: None, .. } => {
+                "mark a function that has a name; the file has no build id that could show that \
+                 the offset is right"
+                    .into()
             }
             MarkError::NotCode { .. } => "check the offset".into(),
             MarkError::SingleStep { .. } => {

@@ -50,7 +50,7 @@ use std::path::PathBuf;
 
 use report::problem::Problem;
 
-use crate::config::{Mark, MarkSite, MinArg};
+use crate::config::{BuildId, Mark, MarkSite, MinArg};
 
 /// What the kernel that will place the probes can emulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,8 @@ pub struct ResolvedMark {
     pub filter: Option<MinArg>,
     /// Name of the function, if the file names it.
     pub symbol: Option<String>,
+    /// The file's build, if it says so.
+    pub build_id: Option<BuildId>,
     /// The instruction at `offset`: its mnemonic and bytes.
     pub instruction: String,
     /// Instructions between the entry and the site.
@@ -124,8 +126,8 @@ pub fn resolve(
     resolve_in(&file, &image, mark, emulation, force_single_step)
 }
 
-/// The same for many, in their order; each file is read once. A scanner's list of marks has
-/// hundreds in one library.
+/// The same as [`resolve`] for many, in their order; each file is read once. A scanner's list of
+/// marks has hundreds in one library.
 pub fn resolve_all(
     marks: &[Mark],
     emulation: Emulation,
@@ -175,7 +177,7 @@ fn resolve_in(
 ) -> Result<ResolvedMark, MarkError> {
     let function = match &mark.site {
         MarkSite::Symbol(name) => image.function_named(name)?,
-        MarkSite::Offset(offset) => image.function_at(*offset)?,
+        MarkSite::Offset(offset) => image.function_at(*offset, mark.build_id.as_ref())?,
     };
     let entry = site::entry(function.code)
         .ok_or_else(|| MarkError::NotCode { path: file.given.clone(), offset: function.offset })?;
@@ -193,6 +195,7 @@ fn resolve_in(
         level: mark.level,
         filter: mark.filter,
         symbol: function.name,
+        build_id: image.build_id(),
         instruction: found.instruction,
         skipped: found.skipped,
         single_step,

@@ -77,7 +77,7 @@ fn library(dir: &Path) -> PathBuf {
     std::fs::write(&second, twin).unwrap();
     let library = dir.join("libmarks.so");
     let status = Command::new("cc")
-        .args(["-shared", "-nostdlib", "-o"])
+        .args(["-shared", "-nostdlib", "-Wl,--build-id", "-o"])
         .args([&library, &first, &second])
         .status()
         .expect("a C compiler");
@@ -206,6 +206,69 @@ fn stripped_libraries_say_so_fail() {
     assert!(status.success());
     assert!(refusal(&library, "twice").0.contains("it is stripped of all others"));
     assert!(resolve_text(&format!("{}:cheap", library.display()), false).is_ok());
+}
+
+/// An offset in a file that does not show an entry there needs the file's build, for in another one
+/// a probe there may change the middle of an instruction.
+#[test]
+fn offsets_of_other_builds_fail() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = library(dir.path());
+    let offset = |name: &str| {
+        let mark = resolve_text(&format!("{}:{name}", library.display()), false).unwrap();
+        format!("+{:#x}", mark.entry_offset)
+    };
+    let (untyped, cheap) = (offset("untyped"), offset("cheap"));
+    assert!(Command::new("strip").arg(&library).status().unwrap().success());
+    let id =
+        resolve_text(&format!("{}:cheap", library.display()), false).unwrap().build_id.unwrap();
+    let (why, next) = refusal(&library, &untyped);
+    let expected =
+        format!("nothing in libmarks.so shows that a function begins at offset {}", &untyped[1..]);
+    assert_eq!(why, expected);
+    assert!(next.contains(&format!("add ,build-id={}", id.digits())), "{next}");
+    let marked = |site: &str| resolve_text(&format!("{}:{site}", library.display()), false);
+    let found = marked(&format!("{untyped}@2,build-id={}", id.digits())).unwrap();
+    assert_eq!((found.skipped, found.build_id), (0, Some(id.clone())));
+    assert!(marked(&cheap).is_ok(), "an exported function");
+
+    for site in [&untyped, &cheap] {
+        let (why, next) = refusal(&library, &format!("{site},build-id=0123456789"));
+        let expected = "libmarks.so is not the build 0123456789 that the offset is for, but ";
+        assert_eq!(why, format!("{expected}{}", id.digits()));
+        assert!(next.contains("turbolane scan --marks"), "{next}");
+    }
+    let mut removes = Command::new("objcopy");
+    removes.args(["-R", ".note.gnu.build-id"]).arg(&library);
+    assert!(removes.status().expect("binutils").success());
+    assert!(refusal(&library, &untyped).1.contains("has no build id"));
+    assert!(
+        refusal(&library, &format!("{cheap},build-id=0123456789"))
+            .0
+            .ends_with(", and has no build id")
+    );
+}
+
+/// The table for unwinding shows entries in a stripped file, and an offset between two is none.
+#[test]
+fn unwinding_shows_entries() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, library) = (dir.path().join("a.c"), dir.path().join("liba.so"));
+    std::fs::write(
+        &source,
+        "static __attribute__((noinline)) int f(int a) { return a * 7; }\n\
+        int g(int a) { return f(a) + f(a + 1); }\n",
+    )
+    .unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-o"]).args([&library, &source]);
+    assert!(compiler.status().expect("a C compiler").success());
+    let forced = |site: &str| resolve_text(&format!("{}:{site}", library.display()), true);
+    let entry = forced("f").unwrap().entry_offset;
+    assert!(Command::new("strip").arg(&library).status().unwrap().success());
+    assert_eq!(forced(&format!("+{entry:#x}")).unwrap().symbol, None);
+    let inside = forced(&format!("+{:#x}", entry + 1));
+    assert!(matches!(inside, Err(MarkError::UnknownEntry { .. })), "{inside:?}");
 }
 
 /// Files that are no programs.

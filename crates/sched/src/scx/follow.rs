@@ -111,7 +111,8 @@ impl Watched {
             old.version.is_same_file(found.version) && old.instruction == found.instruction
         });
         match self.mark.site {
-            MarkSite::Offset(_) if !is_as_it_was => {
+            // A build id shows that it is the same again.
+            MarkSite::Offset(_) if !is_as_it_was && self.mark.build_id.is_none() => {
                 Err("its file was replaced, and an offset is a place in the one before".into())
             }
             _ => Ok(found),

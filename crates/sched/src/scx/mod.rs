@@ -12,6 +12,7 @@ mod follow;
 mod hint_maps;
 mod open;
 mod probes;
+mod rules;
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -41,6 +42,7 @@ use call::{errno_text, run};
 use hint_maps::freeze;
 use open::{choose_programs, fill_constants};
 use probes::Probes;
+use rules::Rules;
 
 pub(crate) use call::test_run;
 pub use ended::Ended;
@@ -56,6 +58,7 @@ pub struct Scheduler {
     skel: MainSkel<'static>,
     // Links detach when dropped; the scheduler itself last.
     probes: Probes,
+    rules: Rules,
     syscall_links: Vec<Link>,
     has_sections: bool,
     trap_link: Option<Link>,
@@ -104,6 +107,7 @@ impl Scheduler {
         let mut scheduler = Scheduler {
             skel,
             probes: Probes::default(),
+            rules: Rules::default(),
             syscall_links: Vec::new(),
             has_sections: false,
             trap_link: None,

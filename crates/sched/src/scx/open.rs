@@ -87,6 +87,8 @@ pub(super) fn choose_programs(
     progs.tl_uprobe_done.set_autoload(has(UPROBE_DONE[0]));
     progs.tl_uretprobe_syscall_done.set_autoload(has(UPROBE_DONE[1]));
     progs.tl_uprobe_syscall_done.set_autoload(has(UPROBE_DONE[2]));
+    progs.tl_task_renamed.set_autoload(true);
+    progs.tl_group_made.set_autoload(true);
     progs.tl_syscall_enter.set_autoload(true);
     progs.tl_syscall_exit.set_autoload(true);
     // Without the bell targets are seen at ticks; without the function, never.

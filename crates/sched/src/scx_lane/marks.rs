@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use report::lane::LostMark;
+use report::lane::{LostMark, ScopeRule};
 use report::problem::Problem;
 
 use super::ScxLane;
@@ -51,6 +51,11 @@ impl ScxLane {
     pub fn lost_marks(&self) -> Vec<LostMark> {
         let lost = self.scheduler.lost_marks();
         lost.map(|(mark, why)| LostMark { mark: mark.to_string(), why: why.into() }).collect()
+    }
+
+    /// The user's rules for tasks, with how many tasks each one applies to.
+    pub fn scope_rules(&self) -> Vec<ScopeRule> {
+        self.scheduler.scope_rules()
     }
 
     /// What became of marks whose files were replaced, since this was asked before.

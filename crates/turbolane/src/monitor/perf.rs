@@ -31,7 +31,6 @@ use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 use hw::license::{LEVEL_EVENTS, LicenseCounters, license_counters};
 use hw::perf::{self, Event, Whose};
 
-const INSTRUCTIONS: u64 = 1;
 const REF_CYCLES: u64 = 9;
 const TASK_CLOCK: u64 = 1;
 const FORMAT_TIMES_AND_GROUP: u64 = 1 | 2 | 8;
@@ -116,7 +115,7 @@ pub(crate) struct Counters {
 impl Counters {
     /// Those of the calling thread that this machine has.
     pub fn open() -> Self {
-        let core = Group::open(perf::HARDWARE, [perf::CPU_CYCLES, INSTRUCTIONS, REF_CYCLES]);
+        let core = Group::open(perf::HARDWARE, [perf::CPU_CYCLES, perf::INSTRUCTIONS, REF_CYCLES]);
         let has_levels = core.is_some() && has_license_counters();
         let license = has_levels.then(|| Group::open(perf::RAW, LEVEL_EVENTS));
         let time = Group::open(perf::SOFTWARE, [TASK_CLOCK]);

@@ -77,6 +77,19 @@ pub const ALL: &[Case] = &[
         .silicon("fx-8120")
         .cpus(4)
         .limit_s(3600),
+    Case::bench("restore-limits", lib_pstate::limits)
+        .group("boost")
+        .silicon("xeon-gold-6130,others=0")
+        .limit_s(7200),
+    Case::bench("restore-setspeed", lib_pstate::setspeed)
+        .group("boost")
+        .silicon("xeon-gold-6130,others=0")
+        .limit_s(7200),
+    Case::bench("restore-intel", lib_pstate::intel_registers)
+        .group("boost")
+        .silicon("xeon-gold-6130,others=0")
+        .limit_s(7200),
+    Case::bench("restore-hint", lib_pstate::hint).group("boost").limit_s(3600),
     Case::bench("sample", sample::run)
         .group("ship")
         .silicon("xeon-gold-6130")
@@ -112,6 +125,11 @@ pub const ALL: &[Case] = &[
         .group("silicon")
         .silicon("xeon-gold-6130")
         .limit_s(900),
+    Case::bench("tiers", silicon::tiers)
+        .group("silicon")
+        .silicon("xeon-6980p")
+        .cpus(6)
+        .limit_s(1800),
     Case::bench("dvfs-live", dvfs_live::run)
         .group("silicon")
         .silicon("xeon-gold-6130")

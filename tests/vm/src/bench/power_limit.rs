@@ -13,7 +13,7 @@
 //! limits, do not keep to it.
 
 use anyhow::{Context, Result};
-use cpumodel::{CpuModel, Khz, Platform, PowerLimit, TurboBin};
+use cpumodel::{CpuModel, Platform, PowerLimit, TurboBin};
 use sim::engine::Options;
 use sim::policy_spec::{PolicySpec, simulate};
 use sim::program::{Builder, Group, Workload};
@@ -21,51 +21,14 @@ use sim::rng::Dist;
 
 use crate::measure::{Figure, publish};
 
-/// Level 0 by active cores, MHz, from MSRs 0x1AD and 0x1AE in intel/pepc, `tests/emul-data`, where
-/// there is no CPU file.
-const TABLES: [(&str, &[(u32, u32)]); 3] = [
-    (
-        "platinum-8460h",
-        &[
-            (20, 3800),
-            (24, 3700),
-            (28, 3500),
-            (32, 3300),
-            (34, 3200),
-            (36, 3200),
-            (38, 3100),
-            (40, 3100),
-        ],
-    ),
-    (
-        "platinum-8592plus",
-        &[
-            (32, 3900),
-            (40, 3500),
-            (46, 3300),
-            (50, 3100),
-            (54, 3000),
-            (58, 3000),
-            (62, 2900),
-            (64, 2900),
-        ],
-    ),
-    (
-        "platinum-8568yplus",
-        &[
-            (18, 4000),
-            (20, 3800),
-            (24, 3600),
-            (34, 3100),
-            (38, 3100),
-            (42, 3100),
-            (46, 3100),
-            (48, 3100),
-        ],
-    ),
+/// CPU files whose tables of level 0 come from registers, of parts that a power limit rules.
+const FILES: [&str; 5] = [
+    "xeon-6980p",
+    "granite-rapids-64c",
+    "xeon-platinum-8460h",
+    "xeon-platinum-8592plus",
+    "xeon-platinum-8568yplus",
 ];
-/// CPU files with tables out of registers, and a power to divide.
-const FILES: [&str; 2] = ["xeon-6980p", "granite-rapids-64c"];
 /// What was measured, MHz.
 const MEASURED_MHZ: (f64, f64) = (3250.0, 3300.0);
 
@@ -86,12 +49,6 @@ pub fn power_limit() -> Result<()> {
         let model = model(id)?;
         let table = model.levels[0].turbo.as_ref().context("it has a table")?;
         figures.push(of_table(id, &table.value)?);
-    }
-    for (name, rows) in TABLES {
-        let bins = rows
-            .iter()
-            .map(|&(up_to_cores, mhz)| TurboBin { up_to_cores, clock: Khz::of_mega(mhz) });
-        figures.push(of_table(name, &bins.collect::<Vec<_>>())?);
     }
     publish("predict", &figures)
 }

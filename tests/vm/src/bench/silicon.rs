@@ -8,6 +8,7 @@ use crate::measure::{Figure, publish};
 use crate::silicon::{ask_for_full_clock, errors_pct};
 use crate::silicon_probe::{KERNELS, probe};
 use crate::silicon_scores::{Scored, scores};
+use crate::silicon_tiers::{KINDS, throughputs};
 
 /// Bursts of each class.
 const BURSTS: usize = 5;
@@ -42,4 +43,18 @@ pub fn power_scores() -> Result<()> {
     let mut figure = Figure::of("silicon.score_error", "level", "lower", &errors)?;
     figure.value = figure.max;
     publish("silicon-scores", &[figure])
+}
+
+/// Three tiers with AMX: what each kind of code gains over the kernel's scheduler, beside what it
+/// gains where one class of CPUs has both kinds of wide code.
+pub fn tiers() -> Result<()> {
+    let [nothing, one_class, tiers] = throughputs()?;
+    println!("turns/s of {KINDS:?}: {nothing:.0?}, one class {one_class:.0?}, tiers {tiers:.0?}");
+    let figures = KINDS.iter().enumerate().map(|(at, (_, kind))| {
+        let gain_pct = |turns: f64| (turns / nothing[at] - 1.0) * 100.0;
+        let name = format!("silicon.tiers_gain_pct.{kind}");
+        let figure = Figure::of(&name, "%", "higher", &[gain_pct(tiers[at])])?;
+        Ok(figure.against("one class of wide CPUs", gain_pct(one_class[at])))
+    });
+    publish("tiers", &figures.collect::<Result<Vec<Figure>>>()?)
 }

@@ -24,9 +24,11 @@ pub mod pstate;
 pub mod pstate_scheduler;
 pub mod record;
 pub mod record_levels;
+mod rules;
 mod scores;
 mod silicon;
 mod silicon_advise;
+mod silicon_amx;
 mod silicon_boost;
 mod silicon_energy;
 mod silicon_license;
@@ -104,12 +106,14 @@ pub const ALL: &[Case] = &[
         .limit_s(300),
     Case::new("group_limits", groups::limits).limit_s(300),
     Case::new("group_standby", groups::standing_by)
-        .shares("amd")
         .cpu("max,vendor=AuthenticAMD")
+        .virtual_time()
         .limit_s(300),
     Case::new("group_wide", groups::wide_tasks).shares("preloaded").limit_s(300),
     Case::new("group_held", groups::many_held_tasks).limit_s(400),
     Case::new("group_storm", groups::delegated_storm).limit_s(300),
+    Case::new("rules_by_group", rules::by_group).limit_s(300),
+    Case::new("rules_by_name", rules::by_name).limit_s(300),
     Case::new("quota", limits::quota).small(),
     Case::new("waits", waits::a_light_task_beside_thirty)
         .shares("virtual")
@@ -128,6 +132,10 @@ pub const ALL: &[Case] = &[
         .virtual_time()
         .limit_s(500),
     Case::new("wakes", wakes::tasks_that_sleep)
+        .silicon("xeon-gold-6130")
+        .shares("silicon-2")
+        .limit_s(300),
+    Case::new("wakes_after_sections", wakes::tasks_that_come_back)
         .silicon("xeon-gold-6130")
         .shares("silicon-2")
         .limit_s(300),
@@ -189,6 +197,7 @@ pub const ALL: &[Case] = &[
     Case::new("standby_home", cpus::goes_home).shares("clients"),
     Case::new("pauses", pauses::leave_the_machine_and_end).shares("clients"),
     Case::new("verify_live", pauses::are_for_comparisons).limit_s(240),
+    Case::new("verify_live_service", pauses::services_are_compared).shares("clients").limit_s(300),
     Case::new("standby_storm", cpus::goes_and_comes_back).limit_s(300),
     Case::new("standby_ends", cpus::ends_standing_by).shares("amd").cpu("max,vendor=AuthenticAMD"),
     Case::new("trap", trap::withholds_and_returns).small(),
@@ -232,6 +241,7 @@ pub const ALL: &[Case] = &[
         .cpus(4)
         .topology("cores=2,threads=2")
         .limit_s(300),
+    Case::new("silicon_amx", silicon_amx::everything).silicon("xeon-6980p").cpus(2).limit_s(300),
     Case::new("silicon_probe", silicon::probe_finds_it)
         .silicon("xeon-gold-6130")
         .shares("silicon-2")

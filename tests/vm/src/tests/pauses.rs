@@ -4,11 +4,14 @@
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use report::verify::{Effect, Verdict, VerifyReport};
 
 use super::cpus::everyone_runs;
-use crate::guest::{scx_state, wait_for};
-use crate::lane::{Lane, set, status_becomes, turbolane};
+use crate::cgroups::Group;
+use crate::fake_pmu::{FakePmu, Unit};
+use crate::guest::{scx_state, set_affinity, wait_for, work};
+use crate::lane::{Lane, TURBOLANE, set, status_becomes, turbolane};
 use crate::samples::Phase;
 
 /// For as long as nobody ends it.
@@ -59,6 +62,58 @@ pub fn are_for_comparisons() -> Result<()> {
     killed.wait()?;
     wait_for("the pause to end", Duration::from_secs(90), || scx_state() == "enabled")?;
     lane.stop().map(drop)
+}
+
+/// `verify --live --cgroup` compares how fast a service executes: here, two tasks beside six that
+/// keep every core at level 2 unless the lane has them apart. Who cannot count, and what is not
+/// there, is told before anything is paused.
+pub fn services_are_compared() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "2-3"])?;
+    let served = [0, 1].into_iter().try_fold(Group::top("served")?, |group, cpu| {
+        group.tasks(1, || {
+            let bound = set_affinity(0, &[cpu]);
+            while bound.is_ok() {
+                work(10_000);
+            }
+        })
+    })?;
+    let verify = |of: &str| {
+        let mut verify = Command::new(TURBOLANE);
+        verify.args(["verify", "--live", "--runs", "4", "--warmup", "0", "--for", "500ms"]);
+        verify.args(["--json", "--cgroup", of]);
+        let output = verify.output()?;
+        let [json, errors] = [output.stdout, output.stderr].map(String::from_utf8);
+        anyhow::Ok((output.status.code(), json?, errors?))
+    };
+    let path = served.path().to_string_lossy();
+    let (code, _, errors) = verify(&path)?;
+    ensure!(code == Some(77) && errors.contains("--metric"), "without a PMU: {code:?}, {errors}");
+
+    let pmu = FakePmu::load(Duration::from_micros(500), Duration::from_millis(500))?;
+    let (code, _, errors) = verify("/no/such/group")?;
+    ensure!(code == Some(2) && errors.contains("no process is in it"), "{code:?}, {errors}");
+    let wide = || {
+        let Ok(unit) = Unit::open() else { return };
+        crate::load::connect();
+        let _ = turbolane::wide_begin(2);
+        while unit.execute(2).is_ok() {
+            work(2000);
+        }
+    };
+    // As heavy as the others, so that the kernel's scheduler has two tasks on each CPU.
+    let wide = Group::top("wide")?.weight(300)?.tasks(6, wide)?;
+    let (code, json, errors) = verify(&path)?;
+    let found: VerifyReport = serde_json::from_str(&json).with_context(|| errors)?;
+    eprintln!("{:?}, clock {:?}", found.effect, found.clock);
+    ensure!(code == Some(0) && found.effect.verdict == Verdict::Better, "{}", found.verdict);
+    // Instructions per ns: 2 at level 2, 4 at level 0. Cycles: as many at each level.
+    let Effect { a, b, .. } = found.effect;
+    ensure!((1900.0..2600.0).contains(&a) && (3200.0..=4000.0).contains(&b), "{a}, {b}");
+    ensure!(found.clock.is_some_and(|clock| (clock.b / clock.a - 1.0).abs() < 0.01), "clocks");
+    is_at_work("after a comparison of a service")?;
+    drop((served, wide));
+    lane.stop()?;
+    pmu.unload()
 }
 
 fn is_at_work(when: &str) -> Result<()> {

@@ -25,7 +25,7 @@ pub(super) fn read(policy: u32, file: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_string()
 }
 
-pub(super) fn write(policy: u32, file: &str, text: &str) -> Result<()> {
+pub fn write(policy: u32, file: &str, text: &str) -> Result<()> {
     let path = format!("{CPUFREQ}/policy{policy}/{file}");
     fs::write(&path, text).with_context(|| path)
 }
@@ -159,7 +159,7 @@ fn some_ends(rounds: usize) -> Result<()> {
     let before = settings(Path::new("/"))?;
     for round in 0..rounds {
         for end in ENDS {
-            let left = left_changed(Path::new("/"), end, &before)?;
+            let left = left_changed(Path::new("/"), None, end, &before)?;
             ensure!(left.is_empty(), "round {round}: {}", left.join("; "));
         }
     }

@@ -47,7 +47,7 @@ pub fn moves_single_cores() -> Result<()> {
     ensure!(done.failed == 0 && settings(Path::new("/"))? == before, "{done:?}");
     is_at(OTHER, BASE_KHZ)?;
     for end in ENDS {
-        let left = left_changed(Path::new("/"), end, &before)?;
+        let left = left_changed(Path::new("/"), None, end, &before)?;
         ensure!(left.is_empty(), "{}", left.join("; "));
         is_at(CPU, BASE_KHZ)?;
     }

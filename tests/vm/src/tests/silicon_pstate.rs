@@ -16,7 +16,7 @@ use crate::guest::{modprobe, set_affinity};
 use crate::pstate_end::{ENDS, left_changed, settings};
 use crate::silicon::{TSC_KHZ, ask_for_full_clock, clock_khz, error_pct};
 
-/// Where the clock is measured. `pstate-end` slows it.
+/// Where the clock is measured. `pstate-end` slows it, by the same backend.
 const CPU: usize = 0;
 /// As planted, with two active cores; the lowest ratio; one between.
 const TURBO_KHZ: u32 = 3_700_000;
@@ -51,7 +51,7 @@ pub fn moves_the_clock() -> Result<()> {
         ensure!(done.failed == 0 && settings(Path::new("/"))? == before, "{way:?}: {done:?}");
         seen.clock(TURBO_KHZ, "closed")?;
         for end in ENDS.into_iter().filter(|(how, _)| *how == "kill") {
-            let left = left_changed(Path::new("/"), end, &before)?;
+            let left = left_changed(Path::new("/"), Some(way), end, &before)?;
             ensure!(left.is_empty(), "killed: {}", left.join("; "));
         }
         seen.clock(TURBO_KHZ, "killed")?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::guest::{Child, cpu, install, nr_cpus, set_affinity, spin};
+use crate::guest::{Child, cpu, install, nr_cpus, set_affinity, set_real_time, spin};
 use crate::trap::hash::Hashing;
 use crate::trap::stress::Stress;
 use crate::trap::vectors::{hold, image, light, scalar_sum, vector_sum};
@@ -127,22 +127,45 @@ fn no_reduced_site(meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
 }
 
 /// The check above sees violations: without the hooks there are some.
+///
+/// Fork saves registers without a switch before it, and that is what the check is to see. Without
+/// hooks a restore on an armed CPU faults, of registers that were saved with the full XCR0. So the
+/// test is switched out on none: it is ahead of all others there, does not wait, and has no vector
+/// code, which would have the full XCR0 for a while. Where it is in spite of that, the kernel gives
+/// it new registers, which these lines do without, and which needs an instruction without a probe.
 pub fn xstate_sites_unhooked_fail() -> Result<()> {
-    let places = sites::find()?;
+    const CPU: usize = 3;
+    let mut places = sites::find()?;
+    places.retain(|place| place.contains("save"));
+    ensure!(!places.is_empty(), "no place that saves");
     load_beside("turbolane_xcheck", &format!("sites={}", places.join(",")))?;
-    let trap = Trap::on(&[0, 1, 2], "mode=steer hold_ns=1000000 test_leave_out_hooks=1")?;
-    // Fork saves the registers without a switch before. Nothing that restores them is provoked:
-    // that would end the kernel, as it did when this test raised signals.
-    for round in 0..50 {
-        set_affinity(0, &[round % 3])?;
+    let trap = Trap::loaded("mode=steer hold_ns=1000000 test_leave_out_hooks=1")?;
+    for task in hw::activity::processes(&hw::Live)? {
+        // Tasks of the kernel that are bound to a CPU stay; they have no such registers.
+        _ = set_affinity(i32::try_from(task)?, &[0, 1, 2]);
+    }
+    set_affinity(0, &[CPU])?;
+    set_real_time(0, 1)?;
+    for _ in 0..20 {
+        trap.arm(&[CPU])?;
         spin(Duration::from_millis(10));
-        Child::fork(|| {})?.wait()?;
+        // SAFETY: a system call without memory; the child, which runs when this waits, ends at
+        // once.
+        let child = unsafe { libc::syscall(libc::SYS_fork) };
+        if child == 0 {
+            // SAFETY: as above.
+            unsafe { libc::syscall(libc::SYS_exit_group, 0) };
+        }
+        trap.arm(&[])?;
+        ensure!(child > 0, "the test cannot fork");
+        // SAFETY: the child's end is not asked for.
+        unsafe { libc::waitpid(i32::try_from(child)?, std::ptr::null_mut(), 0) };
         if sites::counts()?.1 > 0 {
             break;
         }
     }
     let (executed, reduced, text) = sites::counts()?;
-    println!("{executed} executions, {reduced} reduced");
+    println!("{places:?}: {executed} executions, {reduced} reduced");
     ensure!(reduced > 0, "the check saw nothing wrong in {executed} executions:\n{text}");
     trap.off()?;
     sites::unload()

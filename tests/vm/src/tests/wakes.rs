@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A task that sleeps more than it runs does not wait for the slices of others when it wakes, bound
-//! to a CPU or not. On the dim-silicon machine, whose CPUs run at the same time: QEMU's that
-//! count instructions take turns of milliseconds.
+//! to a CPU or not; nor does one that comes back from a wide CPU. On the dim-silicon machine, whose
+//! CPUs run at the same time: QEMU's that count instructions take turns of milliseconds.
 
 use std::time::Duration;
 
@@ -42,7 +42,37 @@ pub fn tasks_that_sleep() -> Result<()> {
     Ok(())
 }
 
-fn beside(hogs: usize, cpus: &[usize], rounds: u64) -> Result<u64> {
+/// Sections of 20 us with as much scalar code between them, beside two tasks for each CPU that
+/// never sleep. Who waits for a slice of theirs after each section has one in 10 or 20 ms.
+pub fn tasks_that_come_back() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "cpu:1"])?;
+    let rounds = rounds_of_work() / 5;
+    let hogs = hogs(4, &[0, 1])?;
+    let (begin_ns, mut sections) = (now_ns(), 0);
+    while now_ns() - begin_ns < TIME.as_nanos() as u64 {
+        turbolane::wide_begin(2)?;
+        work(rounds);
+        turbolane::wide_end()?;
+        work(rounds);
+        sections += 1;
+    }
+    drop(hogs);
+    let state = scx_state();
+    lane.stop()?;
+    eprintln!("{sections} sections in {TIME:?}");
+    ensure!(state == "enabled", "the scheduler is gone");
+    ensure!(sections > 100, "{sections} sections");
+    Ok(())
+}
+
+fn beside(nr: usize, cpus: &[usize], rounds: u64) -> Result<u64> {
+    let _hogs = hogs(nr, cpus)?;
+    turns(rounds); // pays for what it had more than its share, bound to another queue
+    Ok(turns(rounds))
+}
+
+/// So many tasks that never sleep, at work.
+fn hogs(nr: usize, cpus: &[usize]) -> Result<Vec<Child>> {
     let hog = |_| {
         Child::fork(|| {
             let _ = set_affinity(0, cpus);
@@ -51,9 +81,9 @@ fn beside(hogs: usize, cpus: &[usize], rounds: u64) -> Result<u64> {
             }
         })
     };
-    let _hogs = (0..hogs).map(hog).collect::<Result<Vec<_>>>()?;
+    let hogs = (0..nr).map(hog).collect::<Result<Vec<_>>>()?;
     std::thread::sleep(Duration::from_millis(20));
-    Ok(turns(rounds))
+    Ok(hogs)
 }
 
 /// Rounds of work that take [`WORK`].

@@ -112,6 +112,31 @@ pub fn product_is_right(seed: u64) -> bool {
     })
 }
 
+/// So many products of tiles, and between them 99 instructions without a vector.
+pub fn multiply(products: u64) {
+    let shapes = Shapes::full();
+    // SAFETY: changes tiles, which it releases, and registers that are named.
+    unsafe {
+        asm!(
+            "ldtilecfg [{shapes}]",
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "2:",
+            "tdpbuud tmm0, tmm1, tmm2",
+            "mov {inner:e}, 48",
+            "3:",
+            "dec {inner:e}",
+            "jnz 3b",
+            "dec {products}",
+            "jnz 2b",
+            "tilerelease",
+            shapes = in(reg) shapes.0.as_ptr(), products = inout(reg) products.max(1) => _,
+            inner = out(reg) _,
+        );
+    }
+}
+
 /// One tile instruction, of those that the kernel must permit.
 pub fn touch() {
     let shapes = Shapes::full();

@@ -8,9 +8,11 @@ mod kernel;
 mod machine_file;
 mod measure;
 mod process;
+mod throttle;
 mod verdict;
 
 use hw::Facts;
+use hw::plr::{Absent, Plr};
 use report::doctor::{Check, Section, Status};
 
 /// All checks of a machine.
@@ -22,6 +24,22 @@ pub(super) fn sections(facts: &Facts) -> Vec<Section> {
         section("Counters and frequency", measure::checks(facts)),
         section("What works here", verdict::checks(facts)),
     ]
+}
+
+/// Adds the check of throttle reasons after that of licence counters.
+pub(super) fn add_throttle_reasons(
+    sections: &mut [Section],
+    facts: &Facts,
+    plr: &Result<Plr, Absent>,
+) {
+    let Some(check) = throttle::check(facts, plr) else { return };
+    for section in sections {
+        let counters = section.checks.iter().position(|check| check.id == "license-counters");
+        if let Some(at) = counters {
+            section.checks.insert(at + 1, check);
+            return;
+        }
+    }
 }
 
 /// What this process may use of this machine.

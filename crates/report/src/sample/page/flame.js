@@ -40,7 +40,6 @@ function tree() {
 const root = tree();
 let zoomed = root, sought = "";
 
-const counted = (value) => value.toLocaleString("en-GB");
 const share = (samples) => percent(samples / Math.max(1, root.samples));
 const contains = (node) => `${node.name}\n${node.file || ""}`.toLowerCase().includes(sought);
 const isFound = (node) => sought !== "" && node !== root && contains(node);

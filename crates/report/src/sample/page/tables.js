@@ -3,16 +3,6 @@
 
 const busy = (samples) => percent(samples / Math.max(1, report.busy));
 
-/** A table of columns [title, is text, cell of a row], or a note where there are no rows. */
-function table(place, columns, rows, none) {
-  const cell = (name, [, isText], content) => make(name, { class: isText ? "text" : null }, content);
-  const head = make("tr", {}, ...columns.map((column) => cell("th", column, column[0])));
-  const line = (row) => make("tr", {}, ...columns.map((column) => cell("td", column, column[2](row))));
-  const content = rows.length === 0 ? make("p", { class: "note" }, none)
-    : make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows.map(line)));
-  document.getElementById(place).replaceChildren(content);
-}
-
 document.getElementById("about").textContent =
   `${counted(report.samples)} samples in ${time(report.time_ns)} on ${counted(report.cpus)} CPUs, one per ` +
   `${time(report.period_ns)} and CPU; ${counted(report.lost)} lost` +
@@ -23,7 +13,7 @@ const inputs = [
 ];
 document.getElementById("input").append(...inputs.map(([name, value]) =>
   make("div", {}, make("dt", {}, name), make("dd", {}, value))));
-table("functions", [
+put("functions", tableOf([
   ["Function", true, (row) => row.function],
   ["Process", true, (row) => row.process],
   ["Level", false, (row) => String(row.license_level)],
@@ -31,12 +21,12 @@ table("functions", [
   ["Of busy time", false, (row) => busy(row.samples)],
   ["Samples", false, (row) => counted(row.samples)],
   ["File", true, (row) => row.file],
-], report.offenders, `No sample in a function of level ${report.least_level} or above.`);
-table("victims", [
+], report.offenders, `No sample in a function of level ${report.least_level} or above.`));
+put("victims", tableOf([
   ["Victim", true, (row) => row.process],
   ["Of busy time", false, (row) => busy(row.samples)],
   ["Of its own", false, (row) => percent(row.samples / Math.max(1, row.of))],
-], report.victims, `No other code was seen within ${time(report.window_ns)} after it on the same cores.`);
+], report.victims, `No other code was seen within ${time(report.window_ns)} after it on the same cores.`));
 document.getElementById("method").append(
   make("p", {}, "Callers are found by frame pointers, which many libraries omit. Functions are named where they have wide code, otherwise their file is."),
   ...(report.unread.length === 0 ? [] : [make("details", {}, make("summary", {}, "Not looked at"),

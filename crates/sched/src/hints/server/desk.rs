@@ -229,18 +229,7 @@ fn random_id() -> io::Result<u32> {
 
 /// Areas for which there are descriptors. Takes as many as this process may have.
 fn room() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: reads and writes the local structure only.
-    unsafe {
-        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
-        let wanted = (AREAS + OTHER_DESCRIPTORS) as libc::rlim_t;
-        let more = libc::rlimit { rlim_cur: wanted.min(limit.rlim_max), ..limit };
-        if more.rlim_cur > limit.rlim_cur && libc::setrlimit(libc::RLIMIT_NOFILE, &more) == 0 {
-            limit = more;
-        }
-    }
-    usize::try_from(limit.rlim_cur)
-        .unwrap_or(AREAS)
-        .saturating_sub(OTHER_DESCRIPTORS)
-        .clamp(64, AREAS)
+    let limit = hw::descriptors::allow((AREAS + OTHER_DESCRIPTORS) as u64);
+    let limit = usize::try_from(limit).unwrap_or(AREAS);
+    limit.saturating_sub(OTHER_DESCRIPTORS).clamp(64, AREAS)
 }

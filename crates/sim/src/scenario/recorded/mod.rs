@@ -32,6 +32,11 @@
 //! **What is counted.** With closed arrivals work is counted in millions of cycles, or in returns
 //! from a marked function that the user names; with open ones, in sleeps that ended.
 //!
+//! **What is missing.** Lost events would be work that no task does: a recording that lost some is
+//! refused. One that was cut off is a recording of what came before; one of another kernel or
+//! machine is read like any other, for it holds no kernel's structures. What a recording does not
+//! show is in the file's head ([`Made::gaps`]).
+//!
 //! Limits: caches, memory and devices are as fast as they were; how much of the work waits for
 //! memory is for the user to say. Priorities are not recorded. Sleeps that end by a timer of the
 //! task itself count as arrivals. A task that ended sleeps until the others begin anew.
@@ -83,6 +88,8 @@ pub struct Request<'a> {
     /// Part of the work that follows the clock, 0..=1; the rest waits for memory
     /// ([`crate::program::Memory`]).
     pub sensitive_frac: f64,
+    /// The recording has no end: it was cut off, or is still being written.
+    pub is_partial: bool,
 }
 
 /// Why a recording is no scenario.
@@ -132,6 +139,8 @@ pub struct Made {
     pub active_cores: usize,
     /// Cycles were counted, and not computed from time.
     pub counted: bool,
+    /// What the recording does not show, in sentences; the file has them too.
+    pub gaps: Vec<&'static str>,
 }
 
 /// Something that a task did at a moment, besides running.

@@ -34,7 +34,8 @@ pub(super) fn write(
     let window_ns = cut(&mut courses);
     let unit = Unit::of(&courses, request);
     let queues = queues(&courses.courses, &groups);
-    let mut text = head(&courses, info, request, window_ns);
+    let gaps = gaps(info, request);
+    let mut text = head(&courses, info, request, window_ns, &gaps);
     for group in &groups {
         text += &group_table(group, &courses, &queues, &unit, request);
     }
@@ -53,7 +54,17 @@ pub(super) fn write(
         recorded_ns: courses.end_ns - courses.start_ns,
         active_cores: courses.active_cores,
         counted: courses.counted,
+        gaps,
     }
+}
+
+/// What the recording does not show. Losses are written once a second (sched::record).
+fn gaps(info: &Info, request: &Request<'_>) -> Vec<&'static str> {
+    let cut_off = "the recording was cut off, or is still being written: losses of its last second are not known";
+    let affinities =
+        "its kernel does not report changes of affinities: tasks keep those they began with";
+    let all = [(request.is_partial, cut_off), (!info.affinities, affinities)];
+    all.into_iter().filter_map(|(applies, gap)| applies.then_some(gap)).collect()
 }
 
 /// Leaves out what is too much, from a moment on that is the same for all. Returns how much time is
@@ -139,7 +150,13 @@ fn queues(courses: &[Course], groups: &[GroupMade]) -> Queues {
     groups.iter().flat_map(of_group).collect()
 }
 
-fn head(courses: &Courses, info: &Info, request: &Request<'_>, window_ns: u64) -> String {
+fn head(
+    courses: &Courses,
+    info: &Info,
+    request: &Request<'_>,
+    window_ns: u64,
+    gaps: &[&str],
+) -> String {
     let Request { name, machine, .. } = request;
     let clock = match courses.counted {
         true => "Cycles were counted.",
@@ -152,12 +169,13 @@ fn head(courses: &Courses, info: &Info, request: &Request<'_>, window_ns: u64) -
     let mut text = format!(
         "# A recording of {}: {:.3} s on {} (Linux {}).\n# {clock} {arrivals}\n\
          # Clocks are those of a machine with {} active cores. Tasks repeat what they did, each in its own program.\n\
-         schema = 1\nname = {}\nabout = {}\nmachine = {}\nduration_ns = {DURATION_NS}\nwarmup_ns = {WARMUP_NS}\n",
+         {}schema = 1\nname = {}\nabout = {}\nmachine = {}\nduration_ns = {DURATION_NS}\nwarmup_ns = {WARMUP_NS}\n",
         one_line(&info.target),
         window_ns as f64 / 1e9,
         one_line(&info.processor),
         one_line(&info.kernel),
         courses.active_cores,
+        gaps.iter().map(|gap| format!("# Note: {gap}.\n")).collect::<String>(),
         quoted(name),
         quoted(&format!("recorded: {}", one_line(&info.target))),
         quoted(machine),

@@ -75,6 +75,11 @@ impl Lane {
         }
         t.started_ns = sys.now_ns;
         lane.counted_ns = sys.now_ns;
+        lane.began_ns = sys.now_ns;
+        t.comes();
+        if self.class[cpu] == 0 {
+            lane.scalar_cpu = cpu as u16;
+        }
         self.queues[lane.clock_index as usize].nr_running += 1;
     }
 

@@ -122,7 +122,7 @@ impl Lane {
             if lane.hint_seq > 0 {
                 lane.hint_read = lane.hint_seq - 1; // read it
             }
-            lane.last_cpu = NO_CPU;
+            (lane.last_cpu, lane.scalar_cpu) = (NO_CPU, NO_CPU);
             (lane.sections, lane.unread_ns, lane.level_seen) = (0, 0, 0);
         }
     }

@@ -262,6 +262,8 @@ mod tests {
                 stay: Stay { ran_ns: run_ns, ..Stay::default() },
                 gap: Gap { ran_ns: run_ns, past, ..gap },
                 last: Last { ran_ns: run_ns, past, ..Last::default() },
+                // scenarios have no rules
+                rule: 0, zero: [0; 7],
             };
             prop_assert_eq!(*memo.of(&task), Kind::ask(&task));
             prop_assert_eq!(memo.slice_ns[task_type as usize], task.slice_ns(&cfg));

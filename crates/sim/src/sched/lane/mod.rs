@@ -91,6 +91,10 @@ struct LaneTask {
     pinned: bool,
     /// Where it last started, [`NO_CPU`] = nowhere yet.
     last_cpu: u16,
+    /// The same, of the lowest class.
+    scalar_cpu: u16,
+    /// When it last started.
+    began_ns: u64,
     /// Where it was when the lane came; [`NO_CPU`]: it has come to be since.
     home: u16,
     /// Since its hints were read: sections begun, CPU time. And the highest level that was seen.
@@ -295,6 +299,8 @@ impl Scheduler for Lane {
             clock_index: self.queues.len() as u32 - 1,
             pinned: false,
             last_cpu: NO_CPU,
+            scalar_cpu: NO_CPU,
+            began_ns: 0,
             home: NO_CPU,
             sections: 0,
             unread_ns: 0,

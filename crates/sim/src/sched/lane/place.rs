@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Placing a runnable task: an idle CPU at once, or a queue and a kick. As bpf/place.bpf.h.
 
-use policy::{NR_CLASSES, NR_QUEUES, QUEUE_NONE, QUEUE_WIDE, SIDE_NONE};
+use policy::{Comer, NR_CLASSES, NR_QUEUES, QUEUE_NONE, QUEUE_WIDE, SIDE_NONE, WakeFrom};
 
-use super::{Enqueue, Lane};
+use super::{Enqueue, Lane, LaneTask};
 use crate::bits::Mask;
-use crate::sys::{Kick, Sys, Tid};
+use crate::sys::{Kick, NO_CPU, Sys, Tid};
 
 impl Lane {
     /// An idle CPU of the class within a scope (policy/locality.h), the last one first.
@@ -134,6 +134,14 @@ impl Lane {
             return llc;
         }
         let class = policy::waits_at_class(queue_class, caps) as usize;
+        let last = self.tasks[task as usize].scalar_cpu as usize;
+        if last != usize::from(NO_CPU)
+            && usize::from(self.class[last]) == class
+            && sys.online.has(last)
+            && sys.allows(task, last)
+        {
+            return sys.layout.place[last].llc as usize;
+        }
         let node = self.node_masks.get(sys.layout.place[here].node as usize);
         let near = node.and_then(|masks| sys.any(&masks[class], task));
         let cpu = near.or_else(|| sys.any(&self.class_masks[class], task));
@@ -245,23 +253,37 @@ impl Lane {
         let wakes = flags == Enqueue::Wakeup;
         let ran_fit = self.tasks[task as usize].t.flags & policy::FLAG_RAN_FIT != 0;
         let has_victim = need > 0 && self.kick_victim(sys, task, need, wakes || !ran_fit);
-        if wakes && !has_victim {
-            self.displace(sys, task, here);
+        if !has_victim {
+            self.displace(sys, task, here, wakes);
         }
     }
 
-    /// The task has woken and waits: the CPU chooses anew if it serves that queue first, and if
-    /// what it runs has had more.
-    fn displace(&self, sys: &mut Sys, task: Tid, cpu: usize) {
+    /// The task has come and waits: a CPU chooses anew if it serves that queue first, and if what
+    /// it runs has had more.
+    fn displace(&self, sys: &mut Sys, task: Tid, here: usize, wakes: bool) {
+        let LaneTask { t, scalar_cpu, began_ns, .. } = &self.tasks[task as usize];
+        let from = WakeFrom {
+            cpu: here as u32,
+            class: u32::from(self.class[here]),
+            shard: u32::from(sys.layout.place[here].llc),
+            scalar_cpu: if *scalar_cpu == NO_CPU { -1 } else { i32::from(*scalar_cpu) },
+            began_ns: *began_ns,
+        };
+        let Some(cpu) = t.wake_cpu(&from, wakes, sys.now_ns) else { return };
         if u32::from(self.running_queue[cpu]) == QUEUE_NONE || !sys.allows(task, cpu) {
             return;
         }
-        let t = &self.tasks[task as usize].t;
         let llc = u32::from(sys.layout.place[cpu].llc);
         let side = t.wakes_on_side(cpu as u32, self.class[cpu], llc);
         let run = &self.run[cpu];
         let slice_ns = self.config.cfg.slice_ns;
-        if side != SIDE_NONE && run.is_displaced_by(&self.turns[cpu], t, side, slice_ns, sys.now_ns)
+        let comer = Comer {
+            task: t,
+            clock_ns: self.queues[self.tasks[task as usize].clock_index as usize].clock.vtime_ns,
+            wakes,
+            side,
+        };
+        if side != SIDE_NONE && run.is_displaced_by(&self.turns[cpu], &comer, slice_ns, sys.now_ns)
         {
             sys.kick(cpu, Kick::Preempt);
         }

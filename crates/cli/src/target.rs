@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whose wide code is looked for: processes, a unit, a control group, or a command and what it
+//! Which load a command is about: processes, a unit, a control group, or a command and what it
 //! starts.
 //!
-//! A process is asked about once, when it is sampled first, so that what a service starts meanwhile
-//! counts too.
+//! Of samples, a process is asked about once, when it is sampled first, so that what a service
+//! starts meanwhile counts too.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use hw::activity::processes;
+use hw::cgroups::unified_root;
 use hw::services::{groups_of, has_systemd, is_below, is_of_unit, unit_of};
 use hw::{Source, task};
 use report::problem::Problem;
@@ -21,9 +23,9 @@ const ANCESTORS_MAX: usize = 32;
 /// Where control groups are mounted.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// Whose wide code is looked for.
+/// A load of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     Pids(Vec<u32>),
     Unit(String),
     Group(String),
@@ -32,7 +34,7 @@ pub(super) enum Target {
 
 impl Target {
     /// For people.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
             Target::Pids(pids) => {
                 let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
@@ -47,7 +49,7 @@ impl Target {
     }
 
     /// Refuses what is not there.
-    pub(super) fn check(&self, source: &dyn Source) -> Result<(), Failure> {
+    pub(crate) fn check(&self, source: &dyn Source) -> Result<(), Failure> {
         match self {
             Target::Pids(pids) => pids.iter().try_for_each(|pid| check_pid(source, *pid)),
             Target::Unit(unit) => check_unit(source, unit),
@@ -56,8 +58,35 @@ impl Target {
         }
     }
 
+    /// The folder of a unit's or a control group's tasks.
+    pub(crate) fn folder(&self, source: &dyn Source) -> Result<PathBuf, Failure> {
+        let path = match self {
+            Target::Group(group) => group.clone(),
+            Target::Unit(unit) => group_of_unit(source, unit)?,
+            Target::Pids(_) | Target::Command(_) => {
+                let next = "name its unit or control group";
+                let why = "it has no control group of its own";
+                return Err(Failure::failed(Problem::new(self.not_found(), why, next)));
+            }
+        };
+        let root = unified_root().ok_or_else(|| {
+            let why = "control groups of version 2 are not mounted here";
+            let next = "boot with systemd.unified_cgroup_hierarchy=1, or give a command";
+            Failure::unsupported(Problem::new(self.not_found(), why, next))
+        })?;
+        Ok(root.join(path.trim_start_matches('/')))
+    }
+
+    /// What failed, if it is not there.
+    fn not_found(&self) -> String {
+        match self {
+            Target::Unit(unit) => format!("cannot find unit {unit}"),
+            other => format!("cannot find {}", other.name()),
+        }
+    }
+
     /// Whether a process is asked about; `child` is the command's number.
-    pub(super) fn asked(&self, child: Option<u32>) -> Asked {
+    pub(crate) fn asked(&self, child: Option<u32>) -> Asked {
         let live = &hw::Live;
         match self.clone() {
             Target::Pids(pids) => {
@@ -80,13 +109,13 @@ fn descends_from(pid: u32, ancestor: u32) -> bool {
 }
 
 /// A process with all that it has started, found before the first of them is ended.
-pub(super) fn descendants(ancestor: u32) -> Vec<u32> {
+pub(crate) fn descendants(ancestor: u32) -> Vec<u32> {
     let all = processes(&hw::Live).unwrap_or_default();
     all.into_iter().filter(|pid| descends_from(*pid, ancestor)).collect()
 }
 
 /// The name with its ending, as systemctl takes it.
-pub(super) fn unit(name: &str) -> String {
+pub(crate) fn unit(name: &str) -> String {
     let endings = [".service", ".scope", ".slice"];
     match endings.iter().any(|ending| name.ends_with(ending)) {
         true => name.to_owned(),
@@ -95,13 +124,42 @@ pub(super) fn unit(name: &str) -> String {
 }
 
 /// The path as /proc/PID/cgroup has it.
-pub(super) fn group(path: &str) -> String {
+pub(crate) fn group(path: &str) -> String {
     let below = path.strip_prefix(GROUPS).unwrap_or(path);
     format!("/{}", below.trim_matches('/'))
 }
 
 fn in_unit(source: &dyn Source, pid: u32, unit: &str) -> bool {
     groups_of(source, pid).iter().any(|group| is_of_unit(group, unit))
+}
+
+/// The control group of a unit, as /proc/PID/cgroup has it.
+fn group_of_unit(source: &dyn Source, unit: &str) -> Result<String, Failure> {
+    let of_unit = |group: String| {
+        let mut names = group.split_inclusive('/');
+        let mut path = String::new();
+        names.find(|name| {
+            path.push_str(name);
+            name.trim_end_matches('/') == unit
+        })?;
+        Some(path.trim_end_matches('/').to_owned())
+    };
+    let pids = processes(source).unwrap_or_default();
+    let groups = pids.into_iter().flat_map(|pid| groups_of(source, pid)).filter_map(of_unit);
+    let groups: Vec<String> = groups.collect::<BTreeSet<_>>().into_iter().collect();
+    match groups.as_slice() {
+        [group] => Ok(group.clone()),
+        [] => Err(Failure::failed(Problem::new(
+            format!("cannot find unit {unit}"),
+            "it has no running process",
+            format!("start it: systemctl status {unit} says how it is"),
+        ))),
+        several => Err(Failure::failed(Problem::new(
+            format!("there are several units {unit}"),
+            format!("their control groups are {}", several.join(" and ")),
+            "name one of these by --cgroup",
+        ))),
+    }
 }
 
 fn in_group(source: &dyn Source, pid: u32, path: &str) -> bool {
@@ -113,12 +171,12 @@ fn check_pid(source: &dyn Source, pid: u32) -> Result<(), Failure> {
         return Ok(());
     }
     let next = "check the number: pgrep -l NAME lists those of a name";
-    let what = format!("cannot sample process {pid}");
+    let what = format!("cannot find process {pid}");
     Err(Failure::failed(Problem::new(what, "there is no such process", next)))
 }
 
 fn check_unit(source: &dyn Source, unit: &str) -> Result<(), Failure> {
-    let what = format!("cannot sample unit {unit}");
+    let what = format!("cannot find unit {unit}");
     if !has_systemd(source) {
         let why = "systemd does not run here, so there are no units";
         let next = "name processes or a control group: --pid PID, --cgroup PATH";
@@ -148,7 +206,7 @@ fn check_group(source: &dyn Source, path: &str) -> Result<(), Failure> {
     if pids.iter().any(|pid| in_group(source, *pid, path)) {
         return Ok(());
     }
-    let what = format!("cannot sample control group {path}");
+    let what = format!("cannot find control group {path}");
     let next = format!("name its folder below {GROUPS}; cat /proc/PID/cgroup shows a process's");
     Err(Failure::failed(Problem::new(what, "no process is in it or below it", next)))
 }
@@ -187,6 +245,25 @@ mod tests {
             assert!(target.check(&machine).is_ok(), "{target:?}");
         }
         assert!(in_unit(&machine, 7, "nginx.service") && !in_unit(&machine, 9, "nginx.service"));
+    }
+
+    /// A unit's folder is that of its whole group; one name in two places is asked about.
+    #[test]
+    fn the_group_of_a_unit_is_found() {
+        let files = "/proc/7/cgroup = 0::/system.slice/a.service/worker\n\
+                     /proc/8/cgroup = 0::/system.slice/a.service\n\
+                     /proc/9/cgroup = 0::/system.slice/b.service\n\
+                     /proc/10/cgroup = 0::/user.slice/b.service\n\
+                     /proc/11/cgroup = 0::/system.slice/my-c.service\n";
+        let machine = Recorded::parse(files, "").unwrap();
+        assert_eq!(group_of_unit(&machine, "a.service").unwrap(), "/system.slice/a.service");
+        let why = |unit| group_of_unit(&machine, unit).unwrap_err().why().to_owned();
+        assert_eq!(
+            why("b.service"),
+            "their control groups are /system.slice/b.service and /user.slice/b.service"
+        );
+        assert!(why("c.service").contains("no running process"));
+        assert!(Target::Pids(vec![7]).folder(&machine).is_err());
     }
 
     /// What is not there is refused with the reason.

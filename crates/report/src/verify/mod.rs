@@ -2,6 +2,8 @@
 //! What `turbolane verify` found: two kinds of runs of a command, or two policies on a scenario of
 //! the simulator, and whether they differ.
 
+mod html;
+
 use serde::{Deserialize, Serialize};
 
 use crate::csv;
@@ -127,6 +129,8 @@ struct CsvRow<'a> {
     side: &'a str,
     command: &'a str,
     run: &'a Sample,
+    /// Why runs are missing.
+    partial: Option<&'a str>,
 }
 
 impl Side {
@@ -258,7 +262,9 @@ impl VerifyReport {
     pub fn csv(&self) -> String {
         let sides = [("a", &self.a), ("b", &self.b)];
         let rows = sides.into_iter().flat_map(|(name, side)| {
-            side.samples.iter().map(move |run| CsvRow { side: name, command: &side.command, run })
+            let (command, partial) = (&side.command, self.partial.as_deref());
+            let row = move |run| CsvRow { side: name, command, run, partial };
+            side.samples.iter().map(row)
         });
         csv::table(&rows.collect::<Vec<_>>())
     }

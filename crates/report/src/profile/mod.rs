@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An overhead profile: how much of the time at a reduced licence level was needed.
 
+mod html;
+
 use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA;
@@ -155,7 +157,7 @@ impl ProfileReport {
 mod tests {
     use super::*;
 
-    fn report() -> ProfileReport {
+    pub(super) fn report() -> ProfileReport {
         ProfileReport {
             schema: ProfileReport::SCHEMA,
             load: "web".into(),
