@@ -38,6 +38,7 @@ static __always_inline void begin_cpu(u32 cpu)
 	c->running_queue = TL_Q_NONE;
 	c->running_clock = 0;
 	c->inside = 0;
+	c->to_choose = 0;
 	c->quiet_at = 0;
 	c->queued_shards = 0;
 	c->turns = (struct tl_turns){};

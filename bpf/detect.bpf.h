@@ -20,6 +20,12 @@
  * never are; the programs here that the kernel could preempt disable
  * preemption. Without that, 1 to 3 of 20,000 samples of marked code were on scalar
  * CPUs: a switch in the middle of a probe ended the period it had just begun.
+ *
+ * The tick is another writer: it interrupts such a program. Then it leaves the task
+ * alone until the next one. Without that it changed flags between the program's read
+ * and write of them; where tasks were preempted all the time, 1 of 1,500 sections
+ * counted as one that had run on a wide CPU, and was ended by the switch that was to
+ * carry it there.
  */
 #ifndef TL_DETECT_BPF_H
 #define TL_DETECT_BPF_H
@@ -148,6 +154,19 @@ static __always_inline u32 tell(struct task_ctx *tc, struct tl_cpu *c,
 		return 0;
 	turn(tc, c, old_level, now_ns);
 	return 1;
+}
+
+/* Between these two, what is known of the running task changes, where a tick may come. */
+static __always_inline void begin_report(struct task_ctx *tc)
+{
+	tc->in_report = 1;
+	barrier();
+}
+
+static __always_inline void end_report(struct task_ctx *tc)
+{
+	barrier();
+	tc->in_report = 0;
 }
 
 /* For the events that only end periods. */
@@ -279,10 +298,6 @@ static __always_inline bool try_lookup_here(struct here *h)
 /*
  * A task that begins a section where it belongs stays, and no one displaces it: no
  * need to look again at the end of the probe.
- *
- * Whether the task changes is not asked. A tick in the middle of the report may be
- * the one that settles its type; then there is no change left for the report, and the
- * tick leaves the task alone, because of the note.
  */
 static __always_inline void tell_mark(struct here *h, u32 event, u32 level)
 {
@@ -291,10 +306,10 @@ static __always_inline void tell_mark(struct here *h, u32 event, u32 level)
 	bool in_place;
 
 	h->c->mark_events++;
-	/* before a tick can see it as what it is now */
-	h->tc->look = 1;
-	barrier();
+	begin_report(h->tc);
+	h->tc->look = 1; /* before a tick can see it as what it is now */
 	tell(h->tc, h->c, event, level, now_ns);
+	end_report(h->tc);
 	in_place = is_in_place(h->tc, h->c);
 	if (in_place)
 		h->c->running_queue = tl_task_queue(&h->tc->t);
@@ -445,9 +460,11 @@ static __always_inline int on_syscall(u32 event)
 	tl_tracepoint_begin();
 	if (!try_lookup_here(&h))
 		goto out;
+	begin_report(h.tc);
 	changed = read_section(&h);
 	if (tl_task_syscall_matters(&h.tc->t))
 		changed |= tell_end(h.tc, h.c, event, bpf_ktime_get_ns());
+	end_report(h.tc);
 	if (changed)
 		leave_if_it_must(&h);
 out:
@@ -481,7 +498,9 @@ int BPF_PROG(tl_trap, struct task_struct *task, u32 level, unsigned long ip)
 	if (try_lookup_here(&h)) {
 		h.c->trap_events++;
 		h.tc->sums.traps++;
+		begin_report(h.tc);
 		tl_tell(h.tc, h.c, TL_EV_TRAP, level, now_ns);
+		end_report(h.tc);
 		leave_if_it_must(&h);
 	}
 	tl_tracepoint_end();

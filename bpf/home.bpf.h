@@ -7,10 +7,15 @@
  * scheduler gets them where they are then, and as long as each has a CPU of its own it
  * leaves them there: beside other siblings than it had chosen, for good.
  *
- *   loader:  tl_send_home     TL_GOING_HOME_NS later: TL_AWAY, detach
+ *   loader:  tl_send_home     TL_GOING_HOME_NS later, and when every CPU has chosen
+ *                             anew: TL_AWAY, detach
  *   ---------+----------------+---------
  *            what waits goes to its home's local queue; every CPU chooses anew;
  *            enqueue does the same with whatever stops or wakes
+ *
+ * A CPU of a virtual machine may be without a CPU of its host for longer than that time,
+ * so it notes whether it has chosen (to_choose). It has when it looks for a task, or
+ * starts one that was put on its local queue meanwhile, for which it does not look.
  *
  * A task that does not get there in time stays where it is, and so does one that sleeps:
  * when that wakes, the kernel chooses a CPU for it anyway.
@@ -54,6 +59,13 @@ __noinline int tl_send_queue_home(u32 id)
 	return 0;
 }
 
+/* The CPU chooses a task. */
+static __always_inline void note_choice(struct tl_cpu *c)
+{
+	if (sends_home && c->to_choose)
+		c->to_choose = 0;
+}
+
 /* The scheduler is about to stand by. */
 SEC("syscall")
 int tl_send_home(void *unused)
@@ -65,8 +77,12 @@ int tl_send_home(void *unused)
 		bpf_for(queue, 0, TL_NR_QUEUES)
 			tl_send_queue_home(tl_queue_id(shard, queue));
 	}
-	bpf_for(cpu, 0, nr_cpus)
+	bpf_for(cpu, 0, nr_cpus) {
+		struct tl_cpu *c = &cpus[cpu & (TL_CPUS_MAX - 1)];
+
+		c->to_choose = c->class != TL_CLASS_NONE; /* it is online */
 		scx_bpf_kick_cpu(cpu, TL_KICK_PREEMPT);
+	}
 	return 0;
 }
 

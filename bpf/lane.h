@@ -35,7 +35,10 @@ struct tl_cpu {
 	/* a task waits here that was switched out with migration disabled;
 	 * see inside.bpf.h */
 	u32 inside;
-	u32 looks;  /* looks for work; wraps */
+	u32 looks; /* looks for work; wraps */
+	/* 1: it has not chosen a task since it was to send its own home; see
+	 * home.bpf.h */
+	u32 to_choose;
 	u32 helped; /* which other shard it compares itself with next */
 	/* arrivals when it last found no work, 0 = it found some; see
 	 * arrivals.bpf.h */

@@ -202,6 +202,7 @@ void BPF_PROG(tl_running, struct task_struct *p)
 	refresh_caps(p, tc);
 	queue = tl_task_queue(&tc->t);
 	c->running_queue = queue;
+	note_choice(c);
 	follow_target(p, tc, c, cpu, 0);
 	groups_active(p, tc);
 	if (groups_throttled(p, tc)) {
@@ -250,18 +251,12 @@ void BPF_PROG(tl_stopping, struct task_struct *p, bool runnable)
 		tc->move = 0;
 }
 
-SEC("struct_ops/tl_tick")
-void BPF_PROG(tl_tick, struct task_struct *p)
+static __always_inline void tick_task(struct task_struct *p,
+				      struct task_ctx *tc, struct tl_cpu *c,
+				      s32 cpu, u64 now_ns)
 {
-	s32 cpu = scx_bpf_task_cpu(p);
-	struct task_ctx *tc = lookup_task(p);
-	struct tl_cpu *c = lookup_cpu(cpu);
-	u64 now_ns = bpf_ktime_get_ns();
 	u32 changed;
 
-	if (!tc || !c)
-		return;
-	c->ticks++;
 	account_run(tc, c, now_ns);
 	changed = read_hint(p, tc, c, now_ns);
 	changed |= tell_end(tc, c, TL_EV_TICK, now_ns);
@@ -280,6 +275,21 @@ void BPF_PROG(tl_tick, struct task_struct *p)
 	}
 	c->running_queue = tl_task_queue(&tc->t);
 	follow_target(p, tc, c, cpu, 1);
+}
+
+SEC("struct_ops/tl_tick")
+void BPF_PROG(tl_tick, struct task_struct *p)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct task_ctx *tc = lookup_task(p);
+	struct tl_cpu *c = lookup_cpu(cpu);
+	u64 now_ns = bpf_ktime_get_ns();
+
+	if (!tc || !c)
+		return;
+	c->ticks++;
+	if (!tc->in_report)
+		tick_task(p, tc, c, cpu, now_ns);
 	advance_clocks(c->shard, now_ns);
 	look_after_queued(c, 1ull << (c->ticks % nr_shards));
 	if (fault == TL_FAULT_ERROR && c->ticks > 50)
@@ -386,6 +396,7 @@ s32 BPF_PROG(tl_init_task, struct task_struct *p,
 	tc->pinned = 0;
 	tc->went_first = 0;
 	tc->look = 0;
+	tc->in_report = 0;
 	tc->move = 0;
 	tc->unread_ns = 0;
 	tc->level_seen = 0;

@@ -247,7 +247,8 @@ static __always_inline bool goes_first(const struct task_struct *p, s32 here,
 
 /* The task has come and waits: the CPU chooses anew if it serves that queue first, and
  * if what it runs has had more. Not static: so the verifier looks at it once. */
-__noinline int tl_displace(struct task_ctx *tc, struct tl_cpu *c, u32 wakes)
+__noinline int tl_displace(struct task_ctx *tc, struct tl_cpu *c, u32 wakes,
+			   u64 now_ns)
 {
 	u64 vtime_ns;
 	u32 side;
@@ -260,7 +261,7 @@ __noinline int tl_displace(struct task_ctx *tc, struct tl_cpu *c, u32 wakes)
 	vtime_ns = tl_wake_vtime_ns(&tc->t, clock_of(tc->t.clock)->vtime_ns,
 				    wakes);
 	if (tl_wake_displaces(&c->run, &c->turns, &tc->t, vtime_ns, side,
-			      cfg.slice_ns, bpf_ktime_get_ns()))
+			      cfg.slice_ns, now_ns))
 		scx_bpf_kick_cpu(c->number, TL_KICK_PREEMPT);
 	return 0;
 }
@@ -274,6 +275,7 @@ static __always_inline void displace(const struct task_struct *p,
 	u32 need = tl_task_need(&tc->t);
 	struct tl_cpu *c = lookup_cpu(here);
 	struct tl_wake_from from;
+	u64 now_ns;
 	s32 cpu;
 
 	if (need && !tc->pinned &&
@@ -287,9 +289,10 @@ static __always_inline void displace(const struct task_struct *p,
 	from.shard = c->shard;
 	from.scalar_cpu = tc->scalar_cpu;
 	from.began_ns = tc->began_ns;
-	cpu = tl_wake_cpu(&tc->t, &from, wakes, bpf_ktime_get_ns());
+	now_ns = bpf_ktime_get_ns();
+	cpu = tl_wake_cpu(&tc->t, &from, wakes, now_ns);
 	if (cpu >= 0 && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
-		tl_displace(tc, lookup_cpu(cpu), wakes);
+		tl_displace(tc, lookup_cpu(cpu), wakes, now_ns);
 }
 
 static __always_inline void place(struct task_struct *p, struct task_ctx *tc,

@@ -475,6 +475,7 @@ static __always_inline void serve(s32 cpu, struct task_struct *prev)
 
 	if (!c || fault == TL_FAULT_STALL || goes_on_inside(prev))
 		return;
+	note_choice(c);
 	arrivals = nr_arrivals_at(c->shard);
 	quiet = is_quiet(c, prev, arrivals);
 	stays = context_if_it_stays(prev, c, quiet);

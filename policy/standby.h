@@ -99,8 +99,11 @@
 #define TL_STANDBY_NEWS 8u
 /* Before it stands by, tasks go back to where they were taken from, since the kernel's
  * balancer leaves those that have a CPU of their own where they are. They have so much
- * time for it: a round number, long beside an interrupt and a switch on each CPU. */
+ * time for it: a round number, long beside an interrupt and a switch on each CPU. And at
+ * most, where a CPU does not get to choose: one of a virtual machine that its host does
+ * not run, or one with a realtime task. */
 #define TL_GOING_HOME_NS 2000000ull
+#define TL_GOING_HOME_MAX_NS 20000000ull
 /* From one look to the next while apart, at first. */
 #define TL_STANDBY_APART_NS 8000000000ull
 

@@ -35,7 +35,7 @@
  *   - A and B each use a quarter of a CPU. Work that is there for less of the
  *     time neither slows much nor gains much.
  *   - where more is wanted than there is, B keeps 7/8 of its share. It runs 3 to
- *     29 % faster by itself (data/cpus), so that it does not lose much by
+ *     29 % faster by itself (crates/cpumodel/data/cpus), so that it does not lose much by
  *     complete cores where it gains little, and gains where it can.
  *
  * A split that is there may use half as much, and B have 3/4 of its share; else

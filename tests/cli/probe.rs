@@ -53,7 +53,7 @@ fn a_recording_replays_and_its_machine_simulates() {
     assert!(!page.contains("{{"), "every hole is filled");
     let steps = run(&["sim", "--break-even", &machine]);
     assert_eq!(steps.status.code(), Some(0), "{steps:?}");
-    // The W-2104 runs at 3.2, 2.8 and 2.4 GHz (data/cpus).
+    // The W-2104 runs at 3.2, 2.8 and 2.4 GHz (crates/cpumodel/data/cpus).
     for clock in ["2400 MHz", "2800 MHz", "3200 MHz"] {
         let shown = text(&steps);
         let mhz: u32 = clock[..4].parse().unwrap();
@@ -68,7 +68,9 @@ fn a_recording_replays_and_its_machine_simulates() {
 fn a_probed_machine_has_its_cpus() {
     let folder = tempfile::tempdir().unwrap();
     let (small, probed) = (path(folder.path(), "small.toml"), path(folder.path(), "probed.toml"));
-    let model = fs::read_to_string(crate::root().join("data/cpus/xeon-w-2104.toml")).unwrap();
+    let model =
+        fs::read_to_string(crate::root().join("crates/cpumodel/data/cpus/xeon-w-2104.toml"))
+            .unwrap();
     let lines = model.lines().map(|line| match line.starts_with("nr_cores = { value = 4,") {
         true => line.replacen('4', "2", 1),
         false => line.to_string(),

@@ -89,6 +89,22 @@ mod tests {
         assert_eq!(open, published);
     }
 
+    /// A package has its licences as files of its own: a link does not survive every copy of a tree,
+    /// and without it the crate does not build.
+    #[test]
+    fn a_package_has_the_licences_of_the_tree() {
+        let root = repo::root();
+        for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            let licence = std::fs::read(root.join(name)).unwrap();
+            for package in PUBLISHED {
+                let folder = package.strip_prefix("turbolane-").unwrap_or(package);
+                let copy = root.join("crates").join(folder).join(name);
+                let text = std::fs::read(&copy).unwrap();
+                assert!(text == licence, "{} differs", copy.display());
+            }
+        }
+    }
+
     /// A file deeper in the package does not count for one at its top.
     #[test]
     fn a_missing_file_is_found() {

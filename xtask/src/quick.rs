@@ -14,12 +14,10 @@ use crate::repo;
 use crate::tidy::Tree;
 
 /// Folders outside of packages, each with the package whose unit tests look at it.
-const OUTSIDE: [(&str, &str); 10] = [
+const OUTSIDE: [(&str, &str); 8] = [
     ("bpf/", "sched"),
-    ("data/cpus/", "turbolane-cpumodel"),
     ("data/isa/", "isa"),
     ("data/papers/", "papers"),
-    ("data/pstates/", "turbolane-cpumodel"),
     ("data/scenarios/", "sim"),
     ("data/timelines/", "dvfs"),
     ("dist/", "sched"),

@@ -43,8 +43,8 @@ struct RunArgs {
     /// Emulator: qemu, or bochs, which is slower and has AVX-512
     #[arg(long, default_value = "qemu")]
     emulator: Emulator,
-    /// Boot it on a machine whose cores have clocks: by licence levels, if CPU is a file of
-    /// data/cpus, or by P-states that software sets (fx-8120). `others` further cores of the
+    /// Boot it on a machine whose cores have clocks: by licence levels, if CPU has a
+    /// CPU file, or by P-states that software sets (fx-8120). `others` further cores of the
     /// package are always active [default: all that the guest does not have]; `boosted=1` leaves
     /// the P-states above the base to the hardware; `seed` is the random seed
     #[arg(

@@ -40,7 +40,7 @@ const CLOCKS_KHZ: std::ops::RangeInclusive<u32> = 100_000..=20_000_000;
 const LONGEST_NS: u64 = 1_000_000_000;
 
 /// Where a reader of an error finds how it is done right.
-const EXAMPLE: &str = "compare with data/cpus/xeon-gold-6130.toml";
+const EXAMPLE: &str = "compare with crates/cpumodel/data/cpus/xeon-gold-6130.toml";
 
 impl CpuModel {
     /// The model that a file's text describes.

@@ -12,7 +12,7 @@ use crate::{DataError, Sureness};
 
 /// Version of the files' format.
 const SCHEMA: u32 = 1;
-const EXAMPLE: &str = "compare with data/pstates/fx-8120.toml";
+const EXAMPLE: &str = "compare with crates/cpumodel/data/pstates/fx-8120.toml";
 
 /// Id and text of each built-in file.
 pub const PSTATE_FILES: [(&str, &str); 2] = [

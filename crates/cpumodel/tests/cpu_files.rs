@@ -17,7 +17,7 @@ fn models() -> impl Iterator<Item = CpuModel> {
 /// Each contributed file is built in, and has an id of its own.
 #[test]
 fn contributed_files_are_built_in() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/cpus/contributed");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/data/cpus/contributed");
     let mut files: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -53,6 +53,7 @@ EXPORT(u64, wide_timeout_ns, (void), TL_WIDE_TIMEOUT_NS)
 EXPORT(u64, level_hold_ns, (void), TL_LEVEL_HOLD_NS)
 EXPORT(u64, first_look_ns, (void), TL_STANDBY_PAUSE_NS)
 EXPORT(u64, going_home_ns, (void), TL_GOING_HOME_NS)
+EXPORT(u64, going_home_max_ns, (void), TL_GOING_HOME_MAX_NS)
 EXPORT(u64, stay_least_ns, (void), TL_STAY_LEAST_NS)
 EXPORT(u32, task_syscall_matters, (const struct tl_task *t),
        tl_task_syscall_matters(t))

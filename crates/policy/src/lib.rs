@@ -61,8 +61,8 @@ pub use queues::{
 pub use score::Score;
 pub use sizing::{Sizing, SizingInput, Split, Tier, Tiers, TiersInput, WIDE_AUTO};
 pub use standby::{
-    Exposure, FIRST_LOOK_NS, GOING_HOME_NS, KernelUse, LEVEL_HOLD_NS, Losses, PARTY_PLAIN, Shares,
-    Standby, StandbyInput, StandbyState, StandbyWhy, party,
+    Exposure, FIRST_LOOK_NS, GOING_HOME_MAX_NS, GOING_HOME_NS, KernelUse, LEVEL_HOLD_NS, Losses,
+    PARTY_PLAIN, Shares, Standby, StandbyInput, StandbyState, StandbyWhy, party,
 };
 pub use stay::Stay;
 pub use target::{TARGET_ONE, TARGET_REPEATS, Target};

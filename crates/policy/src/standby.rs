@@ -28,6 +28,8 @@ unsafe extern "C" {
 pub const LEVEL_HOLD_NS: u64 = 670_000;
 /// What tasks are given to go home before the scheduler stands by, ns (`TL_GOING_HOME_NS`).
 pub const GOING_HOME_NS: u64 = 2_000_000;
+/// The same at most, where a CPU does not get to choose anew, ns (`TL_GOING_HOME_MAX_NS`).
+pub const GOING_HOME_MAX_NS: u64 = 20_000_000;
 /// From the start to the first look, ns (`TL_STANDBY_PAUSE_NS`).
 pub const FIRST_LOOK_NS: u64 = 1_000_000_000;
 
@@ -331,6 +333,7 @@ mod tests {
         fn tlp_level_hold_ns() -> u64;
         fn tlp_first_look_ns() -> u64;
         fn tlp_going_home_ns() -> u64;
+        fn tlp_going_home_max_ns() -> u64;
     }
 
     /// The constants are C's.
@@ -341,6 +344,7 @@ mod tests {
             assert_eq!(LEVEL_HOLD_NS, tlp_level_hold_ns());
             assert_eq!(FIRST_LOOK_NS, tlp_first_look_ns());
             assert_eq!(GOING_HOME_NS, tlp_going_home_ns());
+            assert_eq!(GOING_HOME_MAX_NS, tlp_going_home_max_ns());
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The probe on simulated CPUs of `data/cpus` gives their tables back.
+//! The probe on simulated CPUs of `crates/cpumodel/data/cpus` gives their tables back.
 
 use std::collections::BTreeMap;
 

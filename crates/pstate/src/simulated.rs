@@ -6,7 +6,7 @@
 //! set: in a test, in a virtual machine, on one's notebook. The folders of `fake.rs` take what is
 //! written and do not react.
 //!
-//! Idea: a machine of `data/pstates` (TURBO's, or a file like them) replaces the hardware. A change
+//! Idea: a P-state file (TURBO's, or a file like them) replaces the hardware. A change
 //! delays its caller for as long as the register write does, and then the clock goes to where it
 //! was sent, in a straight line as TURBO 8 draws it. What the program itself executes is not slowed
 //! or sped up; what the core would have done is counted:

@@ -5,7 +5,7 @@
 use cpumodel::{CpuModel, LevelClocks, Platform};
 use hw::cpu::{Cpu, Vendor};
 
-/// As far as `data/cpus` knows the CPU. Parts of other makers have no levels.
+/// As far as `crates/cpumodel/data/cpus` knows the CPU. Parts of other makers have no levels.
 pub(crate) fn of(cpu: &Cpu) -> LevelClocks {
     if cpu.vendor == Vendor::Amd {
         return LevelClocks::none();

@@ -4,7 +4,7 @@
 //! Problem: what boosting the owner of a lock wins depends on what a change of the P-state takes.
 //! TURBO 8 has the figures, of a machine that is fifteen years old.
 //!
-//! Idea: a file of `data/pstates` has them, and a core of this machine takes that long. A write to
+//! Idea: a P-state file has them, and a core of this machine takes that long. A write to
 //! PStateCtl holds the core up; after that its clock goes to the new one in steps of 100 MHz,
 //! evenly over the time of the transition, so that its mean is that of the straight line that TURBO
 //! 6 draws and `lockmodel` computes with.

@@ -7,7 +7,7 @@
 //! | `boosted` | 1: the hardware has the boosted P-states, 0: software; only where there are some | 0 |
 //! | `seed` | what RDRAND and RDSEED give | 1 |
 //!
-//! CPU is a file of `data/cpus`, whose licence levels set the clocks, or one of `data/pstates`,
+//! CPU is a CPU file, whose licence levels set the clocks, or a P-state file,
 //! where software does (`pstates.rs`).
 //!
 //! The guest's cores are a slice of one package. Its other cores are busy unless `others` says

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A machine whose P-states software sets: what a change takes is what `data/pstates` says, and who
+//! A machine whose P-states software sets: what a change takes is what its file says, and who
 //! shares a module shares a clock.
 
 use cpumodel::PstateModel;

@@ -35,7 +35,7 @@ use crate::sys::{Layout, Sys};
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     /// No such scenario or machine.
-    #[error("there is no built-in \"{0}\"; see data/scenarios and data/cpus")]
+    #[error("there is no built-in \"{0}\"; see data/scenarios and crates/cpumodel/data/cpus")]
     Unknown(String),
     /// A built-in file is broken.
     #[error("a built-in file: {0}")]

@@ -233,7 +233,7 @@ fn scenarios() {
 /// CPU files.
 #[test]
 fn cpu_files() {
-    text("cpu_files", ours("data/cpus", &[".toml"]), &|text| {
+    text("cpu_files", ours("crates/cpumodel/data/cpus", &[".toml"]), &|text| {
         _ = black_box(cpumodel::CpuModel::from_toml(text));
     });
 }
@@ -241,7 +241,7 @@ fn cpu_files() {
 /// Models of P-states.
 #[test]
 fn pstate_models() {
-    text("pstate_models", ours("data/pstates", &[".toml"]), &|text| {
+    text("pstate_models", ours("crates/cpumodel/data/pstates", &[".toml"]), &|text| {
         _ = black_box(cpumodel::PstateModel::from_toml(text));
     });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measures a dim-silicon machine from inside: clocks by the time stamp counter, the time that a
-//! level is held. What was planted is data/cpus/xeon-gold-6130.toml, all cores active.
+//! level is held. What was planted is xeon-gold-6130.toml, all cores active.
 //!
 //! The machine executes one instruction per cycle, so instructions per tick are the clock. A sample
 //! is short; the tick of the kernel and its interrupts spoil few of them, and medians leave those

@@ -169,7 +169,7 @@ pub(super) static FREE: [Free; 14] = [
     Free {
         name: "voltage of the FX-8120 at 3.1 GHz",
         model: "1.25 V",
-        source: "between 1.2 V at 2.8 GHz and 1.3125 V at 3.4 GHz (data/pstates/fx-8120.toml)",
+        source: "between 1.2 V at 2.8 GHz and 1.3125 V at 3.4 GHz (fx-8120.toml)",
         elsewhere: &[
             Altered {
                 says: "1.2 V",

@@ -211,7 +211,7 @@ impl Reader<'_> {
             return Err(self.refuse(
                 at,
                 what,
-                "add it to data/cpus or data/pstates, or correct the name",
+                "add it to crates/cpumodel/data, or correct the name",
             ));
         }
         if !self.workloads.contains_key(&config.workload) {

@@ -55,9 +55,24 @@ impl Scheduler {
 
     /// Have each task go back to the CPU that it was taken from, before [`Scheduler::leave`].
     pub fn send_home(&mut self) -> Result<()> {
+        let (start, time) = (Instant::now(), Duration::from_nanos(policy::GOING_HOME_NS));
         run(&self.skel.progs.tl_send_home, &mut [])?;
-        thread::sleep(Duration::from_nanos(policy::GOING_HOME_NS));
-        Ok(())
+        loop {
+            // Once more when all have chosen: what they sent away is on its CPU by then.
+            let chosen = self.all_have_chosen();
+            thread::sleep(time);
+            if chosen || start.elapsed() >= Duration::from_nanos(policy::GOING_HOME_MAX_NS) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether each CPU has chosen a task since the scheduler was told to send them home.
+    fn all_have_chosen(&self) -> bool {
+        let cpus = &raw const self.bss().cpus;
+        // SAFETY: in bounds of the mapped array; the kernel writes it concurrently.
+        let chooses = |cpu: usize| unsafe { ptr::read_volatile(&raw const (*cpus)[cpu].to_choose) };
+        (0..policy::CPUS_MAX).all(|cpu| chooses(cpu) == 0)
     }
 
     /// Leave the machine to the kernel's own scheduler, with everything else in place, or all but

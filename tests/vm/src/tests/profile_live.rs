@@ -24,7 +24,7 @@ const GRANT: Duration = Duration::from_micros(500);
 /// The CPU's file, with this PMU's times: a level is granted after half of throttle and halt
 /// together, so that waking up has its time.
 fn machine_file() -> Result<String> {
-    let text = include_str!("../../../../data/cpus/xeon-gold-6130.toml");
+    let text = include_str!("../../../../crates/cpumodel/data/cpus/xeon-gold-6130.toml");
     let mut changed = text.to_string();
     for (from, to) in [
         ("throttle_ns = { value = 9_300", "throttle_ns = { value = 500_000"),

@@ -17,7 +17,7 @@ const CPU: u32 = 0;
 const SIBLING: u32 = 1;
 /// Of the other.
 const OTHER: u32 = 2;
-/// As planted: data/pstates/fx-8120.toml.
+/// As planted: crates/cpumodel/data/pstates/fx-8120.toml.
 const TURBO_KHZ: f64 = 4_000_000.0;
 const BASE_KHZ: f64 = 3_100_000.0;
 const SLOW_KHZ: f64 = 1_400_000.0;
