@@ -89,8 +89,8 @@ mod tests {
         assert_eq!(open, published);
     }
 
-    /// A package has its licences as files of its own: a link does not survive every copy of a tree,
-    /// and without it the crate does not build.
+    /// A package has its licences as files of its own: a link does not survive every copy of a
+    /// tree, and the crate would be packed without.
     #[test]
     fn a_package_has_the_licences_of_the_tree() {
         let root = repo::root();

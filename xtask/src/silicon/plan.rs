@@ -34,6 +34,8 @@ struct Detection {
     run: Vec<String>,
     /// Of the simulator's lane.
     detect: &'static str,
+    /// With a number of wide CPUs that is given; with automatic size always.
+    with_usual_size: bool,
     /// For people.
     meaning: String,
 }
@@ -61,15 +63,18 @@ impl Plan<'_> {
             self.plain(WIDE, "", "OpenSSL with AVX-512"),
         ];
         for detection in self.detections() {
-            rows.extend([USUAL, AUTO].map(|size| self.under(&detection, size)));
-            if with_sizes {
+            if detection.with_usual_size {
+                rows.push(self.under(&detection, USUAL));
+            }
+            rows.push(self.under(&detection, AUTO));
+            if with_sizes && detection.with_usual_size {
                 rows.extend(SIZES.map(|size| self.under(&detection, size)));
             }
         }
         rows
     }
 
-    fn detections(&self) -> [Detection; 4] {
+    fn detections(&self) -> [Detection; 5] {
         let (mark, hinted) = (self.mark, self.hinted);
         let function = mark.rsplit_once('/').map_or(mark, |(_, function)| function);
         let meaning = |how: &str| format!("the same under turbolane run{how}");
@@ -80,6 +85,7 @@ impl Plan<'_> {
                 run: command(&["--mark", mark]),
                 detect: "mark",
                 meaning: meaning(&format!(" --mark {function}")),
+                with_usual_size: true,
             },
             Detection {
                 name: "trap",
@@ -87,6 +93,7 @@ impl Plan<'_> {
                 run: command(&["--trap", "avx512"]),
                 detect: "trap",
                 meaning: meaning(" --trap avx512"),
+                with_usual_size: true,
             },
             Detection {
                 name: "hints",
@@ -94,6 +101,7 @@ impl Plan<'_> {
                 run: Vec::new(),
                 detect: "hint",
                 meaning: meaning(&format!(", {hinted} with libturbolane_openssl.so")),
+                with_usual_size: true,
             },
             Detection {
                 name: "preload",
@@ -101,6 +109,17 @@ impl Plan<'_> {
                 run: Vec::new(),
                 detect: "hint",
                 meaning: meaning(&format!(", {hinted} with libturbolane_marks.so")),
+                with_usual_size: true,
+            },
+            // A score is of a task, and each of the web server's has wide code in each request:
+            // a size that is given would have all of them on those CPUs.
+            Detection {
+                name: "scores",
+                code: "wide",
+                run: command(&["--scores", "on"]),
+                detect: "score",
+                meaning: meaning(" --scores on"),
+                with_usual_size: false,
             },
         ]
     }
@@ -115,7 +134,7 @@ impl Plan<'_> {
 
     /// A row under Turbolane with wide CPUs as `--wide-cpus` takes them.
     fn under(&self, detection: &Detection, wide: &str) -> Planned {
-        let Detection { name, code, run, detect, meaning } = detection;
+        let Detection { name, code, run, detect, meaning, .. } = detection;
         let (suffix, option) = match wide {
             USUAL => (String::new(), String::new()),
             _ => (format!("-{wide}"), format!(" --wide-cpus {wide}")),
@@ -165,7 +184,8 @@ mod tests {
         let rows = rows(true);
         let names: Vec<&str> = rows.iter().map(|row| row.point.name.as_str()).collect();
         assert_eq!(names[..5], ["none", "wide", "marks", "marks-auto", "marks-2"]);
-        assert_eq!(names.len(), 2 + 4 * 4);
+        assert_eq!(names.len(), 2 + 4 * 4 + 1);
+        assert_eq!(names[18], "scores-auto");
         let (auto, one) = (&rows[3], &rows[4]);
         let words = auto.point.command.join(" ");
         assert_eq!(words, "load wide +9 --mark /lib/c.so:f@2 --wide-cpus auto");
@@ -180,7 +200,7 @@ mod tests {
     #[test]
     fn rows_without_turbolane_have_no_arguments_for_it() {
         let rows = rows(false);
-        assert_eq!(rows.len(), 10);
+        assert_eq!(rows.len(), 11);
         assert_eq!(rows[8].point.command.join(" "), "load marks  --wide-cpus 1");
         for (row, variant) in rows.iter().zip(["none", ""]) {
             assert_eq!(row.point.command, ["load", &row.point.name, ""]);

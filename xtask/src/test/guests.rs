@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The suites that run in guests.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use anyhow::Result;
 use testbed::{End, Outcome};
 
+use super::Stage;
 use super::verdict::{Total, Verdict, report};
 use crate::binaries::Binaries;
 use crate::lab::{self, Lab};
@@ -16,25 +17,41 @@ use crate::suite::{self, Suite};
 /// What `vmtests run` exits with when the guest cannot answer the question.
 const SKIPPED: i32 = 77;
 
-/// Boots a guest for each suite whose name fits. Returns also how many did.
-pub(super) fn run(filter: &str) -> Result<(Total, usize)> {
+/// What keeps a CPU busy for a while, beside others that do so.
+pub(super) enum Job {
+    /// A stage that waits for a guest for most of its time.
+    Stage(&'static str, Stage),
+    /// A guest for one suite or several.
+    Guest(Arc<Lab>, Vec<Suite>),
+}
+
+/// A guest for each suite whose name fits, or for several.
+pub(super) fn jobs(filter: &str) -> Result<Vec<Job>> {
     let binaries = Binaries::build()?;
     let mut suites = suite::list(binaries.program("vmtests")?, "--list")?;
     suites.retain(|suite| format!("vm/{}", suite.name).contains(filter));
     if suites.is_empty() {
-        return Ok((Total::default(), 0));
+        return Ok(Vec::new());
     }
-    let lab = suite::lab(binaries, &suites, false)?;
+    let lab = Arc::new(suite::lab(binaries, &suites, false)?);
+    let guests = suite::by_guest(suites).into_iter();
+    Ok(guests.map(|suites| Job::Guest(Arc::clone(&lab), suites)).collect())
+}
+
+/// Does as many of these at a time as there are CPUs, in this order.
+pub(super) fn run(jobs: &[Job]) -> Total {
     let total = Mutex::new(Total::default());
-    let nr_suites = suites.len();
-    lab::for_each(&suite::by_guest(suites), |suites| {
-        let came = match suites.as_slice() {
-            [suite] => alone(suite, &lab),
-            suites => together(suites, &lab),
+    lab::for_each(jobs, |job| {
+        let came = match job {
+            Job::Stage(name, stage) => super::run(name, *stage),
+            Job::Guest(lab, suites) => match suites.as_slice() {
+                [suite] => alone(suite, lab),
+                suites => together(suites, lab),
+            },
         };
         total.lock().expect("no thread panics holding it").add(came);
     });
-    Ok((total.into_inner().expect("no thread panicked holding it"), nr_suites))
+    total.into_inner().expect("no thread panicked holding it")
 }
 
 fn alone(suite: &Suite, lab: &Lab) -> Total {

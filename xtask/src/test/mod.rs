@@ -11,6 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use testbed::{Cache, Step};
 
+use self::guests::Job;
 use self::verdict::{Tally, Total, Verdict, judged, report};
 use crate::binaries::Binaries;
 use crate::python::Checked;
@@ -50,10 +51,15 @@ const STAGES: [(&str, Stage); 12] = [
     ("python", python_package),
 ];
 
+/// Of these, those that wait for one guest for minutes: the suites' guests run beside them.
+const BESIDE_GUESTS: [&str; 1] = ["package"];
+
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if args.quick {
-        let stages = STAGES.iter().filter(|(name, _)| matches!(*name, "format" | "tidy"));
-        let (mut total, _) = run(stages);
+        let mut total = Total::default();
+        for (name, stage) in STAGES.iter().filter(|(name, _)| matches!(*name, "format" | "tidy")) {
+            total.add(run(name, *stage));
+        }
         let start = Instant::now();
         let step = Step::start("unit");
         let verdict = changed(args.base.as_deref());
@@ -62,40 +68,43 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         return Ok(total.shown());
     }
     let filter = args.filter.as_deref().unwrap_or("");
-    let (mut total, mut ran) = run(STAGES.iter().filter(|(name, _)| name.contains(filter)));
+    let named = || STAGES.into_iter().filter(|(name, _)| name.contains(filter));
+    let mut total = Total::default();
+    for (name, stage) in named().filter(|(name, _)| !BESIDE_GUESTS.contains(name)) {
+        total.add(run(name, stage));
+    }
+    let beside = named().filter(|(name, _)| BESIDE_GUESTS.contains(name));
+    let mut jobs: Vec<Job> = beside.map(|(name, stage)| Job::Stage(name, stage)).collect();
+    let nr_stages = named().count();
+    let mut is_known = nr_stages > 0;
     // A filter that names a stage asks for nothing else.
-    if filter.is_empty() || ran == 0 || filter.starts_with("vm") {
+    if filter.is_empty() || nr_stages == 0 || filter.starts_with("vm") {
         let start = Instant::now();
-        match guests::run(filter) {
-            Ok((came, suites)) => {
-                total.add(came);
-                ran += suites;
+        match guests::jobs(filter) {
+            Ok(guests) => {
+                is_known |= !guests.is_empty();
+                jobs.extend(guests);
             }
             Err(error) => {
+                is_known = true;
                 total.add(report("vm", start.elapsed().as_secs_f64(), Err(error)));
-                ran += 1;
             }
         }
     }
-    if ran == 0 && !filter.is_empty() {
+    if !is_known {
         bail!("no stage or suite has \"{filter}\" in its name; see ./x test --help");
     }
+    total.add(guests::run(&jobs));
     Ok(total.shown())
 }
 
-/// Runs stages one after the other; what came of them, and how many they were.
-fn run<'a>(stages: impl Iterator<Item = &'a (&'static str, Stage)>) -> (Total, usize) {
-    let mut total = Total::default();
-    let mut ran = 0;
-    for (name, stage) in stages {
-        let start = Instant::now();
-        let step = Step::start(name);
-        let verdict = stage();
-        drop(step);
-        total.add(report(name, start.elapsed().as_secs_f64(), verdict));
-        ran += 1;
-    }
-    (total, ran)
+/// Runs a stage; what came of it.
+fn run(name: &str, stage: Stage) -> Total {
+    let start = Instant::now();
+    let step = Step::start(name);
+    let verdict = stage();
+    drop(step);
+    report(name, start.elapsed().as_secs_f64(), verdict)
 }
 
 fn formatting() -> Result<Verdict> {
