@@ -23,7 +23,7 @@
  *
  * The tick is another writer: it interrupts such a program. Then it leaves the task
  * alone until the next one. Without that it changed flags between the program's read
- * and write of them; where tasks were preempted all the time, 1 of 1,500 sections
+ * and write of them; where tasks were preempted all the time, 1 of 2,400 samples
  * counted as one that had run on a wide CPU, and was ended by the switch that was to
  * carry it there.
  */

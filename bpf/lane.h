@@ -200,6 +200,8 @@ struct tl_classify_args {
 
 /* Rules that there can be (bpf/rules.bpf.h). */
 #define TL_RULES_MAX 128u
+/* Processes whose code is made known at once (score.bpf.h). */
+#define TL_CODE_LEVELS_MAX 4096u
 /* Control groups that they can be for: instances of units, and containers. */
 #define TL_RULE_GROUPS_MAX 2048u
 

@@ -358,6 +358,8 @@ static __always_inline void begin_task(struct task_struct *p,
 		type = tl_task_bequest_type(&parent->t, level);
 	}
 	tl_task_init(&tc->t, &cfg, type, level, bpf_ktime_get_ns());
+	if (forks && parent)
+		tl_score_inherit(&tc->t.score, &parent->t.score);
 	tc->last_cpu = -1;
 	if (p->flags & PF_KTHREAD) {
 		tc->t.type = TL_DEFAULT;

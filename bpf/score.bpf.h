@@ -14,6 +14,10 @@
  * function that it watches is called first thing by __schedule(), whether or
  * not another task is chosen, and is a global one of RCU.
  *
+ * The loader looks through the files of processes that have a score (crates/sched/src/questions/
+ * code.rs), and leaves in code_levels what it has found; tl_know_code() gives it to their
+ * tasks, by rule 5 of policy/score.h.
+ *
  * Cost: six reads of a counter at each call of the scheduler.
  *
  * Limits: those of the score. While the kernel takes turns with others'
@@ -26,6 +30,14 @@
 #include "levels.bpf.h"
 
 #define TL_LEVEL_UNKNOWN TL_LEVELS
+
+/* By process: tl_score.code of its tasks. Emptied when they have it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TL_CODE_LEVELS_MAX);
+	__type(key, u32);
+	__type(value, u32);
+} code_levels SEC(".maps");
 
 /* This CPU's level at this moment. */
 static __always_inline u32 level_now(void)
@@ -78,6 +90,34 @@ int BPF_PROG(tl_feed_score, bool preempted)
 	if (!try_lookup_here(&h) || (h.p->flags & PF_KTHREAD))
 		return 0;
 	score_run(&h, before, now, since_ns, now_ns);
+	return 0;
+}
+
+/* Each task takes it into account at its next switch. */
+SEC("iter/task")
+int tl_know_code(struct bpf_iter__task *ctx)
+{
+	struct task_struct *p = ctx->task;
+	struct task_ctx *tc;
+	u32 tgid, *code;
+
+	if (!p)
+		return 0;
+	tgid = p->tgid;
+	code = bpf_map_lookup_elem(&code_levels, &tgid);
+	tc = code ? try_lookup_task(p) : NULL;
+	if (tc)
+		tc->t.score.code = *code;
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_exec")
+int BPF_PROG(tl_new_program, struct task_struct *p)
+{
+	struct task_ctx *tc = try_lookup_task(p);
+
+	if (tc)
+		tl_score_exec(&tc->t.score);
 	return 0;
 }
 

@@ -25,6 +25,12 @@
  *
  *        S' = 0.2 * L + 0.8 * S
  *
+ * And one of ours. A scanner may know the highest level that any instruction of the task's
+ * process asks for (DIM 5.2 has it set the scores of processes without wide code to 0):
+ *
+ *   5. L is higher than that: it is another's demand, a sibling's or a predecessor's, and
+ *      the run says nothing. A score that is higher was made by such runs, and is 0
+ *
  * So a score near 1 says that the task asks for level 1, near 2 for level 2. It
  * forgets within some ten samples: 0.8^10 = 0.1.
  *
@@ -33,7 +39,7 @@
  * until the score is a quarter beyond the middle (TL_SCORE_MARGIN_Q10).
  *
  * Limits. Siblings share a licence, so with SMT the level may be the sibling's
- * (DIM 5.2: "this technique only works" without). A task whose wide code is over
+ * (DIM 5.2: "this technique only works" without), where rule 5 does not say more. A task whose wide code is over
  * for longer than the hold whenever it leaves the CPU scores 0: DIM samples at
  * the end of a run, and sees nothing of what was between. Work that a task asks
  * of an interrupt or the kernel counts as its own. Kernel threads that wake go
@@ -60,13 +66,14 @@
  *
  *   0       2       3       4         8
  *   +-------+-------+-------+---------+
- *   | score | level | 0     | samples |
+ *   | score | level | code  | samples |
  *   +-------+-------+-------+---------+
  */
 struct tl_score {
 	u16 score_q10; /* 1024 = level 1; 0..TL_SCORE_MAX_Q10 */
 	u8 level;      /* that the task is believed to ask for */
-	u8 zero;
+	/* 1 + the highest level of an instruction in its process's files, 0 = not known */
+	u8 code;
 	u32 nr_samples; /* runs that said something; saturates */
 };
 _Static_assert(sizeof(struct tl_score) == 8, "drawn above; mirrored in Rust");
@@ -83,17 +90,46 @@ tl_inline u32 tl_score_counts(const struct tl_score *s, u32 before, u32 now,
 	return now > before && (now << 10) > s->score_q10;
 }
 
+/* The highest level that the task can ask for. */
+tl_inline u32 tl_score_most(const struct tl_score *s)
+{
+	return s->code && s->code <= TL_LEVEL_MAX ? s->code - 1u : TL_LEVEL_MAX;
+}
+
+/* A process was looked through: the highest level of its code; above TL_LEVEL_MAX: it
+ * cannot be said. */
+tl_inline u8 tl_score_code(u32 level)
+{
+	return level > TL_LEVEL_MAX ? 0 : (u8)(level + 1);
+}
+
+/* What is known of the code holds for a child, which has the same, until it calls exec. */
+tl_inline void tl_score_inherit(struct tl_score *child,
+				const struct tl_score *parent)
+{
+	child->code = parent->code;
+}
+
+tl_inline void tl_score_exec(struct tl_score *s)
+{
+	s->code = 0;
+}
+
 /* A task leaves its CPU after run_ns without a context switch. Levels above
- * TL_LEVEL_MAX count as that. True if it says something about the task. */
+ * TL_LEVEL_MAX count as that. True if it says something about the task, or what is known of
+ * its code does. */
 tl_inline u32 tl_score_switch(struct tl_score *s, u32 before, u32 now,
 			      u64 run_ns)
 {
 	u32 level = now > TL_LEVEL_MAX ? TL_LEVEL_MAX : now;
+	u32 most = tl_score_most(s), void_score = s->score_q10 > most << 10;
 
 	if (before > TL_LEVEL_MAX)
 		before = TL_LEVEL_MAX;
-	if (!tl_score_counts(s, before, level, run_ns))
-		return 0;
+	if (void_score)
+		s->score_q10 = 0;
+	if (level > most || !tl_score_counts(s, before, level, run_ns))
+		return void_score;
 	/* (L + 4 S) / 5, rounded */
 	s->score_q10 = ((level << 10) + 4u * s->score_q10 + 2) / 5;
 	if (s->nr_samples != ~0u)

@@ -188,6 +188,7 @@ EXPORT(u32, score_switch,
        (struct tl_score * s, u32 before, u32 now, u64 run_ns),
        tl_score_switch(s, before, now, run_ns))
 EXPORT(u32, score_level, (const struct tl_score *s), tl_score_level(s))
+EXPORT(u32, score_code, (u32 level), tl_score_code(level))
 EXPORT(u64, mark_rule, (u32 level, u32 arg, u32 least, u32 number),
        tl_mark_rule(level, arg, least, number))
 EXPORT(u32, mark_level, (u64 rule), tl_mark_level(rule))

@@ -4,6 +4,7 @@
 unsafe extern "C" {
     fn tlp_score_switch(s: *mut Score, before: u32, now: u32, run_ns: u64) -> u32;
     fn tlp_score_level(s: *const Score) -> u32;
+    fn tlp_score_code(level: u32) -> u32;
 }
 
 /// `tl_score`: what a task's runs have said about the licence level of its code.
@@ -14,8 +15,9 @@ pub struct Score {
     pub score_q10: u16,
     /// The level that the task is believed to ask for.
     pub level: u8,
-    /// Nothing.
-    pub zero: u8,
+    /// 1 + the highest level of an instruction in its process's files, 0 = not known; see
+    /// [`Score::code_of`].
+    pub code: u8,
     /// Runs that said something.
     pub nr_samples: u32,
 }
@@ -40,6 +42,13 @@ impl Score {
     pub fn speaks_for(&self) -> u32 {
         // SAFETY: as in `switch`; the score is only read.
         unsafe { tlp_score_level(self) }
+    }
+
+    /// [`Score::code`] of a process whose code has this highest level; above
+    /// [`crate::LEVEL_MAX`]: it cannot be said.
+    pub fn code_of(level: u32) -> u8 {
+        // SAFETY: a function of its argument.
+        unsafe { tlp_score_code(level) as u8 }
     }
 
     /// As a number of levels.

@@ -59,6 +59,48 @@ fn a_change_counts_only_beyond_the_score() {
     assert!(scalar.switch(0, 1, SHORT_NS), "rises to 1, above the score");
 }
 
+/// Rule 5: a level that its code cannot ask for is another's, however long the run; up to that
+/// level it is scored as others are.
+#[test]
+fn a_level_above_its_code_is_anothers() {
+    for level in 0..LEVEL_MAX {
+        let mut score = Score { code: Score::code_of(level), ..Score::default() };
+        for _ in 0..64 {
+            assert!(!score.switch(0, level + 1, LONG_NS));
+            assert!(!score.switch(level + 1, level + 1, LONG_NS));
+        }
+        assert_eq!((score.score_q10, score.nr_samples), (0, 0));
+        for _ in 0..64 {
+            score.switch(level, level, LONG_NS);
+        }
+        assert!(u32::from(score.score_q10).abs_diff(level << 10) <= 2, "{score:?}");
+    }
+}
+
+/// Rule 5: a score that was made by others' levels is forgotten at the next switch, whatever that
+/// says.
+#[test]
+fn a_score_above_its_code_is_void_at_once() {
+    for level in 0..LEVEL_MAX {
+        let mut score = Score { level: LEVEL_MAX as u8, ..settled(LEVEL_MAX) };
+        score.code = Score::code_of(level);
+        assert!(score.switch(LEVEL_MAX, LEVEL_MAX, SHORT_NS), "it is to be looked at");
+        assert_eq!((score.value(), score.speaks_for()), (0.0, 0));
+        assert!(!score.switch(LEVEL_MAX, LEVEL_MAX, SHORT_NS), "once");
+    }
+}
+
+/// Code that cannot be judged, or that may ask for the highest level, changes nothing.
+#[test]
+fn unknown_code_is_scored_as_before() {
+    for code in [Score::code_of(LEVEL_MAX), Score::code_of(LEVEL_MAX + 1), 0, 255] {
+        let mut score = Score { code, ..Score::default() };
+        assert!(score.switch(0, LEVEL_MAX, SHORT_NS));
+        assert_eq!(score.score_q10 as u32, ((LEVEL_MAX << 10) + 2) / 5);
+    }
+    assert_eq!(Score::code_of(LEVEL_MAX + 1), 0);
+}
+
 /// Samples of one level lead there, to two units, from wherever; ten of them nine tenths of the
 /// way.
 #[test]

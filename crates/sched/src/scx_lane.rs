@@ -26,9 +26,11 @@ use crate::scx::{CpuCounters, Ended, Fault, HintMaps, Scheduler, SlotSetter};
 use crate::stats::{self, lane_stats};
 use crate::trap::Trap;
 
+mod code;
 mod marks;
 mod pause;
 
+use code::CodeWatch;
 pub use pause::{PAUSE_MAX, no_pause_by_masks};
 
 /// The scheduler and everything that was passed to it.
@@ -62,6 +64,8 @@ pub struct ScxLane {
     paused_until: Option<Instant>,
     /// Why it could not come back from a pause.
     broken: Option<Error>,
+    /// Where tasks have power scores, once it has begun.
+    code: Option<CodeWatch>,
 }
 
 /// How often the daemon gives a sign of life while its scheduler is away (bpf/hint_page.h).
@@ -114,6 +118,7 @@ impl ScxLane {
             files_seen: Instant::now(),
             paused_until: None,
             broken: None,
+            code: None,
         })
     }
 
@@ -313,6 +318,7 @@ impl ScxLane {
             None if !outdated => {
                 self.follow_marks();
                 self.scheduler.follow_groups();
+                self.follow_code();
                 Ok(Polled::Running)
             }
             _ => {

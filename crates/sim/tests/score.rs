@@ -2,6 +2,8 @@
 //! Power scores of simulated tasks: each process is distinguished from what shares its CPUs, which
 //! is the point of DIM's Table 2. `./x papers DIM` shows how near its numbers are.
 
+mod common;
+
 use cpumodel::{CpuModel, Platform};
 use policy::TYPE_WIDE;
 use sim::engine::{Engine, Options};
@@ -74,10 +76,13 @@ fn instructions_are_told_apart() {
 
 /// Turbolane by scores alone, at the end of a second: it, and the group of each task.
 fn placed_by_score(workload: Workload, scenario: &Scenario) -> (Lane, Vec<u16>) {
-    let platform = platform(scenario);
+    placed_by_score_on(platform(scenario), workload, 8)
+}
+
+fn placed_by_score_on(platform: Platform, workload: Workload, nr_wide: usize) -> (Lane, Vec<u16>) {
     let sys = Sys::new(Layout::new(&platform.topology(1)));
     let config =
-        LaneConfig { detect: Detect::Score, wide: Wide::Cores(8), ..LaneConfig::default() };
+        LaneConfig { detect: Detect::Score, wide: Wide::Cores(nr_wide), ..LaneConfig::default() };
     let sched = Lane::new(&sys, config);
     let options = Options { duration_ns: 1_000_000_000, ..Options::default() };
     let mut engine = Engine::new(platform, sys, sched, Quiet, workload, options);
@@ -101,6 +106,31 @@ fn scores_place_tasks() {
     // each encoder thread at least once, and each task at most five times
     let changes = lane.counters().type_changes;
     assert!((16..=5 * 32).contains(&changes), "{changes}");
+}
+
+/// With hyperthreading a task finds its sibling's level whenever it runs for long (DIM 5.2: the
+/// technique "only works" without). Whose code has no such instruction is not blamed for it: a
+/// computation that is a guest beside an encoder, on the other thread of a wide core.
+#[test]
+fn siblings_are_told_apart() {
+    let scenario = Scenario::built_in("dim-x265-swaptions").unwrap().unwrap();
+    let mut workload = scenario.workload(Some("avx512")).unwrap().clone();
+    for group in &mut workload.groups {
+        group.tasks = if group.name == "x265" { 1 } else { 6 };
+    }
+    let names: Vec<String> = workload.groups.iter().map(|g| g.name.clone()).collect();
+    let mut platform = common::part_of_a_platform(2);
+    platform.threads_per_core = 2;
+    let (lane, group_of) = placed_by_score_on(platform, workload, 1);
+    for (task, &group) in group_of.iter().enumerate() {
+        let t = lane.task(task as u32);
+        if names[usize::from(group)] == "x265" {
+            assert_eq!(t.level, 2, "task {task}: {t:?}");
+        } else {
+            assert_eq!((t.level, t.score.score_q10), (0, 0), "task {task}: {t:?}");
+            assert!(t.score.nr_samples > 10, "task {task}: {t:?}");
+        }
+    }
 }
 
 /// Without wide code nobody becomes wide, but for a moment: ordinary code copies now and then.

@@ -207,7 +207,7 @@ pub(super) fn read_bounded(file: &File, meta: &Metadata) -> Option<Vec<u8>> {
 
 /// Whether a file of this device may keep its reader waiting for someone else, as far as the
 /// process's mounts say: one that is mounted nowhere may.
-fn may_block(process: &Path, device: &str) -> bool {
+pub(super) fn may_block(process: &Path, device: &str) -> bool {
     let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
     !mounts.lines().any(|line| is_local(line, device))
 }

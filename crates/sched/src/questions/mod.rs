@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where programs ask what the CPU can do, for the trap module to let them see it; and which of
-//! them have no wide code at all (`light.rs`).
+//! Where programs ask what the CPU can do, for the trap module to let them see it; which of them
+//! have no wide code at all (`light.rs`); and, for power scores, which level a program's code can
+//! ask for at most (`code.rs`).
 //!
 //! **Problem.** On a CPU that withholds AVX-512, `xgetbv` shows it withheld, and cannot be trapped.
 //! A program that asks there decides for good that it has no AVX-512. The module shows everything
@@ -36,7 +37,9 @@
 //! `xgetbv` there is counted as unverified. What looks like an `xsave` or `xrstor` there makes the
 //! file unread.
 
+mod code;
 mod files;
+mod levels;
 mod light;
 mod maps;
 mod site;
@@ -48,6 +51,7 @@ use std::path::{Path, PathBuf};
 use scan::segments::Image;
 use scan::{Limits, Meter};
 
+pub(crate) use code::{Codes, Judge};
 pub use files::Added;
 pub use site::{Kind, Saves, Site};
 pub use watch::Watch;

@@ -7,6 +7,7 @@
 
 mod away;
 mod call;
+mod code;
 mod ended;
 mod follow;
 mod hint_maps;
@@ -63,7 +64,7 @@ pub struct Scheduler {
     has_sections: bool,
     trap_link: Option<Link>,
     bell_link: Option<Link>,
-    score_link: Option<Link>,
+    score_links: Vec<Link>,
     scheduler_link: Option<Link>,
     /// It is away (away.rs).
     left: Option<Left>,
@@ -112,7 +113,7 @@ impl Scheduler {
             has_sections: false,
             trap_link: None,
             bell_link: None,
-            score_link: None,
+            score_links: Vec::new(),
             scheduler_link: None,
             left: None,
             was_away: WhileAway::default(),
@@ -136,7 +137,9 @@ impl Scheduler {
         if self.skel.progs.tl_feed_score.autoload() {
             let link = self.skel.progs.tl_feed_score.attach();
             let link = link.map_err(|e| Error::failed("cannot watch switches for scores", e))?;
-            self.score_link = Some(link);
+            let exec = self.skel.progs.tl_new_program.attach();
+            let exec = exec.map_err(|e| Error::failed("cannot watch exec for scores", e))?;
+            self.score_links = vec![link, exec];
         }
         if hw::sched_ext::has_trap_module() {
             let link = self.skel.progs.tl_trap.attach();
@@ -319,7 +322,7 @@ impl Scheduler {
         self.syscall_links.clear();
         self.trap_link = None;
         self.bell_link = None;
-        self.score_link = None;
+        self.score_links.clear();
         self.scheduler_link = None;
         self.withdraw();
         self.ended().or_else(|| self.left.take()?.ended)

@@ -95,6 +95,7 @@ pub(super) fn choose_programs(
     let hears = has("scx_bpf_cpuperf_set") && has("__x64_sys_sched_get_priority_min");
     progs.tl_target_bell.set_autoload(hears);
     progs.tl_feed_score.set_autoload(has_scores);
+    progs.tl_new_program.set_autoload(has_scores);
     progs.tl_trap.set_autoload(hw::sched_ext::has_trap_module());
     let has_sessions = has_uprobe_sessions(&btf) && fault != Fault::NoSessions;
     progs.tl_mark_session.set_autoload(has_sessions);

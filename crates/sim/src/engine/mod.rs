@@ -248,6 +248,8 @@ pub struct Engine<S: Scheduler, K: Sink> {
     packages: Vec<Package>,
     tasks: Vec<Task>,
     first_task_of_group: Vec<Tid>,
+    /// By program.
+    code_levels: Vec<u8>,
     /// How many each group has had, the forked ones included.
     tasks_of_group: Vec<usize>,
     queues: Vec<MessageQueue>,

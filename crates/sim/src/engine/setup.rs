@@ -11,7 +11,7 @@ use super::steps::{Barrier, Client, Lock, MessageQueue};
 use super::{Core, Cpu, CpuState, Engine, Load, Package, Point, Task, TaskState, Todo, kind};
 use crate::bits::Mask;
 use crate::events::{Happened, Sink};
-use crate::program::{Arrivals, REPEAT_SLOTS, Workload};
+use crate::program::{Arrivals, REPEAT_SLOTS, Step, Workload};
 use crate::rng::Rng;
 use crate::sched::{NewTask, Scheduler};
 use crate::sys::{NO_TASK, Sys, Tid};
@@ -85,6 +85,7 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
             packages: new_packages(&layout, &platform),
             tasks: Vec::new(),
             first_task_of_group: Vec::new(),
+            code_levels: code_levels(&workload, &platform),
             tasks_of_group: vec![0; workload.groups.len()],
             queues: vec![MessageQueue::default(); workload.nr_queues],
             clients: Vec::new(),
@@ -199,7 +200,9 @@ impl<S: Scheduler, K: Sink> Engine<S, K> {
         self.queues.push(MessageQueue::default());
         self.nr_alive += 1;
         self.stats.begun(group as usize);
-        let new = NewTask { task, parent, weight: g.weight, scalar: g.scalar, kernel: g.kernel };
+        let code_level = self.code_levels[program as usize];
+        let (weight, scalar, kernel) = (g.weight, g.scalar, g.kernel);
+        let new = NewTask { task, parent, weight, scalar, kernel, code_level };
         if K::WANTED {
             let what = Happened::New { task, affinity: self.sys.affinity(task), kernel: g.kernel };
             self.sink.happened(self.sys.now_ns, &what);
@@ -347,6 +350,18 @@ fn new_packages(layout: &crate::sys::Layout, platform: &Platform) -> Vec<Package
             power: PowerState::new(platform),
         })
         .collect()
+}
+
+/// By program: the highest level of its instructions, one by one as a scanner sees them.
+fn code_levels(workload: &Workload, platform: &Platform) -> Vec<u8> {
+    let level = |step: &Step| match step {
+        Step::Work { code, .. } => {
+            let class = workload.codes[*code as usize].class;
+            platform.level_of(class, f64::INFINITY)
+        }
+        _ => 0,
+    };
+    workload.programs.iter().map(|steps| steps.iter().map(level).max().unwrap_or(0)).collect()
 }
 
 fn points(platform: &Platform) -> Vec<Point> {

@@ -113,6 +113,8 @@ pub struct NewTask {
     pub scalar: bool,
     /// A kernel thread.
     pub kernel: bool,
+    /// The highest licence level of its program's instructions.
+    pub code_level: u8,
 }
 
 /// What a scheduler counted; zeros where it does not count.

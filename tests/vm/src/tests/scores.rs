@@ -2,6 +2,7 @@
 //! Placement by power scores, on the test PMU (kmod/test/turbolane_pmu.c): programs that say
 //! nothing are distinguished by the licence levels that the CPUs have while they run.
 
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -10,6 +11,7 @@ use serde_json::Value;
 use crate::fake_pmu::{FakePmu, Turns, Unit, counters};
 use crate::guest::{Child, nr_cpus, set_affinity, spin, wait_for};
 use crate::lane::{Lane, stat, stats, turbolane};
+use crate::point::Running;
 
 const WIDE_CPU: u32 = 3;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -30,6 +32,7 @@ pub fn place_tasks() -> Result<()> {
         "at level 2 on scalar CPUs: {with} of the time with scores, {without} without"
     );
     another_cause_exists()?;
+    code_that_cannot_is_not_blamed()?;
     pmu.unload()
 }
 
@@ -129,6 +132,38 @@ fn another_cause_exists() -> Result<()> {
     );
     wait_for("it is not forgiven", LIMIT, || is_wide(&reformed) == Some(false))?;
     drop((reformed, bystander));
+    lane.stop().map(drop)
+}
+
+/// A shell on a CPU whose level is 2 all the time, as if a sibling asked for it: its files have no
+/// such code, so that is not its doing. One that has such code is blamed as before.
+fn code_that_cannot_is_not_blamed() -> Result<()> {
+    let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "1"])?;
+    let _turns = Turns::begin()?;
+    let offender = offender()?;
+    let blamed = Running::spawn(
+        Command::new("sh").args(["-c", "while :; do echo 2; done > /dev/turbolane_pmu"]),
+    )?;
+    let seen = |pid: u32| {
+        let top = top().ok()?;
+        let task = top["tasks"].as_array()?.iter().find(|task| task["tid"] == pid)?;
+        Some((task["type"] == "wide", task["power_score"].as_f64()?))
+    };
+    let is_wide = || seen(offender.pid as u32).is_some_and(|(wide, _)| wide);
+    wait_for("the offender is not found", LIMIT, is_wide)?;
+    let mut last = None;
+    let is_free =
+        |last: Option<(bool, f64)>| last.is_some_and(|(wide, score)| !wide && score < 0.3);
+    let free = wait_for("the shell is blamed", LIMIT, || {
+        last = seen(blamed.pid());
+        is_free(last)
+    });
+    free.with_context(|| format!("wide, score: {last:?}"))?;
+    std::thread::sleep(WATCH);
+    let later = seen(blamed.pid());
+    ensure!(is_free(later), "blamed again: {later:?}");
+    ensure!(is_wide(), "the offender is free");
+    drop((offender, blamed));
     lane.stop().map(drop)
 }
 

@@ -49,7 +49,7 @@ use std::collections::VecDeque;
 
 use cpumodel::InsnClass;
 use policy::{
-    Event, KernelUse, NR_CLASSES, NR_QUEUES, QUEUE_NONE, Remigrate, Run, Split, Task, Turns,
+    Event, KernelUse, NR_CLASSES, NR_QUEUES, QUEUE_NONE, Remigrate, Run, Score, Split, Task, Turns,
 };
 
 use super::{Act, NewTask, OnCpu, Pick, Ran, SchedCounters, Scheduler, Verdict};
@@ -268,6 +268,9 @@ impl Lane {
     }
 }
 
+/// The level that every program's code may ask for: that of the C library (light 512-bit code).
+const C_LIBRARY: u8 = 1;
+
 impl Scheduler for Lane {
     fn new_task(&mut self, sys: &mut Sys, new: &NewTask) {
         assert_eq!(new.task as usize, self.tasks.len(), "tasks are numbered in order");
@@ -282,6 +285,7 @@ impl Scheduler for Lane {
             t.classify_scalar();
         }
         t.weight = new.weight * policy::WEIGHT_UNIT;
+        t.score.code = Score::code_of(new.code_level.max(C_LIBRARY).into());
         self.tasks.push(LaneTask {
             t,
             counted_ns: 0,
