@@ -21,11 +21,15 @@
  * preemption. Without that, 1 to 3 of 20,000 samples of marked code were on scalar
  * CPUs: a switch in the middle of a probe ended the period it had just begun.
  *
- * The tick is another writer: it interrupts such a program. Then it leaves the task
- * alone until the next one. Without that it changed flags between the program's read
- * and write of them; where tasks were preempted all the time, 1 of 2,400 samples
- * counted as one that had run on a wide CPU, and was ended by the switch that was to
- * carry it there.
+ * The tick is another writer: it interrupts such a program. A tick that does so changes
+ * nothing; the next one accounts for both. Before, it changed flags between the
+ * program's read and write of them: on busy CPUs 1 of 2,400 samples was of a section
+ * that seemed to have run on a wide CPU, and was ended by the switch that was to carry
+ * it there.
+ *
+ * Limit: a change of the task's affinity, nice value or control group from another CPU stops and
+ * starts it (stopping(), running()) while a program here may be at work. No event is
+ * reported then; what else is written may be lost once.
  */
 #ifndef TL_DETECT_BPF_H
 #define TL_DETECT_BPF_H

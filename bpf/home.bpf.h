@@ -14,8 +14,9 @@
  *            enqueue does the same with whatever stops or wakes
  *
  * A CPU of a virtual machine may be without a CPU of its host for longer than that time,
- * so it notes whether it has chosen (to_choose). It has when it looks for a task, or
- * starts one that was put on its local queue meanwhile, for which it does not look.
+ * so one that runs a task notes whether it has chosen since (to_choose). It has when it
+ * looks for a task, or starts one that was put on its local queue meanwhile, for which
+ * it does not look.
  *
  * A task that does not get there in time stays where it is, and so does one that sleeps:
  * when that wakes, the kernel chooses a CPU for it anyway.
@@ -80,7 +81,9 @@ int tl_send_home(void *unused)
 	bpf_for(cpu, 0, nr_cpus) {
 		struct tl_cpu *c = &cpus[cpu & (TL_CPUS_MAX - 1)];
 
-		c->to_choose = c->class != TL_CLASS_NONE; /* it is online */
+		/* not where nothing of ours runs: it is idle, offline, or a
+		 * realtime task has it */
+		c->to_choose = c->running_queue != TL_Q_NONE;
 		scx_bpf_kick_cpu(cpu, TL_KICK_PREEMPT);
 	}
 	return 0;

@@ -223,6 +223,16 @@ void BPF_PROG(tl_running, struct task_struct *p)
 	time_stay(&tc->t, cpu, now_ns); /* it is where it stays, if it does */
 }
 
+static __always_inline void tell_stop(struct task_struct *p,
+				      struct task_ctx *tc, struct tl_cpu *c,
+				      u64 now_ns)
+{
+	if (tl_last_is_after(&tc->t.last)) /* its section may be over */
+		read_hint(p, tc, c, now_ns);
+	tell_end(tc, c, TL_EV_SWITCH_OUT, now_ns);
+	read_hint(p, tc, c, now_ns);
+}
+
 SEC("struct_ops/tl_stopping")
 void BPF_PROG(tl_stopping, struct task_struct *p, bool runnable)
 {
@@ -234,10 +244,8 @@ void BPF_PROG(tl_stopping, struct task_struct *p, bool runnable)
 		return;
 	now_ns = bpf_ktime_get_ns();
 	account_run(tc, c, now_ns);
-	if (tl_last_is_after(&tc->t.last)) /* its section may be over */
-		read_hint(p, tc, c, now_ns);
-	tell_end(tc, c, TL_EV_SWITCH_OUT, now_ns);
-	read_hint(p, tc, c, now_ns);
+	if (!tc->in_report)
+		tell_stop(p, tc, c, now_ns);
 	watch_level(tc, c, 0, now_ns);
 	c->running_clock = 0;
 	forget_stay(scx_bpf_task_cpu(p));
@@ -358,7 +366,7 @@ static __always_inline void begin_task(struct task_struct *p,
 		type = tl_task_bequest_type(&parent->t, level);
 	}
 	tl_task_init(&tc->t, &cfg, type, level, bpf_ktime_get_ns());
-	if (forks && parent)
+	if (forks && parent && p->group_leader != p)
 		tl_score_inherit(&tc->t.score, &parent->t.score);
 	tc->last_cpu = -1;
 	if (p->flags & PF_KTHREAD) {

@@ -87,7 +87,7 @@ struct task_ctx {
 	/* set by probes, which may not act: look at the task's place when
 	 * the probe is done */
 	u32 look;
-	/* a program of its own is changing what is known of it: begin_report() */
+	/* a tracing program is in the middle of changing t: begin_report() */
 	u32 in_report;
 	/* leave the CPU once migration is possible; see leave.bpf.h */
 	u32 move;

@@ -38,13 +38,13 @@
  * two levels would move its task back and forth, so a level once chosen is kept
  * until the score is a quarter beyond the middle (TL_SCORE_MARGIN_Q10).
  *
- * Limits. Siblings share a licence, so with SMT the level may be the sibling's
- * (DIM 5.2: "this technique only works" without), where rule 5 does not say more. A task whose wide code is over
- * for longer than the hold whenever it leaves the CPU scores 0: DIM samples at
- * the end of a run, and sees nothing of what was between. Work that a task asks
- * of an interrupt or the kernel counts as its own. Kernel threads that wake go
- * first on the CPU where they are (queues.h), whatever its class: the caller
- * does not score them.
+ * Limits. Siblings share a licence, so with SMT the level may be the sibling's (DIM 5.2:
+ * "this technique only works" without), unless rule 5 excludes it. A task whose wide code
+ * is over for longer than the hold whenever it leaves the CPU scores 0: DIM samples at
+ * the end of a run, and sees nothing of what was between. Work that a task asks of an
+ * interrupt or the kernel counts as its own, up to the level of its own code. Kernel
+ * threads that wake go first on the CPU where they are (queues.h), whatever its class: the
+ * caller does not score them.
  *
  * Unit of scores: 1024 = level 1. Rounding keeps an average two units away from
  * the level that it nears: 0.002.
@@ -103,13 +103,15 @@ tl_inline u8 tl_score_code(u32 level)
 	return level > TL_LEVEL_MAX ? 0 : (u8)(level + 1);
 }
 
-/* What is known of the code holds for a child, which has the same, until it calls exec. */
+/* What is known of a process's code holds for a new thread of it. A new process is not
+ * known: it may go on to load code of its own. */
 tl_inline void tl_score_inherit(struct tl_score *child,
 				const struct tl_score *parent)
 {
 	child->code = parent->code;
 }
 
+/* It calls exec. */
 tl_inline void tl_score_exec(struct tl_score *s)
 {
 	s->code = 0;

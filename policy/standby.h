@@ -101,7 +101,7 @@
  * balancer leaves those that have a CPU of their own where they are. They have so much
  * time for it: a round number, long beside an interrupt and a switch on each CPU. And at
  * most, where a CPU does not get to choose: one of a virtual machine that its host does
- * not run, or one with a realtime task. */
+ * not run. */
 #define TL_GOING_HOME_NS 2000000ull
 #define TL_GOING_HOME_MAX_NS 20000000ull
 /* From one look to the next while apart, at first. */

@@ -76,6 +76,7 @@ fn main() -> ExitCode {
         ["mark-costs"] => mark_costs::print(),
         ["marked-calls"] => tests::marks::make_calls(),
         ["follow-calls", code] => tests::marks_follow::call_until_end(code),
+        ["asks-for-level-2"] => tests::scores::ask_for_level_2(),
         ["levels-load"] => tests::record_levels::load(),
         ["record-bench", load] => bench::record::load(load),
         ["silicon-bursts", threads, ms, kind] => silicon_bursts::bursts(threads, ms, kind),

@@ -24,11 +24,15 @@ fn complaint(file: &File) -> Option<String> {
     Some(file.at(line, &format!("license {stated} here must be {}", expected.join(" or "))))
 }
 
+/// Folders of data that people write.
+const DATA: [&str; 2] = ["data/", "crates/cpumodel/data/"];
+
 fn is_source(file: &File) -> bool {
     let by_name =
         matches!(file.path.rsplit('/').next(), Some("x" | "Makefile" | "Kbuild" | "init"));
     let by_extension = matches!(file.extension(), "rs" | "c" | "cc" | "h" | "S" | "py" | "sh");
-    let data = file.extension() == "toml" && file.path.starts_with("data/");
+    let data =
+        file.extension() == "toml" && DATA.iter().any(|folder| file.path.starts_with(folder));
     (by_name || by_extension || data || file.path == ".ci/run") && !file.is_recorded()
 }
 

@@ -35,7 +35,7 @@ pub(super) fn words(file: &File) -> Vec<Word> {
         "md" if top != "tests" => document(text),
         _ if path.starts_with("docs/man/") => manual(text),
         _ if top == "dist" => document(text),
-        "toml" if top == "data" => document(text),
+        "toml" if top == "data" || path.starts_with("crates/cpumodel/data/") => document(text),
         "rs" => rust(path, top, text),
         "c" | "h" if matches!(top, "kmod" | "policy" | "bpf") => {
             pieces(text, Code::of(text).prose, |_| true)

@@ -132,7 +132,10 @@ mod tests {
     fn what_is_shipped_and_data_are_read() {
         assert_eq!(found("dist/a.service", "# In the same way.\nway_a=1\n").len(), 1);
         assert_eq!(found("dist/grafana/a.json", "\"description\": \"a way\"\n").len(), 1);
-        assert_eq!(found("data/papers/a.toml", "# Nobody.\nsource = \"a way\"\n").len(), 2);
+        for folder in ["data/papers", "crates/cpumodel/data/cpus"] {
+            let file = format!("{folder}/a.toml");
+            assert_eq!(found(&file, "# Nobody.\nsource = \"a way\"\n").len(), 2, "{file}");
+        }
         assert!(found("tests/data/a.toml", "# Nobody.\n").is_empty());
     }
 

@@ -36,6 +36,7 @@ use hw::trap::{Device, ReadStep};
 use scan::Limits;
 
 use super::maps::{Id, Mapping};
+use super::mounts::{LOCAL, OVERLAY};
 use super::{Found, Kind, Saves, find_in};
 
 /// The largest libraries in use have some 200 MB of code and data.
@@ -207,7 +208,7 @@ pub(super) fn read_bounded(file: &File, meta: &Metadata) -> Option<Vec<u8>> {
 
 /// Whether a file of this device may keep its reader waiting for someone else, as far as the
 /// process's mounts say: one that is mounted nowhere may.
-pub(super) fn may_block(process: &Path, device: &str) -> bool {
+fn may_block(process: &Path, device: &str) -> bool {
     let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
     !mounts.lines().any(|line| is_local(line, device))
 }
@@ -215,10 +216,6 @@ pub(super) fn may_block(process: &Path, device: &str) -> bool {
 /// Whether a line of mountinfo is of this device (`major:minor`, hexadecimal in maps and decimal
 /// here), and of a kind whose files the kernel alone changes.
 fn is_local(line: &str, device: &str) -> bool {
-    const LOCAL: [&str; 15] = [
-        "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "ramfs", "rootfs", "squashfs",
-        "erofs", "iso9660", "vfat", "zfs", "bcachefs",
-    ];
     let mut fields = line.split(' ');
     let numbers = |text: &str, radix: u32| -> Option<(u32, u32)> {
         let (major, minor) = text.split_once(':')?;
@@ -226,7 +223,7 @@ fn is_local(line: &str, device: &str) -> bool {
     };
     let here = fields.nth(2).and_then(|text| numbers(text, 10));
     let kind = fields.skip_while(|field| *field != "-").nth(1).unwrap_or_default();
-    here.is_some() && here == numbers(device, 16) && (LOCAL.contains(&kind) || kind == "overlay")
+    here.is_some() && here == numbers(device, 16) && (LOCAL.contains(&kind) || kind == OVERLAY)
 }
 
 fn place(found: &Found, file: &File, device: &Device) -> Added {

@@ -37,9 +37,20 @@ impl Levels {
         self.known.clear();
     }
 
+    /// It has scanned so much that it will scan nothing for long.
+    #[cfg(test)]
+    pub(super) fn without_time(&mut self) {
+        self.share.saved_ns = i64::MIN / 2;
+    }
+
     #[cfg(test)]
     pub(super) fn set(&mut self, id: Id, level: Option<u8>) {
         self.known.insert(id, level);
+    }
+
+    /// Files that are known.
+    pub(super) fn nr(&self) -> usize {
+        self.known.len()
     }
 
     /// Whether all has been said that can be said.
@@ -62,8 +73,8 @@ impl Levels {
         }
         let file = open().ok()?;
         let begun = Instant::now();
-        let bytes = read_bounded(&file, &file.metadata().ok()?)?;
-        let level = self.scan(&bytes, stop);
+        let bytes = read_bounded(&file, &file.metadata().ok()?);
+        let level = bytes.and_then(|bytes| self.scan(&bytes, stop));
         self.share.spend(begun.elapsed());
         if stop.load(Ordering::Relaxed) {
             return None; // not known yet
@@ -89,15 +100,17 @@ fn level_of(path: &str, bytes: &[u8], stop: &AtomicBool) -> Option<u8> {
     Some(file.listed.iter().map(|function| function.license_level).max().unwrap_or(0))
 }
 
+/// The calling thread has the lowest priority from now on.
+pub(super) fn be_polite() {
+    // SAFETY: concerns the calling thread only; if it is refused, it is just less polite.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
+}
+
 fn scanner() -> Result<ThreadPool, rayon::ThreadPoolBuildError> {
-    let politely = |_| {
-        // SAFETY: concerns the calling thread only; if it is refused, it is just less polite.
-        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
-    };
     ThreadPoolBuilder::new()
         .num_threads(1)
         .thread_name(|_| "turbolane-scan".into())
-        .start_handler(politely)
+        .start_handler(|_| be_polite())
         .build()
 }
 

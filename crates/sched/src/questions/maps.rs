@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub(super) type Id = (String, u64);
 
 /// A file that is mapped as code.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Mapping {
     /// Device and inode.
     pub(super) id: Id,
@@ -25,23 +25,39 @@ impl Mapping {
     pub(super) fn open(&self, process: &Path) -> io::Result<File> {
         open_regular(&process.join("map_files").join(&self.range))
     }
+
+    /// The same, found and held without any effect on the file system that it is on.
+    pub(super) fn find(&self, process: &Path) -> io::Result<File> {
+        find(&process.join("map_files").join(&self.range))
+    }
 }
 
 /// Opens a file for reading, if it is a regular one; nothing else is touched. `path` may be a link.
 pub(super) fn open_regular(path: &Path) -> io::Result<File> {
-    let found = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
+    open_found(&find(path)?)
+}
+
+fn find(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)
+}
+
+/// Opens what was found for reading, if it is a regular file.
+pub(super) fn open_found(found: &File) -> io::Result<File> {
     if !found.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
 }
 
+/// How mappings of a virtual machine's CPUs are named.
+const VIRTUAL_CPU: &str = "anon_inode:kvm-vcpu";
+
 /// Executable mappings of a process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Mapped {
     /// Files, by device and inode, each once.
     pub(super) files: Vec<Mapping>,
-    /// There is executable memory of no file.
+    /// There is executable memory of no file, or a virtual machine.
     pub(super) others: bool,
 }
 
@@ -60,6 +76,8 @@ impl Mapped {
             let mut fields = line.split(' ');
             let range = fields.next().unwrap_or_default();
             if !fields.next().is_some_and(|protection| protection.contains('x')) {
+                // A virtual machine's code is in no executable mapping.
+                mapped.others |= name(line).starts_with(VIRTUAL_CPU);
                 continue;
             }
             let device = fields.nth(1).unwrap_or_default();
@@ -149,6 +167,7 @@ mod tests {
         for line in [
             "7f0000004000-7f0000005000 rwxp 00000000 00:00 0 ",
             "7f0000004000-7f0000005000 rwxp 00000000 00:00 0                          [heap]",
+            "7f0000006000-7f0000009000 rw-s 00000000 00:10 9    anon_inode:kvm-vcpu:0",
         ] {
             let mapped = Mapped::parse(&format!("{FILES}{line}\n"));
             assert!(mapped.others && mapped.files.len() == 2, "{line}");

@@ -42,6 +42,7 @@ mod files;
 mod levels;
 mod light;
 mod maps;
+mod mounts;
 mod site;
 mod watch;
 

@@ -55,13 +55,15 @@ impl Scheduler {
 
     /// Have each task go back to the CPU that it was taken from, before [`Scheduler::leave`].
     pub fn send_home(&mut self) -> Result<()> {
-        let (start, time) = (Instant::now(), Duration::from_nanos(policy::GOING_HOME_NS));
+        let start = Instant::now();
         run(&self.skel.progs.tl_send_home, &mut [])?;
         loop {
             // Once more when all have chosen: what they sent away is on its CPU by then.
             let chosen = self.all_have_chosen();
-            thread::sleep(time);
-            if chosen || start.elapsed() >= Duration::from_nanos(policy::GOING_HOME_MAX_NS) {
+            let left =
+                Duration::from_nanos(policy::GOING_HOME_MAX_NS).saturating_sub(start.elapsed());
+            thread::sleep(left.min(Duration::from_nanos(policy::GOING_HOME_NS)));
+            if chosen || left.is_zero() {
                 return Ok(());
             }
         }

@@ -30,15 +30,13 @@ impl CodeWatch {
             scheduler.know_code(&codes)?;
         }
         let since_ns = self.looked.map_or(0, |(_, ns)| ns);
-        if self.looked.is_some_and(|(at, _)| at.elapsed() < LOOK) {
+        if !self.judge.is_free() || self.looked.is_some_and(|(at, _)| at.elapsed() < LOOK) {
             return Ok(());
         }
-        let now = (Instant::now(), monotonic_ns());
+        self.looked = Some((Instant::now(), monotonic_ns()));
         let tasks = scheduler.tasks(since_ns)?.tasks.unwrap_or_default();
         let blamed = tasks.iter().filter(|task| task.power_score_q10 > Some(0));
-        if self.judge.ask(blamed.map(|task| task.pid).collect()) {
-            self.looked = Some(now);
-        }
+        self.judge.ask(blamed.map(|task| task.pid).collect());
         Ok(())
     }
 }

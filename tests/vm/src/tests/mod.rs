@@ -25,7 +25,7 @@ pub mod pstate_scheduler;
 pub mod record;
 pub mod record_levels;
 mod rules;
-mod scores;
+pub mod scores;
 mod silicon;
 mod silicon_advise;
 mod silicon_amx;

@@ -22,7 +22,7 @@ const NOBODY: u32 = 65534;
 const WIDE: &str = "2-3";
 const SCALAR_CPUS: [usize; 2] = [0, 1];
 const WIDE_CPUS: [usize; 2] = [2, 3];
-const TIME: Duration = Duration::from_secs(2);
+const TIME: Duration = Duration::from_secs(3);
 /// Deeper than groups that have rules.
 const NEST: usize = 40;
 /// New rules reach running tasks within a tick, and new groups after a search.

@@ -2,6 +2,7 @@
 //! Placement by power scores, on the test PMU (kmod/test/turbolane_pmu.c): programs that say
 //! nothing are distinguished by the licence levels that the CPUs have while they run.
 
+use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
@@ -135,14 +136,19 @@ fn another_cause_exists() -> Result<()> {
     lane.stop().map(drop)
 }
 
+/// When this exists, the shell ends its loop.
+const LEAVES: &str = "/tmp/shell-leaves";
+const SHELL: &str = "while [ ! -e /tmp/shell-leaves ]; do echo 2; done > /dev/turbolane_pmu";
+
 /// A shell on a CPU whose level is 2 all the time, as if a sibling asked for it: its files have no
-/// such code, so that is not its doing. One that has such code is blamed as before.
+/// such code, so that is not its doing. One that has such code is blamed as before, and so is what
+/// the shell executes in its place.
 fn code_that_cannot_is_not_blamed() -> Result<()> {
     let lane = Lane::start(&["--mode", "scx", "--wide-cpus", "1"])?;
     let _turns = Turns::begin()?;
     let offender = offender()?;
     let blamed = Running::spawn(
-        Command::new("sh").args(["-c", "while :; do echo 2; done > /dev/turbolane_pmu"]),
+        Command::new("sh").args(["-c", &format!("{SHELL}; exec vmtests asks-for-level-2")]),
     )?;
     let seen = |pid: u32| {
         let top = top().ok()?;
@@ -162,16 +168,22 @@ fn code_that_cannot_is_not_blamed() -> Result<()> {
     std::thread::sleep(WATCH);
     let later = seen(blamed.pid());
     ensure!(is_free(later), "blamed again: {later:?}");
-    ensure!(is_wide(), "the offender is free");
+    wait_for("the offender is free", LIMIT, is_wide)?;
+    fs::write(LEAVES, "")?;
+    let is_found = || seen(blamed.pid()).is_some_and(|(wide, _)| wide);
+    wait_for("what the shell executes is not blamed", LIMIT, is_found)?;
     drop((offender, blamed));
     lane.stop().map(drop)
 }
 
 /// Asks for level 2 all the time, and says nothing about it.
 fn offender() -> Result<Child> {
-    Child::fork(|| {
-        _ = Unit::open().and_then(|unit| unit.execute_for(2, LIMIT * 10));
-    })
+    Child::fork(|| _ = ask_for_level_2())
+}
+
+/// A program that does so.
+pub fn ask_for_level_2() -> Result<()> {
+    Unit::open()?.execute_for(2, LIMIT * 10)
 }
 
 /// Share of these CPUs' time, while they are not idle, at level 2.
