@@ -65,10 +65,14 @@ pub fn tasks_that_come_back() -> Result<()> {
     Ok(())
 }
 
+/// The median of some times: in one of about 25 it had 111 of 284 turns, in four more 165 to 253,
+/// and soon all of them again.
 fn beside(nr: usize, cpus: &[usize], rounds: u64) -> Result<u64> {
     let _hogs = hogs(nr, cpus)?;
     turns(rounds); // pays for what it had more than its share, bound to another queue
-    Ok(turns(rounds))
+    let mut times = [(); 5].map(|()| turns(rounds));
+    times.sort_unstable();
+    Ok(times[2])
 }
 
 /// So many tasks that never sleep, at work.
