@@ -36,7 +36,7 @@ use hw::trap::{Device, ReadStep};
 use scan::Limits;
 
 use super::maps::{Id, Mapping};
-use super::mounts::{LOCAL, OVERLAY};
+use super::mounts::{LOCAL, OVERLAY, mount};
 use super::{Found, Kind, Saves, find_in};
 
 /// The largest libraries in use have some 200 MB of code and data.
@@ -216,13 +216,12 @@ fn may_block(process: &Path, device: &str) -> bool {
 /// Whether a line of mountinfo is of this device (`major:minor`, hexadecimal in maps and decimal
 /// here), and of a kind whose files the kernel alone changes.
 fn is_local(line: &str, device: &str) -> bool {
-    let mut fields = line.split(' ');
     let numbers = |text: &str, radix: u32| -> Option<(u32, u32)> {
         let (major, minor) = text.split_once(':')?;
         Some((u32::from_str_radix(major, radix).ok()?, u32::from_str_radix(minor, radix).ok()?))
     };
-    let here = fields.nth(2).and_then(|text| numbers(text, 10));
-    let kind = fields.skip_while(|field| *field != "-").nth(1).unwrap_or_default();
+    let Some((_, here, kind)) = mount(line) else { return false };
+    let here = numbers(here, 10);
     here.is_some() && here == numbers(device, 16) && (LOCAL.contains(&kind) || kind == OVERLAY)
 }
 

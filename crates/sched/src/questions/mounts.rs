@@ -75,7 +75,7 @@ fn mountinfo(process: &Path) -> Option<String> {
 }
 
 /// Number, device and kind of a mount, from its line.
-fn mount(line: &str) -> Option<(u64, &str, &str)> {
+pub(super) fn mount(line: &str) -> Option<(u64, &str, &str)> {
     let mut fields = line.split(' ');
     let id = fields.next()?.parse().ok()?;
     let device = fields.nth(1)?;

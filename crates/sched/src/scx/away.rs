@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scheduler goes while it stands by, and comes back; see bpf/away.bpf.h for what stays.
 
-use std::io;
 use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::Iter;
 use policy::{KernelUse, NR_PARTIES};
 
 use super::Scheduler;
-use super::call::run;
+use super::call::{run, visit_tasks};
 use super::ended::Ended;
 use crate::bpf::types;
 use crate::config::Config;
@@ -99,14 +97,11 @@ impl Scheduler {
 
     /// What the tasks did while it was away; by party as known now.
     pub fn kernel_use(&mut self) -> Result<WhileAway> {
-        let failed = |e: String| Error::failed("cannot look through the machine's tasks", e);
+        let failed = |e| Error::failed("cannot look through the machine's tasks", e);
         let sums = &raw mut self.bss_mut().kernel_use;
         // SAFETY: a field of the mapped section, written by the program that runs below only.
         unsafe { ptr::write_volatile(sums, Default::default()) };
-        let link = self.skel.progs.tl_sum_kernel_use.attach();
-        let link = link.map_err(|e| failed(format!("{e:#}")))?;
-        let mut iter = Iter::new(&link).map_err(|e| failed(format!("{e:#}")))?;
-        io::copy(&mut iter, &mut io::sink()).map_err(|e| failed(e.to_string()))?;
+        visit_tasks(&self.skel.progs.tl_sum_kernel_use).map_err(failed)?;
         // SAFETY: as above.
         let sums = unsafe { ptr::read_volatile(&raw const self.bss().kernel_use) };
         let of = |sum: types::tl_kernel_use| KernelUse {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls of the scheduler's programs that do nothing else: `SEC("syscall")`.
+//! Calls of the scheduler's programs that do nothing else: `SEC("syscall")`, and `SEC("iter/task")`
+//! without output.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 
-use libbpf_rs::{ProgramMut, libbpf_sys as sys};
+use libbpf_rs::{Iter, ProgramMut, libbpf_sys as sys};
 
 use crate::error::{Error, Result};
 
@@ -29,6 +30,13 @@ pub(crate) fn test_run(program: BorrowedFd<'_>, args: &mut [u8]) -> io::Result<i
         return Err(io::Error::from_raw_os_error(-err));
     }
     Ok(opts.retval as i32)
+}
+
+/// Run a program over all tasks of the machine, which writes nothing.
+pub(super) fn visit_tasks(program: &ProgramMut<'_>) -> io::Result<()> {
+    let link = program.attach().map_err(io::Error::other)?;
+    let mut iter = Iter::new(&link).map_err(io::Error::other)?;
+    io::copy(&mut iter, &mut io::sink()).map(drop)
 }
 
 /// What a program has returned, as text.

@@ -3,9 +3,10 @@
 
 use std::io;
 
-use libbpf_rs::{Iter, MapCore, MapFlags};
+use libbpf_rs::{MapCore, MapFlags};
 
 use super::Scheduler;
+use super::call::visit_tasks;
 use crate::error::{Error, Result};
 use crate::questions::Codes;
 
@@ -36,9 +37,7 @@ impl Scheduler {
         };
         let mut done = codes.iter().try_for_each(put).map_err(io::Error::other);
         if done.is_ok() {
-            let link = self.skel.progs.tl_know_code.attach().map_err(io::Error::other)?;
-            let mut iter = Iter::new(&link).map_err(io::Error::other)?;
-            done = io::copy(&mut iter, &mut io::sink()).map(drop);
+            done = visit_tasks(&self.skel.progs.tl_know_code);
         }
         for (pid, _) in codes {
             _ = table.delete(&pid.to_ne_bytes()); // one that was not put is not there

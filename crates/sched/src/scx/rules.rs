@@ -11,12 +11,13 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use hw::cgroups::{GroupId, unified_root};
-use libbpf_rs::{Iter, Link, MapCore, MapFlags};
+use libbpf_rs::{Link, MapCore, MapFlags};
 use policy::Rule;
 use report::lane::ScopeRule;
 use report::problem::Problem;
 
 use super::Scheduler;
+use super::call::visit_tasks;
 use crate::config::{Scope, Selector};
 use crate::error::{Error, Result};
 use crate::scope::{RULES_MAX, find, rule_text};
@@ -134,8 +135,7 @@ impl Scheduler {
         let counts = (&raw const self.bss().rule_tasks).cast_mut();
         // SAFETY: a field of the mapped section, written by the program that runs below only.
         unsafe { ptr::write_volatile(counts, [0; RULES_MAX]) };
-        let link = self.skel.progs.tl_count_rules.attach().map_err(io::Error::other)?;
-        io::copy(&mut Iter::new(&link).map_err(io::Error::other)?, &mut io::sink())?;
+        visit_tasks(&self.skel.progs.tl_count_rules)?;
         // SAFETY: as above.
         Ok(unsafe { ptr::read_volatile(counts) })
     }
